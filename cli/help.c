@@ -240,9 +240,11 @@ const cli_command cli_commands[] = {
      "ignored, redirects are not followed.\n\n"
      "Prompts consist of frequent short words, so each word is about one token; the chat template adds its "
      "own. The server counts the tokens (usage in the last event, requested by "
-     "stream_options.include_usage). If it does not, pieces are counted and the report says so.\n\n"
+     "stream_options.include_usage, or in every event where --extra requests it). Of other answers, such "
+     "as those that a client left, pieces are counted; the report says how many.\n\n"
      "TTFT: from sending to the first piece of text, including retries while the server was busy. ITL: "
-     "between pieces of one answer. worst gap: the longest ITL of each answer. Percentiles are within 1 %; "
+     "between pieces of one answer, which may have several tokens. TPOT: the time after the first piece per "
+     "token, of each answer. worst gap: the longest ITL of each answer. Percentiles are within 1 %; "
      "min and max are exact. Tokens per second are those of all answers, from the first request to the last "
      "end. Ctrl-C ends the load and reports the results so far.",
      "# 8 clients, 64 requests\n"

@@ -79,7 +79,7 @@ bool cli_view_event(cli_view *view, const char *data, size_t length)
 
 json_t *cli_view_json(const cli_view *view)
 {
-    static const char *const momentary[] = {"ticks", "rates", "ttft_ms", "itl_ms"};
+    static const char *const momentary[] = {"ticks", "rates", "ttft_ms", "itl_ms", "tpot_ms"};
     json_t *json = json_copy(view->event);
     if (json == NULL) cli_no_memory();
     for (size_t i = 0; i < sizeof momentary / sizeof *momentary; i++) json_object_del(json, momentary[i]);
@@ -202,12 +202,19 @@ static void requests(const cli_view *view, cli_text *text)
 
 static void latency(const cli_view *view, cli_text *text)
 {
-    const json_t *ttft = json_object_get(view->event, "ttft_ms"),
-                 *itl = json_object_get(view->event, "itl_ms");
-    label(text, "latency");
-    cli_text_printf(text, "first token %s / %s ms, gaps %s / %s ms  (p50 / p99)\n",
-                    figure(milliseconds(ttft, "p50")).text, figure(milliseconds(ttft, "p99")).text,
-                    figure(milliseconds(itl, "p50")).text, figure(milliseconds(itl, "p99")).text);
+    static const struct {
+        const char *name, *before, *after;
+    } figures[] = {
+        {"ttft_ms", "first token", "  (p50 / p99)\n"},
+        {"tpot_ms", "per token", ","},
+        {"itl_ms", " between pieces", "\n"},
+    };
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
+        const json_t *both = json_object_get(view->event, figures[i].name);
+        if (i < 2) label(text, i == 0 ? "latency" : "");
+        cli_text_printf(text, "%s %s / %s ms%s", figures[i].before, figure(milliseconds(both, "p50")).text,
+                        figure(milliseconds(both, "p99")).text, figures[i].after);
+    }
 }
 
 static void rates(const cli_view *view, cli_text *text)

@@ -5,7 +5,8 @@
  *             small                     sleeping    1.2 GB
  *   requests  2 running (1 reading, 1 writing), 3 waiting; 8 slots
  *   rates     123 tok/s written, 1,234 tok/s read
- *   latency   first token 45.0 / 120 ms, gaps 8.10 / 15.0 ms  (p50 / p99)
+ *   latency   first token 45.0 / 120 ms  (p50 / p99)
+ *             per token 3.10 / 4.00 ms, between pieces 8.10 / 15.0 ms
  *   cells     ██████░░░░░░░░░░░░░░ 1,234 of 4,096
  *   cache     12 prompts kept, 3.4 MB of states; 12,345 of 18,345 prompt tokens found there
  *   ticks     ▁▁▃▇▂▁▁▁▁▂▁ 12.3 ms, at most 45.6 ms

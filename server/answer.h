@@ -35,7 +35,9 @@ typedef struct serve_choice {
     bool begun; /* everything before the first chunk has been written */
     bool finished;
     weir_reason reason;
-    weir_usage usage;
+    int32_t n_generated; /* these two: of the last chunk that was read, as weir_chunk has them */
+    int64_t total_ns;
+    weir_usage usage; /* final, once it has finished */
     weir_error error;
     serve_scores scores; /* not written yet */
     weir__text miss;     /* once it is settled: the log's member, or nothing */
@@ -88,26 +90,28 @@ struct serve_answer {
     const serve_form *form;
     weir_chat *chat; /* held; NULL for completions */
     bool stream, include_usage;
-    bool resume;          /* its events go to a tape, and it outlives its connection */
-    bool begins;          /* its choices have a beginning */
-    bool background;      /* it runs on without readers */
-    bool unread;          /* its call is answered at once, and reads no events */
-    bool share;           /* it may join the generation of an identical request */
-    bool stopped;         /* a client asked for it: the cancel is no error */
-    serve_tape *tape;     /* from its begin on; NULL: events go to the call */
-    weir__text event;     /* for a tape: the event that is being written */
-    size_t event_at;      /* else: where it begins in the call's output */
-    uint64_t n_events;    /* that a dialect has numbered */
-    weir__text repeated;  /* members of the request that a dialect's answers repeat */
-    serve_record *record; /* owned: it is kept at the end; NULL: nothing is */
-    bool returns_scores;  /* of generated tokens; best-of needs them even if not requested */
-    bool echoes_scores;   /* of the prompt, if its text precedes the answer (echo) */
-    bool returns_prompt;  /* its logprobs, as vLLM has them */
-    bool kept;            /* for forks, once it is submitted */
-    bool shows_texts;     /* a cache miss may quote texts: the client sent the prompt, it is no fork's */
-    int32_t n_dropped;    /* lines of the system messages, which were not rendered */
-    int32_t n_top;        /* likeliest tokens with each logprob */
-    bool starved;         /* chunks wait for room in call->out */
+    bool continuous_usage; /* each event has the usage of its choice so far */
+    bool timings;          /* and its times */
+    bool resume;           /* its events go to a tape, and it outlives its connection */
+    bool begins;           /* its choices have a beginning */
+    bool background;       /* it runs on without readers */
+    bool unread;           /* its call is answered at once, and reads no events */
+    bool share;            /* it may join the generation of an identical request */
+    bool stopped;          /* a client asked for it: the cancel is no error */
+    serve_tape *tape;      /* from its begin on; NULL: events go to the call */
+    weir__text event;      /* for a tape: the event that is being written */
+    size_t event_at;       /* else: where it begins in the call's output */
+    uint64_t n_events;     /* that a dialect has numbered */
+    weir__text repeated;   /* members of the request that a dialect's answers repeat */
+    serve_record *record;  /* owned: it is kept at the end; NULL: nothing is */
+    bool returns_scores;   /* of generated tokens; best-of needs them even if not requested */
+    bool echoes_scores;    /* of the prompt, if its text precedes the answer (echo) */
+    bool returns_prompt;   /* its logprobs, as vLLM has them */
+    bool kept;             /* for forks, once it is submitted */
+    bool shows_texts;      /* a cache miss may quote texts: the client sent the prompt, it is no fork's */
+    int32_t n_dropped;     /* lines of the system messages, which were not rendered */
+    int32_t n_top;         /* likeliest tokens with each logprob */
+    bool starved;          /* chunks wait for room in call->out */
     int64_t created_s;
     json_t *namespaces; /* of the request's tools, owned; NULL: they have none */
     json_t *customs;    /* names of its custom tools, likewise */
@@ -197,6 +201,9 @@ void serve_part_add_arguments(const serve_part *part, weir__text *text);
 void serve_choice_finish(serve_choice *choice, weir_reason reason);
 void serve_choice_fail(serve_choice *choice);
 void serve_choice_cancel(serve_choice *choice);
+
+/* Counts and times up to the last chunk that was read; once it has finished, the final ones. */
+weir_usage serve_choice_usage(const serve_choice *choice);
 
 /* Whether max_tokens, the context's end or the deadline cut the answer. */
 bool serve_choice_is_cut(const serve_choice *choice);

@@ -67,7 +67,11 @@ static bool check_ask(serve_ask *ask)
          "add_generation_prompt", "false or left out beside continue_final_message"},
         {ask->request.n_logprobs > 0 && !ask->request.logprobs && (ask->where & SERVE_ASK_RESPONSES) == 0,
          "top_logprobs", "left out without logprobs"},
-        {ask->include_usage && !ask->stream, "stream_options", "left out without stream"},
+        {(ask->include_usage || ask->continuous_usage) && !ask->stream, "stream_options",
+         "left out without stream"},
+        {native && ask->continuous_usage, "stream_options",
+         "left out: each event has tokens_predicted and tokens_evaluated"},
+        {ask->timings && !ask->stream, "timings_per_token", "false or left out without stream"},
         {ask->resume && !ask->stream, "resume", "left out without stream"},
         {ask->resume && call->server->params.grace_s == 0, "resume",
          "left out: this server keeps no streams (--resume-grace 0)"},
@@ -221,6 +225,8 @@ serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int
     answer->background = ask->background;
     answer->unread = ask->background && !ask->stream;
     answer->include_usage = ask->include_usage;
+    answer->continuous_usage = ask->continuous_usage;
+    answer->timings = ask->timings;
     answer->n_each = ask->best_of;
     answer->n_returned = ask->n;
     /* best_of drops some choices and reorders the rest; media would keep their memory. */

@@ -17,25 +17,34 @@
 static bool read_stream_options(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
+    bool both = (ask->where & BOTH) != 0, padded = false;
+    const struct {
+        const char *name;
+        bool known, *to;
+    } options[] = {
+        {"include_usage", both, &ask->include_usage},
+        {"continuous_usage_stats", both, &ask->continuous_usage}, /* as vLLM has it */
+        {"include_obfuscation", true, &padded},
+    };
+    const size_t n = sizeof options / sizeof *options;
     const char *key;
     json_t *option;
     if (!json_is_object(value)) return serve_field_refuse(call, name, "an object");
     json_object_foreach((json_t *)value, key, option)
     {
-        bool usage = strcmp(key, "include_usage") == 0;
-        if ((usage && (ask->where & BOTH) == 0) || (!usage && strcmp(key, "include_obfuscation") != 0))
+        char field[64];
+        size_t i = 0;
+        while (i < n && (!options[i].known || strcmp(key, options[i].name) != 0)) i++;
+        if (i == n)
             return serve_call_refuse(call, 400, name, "unknown_parameter",
                                      "stream_options has an unknown field \"%.60s\"%s", key,
-                                     (ask->where & BOTH) != 0 ? "; known: include_usage" : "");
-        if (!json_is_boolean(option))
-            return serve_field_refuse(call, usage ? "stream_options.include_usage" : name, "true or false");
-        if (usage)
-            ask->include_usage = json_is_true(option);
-        else if (json_is_true(option))
-            return serve_field_refuse(call, "stream_options.include_obfuscation",
-                                      "false: events are not padded here");
+                                     both ? "; known: include_usage, continuous_usage_stats" : "");
+        snprintf(field, sizeof field, "%s.%s", name, options[i].name);
+        if (!json_is_boolean(option)) return serve_field_refuse(call, field, "true or false");
+        *options[i].to = json_is_true(option);
     }
-    return true;
+    return !padded || serve_field_refuse(call, "stream_options.include_obfuscation",
+                                         "false: events are not padded here");
 }
 
 bool serve_ask_reasoning_effort(serve_call *call, void *to, const char *name, const json_t *value)
@@ -293,7 +302,7 @@ static const serve_field fields[] = {
     SERVE_FIELD_BY("n_probs", SERVE_ASK_NATIVE, read_native),
     SERVE_FIELD_BY("post_sampling_probs", SERVE_ASK_NATIVE, read_native),
     SERVE_FIELD_BY("return_tokens", SERVE_ASK_NATIVE, read_native),
-    SERVE_FIELD_BY("timings_per_token", SERVE_ASK_NATIVE, read_native),
+    SERVE_FIELD("timings_per_token", BOTH, BOOL, serve_ask, timings), /* as llama-server has it */
     SERVE_FIELD_BY("return_progress", SERVE_ASK_NATIVE, read_native),
     SERVE_FIELD_BY("id_slot", SERVE_ASK_NATIVE | SERVE_ASK_CHAT, read_native),
     SERVE_FIELD_BY("n_keep", SERVE_ASK_NATIVE, read_native),

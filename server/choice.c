@@ -176,6 +176,16 @@ void serve_choice_finish(serve_choice *choice, weir_reason reason)
     choice->answer->n_finished++;
 }
 
+weir_usage serve_choice_usage(const serve_choice *choice)
+{
+    if (choice->finished) return choice->usage;
+    weir_usage usage = weir_stream_usage(choice->stream); /* the engine is ahead of who reads */
+    usage.n_generated = choice->n_generated;
+    usage.total_ns = choice->total_ns;
+    if (choice->n_generated == 0) usage.ttft_ns = 0;
+    return usage;
+}
+
 void serve_choice_fail(serve_choice *choice)
 {
     choice->error = (weir_error){.code = WEIR_NO_MEMORY, .message = "the server is out of memory"};
@@ -219,6 +229,10 @@ bool serve_choice_read(serve_choice *choice, const weir_chunk *chunk, serve_choi
 {
     weir_delta delta = {
         .kind = WEIR_DELTA_CONTENT, .index = -1, .text = chunk->text, .length = chunk->length};
+    if (chunk->n_generated > choice->n_generated) { /* a chunk of the server's own has none */
+        choice->n_generated = chunk->n_generated;
+        choice->total_ns = chunk->total_ns;
+    }
     if (choice->answer->returns_scores && !serve_scores_add(&choice->scores, chunk, INT32_MAX)) return false;
     if (choice->parser == NULL) return serve_choice_pass(choice, &delta, take);
     if (weir_chat_parser_feed(choice->parser, chunk->text, chunk->length, chunk->finished, NULL) != WEIR_OK)

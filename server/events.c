@@ -30,7 +30,7 @@ typedef struct slot {
 typedef struct snap {
     int64_t at_ns; /* 0 = none yet */
     uint64_t prefilled, generated;
-    weir_histogram ttft, itl;
+    weir_histogram ttft, itl, tpot;
 } snap;
 
 /* Of one model. */
@@ -154,7 +154,8 @@ static void keep_snap(serve_events *events, const weir_engine_stats *stats, int6
                                            .prefilled = stats->n_prompt_tokens,
                                            .generated = stats->n_generated_tokens,
                                            .ttft = stats->ttft_seconds,
-                                           .itl = stats->itl_seconds};
+                                           .itl = stats->itl_seconds,
+                                           .tpot = stats->tpot_seconds};
 }
 
 static void add_quantiles(weir__text *text, const char *name, const weir_histogram *now,
@@ -185,6 +186,7 @@ static void add_rates(serve_events *events, const weir_engine_stats *stats, int6
     weir__text_add_string(text, "}");
     add_quantiles(text, "ttft_ms", &stats->ttft_seconds, &first->ttft);
     add_quantiles(text, "itl_ms", &stats->itl_seconds, &first->itl);
+    add_quantiles(text, "tpot_ms", &stats->tpot_seconds, &first->tpot);
 }
 
 static void add_ticks(serve_events *events, weir__text *text)

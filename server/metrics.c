@@ -139,7 +139,9 @@ static void add_histograms(weir__text *text, const serve_source *sources, size_t
     } histograms[] = {
         {"queue_seconds", "time from submit to the first slot", offsetof(weir_engine_stats, queue_seconds)},
         {"ttft_seconds", "time from submit to the first token", offsetof(weir_engine_stats, ttft_seconds)},
-        {"itl_seconds", "time between two chunks of a stream", offsetof(weir_engine_stats, itl_seconds)},
+        {"itl_seconds", "time between two chunks of a stream, which may have several tokens",
+         offsetof(weir_engine_stats, itl_seconds)},
+        {"tpot_seconds", "time per generated token of a stream", offsetof(weir_engine_stats, tpot_seconds)},
         {"tick_seconds", "duration of each tick", offsetof(weir_engine_stats, tick_seconds)},
         {"batch_tokens", "tokens in the batch of each tick", offsetof(weir_engine_stats, batch_tokens)},
     };

@@ -35,39 +35,23 @@ static void begin_object(const serve_choice *choice, const char *content, size_t
                       last ? "true" : "false", usage->n_generated, usage->n_prompt);
 }
 
-static void add_time(weir__text *text, const char *name, int n, double ms)
-{
-    char key[64];
-    weir__text_printf(text, ",\"%s_n\":%d", name, n);
-    snprintf(key, sizeof key, "%s_ms", name);
-    weir__json_number(text, key, ms, 3);
-    snprintf(key, sizeof key, "%s_per_token_ms", name);
-    weir__json_number(text, key, n > 0 ? ms / n : 0, 3);
-    snprintf(key, sizeof key, "%s_per_second", name);
-    weir__json_number(text, key, ms > 0 ? n * 1e3 / ms : 0, 3);
-}
-
 /* The members behind the content of the last object. */
 static void end_object(const serve_choice *choice, weir__text *text)
 {
     const weir_usage *usage = &choice->usage;
-    double first_ms = (double)(usage->ttft_ns - usage->queue_ns) / 1e6;
-    double rest_ms = (double)(usage->total_ns - usage->ttft_ns) / 1e6;
     weir__json_string(text, "model", choice->answer->model);
     weir__text_printf(text,
-                      ",\"truncated\":false,\"stop_type\":\"%s\",\"stop_detail\":\"%s\",\"tokens_cached\":%d,"
-                      "\"timings\":{\"cache_n\":%d",
-                      stop_type(choice->reason), weir_reason_name(choice->reason), usage->n_cached,
-                      usage->n_cached);
-    add_time(text, "prompt", usage->n_prompt - usage->n_cached, usage->ttft_ns > 0 ? first_ms : 0);
-    add_time(text, "predicted", usage->n_generated, usage->ttft_ns > 0 ? rest_ms : 0);
-    weir__text_add_string(text, "}}");
+                      ",\"truncated\":false,\"stop_type\":\"%s\",\"stop_detail\":\"%s\",\"tokens_cached\":%d",
+                      stop_type(choice->reason), weir_reason_name(choice->reason), usage->n_cached);
+    serve_openai_add_timings(usage, text);
+    weir__text_add_string(text, "}");
 }
 
 static void add_delta(serve_choice *choice, const weir_delta *given, weir__text *text)
 {
-    weir_usage usage = weir_stream_usage(choice->stream);
+    weir_usage usage = serve_choice_usage(choice);
     begin_object(choice, given->text, given->length, false, &usage, text);
+    if (choice->answer->timings) serve_openai_add_timings(&usage, text);
     weir__text_add_string(text, "}");
 }
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "openai.h"
+
+#include <stdio.h>
+
 #include "loaded.h"
 
 /* ---- Shared by whole answers and events ---- */
@@ -24,6 +27,15 @@ static void add_misses(const serve_answer *answer, weir__text *text)
     if (!any) weir__text_cut(text, before);
 }
 
+static void add_counts(int64_t prompt, int64_t cached, int64_t generated, weir__text *text)
+{
+    weir__text_printf(text,
+                      "{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
+                      "\"prompt_tokens_details\":{\"cached_tokens\":%lld",
+                      (long long)prompt, (long long)generated, (long long)prompt + (long long)generated,
+                      (long long)cached);
+}
+
 static void add_usage(const serve_answer *answer, weir__text *text)
 {
     int64_t prompt = 0, cached = 0, generated = 0, drafted = 0, accepted = 0, images = 0, sounds = 0;
@@ -38,11 +50,7 @@ static void add_usage(const serve_answer *answer, weir__text *text)
         images += usage->n_image_tokens;
         sounds += usage->n_audio_tokens;
     }
-    weir__text_printf(text,
-                      "{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
-                      "\"prompt_tokens_details\":{\"cached_tokens\":%lld",
-                      (long long)prompt, (long long)generated, (long long)prompt + (long long)generated,
-                      (long long)cached);
+    add_counts(prompt, cached, generated, text);
     if (images > 0) weir__text_printf(text, ",\"image_tokens\":%lld", (long long)images);
     if (sounds > 0) weir__text_printf(text, ",\"audio_tokens\":%lld", (long long)sounds);
     if (answer->n_dropped > 0) weir__text_printf(text, ",\"dropped_lines\":%d", answer->n_dropped);
@@ -85,6 +93,32 @@ void serve_openai_add_prompt(const serve_choice *choice, weir__text *text)
     serve_scores_add_prompt(&prompt, choice->answer->call->loaded->model, text);
 }
 
+static void add_time(weir__text *text, const char *name, int n, double ms)
+{
+    char key[64];
+    weir__text_printf(text, ",\"%s_n\":%d", name, n);
+    snprintf(key, sizeof key, "%s_ms", name);
+    weir__json_number(text, key, ms, 3);
+    snprintf(key, sizeof key, "%s_per_token_ms", name);
+    weir__json_number(text, key, n > 0 ? ms / n : 0, 3);
+    snprintf(key, sizeof key, "%s_per_second", name);
+    weir__json_number(text, key, ms > 0 ? n * 1e3 / ms : 0, 3);
+}
+
+void serve_openai_add_timings(const weir_usage *usage, weir__text *text)
+{
+    bool begun = usage->ttft_ns > 0;
+    double first_ms = (double)(usage->ttft_ns - usage->queue_ns) / 1e6;
+    double rest_ms = (double)(usage->total_ns - usage->ttft_ns) / 1e6;
+    weir__text_printf(text, ",\"timings\":{\"cache_n\":%d", usage->n_cached);
+    add_time(text, "prompt", usage->n_prompt - usage->n_cached, begun ? first_ms : 0);
+    add_time(text, "predicted", usage->n_generated, begun ? rest_ms : 0);
+    if (usage->n_drafted > 0)
+        weir__text_printf(text, ",\"draft_n\":%d,\"draft_n_accepted\":%d", usage->n_drafted,
+                          usage->n_accepted);
+    weir__text_add_string(text, "}");
+}
+
 /* ---- Events ---- */
 
 static void head_event(const serve_answer *answer, weir__text *text)
@@ -100,11 +134,27 @@ static weir__text *begin_event(serve_answer *answer)
     return out;
 }
 
-static void end_event(serve_answer *answer, weir__text *out)
+/* The rest of the frame: as vLLM and llama-server have the counts and times so far. */
+static void end_frame(const serve_choice *choice, weir__text *out)
 {
-    if (!answer->form->openai->bare)
-        weir__text_add_string(out, answer->include_usage ? "],\"usage\":null}" : "]}");
-    serve_answer_end_event(answer);
+    const serve_answer *answer = choice->answer;
+    weir_usage usage = serve_choice_usage(choice);
+    weir__text_add_string(out, "]");
+    if (answer->continuous_usage) {
+        weir__text_add_string(out, ",\"usage\":");
+        add_counts(usage.n_prompt, usage.n_cached, usage.n_generated, out);
+        weir__text_add_string(out, "}}");
+    } else if (answer->include_usage) {
+        weir__text_add_string(out, ",\"usage\":null");
+    }
+    if (answer->timings) serve_openai_add_timings(&usage, out);
+    weir__text_add_string(out, "}");
+}
+
+static void end_event(serve_choice *choice, weir__text *out)
+{
+    if (!choice->answer->form->openai->bare) end_frame(choice, out);
+    serve_answer_end_event(choice->answer);
 }
 
 static void begin_choice(serve_choice *choice)
@@ -113,21 +163,21 @@ static void begin_choice(serve_choice *choice)
     if (form->begin == NULL) return;
     weir__text *out = begin_event(choice->answer);
     form->begin(choice, out);
-    end_event(choice->answer, out);
+    end_event(choice, out);
 }
 
 static void send_delta(serve_choice *choice, const weir_delta *delta)
 {
     weir__text *out = begin_event(choice->answer);
     choice->answer->form->openai->delta(choice, delta, out);
-    end_event(choice->answer, out);
+    end_event(choice, out);
 }
 
 static void end_choice(serve_choice *choice)
 {
     weir__text *out = begin_event(choice->answer);
     choice->answer->form->openai->end(choice, out);
-    end_event(choice->answer, out);
+    end_event(choice, out);
 }
 
 static void add_done(serve_answer *answer)

@@ -24,6 +24,9 @@ extern const serve_form serve_chat_form, serve_completions_form, serve_native_fo
 /* The last members of a choice's object, and its end. */
 void serve_openai_add_reason(const serve_choice *choice, weir__text *text);
 
+/* The member "timings", as llama-server has it. */
+void serve_openai_add_timings(const weir_usage *usage, weir__text *text);
+
 /* The prompt's logprobs in vLLM's format, if requested. */
 void serve_openai_add_prompt(const serve_choice *choice, weir__text *text);
 

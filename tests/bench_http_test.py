@@ -49,8 +49,8 @@ if "without libcurl" in weir("http://127.0.0.1:9", "--requests", "1").stderr:
 
 run = load("ok", "--requests", "40", "--concurrency", "4", "--prompt", "20", "--gen", "5")
 counts("everything answered and counted", run, {}, requests=40, answered=40, n_errors=0, prompt_tokens=40 * 30, generated_tokens=200,
-       cached_tokens=40 * 7, counted_by_server=True, retries=0, left=0)
-check("times of each: 40 first tokens, 4 gaps in each answer", run["ttft_ms"]["n"] == 40 and run["itl_ms"]["n"] == 160 and run["worst_gap_ms"]["n"] == 40 and
+       cached_tokens=40 * 7, counted_by_server=True, uncounted_pieces=0, retries=0, left=0)
+check("times of each: 40 first tokens, 4 gaps in each answer", run["ttft_ms"]["n"] == 40 and run["itl_ms"]["n"] == 160 and run["tpot_ms"]["n"] == 40 and run["worst_gap_ms"]["n"] == 40 and
       run["end_to_end_ms"]["n"] == 40 and run["total_s"] > 0, run)
 bodies = [body for _, _, body in server.seen]
 check("what was asked for", all(b["stream"] and b["stream_options"] == {"include_usage": True} and b["max_tokens"] == 5 and b["temperature"] == 0 and
@@ -62,7 +62,7 @@ check("a gap of 0.4 s is the worst one", 390 < run["worst_gap_ms"]["max"] and ru
 run = load("bytewise", "--requests", "3")
 counts("events in single bytes, with all three ends of lines", run, {}, answered=3, generated_tokens=6, ended_by_itself=3, counted_by_server=False)
 run = load("uncounted", "--requests", "3", "--gen", "6")
-counts("no usage: pieces are counted", run, {}, answered=3, generated_tokens=18, prompt_tokens=0, counted_by_server=False)
+counts("no usage: pieces are counted", run, {}, answered=3, generated_tokens=18, prompt_tokens=0, counted_by_server=False, uncounted_pieces=18)
 run = load("ok", "--requests", "2", "--completions", "--gen", "3", "--model", "m", "--api-key", "secret", "--extra", '{"top_k":1,"max_tokens":2}', "--ignore-eos")
 path, headers, body = server.seen[0]
 check("completions, key, model, extra, ignore_eos", path == "/ok/v1/completions" and headers["authorization"] == "Bearer secret" and "messages" not in body and

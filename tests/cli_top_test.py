@@ -94,7 +94,7 @@ def test_ps():
               told["total"]["finished"]["cancelled"] == 0 and 0 < told["total"]["busy_seconds"] <= metrics["weir_busy_seconds_total"] + 1e-3 and  # six digits are told
               [(s["id"], s["state"], s["prompt"]) for s in told["slots"]] == [(s["id"], s["state"], s["prompt"]) for s in slots] and
               all(0 < s["generated"] <= t["generated"] for s, t in zip(told["slots"], slots)), told, slots)
-        check("what one look cannot tell is left out", not {"rates", "ticks", "ttft_ms", "itl_ms"} & set(told), told)
+        check("what one look cannot tell is left out", not {"rates", "ticks", "ttft_ms", "itl_ms", "tpot_ms"} & set(told), told)
         load.close()
         done = weir("ps", WEIR_URL=server.address)
         expect("the address from the environment", done, 0, "3 slots")

@@ -222,7 +222,7 @@ def of_sums(server, key):
     told = event(server, key)
     if told is None:
         return server.get("/metrics", key=key).status == 200
-    sums = {"cache", "total", "rates", "ttft_ms", "itl_ms"}
+    sums = {"cache", "total", "rates", "ttft_ms", "itl_ms", "tpot_ms"}
     whole = sums <= set(told) and "used" in told["kv"]
     check("all sums or none", whole or (not sums & set(told) and told["ticks"] == [] and set(told["kv"]) == {"size"} and told["operator"] is False), told)
     check("in /metrics as in /events", (server.get("/metrics", key=key).status == 200) == whole)

@@ -298,7 +298,7 @@ seen = []
 while sum(t["decode"] for t in seen) < 40:
     seen += json.loads(next(events))["ticks"]
 connection.close()
-check("events tell ticks", set(first) == {"ticks", "slots", "queue", "suspended", "kv", "cache", "total", "rates", "ttft_ms", "itl_ms", "model"} and len(first["slots"]) == 4 and
+check("events tell ticks", set(first) == {"ticks", "slots", "queue", "suspended", "kv", "cache", "total", "rates", "ttft_ms", "itl_ms", "tpot_ms", "model"} and len(first["slots"]) == 4 and
       any(t["prefill"] > 0 for t in seen) and all(t["ms"] > 0 and t["passes"] >= 1 for t in seen), first, seen[:3])
 check("slots are idle", all(s["state"] == "idle" for s in server.get("/slots").json), server.get("/slots").body)
 metrics = server.wait_for(idle)

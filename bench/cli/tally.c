@@ -67,9 +67,10 @@ void cli_tally_init(cli_tally *tally)
 
 void cli_tally_piece(cli_tally *tally, cli_record *record, int64_t now_ns)
 {
-    if (record->n_pieces++ == 0)
+    if (record->n_pieces++ == 0) {
         record->first_ns = now_ns;
-    else {
+        record->n_first = record->n_generated > 0 ? record->n_generated : 1;
+    } else {
         int64_t gap = now_ns - record->last_ns;
         if (gap > record->worst_gap_ns) record->worst_gap_ns = gap;
         if (record->index != CLI_TRAFFIC_LATE) {
@@ -87,7 +88,7 @@ void cli_tally_end(cli_tally *tally, const cli_record *record, const char *messa
     tally->n_ended[record->fate]++;
     /* Names from servers may be any text. */
     if (example[0] == '\0') weir__utf8_copy(example, sizeof tally->examples[0], message, strlen(message));
-    if (record->n_generated >= 0) tally->n_counted++;
+    if (record->n_generated < 0) tally->n_uncounted += (uint64_t)record->n_pieces;
     tally->n_generated += (uint64_t)(record->n_generated >= 0 ? record->n_generated : record->n_pieces);
     if (record->n_prompt > 0) tally->n_prompt += (uint64_t)record->n_prompt;
     if (record->n_cached >= 0) {
@@ -102,7 +103,12 @@ void cli_tally_end(cli_tally *tally, const cli_record *record, const char *messa
     }
     if (record->n_pieces > 0)
         cli_spread_add(&tally->ttft, (double)(record->first_ns - record->sent_ns) / 1e6);
-    if (record->n_pieces > 1) cli_spread_add(&tally->worst, (double)record->worst_gap_ns / 1e6);
+    if (record->n_pieces > 1) {
+        cli_spread_add(&tally->worst, (double)record->worst_gap_ns / 1e6);
+        if (record->n_generated > record->n_first)
+            cli_spread_add(&tally->tpot, (double)(record->last_ns - record->first_ns) / 1e6 /
+                                             (double)(record->n_generated - record->n_first));
+    }
     if (record->fate != CLI_FATE_ANSWERED) return;
     cli_spread_add(&tally->total, (double)(record->end_ns - record->sent_ns) / 1e6);
     tally->n_by_itself += record->ended_by_itself;
@@ -168,20 +174,19 @@ static json_t *timeline_json(const cli_timeline *timeline)
 json_t *cli_tally_json(const cli_tally *tally)
 {
     return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:I, s:I, s:I, s:b, s:f, s:f, s:I, s:I, s:o, s:o, "
-        "s:o, "
-        "s:o, s:o, s:o}",
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:I, s:I, s:I, s:b, s:I, s:f, s:f, s:I, s:I, s:o, "
+        "s:o, s:o, s:o, s:o, s:o, s:o}",
         "requests", (json_int_t)tally->n_sent, "answered", (json_int_t)tally->n_ended[CLI_FATE_ANSWERED],
         "left", (json_int_t)tally->n_ended[CLI_FATE_LEFT], "stopped",
         (json_int_t)tally->n_ended[CLI_FATE_STOPPED], "unsent", (json_int_t)tally->n_unsent, "retries",
         (json_int_t)tally->n_retries, "n_errors", (json_int_t)cli_tally_errors(tally), "errors",
         errors_json(tally), "total_s", (double)tally->last_ns / 1e9, "prompt_tokens",
         (json_int_t)tally->n_prompt, "cached_tokens", (json_int_t)tally->n_cached, "generated_tokens",
-        (json_int_t)tally->n_generated, "counted_by_server",
-        tally->n_counted == tally->n_ended[CLI_FATE_ANSWERED], "generated_per_second",
-        cli_tally_rate(tally, false), "tokens_per_second", cli_tally_rate(tally, true), "ended_by_itself",
-        (json_int_t)tally->n_by_itself, "not_json", (json_int_t)tally->n_not_json, "ttft_ms",
-        spread_json(&tally->ttft), "itl_ms", spread_json(&tally->itl), "worst_gap_ms",
+        (json_int_t)tally->n_generated, "counted_by_server", tally->n_uncounted == 0, "uncounted_pieces",
+        (json_int_t)tally->n_uncounted, "generated_per_second", cli_tally_rate(tally, false),
+        "tokens_per_second", cli_tally_rate(tally, true), "ended_by_itself", (json_int_t)tally->n_by_itself,
+        "not_json", (json_int_t)tally->n_not_json, "ttft_ms", spread_json(&tally->ttft), "itl_ms",
+        spread_json(&tally->itl), "tpot_ms", spread_json(&tally->tpot), "worst_gap_ms",
         spread_json(&tally->worst), "end_to_end_ms", spread_json(&tally->total), "late", late_json(tally),
         "gaps", timeline_json(&tally->timeline));
 }

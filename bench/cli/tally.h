@@ -37,6 +37,7 @@ typedef struct cli_record {
     int64_t sent_ns, first_ns, last_ns, end_ns; /* first, last: pieces of text, 0 = none */
     int64_t worst_gap_ns;
     int32_t n_pieces;
+    int64_t n_first; /* tokens of the first piece, if the server says it there; else 1 */
     int64_t n_prompt, n_generated, n_cached; /* as the server counts; -1 = unknown */
     bool ended_by_itself;                    /* not by its length */
 } cli_record;
@@ -67,16 +68,18 @@ typedef struct cli_tally {
     uint64_t n_unsent;               /* arrivals that found no free connection */
     char examples[CLI_N_FATES][192]; /* the first message of each fate */
     uint64_t n_prompt, n_cached, n_generated;
-    uint64_t n_counted, n_cached_counted; /* requests whose server counted tokens; cached ones */
+    uint64_t n_uncounted;      /* of n_generated, pieces of answers whose tokens the server did not count */
+    uint64_t n_cached_counted; /* requests whose server counted cached tokens */
     uint64_t n_by_itself, n_not_json; /* answers that ended by themselves; of those, with a schema, no JSON */
-    cli_spread ttft, itl, worst, total; /* ms; without the late request */
+    /* ms; without the late request. itl: between pieces; tpot: per token after the first, of each answer */
+    cli_spread ttft, itl, tpot, worst, total;
     cli_timeline timeline;
     bool has_late;
     cli_record late;
     int64_t last_ns; /* the latest end */
 } cli_tally;
 
-/* 26 KB × 4 and more: not for stacks. Zeroed, then: */
+/* 18 KB × 5 and more: not for stacks. Zeroed, then: */
 void cli_tally_init(cli_tally *tally);
 
 /* A piece of an answer came. */

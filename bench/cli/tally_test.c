@@ -57,10 +57,11 @@ static void test_tally(void **state)
     static cli_tally tally;
     cli_tally_init(&tally);
     const int64_t ms = 1000000;
-    cli_record record = {.sent_ns = 100 * ms, .n_prompt = 10, .n_generated = 3, .n_cached = 4};
+    cli_record record = {.sent_ns = 100 * ms, .n_prompt = 10, .n_generated = -1, .n_cached = 4};
     cli_tally_piece(&tally, &record, 150 * ms);
     cli_tally_piece(&tally, &record, 160 * ms);
     cli_tally_piece(&tally, &record, 460 * ms);
+    record.n_generated = 3; /* the last event says it */
     record.fate = CLI_FATE_ANSWERED;
     record.end_ns = 500 * ms;
     cli_tally_end(&tally, &record, "");
@@ -77,6 +78,8 @@ static void test_tally(void **state)
     assert_true(cli_spread_part(&tally.ttft, 1) == 50 && tally.ttft.n == 3); /* the late one has its own */
     assert_true(cli_spread_part(&tally.worst, 1) == 300 && tally.itl.n == 2);
     assert_int_equal(tally.n_generated, 3 + 1 + 1 + 1); /* pieces where nobody counted */
+    assert_int_equal(tally.n_uncounted, 2);
+    assert_true(tally.tpot.n == 1 && cli_spread_part(&tally.tpot, 1) == 310.0 / 2);
     assert_int_equal(tally.n_prompt, 100);
     assert_int_equal(cli_tally_errors(&tally), 2);
     assert_string_equal(tally.examples[CLI_FATE_CUT], "why");
@@ -95,6 +98,32 @@ static void test_tally(void **state)
     assert_non_null(json);
     assert_int_equal(
         json_integer_value(json_object_get(json_object_get(json_object_get(json, "errors"), "cut"), "n")), 2);
+    json_decref(json);
+}
+
+/* A server that counts in each event, and whose pieces have several tokens: also of an answer that was left. */
+static void test_pieces(void **state)
+{
+    (void)state;
+    static cli_tally tally;
+    cli_tally_init(&tally);
+    const int64_t ms = 1000000;
+    for (int left = 0; left < 2; left++) {
+        cli_record record = {.fate = left ? CLI_FATE_LEFT : CLI_FATE_ANSWERED, .n_generated = -1};
+        for (int piece = 1; piece <= 3; piece++) {
+            record.n_generated = 5 * piece;
+            cli_tally_piece(&tally, &record, 100 * piece * ms);
+        }
+        cli_tally_end(&tally, &record, "");
+    }
+    assert_int_equal(tally.n_generated, 30);
+    assert_int_equal(tally.n_uncounted, 0);
+    assert_true(tally.itl.n == 4 && cli_spread_part(&tally.itl, 0) == 100);
+    assert_true(tally.tpot.n == 2 && cli_spread_part(&tally.tpot, 0) == 20 &&
+                cli_spread_part(&tally.tpot, 1) == 20);
+    json_t *json = cli_tally_json(&tally);
+    assert_true(json_is_true(json_object_get(json, "counted_by_server")));
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(json, "tpot_ms"), "n")), 2);
     json_decref(json);
 }
 
@@ -159,6 +188,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_spread),
         cmocka_unit_test(test_tally),
+        cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_traffic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

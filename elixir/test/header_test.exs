@@ -221,7 +221,7 @@ defmodule Weir.HeaderTest do
       "weir_engine_stats",
       Map.keys(Weir.NIF.engine_stats(engine)),
       Map.new(
-        ~w(queue_seconds ttft_seconds itl_seconds tick_seconds batch_tokens passes)a,
+        ~w(queue_seconds ttft_seconds itl_seconds tpot_seconds tick_seconds batch_tokens passes)a,
         &{&1, @histograms}
       )
     )

@@ -733,6 +733,7 @@ typedef struct weir_logprob {
     float logprob;
 } weir_logprob;
 
+/* A piece of a stream. It may have several tokens: accepted drafts, an interval, a reader that is slow. */
 typedef struct weir_chunk {
     const int32_t *tokens; /* [n_tokens] generated since the last chunk, without the end token */
     size_t n_tokens;
@@ -747,6 +748,10 @@ typedef struct weir_chunk {
      * chunks yet. It may begin a stop string; in the terminal chunk it is the stop string that ended the
      * answer. A token that has a part of its text in a chunk does not count */
     int32_t n_hidden;
+    /* usage.n_generated and total_ns when the engine emitted its last token, however late it is taken: a
+     * stream's tokens up to and including this chunk; the terminal one also counts the end token */
+    int32_t n_generated;
+    int64_t total_ns;
 } weir_chunk;
 
 WEIR_API WEIR_CHECKED weir_status weir_stream_create(weir_stream **stream, weir_error *error);
@@ -1659,7 +1664,8 @@ typedef struct weir_engine_stats {
     uint64_t n_cancelled_generating;
     weir_histogram queue_seconds; /* from submit to first slot, of requests that got one */
     weir_histogram ttft_seconds;  /* from submit to first token */
-    weir_histogram itl_seconds;   /* between chunks of a stream, as the engine emits them, read or not */
+    /* between chunks of a stream, as the engine emits them, read or not; a chunk may have several tokens */
+    weir_histogram itl_seconds;
     weir_histogram tick_seconds;
     weir_histogram batch_tokens; /* tokens of each tick, even if its pass failed */
     weir_histogram passes;       /* forward passes that each tick's batch needs with n_ubatch and layout */
@@ -1678,7 +1684,8 @@ typedef struct weir_engine_stats {
     char drafters[24];
     /* as in weir_context_info: answers do not depend on other requests, drafts or the cache */
     bool batch_invariant;
-    bool attention_kernels; /* as in weir_context_info: weir's kernels compute attention */
+    bool attention_kernels;      /* as in weir_context_info: weir's kernels compute attention */
+    weir_histogram tpot_seconds; /* as itl_seconds per token: each of a chunk's tokens has its share */
 } weir_engine_stats;
 
 /* Copies the statistics, which the engine updates between the phases of a tick. Any thread; never waits for a

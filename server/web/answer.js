@@ -116,7 +116,7 @@ async function ask(job, body) {
     if (modelsTakeTurns() && ahead < 0) watchLoad(job, body.model, () => done);
     try {
       return await request("v1/chat/completions", {
-        body: { ...body, stream: true, stream_options: { include_usage: true }, resume: resumable || undefined },
+        body: { ...body, stream: true, stream_options: { include_usage: true, continuous_usage_stats: true }, resume: resumable || undefined },
         signal,
       });
     } finally {
@@ -164,13 +164,13 @@ function takeDelta(message, delta) {
 // page was there: then times say nothing.
 async function take(job, response, started) {
   const { message } = job, { stats } = message;
-  let first = 0;
+  let first = 0, firstTokens = 0;
   for await (const { data, id } of events(response)) {
     if (data === "[DONE]") return true;
     const event = JSON.parse(data);
     if (event.error) throw new ApiError(0, errorText(event.error), { code: event.error.code });
     if (id) message.event = id;
-    if (event.usage) {
+    if (event.usage) { // each has it: so far
       stats.tokens = event.usage.completion_tokens;
       stats.prompt = event.usage.prompt_tokens;
       stats.cached = event.usage.prompt_tokens_details?.cached_tokens ?? 0;
@@ -182,11 +182,14 @@ async function take(job, response, started) {
     const now = performance.now();
     if (!first) {
       first = now;
+      firstTokens = stats.tokens;
       note(job, "");
       if (started) stats.ttftMs = now - started;
     }
-    stats.tokens++; // about one a delta, until the usage says it
-    if (started) stats.decodeMs = now - first;
+    if (started) {
+      stats.decodeMs = now - first;
+      stats.decoded = stats.tokens - firstTokens; // in that time
+    }
     if (started && message.reasoning && !message.content) stats.reasoningMs = now - first;
     job.changed();
   }

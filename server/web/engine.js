@@ -47,7 +47,7 @@ function showFigures(now) {
   setText(byId("rate-prefill"), rate(now.rates?.prefill));
   setText(byId("queue"), number(now.queue));
   setText(byId("suspended"), now.suspended ? `and ${number(now.suspended)} suspended` : "requests");
-  for (const name of ["ttft", "itl"]) {
+  for (const name of ["ttft", "tpot", "itl"]) {
     for (const part of ["p50", "p99"]) setText(byId(`${name}-${part}`), ms(now[name + "_ms"]?.[part]));
   }
   const cache = now.cache ?? {}, asked = cache.prompt_tokens ?? 0;

@@ -23,9 +23,10 @@ const FINISHES = {
 function figures(message) {
   const { stats, finish } = message, parts = [];
   if (stats?.tokens) {
-    parts.push(`${stats.tokens} tokens`);
-    if (stats.tokens > 1 && stats.decodeMs > 0) {
-      const rate = ((stats.tokens - 1) * 1000) / stats.decodeMs;
+    parts.push(stats.tokens === 1 ? "1 token" : `${stats.tokens} tokens`);
+    const decoded = stats.decoded ?? stats.tokens - 1;
+    if (decoded > 0 && stats.decodeMs > 0) {
+      const rate = (decoded * 1000) / stats.decodeMs;
       parts.push(`${rate < 10 ? rate.toFixed(1) : Math.round(rate)} tok/s`);
     }
   }

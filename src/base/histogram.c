@@ -18,10 +18,15 @@ static size_t bucket_of(double value)
     return (size_t)((exponent - 1 - WEIR__HISTOGRAM_FIRST) * WEIR__HISTOGRAM_PARTS) + (size_t)ceil(part);
 }
 
-void weir__histogram_observe(weir_histogram *histogram, double value)
+void weir__histogram_add(weir_histogram *histogram, double value, uint64_t n)
 {
     if (!(value > 0)) value = 0;
-    histogram->count++;
-    histogram->sum += value;
-    histogram->buckets[bucket_of(value)]++;
+    histogram->count += n;
+    histogram->sum += value * (double)n;
+    histogram->buckets[bucket_of(value)] += n;
+}
+
+void weir__histogram_observe(weir_histogram *histogram, double value)
+{
+    weir__histogram_add(histogram, value, 1);
 }

@@ -12,7 +12,8 @@
 
 #define WEIR__HISTOGRAM_BOUNDED (WEIR_HISTOGRAM_BUCKETS - 1)
 
-/* Numbers below 0 and NaN count as 0. One thread at a time. */
+/* Numbers below 0 and NaN count as 0. One thread at a time. add: n values that are the same. */
 void weir__histogram_observe(weir_histogram *histogram, double value);
+void weir__histogram_add(weir_histogram *histogram, double value, uint64_t n);
 
 #endif

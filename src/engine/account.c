@@ -94,11 +94,19 @@ void weir__account_token(weir__account *account, const weir__request *request)
                                 seconds(request->first_ns - request->submit_ns));
 }
 
+/* A chunk of n tokens, which is not the request's first. */
+static void count_gap(weir__account *account, const weir__request *request, size_t n, int64_t now)
+{
+    double gap = seconds(now - request->sent_ns);
+    weir__histogram_observe(&account->counts.itl_seconds, gap);
+    if (n > 0) weir__histogram_add(&account->counts.tpot_seconds, gap / (double)n, n);
+}
+
 void weir__account_chunk(weir__account *account, weir__request *request, int64_t now)
 {
-    if (request->emit.sent_tokens == request->n_sent) return;
-    if (request->n_sent > 0)
-        weir__histogram_observe(&account->counts.itl_seconds, seconds(now - request->sent_ns));
+    size_t n = request->emit.sent_tokens - request->n_sent;
+    if (n == 0) return;
+    if (request->n_sent > 0) count_gap(account, request, n, now);
     request->n_sent = request->emit.sent_tokens;
     request->sent_ns = now;
 }
@@ -212,7 +220,7 @@ void weir__account_finish(weir__account *account, const weir__slot *slot, int64_
     if (request->n_sent > 0 && request->emit.text.n > request->emit.sent_text &&
         (slot->reason == WEIR_REASON_END || slot->reason == WEIR_REASON_LENGTH ||
          slot->reason == WEIR_REASON_STOP_WORDS))
-        weir__histogram_observe(&account->counts.itl_seconds, seconds(now - request->sent_ns));
+        count_gap(account, request, weir__request_n_output(request) - request->n_sent, now);
     part.n_generated = request->n_generated;
     part.n_accepted = slot->n_accepted;
     part.reason = slot->reason;

@@ -176,6 +176,7 @@ static void histograms_have_what_happened(void **state)
     assert_true(weir_histogram_quantile(&stats.batch_tokens, 1) == 5);
     /* Ten chunks, the end token without text; then tokens 1, 5 and 9, the last with the end. */
     assert_int_equal(stats.itl_seconds.count, 9 + 2);
+    assert_int_equal(stats.tpot_seconds.count, 9 + 8);
     assert_true(stats.tick_seconds.sum > 0 && stats.tick_seconds.sum * 1e9 < (double)stats.busy_ns + 1);
     assert_true(stats.ttft_seconds.sum >= stats.queue_seconds.sum);
     /* A stream that nobody reads has no chunks, but a first token. */
@@ -261,6 +262,7 @@ static void a_suspension_is_in_the_record_and_no_second_admission(void **state)
         assert_int_equal(stats.itl_seconds.count, 7 + 2);
         assert_true(stats.itl_seconds.sum == 6 * 1 + 5 + 2 * 1);
         assert_true(weir_histogram_quantile(&stats.itl_seconds, 1) == 5);
+        assert_memory_equal(&stats.tpot_seconds, &stats.itl_seconds, sizeof stats.itl_seconds);
         rig_stop(r);
     }
 }

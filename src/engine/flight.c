@@ -265,7 +265,11 @@ static void take_chunks(weir_stream *stream, void *user)
         pthread_mutex_unlock(&flight->mutex);
         if (!room || !copy_chunk(&kept, &chunk)) {
             weir_stream_cancel(stream);
-            kept = (weir_chunk){.text = "", .finished = true, .reason = WEIR_REASON_ERROR};
+            kept = (weir_chunk){.text = "",
+                                .finished = true,
+                                .reason = WEIR_REASON_ERROR,
+                                .n_generated = chunk.n_generated,
+                                .total_ns = chunk.total_ns};
         }
         append_chunk(flight, &kept);
     }

@@ -36,6 +36,7 @@ static void a_burst_is_one_chunk(void **state)
     assert_int_equal(report.n_drafted, 4);
     assert_int_equal(sink_take(&got, stream), 1);
     assert_int_equal(got.last_tokens, 5);
+    assert_int_equal(got.n_generated, 6);
     assert_string_equal(got.text, "abcdef");
     draft_tick(r);
     assert_int_equal(sink_take(&got, stream), 1);
@@ -52,6 +53,10 @@ static void a_burst_is_one_chunk(void **state)
     assert_int_equal(stats.n_accepted, 10);
     assert_int_equal(stats.n_generated_tokens, 14);
     assert_int_equal(stats.n_ticks, 4);
+    assert_int_equal(got.n_generated, 14);
+    assert_int_equal(stats.itl_seconds.count, 3);       /* between chunks; */
+    assert_int_equal(stats.tpot_seconds.count, 13 - 1); /* that of all tokens after the first */
+    assert_true(fabs(stats.tpot_seconds.sum - stats.itl_seconds.sum) <= 1e-12);
 }
 
 static void rejected_draft_tokens_are_cut_off(void **state)

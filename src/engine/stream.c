@@ -26,6 +26,8 @@ typedef struct mark {
     size_t text;
     size_t length;
     int32_t n_hidden;
+    int32_t n_generated; /* these two: of the stream, up to its last token */
+    int64_t total_ns;
 } mark;
 
 /* A sequence of chunks. Invariant: marks are adjacent, apart from the NULs; if `terminal`, the last one is
@@ -379,8 +381,8 @@ static void buffer_add_tokens(buffer *to, const weir_chunk *chunk)
     to->n_tokens += n;
 }
 
-/* Appends the chunk as one of its own, or to the last chunk if all marks are in use. */
-static bool buffer_append(buffer *to, const weir_chunk *chunk)
+/* Appends the chunk as one of its own, or to the last chunk if all marks are in use. usage: up to it. */
+static bool buffer_append(buffer *to, const weir_chunk *chunk, const weir_usage *usage)
 {
     bool merge = to->n_marks == WEIR__STREAM_MARKS;
     size_t length = chunk->length;
@@ -400,6 +402,8 @@ static bool buffer_append(buffer *to, const weir_chunk *chunk)
     buffer_add_tokens(to, chunk);
     last->n_tokens += chunk->n_tokens;
     last->n_hidden = chunk->n_hidden;
+    last->n_generated = usage->n_generated;
+    last->total_ns = usage->total_ns;
     if (length > 0) {
         memcpy(to->text + to->n_text, chunk->text, length);
         to->text[to->n_text + length] = '\0';
@@ -410,12 +414,12 @@ static bool buffer_append(buffer *to, const weir_chunk *chunk)
 }
 
 /* Puts the chunk into the buffer and its tokens into the history. */
-static bool keep_chunk(weir_stream *stream, const weir_chunk *chunk)
+static bool keep_chunk(weir_stream *stream, const weir_chunk *chunk, const weir_usage *usage)
 {
     weir__history *history = &stream->history;
     int32_t before = history->n_tokens;
     if (history->tokens != NULL && !weir__history_add(history, chunk->tokens, chunk->n_tokens)) return false;
-    if (buffer_append(&stream->back, chunk)) return true;
+    if (buffer_append(&stream->back, chunk, usage)) return true;
     history->n_tokens = before;
     return false;
 }
@@ -424,7 +428,7 @@ bool weir__stream_push(weir_stream *stream, const weir_chunk *chunk, const weir_
 {
     pthread_mutex_lock(&stream->mutex);
     bool was_empty = !can_take(stream);
-    bool put = keep_chunk(stream, chunk);
+    bool put = keep_chunk(stream, chunk, usage);
     if (put) {
         stream->usage = *usage;
         fd_raise(stream);
@@ -442,8 +446,8 @@ void weir__stream_finish(weir_stream *stream, const weir_chunk *chunk, const wei
     weir_reason reason = chunk->reason;
     pthread_mutex_lock(&stream->mutex);
     if (error != NULL) stream->error = *error;
-    if (!keep_chunk(stream, chunk)) {
-        buffer_append(&stream->back, &nothing); /* needs no memory */
+    if (!keep_chunk(stream, chunk, usage)) {
+        buffer_append(&stream->back, &nothing, usage); /* needs no memory */
         reason = WEIR_REASON_ERROR;
         weir__error_set(&stream->error, WEIR_NO_MEMORY, "",
                         "out of memory for the last chunk: its text is lost");
@@ -483,6 +487,8 @@ static bool take_chunk(weir_stream *stream, weir_chunk *chunk)
         .text = next->length > 0 ? front->text + next->text : "",
         .length = next->length,
         .n_hidden = next->n_hidden,
+        .n_generated = next->n_generated,
+        .total_ns = next->total_ns,
         .finished = terminal,
         .reason = terminal ? (weir_reason)atomic_load_explicit(&stream->reason, memory_order_relaxed)
                            : WEIR_REASON_NOT_FINISHED,

@@ -212,6 +212,28 @@ static void chunks_keep_their_order_and_their_borders(void **state)
     }
 }
 
+/* As the engine counted them, however late a chunk is taken, and whatever was merged into it. */
+static void a_chunk_has_the_counts_of_its_own_time(void **state)
+{
+    bench *b = *state;
+    weir_chunk chunk;
+    int32_t n = 0, taken = 0;
+    while (n < 2 * WEIR__STREAM_MARKS) assert_true(bench_put(b, ++n, "x"));
+    assert_int_equal(weir_stream_usage(b->stream).n_generated, n);
+    while (weir_stream_try_next(b->stream, &chunk) == WEIR_OK) {
+        taken += (int32_t)chunk.n_tokens;
+        assert_int_equal(chunk.n_generated, taken);
+        assert_true(chunk.total_ns == taken * WEIR__NS_PER_MS);
+        assert_int_equal(chunk.n_tokens,
+                         taken < n ? 1 : 1 + n - WEIR__STREAM_MARKS); /* the last is of many */
+    }
+    assert_int_equal(taken, n);
+    bench_end(b, WEIR_REASON_END, "");
+    assert_int_equal(weir_stream_try_next(b->stream, &chunk), WEIR_OK);
+    assert_true(chunk.finished && chunk.n_tokens == 0);
+    assert_int_equal(chunk.n_generated, 99);
+}
+
 static void a_chunk_outlives_everything_that_is_put_after_it(void **state)
 {
     bench *b = *state;
@@ -594,6 +616,7 @@ int main(void)
         BENCH_FRESH(creating_a_stream_without_memory_says_so),
         BENCH_TEST(a_chunk_carries_exactly_what_was_put),
         BENCH_TEST(chunks_keep_their_order_and_their_borders),
+        BENCH_TEST(a_chunk_has_the_counts_of_its_own_time),
         BENCH_TEST(a_chunk_outlives_everything_that_is_put_after_it),
         BENCH_TEST(a_timeout_is_told_from_the_end),
         BENCH_TEST(a_wait_lasts_as_long_as_it_was_told_to),

@@ -40,6 +40,7 @@ typedef struct sink {
     size_t last_tokens; /* of the newest chunk */
     char last[4096];    /* text of the newest chunk */
     int n_chunks;
+    int32_t n_generated; /* as the newest chunk has it */
     bool finished;
     weir_reason reason;
 } sink;
@@ -63,6 +64,7 @@ static inline void sink_add(sink *to, const weir_chunk *chunk)
         memcpy(to->tokens + to->n_tokens, chunk->tokens, chunk->n_tokens * sizeof *chunk->tokens);
     to->n_tokens += chunk->n_tokens;
     to->last_tokens = chunk->n_tokens;
+    to->n_generated = chunk->n_generated;
     to->finished = chunk->finished;
     to->reason = chunk->reason;
 }
@@ -458,7 +460,7 @@ static inline int bench_teardown(void **state)
 /* One token with its text. */
 static inline bool bench_put(bench *b, int32_t token, const char *text)
 {
-    weir_usage usage = {.n_generated = token};
+    weir_usage usage = {.n_generated = token, .total_ns = token * WEIR__NS_PER_MS};
     const weir_chunk chunk = {.tokens = &token, .n_tokens = 1, .text = text, .length = strlen(text)};
     return weir__stream_push(b->stream, &chunk, &usage);
 }

@@ -4,7 +4,7 @@ WEIR_BUILD_DIR/browser afterwards. Arguments: names of tests, to run only these.
 import json
 import os
 
-from page import ANSWER, ENTER, ESCAPE, HOSTILE, OUT, STORY, Page, main, second_tab, spotless, start, test
+from page import ANSWER, ENTER, ESCAPE, HOSTILE, OUT, STORY, Page, Server, main, second_tab, spotless, start, test
 
 
 # ---- Chat
@@ -43,6 +43,49 @@ def stop_ends_the_work_too(p):
         p.idle()
         assert text and p.answer() == text and "stopped" in p.b.text(ANSWER + " .figures")
         assert p.b.js("return document.activeElement.id") == "text"
+
+
+@test
+def tokens_are_counted_and_not_pieces(p):
+    """Drafts that are always right, so that most pieces have several tokens; also where the answer is stopped."""
+    with open(os.path.join(OUT, "counts-server.log"), "w") as log, Server(os.environ["WEIR_BIN"], "-md", "fake:", "--no-prompt-lookup", "--draft-max", "6", "-np", "2",
+                                                                         model="fake:tick_us=20000,n_ctx_train=100000", log=log) as server:
+        q = Page(p.b, server)
+        for stopped in (True, False):
+            q.fresh(max_tokens=20000 if stopped else 120, temperature=0)
+            q.endless()
+            p.b.js("""const real = window.fetch; window.pieces = 0; window.counted = 0;
+                window.fetch = async (path, options) => {
+                  const response = await real(path, options);
+                  if (!options?.body || !path.endsWith("chat/completions")) return response;
+                  const [mine, theirs] = response.body.tee();
+                  (async () => {
+                    let text = "";
+                    for await (const part of mine.pipeThrough(new TextDecoderStream())) {
+                      text += part;
+                      const events = text.split("\\n\\n").map((e) => e.slice(e.indexOf("{"))).filter((e) => e.endsWith("}")).map((e) => JSON.parse(e));
+                      window.pieces = events.filter((e) => e.choices[0]?.delta?.content).length;
+                      window.counted = events.at(-1)?.usage?.completion_tokens;
+                    }
+                  })().catch(() => {});
+                  return new Response(theirs, response);
+                };""")
+            q.ask("hello")
+            if stopped:
+                p.b.wait(lambda: p.b.js("return window.pieces") > 12, "pieces")
+                shown = int(p.b.text(ANSWER + " .figures").split(" tokens")[0])
+                p.b.click("#stop")
+            q.complete()
+            figures, pieces = p.b.text(ANSWER + " .figures"), p.b.js("return window.pieces")
+            n = int(figures.split(" tokens")[0])
+            if stopped:
+                assert "stopped" in figures and pieces * 2 < shown <= n, (figures, pieces, shown)
+                assert n <= p.b.js("return window.counted"), (figures, p.b.js("return window.counted"))
+            else:
+                assert n == 120 and pieces < 80, (figures, pieces)
+            q.idle()
+            p.b.wait(lambda: p.b.text("#tpot-p50") != "–" and p.b.text("#itl-p50") != "–", "times")
+            assert float(p.b.text("#tpot-p50")) < float(p.b.text("#itl-p50"))
 
 
 @test

@@ -283,6 +283,9 @@ const char *reader_add(reader *r, const weir_chunk *chunk)
     if (!chunk->finished && chunk->length == 0) return "a chunk without text that is not the last";
     if (chunk->finished == (chunk->reason == WEIR_REASON_NOT_FINISHED)) return "finished without a reason";
     if (!well_formed(chunk->text, chunk->length)) return "ill-formed text";
+    size_t counted = (size_t)chunk->n_generated, n = r->n_tokens + chunk->n_tokens;
+    if (counted < n || counted > n + chunk->finished) return "it counts other tokens than those so far";
+    if (chunk->total_ns < r->total_ns) return "a chunk that came before the one before it";
     r->tokens = realloc(r->tokens, (r->n_tokens + chunk->n_tokens + 1) * sizeof *r->tokens);
     r->text = realloc(r->text, r->length + chunk->length + 1);
     assert(r->tokens != NULL && r->text != NULL);
@@ -294,6 +297,7 @@ const char *reader_add(reader *r, const weir_chunk *chunk)
     r->n_chunks++;
     r->finished = chunk->finished;
     r->reason = chunk->reason;
+    r->total_ns = chunk->total_ns;
     return NULL;
 }
 

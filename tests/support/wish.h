@@ -61,7 +61,8 @@ weir_request wish_request(const wish *w);
 typedef struct reader {
     int32_t *tokens; /* [n_tokens] */
     size_t n_tokens;
-    char *text; /* [length] */
+    int64_t total_ns; /* of the newest chunk */
+    char *text;       /* [length] */
     size_t length;
     size_t n_chunks;
     bool finished;
