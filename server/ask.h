@@ -51,10 +51,11 @@ typedef struct serve_ask {
     const json_t *later; /* of fields that a dialect's reader reads from `json` */
     /* Owned: messages, tools and tool_choice of another dialect, as chat completions have them. */
     json_t *made_messages, *made_tools, *made_choice;
-    json_t *previous;    /* items of the response that the request continues; owned */
-    json_t *namespaces;  /* names of the tools' namespaces; owned */
-    json_t *customs;     /* names of the custom tools, as templates see them; owned */
-    weir__text relaxed;  /* lines for serve_call_relaxed */
+    json_t *previous;   /* items of the response that the request continues; owned */
+    json_t *namespaces; /* names of the tools' namespaces; owned */
+    json_t *customs;    /* names of the custom tools, as templates see them; owned */
+    weir__text relaxed; /* lines for serve_call_relaxed */
+    weir__text prediction;
     const char *adapter; /* the model that was asked for is one; NULL = it is not */
     serve_adapter_set adapters;
     const char *stop[SERVE_STOP_MAX];

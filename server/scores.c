@@ -93,19 +93,26 @@ static void add_full_entry(const serve_scores *scores, const weir_model *model, 
     weir__text_add_string(text, "]}");
 }
 
+void serve_scores_add_entries(serve_scores *scores, const weir_model *model, weir__text *text)
+{
+    weir__text_add_string(text, "[");
+    for (size_t i = 0; i < scores->n; i++) {
+        weir__json_next(text);
+        add_full_entry(scores, model, i, text);
+    }
+    weir__text_add_string(text, "]");
+    scores->n = 0;
+}
+
 void serve_scores_add_chat(serve_scores *scores, const weir_model *model, bool always, weir__text *text)
 {
     if (scores->n == 0 && !always) {
         weir__text_add_string(text, "null");
         return;
     }
-    weir__text_add_string(text, "{\"content\":[");
-    for (size_t i = 0; i < scores->n; i++) {
-        weir__json_next(text);
-        add_full_entry(scores, model, i, text);
-    }
-    weir__text_add_string(text, "],\"refusal\":null}");
-    scores->n = 0;
+    weir__text_add_string(text, "{\"content\":");
+    serve_scores_add_entries(scores, model, text);
+    weir__text_add_string(text, ",\"refusal\":null}");
 }
 
 /* ---- The tokens of a text ---- */
