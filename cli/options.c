@@ -323,7 +323,7 @@ static cli_option table[] = {
      .help = "obey the headers of llm-d's router for fairness, objective and time per token; clients must not be able to bypass that router", RARE},
     {"--objective", NULL, CLI_SERVING, CLI_SERVE, "NAME=N", SET(CLI_LIST, objectives), .field = "objectives", .standard = "none",
      .help = "with --router-headers, requests of this objective have priority N", RARE},
-    {"--embeddings", "--embedding", CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.model.embeddings), .help = "serve /v1/embeddings; takes extra memory", OF_MODEL},
+    {"--embeddings", "--embedding", CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.model.embeddings), .help = "create the context for /v1/embeddings at the start", OF_MODEL},
     {"--pull", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, pull), .help = "let operators download models by requests (POST /api/pull) by the names that weir pull takes, any number and any size", RARE},
     {"--workers", NULL, CLI_SERVING, CLI_SERVE, "N", SERVE(CLI_INT32, n_workers), .help = "threads that parse requests and render templates", RARE},
     {"--max-body", NULL, CLI_SERVING, CLI_SERVE, "SIZE", LIVE(CLI_SIZE, body_bytes), .standard = "16M; 64M with --mmproj", .help = "maximum request body", RARE},

@@ -220,7 +220,8 @@ void serve_adapters_labels(serve_adapters *adapters, weir__text *text)
     pthread_mutex_unlock(&adapters->mutex);
 }
 
-static void add_model(const entry *from, const char *parent, int64_t created_s, weir__text *text)
+static void add_model(const entry *from, const char *parent, int64_t created_s, int32_t n_ctx,
+                      weir__text *text)
 {
     weir_adapter_info info = {.size = sizeof info};
     weir_adapter_describe(from->adapter, &info);
@@ -229,20 +230,21 @@ static void add_model(const entry *from, const char *parent, int64_t created_s, 
     weir__text_printf(text, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"weir\"",
                       (long long)created_s);
     weir__json_string(text, "parent", parent);
+    if (n_ctx > 0) weir__text_printf(text, ",\"context_length\":%d,\"max_model_len\":%d", n_ctx, n_ctx);
     weir__text_add_string(text, ",\"meta\":{");
     weir__json_string(text, "description", info.name);
     weir__text_printf(text, ",\"rank\":%d,\"size\":%llu}}", info.rank, (unsigned long long)info.n_bytes);
 }
 
 bool serve_adapters_list_models(serve_adapters *adapters, const char *name, const char *parent,
-                                int64_t created_s, weir__text *text)
+                                int64_t created_s, int32_t n_ctx, weir__text *text)
 {
     bool any = false;
     pthread_mutex_lock(&adapters->mutex);
     for (size_t i = 0; i < adapters->n; i++) {
         if (name != NULL && strcmp(adapters->entries[i].name, name) != 0) continue;
         if (name == NULL) weir__json_next(text);
-        add_model(&adapters->entries[i], parent, created_s, text);
+        add_model(&adapters->entries[i], parent, created_s, n_ctx, text);
         any = true;
     }
     pthread_mutex_unlock(&adapters->mutex);

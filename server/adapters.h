@@ -52,7 +52,7 @@ void serve_adapters_list(serve_adapters *adapters, weir__text *text);
 /* Writes adapters as entries of /v1/models: all of them into an array that was begun, or only the one of that
  * name. False: there is none. */
 bool serve_adapters_list_models(serve_adapters *adapters, const char *name, const char *parent,
-                                int64_t created_s, weir__text *text);
+                                int64_t created_s, int32_t n_ctx, weir__text *text);
 
 /* The labels of lora_requests_info: how many there may be, and which ones requests use that run or wait.
  * Nothing where there are none. */

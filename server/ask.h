@@ -56,6 +56,7 @@ typedef struct serve_ask {
     json_t *customs;     /* names of the custom tools, as templates see them; owned */
     weir__text relaxed;  /* lines for serve_call_relaxed */
     weir__text reshaped; /* lines of weir_chat_reshaped, once the messages are rendered */
+    weir__text prediction;
     const char *adapter; /* the model that was asked for is one; NULL = it is not */
     serve_adapter_set adapters;
     const char *stop[SERVE_STOP_MAX];

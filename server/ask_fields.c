@@ -93,17 +93,51 @@ static bool read_tier(serve_call *call, void *to, const char *name, const json_t
 static bool read_logprobs(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
-    if (json_is_boolean(value) && (ask->where & SERVE_ASK_CHAT) != 0) {
+    if (json_is_boolean(value) && (ask->where & (SERVE_ASK_CHAT | OLLAMA)) != 0) {
         ask->request.logprobs = json_is_true(value);
         return true;
     }
     json_int_t n;
     if (!serve_json_whole(value, &n) || (ask->where & SERVE_ASK_COMPLETIONS) == 0 ||
         !weir__member_allows(weir_member_find("request", "n_logprobs"), (double)n))
-        return serve_field_refuse(
-            call, name, ask->where == SERVE_ASK_CHAT ? "true or false" : "a whole number from 0 to 20");
+        return serve_field_refuse(call, name,
+                                  (ask->where & SERVE_ASK_COMPLETIONS) == 0 ? "true or false"
+                                                                            : "a whole number from 0 to 20");
     ask->request.logprobs = true;
     ask->request.n_logprobs = (int32_t)n;
+    return true;
+}
+
+/* The text of a part of a content; NULL: it is none. */
+static const json_t *text_of(const json_t *part)
+{
+    const json_t *text = json_object_get(part, "text");
+    return serve_ask_is(serve_field_type(part), "text") && json_is_string(text) ? text : NULL;
+}
+
+/* OpenAI's: what the answer is expected to repeat, a text or parts of one. */
+static bool read_prediction(serve_call *call, void *to, const char *name, const json_t *value)
+{
+    serve_ask *ask = to;
+    static const char *const members[] = {"type", "content", NULL};
+    const json_t *content = json_object_get(value, "content");
+    bool ok = serve_ask_is(serve_field_type(value), "content") &&
+              (json_is_string(content) || json_is_array(content));
+    if (json_is_object(value) && !serve_field_only(call, name, value, members)) return false;
+    if (json_is_string(content))
+        weir__text_add(&ask->prediction, json_string_value(content), json_string_length(content));
+    for (size_t i = 0; ok && i < json_array_size(content); i++) {
+        const json_t *text = text_of(json_array_get(content, i));
+        ok = text != NULL;
+        if (ok) weir__text_add(&ask->prediction, json_string_value(text), json_string_length(text));
+    }
+    if (!ok)
+        return serve_field_refuse(call, name,
+                                  "{\"type\": \"content\", \"content\": …} with a text, or an array of "
+                                  "parts of the type \"text\"");
+    if (ask->prediction.failed) return serve_call_no_memory(call);
+    ask->request.prediction = ask->prediction.n > 0 ? ask->prediction.bytes : NULL;
+    ask->request.prediction_length = ask->prediction.n;
     return true;
 }
 
@@ -263,8 +297,8 @@ static const serve_field fields[] = {
     SETS_IN("max_tokens", SERVE_ASK_MESSAGES, request, max_tokens, 1, INT32_MAX), /* as Anthropic has it */
     SETS("max_completion_tokens", SERVE_ASK_CHAT, request, max_tokens),
     SETS("n_predict", BOTH, request, max_tokens),
-    SERVE_FIELD_BY("logprobs", BOTH, read_logprobs),
-    SETS("top_logprobs", SERVE_ASK_CHAT | SERVE_ASK_RESPONSES, request, n_logprobs),
+    SERVE_FIELD_BY("logprobs", BOTH | OLLAMA, read_logprobs),
+    SETS("top_logprobs", SERVE_ASK_CHAT | SERVE_ASK_RESPONSES | OLLAMA, request, n_logprobs),
     HAND_SETS("prompt_logprobs", BOTH, read_prompt_logprobs, request, n_prompt_logprobs),
     HAND_SETS("fork", BOTH, read_fork, request, source),
     SERVE_FIELD_BY("store", BOTH | SERVE_ASK_RESPONSES, read_store),
@@ -328,7 +362,7 @@ static const serve_field fields[] = {
     NO("functions", SERVE_ASK_CHAT, "give tools instead"),
     NO("function_call", SERVE_ASK_CHAT, "give tool_choice instead"),
     NO("audio", SERVE_ASK_CHAT, "answers are text here"),
-    NO("prediction", SERVE_ASK_CHAT, "this server has no predicted outputs"),
+    SERVE_FIELD_BY("prediction", SERVE_ASK_CHAT, read_prediction),
     NO("web_search_options", SERVE_ASK_CHAT, "this server has no web search"),
     NO("prompt_cache_retention", SERVE_ASK_CHAT, "the server decides which prompts are cached"),
     LATER("system", SERVE_ASK_MESSAGES),
@@ -377,8 +411,6 @@ static const serve_field fields[] = {
     SERVE_FIELD_BY("options", OLLAMA, read_options),
     ONLY("truncate", OLLAMA, "false", "false or left out: a prompt that is too long is refused"),
     ONLY("shift", OLLAMA, "false", "false or left out: an answer ends at the context's end"),
-    NO("logprobs", OLLAMA, "/v1/chat/completions has them"),
-    NO("top_logprobs", OLLAMA, "/v1/chat/completions has them"),
     NO("template", OLLAMA, "the server's template is used; with raw the prompt goes to the model as it is"),
     NO("context", SERVE_ASK_GENERATE, "give the conversation to /api/chat"),
     NO("width", SERVE_ASK_GENERATE, "no images are generated here"),

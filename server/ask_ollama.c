@@ -321,6 +321,7 @@ static bool read_keep_alive(serve_ask *ask)
 static bool read_rest(serve_ask *ask)
 {
     if (serve_ask_given(ask, "stream") == NULL) ask->stream = true;
+    if (!ask->request.logprobs) ask->request.n_logprobs = 0; /* top_logprobs alone asks for nothing */
     return read_format(ask) && read_think(ask) && read_keep_alive(ask);
 }
 

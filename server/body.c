@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/ascii.h"
 #include "base/mem.h"
 #include "catalog.h"
 #include "serve.h"
@@ -130,6 +131,23 @@ const char *serve_argument_find(const char *query, const char *name, size_t *n)
     }
     *n = strcspn(query + length + 1, "&");
     return query + length + 1;
+}
+
+bool serve_argument_decode(const char *from, size_t n, char *to, size_t capacity)
+{
+    size_t length = 0;
+    for (size_t i = 0; i < n; i++) {
+        int c = (unsigned char)from[i];
+        if (c == '%') {
+            int high = weir__ascii_hex(from[i + 1]), low = high < 0 ? -1 : weir__ascii_hex(from[i + 2]);
+            c = low < 0 ? 0 : high * 16 + low;
+            i += 2;
+        }
+        if (c == 0) return false;
+        if (length + 1 < capacity) to[length++] = (char)c;
+    }
+    to[length] = '\0';
+    return true;
 }
 
 bool serve_call_argument(const serve_call *call, const char *name, char *value, size_t capacity)

@@ -9,10 +9,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "loaded.h"
 
-#define HEAD_MAX      8192 /* bytes of an answer's head */
-#define STEPS         1024 /* between two questions whether a call goes on */
-#define NEXT_SERVER_S 5    /* Retry-After while the server stops: time for the next one to start */
+#define HEAD_MAX 8192 /* bytes of an answer's head */
+#define STEPS    1024 /* between two questions whether a call goes on */
 
 /* ---- Life ---- */
 
@@ -110,12 +110,11 @@ static const char *phrase(int status)
 static void add_cors(serve_call *call)
 {
     if (call->origin[0] == '\0') return;
-    weir__text_printf(
-        &call->out,
-        "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n"
-        "Access-Control-Expose-Headers: Retry-After, X-Request-Id, X-Stream-Id, X-Weir-Relaxed, "
-        "X-Weir-Messages\r\n",
-        call->origin);
+    weir__text_printf(&call->out,
+                      "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n"
+                      "Access-Control-Expose-Headers: Retry-After, X-Should-Retry, X-Request-Id, "
+                      "X-Stream-Id, X-Weir-Relaxed, X-Weir-Messages\r\n",
+                      call->origin);
     if (strcmp(call->method, "OPTIONS") == 0)
         weir__text_add_string(&call->out, "Access-Control-Allow-Methods: GET, POST, HEAD, DELETE, OPTIONS\r\n"
                                           "Access-Control-Allow-Headers: Authorization, X-Api-Key, "
@@ -132,7 +131,6 @@ static void begin_head(serve_call *call, int status, const char *type)
     struct tm utc;
     call->begun = true;
     call->status = status;
-    if ((status == 429 || status == 503) && call->retry_s == 0) call->retry_s = 1;
     if (call->http_1_0) call->close = true;
     if (gmtime_r(&now, &utc) != NULL) strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &utc);
     weir__text_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nX-Request-Id: %s\r\n", status, phrase(status), date,
@@ -140,6 +138,8 @@ static void begin_head(serve_call *call, int status, const char *type)
     if (call->error != NULL) /* Anthropic's name for it */
         weir__text_printf(out, "Request-Id: %s\r\n", serve_call_request_id(call));
     if (type != NULL) weir__text_printf(out, "Content-Type: %s\r\nX-Content-Type-Options: nosniff\r\n", type);
+    if (serve_retry_decide(call, status))
+        weir__text_printf(out, "X-Should-Retry: %s\r\n", call->retry_s != SERVE_NEVER ? "true" : "false");
     if (call->retry_s > 0) weir__text_printf(out, "Retry-After: %d\r\n", call->retry_s);
     if (call->allow != NULL)
         weir__text_printf(out, "Allow: %s%s\r\n", call->allow,
@@ -268,10 +268,25 @@ void serve_call_error_json(weir__text *text, int status, const char *field, cons
     weir__text_add_string(text, "}");
 }
 
-static bool refuse_call(serve_call *call, int status, const char *field, const char *code,
-                        const char *message)
+/* Clients tell a prompt that is too long from other errors by the words that the API's first server used.
+ * Other dialects begin it by themselves. */
+static void begin_too_long(const serve_call *call, char *begin, size_t capacity)
+{
+    weir_engine_stats stats = {.size = sizeof stats};
+    if (call->loaded != NULL && call->route->engine &&
+        weir_engine_get_stats(call->loaded->engine, &stats) == WEIR_OK)
+        snprintf(begin, capacity, "This model's maximum context length is %d tokens. However, ", stats.n_ctx);
+    else
+        snprintf(begin, capacity, "the request exceeds the available context size: ");
+}
+
+static bool refuse_call(serve_call *call, int status, const char *field, const char *code, const char *given)
 {
     weir__text text = {0};
+    char begin[96] = "", message[640];
+    if (call->error == NULL && code != NULL && strcmp(code, "context_length_exceeded") == 0)
+        begin_too_long(call, begin, sizeof begin);
+    snprintf(message, sizeof message, "%s%s", begin, given);
     if (!call->begun) call->code = code;
     if (call->error != NULL) {
         call->error(call, status, field, code, message, &text);
@@ -306,7 +321,6 @@ bool serve_call_refuse(serve_call *call, int status, const char *field, const ch
 
 bool serve_call_stopping(serve_call *call)
 {
-    call->retry_s = NEXT_SERVER_S;
     return refuse_call(call, 503, NULL, "stopping", "the server is going down");
 }
 

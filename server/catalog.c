@@ -35,10 +35,11 @@ static void forget(weir_model *model, void *user)
     serve_loaded_destroy(gone);
 }
 
-static serve_loaded *make_loaded(const serve_model *model, const weir_lease *lease)
+static serve_loaded *make_loaded(serve_catalog *catalog, const serve_model *model, const weir_lease *lease)
 {
     serve_loaded *loaded =
         serve_loaded_create(model->name, weir_lease_model(lease), weir_lease_engine(lease));
+    if (loaded != NULL) loaded->embedder.pool = catalog->pool;
     for (size_t i = 0; loaded != NULL && i < model->params.n_adapters; i++) {
         const serve_adapter_params *adapter = &model->params.adapters[i];
         weir_adapter *file = weir_lease_adapter(lease, i);
@@ -56,7 +57,7 @@ serve_loaded *serve_catalog_enter(serve_catalog *catalog, const serve_model *mod
     pthread_mutex_lock(&catalog->mutex);
     serve_loaded *loaded = catalog->loaded;
     while (loaded != NULL && loaded->model != weir_lease_model(lease)) loaded = loaded->next;
-    if (loaded == NULL && (loaded = make_loaded(model, lease)) != NULL) {
+    if (loaded == NULL && (loaded = make_loaded(catalog, model, lease)) != NULL) {
         loaded->next = catalog->loaded;
         catalog->loaded = loaded;
         if (loaded->engine != NULL && catalog->events != NULL)
@@ -282,6 +283,8 @@ void serve_catalog_publish(serve_catalog *catalog, serve_kv_events *events)
 void serve_catalog_destroy(serve_catalog *catalog)
 {
     if (catalog == NULL) return;
+    for (serve_loaded *loaded = catalog->loaded; loaded != NULL; loaded = loaded->next)
+        serve_loaded_wait(loaded);
     (void)weir_pool_destroy(catalog->pool); /* forgets all that it has */
     for (serve_loaded *loaded = catalog->loaded, *next; loaded != NULL; loaded = next) {
         next = loaded->next;

@@ -65,7 +65,7 @@ static void part(serve_connection *connection)
 
 static const char no_memory[] =
     "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 132\r\n"
-    "Retry-After: 1\r\nConnection: close\r\n\r\n"
+    "Retry-After: 1\r\nX-Should-Retry: true\r\nConnection: close\r\n\r\n"
     "{\"error\":{\"message\":\"the server is out of memory for this request\",\"type\":\"unavailable_error\","
     "\"param\":null,\"code\":\"out_of_memory\"}}\n";
 

@@ -46,8 +46,25 @@ json_t *serve_embedder_cut(const serve_call *call, const json_t *text);
 /* Appends a vector as an array, each number times `scale`. */
 void serve_embedder_add_vector(weir__text *text, const float *vector, size_t n, double scale);
 
-/* Describes the context, which the first call creates. */
-weir_status serve_embedder_describe(serve_call *call, weir_context_info *info, weir_error *error);
+/* Describes the context, which it creates if there is none. False: the call has its answer. */
+bool serve_embedder_describe(serve_call *call, weir_context_info *info);
+
+/* ---- Life of the context, of loaded.h ---- */
+
+#define SERVE_EMBEDDER_IDLE_S 300 /* as long as other servers of this kind keep an idle model */
+
+/* Contexts that were created so far, by all servers of the process. */
+uint64_t serve_embedder_created(void);
+
+/* Creates the context, to stay. Blocks. Errors: BUSY (no memory), those of weir_context_create. */
+weir_status serve_embedder_open(serve_loaded *loaded, weir_error *error);
+
+/* Has a thread destroy the context if it has been idle for that long and is not to stay. Never waits for one
+ * that computes. The service thread, with the catalog locked. */
+void serve_embedder_rest(serve_loaded *loaded, int64_t now_ns);
+
+/* The cells of the context, which hold its longest text, before it is created. */
+size_t serve_embedder_cells(const weir_model *model);
 
 /* Tokens of the longest text. */
 static inline size_t serve_embedder_longest(const weir_context_info *info)

@@ -106,13 +106,15 @@ static bool refuse_call(serve_call *call, const weir_error *error)
         int64_t wait = 0;
         if (call->loaded != NULL && weir_engine_get_stats(call->loaded->engine, &stats) == WEIR_OK)
             wait = stats.retry_ns / WEIR__NS_PER_S;
-        call->retry_s = wait < 1 ? 1 : wait > 600 ? 600 : (int32_t)wait + 1;
-        return serve_call_refuse(call, 429, NULL, "queue_full", "%s", message);
+        bool soon = serve_retry_after(call, wait + (wait > 0));
+        return serve_call_refuse(call, 429, NULL, "queue_full", "%s%s", message,
+                                 soon ? "" : "; clients wait up to 120 s, so there is no Retry-After");
     }
     case WEIR_NO_MEMORY: return serve_call_no_memory(call);
     case WEIR_ABORTED: return serve_call_interrupted(call);
     case WEIR_BACKEND:
         if (call->loaded == NULL || weir_model_check(call->loaded->model, NULL) == WEIR_OK) break;
+        if (call->lease != NULL) (void)serve_retry_after(call, 1); /* the next request has it loaded again */
         return serve_call_refuse(call, 503, NULL, "model_lost", "%s", message);
     case WEIR_STOPPED: return serve_call_stopping(call);
     default: break;

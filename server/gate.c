@@ -3,7 +3,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/ascii.h"
 #include "base/utf8.h"
 #include "connection.h"
 #include "hosts.h"
@@ -98,24 +97,6 @@ static bool check_authority(visit *v)
            refuse_call(v->call, 400, "bad_request", "the request's target and its Host name different hosts");
 }
 
-/* Text with its %XX as bytes, as much as there is room for. False: it is wrongly encoded, or has a NUL. */
-static bool decode(const char *from, size_t n, char *to, size_t capacity)
-{
-    size_t length = 0;
-    for (size_t i = 0; i < n; i++) {
-        int c = (unsigned char)from[i];
-        if (c == '%') {
-            int high = weir__ascii_hex(from[i + 1]), low = high < 0 ? -1 : weir__ascii_hex(from[i + 2]);
-            c = low < 0 ? 0 : high * 16 + low;
-            i += 2;
-        }
-        if (c == 0) return false;
-        if (length + 1 < capacity) to[length++] = (char)c;
-    }
-    to[length] = '\0';
-    return true;
-}
-
 /* Finds the path's row. What the log has is written first, because any check may end the call. */
 static void read_path(visit *v)
 {
@@ -127,8 +108,8 @@ static void read_path(visit *v)
     if (*end == '?') v->query = end + 1;
     snprintf(call->query, sizeof call->query, "%s", v->query);
     v->route = serve_route_find(call->method, v->target, n, &name, &v->allow);
-    v->encoded = decode(v->target, n, call->path, sizeof call->path) &&
-                 decode(name.at, name.n, call->name, sizeof call->name);
+    v->encoded = serve_argument_decode(v->target, n, call->path, sizeof call->path) &&
+                 serve_argument_decode(name.at, name.n, call->name, sizeof call->name);
     if (name.is_id) {
         const char *rest = name.at + name.n;
         snprintf(call->path, sizeof call->path, "%.*s*%.*s", (int)(name.at - v->target), v->target,
@@ -151,7 +132,8 @@ static bool read_model(visit *v)
     const char *name = serve_argument_find(v->query, "model", &n);
     char *asked = v->call->asked;
     if (name == NULL) return true;
-    return (decode(name, n, asked, sizeof v->call->asked) && weir__utf8_valid(asked, strlen(asked))) ||
+    return (serve_argument_decode(name, n, asked, sizeof v->call->asked) &&
+            weir__utf8_valid(asked, strlen(asked))) ||
            serve_call_refuse(v->call, 400, "model", "invalid_value",
                              "model in the address has an invalid percent-encoding, or is not UTF-8");
 }
@@ -342,8 +324,8 @@ static bool check_state(serve_call *call, const char *hint)
     if (call->route->engine && call->route->work && !call->route->peer && hint != NULL)
         serve_peers_hint(call, hint);
     if (call->route->engine && call->loaded != NULL && call->loaded->engine == NULL)
-        return refuse_call(call, 501, "not_supported",
-                           "this model generates no text: use /v1/embeddings or /v1/rerank");
+        return serve_call_refuse(call, 400, "model", "unsupported_value",
+                                 "this model generates no text: use /v1/embeddings or /v1/rerank");
     if (!call->route->work) return true;
     call->counted = serve_keys_enter(server->keys, call->key, call->began_ns, &call->retry_s, &why);
     if (call->counted == 0) serve_call_refuse(call, 429, NULL, "rate_limit_exceeded", "%s", why);
@@ -397,6 +379,7 @@ bool serve_gate_pass(serve_call *call, bool close)
 {
     visit v = {.call = call, .connection = call->connection, .host = "", .query = ""};
     const char *hint;
+    int n;
     v.target = v.connection->head.bytes.bytes;
     bool whole = strcmp(v.target, "*") == 0 && strcmp(call->method, "OPTIONS") == 0;
     snprintf(call->path, sizeof call->path, "%s", whole ? "*" : "");
@@ -410,6 +393,9 @@ bool serve_gate_pass(serve_call *call, bool close)
     call->route = v.route;
     call->allow = v.allow;
     call->error = serve_route_error(call->path);
+    if (v.route != NULL && v.route->versioned &&
+        serve_gate_field(v.connection, "Anthropic-Version", &n) != NULL)
+        call->error = serve_messages_error;
     return read_position(&v) && read_model(&v) && check_key(&v) && check_route(&v) && check_room(&v) &&
            read_once(&v, "X-Weir-Prefix-From", &hint) && check_state(call, hint);
 }

@@ -7,7 +7,6 @@
 #include "mask.h"
 #include "names.h"
 
-#define LATER_S    10  /* Retry-After where memory or a load is waited for */
 #define WAITS_MOST 256 /* as many as a pool's queue_limit has by default */
 
 /* ---- Which model ---- */
@@ -136,12 +135,12 @@ bool serve_lease_refuse(serve_call *call, const char *name, weir_status status, 
     if (status == WEIR_NO_MEMORY && error->message[0] == '\0') return serve_call_no_memory(call);
     switch (status) {
     case WEIR_STOPPED: return serve_call_stopping(call);
+    case WEIR_NO_MEMORY:
     case WEIR_BUSY:
     case WEIR_TIMEOUT: code = "model_busy"; break;
     case WEIR_TOO_LONG: code = "model_too_large"; break;
     default: break;
     }
-    call->retry_s = status == WEIR_TOO_LONG ? SERVE_NEVER : LATER_S;
     serve_names_message(error, &call->terms, message, sizeof message);
     serve_mask_paths(message);
     return serve_call_refuse(call, 503, "model", code, "the model \"%.100s\" is not available now: %s", name,
@@ -193,7 +192,6 @@ static bool is_late(const serve_call *call, weir_status status)
 
 static bool refuse_crowd(serve_call *call)
 {
-    call->retry_s = LATER_S;
     return serve_call_refuse(call, 503, "model", "model_busy",
                              "the model \"%.100s\" is not available now: too many of your requests wait for "
                              "their models; try again later",
@@ -202,7 +200,6 @@ static bool refuse_crowd(serve_call *call)
 
 static bool refuse_late(serve_call *call)
 {
-    call->retry_s = LATER_S;
     return serve_call_refuse(
         call, 503, "deadline_ms", "model_busy",
         "the model \"%.100s\" was not loaded within deadline_ms: allow more time, or load "

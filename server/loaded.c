@@ -27,11 +27,18 @@ serve_loaded *serve_loaded_create(const char *name, weir_model *model, weir_engi
     return NULL;
 }
 
+void serve_loaded_wait(serve_loaded *loaded)
+{
+    if (loaded->embedder.has_reaper) pthread_join(loaded->embedder.reaper, NULL);
+    loaded->embedder.has_reaper = false;
+}
+
 void serve_loaded_destroy(serve_loaded *loaded)
 {
     if (loaded == NULL) return;
     serve_kept_destroy(loaded->kept);
     serve_adapters_destroy(loaded->adapters);
+    serve_loaded_wait(loaded);
     weir_context_destroy(loaded->embedder.context);
     pthread_mutex_destroy(&loaded->embedder.mutex);
     weir__mem_free(loaded->name);

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "catalog.h"
+#include "embedder.h"
 #include "kv_events.h"
 #include "metrics.h"
 #include "peers.h"
@@ -250,6 +251,19 @@ static void add_number(weir__text *text, const char *name, const char *kind, con
     weir__text_printf(text, "weir_%s %llu\n", name, (unsigned long long)value);
 }
 
+static void add_embedders(const serve_server *server, weir__text *text)
+{
+    uint64_t n_bytes = 0;
+    serve_catalog_lock(server->catalog, NULL);
+    for (serve_loaded *loaded = serve_catalog_loaded(server->catalog); loaded != NULL; loaded = loaded->next)
+        n_bytes += atomic_load(&loaded->embedder.n_bytes);
+    serve_catalog_unlock(server->catalog);
+    add_number(text, "embedder_bytes", "gauge", "memory of the contexts that compute embeddings of texts",
+               n_bytes);
+    add_number(text, "embedders_total", "counter", "such contexts that were created",
+               serve_embedder_created());
+}
+
 static void add_tapes(weir__text *text, const serve_tapes_stats *tapes)
 {
     add_number(text, "streams_kept", "gauge", "streams that can be resumed", (uint64_t)tapes->n);
@@ -334,6 +348,7 @@ void serve_metrics(serve_call *call)
     int32_t n_workers, n_busy, n_queued;
     add_engines(server, &text);
     add_pool(server, &text);
+    add_embedders(server, &text);
     add_head(&text, "http_requests_total", "counter",
              "requests, by class of status; 499: the client disconnected before the end");
     for (int i = 1; i < 6; i++)

@@ -13,10 +13,9 @@
 
 /* ---- One model ---- */
 
-static void add_abilities(const serve_model *model, const serve_loaded *loaded, const weir_model_info *info,
-                          weir__text *text)
+static void add_abilities(const serve_loaded *loaded, const weir_model_info *info, weir__text *text)
 {
-    bool writes = loaded->engine != NULL, embeds = !writes || model->params.embeddings;
+    bool writes = loaded->engine != NULL;
     const struct {
         bool has;
         const char *name;
@@ -26,8 +25,8 @@ static void add_abilities(const serve_model *model, const serve_loaded *loaded, 
         {writes && serve_fim_is_known(info), "infill"},
         {info->reads_images, "images"},
         {info->reads_sounds, "audio"},
-        {embeds && !info->ranks, "embeddings"},
-        {embeds && info->ranks, "rerank"},
+        {!info->ranks, "embeddings"},
+        {info->ranks, "rerank"},
     };
     weir__text_add_string(text, ",\"abilities\":[");
     for (size_t i = 0; i < sizeof abilities / sizeof *abilities; i++) {
@@ -38,8 +37,14 @@ static void add_abilities(const serve_model *model, const serve_loaded *loaded, 
     weir__text_add_string(text, "]");
 }
 
+/* The longest request, as OpenRouter's and vLLM's lists have it. */
+static void add_context(int32_t n_ctx, weir__text *text)
+{
+    if (n_ctx > 0) weir__text_printf(text, ",\"context_length\":%d,\"max_model_len\":%d", n_ctx, n_ctx);
+}
+
 /* Its properties once it is in memory. */
-static void add_meta(const serve_model *model, const serve_loaded *loaded, weir__text *text)
+static void add_meta(const serve_loaded *loaded, weir__text *text)
 {
     weir_model_info info = {.size = sizeof info};
     weir_engine_stats stats = {.size = sizeof stats};
@@ -54,7 +59,16 @@ static void add_meta(const serve_model *model, const serve_loaded *loaded, weir_
         (unsigned long long)info.n_params, (unsigned long long)info.n_bytes, info.n_vocab, info.n_embd,
         info.n_ctx_train, stats.n_ctx, info.reads_images ? ",\"image\"" : "",
         info.reads_sounds ? ",\"audio\"" : "");
-    add_abilities(model, loaded, &info, text);
+    add_abilities(loaded, &info, text);
+}
+
+static int32_t context_of(const serve_loaded *loaded)
+{
+    weir_model_info info = {.size = sizeof info};
+    weir_engine_stats stats = {.size = sizeof stats};
+    if (weir_engine_get_stats(loaded->engine, &stats) == WEIR_OK) return stats.n_ctx;
+    weir_model_describe(loaded->model, &info);
+    return info.n_ctx_train;
 }
 
 static void begin_model(const serve_server *server, const char *name, weir__text *text)
@@ -69,7 +83,8 @@ static void begin_model(const serve_server *server, const char *name, weir__text
 static void add_own(const serve_call *call, const char *name, weir__text *text)
 {
     begin_model(call->server, name, text);
-    add_meta(call->model, call->loaded, text);
+    add_context(context_of(call->loaded), text);
+    add_meta(call->loaded, text);
     weir__text_add_string(text, "}");
 }
 
@@ -84,13 +99,14 @@ static void list_own(serve_call *call, weir__text *text)
         if (name == model->name || strcmp(name, SERVE_ANY_NAME) == 0) continue;
         add_own(call, name, text);
     }
-    serve_adapters_list_models(call->loaded->adapters, NULL, model->name, call->server->created_s, text);
+    serve_adapters_list_models(call->loaded->adapters, NULL, model->name, call->server->created_s,
+                               context_of(call->loaded), text);
 }
 
 static bool add_named(serve_call *call, const char *name, weir__text *text)
 {
     if (serve_adapters_list_models(call->loaded->adapters, name, call->model->name, call->server->created_s,
-                                   text))
+                                   context_of(call->loaded), text))
         return true;
     if (!serve_catalog_has(call->server->catalog, name)) return false;
     add_own(call, name, text);
@@ -132,8 +148,9 @@ static void add_model(serve_server *server, const serve_model *model, weir__text
     begin_model(server, model->name, text);
     add_aliases(model, text);
     add_state(&info, text);
+    add_context(info.n_ctx, text);
     const serve_loaded *loaded = serve_catalog_lock(server->catalog, model);
-    if (loaded != NULL) add_meta(model, loaded, text);
+    if (loaded != NULL) add_meta(loaded, text);
     serve_catalog_unlock(server->catalog);
     weir__text_add_string(text, "}");
 }
@@ -142,8 +159,8 @@ static void add_model(serve_server *server, const serve_model *model, weir__text
 static bool add_adapters(serve_server *server, const serve_model *model, const char *name, weir__text *text)
 {
     const serve_loaded *loaded = serve_catalog_lock(server->catalog, model);
-    bool any = loaded != NULL &&
-               serve_adapters_list_models(loaded->adapters, name, model->name, server->created_s, text);
+    bool any = loaded != NULL && serve_adapters_list_models(loaded->adapters, name, model->name,
+                                                            server->created_s, context_of(loaded), text);
     serve_catalog_unlock(server->catalog);
     return any;
 }
@@ -178,29 +195,36 @@ static bool add_pooled(serve_server *server, const char *name, weir__text *text)
     return true;
 }
 
-void serve_models(serve_call *call)
+/* The list, or the model that the address names. False: there is no such model. */
+static bool add_all(serve_call *call, weir__text *text)
 {
     serve_server *server = call->server;
     const char *name = call->name;
-    bool one = name[0] != '\0', known = true;
     bool pooled = serve_catalog_pool(server->catalog) != NULL;
+    if (name[0] != '\0')
+        return weir__utf8_valid(name, strlen(name)) &&
+               (pooled ? add_pooled(server, name, text) : add_named(call, name, text));
+    weir__text_add_string(text, "{\"object\":\"list\",\"data\":[");
+    if (pooled)
+        each_model(server, text, list_model);
+    else
+        list_own(call, text);
+    weir__text_add_string(text, "]}");
+    return true;
+}
+
+void serve_models(serve_call *call)
+{
     weir__text text = {0};
-    if (one)
-        known = weir__utf8_valid(name, strlen(name)) &&
-                (pooled ? add_pooled(server, name, &text) : add_named(call, name, &text));
-    if (!known) {
-        serve_call_refuse(call, 404, "model", "model_not_found", "there is no model \"%.200s\" here", name);
-        return;
+    if (!add_all(call, &text)) {
+        serve_call_refuse(call, 404, "model", "model_not_found", "there is no model \"%.200s\" here",
+                          call->name);
+        weir__text_fini(&text);
+    } else if (call->error != NULL) {
+        serve_anthropic_models(call, &text);
+    } else {
+        serve_call_answer_json(call, &text);
     }
-    if (!one) {
-        weir__text_add_string(&text, "{\"object\":\"list\",\"data\":[");
-        if (pooled)
-            each_model(server, &text, list_model);
-        else
-            list_own(call, &text);
-        weir__text_add_string(&text, "]}");
-    }
-    serve_call_answer_json(call, &text);
 }
 
 /* ---- The pool's state ---- */

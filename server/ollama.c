@@ -1,20 +1,29 @@
 /* ollama.c: POST /api/chat and /api/generate, as Ollama has them. SPDX-License-Identifier: Apache-2.0 */
 #include "ollama.h"
+#include "loaded.h"
 #include "model.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 /* ---- Shared ---- */
 
-/* Ollama's member, and weir's names of the field and of the cause. */
+/* Ollama's member, and weir's names of the field and of the cause. Clients tell a prompt that is too long by
+ * llama-server's words. */
 void serve_ollama_error(const serve_call *call, int status, const char *field, const char *code,
                         const char *message, weir__text *text)
 {
+    char full[640];
     (void)call;
     (void)status;
+    snprintf(full, sizeof full, "%s%s",
+             serve_ask_is(code, "context_length_exceeded")
+                 ? "the request exceeds the available context size: "
+                 : "",
+             message);
     weir__text_add_string(text, "{");
-    weir__json_string(text, "error", message);
+    weir__json_string(text, "error", full);
     weir__json_string(text, "param", field != NULL && field[0] != '\0' ? field : NULL);
     weir__json_string(text, "code", code);
     weir__text_add_string(text, "}");
@@ -57,6 +66,14 @@ static void end_message(const serve_answer *answer, weir__text *text)
     if (is_chat(answer)) weir__text_add_string(text, "}");
 }
 
+/* Those of the tokens since the last line, or of all. */
+static void add_scores(serve_choice *choice, weir__text *text)
+{
+    if (!choice->answer->returns_scores || choice->scores.n == 0) return;
+    weir__text_add_string(text, ",\"logprobs\":");
+    serve_scores_add_entries(&choice->scores, choice->answer->call->loaded->model, text);
+}
+
 static void add_call(const serve_choice *choice, size_t index, size_t number, weir__text *text)
 {
     const serve_part *part = &choice->parts[index];
@@ -93,14 +110,16 @@ static void add_end(const serve_choice *choice, weir__text *text)
 
 /* ---- Lines of a stream ---- */
 
-static void send_text(serve_answer *answer, const weir_delta *delta)
+static void send_text(serve_choice *choice, const weir_delta *delta)
 {
+    serve_answer *answer = choice->answer;
     bool reasoning = delta->kind == WEIR_DELTA_REASONING;
     weir__text *text = serve_answer_begin_event(answer, "");
     begin_object(answer, text);
     begin_message(answer, reasoning ? NULL : delta->text, reasoning ? 0 : delta->length,
                   reasoning ? delta->text : NULL, delta->length, text);
     end_message(answer, text);
+    add_scores(choice, text);
     weir__text_add_string(text, ",\"done\":false}");
     serve_answer_end_event(answer);
 }
@@ -125,8 +144,7 @@ static void send_delta(serve_choice *choice, const weir_delta *given)
     bool call = given->kind == WEIR_DELTA_TOOL_CALL;
     if (choice->fresh && index > 0 && choice->parts[index - 1].kind == WEIR_DELTA_TOOL_CALL)
         send_call(choice, index - 1, choice->n_tools - 1 - call);
-    if (given->kind == WEIR_DELTA_CONTENT || given->kind == WEIR_DELTA_REASONING)
-        send_text(choice->answer, given);
+    if (given->kind == WEIR_DELTA_CONTENT || given->kind == WEIR_DELTA_REASONING) send_text(choice, given);
 }
 
 static void end_choice(serve_choice *choice)
@@ -138,6 +156,7 @@ static void end_choice(serve_choice *choice)
     begin_object(answer, text);
     begin_message(answer, NULL, 0, NULL, 0, text);
     end_message(answer, text);
+    add_scores(choice, text);
     add_end(choice, text);
     serve_answer_end_event(answer);
 }
@@ -153,7 +172,7 @@ static void fail_message(serve_answer *answer, const serve_failure *why)
 
 static void whole_message(serve_answer *answer, weir__text *text)
 {
-    const serve_choice *choice = &answer->choices[0];
+    serve_choice *choice = &answer->choices[0];
     weir__text content = {0}, reasoning = {0};
     size_t n_calls = 0;
     serve_choice_add_text(choice, WEIR_DELTA_CONTENT, &content);
@@ -167,6 +186,7 @@ static void whole_message(serve_answer *answer, weir__text *text)
     }
     if (n_calls > 0) weir__text_add_string(text, "]");
     end_message(answer, text);
+    add_scores(choice, text);
     add_end(choice, text);
     text->failed = text->failed || content.failed || reasoning.failed;
     weir__text_fini(&content);

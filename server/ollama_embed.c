@@ -96,8 +96,7 @@ static bool truncate(serve_call *call, inputs *in)
 {
     weir_context_info context = {.size = sizeof context};
     weir_model_info info = {.size = sizeof info};
-    weir_error error = {0};
-    if (!serve_call_passes(call, serve_embedder_describe(call, &context, &error), &error)) return false;
+    if (!serve_embedder_describe(call, &context)) return false;
     weir_model_describe(call->loaded->model, &info);
     size_t most = serve_embedder_longest(&context);
     for (size_t i = 0; i < in->texts.n; i++) {

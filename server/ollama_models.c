@@ -264,7 +264,7 @@ static void add_capabilities(const serve_call *call, const weir_model_info *info
         {generates && strstr(template, "think") != NULL, "thinking"},
         {generates && serve_fim_is_known(info), "insert"},
         {info->reads_images, "vision"},
-        {!generates || call->model->params.embeddings, "embedding"},
+        {!info->ranks, "embedding"},
     };
     weir__json_key(text, "capabilities");
     weir__text_add_string(text, "[");

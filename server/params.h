@@ -35,7 +35,7 @@ typedef struct serve_model_params {
     bool no_thinking;
     weir_special_content special_content;
     bool strict_messages;
-    bool embeddings; /* false: they take memory of their own */
+    bool embeddings; /* false; true: their context stays, and a single model's is created at the start */
 } serve_model_params;
 
 serve_model_params serve_model_params_default(void);

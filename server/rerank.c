@@ -177,11 +177,10 @@ static bool add_pair(serve_call *call, asked *a, const shape *s, size_t i)
 static bool make_pairs(serve_call *call, asked *a)
 {
     weir_context_info context = {.size = sizeof context};
-    weir_error error = {0};
     shape s = {0};
-    if (!serve_call_passes(call, serve_embedder_describe(call, &context, &error), &error)) return false;
+    if (!serve_embedder_describe(call, &context)) return false;
     if (context.pooling != WEIR_POOLING_RANK)
-        return serve_call_refuse(call, 501, "model", "not_supported",
+        return serve_call_refuse(call, 400, "model", "unsupported_value",
                                  "this model ranks no documents: that takes a reranking model, such as "
                                  "bge-reranker or Qwen3-Reranker");
     bool ok = learn_shape(call, a, &context, &s);

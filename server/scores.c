@@ -110,20 +110,27 @@ static void forget(serve_scores *scores, size_t n)
     scores->taken = 0;
 }
 
-void serve_scores_add_chat(serve_scores *scores, const weir_model *model, bool always, weir__text *text)
+void serve_scores_add_entries(serve_scores *scores, const weir_model *model, weir__text *text)
 {
     size_t n = count_shown(scores);
-    if (n == 0 && !always) {
-        weir__text_add_string(text, "null");
-        return;
-    }
-    weir__text_add_string(text, "{\"content\":[");
+    weir__text_add_string(text, "[");
     for (size_t i = 0; i < n; i++) {
         weir__json_next(text);
         add_full_entry(scores, model, i, text);
     }
-    weir__text_add_string(text, "],\"refusal\":null}");
+    weir__text_add_string(text, "]");
     forget(scores, n);
+}
+
+void serve_scores_add_chat(serve_scores *scores, const weir_model *model, bool always, weir__text *text)
+{
+    if (count_shown(scores) == 0 && !always) {
+        weir__text_add_string(text, "null");
+        return;
+    }
+    weir__text_add_string(text, "{\"content\":");
+    serve_scores_add_entries(scores, model, text);
+    weir__text_add_string(text, ",\"refusal\":null}");
 }
 
 /* ---- The tokens of a text ---- */

@@ -32,6 +32,9 @@ void serve_scores_add_prompt(const weir_chunk *prompt, const weir_model *model, 
 void serve_scores_add_chat(serve_scores *scores, const weir_model *model, bool always, weir__text *text);
 void serve_scores_add_completion(serve_scores *scores, const weir_model *model, weir__text *text);
 
+/* The entries as chat's form has them, an array. Forgets the returned tokens. */
+void serve_scores_add_entries(serve_scores *scores, const weir_model *model, weir__text *text);
+
 /* Finds the tokens that make up these bytes, and forgets them and all before. Appends entries as chat's form
  * has them, with commas between them, unless text is NULL. Bytes that are not found are made up of all
  * tokens, or of none if text is NULL. */

@@ -130,7 +130,7 @@ struct serve_call {
     weir_snapshot *snapshot; /* the answer's body, from snapshot_at on; owned; NULL: none */
     uint64_t snapshot_at;
     int64_t send_by_ns;        /* when the answer is to be sent; 0 = no limit */
-    char query[160];           /* of the address, behind "?"; truncated */
+    char query[1024];          /* of the address, behind "?"; truncated */
     char position[32];         /* the event after which the client resumes a stream; truncated */
     const char *position_from; /* its source, "Last-Event-ID" or "starting_after"; NULL: none */
     int32_t key;               /* the API key's number; -1 = none */
@@ -158,8 +158,8 @@ struct serve_call {
     serve_events *events; /* that it streams; NULL: none */
     uint64_t n_told;      /* the last of their rounds in which it got one */
     int status;
-    int32_t retry_s;     /* Retry-After, 0 = none, or 1 with 429 and 503 */
-#define SERVE_NEVER (-1) /* none in any case: no retry can help */
+    int32_t retry_s;     /* Retry-After; 0 = as retry.c has it for the status and code */
+#define SERVE_NEVER (-1) /* none: no retry helps */
     const char *code;    /* of a refusal, static; NULL: none */
     const char *allow;
     uint32_t n_steps; /* of loops over what the request has */
@@ -262,13 +262,14 @@ struct serve_route {
     bool work;                  /* runs on a worker, not on the service thread */
     bool slow;                  /* computes: has its own worker, as long as the client waits */
     bool model;                 /* is about a model: 503 until the server is ready, and during a drain */
-    bool engine;                /* the same, and 501 or 400 where the model generates no text */
+    bool engine;                /* the same, and 400 where the model generates no text */
     weir_pool_kind kind;        /* of the model, if the request names none; UNKNOWN = any */
     bool apart;                 /* is about no single one after all, and needs none in memory */
     bool absent;                /* may be about one that is not in memory */
     bool tagged;                /* names models with ":latest", as "model" or "name": Ollama's */
     bool peer;                  /* asked by other servers, with the key of --prefix-key; loads no model */
     bool bodied;                /* has a body, though its method is not POST */
+    bool versioned;             /* Anthropic's, too, in its shape: for requests with its version */
     bool drain;                 /* served during a drain, because it concerns running requests */
     bool health, metrics, open; /* whether a key is needed */
     bool operators;          /* for them only: it changes the server for others, or tells of their requests */
@@ -400,6 +401,17 @@ void serve_call_relaxed(serve_call *call, const char *lines);
 void serve_call_reshaped(serve_call *call, const char *lines);
 void serve_call_add_reshaped(const serve_call *call, const char *lines, weir__text *text);
 
+/* ---- retry.c ---- */
+
+#define SERVE_RETRY_MOST_S 120 /* clients wait no longer for a second try */
+
+/* Sets the call's Retry-After. False: that is too long, and the call gets none. */
+bool serve_retry_after(serve_call *call, int64_t seconds);
+
+/* Settles call->retry_s for a refusal with this status and call->code. Afterwards it is SERVE_NEVER where no
+ * retry helps. False: clients do not repeat a request after this status anyway. */
+bool serve_retry_decide(serve_call *call, int status);
+
 /* ---- body.c ---- */
 
 /* Whether the body is JSON; *json is an object that the caller frees, or NULL after an answer. */
@@ -426,6 +438,10 @@ size_t serve_name_untagged(const char *name);
 /* The value of an argument of a query, which is the address behind "?", as it stands there, [*n]; NULL: it is
  * not given. */
 const char *serve_argument_find(const char *query, const char *name, size_t *n);
+
+/* Text [n] with its %XX as bytes, as much as there is room for. False: it is wrongly encoded, or has a
+ * NUL. */
+bool serve_argument_decode(const char *from, size_t n, char *to, size_t capacity);
 
 /* The same of the call's address, copied. False: it is not given. */
 bool serve_call_argument(const serve_call *call, const char *name, char *value, size_t capacity);
@@ -575,6 +591,9 @@ void serve_events_end(serve_server *server);
 
 /* Ends the streams of callers whose key was removed. */
 void serve_events_revoke(serve_server *server);
+
+/* anthropic_models.c: answers a list of models, or one, in OpenAI's shape, which it frees, in Anthropic's. */
+void serve_anthropic_models(serve_call *call, weir__text *text);
 
 /* models.c: appends the states of several models as the member "models". */
 void serve_models_add_states(serve_server *server, weir__text *text);

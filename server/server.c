@@ -16,6 +16,7 @@
 #include "base/thread.h"
 #include "catalog.h"
 #include "connection.h"
+#include "embedder.h"
 #include "keys.h"
 #include "kv_events.h"
 #include "log.h"
@@ -269,6 +270,15 @@ weir_status serve_server_add_adapter(serve_server *server, const char *name, wei
                               error);
 }
 
+/* --embeddings: memory that is missing shows now, and the first request is as quick as the others. */
+static void open_embedder(serve_loaded *loaded)
+{
+    weir_error error = {0};
+    if (serve_embedder_open(loaded, &error) != WEIR_OK)
+        serve_log("error", "embeddings", "not ready, the first request for them tries again: %s",
+                  error.message);
+}
+
 void serve_server_ready(serve_server *server, weir_model *model, weir_engine *engine)
 {
     serve_loaded *loaded = serve_catalog_loaded(server->catalog);
@@ -278,6 +288,7 @@ void serve_server_ready(serve_server *server, weir_model *model, weir_engine *en
     if (server->kv_events != NULL && engine != NULL &&
         !serve_kv_events_join(server->kv_events, own->name, engine))
         serve_log("error", "kv_events", "out of memory: the cache's events are not published");
+    if (own->params.embeddings && model != NULL) open_embedder(loaded);
     serve_model_release(own);
     atomic_store_explicit(&server->loaded, true, memory_order_release);
 }

@@ -11,6 +11,7 @@
 #include "base/thread.h"
 #include "catalog.h"
 #include "connection.h"
+#include "embedder.h"
 #include "log.h"
 #include "pull.h"
 #include "records.h"
@@ -61,7 +62,10 @@ static void watch_engines(serve_server *server, int64_t now_ns)
     if (!serve_server_loaded(server)) return;
     serve_catalog_lock(server->catalog, NULL);
     serve_loaded *loaded = serve_catalog_loaded(server->catalog);
-    for (; loaded != NULL; loaded = loaded->next) stuck = is_stuck(server, loaded, now_ns) || stuck;
+    for (; loaded != NULL; loaded = loaded->next) {
+        stuck = is_stuck(server, loaded, now_ns) || stuck;
+        serve_embedder_rest(loaded, now_ns);
+    }
     serve_catalog_unlock(server->catalog);
     if (stuck && !server->stuck)
         serve_log("info", "stuck", "the engine has work and made no tick in %d s",

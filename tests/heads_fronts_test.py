@@ -48,7 +48,8 @@ def check_kind(name, of, more):
         check(f"{name}: over HTTP", reply.status == 200 and reply.json["choices"][0]["text"] == plain.json["choices"][0]["text"], reply.body, plain.body)
         check(f"{name}: not where a request wants none", "completion_tokens_details" not in plain.json["usage"], plain.body)
         # How many there are, if any, is up to the clock.
-        check(f"{name}: no guess is wrong", details.get("rejected_prediction_tokens", 0) == 0, reply.body)
+        check(f"{name}: no guess is wrong", details.get("draft_tokens", 0) == details.get("accepted_draft_tokens", 0), reply.body)
+        check(f"{name}: nor a prediction", details.get("accepted_prediction_tokens", 0) == details.get("rejected_prediction_tokens", 0) == 0, reply.body)
         check(f"{name}: it ends with 0", server.stop() == 0)
     finally:
         server.stop()

@@ -4,6 +4,8 @@ what the same requests for chat completions mean, events come in Anthropic's ord
 import json
 import os
 import sys
+import time
+import urllib.parse
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, effort, finish  # noqa: E402
@@ -24,6 +26,59 @@ def text(*parts):
 
 need_server(WEIR)
 server = Server(WEIR, "--alias", "tiny", "-np", "2")
+
+# ---- The list of models
+
+VERSION = ["Anthropic-Version: 2023-06-01"]
+
+
+def listed(query="", of=None, **more):
+    return (of or server).get("/v1/models" + query, headers=VERSION, **more)
+
+
+def check_model(name, model, id, n_ctx):
+    check(name, model["type"] == "model" and model["id"] == model["display_name"] == id and model["max_input_tokens"] == model["max_tokens"] == n_ctx and
+          model["lifecycle"] == "active" and model["created_at"] == time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(server.get("/v1/models/tiny").json["created"])) and
+          {"capabilities", "deprecated_at", "retires_at", "line"} <= set(model), model)
+
+
+reply = listed()
+check("models: one page", reply.status == 200 and set(reply.json) == {"data", "has_more", "first_id", "last_id"} and not reply.json["has_more"] and
+      reply.json["first_id"] == reply.json["last_id"] == "tiny" and len(reply.json["data"]) == 1 and "request-id" in reply.headers, reply.body)
+check_model("models: one of them", reply.json["data"][0], "tiny", 4096)
+reply = listed("/tiny")
+check_model("models: by its id", reply.json, "tiny", 4096)
+reply = listed("/none")
+check("models: there is none", reply.status == 404 and reply.json["type"] == "error" and reply.json["error"]["type"] == "not_found_error", reply.body)
+plain = server.get("/v1/models").json
+check("models: OpenAI's clients get theirs, with the context", plain["object"] == "list" and plain["data"][0]["context_length"] == plain["data"][0]["max_model_len"] == 4096, plain)
+several = Server(WEIR, *[word for i in range(25) for word in ("--alias", f"m{i:02}")], "--alias", "ein name/ü")
+ids = [m["id"] for m in several.get("/v1/models").json["data"]]
+check("models: twenty are a page", len(ids) == 26 and [m["id"] for m in listed(of=several).json["data"]] == ids[:20] and listed(of=several).json["has_more"])
+seen, query = [], "?limit=7"
+while True:
+    page = listed(query, of=several).json
+    seen += [m["id"] for m in page["data"]]
+    if not page["has_more"]:
+        break
+    query = "?limit=7&after_id=" + urllib.parse.quote(page["last_id"])
+check("models: page by page", seen == ids and page["first_id"] == ids[21] and page["last_id"] == ids[-1], seen, ids)
+page = listed(f"?limit=3&before_id={urllib.parse.quote(ids[10])}", of=several).json
+check("models: those before", [m["id"] for m in page["data"]] == ids[7:10] and page["has_more"], page)
+page = listed(f"?before_id={urllib.parse.quote(ids[2])}", of=several).json
+check("models: the first ones", [m["id"] for m in page["data"]] == ids[:2] and not page["has_more"], page)
+page = listed("?after_id=" + urllib.parse.quote(ids[-1]), of=several).json
+check("models: none behind the last", page == {"data": [], "has_more": False, "first_id": None, "last_id": None}, page)
+for query, field in (("?limit=0", "limit"), ("?limit=1001", "limit"), ("?limit=x", "limit"), ("?after_id=none", "after_id"), ("?before_id=none", "before_id"), ("?after_id=%zz", "after_id"),
+                     (f"?after_id={ids[0]}&before_id={ids[0]}", "before_id")):
+    reply = listed(query, of=several)
+    check(f"models: {query}", reply.status == 400 and reply.json["type"] == "error" and reply.json["error"]["param"] == field, reply.body)
+several.stop()
+keyed = Server(WEIR, "--api-key", "s3cret")
+reply = listed(of=keyed)
+check("models: without a key, in Anthropic's form", reply.status == 401 and reply.json["error"]["type"] == "authentication_error", reply.body)
+check("models: with it", listed(of=keyed, key="s3cret").status == 200)
+keyed.stop()
 
 # ---- What a request means
 

@@ -40,6 +40,21 @@ def plain(answer):
     return {k: v for k, v in answer.items() if k not in ("created_at", *COUNTS)}
 
 
+# ---- Logprobs: OpenAI's entries, beside the message
+
+for how, body, chat in (("alone", {"logprobs": True}, {"logprobs": True}), ("with the likeliest", {"logprobs": True, "top_logprobs": 3}, {"logprobs": True, "top_logprobs": 3})):
+    wanted = server.post(CHAT, {**HELLO, **CHAT_SHORT, **chat}).json["choices"][0]["logprobs"]["content"]
+    mine = server.post(OLLAMA, {**HELLO, **SHORT, **body}).json
+    check(f"logprobs {how}", len(wanted) > 0 and mine["logprobs"] == wanted and "".join(e["token"] for e in wanted).startswith(mine["message"]["content"]), mine, wanted)
+    parts = lines(OLLAMA, {**HELLO, **SHORT, **body, "stream": True})
+    check(f"logprobs {how}, in a stream", [e for part in parts for e in part.get("logprobs", [])] == wanted and sum("logprobs" in part for part in parts) > 1, parts, wanted)
+    mine = server.post(GENERATE, {"prompt": "hello", **SHORT, **body}).json
+    check(f"logprobs {how}, of a prompt", mine["logprobs"] == wanted, mine, wanted)
+    mine = server.post(GENERATE, {"prompt": "hello", "raw": True, **SHORT, **body}).json
+    check(f"logprobs {how}, of a raw one", len(mine["logprobs"]) == mine["eval_count"] and all(len(e["top_logprobs"]) == body.get("top_logprobs", 0) for e in mine["logprobs"]), mine)
+for body in ({}, {"logprobs": False}, {"top_logprobs": 3}):
+    check(f"no logprobs: {body}", "logprobs" not in server.post(OLLAMA, {**HELLO, **SHORT, **body}).json)
+
 # ---- What a request means
 
 called = [{"role": "assistant", "content": "", "tool_calls": [{"function": {"name": n, "arguments": {"town": "Ulm"}}} for n in ("weather", "clock")]}]
@@ -153,7 +168,7 @@ for name, body, field, *word in [
         ("options", {"options": 5}, "options"), ("an unknown option", {"options": {"colour": 1}}, "options.colour"), ("a temperature", {"options": {"temperature": -1}}, "options.temperature", "from 0"),
         ("num_predict", {"options": {"num_predict": -3}}, "options.num_predict"), ("top_k", {"options": {"top_k": 0.5}}, "options.top_k"), ("stop", {"options": {"stop": [5]}}, "options.stop"),
         ("tfs_z", {"options": {"tfs_z": 0.5}}, "options.tfs_z"), ("an option as a field", {"temperature": 0.5}, "temperature"), ("and by its full name", {"options.temperature": 0.5}, "options.temperature"),
-        ("a template", {"template": "x"}, "template", "raw"), ("truncation", {"truncate": True}, "truncate"), ("logprobs", {"logprobs": True}, "logprobs", CHAT),
+        ("a template", {"template": "x"}, "template", "raw"), ("truncation", {"truncate": True}, "truncate"), ("logprobs", {"logprobs": 3}, "logprobs", "true or false"), ("top_logprobs", {"logprobs": True, "top_logprobs": 21}, "top_logprobs", "20"),
         ("a prompt", {"prompt": "x"}, "prompt"), ("a long conversation", {"messages": [{"role": "user", "content": "word " * 5000}]}, "messages", "tokens")]:
     refused(name, server.post(OLLAMA, {**HELLO, **body}), 400, field, *word)
 for name, body, field, *word in [

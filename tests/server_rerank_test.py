@@ -29,9 +29,7 @@ def tiny(kind, path, *words):
 
 # A model that generates, and one that ranks nothing.
 with Server(WEIR) as server:
-    refused("not asked for at the start", server.post(RERANK, {"query": "a", "documents": ["b"]}), 501, None, "not_supported", "--embeddings")
-with Server(WEIR, "--embeddings") as server:
-    refused("a model that ranks nothing", server.post(RERANK, {"query": "a", "documents": ["b"]}), 501, "model", "not_supported", "reranking model")
+    refused("a model that ranks nothing", server.post(RERANK, {"query": "a", "documents": ["b"]}), 400, "model", "unsupported_value", "reranking model")
 
 with tempfile.TemporaryDirectory() as folder:
     with Server(WEIR, "--alias", "ranker", "--alias", "other", "--operator-key", "k", model=tiny("rank", os.path.join(folder, "rank.gguf"))) as server:
@@ -79,10 +77,10 @@ with tempfile.TemporaryDirectory() as folder:
         # What generates text is no part of this server.
         for path, body in (("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]}), ("/v1/completions", {"prompt": "x"}), ("/v1/plan", {"prompt": "x"}), ("/infill", {})):
             reply = server.post(path, body, key="k")
-            check(path + " of a model that generates nothing", reply.status == 501 and reply.error["code"] == "not_supported" and "/v1/rerank" in reply.error["message"], reply.body)
+            check(path + " of a model that generates nothing", reply.status == 400 and reply.error["code"] == "unsupported_value" and "/v1/rerank" in reply.error["message"], reply.body)
         check("/v1/messages has its own form of that", server.post("/v1/messages", {}, key="k").json["type"] == "error")
         for path in ("/slots", "/events", "/props"):
-            check(path + " without an engine", server.get(path, key="k").status == 501)
+            check(path + " without an engine", server.get(path, key="k").status == 400)
         model = server.get("/v1/models", key="k").json["data"][0]
         check("the model is told", model["id"] == "ranker" and model["meta"]["n_ctx"] == 512, model)
         check("health and metrics", server.get("/health").status == 200 and "weir_http_requests_total" in server.get("/metrics", key="k").body.decode())
@@ -92,7 +90,7 @@ with tempfile.TemporaryDirectory() as folder:
         vector = server.post("/v1/embeddings", {"input": "the river"}).json["data"][0]["embedding"]
         check("a model for embeddings needs no --embeddings", len(vector) == 64 and abs(sum(v * v for v in vector) - 1) < 1e-4, vector)
         check("what that can do", server.get("/v1/models").json["data"][0]["abilities"] == ["embeddings"])
-        refused("an embedding model ranks nothing", server.post(RERANK, {"query": "a", "documents": ["b"]}), 501, "model", "not_supported")
+        refused("an embedding model ranks nothing", server.post(RERANK, {"query": "a", "documents": ["b"]}), 400, "model", "unsupported_value")
 
     # Several models: a request that names none gets the first one of the list, or the only one that can serve it.
     conf = os.path.join(folder, "models.conf")
@@ -116,7 +114,7 @@ with tempfile.TemporaryDirectory() as folder:
         check("the one that embeds", reply.status == 200 and reply.json["model"] == "embedder" and reply.json["data"][0]["embedding"] == vector, reply.body[:200])
         check("for Ollama's clients too", server.post("/api/embed", {"input": "the river"}).json["model"] == "embedder")
         check("the first one writes", server.post("/v1/completions", {"prompt": "x", "max_tokens": 1}).json["model"] == "writer")
-        refused("a model that is named and cannot", server.post(RERANK, {**ask, "model": "writer"}), 501, "model", "not_supported")
+        refused("a model that is named and cannot", server.post(RERANK, {**ask, "model": "writer"}), 400, "model", "unsupported_value")
     with several(ranker=rank, writer=fake, other=rank) as server:
         check("the first one ranks", server.post(RERANK, ask).json["model"] == "ranker")
         reply = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1})
@@ -126,6 +124,7 @@ with tempfile.TemporaryDirectory() as folder:
         refused("two that rank", reply, 400, "model", "invalid_value", '"one", "two"')
         check("and no other name", "writer" not in reply.error["message"], reply.body)
         check("nothing is loaded for that", {m["state"] for m in server.get("/v1/models").json["data"]} == {"unloaded"}, server.get("/v1/models").body)
-        refused("none that ranks, by the first one", server.post("/v1/embeddings", {"input": "x"}), 501, "model", "not_supported", "embeddings = on")
+        reply = server.post("/v1/embeddings", {"input": "x"})
+        check("where none is made for embeddings, the first one has them", reply.status == 200 and reply.json["model"] == "writer", reply.body[:200])
 
 finish()

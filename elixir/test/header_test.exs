@@ -91,7 +91,9 @@ defmodule Weir.HeaderTest do
           n_stop: "a list's own",
           n_adapters: "a list's own",
           n_media: "a list's own",
-          cache_salt_length: "a binary's own"
+          cache_salt_length: "a binary's own",
+          prediction: "a field of OpenAI's requests; drafts come from the prompt here",
+          prediction_length: "a binary's own"
         }
       )
     )

@@ -675,6 +675,12 @@ typedef struct weir_request {
      * n_ubatch */
     const weir_media_use *media;
     size_t n_media;
+    /* NULL = none; what the answer is expected to repeat, such as a file that it returns with changes. Drafts
+     * come from it as long as the answer follows it (n_draft_max); the answer does not depend on it. An
+     * engine that drafts from no texts (prompt_lookup, n_draft_max) ignores it. Tokens beyond n_ctx are not
+     * looked at */
+    const char *prediction;
+    size_t prediction_length; /* WEIR_NUL (default) */
 } weir_request;
 
 WEIR_API void weir_request_init(weir_request *request, size_t size);
@@ -859,6 +865,8 @@ typedef struct weir_usage {
     int32_t n_image_tokens; /* of n_prompt, those in the place of images */
     int32_t n_audio_tokens; /* likewise, of sounds */
     int32_t stop;           /* the request's stop string that ended the answer, from 1; 0 = none of them */
+    int32_t n_predicted;    /* of n_drafted, those from the request's prediction */
+    int32_t n_predicted_accepted; /* of those, the accepted ones */
 } weir_usage;
 
 /* The mean logprob of the generated tokens, by which best-of ranks. 0 without logprobs, -INFINITY if nothing
@@ -2029,6 +2037,15 @@ WEIR_API weir_adapter *weir_lease_adapter(const weir_lease *lease, size_t i);
  * Waits for a ready function that runs on another thread. NULL is ignored. */
 WEIR_API void weir_lease_release(weir_lease *lease);
 
+/* Counts memory that the caller takes beside a loaded model, such as a context of it, in the model's part of
+ * the budget, in place of what an earlier call counted; 0 = none any more. It ends when the model is
+ * unloaded. BUSY: other models take the memory; those without a lease are put to sleep now, so try again.
+ * TOO_LONG: the budget has not so much beside this model and pinned ones; the message has the sizes. STATE:
+ * the model is not loaded by this pool. INVALID: a pointer is NULL. After an error nothing more is counted.
+ * Any thread. */
+WEIR_API weir_status weir_pool_reserve(weir_pool *pool, const weir_model *model, uint64_t n_bytes,
+                                       weir_error *error);
+
 /* Asks the pool to load a model as soon as there is memory for it without waiting for leases to end. If the
  * model is loaded but waits to be unloaded, that unload is cancelled. Returns at once; weir_pool_find has
  * state, progress and error. NOT_FOUND: no such name. INVALID: a pointer is NULL. */
@@ -2150,6 +2167,13 @@ typedef struct weir_context_info {
      * above; or the model has no attention */
     bool attention_kernels;
 } weir_context_info;
+
+/* The bytes of the context that weir_context_create would make: cells and buffers. It reads the header of the
+ * model's file again and computes nothing. Blocks, for some tenths of a second if the vocabulary is large.
+ * params may be NULL. Errors: as weir_context_create. */
+WEIR_API WEIR_CHECKED weir_status weir_context_estimate(const weir_model *model,
+                                                        const weir_context_params *params, uint64_t *n_bytes,
+                                                        weir_error *error);
 
 /* Replaces the adapters [n] for the next passes; 0 = none. Holds them. Existing KV cells keep the values that
  * were computed with other adapters, and saved states do not record their adapters. Setting the same adapters

@@ -41,6 +41,8 @@ static const weir__fake_option options[] = {
     OPTION(token_us, 0, 0, 60000000),
     OPTION(load_us, 0, 0, 60000000),
     OPTION(free_us, 0, 0, 60000000),
+    OPTION(embedder_us, 0, 0, 60000000),
+    OPTION(fail_embedders, 0, 0, INT32_MAX),
     OPTION(exact, 0, 0, 1),
     OPTION(recurrent, 0, 0, 1),
     OPTION(fim, 0, 0, 1),
@@ -308,6 +310,8 @@ weir_status weir__fake_model_load(const char *path, const weir_model_params *par
     }
     if (made->options.fail_load && !outline) goto unreadable;
     made->free_us = outline ? 0 : made->options.free_us;
+    made->embedder_us = outline ? 0 : made->options.embedder_us;
+    atomic_store(&made->failing_embedders, outline ? 0 : made->options.fail_embedders);
     *model = made;
     return WEIR_OK;
 

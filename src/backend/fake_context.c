@@ -66,6 +66,9 @@ weir_status weir__fake_context_create(weir__bmodel *model, const weir_context_pa
     if (model->vocab_only)
         return weir__error_set(error, WEIR_UNSUPPORTED, "vocab_only",
                                "the model was loaded with vocab_only and cannot compute");
+    if (params->embeddings) weir__fake_wait(model->embedder_us);
+    if (params->embeddings && atomic_fetch_sub(&model->failing_embedders, 1) > 0)
+        return weir__error_set(error, WEIR_BACKEND, NULL, "the fake model fails to create this context");
     weir__bcontext *made = weir__mem_calloc(1, sizeof *made);
     if (made == NULL || pthread_mutex_init(&made->logits_lock, NULL) != 0) {
         weir__mem_free(made);

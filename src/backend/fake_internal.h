@@ -17,14 +17,16 @@ typedef struct weir__fake_token {
 
 typedef struct weir__fake_options {
     int64_t n_vocab, n_ctx_train, seed, eos_every, any, longest, tick_us, token_us, load_us, free_us, exact,
-        recurrent, fim, fail_pass, n_bytes, fail_load, change_pass;
+        recurrent, fim, fail_pass, n_bytes, fail_load, change_pass, embedder_us, fail_embedders;
 } weir__fake_options;
 
 struct weir__bmodel {
     weir__fake hooks;
     weir__fake_options options;
     bool vocab_only;
-    int64_t free_us;          /* 0 until it is loaded, and of an outline */
+    int64_t free_us;     /* 0 until it is loaded, and of an outline */
+    int64_t embedder_us; /* these two are 0 of an outline */
+    _Atomic int64_t failing_embedders;
     weir__fake_token *pieces; /* [n_vocab] */
     char *text;               /* the bytes of all pieces */
     bool log_on;

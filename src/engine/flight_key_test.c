@@ -127,14 +127,31 @@ static void every_number_of_the_sampler_counts(void **state)
 static void every_number_of_the_request_counts(void **state)
 {
     (void)state;
-    /* pointers and their lengths; source_at says nothing without a source, the last three nothing about an
+    /* pointers and their lengths; source_at says nothing without a source, the last ones nothing about an
      * answer */
-    static const char *const others[] = {
-        "size",        "chat",      "tokens",        "n_tokens", "text",
-        "text_length", "sampler",   "stop",          "n_stop",   "stop_length",
-        "source",      "source_at", "cache_salt",    "adapters", "cache_salt_length",
-        "media",       "n_media",   "cache_keep_ms", "tenant",   "itl_target_ms",
-        NULL};
+    static const char *const others[] = {"size",
+                                         "chat",
+                                         "tokens",
+                                         "n_tokens",
+                                         "text",
+                                         "text_length",
+                                         "sampler",
+                                         "stop",
+                                         "n_stop",
+                                         "stop_length",
+                                         "source",
+                                         "source_at",
+                                         "cache_salt",
+                                         "adapters",
+                                         "cache_salt_length",
+                                         "media",
+                                         "n_media",
+                                         "cache_keep_ms",
+                                         "tenant",
+                                         "itl_target_ms",
+                                         "prediction",
+                                         "prediction_length",
+                                         NULL};
     weir_sampler_params sampler = weir_sampler_params_default();
     weir_request request = weir_request_default();
     sampler.temp = 0;

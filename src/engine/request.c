@@ -27,6 +27,7 @@ void weir_request_init(weir_request *request, size_t size)
     weir__members_init(&weir__request_members, request, size);
     if (request == NULL) return;
     if (size > offsetof(weir_request, text_length)) request->text_length = WEIR_NUL;
+    if (size > offsetof(weir_request, prediction_length)) request->prediction_length = WEIR_NUL;
     if (size > offsetof(weir_request, cache_salt_length)) request->cache_salt_length = WEIR_NUL;
 }
 
@@ -437,6 +438,30 @@ static weir_status create_score(weir__request *request, const weir_model *model,
                                                             "out of memory for the prompt's logprobs");
 }
 
+/* As many tokens of the prediction as an answer can have. More bytes than can be as many are not read. */
+static weir_status read_prediction(weir__request *request, const weir_model *model,
+                                   const weir_engine_params *limits, const weir_request *given,
+                                   weir_error *error)
+{
+    if (given->prediction == NULL) return WEIR_OK;
+    size_t length =
+        given->prediction_length == WEIR_NUL ? strlen(given->prediction) : given->prediction_length;
+    size_t most = (size_t)limits->n_ctx * (size_t)model->info.longest_piece, n = 0;
+    if (length > most) length = weir__utf8_cut(given->prediction, most);
+    if (length == 0) return WEIR_OK;
+    size_t room = length + 16; /* a token has at least a byte, apart from a tokenizer's own first ones */
+    request->prediction = weir__mem_calloc(room, sizeof *request->prediction);
+    weir_status status = request->prediction != NULL
+                             ? model->ops->tokenize(model->model, given->prediction, length, false, false,
+                                                    request->prediction, room, &n, error)
+                             : WEIR_NO_MEMORY;
+    if (status == WEIR_NO_MEMORY)
+        return weir__error_set(error, status, "prediction", "out of memory for the prediction");
+    if (status != WEIR_OK) return weir__error_set(error, status, "prediction", "%s", error->message);
+    request->n_prediction = n < (size_t)limits->n_ctx ? (int32_t)n : limits->n_ctx;
+    return WEIR_OK;
+}
+
 static void set_fields(weir__request *request, const weir_model *model, const weir_request *given)
 {
     request->scored = given->logprobs || given->n_logprobs > 0;
@@ -476,6 +501,7 @@ static weir_status fill_request(weir__request *request, weir_model *model, const
     set_fields(request, model, given);
     status = replay_source(request, error);
     if (status == WEIR_OK && first == NULL) status = create_score(request, model, given, error);
+    if (status == WEIR_OK) status = read_prediction(request, model, limits, given, error);
     request->submit_ns = weir__clock_now_ns();
     request->ageing_ns = limits->ageing_ms * WEIR__NS_PER_MS;
     request->deadline_ns =
@@ -517,6 +543,7 @@ void weir__request_destroy(weir__request *request)
     weir__mem_free(request->top);
     weir__mem_free(request->logprob);
     weir__mem_free(request->text_at);
+    weir__mem_free(request->prediction);
     weir__history_fini(&request->history);
     weir__mem_free(request);
 }
@@ -538,6 +565,8 @@ weir_usage weir__request_usage(const weir__request *request, int64_t now)
         .miss = request->miss.miss,
         .n_drafted = request->n_drafted,
         .n_accepted = request->n_accepted,
+        .n_predicted = request->n_predicted,
+        .n_predicted_accepted = request->n_predicted_accepted,
         .logprob = request->logprob_sum,
         .stop =
             request->emit.stop_state.matched < request->n_stops ? request->emit.stop_state.matched + 1 : 0,

@@ -66,6 +66,9 @@ typedef struct weir__request {
     int32_t max_tokens;  /* resolved: prompt and answer fit into n_ctx */
     int32_t n_draft_max; /* -1 = the engine's */
     int32_t n_drafted, n_accepted;
+    int32_t *prediction; /* [n_prediction] tokens that the answer may have; owned */
+    int32_t n_prediction;
+    int32_t n_predicted, n_predicted_accepted; /* of n_drafted and n_accepted, those of the prediction */
     int32_t interval;
     weir_sampler *sampler;
     int32_t n_stops; /* the first of the stop strings are the request's, the others the chat's */

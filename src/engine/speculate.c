@@ -211,6 +211,9 @@ static weir__draft draft_of(const weir__slot *slot)
                          .text = request->serial,
                          .tokens = request->history.tokens,
                          .n_tokens = request->history.n_tokens,
+                         .n_prompt = request->history.n_prompt,
+                         .prediction = request->prediction,
+                         .n_prediction = request->n_prediction,
                          .key = weir__history_key(&request->history),
                          .media = request->history.n_spans > 0,
                          .shared = request->cache_prompt};

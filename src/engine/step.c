@@ -190,6 +190,7 @@ static void advance_slots(weir__driver *driver, weir_report *report)
             report->n_decode++;
         report->n_drafted += slot->n_drafted;
         slot->request->n_drafted += slot->n_drafted;
+        if (slot->draft.predicted) slot->request->n_predicted += slot->n_drafted;
         slot->n_unbilled += slot->state == WEIR_SLOT_GENERATING;
     }
     driver->account.counts.n_drafted += (uint64_t)report->n_drafted;
@@ -245,6 +246,7 @@ static void settle_draft(weir__driver *driver, weir__slot *slot)
 {
     if (slot->n_drafted == 0) return;
     slot->request->n_accepted += slot->n_accepted;
+    if (slot->draft.predicted) slot->request->n_predicted_accepted += slot->n_accepted;
     driver->account.counts.n_accepted += (uint64_t)slot->n_accepted;
     if (slot->n_burst > 0) weir__speculate_judge(&slot->draft, slot->n_drafted, slot->n_accepted);
     if (driver->memory.n[slot->lane] > slot->n_past &&

@@ -95,6 +95,26 @@ weir_status weir__context_estimate(const weir_model *model, const weir_context_p
     return status;
 }
 
+weir_status weir_context_estimate(const weir_model *model, const weir_context_params *params,
+                                  uint64_t *n_bytes, weir_error *error)
+{
+    weir_context_params full = weir_context_params_default();
+    weir_context_info info = {.size = sizeof info};
+    weir_model *outline = NULL;
+    uint64_t kv_bytes = 0, compute_bytes = 0;
+    if (model == NULL || n_bytes == NULL)
+        return weir__error_set(error, WEIR_INVALID, model == NULL ? "model" : NULL, "a pointer is NULL");
+    weir_status status = weir__sized_take(&full, sizeof full, params, "params", error);
+    if (status == WEIR_OK) status = weir__members_check(&weir__context_members, &full, "", error);
+    if (status == WEIR_OK) status = weir__model_outline(model->path, NULL, &outline, error);
+    if (status != WEIR_OK) return status;
+    complete(model, &full);
+    status = weir__context_estimate(outline, &full, &info, &kv_bytes, &compute_bytes, error);
+    weir_model_release(outline);
+    if (status == WEIR_OK) *n_bytes = kv_bytes + compute_bytes;
+    return status;
+}
+
 void weir_context_destroy(weir_context *context)
 {
     if (context == NULL) return;

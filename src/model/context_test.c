@@ -552,9 +552,32 @@ static void test_a_context_for_embeddings_does_not_generate(void **state)
     fake_release(model);
 }
 
+/* As many bytes as there are cells, whatever is allocated beside them; more cells are more. */
+static void test_an_estimate_is_of_the_context_that_is_made(void **state)
+{
+    (void)state;
+    weir_model *model = fake_load("exact=1");
+    weir_context_params params = weir_context_params_default();
+    uint64_t few = 0, many = 0;
+    params.n_ctx = 1000;
+    params.embeddings = true;
+    assert_ok(weir_context_estimate(model, &params, &few, error));
+    params.n_ctx = 3000;
+    assert_ok(weir_context_estimate(model, &params, &many, error));
+    assert_true(few > 0);
+    assert_int_equal(many, 3 * few);
+    params.n_ctx = -1;
+    assert_refused(weir_context_estimate(model, &params, &few, error), WEIR_INVALID, "n_ctx");
+    assert_refused(weir_context_estimate(NULL, NULL, &few, error), WEIR_INVALID, "model");
+    assert_refused(weir_context_estimate(model, NULL, NULL, error), WEIR_INVALID, "");
+    assert_ok(weir_context_estimate(model, NULL, &few, error));
+    fake_release(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_an_estimate_is_of_the_context_that_is_made),
         cmocka_unit_test_teardown(test_defaults_are_completed, nothing_left),
         cmocka_unit_test_teardown(test_bad_params_are_named, nothing_left),
         cmocka_unit_test_teardown(test_more_cells_than_memory_are_refused, nothing_left),

@@ -162,6 +162,7 @@ static bool has_no_row(const char *name)
         "stop_length",
         "n_stop",
         "cache_salt_length",
+        "prediction_length",
         "n_adapters",
         "n_media",
         "n_aliases",

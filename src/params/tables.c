@@ -198,6 +198,7 @@ static const weir_member request[] = {
     OR_OFF(n_draft_max, 0, WEIR__DRAFT_MAX, -1, "tokens", "maximum drafted tokens per pass; -1 = the engine's number"),
     OTHER(adapters, "the adapters to add to the model's weights"),
     OTHER(media, "images and sounds within the prompt"),
+    OTHER(prediction, "text that the answer is expected to repeat, to draft from"),
 };
 TABLE(request);
 

@@ -22,6 +22,7 @@ typedef struct weir__entry {
     weir__demand demand;
     uint64_t measured; /* bytes after the last load; 0 = none */
     uint64_t n_bytes;  /* of the budget */
+    uint64_t reserved; /* of these, what weir_pool_reserve has counted */
     int32_t n_leases, n_waiting;
     int64_t used_ns; /* when the last lease began or ended */
     uint64_t n_loads, n_failures;

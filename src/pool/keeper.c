@@ -168,6 +168,7 @@ static void end_load(weir_pool *pool, weir__entry *entry, const weir__job *job)
         entry->closed = false;
         entry->resident = job->resident;
         entry->n_bytes = entry->measured = job->resident->n_bytes;
+        entry->reserved = 0;
         entry->n_ctx = job->resident->n_ctx;
         entry->used_ns = weir__clock_now_ns();
         entry->n_loads++;

@@ -374,6 +374,44 @@ weir_status weir_pool_load(weir_pool *pool, const char *name, weir_error *error)
     return WEIR_OK;
 }
 
+static weir__entry *find_loaded(const weir_pool *pool, const weir_model *model)
+{
+    weir__entry *entry = pool->entries;
+    while (entry != NULL && (entry->resident == NULL || entry->resident->model != model)) entry = entry->next;
+    return entry;
+}
+
+#define MIB(n) ((double)(n) / (1 << 20))
+
+weir_status weir_pool_reserve(weir_pool *pool, const weir_model *model, uint64_t n_bytes, weir_error *error)
+{
+    if (pool == NULL || model == NULL)
+        return weir__error_set(error, WEIR_INVALID, pool == NULL ? "pool" : "model", "a pointer is NULL");
+    uint64_t limit, used, pinned = 0;
+    weir_status status = WEIR_STATE;
+    pthread_mutex_lock(&pool->mutex);
+    weir__entry *entry = find_loaded(pool, model);
+    if (entry != NULL) status = weir__room_reserve(pool, entry, n_bytes, &pinned);
+    limit = pool->limit;
+    used = weir__room_used(pool);
+    pthread_cond_signal(&pool->wake);
+    pthread_mutex_unlock(&pool->mutex);
+    switch (status) {
+    case WEIR_STATE: return weir__error_set(error, status, "model", "the pool has not loaded this model");
+    case WEIR_BUSY:
+        return weir__error_set(error, status, NULL,
+                               "%.1f MiB more are needed, and models take %.1f MiB of %.1f MiB; try again "
+                               "later",
+                               MIB(n_bytes), MIB(used), MIB(limit));
+    case WEIR_TOO_LONG:
+        return weir__error_set(error, status, NULL,
+                               "%.1f MiB more are needed beside the model and %.1f MiB of pinned ones, and "
+                               "the budget is %.1f MiB",
+                               MIB(n_bytes), MIB(pinned), MIB(limit));
+    default: return status;
+    }
+}
+
 weir_status weir_pool_unload(weir_pool *pool, const char *name, weir_error *error)
 {
     weir_status status;

@@ -578,9 +578,56 @@ static void sizes_are_known_before_the_first_load(void **state)
     rack_close(&r);
 }
 
+/* Memory beside a model counts like the model; idle models sleep for it, others do not. */
+static void memory_beside_a_model_is_counted(void **state)
+{
+    (void)state;
+    rack r;
+    weir_error error;
+    rack_open(&r, 260, 3, "");
+    r.models[2].pinned = true;
+    assert_int_equal(weir_pool_set(r.pool, r.models, 3, &error), WEIR_OK);
+    rack_touch(&r, "m2");
+    rack_touch(&r, "m1");
+    assert_int_equal(weir_pool_reserve(r.pool, (weir_model *)&r, 1, &error), WEIR_STATE);
+    assert_int_equal(weir_pool_reserve(r.pool, NULL, 1, &error), WEIR_INVALID);
+    assert_int_equal(weir_pool_reserve(NULL, (weir_model *)&r, 1, &error), WEIR_INVALID);
+    weir_lease *lease = rack_lease(&r, "m1");
+    weir_model *model = weir_lease_model(lease);
+    uint64_t before = rack_stats(&r).used_bytes;
+    assert_int_equal(weir_pool_reserve(r.pool, model, 30 * MIB, &error), WEIR_OK);
+    assert_int_equal(weir_pool_reserve(r.pool, model, 40 * MIB, &error), WEIR_OK); /* in place of it */
+    assert_int_equal(rack_stats(&r).used_bytes, before + 40 * MIB);
+    assert_int_equal(weir_pool_reserve(r.pool, model, 90 * MIB, &error), WEIR_TOO_LONG);
+    assert_non_null(strstr(error.message, "90.0 MiB more are needed"));
+    assert_non_null(strstr(error.message, "260.0 MiB"));
+    assert_int_equal(rack_stats(&r).used_bytes, before + 40 * MIB);
+    assert_int_equal(weir_pool_reserve(r.pool, model, 0, &error), WEIR_OK);
+    assert_int_equal(rack_stats(&r).used_bytes, before);
+
+    r.models[2].pinned = false;
+    assert_int_equal(weir_pool_set(r.pool, r.models, 3, &error), WEIR_OK);
+    weir_lease *other = rack_lease(&r, "m2");
+    assert_int_equal(weir_pool_reserve(r.pool, model, 90 * MIB, &error), WEIR_BUSY);
+    assert_non_null(strstr(error.message, "try again later"));
+    assert_state(&r, "m2", WEIR_POOL_LOADED);
+    weir_lease_release(other);
+    const struct timespec moment = {.tv_nsec = 1000000};
+    while (weir_pool_reserve(r.pool, model, 90 * MIB, &error) == WEIR_BUSY) nanosleep(&moment, NULL);
+    assert_state(&r, "m2", WEIR_POOL_SLEEPING);
+    assert_true(rack_stats(&r).used_bytes > 190 * MIB);
+    weir_lease_release(lease);
+    assert_int_equal(weir_pool_unload(r.pool, "m1", &error), WEIR_OK);
+    while (rack_stats(&r).used_bytes > 0) nanosleep(&moment, NULL); /* it ends with the model */
+    rack_touch(&r, "m1");
+    assert_true(rack_stats(&r).used_bytes < 110 * MIB);
+    rack_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_beside_a_model_is_counted),
         cmocka_unit_test(the_least_recently_used_sleeps),
         cmocka_unit_test(a_model_with_a_lease_stays),
         cmocka_unit_test(pinned_models_are_loaded_at_once_and_stay),

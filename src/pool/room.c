@@ -101,16 +101,20 @@ static weir__entry *next_victim(const weir_pool *pool, bool idle_only)
     return victim;
 }
 
-/* A model without a lease that must sleep because the budget has shrunk. */
-static weir__entry *next_surplus(const weir_pool *pool)
+/* A model without a lease that must sleep because the budget has shrunk, or for memory beside another. */
+static weir__entry *next_surplus(weir_pool *pool)
 {
-    uint64_t used = weir__room_used(pool);
+    uint64_t used = sum(weir__room_used(pool), pool->wanted);
     weir__entry *surplus = NULL;
-    if (used <= pool->limit) return NULL;
+    if (used <= pool->limit) {
+        pool->wanted = 0;
+        return NULL;
+    }
     for (weir__entry *e = pool->entries; e != NULL; e = e->next)
         if (e->state == WEIR_POOL_LOADED && e->n_leases == 0 && !is_kept(e) &&
             (surplus == NULL || goes_before(e, surplus)))
             surplus = e;
+    if (surplus == NULL) pool->wanted = 0;
     return surplus;
 }
 
@@ -164,6 +168,20 @@ static uint64_t pinned_beside(const weir_pool *pool, const weir__entry *entry)
     for (const weir__entry *e = pool->entries; e != NULL; e = e->next)
         if (e != entry && is_kept(e)) pinned = sum(pinned, e->n_bytes);
     return pinned;
+}
+
+weir_status weir__room_reserve(weir_pool *pool, weir__entry *entry, uint64_t n_bytes, uint64_t *pinned)
+{
+    uint64_t own = entry->n_bytes - entry->reserved, others = weir__room_used(pool) - entry->n_bytes;
+    *pinned = pinned_beside(pool, entry);
+    if (n_bytes > entry->reserved && sum(sum(own, n_bytes), *pinned) > pool->limit) return WEIR_TOO_LONG;
+    if (n_bytes > entry->reserved && sum(sum(own, n_bytes), others) > pool->limit) {
+        pool->wanted = n_bytes - entry->reserved;
+        return WEIR_BUSY;
+    }
+    entry->n_bytes = own + n_bytes;
+    entry->reserved = n_bytes;
+    return WEIR_OK;
 }
 
 static weir__entry *oldest_wanted(const weir_pool *pool, bool *for_lease)

@@ -33,4 +33,8 @@ weir__room weir__room_next(weir_pool *pool, int64_t now);
  * machine's memory is to be read. WEIR__CLOCK_NEVER: no such time, or the loader takes no job now. */
 int64_t weir__room_wake_ns(const weir_pool *pool);
 
+/* Counts n_bytes beside the entry, which is loaded, in place of `reserved`. BUSY: not yet, but models without
+ * leases will sleep for it. TOO_LONG: never, beside *pinned bytes. */
+weir_status weir__room_reserve(weir_pool *pool, weir__entry *entry, uint64_t n_bytes, uint64_t *pinned);
+
 #endif

@@ -57,6 +57,7 @@ struct weir_pool {
     int32_t n_waiting;
     int32_t n_objects; /* leases that were not released, or whose function runs */
     weir__job job;
+    uint64_t wanted;  /* bytes that models without a lease will sleep for, beside those of leases; 0 = none */
     uint64_t limit;   /* the budget, as it was last read or set */
     uint64_t most;    /* the budget at create, for WEIR_AUTO */
     int64_t limit_ns; /* when that was computed; 0: not since memory_bytes was set */

@@ -20,12 +20,16 @@ typedef struct weir__draft {
     uint64_t text;         /* a number that no other text of this slot had: tokens of the same only grow */
     const int32_t *tokens; /* [n_tokens], during the call */
     int32_t n_tokens;
+    int32_t n_prompt;          /* of these, those before the answer */
+    const int32_t *prediction; /* [n_prediction] of the answer by its caller; as long as the text */
+    int32_t n_prediction;
     weir__prefix_key key; /* whose texts it may be drafted from; during the call */
     bool media;           /* some tokens are below zero: cells of images and sounds */
     bool shared;          /* false: from this text alone, and no other is drafted from it */
     int32_t most;         /* 1 … WEIR__DRAFT_MAX */
     int32_t n;
     int32_t token[WEIR__DRAFT_MAX]; /* [n]; no token that ends a text is among them */
+    bool predicted;                 /* its tokens are the prediction's */
     weir__drafter *by;              /* who made it */
 } weir__draft;
 

@@ -1,4 +1,5 @@
-/* prompt_lookup.c: the drafter that looks into the stream's own text and into those of others.
+/* prompt_lookup.c: the drafter that looks into the stream's own text, into those of others, and into what its
+ * caller says that the answer repeats.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
@@ -6,9 +7,11 @@
 #include "speculate/corpus.h"
 #include "speculate/drafter.h"
 #include "speculate/lookup.h"
+#include "speculate/prediction.h"
 
 typedef struct slot {
     weir__lookup own;
+    weir__prediction prediction;
     weir__corpus_reader others; /* closed: the text is not shared, or there is no corpus */
     uint64_t text;              /* which one it has read; UINT64_MAX = none */
 } slot;
@@ -34,14 +37,16 @@ static slot *read_text(prompt_lookup *all, const weir__draft *draft)
     if (s->text != draft->text) {
         leave_text(all, s);
         s->text = draft->text;
+        weir__prediction_init(&s->prediction, draft->prediction, draft->n_prediction);
         if (all->corpus != NULL && draft->shared) weir__corpus_open(all->corpus, &s->others, &draft->key);
     }
     if (s->others.key != NULL) weir__corpus_read(all->corpus, &s->others, draft->tokens, draft->n_tokens);
+    weir__prediction_read(&s->prediction, draft->tokens + draft->n_prompt, draft->n_tokens - draft->n_prompt);
     return s;
 }
 
-/* The longer match is right more often; of equal ones the own text is. */
-static int32_t choose_draft(const prompt_lookup *all, slot *s, const weir__draft *draft, int32_t *tokens,
+/* The longer match is right more often; of equal ones the prediction is, and then the own text. */
+static int32_t choose_draft(const prompt_lookup *all, slot *s, weir__draft *draft, int32_t *tokens,
                             double *hope)
 {
     int32_t other[WEIR__DRAFT_MAX];
@@ -51,7 +56,10 @@ static int32_t choose_draft(const prompt_lookup *all, slot *s, const weir__draft
     int32_t n_other = s->others.key != NULL
                           ? weir__corpus_draft(all->corpus, &s->others, draft->most, other, other_hope)
                           : 0;
-    if (n_other == 0 || (n > 0 && s->own.length >= s->others.length)) return n;
+    int32_t length = n > 0 ? s->own.length : 0, other_length = n_other > 0 ? s->others.length : 0;
+    if (s->prediction.length >= length && s->prediction.length >= other_length)
+        draft->predicted = weir__prediction_draft(&s->prediction, draft->most, tokens, hope, &n);
+    if (draft->predicted || n_other == 0 || length >= other_length) return n;
     memcpy(tokens, other, (size_t)n_other * sizeof *tokens);
     memcpy(hope, other_hope, (size_t)n_other * sizeof *hope);
     return n_other;

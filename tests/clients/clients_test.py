@@ -24,6 +24,7 @@ CLIENTS = {
     "ollama_python": ("ollama_python.py", "ollama"),
     "ollama_node": ("ollama_node.mjs", ""),
     "agents": ("agents_python.py", "agents"),
+    "litellm": ("litellm_python.py", "litellm"),
     "langchain_anthropic": ("langchain_anthropic_test.py", "langchain_anthropic"),
     "langchain": ("langchain_openai_test.py", "langchain"),
     "llm": ("llm_command.py", "llm"),
@@ -66,7 +67,7 @@ def main():
     weir, weights = os.environ["WEIR_BIN"], os.environ["WEIR_TEST_MODEL"]
     # A path for a socket is short.
     with open(os.path.join(out, "server.log"), "w") as log, tempfile.TemporaryDirectory() as sockets, \
-            Server(weir, "-np", "4", "-c", "4096", "--embeddings", "--kv-events", f"ipc://{sockets}/kv",
+            Server(weir, "-np", "4", "-c", "4096", "--kv-events", f"ipc://{sockets}/kv",
                    "--kv-events-replay", f"ipc://{sockets}/replay", model=weights, log=log, patience=PATIENCE) as server, \
             Server(weir, "-np", "1", "-c", "512", "--api-key", "s3cret", model=weights, log=log, patience=PATIENCE) as keyed:
         model = server.get("/v1/models").json["data"][0]["id"]

@@ -19,7 +19,7 @@ if [ ! -f "$folder/complete" ]; then # the run that we waited for may have made 
     part=$folder.part
     mkdir -p "$part/node"
     # A folder each: their dependencies exclude each other.
-    for name in openai anthropic langchain langchain_anthropic agents llm ollama router; do
+    for name in openai anthropic langchain langchain_anthropic agents litellm llm ollama router; do
         watch "installing $name for Python" "$weir_cache/log/clients-$name.log" "$python" -m pip --disable-pip-version-check \
             install --no-cache-dir --ignore-installed --target "$part/python/$name" -r "$here/python/$name.txt"
     done
