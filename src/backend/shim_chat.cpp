@@ -49,7 +49,7 @@ struct weir__shim_chat {
     common_chat_parser_params parser;
     weir__shim_rendered rendered; /* its texts lie in params, its arrays in the next */
     std::vector<weir__trigger> triggers;
-    std::vector<const char *> stops, preserved;
+    std::vector<const char *> stops, preserved, reasoning_ends;
     std::set<std::string> delimiters; /* of the form */
 };
 
@@ -552,12 +552,17 @@ void fill_rendered(weir__shim_chat &chat)
     for (const std::string &stop : p.additional_stops)
         if (!stop.empty()) chat.stops.push_back(stop.c_str());
     for (const std::string &text : p.preserved_tokens) chat.preserved.push_back(text.c_str());
+    for (const std::string &end : p.thinking_end_tags)
+        if (!end.empty()) chat.reasoning_ends.push_back(end.c_str());
     r.triggers = chat.triggers.data();
     r.n_triggers = chat.triggers.size();
     r.stops = chat.stops.data();
     r.n_stops = chat.stops.size();
     r.preserved = chat.preserved.data();
     r.n_preserved = chat.preserved.size();
+    r.reasoning_start = p.thinking_start_tag.c_str();
+    r.reasoning_ends = chat.reasoning_ends.data();
+    r.n_reasoning_ends = chat.reasoning_ends.size();
     read_form(p.parser, r.form, chat.delimiters);
 }
 

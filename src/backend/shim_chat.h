@@ -73,6 +73,9 @@ typedef struct weir__shim_rendered {
     size_t n_stops;
     const char *const *preserved; /* [n_preserved] texts of control tokens that the parser reads */
     size_t n_preserved;
+    const char *reasoning_start;       /* "" = an answer begins within its reasoning */
+    const char *const *reasoning_ends; /* [n_reasoning_ends] the first one can always end it; 0 = unknown */
+    size_t n_reasoning_ends;
     weir__shim_form form;
 } weir__shim_rendered;
 

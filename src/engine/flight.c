@@ -389,7 +389,8 @@ static weir_flight *find_flight(weir__flights *flights, const char *key, size_t 
     for (; at != NULL; at = at->next) {
         weir_reason reason = weir_stream_reason(at->stream);
         if (reason != WEIR_REASON_ERROR && reason != WEIR_REASON_CANCELLED &&
-            !weir_stream_cancelled(at->stream) && at->n_key == n_key && memcmp(at->key, key, n_key) == 0)
+            !weir_stream_cancelled(at->stream) && !weir__stream_ends_reasoning(at->stream) &&
+            at->n_key == n_key && memcmp(at->key, key, n_key) == 0)
             break;
     }
     if (at != NULL) {

@@ -394,6 +394,10 @@ static weir_status replay_source(weir__request *request, weir_error *error)
         if (stopped) weir__stop_state_init(&emit->stop_state);
     }
     weir__emit_scratch_fini(&scratch);
+    const weir__history *history = &request->history;
+    if (status == WEIR_OK && !weir__reasoning_replay(&request->reasoning, history->tokens + history->n_head,
+                                                     history->n_prompt - history->n_head))
+        status = WEIR_NO_MEMORY;
     if (status != WEIR_OK)
         return weir__error_set(error, status, "source", "out of memory for the source's text");
     request->history.before = emit->text.bytes;
@@ -466,7 +470,8 @@ static weir_status fill_request(weir__request *request, weir_model *model, const
             first != NULL ? reseed_sampler(given->sampler, choice, &reseeded) : given->sampler, error);
     if (status != WEIR_OK) return status;
     set_fields(request, model, given);
-    status = replay_source(request, error);
+    status = weir__reasoning_init(&request->reasoning, model, given, request->history.chat, error);
+    if (status == WEIR_OK) status = replay_source(request, error);
     if (status == WEIR_OK && first == NULL) status = create_score(request, model, given, error);
     request->submit_ns = weir__clock_now_ns();
     request->ageing_ns = limits->ageing_ms * WEIR__NS_PER_MS;
@@ -503,6 +508,7 @@ void weir__request_destroy(weir__request *request)
 {
     if (request == NULL) return;
     weir__emit_fini(&request->emit);
+    weir__reasoning_fini(&request->reasoning);
     weir__mem_free(request->saved.state);
     weir_sampler_destroy(request->sampler);
     weir__stream_drop(request->source);
@@ -515,6 +521,11 @@ void weir__request_destroy(weir__request *request)
 bool weir__request_cancelled(const weir__request *request)
 {
     return request->stream != NULL && weir_stream_cancelled(request->stream);
+}
+
+bool weir__request_ends_reasoning(const weir__request *request)
+{
+    return request->stream != NULL && weir__stream_ends_reasoning(request->stream);
 }
 
 weir_usage weir__request_usage(const weir__request *request, int64_t now)
@@ -534,6 +545,7 @@ weir_usage weir__request_usage(const weir__request *request, int64_t now)
             request->emit.stop_state.matched < request->n_stops ? request->emit.stop_state.matched + 1 : 0,
         .n_image_tokens = request->history.n_image,
         .n_audio_tokens = request->history.n_audio,
+        .n_reasoning = request->n_reasoning,
     };
 }
 

@@ -12,7 +12,8 @@
 /* A token sampled in this tick. */
 typedef struct weir__sampled {
     int32_t token;
-    float logprob; /* valid if the request is scored, as is the next member */
+    int32_t n_reasoning; /* of the answer up to here, the tokens of reasoning */
+    float logprob;       /* valid if the request is scored, as is the next member */
     weir_logprob top[WEIR__LOGPROBS_MAX];
 } weir__sampled;
 

@@ -208,6 +208,7 @@ static const weir_member usage[] = {
     RESULT(n_image_tokens, "tokens", "prompt tokens in the place of images"),
     RESULT(n_audio_tokens, "tokens", "prompt tokens in the place of sounds"),
     RESULT(stop, "", "the request's stop string that ended the answer, from 1; 0 = none of them"),
+    RESULT(n_reasoning, "tokens", "generated tokens of reasoning"),
 };
 TABLE(usage);
 
