@@ -37,8 +37,9 @@ typedef struct serve_ask {
     weir_chat_params chat;
     weir_request request;
     bool stream, include_usage, resume, share, echo;
-    bool unkept;     /* store: false */
-    bool background; /* the answer is read later, and needs no connection */
+    bool unkept;          /* store: false */
+    bool thinking_budget; /* request.reasoning_budget is thinking.budget_tokens */
+    bool background;      /* the answer is read later, and needs no connection */
     int32_t n, best_of;
     int32_t n_dropped; /* lines of the system messages */
     size_t most_parts; /* texts, images and calls that the messages may have */
@@ -48,6 +49,7 @@ typedef struct serve_ask {
     const char *cache_salt, *reasoning_effort;
     const char *unused; /* these two: of fields that have no effect */
     int32_t unused_number;
+    bool unused_flag;
     const json_t *later; /* of fields that a dialect's reader reads from `json` */
     /* Owned: messages, tools and tool_choice of another dialect, as chat completions have them. */
     json_t *made_messages, *made_tools, *made_choice;

@@ -26,12 +26,14 @@ static void add_misses(const serve_answer *answer, weir__text *text)
 
 static void add_usage(const serve_answer *answer, weir__text *text)
 {
-    int64_t prompt = 0, cached = 0, generated = 0, drafted = 0, accepted = 0, images = 0, sounds = 0;
+    int64_t prompt = 0, cached = 0, generated = 0, drafted = 0, accepted = 0, images = 0, sounds = 0,
+            reasoning = 0;
     for (int32_t i = 0; i < answer->n; i++) {
         const weir_usage *usage = &answer->choices[i].usage;
         generated += usage->n_generated;
         drafted += usage->n_drafted;
         accepted += usage->n_accepted;
+        reasoning += usage->n_reasoning;
         if (i % answer->n_each != 0) continue; /* a prompt counts once, whatever n is */
         prompt += usage->n_prompt;
         cached += usage->n_cached;
@@ -48,12 +50,13 @@ static void add_usage(const serve_answer *answer, weir__text *text)
     if (answer->n_dropped > 0) weir__text_printf(text, ",\"dropped_lines\":%d", answer->n_dropped);
     add_misses(answer, text);
     weir__text_add_string(text, "}");
+    if (reasoning > 0 || drafted > 0)
+        weir__text_printf(text, ",\"completion_tokens_details\":{\"reasoning_tokens\":%lld",
+                          (long long)reasoning);
     if (drafted > 0) /* where OpenAI counts a client's predicted tokens */
-        weir__text_printf(text,
-                          ",\"completion_tokens_details\":{\"accepted_prediction_tokens\":%lld,"
-                          "\"rejected_prediction_tokens\":%lld}",
+        weir__text_printf(text, ",\"accepted_prediction_tokens\":%lld,\"rejected_prediction_tokens\":%lld",
                           (long long)accepted, (long long)(drafted - accepted));
-    weir__text_add_string(text, "}");
+    weir__text_add_string(text, reasoning > 0 || drafted > 0 ? "}}" : "}");
 }
 
 static void add_head(const serve_answer *answer, const char *object, weir__text *text)

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "engine/reasoning.h"
 #include "support/effort.h"
 
 /* ---- Results ---- */
@@ -489,6 +490,69 @@ static void test_ends_within_reasoning(void **state)
     assert_true(n_open > 0);
 }
 
+/* ---- Answers whose reasoning is ended early ---- */
+
+/* What this template's answers have between the end of reasoning and the content. */
+static const char *before_content(const weir_chat *chat)
+{
+    return strcmp(weir_chat_reasoning_end(chat), "<|end|>") == 0
+               ? "<|start|>assistant<|channel|>final<|message|>"
+               : "";
+}
+
+static bool is_trimmed(const char *text, const char *wanted)
+{
+    text = past_space(text);
+    size_t n = strlen(wanted);
+    return strncmp(text, wanted, n) == 0 && *past_space(text + n) == '\0';
+}
+
+/* Of each template whose reasoning can be ended: what comes before the closing text is reasoning, what follows
+ * is content, and both are where the engine finds them. */
+static void test_reasoning_that_is_ended(void **state)
+{
+    static const char thought[] = "Sum it, as 2 < 3", said[] = "It is 4.";
+    static answer read;
+    size_t n_templates = 0, n_open = 0, n_wrong = 0;
+    (void)state;
+    for (pin_walk walk = pin_templates(); pin_walk_next(&walk);) {
+        for (int with_tools = 0; with_tools < 2; with_tools++) {
+            weir_error error = {0};
+            weir__reasoning reasoning = {0};
+            weir_request request = weir_request_default();
+            char text[512];
+            weir_chat *chat = chat_tried(walk.name, with_tools, &error);
+            if (chat == NULL) continue; /* it does not know tools */
+            if (weir_chat_reasoning_end(chat)[0] == '\0') {
+                weir_chat_release(chat);
+                continue;
+            }
+            assert_int_equal(weir__reasoning_init(&reasoning, model, &request, chat, NULL), WEIR_OK);
+            bool open = reasoning.place == WEIR__REASONING_WITHIN;
+            snprintf(text, sizeof text, "%s%s%s%s%s", open ? "" : chat->reasoning.start, thought,
+                     weir_chat_reasoning_end(chat), before_content(chat), said);
+            read_answer(chat, text, 0, NULL, &read);
+            n_templates++;
+            n_open += open;
+            if (!is_trimmed(read.reasoning, thought) || !is_trimmed(read.content, said)) {
+                print_message("%s, %s, %d: %s\n", walk.name, open ? "open" : "not open", with_tools, text);
+                show("read", &read);
+                n_wrong++;
+            }
+            for (const char *at = text; *at != '\0'; at++)
+                assert_true(weir__reasoning_take(&reasoning, (unsigned char)*at, false));
+            if (weir__reasoning_n(&reasoning) != (int32_t)strlen(thought)) {
+                print_message("%s: %d tokens\n", walk.name, weir__reasoning_n(&reasoning));
+                n_wrong++;
+            }
+            weir__reasoning_fini(&reasoning);
+            weir_chat_release(chat);
+        }
+    }
+    print_message("%zu templates, %zu prompts that open reasoning\n", n_templates, n_open);
+    assert_int_equal(n_wrong, 0);
+}
+
 /* ---- Long answers, odd bytes, memory ---- */
 
 /* Of processor time: other programs do not matter. */
@@ -627,9 +691,13 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forms),        cmocka_unit_test(test_broken),
-        cmocka_unit_test(test_damaged),      cmocka_unit_test(test_ends_within_reasoning),
-        cmocka_unit_test(test_long_answers), cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_broken),
+        cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_ends_within_reasoning),
+        cmocka_unit_test(test_reasoning_that_is_ended),
+        cmocka_unit_test(test_long_answers),
+        cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, load, unload);
