@@ -32,7 +32,7 @@ need_server(WEIR)
 with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
     template.write(TEMPLATE)
     template.flush()
-    server = Server(WEIR, "-np", "1", "-c", "1024", "--chat-template-file", template.name, "--reasoning-budget", "low=9", model=os.environ["WEIR_TEST_MODEL"], patience=300)
+    server = Server(WEIR, "-np", "1", "-c", "1024", "--chat-template-file", template.name, model=os.environ["WEIR_TEST_MODEL"], patience=300)
     hello = [{"role": "user", "content": "Name a river."}]
 
     def n_tokens(**more):
@@ -69,44 +69,6 @@ with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
     check("responses: streamed", "".join(e["delta"] for e in got if e["type"] == "response.reasoning_text.delta") == SAID and
           "".join(e["delta"] for e in got if e["type"] == "response.output_text.delta") == "Danube" and
           [i["content"] for i in got[-1]["response"]["output"]] == [i["content"] for i in whole["output"]], got)
-    # Reasoning that would not end has as many tokens as its budget, in each dialect, and then the answer comes.
-    endless = {"temperature": 0, "grammar": 'root ::= "<think>\\n" [a-z]* "</think>\\n\\nDanube"'}
-    for name, path, more, read in [
-            ("chat completions", CHAT, {"messages": hello, "max_tokens": 200, "reasoning_budget_tokens": 9},
-             lambda r: (r["choices"][0]["message"]["content"], r["usage"]["completion_tokens_details"]["reasoning_tokens"])),
-            ("messages", MESSAGES, {"messages": hello, "max_tokens": 200, "thinking": {"type": "enabled", "budget_tokens": 9}}, lambda r: (r["content"][-1]["text"], None)),
-            ("responses", RESPONSES, {"input": hello, "max_output_tokens": 200, "reasoning_budget_tokens": 9},
-             lambda r: (r["output"][-1]["content"][0]["text"], r["usage"]["output_tokens_details"]["reasoning_tokens"])),
-            ("an effort", CHAT, {"messages": hello, "max_tokens": 200, "reasoning_effort": "low"},
-             lambda r: (r["choices"][0]["message"]["content"], r["usage"]["completion_tokens_details"]["reasoning_tokens"])),
-            ("Ollama's", "/api/chat", {"messages": hello, "think": "low", "stream": False, "options": {"num_predict": 200, "temperature": 0}, "format": ""}, None)]:
-        if read is None:
-            reply = server.post(path, more)
-            check(f"a budget: {name}", reply.status == 200, reply.body)
-            continue
-        reply = server.post(path, dict(endless, **more))
-        text, n = read(reply.json)
-        thinks = json.dumps(reply.json)
-        check(f"a budget: {name}", text == "Danube" and n in (None, 9) and "x-weir-relaxed" not in reply.headers and "</th" not in thinks, reply.body, reply.headers)
-    reply = server.post(CHAT, dict(endless, messages=hello, max_tokens=200, reasoning_budget=0)).json
-    check("no budget: no reasoning", reply["choices"][0]["message"]["content"] == "Danube" and not reply["choices"][0]["message"].get("reasoning_content", "").strip() and
-          "completion_tokens_details" not in reply["usage"], reply)
-    # A client ends it.
-    connection = server.connect()
-    connection.request("POST", CHAT, dict(endless, messages=hello, max_tokens=900, stream=True, stream_options={"include_usage": True}))
-    connection.head()
-    events, thought, said, asked, usage = connection.events(), "", "", None, None
-    for event in events:
-        if event == "[DONE]" or event.startswith(":"):
-            continue
-        event = json.loads(event)
-        delta = event["choices"][0]["delta"] if event["choices"] else {}
-        usage = event.get("usage") or usage
-        thought, said = thought + delta.get("reasoning_content", ""), said + (delta.get("content") or "")
-        if thought and asked is None:
-            asked = server.post(CHAT + "/control", {"id": event["id"], "action": "reasoning_end"}).json
-    connection.close()
-    check("a client ends reasoning", asked == {"success": True} and said == "Danube" and usage["completion_tokens"] < 900, asked, said, usage)
     # What was thought goes back.
     back = [*hello, {"role": "assistant", "reasoning_content": SAID, "content": "Danube"}, *hello]
     wanted = len(server.post("/apply-template", {"messages": back, "chat_template_kwargs": {"enable_thinking": False}}).json["tokens"])
@@ -116,4 +78,64 @@ with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
     reply = server.post(RESPONSES + "/input_tokens", {"input": [*hello, *whole["output"], *hello]})
     check("responses: it goes back", reply.json["input_tokens"] == wanted, reply.body, wanted)
     check("it ends with 0", server.stop() == 0)
+
+# A prompt that opens the reasoning, which this model would not end by itself: it has as many tokens as its budget, in each dialect, and an answer follows.
+OPEN = TEMPLATE.replace("{% endif %}{% endif %}{% if reason", "{% else %}<think>\n{% endif %}{% endif %}{% if False and reason")
+with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
+    template.write(OPEN)
+    template.flush()
+    server = Server(WEIR, "-np", "2", "-c", "2048", "--chat-template-file", template.name, "--reasoning-budget", "60,low=9", model=os.environ["WEIR_TEST_MODEL"], patience=300)
+
+    def of_chat(reply):
+        message = reply["choices"][0]["message"]
+        return message.get("reasoning_content", ""), message["content"], reply["usage"].get("completion_tokens_details", {}).get("reasoning_tokens", 0)
+
+    def of_messages(reply):
+        return "".join(b.get("thinking", "") for b in reply["content"]), "".join(b.get("text", "") for b in reply["content"]), None
+
+    def of_responses(reply):
+        texts = {i["type"]: i["content"][0]["text"] for i in reply["output"]}
+        return texts.get("reasoning", ""), texts["message"], reply["usage"]["output_tokens_details"]["reasoning_tokens"]
+
+    def of_ollama(reply):
+        return reply["message"].get("thinking", ""), reply["message"]["content"], None
+
+    ask, greedy = {"messages": hello, "max_tokens": 100, "temperature": 0, "ignore_eos": True}, {"num_predict": 100, "temperature": 0}
+    longest = of_chat(server.post(CHAT, dict(ask, reasoning_budget_tokens=90)).json)
+    check("the model does not end it", longest[2] == 90 and longest[1] != "", longest)
+    cases = [("chat", CHAT, dict(ask, reasoning_budget_tokens=9), of_chat, 9), ("vLLM's name", CHAT, dict(ask, thinking_token_budget=9), of_chat, 9),
+             ("an effort", CHAT, dict(ask, reasoning_effort="low"), of_chat, 9), ("another effort", CHAT, dict(ask, reasoning_effort="high"), of_chat, 60),
+             ("by the operator", CHAT, ask, of_chat, 60), ("its own before the effort's", CHAT, dict(ask, reasoning_effort="low", reasoning_budget=11), of_chat, 11),
+             ("messages", MESSAGES, dict(ask, thinking={"type": "enabled", "budget_tokens": 9}), of_messages, 9),
+             ("messages, an effort", MESSAGES, dict(ask, thinking={"type": "adaptive"}, output_config={"effort": "low"}), of_messages, 9),
+             ("responses", RESPONSES, {"input": hello, "max_output_tokens": 100, "temperature": 0, "ignore_eos": True, "reasoning_budget_tokens": 9}, of_responses, 9),
+             ("responses, an effort", RESPONSES, {"input": hello, "max_output_tokens": 100, "temperature": 0, "ignore_eos": True, "reasoning": {"effort": "low"}}, of_responses, 9),
+             ("Ollama's", "/api/chat", {"messages": hello, "think": "low", "stream": False, "options": greedy}, of_ollama, 9),
+             ("none", CHAT, dict(ask, reasoning_budget_tokens=0), of_chat, 0)]
+    for name, path, body, read, budget in cases:
+        reply = server.post(path, body)
+        thought, said, n = read(reply.json)
+        n_tokens = len(server.post("/tokenize", {"content": thought, "add_special": False}).json["tokens"])
+        check(f"a budget: {name}", n in (None, budget) and n_tokens == budget and longest[0].startswith(thought) and said != "" and
+              "x-weir-relaxed" not in reply.headers, n, n_tokens, reply.body)
+    two = server.post(CHAT, dict(ask, n=2, temperature=1, reasoning_budget_tokens=9)).json
+    check("each choice has it", two["usage"]["completion_tokens_details"]["reasoning_tokens"] == 18, two)
+    # A client ends it.
+    connection = server.connect()
+    connection.request("POST", CHAT, dict(ask, max_tokens=1500, reasoning_budget_tokens=1400, stream=True, stream_options={"include_usage": True}))
+    connection.head()
+    thought, said, asked, usage = "", "", None, None
+    for event in connection.events():
+        if event == "[DONE]" or event.startswith(":"):
+            continue
+        event = json.loads(event)
+        delta = event["choices"][0]["delta"] if event["choices"] else {}
+        usage = event.get("usage") or usage
+        thought, said = thought + delta.get("reasoning_content", ""), said + (delta.get("content") or "")
+        if thought and asked is None:
+            asked = server.post(CHAT + "/control", {"id": event["id"], "action": "reasoning_end"}).json
+    connection.close()
+    n = usage["completion_tokens_details"]["reasoning_tokens"]
+    check("a client ends reasoning", asked == {"success": True} and said != "" and 0 < n < 1400, asked, said, usage)
+    check("that server ends with 0", server.stop() == 0)
 finish()

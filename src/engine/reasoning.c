@@ -21,7 +21,7 @@ static void enter(weir__reasoning *r)
 static void leave(weir__reasoning *r)
 {
     r->place = r->recurs ? WEIR__REASONING_BETWEEN : WEIR__REASONING_NEVER;
-    r->n_partial = r->n_forced = 0;
+    r->n_partial = 0;
     weir__stop_state_init(&r->state);
 }
 
@@ -82,25 +82,29 @@ static void count_token(weir__reasoning *r, const char *bytes, int32_t n)
 
 int32_t weir__reasoning_forced(const weir__reasoning *r, bool asked)
 {
-    if (r->place != WEIR__REASONING_WITHIN) return -1;
     if (r->n_forced > 0) return r->closing[r->n_forced];
+    if (r->place != WEIR__REASONING_WITHIN) return -1;
     bool over = asked || (r->budget >= 0 && r->n_used - r->n_partial >= r->budget);
     return over && (r->n_open == 0 || r->n_open > OPEN_MAX) ? r->closing[0] : -1;
 }
 
 bool weir__reasoning_take(weir__reasoning *r, int32_t token, bool forced)
 {
-    if (r->place == WEIR__REASONING_NEVER || r->model->ops->is_eog(r->model->model, token)) return true;
-    int32_t n = read_piece(r, token);
+    bool known = r->place != WEIR__REASONING_NEVER && !r->model->ops->is_eog(r->model->model, token);
+    int32_t n = known ? read_piece(r, token) : 0;
     if (n < 0) return false;
     r->n_forced = forced ? r->n_forced + 1 : 0;
-    (void)weir__utf8_feed(&r->utf8, r->piece.bytes, (size_t)n, r->piece.bytes + n);
-    r->n_open = r->utf8.n_held > 0 ? r->n_open + 1 : 0;
-    if (r->place == WEIR__REASONING_WITHIN)
-        count_token(r, r->piece.bytes, n);
-    else
-        for (int32_t i = 0; i < n; i++) take_byte(r, r->piece.bytes[i], false);
-    if (r->n_forced == r->n_closing) leave(r); /* its text is complete, whatever the tokens before it held */
+    if (known) {
+        (void)weir__utf8_feed(&r->utf8, r->piece.bytes, (size_t)n, r->piece.bytes + n);
+        r->n_open = r->utf8.n_held > 0 ? r->n_open + 1 : 0;
+        if (r->place == WEIR__REASONING_WITHIN)
+            count_token(r, r->piece.bytes, n);
+        else
+            for (int32_t i = 0; i < n; i++) take_byte(r, r->piece.bytes[i], false);
+    }
+    if (r->n_forced < r->n_closing || r->n_forced == 0) return true;
+    if (r->place == WEIR__REASONING_WITHIN) leave(r); /* whatever stood before the closing text */
+    r->n_forced = 0;
     return true;
 }
 
@@ -139,7 +143,8 @@ static weir_status find_marks(const weir_request *given, const weir_chat *chat, 
                                "reasoning_start is given without a reasoning_end");
     if (has_end) {
         *own = given->reasoning_end;
-        *marks = (weir__chat_reasoning){.start = given->reasoning_start, .ends = own, .n_ends = 1};
+        *marks = (weir__chat_reasoning){
+            .start = given->reasoning_start, .ends = own, .n_ends = 1, .closing = *own};
     } else if (chat == NULL && given->reasoning_budget >= 0) {
         return weir__error_set(error, WEIR_INVALID, "reasoning_budget",
                                "a reasoning_budget needs a chat, or a reasoning_end: it is unknown how this "
@@ -205,7 +210,7 @@ weir_status weir__reasoning_init(weir__reasoning *r, const weir_model *model, co
     weir__stop_state_init(&r->state);
     status = compile_marks(r, &marks, error);
     if (status == WEIR_OK) status = find_recurrence(r, marks.start, error);
-    if (status == WEIR_OK) status = find_tokens(model, marks.ends[0], &r->closing, &n, error);
+    if (status == WEIR_OK) status = find_tokens(model, marks.closing, &r->closing, &n, error);
     r->n_closing = (int32_t)n;
     for (const char *at = marks.begun; status == WEIR_OK && at != NULL && *at != '\0'; at++)
         take_byte(r, *at, true);

@@ -24,7 +24,7 @@ typedef struct weir__reasoning {
     const weir_model *model;
     weir__stop *start, *end;              /* owned; NULL = the answer begins within; unknown */
     int32_t length[WEIR__REASONING_ENDS]; /* bytes of each end */
-    int32_t *closing;                     /* [n_closing] tokens of the first end, owned; n_closing > 0 */
+    int32_t *closing;                     /* [n_closing] tokens of the closing text, owned; n_closing > 0 */
     int32_t n_closing;
     bool recurs; /* it begins with a control token, which no other text has: also after other text */
     weir__reasoning_place place;

@@ -14,11 +14,11 @@
 
 /* How reasoning is marked in an answer. The texts lie in the chat's reader. */
 typedef struct weir__chat_reasoning {
-    const char *start; /* NULL or "" = the answer begins within its reasoning */
-    const char *const
-        *ends; /* [n_ends] the first one is the closing text; n_ends 0 = there is no reasoning */
+    const char *start;       /* NULL or "" = the answer begins within its reasoning */
+    const char *const *ends; /* [n_ends]; none = there is no reasoning, or it is unknown how it ends */
     size_t n_ends;
-    const char *begun; /* the part of the answer that the prompt already holds; NULL = "" */
+    const char *closing; /* ends it early; has one of the ends in it */
+    const char *begun;   /* the part of the answer that the prompt already holds; NULL = "" */
 } weir__chat_reasoning;
 
 /* Immutable but for refs. Texts of the template lie in `reader`. */
