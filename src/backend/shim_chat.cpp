@@ -546,12 +546,16 @@ bool closes(const weir__shim_chat &chat, const std::string &before, const std::s
     static const char white[] = " \n";
     common_chat_msg message;
     bool broken;
-    if (!parse_answer(&chat, before + "x" + closing + after, false, message, broken) || broken) return false;
+    try {
+        if (!parse_answer(&chat, before + "x" + closing + after, false, message, broken) || broken)
+            return false;
+    } catch (const std::exception &) { /* a mapper threw */
+        return false;
+    }
     const std::string &reasoning = message.reasoning_content, &content = message.content;
     const std::size_t last = reasoning.find_last_not_of(white), first = content.find_first_not_of(white);
-    return last != std::string::npos && reasoning[last] == 'x' &&
-           (first == std::string::npos ? after.empty()
-                                       : content.compare(first, std::string::npos, after) == 0);
+    if (last == std::string::npos || reasoning[last] != 'x') return false;
+    return first == std::string::npos ? after.empty() : content.compare(first, std::string::npos, after) == 0;
 }
 
 /* Finds the text that ends reasoning early. Handlers name marks without their white space, which some parsers

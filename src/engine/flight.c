@@ -82,7 +82,7 @@ static void key_add_media(bytes *key, const weir_media_use *media, size_t n)
     }
 }
 
-/* The results of rendering: prompt, media, grammar, stops and control tokens. */
+/* The results of rendering: prompt, media, grammar, stops, control tokens and marks of reasoning. */
 static void key_add_chat(bytes *key, const weir_chat *chat)
 {
     const weir__parts *parts = &chat->parts;
@@ -111,6 +111,8 @@ static void key_add_chat(bytes *key, const weir_chat *chat)
     for (size_t i = 0; i < chat->n_stops; i++) key_add_text(key, chat->stops[i], WEIR_NUL);
     KEY_ADD(key, chat->n_preserved);
     key_add(key, chat->preserved, chat->n_preserved * sizeof *chat->preserved);
+    key_add_text(key, chat->reasoning.start, WEIR_NUL);
+    key_add_text(key, weir_chat_reasoning_end(chat), WEIR_NUL);
 }
 
 /* Whether the same parameters give the same answer each time. */
