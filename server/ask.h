@@ -37,9 +37,8 @@ typedef struct serve_ask {
     weir_chat_params chat;
     weir_request request;
     bool stream, include_usage, resume, share, echo;
-    bool unkept;          /* store: false */
-    bool thinking_budget; /* request.reasoning_budget is thinking.budget_tokens */
-    bool background;      /* the answer is read later, and needs no connection */
+    bool unkept;     /* store: false */
+    bool background; /* the answer is read later, and needs no connection */
     int32_t n, best_of;
     int32_t n_dropped; /* lines of the system messages */
     size_t most_parts; /* texts, images and calls that the messages may have */

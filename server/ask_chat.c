@@ -181,12 +181,15 @@ static int32_t reasoning_budget(const serve_ask *ask)
  * is none. */
 static const char *loose_budget(const serve_ask *ask)
 {
+    static const char *const names[] = {"reasoning_budget", "reasoning_budget_tokens",
+                                        "thinking_budget_tokens", "thinking_token_budget"};
     int32_t budget = ask->request.reasoning_budget, most = ask->request.max_tokens;
     if (budget < 0 || (most >= 0 && budget >= most) || !ask->chat.enable_thinking ||
         weir_chat_reasoning_end(ask->rendered)[0] != '\0')
         return NULL;
-    return (ask->where & SERVE_ASK_MESSAGES) != 0 && ask->thinking_budget ? "thinking.budget_tokens"
-                                                                          : "reasoning_budget_tokens";
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (serve_ask_given(ask, names[i]) != NULL) return names[i];
+    return "thinking.budget_tokens";
 }
 
 /* Reports which parts of the request are not enforced. */

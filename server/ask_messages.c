@@ -262,7 +262,6 @@ static bool read_thinking_option(serve_ask *ask)
     json_int_t n;
     if (!serve_json_whole(budget, &n) || n < 1)
         return serve_field_refuse(call, "thinking.budget_tokens", "a whole number above 0");
-    ask->thinking_budget = n < INT32_MAX;
     if (n < INT32_MAX) ask->request.reasoning_budget = (int32_t)n;
     return true;
 }

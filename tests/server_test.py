@@ -203,7 +203,7 @@ reply = server.post(TEXT, {"prompt": "hello", "max_tokens": 1, "samplers": ["ada
 check("the sampler adaptive_p has its parameters", reply.status == 200, reply.body)
 for name, value, allowed in (("adaptive_target", 1.1, "0 to 1, or -1"), ("adaptive_target", -0.5, "0 to 1, or -1"), ("adaptive_decay", 1, "0 to 0.99"), ("top_n_sigma", -0.5, "0 to 100, or -1"),
                            ("top_k", -2, "-1 to 2147483647"), ("speculative.n_max", 33, "-1 to 32"), ("dry_allowed_length", 1000001, "0 to 1000000"), ("mirostat", 1.5, "whole number from 0 to 2"),
-                           ("reasoning_budget_tokens", -2, "whole number from 0 to 2147483647, or -1"), ("thinking_budget_tokens", "low", "whole number"), ("reasoning_budget", 2 ** 31, "2147483647")):
+                           ("reasoning_budget_tokens", -2, "whole number from -1 to 2147483647"), ("thinking_budget_tokens", "low", "whole number"), ("reasoning_budget", 2 ** 31, "2147483647")):
     refused(f"the range of {name}, {value}", server.post(CHAT, dict(HELLO, **{name: value})), 400, name, "invalid_value", allowed)
 for name in ("temp", "penalty_repeat", "penalty_last_n", "order", "grammar_root", "size", "n_logit_bias", "n_draft_max"):
     refused(f"{name}, the library's name", server.post(CHAT, dict(HELLO, **{name: 1})), 400, name, "unknown_parameter")
