@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../server/effort.h"
 #include "base/member.h"
 #include "base/words.h"
 #include "config_file.h"
@@ -409,6 +410,7 @@ void cli_model_params(cli_args *args, serve_model_params *params)
     params->template_source = args->chat_template;
     params->system = args->system;
     params->no_thinking = args->no_thinking;
+    params->reasoning_budget = args->reasoning_budget;
     params->special_content = (weir_special_content)args->special_content;
     params->strict_messages = args->strict_messages;
 }
@@ -421,7 +423,8 @@ weir_status cli_model_check(const cli_args *args, weir_error *error)
     for (size_t i = 0; i < n && status == WEIR_OK; i++)
         status = weir__member_check(&member[i], &args->ask.sampler, "sampler.", error);
     if (status != WEIR_OK) return status;
-    return weir__member_check(weir_member_find("request", "max_tokens"), &args->ask.request, "", error);
+    status = weir__member_check(weir_member_find("request", "max_tokens"), &args->ask.request, "", error);
+    return status == WEIR_OK ? serve_effort_check(args->reasoning_budget, error) : status;
 }
 
 char *cli_model_adapter_name(const char *path)

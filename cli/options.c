@@ -66,6 +66,9 @@ static cli_option table[] = {
     {"--chat-template", NULL, CLI_ASKING, SETS, "NAME", SET(CLI_TEMPLATE, chat_template), .standard = "the model's own", .choices = cli_template_names,
      .help = "a built-in template: chatml, gemma, llama3, mistral-v7, phi3, phi4, vicuna, zephyr", RARE},
     {"--no-thinking", NULL, CLI_ASKING, SETS, NULL, SET(CLI_FLAG, no_thinking), .help = "ask a model that reasons to answer at once"},
+    {"--reasoning-budget", NULL, CLI_ASKING, CLI_RUN | CLI_STREAM | CLI_CHAT, "N", REQUEST(reasoning_budget), .standard = "no limit", RARE},
+    {"--reasoning-budget", NULL, CLI_ASKING, CLI_SERVE, "N", SET(CLI_STRING, reasoning_budget), .field = "reasoning_budget", .standard = "no limit",
+     .help = "end reasoning after N tokens; LEVEL=N: of requests of that effort: 4096,low=512,high=8192", OF_MODEL, RARE},
     {"--special-content", NULL, CLI_ASKING, SETS, "WHOSE", MEMBER(chat, special_content, special_content), RARE},
     {"--strict-messages", NULL, CLI_ASKING, SETS, NULL, SET(CLI_FLAG, strict_messages), .help = "refuse messages that the chat template does not take as they are", RARE},
 

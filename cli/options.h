@@ -83,7 +83,7 @@ typedef struct cli_args {
     weir_model_params model;
     weir_engine_params engine;
     char *model_path, *draft_path, *devices, *rpc, *listen, *optimized, *projector, *cache_dir, *prompt,
-        *prompt_file, *system, *chat_template, *ring_path;
+        *prompt_file, *system, *chat_template, *ring_path, *reasoning_budget; /* serve */
     cli_list words;          /* arguments that are not options */
     cli_list prompt_files;   /* run */
     char *preset_path;       /* NULL: the model is no preset */

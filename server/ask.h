@@ -48,6 +48,7 @@ typedef struct serve_ask {
     const char *cache_salt, *reasoning_effort;
     const char *unused; /* these two: of fields that have no effect */
     int32_t unused_number;
+    bool unused_flag;
     const json_t *later; /* of fields that a dialect's reader reads from `json` */
     /* Owned: messages, tools and tool_choice of another dialect, as chat completions have them. */
     json_t *made_messages, *made_tools, *made_choice;

@@ -8,6 +8,7 @@
 #include "base/ascii.h"
 #include "base/mem.h"
 #include "base/words.h"
+#include "effort.h"
 #include "field.h"
 #include "loaded.h"
 #include "model.h"
@@ -168,14 +169,40 @@ static bool check_length(const serve_ask *ask)
            serve_call_passes(ask->call, serve_tokens_check(ask->call->loaded, "chat", n, &error), &error);
 }
 
-/* Reports which parts of the request are not enforced. asked_for: lines of the reader's own; NULL: none. */
-static void report_relaxed(serve_call *call, const weir_chat *chat, weir_special_content asked,
-                           const char *asked_for)
+/* The most tokens of reasoning: the request's own number, or the operator's for its effort. */
+static int32_t reasoning_budget(const serve_ask *ask)
+{
+    const char *budgets = ask->call->model->params.reasoning_budget;
+    if (ask->request.reasoning_budget >= 0) return ask->request.reasoning_budget;
+    return serve_effort_budget(budgets, ask->chat.enable_thinking ? ask->reasoning_effort : "none");
+}
+
+/* The field with a budget of reasoning that cannot be enforced: the answer could reason for longer. NULL: there
+ * is none. */
+static const char *loose_budget(const serve_ask *ask)
+{
+    static const char *const names[] = {"reasoning_budget", "reasoning_budget_tokens",
+                                        "thinking_budget_tokens", "thinking_token_budget"};
+    int32_t budget = ask->request.reasoning_budget, most = ask->request.max_tokens;
+    if (budget < 0 || (most >= 0 && budget >= most) || !ask->chat.enable_thinking ||
+        weir_chat_reasoning_end(ask->rendered)[0] != '\0')
+        return NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (serve_ask_given(ask, names[i]) != NULL) return names[i];
+    return "thinking.budget_tokens";
+}
+
+/* Reports which parts of the request are not enforced. */
+static void report_relaxed(const serve_ask *ask)
 {
     static const char line[] = "special_content\n";
+    const char *budget = loose_budget(ask);
+    const weir_chat *chat = ask->rendered;
+    serve_call *call = ask->call;
     weir__text lines = {0};
-    bool held = weir_chat_special_content(chat) == asked;
-    weir__text_add_string(&lines, asked_for != NULL ? asked_for : "");
+    bool held = weir_chat_special_content(chat) == ask->chat.special_content;
+    weir__text_add_string(&lines, ask->relaxed.bytes != NULL ? ask->relaxed.bytes : "");
+    if (budget != NULL) weir__text_printf(&lines, "%s\n", budget);
     if (!held) weir__text_add_string(&lines, line);
     weir__text_add_string(&lines, weir_chat_relaxed(chat));
     serve_call_relaxed(call, !lines.failed ? lines.bytes : held ? weir_chat_relaxed(chat) : line);
@@ -263,10 +290,11 @@ bool serve_ask_render(serve_ask *ask, weir_request *request)
         renumber(error.field);
     }
     if (serve_call_passes(call, status, &error)) {
-        report_relaxed(call, ask->rendered, params.special_content, ask->relaxed.bytes);
+        report_relaxed(ask);
         report_reshaped(ask, added);
     }
     request->chat = ask->rendered;
+    request->reasoning_budget = reasoning_budget(ask);
 out:
     for (size_t i = 0; i < params.n_args; i++) weir__mem_free((void *)args[i].value);
     weir__mem_free(tools_text);
@@ -304,12 +332,13 @@ static bool read_ask(serve_ask *ask, serve_call *call, const serve_dialect *dial
 }
 
 /* A fork continues its source's chat. */
-static bool take_source(serve_ask *ask)
+static bool take_source(serve_ask *ask, weir_request *request)
 {
     if (ask->source.chat == NULL)
         return serve_call_refuse(ask->call, 400, "fork", "invalid_value",
                                  "this answer does not belong to a chat: fork it with /v1/completions");
     ask->rendered = weir_chat_hold(ask->source.chat);
+    request->reasoning_budget = reasoning_budget(ask);
     return true;
 }
 
@@ -318,7 +347,7 @@ void serve_ask_submit(serve_ask *ask, const serve_dialect *dialect)
     weir_request request;
     serve_answer *answer;
     if (!serve_ask_request(ask, &request) ||
-        !(ask->fork != NULL ? take_source(ask) : serve_ask_render(ask, &request)) ||
+        !(ask->fork != NULL ? take_source(ask, &request) : serve_ask_render(ask, &request)) ||
         (answer = serve_ask_answer(ask, dialect->form, ask->n)) == NULL)
         return;
     if (dialect->repeat != NULL && !dialect->repeat(ask, answer))

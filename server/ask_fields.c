@@ -326,6 +326,11 @@ static const serve_field fields[] = {
     SERVE_FIELD_BY("tool_choice", SERVE_ASK_CHAT, serve_ask_tool_choice),
     SETS("parallel_tool_calls", SERVE_ASK_CHAT | SERVE_ASK_RESPONSES, chat, parallel_tool_calls),
     HAND_SETS("reasoning_effort", SERVE_ASK_CHAT, serve_ask_reasoning_effort, chat, enable_thinking),
+    SETS("reasoning_budget", DIALOGS, request, reasoning_budget),
+    SETS("reasoning_budget_tokens", DIALOGS, request, reasoning_budget), /* as llama-server has it */
+    SETS("thinking_budget_tokens", SERVE_ASK_CHAT, request, reasoning_budget), /* the same */
+    SETS("thinking_token_budget", SERVE_ASK_CHAT, request, reasoning_budget), /* as vLLM has it */
+    SERVE_FIELD("reasoning_control", SERVE_ASK_CHAT, BOOL, serve_ask, unused_flag), /* as llama-server has it */
     TAKE_FOR("chat_template_kwargs", DIALOGS, kwargs, chat, args),
     SETS("special_content", DIALOGS, chat, special_content),
     SETS("strict_messages", DIALOGS | SERVE_ASK_OLLAMA, chat, strict_messages),

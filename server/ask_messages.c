@@ -231,8 +231,7 @@ static bool read_choice(serve_ask *ask)
 
 /* ---- Options ---- */
 
-/* Without the field an answer has no thinking, as in Anthropic's API. A budget that could be exceeded is
- * reported. */
+/* Without the field an answer has no thinking, as in Anthropic's API. */
 static bool read_thinking_option(serve_ask *ask)
 {
     static const char *const members[] = {"type", "budget_tokens", "display", NULL};
@@ -253,8 +252,7 @@ static bool read_thinking_option(serve_ask *ask)
     json_int_t n;
     if (!serve_json_whole(budget, &n) || n < 1)
         return serve_field_refuse(call, "thinking.budget_tokens", "a whole number above 0");
-    if (ask->request.max_tokens < 0 || n < ask->request.max_tokens)
-        weir__text_add_string(&ask->relaxed, "thinking.budget_tokens\n");
+    if (n < INT32_MAX) ask->request.reasoning_budget = (int32_t)n;
     return true;
 }
 

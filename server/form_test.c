@@ -60,8 +60,13 @@ static void end(serve_answer *answer, weir_reason reason)
 {
     answer->choices[0].finished = true;
     answer->choices[0].reason = reason;
-    answer->choices[0].usage = (weir_usage){
-        .n_prompt = 9, .n_cached = 4, .n_generated = 5, .queue_ns = 10, .ttft_ns = 30, .total_ns = 90};
+    answer->choices[0].usage = (weir_usage){.n_prompt = 9,
+                                            .n_cached = 4,
+                                            .n_generated = 5,
+                                            .n_reasoning = 2,
+                                            .queue_ns = 10,
+                                            .ttft_ns = 30,
+                                            .total_ns = 90};
 }
 
 /* In two halves: C has a limit for literals. */
@@ -207,7 +212,7 @@ static void test_messages_without_text(void **state)
     ",\"usage\":" usage "}"
 #define USAGE                                                                                                \
     "{\"input_tokens\":9,\"input_tokens_details\":{\"cached_tokens\":4,\"cache_write_tokens\":0},"           \
-    "\"output_tokens\":5,\"output_tokens_details\":{\"reasoning_tokens\":0},\"total_tokens\":14}"
+    "\"output_tokens\":5,\"output_tokens_details\":{\"reasoning_tokens\":2},\"total_tokens\":14}"
 #define THINKING "hm \\\"so\\\""
 #define TOWN     "{\\\"town\\\":\\\"Ulm\\\"}"
 

@@ -38,7 +38,8 @@ static void add_counts(int64_t prompt, int64_t cached, int64_t generated, weir__
 
 static void add_usage(const serve_answer *answer, weir__text *text)
 {
-    int64_t prompt = 0, cached = 0, generated = 0, drafted = 0, accepted = 0, images = 0, sounds = 0;
+    int64_t prompt = 0, cached = 0, generated = 0, drafted = 0, accepted = 0, images = 0, sounds = 0,
+            reasoning = 0;
     int64_t predicted = 0, right = 0; /* of drafted and accepted, those of the request's prediction */
     for (int32_t i = 0; i < answer->n; i++) {
         const weir_usage *usage = &answer->choices[i].usage;
@@ -47,6 +48,7 @@ static void add_usage(const serve_answer *answer, weir__text *text)
         accepted += usage->n_accepted;
         predicted += usage->n_predicted;
         right += usage->n_predicted_accepted;
+        reasoning += usage->n_reasoning;
         if (i % answer->n_each != 0) continue; /* a prompt counts once, whatever n is */
         prompt += usage->n_prompt;
         cached += usage->n_cached;
@@ -59,14 +61,16 @@ static void add_usage(const serve_answer *answer, weir__text *text)
     if (answer->n_dropped > 0) weir__text_printf(text, ",\"dropped_lines\":%d", answer->n_dropped);
     add_misses(answer, text);
     weir__text_add_string(text, "}");
+    if (reasoning > 0 || drafted > 0)
+        weir__text_printf(text, ",\"completion_tokens_details\":{\"reasoning_tokens\":%lld",
+                          (long long)reasoning);
     if (drafted > 0)
         weir__text_printf(text,
-                          ",\"completion_tokens_details\":{\"accepted_prediction_tokens\":%lld,"
-                          "\"rejected_prediction_tokens\":%lld,\"draft_tokens\":%lld,"
-                          "\"accepted_draft_tokens\":%lld}",
+                          ",\"accepted_prediction_tokens\":%lld,\"rejected_prediction_tokens\":%lld,"
+                          "\"draft_tokens\":%lld,\"accepted_draft_tokens\":%lld",
                           (long long)right, (long long)(predicted - right), (long long)(drafted - predicted),
                           (long long)(accepted - right));
-    weir__text_add_string(text, "}");
+    weir__text_add_string(text, reasoning > 0 || drafted > 0 ? "}}" : "}");
 }
 
 static void add_head(const serve_answer *answer, const char *object, weir__text *text)

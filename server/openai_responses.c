@@ -144,9 +144,9 @@ static void add_usage(const serve_answer *answer, weir__text *text)
     if (answer->n_dropped > 0) weir__text_printf(text, ",\"dropped_lines\":%d", answer->n_dropped);
     serve_miss_add_member(choice->stream, answer->shows_texts, text);
     weir__text_printf(text,
-                      "},\"output_tokens\":%d,\"output_tokens_details\":{\"reasoning_tokens\":0},"
+                      "},\"output_tokens\":%d,\"output_tokens_details\":{\"reasoning_tokens\":%d},"
                       "\"total_tokens\":%d}",
-                      usage->n_generated, usage->n_prompt + usage->n_generated);
+                      usage->n_generated, usage->n_reasoning, usage->n_prompt + usage->n_generated);
 }
 
 /* error: a failure's message; NULL: none. */

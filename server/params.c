@@ -8,6 +8,7 @@
 #include "base/ascii.h"
 #include "base/error.h"
 #include "base/utf8.h"
+#include "effort.h"
 #include "objective.h"
 #include "origin.h"
 #include "sources.h"
@@ -142,6 +143,7 @@ static weir_status check_routers(const serve_params *params, weir_error *error)
                                "\"%.100s\" is not HOST:PORT, with a port from 1 to 65535",
                                params->kv_events_endpoint);
     weir_status status = serve_objective_check(params->objectives, params->n_objectives, error);
+    if (status == WEIR_OK) status = serve_effort_check(params->model.reasoning_budget, error);
     if (status == WEIR_OK && params->n_objectives > 0 && !params->router_headers)
         status = weir__error_set(error, WEIR_INVALID, "objectives",
                                  "objectives come in a header of the router; give --router-headers as well");

@@ -33,6 +33,8 @@ typedef struct serve_model_params {
     const char *template_source;        /* NULL = the model's own */
     const char *system;                 /* of chats that have no system message; NULL = none */
     bool no_thinking;
+    const char *reasoning_budget; /* tokens of reasoning, by efforts, as serve_effort_check has it; NULL =
+                                   * no limit */
     weir_special_content special_content;
     bool strict_messages;
     bool embeddings; /* false; true: their context stays, and a single model's is created at the start */

@@ -5,6 +5,7 @@
 
 static const serve_route routes[] = {
     {"POST", "[/v1]/chat/completions", serve_chat, .work = true, .engine = true},
+    {"POST", "[/v1]/chat/completions/control", serve_control, .engine = true, .apart = true, .drain = true},
     {"POST", "[/v1]/completions", serve_completions, .work = true, .engine = true},
     {"POST", "/completion", serve_native, .work = true, .engine = true},
     {"POST", "/infill", serve_infill, .work = true, .engine = true},

@@ -558,7 +558,7 @@ serve_handler serve_health, serve_metrics, serve_models, serve_models_load, serv
     serve_ollama_embeddings, serve_ollama_tags, serve_ollama_ps, serve_ollama_show, serve_ollama_version,
     serve_ollama_pull, serve_ollama_refuse, serve_props, serve_embeddings, serve_rerank, serve_tokenize,
     serve_detokenize, serve_apply_template, serve_plan, serve_render_completions, serve_render_chat,
-    serve_stream_read, serve_stream_cancel, serve_lora_list, serve_lora_scale, serve_lora_load,
+    serve_stream_read, serve_stream_cancel, serve_control, serve_lora_list, serve_lora_scale, serve_lora_load,
     serve_lora_unload;
 serve_error_form serve_messages_error, serve_ollama_error;
 bool serve_page_has(const char *path, size_t n);

@@ -1,6 +1,7 @@
 """weir serve with the model that $WEIR_TEST_MODEL names: the dialects' fields about reasoning reach the template, and reasoning becomes a part
 of its own in each of them."""
 # SPDX-License-Identifier: Apache-2.0
+import json
 import os
 import sys
 import tempfile
@@ -10,7 +11,7 @@ from checks import check, finish  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
-MESSAGES, RESPONSES = "/v1/messages", "/v1/responses"
+CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
 SAID = "hm so\n"
 # As Qwen 3 has it: without reasoning an empty thought is put before the answer.
 TEMPLATE = """{%- for m in messages %}<|im_start|>{{ m.role }}
@@ -77,4 +78,64 @@ with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
     reply = server.post(RESPONSES + "/input_tokens", {"input": [*hello, *whole["output"], *hello]})
     check("responses: it goes back", reply.json["input_tokens"] == wanted, reply.body, wanted)
     check("it ends with 0", server.stop() == 0)
+
+# A prompt that opens the reasoning, which this model would not end by itself: it has as many tokens as its budget, in each dialect, and an answer follows.
+OPEN = TEMPLATE.replace("{% endif %}{% endif %}{% if reason", "{% else %}<think>\n{% endif %}{% endif %}{% if False and reason")
+with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
+    template.write(OPEN)
+    template.flush()
+    server = Server(WEIR, "-np", "2", "-c", "2048", "--chat-template-file", template.name, "--reasoning-budget", "60,low=9", model=os.environ["WEIR_TEST_MODEL"], patience=300)
+
+    def of_chat(reply):
+        message = reply["choices"][0]["message"]
+        return message.get("reasoning_content", ""), message["content"], reply["usage"].get("completion_tokens_details", {}).get("reasoning_tokens", 0)
+
+    def of_messages(reply):
+        return "".join(b.get("thinking", "") for b in reply["content"]), "".join(b.get("text", "") for b in reply["content"]), None
+
+    def of_responses(reply):
+        texts = {i["type"]: i["content"][0]["text"] for i in reply["output"]}
+        return texts.get("reasoning", ""), texts["message"], reply["usage"]["output_tokens_details"]["reasoning_tokens"]
+
+    def of_ollama(reply):
+        return reply["message"].get("thinking", ""), reply["message"]["content"], None
+
+    ask, greedy = {"messages": hello, "max_tokens": 100, "temperature": 0, "ignore_eos": True}, {"num_predict": 100, "temperature": 0}
+    longest = of_chat(server.post(CHAT, dict(ask, reasoning_budget_tokens=90)).json)
+    check("the model does not end it", longest[2] == 90 and longest[1] != "", longest)
+    cases = [("chat", CHAT, dict(ask, reasoning_budget_tokens=9), of_chat, 9), ("vLLM's name", CHAT, dict(ask, thinking_token_budget=9), of_chat, 9),
+             ("an effort", CHAT, dict(ask, reasoning_effort="low"), of_chat, 9), ("another effort", CHAT, dict(ask, reasoning_effort="high"), of_chat, 60),
+             ("by the operator", CHAT, ask, of_chat, 60), ("its own before the effort's", CHAT, dict(ask, reasoning_effort="low", reasoning_budget=11), of_chat, 11),
+             ("messages", MESSAGES, dict(ask, thinking={"type": "enabled", "budget_tokens": 9}), of_messages, 9),
+             ("messages, an effort", MESSAGES, dict(ask, thinking={"type": "adaptive"}, output_config={"effort": "low"}), of_messages, 9),
+             ("responses", RESPONSES, {"input": hello, "max_output_tokens": 100, "temperature": 0, "ignore_eos": True, "reasoning_budget_tokens": 9}, of_responses, 9),
+             ("responses, an effort", RESPONSES, {"input": hello, "max_output_tokens": 100, "temperature": 0, "ignore_eos": True, "reasoning": {"effort": "low"}}, of_responses, 9),
+             ("Ollama's", "/api/chat", {"messages": hello, "think": "low", "stream": False, "options": greedy}, of_ollama, 9),
+             ("none", CHAT, dict(ask, reasoning_budget_tokens=0), of_chat, 0)]
+    for name, path, body, read, budget in cases:
+        reply = server.post(path, body)
+        thought, said, n = read(reply.json)
+        n_tokens = len(server.post("/tokenize", {"content": thought, "add_special": False}).json["tokens"])
+        check(f"a budget: {name}", n in (None, budget) and n_tokens == budget and longest[0].startswith(thought) and said != "" and
+              "x-weir-relaxed" not in reply.headers, n, n_tokens, reply.body)
+    two = server.post(CHAT, dict(ask, n=2, temperature=1, reasoning_budget_tokens=9)).json
+    check("each choice has it", two["usage"]["completion_tokens_details"]["reasoning_tokens"] == 18, two)
+    # A client ends it.
+    connection = server.connect()
+    connection.request("POST", CHAT, dict(ask, max_tokens=1500, reasoning_budget_tokens=1400, stream=True, stream_options={"include_usage": True}))
+    connection.head()
+    thought, said, asked, usage = "", "", None, None
+    for event in connection.events():
+        if event == "[DONE]" or event.startswith(":"):
+            continue
+        event = json.loads(event)
+        delta = event["choices"][0]["delta"] if event["choices"] else {}
+        usage = event.get("usage") or usage
+        thought, said = thought + delta.get("reasoning_content", ""), said + (delta.get("content") or "")
+        if thought and asked is None:
+            asked = server.post(CHAT + "/control", {"id": event["id"], "action": "reasoning_end"}).json
+    connection.close()
+    n = usage["completion_tokens_details"]["reasoning_tokens"]
+    check("a client ends reasoning", asked == {"success": True} and said != "" and 0 < n < 1400, asked, said, usage)
+    check("that server ends with 0", server.stop() == 0)
 finish()

@@ -44,7 +44,7 @@ BODIES = [
 ]
 PATHS = ["/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/messages/count_tokens", "/v1/responses", "/v1/responses/input_tokens", "/v1/responses/resp_x", "/v1/responses/resp_x/input_items?order=asc&limit=2&after=x", "/v1/embeddings", "/v1/rerank", "/v1/plan", "/v1/completions/render", "/v1/chat/completions/render", "/tokenize", "/detokenize", "/apply-template", "/v1/models", "/v1/models/x", "/metrics",
          "/slots", "/events", "/health", "/", "/../../etc/passwd", "/%2e%2e/%00", "//", "/v1//chat/completions", "/v1/chat/completions?a=b&c", "*", "http://x/health",
-         "/api/chat", "/api/generate", "/api/embed", "/api/embeddings", "/api/show", "/api/tags", "/api/ps", "/api/pull", "/v1/streams/x", "/v1/streams/x?starting_after=1", "/v1/streams/x/cancel", "/v1/streams/%ff", "/lora-adapters", "/v1/load_lora_adapter", "/v1/unload_lora_adapter",
+         "/api/chat", "/api/generate", "/api/embed", "/api/embeddings", "/api/show", "/api/tags", "/api/ps", "/api/pull", "/v1/chat/completions/control", "/v1/streams/x", "/v1/streams/x?starting_after=1", "/v1/streams/x/cancel", "/v1/streams/%ff", "/lora-adapters", "/v1/load_lora_adapter", "/v1/unload_lora_adapter",
          "/app.js", "/" + "a" * 300, "/" + "%41" * 2000]
 METHODS = ["POST"] * 8 + ["GET"] * 4 + ["HEAD", "OPTIONS", "PUT", "DELETE", "PATCH", "TRACE", "CONNECT", "PRI", "get", "", "P" * 100]
 FIELDS = ["Host: localhost", "Connection: close", "Connection: keep-alive", "Connection: Upgrade", "Upgrade: websocket", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQ", "Expect: 100-continue",

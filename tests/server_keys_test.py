@@ -51,6 +51,27 @@ def open_stream(server, body, **more):
 
 
 @part
+def control():
+    path = CHAT + "/control"
+    with Server(WEIR, "--api-key", "alice", "--api-key", "bob", "-np", "2", model=SLOW) as server:
+        connection, one = open_stream(server, ENDLESS, key="alice")
+        unknown = {"success": False, "message": "there is no running answer of this id"}
+        for name, key, given in (("another key's", "bob", one), ("nobody's", "alice", "chatcmpl-1"), ("a long one", "alice", "x" * 1000)):
+            reply = server.post(path, {"id": given, "action": "reasoning_end"}, key=key)
+            check(f"control: {name} id is unknown", (reply.status, reply.json) == (200, unknown), reply.status, reply.body)
+        reply = server.post(path, {"id": one, "action": "reasoning_end", "model": "x"}, key="alice")
+        check("control: its own without reasoning", reply.status == 200 and reply.json["success"] is False and "no reasoning" in reply.json["message"], reply.body)
+        refused("control without a key", server.post(path, {"id": one, "action": "reasoning_end"}), 401)
+        refused("control of nothing", server.post(path, {"action": "reasoning_end"}, key="alice"), 400, "id")
+        refused("another action", server.post(path, {"id": one, "action": "stop"}, key="alice"), 400, "action", word="reasoning_end")
+        refused("an unknown member", server.post(path, {"id": one, "action": "reasoning_end", "x": 1}, key="alice"), 400, "the body.x")
+        refused("a long body", server.post(path, {"id": one, "action": "x" * 5000}, key="alice"), 400, None, word="4096")
+        refused("no object", server.post(path, [1], key="alice"), 400, None, "invalid_json")
+        check("control: a GET", server.get(path, key="alice").status == 405)
+        connection.close()
+
+
+@part
 def ids():
     server = Server(WEIR)
     given = [server.post(path, body).json["id"] for _ in range(4) for path, body in ((CHAT, HELLO), (TEXT, {"prompt": "x", "max_tokens": 1}))]

@@ -72,6 +72,7 @@ GET    [/v1]/models
 GET    [/v1]/models/**
 GET    /v1/streams/*
 POST   /v1/streams/*/cancel
+POST   [/v1]/chat/completions/control
 GET    /metrics
 GET    /slots
 GET    /events

@@ -196,13 +196,14 @@ accepted = dict(HELLO, model="tiny", top_p=1, top_k=-1, min_p=0, typical_p=1, fr
                 seed=-5, stop="zzz", user="u", metadata={"a": "b"}, store=False, service_tier="auto", modalities=["text"], n=None, tools=None, response_format={"type": "text"},
                 dry_multiplier=0.1, dry_base=1.5, dry_allowed_length=2, dry_penalty_last_n=3, dry_sequence_breakers=["\n"], xtc_probability=0.1, xtc_threshold=0.2, mirostat=0,
                 mirostat_tau=5, mirostat_eta=0.1, samplers=["top_k", "temperature"], ignore_eos=True, cache_prompt=False, cache_salt="s", priority=1, deadline_ms=60000, **{"speculative.n_max": 4},
-                parallel_tool_calls=True, reasoning_effort="low", logprobs=False, top_logprobs=0, max_completion_tokens=8)
+                parallel_tool_calls=True, reasoning_effort="low", reasoning_budget_tokens=5, thinking_budget_tokens=5, thinking_token_budget=5, reasoning_budget=5, reasoning_control=True, logprobs=False, top_logprobs=0, max_completion_tokens=8)
 reply = server.post(CHAT, accepted)
 check("what is known is accepted", reply.status == 200, reply.body)
 reply = server.post(TEXT, {"prompt": "hello", "max_tokens": 1, "samplers": ["adaptive_p"], "adaptive_target": 0.4, "adaptive_decay": 0.5})
 check("the sampler adaptive_p has its parameters", reply.status == 200, reply.body)
 for name, value, allowed in (("adaptive_target", 1.1, "0 to 1, or -1"), ("adaptive_target", -0.5, "0 to 1, or -1"), ("adaptive_decay", 1, "0 to 0.99"), ("top_n_sigma", -0.5, "0 to 100, or -1"),
-                           ("top_k", -2, "-1 to 2147483647"), ("speculative.n_max", 33, "-1 to 32"), ("dry_allowed_length", 1000001, "0 to 1000000"), ("mirostat", 1.5, "whole number from 0 to 2")):
+                           ("top_k", -2, "-1 to 2147483647"), ("speculative.n_max", 33, "-1 to 32"), ("dry_allowed_length", 1000001, "0 to 1000000"), ("mirostat", 1.5, "whole number from 0 to 2"),
+                           ("reasoning_budget_tokens", -2, "whole number from -1 to 2147483647"), ("thinking_budget_tokens", "low", "whole number"), ("reasoning_budget", 2 ** 31, "2147483647")):
     refused(f"the range of {name}, {value}", server.post(CHAT, dict(HELLO, **{name: value})), 400, name, "invalid_value", allowed)
 for name in ("temp", "penalty_repeat", "penalty_last_n", "order", "grammar_root", "size", "n_logit_bias", "n_draft_max"):
     refused(f"{name}, the library's name", server.post(CHAT, dict(HELLO, **{name: 1})), 400, name, "unknown_parameter")

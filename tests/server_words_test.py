@@ -65,6 +65,8 @@ def table():
 OTHERS = {"add_special", "cache_dir", "end_ns", "lookup_bytes", "n_seq_max", "n_tensor_split", "n_threads", "n_threads_batch", "tensor_split", "vocab_only", "n_prompt",
           # of the list of a pool, which the program that starts the server checks itself
           "n_aliases", "draft_path",
+          # of requests by the library alone
+          "reasoning_start", "reasoning_end",
           # functions and the environment, for people who write or start the program
           "WEIR_KERNELS", "weir_embed", "weir_embed_decode", "weir_flight_watch", "weir_interrupt_set", "weir_pool_find"}
 

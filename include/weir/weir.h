@@ -429,6 +429,11 @@ WEIR_API const char *weir_chat_relaxed(const weir_chat *chat);
  * messages are as they were given. Valid while the chat is held. */
 WEIR_API const char *weir_chat_reshaped(const weir_chat *chat);
 
+/* The text by which reasoning of the answer ends, such as "</think>"; "" = the template has none that is
+ * known, or the answer has no reasoning because a schema leaves no room for it. Valid while the chat is
+ * held. */
+WEIR_API const char *weir_chat_reasoning_end(const weir_chat *chat);
+
 /* Parses an answer incrementally. A delta is never withdrawn; an answer that does not follow the template's
  * syntax is returned as content. Of an answer that breaks off within that syntax, what is certainly the markup
  * of a call is not returned. Use one parser per answer. Holds the chat. */
@@ -681,6 +686,17 @@ typedef struct weir_request {
      * looked at */
     const char *prediction;
     size_t prediction_length; /* WEIR_NUL (default) */
+    /* -1; -1 … 2^31 - 1; the most tokens of reasoning. Those that follow are the closing text of the chat's
+     * template (weir_chat_reasoning_end) in place of the model's choice, then the model goes on: with 0 the
+     * closing text follows at once. Up to three more may come, if the budget ends within a character. A
+     * grammar that does not allow the closing text here delays it. -1 (default) = no limit. No effect with a
+     * chat whose template has no reasoning */
+    int32_t reasoning_budget;
+    /* Texts between which the answer reasons; at most 256 bytes each. NULL (default) = those of the chat, also
+     * of a source's. With an end alone the answer begins within its reasoning. INVALID: a start without an end,
+     * or a budget for a prompt that has neither */
+    const char *reasoning_start;
+    const char *reasoning_end;
 } weir_request;
 
 WEIR_API void weir_request_init(weir_request *request, size_t size);
@@ -791,6 +807,12 @@ WEIR_API weir_status weir_stream_consume(weir_stream *stream, weir_chunk_fn fn, 
  * in a signal handler. */
 WEIR_API void weir_stream_cancel(weir_stream *stream);
 
+/* Ends the reasoning of the answer now, as if its budget were used (weir_request.reasoning_budget); reasoning
+ * that has not begun ends as soon as it begins. Takes effect within a tick, and does nothing once the reasoning
+ * has ended. Never waits. Any thread. STATE: the stream was not submitted, or has finished. UNSUPPORTED: it is
+ * unknown how its reasoning ends (weir_chat_reasoning_end). INVALID: stream is NULL. */
+WEIR_API weir_status weir_stream_end_reasoning(weir_stream *stream, weir_error *error);
+
 /* Emit every n tokens; below 1 counts as 1. The first token and the end are never delayed. */
 WEIR_API void weir_stream_set_interval(weir_stream *stream, int32_t interval);
 
@@ -867,6 +889,8 @@ typedef struct weir_usage {
     int32_t stop;           /* the request's stop string that ended the answer, from 1; 0 = none of them */
     int32_t n_predicted;    /* of n_drafted, those from the request's prediction */
     int32_t n_predicted_accepted; /* of those, the accepted ones */
+    /* of n_generated, those of reasoning, without the tokens of the texts around it; 0 if these are unknown */
+    int32_t n_reasoning;
 } weir_usage;
 
 /* The mean logprob of the generated tokens, by which best-of ranks. 0 without logprobs, -INFINITY if nothing

@@ -230,6 +230,11 @@ export function cancelAnswer(message) {
   if (message.stream) request(`v1/streams/${encodeURIComponent(message.stream)}/cancel`, { body: {} }).catch(() => {});
 }
 
+// The model answers with what it has thought so far. The stream's id is the answer's.
+export function endReasoning(message) {
+  if (message.stream) request("v1/chat/completions/control", { body: { id: message.stream, action: "reasoning_end" } }).catch(() => {});
+}
+
 // Where the stream's id is not known yet, it is cancelled when it comes; a second time ends the connection all the same.
 export function stopAnswer(job) {
   if (job.message.stream || job.stopped || job.waiting || !resumable) job.controller.abort();

@@ -1,6 +1,6 @@
 // chat.js: the conversation: its messages, its requests, and its buttons.
 // SPDX-License-Identifier: Apache-2.0
-import { cancelAnswer, newJob, receiveAnswer, stopAnswer } from "./answer.js";
+import { cancelAnswer, endReasoning, newJob, receiveAnswer, stopAnswer } from "./answer.js";
 import { firstThatFits } from "./context.js";
 import { byId } from "./dom.js";
 import { takeAttached, withFiles } from "./files.js";
@@ -81,6 +81,7 @@ function makeView(message) {
       if (text.trim() || message.files) sendFrom(chat.messages.indexOf(message), { ...message, content: text });
     },
     regenerate: () => sendFrom(chat.messages.indexOf(message), null),
+    endReasoning: () => endReasoning(message),
     turn: (step) => turnAt(chat.messages.indexOf(message), step),
     remedies: { key: { "Enter a key": onDenied }, context: { "Drop the oldest turns": () => dropOldest(message), "Start anew with a summary": () => startAnew(message) } },
     answer: (call, text) => answerCall(message, call, text),

@@ -107,8 +107,9 @@ function versionButtons(turn) {
   };
 }
 
-// actions: {edit(text), regenerate(), turn(step), remedies: for each problem {label: run}, answer(call, text),
-// answerable(call)}; update({busy, note}) shows what the message now holds, and in words what its answer waits for.
+// actions: {edit(text), regenerate(), endReasoning(), turn(step), remedies: for each problem {label: run},
+// answer(call, text), answerable(call)}; update({busy, note}) shows what the message now holds, and in words what its
+// answer waits for.
 export function messageView(message, actions) {
   const assistant = message.role === "assistant";
   const who = { user: "You", assistant: "Model", tool: "Tool" }[message.role];
@@ -156,6 +157,11 @@ export function messageView(message, actions) {
   const thoughts = element("div", { class: "thoughts", dir: "auto" });
   const thoughtsTitle = element("summary");
   const reasoning = element("details", { class: "reasoning", hidden: true }, thoughtsTitle, thoughts);
+  const enough = element("button", { type: "button", class: "small", hidden: true }, "Answer now");
+  enough.addEventListener("click", () => {
+    enough.disabled = true;
+    actions.endReasoning();
+  });
   const callList = element("div", { class: "calls" });
   const error = element("p", { class: "error", role: "alert", hidden: true });
   const remedies = element("div", { class: "actions remedies", hidden: true });
@@ -164,7 +170,7 @@ export function messageView(message, actions) {
   again.addEventListener("click", () => actions.regenerate());
   const copy = copyButton(() => message.content);
   foot.append(again, copy, versions.node, figuresLine);
-  node.append(reasoning, body, callList, waiting, error, remedies, foot);
+  node.append(reasoning, enough, body, callList, waiting, error, remedies, foot);
   let shownRemedies;
   function showRemedies(wanted) {
     if (wanted === shownRemedies) return;
@@ -186,6 +192,7 @@ export function messageView(message, actions) {
         // Folded, its nodes are made when someone looks.
         if (reasoning.open) showThoughts(message.reasoning);
       }
+      enough.hidden = !open || !message.stream || !message.reasoning || Boolean(message.content || message.calls?.length);
       showText(message.content ?? "");
       (message.calls ?? []).forEach((call, i) => {
         if (!calls[i]) {

@@ -66,10 +66,11 @@ struct weir__shim_chat {
     common_chat_parser_params parser;
     weir__shim_rendered rendered; /* its texts lie in params, its arrays in the next */
     std::vector<weir__trigger> triggers;
-    std::vector<const char *> stops, preserved;
+    std::vector<const char *> stops, preserved, reasoning_ends;
     std::set<std::string> delimiters; /* of the form */
     text_set ends;                    /* delimiters of content and reasoning */
     text_set words;                   /* that trigger the grammar */
+    std::string reasoning_closing;
 };
 
 namespace
@@ -573,6 +574,46 @@ weir__trigger_kind trigger_kind(common_grammar_trigger_type type)
     }
 }
 
+/* Whether the parser takes an answer that is `before`, a letter, `closing` and `after` for reasoning that ends
+ * with the letter, and the rest for content. */
+bool closes(const weir__shim_chat &chat, const std::string &before, const std::string &closing,
+            const std::string &after)
+{
+    static const char white[] = " \n";
+    common_chat_msg message;
+    bool broken;
+    try {
+        if (!parse_answer(&chat, before + "x" + closing + after, false, message, broken) || broken)
+            return false;
+    } catch (const std::exception &) { /* a mapper threw */
+        return false;
+    }
+    const std::string &reasoning = message.reasoning_content, &content = message.content;
+    const std::size_t last = reasoning.find_last_not_of(white), first = content.find_first_not_of(white);
+    if (last == std::string::npos || reasoning[last] != 'x') return false;
+    return first == std::string::npos ? after.empty() : content.compare(first, std::string::npos, after) == 0;
+}
+
+/* Finds the text that ends reasoning early. Handlers name marks without their white space, which some parsers
+ * need, and some name them although their parser finds no reasoning. Where no content may follow at once,
+ * because it has marks of its own or is a call, nothing does. False: there is no such text. */
+bool find_closing(weir__shim_chat &chat)
+{
+    static const char *const spaces[][2] = {{"", ""}, {"", "\n"}, {"", "\n\n"}, {"\n", "\n\n"}};
+    const std::vector<std::string> &ends = chat.params.thinking_end_tags;
+    const std::string &start = chat.params.thinking_start_tag;
+    if (ends.empty() || ends[0].empty()) return false;
+    for (const char *after : {"y", ""})
+        for (const auto &space : spaces) {
+            chat.reasoning_closing = space[0] + ends[0] + space[1];
+            if (chat.parser.reasoning_format == COMMON_REASONING_FORMAT_NONE ||
+                closes(chat, "", chat.reasoning_closing, after) ||
+                closes(chat, start, chat.reasoning_closing, after))
+                return true;
+        }
+    return false;
+}
+
 void fill_rendered(weir__shim_chat &chat, bool calls_only)
 {
     const common_chat_params &p = chat.params;
@@ -591,12 +632,19 @@ void fill_rendered(weir__shim_chat &chat, bool calls_only)
     for (const std::string &stop : p.additional_stops)
         if (!stop.empty()) chat.stops.push_back(stop.c_str());
     for (const std::string &text : p.preserved_tokens) chat.preserved.push_back(text.c_str());
+    if (find_closing(chat))
+        for (const std::string &end : p.thinking_end_tags)
+            if (!end.empty()) chat.reasoning_ends.push_back(end.c_str());
     r.triggers = chat.triggers.data();
     r.n_triggers = chat.triggers.size();
     r.stops = chat.stops.data();
     r.n_stops = chat.stops.size();
     r.preserved = chat.preserved.data();
     r.n_preserved = chat.preserved.size();
+    r.reasoning_start = p.thinking_start_tag.c_str();
+    r.reasoning_ends = chat.reasoning_ends.data();
+    r.n_reasoning_ends = chat.reasoning_ends.size();
+    r.reasoning_closing = chat.reasoning_closing.c_str();
     read_form(p.parser, r.form, chat.delimiters, chat.ends);
 }
 

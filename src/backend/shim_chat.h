@@ -85,6 +85,10 @@ typedef struct weir__shim_rendered {
     size_t n_stops;
     const char *const *preserved; /* [n_preserved] texts of control tokens that the parser reads */
     size_t n_preserved;
+    const char *reasoning_start;       /* "" = an answer begins within its reasoning */
+    const char *const *reasoning_ends; /* [n_reasoning_ends] 0 = the parser finds no reasoning by them */
+    size_t n_reasoning_ends;
+    const char *reasoning_closing; /* one of them, with white space that the parser needs beside it */
     weir__shim_form form;
 } weir__shim_rendered;
 

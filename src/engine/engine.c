@@ -419,6 +419,7 @@ static weir_status attach_all(weir_engine *engine, weir__request **made, size_t 
                                                  made[i]->history.n_prompt, engine->bell);
         if (status == WEIR_OK) {
             made[i]->stream = streams[i];
+            if (made[i]->reasoning.end != NULL) weir__stream_set_reasoning(streams[i]);
             if (weir__stream_remember(streams[i], &made[i]->history)) continue;
             status = WEIR_NO_MEMORY;
         }

@@ -82,7 +82,7 @@ static void key_add_media(bytes *key, const weir_media_use *media, size_t n)
     }
 }
 
-/* The results of rendering: prompt, media, grammar, stops and control tokens. */
+/* The results of rendering: prompt, media, grammar, stops, control tokens and marks of reasoning. */
 static void key_add_chat(bytes *key, const weir_chat *chat)
 {
     const weir__parts *parts = &chat->parts;
@@ -112,6 +112,8 @@ static void key_add_chat(bytes *key, const weir_chat *chat)
     for (size_t i = 0; i < chat->n_stops; i++) key_add_text(key, chat->stops[i], WEIR_NUL);
     KEY_ADD(key, chat->n_preserved);
     key_add(key, chat->preserved, chat->n_preserved * sizeof *chat->preserved);
+    key_add_text(key, chat->reasoning.start, WEIR_NUL);
+    key_add_text(key, weir_chat_reasoning_end(chat), WEIR_NUL);
 }
 
 /* Whether the same parameters give the same answer each time. */
@@ -394,7 +396,8 @@ static weir_flight *find_flight(weir__flights *flights, const char *key, size_t 
     for (; at != NULL; at = at->next) {
         weir_reason reason = weir_stream_reason(at->stream);
         if (reason != WEIR_REASON_ERROR && reason != WEIR_REASON_CANCELLED &&
-            !weir_stream_cancelled(at->stream) && at->n_key == n_key && memcmp(at->key, key, n_key) == 0)
+            !weir_stream_cancelled(at->stream) && !weir__stream_ends_reasoning(at->stream) &&
+            at->n_key == n_key && memcmp(at->key, key, n_key) == 0)
             break;
     }
     if (at != NULL) {

@@ -151,6 +151,8 @@ static void every_number_of_the_request_counts(void **state)
                                          "itl_target_ms",
                                          "prediction",
                                          "prediction_length",
+                                         "reasoning_start",
+                                         "reasoning_end",
                                          NULL};
     weir_sampler_params sampler = weir_sampler_params_default();
     weir_request request = weir_request_default();
@@ -168,7 +170,7 @@ static void every_text_and_list_counts(void **state)
     static const weir_logit_bias biases[] = {{5, 1}, {6, 1}, {5, 2}};
     static const char *const breakers[] = {"|", ";", "|;"};
     keys all = {0};
-    for (int i = 0; i < 17; i++) {
+    for (int i = 0; i < 19; i++) {
         weir_sampler_params s = weir_sampler_params_default();
         weir_request request = weir_request_default();
         s.seed = 7;
@@ -191,6 +193,8 @@ static void every_text_and_list_counts(void **state)
         case 14: request.cache_salt = "ab"; break;
         case 15: request.cache_salt = "ab", request.cache_salt_length = 1; break;
         case 16: request.cache_salt = "abhello", request.text = ""; break;
+        case 17: request.reasoning_end = "ab"; break;
+        case 18: request.reasoning_end = "b", request.reasoning_start = "a"; break;
         default: break;
         }
         add_key(&all, &request);
@@ -274,7 +278,7 @@ static void all_of_a_chat_counts(void **state)
     greedy.temp = 0;
     weir_media *a = sound_make(1), *b = sound_make(2);
     assert_true(a != NULL && b != NULL);
-    for (int i = 0; i < 30; i++) {
+    for (int i = 0; i < 32; i++) {
         weir_media_use media[2] = {{a, 1}, {b, 2}};
         weir__part parts[] = {{.from = 0, .to = 2, .plain = true}, {.from = 2, .to = 5}};
         weir__trigger triggers[2] = {{.kind = WEIR__TRIGGER_WORD}, {.kind = WEIR__TRIGGER_WORD}};
@@ -313,12 +317,16 @@ static void all_of_a_chat_counts(void **state)
         case 21: f.parts.n = 2; break;
         case 22: f.parts.n = 2, parts[0].plain = false; break;
         case 23: f.parts.n = 2, parts[0].to = parts[1].from = 3; break;
-        case 29: f.grammar.calls_only = true; break;
+        case 31: f.grammar.calls_only = true; break;
         case 24: f.n_media = 1; break;
         case 25: f.n_media = 2; break;
         case 26: media[0].media = b, f.n_media = 1; break;
         case 27: media[0].at = 0, f.n_media = 1; break;
         case 28: media[1].media = a, f.n_media = 2; break;
+        case 29:
+            f.reasoning = (weir__chat_reasoning){.start = "a", .ends = stops, .n_ends = 1, .closing = "b"};
+            break;
+        case 30: f.reasoning = (weir__chat_reasoning){.ends = stops, .n_ends = 1, .closing = "b"}; break;
         default: break;
         }
         f.prompt_length = strlen(f.prompt);

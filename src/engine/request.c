@@ -404,6 +404,10 @@ static weir_status replay_source(weir__request *request, weir_error *error)
     int32_t n = request->history.n_prompt - request->history.n_head;
     for (int32_t i = 0; i < n && status == WEIR_OK; i++) status = replay_token(request, &scratch, i, error);
     weir__emit_scratch_fini(&scratch);
+    const weir__history *history = &request->history;
+    if (status == WEIR_OK && !weir__reasoning_replay(&request->reasoning, history->tokens + history->n_head,
+                                                     history->n_prompt - history->n_head))
+        status = weir__error_set(error, WEIR_NO_MEMORY, "source", "out of memory for the source's text");
     if (status != WEIR_OK) return status;
     request->history.before = emit->text.bytes;
     request->history.n_before = emit->text.n;
@@ -499,7 +503,8 @@ static weir_status fill_request(weir__request *request, weir_model *model, const
             first != NULL ? reseed_sampler(given->sampler, choice, &reseeded) : given->sampler, error);
     if (status != WEIR_OK) return status;
     set_fields(request, model, given);
-    status = replay_source(request, error);
+    status = weir__reasoning_init(&request->reasoning, model, given, request->history.chat, error);
+    if (status == WEIR_OK) status = replay_source(request, error);
     if (status == WEIR_OK && first == NULL) status = create_score(request, model, given, error);
     if (status == WEIR_OK) status = read_prediction(request, model, limits, given, error);
     request->submit_ns = weir__clock_now_ns();
@@ -537,6 +542,7 @@ void weir__request_destroy(weir__request *request)
 {
     if (request == NULL) return;
     weir__emit_fini(&request->emit);
+    weir__reasoning_fini(&request->reasoning);
     weir__mem_free(request->saved.state);
     weir_sampler_destroy(request->sampler);
     weir__stream_drop(request->source);
@@ -551,6 +557,11 @@ void weir__request_destroy(weir__request *request)
 bool weir__request_cancelled(const weir__request *request)
 {
     return request->stream != NULL && weir_stream_cancelled(request->stream);
+}
+
+bool weir__request_ends_reasoning(const weir__request *request)
+{
+    return request->stream != NULL && weir__stream_ends_reasoning(request->stream);
 }
 
 weir_usage weir__request_usage(const weir__request *request, int64_t now)
@@ -572,6 +583,7 @@ weir_usage weir__request_usage(const weir__request *request, int64_t now)
             request->emit.stop_state.matched < request->n_stops ? request->emit.stop_state.matched + 1 : 0,
         .n_image_tokens = request->history.n_image,
         .n_audio_tokens = request->history.n_audio,
+        .n_reasoning = request->n_reasoning,
     };
 }
 

@@ -10,6 +10,7 @@
 #include "engine/emit.h"
 #include "engine/encoder.h"
 #include "engine/history.h"
+#include "engine/reasoning.h"
 #include "engine/salt.h"
 
 /* weir_generate waits for this: its requests count down. In the memory of that call. */
@@ -45,6 +46,8 @@ typedef struct weir__request {
     weir__embedding **ahead; /* [history.n_spans] encoded before a slot needs them; held; NULL = not there */
     int32_t n_ahead;         /* spans that were looked at for that */
     int32_t n_generated;     /* tokens, with the one that ended the answer */
+    int32_t n_reasoning;     /* of them, those of reasoning */
+    weir__reasoning reasoning;
     weir__emit emit;
     int64_t admit_ns; /* when it got its first slot; 0 = not yet */
     int64_t first_ns; /* when it got its first token; 0 = not yet */
@@ -95,6 +98,9 @@ void weir__request_destroy(weir__request *request);
 
 /* Whether the reader has cancelled. */
 bool weir__request_cancelled(const weir__request *request);
+
+/* Whether the reader wants its reasoning to end. */
+bool weir__request_ends_reasoning(const weir__request *request);
 
 weir_usage weir__request_usage(const weir__request *request, int64_t now);
 

@@ -22,17 +22,36 @@ static weir_status score_row(weir__driver *driver, const weir__slot *slot, int32
     return WEIR_OK;
 }
 
-/* Samples row by row as long as the draft agrees: the rows after a wrong token belong to another text. So
- * sampler and random numbers advance as without a draft. */
-static weir_status sample_rows(weir__driver *driver, weir__slot *slot, weir_error *error)
+/* Chooses the token of a row: the one that ends the reasoning, where that must end and the grammar allows it,
+ * or the sampler's. */
+static weir_status choose_token(weir__driver *driver, const weir__slot *slot, int32_t row, int32_t *token,
+                                weir_error *error)
 {
     const weir__backend *ops = driver->model->ops;
+    weir__request *request = slot->request;
+    weir__bsampler *chain = request->sampler->chain;
+    weir__reasoning *reasoning = &request->reasoning;
+    int32_t forced = weir__reasoning_forced(reasoning, weir__request_ends_reasoning(request));
+    weir_status status = forced >= 0 ? ops->accept(chain, forced, error) : WEIR_REFUSED;
+    bool is_forced = status == WEIR_OK;
+    if (is_forced)
+        *token = forced;
+    else if (status == WEIR_REFUSED)
+        status = ops->sample(chain, driver->context, row, token, error);
+    if (status == WEIR_OK && !weir__reasoning_take(reasoning, *token, is_forced)) status = WEIR_NO_MEMORY;
+    return status;
+}
+
+/* Samples row by row as long as the draft agrees: the rows after a wrong token belong to another text. So
+ * sampler, random numbers and reasoning advance as without a draft. */
+static weir_status sample_rows(weir__driver *driver, weir__slot *slot, weir_error *error)
+{
     for (int32_t i = 0; i <= slot->n_drafted; i++) {
         weir__sampled *sampled = &slot->burst[i];
         int32_t row = slot->row + i;
-        weir_status status =
-            ops->sample(slot->request->sampler->chain, driver->context, row, &sampled->token, error);
-        sampled->before_call = ops->text_before_call(slot->request->sampler->chain);
+        weir_status status = choose_token(driver, slot, row, &sampled->token, error);
+        sampled->before_call = driver->model->ops->text_before_call(slot->request->sampler->chain);
+        sampled->n_reasoning = weir__reasoning_n(&slot->request->reasoning);
         if (status == WEIR_OK && slot->request->scored) status = score_row(driver, slot, row, sampled);
         if (status != WEIR_OK) return status;
         slot->n_burst = i + 1;

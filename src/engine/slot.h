@@ -12,8 +12,9 @@
 /* A token sampled in this tick. */
 typedef struct weir__sampled {
     int32_t token;
-    size_t before_call; /* text_before_call's */
-    float logprob;      /* valid if the request is scored, as is the next member */
+    size_t before_call;  /* text_before_call's */
+    int32_t n_reasoning; /* of the answer up to here, the tokens of reasoning */
+    float logprob;       /* valid if the request is scored, as is the next member */
     weir_logprob top[WEIR__LOGPROBS_MAX];
 } weir__sampled;
 

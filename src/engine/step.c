@@ -206,6 +206,7 @@ static void take_token(weir__driver *driver, weir__slot *slot, const weir__sampl
     bool stopped = false;
 
     request->n_generated++;
+    request->n_reasoning = sampled->n_reasoning;
     if (request->scored) request->logprob_sum += (double)sampled->logprob;
     if (request->first_ns == 0) request->first_ns = now;
     request->last_ns = now;

@@ -58,7 +58,8 @@ struct weir_stream {
     atomic_int cancelled;
     atomic_int interval;
     atomic_int index;
-    atomic_int reason;        /* weir_reason; finish writes it once */
+    atomic_bool may_end_reasoning, ends_reasoning; /* it is known how it ends; it is to end */
+    atomic_int reason;                             /* weir_reason; finish writes it once */
     atomic_int finished;      /* the terminal chunk has been put; release pairs with the readers' acquire */
     _Atomic uint64_t request; /* its number + 1; 0 = none yet */
 
@@ -301,6 +302,8 @@ void weir__stream_detach(weir_stream *stream)
     stream->phase = FRESH;
     stream->bell = NULL;
     stream->usage.n_prompt = 0;
+    atomic_store(&stream->may_end_reasoning, false);
+    atomic_store(&stream->ends_reasoning, false);
     atomic_store(&stream->index, -1);
     atomic_store(&stream->interval, stream->interval_before);
     pthread_cond_broadcast(&stream->cond); /* threads that already wait for a chunk */
@@ -603,6 +606,33 @@ int32_t weir_stream_interval(const weir_stream *stream)
 bool weir_stream_finished(const weir_stream *stream)
 {
     return stream != NULL && atomic_load_explicit(&stream->finished, memory_order_acquire);
+}
+
+void weir__stream_set_reasoning(weir_stream *stream)
+{
+    atomic_store(&stream->may_end_reasoning, true);
+}
+
+bool weir__stream_ends_reasoning(const weir_stream *stream)
+{
+    return atomic_load_explicit(&stream->ends_reasoning, memory_order_relaxed);
+}
+
+weir_status weir_stream_end_reasoning(weir_stream *stream, weir_error *error)
+{
+    if (stream == NULL) return weir__error_set(error, WEIR_INVALID, "stream", "stream is NULL");
+    pthread_mutex_lock(&stream->mutex);
+    phase at = stream->phase;
+    bool may = atomic_load(&stream->may_end_reasoning);
+    if (at == ATTACHED && may) atomic_store(&stream->ends_reasoning, true);
+    pthread_mutex_unlock(&stream->mutex);
+    if (at != ATTACHED)
+        return weir__error_set(error, WEIR_STATE, "stream", "the stream %s",
+                               at == FRESH ? "was not submitted" : "has finished");
+    if (!may)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "stream",
+                               "the chat template has no reasoning whose end is known");
+    return WEIR_OK;
 }
 
 bool weir_stream_cancelled(const weir_stream *stream)

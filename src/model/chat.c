@@ -33,6 +33,11 @@ const char *weir_chat_prompt(const weir_chat *chat, size_t *length)
     return chat != NULL ? chat->prompt : "";
 }
 
+const char *weir_chat_reasoning_end(const weir_chat *chat)
+{
+    return chat != NULL && chat->reasoning.n_ends > 0 ? chat->reasoning.closing : "";
+}
+
 weir_special_content weir_chat_special_content(const weir_chat *chat)
 {
     return chat != NULL ? chat->special : WEIR_SPECIAL_TRUSTED;

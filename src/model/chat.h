@@ -12,6 +12,15 @@
 #include "model/chat_stem.h"
 #include "model/model.h"
 
+/* How reasoning is marked in an answer. The texts lie in the chat's reader. */
+typedef struct weir__chat_reasoning {
+    const char *start;       /* NULL or "" = the answer begins within its reasoning */
+    const char *const *ends; /* [n_ends]; none = there is no reasoning, or it is unknown how it ends */
+    size_t n_ends;
+    const char *closing; /* ends it early; has one of the ends in it */
+    const char *begun;   /* the part of the answer that the prompt already holds; NULL = "" */
+} weir__chat_reasoning;
+
 /* Immutable but for refs. Texts of the template lie in `reader`. */
 struct weir_chat {
     _Atomic int refs;
@@ -33,7 +42,8 @@ struct weir_chat {
     size_t n_stops;
     int32_t *preserved; /* [n_preserved] control tokens that the parser reads in the answer, ascending */
     size_t n_preserved;
-    weir__chat_mark *marks; /* [n_messages] where the messages lie in the prompt */
+    weir__chat_reasoning reasoning; /* of the answer */
+    weir__chat_mark *marks;         /* [n_messages] where the messages lie in the prompt */
     size_t n_messages;
     char *relaxed;                /* NULL, or lines for weir_chat_relaxed */
     weir__text reshaped;          /* lines for weir_chat_reshaped */

@@ -110,7 +110,12 @@ weir_status weir__chat_read_form(weir_chat *chat, const weir__shim_rendered *ren
     chat->stops = rendered->stops;
     chat->n_stops = rendered->n_stops;
     weir_status status = read_preserved(chat, rendered, error);
-    return status == WEIR_OK ? read_grammar(chat, rendered, schema, error) : status;
+    if (status == WEIR_OK) status = read_grammar(chat, rendered, schema, error);
+    if (status == WEIR_OK && !chat->plain)
+        chat->reasoning = (weir__chat_reasoning){rendered->reasoning_start, rendered->reasoning_ends,
+                                                 rendered->n_reasoning_ends, rendered->reasoning_closing,
+                                                 rendered->generation_prompt};
+    return status;
 }
 
 #endif

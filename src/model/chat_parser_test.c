@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "engine/reasoning.h"
 #include "support/effort.h"
 
 /* ---- Results ---- */
@@ -643,6 +644,99 @@ static void test_cut_templates(void **state)
     assert_true(n_auto > 5 && n_required > 5);
 }
 
+/* ---- Answers whose reasoning is ended early ---- */
+
+#define THOUGHT "Sum it, as 2 < 3"
+
+/* What this template's answers have between the end of reasoning and the content. */
+static const char *before_content(const weir_chat *chat)
+{
+    return strcmp(weir_chat_reasoning_end(chat), "<|end|>") == 0
+               ? "<|start|>assistant<|channel|>final<|message|>"
+               : "";
+}
+
+/* The end of the text, but for white space. */
+static bool ends_as(const char *text, const char *wanted)
+{
+    const char *at = strstr(text, wanted);
+    return at != NULL && *past_space(at + strlen(wanted)) == '\0';
+}
+
+/* The chat's answer that thinks, is ended, and says `said`. */
+static void end_reasoning(weir_chat *chat, bool open, const char *said, char *text, size_t capacity,
+                          answer *a)
+{
+    snprintf(text, capacity, "%s" THOUGHT "%s%s", open ? "" : chat->reasoning.start,
+             weir_chat_reasoning_end(chat), said);
+    read_answer(chat, text, 0, NULL, a);
+}
+
+/* Whether the parser takes for reasoning what comes before the closing text, and for content what follows;
+ * *exact: without the closing text, which is content in forms that have marks around content. never: the prompt
+ * has ended the reasoning. */
+static bool reads_ended(weir_chat *chat, bool open, bool never, bool *exact)
+{
+    static answer thought, read;
+    char text[512], said[128];
+    end_reasoning(chat, open, "", text, sizeof text, &thought);
+    snprintf(said, sizeof said, "%sIt is 4.", before_content(chat));
+    end_reasoning(chat, open, said, text, sizeof text, &read);
+    *exact = never || strcmp(past_space(read.content), "It is 4.") == 0;
+    bool good = never ? read.reasoning[0] == '\0'
+                      : ends_as(thought.reasoning, THOUGHT) && ends_as(read.reasoning, THOUGHT) &&
+                            ends_as(read.content, "It is 4.");
+    if (good) return true;
+    print_message("%s\n", text);
+    show("thought", &thought);
+    show("read", &read);
+    return false;
+}
+
+/* The tokens of reasoning that the engine finds in the same answer, of one byte each. */
+static int32_t count_ended(weir_chat *chat, weir__reasoning *reasoning, bool open)
+{
+    static answer read;
+    char text[512];
+    end_reasoning(chat, open, "It is 4, not <think>5.", text, sizeof text, &read);
+    for (const char *at = text; *at != '\0'; at++)
+        assert_true(weir__reasoning_take(reasoning, (unsigned char)*at, false));
+    return weir__reasoning_n(reasoning);
+}
+
+/* Of each template whose reasoning can be ended: the parser and the engine find it in the same place. */
+static void test_reasoning_that_is_ended(void **state)
+{
+    size_t n_templates = 0, n_open = 0, n_exact = 0;
+    (void)state;
+    for (pin_walk walk = pin_templates(); pin_walk_next(&walk);) {
+        for (int with_tools = 0; with_tools < 2; with_tools++) {
+            weir_error error = {0};
+            weir__reasoning reasoning = {0};
+            weir_request request = weir_request_default();
+            weir_chat *chat = chat_tried(walk.name, with_tools, &error);
+            if (chat == NULL) continue; /* it does not know tools */
+            assert_int_equal(weir__reasoning_init(&reasoning, model, &request, chat, NULL), WEIR_OK);
+            bool open = reasoning.place == WEIR__REASONING_WITHIN, exact;
+            bool never = reasoning.place == WEIR__REASONING_NEVER; /* the prompt has ended it */
+            if (weir_chat_reasoning_end(chat)[0] != '\0') {
+                if (!reads_ended(chat, open, never, &exact)) fail_msg("%s", walk.name);
+                int32_t spaces = weir_chat_reasoning_end(chat)[0] == '\n'; /* before the mark */
+                assert_in_range(count_ended(chat, &reasoning, open), never ? 0 : sizeof THOUGHT - 1,
+                                never ? 0 : sizeof THOUGHT - 1 + (size_t)spaces);
+                n_templates++;
+                n_open += open;
+                n_exact += exact;
+            }
+            weir__reasoning_fini(&reasoning);
+            weir_chat_release(chat);
+        }
+    }
+    print_message("%zu templates, %zu prompts that open reasoning, %zu with plain content\n", n_templates,
+                  n_open, n_exact);
+    assert_true(n_open > 0 ? n_exact * 10 > n_templates * 9 : n_templates == 0);
+}
+
 /* ---- Long answers, odd bytes, memory ---- */
 
 /* Of processor time: other programs do not matter. */
@@ -781,10 +875,15 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forms),         cmocka_unit_test(test_broken),
-        cmocka_unit_test(test_damaged),       cmocka_unit_test(test_ends_within_reasoning),
-        cmocka_unit_test(test_long_answers),  cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_no_memory),     cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_broken),
+        cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_ends_within_reasoning),
+        cmocka_unit_test(test_reasoning_that_is_ended),
+        cmocka_unit_test(test_long_answers),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_cut),
         cmocka_unit_test(test_cut_templates),
     };
     return cmocka_run_group_tests(tests, load, unload);

@@ -210,6 +210,7 @@ static const weir_member usage[] = {
     RESULT(stop, "", "the request's stop string that ended the answer, from 1; 0 = none of them"),
     RESULT(n_predicted, "tokens", "draft tokens verified that are the request's prediction"),
     RESULT(n_predicted_accepted, "tokens", "draft tokens accepted that are the request's prediction"),
+    RESULT(n_reasoning, "tokens", "generated tokens of reasoning"),
 };
 TABLE(usage);
 

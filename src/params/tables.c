@@ -199,6 +199,9 @@ static const weir_member request[] = {
     OTHER(adapters, "the adapters to add to the model's weights"),
     OTHER(media, "images and sounds within the prompt"),
     OTHER(prediction, "text that the answer is expected to repeat, to draft from"),
+    OR_OFF(reasoning_budget, 0, INT32_MAX, -1, "tokens", "maximum tokens of reasoning, which then ends; -1 = no limit"),
+    TEXT(reasoning_start, "the text before reasoning, where the chat does not say it"),
+    TEXT(reasoning_end, "the text after reasoning"),
 };
 TABLE(request);
 

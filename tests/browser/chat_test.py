@@ -623,6 +623,30 @@ def reasoning_is_folded(p):
     assert p.b.text(ANSWER + " .figures").startswith("9 tokens · 100 tok/s · first after 20 ms")
 
 
+@test
+def reasoning_can_be_ended(p):
+    path = os.path.join(OUT, "think.jinja")
+    with open(path, "w") as f:
+        f.write("""{%- for m in messages %}{%- if m.role == 'assistant' and m.reasoning_content -%}<think>{{ m.reasoning_content }}</think>{%- endif %}<|im_start|>{{ m.role }}
+{{ m.content }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+<think>
+{% endif %}""")
+    with open(os.path.join(OUT, "think-server.log"), "w") as log, start("--chat-template-file", path, "-c", "8192", log=log) as server:
+        page = Page(p.b, server)
+        page.fresh(max_tokens=8000)
+        page.endless()
+        page.ask(STORY)
+        more = ANSWER + " > button"
+        p.b.wait(lambda: p.b.text(".reasoning summary") == "Reasoning…" and not p.b.js(f"return document.querySelector('{more}').hidden"), "the reasoning")
+        assert page.answer() == "" and p.b.text(more) == "Answer now"
+        p.b.click(more)
+        page.growing()
+        assert p.b.js(f"return document.querySelector('{more}').hidden")
+        p.b.click("#stop")
+        page.complete()
+
+
 TOOL = {"type": "function", "function": {"name": "weather", "description": "the weather of a town", "parameters": {
     "type": "object", "properties": {"town": {"enum": ["Ulm", "Bonn"]}}, "required": ["town"], "additionalProperties": False}}}
 

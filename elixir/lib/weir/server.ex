@@ -181,7 +181,8 @@ defmodule Weir.Server do
   Also `best_of` (1; 1 to 128: run this many answers and return the one with the highest mean logprob), `echo`
   (false; true puts the prompt before the answer), `share` (false; with true, identical greedy or seeded
   requests share one running generation, which cannot be forked), `interval` (1: tokens between two chunks of
-  a stream), `n_draft_max` (-1: the server's), `add_special` and `parse_special` (true; for the prompt's
+  a stream), `n_draft_max` (-1: the server's), `reasoning_budget` (-1: no limit; the most tokens of reasoning, which
+  then ends), `reasoning_start` and `reasoning_end` (nil: the chat's; the texts around reasoning), `add_special` and `parse_special` (true; for the prompt's
   text), `special` (false; true shows control tokens in the answer).
 
   Errors: `:queue_full`, `:timeout`, `:cancelled` (by `cancel/2`), `:stopping`, `{:server_down, reason}`, or a

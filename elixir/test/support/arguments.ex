@@ -407,6 +407,9 @@ defmodule Weir.Arguments do
       prompt_logprobs: bool,
       n_prompt_logprobs: fn -> Enum.random([-1, 0, 1, 20, 21]) end,
       n_draft_max: fn -> Enum.random([-1, 0, 5, 33]) end,
+      reasoning_budget: fn -> Enum.random([-2, -1, 0, 3]) end,
+      reasoning_start: fn -> Enum.random([nil, "<think>", ""]) end,
+      reasoning_end: fn -> Enum.random([nil, "</think>", "", String.duplicate("x", 300)]) end,
       keep: bool
     ]
   end
