@@ -14,14 +14,28 @@ static bool add_prompt(void *user, const char *prompt, size_t n)
     return weir__text_add(user, prompt, n);
 }
 
+/* The last template: conversations follow each other with the same one, which is analysed when it is created. */
+static weir__shim_template *last;
+static char *last_source;
+
+static weir_status take_template(const char *source, weir_error *error)
+{
+    if (last != NULL && strcmp(source, last_source) == 0) return WEIR_OK;
+    weir__shim_template_destroy(last);
+    free(last_source);
+    last = NULL;
+    last_source = strdup(source);
+    return weir__shim_template_create(source, "<s>", "</s>", &last, error);
+}
+
 static weir_status render(const char *source, const char *args, weir__text *prompt, weir_error *error)
 {
-    const weir__shim_render in = {
-        .messages = "[{\"role\":\"user\",\"content\":\"x\"}]", .args = args, .add_generation_prompt = true};
-    weir__shim_template *t = NULL;
-    weir_status status = weir__shim_template_create(source, "<s>", "</s>", &t, error);
-    if (status == WEIR_OK) status = weir__shim_chat_prompt(t, &in, add_prompt, prompt, error);
-    weir__shim_template_destroy(t);
+    const weir__shim_render in = {.messages = "[{\"role\":\"user\",\"content\":\"x\"}]",
+                                  .args = args,
+                                  .add_generation_prompt = true,
+                                  .enable_thinking = true};
+    weir_status status = take_template(source, error);
+    if (status == WEIR_OK) status = weir__shim_chat_prompt(last, &in, add_prompt, prompt, error);
     return status;
 }
 
@@ -54,6 +68,8 @@ int main(void)
     size_t capacity = 0;
     bool fine = true;
     while (fine && getline(&line, &capacity, stdin) > 0) fine = answer(line);
+    weir__shim_template_destroy(last);
+    free(last_source);
     free(line);
     return fine ? 0 : 1;
 }
