@@ -205,7 +205,7 @@ def compare_templates(helper, env):
             continue
         for i, talk in enumerate(TALKS):
             for tools in (None, TOOLS):
-                values = {"messages": talk, "bos_token": "<s>", "eos_token": "</s>", "add_generation_prompt": True, "enable_thinking": True}
+                values = {"messages": talk, "bos_token": "<s>", "eos_token": "</s>", "add_generation_prompt": True, "enable_thinking": True, "date_string": "26 Jul 2024"}
                 values.update({} if tools is None else {"tools": tools})
                 expected = rendered(env, path.read_text(), values)
                 if expected is None:

@@ -143,14 +143,14 @@ static weir_status report_fault(const weir__json_fault *fault, const char *text,
 
 /* mends: replaces unfit escapes instead of refusing them. */
 static weir_status parse(const char *text, size_t length, const char *field, weir_status code, bool mends,
-                         json_t **value, weir_error *error)
+                         bool exact, json_t **value, weir_error *error)
 {
     weir__json_fault fault;
     if (text == NULL) return weir__error_set(error, WEIR_INVALID, field, "%s is NULL", field);
     if (length == WEIR_NUL) length = strlen(text);
     weir_status status = check_text(text, length, field, code, error);
     if (status != WEIR_OK) return status;
-    json_t *parsed = weir__json_read(text, length, WEIR__JSON_DEPTH_MAX, mends, &fault);
+    json_t *parsed = weir__json_read(text, length, WEIR__JSON_DEPTH_MAX, mends, exact, &fault);
     if (parsed == NULL && fault.interrupted) return refuse_interrupted(field, error);
     if (parsed == NULL) return report_fault(&fault, text, field, code, error);
     *value = parsed;
@@ -160,13 +160,19 @@ static weir_status parse(const char *text, size_t length, const char *field, wei
 weir_status weir__json_parse(const char *text, size_t length, const char *field, weir_status code,
                              json_t **value, weir_error *error)
 {
-    return parse(text, length, field, code, false, value, error);
+    return parse(text, length, field, code, false, false, value, error);
 }
 
 weir_status weir__json_parse_texts(const char *text, size_t length, const char *field, weir_status code,
                                    json_t **value, weir_error *error)
 {
-    return parse(text, length, field, code, true, value, error);
+    return parse(text, length, field, code, true, true, value, error);
+}
+
+weir_status weir__json_parse_exact(const char *text, size_t length, const char *field, weir_status code,
+                                   json_t **value, weir_error *error)
+{
+    return parse(text, length, field, code, false, true, value, error);
 }
 
 json_t *weir__json_copy(const json_t *value)

@@ -39,6 +39,10 @@ weir_status weir__json_parse(const char *text, size_t length, const char *field,
 weir_status weir__json_parse_texts(const char *text, size_t length, const char *field, weir_status code,
                                    json_t **value, weir_error *error);
 
+/* With these digits, but no other escapes than weir__json_parse allows. */
+weir_status weir__json_parse_exact(const char *text, size_t length, const char *field, weir_status code,
+                                   json_t **value, weir_error *error);
+
 /* The copy of an array, object or other value; its elements and members are shared. NULL: out of memory.
  * json_copy leaves out those for which it has no memory. */
 json_t *weir__json_copy(const json_t *value);

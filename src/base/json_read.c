@@ -17,6 +17,7 @@ typedef struct reader {
     const char *text;
     size_t length, from, at; /* the token is text[from, at) */
     bool mends;
+    bool exact; /* integers beyond 64 bits keep their digits */
     int token, depth, depth_max;
     enum json_error_code code; /* json_error_unknown: nothing is wrong yet */
     char *scratch;             /* a string's bytes or a number's digits, with NUL */
@@ -262,7 +263,7 @@ static json_t *read_integer(reader *r)
         int digit = r->text[i] - '0';
         if (__builtin_mul_overflow(value, 10, &value) ||
             __builtin_add_overflow(value, minus ? -digit : digit, &value))
-            return r->mends ? read_big(r) : read_real(r);
+            return r->exact ? read_big(r) : read_real(r);
     }
     return json_integer(value);
 }
@@ -351,10 +352,15 @@ const char *weir__json_digits(const json_t *value)
     return n >= LEAST && text[sign] != '0' && text[sign + n] == '\0' ? text : NULL;
 }
 
-json_t *weir__json_read(const char *text, size_t length, int depth_max, bool mends, weir__json_fault *fault)
+json_t *weir__json_read(const char *text, size_t length, int depth_max, bool mends, bool exact,
+                        weir__json_fault *fault)
 {
-    reader r = {
-        .text = text, .length = length, .mends = mends, .depth_max = depth_max, .code = json_error_unknown};
+    reader r = {.text = text,
+                .length = length,
+                .mends = mends,
+                .exact = exact,
+                .depth_max = depth_max,
+                .code = json_error_unknown};
     json_t *value = NULL;
     next_token(&r);
     if (read_value(&r, &value)) next_token(&r);
