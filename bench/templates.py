@@ -77,12 +77,12 @@ def main():
             continue
         row = (path.stem, *(statistics.median(rates[name]) for name in programs), *(tokens[name] for name in programs))
         rows.append(row)
-        print(f"{row[0]}: {row[1]:.0f} -> {row[2]:.0f} plans/s, {row[3]} -> {row[4]} tokens", file=sys.stderr, flush=True)
+        print(f"{row[0]}: {row[1]:.1f} -> {row[2]:.1f} plans/s, {row[3]} -> {row[4]} tokens", file=sys.stderr, flush=True)
     rows.sort(key=lambda row: row[2] / row[1])
     print("| template | before, plans/s | now | now / before | tokens before | now |\n|---|---|---|---|---|---|")
     for row in rows[:SHOWN] + rows[-SHOWN:]:
-        print(f"| {row[0]} | {row[1]:.0f} | {row[2]:.0f} | {row[2] / row[1]:.2f} | {row[3]} | {row[4]} |")
-    print(f"\n{len(rows)} templates; median of before {statistics.median(row[1] for row in rows):.0f}, of now {statistics.median(row[2] for row in rows):.0f}"
+        print(f"| {row[0]} | {row[1]:.1f} | {row[2]:.1f} | {row[2] / row[1]:.2f} | {row[3]} | {row[4]} |")
+    print(f"\n{len(rows)} templates; median of before {statistics.median(row[1] for row in rows):.1f}, of now {statistics.median(row[2] for row in rows):.1f}"
           f" plans/s; of the quotients {statistics.median(row[2] / row[1] for row in rows):.2f}. Refused by the template or a limit: {len(refused)}.")
 
 
