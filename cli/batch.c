@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/mem.h"
 #include "base/words.h"
 #include "figures.h"
 #include "file.h"
@@ -174,10 +175,10 @@ static cli_exit take_option(const cli_batch *batch, const char *path, const cli_
     if (option->kind == CLI_BIAS) return take_biases(batch, path, option, value, ask);
     if (!schema || (!json_is_object(value) && !json_is_boolean(value)))
         return take_value(batch, path, option, value, ask);
-    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    char *text = weir__json_dump(value);
     if (text == NULL) cli_no_memory();
     cli_exit code = set_option(batch, path, option, text, ask);
-    free(text); /* jansson's own memory */
+    weir__mem_free(text);
     return code;
 }
 

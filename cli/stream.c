@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/json.h"
+#include "base/mem.h"
 #include "batch.h"
 #include "descriptors.h"
 #include "figures.h"
@@ -65,7 +67,7 @@ static cli_exit render(struct session *session, size_t i)
     char where[64];
     snprintf(where, sizeof where, "requests[%zu].messages", i);
     cli_exit code = cli_media_take(&media, session->model, item->messages, where);
-    char *messages = json_dumps(item->messages, JSON_COMPACT);
+    char *messages = weir__json_dump(item->messages);
     weir_media **list = cli_media_list(&media);
     if (messages == NULL) cli_no_memory();
     params.messages_json = messages;
@@ -75,7 +77,7 @@ static cli_exit render(struct session *session, size_t i)
         weir_chat_create(session->model, &params, &session->answers[i].chat, &error) != WEIR_OK)
         code = cli_batch_refused(&session->batch, session->args, i, &error);
     cli_free(list);
-    free(messages); /* jansson's own memory */
+    weir__mem_free(messages);
     cli_media_fini(&media);
     return code;
 }

@@ -148,6 +148,7 @@ fi
 for name; do
     case $name in
     test)
+        scripts/jinja2.sh >/dev/null # jinja2_llama_test compares with it where it is
         step "the tests" check_tests
         count $logs/tests.log
         ;;

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--media] [--print-config]: fetches and builds the pinned llama.cpp,
 # once per pin and flag set, in the user's cache. Progress goes to stderr; stdout gets NAME=VALUE lines for cmake/llama.cmake. All
-# flavors but stock and stock-avx2, which benchmarks compare with, have llama.patch (docs/adr/0013, 0040, 0046, 0063) and
-# llama_memory.patch (0099). llama_amx.patch, without which builds of gcc 12 for processors with AMX crash, is part of all that are
-# compiled for the processor that builds.
+# flavors but stock and stock-avx2, which benchmarks compare with, have llama.patch (docs/adr/0013, 0040, 0046, 0063),
+# llama_memory.patch (0099) and llama_jinja.patch (0105). llama_amx.patch, without which builds of gcc 12 for processors with AMX
+# crash, is part of all that are compiled for the processor that builds.
 #
 #   --media            builds libmtmd, too: the encoders of images and sounds
 #   --print-config     prints the choices; fetches and builds nothing
@@ -90,7 +90,7 @@ fi
 # What a static ggml leaves to its user, in CMake's words. Threads, dl and m are added in any case.
 link_packages=() link_libs=() patches=() missing=
 if [ $patched = yes ]; then
-    patches+=("$weir_root/scripts/llama.patch" "$weir_root/scripts/llama_rpc.patch" "$weir_root/scripts/llama_memory.patch")
+    patches+=("$weir_root/scripts/"{llama,llama_rpc,llama_memory,llama_jinja}.patch)
     flags+=(-DGGML_RPC=ON -DGGML_RPC_RDMA=OFF)
 fi
 case $backend in

@@ -4,6 +4,7 @@ what the same requests for chat completions mean, events come in Anthropic's ord
 import json
 import os
 import sys
+import tempfile
 import time
 import urllib.parse
 
@@ -124,6 +125,24 @@ again = server.post(MESSAGES, dict(HELLO, system="Something else.")).json["usage
 check("what was cached", again["cache_read_input_tokens"] > 0 and again["input_tokens"] >= 1 and
       again["cache_read_input_tokens"] + again["input_tokens"] == answer["usage"]["input_tokens"] + answer["usage"]["cache_read_input_tokens"], again, answer)
 server.end_without_llama(server.post(MESSAGES, dict(HELLO, tools=TOOLS, tool_choice={"type": "any"})))
+
+# A call's numbers are written again as the model wrote them, the fake's tokens being bytes; so the prompt of the next turn begins with known tokens.
+def called(value):
+    return dict(HELLO, messages=[*HELLO["messages"], {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "clock", "input": {"x": value}}]},
+                                 {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "5"}]}])
+
+
+with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
+    template.write("{% for m in messages %}{{ m.role }}: {{ m.content or '' }}{% for c in m.tool_calls or [] %}{{ c.function.arguments | tojson }}{% endfor %}\n{% endfor %}")
+    template.flush()
+    shows = Server(WEIR, "--alias", "tiny", "--chat-template-file", template.name)
+base = shows.post(COUNT, called(0)).json["input_tokens"] - len("0")
+for value, length in [(0.5, 3), (0.1, 3), (1.0, 3), (3.14159265358979, 16), (-0.30000000000000004, 20), (1e-07, 5), (1e+16, 5), (18446744073709551615, 20), (10**30, 31)]:
+    count = shows.post(COUNT, called(value)).json["input_tokens"]
+    check(f"{value!r} in a call has {length} tokens", count == base + length, count - base)
+usage = [shows.post(MESSAGES, called([0.1, 18446744073709551615])).json["usage"] for _ in range(2)]
+check("and the next turn computes one token of them", usage[1]["input_tokens"] == 1, usage)
+shows.stop()
 call = server.post(MESSAGES, dict(HELLO, max_tokens=300, tools=TOOLS, tool_choice={"type": "tool", "name": "weather", "disable_parallel_tool_use": True})).json
 block = call["content"][0]
 check("a call", len(call["content"]) == 1 and call["stop_reason"] == "tool_use" and (block["type"], block["name"]) == ("tool_use", "weather") and block["id"] and

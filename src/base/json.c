@@ -35,10 +35,6 @@ weir__json_words weir__json_problem(const json_error_t *what)
     return words;
 }
 
-/* The interrupt is asked once in so many pieces that are written, and for each one of so many bytes. */
-#define PIECES 256
-#define PIECE  ((size_t)4096)
-
 /* ---- Reading ---- */
 
 static weir_status refuse_interrupted(const char *field, weir_error *error)
@@ -147,14 +143,14 @@ static weir_status report_fault(const weir__json_fault *fault, const char *text,
 
 /* mends: replaces unfit escapes instead of refusing them. */
 static weir_status parse(const char *text, size_t length, const char *field, weir_status code, bool mends,
-                         json_t **value, weir_error *error)
+                         bool exact, json_t **value, weir_error *error)
 {
     weir__json_fault fault;
     if (text == NULL) return weir__error_set(error, WEIR_INVALID, field, "%s is NULL", field);
     if (length == WEIR_NUL) length = strlen(text);
     weir_status status = check_text(text, length, field, code, error);
     if (status != WEIR_OK) return status;
-    json_t *parsed = weir__json_read(text, length, WEIR__JSON_DEPTH_MAX, mends, &fault);
+    json_t *parsed = weir__json_read(text, length, WEIR__JSON_DEPTH_MAX, mends, exact, &fault);
     if (parsed == NULL && fault.interrupted) return refuse_interrupted(field, error);
     if (parsed == NULL) return report_fault(&fault, text, field, code, error);
     *value = parsed;
@@ -164,13 +160,19 @@ static weir_status parse(const char *text, size_t length, const char *field, wei
 weir_status weir__json_parse(const char *text, size_t length, const char *field, weir_status code,
                              json_t **value, weir_error *error)
 {
-    return parse(text, length, field, code, false, value, error);
+    return parse(text, length, field, code, false, false, value, error);
 }
 
 weir_status weir__json_parse_texts(const char *text, size_t length, const char *field, weir_status code,
                                    json_t **value, weir_error *error)
 {
-    return parse(text, length, field, code, true, value, error);
+    return parse(text, length, field, code, true, true, value, error);
+}
+
+weir_status weir__json_parse_exact(const char *text, size_t length, const char *field, weir_status code,
+                                   json_t **value, weir_error *error)
+{
+    return parse(text, length, field, code, false, true, value, error);
 }
 
 json_t *weir__json_copy(const json_t *value)
@@ -206,41 +208,7 @@ bool weir__json_is_narrow(const json_t *value)
     return count_pairs(value, &left);
 }
 
-/* ---- Writing ---- */
-
-/* A text that is written. */
-typedef struct target {
-    weir__text text;
-    size_t n_pieces, most; /* bytes */
-    bool interrupted, longer;
-} target;
-
-static int add_text(const char *bytes, size_t n, void *user)
-{
-    target *to = user;
-    bool asks = n >= PIECE || ++to->n_pieces % PIECES == 0;
-    to->interrupted = to->interrupted || (asks && weir_interrupt_asked());
-    to->longer = to->longer || n > to->most - to->text.n;
-    return !to->interrupted && !to->longer && weir__text_add(&to->text, bytes, n) ? 0 : -1;
-}
-
-char *weir__json_dump_most(const json_t *value, size_t most, bool *longer)
-{
-    target to = {.most = most};
-    /* jansson does not look at every return value */
-    if (json_dump_callback(value, add_text, &to, JSON_COMPACT | JSON_ENCODE_ANY) == 0 && !to.text.failed &&
-        !to.interrupted && !to.longer)
-        return to.text.bytes;
-    *longer = to.longer;
-    weir__text_fini(&to.text);
-    return NULL;
-}
-
-char *weir__json_dump(const json_t *value)
-{
-    bool longer;
-    return weir__json_dump_most(value, SIZE_MAX, &longer);
-}
+/* ---- Into a text, piece by piece ---- */
 
 void weir__json_next(weir__text *text)
 {

@@ -34,8 +34,13 @@ weir_status weir__json_parse(const char *text, size_t length, const char *field,
                              json_t **value, weir_error *error);
 
 /* The same for texts of conversations, where these escapes become U+FFFD: a tool's output may have them, and
- * clients cut texts within a pair. A refusal would end the conversation. */
+ * clients cut texts within a pair. A refusal would end the conversation. Integers beyond 64 bits keep their
+ * digits, see json_read.h. */
 weir_status weir__json_parse_texts(const char *text, size_t length, const char *field, weir_status code,
+                                   json_t **value, weir_error *error);
+
+/* With these digits, but no other escapes than weir__json_parse allows. */
+weir_status weir__json_parse_exact(const char *text, size_t length, const char *field, weir_status code,
                                    json_t **value, weir_error *error);
 
 /* The copy of an array, object or other value; its elements and members are shared. NULL: out of memory.
@@ -45,6 +50,11 @@ json_t *weir__json_copy(const json_t *value);
 /* Whether few pairs of members are in the same object, 2^25 in all. llama.cpp's JSON, which keeps the
  * order of members, compares each with all before it. */
 bool weir__json_is_narrow(const json_t *value);
+
+/* The shortest text that reads as the same finite number, as Python's repr writes it, with a NUL. Returns its
+ * length. In any locale. */
+#define WEIR__JSON_REAL_MAX 32
+size_t weir__json_real_text(double value, char text[WEIR__JSON_REAL_MAX]);
 
 /* Compact text, keys in their order, NUL-terminated, freed with weir__mem_free; NULL: out of memory, or
  * interrupted, which the caller may ask (weir_interrupt_asked). */

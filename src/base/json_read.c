@@ -17,6 +17,7 @@ typedef struct reader {
     const char *text;
     size_t length, from, at; /* the token is text[from, at) */
     bool mends;
+    bool exact; /* integers beyond 64 bits keep their digits */
     int token, depth, depth_max;
     enum json_error_code code; /* json_error_unknown: nothing is wrong yet */
     char *scratch;             /* a string's bytes or a number's digits, with NUL */
@@ -243,7 +244,22 @@ static json_t *read_real(reader *r)
     return json_real(value);
 }
 
-/* One beyond 64 bits becomes a real. */
+/* One beyond 64 bits: see weir__json_digits. A real would not have all of its digits. */
+static json_t *read_big(reader *r)
+{
+    json_t *real = read_real(r), *digits, *big = NULL;
+    json_decref(real);
+    if (real == NULL) return NULL; /* beyond that, too */
+    digits = json_stringn_nocheck(r->text + r->from, r->at - r->from);
+    if (digits != NULL) big = json_object();
+    if (big == NULL || json_object_set_nocheck(big, WEIR__JSON_BIG, digits) != 0) {
+        json_decref(big);
+        big = NULL;
+    }
+    json_decref(digits);
+    return big;
+}
+
 static json_t *read_integer(reader *r)
 {
     bool minus = r->text[r->from] == '-';
@@ -252,7 +268,7 @@ static json_t *read_integer(reader *r)
         int digit = r->text[i] - '0';
         if (__builtin_mul_overflow(value, 10, &value) ||
             __builtin_add_overflow(value, minus ? -digit : digit, &value))
-            return read_real(r);
+            return r->exact ? read_big(r) : read_real(r);
     }
     return json_integer(value);
 }
@@ -331,10 +347,25 @@ static bool read_value(reader *r, json_t **value)
     return *value != NULL || fault_value(r, NULL, json_error_out_of_memory);
 }
 
-json_t *weir__json_read(const char *text, size_t length, int depth_max, bool mends, weir__json_fault *fault)
+const char *weir__json_digits(const json_t *value)
 {
-    reader r = {
-        .text = text, .length = length, .mends = mends, .depth_max = depth_max, .code = json_error_unknown};
+    enum { LEAST = 19 }; /* digits of those beyond 64 bits */
+    if (json_object_size(value) != 1) return NULL;
+    const char *text = json_string_value(json_object_get(value, WEIR__JSON_BIG));
+    if (text == NULL) return NULL;
+    size_t sign = text[0] == '-', n = strspn(text + sign, "0123456789");
+    return n >= LEAST && text[sign] != '0' && text[sign + n] == '\0' ? text : NULL;
+}
+
+json_t *weir__json_read(const char *text, size_t length, int depth_max, bool mends, bool exact,
+                        weir__json_fault *fault)
+{
+    reader r = {.text = text,
+                .length = length,
+                .mends = mends,
+                .exact = exact,
+                .depth_max = depth_max,
+                .code = json_error_unknown};
     json_t *value = NULL;
     next_token(&r);
     if (read_value(&r, &value)) next_token(&r);

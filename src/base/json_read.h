@@ -16,7 +16,13 @@ typedef struct weir__json_fault {
 } weir__json_fault;
 
 /* text[length] is well-formed UTF-8. depth_max: how deep brackets may be nested. mends: unfit escapes become
- * U+FFFD. NULL: *fault says why. */
-json_t *weir__json_read(const char *text, size_t length, int depth_max, bool mends, weir__json_fault *fault);
+ * U+FFFD. exact: integers beyond 64 bits keep their digits. NULL: *fault says why. */
+json_t *weir__json_read(const char *text, size_t length, int depth_max, bool mends, bool exact,
+                        weir__json_fault *fault);
+
+/* The digits of an integer beyond 64 bits; NULL: it is none. jansson has no type for it: it is an object of one
+ * member, whose name are two noncharacters. */
+#define WEIR__JSON_BIG "\xef\xb7\x90\xef\xb7\x90"
+const char *weir__json_digits(const json_t *value);
 
 #endif

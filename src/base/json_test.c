@@ -127,6 +127,71 @@ static void long_integers_become_reals(void **state)
     assert_int_equal(weir__json_parse(endless, WEIR_NUL, "body", WEIR_FORMAT, &list, NULL), WEIR_FORMAT);
 }
 
+/* In texts of conversations; all that walks the values gives them back as they came. */
+static void long_integers_keep_their_digits(void **state)
+{
+    (void)state;
+    static const char *const same[] = {
+        "18446744073709551615", "[-9223372036854775809,{\"n\":12345678901234567890123456789012345678901}]",
+        "9223372036854775807", "-9223372036854775808", "{\"a\":[9223372036854775808]}"};
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        json_t *value = NULL;
+        assert_int_equal(weir__json_parse_texts(same[i], WEIR_NUL, "body", WEIR_FORMAT, &value, NULL),
+                         WEIR_OK);
+        json_t *copy = json_deep_copy(value);
+        char *text = weir__json_dump(copy);
+        assert_string_equal(text, same[i]);
+        assert_true(json_equal(copy, value));
+        weir__mem_free(text);
+        json_decref(copy);
+        json_decref(value);
+    }
+    char endless[500] = "";
+    json_t *value = NULL;
+    memset(endless, '9', sizeof endless - 1);
+    assert_int_equal(weir__json_parse_texts(endless, WEIR_NUL, "body", WEIR_FORMAT, &value, NULL),
+                     WEIR_FORMAT);
+    /* Members of that name that are no such digits are members. */
+    static const char *const members[] = {"{\"\xef\xb7\x90\xef\xb7\x90\":\"7\"}",
+                                          "{\"\xef\xb7\x90\xef\xb7\x90\":\"99999999999999999999x\"}"};
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(weir__json_parse_texts(members[i], WEIR_NUL, "body", WEIR_FORMAT, &value, NULL),
+                         WEIR_OK);
+        char *text = weir__json_dump(value);
+        assert_string_equal(text, members[i]);
+        weir__mem_free(text);
+        json_decref(value);
+    }
+}
+
+/* As Python writes them; json_cpython.py compares many more. */
+static void reals_are_as_short_as_can_be(void **state)
+{
+    (void)state;
+    static const struct {
+        double value;
+        const char *text;
+    } cases[] = {
+        {0.1, "0.1"},
+        {1, "1.0"},
+        {-0.0, "-0.0"},
+        {0.1 + 0.2, "0.30000000000000004"},
+        {3.14159265358979, "3.14159265358979"},
+        {1e15, "1000000000000000.0"},
+        {1e16, "1e+16"},
+        {1.5e-7, "1.5e-07"},
+        {0.0001, "0.0001"},
+        {0x1p-1017, "7.120236347223045e-307"},
+        {5e-324, "5e-324"},
+        {-1.7976931348623157e308, "-1.7976931348623157e+308"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[WEIR__JSON_REAL_MAX];
+        assert_int_equal(weir__json_real_text(cases[i].value, text), strlen(cases[i].text));
+        assert_string_equal(text, cases[i].text);
+    }
+}
+
 /* jansson's own reader is the oracle, for texts in which neither escapes nor integers differ. */
 static void jansson_reads_the_same(void **state)
 {
@@ -401,6 +466,8 @@ int main(void)
         cmocka_unit_test(nobody_reads_of_flags_and_types),
         cmocka_unit_test(unfit_escapes_are_replaced_or_refused),
         cmocka_unit_test(long_integers_become_reals),
+        cmocka_unit_test(long_integers_keep_their_digits),
+        cmocka_unit_test(reals_are_as_short_as_can_be),
         cmocka_unit_test(jansson_reads_the_same),
         cmocka_unit_test(a_failing_allocation_is_no_fault_of_the_text),
         cmocka_unit_test(a_copy_is_whole_or_none),

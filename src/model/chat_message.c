@@ -363,7 +363,8 @@ weir_status weir__chat_tools_init(const char *tools_json, bool called, weir__cha
     memset(tools, 0, sizeof *tools);
     tools->called = called;
     if (tools_json == NULL) return WEIR_OK;
-    weir_status status = weir__json_parse(tools_json, WEIR_NUL, "tools_json", WEIR_INVALID, &given, error);
+    weir_status status =
+        weir__json_parse_exact(tools_json, WEIR_NUL, "tools_json", WEIR_INVALID, &given, error);
     if (status != WEIR_OK) return status;
     size_t n = json_array_size(given);
     if (!json_is_array(given) || n > TOOLS_MAX) {
