@@ -173,7 +173,8 @@ cli_exit cli_load_check_template(const cli_args *args, const char *path, weir_mo
     weir_model_info info = {.size = sizeof info};
     weir_model_describe(model, &info);
     if (!info.has_decoder || weir_chat_check(model, args->chat_template, &error) == WEIR_OK) return CLI_OK;
-    char *context = cli_format("cannot chat with %s", path);
+    char *context = args->chat_template != NULL ? cli_format("--chat-template-file")
+                                                : cli_format("cannot chat with %s", path);
     cli_exit code = cli_fail_error(args, CLI_NO_MODEL, context, &error);
     cli_free(context);
     return code;

@@ -63,7 +63,7 @@ def test_serve_refuses():
     refuses("the model's template", ("-m", BAD), "bad.gguf", "tokenizer.chat_template", "line 3", "--chat-template", "--chat-template-file")
     refuses("the model's template for tools", ("-m", TOOLS), "tools.gguf", "tokenizer.chat_template.tool_use", "line 3")
     for i, (source, line) in enumerate(MISTAKES.items()):
-        refuses(f"a template of the options, {i}", ("-m", GOOD, "--chat-template-file", file(f"{i}.jinja", source)), "--chat-template", line, "cannot be parsed")
+        refuses(f"a template of the options, {i}", ("-m", GOOD, "--chat-template-file", file(f"{i}.jinja", source)), "--chat-template-file", line, "cannot be parsed")
 
 
 def test_serve_overrides():
@@ -92,7 +92,7 @@ def test_several_models():
     models = file("models.conf", f"[good]\nmodel = {GOOD}\n[bad]\nmodel = {BAD}\n[mended]\nmodel = {BAD}\nchat-template = chatml\n"
                   f"[given]\nmodel = {GOOD}\nchat-template-file = {BROKEN_FILE}\n[bare]\nmodel = {BARE}\n")
     with Server(WEIR, "--models", models, "-c", "256", model=None) as server:
-        for name, what in ("bad", "tokenizer.chat_template"), ("given", "cannot be parsed"):
+        for name, what in ("bad", "tokenizer.chat_template"), ("given", "given for this model"):
             for reply in chat(server, model=name), text(server, model=name):
                 check(f"{name}: the request gets the sentence", reply.status >= 400 and reply.error["code"] == "model_load_failed" and
                       "line 3" in reply.error["message"] and what in reply.error["message"], reply.status, reply.body)

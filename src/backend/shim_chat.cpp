@@ -667,7 +667,7 @@ std::string parse_error(const std::string &source)
         const common_chat_template parsed(source, "", "");
         return "";
     } catch (const std::exception &e) {
-        return e.what();
+        return weir::template_reason(e.what());
     }
 }
 

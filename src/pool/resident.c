@@ -216,7 +216,12 @@ static weir_status check_template(const load *l)
     weir_model_info info = {.size = sizeof info};
     weir_model_describe(l->made->model, &info);
     if (source == NULL || !info.has_decoder) return WEIR_OK;
-    return weir_chat_check(l->made->model, *source != '\0' ? source : NULL, l->error);
+    weir_error why = {0};
+    weir_status status = weir_chat_check(l->made->model, *source != '\0' ? source : NULL, &why);
+    if (status == WEIR_OK || *source == '\0')
+        return status == WEIR_OK ? status : weir__error_copy(l->error, &why);
+    return weir__error_set(l->error, status, "template_source", "the template given for this model: %s",
+                           why.message);
 }
 
 /* Reads files and packs weights. */
