@@ -715,7 +715,8 @@ weir_status weir__shim_template_create(const char *source, const char *bos, cons
                                          reason);
             }
             t->analyzed = is_analyzed(t->templates.get(), bos, eos);
-            if (t->analyzed && *eos != '\0') t->endless = common_chat_templates_init(nullptr, source, bos, "");
+            if (t->analyzed && *eos != '\0')
+                t->endless = common_chat_templates_init(nullptr, source, bos, "");
             auto caps = common_chat_templates_get_caps(t->templates.get());
             t->knows_tools = caps["supports_tools"] || caps["supports_tool_calls"];
             weir::refuse_starved();

@@ -9,9 +9,9 @@
 /* ---- Conversations as letters ---- */
 
 /* The text of message i. */
-static void write_mark(char mark[24], size_t i)
+static void write_mark(char mark[32], size_t i)
 {
-    snprintf(mark, 24, "mark%02zuq", i);
+    snprintf(mark, 32, "mark%02zuq", i);
 }
 
 static json_t *make_call(const char *id, const char *mark)
@@ -35,7 +35,7 @@ static json_t *make_message(char letter, size_t i, size_t last_call)
                        : strchr("try", letter) != NULL ? "tool"
                                                        : "assistant";
     const char *id = strchr("xy", letter) != NULL ? long_id : strchr("nr", letter) != NULL ? NULL : short_id;
-    char mark[24];
+    char mark[32];
     write_mark(mark, i);
     if (strchr("cpxn", letter) == NULL)
         return json_pack("{s:s,s:s,s:s*}", "role", role, "content", mark, "tool_call_id",
@@ -84,7 +84,7 @@ static weir_chat *render(terms t, const char *word, size_t n, weir_error *error)
 static size_t texts_end(const weir_chat *chat, size_t n)
 {
     const char *prompt = weir_chat_prompt(chat, NULL), *at = prompt;
-    char mark[24];
+    char mark[32];
     for (size_t i = 0; i < n; i++) {
         write_mark(mark, i);
         at = strstr(at, mark);
