@@ -147,7 +147,8 @@ static weir__text *begin_event(serve_answer *answer)
 static void end_frame(const serve_choice *choice, weir__text *out)
 {
     const serve_answer *answer = choice->answer;
-    weir_usage usage = serve_choice_usage(choice);
+    weir_usage usage = {0};
+    if (answer->continuous_usage || answer->timings) usage = serve_choice_usage(choice);
     weir__text_add_string(out, "]");
     if (answer->continuous_usage) {
         weir__text_add_string(out, ",\"usage\":");

@@ -1,12 +1,15 @@
 """weir serve on the fake model with drafts that are always right, so that most pieces of a stream have several tokens: what streams, the
 end of an answer, /metrics and /events say of tokens. The oracle is the list of logprobs, which has an entry per token."""
 # SPDX-License-Identifier: Apache-2.0
+import csv
 import json
 import os
+import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check  # noqa: E402
+from checks import check, environment  # noqa: E402
 from parts import end, part, run_parts  # noqa: E402
 from resumed import Reader  # noqa: E402
 from serve import Server, need_server  # noqa: E402
@@ -16,10 +19,12 @@ CHAT, TEXT, NATIVE = "/v1/chat/completions", "/v1/completions", "/completion"
 HELLO = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 90, "temperature": 0, "ignore_eos": True}
 ASK = {"prompt": "hello", "max_tokens": 90, "temperature": 0, "ignore_eos": True}
 COUNTED = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+# A pass takes far longer than a draft, so that the engine drafts on any machine.
+MODEL = "fake:tick_us=2000,n_ctx_train=100000"
 DRAFTS = ("-md", "fake:", "--no-prompt-lookup", "--draft-max", "6")
 
 
-def start(*words, model="fake:n_ctx_train=100000", **more):
+def start(*words, model=MODEL, **more):
     return Server(WEIR, *DRAFTS, *words, model=model, **more)
 
 
@@ -64,12 +69,12 @@ def usage_in_every_event():
         last = events.pop()
         shown, told = sums(events)
         steps = [b - a for a, b in zip(shown, shown[1:])]
-        check(f"{name}: pieces have several tokens", max(steps) > 2 and shown[-1] == 90, shown)
+        check(f"{name}: pieces have several tokens", max(steps) > 1 and shown[-1] == 90, shown)
         check(f"{name}: each event counts the tokens up to its piece", told == shown, told, shown)
         check(f"{name}: the last event has the sum", last["choices"] == [] and last["usage"]["completion_tokens"] == told[-1] == 90, last, told)
         check(f"{name}: each with the prompt and the total", all(e["usage"]["prompt_tokens"] == last["usage"]["prompt_tokens"] > 0 and
               e["usage"]["total_tokens"] == e["usage"]["prompt_tokens"] + e["usage"]["completion_tokens"] for e in events), events[:2])
-        check(f"{name}: drafts made fewer pieces than tokens", len(events) < 60, len(events))
+        check(f"{name}: drafts made fewer pieces than tokens", len(events) < 80, len(events))
         whole = server.post(path, body).json["usage"]
         check(f"{name}: as without a stream", whole["completion_tokens"] == 90 and whole["prompt_tokens"] == last["usage"]["prompt_tokens"], whole, last)
         alone = server.stream(path, dict(body, stream_options={"continuous_usage_stats": True}))
@@ -105,7 +110,7 @@ def check_timings(name, timings, shown):
 
 @part
 def timings_in_every_event():
-    server = start("-np", "4", model="fake:tick_us=2000")
+    server = start("-np", "4")
     for name, path, body in (("chat", CHAT, dict(HELLO, logprobs=True)), ("completions", TEXT, dict(ASK, logprobs=0))):
         events = server.stream(path, dict(body, timings_per_token=True, **COUNTED))
         last = events.pop()
@@ -118,7 +123,7 @@ def timings_in_every_event():
         check(f"{name}: false is as left out", all("timings" not in e and "usage" not in e for e in plain), plain[:1])
     events = native_events(server, dict(ASK, timings_per_token=True))
     check_timings("/completion", [e["timings"] for e in events], [e["tokens_predicted"] for e in events])
-    check("/completion: drafts made fewer pieces than tokens", len(events) < 60 and events[-1]["tokens_predicted"] == 90, len(events))
+    check("/completion: drafts made fewer pieces than tokens", len(events) < 80 and events[-1]["tokens_predicted"] == 90, len(events))
     drafted = events[-1]["timings"]
     check("/completion: drafts at the end", 0 < drafted["draft_n_accepted"] <= drafted["draft_n"], drafted)
     end(server)
@@ -156,7 +161,8 @@ def stopped_answers():
     last = events.pop()
     shown, told = sums(events)
     check("stopped: counts are those of the pieces", told[:-1] == shown[:-1] and told == sorted(told) and shown[-1] > len(events), told, shown)
-    check("stopped: the end has the tokens so far, not the pieces", shown[-1] <= last["usage"]["completion_tokens"] <= shown[-1] + 7 and
+    generated = server.wait_for(lambda m: m["weir_slots_generating"] == 0)["weir_generated_tokens_total"]
+    check("stopped: the end has the tokens so far, not the pieces", shown[-1] <= last["usage"]["completion_tokens"] <= generated and
           events[-1]["choices"][0]["finish_detail"] == "cancelled" and last["usage"]["completion_tokens"] == told[-1], last, told)
     end(server)
 
@@ -191,15 +197,15 @@ def other_dialects():
         events = server.named_events(path, body)
         pieces = sum(kind.endswith("delta") for kind, _ in events)
         told = [read(d) for kind, d in events if kind == name]
-        check(f"{path}: tokens, though pieces are fewer", told == [90] and pieces < 60, told, pieces)
+        check(f"{path}: tokens, though pieces are fewer", told == [90] and pieces < 80, told, pieces)
     lines = [json.loads(line) for line in body_of(server, "/api/chat", {"messages": hello, "options": {"num_predict": 90, "temperature": 0}}).splitlines()]
-    check("Ollama: likewise", lines[-1]["eval_count"] == 90 and len(lines) < 60, lines[-1], len(lines))
+    check("Ollama: likewise", lines[-1]["eval_count"] == 90 and len(lines) < 80, lines[-1], len(lines))
     end(server)
 
 
 @part
 def metrics_and_events():
-    server = start("-np", "2", model="fake:tick_us=1000,n_ctx_train=100000")
+    server = start("-np", "2")
     events = server.stream(CHAT, dict(HELLO, logprobs=True, **COUNTED))
     _, told = sums(events[:-1])
     first = next(n for n in told if n > 0)
@@ -220,6 +226,29 @@ def metrics_and_events():
     after = server.metrics()
     check("an answer that nobody streams", after["weir_itl_seconds_count"] == found["weir_itl_seconds_count"] + 1 and
           after["weir_tpot_seconds_count"] == found["weir_tpot_seconds_count"] + 49, found, after)
+    end(server)
+
+
+@part
+def a_load_whose_clients_leave():
+    """weir bench http: tokens of answers that are never seen to their end."""
+    server = start("-np", "2")
+    words = [WEIR, "bench", "http", server.url, "--json", "-q", "--requests", "8", "--concurrency", "2", "--gen", "200", "--ignore-eos", "--leave", "1", "--seed", "1", "--csv"]
+    with tempfile.TemporaryDirectory() as folder:
+        for name, more in (("at the end", []), ("in each event", ["--extra", json.dumps(COUNTED)])):
+            path = os.path.join(folder, "requests.csv")
+            done = subprocess.run([*words, path, *more], capture_output=True, text=True, env=environment())
+            if "without libcurl" in done.stderr:
+                break
+            run = json.loads(done.stdout)["runs"][0]
+            with open(path) as file:
+                rows = list(csv.DictReader(file))
+            pieces = sum(int(row["pieces"]) for row in rows)
+            uncounted = sum(int(row["pieces"]) for row in rows if int(row["generated_tokens"]) < 0)
+            check(f"counts {name}: clients left", run["left"] > 0 and len(rows) == 8, run, done.stderr)
+            check(f"counts {name}: the report says how many pieces stand for tokens", run["uncounted_pieces"] == uncounted and
+                  run["counted_by_server"] == (uncounted == 0) and (uncounted > 0) == (not more), run, rows)
+            check(f"counts {name}: more tokens than pieces where they are counted", run["generated_tokens"] > 2 * pieces or not more, run, pieces)
     end(server)
 
 
