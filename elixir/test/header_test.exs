@@ -132,7 +132,8 @@ defmodule Weir.HeaderTest do
         n_aliases: "a list's own",
         n_adapters: "a list's own",
         model: "its members are options themselves",
-        engine: "its members are options themselves"
+        engine: "its members are options themselves",
+        template_source: "a chat brings its own template, which Weir.Chat parses"
       }
     )
   end

@@ -32,7 +32,7 @@ _Static_assert(offsetof(weir_engine, row) == 0, "the roster has the address of t
 static weir_status refuse_destroyed(weir_error *error)
 {
     return weir__error_set(error, WEIR_STATE, "engine",
-                           "the engine was destroyed: make no calls with it after weir_engine_destroy");
+                           "the engine was destroyed: make no more calls with it");
 }
 
 weir_status weir__engine_check_exists(const weir_engine *engine, weir_error *error)

@@ -65,7 +65,7 @@ defmodule Weir.Models.Entry do
     [model_path: {:string, nil}] ++
       Options.from("pool_model",
         ranges: [:idle_ms],
-        except: [:path, :draft_path, :adapters],
+        except: [:path, :draft_path, :adapters, :template_source],
         own: [name: {:string, nil}, aliases: {{:list, :string}, []}]
       )
   end
