@@ -177,8 +177,8 @@ static int32_t reasoning_budget(const serve_ask *ask)
     return serve_effort_budget(budgets, ask->chat.enable_thinking ? ask->reasoning_effort : "none");
 }
 
-/* The field with a budget of reasoning that cannot be enforced: the answer could reason for longer. NULL: there
- * is none. */
+/* The field with a budget of reasoning that cannot be enforced: the answer could reason for longer. NULL:
+ * there is none. */
 static const char *loose_budget(const serve_ask *ask)
 {
     static const char *const names[] = {"reasoning_budget", "reasoning_budget_tokens",

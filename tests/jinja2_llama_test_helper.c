@@ -1,5 +1,5 @@
-/* jinja2_llama_test_helper.c: renders templates for jinja2_llama_test.py. Reads lines with {"template": ..., "args":
- * variables of it}, and answers each with a line: {"text": ...} or {"error": ...}.
+/* jinja2_llama_test_helper.c: renders templates for jinja2_llama_test.py. Reads lines with {"template": ...,
+ * "args": variables of it}, and answers each with a line: {"text": ...} or {"error": ...}.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,8 @@ static bool add_prompt(void *user, const char *prompt, size_t n)
     return weir__text_add(user, prompt, n);
 }
 
-/* The last template: conversations follow each other with the same one, which is analysed when it is created. */
+/* The last template: conversations follow each other with the same one, which is analysed when it is
+ * created. */
 static weir__shim_template *last;
 static char *last_source;
 

@@ -101,7 +101,8 @@ static void test_tally(void **state)
     json_decref(json);
 }
 
-/* A server that counts in each event, and whose pieces have several tokens: also of an answer that was left. */
+/* A server that counts in each event, and whose pieces have several tokens: also of an
+ * answer that was left. */
 static void test_pieces(void **state)
 {
     (void)state;

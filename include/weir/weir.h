@@ -335,8 +335,8 @@ typedef struct weir_chat_params {
     size_t n_args;
     bool add_generation_prompt; /* true */
     bool enable_thinking;       /* true */
-    /* The answer continues the last message, which is the assistant's: the prompt ends where its text does, or
-     * its reasoning if it has no text. With json_schema the text must begin an answer that is allowed */
+    /* The answer continues the last message, which is the assistant's: the prompt ends where its text does,
+     * or its reasoning if it has no text. With json_schema the text must begin an answer that is allowed */
     bool continue_final;
     bool parse_reasoning; /* true: reasoning is separated from content */
     int64_t now;          /* the time for templates that print the date, seconds since 1970; 0 = now */
@@ -365,10 +365,9 @@ static inline weir_chat_params weir_chat_params_default(void)
  * output grow with messages and tools, depth is fixed. A llama.cpp other than the pinned one has no limits.
  * In place of media the template gets markers, which are then removed from the prompt; no message content can
  * produce one. Errors: INVALID (names message and field), TEMPLATE (the template's own error, where the field
- * is the message that it refuses; the limit exceeded; or a medium that the template leaves out or repeats: its
- * part is the field), ABORTED
- * (weir_interrupt_set), GRAMMAR (tools or schema cannot be enforced), UNSUPPORTED (no template; a build
- * without llama.cpp). */
+ * is the message that it refuses; the limit exceeded; or a medium that the template leaves out or repeats:
+ * its part is the field), ABORTED (weir_interrupt_set), GRAMMAR (tools or schema cannot be enforced),
+ * UNSUPPORTED (no template; a build without llama.cpp). */
 WEIR_API WEIR_CHECKED weir_status weir_chat_create(weir_model *model, const weir_chat_params *params,
                                                    weir_chat **chat, weir_error *error);
 
@@ -435,8 +434,8 @@ WEIR_API const char *weir_chat_reshaped(const weir_chat *chat);
 WEIR_API const char *weir_chat_reasoning_end(const weir_chat *chat);
 
 /* Parses an answer incrementally. A delta is never withdrawn; an answer that does not follow the template's
- * syntax is returned as content. Of an answer that breaks off within that syntax, what is certainly the markup
- * of a call is not returned. Use one parser per answer. Holds the chat. */
+ * syntax is returned as content. Of an answer that breaks off within that syntax, what is certainly the
+ * markup of a call is not returned. Use one parser per answer. Holds the chat. */
 typedef struct weir_chat_parser weir_chat_parser;
 
 typedef enum weir_delta_kind {
@@ -614,8 +613,8 @@ typedef struct weir_request {
     bool special;                       /* show control tokens in the output text */
     const weir_sampler_params *sampler; /* NULL = defaults */
     int32_t max_tokens;                 /* -1 = as many as the context holds (default); 0 = prefill only */
-    /* [n_stop]; at most 64, none empty, each at most 16,384 bytes. They end text, not the calls of a chat that
-     * its grammar holds */
+    /* [n_stop]; at most 64, none empty, each at most 16,384 bytes. They end text, not the calls of a chat
+     * that its grammar holds */
     const char *const *stop;
     const size_t *stop_length; /* [n_stop]; NULL = NUL-terminated */
     size_t n_stop;
@@ -692,9 +691,9 @@ typedef struct weir_request {
      * grammar that does not allow the closing text here delays it. -1 (default) = no limit. No effect with a
      * chat whose template has no reasoning */
     int32_t reasoning_budget;
-    /* Texts between which the answer reasons; at most 256 bytes each. NULL (default) = those of the chat, also
-     * of a source's. With an end alone the answer begins within its reasoning. INVALID: a start without an end,
-     * or a budget for a prompt that has neither */
+    /* Texts between which the answer reasons; at most 256 bytes each. NULL (default) = those of the chat,
+     * also of a source's. With an end alone the answer begins within its reasoning. INVALID: a start without
+     * an end, or a budget for a prompt that has neither */
     const char *reasoning_start;
     const char *reasoning_end;
 } weir_request;
@@ -808,9 +807,9 @@ WEIR_API weir_status weir_stream_consume(weir_stream *stream, weir_chunk_fn fn, 
 WEIR_API void weir_stream_cancel(weir_stream *stream);
 
 /* Ends the reasoning of the answer now, as if its budget were used (weir_request.reasoning_budget); reasoning
- * that has not begun ends as soon as it begins. Takes effect within a tick, and does nothing once the reasoning
- * has ended. Never waits. Any thread. STATE: the stream was not submitted, or has finished. UNSUPPORTED: it is
- * unknown how its reasoning ends (weir_chat_reasoning_end). INVALID: stream is NULL. */
+ * that has not begun ends as soon as it begins. Takes effect within a tick, and does nothing once the
+ * reasoning has ended. Never waits. Any thread. STATE: the stream was not submitted, or has finished.
+ * UNSUPPORTED: it is unknown how its reasoning ends (weir_chat_reasoning_end). INVALID: stream is NULL. */
 WEIR_API weir_status weir_stream_end_reasoning(weir_stream *stream, weir_error *error);
 
 /* Emit every n tokens; below 1 counts as 1. The first token and the end are never delayed. */
@@ -889,7 +888,8 @@ typedef struct weir_usage {
     int32_t stop;           /* the request's stop string that ended the answer, from 1; 0 = none of them */
     int32_t n_predicted;    /* of n_drafted, those from the request's prediction */
     int32_t n_predicted_accepted; /* of those, the accepted ones */
-    /* of n_generated, those of reasoning, without the tokens of the texts around it; 0 if these are unknown */
+    /* of n_generated, those of reasoning, without the tokens of the texts around it; 0 if
+     * these are unknown */
     int32_t n_reasoning;
 } weir_usage;
 

@@ -1,6 +1,5 @@
-/* llama_room_test.c: too little memory for a model, a context, its passes and an adapter: what did not fit and
- * what to lower, without llama.cpp's chain of messages.
- * SPDX-License-Identifier: Apache-2.0 */
+/* llama_room_test.c: too little memory for a model, a context, its passes and an adapter: what did not fit
+ * and what to lower, without llama.cpp's chain of messages. SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>

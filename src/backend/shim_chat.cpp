@@ -574,8 +574,8 @@ weir__trigger_kind trigger_kind(common_grammar_trigger_type type)
     }
 }
 
-/* Whether the parser takes an answer that is `before`, a letter, `closing` and `after` for reasoning that ends
- * with the letter, and the rest for content. */
+/* Whether the parser takes an answer that is `before`, a letter, `closing` and `after` for reasoning that
+ * ends with the letter, and the rest for content. */
 bool closes(const weir__shim_chat &chat, const std::string &before, const std::string &closing,
             const std::string &after)
 {

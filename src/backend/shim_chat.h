@@ -117,8 +117,8 @@ size_t weir__shim_chat_undecided(const weir__shim_chat *chat, const char *text, 
  * lacks but white space. An answer's parser may take both for content. */
 bool weir__shim_chat_calls(const weir__shim_chat *chat, const char *text, size_t length);
 
-/* Whether a delimiter that ends content or reasoning is in the text, or one of those. After a delimiter of one
- * byte, another text of the form must come. */
+/* Whether a delimiter that ends content or reasoning is in the text, or one of those. After a delimiter of
+ * one byte, another text of the form must come. */
 bool weir__shim_chat_delimits(const weir__shim_chat *chat, const char *text, size_t length);
 
 /* whole: the text must have the form from end to end. Otherwise it may break off anywhere, and `broken` says

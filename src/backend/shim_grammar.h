@@ -17,8 +17,8 @@ extern "C" {
 namespace weir
 {
 
-/* One thread at a time. Invariant: while it watches for a trigger, seen holds the last bytes of the answer and
- * parts the tokens that they came with; if it also waits, place is `first`. Afterwards seen and parts are
+/* One thread at a time. Invariant: while it watches for a trigger, seen holds the last bytes of the answer
+ * and parts the tokens that they came with; if it also waits, place is `first`. Afterwards seen and parts are
  * empty. */
 class grammar
 {

@@ -20,8 +20,8 @@ typedef struct weir__json_fault {
 json_t *weir__json_read(const char *text, size_t length, int depth_max, bool mends, bool exact,
                         weir__json_fault *fault);
 
-/* The digits of an integer beyond 64 bits; NULL: it is none. jansson has no type for it: it is an object of one
- * member, whose name are two noncharacters. */
+/* The digits of an integer beyond 64 bits; NULL: it is none. jansson has no type for it: it is an object of
+ * one member, whose name are two noncharacters. */
 #define WEIR__JSON_BIG "\xef\xb7\x90\xef\xb7\x90"
 const char *weir__json_digits(const json_t *value);
 

@@ -1,6 +1,6 @@
-/* json_write.c: JSON values as texts; numbers as Python's json.dumps writes them. jansson writes 17 digits, which are longer
- * than most numbers are, and asks the locale for its decimal point.
- * SPDX-License-Identifier: Apache-2.0 */
+/* json_write.c: JSON values as texts; numbers as Python's json.dumps writes them. jansson writes 17 digits,
+ * which are longer than most numbers are, and asks the locale for its decimal point. SPDX-License-Identifier:
+ * Apache-2.0 */
 #include <float.h>
 #include <math.h>
 #include <stdbool.h>
@@ -34,8 +34,8 @@ static decimal decimal_of(const char *text)
     return d;
 }
 
-/* Whether the digits are read as the number. Below a power of two, numbers lie closer together than above: digits that are
- * rounded down to below it may miss it where the next ones do not. */
+/* Whether the digits are read as the number. Below a power of two, numbers lie closer together than above:
+ * digits that are rounded down to below it may miss it where the next ones do not. */
 static bool reads_back(char *text, double value)
 {
     char *last = strchr(text, 'e') - 1;
@@ -45,7 +45,8 @@ static bool reads_back(char *text, double value)
     return strtod(text, NULL) == value;
 }
 
-/* The fewest digits that are read as the same number. 15 are never more than that needs, unless it is subnormal. */
+/* The fewest digits that are read as the same number. 15 are never more than that needs, unless it is
+ * subnormal. */
 static decimal shortest(double value)
 {
     char text[64];

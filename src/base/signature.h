@@ -13,7 +13,8 @@ typedef struct weir__signature {
     const char *advice; /* "unpack it and …"; NULL: weights, to be converted to GGUF */
 } weir__signature;
 
-/* The kind of a file of `size` bytes that begins with bytes [n]. Static; NULL: none of those that are known. */
+/* The kind of a file of `size` bytes that begins with bytes [n]. Static; NULL: none of those
+ * that are known. */
 const weir__signature *weir__signature_find(const void *bytes, size_t n, uint64_t size);
 
 #endif

@@ -113,7 +113,8 @@ static void test_only_what_is_ones_own(void **state)
     assert_int_equal(try_open(1, 1000, &a, &error), WEIR_INVALID);
     assert_non_null(strstr(error.message, "chmod 700"));
     remove_file("0123456789abcdef.part");
-    /* A mode of 0700 would lock others out of what is theirs: no advice to set it, but to use a folder within. */
+    /* A mode of 0700 would lock others out of what is theirs: no advice to set it, but to use a folder
+     * within. */
     static const mode_t shared[] = {01777, 01755, 02770};
     for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
         assert_int_equal(chmod(path, shared[i]), 0);

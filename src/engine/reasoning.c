@@ -44,8 +44,8 @@ static void take_byte(weir__reasoning *r, char byte, bool prompt)
     }
 }
 
-/* Writes the token's bytes to r->piece, with room for weir__utf8_feed behind them. Returns their number, or -1
- * if out of memory. */
+/* Writes the token's bytes to r->piece, with room for weir__utf8_feed behind them. Returns their number, or
+ * -1 if out of memory. */
 static int32_t read_piece(weir__reasoning *r, int32_t token)
 {
     const weir_model *model = r->model;

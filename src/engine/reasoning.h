@@ -18,8 +18,8 @@ typedef enum weir__reasoning_place {
     WEIR__REASONING_BETWEEN, /* it has ended and may begin again */
 } weir__reasoning_place;
 
-/* Zeroes: never. Invariants: BEFORE and BETWEEN have `start`, WITHIN has `end`. n_partial <= n_used: the newest
- * tokens of reasoning whose text may turn out to be that of the end. */
+/* Zeroes: never. Invariants: BEFORE and BETWEEN have `start`, WITHIN has `end`. n_partial <= n_used: the
+ * newest tokens of reasoning whose text may turn out to be that of the end. */
 typedef struct weir__reasoning {
     const weir_model *model;
     weir__stop *start, *end;              /* owned; NULL = the answer begins within; unknown */
@@ -38,8 +38,9 @@ typedef struct weir__reasoning {
     weir__text piece; /* scratch */
 } weir__reasoning;
 
-/* How a request and its chat (may be NULL) mark reasoning; the answer begins behind the chat's prompt. Errors:
- * INVALID (reasoning_start, reasoning_end, reasoning_budget), NO_MEMORY. Free with fini in any case. */
+/* How a request and its chat (may be NULL) mark reasoning; the answer begins behind the chat's prompt.
+ * Errors: INVALID (reasoning_start, reasoning_end, reasoning_budget), NO_MEMORY. Free with
+ * fini in any case. */
 weir_status weir__reasoning_init(weir__reasoning *r, const weir_model *model, const weir_request *given,
                                  const weir_chat *chat, weir_error *error);
 void weir__reasoning_fini(weir__reasoning *r);

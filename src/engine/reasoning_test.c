@@ -7,8 +7,9 @@
 #define ANSWER   "It is 4: <think>, I said."
 #define N_PROMPT 9
 
-/* A model that thinks the alphabet over and over, from the letter that the number of tokens says, until it reads
- * END, and then answers. opens: it writes START first; n_thinks: it ends by itself after so many letters. */
+/* A model that thinks the alphabet over and over, from the letter that the number of tokens says, until it
+ * reads END, and then answers. opens: it writes START first; n_thinks: it ends by itself after so many
+ * letters. */
 typedef struct thinker {
     int32_t n_prompt;
     bool opens;
@@ -196,7 +197,8 @@ static void each_of_several_answers_has_the_budget(void **state)
     for (int i = 0; i < 3; i++) judge(streams[i], 11);
 }
 
-/* A fork's budget includes what its source has used; also if the source had just begun to end its reasoning. */
+/* A fork's budget includes what its source has used; also if the source had just begun to
+ * end its reasoning. */
 static void a_fork_goes_on_with_its_sources_count(void **state)
 {
     rig *r = *state;
@@ -283,8 +285,8 @@ static void only_an_answer_that_begins_with_it_reasons(void **state)
     }
 }
 
-/* Tokens of more than a byte that lie across the marks: one that has a part of the text before is reasoning, one
- * that has a part of the text behind is not. */
+/* Tokens of more than a byte that lie across the marks: one that has a part of the text before is reasoning,
+ * one that has a part of the text behind is not. */
 static void tokens_across_the_marks(void **state)
 {
     rig *r = *state;

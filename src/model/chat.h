@@ -56,7 +56,8 @@ struct weir_chat {
 };
 
 /* Renders messages and tools into the chat, whatever params has of both: fills all but `calls`, `form`,
- * `parts`, `media`, the marks, `relaxed` and `n_added`. relaxed: gets lines about json_schema; may be NULL. */
+ * `parts`, `media`, the marks, `relaxed` and `n_added`. relaxed: gets lines about
+ * json_schema; may be NULL. */
 weir_status weir__chat_render(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
                               const weir__chat_tools *tools, weir__text *relaxed, weir_error *error);
 

@@ -29,8 +29,8 @@ weir_status weir__chat_calls_describe(const json_t *messages, const weir__chat_t
 /* Tells the grammar of such an answer where a call begins. */
 void weir__chat_calls_mark(weir__grammar *grammar, weir__chat_calls_talk talk);
 
-/* The message without calls: those of the assistant become text behind its own, in the form of such an answer,
- * a result becomes a user's text, and any other message stays. NULL: out of memory. */
+/* The message without calls: those of the assistant become text behind its own, in the form of such an
+ * answer, a result becomes a user's text, and any other message stays. NULL: out of memory. */
 json_t *weir__chat_calls_write(json_t *message);
 
 /* Reads such an answer piece by piece. Text that does not have the form comes out as content. Starts as

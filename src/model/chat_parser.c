@@ -400,8 +400,8 @@ static bool is_call(const weir_chat_parser *p, const weir__shim_message *m)
            weir__shim_chat_calls(p->reader, p->raw.bytes + p->settled, p->raw.n - p->settled);
 }
 
-/* Whether the rest of an answer that breaks off within its form is certainly markup. It is if a call's name has
- * begun, if nothing but calls may come, or if a delimiter has ended the text before it. */
+/* Whether the rest of an answer that breaks off within its form is certainly markup. It is if a call's name
+ * has begun, if nothing but calls may come, or if a delimiter has ended the text before it. */
 static bool is_markup(const weir_chat_parser *p, const weir__shim_message *m)
 {
     if (weir__shim_chat_rendered(p->reader)->calls_only) return true;

@@ -673,8 +673,8 @@ static void end_reasoning(weir_chat *chat, bool open, const char *said, char *te
 }
 
 /* Whether the parser takes for reasoning what comes before the closing text, and for content what follows;
- * *exact: without the closing text, which is content in forms that have marks around content. never: the prompt
- * has ended the reasoning. */
+ * *exact: without the closing text, which is content in forms that have marks around content. never: the
+ * prompt has ended the reasoning. */
 static bool reads_ended(weir_chat *chat, bool open, bool never, bool *exact)
 {
     static answer thought, read;

@@ -14,9 +14,9 @@
 
 #define N_CONVERSATIONS 5
 
-/* Conversations of a shape, a letter for each message: s(ystem), u(ser), a(ssistant), c(all), t(ool), p(arallel
- * calls). C and T have an id as OpenAI's, D and R have none. Earlier shapes are put in later ones, so a shape stands behind
- * those that its own conversations may have after it is put. */
+/* Conversations of a shape, a letter for each message: s(ystem), u(ser), a(ssistant), c(all), t(ool),
+ * p(arallel calls). C and T have an id as OpenAI's, D and R have none. Earlier shapes are put in later ones,
+ * so a shape stands behind those that its own conversations may have after it is put. */
 static const struct {
     unsigned shape; /* or two */
     const char *conversations[N_CONVERSATIONS];

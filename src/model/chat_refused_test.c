@@ -1,5 +1,5 @@
-/* Conversations that templates of the pin refuse: each is rendered all the same, with every text in its place.
- * SPDX-License-Identifier: Apache-2.0 */
+/* Conversations that templates of the pin refuse: each is rendered all the same, with every text in its
+ * place. SPDX-License-Identifier: Apache-2.0 */
 #include "model/chat_parser_testing.h"
 
 #include "base/json.h"

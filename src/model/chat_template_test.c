@@ -78,8 +78,8 @@ static void test_template(void **state)
     }
 }
 
-/* The line on which the parser fails, whatever comes after it; of a block that is not closed, the line on which
- * it begins. */
+/* The line on which the parser fails, whatever comes after it; of a block that is not closed, the line on
+ * which it begins. */
 static void test_lines(void **state)
 {
     (void)state;

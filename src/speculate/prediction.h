@@ -1,5 +1,5 @@
-/* prediction.h: drafts from what a caller says that the answer repeats: the tokens that follow in it where the
- * answer is. Pure.
+/* prediction.h: drafts from what a caller says that the answer repeats: the tokens that follow in it where
+ * the answer is. Pure.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SPECULATE_PREDICTION_H
 #define WEIR_SPECULATE_PREDICTION_H
