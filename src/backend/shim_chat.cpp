@@ -596,13 +596,16 @@ bool closes(const weir__shim_chat &chat, const std::string &before, const std::s
 
 /* Finds the text that ends reasoning early. Handlers name marks without their white space, which some parsers
  * need, and some name them although their parser finds no reasoning. Where no content may follow at once,
- * because it has marks of its own or is a call, nothing does. False: there is no such text. */
+ * because it has marks of its own or is a call, nothing does. False: there is no such text, or a mark is too
+ * long. */
 bool find_closing(weir__shim_chat &chat)
 {
     static const char *const spaces[][2] = {{"", ""}, {"", "\n"}, {"", "\n\n"}, {"\n", "\n\n"}};
     const std::vector<std::string> &ends = chat.params.thinking_end_tags;
     const std::string &start = chat.params.thinking_start_tag;
-    if (ends.empty() || ends[0].empty()) return false;
+    const auto is_long = [](const std::string &mark) { return mark.size() > WEIR__MARK_MAX; };
+    if (ends.empty() || ends[0].empty() || is_long(start) || std::any_of(ends.begin(), ends.end(), is_long))
+        return false;
     for (const char *after : {"y", ""})
         for (const auto &space : spaces) {
             chat.reasoning_closing = space[0] + ends[0] + space[1];

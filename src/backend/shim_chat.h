@@ -71,6 +71,8 @@ typedef struct weir__shim_form {
     bool has_ids;              /* calls have ids in the text */
 } weir__shim_form;
 
+#define WEIR__MARK_MAX 256 /* bytes of a text around reasoning; the longest of llama.cpp's has 33 */
+
 /* The result of a rendering. Pointers live as long as the chat. */
 typedef struct weir__shim_rendered {
     const char *prompt;
@@ -86,7 +88,8 @@ typedef struct weir__shim_rendered {
     const char *const *preserved; /* [n_preserved] texts of control tokens that the parser reads */
     size_t n_preserved;
     const char *reasoning_start;       /* "" = an answer begins within its reasoning */
-    const char *const *reasoning_ends; /* [n_reasoning_ends] 0 = the parser finds no reasoning by them */
+    const char *const *reasoning_ends; /* [n_reasoning_ends], if there are any: WEIR__MARK_MAX bytes at most,
+                                        * as the start; 0 = the parser finds no reasoning by them */
     size_t n_reasoning_ends;
     const char *reasoning_closing; /* one of them, with white space that the parser needs beside it */
     weir__shim_form form;

@@ -6,9 +6,8 @@
 #include "base/error.h"
 #include "base/mem.h"
 
-#define MARK_BYTES_MAX 256 /* the longest of llama.cpp's has 33 */
-#define PIECE_BYTES    64  /* nearly all pieces of all vocabularies; a longer one grows the scratch once */
-#define OPEN_MAX       3   /* tokens that may complete a character, one byte each */
+#define PIECE_BYTES 64 /* nearly all pieces of all vocabularies; a longer one grows the scratch once */
+#define OPEN_MAX    3  /* tokens that may complete a character, one byte each */
 
 /* ---- The answer ---- */
 
@@ -29,7 +28,7 @@ static void leave(weir__reasoning *r)
  * reasoning that does not recur, other text than white space says that none will begin. */
 static void take_byte(weir__reasoning *r, char byte, bool prompt)
 {
-    char out[MARK_BYTES_MAX + 1];
+    char out[WEIR__MARK_MAX + 1];
     size_t n;
     if (r->place == WEIR__REASONING_NEVER) return;
     const weir__stop *marks = r->place == WEIR__REASONING_WITHIN ? r->end : r->start;
@@ -62,7 +61,7 @@ static int32_t read_piece(weir__reasoning *r, int32_t token)
 static void count_token(weir__reasoning *r, const char *bytes, int32_t n)
 {
     int32_t held = (int32_t)weir__stop_held(r->end, &r->state), i = 0, matched = -1;
-    char out[MARK_BYTES_MAX + 1];
+    char out[WEIR__MARK_MAX + 1];
     size_t n_out;
     r->n_used++;
     for (; i < n && matched < 0; i++) matched = weir__stop_feed(r->end, &r->state, bytes + i, 1, out, &n_out);
@@ -127,9 +126,9 @@ static weir_status no_memory(weir_error *error)
 static weir_status check_mark(const char *text, const char *field, weir_error *error)
 {
     size_t n = text != NULL ? strlen(text) : 0;
-    if (n <= MARK_BYTES_MAX) return WEIR_OK;
+    if (n <= WEIR__MARK_MAX) return WEIR_OK;
     return weir__error_set(error, WEIR_INVALID, field, "%s has %zu bytes; allowed: at most %d", field, n,
-                           MARK_BYTES_MAX);
+                           WEIR__MARK_MAX);
 }
 
 /* The request's marks, or else the chat's. */

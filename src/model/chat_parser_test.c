@@ -737,6 +737,35 @@ static void test_reasoning_that_is_ended(void **state)
     assert_true(n_open > 0 ? n_exact * 10 > n_templates * 9 : n_templates == 0);
 }
 
+/* A template's marks may have any length; the engine compares those of WEIR__MARK_MAX bytes. */
+static void test_long_marks(void **state)
+{
+    static const char *const parts[] = {
+        "{%- for m in messages %}<|im_start|>{{ m.role }}\n{% if m.reasoning_content %}<think>\n"
+        "{{ m.reasoning_content }}\n</think",
+        ">\n\n{% endif %}{{ m.content }}<|im_end|>\n{% endfor %}{%- if add_generation_prompt %}"
+        "<|im_start|>assistant\n{% if enable_thinking is defined and not enable_thinking "
+        "%}<think>\n\n</think",
+        ">\n\n{% endif %}{% endif %}"};
+    (void)state;
+    if (strcmp(weir_backend_version(), "none") == 0) skip();
+    for (int n = 0; n < 600; n += 50) {
+        char source[4096], more[600];
+        weir_chat_params params = weir_chat_params_default();
+        weir_message message = {"user", "Hello"};
+        weir_chat *chat = NULL;
+        memset(more, 'k', (size_t)n);
+        more[n] = '\0';
+        snprintf(source, sizeof source, "%s%s%s%s%s", parts[0], more, parts[1], more, parts[2]);
+        params.messages = &message;
+        params.n_messages = 1;
+        params.template_source = source;
+        assert_int_equal(weir_chat_create(model, &params, &chat, NULL), WEIR_OK);
+        assert_int_equal(weir_chat_reasoning_end(chat)[0] != '\0', n + 8 <= WEIR__MARK_MAX);
+        weir_chat_release(chat);
+    }
+}
+
 /* ---- Long answers, odd bytes, memory ---- */
 
 /* Of processor time: other programs do not matter. */
@@ -880,6 +909,7 @@ int main(void)
         cmocka_unit_test(test_damaged),
         cmocka_unit_test(test_ends_within_reasoning),
         cmocka_unit_test(test_reasoning_that_is_ended),
+        cmocka_unit_test(test_long_marks),
         cmocka_unit_test(test_long_answers),
         cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_no_memory),

@@ -60,7 +60,7 @@ class Page:
     def endless(self):
         """Until the next reload, answers go on until they are stopped: no test depends on what the model likes to say."""
         self.b.js("""const real = window.fetch;
-            window.fetch = (path, options) => real(path, options?.body ? { ...options, body: JSON.stringify({ ...JSON.parse(options.body), ignore_eos: true }) } : options);""")
+            window.fetch = (path, options) => real(path, options?.body && !path.endsWith('/control') ? { ...options, body: JSON.stringify({ ...JSON.parse(options.body), ignore_eos: true }) } : options);""")
 
     def answer(self):
         return self.b.text(ANSWER + " .body") or ""
