@@ -4,7 +4,7 @@
 
     jinja2_llama_test.py HELPER [SEED [EXPRESSIONS]]
 
-tests/golden/jinja2.json has expressions and what Jinja2 made of them: all runs compare with it, and WEIR_UPDATE=1
+tests/jinja2.json has expressions and what Jinja2 made of them: all runs compare with it, and WEIR_UPDATE=1
 writes it anew. Where Jinja2 is installed (scripts/jinja2.sh does that; make check runs it), random expressions and the
 pin's templates, with numbers, texts that are not English, and none, are rendered by both. HELPER renders with weir's
 patched llama.cpp, and needs weir__backend_llama.
@@ -22,7 +22,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "sup
 from checks import check, effort, finish  # noqa: E402
 
 SOURCE = pathlib.Path(os.environ["WEIR_SOURCE_DIR"])
-TABLE = SOURCE / "tests/golden/jinja2.json"
+TABLE = SOURCE / "tests/jinja2.json"
 VALUES = {
     "i": 7, "neg": -7, "big": 2**53 + 1, "most": 2**63 - 1, "least": -2**63, "huge": 12345678901234567890, "f": 3.14159265358979,
     "one": 1.0, "tenth": 0.1, "small": 1e-7, "large": 1e22, "sixteen": 1e16, "third": -1 / 3, "tiny": 5e-324, "zero": -0.0,
@@ -226,7 +226,7 @@ def difference(name, answer, expected):
 
 def main():
     helper, env = Helper(sys.argv[1]), environment()
-    table = SOURCE / "tests/golden/jinja2.json"
+    table = SOURCE / "tests/jinja2.json"
     if env is not None:
         fixed = ["{{ " + line.strip() + " }}" for line in FIXED.split("\n") if line.strip()] + BLOCKS
         known = [(template, rendered(env, template, VALUES)) for template in fixed]
