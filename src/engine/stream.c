@@ -449,9 +449,8 @@ void weir__stream_finish(weir_stream *stream, const weir_chunk *chunk, const wei
     weir_reason reason = chunk->reason;
     pthread_mutex_lock(&stream->mutex);
     if (error != NULL) stream->error = *error;
-    if (!keep_chunk(stream, chunk, usage)) {
-        buffer_append(&stream->back, &nothing,
-                      &stream->usage); /* needs no memory; its counts are those before */
+    if (!keep_chunk(stream, chunk, usage)) { /* one without memory takes its place, with the counts before */
+        buffer_append(&stream->back, &nothing, &stream->usage);
         reason = WEIR_REASON_ERROR;
         weir__error_set(&stream->error, WEIR_NO_MEMORY, "",
                         "out of memory for the last chunk: its text is lost");
