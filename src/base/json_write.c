@@ -1,6 +1,6 @@
 /* json_write.c: JSON values as texts; numbers as Python's json.dumps writes them. jansson writes 17 digits,
- * which are longer than most numbers are, and asks the locale for its decimal point. SPDX-License-Identifier:
- * Apache-2.0 */
+ * which are longer than most numbers are, and asks the locale for its decimal point.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <float.h>
 #include <math.h>
 #include <stdbool.h>
