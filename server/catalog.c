@@ -283,8 +283,10 @@ void serve_catalog_publish(serve_catalog *catalog, serve_kv_events *events)
 void serve_catalog_destroy(serve_catalog *catalog)
 {
     if (catalog == NULL) return;
+    pthread_mutex_lock(&catalog->mutex); /* the pool's loader may still forget one */
     for (serve_loaded *loaded = catalog->loaded; loaded != NULL; loaded = loaded->next)
         serve_loaded_wait(loaded);
+    pthread_mutex_unlock(&catalog->mutex);
     (void)weir_pool_destroy(catalog->pool); /* forgets all that it has */
     for (serve_loaded *loaded = catalog->loaded, *next; loaded != NULL; loaded = next) {
         next = loaded->next;

@@ -557,7 +557,7 @@ bool enforce(const weir__shim_template *t, const weir__shim_render *in, common_c
             render(t, in, in->enforced_tools, COMMON_CHAT_TOOL_CHOICE_NONE, in->json_schema);
         if (words.parser.empty()) return false;
         common_json other = common_json::parse(words.parser);
-        drop_fences(other);
+        if (!in->fenced) drop_fences(other);
         give_schema(other);
         add_alternative(calls, other);
     }
@@ -706,25 +706,22 @@ weir_status weir__shim_template_create(const char *source, const char *bos, cons
 {
     std::unique_ptr<weir__shim_template> t;
     quiet();
-    const weir_status status =
-        weir::limited(0, error, WEIR_TEMPLATE, "the chat template cannot be parsed", [&] {
-            t.reset(new weir__shim_template());
-            try {
-                t->templates = common_chat_templates_init(nullptr, source, bos, eos);
-            } catch (const std::exception &) { /* a copy without the reason, which parsing again gives */
-                const std::string reason = parse_error(source);
-                if (reason.empty()) throw;
-                throw std::runtime_error("line " + std::to_string(error_line(source, reason)) + ": " +
-                                         reason);
-            }
-            t->analyzed = is_analyzed(t->templates.get(), bos, eos);
-            if (t->analyzed && *eos != '\0')
-                t->endless = common_chat_templates_init(nullptr, source, bos, "");
-            auto caps = common_chat_templates_get_caps(t->templates.get());
-            t->knows_tools = caps["supports_tools"] || caps["supports_tool_calls"];
-            weir::refuse_starved();
-            return WEIR_OK;
-        });
+    const weir_status status = weir::limited(0, error, nullptr, "the chat template cannot be parsed", [&] {
+        t.reset(new weir__shim_template());
+        try {
+            t->templates = common_chat_templates_init(nullptr, source, bos, eos);
+        } catch (const std::exception &) { /* a copy without the reason, which parsing again gives */
+            const std::string reason = parse_error(source);
+            if (reason.empty()) throw;
+            throw std::runtime_error("line " + std::to_string(error_line(source, reason)) + ": " + reason);
+        }
+        t->analyzed = is_analyzed(t->templates.get(), bos, eos);
+        if (t->analyzed && *eos != '\0') t->endless = common_chat_templates_init(nullptr, source, bos, "");
+        auto caps = common_chat_templates_get_caps(t->templates.get());
+        t->knows_tools = caps["supports_tools"] || caps["supports_tool_calls"];
+        weir::refuse_starved();
+        return WEIR_OK;
+    });
     if (status == WEIR_OK) *out = t.release();
     return status;
 }

@@ -173,6 +173,7 @@ weir_status weir_engine_plan_request(weir_engine *engine, const weir_request *gi
     /* Without the engine's limit: the forecast also has the length of a prompt that does not fit. */
     weir_engine_params limits = engine->params;
     limits.n_ctx = INT32_MAX;
+    limits.prompt_lookup = false; /* and without drafts */
     status = weir__request_create(engine->model, &limits, given, 0, engine->bell, NULL, &request, error);
     if (status != WEIR_OK) return status;
     full.n_prompt = request->history.n_prompt;

@@ -388,7 +388,10 @@ static weir_status replay_token(weir__request *request, weir__emit_scratch *scra
                                error->message);
     status = weir__emit_token(&request->emit, scratch, token,
                               sampler->model->ops->text_before_call(sampler->chain), &stopped);
-    if (stopped) weir__stop_state_init(&request->emit.stop_state);
+    if (stopped) { /* the source's answer went on */
+        weir__stop_state_init(&request->emit.stop_state);
+        request->emit.n_released = request->emit.n_made;
+    }
     if (status == WEIR_OK) return WEIR_OK;
     return weir__error_set(error, status, "source", "out of memory for the source's text");
 }
@@ -447,7 +450,7 @@ static weir_status read_prediction(weir__request *request, const weir_model *mod
                                    const weir_engine_params *limits, const weir_request *given,
                                    weir_error *error)
 {
-    if (given->prediction == NULL) return WEIR_OK;
+    if (given->prediction == NULL || !limits->prompt_lookup) return WEIR_OK;
     size_t length =
         given->prediction_length == WEIR_NUL ? strlen(given->prediction) : given->prediction_length;
     size_t most = (size_t)limits->n_ctx * (size_t)model->info.longest_piece, n = 0;
@@ -463,6 +466,20 @@ static weir_status read_prediction(weir__request *request, const weir_model *mod
         return weir__error_set(error, status, "prediction", "out of memory for the prediction");
     if (status != WEIR_OK) return weir__error_set(error, status, "prediction", "%s", error->message);
     request->n_prediction = n < (size_t)limits->n_ctx ? (int32_t)n : limits->n_ctx;
+    int32_t *less = weir__mem_realloc(request->prediction,
+                                      ((size_t)request->n_prediction + 1) * sizeof *request->prediction);
+    if (less != NULL) request->prediction = less;
+    return WEIR_OK;
+}
+
+static weir_status copy_prediction(weir__request *request, const weir__request *first, weir_error *error)
+{
+    if (first->prediction == NULL) return WEIR_OK;
+    request->prediction =
+        weir__mem_dup(first->prediction, ((size_t)first->n_prediction + 1) * sizeof *first->prediction);
+    if (request->prediction == NULL)
+        return weir__error_set(error, WEIR_NO_MEMORY, "prediction", "out of memory for the prediction");
+    request->n_prediction = first->n_prediction;
     return WEIR_OK;
 }
 
@@ -506,7 +523,9 @@ static weir_status fill_request(weir__request *request, weir_model *model, const
     status = weir__reasoning_init(&request->reasoning, model, given, request->history.chat, error);
     if (status == WEIR_OK) status = replay_source(request, error);
     if (status == WEIR_OK && first == NULL) status = create_score(request, model, given, error);
-    if (status == WEIR_OK) status = read_prediction(request, model, limits, given, error);
+    if (status == WEIR_OK)
+        status = first != NULL ? copy_prediction(request, first, error)
+                               : read_prediction(request, model, limits, given, error);
     request->submit_ns = weir__clock_now_ns();
     request->ageing_ns = limits->ageing_ms * WEIR__NS_PER_MS;
     request->deadline_ns =

@@ -85,6 +85,16 @@ json_t *weir__chat_last_single(const weir__chat_last *last, const json_t *messag
     return with_member(messages, "content", json_pack("[{s:s,s:s}]", "type", "text", "text", text));
 }
 
+json_t *weir__chat_last_joined(const weir__chat_last *last, const json_t *messages)
+{
+    weir__text text = {0};
+    bool ok = weir__text_add_string(&text, "") &&
+              weir__chat_add_content(&text, json_object_get(last_of(messages), "content"));
+    json_t *all = ok ? weir__chat_last_single(last, messages, text.bytes) : NULL;
+    weir__text_fini(&text);
+    return all;
+}
+
 json_t *weir__chat_last_before(const json_t *messages)
 {
     json_t *all = weir__json_copy(messages);

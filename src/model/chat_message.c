@@ -291,7 +291,9 @@ static bool collide(const char *a, const char *b)
     return *rest == '\0' || strncmp(rest, "-schema", 7) == 0 || strncmp(rest, "-arg", 4) == 0;
 }
 
-static weir_status add_tool(weir__chat_tools *tools, const json_t *given, size_t i, weir_error *error)
+/* near: the tool with reals in place of integers beyond 64 bits, as grammars compare with. */
+static weir_status add_tool(weir__chat_tools *tools, const json_t *given, const json_t *near, size_t i,
+                            weir_error *error)
 {
     place p = at("tools", i, ".function");
     const json_t *type = json_object_get(given, "type"), *function = json_object_get(given, "function");
@@ -339,8 +341,10 @@ static weir_status add_tool(weir__chat_tools *tools, const json_t *given, size_t
     if (parameters == NULL || json_is_null(parameters) ||
         (json_is_object(parameters) && json_object_size(parameters) == 0)) {
         parameters = NULL; /* a function without arguments */
-    } else if ((status = weir__schema_rewrite(parameters, &terms, &rewritten, error)) != WEIR_OK) {
-        return status;
+    } else {
+        const json_t *nearest = json_object_get(json_object_get(near, "function"), "parameters");
+        status = weir__schema_rewrite(nearest, &terms, &rewritten, error);
+        if (status != WEIR_OK) return status;
     }
     for (int k = 0; k < 2; k++) {
         json_t *schema = k == 0 ? json_incref(parameters) : rewritten;
@@ -356,16 +360,30 @@ static weir_status add_tool(weir__chat_tools *tools, const json_t *given, size_t
     return WEIR_OK;
 }
 
+static bool has_long_integer(const char *text)
+{
+    size_t n = 0;
+    for (; *text != '\0' && n < 19; text++) n = *text >= '0' && *text <= '9' ? n + 1 : 0;
+    return n == 19;
+}
+
 weir_status weir__chat_tools_init(const char *tools_json, bool called, weir__chat_tools *tools,
                                   weir_error *error)
 {
-    json_t *given = NULL;
+    json_t *given = NULL, *near = NULL; /* near: long integers are reals */
     memset(tools, 0, sizeof *tools);
     tools->called = called;
     if (tools_json == NULL) return WEIR_OK;
     weir_status status =
         weir__json_parse_exact(tools_json, WEIR_NUL, "tools_json", WEIR_INVALID, &given, error);
-    if (status != WEIR_OK) return status;
+    if (status == WEIR_OK && has_long_integer(tools_json))
+        status = weir__json_parse(tools_json, WEIR_NUL, "tools_json", WEIR_INVALID, &near, error);
+    else if (status == WEIR_OK)
+        near = json_incref(given);
+    if (status != WEIR_OK) {
+        json_decref(given);
+        return status;
+    }
     size_t n = json_array_size(given);
     if (!json_is_array(given) || n > TOOLS_MAX) {
         status = weir__error_set(error, WEIR_INVALID, "tools_json",
@@ -382,8 +400,9 @@ weir_status weir__chat_tools_init(const char *tools_json, bool called, weir__cha
     tools->enforced = json_array();
     if (tools->shown == NULL || tools->enforced == NULL) status = no_memory(error);
     for (size_t i = 0; status == WEIR_OK && i < n; i++)
-        status = add_tool(tools, json_array_get(given, i), i, error);
+        status = add_tool(tools, json_array_get(given, i), json_array_get(near, i), i, error);
 out:
+    json_decref(near);
     json_decref(given);
     if (status != WEIR_OK) weir__chat_tools_fini(tools);
     return status;

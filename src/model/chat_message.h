@@ -21,6 +21,12 @@ typedef enum weir__part_kind {
 
 weir__part_kind weir__chat_part_kind(const json_t *part);
 
+/* Whether parsers of JSON recurse at this character. */
+static inline bool weir__chat_is_bracket(char c)
+{
+    return c == '[' || c == '{';
+}
+
 /* Appends a message's content, with a newline between two texts. False: no memory. */
 bool weir__chat_add_content(weir__text *text, const json_t *content);
 

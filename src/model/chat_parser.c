@@ -55,7 +55,7 @@ struct weir_chat_parser {
     size_t settled;
     size_t parsed;   /* raw.n at the last parse */
     size_t failing;  /* raw.n at the first of the parses that fail now; SIZE_MAX = the last one succeeded */
-    size_t brackets; /* in raw */
+    size_t brackets; /* in raw and in the text that it continues */
     weir__text content, reasoning;
     bool reads_calls;
     weir__chat_calls_reader calls_reader;
@@ -519,6 +519,8 @@ weir_status weir_chat_parser_create(weir_chat *chat, weir_chat_parser **parser, 
     p->calls_reader.form = chat->form;
 #ifndef WEIR_NO_LLAMA
     if (p->reader != NULL) p->form = weir__shim_chat_rendered(p->reader)->form;
+    const char *begun = p->reader != NULL ? weir__shim_chat_rendered(p->reader)->generation_prompt : "";
+    for (; *begun != '\0'; begun++) p->brackets += weir__chat_is_bracket(*begun);
 #endif
     if (!begin(p)) {
         weir_chat_parser_destroy(p);
@@ -552,8 +554,7 @@ static bool add_raw(weir_chat_parser *p, const char *bytes, size_t length, bool 
     p->raw.n += weir__utf8_feed(&p->utf8, bytes, length, p->raw.bytes + p->raw.n);
     if (finished) p->raw.n += weir__utf8_flush(&p->utf8, p->raw.bytes + p->raw.n);
     p->raw.bytes[p->raw.n] = '\0';
-    for (size_t i = before; i < p->raw.n; i++)
-        p->brackets += p->raw.bytes[i] == '[' || p->raw.bytes[i] == '{';
+    for (size_t i = before; i < p->raw.n; i++) p->brackets += weir__chat_is_bracket(p->raw.bytes[i]);
     return true;
 }
 

@@ -225,12 +225,48 @@ static weir_status create_form(rendering *r, weir_error *error)
     return status == WEIR_OK ? run_on_stack(r, error) : status;
 }
 
+/* An answer as it has begun. */
+typedef struct begun {
+    const weir__shim_chat *reader;
+    weir__shim_message m;
+    weir_status status;
+    weir_error error;
+} begun;
+
+static void parse_begun(void *user)
+{
+    begun *b = user;
+    b->status = weir__shim_chat_parse(b->reader, "", 0, false, &b->m, &b->error);
+}
+
+/* Brackets of a text that goes on in JSON: parsers recurse over them, with 2.2 kB of stack for each. */
+#define BEGUN_BRACKETS_MAX 2000
+
+static weir_status check_begun(const rendering *r, size_t n_added, weir_error *error)
+{
+    size_t n = 0;
+    char field[48];
+    if (r->last.kind == WEIR__CONTINUE_NONE || (r->schema == NULL && r->tools->shown == NULL)) return WEIR_OK;
+    for (const char *at = r->last.text; *at != '\0'; at++) n += weir__chat_is_bracket(*at);
+    if (n <= BEGUN_BRACKETS_MAX) return WEIR_OK;
+    snprintf(field, sizeof field, "messages[%zu].content", json_array_size(r->messages) - 1 - n_added);
+    return weir__error_set(error, WEIR_INVALID, field,
+                           "%s has %zu brackets; a text that goes on beside a schema or tools can have %d: "
+                           "continue a shorter one",
+                           field, n, BEGUN_BRACKETS_MAX);
+}
+
 /* Whether the answer as it has begun fits its form, and whether it is within reasoning. */
 static weir_status read_begun(const rendering *r, bool *fits, bool *reasons, weir_error *error)
 {
-    weir__shim_message m = {0};
+    begun b = {.reader = r->out};
     weir_error why = {0};
-    weir_status status = weir__shim_chat_parse(r->out, "", 0, false, &m, &why);
+    weir_status status = weir__deep_run(parse_begun, &b, WEIR__CHAT_STACK, &why);
+    if (status == WEIR_OK) {
+        status = b.status;
+        why = b.error;
+    }
+    weir__shim_message m = b.m;
     *fits = status == WEIR_OK && !m.broken;
     *reasons = status == WEIR_OK && m.reasoning_length > 0;
     if (status == WEIR_OK) weir__shim_message_fini(&m);
@@ -302,7 +338,7 @@ static weir_status render_again(void *user, const json_t *messages, weir__text *
     const weir__chat_last *last = &r->last;
     r->continuation = last->cut ? WEIR__CONTINUE_NONE : last->kind;
     json_t *own = last->cut                           ? weir__chat_last_marked(last, messages)
-                  : last->kind != WEIR__CONTINUE_NONE ? weir__chat_last_single(last, messages, last->text)
+                  : last->kind != WEIR__CONTINUE_NONE ? weir__chat_last_joined(last, messages)
                                                       : json_incref((json_t *)messages);
     weir_status status = render_alone(r, own, prompt, error);
     if (status != WEIR_OK || !last->cut || weir__chat_last_cut(last, prompt)) return status;
@@ -520,8 +556,13 @@ weir_status weir__chat_render(weir_chat *chat, const weir_chat_params *params, c
     if (status == WEIR_OK && params->continue_final &&
         !weir__chat_last_init(&r.last, r.messages, params->tool_choice == WEIR_TOOLS_REQUIRED))
         status = weir__chat_no_memory(error);
+    if (status == WEIR_OK) status = check_begun(&r, chat->n_added, error);
     if (status == WEIR_OK) {
         status = create_chat(&r, error);
+        if (status != WEIR_OK) {
+            weir__shim_chat_destroy(r.out);
+            r.out = NULL;
+        }
         if (status == WEIR_TEMPLATE && strcmp(error->field, "messages") == 0)
             find_refused(&r, messages, chat->n_added, error);
     }

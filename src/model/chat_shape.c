@@ -73,13 +73,14 @@ static void note_message(putting *p, size_t i, unsigned shape, size_t in)
     static const char more[] = "...\n";
     char line[96], *end = line + sizeof line;
     p->changed = true;
+    if (i < p->n_added) return; /* nobody gave it */
     if (p->lines == NULL || p->lines->n + sizeof line + sizeof more > WEIR__SHAPE_LINES_MAX) {
         if (p->lines != NULL && strcmp(p->lines->bytes + p->lines->n - (sizeof more - 1), more) != 0)
             check_putting(p, weir__text_add_string(p->lines, more));
         return;
     }
     int n = snprintf(line, sizeof line, "messages[%zu]: %s", i - p->n_added, shape_name(shape));
-    if (in != SIZE_MAX)
+    if (in != SIZE_MAX && in >= p->n_added)
         n += snprintf(line + n, (size_t)(end - line - n), " in messages[%zu]", in - p->n_added);
     check_putting(p, weir__text_printf(p->lines, "%s\n", line));
 }
@@ -94,6 +95,7 @@ static bool is_text(const json_t *part)
 /* Adds the text as a part, if there is one, and empties it. */
 static void end_text(putting *p, json_t *parts, weir__text *text)
 {
+    check_putting(p, !text->failed);
     if (text->n == 0) return;
     json_t *words = text->failed ? NULL : json_stringn(text->bytes, text->n);
     check_putting(p,
@@ -182,7 +184,7 @@ static void join_turn(putting *p, json_t *content)
         check_putting(p, own != NULL && json_array_set_new(p->list, json_array_size(p->list) - 1, own) == 0);
         p->last = own;
     }
-    check_putting(p, json_array_append(p->joined, content) == 0);
+    check_putting(p, json_array_append(p->joined, content != NULL ? content : json_null()) == 0);
 }
 
 /* ---- Ids of calls ---- */
@@ -294,13 +296,13 @@ static void put_user(putting *p, json_t *message, json_t *content, unsigned shap
         if (shape == 0)
             add_turn(p, json_incref(message), USER, i);
         else
-            add_turn(p, json_pack("{s:s,s:O}", "role", "user", "content", content), USER, i);
+            add_turn(p, json_pack("{s:s,s:O?}", "role", "user", "content", content), USER, i);
         p->is_put = shape != 0;
         return;
     }
     note_message(p, i, shape != 0 ? shape : here, p->turn);
     if (here == WEIR__SHAPE_USER_AFTER_CALL) {
-        json_t *result = json_pack("{s:s,s:O}", "role", "tool", "content", content), *call;
+        json_t *result = json_pack("{s:s,s:O?}", "role", "tool", "content", content), *call;
         size_t n = json_array_size(json_object_get(p->last, "tool_calls"));
         call = json_array_get(json_object_get(p->last, "tool_calls"), n - 1);
         if (json_object_get(call, "id") != NULL)

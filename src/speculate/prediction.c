@@ -25,10 +25,11 @@ static bool is_here(const weir__prediction *prediction, const int32_t *answer, i
 /* Behind the last place first: an answer seldom goes back. */
 static void find_place(weir__prediction *prediction, const int32_t *answer, int32_t n)
 {
-    for (int32_t i = 1; i <= prediction->n; i++) {
-        int32_t at = (prediction->at + i - 1) % prediction->n + 1;
-        if (!is_here(prediction, answer, n, at)) continue;
-        prediction->at = at;
+    int32_t most = prediction->n < WEIR__PREDICTION_SOUGHT ? prediction->n : WEIR__PREDICTION_SOUGHT;
+    for (int32_t i = 0; i < most; i++) {
+        prediction->sought = prediction->sought % prediction->n + 1;
+        if (!is_here(prediction, answer, n, prediction->sought)) continue;
+        prediction->at = prediction->sought;
         prediction->length = WEIR__PREDICTION_LEAST;
         return;
     }
@@ -41,6 +42,7 @@ static void follow_token(weir__prediction *prediction, int32_t token)
         weir__acceptance_note(&prediction->acceptance, weir__lookup_class(prediction->length), right);
     if (!right) {
         prediction->length = 0;
+        prediction->sought = prediction->at;
         return;
     }
     prediction->at++;
@@ -49,11 +51,10 @@ static void follow_token(weir__prediction *prediction, int32_t token)
 
 void weir__prediction_read(weir__prediction *prediction, const int32_t *answer, int32_t n)
 {
-    for (; prediction->n_read < n; prediction->n_read++) {
-        if (prediction->n == 0) continue;
+    bool grows = prediction->n > 0 && prediction->n_read < n;
+    for (; prediction->n_read < n; prediction->n_read++)
         if (prediction->length > 0) follow_token(prediction, answer[prediction->n_read]);
-        if (prediction->length == 0) find_place(prediction, answer, prediction->n_read + 1);
-    }
+    if (grows && prediction->length == 0) find_place(prediction, answer, n);
 }
 
 bool weir__prediction_draft(const weir__prediction *prediction, int32_t most, int32_t *draft, double *hope,

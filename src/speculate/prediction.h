@@ -7,7 +7,8 @@
 #include "speculate/acceptance.h"
 
 /* Tokens that must be alike to find the answer's place again once it has left the prediction. */
-#define WEIR__PREDICTION_LEAST 3
+#define WEIR__PREDICTION_LEAST  3
+#define WEIR__PREDICTION_SOUGHT 4096
 
 /* Of one answer, which only grows. Invariant: 0 <= at <= n; length > 0 while the answer is at `at`. */
 typedef struct weir__prediction {
@@ -15,6 +16,7 @@ typedef struct weir__prediction {
     int32_t n;
     int32_t at;     /* the answer's place; while it has left, where it was last */
     int32_t length; /* tokens that were alike before it, at most WEIR__LOOKUP_MOST; 0 = it has left */
+    int32_t sought; /* the place that was compared last since it left */
     int32_t n_read; /* tokens of the answer */
     weir__acceptance acceptance;
 } weir__prediction;
@@ -22,7 +24,8 @@ typedef struct weir__prediction {
 /* Of an answer that begins as the prediction does. n = 0: there is none. */
 void weir__prediction_init(weir__prediction *prediction, const int32_t *tokens, int32_t n);
 
-/* Reads the answer, [n], on. A token that is not the predicted one costs a look at all of the prediction. */
+/* Reads the answer, [n], on. Once it has left the prediction, each call looks at WEIR__PREDICTION_SOUGHT
+ * places for where it is now, the next call at those behind them. */
 void weir__prediction_read(weir__prediction *prediction, const int32_t *answer, int32_t n);
 
 /* Drafts the next tokens, *n <= most; hope[i] is the probability that the i-th is right if those before it

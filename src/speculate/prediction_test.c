@@ -71,12 +71,33 @@ static void none_drafts_nothing(void **state)
     assert_int_equal(draft(&p, 4, tokens), 0);
 }
 
+/* A long prediction is looked through over some tokens, whatever the answer says meanwhile. */
+static void a_far_place_is_found_in_steps(void **state)
+{
+    (void)state;
+    enum { LONG = 5 * WEIR__PREDICTION_SOUGHT, FAR = LONG - 100 };
+    static int32_t many[LONG], answer[16];
+    weir__prediction p;
+    int32_t tokens[WEIR__LOOKUP_MOST];
+    for (int32_t i = 0; i < LONG; i++) many[i] = i;
+    for (int32_t i = 0; i < 16; i++) answer[i] = FAR + i;
+    weir__prediction_init(&p, many, LONG);
+    for (int32_t n = 1; n <= 16; n++) {
+        int32_t before = p.sought;
+        weir__prediction_read(&p, answer, n);
+        assert_true(p.sought <= before + WEIR__PREDICTION_SOUGHT);
+    }
+    assert_int_equal(draft(&p, 1, tokens), 1);
+    assert_int_equal(tokens[0], FAR + 16);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_is_followed_from_the_first_token),
         cmocka_unit_test(a_change_is_stepped_over),
         cmocka_unit_test(none_drafts_nothing),
+        cmocka_unit_test(a_far_place_is_found_in_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

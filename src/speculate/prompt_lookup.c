@@ -74,6 +74,7 @@ static void draft_text(prompt_lookup *all, weir__draft *draft, weir__drafting *d
         probability *= hope[i];
         if (!weir__drafter_add(&all->base, draft, tokens[i], probability, 0, drafting)) break;
     }
+    draft->predicted = draft->predicted && draft->n > 0;
 }
 
 static void draft_texts(weir__drafter *drafter, weir__draft *const *drafts, size_t n,
