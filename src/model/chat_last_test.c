@@ -34,7 +34,7 @@ static weir_chat *try_chat(const terms *t, weir_error *error)
 {
     weir_chat_params params = weir_chat_params_default();
     weir_chat *chat = NULL;
-    char messages[512];
+    static char messages[8192];
     snprintf(messages, sizeof messages,
              "[{\"role\":\"user\",\"content\":\"Add\"},{\"role\":\"assistant\",%s}]", t->last);
     params.messages_json = messages;
@@ -296,6 +296,34 @@ static void test_schemas(void **state)
     }
 }
 
+/* Parsers recurse over brackets, also over those of the text that goes on. */
+static void test_many_brackets(void **state)
+{
+    (void)state;
+    for (pin_walk walk = pin_templates(); pin_walk_next(&walk);) {
+        char *source = pin_template(walk.name), last[4096] = "\"content\":\"";
+        size_t n = strlen(last);
+        for (int i = 0; i < 2; i++) {
+            weir_error error = {0};
+            terms t = terms_of(&walk, source);
+            size_t brackets = i == 0 ? 1900 : 2100;
+            memset(last + n, '[', brackets);
+            strcpy(last + n + brackets, "\"");
+            t.schema = "{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}}";
+            t.last = last;
+            weir_chat *chat = try_chat(&t, &error);
+            weir_chat_parser *parser = NULL;
+            bool refused = error.code == WEIR_INVALID && strcmp(error.field, "messages[1].content") == 0;
+            if (i == 0 && chat != NULL)
+                assert_int_equal(weir_chat_parser_create(chat, &parser, NULL), WEIR_OK);
+            if (i == 1 && !refused) fail_msg("%s: [%s] %s", walk.name, error.field, error.message);
+            weir_chat_parser_destroy(parser);
+            weir_chat_release(chat);
+        }
+        free(source);
+    }
+}
+
 /* A call may follow the text, or must. In two forms it cannot: a call is another message there, or has a
  * plan before it. */
 static void test_calls(void **state)
@@ -361,9 +389,10 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_prompts),       cmocka_unit_test(test_empty),   cmocka_unit_test(test_answers),
-        cmocka_unit_test(test_fresh_answers), cmocka_unit_test(test_schemas), cmocka_unit_test(test_calls),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_prompts),   cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_answers),   cmocka_unit_test(test_fresh_answers),
+        cmocka_unit_test(test_schemas),   cmocka_unit_test(test_calls),
+        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_many_brackets),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

@@ -57,9 +57,9 @@ typedef struct probing {
 
 /* ---- Conversations ---- */
 
-static void write_mark(char mark[24], size_t i)
+static void write_mark(char mark[40], size_t i)
 {
-    snprintf(mark, 24, "weirmark%02zuq", i);
+    snprintf(mark, 40, "weirmark%02zuq", i);
 }
 
 static json_t *make_call(const char *id, const char *mark)
@@ -79,7 +79,7 @@ static json_t *make_calls(char letter, const char *mark)
 
 static json_t *make_message(char letter, size_t i)
 {
-    char mark[24];
+    char mark[40];
     write_mark(mark, i);
     switch (letter) {
     case 's': return json_pack("{s:s,s:s}", "role", "system", "content", mark);
@@ -114,7 +114,7 @@ static json_t *make_conversation(const char *letters, size_t n)
 /* Whether the prompt has the texts of these messages in order. */
 static bool has_marks(const char *prompt, const char *letters)
 {
-    char mark[24];
+    char mark[40];
     const char *at = prompt;
     for (size_t i = 0; at != NULL && letters[i] != '\0'; i++) {
         write_mark(mark, i);

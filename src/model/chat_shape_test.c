@@ -212,6 +212,19 @@ static void made_ids_are_new(void **state)
     json_decref(given);
 }
 
+/* Calls of others than the assistant are allowed; such a message may have no content. */
+static void a_message_without_content_is_put(void **state)
+{
+    (void)state;
+    json_t *given = json_pack("[{s:s,s:s},{s:s,s:[o]}]", "role", "user", "content", "u", "role", "user",
+                              "tool_calls", call("x", 'c', 0));
+    json_t *new = put(given, WEIR__SHAPE_USER_TWICE, NULL);
+    assert_int_equal(json_array_size(new), 1);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(new, 0), "content")), "u");
+    json_decref(new);
+    json_decref(given);
+}
+
 /* ---- Random conversations ---- */
 
 static void roll_word(dice *d, char word[24])
@@ -345,6 +358,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_shape_has_one_rule),
         cmocka_unit_test(made_ids_are_new),
+        cmocka_unit_test(a_message_without_content_is_put),
         cmocka_unit_test(regular_ones_are_known),
         cmocka_unit_test(random_ones_keep_all_texts_and_are_put_once),
         cmocka_unit_test(later_messages_change_nothing),

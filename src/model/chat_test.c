@@ -374,6 +374,13 @@ static void test_tools(void **state)
     assert_non_null(strstr(weir_chat_prompt(chat, NULL), "get_weather"));
     weir_chat_release(chat);
 
+    /* Long integers stand in the prompt, and bound what is enforced as the nearest real. */
+    params.tools_json = "[" TOOL("f", "{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\","
+                                      "\"minimum\":0,\"maximum\":18446744073709551615}}}") "]";
+    chat = create(&params);
+    assert_non_null(strstr(weir_chat_prompt(chat, NULL), "18446744073709551615"));
+    weir_chat_release(chat);
+
     /* Two tools whose parameters refer to definitions of one name. */
     params.tool_choice = WEIR_TOOLS_REQUIRED;
     params.tools_json =
