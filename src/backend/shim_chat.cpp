@@ -706,7 +706,7 @@ weir_status weir__shim_template_create(const char *source, const char *bos, cons
 {
     std::unique_ptr<weir__shim_template> t;
     quiet();
-    const weir_status status = weir::limited(0, error, nullptr, "the chat template cannot be parsed", [&] {
+    weir_status status = weir::limited(0, error, nullptr, "the chat template cannot be parsed", [&] {
         t.reset(new weir__shim_template());
         try {
             t->templates = common_chat_templates_init(nullptr, source, bos, eos);
@@ -716,12 +716,18 @@ weir_status weir__shim_template_create(const char *source, const char *bos, cons
             throw std::runtime_error("line " + std::to_string(error_line(source, reason)) + ": " + reason);
         }
         t->analyzed = is_analyzed(t->templates.get(), bos, eos);
-        if (t->analyzed && *eos != '\0') t->endless = common_chat_templates_init(nullptr, source, bos, "");
         auto caps = common_chat_templates_get_caps(t->templates.get());
         t->knows_tools = caps["supports_tools"] || caps["supports_tool_calls"];
         weir::refuse_starved();
         return WEIR_OK;
     });
+    /* With limits of its own, as llama.cpp renders the template for each of them. */
+    if (status == WEIR_OK && t->analyzed && *eos != '\0')
+        status = weir::limited(0, error, nullptr, "the chat template cannot be parsed", [&] {
+            t->endless = common_chat_templates_init(nullptr, source, bos, "");
+            weir::refuse_starved();
+            return WEIR_OK;
+        });
     if (status == WEIR_OK) *out = t.release();
     return status;
 }
