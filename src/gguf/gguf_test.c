@@ -141,35 +141,37 @@ static void files_that_are_no_models_are_refused(void **state)
 
 /* ---- Files of other kinds ------------------------------------------------------------------------- */
 
+#define BYTES(text) (text), sizeof(text) - 1
+
 /* What each file is and what to do; nothing of it is damaged. [n] bytes at `at`, the rest is zeroes. */
 static const struct {
     const char *bytes;
     size_t n, at, size;
     const char *kind, *advice;
 } others[] = {
-    {"version https://git-lfs.github.com/spec/v1\noid sha256:", 54, 0, 130, "Git LFS pointer",
+    {BYTES("version https://git-lfs.github.com/spec/v1\noid sha256:"), 0, 130, "Git LFS pointer",
      "git lfs pull"},
-    {"\xef\xbb\xbf\n  <!DoCtYpE hTmL><title>Log in", 36, 0, 90, "web page", "download the file itself"},
-    {"<html><body>404", 15, 0, 15, "web page", "download the file itself"},
-    {"<?xml version='1.0'?><Error><Code>AccessDenied", 46, 0, 80, "XML", "download the file itself"},
-    {"{\"error\":\"Repository not found\"}", 32, 0, 32, "JSON", "download the file itself"},
-    {"\x20\0\0\0\0\0\0\0{\"__metadata__\":{}}", 27, 0, 100, "safetensors", "convert_hf_to_gguf.py"},
-    {"PK\3\4", 4, 0, 200, "zip archive", "unpack it"},
-    {"PK\3\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x10\0\0\0archive/data.pkl", 46, 0, 200, "PyTorch",
+    {BYTES("\xef\xbb\xbf\n  <!DoCtYpE hTmL><title>Log in"), 0, 90, "web page", "download the file itself"},
+    {BYTES("<html><body>404"), 0, 15, "web page", "download the file itself"},
+    {BYTES("<?xml version='1.0'?><Error><Code>AccessDenied"), 0, 80, "XML", "download the file itself"},
+    {BYTES("{\"error\":\"Repository not found\"}"), 0, 32, "JSON", "download the file itself"},
+    {BYTES("\x20\0\0\0\0\0\0\0{\"__metadata__\":{}}"), 0, 100, "safetensors", "convert_hf_to_gguf.py"},
+    {BYTES("PK\3\4"), 0, 200, "zip archive", "unpack it"},
+    {BYTES("PK\3\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x10\0\0\0archive/data.pkl"), 0, 200, "PyTorch",
      "convert_hf_to_gguf.py"},
-    {"\x80\2}q\0", 5, 0, 200, "pickle", "convert_hf_to_gguf.py"},
-    {"\x1f\x8b\x08", 3, 0, 200, "gzip", "unpack it"},
-    {"\xfd"
-     "7zXZ",
-     6, 0, 200, "xz", "unpack it"},
-    {"\x28\xb5\x2f\xfd", 4, 0, 200, "zstd", "unpack it"},
-    {"BZh9", 4, 0, 200, "bzip2", "unpack it"},
-    {"7z\xbc\xaf\x27\x1c", 6, 0, 200, "7z archive", "unpack it"},
-    {"ustar", 5, 257, 1024, "tar archive", "unpack it"},
-    {"\x89HDF\r\n\x1a\n", 8, 0, 200, "HDF5", "original"},
-    {"tjgg", 4, 0, 200, "before GGUF", "GGUF version"},
-    {"weirpack", 8, 0, 200, "weir optimize", "the model itself"},
-    {"", 0, 0, 4096, "zeroes", "not complete"},
+    {BYTES("\x80\2}q\0"), 0, 200, "pickle", "convert_hf_to_gguf.py"},
+    {BYTES("\x1f\x8b\x08"), 0, 200, "gzip", "unpack it"},
+    {BYTES("\xfd"
+           "7zXZ"),
+     0, 200, "xz", "unpack it"},
+    {BYTES("\x28\xb5\x2f\xfd"), 0, 200, "zstd", "unpack it"},
+    {BYTES("BZh9"), 0, 200, "bzip2", "unpack it"},
+    {BYTES("7z\xbc\xaf\x27\x1c"), 0, 200, "7z archive", "unpack it"},
+    {BYTES("ustar"), 257, 1024, "tar archive", "unpack it"},
+    {BYTES("\x89HDF\r\n\x1a\n"), 0, 200, "HDF5", "original"},
+    {BYTES("tjgg"), 0, 200, "before GGUF", "GGUF version"},
+    {BYTES("weirpack"), 0, 200, "weir optimize", "the model itself"},
+    {BYTES(""), 0, 4096, "zeroes", "not complete"},
 };
 
 static void files_of_other_kinds_are_named(void **state)

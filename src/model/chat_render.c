@@ -205,7 +205,9 @@ static weir_status render_alone(rendering *r, json_t *messages, weir__text *prom
     weir_status status = write_messages(r, messages, error);
     r->prompt = prompt;
     prompt->n = 0;
-    return status == WEIR_OK ? run_on_stack(r, error) : status;
+    if (status == WEIR_OK) status = run_on_stack(r, error);
+    r->prompt = NULL;
+    return status;
 }
 
 /* The text that the answer begins with for its form. */
