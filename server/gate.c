@@ -317,7 +317,7 @@ static bool check_state(serve_call *call, const char *hint)
 {
     serve_server *server = call->server;
     const char *why = NULL;
-    if (!call->route->engine && !call->route->model) return true;
+    if (call->route == NULL || (!call->route->engine && !call->route->model)) return true;
     if (server->draining && !call->route->drain) return serve_call_stopping(call);
     if (!serve_server_loaded(server)) return refuse_call(call, 503, "loading", "the model is being loaded");
     serve_lease_begin(call);

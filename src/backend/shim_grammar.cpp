@@ -31,9 +31,10 @@ weir_status report(weir_status status, int32_t token, weir_error *error)
 namespace weir
 {
 
-grammar::grammar(const llama_vocab *v, weir__automaton *a, bool is_lazy, bool only_calls)
+grammar::grammar(const llama_vocab *v, weir__automaton *a, bool is_lazy, bool is_calls_only)
     : vocab(v), automaton(weir__automaton_hold(a)), place(weir__automaton_start(a)), first(place),
-      lazy(is_lazy), calls_only(only_calls), watches(is_lazy), before_call(only_calls ? 0 : WEIR__NO_CALL)
+      lazy(is_lazy), calls_only(is_calls_only), watches(is_lazy),
+      before_call(is_calls_only ? 0 : WEIR__NO_CALL)
 {
 }
 

@@ -23,11 +23,16 @@ static bool is_at(const head *h, size_t at, const char *bytes, size_t n)
 
 /* ---- Kinds without a fixed beginning -------------------------------------------------------------- */
 
+static bool is_blank(unsigned char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
 /* Where a text begins: behind a byte order mark and blanks. */
 static size_t text_start(const head *h)
 {
     size_t at = is_at(h, 0, "\xef\xbb\xbf", 3) ? 3 : 0;
-    while (at < h->n && memchr(" \t\r\n", h->bytes[at], 4) != NULL) at++;
+    while (at < h->n && is_blank((unsigned char)h->bytes[at])) at++;
     return at;
 }
 

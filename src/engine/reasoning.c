@@ -187,7 +187,7 @@ static weir_status find_recurrence(weir__reasoning *r, const char *start, weir_e
     int32_t *tokens = NULL;
     size_t n, length;
     int strip;
-    if (r->start == NULL) return WEIR_OK;
+    if (r->start == NULL || start == NULL) return WEIR_OK;
     weir_status status = find_tokens(r->model, start, &tokens, &n, error);
     if (status == WEIR_OK)
         r->recurs = r->model->ops->control_text(r->model->model, tokens[0], &length, &strip) != NULL;

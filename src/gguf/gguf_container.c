@@ -371,7 +371,7 @@ static void read_tensors(gguf_check *c)
         read_tensor(c, i, alignment, &offset);
         last = begin + (c->info.tensor_bytes - last);
     }
-    if (c->status != WEIR_OK) return;
+    if (c->status != WEIR_OK || alignment == 0) return; /* which is refused before */
     /* last is the end of the last tensor without its padding, which may be missing. */
     uint64_t data_at = (c->at + alignment - 1) / alignment * alignment;
     if (c->info.n_tensors > 0 && (data_at > c->size || last > c->size - data_at))

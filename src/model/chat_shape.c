@@ -81,7 +81,7 @@ static void note_message(putting *p, size_t i, unsigned shape, size_t in)
     }
     int n = snprintf(line, sizeof line, "messages[%zu]: %s", i - p->n_added, shape_name(shape));
     if (in != SIZE_MAX && in >= p->n_added)
-        n += snprintf(line + n, (size_t)(end - line - n), " in messages[%zu]", in - p->n_added);
+        snprintf(line + n, (size_t)(end - line - n), " in messages[%zu]", in - p->n_added);
     check_putting(p, weir__text_printf(p->lines, "%s\n", line));
 }
 
