@@ -210,7 +210,9 @@ def metrics_and_events():
     _, told = sums(events[:-1])
     first = next(n for n in told if n > 0)
     found = server.metrics()
-    check("time per output token counts tokens, that between chunks pieces", found["weir_tpot_seconds_count"] == 90 - first > found["weir_itl_seconds_count"] > 5, found)
+    # The first event may have several chunks, where the server was late.
+    check("time per output token counts tokens, that between chunks pieces",
+          90 - first <= found["weir_tpot_seconds_count"] <= 89 and found["weir_tpot_seconds_count"] > found["weir_itl_seconds_count"] > 5, found)
     check("of the same time", abs(found["weir_tpot_seconds_sum"] - found["weir_itl_seconds_sum"]) < 1e-6 and found["weir_itl_seconds_sum"] > 0, found)
     text = server.get("/metrics").body.decode()
     check("the help says what each counts", "# HELP weir_itl_seconds time between two chunks of a stream, which may have several tokens\n" in text and
