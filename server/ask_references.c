@@ -96,8 +96,9 @@ static weir_status read_record(search *s, const serve_record *record)
 static bool names_wanted(const search *s, const weir__text *text)
 {
     static const char key[] = "\"id\":\"";
+    if (text->n == 0) return false;
     const char *at = text->bytes, *end = at + text->n;
-    while (text->n > 0 && (at = memmem(at, (size_t)(end - at), key, sizeof key - 1)) != NULL) {
+    while ((at = memmem(at, (size_t)(end - at), key, sizeof key - 1)) != NULL) {
         at += sizeof key - 1;
         const char *close = memchr(at, '"', (size_t)(end - at));
         char id[ID_MAX];

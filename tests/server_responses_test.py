@@ -76,7 +76,7 @@ for name, body, chat in [
          {"tools": [{"type": "function", "function": {"name": t["name"], "description": t["description"], "parameters": {
              "type": "object", "properties": {"input": dict({"type": "string"}, **({"pattern": "^(?:[ab]{3}|c)$"} if "format" in t else {}))},
              "required": ["input"], "additionalProperties": False}, "strict": True}} for t in CUSTOM], "tool_choice": "none", "messages": [
-             said("a"), {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": {"name": "note", "arguments": json.dumps({"input": 'say "x"\n'})}}]},
+             said("a"), {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": {"name": "note", "arguments": json.dumps({"input": 'say "x"\n'}, separators=(",", ":"))}}]},
              {"role": "tool", "tool_call_id": "1", "content": "done"}]}),
         ("sampling", {"temperature": 1, "seed": 7, "top_p": 0.9}, {"temperature": 1, "seed": 7, "top_p": 0.9}),
         ("notes", {"metadata": {"a": "b"}, "user": "x", "service_tier": "auto", "prompt_cache_key": "x", "safety_identifier": "x", "model": "tiny", "background": False, "truncation": "disabled",
@@ -189,8 +189,8 @@ check("an input that is cut", item["status"] == "incomplete" and item["input"] a
 first = server.post(RESPONSES, dict(HELLO, store=True, max_output_tokens=300, tools=CUSTOM, tool_choice={"type": "custom", "name": "letters"})).json
 [item] = first["output"]
 said_again = [said("hello"), item, {"type": "custom_tool_call_output", "call_id": item["call_id"], "output": "x"}]
-check("a kept call goes on", server.post(RESPONSES, dict(HELLO, previous_response_id=first["id"], tools=CUSTOM, input=said_again[2:])).json["output"][0]["content"] ==
-      server.post(RESPONSES, dict(HELLO, input=said_again, tools=CUSTOM)).json["output"][0]["content"], first)
+check("a kept call goes on", server.post(RESPONSES, dict(HELLO, previous_response_id=first["id"], tools=CUSTOM, tool_choice="none", input=said_again[2:])).json["output"][0]["content"] ==
+      server.post(RESPONSES, dict(HELLO, input=said_again, tools=CUSTOM, tool_choice="none")).json["output"][0]["content"], first)
 
 # ---- Logprobs
 
@@ -221,7 +221,7 @@ for given, unmet in (("24h", "prompt_cache_retention"), (None, None)):
     check(f"prompt_cache_retention: {given}", reply.status == 200 and reply.headers.get("x-weir-relaxed") == unmet, reply.headers, reply.body)
 for name, body, field, *word in [
         ("no input", {"input": []}, "input"), ("input of another type", {"input": 5}, "input"), ("an item of another type", {"input": ["x"]}, "input[0]"),
-        ("a kind of item", {"input": [said("x"), {"type": "item_reference", "id": "x"}]}, "input[1]"), ("a role", {"input": [{"role": "tool", "content": "x"}]}, "input[0].role"),
+        ("a kind of item", {"input": [said("x"), {"type": "item_of_another_day", "id": "x"}]}, "input[1]"), ("a role", {"input": [{"role": "tool", "content": "x"}]}, "input[0].role"),
         ("content", {"input": [{"role": "user", "content": 5}]}, "input[0].content"), ("a member of an item", {"input": [dict(said("x"), colour="red")]}, "input[0].colour"),
         ("a file", {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "x"}]}]}, "input[0].content[0]"),
         ("a part without a text", {"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, "input[0].content[0]"),
