@@ -445,7 +445,7 @@ static weir_status create_score(weir__request *request, const weir_model *model,
                                                             "out of memory for the prompt's logprobs");
 }
 
-/* As many tokens of the prediction as an answer can have. More bytes than can be as many are not read. */
+/* Tokens beyond n_ctx cannot be part of an answer: bytes that are at least as many are not tokenized. */
 static weir_status read_prediction(weir__request *request, const weir_model *model,
                                    const weir_engine_params *limits, const weir_request *given,
                                    weir_error *error)
@@ -457,7 +457,7 @@ static weir_status read_prediction(weir__request *request, const weir_model *mod
     if (length > most) length = weir__utf8_cut(given->prediction, most);
     if (length == 0) return WEIR_OK;
     size_t room = length + 16; /* a token has at least a byte, apart from a tokenizer's own first ones */
-    request->prediction = weir__mem_calloc(room, sizeof *request->prediction);
+    request->prediction = weir__mem_alloc(room * sizeof *request->prediction);
     weir_status status = request->prediction != NULL
                              ? model->ops->tokenize(model->model, given->prediction, length, false, false,
                                                     request->prediction, room, &n, error)

@@ -5,10 +5,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-static pthread_mutex_t mutex =
-    PTHREAD_MUTEX_INITIALIZER; /* protects both lists; no other lock is taken under it */
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+/* Protects both lists. No other lock is taken under it. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static weir__roster_row *here, *of_parents;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void hold_roster(void)
 {

@@ -26,7 +26,7 @@ static json_t *make_call(const char *id, const char *mark)
  * id as OpenAI's, n: a call and r: a result without one. */
 static json_t *make_message(char letter, size_t i, size_t last_call)
 {
-    char short_id[24], long_id[64];
+    char short_id[40], long_id[64];
     snprintf(short_id, sizeof short_id, "abcdefg%02zu", last_call);
     snprintf(long_id, sizeof long_id, "call_0123456789abcdefghijkl%02zu", last_call);
     const char *role = letter == 's'                   ? "system"

@@ -5,7 +5,7 @@
 
 #include "speculate/lookup.h"
 
-/* Better than a text that was merely alike: the caller says so. */
+/* Higher than for texts that are only similar: the caller expects the answer to repeat this one. */
 static const double prior[WEIR__ACCEPTANCE_CLASSES] = {0.6, 0.7, 0.8, 0.85, 0.9, 0.95};
 
 void weir__prediction_init(weir__prediction *prediction, const int32_t *tokens, int32_t n)
@@ -22,7 +22,7 @@ static bool is_here(const weir__prediction *prediction, const int32_t *answer, i
                   WEIR__PREDICTION_LEAST * sizeof *answer) == 0;
 }
 
-/* Behind the last place first: an answer seldom goes back. */
+/* Searches onward from the last place: an answer seldom goes back. */
 static void find_place(weir__prediction *prediction, const int32_t *answer, int32_t n)
 {
     int32_t most = prediction->n < WEIR__PREDICTION_SOUGHT ? prediction->n : WEIR__PREDICTION_SOUGHT;

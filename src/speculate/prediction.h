@@ -1,14 +1,12 @@
-/* prediction.h: drafts from what a caller says that the answer repeats: the tokens that follow in it where
- * the answer is. Pure.
+/* prediction.h: drafts from the text that the caller expects the answer to repeat. Pure.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SPECULATE_PREDICTION_H
 #define WEIR_SPECULATE_PREDICTION_H
 
 #include "speculate/acceptance.h"
 
-/* Tokens that must be alike to find the answer's place again once it has left the prediction. */
-#define WEIR__PREDICTION_LEAST  3
-#define WEIR__PREDICTION_SOUGHT 4096
+#define WEIR__PREDICTION_LEAST  3    /* tokens that must match before an answer that left is found again */
+#define WEIR__PREDICTION_SOUGHT 4096 /* places that each call compares meanwhile */
 
 /* Of one answer, which only grows. Invariant: 0 <= at <= n; length > 0 while the answer is at `at`. */
 typedef struct weir__prediction {
@@ -24,8 +22,8 @@ typedef struct weir__prediction {
 /* Of an answer that begins as the prediction does. n = 0: there is none. */
 void weir__prediction_init(weir__prediction *prediction, const int32_t *tokens, int32_t n);
 
-/* Reads the answer, [n], on. Once it has left the prediction, each call looks at WEIR__PREDICTION_SOUGHT
- * places for where it is now, the next call at those behind them. */
+/* Reads more of the answer, [n]. Once the answer has left the prediction, each call compares the next
+ * WEIR__PREDICTION_SOUGHT places with its last tokens. */
 void weir__prediction_read(weir__prediction *prediction, const int32_t *answer, int32_t n);
 
 /* Drafts the next tokens, *n <= most; hope[i] is the probability that the i-th is right if those before it

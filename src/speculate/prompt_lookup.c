@@ -1,5 +1,5 @@
-/* prompt_lookup.c: the drafter that looks into the stream's own text, into those of others, and into what its
- * caller says that the answer repeats.
+/* prompt_lookup.c: the drafter that looks into the stream's own text, those of others, and the request's
+ * prediction.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
