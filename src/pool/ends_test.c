@@ -67,6 +67,31 @@ static void wait_open(weir_model *model, void *user)
     while (!atomic_load(open)) nanosleep(&ms, NULL);
 }
 
+/* Its resident is the loader's by then. */
+static void a_model_that_leaves_reserves_nothing(void **state)
+{
+    (void)state;
+    atomic_bool open = false;
+    rack r;
+    weir_error error;
+    open_for_one(&r, wait_open, &open);
+    weir_lease *lease = rack_lease(&r, "m0");
+    weir_model *model = weir_lease_model(lease);
+    assert_int_equal(weir_pool_reserve(r.pool, model, MIB, &error), WEIR_OK);
+    assert_int_equal(weir_pool_unload(r.pool, "m0", &error), WEIR_OK);
+    assert_int_equal(weir_pool_reserve(r.pool, model, 2 * MIB, &error), WEIR_OK); /* the lease holds it */
+    weir_lease_release(lease);
+    struct timespec ms = {.tv_nsec = 1000000};
+    for (int i = 0; i < WAIT_MS && weir_pool_reserve(r.pool, model, MIB, &error) == WEIR_OK; i++)
+        nanosleep(&ms, NULL);
+    assert_int_equal(error.code, WEIR_STATE);
+    assert_string_equal(error.field, "model");
+    rack_await(&r, "m0", WEIR_POOL_LEAVING);
+    atomic_store(&open, true);
+    rack_await(&r, "m0", WEIR_POOL_UNLOADED);
+    rack_close(&r);
+}
+
 /* The lease ends late; the message must say what the loader does meanwhile. */
 static void assert_late(rack *r, const char *name, const char *why)
 {
@@ -109,6 +134,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_holder_is_called_before_the_model_leaves),
         cmocka_unit_test(a_pool_ends_amid_a_load),
+        cmocka_unit_test(a_model_that_leaves_reserves_nothing),
         cmocka_unit_test(a_late_lease_names_the_loaders_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

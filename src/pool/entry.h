@@ -6,7 +6,7 @@
 #include "pool/resident.h"
 
 /* Under the pool's mutex, apart from the two atomics, which the loader uses. Invariant: n_bytes > 0 only
- * while the state is LOADING, LOADED or LEAVING; resident is set while it is LOADED or LEAVING. */
+ * while the state is LOADING, LOADED or LEAVING; resident is set while it is LOADED. */
 typedef struct weir__entry {
     struct weir__entry *next; /* of all entries of the pool */
     weir__spec *spec;

@@ -140,6 +140,7 @@ static void begin_job(weir_pool *pool, const weir__room *room)
         atomic_store(&entry->cancelled, false);
     } else if (room->job == WEIR__JOB_UNLOAD) {
         entry->state = WEIR_POOL_LEAVING;
+        entry->resident = NULL; /* the job's: the loader frees it without the mutex */
     }
     pthread_cond_signal(&pool->work);
 }
@@ -187,7 +188,6 @@ static void end_load(weir_pool *pool, weir__entry *entry, const weir__job *job)
 
 static void end_unload(weir_pool *pool, weir__entry *entry)
 {
-    entry->resident = NULL;
     entry->n_bytes = 0;
     entry->known = false;
     entry->state = entry->leave ? WEIR_POOL_UNLOADED : WEIR_POOL_SLEEPING;
