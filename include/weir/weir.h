@@ -344,7 +344,7 @@ typedef struct weir_chat_params {
      * listed by weir_chat_relaxed, unless it is malformed */
     bool strict_schema;
     weir_special_content special_content;
-    /* false: messages that the template refuses are put into a form that it takes, and listed by
+    /* false: messages that the template refuses are changed into a form that it takes, and listed by
      * weir_chat_reshaped; true: they are an error (TEMPLATE), or the template leaves them out */
     bool strict_messages;
     /* [n_media] the parts of messages_json whose type is "image_url", "input_audio", "image", "audio" or
@@ -765,9 +765,9 @@ typedef struct weir_chunk {
     const float *logprobs;            /* [n_tokens] if requested, else NULL */
     const weir_logprob *top_logprobs; /* [n_tokens][n_top_logprobs], the likeliest first; or NULL */
     int32_t n_top_logprobs;           /* the request's n_logprobs, or the vocabulary's size if smaller */
-    /* With logprobs: so many of the newest tokens, of this chunk and those before it, have no text in the
-     * chunks yet. It may begin a stop string; in the terminal chunk it is the stop string that ended the
-     * answer. A token that has a part of its text in a chunk does not count */
+    /* With logprobs: the number of the newest tokens, of this chunk and earlier ones, whose text no chunk has
+     * yet, because it may begin a stop string. In the terminal chunk: those of the stop string that ended the
+     * answer. A token with a part of its text in a chunk does not count */
     int32_t n_hidden;
     /* usage.n_generated and total_ns when the engine emitted its last token, however late it is taken: a
      * stream's tokens up to and including this chunk; the terminal one also counts the end token */
