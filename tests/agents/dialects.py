@@ -1,0 +1,130 @@
+"""How the bodies of the three APIs name tools, calls and results, and how an answer is forced: to one call of a tool, or to one text."""
+# SPDX-License-Identifier: Apache-2.0
+
+
+def only(value):
+    return {"const": value}
+
+
+def arguments_schema(arguments):
+    return {"type": "object", "properties": {k: only(v) for k, v in arguments.items()}, "required": list(arguments), "additionalProperties": False}
+
+
+def texts(value):
+    """All texts within a value, joined."""
+    if isinstance(value, str):
+        return value
+    return "\n".join(texts(v) for v in (value.values() if isinstance(value, dict) else value if isinstance(value, list) else []))
+
+
+class Responses:
+    path = "/v1/responses"
+
+    @staticmethod
+    def results(body):
+        items = body["input"] if isinstance(body["input"], list) else []
+        return [texts(item["output"]) for item in items if item.get("type") in ("function_call_output", "custom_tool_call_output")]
+
+    @staticmethod
+    def tools(body):
+        return {tool["name"]: tool for tool in body.get("tools") or [] if tool.get("type") == "function"}
+
+    @classmethod
+    def force_call(cls, body, name, arguments):
+        cls.tools(body)[name]["parameters"] = arguments_schema(arguments)
+        body["tool_choice"] = {"type": "function", "name": name}
+
+    @staticmethod
+    def force_text(body, text):
+        if body.get("tools"):
+            body["tool_choice"] = "none"
+        body["text"] = dict(body.get("text") or {}, format={"type": "json_schema", "name": "answer", "schema": only(text)})
+
+
+class Messages:
+    path = "/v1/messages"
+
+    @staticmethod
+    def results(body):
+        return [texts(block.get("content")) for message in body["messages"] if isinstance(message["content"], list)
+                for block in message["content"] if block.get("type") == "tool_result"]
+
+    @staticmethod
+    def tools(body):
+        return {tool["name"]: tool for tool in body.get("tools") or [] if "input_schema" in tool}
+
+    @classmethod
+    def force_call(cls, body, name, arguments):
+        cls.tools(body)[name]["input_schema"] = arguments_schema(arguments)
+        body["tool_choice"] = {"type": "tool", "name": name}
+
+    @staticmethod
+    def force_text(body, text):
+        if body.get("tools"):
+            body["tool_choice"] = {"type": "none"}
+        body["output_config"] = dict(body.get("output_config") or {}, format={"type": "json_schema", "schema": only(text)})
+
+
+class Chat:
+    path = "/v1/chat/completions"
+
+    @staticmethod
+    def results(body):
+        return [texts(message.get("content")) for message in body["messages"] if message["role"] == "tool"]
+
+    @staticmethod
+    def tools(body):
+        return {tool["function"]["name"]: tool["function"] for tool in body.get("tools") or [] if tool.get("type") == "function"}
+
+    @classmethod
+    def force_call(cls, body, name, arguments):
+        cls.tools(body)[name]["parameters"] = arguments_schema(arguments)
+        body["tool_choice"] = {"type": "function", "function": {"name": name}}
+
+    @staticmethod
+    def force_text(body, text):
+        if body.get("tools"):
+            body["tool_choice"] = "none"
+        body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": only(text)}}
+
+
+def dialect_of(path):
+    """None: no request that a model answers."""
+    path = path.split("?")[0]
+    return next((d for d in (Responses, Messages, Chat) if path == d.path), None)
+
+
+# Members whose keys are words of an agent or its user, not fields.
+OPEN = {"arguments", "client_metadata", "input", "metadata"}
+SCHEMAS = {"parameters", "input_schema", "schema"}
+
+
+def kind_of(value):
+    return "null" if value is None else {bool: "boolean", str: "string", dict: "object", list: "array"}.get(type(value), "number")
+
+
+def schema_fields(schema, path):
+    """Each keyword once, wherever it stands in the schema; the names of properties are left out."""
+    found = set()
+    for key, member in schema.items():
+        found.add(f"{path}..{key} = {member}" if key in ("type", "format") and isinstance(member, str) else f"{path}..{key} {kind_of(member)}")
+        if key in ("properties", "patternProperties", "$defs", "definitions") and isinstance(member, dict):
+            below = member.values()
+        else:
+            below = member if isinstance(member, list) else [member]
+        for part in below:
+            if isinstance(part, dict) and key not in ("const", "default", "enum", "examples"):
+                found |= schema_fields(part, path)
+    return found
+
+
+def fields(value, path=""):
+    """The paths of all fields of a body, each with its type; of a "type" or "role" also the value. No other text of the body is in them."""
+    name = path.split(".")[-1]
+    if isinstance(value, dict) and name in SCHEMAS:
+        return schema_fields(value, path)
+    if isinstance(value, dict) and value and name not in OPEN:
+        return set().union(*(fields(member, f"{path}.{key}" if path else key) for key, member in value.items()))
+    if isinstance(value, list) and value:
+        return set().union(*(fields(item, path + "[]") for item in value))
+    return {f"{path} = {value}" if name in ("type", "role") and isinstance(value, str) else f"{path} {kind_of(value)}"}

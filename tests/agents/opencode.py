@@ -1,0 +1,24 @@
+"""opencode, by chat completions."""
+# SPDX-License-Identifier: Apache-2.0
+PROGRAM = "node_modules/.bin/opencode"
+CUT = 1
+FILES = {".config/opencode/opencode.json": """{"model": "weir/local", "provider": {"weir": {"npm": "@ai-sdk/openai-compatible", "name": "weir",
+    "options": {"baseURL": "{url}/v1", "apiKey": "any"},
+    "models": {"local": {"name": "local", "attachment": true, "modalities": {"input": ["text", "image"], "output": ["text"]}}}}}}
+"""}
+
+
+def environment(url):
+    return {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
+
+
+def read(path):
+    return "read", {"filePath": path}
+
+
+def edit(path, old, new):
+    return "edit", {"filePath": path, "oldString": old, "newString": new}
+
+
+def words(turn, prompt, image, home):
+    return ["run", prompt] + ["--continue", "--file", image] * (turn > 0)

@@ -1,0 +1,175 @@
+"""A proxy between an agent and weir that makes the model follow a script, since a model that fits a test edits no files.
+
+It changes a body in one respect: it narrows the answer to the script's next call or text, by tool_choice and a schema, which weir
+enforces. Before that weir gets the agent's own body, unchanged, so that no refusal is hidden; what weir refuses is noted and,
+if it names a field, that field is left out, so that one run finds all that is refused.
+"""
+# SPDX-License-Identifier: Apache-2.0
+import copy
+import http.client
+import http.server
+import json
+import re
+import threading
+import urllib.parse
+
+from dialects import dialect_of, fields
+
+AGENT_KEEPS = {"host", "content-length", "connection", "transfer-encoding", "accept-encoding"}
+WEIR_KEEPS = {"content-length", "connection", "transfer-encoding"}
+MOST_MENDS = 12
+
+
+class Answer:
+    """weir's reply to one request; its connection closes with close(), which ends the request in weir, too."""
+
+    def __init__(self, weir, method, path, headers, body):
+        self.connection = http.client.HTTPConnection(urllib.parse.urlsplit(weir).netloc, timeout=120)
+        self.connection.request(method, path, body, headers)
+        self.reply = self.connection.getresponse()
+        self.status, self.headers = self.reply.status, self.reply.headers
+
+    def close(self):
+        self.connection.close()
+
+
+def steps_of(param):
+    """tools/0/function or tools[0].function, as a list of keys and indices."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"[/.\[\]]+", param.strip("/]")) if part]
+
+
+def take(body, param):
+    """Removes the member that a refusal names from the body, and returns it. KeyError: there is none."""
+    *above, last = steps_of(param)
+    try:
+        for step in above:
+            body = body[step]
+        return body.pop(last)
+    except (IndexError, TypeError, AttributeError) as error:
+        raise KeyError(param) from error
+
+
+class Script:
+    """turns: for each of the user's, the calls (name of the tool, arguments) and the text after them. The place in it follows from the body
+    alone: the results that it has. So a request that is sent again gets the same answer."""
+
+    def __init__(self, turns):
+        self.turns, self.turn = turns, 0  # the turn that runs
+
+    def narrow(self, dialect, body):
+        """Makes the body's answer the next line. What was forced, for the record."""
+        done = len(dialect.results(body))
+        calls = [call for calls, _ in self.turns[:self.turn + 1] for call in calls]
+        if done < len(calls) and calls[done][0] in dialect.tools(body):
+            dialect.force_call(body, *calls[done])
+            return calls[done][0]
+        dialect.force_text(body, self.turns[self.turn][1])
+        return "text" if done >= len(calls) else f"text: no {calls[done][0]} among {', '.join(dialect.tools(body))}"
+
+
+class Proxy(http.server.ThreadingHTTPServer):
+    """cut: the place of the answer, among those of the script's calls, that breaks off after its first bytes; None: none does."""
+    daemon_threads = True
+
+    def __init__(self, weir, script, cut=None):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.weir, self.script, self.cut = weir, script, cut
+        self.requests, self.refusals, self.relaxed, self.fields, self.results, self.others = [], [], set(), set(), set(), []
+        self.lock = threading.Lock()  # all of the above
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def may_cut(self, forced):
+        """Whether this answer is the one that breaks off."""
+        with self.lock:
+            self.requests.append(forced)
+            if self.cut is None or forced.startswith("text") or sum(not r.startswith("text") for r in self.requests) <= self.cut:
+                return False
+            self.cut = None
+            return True
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def ask(self, body):
+        headers = {k: v for k, v in self.headers.items() if k.lower() not in AGENT_KEEPS}
+        return Answer(self.server.weir, self.command, self.path, headers, body)
+
+    def refused(self, body):
+        """Sends the body as it is. None where weir takes it, else its error."""
+        answer = self.ask(json.dumps(body).encode())
+        try:
+            with self.server.lock:
+                self.server.relaxed.update(filter(None, (answer.headers.get("X-Weir-Relaxed") or "").split(", ")))
+            if answer.status < 400:
+                return None
+            error = json.loads(answer.reply.read())["error"]
+            return {"status": answer.status, "param": error.get("param"), "message": error["message"]}
+        finally:
+            answer.close()
+
+    def mend(self, body):
+        """Notes all that weir refuses in the body, and takes it out."""
+        for _ in range(MOST_MENDS):
+            error = self.refused(body)
+            if error is None:
+                return
+            try:
+                error["value"] = take(body, error["param"] or "")
+            except KeyError:
+                error["value"] = None
+            with self.server.lock:
+                self.server.refusals.append(error)
+            if error["value"] is None:
+                return
+
+    def do_GET(self):
+        self.pass_on(self.ask(None))
+
+    do_HEAD = do_DELETE = do_GET
+
+    def do_POST(self):
+        data = self.rfile.read(int(self.headers["Content-Length"] or 0))
+        dialect, cut = dialect_of(self.path), False
+        if dialect:
+            body = json.loads(data)
+            with self.server.lock:
+                self.server.fields |= {f"{dialect.path} {field}" for field in fields(body)}
+                self.server.results |= set(dialect.results(body))
+            self.mend(body)
+            forced = self.server.script.narrow(dialect, body)
+            cut = self.server.may_cut(forced)
+            data = json.dumps(body).encode()
+        self.pass_on(self.ask(data), cut)
+
+    def pass_on(self, answer, cut=False):
+        try:
+            if answer.status >= 400:
+                with self.server.lock:
+                    self.server.others.append(f"{answer.status} {self.command} {self.path.split('?')[0]}")
+            self.send_response(answer.status)
+            for name, value in answer.headers.items():
+                if name.lower() not in WEIR_KEEPS:
+                    self.send_header(name, value)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.send_header("Connection", "close")
+            self.end_headers()
+            self.close_connection = True
+            if self.command == "HEAD":
+                return
+            while data := answer.reply.read1(65536):
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+                if cut:
+                    return
+            self.wfile.write(b"0\r\n\r\n")
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the agent has left
+        finally:
+            answer.close()

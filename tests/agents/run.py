@@ -1,0 +1,130 @@
+"""Agents in real loops with weir: run.py [--fields] AGENT=FOLDER ..., with the folders of install.sh. make agents calls it.
+
+Each agent does two turns of a user's in a folder of its own: it reads a file, edits it, answers, goes on, edits again. The model is the
+fake one, whose answers proxy.py forces; the agent, its requests, its tools and the file are real. No network but loopback. A table of the
+requests follows; a body that weir refuses fails the run. --fields writes AGENT.fields, the fields of an agent's bodies."""
+# SPDX-License-Identifier: Apache-2.0
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+here = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [here, os.path.join(here, os.pardir, "support")]
+from checks import check, results  # noqa: E402
+from media import png  # noqa: E402
+from network import enter  # noqa: E402
+from proxy import Proxy, Script  # noqa: E402
+from serve import Server  # noqa: E402
+
+PATIENCE = 240  # s, for one turn
+# By turn: what the user says, the edit, the answer.
+TURNS = [("Correct the spelling in notes.txt", ("colour", "color"), "spelling corrected"),
+         ("Let it be green", ("blue", "green"), "it is green now")]
+TEXTS = ["The color is blue.\n", "The color is green.\n"]
+# A token is a byte, and the instructions and tools of an agent have up to 200 KB.
+MODEL = "fake:n_ctx_train=1000000,eos_every=30"
+WEIR = ["--alias", "*", "-c", "1000000", "-np", "2", "--mmproj", "fake:"]
+
+
+def script_of(agent, work):
+    notes, looks = os.path.join(work, "notes.txt"), [agent.look(os.path.join(work, "picture.png"))] if hasattr(agent, "look") else []
+    return Script([(looks + [agent.read(notes), agent.edit(notes, *edit)] + ([agent.end(text)] if hasattr(agent, "end") else []), text) for _, edit, text in TURNS])
+
+
+def run_program(command, work, env):
+    """Its status and output. It ends in time, and with it all that it started: some agents leave a service behind."""
+    command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *command]
+    with tempfile.TemporaryFile("w+", errors="replace") as out:
+        process = subprocess.Popen(command, cwd=work, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+        try:
+            status = process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            status = f"not ended after {PATIENCE} s"
+        finally:
+            process.kill()
+            process.wait()
+        out.seek(0)
+        return status, out.read()
+
+
+def play(name, folder, weir, log):
+    """One agent's loop. Its proxy, which has the record."""
+    agent = importlib.import_module(name)
+    with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as work:
+        proxy = Proxy(weir.url, script_of(agent, work), agent.CUT)
+        for path, text in agent.FILES.items():
+            os.makedirs(os.path.dirname(os.path.join(home, path)), exist_ok=True)
+            with open(os.path.join(home, path), "w") as f:
+                f.write(text.replace("{url}", proxy.url))
+        with open(os.path.join(work, "notes.txt"), "w") as f:
+            f.write("The colour is blue.\n")
+        with open(os.path.join(work, "picture.png"), "wb") as f:
+            f.write(png())
+        env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": home, "PYTHONPATH": folder, "PACKAGES": folder, "PYTHONDONTWRITEBYTECODE": "1", **agent.environment(proxy.url)}
+        program = [os.path.join(folder, agent.PROGRAM)] if hasattr(agent, "PROGRAM") else [sys.executable if agent.SCRIPT.endswith(".py") else "node", os.path.join(here, "programs", agent.SCRIPT)]
+        for turn, (prompt, _, answer) in enumerate(TURNS[:getattr(agent, "TURNS", 2)]):
+            proxy.script.turn = turn
+            status, out = run_program(program + agent.words(turn, prompt, os.path.join(work, "picture.png"), home), work, env)
+            log.write(f"---- {name}, turn {turn + 1}: {status}\n{out}\n")
+            check(f"{name}: turn {turn + 1} ends in order", status == 0, status, out[-3000:])
+            check(f"{name}: its answer is shown", answer in out, out[-3000:])
+            with open(os.path.join(work, "notes.txt")) as f:
+                text = f.read()
+            check(f"{name}: the file is changed", text == TEXTS[turn], text)
+        check(f"{name}: it read the file", any("colour is blue" in result for result in proxy.results), *proxy.results)
+        check(f"{name}: the answer that broke off was asked for again", proxy.cut is None, proxy.requests)
+        proxy.shutdown()
+    return proxy
+
+
+def note_fields(name, found, write):
+    """Shows what the stored list lacks or has in excess; write: writes it anew."""
+    path = os.path.join(here, f"{name}.fields")
+    try:
+        with open(path) as f:
+            known = set(f.read().splitlines())
+    except FileNotFoundError:
+        known = set()
+    for sign, lines in (("new", found - known), ("gone", known - found if write else ())):
+        for line in sorted(lines):
+            print(f"{sign}   {name}: {line}")
+    if write:
+        with open(path, "w") as f:
+            f.writelines(line + "\n" for line in sorted(found))
+
+
+def row(name, version, proxy):
+    """One line of the table."""
+    refused = "; ".join(sorted({f"{r['status']} `{r['param']}`" for r in proxy.refusals})) or "none"
+    hints = ", ".join(f"`{r}`" for r in sorted(proxy.relaxed)) or "none"
+    others = ", ".join(f"`{o}`" for o in sorted(set(proxy.others))) or "none"
+    return f"| {name} | {version} | {len(proxy.requests)} | {refused} | {hints} | {others} |"
+
+
+def main():
+    words = [word for word in sys.argv[1:] if word != "--fields"]
+    versions = {line.split()[0]: " ".join(line.split()[2:]) for line in open(os.path.join(here, "pins.txt"))}
+    enter([])
+    rows = []
+    out = os.environ.get("WEIR_AGENTS_LOG", os.devnull)
+    with open(out, "w") as log:
+        for name, folder in (word.split("=") for word in words):
+            print(f"---- {name}", flush=True)
+            with Server(os.environ["WEIR_BIN"], *WEIR, model=MODEL) as weir:
+                proxy = play(name, folder, weir, log)
+            log.write(f"---- {name}, requests: {proxy.requests}\n---- {name}, others: {proxy.others}\n")
+            for refusal in proxy.refusals:
+                log.write(json.dumps(refusal) + "\n")
+            check(f"{name}: weir takes every body", not proxy.refusals, *(f"{r['status']} {r['param']} = {json.dumps(r['value'])[:300]}: {r['message']}" for r in proxy.refusals))
+            note_fields(name, proxy.fields, "--fields" in sys.argv)
+            rows.append(row(name, versions[name], proxy))
+    print("\n| agent | version | requests | refused | hints | other answers from 400 on |\n|---|---|---|---|---|---|", *rows, sep="\n")
+    print(f"{results['passed']} passed, {results['failed']} failed")
+    return 1 if results["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
