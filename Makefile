@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall deb run test check check-quick bench docs format clean help
+.PHONY: build install uninstall deb run test check check-quick agents bench docs format clean help
 
 # $(value) keeps a "$" in the prompt from being taken for a make variable.
 unexport PROMPT MODEL
@@ -40,6 +40,10 @@ check: ## warnings, formatting, lint, exported names, sanitizers, page, clients,
 check-quick: ## before a push: formatting, warnings, unit tests without llama.cpp, lint of what changed [WEIR_BASE=branch]
 	@scripts/deps.sh check
 	@scripts/check.sh format layers markdown unit lint-changed
+
+agents: ## agents in real loops with the server, by no network [AGENT="claude codex ..."] [BUMP=1: their newest versions]
+	@scripts/deps.sh run
+	@scripts/agents.sh $(if $(BUMP),--bump) $(AGENT)
 
 bench: ## measure, beside llama.cpp's own benchmarks
 	@scripts/bench.sh

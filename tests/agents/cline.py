@@ -1,10 +1,10 @@
 """Cline's command line, by chat completions."""
 # SPDX-License-Identifier: Apache-2.0
 import json
-import os
 
 PROGRAM = "node_modules/.bin/cline"
 CUT = 1
+CONTINUES = False  # it goes on with a conversation on a terminal alone
 # What `cline auth openai-compatible -k any -m local -b URL/v1` writes.
 FILES = {".cline/data/settings/providers.json": json.dumps({"version": 1, "lastUsedProvider": "openai-compatible", "modes": {}, "providers": {"openai-compatible": {
     "settings": {"provider": "openai-compatible", "apiKey": "any", "model": "local", "baseUrl": "{url}/v1"}, "updatedAt": "2026-01-01T00:00:00.000Z", "tokenSource": "manual"}}})}
@@ -23,5 +23,4 @@ def edit(path, old, new):
 
 
 def words(turn, prompt, image, home):
-    sessions = os.path.join(home, ".cline/data/sessions")
-    return [prompt] + (["--id", os.listdir(sessions)[0]] if turn else [])
+    return [prompt]

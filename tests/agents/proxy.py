@@ -51,30 +51,32 @@ def take(body, param):
 
 class Script:
     """turns: for each of the user's, the calls (name of the tool, arguments) and the text after them. The place in it follows from the body
-    alone: the results that it has. So a request that is sent again gets the same answer."""
+    alone: the results that it has. So a request that is sent again gets the same answer. continues: a turn's bodies have those before."""
 
-    def __init__(self, turns):
-        self.turns, self.turn = turns, 0  # the turn that runs
+    def __init__(self, turns, continues=True):
+        self.turns, self.continues, self.turn = turns, continues, 0  # the turn that runs
 
     def narrow(self, dialect, body):
         """Makes the body's answer the next line. What was forced, for the record."""
-        done = len(dialect.results(body))
-        calls = [call for calls, _ in self.turns[:self.turn + 1] for call in calls]
-        if done < len(calls) and calls[done][0] in dialect.tools(body):
+        done, known = len(dialect.results(body)), self.turns[0 if self.continues else self.turn:self.turn + 1]
+        calls, tools = [call for calls, _ in known for call in calls], dialect.tools(body)
+        if done < len(calls) and calls[done][0] in tools:
             dialect.force_call(body, *calls[done])
             return calls[done][0]
         dialect.force_text(body, self.turns[self.turn][1])
-        return "text" if done >= len(calls) else f"text: no {calls[done][0]} among {', '.join(dialect.tools(body))}"
+        return "text" if done >= len(calls) else f"text: {calls[done][0]} is not among {', '.join(tools) or 'no tools'}"
 
 
 class Proxy(http.server.ThreadingHTTPServer):
-    """cut: the place of the answer, among those of the script's calls, that breaks off after its first bytes; None: none does."""
+    """cut: the place of the answer, among those of the script's calls, that breaks off after its first bytes; None: none does (any more).
+    The record: requests (what each was made to answer), refusals (of bodies, once each), hints (what weir does not enforce), fields (of all
+    bodies), results (of tools), others (other answers from 400 on)."""
     daemon_threads = True
 
     def __init__(self, weir, script, cut=None):
         super().__init__(("127.0.0.1", 0), Handler)
         self.weir, self.script, self.cut = weir, script, cut
-        self.requests, self.refusals, self.relaxed, self.fields, self.results, self.others = [], [], set(), set(), set(), []
+        self.requests, self.refusals, self.hints, self.fields, self.results, self.others = [], [], set(), set(), set(), set()
         self.lock = threading.Lock()  # all of the above
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -107,7 +109,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         answer = self.ask(json.dumps(body).encode())
         try:
             with self.server.lock:
-                self.server.relaxed.update(filter(None, (answer.headers.get("X-Weir-Relaxed") or "").split(", ")))
+                self.server.hints |= {hint for hint in (answer.headers.get("X-Weir-Relaxed") or "").split(", ") if hint}
             if answer.status < 400:
                 return None
             error = json.loads(answer.reply.read())["error"]
@@ -126,7 +128,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             except KeyError:
                 error["value"] = None
             with self.server.lock:
-                self.server.refusals.append(error)
+                if error not in self.server.refusals:
+                    self.server.refusals.append(error)
             if error["value"] is None:
                 return
 
@@ -153,7 +156,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         try:
             if answer.status >= 400:
                 with self.server.lock:
-                    self.server.others.append(f"{answer.status} {self.command} {self.path.split('?')[0]}")
+                    self.server.others.add(f"{answer.status} {self.command} {self.path.split('?')[0]}")
             self.send_response(answer.status)
             for name, value in answer.headers.items():
                 if name.lower() not in WEIR_KEEPS:

@@ -32,4 +32,4 @@ const tools = {
 };
 const result = streamText({ model: openai("local"), instructions: "You edit files.", messages, tools, stopWhen: isStepCount(8) });
 for await (const part of result.textStream) process.stdout.write(part);
-writeFileSync(history, JSON.stringify([...messages, ...(await result.response).messages]));
+writeFileSync(history, JSON.stringify([...messages, ...(await result.responseMessages)]));
