@@ -5,7 +5,6 @@ enforces. Before that weir gets the agent's own body, unchanged, so that no refu
 if it names a field, that field is left out, so that one run finds all that is refused.
 """
 # SPDX-License-Identifier: Apache-2.0
-import copy
 import http.client
 import http.server
 import json
@@ -17,7 +16,6 @@ from dialects import dialect_of, fields
 
 AGENT_KEEPS = {"host", "content-length", "connection", "transfer-encoding", "accept-encoding"}
 WEIR_KEEPS = {"content-length", "connection", "transfer-encoding"}
-MOST_MENDS = 12
 
 
 class Answer:
@@ -33,20 +31,15 @@ class Answer:
         self.connection.close()
 
 
-def steps_of(param):
-    """tools/0/function or tools[0].function, as a list of keys and indices."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"[/.\[\]]+", param.strip("/]")) if part]
-
-
 def take(body, param):
-    """Removes the member that a refusal names from the body, and returns it. KeyError: there is none."""
-    *above, last = steps_of(param)
+    """Removes the member that a refusal names from the body, and returns it. LookupError: there is none."""
+    *above, last = [int(part) if part.isdigit() else part for part in re.split(r"[/.\[\]]+", param.strip("/]"))]
     try:
         for step in above:
             body = body[step]
         return body.pop(last)
-    except (IndexError, TypeError, AttributeError) as error:
-        raise KeyError(param) from error
+    except (TypeError, AttributeError) as error:
+        raise LookupError(param) from error
 
 
 class Script:
@@ -119,19 +112,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def mend(self, body):
         """Notes all that weir refuses in the body, and takes it out."""
-        for _ in range(MOST_MENDS):
-            error = self.refused(body)
-            if error is None:
-                return
+        named = True
+        while named and (error := self.refused(body)) is not None:
             try:
                 error["value"] = take(body, error["param"] or "")
-            except KeyError:
-                error["value"] = None
+            except LookupError:
+                named = False
             with self.server.lock:
                 if error not in self.server.refusals:
                     self.server.refusals.append(error)
-            if error["value"] is None:
-                return
 
     def do_GET(self):
         self.pass_on(self.ask(None))

@@ -119,7 +119,7 @@ def main():
             with Server(os.environ["WEIR_BIN"], *WEIR, model=MODEL, log=log) as weir:
                 proxy = play(name, folder, weir, log)
             log.write(f"---- {name}, requests: {proxy.requests}\n")
-            check(f"{name}: weir takes every body", not proxy.refusals, *(f"{r['status']} {r['param']} = {json.dumps(r['value'])[:300]}: {r['message']}" for r in proxy.refusals))
+            check(f"{name}: weir takes every body", not proxy.refusals, *(f"{r['status']} {r['param']} = {json.dumps(r.get('value'))[:300]}: {r['message']}" for r in proxy.refusals))
             note_fields(name, proxy.fields, "--fields" in sys.argv)
             rows.append(row(name, versions[name], proxy))
     print("\n| agent | version | requests | refused | not enforced | other answers from 400 on |\n|---|---|---|---|---|---|", *rows, sep="\n")

@@ -1,0 +1,153 @@
+"""The proxy of tests/agents against a server that notes what it gets: it hides no refusal, and changes of a body only what forces the answer."""
+# SPDX-License-Identifier: Apache-2.0
+import copy
+import http.client
+import http.server
+import json
+import os
+import sys
+import threading
+
+here = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(here, "agents"), os.path.join(here, "support")]
+from checks import check, run_tests  # noqa: E402
+from dialects import Chat, Messages, Responses, fields  # noqa: E402
+from proxy import Proxy, Script, take  # noqa: E402
+
+OTHER = {"type": "object", "properties": {"secret": {"type": "string", "minLength": 1}}}
+EDIT = ("edit", {"path": "/notes.txt"})
+ARGUMENTS = {"type": "object", "properties": {"path": {"const": "/notes.txt"}}, "required": ["path"], "additionalProperties": False}
+
+
+def chat(results=0):
+    calls = [{"role": "tool", "tool_call_id": str(i), "content": "done"} for i in range(results)]
+    return {"model": "m", "stream": True, "messages": [{"role": "user", "content": "private words"}, *calls],
+            "tools": [{"type": "function", "function": {"name": name, "parameters": OTHER}} for name in ("read", "edit")]}
+
+
+class Weir(http.server.BaseHTTPRequestHandler):
+    """Refuses a body with the member "odd", by its name, one with "broken", by none; answers any other in two pieces."""
+
+    def log_message(self, *_):
+        pass
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.bodies.append(body)
+        param = "odd" if "odd" in body else None
+        refused = param or "broken" in body
+        self.send_response(400 if refused else 200)
+        self.send_header("Content-Type", "application/json" if refused else "text/event-stream")
+        self.send_header("X-Weir-Relaxed", "tools/0: minLength, store")
+        self.end_headers()
+        if refused:
+            self.wfile.write(json.dumps({"error": {"param": param, "message": "no"}}).encode())
+            return
+        try:
+            self.wfile.write(b"data: one\n\n")
+            self.wfile.flush()
+            self.wfile.write(b"data: two\n\n")
+        except OSError:
+            pass  # the proxy has seen enough of it
+
+
+def setting(**more):
+    weir = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Weir)
+    weir.bodies = []
+    threading.Thread(target=weir.serve_forever, daemon=True).start()
+    return weir, Proxy(f"http://127.0.0.1:{weir.server_port}", Script([([EDIT], "spelling corrected")]), **more)
+
+
+def ask(proxy, body, path="/v1/chat/completions"):
+    connection = http.client.HTTPConnection("127.0.0.1", proxy.server_port, timeout=60)
+    connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+    reply = connection.getresponse()
+    try:
+        return reply.status, reply.read()
+    except http.client.IncompleteRead as broken:
+        return "broken off", broken.partial
+    finally:
+        connection.close()
+
+
+def test_own_body_comes_first():
+    weir, proxy = setting()
+    body = chat()
+    status, data = ask(proxy, body)
+    check("the whole answer arrives", (status, data) == (200, b"data: one\n\ndata: two\n\n"), status, data)
+    check("weir gets the agent's own body, then the forced one", len(weir.bodies) == 2 and weir.bodies[0] == body, weir.bodies)
+    forced = copy.deepcopy(body)
+    forced["tool_choice"] = {"type": "function", "function": {"name": "edit"}}
+    forced["tools"][1]["function"]["parameters"] = ARGUMENTS
+    check("nothing else is changed in it", weir.bodies[1] == forced, weir.bodies[1])
+    check("nothing is refused", proxy.refusals == [] and proxy.others == set())
+    check("what weir does not enforce is noted", proxy.hints == {"tools/0: minLength", "store"}, proxy.hints)
+
+
+def test_refusals_are_noted():
+    weir, proxy = setting()
+    status, _ = ask(proxy, dict(chat(), odd=7))
+    check("a refused member is noted with its value", proxy.refusals == [{"status": 400, "param": "odd", "message": "no", "value": 7}], proxy.refusals)
+    check("the loop goes on without it", status == 200 and "odd" not in weir.bodies[-1] and len(weir.bodies) == 3, weir.bodies)
+    ask(proxy, dict(chat(), odd=7))
+    check("the same refusal is noted once", len(proxy.refusals) == 1, proxy.refusals)
+    status, data = ask(proxy, dict(chat(), broken=True))
+    check("a refusal that names nothing is noted, and the agent gets it", status == 400 and json.loads(data)["error"]["message"] == "no" and proxy.refusals[1]["param"] is None, status, data)
+    ask(proxy, dict(chat(), odd=None))
+    check("a member that is null is taken out, too", proxy.refusals[-1]["value"] is None and "odd" not in weir.bodies[-1], proxy.refusals)
+    # What is wrong only in the part that the script replaces.
+    ask(proxy, dict(chat(), tool_choice="unheard-of"))
+    check("weir sees the member that the script replaces", weir.bodies[-2]["tool_choice"] == "unheard-of", weir.bodies[-2])
+
+
+def test_one_answer_breaks_off():
+    weir, proxy = setting(cut=0)
+    status, data = ask(proxy, chat())
+    check("the answer breaks off after its first bytes", status == "broken off" and data.startswith(b"data: one"), status, data)
+    check("the same request gets the whole answer", ask(proxy, chat()) == (200, b"data: one\n\ndata: two\n\n"))
+    check("and is forced to the same call", weir.bodies[1] == weir.bodies[3] and proxy.requests == ["edit", "edit"], proxy.requests)
+    ask(proxy, chat(1))
+    check("after the call comes the text", proxy.requests[-1] == "text" and weir.bodies[-1]["response_format"]["json_schema"]["schema"] == {"const": "spelling corrected"}, weir.bodies[-1])
+    ask(proxy, dict(chat(), tools=[]))
+    check("a request without the tool is told apart", proxy.requests[-1] == "text: edit is not among no tools", proxy.requests)
+
+
+def test_dialects():
+    tool = {"name": "edit", "description": "d"}
+    responses = {"input": [{"type": "function_call_output", "output": "a"}, {"type": "custom_tool_call_output", "output": [{"type": "input_text", "text": "b"}]}, {"type": "reasoning"}],
+                 "tools": [{"type": "web_search"}, dict(tool, type="function", parameters=OTHER)], "text": {"verbosity": "low"}}
+    check("Responses: results", ["a" in r or "b" in r for r in Responses.results(responses)] == [True, True], Responses.results(responses))
+    Responses.force_call(responses, *EDIT)
+    check("Responses: a call", responses["tools"] == [{"type": "web_search"}, dict(tool, type="function", parameters=ARGUMENTS)] and responses["tool_choice"] == {"type": "function", "name": "edit"}, responses)
+    Responses.force_text(responses, "t")
+    check("Responses: a text", responses["tool_choice"] == "none" and responses["text"]["verbosity"] == "low" and responses["text"]["format"]["schema"] == {"const": "t"}, responses)
+    messages = {"messages": [{"role": "user", "content": "x"}, {"role": "user", "content": [{"type": "tool_result", "content": "a"}, {"type": "text", "text": "b"}]}],
+                "tools": [dict(tool, input_schema=OTHER)], "output_config": {"effort": "low"}}
+    check("Messages: results", Messages.results(messages) == ["a"], Messages.results(messages))
+    Messages.force_call(messages, *EDIT)
+    check("Messages: a call", messages["tools"] == [dict(tool, input_schema=ARGUMENTS)] and messages["tool_choice"] == {"type": "tool", "name": "edit"}, messages)
+    Messages.force_text(messages, "t")
+    check("Messages: a text", messages["tool_choice"] == {"type": "none"} and messages["output_config"] == {"effort": "low", "format": {"type": "json_schema", "schema": {"const": "t"}}}, messages)
+    check("Chat: results", Chat.results(chat(2)) == ["done", "done"])
+
+
+def test_fields_have_no_texts():
+    found = fields(dict(chat(1), metadata={"user": "private"}, stop=[], seed=None))
+    check("paths with types", found == {
+        "model string", "stream boolean", "messages[].role = user", "messages[].role = tool", "messages[].content string", "messages[].tool_call_id string", "metadata object",
+        "stop array", "seed null", "tools[].type = function", "tools[].function.name string", "tools[].function.parameters..type = object",
+        "tools[].function.parameters..type = string", "tools[].function.parameters..minLength number", "tools[].function.parameters..properties object"}, *sorted(found))
+
+
+def test_paths_of_refusals():
+    for param in ("tools[1].function/name", "tools/1/function/name"):
+        body = chat()
+        check(f"{param} leads to its member", take(body, param) == "edit" and "name" not in body["tools"][1]["function"], body)
+    for param in ("", "tools[5]", "model.name", "none"):
+        try:
+            check(f"{param!r} leads nowhere", take(chat(), param) is None)
+        except LookupError:
+            check(f"{param!r} leads nowhere", True)
+
+
+run_tests(globals())
