@@ -38,7 +38,7 @@ class Weir(http.server.BaseHTTPRequestHandler):
         refused = param or "broken" in body
         self.send_response(400 if refused else 200)
         self.send_header("Content-Type", "application/json" if refused else "text/event-stream")
-        self.send_header("X-Weir-Relaxed", "tools/0: minLength, store")
+        self.send_header("X-Weir-Relaxed", "tools/0: minLength; store")
         self.end_headers()
         if refused:
             self.wfile.write(json.dumps({"error": {"param": param, "message": "no"}}).encode())

@@ -1,7 +1,7 @@
 """Claude Code, by Anthropic's Messages."""
 # SPDX-License-Identifier: Apache-2.0
 PROGRAM = "node_modules/.bin/claude"
-CUT = 1
+CUT = 4
 FILES = {}
 
 
@@ -13,12 +13,14 @@ def read(path):
     return "Read", {"file_path": path}
 
 
-look = read
-
-
 def edit(path, old, new):
     return "Edit", {"file_path": path, "old_string": old, "new_string": new}
 
 
+def others(picture):
+    """Finding a tool brings blocks of their own type; a search is a request of its own, with a tool of Anthropic's servers."""
+    return [("ToolSearch", {"query": "select:WebSearch", "max_results": 5}), ("WebSearch", {"query": "spelling"}), read(picture)]
+
+
 def words(turn, prompt, image, home):
-    return ["-p", prompt, "--allowedTools", "Read,Edit"] + ["--continue"] * (turn > 0)
+    return ["-p", prompt, "--allowedTools", "Read,Edit,WebSearch"] + ["--continue"] * (turn > 0)

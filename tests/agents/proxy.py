@@ -102,7 +102,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         answer = self.ask(json.dumps(body).encode())
         try:
             with self.server.lock:
-                self.server.hints |= {hint for hint in (answer.headers.get("X-Weir-Relaxed") or "").split(", ") if hint}
+                self.server.hints |= {hint for hint in (answer.headers.get("X-Weir-Relaxed") or "").split("; ") if hint}
             if answer.status < 400:
                 return None
             error = json.loads(answer.reply.read())["error"]

@@ -31,8 +31,13 @@ WEIR = ["--alias", "*", "-c", "1000000", "-np", "2", "--mmproj", "fake:"]
 
 
 def script_of(agent, work):
-    notes, looks = os.path.join(work, "notes.txt"), [agent.look(os.path.join(work, "picture.png"))] if hasattr(agent, "look") else []
-    return Script([(looks + [agent.read(notes), agent.edit(notes, *edit)] + ([agent.end(text)] if hasattr(agent, "end") else []), text) for _, edit, text in TURNS], getattr(agent, "CONTINUES", True))
+    """Each turn reads the file and edits it; the first has the agent's other calls before that, and where a call ends a run, that last."""
+    notes, turns = os.path.join(work, "notes.txt"), []
+    for _, edit, answer in TURNS:
+        others = agent.others(os.path.join(work, "picture.png")) if hasattr(agent, "others") and not turns else []
+        end = [agent.end(answer)] if hasattr(agent, "end") else []
+        turns.append(([*others, agent.read(notes), agent.edit(notes, *edit), *end], answer))
+    return Script(turns, getattr(agent, "CONTINUES", True))
 
 
 def run_program(command, work, env):
