@@ -35,7 +35,9 @@ if [ "${1:-}" = --bump ]; then
     fields=(--fields)
     shift
 fi
-if [ $# -eq 0 ]; then read -ra agents < <(cut -d' ' -f1 $pins | tr '\n' ' '); else agents=("$@"); fi
+have npm || die "npm is missing, which installs agents"
+agents=("$@")
+[ $# -gt 0 ] || mapfile -t agents < <(cut -d' ' -f1 $pins)
 folders=()
 for agent in "${agents[@]}"; do
     if [ ${#fields[@]} -gt 0 ]; then bump "$agent"; fi
