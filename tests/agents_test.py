@@ -103,13 +103,13 @@ def test_refusals_are_noted():
 def test_one_answer_breaks_off():
     weir, proxy = setting(cut=0)
     status, data = ask(proxy, chat())
-    check("the answer breaks off after its first bytes", status == "broken off" and data.startswith(b"data: one"), status, data)
+    check("the answer breaks off within its first bytes", status == "broken off" and data and b"data: one\n\n".startswith(data), status, data)
     check("the same request gets the whole answer", ask(proxy, chat()) == (200, b"data: one\n\ndata: two\n\n"))
-    check("and is forced to the same call", weir.bodies[1] == weir.bodies[3] and proxy.requests == ["edit", "edit"], proxy.requests)
+    check("and is forced to the same call", weir.bodies[1] == weir.bodies[3] and proxy.requests == [(0, "edit"), (0, "edit")] and proxy.broken == (0, "edit"), proxy.requests)
     ask(proxy, chat(1))
-    check("after the call comes the text", proxy.requests[-1] == "text" and weir.bodies[-1]["response_format"]["json_schema"]["schema"] == {"const": "spelling corrected"}, weir.bodies[-1])
+    check("after the call comes the text", proxy.requests[-1] == (1, "text") and weir.bodies[-1]["response_format"]["json_schema"]["schema"] == {"const": "spelling corrected"}, weir.bodies[-1])
     ask(proxy, dict(chat(), tools=[]))
-    check("a request without the tool is told apart", proxy.requests[-1] == "text: edit is not among no tools", proxy.requests)
+    check("a request without the tool is told apart", proxy.requests[-1] == (0, "text: edit is not among no tools"), proxy.requests)
 
 
 def test_dialects():

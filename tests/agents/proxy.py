@@ -50,25 +50,25 @@ class Script:
         self.turns, self.continues, self.turn = turns, continues, 0  # the turn that runs
 
     def narrow(self, dialect, body):
-        """Makes the body's answer the next line. What was forced, for the record."""
+        """Makes the body's answer the next line. For the record: the number of results that the body has, and what was forced."""
         done, known = len(dialect.results(body)), self.turns[0 if self.continues else self.turn:self.turn + 1]
         calls, tools = [call for calls, _ in known for call in calls], dialect.tools(body)
         if done < len(calls) and calls[done][0] in tools:
             dialect.force_call(body, *calls[done])
-            return calls[done][0]
+            return done, calls[done][0]
         dialect.force_text(body, self.turns[self.turn][1])
-        return "text" if done >= len(calls) else f"text: {calls[done][0]} is not among {', '.join(tools) or 'no tools'}"
+        return done, "text" if done >= len(calls) else f"text: {calls[done][0]} is not among {', '.join(tools) or 'no tools'}"
 
 
 class Proxy(http.server.ThreadingHTTPServer):
-    """cut: the place of the answer, among those of the script's calls, that breaks off after its first bytes; None: none does (any more).
-    The record: requests (what each was made to answer), refusals (of bodies, once each), hints (what weir does not enforce), fields (of all
+    """cut: the place of the answer, among those of the script's calls, that breaks off within its first bytes; None: none does.
+    The record: requests (what narrow said of each), broken (that of the answer that broke off), refusals (of bodies, once each), hints (what weir does not enforce), fields (of all
     bodies), results (of tools), others (other answers from 400 on)."""
     daemon_threads = True
 
     def __init__(self, weir, script, cut=None):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.weir, self.script, self.cut = weir, script, cut
+        self.weir, self.script, self.cut, self.broken = weir, script, cut, None
         self.requests, self.refusals, self.hints, self.fields, self.results, self.others = [], [], set(), set(), set(), set()
         self.lock = threading.Lock()  # all of the above
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -77,13 +77,14 @@ class Proxy(http.server.ThreadingHTTPServer):
     def url(self):
         return f"http://127.0.0.1:{self.server_port}"
 
-    def may_cut(self, forced):
-        """Whether this answer is the one that breaks off."""
+    def breaks_off(self, step):
+        """Notes what narrow said of a request. Whether its answer is the one that breaks off."""
         with self.lock:
-            self.requests.append(forced)
-            if self.cut is None or forced.startswith("text") or sum(not r.startswith("text") for r in self.requests) <= self.cut:
+            self.requests.append(step)
+            n_calls = sum(not forced.startswith("text") for _, forced in self.requests)
+            if self.broken or n_calls - 1 != self.cut or step[1].startswith("text"):
                 return False
-            self.cut = None
+            self.broken = step
             return True
 
 
@@ -136,8 +137,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.server.fields |= {f"{dialect.path} {field}" for field in fields(body)}
                 self.server.results |= set(dialect.results(body))
             self.mend(body)
-            forced = self.server.script.narrow(dialect, body)
-            cut = self.server.may_cut(forced)
+            cut = self.server.breaks_off(self.server.script.narrow(dialect, body))
             data = json.dumps(body).encode()
         self.pass_on(self.ask(data), cut)
 
@@ -157,6 +157,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if self.command == "HEAD":
                 return
             while data := answer.reply.read1(65536):
+                if cut:
+                    data = data[:len(data) // 2]
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
                 if cut:
                     return
