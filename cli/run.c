@@ -39,6 +39,7 @@ struct run {
     int32_t *tokens; /* [n_tokens] */
     size_t n_tokens, tokens_capacity;
     json_t *logprobs, *prompt_logprobs; /* NULL: none are wanted, or there are none yet */
+    json_t *held;                       /* those of tokens whose text is held back */
     weir_reason reason;
 };
 
@@ -188,7 +189,7 @@ static void keep_tokens(struct run *run, const weir_chunk *chunk)
     cli_grow(&run->tokens, &run->tokens_capacity, run->n_tokens + chunk->n_tokens, sizeof *run->tokens);
     for (size_t i = 0; i < chunk->n_tokens; i++) run->tokens[run->n_tokens++] = chunk->tokens[i];
     if (run->logprobs != NULL) {
-        json_t *more = cli_figures_logprobs(chunk);
+        json_t *more = cli_figures_shown(&run->held, chunk);
         json_array_extend(run->logprobs, more);
         json_decref(more);
     }
@@ -340,6 +341,7 @@ done:
     cli_load_log_flush();
     cli_free(run.tokens);
     json_decref(run.logprobs);
+    json_decref(run.held);
     json_decref(run.prompt_logprobs);
     cli_media_fini(&run.media);
     cli_prompt_fini(&run.texts);

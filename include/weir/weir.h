@@ -916,6 +916,7 @@ typedef struct weir_result {
     float *logprobs;            /* [n_tokens] if requested, else NULL */
     weir_logprob *top_logprobs; /* [n_tokens][n_top_logprobs], the likeliest first; or NULL */
     int32_t n_top_logprobs;
+    int32_t n_hidden; /* as the terminal chunk's: the last of them, which are the stop string */
     /* As weir_stream_prompt_logprobs; NULL if not requested, or if the request ended before. */
     int32_t *prompt_tokens; /* [n_prompt_tokens] */
     size_t n_prompt_tokens;

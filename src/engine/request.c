@@ -689,6 +689,7 @@ static void fill_result(weir_result *result, const weir__request *request, const
     if (copied) {
         result->n_tokens = answer.n_tokens;
         result->n_top_logprobs = answer.n_top_logprobs;
+        result->n_hidden = output->rest.n_hidden;
         result->n_prompt_tokens = prompt.n_tokens;
         result->n_prompt_top_logprobs = prompt.n_top_logprobs;
     }
