@@ -314,6 +314,8 @@ static cli_option table[] = {
      .help = "a host name of this server, besides localhost, this machine's name and IP addresses; * = any", RARE},
     {"--drop-line", NULL, CLI_SERVING, CLI_SERVE, "TEXT", SET(CLI_LIST, drop_lines), .standard = "none",
      .help = "drop the lines of system messages that begin with TEXT: lines that change with each request spoil the prefix cache", RARE},
+    {"--drop-last-line", NULL, CLI_SERVING, CLI_SERVE, "LINE", SET(CLI_LIST, drop_last_lines), .standard = "none",
+     .help = "drop the line behind tool results and in later system messages; # stands for digits, such as in: Time: #:#", RARE},
     {"--session-keep", NULL, CLI_SERVING, CLI_SERVE, "S", SERVE(CLI_INT32, session_s),
      .help = "count the cached prompts of a named session (X-Session-Id and the like) as used this many seconds later than they were, so that others are evicted first; 0 = no difference", RARE},
     {"--kv-events", NULL, CLI_SERVING, CLI_SERVE, "ADDRESS", SET(CLI_STRING, kv_events), .field = "kv_events", .standard = "none",

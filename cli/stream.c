@@ -121,8 +121,7 @@ static json_t *chunk_json(struct session *session, size_t i, const weir_chunk *c
                              chunk->length, "tokens", cli_figures_tokens(chunk->tokens, chunk->n_tokens),
                              "finished", chunk->finished, "reason", weir_reason_name(chunk->reason));
     if (json != NULL && session->batch.items[i].ask.request.n_logprobs != CLI_UNSET)
-        json_object_set_new(json, "logprobs",
-                            cli_figures_shown(&session->answers[i].held, chunk));
+        json_object_set_new(json, "logprobs", cli_figures_shown(&session->answers[i].held, chunk));
     return json;
 }
 

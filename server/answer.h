@@ -109,7 +109,7 @@ struct serve_answer {
     bool returns_prompt;   /* its logprobs, as vLLM has them */
     bool kept;             /* for forks, once it is submitted */
     bool shows_texts;      /* a cache miss may quote texts: the client sent the prompt, it is no fork's */
-    int32_t n_dropped;     /* lines of the system messages, which were not rendered */
+    int32_t n_dropped;     /* lines that change, which were not rendered */
     int32_t n_top;         /* likeliest tokens with each logprob */
     bool starved;          /* chunks wait for room in call->out */
     int64_t created_s;

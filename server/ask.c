@@ -119,6 +119,7 @@ void serve_ask_fini(serve_ask *ask)
     weir__mem_free(ask->schema);
     weir__text_fini(&ask->relaxed);
     weir__text_fini(&ask->reshaped);
+    weir__text_fini(&ask->dropped);
     weir__text_fini(&ask->prediction);
     json_decref(ask->namespaces);
     json_decref(ask->customs);

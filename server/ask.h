@@ -40,7 +40,7 @@ typedef struct serve_ask {
     bool unkept;     /* store: false */
     bool background; /* the answer is read later, and needs no connection */
     int32_t n, best_of;
-    int32_t n_dropped; /* lines of the system messages */
+    int32_t n_dropped; /* lines that change */
     size_t most_parts; /* texts, images and calls that the messages may have */
     const json_t *prompt, *suffix, *messages, *tools, *kwargs, *lora, *fork; /* NULL = not given */
     const json_t *tools_allowed; /* an array of tools by name; NULL = all */
@@ -56,6 +56,7 @@ typedef struct serve_ask {
     json_t *namespaces;  /* names of the tools' namespaces; owned */
     json_t *customs;     /* names of the custom tools, as templates see them; owned */
     weir__text relaxed;  /* lines for serve_call_relaxed */
+    weir__text dropped;  /* lines for serve_call_reshaped: the messages that had such lines */
     weir__text reshaped; /* lines of weir_chat_reshaped, once the messages are rendered */
     weir__text prediction;
     const char *adapter; /* the model that was asked for is one; NULL = it is not */
@@ -97,8 +98,9 @@ size_t serve_ask_room(const serve_call *call);
  * call has its answer. */
 bool serve_ask_has_room(const serve_ask *ask, size_t n);
 
-/* ask_lines.c: removes lines of the system messages that change from request to request, and counts them. */
-void serve_ask_drop_lines(serve_ask *ask);
+/* ask_lines.c: removes lines that change from request to request, and notes their number and places. False:
+ * the call has its answer. */
+bool serve_ask_drop_lines(serve_ask *ask);
 
 /* ask_media.c: decodes the images and sounds of the messages, whose payloads it removes. False: the call has
  * its answer. */

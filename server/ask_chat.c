@@ -238,19 +238,19 @@ static void renumber(char *text)
     }
 }
 
-/* Reports the messages that were put into another form. added: as messages_of sets it. */
+/* Reports the messages that lost lines or were put into another form. added: as messages_of sets it. */
 static void report_reshaped(serve_ask *ask, bool added)
 {
     const char *lines = weir_chat_reshaped(ask->rendered);
     const bool own = added && strncmp(lines, "messages[0]", 11) == 0; /* the server's message */
     weir__text_clear(&ask->reshaped);
     if (own) lines += strcspn(lines, "\n") + 1;
-    if (*lines == '\0' || !weir__text_add_string(&ask->reshaped, lines)) return;
-    if (added) {
+    if (*lines != '\0' && !weir__text_add_string(&ask->reshaped, lines)) return;
+    if (added && ask->reshaped.n > 0) {
         renumber(ask->reshaped.bytes);
         ask->reshaped.n = strlen(ask->reshaped.bytes);
     }
-    serve_call_reshaped(ask->call, ask->reshaped.bytes);
+    serve_call_reshaped(ask->call, ask->dropped.bytes, ask->reshaped.bytes);
 }
 
 bool serve_ask_render(serve_ask *ask, weir_request *request)
@@ -263,7 +263,7 @@ bool serve_ask_render(serve_ask *ask, weir_request *request)
     bool added = false, longer = false;
     char *messages_text = NULL, *tools_text = NULL;
 
-    serve_ask_drop_lines(ask);
+    if (!serve_ask_drop_lines(ask)) return false;
     if (!check_count(ask) || !check_roles(ask) || !check_length(ask) || !serve_ask_media(ask)) return false;
     if (!choose_tools(ask, &tools) || !collect_args(ask, args, &params.n_args)) goto out;
     messages = messages_of(ask, &added);

@@ -95,6 +95,8 @@ typedef struct serve_params {
     const char *tls_cert, *tls_key; /* PEM files; both or none */
     const char *const *drop_lines;  /* [n_drop_lines], how lines of system messages begin that are dropped */
     size_t n_drop_lines;
+    const char *const *drop_last_lines; /* [n_drop_last_lines], last lines of later messages; # = digits */
+    size_t n_drop_last_lines;
     bool vllm_metrics;      /* false: /metrics has vLLM's names, too */
     int32_t n_workers;      /* 2; 1 … 64 threads that read and render requests */
     int32_t work_s;         /* 30: the limit of a worker's time for a request, and for its answer */

@@ -396,9 +396,9 @@ bool serve_call_passes(serve_call *call, weir_status status, weir_error *error);
  * answer and in the log. */
 void serve_call_relaxed(serve_call *call, const char *lines);
 
-/* The same for the lines of weir_chat_reshaped. add_reshaped: adds them as a member, if there are any; lines
- * may be NULL. */
-void serve_call_reshaped(serve_call *call, const char *lines);
+/* The same for the messages that lost lines, in the request's terms, and the lines of weir_chat_reshaped. Both
+ * may be NULL. add_reshaped: adds the latter as a member, if there are any; lines may be NULL. */
+void serve_call_reshaped(serve_call *call, const char *dropped, const char *lines);
 void serve_call_add_reshaped(const serve_call *call, const char *lines, weir__text *text);
 
 /* ---- retry.c ---- */

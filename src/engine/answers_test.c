@@ -252,9 +252,12 @@ static void a_result_tells_the_tokens_of_its_stop_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RIG_TEST(the_best_answers_are_the_likeliest), RIG_TEST(best_of_refuses_what_it_cannot_do),
-        RIG_TEST(each_answer_is_that_of_its_seed),    RIG_TEST(random_seeds_give_different_answers),
-        RIG_TEST(the_prompt_is_computed_once),        RIG_TEST(all_answers_are_queued_or_none),
+        RIG_TEST(the_best_answers_are_the_likeliest),
+        RIG_TEST(best_of_refuses_what_it_cannot_do),
+        RIG_TEST(each_answer_is_that_of_its_seed),
+        RIG_TEST(random_seeds_give_different_answers),
+        RIG_TEST(the_prompt_is_computed_once),
+        RIG_TEST(all_answers_are_queued_or_none),
         RIG_TEST(a_result_tells_the_tokens_of_its_stop_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
