@@ -651,6 +651,59 @@ void fill_rendered(weir__shim_chat &chat, bool calls_only)
     read_form(p.parser, r.form, chat.delimiters, chat.ends);
 }
 
+/* Whether the parser takes this beginning of an answer for a call of the tool. */
+bool begins_call(const weir__shim_chat &chat, const std::string &text, const std::string &tool)
+{
+    common_chat_msg message;
+    bool broken;
+    return parse_answer(&chat, text, false, message, broken) && !broken && message.tool_calls.size() == 1 &&
+           message.tool_calls[0].name == tool;
+}
+
+/* What an unmarked call begins with, in one of the ways in which JSON is usually written. */
+std::string unmarked_call(const std::string &tool, const char *key, const char *space)
+{
+    return std::string("{\"name\":") + space + "\"" + tool + "\"," + space + "\"" + key + "\":";
+}
+
+bool has_trigger_rule(const common_peg_arena &arena)
+{
+    for (std::size_t i = 0; i < arena.size(); i++) {
+        const auto *rule = std::get_if<common_peg_rule_parser>(&arena.get(i));
+        if (rule != nullptr && rule->trigger) return true;
+    }
+    return false;
+}
+
+/* Gives optional calls that are JSON without a mark a grammar, as llama.cpp gives those with one. A tool's
+ * name and the key of its arguments begin it. The first tool shows the key. */
+void hold_unmarked(const weir__shim_render *in, weir__shim_chat &chat)
+{
+    common_chat_params &params = chat.params;
+    if (in->tools == nullptr || in->tool_choice != WEIR_TOOLS_AUTO || params.parser.empty() ||
+        !params.grammar.empty())
+        return;
+    const common_json tools = common_json::parse(in->enforced_tools);
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < tools.size(); i++)
+        names.push_back(tools.at(i).at("function").at("name").get<std::string>());
+    const char *key = nullptr;
+    for (const char *one : {"parameters", "arguments"})
+        if (key == nullptr && !names.empty() &&
+            begins_call(chat, unmarked_call(names[0], one, " ") + " {", names[0]))
+            key = one;
+    common_peg_arena parser;
+    parser.load(params.parser);
+    if (key == nullptr || !has_trigger_rule(parser) || !return_schemas(parser, name_schemas(in))) return;
+    params.grammar =
+        build_grammar([&](const common_grammar_builder &builder) { parser.build_grammar(builder, true); });
+    params.grammar_lazy = true;
+    for (const std::string &name : names)
+        for (const char *space : {" ", ""})
+            params.grammar_triggers.push_back(
+                {COMMON_GRAMMAR_TRIGGER_TYPE_WORD, unmarked_call(name, key, space)});
+}
+
 /* SIZE_MAX: it is not there. */
 std::size_t find_text(const std::string &what, const char *text, std::size_t length)
 {
@@ -780,6 +833,7 @@ weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shi
         chat->parser.reasoning_format =
             in->parse_reasoning ? COMMON_REASONING_FORMAT_DEEPSEEK : COMMON_REASONING_FORMAT_NONE;
         if (!chat->params.parser.empty()) chat->parser.parser.load(chat->params.parser);
+        if (in->json_schema == nullptr) hold_unmarked(in, *chat);
         fill_rendered(*chat, required);
         weir::refuse_starved();
         return WEIR_OK;
