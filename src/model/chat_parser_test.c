@@ -516,7 +516,8 @@ static void test_ends_within_reasoning(void **state)
     assert_true(n_open > 0);
 }
 
-/* Beside tools, reasoning is read as without them. */
+/* Beside tools, reasoning is read as without them, also where weir's own form of calls forbids the text
+ * behind it. */
 static void test_reasoning_beside_tools(void **state)
 {
     static const char *const texts[] = {"Sum <b> it.</think>\n\nIt is 4.",
@@ -533,7 +534,7 @@ static void test_reasoning_beside_tools(void **state)
             bool held =
                 with->constraint != NULL && !with->grammar.lazy; /* these are no answers of its form */
             read_answer(without, texts[i], 16, NULL, &alone);
-            if (held || strcmp(past_space(alone.content), "It is 4.") != 0) continue;
+            if (strcmp(past_space(alone.content), "It is 4.") != 0) continue;
             n_templates += i == 0;
             read_answer(with, texts[i], 16, NULL, &beside);
             if (strcmp(past_space(beside.content), "It is 4.") == 0) continue;
