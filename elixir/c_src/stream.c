@@ -129,7 +129,8 @@ static void send_tokens(nif_stream *s, ErlNifEnv *messages, const weir_chunk *ch
     send_message(s, messages,
                  chunk->logprobs == NULL
                      ? enif_make_tuple3(messages, name, ids, text)
-                     : enif_make_tuple4(messages, name, ids, text, scores(messages, chunk)));
+                     : enif_make_tuple5(messages, name, ids, text, scores(messages, chunk),
+                                        enif_make_int(messages, chunk->n_hidden)));
 }
 
 static ERL_NIF_TERM end_of(nif_stream *s, const weir_stream *stream, ErlNifEnv *messages, weir_reason reason)

@@ -4,7 +4,8 @@ defmodule Weir.Chunk do
   A piece of a stream with `emit: :chunks`: token ids, text and, in the last chunk, the finish reason
   (otherwise `nil`): `:end`, `:length`, and from a `Weir.Server` also `:stop_words`, `:deadline` or
   `:cancelled`. A chunk's text may be empty; the concatenated texts are the answer. `logprobs` has an entry
-  per id if a server was asked for them, otherwise it is `nil`.
+  for each id whose text has come if a server was asked for them, otherwise it is `nil`: the ids of a text that
+  may be a stop text come first, and the ids of a stop text have none.
 
   From a `Weir.Server`: `prompt_logprobs`, if requested, has an entry per token of the prompt and is in a
   separate chunk before the others.

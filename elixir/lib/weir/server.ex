@@ -197,7 +197,8 @@ defmodule Weir.Server do
   Like `generate/3`, but returns more than the text: token ids, the finish reason, usage (`prompt_tokens`,
   `cached_tokens`, `generated_tokens`, `drafted_tokens`, `accepted_tokens`, `queue_ms`, `ttft_ms`,
   `duration_ms`, and the rates of `Weir.Server.Telemetry`) and why no more of the prompt was cached
-  (`t:miss/0`). With `logprobs: true` it has a `t:Weir.Chunk.logprob/0` per id and their mean, `score`; with
+  (`t:miss/0`). With `logprobs: true` it has a `t:Weir.Chunk.logprob/0` per id but those
+  of a stop text, and the mean of all, `score`; with
   `prompt_logprobs: true` one per token of the prompt; for a fork `before`, the source's text up to the fork.
 
       iex> {:ok, server} = Weir.Server.start_link(model_path: "fake:")
