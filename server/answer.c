@@ -76,6 +76,13 @@ static void settle(serve_answer *answer)
     serve_lease_end(call);
 }
 
+bool serve_answer_is_custom(const serve_answer *answer, const char *name)
+{
+    for (size_t i = 0; i < json_array_size(answer->customs) && name != NULL; i++)
+        if (strcmp(json_string_value(json_array_get(answer->customs, i)), name) == 0) return true;
+    return false;
+}
+
 const char *serve_answer_stop_text(const serve_answer *answer, int32_t stop)
 {
     return stop > 0 ? json_string_value(json_array_get(answer->stops, (size_t)stop - 1)) : NULL;
@@ -195,7 +202,8 @@ void serve_answer_end_event(serve_answer *answer)
 
 static bool send_delta(serve_choice *choice, const weir_delta *delta)
 {
-    if (choice->answer->form->keeps && !serve_choice_keep(choice, delta)) return false;
+    bool keeps = choice->answer->form->keeps || choice->answer->customs != NULL;
+    if (keeps && !serve_choice_keep(choice, delta)) return false;
     choice->answer->form->delta(choice, delta);
     choice->fresh = false;
     return true;

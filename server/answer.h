@@ -67,7 +67,8 @@ typedef struct serve_form {
     const char *id;   /* prefix of an answer's id */
     const char *ping; /* an event that keeps a silent stream alive; NULL: a comment does */
     bool lines;       /* a stream consists of lines of JSON, and is no event stream */
-    bool keeps;       /* a stream's events need the parts so far, see serve_choice_keep */
+    bool keeps;       /* a stream's events need the parts so far, see serve_choice_keep; so do those of
+                       * custom tools */
     void (*head)(const serve_answer *answer, weir__text *text); /* how most events of a tape begin */
     void (*start)(serve_answer *answer);
     void (*begin)(serve_choice *choice);
@@ -136,6 +137,9 @@ bool serve_answer_call_model(serve_answer *answer, const char *name);
  * Worker. */
 bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_requests);
 void serve_answer_destroy(serve_answer *answer);
+
+/* Whether a name is a custom tool's. */
+bool serve_answer_is_custom(const serve_answer *answer, const char *name);
 
 /* The request's stop string by the number in weir_usage; NULL: it was none of these. */
 const char *serve_answer_stop_text(const serve_answer *answer, int32_t stop);

@@ -122,6 +122,9 @@ void serve_ask_fini(serve_ask *ask)
     weir__text_fini(&ask->prediction);
     json_decref(ask->namespaces);
     json_decref(ask->customs);
+    json_decref(ask->left_out);
+    json_decref(ask->found);
+    weir__mem_free(ask->places.at);
     json_decref(ask->previous);
     json_decref(ask->made_choice);
     json_decref(ask->made_tools);

@@ -55,6 +55,10 @@ typedef struct serve_ask {
     json_t *previous;    /* items of the response that the request continues; owned */
     json_t *namespaces;  /* names of the tools' namespaces; owned */
     json_t *customs;     /* names of the custom tools, as templates see them; owned */
+    json_t *left_out;    /* tools that run on another server, the first 256; owned */
+    json_t *found;       /* arrays of tools that items bring; owned */
+    bool again;          /* these are read: a name that is there already is the same tool */
+    serve_places places; /* [size of found] of these arrays */
     weir__text relaxed;  /* lines for serve_call_relaxed */
     weir__text reshaped; /* lines of weir_chat_reshaped, once the messages are rendered */
     weir__text prediction;
@@ -164,8 +168,11 @@ static inline bool serve_ask_is(const char *word, const char *wanted)
     return word != NULL && strcmp(word, wanted) == 0;
 }
 
-/* The name in {"function": {"name": …}}; NULL: it has none. */
+/* The name in {"function": {"name": …}} or {"custom": {"name": …}}; NULL: it has none. */
 const char *serve_ask_tool_name(const json_t *tool);
+
+/* The tool of this name; NULL: there is none. */
+json_t *serve_ask_find_tool(const json_t *tools, const char *name);
 
 /* ---- Readers of fields (serve_field); `to` is a serve_ask ---- */
 

@@ -380,8 +380,8 @@ static const serve_field fields[] = {
     SERVE_FIELD_BY("stop_sequences", SERVE_ASK_MESSAGES, serve_ask_stop),
     SERVE_FIELD_BY("cache_control", SERVE_ASK_MESSAGES, read_cache_control),
     ONLY("speed", SERVE_ASK_MESSAGES, "\"standard\"", "\"standard\""),
-    NO("mcp_servers", SERVE_ASK_MESSAGES, "this server connects to no MCP servers"),
-    NO("container", SERVE_ASK_MESSAGES, "this server runs no code"),
+    SERVE_FIELD_BY("mcp_servers", SERVE_ASK_MESSAGES, read_unmet), /* these two: as tools of another server */
+    SERVE_FIELD_BY("container", SERVE_ASK_MESSAGES, read_unmet),
     LATER("input", SERVE_ASK_RESPONSES),
     LATER("instructions", SERVE_ASK_RESPONSES),
     LATER("text", SERVE_ASK_RESPONSES),

@@ -1,8 +1,12 @@
 /* ask_members.c: the members that messages and tools of chat completions may have. Some are not read: clients
  * send an answer back as they got it, with all that their library or another server has put there.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
 #include "ask.h"
+#include "custom_tool.h"
 #include "field.h"
+#include "foreign.h"
 
 /* Whether a member of an object, itself an object, has no members but these. */
 static bool check_inner(serve_call *call, const char *place, const json_t *object, const char *name,
@@ -13,15 +17,26 @@ static bool check_inner(serve_call *call, const char *place, const json_t *objec
 
 /* ---- Messages ---- */
 
+/* Makes a refusal a text: both are the assistant's words. */
+static bool read_refusal(serve_call *call, const char *place, json_t *part)
+{
+    json_t *words = json_object_get(part, "refusal");
+    if (!json_is_string(words)) return serve_field_refuse(call, place, "a part with a refusal, a string");
+    return (json_object_set(part, "text", words) == 0 &&
+            json_object_set_new(part, "type", json_string("text")) == 0) ||
+           serve_call_no_memory(call);
+}
+
 static bool check_part(serve_call *call, void *to, const char *place, const json_t *part)
 {
     (void)to;
     static const char *const members[] = {"type", "text",          "image_url",   "input_audio",
                                           "uuid", "cache_control", "annotations", "index",
-                                          "id",   "citations",     NULL};
+                                          "id",   "citations",     "refusal",     NULL};
     static const char *const of_image[] = {"url", "detail", "format", NULL};
     static const char *const of_sound[] = {"data", "format", NULL};
     return serve_field_only(call, place, part, members) &&
+           (!serve_ask_is(serve_field_type(part), "refusal") || read_refusal(call, place, (json_t *)part)) &&
            check_inner(call, place, part, "image_url", of_image) &&
            check_inner(call, place, part, "input_audio", of_sound);
 }
@@ -30,11 +45,13 @@ static bool check_tool_call(serve_call *call, void *to, const char *place, const
 {
     (void)to;
     static const char *const members[] = {
-        "id", "type", "function", "index", "extra_content", "provider_specific_fields", NULL};
+        "id", "type", "function", "custom", "index", "extra_content", "provider_specific_fields", NULL};
     static const char *const of_function[] = {"name", "arguments", "parsed_arguments",
                                               "provider_specific_fields", NULL};
-    return serve_field_only(call, place, tool_call, members) &&
-           check_inner(call, place, tool_call, "function", of_function);
+    if (!serve_field_only(call, place, tool_call, members)) return false;
+    return serve_ask_is(serve_field_type(tool_call), "custom")
+               ? serve_custom_tool_rewrite(call, place, (json_t *)tool_call)
+               : check_inner(call, place, tool_call, "function", of_function);
 }
 
 static bool check_message(serve_call *call, void *to, const char *place, const json_t *message)
@@ -49,13 +66,17 @@ static bool check_message(serve_call *call, void *to, const char *place, const j
     const json_t *old = json_object_get(message, "function_call"),
                  *content = json_object_get(message, "content"),
                  *calls = json_object_get(message, "tool_calls");
+    json_t *refusal = json_object_get(message, "refusal");
     if (old != NULL && !json_is_null(old))
         return serve_call_refuse(call, 400, serve_place_of(place, "function_call").text, "unsupported_field",
                                  "%s.function_call is not supported: give the call in tool_calls, and its "
                                  "result in a message of role tool",
                                  place);
-    return serve_field_only(call, place, message, members) &&
-           serve_field_each(call, to, serve_place_of(place, "content").text, content, check_part) &&
+    if (!serve_field_only(call, place, message, members)) return false;
+    bool silent = (content == NULL || json_is_null(content)) && json_array_size(calls) == 0;
+    if (silent && json_is_string(refusal) && json_object_set((json_t *)message, "content", refusal) != 0)
+        return serve_call_no_memory(call);
+    return serve_field_each(call, to, serve_place_of(place, "content").text, content, check_part) &&
            serve_field_each(call, to, serve_place_of(place, "tool_calls").text, calls, check_tool_call);
 }
 
@@ -86,7 +107,13 @@ bool serve_ask_chat_messages(serve_call *call, void *to, const char *name, const
 
 /* ---- Tools ---- */
 
-/* The library refuses tools of another type. */
+/* Its type may be left out. */
+static bool is_function(const json_t *tool)
+{
+    const char *type = serve_field_type(tool);
+    return type == NULL || serve_ask_is(type, "function");
+}
+
 static bool check_tool(serve_call *call, void *to, const char *place, const json_t *tool)
 {
     (void)to;
@@ -94,16 +121,39 @@ static bool check_tool(serve_call *call, void *to, const char *place, const json
     /* return: of functions in Python as Hugging Face's libraries describe them; type: Open WebUI's */
     static const char *const of_function[] = {"name",          "description", "parameters", "strict",
                                               "cache_control", "return",      "type",       NULL};
-    const char *type = serve_field_type(tool);
-    if (type != NULL && !serve_ask_is(type, "function")) return true;
-    return serve_field_only(call, place, tool, members) &&
-           check_inner(call, place, tool, "function", of_function);
+    return !is_function(tool) || (serve_field_only(call, place, tool, members) &&
+                                  check_inner(call, place, tool, "function", of_function));
+}
+
+/* A tool among others that are no functions. */
+static bool add_tool(serve_call *call, void *to, const char *place, const json_t *tool)
+{
+    serve_ask *ask = to;
+    if (serve_ask_is(serve_field_type(tool), "custom")) return serve_custom_tool_add(ask, place, tool);
+    if (!is_function(tool)) return serve_foreign_tool(ask, place, tool, "function, custom");
+    serve_place at = serve_place_of(place, "function");
+    return (json_array_append(ask->made_tools, (json_t *)tool) == 0 &&
+            serve_places_add(&call->terms.tools, at.text)) ||
+           serve_call_no_memory(call);
+}
+
+static bool are_functions(const json_t *tools)
+{
+    size_t i = 0;
+    while (i < json_array_size(tools) && is_function(json_array_get(tools, i))) i++;
+    return i == json_array_size(tools);
 }
 
 bool serve_ask_tools(serve_call *call, void *to, const char *name, const json_t *value)
 {
-    ((serve_ask *)to)->tools = value;
+    serve_ask *ask = to;
+    ask->tools = value;
     if (json_array_size(value) > SERVE_TOOLS_MAX)
         return serve_field_refuse(call, name, "an array of at most 256 tools");
-    return serve_field_each(call, to, name, value, check_tool);
+    if (!serve_field_each(call, to, name, value, check_tool)) return false;
+    if (are_functions(value)) return true;
+    ask->tools = ask->made_tools = json_array();
+    call->terms.parameters = "parameters";
+    return (ask->made_tools != NULL || serve_call_no_memory(call)) &&
+           serve_field_each(call, ask, name, value, add_tool);
 }

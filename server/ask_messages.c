@@ -5,9 +5,40 @@
 
 #include "ask.h"
 #include "field.h"
+#include "foreign.h"
 #include "turns.h"
 
 /* ---- Blocks ---- */
+
+/* Those that are read here; foreign.c has the others. */
+typedef enum block_kind {
+    BLOCK_TEXT,
+    BLOCK_IMAGE,
+    BLOCK_DOCUMENT,
+    BLOCK_THINKING,
+    BLOCK_USE,
+    BLOCK_RESULT,
+    BLOCK_SYSTEM,
+    BLOCK_COMPACTION,
+    BLOCK_OTHER,
+} block_kind;
+
+static block_kind kind_of(const json_t *block)
+{
+    static const char *const types[] = {
+        [BLOCK_TEXT] = "text",
+        [BLOCK_IMAGE] = "image",
+        [BLOCK_DOCUMENT] = "document",
+        [BLOCK_THINKING] = "thinking",
+        [BLOCK_USE] = "tool_use",
+        [BLOCK_RESULT] = "tool_result",
+        [BLOCK_SYSTEM] = "mid_conv_system",
+        [BLOCK_COMPACTION] = "compaction",
+    };
+    int kind = 0;
+    while (kind < BLOCK_OTHER && !serve_ask_is(serve_field_type(block), types[kind])) kind++;
+    return (block_kind)kind;
+}
 
 static bool read_text(serve_turns *turns, const char *place, const json_t *block)
 {
@@ -15,8 +46,6 @@ static bool read_text(serve_turns *turns, const char *place, const json_t *block
     static const char *const members[] = {"type", "text", "cache_control", "citations", NULL};
     const json_t *text = json_object_get(block, "text");
     if (!serve_field_only(call, place, block, members)) return false;
-    if (json_array_size(json_object_get(block, "citations")) > 0)
-        return serve_field_refuse(call, place, "a text without citations");
     if (!json_is_string(text)) return serve_field_refuse(call, place, "a block with a text");
     serve_turns_add_text(turns, text);
     return true;
@@ -51,15 +80,9 @@ static bool read_image(serve_turns *turns, const char *place, const json_t *bloc
     return true;
 }
 
-static bool read_block(serve_call *call, void *to, const char *place, const json_t *block)
-{
-    const char *type = serve_field_type(block);
-    if (serve_ask_is(type, "text")) return read_text(to, place, block);
-    if (serve_ask_is(type, "image")) return read_image(to, place, block);
-    return serve_field_refuse_type(call, place, block, "text, image");
-}
+static serve_reader read_block;
 
-/* A string, or an array of texts and images, into the last message. */
+/* A string, or an array of blocks, into the last message. */
 static bool read_content(serve_turns *turns, const char *place, const json_t *content)
 {
     serve_call *call = turns->ask->call;
@@ -67,6 +90,57 @@ static bool read_content(serve_turns *turns, const char *place, const json_t *co
     if (!json_is_string(content)) return serve_field_refuse(call, place, "a string or an array of blocks");
     serve_turns_add_text(turns, content);
     return true;
+}
+
+/* Whether a member is a string or left out. False: the call has its answer. */
+static bool check_word(serve_call *call, const char *place, const json_t *block, const char *name)
+{
+    const json_t *word = json_object_get(block, name);
+    return word == NULL || json_is_null(word) || json_is_string(word) ||
+           serve_field_refuse(call, serve_place_of(place, name).text, "a string");
+}
+
+/* A title and a context stand before the document's text. */
+static bool read_document(serve_turns *turns, const char *place, const json_t *block)
+{
+    serve_call *call = turns->ask->call;
+    static const char *const members[] = {"type",          "source",    "title", "context",
+                                          "cache_control", "citations", NULL};
+    static const char *const of_source[] = {"type", "media_type", "data", "content", NULL};
+    static const char *const head[] = {"title", "context", NULL};
+    const json_t *source = json_object_get(block, "source"), *data = json_object_get(source, "data");
+    const char *type = serve_field_type(source);
+    serve_place at = serve_place_of(place, "source");
+    if (!serve_field_only(call, place, block, members) || !check_word(call, place, block, "title") ||
+        !check_word(call, place, block, "context"))
+        return false;
+    if (!serve_ask_is(type, "text") && !serve_ask_is(type, "content"))
+        return serve_field_refuse_type(call, at.text, source, "text, content");
+    if (!serve_field_only(call, at.text, source, of_source)) return false;
+    if ((json_is_string(json_object_get(block, "title")) ||
+         json_is_string(json_object_get(block, "context"))) &&
+        !serve_foreign_add_text(turns, block, head))
+        return false;
+    if (serve_ask_is(type, "content"))
+        return read_content(turns, serve_place_of(at.text, "content").text,
+                            json_object_get(source, "content"));
+    if (!json_is_string(data))
+        return serve_field_refuse(call, serve_place_of(at.text, "data").text, "a string");
+    serve_turns_add_text(turns, data);
+    return true;
+}
+
+/* Into the last message. */
+static bool read_block(serve_call *call, void *to, const char *place, const json_t *block)
+{
+    static const char allowed[] = "text, image, document";
+    switch (kind_of(block)) {
+    case BLOCK_TEXT: return read_text(to, place, block);
+    case BLOCK_IMAGE: return read_image(to, place, block);
+    case BLOCK_DOCUMENT: return read_document(to, place, block);
+    case BLOCK_OTHER: return serve_foreign_add(to, place, block, true, allowed);
+    default: return serve_field_refuse_type(call, place, block, allowed);
+    }
 }
 
 static bool read_thinking(serve_turns *turns, const char *place, const json_t *block)
@@ -112,27 +186,64 @@ static bool read_tool_result(serve_turns *turns, const char *place, const json_t
            read_content(turns, serve_place_of(place, "content").text, content);
 }
 
+/* Content of the system's, which may have no words: then there is no message. */
+static bool read_system(serve_turns *turns, const char *place, const json_t *owner)
+{
+    serve_turns_begin(turns, "system", place);
+    if (!read_content(turns, serve_place_of(place, "content").text, json_object_get(owner, "content")))
+        return false;
+    serve_turns_drop_empty(turns);
+    return true;
+}
+
+/* What the history before it has become. Without words it stands for a summary that failed. */
+static bool read_compaction(serve_turns *turns, const char *place, const json_t *block)
+{
+    const json_t *words = json_object_get(block, "content");
+    if (!check_word(turns->ask->call, place, block, "content")) return false;
+    if (json_string_length(words) == 0) return serve_foreign_skip(turns->ask, place, block, "");
+    serve_turns_cut(turns, turns->n_first);
+    turns->n_parts = turns->n_first;
+    serve_turns_begin(turns, "user", place);
+    serve_turns_add_text(turns, words);
+    return true;
+}
+
 /* ---- Messages ---- */
 
 static bool read_user_block(serve_call *call, void *to, const char *place, const json_t *block)
 {
+    static const char allowed[] = "text, image, document, tool_result, mid_conv_system, compaction";
     serve_turns *turns = to;
-    const char *type = serve_field_type(block);
-    if (serve_ask_is(type, "tool_result")) return read_tool_result(turns, place, block);
-    bool text = serve_ask_is(type, "text");
-    if (!text && !serve_ask_is(type, "image"))
-        return serve_field_refuse_type(call, place, block, "text, image, tool_result");
-    serve_turns_go_on(turns, "user", place);
-    return text ? read_text(turns, place, block) : read_image(turns, place, block);
+    switch (kind_of(block)) {
+    case BLOCK_TEXT:
+    case BLOCK_IMAGE:
+    case BLOCK_DOCUMENT:
+        serve_turns_go_on(turns, "user", place);
+        return read_block(call, turns, place, block);
+    case BLOCK_RESULT: return read_tool_result(turns, place, block);
+    case BLOCK_SYSTEM: return read_system(turns, place, block);
+    case BLOCK_COMPACTION: return read_compaction(turns, place, block);
+    case BLOCK_OTHER: return serve_foreign_add(turns, place, block, false, allowed);
+    default: return serve_field_refuse_type(call, place, block, allowed);
+    }
 }
 
 static bool read_assistant_block(serve_call *call, void *to, const char *place, const json_t *block)
 {
-    const char *type = serve_field_type(block);
-    if (serve_ask_is(type, "text")) return read_text(to, place, block);
-    if (serve_ask_is(type, "thinking")) return read_thinking(to, place, block);
-    if (serve_ask_is(type, "tool_use")) return read_tool_use(to, place, block);
-    return serve_field_refuse_type(call, place, block, "text, thinking, tool_use");
+    static const char allowed[] = "text, thinking, tool_use, compaction";
+    serve_turns *turns = to;
+    block_kind kind = kind_of(block);
+    if (kind == BLOCK_TEXT || kind == BLOCK_THINKING || kind == BLOCK_USE)
+        serve_turns_go_on(turns, "assistant", place);
+    switch (kind) {
+    case BLOCK_TEXT: return read_text(turns, place, block);
+    case BLOCK_THINKING: return read_thinking(turns, place, block);
+    case BLOCK_USE: return read_tool_use(turns, place, block);
+    case BLOCK_COMPACTION: return read_compaction(turns, place, block);
+    case BLOCK_OTHER: return serve_foreign_add(turns, place, block, false, allowed);
+    default: return serve_field_refuse_type(call, place, block, allowed);
+    }
 }
 
 static bool read_message(serve_call *call, void *to, const char *place, const json_t *message)
@@ -148,7 +259,8 @@ static bool read_message(serve_call *call, void *to, const char *place, const js
     if (!user && !assistant && !serve_ask_is(role, "system"))
         return serve_field_refuse(call, serve_place_of(place, "role").text,
                                   "\"user\", \"assistant\" or \"system\"");
-    if (!json_is_array(content) || (!user && !assistant)) {
+    if (!user && !assistant) return read_system(turns, place, message);
+    if (!json_is_array(content)) {
         serve_turns_begin(turns, role, place);
         return read_content(turns, inner.text, content);
     }
@@ -169,6 +281,7 @@ static bool read_conversation(serve_ask *ask)
         serve_turns_begin(&turns, "system", "system");
         ok = read_content(&turns, "system", system);
     }
+    turns.n_first = json_array_size(turns.messages);
     if (ok && json_array_size(messages) == 0)
         ok = serve_field_refuse(ask->call, "messages", "an array of at least one message");
     ok = ok && serve_field_each(ask->call, &turns, "messages", messages, read_message) &&
@@ -187,10 +300,7 @@ static bool read_tool(serve_call *call, void *to, const char *place, const json_
     const json_t *schema = json_object_get(tool, "input_schema"), *type = json_object_get(tool, "type");
     if (!json_is_object(tool)) return serve_field_refuse(call, place, "an object");
     if (type != NULL && !json_is_null(type) && !serve_ask_is(json_string_value(type), "custom"))
-        return serve_call_refuse(call, 400, place, "unsupported_value",
-                                 "%s is of type \"%.40s\", which this server does not have; give a tool with "
-                                 "name, description and input_schema",
-                                 place, json_is_string(type) ? json_string_value(type) : "");
+        return serve_foreign_tool(to, place, tool, "custom");
     if (!serve_field_only(call, place, tool, members)) return false;
     if (!json_is_object(schema))
         return serve_field_refuse(call, serve_place_of(place, "input_schema").text,
@@ -256,17 +366,32 @@ static bool read_thinking_option(serve_ask *ask)
     return true;
 }
 
+/* Tokens of a task of several requests, of which this server sees one. */
+static bool read_task_budget(serve_ask *ask, const json_t *budget)
+{
+    json_int_t n;
+    if (budget == NULL || json_is_null(budget)) return true;
+    if (!serve_ask_is(serve_field_type(budget), "tokens") ||
+        !serve_json_whole(json_object_get(budget, "total"), &n) || n < 1)
+        return serve_field_refuse(ask->call, "output_config.task_budget",
+                                  "an object with the type \"tokens\" and a total, a whole number above 0");
+    return weir__text_add_string(&ask->relaxed, "output_config.task_budget\n") ||
+           serve_call_no_memory(ask->call);
+}
+
 static bool read_output(serve_ask *ask)
 {
-    static const char *const members[] = {"effort", "format", NULL}, *const of_format[] = {"type", "schema",
-                                                                                           NULL};
+    static const char *const members[] = {"effort", "format", "task_budget", NULL};
+    static const char *const of_format[] = {"type", "schema", NULL};
     static const char *const words[] = {"low", "medium", "high", "xhigh", "max"};
     serve_call *call = ask->call;
     const json_t *output = serve_ask_given(ask, "output_config"), *effort = json_object_get(output, "effort"),
                  *format = json_object_get(output, "format"), *schema = json_object_get(format, "schema");
     if (output == NULL) return true;
     if (!json_is_object(output)) return serve_field_refuse(call, "output_config", "an object");
-    if (!serve_field_only(call, "output_config", output, members)) return false;
+    if (!serve_field_only(call, "output_config", output, members) ||
+        !read_task_budget(ask, json_object_get(output, "task_budget")))
+        return false;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (serve_ask_is(json_string_value(effort), words[i])) ask->reasoning_effort = words[i];
     if (effort != NULL && !json_is_null(effort) && ask->reasoning_effort == NULL)

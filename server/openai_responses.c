@@ -18,9 +18,7 @@
 /* Whether a part is the call of a custom tool. */
 static bool is_custom(const serve_answer *answer, const serve_part *part)
 {
-    for (size_t i = 0; i < json_array_size(answer->customs) && part->name != NULL; i++)
-        if (strcmp(json_string_value(json_array_get(answer->customs, i)), part->name) == 0) return true;
-    return false;
+    return serve_answer_is_custom(answer, part->name);
 }
 
 static const char *prefix_of(const serve_answer *answer, const serve_part *part)
