@@ -137,6 +137,8 @@ bool serve_ask_tool_choice(serve_call *call, void *to, const char *name, const j
     else if (serve_ask_is(word, "required") ||
              (ask->tool_name != NULL && (type == NULL || custom || serve_ask_is(type, "function"))))
         ask->chat.tool_choice = WEIR_TOOLS_REQUIRED;
+    else if (type != NULL && !custom && !serve_ask_is(type, "function"))
+        return serve_field_refuse_type(call, name, value, "function, custom, allowed_tools");
     else
         return serve_field_refuse(
             call, name,

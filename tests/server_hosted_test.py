@@ -363,7 +363,7 @@ def later_tools():
 # ---- Custom tools in chat completions
 
 def custom(name, **more):
-    return {"type": "custom", "custom": dict({"name": name, "description": "of " + name}, **more)}
+    return {"type": "custom", "custom": dict({"name": name, "description": f"of {name}"}, **more)}
 
 
 @part
