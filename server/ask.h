@@ -133,6 +133,10 @@ void serve_ask_count(serve_call *call, const serve_dialect *dialect);
 bool serve_ask_messages(serve_ask *ask);
 bool serve_ask_responses(serve_ask *ask);
 
+/* ask_tools.c: the tools that may be called, as functions: with a named one, that alone. Freed with
+ * json_decref. False: the call has its answer. */
+bool serve_ask_choose_tools(serve_ask *ask, json_t **tools);
+
 /* ask_references.c: puts kept items in the place of references to them in "input". False: the call has its
  * answer. */
 bool serve_ask_references(serve_ask *ask);

@@ -10,53 +10,9 @@
 #include "base/words.h"
 #include "effort.h"
 #include "field.h"
-#include "foreign.h"
 #include "loaded.h"
 #include "model.h"
 #include "peers.h"
-
-/* ---- Tools ---- */
-
-static bool check_no_tools(const serve_ask *ask)
-{
-    const char *name = serve_foreign_left_out(ask, NULL);
-    if (ask->chat.tool_choice != WEIR_TOOLS_REQUIRED) return true;
-    return name == NULL
-               ? serve_field_refuse(ask->call, "tool_choice", "left out where there are no tools")
-               : serve_call_refuse(ask->call, 400, "tool_choice", "invalid_value",
-                                   "tool_choice asks for a call, but \"%.64s\" is a tool that this server "
-                                   "does not run, and there is no other; give a function",
-                                   name);
-}
-
-/* The tools that may be called: with a named one, that alone. Freed with json_decref. */
-static bool choose_tools(const serve_ask *ask, json_t **tools)
-{
-    serve_call *call = ask->call;
-    if (ask->tools != NULL && !json_is_array(ask->tools))
-        return serve_field_refuse(call, "tools", "an array");
-    if (json_array_size(ask->tools) == 0) return check_no_tools(ask);
-    if (ask->tool_name == NULL && ask->tools_allowed == NULL) {
-        *tools = json_incref((json_t *)ask->tools);
-        return true;
-    }
-    size_t n = ask->tools_allowed != NULL ? json_array_size(ask->tools_allowed) : 1;
-    *tools = json_array();
-    for (size_t i = 0; i < n; i++) {
-        const char *name = ask->tools_allowed != NULL
-                               ? serve_ask_tool_name(json_array_get(ask->tools_allowed, i))
-                               : ask->tool_name;
-        json_t *one = serve_ask_find_tool(ask->tools, name);
-        if (one == NULL)
-            return serve_call_refuse(call, 400, "tool_choice", "invalid_value",
-                                     "tool_choice names \"%.64s\", %s", name != NULL ? name : "",
-                                     name != NULL && serve_foreign_left_out(ask, name) != NULL
-                                         ? "a tool that this server does not run"
-                                         : "but there is no such tool in tools");
-        if (json_array_append(*tools, one) != 0) return serve_call_no_memory(call);
-    }
-    return true;
-}
 
 /* ---- Messages ---- */
 
@@ -270,7 +226,7 @@ bool serve_ask_render(serve_ask *ask, weir_request *request)
 
     serve_ask_drop_lines(ask);
     if (!check_count(ask) || !check_roles(ask) || !check_length(ask) || !serve_ask_media(ask)) return false;
-    if (!choose_tools(ask, &tools) || !collect_args(ask, args, &params.n_args)) goto out;
+    if (!serve_ask_choose_tools(ask, &tools) || !collect_args(ask, args, &params.n_args)) goto out;
     messages = messages_of(ask, &added);
     if (messages != NULL) messages_text = weir__json_dump(messages);
     if (tools != NULL) tools_text = weir__json_dump_most(tools, SERVE_FORM_BYTES, &longer);

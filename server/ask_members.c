@@ -1,12 +1,9 @@
 /* ask_members.c: the members that messages and tools of chat completions may have. Some are not read: clients
  * send an answer back as they got it, with all that their library or another server has put there.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
-
 #include "ask.h"
-#include "custom_tool.h"
+#include "base/mem.h"
 #include "field.h"
-#include "foreign.h"
 
 /* Whether a member of an object, itself an object, has no members but these. */
 static bool check_inner(serve_call *call, const char *place, const json_t *object, const char *name,
@@ -41,6 +38,27 @@ static bool check_part(serve_call *call, void *to, const char *place, const json
            check_inner(call, place, part, "input_audio", of_sound);
 }
 
+/* Makes a custom tool's call one of a function, whose arguments have the input. */
+static bool read_custom_call(serve_call *call, const char *place, json_t *tool_call)
+{
+    static const char *const members[] = {"name", "input", NULL};
+    const json_t *custom = json_object_get(tool_call, "custom"), *name = json_object_get(custom, "name"),
+                 *input = json_object_get(custom, "input");
+    serve_place at = serve_place_of(place, "custom");
+    if (!serve_field_only(call, at.text, custom, members)) return false;
+    if (!json_is_string(name) || !json_is_string(input))
+        return serve_field_refuse(call, at.text, "an object with a name and an input, both of them strings");
+    json_t *arguments = json_pack("{s:O}", "input", input);
+    char *text = arguments != NULL ? weir__json_dump(arguments) : NULL;
+    json_t *function = text != NULL ? json_pack("{s:O,s:s}", "name", name, "arguments", text) : NULL;
+    weir__mem_free(text);
+    json_decref(arguments);
+    bool ok = function != NULL && json_object_set_new(tool_call, "function", function) == 0 &&
+              json_object_set_new(tool_call, "type", json_string("function")) == 0;
+    json_object_del(tool_call, "custom");
+    return ok || serve_call_no_memory(call);
+}
+
 static bool check_tool_call(serve_call *call, void *to, const char *place, const json_t *tool_call)
 {
     (void)to;
@@ -50,7 +68,7 @@ static bool check_tool_call(serve_call *call, void *to, const char *place, const
                                               "provider_specific_fields", NULL};
     if (!serve_field_only(call, place, tool_call, members)) return false;
     return serve_ask_is(serve_field_type(tool_call), "custom")
-               ? serve_custom_tool_rewrite(call, place, (json_t *)tool_call)
+               ? read_custom_call(call, place, (json_t *)tool_call)
                : check_inner(call, place, tool_call, "function", of_function);
 }
 
@@ -107,13 +125,7 @@ bool serve_ask_chat_messages(serve_call *call, void *to, const char *name, const
 
 /* ---- Tools ---- */
 
-/* Its type may be left out. */
-static bool is_function(const json_t *tool)
-{
-    const char *type = serve_field_type(tool);
-    return type == NULL || serve_ask_is(type, "function");
-}
-
+/* ask_tools.c reads tools of other types. */
 static bool check_tool(serve_call *call, void *to, const char *place, const json_t *tool)
 {
     (void)to;
@@ -121,39 +133,16 @@ static bool check_tool(serve_call *call, void *to, const char *place, const json
     /* return: of functions in Python as Hugging Face's libraries describe them; type: Open WebUI's */
     static const char *const of_function[] = {"name",          "description", "parameters", "strict",
                                               "cache_control", "return",      "type",       NULL};
-    return !is_function(tool) || (serve_field_only(call, place, tool, members) &&
-                                  check_inner(call, place, tool, "function", of_function));
-}
-
-/* A tool among others that are no functions. */
-static bool add_tool(serve_call *call, void *to, const char *place, const json_t *tool)
-{
-    serve_ask *ask = to;
-    if (serve_ask_is(serve_field_type(tool), "custom")) return serve_custom_tool_add(ask, place, tool);
-    if (!is_function(tool)) return serve_foreign_tool(ask, place, tool, "function, custom");
-    serve_place at = serve_place_of(place, "function");
-    return (json_array_append(ask->made_tools, (json_t *)tool) == 0 &&
-            serve_places_add(&call->terms.tools, at.text)) ||
-           serve_call_no_memory(call);
-}
-
-static bool are_functions(const json_t *tools)
-{
-    size_t i = 0;
-    while (i < json_array_size(tools) && is_function(json_array_get(tools, i))) i++;
-    return i == json_array_size(tools);
+    const char *type = serve_field_type(tool);
+    return (type != NULL && !serve_ask_is(type, "function")) ||
+           (serve_field_only(call, place, tool, members) &&
+            check_inner(call, place, tool, "function", of_function));
 }
 
 bool serve_ask_tools(serve_call *call, void *to, const char *name, const json_t *value)
 {
-    serve_ask *ask = to;
-    ask->tools = value;
+    ((serve_ask *)to)->tools = value;
     if (json_array_size(value) > SERVE_TOOLS_MAX)
         return serve_field_refuse(call, name, "an array of at most 256 tools");
-    if (!serve_field_each(call, to, name, value, check_tool)) return false;
-    if (are_functions(value)) return true;
-    ask->tools = ask->made_tools = json_array();
-    call->terms.parameters = "parameters";
-    return (ask->made_tools != NULL || serve_call_no_memory(call)) &&
-           serve_field_each(call, ask, name, value, add_tool);
+    return serve_field_each(call, to, name, value, check_tool);
 }

@@ -182,7 +182,7 @@ static bool read_custom_call(serve_turns *turns, const char *place, const json_t
     if (!serve_field_only(turns->ask->call, place, item, members)) return false;
     if (!json_is_string(input))
         return serve_field_refuse(turns->ask->call, place, "a custom_tool_call with an input");
-    json_t *arguments = serve_custom_tool_arguments(input);
+    json_t *arguments = json_pack("{s:O}", "input", input);
     bool ok =
         arguments != NULL ? add_call(turns, place, item, arguments) : serve_call_no_memory(turns->ask->call);
     json_decref(arguments);

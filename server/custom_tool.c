@@ -91,80 +91,11 @@ json_t *serve_custom_tool_schema(serve_call *call, const char *place, const json
     return schema;
 }
 
-/* Responses' format: its members are not in one of their own. NULL: the call has its answer. */
-static json_t *flatten(serve_call *call, const char *place, const json_t *format)
-{
-    static const char *const members[] = {"type", "grammar", NULL};
-    const json_t *grammar = json_object_get(format, "grammar");
-    if (!serve_ask_is(serve_field_type(format), "grammar")) return json_incref((json_t *)format);
-    if (!serve_field_only(call, place, format, members)) return NULL;
-    if (!json_is_object(grammar)) {
-        serve_field_refuse(call, serve_place_of(place, "grammar").text,
-                           "an object with a syntax and a definition");
-        return NULL;
-    }
-    json_t *flat = json_copy((json_t *)grammar);
-    if (flat != NULL && json_object_set_new(flat, "type", json_string("grammar")) == 0) return flat;
-    json_decref(flat);
-    serve_call_no_memory(call);
-    return NULL;
-}
-
-bool serve_custom_tool_add(serve_ask *ask, const char *place, const json_t *tool)
-{
-    static const char *const members[] = {"type", "custom", "cache_control", NULL};
-    static const char *const of_custom[] = {"name", "description", "format", NULL};
-    const json_t *custom = json_object_get(tool, "custom"), *format = json_object_get(custom, "format");
-    serve_place at = serve_place_of(place, "custom"), of_format = serve_place_of(at.text, "format");
-    if (!serve_field_only(ask->call, place, tool, members)) return false;
-    if (!json_is_object(custom)) return serve_field_refuse(ask->call, at.text, "an object with a name");
-    if (!serve_field_only(ask->call, at.text, custom, of_custom)) return false;
-    bool given = format != NULL && !json_is_null(format);
-    json_t *flat = given ? flatten(ask->call, of_format.text, format) : NULL, *schema = NULL;
-    if (given && flat == NULL) return false;
-    if (serve_ask_is(serve_field_type(format), "grammar"))
-        of_format = serve_place_of(of_format.text, "grammar");
-    schema = serve_custom_tool_schema(ask->call, of_format.text, flat);
-    json_decref(flat);
-    bool ok =
-        schema != NULL && serve_ask_add_tool(ask, at.text, json_object_get(custom, "name"),
-                                             json_object_get(custom, "description"), schema, json_true());
-    json_decref(schema);
-    return ok && serve_custom_tool_name(ask, json_object_get(custom, "name"));
-}
-
 bool serve_custom_tool_name(serve_ask *ask, const json_t *name)
 {
     if (name == NULL) return true; /* the library refuses the tool */
     if (ask->customs == NULL) ask->customs = json_array();
     return json_array_append(ask->customs, (json_t *)name) == 0 || serve_call_no_memory(ask->call);
-}
-
-/* ---- Calls ---- */
-
-json_t *serve_custom_tool_arguments(const json_t *input)
-{
-    return json_pack("{s:O}", "input", input);
-}
-
-bool serve_custom_tool_rewrite(serve_call *call, const char *place, json_t *tool_call)
-{
-    static const char *const members[] = {"name", "input", NULL};
-    const json_t *custom = json_object_get(tool_call, "custom"), *name = json_object_get(custom, "name"),
-                 *input = json_object_get(custom, "input");
-    serve_place at = serve_place_of(place, "custom");
-    if (!serve_field_only(call, at.text, custom, members)) return false;
-    if (!json_is_string(name) || !json_is_string(input))
-        return serve_field_refuse(call, at.text, "an object with a name and an input, both of them strings");
-    json_t *arguments = serve_custom_tool_arguments(input);
-    char *text = arguments != NULL ? weir__json_dump(arguments) : NULL;
-    json_t *function = text != NULL ? json_pack("{s:O,s:s}", "name", name, "arguments", text) : NULL;
-    weir__mem_free(text);
-    json_decref(arguments);
-    bool ok = function != NULL && json_object_set_new(tool_call, "function", function) == 0 &&
-              json_object_set_new(tool_call, "type", json_string("function")) == 0;
-    json_object_del(tool_call, "custom");
-    return ok || serve_call_no_memory(call);
 }
 
 /* ---- Inputs ---- */

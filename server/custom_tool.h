@@ -11,20 +11,9 @@ struct serve_ask;
  * Freed with json_decref; NULL: the call has its answer. */
 json_t *serve_custom_tool_schema(serve_call *call, const char *place, const json_t *format);
 
-/* A custom tool of chat completions, {"type": "custom", "custom": {…}}, as a function among the ask's tools.
- * False: the call has its answer. */
-bool serve_custom_tool_add(struct serve_ask *ask, const char *place, const json_t *tool);
-
 /* Adds a custom tool's name to the ask's; NULL: it has none. False: out of memory, and the call has its
  * answer. */
 bool serve_custom_tool_name(struct serve_ask *ask, const json_t *name);
-
-/* Makes a call of one, {"type": "custom", "custom": {"name": …, "input": …}}, one of a function. False: the call
- * has its answer. */
-bool serve_custom_tool_rewrite(serve_call *call, const char *place, json_t *tool_call);
-
-/* {"input": TEXT}: a custom tool's arguments. NULL: out of memory. */
-json_t *serve_custom_tool_arguments(const json_t *input);
 
 /* Appends the input that the arguments of a call have, as far as they were generated. *at: bytes of the
  * arguments that were read before, 0 at first. Arguments of another form are the input themselves. */
