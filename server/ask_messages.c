@@ -266,7 +266,10 @@ static bool read_message(serve_call *call, void *to, const char *place, const js
     }
     if (json_array_size(content) == 0 || assistant) serve_turns_begin(turns, role, place);
     if (user) turns->last = NULL; /* results and texts begin messages of their own */
-    return serve_field_each(call, turns, inner.text, content, user ? read_user_block : read_assistant_block);
+    if (!serve_field_each(call, turns, inner.text, content, user ? read_user_block : read_assistant_block))
+        return false;
+    if (json_array_size(content) > 0) serve_turns_drop_empty(turns); /* all of it was skipped */
+    return true;
 }
 
 static bool read_conversation(serve_ask *ask)
@@ -280,6 +283,7 @@ static bool read_conversation(serve_ask *ask)
     } else if (system != NULL) {
         serve_turns_begin(&turns, "system", "system");
         ok = read_content(&turns, "system", system);
+        serve_turns_drop_empty(&turns);
     }
     turns.n_first = json_array_size(turns.messages);
     if (ok && json_array_size(messages) == 0)

@@ -132,12 +132,16 @@ def blocks():
             ("what no prompt has", [said([*text("a"), {"type": "container_upload", "file_id": "x"}, {"type": "block_of_another_day", "x": 1}]), said([{"type": "fallback", "from": {}, "to": {}}, *text("b")], "assistant"),
                                     said("c")], [said("a"), said("b", "assistant"), said("c")],
              "messages/0/content/1: container_upload; messages/0/content/2: block_of_another_day; messages/1/content/0: fallback"),
+            ("a message of such blocks alone", [said("a"), said([{"type": "redacted_thinking", "data": "x"}], "assistant"), said("c")], [said("a"), said("c")], "messages/1/content/0: redacted_thinking"),
+            ("such a message at the end", [said("a"), said([{"type": "redacted_thinking", "data": "x"}], "assistant")], [said("a")], "messages/1/content/0: redacted_thinking"),
             ("what no prompt has, in a result", used([*text("a"), {"type": "x", "text": "b"}]), chat_used("a"), "messages/2/content/0/content/1: x")]:
         client.same(name, client.messages(messages), client.chat(chat), *left_out)
         count = server.post(COUNT, {"messages": messages})
         check(f"{name}: its tokens", count.status == 200 and count.json["input_tokens"] == client.chat(chat).json["usage"]["prompt_tokens"], count.body)
     client.same("a summary keeps the system's words", client.messages([said("old"), said([{"type": "compaction", "content": "They met."}], "assistant"), said("c")], system="Be brief."),
                 client.chat([said("Be brief.", "system"), said("They met."), said("c")]))
+    client.same("a system of such blocks alone", client.messages([USER], system=[{"type": "x"}]), client.chat([USER]), "system/0: x")
+    refused("nothing else", client.messages([said([{"type": "x"}])]), "messages", "at least one message")
     client.same("a budget of a task", client.messages([USER], output_config={"task_budget": {"type": "tokens", "total": 20000, "remaining": 100}}), client.chat([USER]), "output_config.task_budget")
     client.same("servers of tools, and a container", client.messages([USER], mcp_servers=[{"type": "url", "url": "http://x", "name": "x"}], container="c1"), client.chat([USER]), "mcp_servers; container")
     end(server)
