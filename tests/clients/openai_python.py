@@ -215,6 +215,24 @@ def responses_loop_with_a_tool():
 
 
 @test
+def responses_with_tools_of_another_server():
+    searched = [{"role": "user", "content": "Does it rain?"}, {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "rain"}},
+                {"role": "assistant", "content": "Yes."}, {"role": "user", "content": "And now?"}]
+    reply = client.responses.with_raw_response.create(**{**ASKED, "input": searched, "tools": [{"type": "web_search"}, FLAT]}, tool_choice="none")
+    assert reply.headers["x-weir-relaxed"] == "tools/0: web_search" and reply.parse().output_text
+
+
+@test
+def a_custom_tool():
+    asked = {"model": MODEL, "max_tokens": 100, "tools": [{"type": "custom", "custom": {"name": "letters", "format": {"type": "grammar", "grammar": {"syntax": "regex", "definition": "[ab]{3}"}}}}]}
+    messages = [{"role": "user", "content": "Three letters."}]
+    call = client.chat.completions.create(messages=messages, tool_choice={"type": "custom", "custom": {"name": "letters"}}, **asked).choices[0].message.tool_calls[0]
+    assert call.type == "custom" and call.custom.name == "letters" and len(call.custom.input) == 3 and set(call.custom.input) <= set("ab"), call
+    messages += [{"role": "assistant", "tool_calls": [call.model_dump()]}, {"role": "tool", "tool_call_id": call.id, "content": "thanks"}]
+    assert client.chat.completions.create(messages=messages, tool_choice="none", **{**asked, "max_tokens": 8}).choices[0].message.content
+
+
+@test
 def responses_of_a_form():
     class Person(BaseModel):
         name: str = Field(max_length=20)
@@ -225,7 +243,7 @@ def responses_of_a_form():
 
 @test
 def responses_that_are_refused():
-    for field, value in (("temperature", -1), ("input", []), ("tools", [{"type": "web_search"}])):
+    for field, value in (("temperature", -1), ("input", []), ("tool_choice", {"type": "web_search"})):
         try:
             client.responses.create(**{**ASKED, field: value})
             raise AssertionError(f"{field} was accepted")
