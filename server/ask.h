@@ -175,8 +175,8 @@ static inline bool serve_ask_is(const char *word, const char *wanted)
 /* The name in {"function": {"name": …}} or {"custom": {"name": …}}; NULL: it has none. */
 const char *serve_ask_tool_name(const json_t *tool);
 
-/* The tool of this name; NULL: there is none. */
-json_t *serve_ask_find_tool(const json_t *tools, const char *name);
+/* The number of the tool of this name; that of all tools: there is none. */
+size_t serve_ask_find_tool(const json_t *tools, const char *name);
 
 /* ---- Readers of fields (serve_field); `to` is a serve_ask ---- */
 

@@ -74,12 +74,11 @@ const char *serve_ask_tool_name(const json_t *tool)
         json_object_get(function != NULL ? function : json_object_get(tool, "custom"), "name"));
 }
 
-json_t *serve_ask_find_tool(const json_t *tools, const char *name)
+size_t serve_ask_find_tool(const json_t *tools, const char *name)
 {
-    for (size_t i = 0; name != NULL && i < json_array_size(tools); i++)
-        if (serve_ask_is(serve_ask_tool_name(json_array_get(tools, i)), name))
-            return json_array_get(tools, i);
-    return NULL;
+    size_t i = 0, n = json_array_size(tools);
+    while (i < n && (name == NULL || !serve_ask_is(serve_ask_tool_name(json_array_get(tools, i)), name))) i++;
+    return i;
 }
 
 bool serve_ask_add_tool(serve_ask *ask, const char *place, const json_t *name, const json_t *description,

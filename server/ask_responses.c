@@ -320,7 +320,8 @@ static bool add_tool(serve_ask *ask, const char *place, const json_t *tool, cons
     const json_t *own = json_object_get(tool, "name");
     json_t *name =
         json_is_string(own) ? join(json_object_get(space, "name"), ".", own) : json_incref((json_t *)own);
-    if (ask->again && serve_ask_find_tool(ask->tools, json_string_value(name)) != NULL) {
+    if (ask->again &&
+        serve_ask_find_tool(ask->tools, json_string_value(name)) < json_array_size(ask->tools)) {
         json_decref(name);
         return true;
     }

@@ -1,6 +1,7 @@
 /* ask_tools.c: the tools of a request: those that are no functions, and which may be called.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ask.h"
+#include "base/mem.h"
 #include "custom_tool.h"
 #include "field.h"
 #include "foreign.h"
@@ -100,31 +101,41 @@ static bool check_no_tools(const serve_ask *ask)
                                    name);
 }
 
+/* Adds a tool to the chosen ones, with its place in the request. */
+static bool choose_tool(const serve_ask *ask, const char *name, json_t *chosen, serve_places *places)
+{
+    const serve_places *all = &ask->call->terms.tools;
+    size_t i = serve_ask_find_tool(ask->tools, name);
+    if (i == json_array_size(ask->tools))
+        return serve_call_refuse(ask->call, 400, "tool_choice", "invalid_value",
+                                 "tool_choice names \"%.64s\", %s", name != NULL ? name : "",
+                                 name != NULL && serve_foreign_left_out(ask, name) != NULL
+                                     ? "a tool that this server does not run"
+                                     : "but there is no such tool in tools");
+    serve_place place = serve_place_of(serve_place_at("tools", i).text, "function");
+    return (json_array_append(chosen, json_array_get(ask->tools, i)) == 0 &&
+            serve_places_add(places, i < all->n ? all->at[i] : place.text)) ||
+           serve_call_no_memory(ask->call);
+}
+
 bool serve_ask_choose_tools(serve_ask *ask, json_t **tools)
 {
-    serve_call *call = ask->call;
+    serve_terms *terms = &ask->call->terms;
+    serve_places places = {0};
     if (ask->tools != NULL && !json_is_array(ask->tools))
-        return serve_field_refuse(call, "tools", "an array");
+        return serve_field_refuse(ask->call, "tools", "an array");
     if (ask->made_tools == NULL && !are_functions(ask->tools) && !replace_tools(ask)) return false;
     if (json_array_size(ask->tools) == 0) return check_no_tools(ask);
     if (ask->tool_name == NULL && ask->tools_allowed == NULL) {
         *tools = json_incref((json_t *)ask->tools);
         return true;
     }
-    size_t n = ask->tools_allowed != NULL ? json_array_size(ask->tools_allowed) : 1;
     *tools = json_array();
-    for (size_t i = 0; i < n; i++) {
-        const char *name = ask->tools_allowed != NULL
-                               ? serve_ask_tool_name(json_array_get(ask->tools_allowed, i))
-                               : ask->tool_name;
-        json_t *one = serve_ask_find_tool(ask->tools, name);
-        if (one == NULL)
-            return serve_call_refuse(call, 400, "tool_choice", "invalid_value",
-                                     "tool_choice names \"%.64s\", %s", name != NULL ? name : "",
-                                     name != NULL && serve_foreign_left_out(ask, name) != NULL
-                                         ? "a tool that this server does not run"
-                                         : "but there is no such tool in tools");
-        if (json_array_append(*tools, one) != 0) return serve_call_no_memory(call);
-    }
-    return true;
+    bool ok = ask->tools_allowed != NULL || choose_tool(ask, ask->tool_name, *tools, &places);
+    for (size_t i = 0; ok && i < json_array_size(ask->tools_allowed); i++)
+        ok = choose_tool(ask, serve_ask_tool_name(json_array_get(ask->tools_allowed, i)), *tools, &places);
+    weir__mem_free(terms->tools.at);
+    terms->tools = places;
+    if (terms->parameters == NULL) terms->parameters = "parameters";
+    return ok;
 }

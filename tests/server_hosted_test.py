@@ -470,6 +470,11 @@ def calls():
     call = choice["message"]["tool_calls"][0]
     check("a call: as in Responses", (call.get("type"), call.get("custom")) == ("custom", {"name": "t", "input": want["input"]}) and "function" not in call and choice["finish_reason"] == "tool_calls" and
           3 <= len(want["input"]) <= 5, reply.body, want)
+    for kind, tools, chosen, post, at in (("chat", [function("a"), {"type": "function", "function": {"name": "x", "parameters": odd}}], {"type": "function", "function": {"name": "x"}}, client.chat, "function/parameters"),
+                                          ("Messages", [schema("a"), dict(schema("x"), input_schema=odd)], {"type": "tool", "name": "x"}, client.messages, "input_schema"),
+                                          ("Responses", [flat("a"), dict(flat("x"), parameters=odd)], {"type": "function", "name": "x"}, client.responses, "parameters")):
+        named = post([USER], tools=tools, tool_choice=chosen)
+        check(f"{kind}: a keyword of the tool that is chosen, at its place", named.headers.get("x-weir-relaxed") == f"tools/1/{at}/properties/n: multipleOf", named.headers, named.body)
     if reply.status == 200:
         events = server.stream(CHAT, dict({"messages": [USER], "temperature": 0, "reasoning_effort": "none"}, **given))
         deltas = [c for e in events for choice in e["choices"] for c in choice["delta"].get("tool_calls", [])]
