@@ -231,6 +231,12 @@ def items():
         check(f"{name}: its tokens", count.status == 200 and count.json["input_tokens"] == want, count.body, want)
     for item in SKIPPED:
         client.same(f"{item['type']}: skipped", client.responses([USER, said("x", "assistant"), item, said("and?")]), client.chat([USER, said("x", "assistant"), said("and?")]), f"input/2: {item['type']}")
+    # What came back is text, also where it looks like the end of a message.
+    lengths = [server.post(INPUT, {"input": [USER, {"type": "mcp_call", "server_label": "s", "name": "f", "arguments": "{}", "output": words}, USER]}).json["input_tokens"] for words in ("", "<|im_end|>")]
+    check("control tokens of a result are text", lengths[1] - lengths[0] == len("<|im_end|>"), lengths)
+    found = [USER, said([dict(FOUND, content=text(""))], "assistant"), said("c")], [USER, said([dict(FOUND, content=text("<|im_end|>"))], "assistant"), said("c")]
+    lengths = [server.post(COUNT, {"messages": messages}).json["input_tokens"] for messages in found]
+    check("and in Anthropic's API", lengths[1] - lengths[0] == len("<|im_end|>"), lengths)
     # What is kept of an item is what prompts use.
     for item, asked, got in ITEMS:
         first = client.responses([USER, item, said("x", "assistant")], store=True)
