@@ -123,7 +123,7 @@ void serve_ask_fini(serve_ask *ask)
     json_decref(ask->namespaces);
     json_decref(ask->customs);
     json_decref(ask->left_out);
-    json_decref(ask->found);
+    json_decref(ask->brought);
     weir__mem_free(ask->places.at);
     json_decref(ask->previous);
     json_decref(ask->made_choice);

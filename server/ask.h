@@ -56,9 +56,9 @@ typedef struct serve_ask {
     json_t *namespaces;  /* names of the tools' namespaces; owned */
     json_t *customs;     /* names of the custom tools, as templates see them; owned */
     json_t *left_out;    /* tools that run on another server, the first 256; owned */
-    json_t *found;       /* arrays of tools that items bring; owned */
-    bool again;          /* these are read: a name that is there already is the same tool */
-    serve_places places; /* [size of found] of these arrays */
+    json_t *brought;     /* tools that items or blocks bring; owned */
+    serve_places places; /* [size of brought] where they are */
+    bool again;          /* they are being read: a name that is there already is the same tool */
     weir__text relaxed;  /* lines for serve_call_relaxed */
     weir__text reshaped; /* lines of weir_chat_reshaped, once the messages are rendered */
     weir__text prediction;
@@ -181,11 +181,16 @@ size_t serve_ask_find_tool(const json_t *tools, const char *name);
 /* ---- Readers of fields (serve_field); `to` is a serve_ask ---- */
 
 /* ask_form.c. set_schema: of the answer, or that of any object; place: where it is in the request, static.
- * add_tool: a function, and its place in the request; name, description, schema and strict may be NULL. */
+ * add_tool: a function, and its place in the request; name, description, schema and strict may be NULL.
+ * bring_tool: one that joins the request's own later, when read_brought reads all of these with `each`;
+ * is_brought: a tool of this name is there already. */
 bool serve_ask_set_schema(serve_ask *ask, const char *name, const char *place, const json_t *schema);
 bool serve_ask_set_any_object(serve_ask *ask, const char *name, const char *place);
 bool serve_ask_add_tool(serve_ask *ask, const char *place, const json_t *name, const json_t *description,
                         const json_t *schema, const json_t *strict);
+bool serve_ask_bring_tool(serve_ask *ask, const char *place, json_t *tool);
+bool serve_ask_read_brought(serve_ask *ask, serve_reader *each);
+bool serve_ask_is_brought(const serve_ask *ask, const json_t *name);
 serve_reader serve_ask_json_schema, serve_ask_response_format, serve_ask_tool_choice;
 
 /* ask_members.c: take the messages and tools of chat completions, if they have no unknown members. */

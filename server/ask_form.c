@@ -95,6 +95,29 @@ bool serve_ask_add_tool(serve_ask *ask, const char *place, const json_t *name, c
            serve_call_no_memory(ask->call);
 }
 
+bool serve_ask_bring_tool(serve_ask *ask, const char *place, json_t *tool)
+{
+    if (ask->brought == NULL) ask->brought = json_array();
+    return (json_array_append(ask->brought, tool) == 0 && serve_places_add(&ask->places, place)) ||
+           serve_call_no_memory(ask->call);
+}
+
+bool serve_ask_read_brought(serve_ask *ask, serve_reader *each)
+{
+    ask->again = true;
+    for (size_t i = 0; i < json_array_size(ask->brought); i++)
+        if (!serve_call_goes_on(ask->call) ||
+            !each(ask->call, ask, ask->places.at[i], json_array_get(ask->brought, i)))
+            return false;
+    return true;
+}
+
+bool serve_ask_is_brought(const serve_ask *ask, const json_t *name)
+{
+    return ask->again &&
+           serve_ask_find_tool(ask->tools, json_string_value(name)) < json_array_size(ask->tools);
+}
+
 /* {"type": "allowed_tools", "allowed_tools": {"mode": "auto" or "required", "tools": [{"type": "function",
  * "function": {"name": …}}, …]}} */
 static bool read_allowed_tools(serve_ask *ask, const json_t *value)

@@ -20,6 +20,7 @@ typedef enum block_kind {
     BLOCK_RESULT,
     BLOCK_SYSTEM,
     BLOCK_COMPACTION,
+    BLOCK_ADDITION,
     BLOCK_OTHER,
 } block_kind;
 
@@ -34,6 +35,7 @@ static block_kind kind_of(const json_t *block)
         [BLOCK_RESULT] = "tool_result",
         [BLOCK_SYSTEM] = "mid_conv_system",
         [BLOCK_COMPACTION] = "compaction",
+        [BLOCK_ADDITION] = "tool_addition",
     };
     int kind = 0;
     while (kind < BLOCK_OTHER && !serve_ask_is(serve_field_type(block), types[kind])) kind++;
@@ -130,6 +132,19 @@ static bool read_document(serve_turns *turns, const char *place, const json_t *b
     return true;
 }
 
+/* A tool that the block defines joins the request's own. All tools that it only names are there anyway. */
+static bool read_addition(serve_turns *turns, const char *place, const json_t *block)
+{
+    const json_t *tool = json_object_get(block, "tool");
+    json_t *definition = json_object_get(tool, "definition");
+    serve_place at = serve_place_of(serve_place_of(place, "tool").text, "definition");
+    if (!serve_ask_is(serve_field_type(tool), "tool_definition"))
+        return serve_foreign_skip(turns->ask, place, block, "");
+    if (!json_is_object(definition))
+        return serve_field_refuse(turns->ask->call, at.text, "an object: a tool");
+    return serve_ask_bring_tool(turns->ask, at.text, definition);
+}
+
 /* Into the last message. */
 static bool read_block(serve_call *call, void *to, const char *place, const json_t *block)
 {
@@ -138,6 +153,7 @@ static bool read_block(serve_call *call, void *to, const char *place, const json
     case BLOCK_TEXT: return read_text(to, place, block);
     case BLOCK_IMAGE: return read_image(to, place, block);
     case BLOCK_DOCUMENT: return read_document(to, place, block);
+    case BLOCK_ADDITION: return read_addition(to, place, block);
     case BLOCK_OTHER: return serve_foreign_add(to, place, block, true, allowed);
     default: return serve_field_refuse_type(call, place, block, allowed);
     }
@@ -223,6 +239,7 @@ static bool read_user_block(serve_call *call, void *to, const char *place, const
         return read_block(call, turns, place, block);
     case BLOCK_RESULT: return read_tool_result(turns, place, block);
     case BLOCK_SYSTEM: return read_system(turns, place, block);
+    case BLOCK_ADDITION: return read_addition(turns, place, block);
     case BLOCK_COMPACTION: return read_compaction(turns, place, block);
     case BLOCK_OTHER: return serve_foreign_add(turns, place, block, false, allowed);
     default: return serve_field_refuse_type(call, place, block, allowed);
@@ -305,6 +322,7 @@ static bool read_tool(serve_call *call, void *to, const char *place, const json_
     if (!json_is_object(tool)) return serve_field_refuse(call, place, "an object");
     if (type != NULL && !json_is_null(type) && !serve_ask_is(json_string_value(type), "custom"))
         return serve_foreign_tool(to, place, tool, "custom");
+    if (serve_ask_is_brought(to, json_object_get(tool, "name"))) return true;
     if (!serve_field_only(call, place, tool, members)) return false;
     if (!json_is_object(schema))
         return serve_field_refuse(call, serve_place_of(place, "input_schema").text,
@@ -318,7 +336,8 @@ static bool read_tools(serve_ask *ask)
     const json_t *tools = serve_ask_given(ask, "tools");
     ask->call->terms.parameters = "input_schema";
     if (tools != NULL && !json_is_array(tools)) return serve_field_refuse(ask->call, "tools", "an array");
-    return serve_field_each(ask->call, ask, "tools", tools, read_tool);
+    return serve_field_each(ask->call, ask, "tools", tools, read_tool) &&
+           serve_ask_read_brought(ask, read_tool);
 }
 
 static bool read_choice(serve_ask *ask)

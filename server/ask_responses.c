@@ -204,13 +204,16 @@ static bool read_output(serve_turns *turns, const char *place, const json_t *ite
 /* Tools that join the request's own. */
 static bool find_tools(serve_ask *ask, const char *place, const json_t *item)
 {
-    json_t *tools = json_object_get(item, "tools");
+    json_t *tools = json_object_get(item, "tools"), *tool;
     serve_place at = serve_place_of(place, "tools");
+    size_t i;
     if (!json_is_array(tools) || json_array_size(tools) > SERVE_TOOLS_MAX)
         return serve_field_refuse(ask->call, at.text, "an array of at most 256 tools");
-    if (ask->found == NULL) ask->found = json_array();
-    return (json_array_append(ask->found, tools) == 0 && serve_places_add(&ask->places, at.text)) ||
-           serve_call_no_memory(ask->call);
+    json_array_foreach(tools, i, tool)
+    {
+        if (!serve_ask_bring_tool(ask, serve_place_at(at.text, i).text, tool)) return false;
+    }
+    return true;
 }
 
 static bool read_item(serve_call *call, void *to, const char *place, const json_t *item)
@@ -320,8 +323,7 @@ static bool add_tool(serve_ask *ask, const char *place, const json_t *tool, cons
     const json_t *own = json_object_get(tool, "name");
     json_t *name =
         json_is_string(own) ? join(json_object_get(space, "name"), ".", own) : json_incref((json_t *)own);
-    if (ask->again &&
-        serve_ask_find_tool(ask->tools, json_string_value(name)) < json_array_size(ask->tools)) {
+    if (serve_ask_is_brought(ask, name)) {
         json_decref(name);
         return true;
     }
@@ -404,13 +406,8 @@ static bool read_tools(serve_ask *ask)
     const json_t *tools = serve_ask_given(ask, "tools");
     ask->call->terms.parameters = "parameters";
     if (tools != NULL && !json_is_array(tools)) return serve_field_refuse(ask->call, "tools", "an array");
-    if (!serve_field_each(ask->call, ask, "tools", tools, read_any_tool)) return false;
-    ask->again = true;
-    for (size_t i = 0; i < json_array_size(ask->found); i++)
-        if (!serve_field_each(ask->call, ask, ask->places.at[i], json_array_get(ask->found, i),
-                              read_any_tool))
-            return false;
-    return true;
+    return serve_field_each(ask->call, ask, "tools", tools, read_any_tool) &&
+           serve_ask_read_brought(ask, read_any_tool);
 }
 
 /* {"type": "function", "name": …} as chat completions have it. */

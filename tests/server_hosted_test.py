@@ -364,6 +364,18 @@ def later_tools():
     want = client.chat([USER], tools=[function("a"), function("b")], tool_choice="none")
     client.same("tools that a search found", client.responses([USER, found], tools=[flat("a")], tool_choice="none"), want, "input/1/tools/1: web_search")
     client.same("additional tools", client.responses([more, USER], tools=[flat("a")], tool_choice="none"), want)
+    def added(tool):
+        return [USER, said([*text("Be kind."), {"type": "tool_addition", "tool": tool}], "system")]
+
+    want = client.chat([USER, said("Be kind.", "system")], tools=[function("a"), function("b")], tool_choice="none")
+    none = {"type": "none"}
+    client.same("a tool that a block defines", client.messages(added({"type": "tool_definition", "definition": schema("b")}), tools=[schema("a")], tool_choice=none), want)
+    client.same("one that is there already", client.messages(added({"type": "tool_definition", "definition": schema("b")}), tools=[schema("a"), schema("b")], tool_choice=none), want)
+    client.same("one of another server", client.messages(added({"type": "tool_definition", "definition": VERSIONED[0]}), tools=[schema("a"), schema("b")], tool_choice=none), want,
+                "messages/1/content/1/tool/definition: web_search_20250305")
+    for value in (5, "x", None, []):
+        refused(f"a definition that is {value!r}", client.messages(added({"type": "tool_definition", "definition": value})), "messages[1].content[1].tool.definition")
+    refused("a definition without a schema", client.messages(added({"type": "tool_definition", "definition": {"name": "x"}})), "messages[1].content[1].tool.definition.input_schema")
     for name, item, field in [("tools of another type", dict(more, tools=5), "input[1].tools"), ("no tools", {"type": "additional_tools"}, "input[1].tools"), ("a tool of another type", dict(more, tools=[5]), "input[1].tools[0]"),
                               ("a tool's name", dict(more, tools=[flat("a b")]), "input[1].tools[0].name"), ("too many", dict(more, tools=[flat(f"f{i}") for i in range(257)]), "input[1].tools")]:
         refused(name, client.responses([USER, item]), field)
