@@ -893,6 +893,26 @@ typedef struct weir_usage {
     int32_t n_reasoning;
 } weir_usage;
 
+/* How far a prompt is, for who waits for the first token. */
+typedef struct weir_progress {
+    size_t size;
+    bool started;        /* false: the request is queued, and the next three are 0 */
+    int32_t n_cached;    /* as in weir_usage; 0 while another request computes tokens for this one */
+    int32_t n_processed; /* tokens of the prompt that are there, cached or computed; never decreases */
+    int64_t prefill_ns;  /* from the first slot until n_processed changed last */
+    int32_t n_prompt;    /* n_processed once all are there, before the first chunk */
+} weir_progress;
+
+/* Fills *progress, as of the newest pass. Any thread, any time; never waits for a pass. INVALID: size, or a
+ * pointer is NULL. STATE: the stream was not submitted. */
+WEIR_API weir_status weir_stream_progress(const weir_stream *stream, weir_progress *progress);
+
+/* With `on`, the ready callback (weir_stream_set_ready), or the watchers of the flight that the stream belongs
+ * to, are also called when the progress has changed: at the start of the prefill and after each pass that had
+ * tokens of the prompt. There may be no chunk then. Off (default) changes nothing for other readers. Any
+ * thread, any time. NULL is ignored. */
+WEIR_API void weir_stream_watch_progress(weir_stream *stream, bool on);
+
 /* The mean logprob of the generated tokens, by which best-of ranks. 0 without logprobs, -INFINITY if nothing
  * was generated. Pure. */
 WEIR_API double weir_usage_score(const weir_usage *usage);
@@ -1023,9 +1043,9 @@ typedef struct weir_member {
 /* The members of a struct, in its order, without `size` and the lengths of lists. `of` is the struct's name
  * without "weir_" and "_params". Parameters: "model", "quantize", "rpc", "context", "sampler", "chat",
  * "request", "engine", "hub", "media", "pool", "pool_model". Results: "usage", "report", "view", "cost",
- * "slot_view", "tick", "tick_slot", "arrival", "engine_stats", "miss_info", "pool_info", "pool_stats"; of
- * these only numbers, flags and choices are listed. *n (n may be NULL) is the number of members. NULL: no
- * such struct. Static. */
+ * "slot_view", "tick", "tick_slot", "arrival", "engine_stats", "miss_info", "progress", "pool_info",
+ * "pool_stats"; of these only numbers, flags and choices are listed. *n (n may be NULL) is the number of
+ * members. NULL: no such struct. Static. */
 WEIR_API const weir_member *weir_members(const char *of, size_t *n);
 
 /* The member with this name; NULL: there is none. Static. */
@@ -1390,8 +1410,8 @@ WEIR_API WEIR_CHECKED weir_status weir_rpc_run(const weir_rpc_params *params, we
 
 /* ---- More about streams ---------------------------------------------------------------------------- */
 
-/* Called on the thread that drives the engine when the stream becomes readable and at its end, and once from
- * set_ready itself if a chunk already waits. It must not block, and may call weir_stream_try_next. When
+/* Called on the thread that drives the engine when the stream becomes readable and at its end, once from
+ * set_ready itself if a chunk already waits, and where weir_stream_watch_progress asks for it. It must not block, and may call weir_stream_try_next. When
  * set_ready returns, the former callback is no longer running (unless set_ready was called from within it).
  * set_ready and the last release may wait for a callback on another thread: do not hold a lock that the
  * callback takes, and let no two callbacks wait for each other. STATE: the stream belongs to a flight; see
@@ -1457,8 +1477,8 @@ WEIR_API void weir_flight_release(weir_flight *flight);
  * a callback. */
 WEIR_API weir_status weir_flight_next(weir_flight *flight, uint64_t *at, int timeout_ms, weir_chunk *chunk);
 
-/* Calls fn for each new chunk, on the thread that drives the engine, and once from within watch if a chunk
- * exists. fn must not block, and may call weir_flight_next with timeout 0. Any thread. Errors: INVALID,
+/* Calls fn for each new chunk, on the thread that drives the engine, once from within watch if a chunk
+ * exists, and where weir_stream_watch_progress asks for it. fn must not block, and may call weir_flight_next with timeout 0. Any thread. Errors: INVALID,
  * NO_MEMORY, STATE (called from a watcher of this flight). */
 typedef void (*weir_flight_fn)(weir_flight *flight, void *user);
 WEIR_API weir_status weir_flight_watch(weir_flight *flight, weir_flight_fn fn, void *user);

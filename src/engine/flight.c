@@ -242,6 +242,13 @@ static void run_watchers(weir_flight *flight, size_t first)
     flight->n_watchers = n;
 }
 
+static void call_watchers(weir_flight *flight)
+{
+    pthread_mutex_lock(&flight->watch_mutex);
+    run_watchers(flight, 0);
+    pthread_mutex_unlock(&flight->watch_mutex);
+}
+
 static void append_chunk(weir_flight *flight, const weir_chunk *chunk)
 {
     pthread_mutex_lock(&flight->mutex);
@@ -249,9 +256,7 @@ static void append_chunk(weir_flight *flight, const weir_chunk *chunk)
     flight->ended = chunk->finished;
     pthread_cond_broadcast(&flight->more);
     pthread_mutex_unlock(&flight->mutex);
-    pthread_mutex_lock(&flight->watch_mutex);
-    run_watchers(flight, 0);
-    pthread_mutex_unlock(&flight->watch_mutex);
+    call_watchers(flight);
 }
 
 /* The stream's ready callback, on the thread that drives the engine. */
@@ -259,9 +264,11 @@ static void take_chunks(weir_stream *stream, void *user)
 {
     weir_flight *flight = user;
     weir_chunk chunk;
-    if (!hold_live(flight)) return;                                          /* a watcher may release it */
+    if (!hold_live(flight)) return; /* a watcher may release it */
+    bool took = false;
     while (!flight->ended && weir__stream_take(stream, &chunk) == WEIR_OK) { /* only this thread ends it */
         weir_chunk kept;
+        took = true;
         pthread_mutex_lock(&flight->mutex); /* readers may read the array that moves */
         bool room = weir__mem_grow(&flight->chunks, &flight->capacity, flight->n + 2, sizeof *flight->chunks);
         pthread_mutex_unlock(&flight->mutex);
@@ -275,6 +282,7 @@ static void take_chunks(weir_stream *stream, void *user)
         }
         append_chunk(flight, &kept);
     }
+    if (!took) call_watchers(flight); /* the prompt's progress */
     weir_flight_release(flight);
 }
 

@@ -16,6 +16,7 @@
 #include "engine/reuse.h"
 #include "engine/sample.h"
 #include "engine/step.h"
+#include "engine/stream.h"
 #include "engine/suspend.h"
 
 /* ---- Prepare ---- */
@@ -173,6 +174,39 @@ static weir_status decode_batch(weir__driver *driver, int64_t *decode_ns, weir_e
     *decode_ns = weir__clock_now_ns() - start;
     driver->account.counts.decode_ns += *decode_ns;
     return status;
+}
+
+/* The prompt's tokens that are there for the slot, or for the one whose prefill it waits for. */
+static int32_t n_processed(const weir__slots *slots, const weir__slot *slot)
+{
+    int32_t most = slot->request->history.n_prompt;
+    while (slot->state == WEIR_SLOT_JOINED) {
+        const weir__slot *leader = slot->leader >= 0 ? &slots->first[slot->leader] : NULL;
+        if (leader == NULL || leader->state == WEIR_SLOT_IDLE ||
+            leader->request->serial != slot->leader_serial)
+            return 0;
+        if (slot->n_promised < most) most = slot->n_promised;
+        slot = leader;
+    }
+    return slot->n_past < most ? slot->n_past : most;
+}
+
+/* Tells readers how far their prompts are. */
+static void report_progress(const weir__driver *driver)
+{
+    int64_t now = weir__clock_now_ns();
+    for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
+        const weir__request *request = slot->request;
+        if ((slot->state != WEIR_SLOT_PREFILLING && slot->state != WEIR_SLOT_JOINED) ||
+            request->stream == NULL)
+            continue;
+        weir_progress progress = {
+            .n_cached = request->n_cached > 0 ? request->n_cached : 0,
+            .n_processed = n_processed(&driver->slots, slot),
+            .prefill_ns = now - request->admit_ns,
+        };
+        weir__stream_advance(request->stream, &progress);
+    }
 }
 
 /* The pass has computed the planned tokens. */
@@ -333,6 +367,7 @@ void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n
     *report = (weir_report){.size = sizeof *report};
     weir__account_begin(&driver->account, start);
     weir__step_prepare(driver, plan == NULL, start); /* a plan is for the slots of its view */
+    report_progress(driver);                         /* of those that have begun */
     weir__speculate_draft(&driver->speculate);
     int64_t prepared = weir__clock_now_ns();
     report->bad_plan = !make_batch(driver, plan, n_plan, start);
@@ -346,6 +381,7 @@ void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n
         weir__finish_collect_slots(&driver->slots, decoded);
         if (status == WEIR_OK) {
             advance_slots(driver, report);
+            report_progress(driver);
             weir__sample(driver);
             emit_chunks(driver);
             /* With sampling, as a stream's reader sees it; without the time before the plan. */

@@ -298,6 +298,7 @@ static const weir__members *const all[] = {
     &weir__cost_members,       &weir__tick_members,         &weir__tick_slot_members,
     &weir__arrival_members,    &weir__media_members,        &weir__pool_members,
     &weir__pool_model_members, &weir__pool_info_members,    &weir__pool_stats_members,
+    &weir__progress_members,
 };
 
 const weir_member *weir_members(const char *of, size_t *n)
