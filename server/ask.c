@@ -72,6 +72,7 @@ static bool check_ask(serve_ask *ask)
         {native && ask->continuous_usage, "stream_options",
          "left out: each event has tokens_predicted and tokens_evaluated"},
         {ask->timings && !ask->stream, "timings_per_token", "false or left out without stream"},
+        {ask->progress && !ask->stream, "return_progress", "false or left out without stream"},
         {ask->resume && !ask->stream, "resume", "left out without stream"},
         {ask->resume && call->server->params.grace_s == 0, "resume",
          "left out: this server keeps no streams (--resume-grace 0)"},
@@ -228,6 +229,7 @@ serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int
     answer->include_usage = ask->include_usage;
     answer->continuous_usage = ask->continuous_usage;
     answer->timings = ask->timings;
+    answer->progress = ask->progress;
     answer->n_each = ask->best_of;
     answer->n_returned = ask->n;
     /* best_of drops some choices and reorders the rest; media would keep their memory. */

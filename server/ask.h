@@ -36,7 +36,7 @@ typedef struct serve_ask {
     weir_sampler_params sampler; /* these three: the members that fields set */
     weir_chat_params chat;
     weir_request request;
-    bool stream, include_usage, continuous_usage, timings, resume, share, echo;
+    bool stream, include_usage, continuous_usage, timings, progress, resume, share, echo;
     bool unkept;     /* store: false */
     bool background; /* the answer is read later, and needs no connection */
     int32_t n, best_of;

@@ -342,7 +342,7 @@ static const serve_field fields[] = {
     SERVE_FIELD_BY("post_sampling_probs", SERVE_ASK_NATIVE, read_native),
     SERVE_FIELD_BY("return_tokens", SERVE_ASK_NATIVE, read_native),
     SERVE_FIELD("timings_per_token", BOTH, BOOL, serve_ask, timings), /* as llama-server has it */
-    SERVE_FIELD_BY("return_progress", SERVE_ASK_NATIVE, read_native),
+    SERVE_FIELD("return_progress", ALL | OLLAMA, BOOL, serve_ask, progress), /* as llama-server has it */
     SERVE_FIELD_BY("id_slot", SERVE_ASK_NATIVE | SERVE_ASK_CHAT, read_native),
     SERVE_FIELD_BY("n_keep", SERVE_ASK_NATIVE, read_native),
     SERVE_FIELD_BY("n_discard", SERVE_ASK_NATIVE, read_native),

@@ -143,8 +143,9 @@ static weir__text *begin_event(serve_answer *answer)
     return out;
 }
 
-/* The rest of the frame: as vLLM and llama-server have the counts and times so far. */
-static void end_frame(const serve_choice *choice, weir__text *out)
+/* The rest of the frame without its last bracket: as vLLM and llama-server have the counts and times so
+ * far. */
+static void add_rest(const serve_choice *choice, weir__text *out)
 {
     const serve_answer *answer = choice->answer;
     weir_usage usage = {0};
@@ -158,12 +159,14 @@ static void end_frame(const serve_choice *choice, weir__text *out)
         weir__text_add_string(out, ",\"usage\":null");
     }
     if (answer->timings) serve_openai_add_timings(&usage, out);
-    weir__text_add_string(out, "}");
 }
 
 static void end_event(serve_choice *choice, weir__text *out)
 {
-    if (!choice->answer->form->openai->bare) end_frame(choice, out);
+    if (!choice->answer->form->openai->bare) {
+        add_rest(choice, out);
+        weir__text_add_string(out, "}");
+    }
     serve_answer_end_event(choice->answer);
 }
 
@@ -181,6 +184,18 @@ static void send_delta(serve_choice *choice, const weir_delta *delta)
     weir__text *out = begin_event(choice->answer);
     choice->answer->form->openai->delta(choice, delta, out);
     end_event(choice, out);
+}
+
+static void write_progress(const serve_choice *choice, const weir_progress *progress, weir__text *out)
+{
+    const serve_openai *form = choice->answer->form->openai;
+    weir__text_add_string(out, "data: ");
+    if (!form->bare) head_event(choice->answer, out);
+    form->silent(choice, out);
+    if (!form->bare) add_rest(choice, out);
+    weir__text_add_string(out, ",");
+    serve_answer_add_progress(progress, out);
+    weir__text_add_string(out, "}\n\n");
 }
 
 static void end_choice(serve_choice *choice)
@@ -260,7 +275,7 @@ static void whole_answer(serve_answer *answer, weir__text *text)
 }
 
 /* clang-format off */
-#define FORM(prefix, written) {.id = (prefix), .openai = &(written), .head = head_event, .begin = begin_choice, .delta = send_delta, .end = end_choice, .finish = finish_answer, .fail = fail_answer, .whole = whole_answer}
+#define FORM(prefix, written) {.id = (prefix), .openai = &(written), .head = head_event, .begin = begin_choice, .delta = send_delta, .progress = write_progress, .end = end_choice, .finish = finish_answer, .fail = fail_answer, .whole = whole_answer}
 /* clang-format on */
 
 const serve_form serve_chat_form = FORM("chatcmpl-", serve_openai_chat);

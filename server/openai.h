@@ -13,6 +13,7 @@ struct serve_openai {
     bool bare; /* the objects stand alone: no frame around them, no [DONE] (llama-server's own form) */
     void (*begin)(serve_choice *choice, weir__text *text); /* NULL: nothing comes first */
     void (*delta)(serve_choice *choice, const weir_delta *delta, weir__text *text);
+    void (*silent)(const serve_choice *choice, weir__text *text); /* without output; bare: without its end */
     void (*end)(serve_choice *choice, weir__text *text);
     void (*whole)(serve_choice *choice, weir__text *text);
     void (*rest)(const serve_answer *answer, weir__text *text); /* at a whole answer's end; NULL: nothing */

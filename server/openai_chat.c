@@ -18,6 +18,12 @@ static void begin_message(serve_choice *choice, weir__text *text)
                       choice->index);
 }
 
+static void add_silence(const serve_choice *choice, weir__text *text)
+{
+    weir__text_printf(text, "{\"index\":%d,\"delta\":{},\"logprobs\":null,\"finish_reason\":null}",
+                      choice->index);
+}
+
 static void add_delta(serve_choice *choice, const weir_delta *given, weir__text *text)
 {
     weir__text_printf(text, "{\"index\":%d,\"delta\":{", choice->index);
@@ -93,6 +99,7 @@ const serve_openai serve_openai_chat = {
     .chunk = "chat.completion.chunk",
     .begin = begin_message,
     .delta = add_delta,
+    .silent = add_silence,
     .end = end_message,
     .whole = whole_message,
     .rest = rest,

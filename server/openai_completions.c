@@ -27,6 +27,12 @@ static void add_part(serve_choice *choice, const char *bytes, size_t n, weir__te
     weir__text_add_string(text, ",\"finish_reason\":null}");
 }
 
+static void add_silence(const serve_choice *choice, weir__text *text)
+{
+    weir__text_printf(text, "{\"index\":%d,\"text\":\"\",\"logprobs\":null,\"finish_reason\":null}",
+                      choice->index);
+}
+
 static void begin_text(serve_choice *choice, weir__text *text)
 {
     add_part(choice, choice->echo != NULL ? choice->echo : "", choice->echo_length, text);
@@ -60,6 +66,7 @@ const serve_openai serve_openai_completions = {
     .chunk = "text_completion",
     .begin = begin_text,
     .delta = add_delta,
+    .silent = add_silence,
     .end = end_text,
     .whole = whole_text,
 };
