@@ -899,11 +899,11 @@ typedef struct weir_progress {
     bool started;        /* false: the request is queued, and the next three are 0 */
     int32_t n_cached;    /* as in weir_usage; 0 while another request computes tokens for this one */
     int32_t n_processed; /* tokens of the prompt that are there, cached or computed; never decreases */
-    int64_t prefill_ns;  /* from the first slot until n_processed changed last */
+    int64_t prefill_ns;  /* from the first slot until now, or until all tokens were there, or to the end */
     int32_t n_prompt;    /* n_processed once all are there, before the first chunk */
 } weir_progress;
 
-/* Fills *progress, as of the newest pass. Any thread, any time; never waits for a pass. INVALID: size, or a
+/* Fills *progress, with counts as of the newest pass. Any thread, any time; never waits for a pass. INVALID: size, or a
  * pointer is NULL. STATE: the stream was not submitted. */
 WEIR_API weir_status weir_stream_progress(const weir_stream *stream, weir_progress *progress);
 

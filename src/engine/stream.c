@@ -71,12 +71,13 @@ struct weir_stream {
     bool reading;  /* a consumer is inside next_chunk */
     bool terminal_taken;
     buffer back;
-    buffer front;         /* the consumer's: changes only inside next_chunk */
-    int front_mark;       /* the next chunk of front */
-    int interval_before;  /* interval before the attach: a detach restores it */
-    weir__doorbell *bell; /* NULL while FRESH; kept until the end, so that a late cancel may ring */
-    weir_usage usage;     /* as of the newest chunk */
-    weir_progress progress;
+    buffer front;            /* the consumer's: changes only inside next_chunk */
+    int front_mark;          /* the next chunk of front */
+    int interval_before;     /* interval before the attach: a detach restores it */
+    weir__doorbell *bell;    /* NULL while FRESH; kept until the end, so that a late cancel may ring */
+    weir_usage usage;        /* as of the newest chunk */
+    weir_progress progress;  /* prefill_ns: as of its last change */
+    int64_t prefill_from_ns; /* once it has started */
     weir__history history;
     weir_miss_info miss;
     int64_t attach_ns;
@@ -451,6 +452,7 @@ void weir__stream_advance(weir_stream *stream, const weir_progress *progress)
     bool more =
         progress->n_processed > now->n_processed; /* not after a suspension, until it is where it was */
     if (more || !now->started || progress->n_cached != now->n_cached) {
+        if (!now->started) stream->prefill_from_ns = weir__clock_now_ns() - progress->prefill_ns;
         now->started = true;
         now->n_cached = progress->n_cached;
         if (more) now->n_processed = progress->n_processed;
@@ -459,6 +461,13 @@ void weir__stream_advance(weir_stream *stream, const weir_progress *progress)
             run_ready(stream);
     }
     pthread_mutex_unlock(&stream->mutex);
+}
+
+/* Called under mutex: still in its prefill. */
+static bool is_prefilling(const weir_stream *stream)
+{
+    return stream->phase == ATTACHED && stream->progress.started &&
+           stream->progress.n_processed < stream->progress.n_prompt;
 }
 
 void weir__stream_finish(weir_stream *stream, const weir_chunk *chunk, const weir_error *error,
@@ -475,6 +484,7 @@ void weir__stream_finish(weir_stream *stream, const weir_chunk *chunk, const wei
                         "out of memory for the last chunk: its text is lost");
     }
     stream->back.terminal = true;
+    if (is_prefilling(stream)) stream->progress.prefill_ns = weir__clock_now_ns() - stream->prefill_from_ns;
     stream->usage = *usage;
     stream->phase = FINISHED;
     atomic_store_explicit(&stream->reason, (int)reason, memory_order_relaxed);
@@ -727,6 +737,7 @@ weir_status weir_stream_progress(const weir_stream *stream, weir_progress *progr
     pthread_mutex_t *mutex = (pthread_mutex_t *)&stream->mutex;
     pthread_mutex_lock(mutex);
     weir_progress copy = stream->progress;
+    if (is_prefilling(stream)) copy.prefill_ns = weir__clock_now_ns() - stream->prefill_from_ns;
     bool fresh = stream->phase == FRESH;
     pthread_mutex_unlock(mutex);
     return fresh ? WEIR_STATE : weir__sized_give(progress, &copy, sizeof copy, "progress", NULL);

@@ -220,7 +220,7 @@ static const weir_member progress[] = {
     RESULT(started, "", "false: the request is queued"),
     RESULT(n_cached, "tokens", "prompt tokens taken from the cache"),
     RESULT(n_processed, "tokens", "prompt tokens that are there, cached or computed"),
-    RESULT(prefill_ns, "ns", "from the first slot until the newest of these"),
+    RESULT(prefill_ns, "ns", "from the first slot until now, or until all of them were there"),
     RESULT(n_prompt, "tokens", "tokens of the prompt"),
 };
 TABLE(progress);
