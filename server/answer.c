@@ -282,7 +282,7 @@ static void show_progress(serve_choice *choice)
     const serve_answer *answer = choice->answer;
     const weir_progress *shown = &choice->shown;
     weir_progress now = {.size = sizeof now};
-    if (!answer->progress || (choice - answer->choices) % answer->n_each != 0 ||
+    if (!answer->progress || choice->finished || (choice - answer->choices) % answer->n_each != 0 ||
         (shown->started && shown->n_processed == shown->n_prompt) ||
         weir_stream_progress(choice->stream, &now) != WEIR_OK || !now.started)
         return;
