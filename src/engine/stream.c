@@ -449,8 +449,8 @@ void weir__stream_advance(weir_stream *stream, const weir_progress *progress)
 {
     weir_progress *now = &stream->progress;
     pthread_mutex_lock(&stream->mutex);
-    bool more =
-        progress->n_processed > now->n_processed; /* not after a suspension, until it is where it was */
+    /* After a suspension not until it is further than before. */
+    bool more = progress->n_processed > now->n_processed;
     if (more || !now->started || progress->n_cached != now->n_cached) {
         if (!now->started) stream->prefill_from_ns = weir__clock_now_ns() - progress->prefill_ns;
         now->started = true;
