@@ -903,12 +903,12 @@ typedef struct weir_progress {
     int32_t n_prompt;    /* n_processed once all are there, before the first chunk */
 } weir_progress;
 
-/* Fills *progress, with counts as of the newest pass. Any thread, any time; never waits for a pass. INVALID: size, or a
- * pointer is NULL. STATE: the stream was not submitted. */
+/* Fills *progress, with counts as of the newest pass. Any thread, any time; never waits for a pass. INVALID:
+ * size, or a pointer is NULL. STATE: the stream was not submitted. */
 WEIR_API weir_status weir_stream_progress(const weir_stream *stream, weir_progress *progress);
 
-/* With `on`, the ready callback (weir_stream_set_ready), or the watchers of the flight that the stream belongs
- * to, are also called when the progress has changed: at the start of the prefill and after each pass that had
+/* With `on`, the ready callback (weir_stream_set_ready), or the watchers of the stream's flight, are also
+ * called when the progress has changed: at the start of the prefill and after each pass that had
  * tokens of the prompt. There may be no chunk then. Off (default) changes nothing for other readers. Any
  * thread, any time. NULL is ignored. */
 WEIR_API void weir_stream_watch_progress(weir_stream *stream, bool on);
@@ -1411,11 +1411,11 @@ WEIR_API WEIR_CHECKED weir_status weir_rpc_run(const weir_rpc_params *params, we
 /* ---- More about streams ---------------------------------------------------------------------------- */
 
 /* Called on the thread that drives the engine when the stream becomes readable and at its end, once from
- * set_ready itself if a chunk already waits, and where weir_stream_watch_progress asks for it. It must not block, and may call weir_stream_try_next. When
- * set_ready returns, the former callback is no longer running (unless set_ready was called from within it).
- * set_ready and the last release may wait for a callback on another thread: do not hold a lock that the
- * callback takes, and let no two callbacks wait for each other. STATE: the stream belongs to a flight; see
- * weir_flight_watch. */
+ * set_ready itself if a chunk already waits, and where weir_stream_watch_progress asks for it. It must not
+ * block, and may call weir_stream_try_next. When set_ready returns, the former callback is no longer
+ * running (unless set_ready was called from within it). set_ready and the last release may wait for a
+ * callback on another thread: do not hold a lock that the callback takes, and let no two callbacks wait
+ * for each other. STATE: the stream belongs to a flight; see weir_flight_watch. */
 typedef void (*weir_ready_fn)(weir_stream *stream, void *user);
 WEIR_API weir_status weir_stream_set_ready(weir_stream *stream, weir_ready_fn fn, void *user);
 
@@ -1478,8 +1478,9 @@ WEIR_API void weir_flight_release(weir_flight *flight);
 WEIR_API weir_status weir_flight_next(weir_flight *flight, uint64_t *at, int timeout_ms, weir_chunk *chunk);
 
 /* Calls fn for each new chunk, on the thread that drives the engine, once from within watch if a chunk
- * exists, and where weir_stream_watch_progress asks for it. fn must not block, and may call weir_flight_next with timeout 0. Any thread. Errors: INVALID,
- * NO_MEMORY, STATE (called from a watcher of this flight). */
+ * exists, and where weir_stream_watch_progress asks for it. fn must not block, and may call
+ * weir_flight_next with timeout 0. Any thread. Errors: INVALID, NO_MEMORY, STATE (called from a watcher of
+ * this flight). */
 typedef void (*weir_flight_fn)(weir_flight *flight, void *user);
 WEIR_API weir_status weir_flight_watch(weir_flight *flight, weir_flight_fn fn, void *user);
 

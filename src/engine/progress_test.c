@@ -200,7 +200,7 @@ static void a_prefill_that_another_one_computes(void **state)
     }
 }
 
-/* Preempted while its prompt is computed, and its cells are lost: it stays where it was until it is further. */
+/* Preempted while its prompt is computed, and its cells are lost: the numbers stay until it is further. */
 static void a_prefill_that_begins_again(void **state)
 {
     rig *r = *state;
