@@ -42,6 +42,8 @@ typedef struct serve_choice {
     weir_usage usage; /* final, once it has finished */
     weir_error error;
     serve_scores scores; /* not written yet */
+    weir__text ids;      /* of tokens that are not written yet, with commas between them */
+    bool told_prompt;    /* the prompt's ids are written */
     weir__text miss;     /* once it is settled: the log's member, or nothing */
     /* The answer's parts so far, in order. The last one is of `kind`, the one before it of `kind_before`;
      * fresh: the delta that is being passed begins a part. */
@@ -111,6 +113,7 @@ struct serve_answer {
     serve_record *record;  /* owned: it is kept at the end; NULL: nothing is */
     bool returns_scores;   /* of generated tokens; best-of needs them even if not requested */
     bool echoes_scores;    /* of the prompt, if its text precedes the answer (echo) */
+    bool returns_ids;      /* the ids of the prompt's and the answer's tokens, as vLLM has them */
     bool returns_prompt;   /* its logprobs, as vLLM has them */
     bool kept;             /* for forks, once it is submitted */
     bool shows_texts;      /* a cache miss may quote texts: the client sent the prompt, it is no fork's */

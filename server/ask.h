@@ -36,7 +36,7 @@ typedef struct serve_ask {
     weir_sampler_params sampler; /* these three: the members that fields set */
     weir_chat_params chat;
     weir_request request;
-    bool stream, include_usage, continuous_usage, timings, progress, resume, share, echo;
+    bool stream, include_usage, continuous_usage, timings, progress, resume, share, echo, returns_ids;
     bool unkept;     /* store: false */
     bool background; /* the answer is read later, and needs no connection */
     int32_t n, best_of;
@@ -63,7 +63,9 @@ typedef struct serve_ask {
     const char *stop[SERVE_STOP_MAX];
     size_t stop_length[SERVE_STOP_MAX];
     size_t n_stop;
-    weir_logit_bias *biases; /* owned, as are the next three */
+    int32_t *stop_ids, *allowed_ids; /* owned, as are the next ones */
+    const char **bad_words;
+    weir_logit_bias *biases;
     const char **breakers;
     char *order;
     char *schema; /* the answer's; NULL = any */
@@ -182,6 +184,11 @@ serve_reader serve_ask_chat_messages, serve_ask_tools;
 
 /* ask_sampling.c */
 serve_reader serve_ask_stop, serve_ask_logit_bias, serve_ask_seed, serve_ask_breakers, serve_ask_samplers;
+
+/* ask_vllm.c. widen_penalty: where a request has vLLM's repetition_penalty and no window, all of prompt and
+ * answer count; after serve_ask_fields. */
+serve_reader serve_ask_stop_ids, serve_ask_allowed_ids, serve_ask_bad_words, serve_ask_truncate;
+void serve_ask_widen_penalty(serve_ask *ask);
 
 /* ask_fields.c; serve_ask_fields reads ask->json. has_option: whether Ollama's requests may have
  * "options.NAME". */

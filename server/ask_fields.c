@@ -297,6 +297,15 @@ static const serve_field fields[] = {
     SETS_IN("max_tokens", SERVE_ASK_MESSAGES, request, max_tokens, 1, INT32_MAX), /* as Anthropic has it */
     SETS("max_completion_tokens", SERVE_ASK_CHAT, request, max_tokens),
     SETS("n_predict", BOTH, request, max_tokens),
+    /* vLLM's, see ask_vllm.c */
+    SETS("min_tokens", ALL, request, min_tokens),
+    SETS("include_stop_str_in_output", ALL, request, include_stop),
+    SETS("no_stop_trim", BOTH, request, include_stop), /* as SGLang has it; its gateway always sends it */
+    HAND_SETS("stop_token_ids", ALL, serve_ask_stop_ids, request, stop_tokens),
+    HAND_SETS("allowed_token_ids", ALL, serve_ask_allowed_ids, request, allowed_tokens),
+    HAND_SETS("bad_words", ALL, serve_ask_bad_words, request, bad_words),
+    HAND_SETS("truncate_prompt_tokens", ALL, serve_ask_truncate, request, truncate_prompt),
+    SERVE_FIELD("return_token_ids", BOTH, BOOL, serve_ask, returns_ids),
     SERVE_FIELD_BY("logprobs", BOTH | OLLAMA, read_logprobs),
     SETS("top_logprobs", SERVE_ASK_CHAT | SERVE_ASK_RESPONSES | OLLAMA, request, n_logprobs),
     HAND_SETS("prompt_logprobs", BOTH, read_prompt_logprobs, request, n_prompt_logprobs),
@@ -357,7 +366,6 @@ static const serve_field fields[] = {
     SERVE_FIELD_BY("client_metadata", SERVE_ASK_RESPONSES, read_metadata), /* Codex */
     SERVE_FIELD_BY("service_tier", DIALOGS, read_tier),
     /* SGLang's gateway always sends these. */
-    ONLY("no_stop_trim", BOTH, "false", "false: stop strings are not part of answers"),
     ONLY("skip_special_tokens", BOTH, "true", "true: control tokens are not part of answers"),
     ONLY("return_hidden_states", BOTH, "false", "false"),
     ONLY("separate_reasoning", SERVE_ASK_CHAT, "true", "true: reasoning is apart from the content"),

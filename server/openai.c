@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/mem.h"
 #include "loaded.h"
 
 /* ---- Shared by whole answers and events ---- */
@@ -102,6 +103,34 @@ void serve_openai_add_prompt(const serve_choice *choice, weir__text *text)
     serve_scores_add_prompt(&prompt, choice->answer->call->loaded->model, text);
 }
 
+void serve_openai_add_ids(serve_choice *choice, weir__text *text)
+{
+    if (!choice->answer->returns_ids) return;
+    weir__text_add_string(text, ",\"token_ids\":[");
+    weir__text_add(text, choice->ids.bytes, choice->ids.n);
+    weir__text_add_string(text, "]");
+    weir__text_cut(&choice->ids, 0);
+}
+
+void serve_openai_add_prompt_ids(serve_choice *choice, weir__text *text)
+{
+    const serve_answer *answer = choice->answer;
+    size_t n = 0;
+    if (!answer->returns_ids || choice->told_prompt || choice->index % answer->n_returned != 0) return;
+    (void)weir_stream_prompt(choice->stream, NULL, 0, &n);
+    int32_t *tokens = weir__mem_calloc(n, sizeof *tokens);
+    if (tokens == NULL || weir_stream_prompt(choice->stream, tokens, n, &n) != WEIR_OK) {
+        text->failed = text->failed || tokens == NULL;
+        weir__mem_free(tokens);
+        return;
+    }
+    weir__text_add_string(text, ",\"prompt_token_ids\":[");
+    for (size_t i = 0; i < n; i++) weir__text_printf(text, i > 0 ? ",%d" : "%d", tokens[i]);
+    weir__text_add_string(text, "]");
+    weir__mem_free(tokens);
+    choice->told_prompt = true;
+}
+
 static void add_time(weir__text *text, const char *name, int n, double ms)
 {
     char key[64];
@@ -165,6 +194,8 @@ static void end_event(serve_choice *choice, weir__text *out)
 {
     if (!choice->answer->form->openai->bare) {
         add_rest(choice, out);
+        /* vLLM has a chat's ids of the prompt beside the choices. */
+        if (choice->answer->chat != NULL) serve_openai_add_prompt_ids(choice, out);
         weir__text_add_string(out, "}");
     }
     serve_answer_end_event(choice->answer);
@@ -270,6 +301,7 @@ static void whole_answer(serve_answer *answer, weir__text *text)
     if (form->bare) return;
     weir__text_add_string(text, "],\"usage\":");
     add_usage(answer, text);
+    if (answer->chat != NULL) serve_openai_add_prompt_ids(&answer->choices[0], text);
     if (form->rest != NULL) form->rest(answer, text);
     weir__text_add_string(text, "}");
 }

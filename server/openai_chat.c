@@ -48,6 +48,7 @@ static void add_delta(serve_choice *choice, const weir_delta *given, weir__text 
     }
     weir__text_add_string(text, "}");
     add_logprobs(choice, false, text);
+    serve_openai_add_ids(choice, text);
     weir__text_add_string(text, ",\"finish_reason\":null}");
 }
 
@@ -55,6 +56,7 @@ static void end_message(serve_choice *choice, weir__text *text)
 {
     weir__text_printf(text, "{\"index\":%d,\"delta\":{}", choice->index);
     add_logprobs(choice, false, text);
+    serve_openai_add_ids(choice, text);
     serve_openai_add_reason(choice, text);
 }
 
@@ -82,6 +84,7 @@ static void whole_message(serve_choice *choice, weir__text *text)
     }
     weir__text_add_string(text, ",\"refusal\":null}");
     add_logprobs(choice, choice->answer->returns_scores, text);
+    serve_openai_add_ids(choice, text);
     serve_openai_add_reason(choice, text);
     text->failed = text->failed || content.failed || reasoning.failed;
     weir__text_fini(&content);

@@ -19,6 +19,8 @@ static void begin_object(serve_choice *choice, const char *bytes, size_t n, weir
     weir__text_printf(text, "{\"index\":%d", choice->index);
     weir__json_bytes(text, "text", bytes, n);
     add_logprobs(choice, text);
+    serve_openai_add_prompt_ids(choice, text); /* vLLM has them with the choices */
+    serve_openai_add_ids(choice, text);
 }
 
 static void add_part(serve_choice *choice, const char *bytes, size_t n, weir__text *text)

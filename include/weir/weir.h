@@ -613,11 +613,32 @@ typedef struct weir_request {
     bool special;                       /* show control tokens in the output text */
     const weir_sampler_params *sampler; /* NULL = defaults */
     int32_t max_tokens;                 /* -1 = as many as the context holds (default); 0 = prefill only */
+    /* 0; 0 … max_tokens; so many tokens come before any that ends the answer. Stop texts are looked for only
+     * in the text of the tokens behind these. A fork counts new tokens. Where nothing but an end may come,
+     * because the grammar is complete, the answer ends earlier */
+    int32_t min_tokens;
     /* [n_stop]; at most 64, none empty, each at most 16,384 bytes. They end text, not the calls of a chat
      * that its grammar holds */
     const char *const *stop;
     const size_t *stop_length; /* [n_stop]; NULL = NUL-terminated */
     size_t n_stop;
+    const int32_t *stop_tokens; /* [n_stop_tokens]; at most 256; they end the answer as end tokens do */
+    size_t n_stop_tokens;
+    /* false; the text of the answer keeps the stop text, or the text of the token of stop_tokens, that ended
+     * it */
+    bool include_stop;
+    /* [n_allowed_tokens]; at most 1,048,576; no other token is chosen, apart from the closing text of
+     * reasoning_budget. NULL = all. Where none of them may come, an end token may */
+    const int32_t *allowed_tokens;
+    size_t n_allowed_tokens;
+    /* [n_bad_words]; at most 128, each of 1 to 256 bytes, without spaces at its start. The answer does not
+     * get the token that would complete the tokens of such a text, nor of the text behind a space. Other
+     * tokens may spell the same text. An end token may come where nothing else may */
+    const char *const *bad_words;
+    size_t n_bad_words;
+    /* 0; -1 … 2^31 - 1; 0 = off; keep the last so many tokens of the prompt; -1: as many as leave room for
+     * max_tokens. Text and tokens that are in a chat go likewise. INVALID with media and a source */
+    int32_t truncate_prompt;
     int32_t interval; /* 0; emit every n tokens; 0 = the stream's interval (weir_stream_set_interval) */
     /* time limit from submit, including the queue; 0 = none. At the limit the stream ends with the text
      * so far and WEIR_REASON_DEADLINE */
@@ -1432,6 +1453,13 @@ WEIR_API WEIR_CHECKED weir_status weir_stream_descriptor(weir_stream *stream, in
  * before the first chunk; any thread, any number of times. TIMEOUT: not yet. END: the request ended before.
  * STATE: not requested, or no request. */
 WEIR_API weir_status weir_stream_prompt_logprobs(const weir_stream *stream, weir_chunk *prompt);
+
+/* Writes at most `capacity` of the tokens of the prompt, and their number to *n: what is left of it after
+ * truncate_prompt; below zero: in the place of an image or a sound. A fork's prompt includes the answer of
+ * its source. tokens may be NULL with capacity 0. Any thread. TOO_LONG: more than capacity. STATE: no
+ * request. */
+WEIR_API weir_status weir_stream_prompt(const weir_stream *stream, int32_t *tokens, size_t capacity,
+                                        size_t *n);
 
 /* Forks a stream: submits *request (NULL = defaults) with the given source and source_at. The source's KV
  * cells are shared while it runs or is cached, unless this model's memory cannot be truncated; otherwise they

@@ -9,7 +9,7 @@
 static void draws(rig *r, const weir_sampler_params *params, int32_t *tokens, int n)
 {
     weir__bsampler *sampler = sampler_of(r, params);
-    for (int i = 0; i < n; i++) assert_ok(r->ops->sample(sampler, r->context, -1, &tokens[i], error));
+    for (int i = 0; i < n; i++) assert_ok(r->ops->sample(sampler, r->context, -1, NULL, &tokens[i], error));
     r->ops->sampler_free(sampler);
 }
 
@@ -98,15 +98,15 @@ static void test_grammar_allows_its_alternatives_alone(void **state)
     append(&r, 0, "x");
     weir__bsampler *sampler = sampler_of(&r, &params);
     for (int round = 0; round < 2; round++) {
-        assert_ok(r.ops->sample(sampler, r.context, -1, &token, error));
+        assert_ok(r.ops->sample(sampler, r.context, -1, NULL, &token, error));
         assert_int_equal(token, 'a');
         assert_int_equal(r.ops->accept(sampler, 'c', NULL), WEIR_REFUSED);
         assert_int_equal(r.ops->accept(sampler, WEIR__FAKE_EOS, NULL), WEIR_REFUSED);
         assert_int_equal(r.ops->accept(sampler, WEIR__FAKE_IM_START, NULL), WEIR_REFUSED);
         assert_int_equal(r.ops->accept(sampler, 'b', NULL), WEIR_OK);
-        assert_ok(r.ops->sample(sampler, r.context, -1, &token, error));
+        assert_ok(r.ops->sample(sampler, r.context, -1, NULL, &token, error));
         assert_true(token == 'c' || token == 'd');
-        assert_ok(r.ops->sample(sampler, r.context, -1, &token, error));
+        assert_ok(r.ops->sample(sampler, r.context, -1, NULL, &token, error));
         assert_true(weir_is_eog(r.model, token));
         assert_ok(r.ops->sampler_reset(sampler, error));
     }
@@ -120,7 +120,7 @@ static void test_grammar_allows_its_alternatives_alone(void **state)
             assert_true(weir__fake_set_piece(r.model, i, "", 0, WEIR__FAKE_TEXT));
     params.grammar = "root ::= \"z\"";
     sampler = sampler_of(&r, &params);
-    assert_refused(r.ops->sample(sampler, r.context, -1, &token, error), WEIR_GRAMMAR, "grammar");
+    assert_refused(r.ops->sample(sampler, r.context, -1, NULL, &token, error), WEIR_GRAMMAR, "grammar");
     r.ops->sampler_free(sampler);
     rig_fini(&r);
 }
@@ -136,16 +136,16 @@ static void test_any_grammar_holds(void **state)
     append(&r, 0, "x");
     weir__bsampler *sampler = sampler_of(&r, &params);
     for (int i = 0; i < 3; i++) {
-        assert_ok(r.ops->sample(sampler, r.context, -1, &token, error));
+        assert_ok(r.ops->sample(sampler, r.context, -1, NULL, &token, error));
         assert_in_range(token, '0', '9');
     }
     assert_int_equal(r.ops->accept(sampler, 'x', NULL), WEIR_REFUSED);
     assert_ok(r.ops->accept(sampler, 0xc3, error));
     assert_int_equal(r.ops->accept(sampler, WEIR__FAKE_IM_START, NULL), WEIR_REFUSED);
     assert_ok(r.ops->accept(sampler, 0xa9, error));
-    assert_ok(r.ops->sample(sampler, r.context, -1, &token, error));
+    assert_ok(r.ops->sample(sampler, r.context, -1, NULL, &token, error));
     assert_int_equal(token, WEIR__FAKE_IM_START);
-    assert_ok(r.ops->sample(sampler, r.context, -1, &token, error));
+    assert_ok(r.ops->sample(sampler, r.context, -1, NULL, &token, error));
     assert_true(weir_is_eog(r.model, token));
     r.ops->sampler_free(sampler);
     rig_fini(&r);

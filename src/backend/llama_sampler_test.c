@@ -52,7 +52,7 @@ static void flat_row(float value)
 static int32_t sample(weir__bsampler *sampler)
 {
     int32_t token = -1;
-    assert_ok(ops->sample(sampler, &made_up, 0, &token, error));
+    assert_ok(ops->sample(sampler, &made_up, 0, NULL, &token, error));
     assert_in_range(token, 0, model_is.n_vocab - 1);
     return token;
 }
@@ -194,7 +194,7 @@ static void rows_of_nothing(void **state)
         int32_t token = -1;
         for (size_t i = 0; i < 2; i++) {
             flat_row(nothing[i]);
-            assert_refused(ops->sample(sampler, &made_up, 0, &token, error), WEIR_BACKEND, "");
+            assert_refused(ops->sample(sampler, &made_up, 0, NULL, &token, error), WEIR_BACKEND, "");
         }
         flat_row(NAN);
         row[123] = 1.0f;
@@ -436,7 +436,7 @@ static void biases_that_leave_nothing_are_the_callers_error(void **state)
         params.grammar = round == 0 ? NULL : "root ::= \"yes\"";
         if (round == 2) params.temp = 0.0f;
         weir__bsampler *sampler = sampler_of(&params, NULL);
-        assert_refused(ops->sample(sampler, &made_up, 0, &token, error), WEIR_INVALID, "logit_bias");
+        assert_refused(ops->sample(sampler, &made_up, 0, NULL, &token, error), WEIR_INVALID, "logit_bias");
         ops->sampler_free(sampler);
     }
     free(bias);

@@ -237,7 +237,7 @@ static void take_token(weir__driver *driver, weir__slot *slot, const weir__sampl
 {
     weir__request *request = slot->request;
     int32_t token = sampled->token;
-    bool stopped = false;
+    bool stopped = false, stops = weir__filter_stops(&request->filter, token);
 
     request->n_generated++;
     request->n_reasoning = sampled->n_reasoning;
@@ -245,7 +245,7 @@ static void take_token(weir__driver *driver, weir__slot *slot, const weir__sampl
     if (request->first_ns == 0) request->first_ns = now;
     request->last_ns = now;
     weir__account_token(&driver->account, request);
-    if (driver->model->ops->is_eog(driver->model->model, token)) {
+    if (driver->model->ops->is_eog(driver->model->model, token) || (stops && !request->keeps_stop)) {
         weir__slot_latch(slot, WEIR_REASON_END);
         return;
     }
@@ -260,6 +260,7 @@ static void take_token(weir__driver *driver, weir__slot *slot, const weir__sampl
         if (status != WEIR_OK) weir__slot_fail(slot, status, NULL);
     }
     if (stopped) weir__slot_latch(slot, WEIR_REASON_STOP_WORDS);
+    if (stops) weir__slot_latch(slot, WEIR_REASON_END);
     if (request->n_generated >= request->max_tokens) weir__slot_latch(slot, WEIR_REASON_LENGTH);
 }
 

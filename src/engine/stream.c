@@ -715,6 +715,20 @@ weir_status weir_stream_prompt_logprobs(const weir_stream *stream, weir_chunk *p
     return status;
 }
 
+weir_status weir_stream_prompt(const weir_stream *stream, int32_t *tokens, size_t capacity, size_t *n)
+{
+    if (stream == NULL || n == NULL || (tokens == NULL && capacity > 0)) return WEIR_INVALID;
+    pthread_mutex_t *mutex = (pthread_mutex_t *)&stream->mutex;
+    pthread_mutex_lock(mutex);
+    const weir__history *history = &stream->history;
+    bool known = history->tokens != NULL;
+    *n = known ? (size_t)history->n_prompt : 0;
+    size_t written = *n < capacity ? *n : capacity;
+    if (written > 0) memcpy(tokens, history->tokens, written * sizeof *tokens);
+    pthread_mutex_unlock(mutex);
+    return !known ? WEIR_STATE : *n > capacity ? WEIR_TOO_LONG : WEIR_OK;
+}
+
 const char *weir_stream_source_text(const weir_stream *stream, size_t *length)
 {
     const char *text = "";
