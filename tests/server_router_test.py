@@ -47,7 +47,7 @@ def test_fields_that_gateways_add():
         chat = {**more, "continue_final_message": False, "separate_reasoning": True, "stream_reasoning": True, "logprobs": False}
         check("in chats", server.post("/v1/chat/completions", {**HELLO, **chat, "max_completion_tokens": 2}).status == 200)
         check("in completions", server.post("/v1/completions", {"prompt": "x", **more, "max_tokens": 2}).status == 200)
-        for field in ("no_stop_trim", "skip_special_tokens", "return_hidden_states", "separate_reasoning", "stream_reasoning"):
+        for field in ("skip_special_tokens", "return_hidden_states", "separate_reasoning", "stream_reasoning"):
             reply = server.post("/v1/chat/completions", {**HELLO, field: not chat[field]})
             check(f"not another {field}", reply.status == 400 and reply.error["param"] == field, reply.body)
 

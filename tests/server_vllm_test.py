@@ -9,6 +9,7 @@ from checks import check, run_tests  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
+BYTES = "fake:n_vocab=260"  # each token is a byte
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 ASK = {"prompt": "hello there", "max_tokens": 24, "temperature": 0}
 SAY = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 24, "temperature": 0}
@@ -26,7 +27,7 @@ def ids_of(server, **fields):
 
 def test_stops():
     need_server(WEIR)
-    with Server(WEIR, "-c", "512") as server:
+    with Server(WEIR, "-c", "512", model=BYTES) as server:
         plain = complete(server)["text"]
         stop = plain[5]
         before = plain[:plain.index(stop)]
@@ -61,10 +62,10 @@ def test_min_tokens():
 
 
 def test_what_may_come():
-    with Server(WEIR, "-c", "512") as server:
+    with Server(WEIR, "-c", "512", model=BYTES) as server:
         plain = ids_of(server)
         allowed = sorted(set(plain[2:8]))
-        bias = {str(token): -100 for token in range(320) if token not in allowed}
+        bias = {str(token): -100 for token in range(260) if token not in allowed}
         check("only allowed tokens, as with biases against the others", ids_of(server, allowed_token_ids=allowed) == ids_of(server, logit_bias=bias))
         banned = bytes(plain[3:4]).decode()
         check("a bad word of one token, as with a bias against it", ids_of(server, bad_words=[banned]) == ids_of(server, logit_bias={str(plain[3]): -100}))
@@ -74,7 +75,7 @@ def test_what_may_come():
         check("also with spaces before it", ids_of(server, bad_words=["  " + word]) == got)
         reply = server.post(TEXT, {**ASK, "allowed_token_ids": [97], "grammar": 'root ::= "bcd"'})
         check("where nothing may come, the request is told", reply.status == 400 and "allowed_token_ids" in reply.error["message"] + reply.error["param"], reply.body)
-        got = server.post(TEXT, {**ASK, "temperature": 1, "seed": 3, "n": 4, "allowed_token_ids": [97, 98], "share": True}).json["choices"]
+        got = server.post(TEXT, {**ASK, "temperature": 1, "seed": 3, "n": 4, "allowed_token_ids": [97, 98]}).json["choices"]
         check("of each choice", all(set(c["text"]) <= {"a", "b"} for c in got), got)
 
 
@@ -97,6 +98,7 @@ def test_ids():
         got = complete(server, return_token_ids=True)
         check("of an answer", text_of(got["token_ids"]) == got["text"], got)
         check("of its prompt", got["prompt_token_ids"] == tokens("hello there"), got)
+        check("also where others may join", complete(server, return_token_ids=True, share=True) == got)
         plain = complete(server)
         check("only if asked for", "token_ids" not in plain and "prompt_token_ids" not in plain, plain)
         events = server.stream(TEXT, {**ASK, "return_token_ids": True})
