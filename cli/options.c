@@ -112,7 +112,7 @@ static cli_option table[] = {
     {"--stop", "-r --reverse-prompt", CLI_LIMITS, ASK, "TEXT", MEMBER(request, stop, ask.stop), .kind = CLI_LIST, .env = ""},
     {"--min-tokens", NULL, CLI_LIMITS, ASK, "N", REQUEST(min_tokens), RARE},
     {"--include-stop", NULL, CLI_LIMITS, ASK, NULL, REQUEST(include_stop), RARE},
-    {"--truncate-prompt", NULL, CLI_LIMITS, ASK, "N", REQUEST(truncate_prompt), .standard = "all of it", RARE},
+    {"--truncate-prompt", NULL, CLI_LIMITS, ASK, "N", REQUEST(truncate_prompt), RARE},
     {"--deadline-ms", NULL, CLI_LIMITS, ASK, "MS", REQUEST(deadline_ms), .standard = "none", RARE},
     {"--priority", NULL, CLI_LIMITS, ASK, "N", REQUEST(priority), RARE},
     {"--no-cache-prompt", NULL, CLI_LIMITS, ASK, NULL, REQUEST(cache_prompt), .help = "bypass the prefix cache: prefill the whole prompt and keep none of it", RARE},

@@ -28,7 +28,15 @@ defmodule Weir.Server.Request do
   def options do
     Options.from("request",
       except: [:source_at, :n_logprobs | @logprobs],
-      ranges: [:priority, :n_draft_max, :cache_keep_ms, :itl_target_ms, :reasoning_budget, :min_tokens, :truncate_prompt],
+      ranges: [
+        :priority,
+        :n_draft_max,
+        :cache_keep_ms,
+        :itl_target_ms,
+        :reasoning_budget,
+        :min_tokens,
+        :truncate_prompt
+      ],
       defaults: [max_tokens: 256],
       own: [
         deadline: {{:maybe, {:range, 1..0x7FFFFFFF}}, nil},
