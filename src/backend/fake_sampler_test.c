@@ -125,6 +125,30 @@ static void test_grammar_allows_its_alternatives_alone(void **state)
     rig_fini(&r);
 }
 
+static void test_masks_hold(void **state)
+{
+    (void)state;
+    int32_t token;
+    uint64_t mask[5] = {0};
+    weir_sampler_params params = weir_sampler_params_default();
+    rig r;
+    rig_init(&r, "", 256, 1, WEIR_LAYOUT_UNIFIED);
+    append(&r, 0, "x");
+    for (int round = 0; round < 3; round++) {
+        params.temp = round == 0 ? 0.0f : 1.0f;
+        params.grammar = round == 2 ? "root ::= [a-z]" : NULL;
+        weir__bsampler *sampler = sampler_of(&r, &params);
+        memset(mask, 0, sizeof mask);
+        assert_refused(r.ops->sample(sampler, r.context, -1, mask, &token, error), WEIR_REFUSED, "");
+        mask['q' / 64] |= UINT64_C(1) << ('q' % 64);
+        mask['Q' / 64] |= UINT64_C(1) << ('Q' % 64);
+        assert_ok(r.ops->sample(sampler, r.context, -1, mask, &token, error));
+        assert_true(token == 'q' || (round < 2 && token == 'Q'));
+        r.ops->sampler_free(sampler);
+    }
+    rig_fini(&r);
+}
+
 static void test_any_grammar_holds(void **state)
 {
     (void)state;
@@ -201,6 +225,7 @@ int main(void)
         cmocka_unit_test_teardown(test_bias_and_ignored_ends, nothing_left),
         cmocka_unit_test_teardown(test_grammar_allows_its_alternatives_alone, nothing_left),
         cmocka_unit_test_teardown(test_any_grammar_holds, nothing_left),
+        cmocka_unit_test_teardown(test_masks_hold, nothing_left),
         cmocka_unit_test_teardown(test_bad_grammars_are_refused, nothing_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
