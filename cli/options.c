@@ -306,6 +306,7 @@ static cli_option table[] = {
     {"--max-priority", NULL, CLI_SERVING, CLI_SERVE, "N", LIVE(CLI_INT32, max_priority), .standard = "0 with keys, else 100",
      .help = "the highest priority that requests may have; -100 to 100", RARE, GUARDS},
     {"--health-needs-key", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.live.health_needs_key), .help = "/health requires a key", RARE, GUARDS},
+    {"--strict", NULL, CLI_SERVING, CLI_SERVE, NULL, LIVE(CLI_FLAG, strict), .help = "refuse fields and values of requests that have no effect here, instead of naming them in the header X-Weir-Relaxed"},
     {"--metrics-vllm", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.vllm_metrics), .help = "/metrics also reports the figures under vLLM's names, for routers that read only those", RARE},
     {"--metrics-need-no-key", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.live.metrics_need_no_key), .help = "anybody may read /metrics, not only operators", RARE},
     {"--tls-cert", "--ssl-cert-file", CLI_SERVING, CLI_SERVE, "FILE", SET(CLI_STRING, tls_cert), .field = "tls_cert",

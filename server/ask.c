@@ -122,7 +122,6 @@ void serve_ask_fini(serve_ask *ask)
     serve_kept_choice_fini(&ask->source);
     serve_adapter_set_fini(&ask->adapters);
     weir__mem_free(ask->schema);
-    weir__text_fini(&ask->relaxed);
     weir__text_fini(&ask->reshaped);
     weir__text_fini(&ask->prediction);
     json_decref(ask->namespaces);

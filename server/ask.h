@@ -4,6 +4,7 @@
 
 #include "answer.h"
 #include "fetch.h"
+#include "field.h"
 #include "kept.h"
 
 #define SERVE_ASK_CHAT        1u
@@ -55,7 +56,6 @@ typedef struct serve_ask {
     json_t *previous;    /* items of the response that the request continues; owned */
     json_t *namespaces;  /* names of the tools' namespaces; owned */
     json_t *customs;     /* names of the custom tools, as templates see them; owned */
-    weir__text relaxed;  /* lines for serve_call_relaxed */
     weir__text reshaped; /* lines of weir_chat_reshaped, once the messages are rendered */
     weir__text prediction;
     const char *adapter; /* the model that was asked for is one; NULL = it is not */
@@ -192,6 +192,7 @@ void serve_ask_widen_penalty(serve_ask *ask);
 
 /* ask_fields.c; serve_ask_fields reads ask->json. has_option: whether Ollama's requests may have
  * "options.NAME". */
+extern const serve_field_table serve_ask_table, serve_ask_option_table;
 serve_reader serve_ask_reasoning_effort;
 bool serve_ask_fields(serve_ask *ask);
 bool serve_ask_has_option(const char *name);

@@ -219,7 +219,6 @@ static void answer_load(serve_ask *ask, bool chat)
 {
     serve_call *call = ask->call;
     weir__text text = {0};
-    if (ask->relaxed.n > 0) serve_call_relaxed(call, ask->relaxed.bytes);
     weir__text_add_string(&text, "{");
     weir__json_string(&text, "model", ask->adapter != NULL ? ask->adapter : call->model->name);
     serve_ollama_add_time(&text, "created_at", (int64_t)time(NULL));

@@ -147,7 +147,6 @@ void serve_complete_ask(serve_ask *ask, const serve_form *written)
         return;
     }
     if (ask->fork != NULL || serve_prompts_read(ask, list)) {
-        if (ask->relaxed.n > 0) serve_call_relaxed(ask->call, ask->relaxed.bytes);
         submit_prompts(ask, written, list->all, ask->fork != NULL ? 1 : list->n);
     }
     serve_prompts_fini(list);
