@@ -82,8 +82,7 @@ static bool read_hint(serve_call *call, const serve_field *f, void *to, const ch
 
 static bool refuse_never(serve_call *call, const serve_field *f, const char *name, const json_t *value)
 {
-    bool none = asks_for_nothing(value) || (json_is_object(value) && json_object_size(value) == 0);
-    return (none && !call->strict) ||
+    return (asks_for_nothing(value) && !call->strict) ||
            serve_call_refuse(call, 400, name, "unsupported_field", "%s is not supported: %s", name, f->why);
 }
 

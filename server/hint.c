@@ -90,10 +90,15 @@ void serve_hint_place(const char *place, const char *name, char *out, size_t cap
 
 static const char *find_near(const char *name, serve_known_name *known, const void *of)
 {
-    const char *one;
-    for (size_t i = 0; (one = known(of, i)) != NULL; i++)
-        if (serve_near(name, one)) return one;
-    return NULL;
+    const char *one, *nearest = NULL;
+    int least = -1;
+    for (size_t i = 0; (one = known(of, i)) != NULL; i++) {
+        int edits = serve_near(name, one);
+        if (edits < 0 || (nearest != NULL && edits >= least)) continue;
+        nearest = one;
+        least = edits;
+    }
+    return nearest;
 }
 
 /* How a field is called in messages: its place and its name, which is cut if it is long. */

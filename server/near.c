@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "near.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -58,13 +59,14 @@ static int count_edits(const near_name *a, const near_name *b)
     return last[b->n];
 }
 
-bool serve_near(const char *name, const char *known)
+int serve_near(const char *name, const char *known)
 {
     near_name a, b;
-    if (!fold(&a, name) || !fold(&b, known) || b.n == 0) return false;
-    if (a.n == b.n && memcmp(a.letters, b.letters, a.n) == 0) return true;
+    if (!fold(&a, name) || !fold(&b, known) || b.n == 0) return -1;
+    if (a.n == b.n && memcmp(a.letters, b.letters, a.n) == 0) return 0;
     size_t most = b.n < 3 ? 0 : b.n < 6 ? 1 : 2, apart = a.n > b.n ? a.n - b.n : b.n - a.n;
     /* An edit changes the set by two letters at most. */
-    if (a.n < 3 || apart > most || (size_t)__builtin_popcount(a.set ^ b.set) > 2 * most) return false;
-    return (size_t)count_edits(&a, &b) <= most;
+    if (a.n < 3 || apart > most || (size_t)__builtin_popcount(a.set ^ b.set) > 2 * most) return -1;
+    int edits = count_edits(&a, &b);
+    return (size_t)edits <= most ? edits : -1;
 }

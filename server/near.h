@@ -2,12 +2,10 @@
 #ifndef WEIR_SERVER_NEAR_H
 #define WEIR_SERVER_NEAR_H
 
-#include <stdbool.h>
-
-/* Whether somebody who wrote `name` is likely to have meant `known`. Both are compared without case, "_" and
- * "-". They are near if they are then equal, or if few edits lead from one to the other: characters that are
- * left out, added or exchanged, and neighbours that are swapped. One edit is few, and two from six characters
- * of `known` on. Names of one or two characters are near only if they are equal. */
-bool serve_near(const char *name, const char *known);
+/* The number of edits by which `name` differs from `known`, if few: then who wrote it is likely to have meant
+ * that. Else -1. Both are compared without case, "_" and
+ * "-". An edit leaves out, adds or exchanges a character, or swaps neighbours. One edit is few, and two from
+ * six characters of `known` on. Names of one or two characters have none. */
+int serve_near(const char *name, const char *known);
 
 #endif
