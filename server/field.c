@@ -86,9 +86,16 @@ static bool refuse_never(serve_call *call, const serve_field *f, const char *nam
            serve_call_refuse(call, 400, name, "unsupported_field", "%s is not supported: %s", name, f->why);
 }
 
+/* Names that a member of an object could be meant for: none, if another object has it. */
+typedef struct known_members {
+    const char *key;
+    const char *const *members;
+} known_members;
+
 static const char *known_member(const void *of, size_t i)
 {
-    return ((const char *const *)of)[i];
+    const known_members *known = of;
+    return i == 0 && serve_fields_know(known->key) ? NULL : known->members[i];
 }
 
 static bool judge_member(serve_call *call, const char *place, const char *key, const json_t *value,
@@ -98,8 +105,10 @@ static bool judge_member(serve_call *call, const char *place, const char *key, c
     serve_hint_place(place, key, name, sizeof name);
     const serve_field *f = strlen(key) < sizeof name - SERVE_PLACE_MAX ? serve_fields_inner(name) : NULL;
     snprintf(field, sizeof field, "%s%s%.60s", place, place[0] != '\0' ? "." : "", key);
-    if (f == NULL)
-        return serve_hint_unknown(call, place, key, serve_fields_know(key) ? NULL : known_member, members);
+    if (f == NULL) {
+        const known_members known = {key, members};
+        return serve_hint_unknown(call, place, key, known_member, &known);
+    }
     return f->kind == SERVE_FIELD_NEVER ? refuse_never(call, f, field, value)
                                         : read_hint(call, f, NULL, field, value);
 }
@@ -231,7 +240,9 @@ static const serve_field *find_field(const serve_field_table *table, const char 
     return NULL;
 }
 
+/* The same of a request's field. */
 typedef struct known_fields {
+    const char *key;
     const serve_field_table *table;
     unsigned where;
 } known_fields;
@@ -242,6 +253,7 @@ static const char *known_field(const void *of, size_t i)
     const known_fields *known = of;
     const serve_field_table *table = known->table;
     size_t n = 0;
+    if (i == 0 && serve_fields_know(known->key)) return NULL;
     const weir_member *members = (table->of_where & known->where) != 0 ? weir_members(table->of, &n) : NULL;
     if (i < table->n) {
         const serve_field *f = &table->fields[i];
@@ -255,14 +267,13 @@ static const char *known_field(const void *of, size_t i)
 bool serve_fields_judge(serve_call *call, const serve_field_table *table, unsigned where, const char *key,
                         const json_t *value)
 {
-    const known_fields known = {table, where};
+    const known_fields known = {key, table, where};
     bool binds = table->place == NULL && serve_fields_binding(key) != NULL && !asks_for_nothing(value);
     if (binds || (call->strict && find_field(table, key, ~0U) != NULL))
         return serve_call_refuse(call, 400, key, "unknown_parameter",
                                  "\"%.64s\" is a field of another kind of request", key);
     if (!call->strict && asks_for_nothing(value) && !json_is_false(value)) return true;
-    return serve_hint_unknown(call, table->place != NULL ? table->place : "", key,
-                              serve_fields_know(key) ? NULL : known_field, &known);
+    return serve_hint_unknown(call, table->place != NULL ? table->place : "", key, known_field, &known);
 }
 
 bool serve_fields_read(serve_call *call, const serve_field_table *table, unsigned where, const json_t *json,

@@ -113,6 +113,7 @@ static hint_field field_of(const char *place, const char *name)
     char shown[NAME_SHOWN + 1];
     size_t n = strlen(name);
     field.cut = weir__utf8_copy(shown, sizeof shown, name, n) != n;
+    if (n == 0) snprintf(shown, sizeof shown, "\"\""); /* an empty one */
     snprintf(field.text, sizeof field.text, "%s%s%s", place, place[0] != '\0' ? "." : "", shown);
     return field;
 }
@@ -137,7 +138,11 @@ bool serve_hint_unknown(serve_call *call, const char *place, const char *name, s
     if (field.cut) hash = weir__hash(hash, name, strlen(name));
     if (is_named(call, hash)) return true;
     if (call->relaxed == NULL) return false;
-    const char *near = known != NULL ? find_near(name, known, of) : NULL;
+    if (call->relaxed->n_more >= SERVE_RELAXED_MANY) { /* nobody types so many */
+        call->relaxed->n_more++;
+        return true;
+    }
+    const char *near = find_near(name, known, of);
     if (near != NULL)
         return serve_call_refuse(call, 400, field.text, "unknown_parameter",
                                  "there is no field \"%s\" in this request; \"%s\" is its name", field.text,

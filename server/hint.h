@@ -18,9 +18,9 @@ bool serve_hint_take(serve_call *call, const char *field, const char *what);
 /* The i-th name that a field may have; NULL: there is none. */
 typedef const char *serve_known_name(const void *of, size_t i);
 
-/* A field without a row: refused where its name is nearly one of the known ones, and else a hint. place: of
- * its object, "messages[0]"; "" = the request itself. known NULL: it is the name of another field. False: the
- * call has its answer. */
+/* A field without a row: refused where its name is nearly one of the known ones, and else a hint; of a
+ * thousand more than the header holds, all others are hints. place: of its object, "messages[0]"; "" = the
+ * request itself. False: the call has its answer. */
 bool serve_hint_unknown(serve_call *call, const char *place, const char *name, serve_known_name *known,
                         const void *of);
 

@@ -10,6 +10,7 @@
 
 #define SERVE_RELAXED_MAX   1024 /* bytes of the header's value */
 #define SERVE_RELAXED_NAMES 64   /* the most names in it */
+#define SERVE_RELAXED_MANY  1000 /* more names are counted alone */
 
 /* Each name is there once. */
 typedef struct serve_relaxed {
