@@ -271,7 +271,9 @@ bool serve_fields_judge(serve_call *call, const serve_field_table *table, unsign
     bool binds = table->place == NULL && serve_fields_binding(key) != NULL && !asks_for_nothing(value);
     if (binds || (call->strict && find_field(table, key, ~0U) != NULL))
         return serve_call_refuse(call, 400, key, "unknown_parameter",
-                                 "\"%.64s\" is a field of another kind of request", key);
+                                 "\"%.64s\" is a field of another kind of request; leave it out, or give "
+                                 "this API's own field for it",
+                                 key);
     if (!call->strict && asks_for_nothing(value) && !json_is_false(value)) return true;
     return serve_hint_unknown(call, table->place != NULL ? table->place : "", key, known_field, &known);
 }

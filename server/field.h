@@ -75,8 +75,8 @@ extern const serve_field_table serve_embeddings_table, serve_ollama_embed_table,
 /* field_tables.c: whether some request or part of one has a field of this name. */
 bool serve_fields_know(const char *name);
 
-/* The row of a field that a request of another kind needs (SERVE_FIELD_BINDS), and of a part of a request,
- * "text.verbosity" or "tools[].strict". NULL: there is none. */
+/* The row of a field that a request of another kind needs (SERVE_FIELD_BINDS), and that of a hint or refusal
+ * within a part of a request, "text.verbosity" or "tools[].strict". NULL: there is none. */
 const serve_field *serve_fields_binding(const char *name);
 const serve_field *serve_fields_inner(const char *name);
 

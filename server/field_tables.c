@@ -32,7 +32,11 @@ const serve_field *serve_fields_binding(const char *name)
 const serve_field *serve_fields_inner(const char *name)
 {
     const serve_field_table *table = &serve_ask_table;
-    for (size_t i = 0; i < table->n; i++)
-        if (strcmp(table->fields[i].name, name) == 0) return &table->fields[i];
+    if (strchr(name, '.') == NULL) return NULL;
+    for (size_t i = 0; i < table->n; i++) {
+        const serve_field *f = &table->fields[i];
+        bool judged = f->kind == SERVE_FIELD_NEVER || (f->kind == SERVE_FIELD_HINT && f->read == NULL);
+        if (judged && strcmp(f->name, name) == 0) return f;
+    }
     return NULL;
 }

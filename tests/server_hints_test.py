@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import random
+import re
 import signal
 import string
 import sys
@@ -249,6 +250,27 @@ def many():
     schema = {"type": "object", "properties": {f"p\r\nX-Evil: {i}": {"type": "number", "multipleOf": 0.3} for i in range(10)}}
     reply = server.post(CHAT, {**HELLO[CHAT], "tools": [{"type": "function", "function": {"name": "f", "parameters": schema}}]})
     check("schemas' keywords, too", done(reply) and len(reply.headers.get("x-weir-relaxed", "")) <= 1024 and "x-evil" not in reply.headers, reply.status, reply.headers, reply.body)
+    end(server)
+
+
+@part
+def everywhere():
+    """Each name that any request has, in all other requests and within objects."""
+    with open(os.path.join(os.environ["WEIR_SOURCE_DIR"], "docs", "guides", "fields.md"), encoding="utf-8") as page:
+        names = sorted({n for row in page if row.startswith("|") for n in re.findall(r"`([^`]+)`", row.split("|")[1] + (row.split("|")[2] if row.startswith("| `/") else ""))})
+    check("the page has them", len(names) > 150 and {"temperature", "id_slot", "tools[].strict", "options.num_ctx", "top_n"} <= set(names), names)
+    server = Server(WEIR, "--embeddings", "-np", "2")
+    control = {"id": "x", "action": "reasoning_end"}
+    makes = [("/v1/chat/completions/control", lambda k, v: {**control, k: v}), ("/api/show", lambda k, v: {"model": "fake:", k: v}), ("/v1/models/load", lambda k, v: {"model": "x", k: v}),
+             ("/v1/rerank", lambda k, v: {"query": "x", "documents": ["y"], k: v}), *((path, lambda k, v, path=path: {**HELLO[path], k: v}) for path in HELLO),
+             (CHAT, lambda k, v: {**HELLO[CHAT], "messages": [dict({k: v}, role="user", content="x")]}), (CHAT, lambda k, v: {**HELLO[CHAT], "stream": True, "stream_options": {k: v}}), (CHAT, lambda k, v: {**HELLO[CHAT], "response_format": {"type": "text", k: v}}),
+             (RESPONSES, lambda k, v: {**HELLO[RESPONSES], "reasoning": {k: v}}), (RESPONSES, lambda k, v: {**HELLO[RESPONSES], "text": {k: v}}), (MESSAGES, lambda k, v: {**HELLO[MESSAGES], "output_config": {k: v}}),
+             (OLLAMA, lambda k, v: {**HELLO[OLLAMA], "options": {k: v}}), ("/api/embed", lambda k, v: {**HELLO["/api/embed"], "options": {k: v}})]
+    bad = [(path, name, value, reply.status, reply.body[:200]) for (path, make), name, value in itertools.product(makes, names, (1, {"a": [None]}))
+           for reply in [server.post(path, make(name, value))] if reply.status not in (200, 400, 404, 501)]
+    check("served, or refused", not bad, *bad[:5])
+    reply = server.post("/v1/chat/completions/control", {**control, "something_new": 1})
+    check("and named", reply.status == 200 and named(reply) == {"something_new"}, reply.status, reply.headers, reply.body)
     end(server)
 
 
