@@ -77,7 +77,7 @@ static bool read_hint(serve_call *call, const serve_field *f, void *to, const ch
     if (f->only != NULL && scalar && !compare_only(call, f, value, &same)) return false;
     if (same || none) return true;
     if (f->read != NULL) return f->read(call, to, name, value);
-    return f->why != NULL ? serve_hint_take(call, name, f->why) : serve_hint_name(call, name);
+    return serve_hint_take(call, name, f->why);
 }
 
 static bool refuse_never(serve_call *call, const serve_field *f, const char *name, const json_t *value)

@@ -71,7 +71,7 @@ bool serve_hint_name(serve_call *call, const char *name)
 bool serve_hint_take(serve_call *call, const char *field, const char *what)
 {
     char name[160];
-    if (call->strict)
+    if (call->strict && what != NULL)
         return serve_call_refuse(call, 400, field, "invalid_value", "%s must be %s", field, what);
     serve_hint_place(field, NULL, name, sizeof name);
     return serve_hint_name(call, name);

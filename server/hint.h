@@ -11,8 +11,8 @@
  * has its answer. */
 bool serve_hint_name(serve_call *call, const char *name);
 
-/* `field` has a value that asks for something else than this server does: named; strict: "FIELD must be WHAT".
- * False: the call has its answer. */
+/* `field` has a value that asks for something else than this server does: named, without the numbers of its
+ * place; strict: "FIELD must be WHAT", unless that is NULL. False: the call has its answer. */
 bool serve_hint_take(serve_call *call, const char *field, const char *what);
 
 /* The i-th name that a field may have; NULL: there is none. */

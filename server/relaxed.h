@@ -1,4 +1,5 @@
-/* relaxed.h: the header X-Weir-Relaxed: names of what in a request has no effect. SPDX-License-Identifier: Apache-2.0 */
+/* relaxed.h: the header X-Weir-Relaxed: names of what in a request has no effect.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_RELAXED_H
 #define WEIR_SERVER_RELAXED_H
 

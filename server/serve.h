@@ -394,7 +394,8 @@ bool serve_call_is_stalled(serve_call *call, int64_t now_ns);
 /* Whether a call of the library was OK; otherwise the call's answer is its error. */
 bool serve_call_passes(serve_call *call, weir_status status, weir_error *error);
 
-/* Reports the schema keywords that are not enforced, the lines of weir_chat_relaxed, as serve_hint_name does. */
+/* Reports the schema keywords that are not enforced, the lines of weir_chat_relaxed, as serve_hint_name
+ * does. */
 void serve_call_relaxed(serve_call *call, const char *lines);
 
 /* The same for the lines of weir_chat_reshaped. add_reshaped: adds them as a member, if there are any; lines
