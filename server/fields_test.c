@@ -1,4 +1,5 @@
-/* fields_test.c: docs/guides/fields.md has the server's own tables. WEIR_UPDATE=1 in the environment writes them anew.
+/* fields_test.c: docs/guides/fields.md has the server's own tables. WEIR_UPDATE=1 in the environment writes
+ * them anew.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>
