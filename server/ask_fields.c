@@ -277,9 +277,9 @@ static const serve_field fields[] = {
     SETS("min_tokens", ALL, request, min_tokens),
     SETS("include_stop_str_in_output", ALL, request, include_stop),
     SETS("no_stop_trim", BOTH, request, include_stop), /* as SGLang has it; its gateway always sends it */
-    HAND_SETS("stop_token_ids", ALL, serve_ask_stop_ids, request, stop_tokens),
-    HAND_SETS("allowed_token_ids", ALL, serve_ask_allowed_ids, request, allowed_tokens),
-    HAND_SETS("bad_words", ALL, serve_ask_bad_words, request, bad_words),
+    HAND_SETS("stop_token_ids", ALL | BINDS, serve_ask_stop_ids, request, stop_tokens),
+    HAND_SETS("allowed_token_ids", ALL | BINDS, serve_ask_allowed_ids, request, allowed_tokens),
+    HAND_SETS("bad_words", ALL | BINDS, serve_ask_bad_words, request, bad_words),
     HAND_SETS("truncate_prompt_tokens", ALL, serve_ask_truncate, request, truncate_prompt),
     SERVE_FIELD("return_token_ids", BOTH, BOOL, serve_ask, returns_ids),
     SERVE_FIELD_BY("logprobs", BOTH | OLLAMA, read_logprobs),
@@ -461,8 +461,8 @@ static const serve_field fields[] = {
     HINT("top_a", EVERY, NUM, NULL, ""),
     HINT("transforms", EVERY, LIST, NULL, ""),
     HINT("usage", EVERY, OBJECT, NULL, ""),
-    HINT("min_tokens", EVERY, NUM, NULL, ""), /* vLLM's, as is the next one */
-    HINT("return_token_ids", EVERY, FLAG, NULL, ""),
+    HINT("min_tokens", OLLAMA, NUM, NULL, ""), /* vLLM's, as is the next one */
+    HINT("return_token_ids", EVERY & ~BOTH, FLAG, NULL, ""),
     HINT("min_completion_tokens", EVERY, NUM, NULL, ""),
     HINT("speculative.n_min", EVERY, NUM, NULL, ""), /* llama-server's, as is the next one */
     HINT("speculative.p_min", EVERY, NUM, NULL, ""),
