@@ -4,6 +4,7 @@
 
 #include "answer.h"
 #include "fetch.h"
+#include "field.h"
 #include "kept.h"
 
 #define SERVE_ASK_CHAT        1u
@@ -36,7 +37,7 @@ typedef struct serve_ask {
     weir_sampler_params sampler; /* these three: the members that fields set */
     weir_chat_params chat;
     weir_request request;
-    bool stream, include_usage, continuous_usage, timings, resume, share, echo;
+    bool stream, include_usage, continuous_usage, timings, progress, resume, share, echo, returns_ids;
     bool unkept;     /* store: false */
     bool background; /* the answer is read later, and needs no connection */
     int32_t n, best_of;
@@ -59,7 +60,6 @@ typedef struct serve_ask {
     json_t *brought;     /* tools that items or blocks bring; owned */
     serve_places places; /* [size of brought] where they are */
     bool again;          /* they are being read: a name that is there already is the same tool */
-    weir__text relaxed;  /* lines for serve_call_relaxed */
     weir__text reshaped; /* lines of weir_chat_reshaped, once the messages are rendered */
     weir__text prediction;
     const char *adapter; /* the model that was asked for is one; NULL = it is not */
@@ -67,7 +67,9 @@ typedef struct serve_ask {
     const char *stop[SERVE_STOP_MAX];
     size_t stop_length[SERVE_STOP_MAX];
     size_t n_stop;
-    weir_logit_bias *biases; /* owned, as are the next three */
+    int32_t *stop_ids, *allowed_ids; /* owned, as are the next ones */
+    const char **bad_words;
+    weir_logit_bias *biases;
     const char **breakers;
     char *order;
     char *schema; /* the answer's; NULL = any */
@@ -199,8 +201,14 @@ serve_reader serve_ask_chat_messages, serve_ask_tools;
 /* ask_sampling.c */
 serve_reader serve_ask_stop, serve_ask_logit_bias, serve_ask_seed, serve_ask_breakers, serve_ask_samplers;
 
+/* ask_vllm.c. widen_penalty: where a request has vLLM's repetition_penalty and no window, all of prompt and
+ * answer count; after serve_ask_fields. */
+serve_reader serve_ask_stop_ids, serve_ask_allowed_ids, serve_ask_bad_words, serve_ask_truncate;
+void serve_ask_widen_penalty(serve_ask *ask);
+
 /* ask_fields.c; serve_ask_fields reads ask->json. has_option: whether Ollama's requests may have
  * "options.NAME". */
+extern const serve_field_table serve_ask_table, serve_ask_option_table;
 serve_reader serve_ask_reasoning_effort;
 bool serve_ask_fields(serve_ask *ask);
 bool serve_ask_has_option(const char *name);

@@ -30,7 +30,7 @@ static bool check_part(serve_call *call, void *to, const char *place, const json
     static const char *const members[] = {"type", "text",          "image_url",   "input_audio",
                                           "uuid", "cache_control", "annotations", "index",
                                           "id",   "citations",     "refusal",     NULL};
-    static const char *const of_image[] = {"url", "detail", "format", NULL};
+    static const char *const of_image[] = {"url", "format", NULL};
     static const char *const of_sound[] = {"data", "format", NULL};
     return serve_field_only(call, place, part, members) &&
            (!serve_ask_is(serve_field_type(part), "refusal") || read_refusal(call, place, (json_t *)part)) &&

@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "ask.h"
+#include "effort.h"
 #include "field.h"
 #include "foreign.h"
+#include "hint.h"
 #include "turns.h"
 
 /* ---- Blocks ---- */
@@ -367,20 +369,17 @@ static bool read_choice(serve_ask *ask)
 /* Without the field an answer has no thinking, as in Anthropic's API. */
 static bool read_thinking_option(serve_ask *ask)
 {
-    static const char *const members[] = {"type", "budget_tokens", "display", NULL};
+    static const char *const members[] = {"type", "budget_tokens", NULL};
     serve_call *call = ask->call;
     const json_t *thinking = serve_ask_given(ask, "thinking"),
                  *budget = json_object_get(thinking, "budget_tokens");
-    const char *type = serve_field_type(thinking),
-               *shown = json_string_value(json_object_get(thinking, "display"));
+    const char *type = serve_field_type(thinking);
     bool on = serve_ask_is(type, "enabled") || serve_ask_is(type, "adaptive");
     ask->chat.enable_thinking = on;
     if (thinking == NULL) return true;
     if (!on && !serve_ask_is(type, "disabled"))
         return serve_field_refuse(call, "thinking.type", "\"enabled\", \"adaptive\" or \"disabled\"");
     if (!serve_field_only(call, "thinking", thinking, members)) return false;
-    if (shown != NULL && strcmp(shown, "summarized") != 0)
-        return serve_field_refuse(call, "thinking.display", "\"summarized\" or left out");
     if (budget == NULL) return true;
     json_int_t n;
     if (!serve_json_whole(budget, &n) || n < 1)
@@ -389,37 +388,21 @@ static bool read_thinking_option(serve_ask *ask)
     return true;
 }
 
-/* Tokens of a task of several requests, of which this server sees one. */
-static bool read_task_budget(serve_ask *ask, const json_t *budget)
-{
-    json_int_t n;
-    if (budget == NULL || json_is_null(budget)) return true;
-    if (!serve_ask_is(serve_field_type(budget), "tokens") ||
-        !serve_json_whole(json_object_get(budget, "total"), &n) || n < 1)
-        return serve_field_refuse(ask->call, "output_config.task_budget",
-                                  "an object with the type \"tokens\" and a total, a whole number above 0");
-    return weir__text_add_string(&ask->relaxed, "output_config.task_budget\n") ||
-           serve_call_no_memory(ask->call);
-}
-
 static bool read_output(serve_ask *ask)
 {
-    static const char *const members[] = {"effort", "format", "task_budget", NULL};
-    static const char *const of_format[] = {"type", "schema", NULL};
-    static const char *const words[] = {"low", "medium", "high", "xhigh", "max"};
+    static const char *const members[] = {"effort", "format", NULL}, *const of_format[] = {"type", "schema",
+                                                                                           NULL};
     serve_call *call = ask->call;
     const json_t *output = serve_ask_given(ask, "output_config"), *effort = json_object_get(output, "effort"),
                  *format = json_object_get(output, "format"), *schema = json_object_get(format, "schema");
     if (output == NULL) return true;
     if (!json_is_object(output)) return serve_field_refuse(call, "output_config", "an object");
-    if (!serve_field_only(call, "output_config", output, members) ||
-        !read_task_budget(ask, json_object_get(output, "task_budget")))
-        return false;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (serve_ask_is(json_string_value(effort), words[i])) ask->reasoning_effort = words[i];
+    if (!serve_field_only(call, "output_config", output, members)) return false;
+    const char *word = json_string_value(effort);
+    ask->reasoning_effort = serve_ask_is(word, "none") ? NULL : serve_effort_word(word);
     if (effort != NULL && !json_is_null(effort) && ask->reasoning_effort == NULL)
         return serve_field_refuse(call, "output_config.effort",
-                                  "\"low\", \"medium\", \"high\", \"xhigh\" or \"max\"");
+                                  "\"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" or \"max\"");
     if (format == NULL || json_is_null(format)) return true;
     if (!serve_ask_is(serve_field_type(format), "json_schema") || !json_is_object(schema))
         return serve_field_refuse(call, "output_config.format",
@@ -429,13 +412,16 @@ static bool read_output(serve_ask *ask)
     return serve_ask_set_schema(ask, "output_config.format", "output_config/format/schema", schema);
 }
 
-/* Edits that keep all thinking change nothing. */
+/* Edits that keep all thinking change nothing; others make a long conversation shorter, which then may find
+ * no room. */
 static bool read_context_management(serve_ask *ask)
 {
     const json_t *management = serve_ask_given(ask, "context_management");
     const json_t *edits = json_object_get(management, "edits");
     size_t i;
     json_t *edit;
+    if (management != NULL && !json_is_object(management))
+        return serve_field_refuse(ask->call, "context_management", "an object");
     bool harmless = json_object_size(management) == (edits != NULL ? 1U : 0U);
     json_array_foreach((json_t *)edits, i, edit)
     {
@@ -443,9 +429,9 @@ static bool read_context_management(serve_ask *ask)
         harmless = harmless && type != NULL && strncmp(type, "clear_thinking_", 15) == 0 &&
                    serve_ask_is(keep, "all");
     }
-    return harmless || serve_call_refuse(ask->call, 400, "context_management", "unsupported_field",
-                                         "context_management must be left out, or clear_thinking with "
-                                         "\"keep\": \"all\": this server changes no conversation");
+    return harmless || serve_hint_take(ask->call, "context_management",
+                                       "left out, or clear_thinking with \"keep\": \"all\": this server "
+                                       "changes no conversation");
 }
 
 bool serve_ask_messages(serve_ask *ask)

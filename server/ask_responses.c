@@ -8,6 +8,7 @@
 #include "custom_tool.h"
 #include "field.h"
 #include "foreign.h"
+#include "hint.h"
 #include "keys.h"
 #include "records.h"
 #include "turns.h"
@@ -28,21 +29,15 @@ static bool read_text(serve_turns *turns, const char *place, const json_t *part)
 
 static bool read_image(serve_turns *turns, const char *place, const json_t *part)
 {
-    static const char *const members[] = {"type", "image_url", "detail", "prompt_cache_breakpoint", NULL};
-    static const char *const details[] = {"auto", "low", "high", "original"}; /* without effect */
+    static const char *const members[] = {"type", "image_url", "prompt_cache_breakpoint", NULL};
     const json_t *url = json_object_get(part, "image_url");
-    const json_t *detail = json_object_get(part, "detail");
     serve_call *call = turns->ask->call;
-    if (!turns->ask->unkept && json_is_true(json_object_get(turns->ask->json, "store")))
-        weir__text_add_string(&turns->ask->relaxed, "store\n");
+    if (!turns->ask->unkept && json_is_true(json_object_get(turns->ask->json, "store")) &&
+        !serve_hint_name(call, "store"))
+        return false;
     turns->ask->unkept = true; /* its memory would be kept */
     if (!serve_field_only(call, place, part, members)) return false;
     if (!json_is_string(url)) return serve_field_refuse(call, place, "an image with an image_url");
-    if (detail != NULL && !json_is_null(detail) &&
-        (!json_is_string(detail) ||
-         !weir__words_have(details, sizeof details / sizeof *details, json_string_value(detail))))
-        return serve_field_refuse(call, place,
-                                  "an image whose detail is \"auto\", \"low\", \"high\" or \"original\"");
     serve_turns_add_image(turns, place, url);
     json_object_del((json_t *)part,
                     "image_url"); /* the message alone has it, and drops it once it is decoded */
@@ -137,15 +132,9 @@ static bool add_reasoning(serve_turns *turns, const char *place, const json_t *l
 /* A summary counts where there is nothing else. */
 static bool read_reasoning(serve_turns *turns, const char *place, const json_t *item)
 {
-    static const char *const members[] = {"type", "id", "status", "summary", "content", "encrypted_content",
-                                          NULL};
-    serve_call *call = turns->ask->call;
-    const json_t *content = json_object_get(item, "content"),
-                 *hidden = json_object_get(item, "encrypted_content");
-    if (!serve_field_only(call, place, item, members)) return false;
-    if (hidden != NULL && !json_is_null(hidden))
-        return serve_call_refuse(call, 400, place, "unsupported_value",
-                                 "%s has encrypted_content, which this server cannot read", place);
+    static const char *const members[] = {"type", "id", "status", "summary", "content", NULL};
+    const json_t *content = json_object_get(item, "content");
+    if (!serve_field_only(turns->ask->call, place, item, members)) return false;
     return json_array_size(content) > 0
                ? add_reasoning(turns, place, content, "reasoning_text")
                : add_reasoning(turns, place, json_object_get(item, "summary"), "summary_text");
@@ -489,29 +478,23 @@ static bool read_format(serve_ask *ask, const json_t *format)
 
 static bool read_text_option(serve_ask *ask)
 {
-    static const char *const members[] = {"format", "verbosity", NULL};
+    static const char *const members[] = {"format", NULL};
     const json_t *text = serve_ask_given(ask, "text");
-    const char *verbosity = json_string_value(json_object_get(text, "verbosity"));
     if (text == NULL) return true;
     if (!json_is_object(text)) return serve_field_refuse(ask->call, "text", "an object");
     if (!serve_field_only(ask->call, "text", text, members)) return false;
-    if (verbosity != NULL && strcmp(verbosity, "medium") != 0)
-        return serve_field_refuse(ask->call, "text.verbosity", "\"medium\"; ask for length in words");
     return read_format(ask, json_object_get(text, "format"));
 }
 
 /* Reasoning is shown in full, also for a summary "auto". */
 static bool read_reasoning_option(serve_ask *ask)
 {
-    static const char *const members[] = {"effort", "summary", NULL};
+    static const char *const members[] = {"effort", NULL};
     const json_t *reasoning = serve_ask_given(ask, "reasoning"),
                  *effort = json_object_get(reasoning, "effort");
-    const char *summary = json_string_value(json_object_get(reasoning, "summary"));
     if (reasoning == NULL) return true;
     if (!json_is_object(reasoning)) return serve_field_refuse(ask->call, "reasoning", "an object");
     if (!serve_field_only(ask->call, "reasoning", reasoning, members)) return false;
-    if (summary != NULL && strcmp(summary, "auto") != 0)
-        return serve_field_refuse(ask->call, "reasoning.summary", "\"auto\" or left out");
     return effort == NULL || json_is_null(effort) ||
            serve_ask_reasoning_effort(ask->call, ask, "reasoning.effort", effort);
 }
@@ -528,13 +511,15 @@ static bool read_include(serve_ask *ask)
     json_array_foreach((json_t *)include, i, one)
     {
         const char *what = json_string_value(one);
+        if (what == NULL) return serve_field_refuse(ask->call, "include", "an array of strings");
         if (serve_ask_is(what, logprobs))
             ask->request.logprobs = true;
-        else if (!serve_ask_is(what, "reasoning.encrypted_content"))
-            return serve_field_refuse(ask->call, "include",
-                                      "an array of \"message.output_text.logprobs\" and "
-                                      "\"reasoning.encrypted_content\": reasoning is in the answer, and not "
-                                      "encrypted");
+        else if (!serve_ask_is(what, "reasoning.encrypted_content") &&
+                 !serve_hint_take(ask->call, "include",
+                                  "an array of \"message.output_text.logprobs\" and "
+                                  "\"reasoning.encrypted_content\": reasoning is in the answer, and not "
+                                  "encrypted"))
+            return false;
     }
     return ask->request.n_logprobs == 0 || ask->request.logprobs ||
            serve_field_refuse(ask->call, "top_logprobs",

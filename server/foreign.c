@@ -7,9 +7,9 @@
 #include "base/base64.h"
 #include "base/mem.h"
 #include "field.h"
+#include "hint.h"
 
-#define NAMED_MOST  ((size_t)2 << 10) /* bytes of names, as many as a header has */
-#define TYPE_MAX    40                /* bytes of a type that are named */
+#define TYPE_MAX    40 /* bytes of a type that are named */
 #define MEMBERS_MAX 4
 
 /* ---- The table ---- */
@@ -87,14 +87,14 @@ static void add_type(weir__text *text, const char *type)
 bool serve_foreign_skip(serve_ask *ask, const char *place, const json_t *object, const char *allowed)
 {
     const char *type = serve_field_type(object);
-    weir__text *relaxed = &ask->relaxed;
-    if (type == NULL) return serve_field_refuse_type(ask->call, place, object, allowed);
-    if (relaxed->n >= NAMED_MOST) return true;
-    add_pointer(relaxed, place);
-    weir__text_add_string(relaxed, ": ");
-    add_type(relaxed, type);
-    weir__text_add_string(relaxed, "\n");
-    return !relaxed->failed || serve_call_no_memory(ask->call);
+    weir__text name = {0};
+    if (type == NULL || ask->call->strict) return serve_field_refuse_type(ask->call, place, object, allowed);
+    add_pointer(&name, place);
+    weir__text_add_string(&name, ": ");
+    add_type(&name, type);
+    bool ok = name.failed ? serve_call_no_memory(ask->call) : serve_hint_name(ask->call, name.bytes);
+    weir__text_fini(&name);
+    return ok;
 }
 
 /* ---- Tools ---- */

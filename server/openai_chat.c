@@ -64,6 +64,12 @@ static void add_call(serve_choice *choice, const weir_delta *given, weir__text *
     weir__text_add_string(text, "]");
 }
 
+static void add_silence(const serve_choice *choice, weir__text *text)
+{
+    weir__text_printf(text, "{\"index\":%d,\"delta\":{},\"logprobs\":null,\"finish_reason\":null}",
+                      choice->index);
+}
+
 static void add_delta(serve_choice *choice, const weir_delta *given, weir__text *text)
 {
     weir__text_printf(text, "{\"index\":%d,\"delta\":{", choice->index);
@@ -78,6 +84,7 @@ static void add_delta(serve_choice *choice, const weir_delta *given, weir__text 
     }
     weir__text_add_string(text, "}");
     add_logprobs(choice, false, text);
+    serve_openai_add_ids(choice, text);
     weir__text_add_string(text, ",\"finish_reason\":null}");
 }
 
@@ -85,6 +92,7 @@ static void end_message(serve_choice *choice, weir__text *text)
 {
     weir__text_printf(text, "{\"index\":%d,\"delta\":{}", choice->index);
     add_logprobs(choice, false, text);
+    serve_openai_add_ids(choice, text);
     serve_openai_add_reason(choice, text);
 }
 
@@ -119,6 +127,7 @@ static void whole_message(serve_choice *choice, weir__text *text)
     }
     weir__text_add_string(text, ",\"refusal\":null}");
     add_logprobs(choice, choice->answer->returns_scores, text);
+    serve_openai_add_ids(choice, text);
     serve_openai_add_reason(choice, text);
     text->failed = text->failed || content.failed || reasoning.failed;
     weir__text_fini(&content);
@@ -136,6 +145,7 @@ const serve_openai serve_openai_chat = {
     .chunk = "chat.completion.chunk",
     .begin = begin_message,
     .delta = add_delta,
+    .silent = add_silence,
     .end = end_message,
     .whole = whole_message,
     .rest = rest,

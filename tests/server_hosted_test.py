@@ -169,8 +169,7 @@ def bad_blocks():
         if field != at:
             inner = field.replace(at, "messages[2].content[0].content[0]")
             refused(f"{name}, in a result", client.messages(used([block])), inner if "mid" not in str(block) and "comp" not in str(block) else "messages[2].content[0].content[0]")
-    for name, value in (("of another type", 5), ("of another kind", {"type": "words", "total": 1}), ("without a total", {"type": "tokens"}), ("below 1", {"type": "tokens", "total": 0})):
-        refused(f"a task's budget {name}", client.messages([USER], output_config={"task_budget": value}), "output_config.task_budget")
+    refused("a task's budget of another type", client.messages([USER], output_config={"task_budget": 5}), "output_config.task_budget")
     refused("a call by the user", client.messages([said([{"type": "tool_use", "id": "1", "name": "x", "input": {}}])]), at)
     refused("a system block of the assistant's", client.messages([USER, said([{"type": "mid_conv_system", "content": text("x")}], "assistant")]), "messages[1].content[0]")
     reply = client.messages([said([*text("a"), {"type": "x\r\nX-Evil: 1\n\u00e9" + "y" * 5000}])])
@@ -427,7 +426,7 @@ def refusals():
     reply = client.chat([USER, {"role": "assistant", "content": "No.", "refusal": "Never."}, said("and?")])
     check("beside a content it has no effect", reply.status == 200 and reply.json["choices"] == want.json["choices"], reply.body)
     refused("a refusal of another type", client.chat([USER, said([{"type": "refusal", "refusal": 5}], "assistant")]), "messages[1].content[0]")
-    refused("a kind of part that is not read", client.chat([said([{"type": "file", "file": {}}])]), "messages[0].content[0].file")
+    refused("a kind of part that is not read", client.chat([said([{"type": "file", "file": {}}])]), "messages[0].content[0]")
     end(server)
 
 
@@ -442,8 +441,7 @@ def images():
     for detail in ("auto", "low", "high", "original", None):
         reply = client.responses([said([{"type": "input_image", "image_url": url, "detail": detail}, {"type": "input_text", "text": "What?"}])])
         check(f"detail: {detail}", reply.status == 200 and reply.json["output"][0]["content"] == plain.json["output"][0]["content"], reply.body)
-    refused("detail of another kind", client.responses([said([{"type": "input_image", "image_url": url, "detail": "some"}])]), "input[0].content[0]", "detail")
-    refused("detail of another type", client.responses([said([{"type": "input_image", "image_url": url, "detail": 5}])]), "input[0].content[0]", "detail")
+    refused("detail of another type", client.responses([said([{"type": "input_image", "image_url": url, "detail": 5}])]), "input[0].content[0].detail")
     for kind, call in (("function_call", {"type": "function_call", "call_id": "1", "name": "view_image", "arguments": "{}"}), ("custom_tool_call", {"type": "custom_tool_call", "call_id": "1", "name": "view_image", "input": "x"})):
         shows = [USER, call, {"type": kind + "_output", "call_id": "1", "output": [{"type": "input_text", "text": "see"}, {"type": "input_image", "image_url": url, "detail": "high"}]}]
         without = [*shows[:2], dict(shows[2], output="see")]

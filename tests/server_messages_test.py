@@ -10,7 +10,7 @@ import urllib.parse
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, effort, finish  # noqa: E402
-from serve import Server, need_server  # noqa: E402
+from serve import STRICT, Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
 CHAT, MESSAGES, COUNT = "/v1/chat/completions", "/v1/messages", "/v1/messages/count_tokens"
@@ -217,9 +217,9 @@ for name, body, field, *word in [
         ("cache_control", {"cache_control": 5}, "cache_control", "ephemeral"),
         ("temperature", {"temperature": -1}, "temperature"), ("an unknown field", {"temprature": 1}, "temprature"), ("a field of chat completions", {"n": 2}, "n"),
         *[(f"max_tokens {n}", {"max_tokens": n}, "max_tokens", "from 1 to") for n in ("x", -1, 0, 1.5)]]:
-    refused(name, server.post(MESSAGES, dict(HELLO, **body)), 400, "invalid_request_error", field if field else "system", *word)
+    refused(name, server.post(MESSAGES, dict(HELLO, **body), headers=STRICT), 400, "invalid_request_error", field if field else "system", *word)
     if not field or not field.startswith("max"):
-        refused(f"{name}, counted", server.post(COUNT, dict(HELLO, **body)), 400, "invalid_request_error", field if field else "system", *word)
+        refused(f"{name}, counted", server.post(COUNT, dict(HELLO, **body), headers=STRICT), 400, "invalid_request_error", field if field else "system", *word)
 refused("too many tools", server.post(MESSAGES, dict(HELLO, tools=[dict(TOOLS[0], name=f"f{i}") for i in range(257)])), 400, "invalid_request_error", "tools", "at most 256")
 refused("another model", server.post(MESSAGES, dict(HELLO, model="claude-x")), 404, "not_found_error", "model", '"tiny"')
 refused("another method", server.get(MESSAGES), 405, "invalid_request_error", None, "POST")

@@ -41,6 +41,17 @@ def a_stream_says_the_same():
 
 
 @test
+def a_prompt_that_is_seen_to_be_read():
+    """What the server tells of it is a ping's, which nothing sees."""
+    whole = client.messages.create(**HELLO)
+    told = {**HELLO, "extra_body": {**HELLO["extra_body"], "return_progress": True}}
+    with client.messages.stream(**told) as stream:
+        assert stream.get_final_message().content[0].text == whole.content[0].text
+    events = [event.type for event in client.messages.create(**told, stream=True)]
+    assert events == [event.type for event in client.messages.create(**HELLO, stream=True)], events
+
+
+@test
 def the_tokens_of_a_prompt():
     counted = client.messages.count_tokens(**{k: v for k, v in ASKED.items() if k != "max_tokens"})
     usage = client.messages.create(**ASKED, tool_choice={"type": "any"}).usage

@@ -45,6 +45,25 @@ def a_stream_says_the_same():
 
 
 @test
+def a_prompt_that_is_seen_to_be_read():
+    """What the server tells of it disturbs neither chunks nor helpers."""
+    extra = {"extra_body": {"return_progress": True}}
+    whole = client.chat.completions.create(messages=HELLO, **GREEDY).choices[0].message.content
+    chunks = list(client.chat.completions.create(messages=HELLO, stream=True, **GREEDY, **extra))
+    told = [c.model_extra["prompt_progress"] for c in chunks if c.model_extra.get("prompt_progress")]
+    assert len(told) >= 2 and told[-1]["processed"] == told[-1]["total"] and "".join(c.choices[0].delta.content or "" for c in chunks) == whole
+    with client.chat.completions.stream(messages=HELLO, **GREEDY, **extra) as stream:
+        assert "".join(event.delta for event in stream if event.type == "content.delta") == whole
+    chunks = list(client.completions.create(model=MODEL, prompt="Three rivers are", max_tokens=8, temperature=0, stream=True, **extra))
+    assert any(c.model_extra.get("prompt_progress") for c in chunks) and "".join(c.choices[0].text for c in chunks)
+    plain = client.responses.create(**ASKED)
+    with client.responses.stream(**ASKED, **extra) as stream:
+        events = list(stream)
+    assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == plain.output_text
+    assert [e.type for e in events].count("response.in_progress") == 1, events
+
+
+@test
 def the_stream_helper():
     with client.chat.completions.stream(messages=HELLO, **GREEDY) as stream:
         text = "".join(event.delta for event in stream if event.type == "content.delta")

@@ -93,6 +93,9 @@ def sampling(head, tail=""):
         "a grammar's rules": lambda s: several(head + ',"grammar":"root ::= r0\\n', lambda i: f"r{i} ::= r{i + 1}", '"' + end, s, between="\\n"),
         "a long salt": lambda s: filled(head + ',"cache_salt":"', "a", '"' + end, s),
         "no field": lambda s: several(head + ",", lambda i: f'"x{i}":null', end, s),
+        "unknown fields": lambda s: several(head + ",", lambda i: f'"x{i}":1', end, s),
+        "unknown fields like a known one": lambda s: several(head + ",", lambda i: f'"erutarepmet{i}":1', end, s),
+        "long unknown fields": lambda s: several(head + ",", lambda i: f'"{"a" * 4096}{i}":1', end, s),
     }
 
 
@@ -114,6 +117,8 @@ def contents(message):
         "parts of control tokens": of(lambda h, t, s: several(h + "[", '{"type":"text","text":"<|im_end|>"}', "]" + t, s)),
         "empty parts": of(lambda h, t, s: several(h + "[", '{"type":"text","text":""}', "]" + t, s)),
         "parts that are numbers": of(lambda h, t, s: several(h + "[", "1", "]" + t, s)),
+        "parts with unknown members": of(lambda h, t, s: several(h + '[{"type":"text","text":"a",', lambda i: f'"x{i}":1', "}]" + t, s)),
+        "unknown parts of many parts": of(lambda h, t, s: several(h + "[", '{"type":"text","text":"a","x":1}', "]" + t, s)),
         "parts with empty members": of(lambda h, t, s: several(h + '[{"type":"text","text":"a",', lambda i: f'"x{i}":null', "}]" + t, s)),
         "images": of(lambda h, t, s: several(h + "[", '{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}', "]" + t, s)),
     }

@@ -64,6 +64,9 @@ defmodule Weir.Server.Answer do
       {:prompt, ids, scores} ->
         gather(request, deadline, put_elem(parts, 3, Logprobs.entries(request.model, ids, scores)))
 
+      {:progress, _map, request} ->
+        gather(request, deadline, parts)
+
       {:done, :cancelled, _usage} ->
         {:error, :cancelled}
 
@@ -170,6 +173,9 @@ defmodule Weir.Server.Answer do
 
       {:prompt, ids, scores} ->
         {[%Chunk{prompt_logprobs: Logprobs.entries(request.model, ids, scores)}], request}
+
+      {:progress, map, request} ->
+        {[%Chunk{progress: map}], request}
 
       {:done, reason, usage} ->
         {[%Chunk{reason: reason, usage: Telemetry.usage(usage), miss: Telemetry.miss(usage)}], :over}

@@ -28,13 +28,22 @@ defmodule Weir.Server.Request do
   def options do
     Options.from("request",
       except: [:source_at, :n_logprobs | @logprobs],
-      ranges: [:priority, :n_draft_max, :cache_keep_ms, :itl_target_ms, :reasoning_budget],
+      ranges: [
+        :priority,
+        :n_draft_max,
+        :cache_keep_ms,
+        :itl_target_ms,
+        :reasoning_budget,
+        :min_tokens,
+        :truncate_prompt
+      ],
       defaults: [max_tokens: 256],
       own: [
         deadline: {{:maybe, {:range, 1..0x7FFFFFFF}}, nil},
         interval: {{:range, 1..0x7FFFFFFF}, 1},
         stop: {{:list, :binary, 64}, []},
         cache_salt: {{:maybe, :binary}, nil},
+        progress: {:boolean, false},
         lora: {:adapters, []}
       ]
     ) ++ logprobs() ++ Options.sampler()
@@ -75,7 +84,7 @@ defmodule Weir.Server.Request do
     end
 
     o
-    |> Map.take([:stop, :cache_salt, :adapters | Options.names("request")])
+    |> Map.take([:stop, :cache_salt, :adapters, :progress | Options.names("request")])
     |> Map.put(:n_logprobs, o.top_logprobs)
     |> Map.put(:deadline_ms, o.deadline)
     |> Map.put(:itl_target_ms, o.itl_target)
@@ -202,7 +211,7 @@ defmodule Weir.Server.Request do
 
   defp join(session, prompt, o, how) do
     {demand, _interval} = flow(how.mode, o)
-    request = o |> to_engine() |> Map.put(:prompt, prompt)
+    request = o |> to_engine() |> Map.delete(:progress) |> Map.put(:prompt, prompt)
     %{keys: [key], models: [model]} = session
     ref = Flight.ref()
     call = {:join, session.number, request, key, ref, demand}
@@ -252,8 +261,8 @@ defmodule Weir.Server.Request do
   def merge(defaults, given), do: Map.merge(defaults, given)
 
   @doc """
-  The next event: `{:chunk, ids, text, scores, request}`, `{:prompt, ids, scores}`, `{:done, reason, usage}`
-  or `{:error, reason}`. After the last two the request has ended and left no message. `scores` is nil if no
+  The next event: `{:chunk, ids, text, scores, request}`, `{:prompt, ids, scores}`, `{:progress, map, request}`,
+  `{:done, reason, usage}` or `{:error, reason}`. After the last two the request has ended and left no message. `scores` is nil if no
   logprobs were requested.
   """
   def next(%__MODULE__{ref: ref, monitor: monitor} = request, timeout) do
@@ -276,6 +285,8 @@ defmodule Weir.Server.Request do
   defp took(request, {:chunk, ids, text, scores}), do: {:chunk, ids, text, scores, demand(request)}
 
   defp took(_request, {:prompt, _ids, _scores} = prompt), do: prompt
+
+  defp took(request, {:progress, map}), do: {:progress, map, demand(request)}
 
   # {:done, reason, usage} or {:error, reason}
   defp took(request, outcome) do
