@@ -110,6 +110,9 @@ static cli_option table[] = {
 
     {"--max-tokens", "-n --n-predict --predict", CLI_LIMITS, SETS, "N", REQUEST(max_tokens), .standard = "as many as the context holds"},
     {"--stop", "-r --reverse-prompt", CLI_LIMITS, ASK, "TEXT", MEMBER(request, stop, ask.stop), .kind = CLI_LIST, .env = ""},
+    {"--min-tokens", NULL, CLI_LIMITS, ASK, "N", REQUEST(min_tokens), RARE},
+    {"--include-stop", NULL, CLI_LIMITS, ASK, NULL, REQUEST(include_stop), RARE},
+    {"--truncate-prompt", NULL, CLI_LIMITS, ASK, "N", REQUEST(truncate_prompt), RARE},
     {"--deadline-ms", NULL, CLI_LIMITS, ASK, "MS", REQUEST(deadline_ms), .standard = "none", RARE},
     {"--priority", NULL, CLI_LIMITS, ASK, "N", REQUEST(priority), RARE},
     {"--no-cache-prompt", NULL, CLI_LIMITS, ASK, NULL, REQUEST(cache_prompt), .help = "bypass the prefix cache: prefill the whole prompt and keep none of it", RARE},
@@ -303,6 +306,7 @@ static cli_option table[] = {
     {"--max-priority", NULL, CLI_SERVING, CLI_SERVE, "N", LIVE(CLI_INT32, max_priority), .standard = "0 with keys, else 100",
      .help = "the highest priority that requests may have; -100 to 100", RARE, GUARDS},
     {"--health-needs-key", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.live.health_needs_key), .help = "/health requires a key", RARE, GUARDS},
+    {"--strict", NULL, CLI_SERVING, CLI_SERVE, NULL, LIVE(CLI_FLAG, strict), .help = "refuse fields and values of requests that have no effect here, instead of naming them in the header X-Weir-Relaxed"},
     {"--metrics-vllm", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.vllm_metrics), .help = "/metrics also reports the figures under vLLM's names, for routers that read only those", RARE},
     {"--metrics-need-no-key", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.live.metrics_need_no_key), .help = "anybody may read /metrics, not only operators", RARE},
     {"--tls-cert", "--ssl-cert-file", CLI_SERVING, CLI_SERVE, "FILE", SET(CLI_STRING, tls_cert), .field = "tls_cert",

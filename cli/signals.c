@@ -14,6 +14,8 @@
 #include "base/file.h"
 #include "term.h"
 
+#define LINE_BYTES 1024 /* of a line of /proc/self/maps */
+
 static int pipe_ends[2] = {-1, -1};
 static volatile sig_atomic_t ended;
 static volatile sig_atomic_t noted[NSIG]; /* by signal */
@@ -75,12 +77,6 @@ static void handle_unless_ignored(int signal, void (*handler)(int))
 
 /* ---- A file that becomes shorter while it is mapped ---- */
 
-/* Calls only functions that a handler may call. */
-static void say_raw(const char *text, size_t n)
-{
-    weir__file_send(STDERR_FILENO, text, n);
-}
-
 /* A hexadecimal number, and the position behind it. */
 static uintptr_t read_hex(const char **at)
 {
@@ -98,17 +94,18 @@ static const char *mapped_file(const char *line, uintptr_t address)
     return strchr(line, '/');
 }
 
-/* Tells which file is mapped at the address, where the system says so. */
-static void say_file(uintptr_t address)
+/* The path of the file that is mapped at the address, where the system says so. Calls only functions that a
+ * handler may call. */
+static const char *find_file(uintptr_t address, char line[LINE_BYTES])
 {
-    char line[1024], piece[4096];
+    char piece[4096];
     size_t n = 0;
     int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     const char *path = NULL;
     for (ssize_t got; fd >= 0 && path == NULL && (got = read(fd, piece, sizeof piece)) > 0;) {
         for (ssize_t i = 0; i < got && path == NULL; i++) {
             if (piece[i] != '\n') {
-                if (n + 1 < sizeof line) line[n++] = piece[i];
+                if (n + 1 < LINE_BYTES) line[n++] = piece[i];
                 continue;
             }
             line[n] = '\0';
@@ -117,18 +114,25 @@ static void say_file(uintptr_t address)
         }
     }
     if (fd >= 0) close(fd);
-    if (path != NULL)
-        say_raw(path, strlen(path));
-    else
-        say_raw("a file", 6);
+    return path != NULL ? path : "a file";
+}
+
+/* In one write, as other threads may log meanwhile. */
+static void say_cut(const char *path)
+{
+    static const char after[] =
+        " became shorter while it was in use, or cannot be read: the program ends. To "
+        "replace a model, rename the new file to the old one's name.\n";
+    char said[LINE_BYTES + sizeof after + 8] = "weir: ";
+    strcat(said, path);
+    strcat(said, after);
+    weir__file_send(STDERR_FILENO, said, strlen(said));
 }
 
 /* Pages that a file lost, or that its disk does not give, cannot be computed with. */
 static void on_bus(int signal, siginfo_t *info, void *context)
 {
-    static const char after[] =
-        " became shorter while it was in use, or cannot be read: the program ends. To "
-        "replace a model, rename the new file to the old one's name.\n";
+    char line[LINE_BYTES];
     (void)context;
     while (atomic_flag_test_and_set(&dying)) pause(); /* only the first thread that found it reports it */
     cli_term_rescue();
@@ -137,9 +141,7 @@ static void on_bus(int signal, siginfo_t *info, void *context)
         raise(signal);
         return;
     }
-    say_raw("weir: ", 6);
-    say_file((uintptr_t)info->si_addr);
-    say_raw(after, sizeof after - 1);
+    say_cut(find_file((uintptr_t)info->si_addr, line));
     _exit(CLI_FAILED);
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "hint.h"
 #include "loaded.h"
 #include "log.h"
 #include "names.h"
@@ -22,18 +23,14 @@ static void add_item(weir__text *header, const char *item)
 
 void serve_call_relaxed(serve_call *call, const char *lines)
 {
-    weir__text header = {0};
     char line[1024], place[1024];
     while (*lines != '\0') {
         size_t n = strcspn(lines, "\n");
         snprintf(line, sizeof line, "%.*s", (int)n, lines);
         serve_names_field(line, &call->terms, place, sizeof place);
-        serve_log("info", "relaxed", "request %s: %s is not enforced", call->id, place);
-        add_item(&header, place);
+        if (!serve_hint_name(call, place)) return;
         lines += n + (lines[n] == '\n');
     }
-    weir__mem_free(call->relaxed);
-    call->relaxed = header.bytes;
 }
 
 /* A line of weir_chat_reshaped, in the request's terms. */

@@ -64,6 +64,7 @@ typedef struct serve_live_params {
     size_t n_hosts;
     bool health_needs_key;    /* false */
     bool metrics_need_no_key; /* false */
+    bool strict;              /* false; true: what has no effect in a request is refused (hint.h) */
     bool log;                 /* true: a line of JSON for each request, on stderr */
     int32_t key_requests;     /* answers of one key at a time; 0 = no limit */
     int32_t key_rate;         /* of one key in a minute; 0 = no limit */

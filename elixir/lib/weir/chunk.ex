@@ -10,6 +10,10 @@ defmodule Weir.Chunk do
   From a `Weir.Server`: `prompt_logprobs`, if requested, has an entry per token of the prompt and is in a
   separate chunk before the others.
 
+  With `progress: true`, chunks before the others tell how far the prompt is: `progress` is then a map with
+  `n_prompt`, `n_cached`, `n_processed` (tokens that are there, cached or computed, never fewer than before) and
+  `prefill_ns`.
+
   The last chunk has `usage` and `miss` as in `Weir.Server.complete/3`.
   """
   defstruct ids: [],
@@ -17,6 +21,7 @@ defmodule Weir.Chunk do
             reason: nil,
             logprobs: nil,
             prompt_logprobs: nil,
+            progress: nil,
             usage: nil,
             miss: nil
 
@@ -41,6 +46,7 @@ defmodule Weir.Chunk do
           reason: reason() | nil,
           logprobs: [logprob()] | nil,
           prompt_logprobs: [logprob()] | nil,
+          progress: map() | nil,
           usage: map() | nil,
           miss: map() | nil
         }

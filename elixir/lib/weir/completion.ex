@@ -101,6 +101,9 @@ defmodule Weir.Completion do
       {ref, {:prompt, scored}} ->
         next(%{t | prompt_logprobs: Logprobs.entries(requests[ref].model, scored)}, timeout)
 
+      {_ref, {:progress, _map, request}} ->
+        next(%{t | requests: Request.again(requests, request)}, timeout)
+
       {ref, {:done, :cancelled, _usage}} ->
         requests |> Request.without(ref) |> Request.close_all()
         {:error, :cancelled}

@@ -326,6 +326,9 @@ defmodule Weir.NIF do
   without demand. The first token has no predecessor: `{nil, []}`; entries in the place of an image or a
   sound have the id -1 and `{nil, []}`.
 
+  With `progress: true`, `{ref, {:progress, map}}` comes when the prefill begins, after passes with tokens of the
+  prompt, and when it has ended, as far as demand allows: `map` has the members of `weir_progress`.
+
   `usage` has `miss` (why no more of the prompt was cached: `:none`, `:cold`, `:evicted`, `:salt`,
   `:diverged`, `:uncuttable`, `:off`); in the last message, if there are details, `miss_info`, a map of
   `weir_miss_info`, which has others' words only under a `cache_salt`; `logprob` and `score`, the sum and mean of the logprobs if requested; for a fork `before`,

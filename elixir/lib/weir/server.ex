@@ -181,7 +181,10 @@ defmodule Weir.Server do
   Also `best_of` (1; 1 to 128: run this many answers and return the one with the highest mean logprob), `echo`
   (false; true puts the prompt before the answer), `share` (false; with true, identical greedy or seeded
   requests share one running generation, which cannot be forked), `interval` (1: tokens between two chunks of
-  a stream), `n_draft_max` (-1: the server's), `reasoning_budget` (-1: no limit; the most tokens of reasoning, which
+  a stream), `progress` (false; true puts chunks with `progress` before those of the answer, see `Weir.Chunk`; not
+  with `share`), `n_draft_max` (-1: the server's), `min_tokens` (0; the answer does not end before), `include_stop`
+  (false; true keeps the stop text that ended the answer), `truncate_prompt` (0; keep the last so many tokens of the
+  prompt; -1: as many as leave room for the answer), `reasoning_budget` (-1: no limit; the most tokens of reasoning, which
   then ends), `reasoning_start` and `reasoning_end` (nil: the chat's; the texts around reasoning), `add_special` and `parse_special` (true; for the prompt's
   text), `special` (false; true shows control tokens in the answer).
 

@@ -48,6 +48,9 @@ defmodule Weir.Cluster.Replay do
   def take(replay, %Chunk{prompt_logprobs: [_ | _]} = chunk),
     do: {:ok, if(not replay.prompt?, do: chunk), %{replay | prompt?: true}}
 
+  def take(replay, %Chunk{progress: progress} = chunk) when progress != nil,
+    do: {:ok, if(replay.ids == [], do: chunk), replay}
+
   def take(replay, chunk) do
     with {:ok, ids, ids_left} <- skip_ids(chunk.ids, replay.ids_left),
          {:ok, text, text_left} <- skip_text(chunk.text, replay.text_left),

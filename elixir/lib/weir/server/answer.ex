@@ -64,6 +64,9 @@ defmodule Weir.Server.Answer do
       {:prompt, scored} ->
         gather(request, deadline, put_elem(parts, 3, Logprobs.entries(request.model, scored)))
 
+      {:progress, _map, request} ->
+        gather(request, deadline, parts)
+
       {:done, :cancelled, _usage} ->
         {:error, :cancelled}
 
@@ -172,6 +175,9 @@ defmodule Weir.Server.Answer do
 
       {:prompt, scored} ->
         {[%Chunk{prompt_logprobs: Logprobs.entries(request.model, scored)}], request}
+
+      {:progress, map, request} ->
+        {[%Chunk{progress: map}], request}
 
       {:done, reason, usage} ->
         {[last(request, reason, usage)], :over}

@@ -40,13 +40,22 @@ defmodule Weir.Server.Request do
   def options do
     Options.from("request",
       except: [:source_at, :n_logprobs | @logprobs],
-      ranges: [:priority, :n_draft_max, :cache_keep_ms, :itl_target_ms, :reasoning_budget],
+      ranges: [
+        :priority,
+        :n_draft_max,
+        :cache_keep_ms,
+        :itl_target_ms,
+        :reasoning_budget,
+        :min_tokens,
+        :truncate_prompt
+      ],
       defaults: [max_tokens: 256],
       own: [
         deadline: {{:maybe, {:range, 1..0x7FFFFFFF}}, nil},
         interval: {{:range, 1..0x7FFFFFFF}, 1},
         stop: {{:list, :binary, 64}, []},
         cache_salt: {{:maybe, :binary}, nil},
+        progress: {:boolean, false},
         lora: {:adapters, []}
       ]
     ) ++ logprobs() ++ Options.sampler()
@@ -87,7 +96,7 @@ defmodule Weir.Server.Request do
     end
 
     o
-    |> Map.take([:stop, :cache_salt, :adapters | Options.names("request")])
+    |> Map.take([:stop, :cache_salt, :adapters, :progress | Options.names("request")])
     |> Map.put(:n_logprobs, o.top_logprobs)
     |> Map.put(:deadline_ms, o.deadline)
     |> Map.put(:itl_target_ms, o.itl_target)
@@ -214,7 +223,7 @@ defmodule Weir.Server.Request do
 
   defp join(session, prompt, o, how) do
     {demand, _interval} = flow(how.mode, o)
-    request = o |> to_engine() |> Map.put(:prompt, prompt)
+    request = o |> to_engine() |> Map.delete(:progress) |> Map.put(:prompt, prompt)
     %{keys: [key], models: [model]} = session
     ref = Flight.ref()
     call = {:join, session.number, request, key, ref, demand}
@@ -264,9 +273,10 @@ defmodule Weir.Server.Request do
   def merge(defaults, given), do: Map.merge(defaults, given)
 
   @doc """
-  The next event: `{:chunk, ids, text, scored, request}`, `{:prompt, scored}`, `{:done, reason, usage}` or
-  `{:error, reason}`. After the last two the request has ended and left no message. `scored` has the ids whose
-  text has come, with their scores (see `rest/2`); it is nil if no logprobs were requested.
+  The next event: `{:chunk, ids, text, scored, request}`, `{:prompt, scored}`, `{:progress, map, request}`,
+  `{:done, reason, usage}` or `{:error, reason}`. After the last two the request has ended and left no message.
+  `scored` has the ids whose text has come, with their scores (see `rest/2`); it is nil if no logprobs were
+  requested.
   """
   def next(%__MODULE__{ref: ref, monitor: monitor} = request, timeout) do
     receive do
@@ -292,6 +302,8 @@ defmodule Weir.Server.Request do
   end
 
   defp took(_request, {:prompt, ids, scores}), do: {:prompt, Enum.zip(ids, scores)}
+
+  defp took(request, {:progress, map}), do: {:progress, map, demand(request)}
 
   # {:done, reason, usage} or {:error, reason}
   defp took(request, outcome) do
