@@ -143,6 +143,19 @@ json_t *cli_figures_logprobs(const weir_chunk *chunk)
     return array;
 }
 
+json_t *cli_figures_shown(json_t **held, const weir_chunk *chunk)
+{
+    json_t *shown = *held != NULL ? *held : json_array(), *more = cli_figures_logprobs(chunk);
+    json_array_extend(shown, more);
+    json_decref(more);
+    size_t n = json_array_size(shown), n_hidden = (size_t)chunk->n_hidden;
+    size_t n_shown = n > n_hidden ? n - n_hidden : 0;
+    *held = json_array();
+    for (size_t i = n_shown; i < n; i++) json_array_append(*held, json_array_get(shown, i));
+    while (json_array_size(shown) > n_shown) json_array_remove(shown, json_array_size(shown) - 1);
+    return shown;
+}
+
 json_t *cli_figures_error(const weir_error *error)
 {
     return json_pack("{s:s, s:s, s:s}", "code", weir_status_name(error->code), "field", error->field,

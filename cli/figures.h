@@ -37,6 +37,10 @@ json_t *cli_figures_tokens(const int32_t *tokens, size_t n);
  * "logprob"}]}. NULL: out of memory. */
 json_t *cli_figures_logprobs(const weir_chunk *chunk);
 
+/* The same for the tokens whose text is in the chunks so far. held: those of the others, which come with a
+ * later chunk, or never if they are the stop string; at first a pointer to NULL, in the end json_decref. */
+json_t *cli_figures_shown(json_t **held, const weir_chunk *chunk);
+
 /* {"code", "field", "message"}; of the library, so the texts are well-formed. NULL: out of memory. */
 json_t *cli_figures_error(const weir_error *error);
 

@@ -132,7 +132,7 @@ typedef struct cli_args {
     serve_params serve;
     serve_key *keys; /* api_keys, operator_keys and the keys in api_key_file */
     cli_list api_keys, operator_keys, aliases, origins, hosts, media_hosts, prefix_peers, drop_lines,
-        objectives;
+        drop_last_lines, objectives;
     bool log_json, pull;
     char *host, *unix_path, *tls_cert, *tls_key, *api_key_file, *lora_dir;
     char *prefix_key;

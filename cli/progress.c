@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "progress.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "file.h"
 #include "signals.h"
 #include "term.h"
 #include "text.h"
 
-#define BAR 20 /* columns */
+#define BAR         20                      /* columns */
+#define PATIENCE_NS (300 * WEIR__NS_PER_MS) /* of a prefill before a line tells of it */
 
 void cli_progress_line(const char *line)
 {
@@ -18,6 +21,18 @@ void cli_progress_line(const char *line)
     cli_text_puts(&text, cli_term_style_err(CLI_PLAIN));
     cli_term_progress(text.bytes);
     weir__text_fini(&text);
+}
+
+void cli_progress_prompt(const cli_args *args, const weir_stream *stream)
+{
+    weir_progress progress = {.size = sizeof progress};
+    char line[96];
+    if (args->quiet || weir_stream_progress(stream, &progress) != WEIR_OK ||
+        progress.n_processed == progress.n_prompt || progress.prefill_ns < PATIENCE_NS)
+        return;
+    snprintf(line, sizeof line, "reading the prompt: %d of %d tokens", progress.n_processed,
+             progress.n_prompt);
+    cli_progress_line(line);
 }
 
 bool cli_progress_step(float progress, void *user)

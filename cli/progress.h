@@ -9,6 +9,10 @@
  * To end it: cli_term_progress_end. */
 void cli_progress_line(const char *line);
 
+/* The same with how far the stream's prompt is, once its prefill takes long; nothing with --quiet, and
+ * nothing new once all of the prompt is there. */
+void cli_progress_prompt(const cli_args *args, const weir_stream *stream);
+
 /* A progress line, "loading MODEL ███ 40 %". */
 typedef struct cli_progress {
     const char *verb, *name;

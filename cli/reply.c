@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "out.h"
+#include "progress.h"
 #include "signals.h"
 #include "term.h"
 
@@ -128,7 +129,7 @@ cli_exit cli_reply_follow(cli_reply *reply, const cli_args *args, weir_stream *s
             if (fn != NULL) fn(user, &chunk);
             take_chunk(reply, &chunk);
         }
-        if (n == 0 && fn != NULL) fn(user, NULL);
+        if (n == 0) cli_progress_prompt(args, stream);
     }
     cli_term_progress_end();
     return CLI_OK;

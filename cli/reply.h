@@ -27,13 +27,12 @@ cli_exit cli_reply_render(cli_reply *reply, const cli_args *args, const cli_ask 
                           const weir_message *messages, size_t n, const cli_media *media, size_t first,
                           const char *context);
 
-/* Called with each chunk of a stream before its text is added, or with NULL where none has come for
- * a while. */
+/* Called with each chunk of a stream before its text is added. */
 typedef void cli_reply_fn(void *user, const weir_chunk *chunk);
 
 /* Takes all chunks up to the last one, which always comes: a signal, or a reader of stdout that has left,
- * cancels the stream. Reasoning is dimmed on a terminal, and printed nowhere else. `fn` may be NULL. CLI_OK,
- * or a code after a message. */
+ * cancels the stream. Until the first one a terminal shows how far the prompt is. Reasoning is dimmed on a
+ * terminal, and printed nowhere else. `fn` may be NULL. CLI_OK, or a code after a message. */
 cli_exit cli_reply_follow(cli_reply *reply, const cli_args *args, weir_stream *stream, cli_reply_fn *fn,
                           void *user);
 

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,9 +18,8 @@
 #include "term.h"
 
 #define BEST_OF_MAX 128
-#define TOGETHER    8 /* answers of --best-of at a time, at most, unless -np asks for more slots */
-#define PATIENCE_NS (300 * WEIR__NS_PER_MS) /* how long nothing may happen before a line says why */
-#define ENDED_MS    20                      /* poll interval for several streams, which share no descriptor */
+#define TOGETHER    8  /* answers of --best-of at a time, at most, unless -np asks for more slots */
+#define ENDED_MS    20 /* poll interval for several streams, which share no descriptor */
 
 struct run {
     const cli_args *args;
@@ -34,11 +32,11 @@ struct run {
     cli_prompt texts;
     cli_text prompt; /* the texts and the words */
     cli_media media; /* that stand before it */
-    size_t n_prompt; /* tokens */
-    int64_t load_ns, submitted_ns;
+    int64_t load_ns;
     int32_t *tokens; /* [n_tokens] */
     size_t n_tokens, tokens_capacity;
     json_t *logprobs, *prompt_logprobs; /* NULL: none are wanted, or there are none yet */
+    json_t *held;                       /* those of tokens whose text is held back */
     weir_reason reason;
 };
 
@@ -151,20 +149,15 @@ static cli_exit submit_prompt(struct run *run)
     for (size_t i = 0; i < run->media.n; i++) uses[i] = (weir_media_use){.media = run->media.items[i].media};
     cli_ask_copy(&ask, &run->args->ask);
     weir_request request = cli_ask_request(&ask);
-    /* Only the number of tokens is needed here. */
     if (run->reply.chat != NULL) {
         request.chat = run->reply.chat;
-        (void)weir_chat_tokenize(run->reply.chat, NULL, 0, &run->n_prompt, NULL);
         ask.sampler.json_schema = NULL; /* the chat has it */
     } else {
         request.text = run->prompt.bytes;
         request.text_length = run->prompt.n;
         request.media = uses;
         request.n_media = run->media.n;
-        (void)weir_tokenize(run->model, run->prompt.bytes, run->prompt.n, true, true, NULL, 0, &run->n_prompt,
-                            NULL);
     }
-    run->submitted_ns = weir__clock_now_ns();
     request.prompt_logprobs = run->args->n_prompt_logprobs != CLI_UNSET;
     request.n_prompt_logprobs = request.prompt_logprobs ? run->args->n_prompt_logprobs : 0;
     request.logprobs |= run->args->best_of > 1;
@@ -183,36 +176,16 @@ static cli_exit submit_prompt(struct run *run)
 
 /* ---- The answer ---- */
 
-static void keep_tokens(struct run *run, const weir_chunk *chunk)
+static void keep_tokens(void *user, const weir_chunk *chunk)
 {
+    struct run *run = user;
     cli_grow(&run->tokens, &run->tokens_capacity, run->n_tokens + chunk->n_tokens, sizeof *run->tokens);
     for (size_t i = 0; i < chunk->n_tokens; i++) run->tokens[run->n_tokens++] = chunk->tokens[i];
     if (run->logprobs != NULL) {
-        json_t *more = cli_figures_logprobs(chunk);
+        json_t *more = cli_figures_shown(&run->held, chunk);
         json_array_extend(run->logprobs, more);
         json_decref(more);
     }
-}
-
-/* Shows the progress of a long prefill. */
-static void explain(const struct run *run)
-{
-    weir_engine_stats stats = {.size = sizeof stats};
-    char line[96];
-    if (run->n_tokens > 0 || run->args->quiet || weir__clock_now_ns() - run->submitted_ns < PATIENCE_NS)
-        return;
-    if (weir_engine_get_stats(run->engine, &stats) != WEIR_OK || stats.n_generated_tokens > 0) return;
-    snprintf(line, sizeof line, "reading the prompt: %llu of %zu tokens",
-             (unsigned long long)stats.n_prompt_tokens, run->n_prompt);
-    cli_progress_line(line);
-}
-
-static void note_chunk(void *user, const weir_chunk *chunk)
-{
-    if (chunk != NULL)
-        keep_tokens(user, chunk);
-    else
-        explain(user);
 }
 
 /* Whether all answers have ended; until then the best is not known. */
@@ -228,6 +201,7 @@ static void await_all(const struct run *run)
     struct pollfd fd = {.fd = cli_signals_descriptor(), .events = POLLIN};
     while (!have_ended(run)) {
         if (poll(&fd, 1, ENDED_MS) > 0) cli_signals_drain();
+        cli_progress_prompt(run->args, run->streams[0]);
         if (cli_signals_ended() == 0 && !cli_out_closed()) continue;
         for (int32_t i = 0; i < run->n_streams; i++) weir_stream_cancel(run->streams[i]);
     }
@@ -327,7 +301,7 @@ cli_exit cli_run(cli_args *args)
     run.load_ns = weir__clock_now_ns() - started;
     if ((code = submit_prompt(&run)) != CLI_OK) goto done;
     choose(&run);
-    code = cli_reply_follow(&run.reply, args, run.stream, note_chunk, &run);
+    code = cli_reply_follow(&run.reply, args, run.stream, keep_tokens, &run);
     if (code != CLI_OK) goto done;
     code = conclude(&run);
     if (code == CLI_OK && !args->json) cli_starter_advise(args, path);
@@ -340,6 +314,7 @@ done:
     cli_load_log_flush();
     cli_free(run.tokens);
     json_decref(run.logprobs);
+    json_decref(run.held);
     json_decref(run.prompt_logprobs);
     cli_media_fini(&run.media);
     cli_prompt_fini(&run.texts);

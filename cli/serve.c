@@ -167,6 +167,8 @@ static cli_exit complete(cli_args *args)
     params->n_objectives = args->objectives.n;
     params->drop_lines = (const char *const *)args->drop_lines.items;
     params->n_drop_lines = args->drop_lines.n;
+    params->drop_last_lines = (const char *const *)args->drop_last_lines.items;
+    params->n_drop_last_lines = args->drop_last_lines.n;
     params->live.hosts = (const char *const *)args->hosts.items;
     params->live.n_hosts = args->hosts.n;
     params->media_hosts = (const char *const *)args->media_hosts.items;

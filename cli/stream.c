@@ -32,6 +32,7 @@ struct answer {
     weir_stream *stream;
     int descriptor; /* -1 = none: the process has no more */
     cli_text text;  /* for the end, on a terminal */
+    json_t *held;   /* logprobs of tokens whose text is held back */
     bool finished;
     weir_error error;
 };
@@ -113,14 +114,14 @@ static cli_exit submit_prompts(struct session *session)
 
 /* ---- Chunks ---- */
 
-static json_t *chunk_json(const struct session *session, size_t i, const weir_chunk *chunk)
+static json_t *chunk_json(struct session *session, size_t i, const weir_chunk *chunk)
 {
     json_t *json = json_pack("{s:I, s:s, s:s%, s:o, s:b, s:s}", "request", (json_int_t)i, "name",
                              session->batch.items[i].name, "text", chunk->length > 0 ? chunk->text : "",
                              chunk->length, "tokens", cli_figures_tokens(chunk->tokens, chunk->n_tokens),
                              "finished", chunk->finished, "reason", weir_reason_name(chunk->reason));
     if (json != NULL && session->batch.items[i].ask.request.n_logprobs != CLI_UNSET)
-        json_object_set_new(json, "logprobs", cli_figures_logprobs(chunk));
+        json_object_set_new(json, "logprobs", cli_figures_shown(&session->answers[i].held, chunk));
     return json;
 }
 
@@ -359,6 +360,7 @@ static void free_answers(struct session *session)
         weir_stream_release(session->answers[i].stream);
         weir_chat_release(session->answers[i].chat);
         weir__text_fini(&session->answers[i].text);
+        json_decref(session->answers[i].held);
     }
     cli_free(session->answers);
 }

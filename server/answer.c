@@ -4,13 +4,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "keys.h"
 #include "loaded.h"
 #include "model.h"
 #include "tape.h"
 
-#define PIECE_MAX ((size_t)8 << 10) /* of content in one event; longer ones are cut between code points */
+#define PROGRESS_NS (WEIR__NS_PER_S / 8) /* between two events that tell how far a prompt is */
+#define PIECE_MAX   ((size_t)8 << 10) /* of content in one event; longer ones are cut between code points */
 
 /* ---- Life ---- */
 
@@ -74,6 +76,13 @@ static void settle(serve_answer *answer)
     weir_chat_release(answer->chat);
     answer->chat = NULL;
     serve_lease_end(call);
+}
+
+bool serve_answer_is_custom(const serve_answer *answer, const char *name)
+{
+    for (size_t i = 0; i < json_array_size(answer->customs) && name != NULL; i++)
+        if (strcmp(json_string_value(json_array_get(answer->customs, i)), name) == 0) return true;
+    return false;
 }
 
 const char *serve_answer_stop_text(const serve_answer *answer, int32_t stop)
@@ -195,7 +204,8 @@ void serve_answer_end_event(serve_answer *answer)
 
 static bool send_delta(serve_choice *choice, const weir_delta *delta)
 {
-    if (choice->answer->form->keeps && !serve_choice_keep(choice, delta)) return false;
+    bool keeps = choice->answer->form->keeps || choice->answer->customs != NULL;
+    if (keeps && !serve_choice_keep(choice, delta)) return false;
     choice->answer->form->delta(choice, delta);
     choice->fresh = false;
     return true;
@@ -243,11 +253,67 @@ static void end_events(serve_answer *answer)
     settle(answer);
 }
 
+/* ---- Progress ---- */
+
+void serve_answer_add_progress(const weir_progress *progress, weir__text *text)
+{
+    weir__text_printf(text,
+                      "\"prompt_progress\":{\"total\":%d,\"cache\":%d,\"processed\":%d,\"time_ms\":%lld}",
+                      progress->n_prompt, progress->n_cached, progress->n_processed,
+                      (long long)(progress->prefill_ns / WEIR__NS_PER_MS));
+}
+
+/* urgent: also where the client has not read what came before. */
+static void write_progress(serve_choice *choice, const weir_progress *progress, bool urgent)
+{
+    serve_answer *answer = choice->answer;
+    serve_call *call = answer->call;
+    if (answer->tape != NULL) {
+        answer->event.n = 0;
+        answer->form->progress(choice, progress, &answer->event);
+        serve_tape_pass(answer->tape, &answer->event, urgent);
+    } else if (urgent || call->out.n == call->out_at) {
+        size_t at = serve_call_begin_piece(call);
+        answer->form->progress(choice, progress, &call->out);
+        serve_call_end_piece(call, at);
+    } else {
+        return;
+    }
+    choice->shown = *progress;
+    choice->shown_ns = weir__clock_now_ns();
+}
+
+/* Of the choices of a prompt the first one tells of it: where the prefill begins and where it has ended, and
+ * between these from time to time. */
+static void show_progress(serve_choice *choice)
+{
+    const serve_answer *answer = choice->answer;
+    const weir_progress *shown = &choice->shown;
+    weir_progress now = {.size = sizeof now};
+    if (!answer->progress || choice->finished || (choice - answer->choices) % answer->n_each != 0 ||
+        (shown->started && shown->n_processed == shown->n_prompt) ||
+        weir_stream_progress(choice->stream, &now) != WEIR_OK || !now.started)
+        return;
+    if (!shown->started) {
+        weir_progress first = now;
+        first.n_processed = now.n_cached;
+        first.prefill_ns = 0;
+        write_progress(choice, &first, true);
+    }
+    bool changed = now.n_processed != shown->n_processed || now.n_cached != shown->n_cached;
+    bool last = now.n_processed == now.n_prompt;
+    if (changed && (last || weir__clock_now_ns() - choice->shown_ns >= PROGRESS_NS))
+        write_progress(choice, &now, last);
+}
+
+/* ---- Chunks ---- */
+
 static void pump_choice(serve_choice *choice)
 {
     serve_answer *answer = choice->answer;
     serve_call *call = answer->call;
     weir_chunk chunk;
+    show_progress(choice);
     if (!choice->begun && answer->echoes_scores && serve_choice_prompt(choice, &chunk) == WEIR_TIMEOUT)
         return;
     while (!choice->finished) {
@@ -263,6 +329,7 @@ static void pump_choice(serve_choice *choice)
             if (answer->echoes_scores) begin_choice(choice);
         }
         if (!serve_choice_take(choice, &chunk)) return;
+        show_progress(choice); /* the prefill has ended before the first chunk */
         if (!serve_choice_read(choice, &chunk, send_one)) {
             serve_choice_fail(choice);
         } else if (chunk.finished) {
@@ -346,9 +413,12 @@ void serve_answer_start(serve_answer *answer)
         for (int32_t i = 0; i < answer->n && begin; i++) begin_choice(&answer->choices[i]);
         serve_call_send(answer->call);
     }
-    for (int32_t i = 0; i < answer->n; i++)
+    for (int32_t i = 0; i < answer->n; i++) {
+        if (answer->progress && i % answer->n_each == 0)
+            weir_stream_watch_progress(answer->choices[i].stream, true);
         if (!serve_choice_watch(&answer->choices[i])) serve_choice_fail(&answer->choices[i]);
-    if (answer->n_finished > 0) serve_ready_post(answer->call);
+    }
+    if (answer->n_finished > 0 || answer->progress) serve_ready_post(answer->call);
 }
 
 void serve_answer_pump(serve_answer *answer)

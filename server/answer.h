@@ -32,6 +32,8 @@ typedef struct serve_choice {
     weir_chat_parser *parser; /* NULL: the text is not parsed */
     const char *echo;         /* goes before the text, owned by its prompt's first choice; NULL = nothing */
     size_t echo_length;
+    weir_progress shown; /* these two: how far the prompt is, as last written, and when that was */
+    int64_t shown_ns;
     bool begun; /* everything before the first chunk has been written */
     bool finished;
     weir_reason reason;
@@ -40,6 +42,8 @@ typedef struct serve_choice {
     weir_usage usage; /* final, once it has finished */
     weir_error error;
     serve_scores scores; /* not written yet */
+    weir__text ids;      /* of tokens that are not written yet, with commas between them */
+    bool told_prompt;    /* the prompt's ids are written */
     weir__text miss;     /* once it is settled: the log's member, or nothing */
     /* The answer's parts so far, in order. The last one is of `kind`, the one before it of `kind_before`;
      * fresh: the delta that is being passed begins a part. */
@@ -67,11 +71,14 @@ typedef struct serve_form {
     const char *id;   /* prefix of an answer's id */
     const char *ping; /* an event that keeps a silent stream alive; NULL: a comment does */
     bool lines;       /* a stream consists of lines of JSON, and is no event stream */
-    bool keeps;       /* a stream's events need the parts so far, see serve_choice_keep */
+    bool keeps;       /* a stream's events need the parts so far, see serve_choice_keep; so do those of
+                       * custom tools */
     void (*head)(const serve_answer *answer, weir__text *text); /* how most events of a tape begin */
     void (*start)(serve_answer *answer);
     void (*begin)(serve_choice *choice);
     void (*delta)(serve_choice *choice, const weir_delta *delta);
+    /* A whole event or comment that no tape keeps: how far the choice's prompt is. */
+    void (*progress)(const serve_choice *choice, const weir_progress *progress, weir__text *text);
     void (*end)(serve_choice *choice); /* unless it failed */
     void (*finish)(serve_answer *answer);
     void (*fail)(serve_answer *answer, const serve_failure *why); /* or finish */
@@ -92,6 +99,7 @@ struct serve_answer {
     bool stream, include_usage;
     bool continuous_usage; /* each event has the usage of its choice so far */
     bool timings;          /* and its times */
+    bool progress;         /* its events tell how far its prompts are */
     bool resume;           /* its events go to a tape, and it outlives its connection */
     bool begins;           /* its choices have a beginning */
     bool background;       /* it runs on without readers */
@@ -106,10 +114,11 @@ struct serve_answer {
     serve_record *record;  /* owned: it is kept at the end; NULL: nothing is */
     bool returns_scores;   /* of generated tokens; best-of needs them even if not requested */
     bool echoes_scores;    /* of the prompt, if its text precedes the answer (echo) */
+    bool returns_ids;      /* the ids of the prompt's and the answer's tokens, as vLLM has them */
     bool returns_prompt;   /* its logprobs, as vLLM has them */
     bool kept;             /* for forks, once it is submitted */
     bool shows_texts;      /* a cache miss may quote texts: the client sent the prompt, it is no fork's */
-    int32_t n_dropped;     /* lines of the system messages, which were not rendered */
+    int32_t n_dropped;     /* lines that change, which were not rendered */
     int32_t n_top;         /* likeliest tokens with each logprob */
     bool starved;          /* chunks wait for room in call->out */
     int64_t created_s;
@@ -137,6 +146,9 @@ bool serve_answer_call_model(serve_answer *answer, const char *name);
 bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_requests);
 void serve_answer_destroy(serve_answer *answer);
 
+/* Whether a name is a custom tool's. */
+bool serve_answer_is_custom(const serve_answer *answer, const char *name);
+
 /* The request's stop string by the number in weir_usage; NULL: it was none of these. */
 const char *serve_answer_stop_text(const serve_answer *answer, int32_t stop);
 
@@ -153,6 +165,9 @@ void serve_answer_stop(serve_answer *answer, bool asked);
 /* Around an event of a stream: the text added in between is its data. name: its type, "" = none. */
 weir__text *serve_answer_begin_event(serve_answer *answer, const char *name);
 void serve_answer_end_event(serve_answer *answer);
+
+/* Appends the member "prompt_progress", as llama-server has it, without a comma before it. */
+void serve_answer_add_progress(const weir_progress *progress, weir__text *text);
 
 /* Appends an object that explains why no more of the prompt was cached. texts: it quotes a few words of the
  * prompt and, as far as the library tells them, of the cached text. False: there is no miss, and nothing was

@@ -167,6 +167,15 @@ static void end_message(serve_choice *choice)
     serve_answer_end_event(answer);
 }
 
+/* A ping may come at any time, and clients ignore all of it. */
+static void write_progress(const serve_choice *choice, const weir_progress *progress, weir__text *text)
+{
+    (void)choice;
+    weir__text_add_string(text, "event: ping\ndata: {\"type\":\"ping\",");
+    serve_answer_add_progress(progress, text);
+    weir__text_add_string(text, "}\n\n");
+}
+
 static void finish_message(serve_answer *answer)
 {
     weir__text_add_string(serve_answer_begin_event(answer, "message_stop"), "{\"type\":\"message_stop\"}");
@@ -224,6 +233,7 @@ const serve_form serve_messages_form = {
     .ping = "event: ping\ndata: {\"type\":\"ping\"}\n\n",
     .start = start_message,
     .delta = send_delta,
+    .progress = write_progress,
     .end = end_message,
     .finish = finish_message,
     .fail = fail_message,

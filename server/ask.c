@@ -30,6 +30,7 @@ static bool check_fork(const serve_ask *ask)
         "continue_final_message",
         "add_generation_prompt",
         "prompt_logprobs",
+        "truncate_prompt_tokens",
         "lora",
     };
     static const char why[] = "left out of a fork: the prompt is the source's";
@@ -61,6 +62,8 @@ static bool check_ask(serve_ask *ask)
         {ask->request.prompt_logprobs && ask->stream, "prompt_logprobs", "left out of a stream"},
         {native && ask->request.logprobs, "logprobs", "left out: /v1/completions has it"},
         {native && ask->request.prompt_logprobs, "prompt_logprobs", "left out: /v1/completions has it"},
+        {native && ask->returns_ids, "return_token_ids", "left out: /v1/completions has it"},
+        {ask->echo && ask->request.truncate_prompt != 0, "truncate_prompt_tokens", "left out beside echo"},
         {native && ask->echo, "echo", "left out: /v1/completions has it"},
         {native && ask->resume, "resume", "left out: /v1/completions has it"},
         {ask->chat.continue_final && json_is_true(json_object_get(ask->json, "add_generation_prompt")),
@@ -72,6 +75,7 @@ static bool check_ask(serve_ask *ask)
         {native && ask->continuous_usage, "stream_options",
          "left out: each event has tokens_predicted and tokens_evaluated"},
         {ask->timings && !ask->stream, "timings_per_token", "false or left out without stream"},
+        {ask->progress && !ask->stream, "return_progress", "false or left out without stream"},
         {ask->resume && !ask->stream, "resume", "left out without stream"},
         {ask->resume && call->server->params.grace_s == 0, "resume",
          "left out: this server keeps no streams (--resume-grace 0)"},
@@ -105,6 +109,7 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
     ask->n = 1;
     if (!serve_call_read_json(call, &ask->json) || !serve_ask_fields(ask)) return false;
     if (ask->sampler.top_k < 0) ask->sampler.top_k = 0;
+    serve_ask_widen_penalty(ask);
     if (ask->best_of == 0) ask->best_of = ask->n;
     return check_ask(ask);
 }
@@ -117,11 +122,14 @@ void serve_ask_fini(serve_ask *ask)
     serve_kept_choice_fini(&ask->source);
     serve_adapter_set_fini(&ask->adapters);
     weir__mem_free(ask->schema);
-    weir__text_fini(&ask->relaxed);
     weir__text_fini(&ask->reshaped);
+    weir__text_fini(&ask->dropped);
     weir__text_fini(&ask->prediction);
     json_decref(ask->namespaces);
     json_decref(ask->customs);
+    json_decref(ask->left_out);
+    json_decref(ask->brought);
+    weir__mem_free(ask->places.at);
     json_decref(ask->previous);
     json_decref(ask->made_choice);
     json_decref(ask->made_tools);
@@ -129,6 +137,9 @@ void serve_ask_fini(serve_ask *ask)
     weir__mem_free(ask->order);
     weir__mem_free((void *)ask->breakers);
     weir__mem_free(ask->biases);
+    weir__mem_free((void *)ask->bad_words);
+    weir__mem_free(ask->allowed_ids);
+    weir__mem_free(ask->stop_ids);
     json_decref(ask->json);
     memset(ask, 0, sizeof *ask);
 }
@@ -228,12 +239,14 @@ serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int
     answer->include_usage = ask->include_usage;
     answer->continuous_usage = ask->continuous_usage;
     answer->timings = ask->timings;
+    answer->progress = ask->progress;
     answer->n_each = ask->best_of;
     answer->n_returned = ask->n;
     /* best_of drops some choices and reorders the rest; media would keep their memory. */
     answer->kept = !ask->unkept && ask->best_of == ask->n && ask->n_media == 0;
     answer->resume = ask->resume || ask->background;
-    answer->share = ask->share;
+    answer->share = ask->share && !ask->returns_ids; /* who joins has no prompt of its own */
+    answer->returns_ids = ask->returns_ids;
     answer->returns_scores = ask->request.logprobs;
     answer->echoes_scores = ask->request.logprobs && ask->echo;
     answer->returns_prompt = ask->request.prompt_logprobs;

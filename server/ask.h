@@ -4,6 +4,7 @@
 
 #include "answer.h"
 #include "fetch.h"
+#include "field.h"
 #include "kept.h"
 
 #define SERVE_ASK_CHAT        1u
@@ -36,11 +37,11 @@ typedef struct serve_ask {
     weir_sampler_params sampler; /* these three: the members that fields set */
     weir_chat_params chat;
     weir_request request;
-    bool stream, include_usage, continuous_usage, timings, resume, share, echo;
+    bool stream, include_usage, continuous_usage, timings, progress, resume, share, echo, returns_ids;
     bool unkept;     /* store: false */
     bool background; /* the answer is read later, and needs no connection */
     int32_t n, best_of;
-    int32_t n_dropped; /* lines of the system messages */
+    int32_t n_dropped; /* lines that change */
     size_t most_parts; /* texts, images and calls that the messages may have */
     const json_t *prompt, *suffix, *messages, *tools, *kwargs, *lora, *fork; /* NULL = not given */
     const json_t *tools_allowed; /* an array of tools by name; NULL = all */
@@ -55,7 +56,11 @@ typedef struct serve_ask {
     json_t *previous;    /* items of the response that the request continues; owned */
     json_t *namespaces;  /* names of the tools' namespaces; owned */
     json_t *customs;     /* names of the custom tools, as templates see them; owned */
-    weir__text relaxed;  /* lines for serve_call_relaxed */
+    json_t *left_out;    /* tools that run on another server, the first 256; owned */
+    json_t *brought;     /* tools that items or blocks bring; owned */
+    serve_places places; /* [size of brought] where they are */
+    bool again;          /* they are being read: a name that is there already is the same tool */
+    weir__text dropped;  /* lines for serve_call_reshaped: the messages that had such lines */
     weir__text reshaped; /* lines of weir_chat_reshaped, once the messages are rendered */
     weir__text prediction;
     const char *adapter; /* the model that was asked for is one; NULL = it is not */
@@ -63,7 +68,9 @@ typedef struct serve_ask {
     const char *stop[SERVE_STOP_MAX];
     size_t stop_length[SERVE_STOP_MAX];
     size_t n_stop;
-    weir_logit_bias *biases; /* owned, as are the next three */
+    int32_t *stop_ids, *allowed_ids; /* owned, as are the next ones */
+    const char **bad_words;
+    weir_logit_bias *biases;
     const char **breakers;
     char *order;
     char *schema; /* the answer's; NULL = any */
@@ -97,8 +104,9 @@ size_t serve_ask_room(const serve_call *call);
  * call has its answer. */
 bool serve_ask_has_room(const serve_ask *ask, size_t n);
 
-/* ask_lines.c: removes lines of the system messages that change from request to request, and counts them. */
-void serve_ask_drop_lines(serve_ask *ask);
+/* ask_lines.c: removes lines that change from request to request, and notes their number and places. False:
+ * the call has its answer. */
+bool serve_ask_drop_lines(serve_ask *ask);
 
 /* ask_media.c: decodes the images and sounds of the messages, whose payloads it removes. False: the call has
  * its answer. */
@@ -128,6 +136,10 @@ void serve_ask_count(serve_call *call, const serve_dialect *dialect);
  * False: the call has its answer. */
 bool serve_ask_messages(serve_ask *ask);
 bool serve_ask_responses(serve_ask *ask);
+
+/* ask_tools.c: the tools that may be called, as functions: with a named one, that alone. Freed with
+ * json_decref. False: the call has its answer. */
+bool serve_ask_choose_tools(serve_ask *ask, json_t **tools);
 
 /* ask_references.c: puts kept items in the place of references to them in "input". False: the call has its
  * answer. */
@@ -164,17 +176,25 @@ static inline bool serve_ask_is(const char *word, const char *wanted)
     return word != NULL && strcmp(word, wanted) == 0;
 }
 
-/* The name in {"function": {"name": …}}; NULL: it has none. */
+/* The name in {"function": {"name": …}} or {"custom": {"name": …}}; NULL: it has none. */
 const char *serve_ask_tool_name(const json_t *tool);
+
+/* The number of the tool of this name; that of all tools: there is none. */
+size_t serve_ask_find_tool(const json_t *tools, const char *name);
 
 /* ---- Readers of fields (serve_field); `to` is a serve_ask ---- */
 
 /* ask_form.c. set_schema: of the answer, or that of any object; place: where it is in the request, static.
- * add_tool: a function, and its place in the request; name, description, schema and strict may be NULL. */
+ * add_tool: a function, and its place in the request; name, description, schema and strict may be NULL.
+ * bring_tool: one that joins the request's own later, when read_brought reads all of these with `each`;
+ * is_brought: a tool of this name is there already. */
 bool serve_ask_set_schema(serve_ask *ask, const char *name, const char *place, const json_t *schema);
 bool serve_ask_set_any_object(serve_ask *ask, const char *name, const char *place);
 bool serve_ask_add_tool(serve_ask *ask, const char *place, const json_t *name, const json_t *description,
                         const json_t *schema, const json_t *strict);
+bool serve_ask_bring_tool(serve_ask *ask, const char *place, json_t *tool);
+bool serve_ask_read_brought(serve_ask *ask, serve_reader *each);
+bool serve_ask_is_brought(const serve_ask *ask, const json_t *name);
 serve_reader serve_ask_json_schema, serve_ask_response_format, serve_ask_tool_choice;
 
 /* ask_members.c: take the messages and tools of chat completions, if they have no unknown members. */
@@ -183,8 +203,14 @@ serve_reader serve_ask_chat_messages, serve_ask_tools;
 /* ask_sampling.c */
 serve_reader serve_ask_stop, serve_ask_logit_bias, serve_ask_seed, serve_ask_breakers, serve_ask_samplers;
 
+/* ask_vllm.c. widen_penalty: where a request has vLLM's repetition_penalty and no window, all of prompt and
+ * answer count; after serve_ask_fields. */
+serve_reader serve_ask_stop_ids, serve_ask_allowed_ids, serve_ask_bad_words, serve_ask_truncate;
+void serve_ask_widen_penalty(serve_ask *ask);
+
 /* ask_fields.c; serve_ask_fields reads ask->json. has_option: whether Ollama's requests may have
  * "options.NAME". */
+extern const serve_field_table serve_ask_table, serve_ask_option_table;
 serve_reader serve_ask_reasoning_effort;
 bool serve_ask_fields(serve_ask *ask);
 bool serve_ask_has_option(const char *name);

@@ -10,48 +10,10 @@
 #include "base/words.h"
 #include "effort.h"
 #include "field.h"
+#include "hint.h"
 #include "loaded.h"
 #include "model.h"
 #include "peers.h"
-
-/* ---- Tools ---- */
-
-static json_t *find_tool(const json_t *tools, const char *name)
-{
-    for (size_t i = 0; name != NULL && i < json_array_size(tools); i++)
-        if (serve_ask_is(serve_ask_tool_name(json_array_get(tools, i)), name))
-            return json_array_get(tools, i);
-    return NULL;
-}
-
-/* The tools that may be called: with a named one, that alone. Freed with json_decref. */
-static bool choose_tools(const serve_ask *ask, json_t **tools)
-{
-    serve_call *call = ask->call;
-    if (ask->tools != NULL && !json_is_array(ask->tools))
-        return serve_field_refuse(call, "tools", "an array");
-    if (json_array_size(ask->tools) == 0)
-        return ask->chat.tool_choice != WEIR_TOOLS_REQUIRED ||
-               serve_field_refuse(call, "tool_choice", "left out where there are no tools");
-    if (ask->tool_name == NULL && ask->tools_allowed == NULL) {
-        *tools = json_incref((json_t *)ask->tools);
-        return true;
-    }
-    size_t n = ask->tools_allowed != NULL ? json_array_size(ask->tools_allowed) : 1;
-    *tools = json_array();
-    for (size_t i = 0; i < n; i++) {
-        const char *name = ask->tools_allowed != NULL
-                               ? serve_ask_tool_name(json_array_get(ask->tools_allowed, i))
-                               : ask->tool_name;
-        json_t *one = find_tool(ask->tools, name);
-        if (one == NULL)
-            return serve_call_refuse(call, 400, "tool_choice", "invalid_value",
-                                     "tool_choice names \"%.64s\", but there is no such tool in tools",
-                                     name != NULL ? name : "");
-        if (json_array_append(*tools, one) != 0) return serve_call_no_memory(call);
-    }
-    return true;
-}
 
 /* ---- Messages ---- */
 
@@ -78,6 +40,25 @@ static bool take_values(const json_t *value, size_t *left)
     return true;
 }
 
+/* The effort that the template gets: where it does not know the level, the next one that it does. NULL: the
+ * call has its answer. */
+static const char *effort_of(const serve_ask *ask)
+{
+    const char *source = ask->chat.template_source, *name;
+    weir_model_info info = {.size = sizeof info};
+    if (ask->call->strict) return ask->reasoning_effort;
+    if (source == NULL) {
+        weir_model_describe(ask->call->loaded->model, &info);
+        source = info.chat_template;
+    }
+    const char *level = serve_effort_level(source, ask->reasoning_effort);
+    name = (ask->where & SERVE_ASK_RESPONSES) != 0                       ? "reasoning.effort"
+           : (ask->where & SERVE_ASK_MESSAGES) != 0                      ? "output_config.effort"
+           : (ask->where & (SERVE_ASK_OLLAMA | SERVE_ASK_GENERATE)) != 0 ? "think"
+                                                                         : "reasoning_effort";
+    return strcmp(level, ask->reasoning_effort) == 0 || serve_hint_name(ask->call, name) ? level : NULL;
+}
+
 /* The template's variables, with values that the caller frees. */
 static bool collect_args(const serve_ask *ask, weir_template_arg *args, size_t *n)
 {
@@ -99,8 +80,10 @@ static bool collect_args(const serve_ask *ask, weir_template_arg *args, size_t *
         args[(*n)++] = (weir_template_arg){.key = key, .value = text};
     }
     if (ask->reasoning_effort != NULL && json_object_get(ask->kwargs, "reasoning_effort") == NULL) {
+        const char *level = effort_of(ask);
         weir__text effort = {0};
-        weir__json_quote(&effort, ask->reasoning_effort, strlen(ask->reasoning_effort));
+        if (level == NULL) return false;
+        weir__json_quote(&effort, level, strlen(level));
         args[(*n)++] = (weir_template_arg){.key = "reasoning_effort", .value = effort.bytes};
         if (effort.failed) return serve_call_no_memory(ask->call);
     }
@@ -195,18 +178,14 @@ static const char *loose_budget(const serve_ask *ask)
 /* Reports which parts of the request are not enforced. */
 static void report_relaxed(const serve_ask *ask)
 {
-    static const char line[] = "special_content\n";
     const char *budget = loose_budget(ask);
     const weir_chat *chat = ask->rendered;
     serve_call *call = ask->call;
-    weir__text lines = {0};
-    bool held = weir_chat_special_content(chat) == ask->chat.special_content;
-    weir__text_add_string(&lines, ask->relaxed.bytes != NULL ? ask->relaxed.bytes : "");
-    if (budget != NULL) weir__text_printf(&lines, "%s\n", budget);
-    if (!held) weir__text_add_string(&lines, line);
-    weir__text_add_string(&lines, weir_chat_relaxed(chat));
-    serve_call_relaxed(call, !lines.failed ? lines.bytes : held ? weir_chat_relaxed(chat) : line);
-    weir__text_fini(&lines);
+    if (budget != NULL && !serve_hint_name(call, budget)) return;
+    if (weir_chat_special_content(chat) != ask->chat.special_content &&
+        !serve_hint_name(call, "special_content"))
+        return;
+    serve_call_relaxed(call, weir_chat_relaxed(chat));
 }
 
 /* The messages, behind the server's system message where they have none. Freed with json_decref. */
@@ -238,19 +217,19 @@ static void renumber(char *text)
     }
 }
 
-/* Reports the messages that were put into another form. added: as messages_of sets it. */
+/* Reports the messages that lost lines or were put into another form. added: as messages_of sets it. */
 static void report_reshaped(serve_ask *ask, bool added)
 {
     const char *lines = weir_chat_reshaped(ask->rendered);
     const bool own = added && strncmp(lines, "messages[0]", 11) == 0; /* the server's message */
     weir__text_clear(&ask->reshaped);
     if (own) lines += strcspn(lines, "\n") + 1;
-    if (*lines == '\0' || !weir__text_add_string(&ask->reshaped, lines)) return;
-    if (added) {
+    if (*lines != '\0' && !weir__text_add_string(&ask->reshaped, lines)) return;
+    if (added && ask->reshaped.n > 0) {
         renumber(ask->reshaped.bytes);
         ask->reshaped.n = strlen(ask->reshaped.bytes);
     }
-    serve_call_reshaped(ask->call, ask->reshaped.bytes);
+    serve_call_reshaped(ask->call, ask->dropped.bytes, ask->reshaped.bytes);
 }
 
 bool serve_ask_render(serve_ask *ask, weir_request *request)
@@ -263,9 +242,9 @@ bool serve_ask_render(serve_ask *ask, weir_request *request)
     bool added = false, longer = false;
     char *messages_text = NULL, *tools_text = NULL;
 
-    serve_ask_drop_lines(ask);
+    if (!serve_ask_drop_lines(ask)) return false;
     if (!check_count(ask) || !check_roles(ask) || !check_length(ask) || !serve_ask_media(ask)) return false;
-    if (!choose_tools(ask, &tools) || !collect_args(ask, args, &params.n_args)) goto out;
+    if (!serve_ask_choose_tools(ask, &tools) || !collect_args(ask, args, &params.n_args)) goto out;
     messages = messages_of(ask, &added);
     if (messages != NULL) messages_text = weir__json_dump(messages);
     if (tools != NULL) tools_text = weir__json_dump_most(tools, SERVE_FORM_BYTES, &longer);

@@ -69,7 +69,16 @@ bool serve_ask_response_format(serve_call *call, void *to, const char *name, con
 
 const char *serve_ask_tool_name(const json_t *tool)
 {
-    return json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
+    const json_t *function = json_object_get(tool, "function");
+    return json_string_value(
+        json_object_get(function != NULL ? function : json_object_get(tool, "custom"), "name"));
+}
+
+size_t serve_ask_find_tool(const json_t *tools, const char *name)
+{
+    size_t i = 0, n = json_array_size(tools);
+    while (i < n && (name == NULL || !serve_ask_is(serve_ask_tool_name(json_array_get(tools, i)), name))) i++;
+    return i;
 }
 
 bool serve_ask_add_tool(serve_ask *ask, const char *place, const json_t *name, const json_t *description,
@@ -84,6 +93,29 @@ bool serve_ask_add_tool(serve_ask *ask, const char *place, const json_t *name, c
     return (json_array_append_new(ask->made_tools, tool) == 0 &&
             serve_places_add(&ask->call->terms.tools, place)) ||
            serve_call_no_memory(ask->call);
+}
+
+bool serve_ask_bring_tool(serve_ask *ask, const char *place, json_t *tool)
+{
+    if (ask->brought == NULL) ask->brought = json_array();
+    return (json_array_append(ask->brought, tool) == 0 && serve_places_add(&ask->places, place)) ||
+           serve_call_no_memory(ask->call);
+}
+
+bool serve_ask_read_brought(serve_ask *ask, serve_reader *each)
+{
+    ask->again = true;
+    for (size_t i = 0; i < json_array_size(ask->brought); i++)
+        if (!serve_call_goes_on(ask->call) ||
+            !each(ask->call, ask, ask->places.at[i], json_array_get(ask->brought, i)))
+            return false;
+    return true;
+}
+
+bool serve_ask_is_brought(const serve_ask *ask, const json_t *name)
+{
+    return ask->again &&
+           serve_ask_find_tool(ask->tools, json_string_value(name)) < json_array_size(ask->tools);
 }
 
 /* {"type": "allowed_tools", "allowed_tools": {"mode": "auto" or "required", "tools": [{"type": "function",
@@ -107,13 +139,15 @@ static bool read_allowed_tools(serve_ask *ask, const json_t *value)
 bool serve_ask_tool_choice(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
-    static const char *const members[] = {"type", "function", "allowed_tools", NULL}, *const of_function[] = {
-                                                                                          "name", NULL};
+    static const char *const members[] = {"type", "function", "custom", "allowed_tools", NULL};
+    static const char *const of_function[] = {"name", NULL};
     const char *word = json_string_value(value), *type = serve_field_type(value);
-    if (type == NULL || serve_ask_is(type, "function") || serve_ask_is(type, "allowed_tools")) {
-        const json_t *function = json_object_get(value, "function");
+    bool custom = serve_ask_is(type, "custom");
+    if (type == NULL || custom || serve_ask_is(type, "function") || serve_ask_is(type, "allowed_tools")) {
+        const json_t *function = json_object_get(value, custom ? "custom" : "function");
         if (!serve_field_only(call, name, value, members) ||
-            !serve_field_only(call, "tool_choice.function", function, of_function))
+            !serve_field_only(call, custom ? "tool_choice.custom" : "tool_choice.function", function,
+                              of_function))
             return false;
     }
     if (serve_ask_is(type, "allowed_tools")) return read_allowed_tools(ask, value);
@@ -123,11 +157,14 @@ bool serve_ask_tool_choice(serve_call *call, void *to, const char *name, const j
     else if (serve_ask_is(word, "none"))
         ask->chat.tool_choice = WEIR_TOOLS_NONE;
     else if (serve_ask_is(word, "required") ||
-             (ask->tool_name != NULL && (type == NULL || serve_ask_is(type, "function"))))
+             (ask->tool_name != NULL && (type == NULL || custom || serve_ask_is(type, "function"))))
         ask->chat.tool_choice = WEIR_TOOLS_REQUIRED;
+    else if (type != NULL && !custom && !serve_ask_is(type, "function"))
+        return serve_field_refuse_type(call, name, value, "function, custom, allowed_tools");
     else
         return serve_field_refuse(
             call, name,
-            "\"auto\", \"none\", \"required\", or an object that names a function or allowed_tools");
+            "\"auto\", \"none\", \"required\", or an object that names a function, a custom tool or "
+            "allowed_tools");
     return true;
 }

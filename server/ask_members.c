@@ -2,6 +2,7 @@
  * send an answer back as they got it, with all that their library or another server has put there.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ask.h"
+#include "base/mem.h"
 #include "field.h"
 
 /* Whether a member of an object, itself an object, has no members but these. */
@@ -13,28 +14,62 @@ static bool check_inner(serve_call *call, const char *place, const json_t *objec
 
 /* ---- Messages ---- */
 
+/* Makes a refusal a text: both are the assistant's words. */
+static bool read_refusal(serve_call *call, const char *place, json_t *part)
+{
+    json_t *words = json_object_get(part, "refusal");
+    if (!json_is_string(words)) return serve_field_refuse(call, place, "a part with a refusal, a string");
+    return (json_object_set(part, "text", words) == 0 &&
+            json_object_set_new(part, "type", json_string("text")) == 0) ||
+           serve_call_no_memory(call);
+}
+
 static bool check_part(serve_call *call, void *to, const char *place, const json_t *part)
 {
     (void)to;
     static const char *const members[] = {"type", "text",          "image_url",   "input_audio",
                                           "uuid", "cache_control", "annotations", "index",
-                                          "id",   "citations",     NULL};
-    static const char *const of_image[] = {"url", "detail", "format", NULL};
+                                          "id",   "citations",     "refusal",     NULL};
+    static const char *const of_image[] = {"url", "format", NULL};
     static const char *const of_sound[] = {"data", "format", NULL};
     return serve_field_only(call, place, part, members) &&
+           (!serve_ask_is(serve_field_type(part), "refusal") || read_refusal(call, place, (json_t *)part)) &&
            check_inner(call, place, part, "image_url", of_image) &&
            check_inner(call, place, part, "input_audio", of_sound);
+}
+
+/* Makes a custom tool's call one of a function, whose arguments have the input. */
+static bool read_custom_call(serve_call *call, const char *place, json_t *tool_call)
+{
+    static const char *const members[] = {"name", "input", NULL};
+    const json_t *custom = json_object_get(tool_call, "custom"), *name = json_object_get(custom, "name"),
+                 *input = json_object_get(custom, "input");
+    serve_place at = serve_place_of(place, "custom");
+    if (!serve_field_only(call, at.text, custom, members)) return false;
+    if (!json_is_string(name) || !json_is_string(input))
+        return serve_field_refuse(call, at.text, "an object with a name and an input, both of them strings");
+    json_t *arguments = json_pack("{s:O}", "input", input);
+    char *text = arguments != NULL ? weir__json_dump(arguments) : NULL;
+    json_t *function = text != NULL ? json_pack("{s:O,s:s}", "name", name, "arguments", text) : NULL;
+    weir__mem_free(text);
+    json_decref(arguments);
+    bool ok = function != NULL && json_object_set_new(tool_call, "function", function) == 0 &&
+              json_object_set_new(tool_call, "type", json_string("function")) == 0;
+    json_object_del(tool_call, "custom");
+    return ok || serve_call_no_memory(call);
 }
 
 static bool check_tool_call(serve_call *call, void *to, const char *place, const json_t *tool_call)
 {
     (void)to;
     static const char *const members[] = {
-        "id", "type", "function", "index", "extra_content", "provider_specific_fields", NULL};
+        "id", "type", "function", "custom", "index", "extra_content", "provider_specific_fields", NULL};
     static const char *const of_function[] = {"name", "arguments", "parsed_arguments",
                                               "provider_specific_fields", NULL};
-    return serve_field_only(call, place, tool_call, members) &&
-           check_inner(call, place, tool_call, "function", of_function);
+    if (!serve_field_only(call, place, tool_call, members)) return false;
+    return serve_ask_is(serve_field_type(tool_call), "custom")
+               ? read_custom_call(call, place, (json_t *)tool_call)
+               : check_inner(call, place, tool_call, "function", of_function);
 }
 
 static bool check_message(serve_call *call, void *to, const char *place, const json_t *message)
@@ -49,13 +84,17 @@ static bool check_message(serve_call *call, void *to, const char *place, const j
     const json_t *old = json_object_get(message, "function_call"),
                  *content = json_object_get(message, "content"),
                  *calls = json_object_get(message, "tool_calls");
+    json_t *refusal = json_object_get(message, "refusal");
     if (old != NULL && !json_is_null(old))
         return serve_call_refuse(call, 400, serve_place_of(place, "function_call").text, "unsupported_field",
                                  "%s.function_call is not supported: give the call in tool_calls, and its "
                                  "result in a message of role tool",
                                  place);
-    return serve_field_only(call, place, message, members) &&
-           serve_field_each(call, to, serve_place_of(place, "content").text, content, check_part) &&
+    if (!serve_field_only(call, place, message, members)) return false;
+    bool silent = (content == NULL || json_is_null(content)) && json_array_size(calls) == 0;
+    if (silent && json_is_string(refusal) && json_object_set((json_t *)message, "content", refusal) != 0)
+        return serve_call_no_memory(call);
+    return serve_field_each(call, to, serve_place_of(place, "content").text, content, check_part) &&
            serve_field_each(call, to, serve_place_of(place, "tool_calls").text, calls, check_tool_call);
 }
 
@@ -86,7 +125,7 @@ bool serve_ask_chat_messages(serve_call *call, void *to, const char *name, const
 
 /* ---- Tools ---- */
 
-/* The library refuses tools of another type. */
+/* ask_tools.c reads tools of other types. */
 static bool check_tool(serve_call *call, void *to, const char *place, const json_t *tool)
 {
     (void)to;
@@ -95,9 +134,9 @@ static bool check_tool(serve_call *call, void *to, const char *place, const json
     static const char *const of_function[] = {"name",          "description", "parameters", "strict",
                                               "cache_control", "return",      "type",       NULL};
     const char *type = serve_field_type(tool);
-    if (type != NULL && !serve_ask_is(type, "function")) return true;
-    return serve_field_only(call, place, tool, members) &&
-           check_inner(call, place, tool, "function", of_function);
+    return (type != NULL && !serve_ask_is(type, "function")) ||
+           (serve_field_only(call, place, tool, members) &&
+            check_inner(call, place, tool, "function", of_function));
 }
 
 bool serve_ask_tools(serve_call *call, void *to, const char *name, const json_t *value)

@@ -4,10 +4,45 @@
 #include <string.h>
 
 #include "ask.h"
+#include "effort.h"
 #include "field.h"
+#include "foreign.h"
+#include "hint.h"
 #include "turns.h"
 
 /* ---- Blocks ---- */
+
+/* Those that are read here; foreign.c has the others. */
+typedef enum block_kind {
+    BLOCK_TEXT,
+    BLOCK_IMAGE,
+    BLOCK_DOCUMENT,
+    BLOCK_THINKING,
+    BLOCK_USE,
+    BLOCK_RESULT,
+    BLOCK_SYSTEM,
+    BLOCK_COMPACTION,
+    BLOCK_ADDITION,
+    BLOCK_OTHER,
+} block_kind;
+
+static block_kind kind_of(const json_t *block)
+{
+    static const char *const types[] = {
+        [BLOCK_TEXT] = "text",
+        [BLOCK_IMAGE] = "image",
+        [BLOCK_DOCUMENT] = "document",
+        [BLOCK_THINKING] = "thinking",
+        [BLOCK_USE] = "tool_use",
+        [BLOCK_RESULT] = "tool_result",
+        [BLOCK_SYSTEM] = "mid_conv_system",
+        [BLOCK_COMPACTION] = "compaction",
+        [BLOCK_ADDITION] = "tool_addition",
+    };
+    int kind = 0;
+    while (kind < BLOCK_OTHER && !serve_ask_is(serve_field_type(block), types[kind])) kind++;
+    return (block_kind)kind;
+}
 
 static bool read_text(serve_turns *turns, const char *place, const json_t *block)
 {
@@ -15,8 +50,6 @@ static bool read_text(serve_turns *turns, const char *place, const json_t *block
     static const char *const members[] = {"type", "text", "cache_control", "citations", NULL};
     const json_t *text = json_object_get(block, "text");
     if (!serve_field_only(call, place, block, members)) return false;
-    if (json_array_size(json_object_get(block, "citations")) > 0)
-        return serve_field_refuse(call, place, "a text without citations");
     if (!json_is_string(text)) return serve_field_refuse(call, place, "a block with a text");
     serve_turns_add_text(turns, text);
     return true;
@@ -51,15 +84,9 @@ static bool read_image(serve_turns *turns, const char *place, const json_t *bloc
     return true;
 }
 
-static bool read_block(serve_call *call, void *to, const char *place, const json_t *block)
-{
-    const char *type = serve_field_type(block);
-    if (serve_ask_is(type, "text")) return read_text(to, place, block);
-    if (serve_ask_is(type, "image")) return read_image(to, place, block);
-    return serve_field_refuse_type(call, place, block, "text, image");
-}
+static serve_reader read_block;
 
-/* A string, or an array of texts and images, into the last message. */
+/* A string, or an array of blocks, into the last message. */
 static bool read_content(serve_turns *turns, const char *place, const json_t *content)
 {
     serve_call *call = turns->ask->call;
@@ -67,6 +94,71 @@ static bool read_content(serve_turns *turns, const char *place, const json_t *co
     if (!json_is_string(content)) return serve_field_refuse(call, place, "a string or an array of blocks");
     serve_turns_add_text(turns, content);
     return true;
+}
+
+/* Whether a member is a string or left out. False: the call has its answer. */
+static bool check_word(serve_call *call, const char *place, const json_t *block, const char *name)
+{
+    const json_t *word = json_object_get(block, name);
+    return word == NULL || json_is_null(word) || json_is_string(word) ||
+           serve_field_refuse(call, serve_place_of(place, name).text, "a string");
+}
+
+/* A title and a context stand before the document's text. */
+static bool read_document(serve_turns *turns, const char *place, const json_t *block)
+{
+    serve_call *call = turns->ask->call;
+    static const char *const members[] = {"type",          "source",    "title", "context",
+                                          "cache_control", "citations", NULL};
+    static const char *const of_source[] = {"type", "media_type", "data", "content", NULL};
+    static const char *const head[] = {"title", "context", NULL};
+    const json_t *source = json_object_get(block, "source"), *data = json_object_get(source, "data");
+    const char *type = serve_field_type(source);
+    serve_place at = serve_place_of(place, "source");
+    if (!serve_field_only(call, place, block, members) || !check_word(call, place, block, "title") ||
+        !check_word(call, place, block, "context"))
+        return false;
+    if (!serve_ask_is(type, "text") && !serve_ask_is(type, "content"))
+        return serve_field_refuse_type(call, at.text, source, "text, content");
+    if (!serve_field_only(call, at.text, source, of_source)) return false;
+    if ((json_is_string(json_object_get(block, "title")) ||
+         json_is_string(json_object_get(block, "context"))) &&
+        !serve_foreign_add_text(turns, block, head))
+        return false;
+    if (serve_ask_is(type, "content"))
+        return read_content(turns, serve_place_of(at.text, "content").text,
+                            json_object_get(source, "content"));
+    if (!json_is_string(data))
+        return serve_field_refuse(call, serve_place_of(at.text, "data").text, "a string");
+    serve_turns_add_text(turns, data);
+    return true;
+}
+
+/* A tool that the block defines joins the request's own. All tools that it only names are there anyway. */
+static bool read_addition(serve_turns *turns, const char *place, const json_t *block)
+{
+    const json_t *tool = json_object_get(block, "tool");
+    json_t *definition = json_object_get(tool, "definition");
+    serve_place at = serve_place_of(serve_place_of(place, "tool").text, "definition");
+    if (!serve_ask_is(serve_field_type(tool), "tool_definition"))
+        return serve_foreign_skip(turns->ask, place, block, "");
+    if (!json_is_object(definition))
+        return serve_field_refuse(turns->ask->call, at.text, "an object: a tool");
+    return serve_ask_bring_tool(turns->ask, at.text, definition);
+}
+
+/* Into the last message. */
+static bool read_block(serve_call *call, void *to, const char *place, const json_t *block)
+{
+    static const char allowed[] = "text, image, document";
+    switch (kind_of(block)) {
+    case BLOCK_TEXT: return read_text(to, place, block);
+    case BLOCK_IMAGE: return read_image(to, place, block);
+    case BLOCK_DOCUMENT: return read_document(to, place, block);
+    case BLOCK_ADDITION: return read_addition(to, place, block);
+    case BLOCK_OTHER: return serve_foreign_add(to, place, block, true, allowed);
+    default: return serve_field_refuse_type(call, place, block, allowed);
+    }
 }
 
 static bool read_thinking(serve_turns *turns, const char *place, const json_t *block)
@@ -112,27 +204,65 @@ static bool read_tool_result(serve_turns *turns, const char *place, const json_t
            read_content(turns, serve_place_of(place, "content").text, content);
 }
 
+/* Content of the system's, which may have no words: then there is no message. */
+static bool read_system(serve_turns *turns, const char *place, const json_t *owner)
+{
+    serve_turns_begin(turns, "system", place);
+    if (!read_content(turns, serve_place_of(place, "content").text, json_object_get(owner, "content")))
+        return false;
+    serve_turns_drop_empty(turns);
+    return true;
+}
+
+/* What the history before it has become. Without words it stands for a summary that failed. */
+static bool read_compaction(serve_turns *turns, const char *place, const json_t *block)
+{
+    const json_t *words = json_object_get(block, "content");
+    if (!check_word(turns->ask->call, place, block, "content")) return false;
+    if (json_string_length(words) == 0) return serve_foreign_skip(turns->ask, place, block, "");
+    serve_turns_cut(turns, turns->n_first);
+    turns->n_parts = turns->n_first;
+    serve_turns_begin(turns, "user", place);
+    serve_turns_add_text(turns, words);
+    return true;
+}
+
 /* ---- Messages ---- */
 
 static bool read_user_block(serve_call *call, void *to, const char *place, const json_t *block)
 {
+    static const char allowed[] = "text, image, document, tool_result, mid_conv_system, compaction";
     serve_turns *turns = to;
-    const char *type = serve_field_type(block);
-    if (serve_ask_is(type, "tool_result")) return read_tool_result(turns, place, block);
-    bool text = serve_ask_is(type, "text");
-    if (!text && !serve_ask_is(type, "image"))
-        return serve_field_refuse_type(call, place, block, "text, image, tool_result");
-    serve_turns_go_on(turns, "user", place);
-    return text ? read_text(turns, place, block) : read_image(turns, place, block);
+    switch (kind_of(block)) {
+    case BLOCK_TEXT:
+    case BLOCK_IMAGE:
+    case BLOCK_DOCUMENT:
+        serve_turns_go_on(turns, "user", place);
+        return read_block(call, turns, place, block);
+    case BLOCK_RESULT: return read_tool_result(turns, place, block);
+    case BLOCK_SYSTEM: return read_system(turns, place, block);
+    case BLOCK_ADDITION: return read_addition(turns, place, block);
+    case BLOCK_COMPACTION: return read_compaction(turns, place, block);
+    case BLOCK_OTHER: return serve_foreign_add(turns, place, block, false, allowed);
+    default: return serve_field_refuse_type(call, place, block, allowed);
+    }
 }
 
 static bool read_assistant_block(serve_call *call, void *to, const char *place, const json_t *block)
 {
-    const char *type = serve_field_type(block);
-    if (serve_ask_is(type, "text")) return read_text(to, place, block);
-    if (serve_ask_is(type, "thinking")) return read_thinking(to, place, block);
-    if (serve_ask_is(type, "tool_use")) return read_tool_use(to, place, block);
-    return serve_field_refuse_type(call, place, block, "text, thinking, tool_use");
+    static const char allowed[] = "text, thinking, tool_use, compaction";
+    serve_turns *turns = to;
+    block_kind kind = kind_of(block);
+    if (kind == BLOCK_TEXT || kind == BLOCK_THINKING || kind == BLOCK_USE)
+        serve_turns_go_on(turns, "assistant", place);
+    switch (kind) {
+    case BLOCK_TEXT: return read_text(turns, place, block);
+    case BLOCK_THINKING: return read_thinking(turns, place, block);
+    case BLOCK_USE: return read_tool_use(turns, place, block);
+    case BLOCK_COMPACTION: return read_compaction(turns, place, block);
+    case BLOCK_OTHER: return serve_foreign_add(turns, place, block, false, allowed);
+    default: return serve_field_refuse_type(call, place, block, allowed);
+    }
 }
 
 static bool read_message(serve_call *call, void *to, const char *place, const json_t *message)
@@ -148,13 +278,17 @@ static bool read_message(serve_call *call, void *to, const char *place, const js
     if (!user && !assistant && !serve_ask_is(role, "system"))
         return serve_field_refuse(call, serve_place_of(place, "role").text,
                                   "\"user\", \"assistant\" or \"system\"");
-    if (!json_is_array(content) || (!user && !assistant)) {
+    if (!user && !assistant) return read_system(turns, place, message);
+    if (!json_is_array(content)) {
         serve_turns_begin(turns, role, place);
         return read_content(turns, inner.text, content);
     }
     if (json_array_size(content) == 0 || assistant) serve_turns_begin(turns, role, place);
     if (user) turns->last = NULL; /* results and texts begin messages of their own */
-    return serve_field_each(call, turns, inner.text, content, user ? read_user_block : read_assistant_block);
+    if (!serve_field_each(call, turns, inner.text, content, user ? read_user_block : read_assistant_block))
+        return false;
+    if (json_array_size(content) > 0) serve_turns_drop_empty(turns); /* all of it was skipped */
+    return true;
 }
 
 static bool read_conversation(serve_ask *ask)
@@ -168,7 +302,9 @@ static bool read_conversation(serve_ask *ask)
     } else if (system != NULL) {
         serve_turns_begin(&turns, "system", "system");
         ok = read_content(&turns, "system", system);
+        serve_turns_drop_empty(&turns);
     }
+    turns.n_first = json_array_size(turns.messages);
     if (ok && json_array_size(messages) == 0)
         ok = serve_field_refuse(ask->call, "messages", "an array of at least one message");
     ok = ok && serve_field_each(ask->call, &turns, "messages", messages, read_message) &&
@@ -187,10 +323,8 @@ static bool read_tool(serve_call *call, void *to, const char *place, const json_
     const json_t *schema = json_object_get(tool, "input_schema"), *type = json_object_get(tool, "type");
     if (!json_is_object(tool)) return serve_field_refuse(call, place, "an object");
     if (type != NULL && !json_is_null(type) && !serve_ask_is(json_string_value(type), "custom"))
-        return serve_call_refuse(call, 400, place, "unsupported_value",
-                                 "%s is of type \"%.40s\", which this server does not have; give a tool with "
-                                 "name, description and input_schema",
-                                 place, json_is_string(type) ? json_string_value(type) : "");
+        return serve_foreign_tool(to, place, tool, "custom");
+    if (serve_ask_is_brought(to, json_object_get(tool, "name"))) return true;
     if (!serve_field_only(call, place, tool, members)) return false;
     if (!json_is_object(schema))
         return serve_field_refuse(call, serve_place_of(place, "input_schema").text,
@@ -204,7 +338,8 @@ static bool read_tools(serve_ask *ask)
     const json_t *tools = serve_ask_given(ask, "tools");
     ask->call->terms.parameters = "input_schema";
     if (tools != NULL && !json_is_array(tools)) return serve_field_refuse(ask->call, "tools", "an array");
-    return serve_field_each(ask->call, ask, "tools", tools, read_tool);
+    return serve_field_each(ask->call, ask, "tools", tools, read_tool) &&
+           serve_ask_read_brought(ask, read_tool);
 }
 
 static bool read_choice(serve_ask *ask)
@@ -234,20 +369,17 @@ static bool read_choice(serve_ask *ask)
 /* Without the field an answer has no thinking, as in Anthropic's API. */
 static bool read_thinking_option(serve_ask *ask)
 {
-    static const char *const members[] = {"type", "budget_tokens", "display", NULL};
+    static const char *const members[] = {"type", "budget_tokens", NULL};
     serve_call *call = ask->call;
     const json_t *thinking = serve_ask_given(ask, "thinking"),
                  *budget = json_object_get(thinking, "budget_tokens");
-    const char *type = serve_field_type(thinking),
-               *shown = json_string_value(json_object_get(thinking, "display"));
+    const char *type = serve_field_type(thinking);
     bool on = serve_ask_is(type, "enabled") || serve_ask_is(type, "adaptive");
     ask->chat.enable_thinking = on;
     if (thinking == NULL) return true;
     if (!on && !serve_ask_is(type, "disabled"))
         return serve_field_refuse(call, "thinking.type", "\"enabled\", \"adaptive\" or \"disabled\"");
     if (!serve_field_only(call, "thinking", thinking, members)) return false;
-    if (shown != NULL && strcmp(shown, "summarized") != 0)
-        return serve_field_refuse(call, "thinking.display", "\"summarized\" or left out");
     if (budget == NULL) return true;
     json_int_t n;
     if (!serve_json_whole(budget, &n) || n < 1)
@@ -260,18 +392,17 @@ static bool read_output(serve_ask *ask)
 {
     static const char *const members[] = {"effort", "format", NULL}, *const of_format[] = {"type", "schema",
                                                                                            NULL};
-    static const char *const words[] = {"low", "medium", "high", "xhigh", "max"};
     serve_call *call = ask->call;
     const json_t *output = serve_ask_given(ask, "output_config"), *effort = json_object_get(output, "effort"),
                  *format = json_object_get(output, "format"), *schema = json_object_get(format, "schema");
     if (output == NULL) return true;
     if (!json_is_object(output)) return serve_field_refuse(call, "output_config", "an object");
     if (!serve_field_only(call, "output_config", output, members)) return false;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (serve_ask_is(json_string_value(effort), words[i])) ask->reasoning_effort = words[i];
+    const char *word = json_string_value(effort);
+    ask->reasoning_effort = serve_ask_is(word, "none") ? NULL : serve_effort_word(word);
     if (effort != NULL && !json_is_null(effort) && ask->reasoning_effort == NULL)
         return serve_field_refuse(call, "output_config.effort",
-                                  "\"low\", \"medium\", \"high\", \"xhigh\" or \"max\"");
+                                  "\"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" or \"max\"");
     if (format == NULL || json_is_null(format)) return true;
     if (!serve_ask_is(serve_field_type(format), "json_schema") || !json_is_object(schema))
         return serve_field_refuse(call, "output_config.format",
@@ -281,13 +412,16 @@ static bool read_output(serve_ask *ask)
     return serve_ask_set_schema(ask, "output_config.format", "output_config/format/schema", schema);
 }
 
-/* Edits that keep all thinking change nothing. */
+/* Edits that keep all thinking change nothing; others make a long conversation shorter, which then may find
+ * no room. */
 static bool read_context_management(serve_ask *ask)
 {
     const json_t *management = serve_ask_given(ask, "context_management");
     const json_t *edits = json_object_get(management, "edits");
     size_t i;
     json_t *edit;
+    if (management != NULL && !json_is_object(management))
+        return serve_field_refuse(ask->call, "context_management", "an object");
     bool harmless = json_object_size(management) == (edits != NULL ? 1U : 0U);
     json_array_foreach((json_t *)edits, i, edit)
     {
@@ -295,9 +429,9 @@ static bool read_context_management(serve_ask *ask)
         harmless = harmless && type != NULL && strncmp(type, "clear_thinking_", 15) == 0 &&
                    serve_ask_is(keep, "all");
     }
-    return harmless || serve_call_refuse(ask->call, 400, "context_management", "unsupported_field",
-                                         "context_management must be left out, or clear_thinking with "
-                                         "\"keep\": \"all\": this server changes no conversation");
+    return harmless || serve_hint_take(ask->call, "context_management",
+                                       "left out, or clear_thinking with \"keep\": \"all\": this server "
+                                       "changes no conversation");
 }
 
 bool serve_ask_messages(serve_ask *ask)

@@ -7,7 +7,9 @@
 #include "base/mem.h"
 #include "base/words.h"
 #include "catalog.h"
+#include "effort.h"
 #include "field.h"
+#include "hint.h"
 #include "ollama.h"
 #include "turns.h"
 
@@ -251,11 +253,10 @@ static bool read_think(serve_ask *ask)
     if (think == NULL) return true;
     ask->chat.enable_thinking = !json_is_false(think);
     if (json_is_boolean(think)) return true;
-    if (serve_ask_is(word, "low") || serve_ask_is(word, "medium") || serve_ask_is(word, "high")) {
-        ask->reasoning_effort = word;
-        return true;
-    }
-    return serve_field_refuse(ask->call, "think", "true, false, \"low\", \"medium\" or \"high\"");
+    ask->reasoning_effort = serve_ask_is(word, "none") ? NULL : serve_effort_word(word);
+    if (ask->reasoning_effort != NULL) return true;
+    return serve_field_refuse(
+        ask->call, "think", "true, false, \"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" or \"max\"");
 }
 
 /* Seconds, which may have units: "1h30m", "2.5s", "300", as Ollama has it. False: another form. */
@@ -314,8 +315,7 @@ static bool read_keep_alive(serve_ask *ask)
 {
     bool unmet;
     return serve_ollama_keep_alive(ask->call, serve_ask_given(ask, "keep_alive"), &unmet) &&
-           (!unmet || weir__text_add_string(&ask->relaxed, "keep_alive\n") ||
-            serve_call_no_memory(ask->call));
+           (!unmet || serve_hint_name(ask->call, "keep_alive"));
 }
 
 static bool read_rest(serve_ask *ask)

@@ -4,8 +4,11 @@
 #include <string.h>
 
 #include "ask.h"
+#include "base/words.h"
 #include "custom_tool.h"
 #include "field.h"
+#include "foreign.h"
+#include "hint.h"
 #include "keys.h"
 #include "records.h"
 #include "turns.h"
@@ -26,30 +29,43 @@ static bool read_text(serve_turns *turns, const char *place, const json_t *part)
 
 static bool read_image(serve_turns *turns, const char *place, const json_t *part)
 {
-    static const char *const members[] = {"type", "image_url", "detail", NULL};
+    static const char *const members[] = {"type", "image_url", "prompt_cache_breakpoint", NULL};
     const json_t *url = json_object_get(part, "image_url");
-    const char *detail = json_string_value(json_object_get(part, "detail"));
     serve_call *call = turns->ask->call;
-    if (!turns->ask->unkept && json_is_true(json_object_get(turns->ask->json, "store")))
-        weir__text_add_string(&turns->ask->relaxed, "store\n");
+    if (!turns->ask->unkept && json_is_true(json_object_get(turns->ask->json, "store")) &&
+        !serve_hint_name(call, "store"))
+        return false;
     turns->ask->unkept = true; /* its memory would be kept */
     if (!serve_field_only(call, place, part, members)) return false;
     if (!json_is_string(url)) return serve_field_refuse(call, place, "an image with an image_url");
-    if (detail != NULL && strcmp(detail, "auto") != 0)
-        return serve_field_refuse(call, place, "an image whose detail is \"auto\" or left out");
     serve_turns_add_image(turns, place, url);
     json_object_del((json_t *)part,
                     "image_url"); /* the message alone has it, and drops it once it is decoded */
     return true;
 }
 
+static bool read_refusal(serve_turns *turns, const char *place, const json_t *part)
+{
+    static const char *const members[] = {"type", "refusal", NULL};
+    const json_t *words = json_object_get(part, "refusal");
+    serve_call *call = turns->ask->call;
+    if (!serve_field_only(call, place, part, members)) return false;
+    if (!json_is_string(words)) return serve_field_refuse(call, place, "a part with a refusal, a string");
+    serve_turns_add_text(turns, words);
+    return true;
+}
+
 static bool read_part(serve_call *call, void *to, const char *place, const json_t *part)
 {
+    static const char allowed[] = "input_text, output_text, input_image, refusal";
     const char *type = serve_field_type(part);
     bool text = serve_ask_is(type, "input_text") || serve_ask_is(type, "output_text");
     if (text) return read_text(to, place, part);
     if (serve_ask_is(type, "input_image")) return read_image(to, place, part);
-    return serve_field_refuse_type(call, place, part, "input_text, output_text, input_image");
+    if (serve_ask_is(type, "refusal")) return read_refusal(to, place, part);
+    if (serve_ask_is(type, "input_file") || serve_ask_is(type, "input_audio")) /* what is asked about */
+        return serve_field_refuse_type(call, place, part, allowed);
+    return serve_foreign_add(to, place, part, true, allowed);
 }
 
 /* A string, or an array of texts and images, into the last message. */
@@ -116,15 +132,9 @@ static bool add_reasoning(serve_turns *turns, const char *place, const json_t *l
 /* A summary counts where there is nothing else. */
 static bool read_reasoning(serve_turns *turns, const char *place, const json_t *item)
 {
-    static const char *const members[] = {"type", "id", "status", "summary", "content", "encrypted_content",
-                                          NULL};
-    serve_call *call = turns->ask->call;
-    const json_t *content = json_object_get(item, "content"),
-                 *hidden = json_object_get(item, "encrypted_content");
-    if (!serve_field_only(call, place, item, members)) return false;
-    if (hidden != NULL && !json_is_null(hidden))
-        return serve_call_refuse(call, 400, place, "unsupported_value",
-                                 "%s has encrypted_content, which this server cannot read", place);
+    static const char *const members[] = {"type", "id", "status", "summary", "content", NULL};
+    const json_t *content = json_object_get(item, "content");
+    if (!serve_field_only(turns->ask->call, place, item, members)) return false;
     return json_array_size(content) > 0
                ? add_reasoning(turns, place, content, "reasoning_text")
                : add_reasoning(turns, place, json_object_get(item, "summary"), "summary_text");
@@ -180,6 +190,21 @@ static bool read_output(serve_turns *turns, const char *place, const json_t *ite
     return read_content(turns, serve_place_of(place, "output").text, json_object_get(item, "output"));
 }
 
+/* Tools that join the request's own. */
+static bool find_tools(serve_ask *ask, const char *place, const json_t *item)
+{
+    json_t *tools = json_object_get(item, "tools"), *tool;
+    serve_place at = serve_place_of(place, "tools");
+    size_t i;
+    if (!json_is_array(tools) || json_array_size(tools) > SERVE_TOOLS_MAX)
+        return serve_field_refuse(ask->call, at.text, "an array of at most 256 tools");
+    json_array_foreach(tools, i, tool)
+    {
+        if (!serve_ask_bring_tool(ask, serve_place_at(at.text, i).text, tool)) return false;
+    }
+    return true;
+}
+
 static bool read_item(serve_call *call, void *to, const char *place, const json_t *item)
 {
     serve_turns *turns = to;
@@ -191,9 +216,9 @@ static bool read_item(serve_call *call, void *to, const char *place, const json_
     if (strcmp(type, "function_call_output") == 0 || strcmp(type, "custom_tool_call_output") == 0)
         return read_output(turns, place, item);
     if (strcmp(type, "reasoning") == 0) return read_reasoning(turns, place, item);
-    return serve_field_refuse_type(call, place, item,
-                                   "message, function_call, function_call_output, custom_tool_call, "
-                                   "custom_tool_call_output, reasoning, item_reference");
+    if (strcmp(type, "tool_search_output") == 0 || strcmp(type, "additional_tools") == 0)
+        return find_tools(turns->ask, place, item);
+    return serve_foreign_add(turns, place, item, false, "");
 }
 
 /* The items of the response before, with its own output: an array that the caller frees, or NULL after an
@@ -287,12 +312,13 @@ static bool add_tool(serve_ask *ask, const char *place, const json_t *tool, cons
     const json_t *own = json_object_get(tool, "name");
     json_t *name =
         json_is_string(own) ? join(json_object_get(space, "name"), ".", own) : json_incref((json_t *)own);
+    if (serve_ask_is_brought(ask, name)) {
+        json_decref(name);
+        return true;
+    }
     json_t *words = join(json_object_get(space, "description"), "\n\n", json_object_get(tool, "description"));
     bool ok = serve_ask_add_tool(ask, place, name, words, schema, strict);
-    if (ok && custom && name != NULL) {
-        if (ask->customs == NULL) ask->customs = json_array();
-        ok = json_array_append(ask->customs, name) == 0 || serve_call_no_memory(ask->call);
-    }
+    if (ok && custom) ok = serve_custom_tool_name(ask, name);
     json_decref(words);
     json_decref(name);
     return ok;
@@ -313,7 +339,8 @@ static bool read_custom(serve_ask *ask, const char *place, const json_t *tool, c
 {
     static const char *const members[] = {"type", "name", "description", "format", NULL};
     if (!serve_field_only(ask->call, place, tool, members)) return false;
-    json_t *schema = serve_custom_tool_schema(ask->call, place, json_object_get(tool, "format"));
+    json_t *schema = serve_custom_tool_schema(ask->call, serve_place_of(place, "format").text,
+                                              json_object_get(tool, "format"));
     bool ok = schema != NULL && add_tool(ask, place, tool, space, schema, json_true(), true);
     json_decref(schema);
     return ok;
@@ -324,8 +351,8 @@ static bool read_tool(serve_ask *ask, const char *place, const json_t *tool, con
     const char *type = serve_field_type(tool);
     if (serve_ask_is(type, "function")) return read_function(ask, place, tool, space);
     if (serve_ask_is(type, "custom")) return read_custom(ask, place, tool, space);
-    return serve_field_refuse_type(ask->call, place, tool,
-                                   space == NULL ? "function, custom, namespace" : "function, custom");
+    return serve_foreign_tool(ask, place, tool,
+                              space == NULL ? "function, custom, namespace" : "function, custom");
 }
 
 #define DESCRIPTION_MAX ((size_t)64 << 10) /* bytes; each tool of the namespace gets a copy */
@@ -368,7 +395,8 @@ static bool read_tools(serve_ask *ask)
     const json_t *tools = serve_ask_given(ask, "tools");
     ask->call->terms.parameters = "parameters";
     if (tools != NULL && !json_is_array(tools)) return serve_field_refuse(ask->call, "tools", "an array");
-    return serve_field_each(ask->call, ask, "tools", tools, read_any_tool);
+    return serve_field_each(ask->call, ask, "tools", tools, read_any_tool) &&
+           serve_ask_read_brought(ask, read_any_tool);
 }
 
 /* {"type": "function", "name": …} as chat completions have it. */
@@ -376,6 +404,15 @@ static json_t *named(const json_t *choice)
 {
     return json_pack("{s:s,s:{s:O*}}", "type", "function", "function", "name",
                      json_object_get(choice, "name"));
+}
+
+/* All tools of the choice run on another server. */
+static bool allow_none(serve_ask *ask, const json_t *choice)
+{
+    const json_t *first = json_array_get(json_object_get(choice, "tools"), 0);
+    ask->chat.tool_choice = WEIR_TOOLS_NONE;
+    return !serve_ask_is(json_string_value(json_object_get(choice, "mode")), "required") ||
+           serve_field_refuse_type(ask->call, "tool_choice", first, "function, custom");
 }
 
 static bool read_choice(serve_ask *ask)
@@ -393,7 +430,21 @@ static bool read_choice(serve_ask *ask)
             json_decref(list);
             return serve_field_refuse(ask->call, "tool_choice.tools", "an array of at most 256 functions");
         }
-        json_array_foreach((json_t *)tools, i, one) json_array_append_new(list, named(one));
+        json_array_foreach((json_t *)tools, i, one)
+        {
+            bool own = serve_ask_is(serve_field_type(one), "function") ||
+                       serve_ask_is(serve_field_type(one), "custom");
+            serve_place place = serve_place_at("tool_choice.tools", i);
+            if (!own && !serve_foreign_skip(ask, place.text, one, "function, custom")) {
+                json_decref(list);
+                return false;
+            }
+            if (own) json_array_append_new(list, named(one));
+        }
+        if (json_array_size(tools) > 0 && json_array_size(list) == 0) {
+            json_decref(list);
+            return allow_none(ask, choice);
+        }
         ask->made_choice = json_pack("{s:s,s:{s:O*,s:o}}", "type", "allowed_tools", "allowed_tools", "mode",
                                      json_object_get(choice, "mode"), "tools", list);
     } else if (json_is_string(choice)) {
@@ -427,29 +478,23 @@ static bool read_format(serve_ask *ask, const json_t *format)
 
 static bool read_text_option(serve_ask *ask)
 {
-    static const char *const members[] = {"format", "verbosity", NULL};
+    static const char *const members[] = {"format", NULL};
     const json_t *text = serve_ask_given(ask, "text");
-    const char *verbosity = json_string_value(json_object_get(text, "verbosity"));
     if (text == NULL) return true;
     if (!json_is_object(text)) return serve_field_refuse(ask->call, "text", "an object");
     if (!serve_field_only(ask->call, "text", text, members)) return false;
-    if (verbosity != NULL && strcmp(verbosity, "medium") != 0)
-        return serve_field_refuse(ask->call, "text.verbosity", "\"medium\"; ask for length in words");
     return read_format(ask, json_object_get(text, "format"));
 }
 
 /* Reasoning is shown in full, also for a summary "auto". */
 static bool read_reasoning_option(serve_ask *ask)
 {
-    static const char *const members[] = {"effort", "summary", NULL};
+    static const char *const members[] = {"effort", NULL};
     const json_t *reasoning = serve_ask_given(ask, "reasoning"),
                  *effort = json_object_get(reasoning, "effort");
-    const char *summary = json_string_value(json_object_get(reasoning, "summary"));
     if (reasoning == NULL) return true;
     if (!json_is_object(reasoning)) return serve_field_refuse(ask->call, "reasoning", "an object");
     if (!serve_field_only(ask->call, "reasoning", reasoning, members)) return false;
-    if (summary != NULL && strcmp(summary, "auto") != 0)
-        return serve_field_refuse(ask->call, "reasoning.summary", "\"auto\" or left out");
     return effort == NULL || json_is_null(effort) ||
            serve_ask_reasoning_effort(ask->call, ask, "reasoning.effort", effort);
 }
@@ -466,13 +511,15 @@ static bool read_include(serve_ask *ask)
     json_array_foreach((json_t *)include, i, one)
     {
         const char *what = json_string_value(one);
+        if (what == NULL) return serve_field_refuse(ask->call, "include", "an array of strings");
         if (serve_ask_is(what, logprobs))
             ask->request.logprobs = true;
-        else if (!serve_ask_is(what, "reasoning.encrypted_content"))
-            return serve_field_refuse(ask->call, "include",
-                                      "an array of \"message.output_text.logprobs\" and "
-                                      "\"reasoning.encrypted_content\": reasoning is in the answer, and not "
-                                      "encrypted");
+        else if (!serve_ask_is(what, "reasoning.encrypted_content") &&
+                 !serve_hint_take(ask->call, "include",
+                                  "an array of \"message.output_text.logprobs\" and "
+                                  "\"reasoning.encrypted_content\": reasoning is in the answer, and not "
+                                  "encrypted"))
+            return false;
     }
     return ask->request.n_logprobs == 0 || ask->request.logprobs ||
            serve_field_refuse(ask->call, "top_logprobs",

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "field.h"
+#include "hint.h"
 
 #define WORD_MAX 4096 /* bytes of a breaker, and of the samplers' names */
 
@@ -126,9 +127,8 @@ bool serve_ask_samplers(serve_call *call, void *to, const char *name, const json
     weir__mem_free(ask->order);
     ask->order = text.bytes;
     ask->sampler.order = text.bytes;
-    if (infill) weir__text_add_string(&ask->relaxed, "samplers: infill\n");
     if (text.failed) return serve_call_no_memory(call);
-    if (call->begun) return false;
+    if (call->begun || (infill && !serve_hint_name(call, "samplers: infill"))) return false;
     return strings ||
            serve_field_refuse(call, name, "a string or an array of strings, of at most 4096 bytes");
 }

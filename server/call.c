@@ -44,6 +44,7 @@ serve_call *serve_call_create(serve_server *server, serve_connection *connection
                                   .give = give_quota};
     call->body_most = server->params.live.body_bytes;
     call->response_s = server->params.live.response_s;
+    call->strict = server->params.live.strict;
     call->began_ns = call->moved_ns = weir__clock_now_ns();
     call->after = server->calls;
     if (server->calls != NULL) server->calls->before = call;
@@ -145,7 +146,7 @@ static void begin_head(serve_call *call, int status, const char *type)
         weir__text_printf(out, "Allow: %s%s\r\n", call->allow,
                           strcmp(call->method, "OPTIONS") == 0 ? ", OPTIONS" : "");
     if (status == 401) weir__text_add_string(out, "WWW-Authenticate: Bearer\r\n");
-    if (call->relaxed != NULL) weir__text_printf(out, "X-Weir-Relaxed: %s\r\n", call->relaxed);
+    serve_relaxed_add_header(call->relaxed, out);
     if (call->reshaped != NULL) weir__text_printf(out, "X-Weir-Messages: %s\r\n", call->reshaped);
     if (call->stream_id != NULL) weir__text_printf(out, "X-Stream-Id: %s\r\n", call->stream_id);
     if (call->router.endpoint[0] != '\0')

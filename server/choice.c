@@ -60,6 +60,7 @@ void serve_choice_forget(serve_choice *choice)
     choice->parts = NULL;
     choice->n_kept = choice->parts_capacity = 0;
     serve_scores_fini(&choice->scores);
+    weir__text_fini(&choice->ids);
 }
 
 void serve_choice_cancel(serve_choice *choice)
@@ -149,7 +150,8 @@ void serve_choice_explain(const serve_choice *choice, serve_failure *why)
     const serve_terms *terms = &choice->answer->call->terms;
     bool stops = choice->reason == WEIR_REASON_CANCELLED || error->code == WEIR_STOPPED;
     bool grammar = error->code == WEIR_GRAMMAR; /* that it allows no token shows here only; so for biases */
-    bool callers = grammar || (error->code == WEIR_INVALID && strcmp(error->field, "logit_bias") == 0);
+    bool callers = grammar || (error->code == WEIR_INVALID && (strcmp(error->field, "logit_bias") == 0 ||
+                                                               strcmp(error->field, "allowed_tokens") == 0));
     const char *field = grammar && terms->schema_field != NULL ? "json_schema" : error->field;
     *why = (serve_failure){
         .status = stops || error->code == WEIR_NO_MEMORY ? 503
@@ -234,6 +236,9 @@ bool serve_choice_read(serve_choice *choice, const weir_chunk *chunk, serve_choi
         choice->total_ns = chunk->total_ns;
     }
     if (choice->answer->returns_scores && !serve_scores_add(&choice->scores, chunk, INT32_MAX)) return false;
+    for (size_t i = 0; choice->answer->returns_ids && i < chunk->n_tokens; i++)
+        if (!weir__text_printf(&choice->ids, choice->ids.n > 0 ? ",%d" : "%d", chunk->tokens[i]))
+            return false;
     if (choice->parser == NULL) return serve_choice_pass(choice, &delta, take);
     if (weir_chat_parser_feed(choice->parser, chunk->text, chunk->length, chunk->finished, NULL) != WEIR_OK)
         return false;

@@ -61,7 +61,7 @@ void serve_control(serve_call *call)
         serve_field_refuse(call, "id", "the id of an answer");
     else if (action == NULL || strcmp(action, "reasoning_end") != 0)
         serve_field_refuse(call, "action", "\"reasoning_end\"");
-    else if (serve_field_only(call, "the body", json, members))
+    else if (serve_field_only(call, "", json, members))
         act(call, id);
     json_decref(json);
 }

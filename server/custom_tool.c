@@ -77,12 +77,11 @@ json_t *serve_custom_tool_schema(serve_call *call, const char *place, const json
 {
     const char *type = serve_field_type(format);
     json_t *pattern = NULL;
-    serve_place at = serve_place_of(place, "format");
     if (serve_ask_is(type, "grammar")) {
-        pattern = read_pattern(call, at.text, format);
+        pattern = read_pattern(call, place, format);
         if (pattern == NULL) return NULL;
     } else if (format != NULL && !json_is_null(format) && !serve_ask_is(type, "text")) {
-        serve_field_refuse_type(call, at.text, format, "text, grammar");
+        serve_field_refuse_type(call, place, format, "text, grammar");
         return NULL;
     }
     json_t *schema =
@@ -90,6 +89,13 @@ json_t *serve_custom_tool_schema(serve_call *call, const char *place, const json
                   "string", "pattern", pattern, "required", "input", "additionalProperties", 0);
     if (schema == NULL) serve_call_no_memory(call);
     return schema;
+}
+
+bool serve_custom_tool_name(serve_ask *ask, const json_t *name)
+{
+    if (name == NULL) return true; /* the library refuses the tool */
+    if (ask->customs == NULL) ask->customs = json_array();
+    return json_array_append(ask->customs, (json_t *)name) == 0 || serve_call_no_memory(ask->call);
 }
 
 /* ---- Inputs ---- */

@@ -5,9 +5,15 @@
 
 #include "serve.h"
 
-/* The function's parameters, {"input": a text of the tool's format}; format may be NULL. place: the tool's.
+struct serve_ask;
+
+/* The function's parameters, {"input": a text of the tool's format}; format may be NULL. place: the format's.
  * Freed with json_decref; NULL: the call has its answer. */
 json_t *serve_custom_tool_schema(serve_call *call, const char *place, const json_t *format);
+
+/* Adds a custom tool's name to the ask's; NULL: it has none. False: out of memory, and the call has its
+ * answer. */
+bool serve_custom_tool_name(struct serve_ask *ask, const json_t *name);
 
 /* Appends the input that the arguments of a call have, as far as they were generated. *at: bytes of the
  * arguments that were read before, 0 at first. Arguments of another form are the input themselves. */

@@ -56,3 +56,34 @@ int32_t serve_effort_budget(const char *budgets, const char *effort)
     }
     return found;
 }
+
+const char *serve_effort_word(const char *word)
+{
+    for (size_t i = 1; word != NULL && i < N_LEVELS; i++)
+        if (strcmp(levels[i], word) == 0) return levels[i];
+    return NULL;
+}
+
+/* Whether the source has the word in quotation marks. */
+static bool has_word(const char *source, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *at = source; (at = strstr(at, word)) != NULL; at += n)
+        if (at > source && (at[-1] == '"' || at[-1] == '\'') && at[n] == at[-1]) return true;
+    return false;
+}
+
+const char *serve_effort_level(const char *source, const char *level)
+{
+    static const char *const nearest[][3] = {
+        {"minimal", "low"}, {"xhigh", "max", "high"}, {"max", "xhigh", "high"}};
+    if (source == NULL) return level;
+    for (size_t i = 0; i < sizeof nearest / sizeof *nearest; i++) {
+        const char *const *words = nearest[i];
+        size_t k = 0;
+        if (strcmp(words[0], level) != 0) continue;
+        while (k + 1 < 3 && words[k + 1] != NULL && !has_word(source, words[k])) k++;
+        return k == 0 ? level : words[k];
+    }
+    return level;
+}

@@ -15,4 +15,12 @@ weir_status serve_effort_check(const char *budgets, weir_error *error);
 /* The tokens for this effort (NULL: none was named), of budgets that passed the check; -1 = no limit. */
 int32_t serve_effort_budget(const char *budgets, const char *effort);
 
+/* A level as requests name it, "none" to "max", static; NULL: the word is none. */
+const char *serve_effort_word(const char *word);
+
+/* The level for a template, its Jinja source (NULL: none): minimal, xhigh and max where it has that word in
+ * quotation marks, and else the nearest one that it has; of "low", "medium" and "high" all templates have
+ * all. Static, or `level` itself. */
+const char *serve_effort_level(const char *source, const char *level);
+
 #endif

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "hint.h"
 #include "loaded.h"
 #include "log.h"
 #include "names.h"
@@ -22,18 +23,14 @@ static void add_item(weir__text *header, const char *item)
 
 void serve_call_relaxed(serve_call *call, const char *lines)
 {
-    weir__text header = {0};
     char line[1024], place[1024];
     while (*lines != '\0') {
         size_t n = strcspn(lines, "\n");
         snprintf(line, sizeof line, "%.*s", (int)n, lines);
         serve_names_field(line, &call->terms, place, sizeof place);
-        serve_log("info", "relaxed", "request %s: %s is not enforced", call->id, place);
-        add_item(&header, place);
+        if (!serve_hint_name(call, place)) return;
         lines += n + (lines[n] == '\n');
     }
-    weir__mem_free(call->relaxed);
-    call->relaxed = header.bytes;
 }
 
 /* A line of weir_chat_reshaped, in the request's terms. */
@@ -55,18 +52,22 @@ static bool read_reshaped(const serve_call *call, const char **lines, reshaped *
     return true;
 }
 
-void serve_call_reshaped(serve_call *call, const char *lines)
+void serve_call_reshaped(serve_call *call, const char *dropped, const char *lines)
 {
     weir__text header = {0};
     reshaped line;
     char item[256];
-    while (*lines != '\0' && read_reshaped(call, &lines, &line)) {
+    for (size_t n; dropped != NULL && (n = strcspn(dropped, "\n")) > 0; dropped += n + 1) {
+        snprintf(item, sizeof item, "%.*s: dropped_lines", (int)n, dropped);
+        add_item(&header, item);
+    }
+    while (lines != NULL && *lines != '\0' && read_reshaped(call, &lines, &line)) {
         snprintf(item, sizeof item, "%s: %s%s%s", line.message, line.shape, line.in[0] != '\0' ? " in " : "",
                  line.in);
         add_item(&header, item);
     }
-    serve_log("debug", "messages", "request %s: put for the chat template: %s", call->id,
-              header.n > 0 ? header.bytes : "");
+    if (header.n > 0)
+        serve_log("debug", "messages", "request %s: changed for the prompt: %s", call->id, header.bytes);
     weir__mem_free(call->reshaped);
     call->reshaped = header.bytes;
 }

@@ -15,7 +15,8 @@ typedef enum serve_field_kind {
     SERVE_FIELD_MEMBER, /* a member of one of the library's structs, by its row */
     SERVE_FIELD_OTHER,  /* read by `read` */
     SERVE_FIELD_ONLY,   /* accepted with the value `only`, which changes nothing; `why`: it must be that */
-    SERVE_FIELD_NEVER,  /* not supported, because of `why` */
+    SERVE_FIELD_NEVER,  /* not supported, because of `why`, unless it asks for nothing */
+    SERVE_FIELD_HINT,   /* of the `types`; has no effect and is named, unless it is one of `only` */
 } serve_field_kind;
 
 typedef struct serve_field {
@@ -26,8 +27,9 @@ typedef struct serve_field {
     double least, most; /* instead of the member's range, where they differ */
     const char *of; /* the library's member that it sets, of "sampler", "chat" or "request"; NULL = none */
     const char *member;
-    const char *only;
-    const char *why;
+    const char *only; /* JSON; of a hint any number, with "|" between them */
+    const char *why;  /* of a hint: what it must be with `strict`; "": unknown then; NULL: named then, too */
+    unsigned types;   /* bits 1 << JSON_*, see SERVE_JSON; 0 = any */
     serve_reader *read;
 } serve_field;
 
@@ -41,12 +43,51 @@ typedef struct serve_field {
         .name = (n), .where = (w), .kind = SERVE_FIELD_OTHER, .read = (r)                                    \
     }
 
-/* Reads json's fields of `where` into *to; null counts as left out. others reads fields without a row, and
- * sets *known to false for an unknown one; may be NULL. False: the call has its answer. */
-bool serve_fields_read(serve_call *call, const serve_field *fields, size_t n, unsigned where,
-                       const json_t *json, void *to,
-                       bool (*others)(serve_call *call, void *to, const char *name, const json_t *value,
-                                      bool *known));
+#define SERVE_JSON_STRING (1u << JSON_STRING)
+#define SERVE_JSON_OBJECT (1u << JSON_OBJECT)
+#define SERVE_JSON_ARRAY  (1u << JSON_ARRAY)
+#define SERVE_JSON_NUMBER (1u << JSON_INTEGER | 1u << JSON_REAL)
+#define SERVE_JSON_BOOL   (1u << JSON_TRUE | 1u << JSON_FALSE)
+
+/* In `where`: without it the answer would be another one, so requests that do not have it are refused. */
+#define SERVE_FIELD_BINDS (1u << 31)
+
+/* The fields of some requests. */
+typedef struct serve_field_table {
+    const serve_field *fields; /* [n] */
+    size_t n;
+    /* Reads a field without a row, and sets *known to false for an unknown one. NULL: there are none. */
+    bool (*read)(serve_call *call, void *to, const char *name, const json_t *value, bool *known);
+    const char *of;    /* the library's struct of whose members `read` knows some; NULL: of none */
+    unsigned of_where; /* in these requests */
+    const char *place; /* names begin with it and a dot; NULL: not */
+} serve_field_table;
+
+#define SERVE_FIELD_TABLE(rows)                                                                              \
+    {                                                                                                        \
+        .fields = (rows), .n = sizeof(rows) / sizeof *(rows)                                                 \
+    }
+
+/* Those of requests for embeddings, Ollama's too, for ranks, and for tokens. */
+extern const serve_field_table serve_embeddings_table, serve_ollama_embed_table, serve_rerank_table,
+    serve_tokenize_table;
+
+/* field_tables.c: whether some request or part of one has a field of this name. */
+bool serve_fields_know(const char *name);
+
+/* The row of a field that a request of another kind needs (SERVE_FIELD_BINDS), and that of a hint or refusal
+ * within a part of a request, "text.verbosity" or "tools[].strict". NULL: there is none. */
+const serve_field *serve_fields_binding(const char *name);
+const serve_field *serve_fields_inner(const char *name);
+
+/* Judges a field without a row and meaning as a hint. False: the call has its answer. */
+bool serve_fields_judge(serve_call *call, const serve_field_table *table, unsigned where, const char *key,
+                        const json_t *value);
+
+/* Reads json's fields of `where` into *to; null counts as left out. Unknown ones are hints (hint.h). False:
+ * the call has its answer. */
+bool serve_fields_read(serve_call *call, const serve_field_table *table, unsigned where, const json_t *json,
+                       void *to);
 
 /* A number, flag, choice or string into its struct. False: the call has its answer. */
 bool serve_field_member(serve_call *call, const char *name, const weir_member *member, void *of,
@@ -67,8 +108,8 @@ static inline const char *serve_field_type(const json_t *object)
     return json_string_value(json_object_get(object, "type"));
 }
 
-/* Whether an object has no members but these, a list that ends with NULL; `place` is where it is in the
- * request. False: the call has its answer. */
+/* Judges the members of an object that are not among these, a list that ends with NULL, as hints; `place` is
+ * where it is in the request. False: the call has its answer. */
 bool serve_field_only(serve_call *call, const char *place, const json_t *object, const char *const *members);
 
 /* "PLACE is of type …; supported here: ALLOWED", of an object at that place in the request. Returns false. */

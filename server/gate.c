@@ -267,6 +267,17 @@ static bool check_key(visit *v)
 
 /* ---- Which request ---- */
 
+/* Whether what has no effect is refused; the request's word counts, else the server's. */
+static bool read_strict(visit *v)
+{
+    const char *given;
+    if (!read_once(v, "X-Weir-Strict", &given)) return false;
+    if (given == NULL) return true;
+    v->call->strict = strcmp(given, "1") == 0;
+    return v->call->strict || strcmp(given, "0") == 0 ||
+           refuse_call(v->call, 400, "bad_request", "X-Weir-Strict must be 0 or 1");
+}
+
 /* Where in a stream the client wants to go on. The header of an EventSource that reconnects wins over the
  * address. */
 static bool read_position(visit *v)
@@ -396,6 +407,6 @@ bool serve_gate_pass(serve_call *call, bool close)
     if (v.route != NULL && v.route->versioned &&
         serve_gate_field(v.connection, "Anthropic-Version", &n) != NULL)
         call->error = serve_messages_error;
-    return read_position(&v) && read_model(&v) && check_key(&v) && check_route(&v) && check_room(&v) &&
-           read_once(&v, "X-Weir-Prefix-From", &hint) && check_state(call, hint);
+    return read_strict(&v) && read_position(&v) && read_model(&v) && check_key(&v) && check_route(&v) &&
+           check_room(&v) && read_once(&v, "X-Weir-Prefix-From", &hint) && check_state(call, hint);
 }

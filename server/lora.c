@@ -93,17 +93,20 @@ typedef struct names {
 #define LOAD   1u
 #define UNLOAD 2u
 
+static const serve_field fields[] = {
+    SERVE_FIELD("model", LOAD | UNLOAD, MODEL, names, model),
+    SERVE_FIELD("lora_name", LOAD | UNLOAD, STRING, names, name),
+    SERVE_FIELD("lora_path", LOAD, STRING, names, path),
+    SERVE_FIELD("lora_int_id", LOAD | UNLOAD, VALUE, names, number), /* vLLM's clients may send it */
+};
+
+static const serve_field_table table = SERVE_FIELD_TABLE(fields);
+
 static bool read_names(serve_call *call, unsigned where, json_t **json, names *to)
 {
-    static const serve_field fields[] = {
-        SERVE_FIELD("model", LOAD | UNLOAD, MODEL, names, model),
-        SERVE_FIELD("lora_name", LOAD | UNLOAD, STRING, names, name),
-        SERVE_FIELD("lora_path", LOAD, STRING, names, path),
-        SERVE_FIELD("lora_int_id", LOAD | UNLOAD, VALUE, names, number), /* vLLM's clients may send it */
-    };
     *to = (names){0};
     if (!is_allowed(call) || !serve_call_read_json(call, json) ||
-        !serve_fields_read(call, fields, sizeof fields / sizeof *fields, where, *json, to, NULL))
+        !serve_fields_read(call, &table, where, *json, to))
         return false;
     const char *missing = to->name == NULL                    ? "lora_name"
                           : to->path == NULL && where == LOAD ? "lora_path"

@@ -3,12 +3,13 @@
 
 #include "answer.h"
 
-/* Adds how the line begins in which both texts diverge, if it is in a system message: such a line may change
- * with each request, and --drop-line could drop it. */
+/* Adds how the line begins in which both texts diverge, if it is in a system message or a tool's result: such
+ * a line may change with each request, and --drop-line or --drop-last-line could drop it. */
 static void add_line(const weir_miss_info *info, weir__text *text)
 {
-    bool system = strcmp(info->role, "system") == 0 || strcmp(info->role, "developer") == 0;
-    if (system && info->line[0] != '\0') weir__json_string(text, "line", info->line);
+    bool told = strcmp(info->role, "system") == 0 || strcmp(info->role, "developer") == 0 ||
+                strcmp(info->role, "tool") == 0;
+    if (told && info->line[0] != '\0') weir__json_string(text, "line", info->line);
 }
 
 bool serve_miss_add(const weir_stream *stream, bool texts, weir__text *text)

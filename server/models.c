@@ -254,14 +254,16 @@ typedef struct wish {
     const char *name;
 } wish;
 
+static const serve_field fields[] = {SERVE_FIELD("model", 1, STRING, wish, name)};
+
+static const serve_field_table table = SERVE_FIELD_TABLE(fields);
+
 /* Held, or NULL after an answer. */
 static serve_model *read_model(serve_call *call, json_t **json)
 {
-    static const serve_field fields[] = {SERVE_FIELD("model", 1, STRING, wish, name)};
     wish w = {0};
     serve_catalog *catalog = call->server->catalog;
-    if (!serve_call_read_json(call, json) || !serve_fields_read(call, fields, 1, 1, *json, &w, NULL))
-        return NULL;
+    if (!serve_call_read_json(call, json) || !serve_fields_read(call, &table, 1, *json, &w)) return NULL;
     if (w.name == NULL) {
         serve_call_refuse(call, 400, "model", "invalid_value", "model is missing");
     } else if (serve_catalog_pool(catalog) == NULL) {

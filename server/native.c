@@ -55,6 +55,13 @@ static void add_delta(serve_choice *choice, const weir_delta *given, weir__text 
     weir__text_add_string(text, "}");
 }
 
+static void add_silence(const serve_choice *choice, weir__text *text)
+{
+    weir_usage usage = serve_choice_usage(choice);
+    begin_object(choice, "", 0, false, &usage, text);
+    if (choice->answer->timings) serve_openai_add_timings(&usage, text);
+}
+
 static void end_text(serve_choice *choice, weir__text *text)
 {
     begin_object(choice, "", 0, true, &choice->usage, text);
@@ -76,6 +83,7 @@ const serve_openai serve_openai_native = {
     .chunk = "",
     .bare = true,
     .delta = add_delta,
+    .silent = add_silence,
     .end = end_text,
     .whole = whole_text,
 };

@@ -147,6 +147,17 @@ static void send_delta(serve_choice *choice, const weir_delta *given)
     if (given->kind == WEIR_DELTA_CONTENT || given->kind == WEIR_DELTA_REASONING) send_text(choice, given);
 }
 
+static void write_progress(const serve_choice *choice, const weir_progress *progress, weir__text *text)
+{
+    const serve_answer *answer = choice->answer;
+    begin_object(answer, text);
+    begin_message(answer, NULL, 0, NULL, 0, text);
+    end_message(answer, text);
+    weir__text_add_string(text, ",\"done\":false,");
+    serve_answer_add_progress(progress, text);
+    weir__text_add_string(text, "}\n");
+}
+
 static void end_choice(serve_choice *choice)
 {
     serve_answer *answer = choice->answer;
@@ -194,7 +205,7 @@ static void whole_message(serve_answer *answer, weir__text *text)
 }
 
 /* clang-format off */
-#define FORM {.id = "ollama-", .lines = true, .keeps = true, .delta = send_delta, .end = end_choice, .fail = fail_message, .whole = whole_message}
+#define FORM {.id = "ollama-", .lines = true, .keeps = true, .delta = send_delta, .progress = write_progress, .end = end_choice, .fail = fail_message, .whole = whole_message}
 /* clang-format on */
 
 const serve_form serve_ollama_chat_form = FORM;
@@ -208,7 +219,6 @@ static void answer_load(serve_ask *ask, bool chat)
 {
     serve_call *call = ask->call;
     weir__text text = {0};
-    if (ask->relaxed.n > 0) serve_call_relaxed(call, ask->relaxed.bytes);
     weir__text_add_string(&text, "{");
     weir__json_string(&text, "model", ask->adapter != NULL ? ask->adapter : call->model->name);
     serve_ollama_add_time(&text, "created_at", (int64_t)time(NULL));

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "embedder.h"
 #include "field.h"
+#include "hint.h"
 #include "loaded.h"
 #include "model.h"
 #include "ollama.h"
@@ -21,25 +22,24 @@ typedef struct inputs {
     bool truncate;
     int32_t dimensions;               /* 0 = as many as the model has */
     const json_t *input, *keep_alive; /* borrowed, NULL = not given */
-    weir__text relaxed;               /* lines for serve_call_relaxed */
 } inputs;
 
 /* Options are about generated text, or about how a model is loaded, which the server's own options decide. */
 static bool read_options(serve_call *call, void *to, const char *name, const json_t *value)
 {
-    inputs *in = to;
+    (void)to;
     const char *key;
     json_t *option;
     if (!json_is_object(value)) return serve_field_refuse(call, name, "an object");
     json_object_foreach((json_t *)value, key, option)
     {
         char field[80];
+        if (!serve_call_goes_on(call)) return false;
         snprintf(field, sizeof field, "%s.%.64s", name, key);
-        if (!serve_ask_has_option(field))
-            return serve_call_refuse(call, 400, field, "unknown_parameter",
-                                     "there is no field \"%.64s\" in this request", field);
-        if (!json_is_null(option) && !weir__text_printf(&in->relaxed, "%s\n", field))
-            return serve_call_no_memory(call);
+        bool ok = !serve_ask_has_option(field)
+                      ? serve_fields_judge(call, &serve_ask_option_table, SERVE_ASK_OPTIONS, key, option)
+                      : json_is_null(option) || serve_hint_name(call, field);
+        if (!ok) return false;
     }
     return true;
 }
@@ -64,29 +64,28 @@ static bool add_input(serve_call *call, void *to, const char *name, const json_t
     return ok;
 }
 
+static const serve_field fields[] = {
+    SERVE_FIELD("model", EMBED | EMBEDDINGS, MODEL, inputs, texts.adapter),
+    SERVE_FIELD("input", EMBED, VALUE, inputs, input),
+    SERVE_FIELD("prompt", EMBEDDINGS, VALUE, inputs, input),
+    SERVE_FIELD("truncate", EMBED, BOOL, inputs, truncate),
+    SERVE_FIELD_BY("dimensions", EMBED, read_dimensions),
+    SERVE_FIELD_BY("options", EMBED | EMBEDDINGS, read_options),
+    SERVE_FIELD("keep_alive", EMBED | EMBEDDINGS, VALUE, inputs, keep_alive),
+};
+
+const serve_field_table serve_ollama_embed_table = SERVE_FIELD_TABLE(fields);
+
 static bool read_inputs(serve_call *call, inputs *in, unsigned where)
 {
-    static const serve_field fields[] = {
-        SERVE_FIELD("model", EMBED | EMBEDDINGS, MODEL, inputs, texts.adapter),
-        SERVE_FIELD("input", EMBED, VALUE, inputs, input),
-        SERVE_FIELD("prompt", EMBEDDINGS, VALUE, inputs, input),
-        SERVE_FIELD("truncate", EMBED, BOOL, inputs, truncate),
-        SERVE_FIELD_BY("dimensions", EMBED, read_dimensions),
-        SERVE_FIELD_BY("options", EMBED | EMBEDDINGS, read_options),
-        SERVE_FIELD("keep_alive", EMBED | EMBEDDINGS, VALUE, inputs, keep_alive),
-    };
     const char *name = where == EMBED ? "input" : "prompt";
     bool unmet = false;
     in->truncate = true;
-    bool ok =
-        serve_call_read_json(call, &in->texts.json) &&
-        serve_fields_read(call, fields, sizeof fields / sizeof *fields, where, in->texts.json, in, NULL) &&
-        serve_ollama_keep_alive(call, in->keep_alive, &unmet) &&
-        serve_lora_choose(call, in->texts.adapter, NULL, &in->texts.adapters);
-    if (ok && unmet) weir__text_add_string(&in->relaxed, "keep_alive\n");
-    if (ok && in->relaxed.n > 0) serve_call_relaxed(call, in->relaxed.bytes);
-    weir__text_fini(&in->relaxed);
-    if (!ok) return false;
+    bool ok = serve_call_read_json(call, &in->texts.json) &&
+              serve_fields_read(call, &serve_ollama_embed_table, where, in->texts.json, in) &&
+              serve_ollama_keep_alive(call, in->keep_alive, &unmet) &&
+              serve_lora_choose(call, in->texts.adapter, NULL, &in->texts.adapters);
+    if (!ok || (unmet && !serve_hint_name(call, "keep_alive"))) return false;
     if (where == EMBEDDINGS || json_is_string(in->input)) return add_input(call, in, name, in->input);
     return serve_field_texts(call, name, in->input, SERVE_TEXTS_MAX, add_input, in);
 }

@@ -216,10 +216,10 @@ void serve_ollama_pull(serve_call *call)
         SERVE_FIELD("stream", 1, BOOL, pulled, stream),
         SERVE_FIELD("insecure", 1, BOOL, pulled, insecure),
     };
+    static const serve_field_table table = SERVE_FIELD_TABLE(fields);
     pulled p = {.stream = true};
     json_t *json = NULL;
-    if (serve_call_read_json(call, &json) &&
-        serve_fields_read(call, fields, sizeof fields / sizeof *fields, 1, json, &p, NULL))
+    if (serve_call_read_json(call, &json) && serve_fields_read(call, &table, 1, json, &p))
         begin_pull(call, &p);
     json_decref(json);
 }
@@ -247,8 +247,8 @@ static bool read_shown(serve_call *call, shown *s)
         SERVE_FIELD("name", 1, MODEL, shown, adapter), /* as older clients call it */
         SERVE_FIELD("verbose", 1, BOOL, shown, verbose),
     };
-    return serve_call_read_json(call, &s->json) &&
-           serve_fields_read(call, fields, sizeof fields / sizeof *fields, 1, s->json, s, NULL);
+    static const serve_field_table table = SERVE_FIELD_TABLE(fields);
+    return serve_call_read_json(call, &s->json) && serve_fields_read(call, &table, 1, s->json, s);
 }
 
 static void add_capabilities(const serve_call *call, const weir_model_info *info, weir__text *text)

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/mem.h"
 #include "loaded.h"
 
 /* ---- Shared by whole answers and events ---- */
@@ -102,6 +103,34 @@ void serve_openai_add_prompt(const serve_choice *choice, weir__text *text)
     serve_scores_add_prompt(&prompt, choice->answer->call->loaded->model, text);
 }
 
+void serve_openai_add_ids(serve_choice *choice, weir__text *text)
+{
+    if (!choice->answer->returns_ids) return;
+    weir__text_add_string(text, ",\"token_ids\":[");
+    weir__text_add(text, choice->ids.bytes, choice->ids.n);
+    weir__text_add_string(text, "]");
+    weir__text_cut(&choice->ids, 0);
+}
+
+void serve_openai_add_prompt_ids(serve_choice *choice, weir__text *text)
+{
+    const serve_answer *answer = choice->answer;
+    size_t n = 0;
+    if (!answer->returns_ids || choice->told_prompt || choice->index % answer->n_returned != 0) return;
+    (void)weir_stream_prompt(choice->stream, NULL, 0, &n);
+    int32_t *tokens = weir__mem_calloc(n, sizeof *tokens);
+    if (tokens == NULL || weir_stream_prompt(choice->stream, tokens, n, &n) != WEIR_OK) {
+        text->failed = text->failed || tokens == NULL;
+        weir__mem_free(tokens);
+        return;
+    }
+    weir__text_add_string(text, ",\"prompt_token_ids\":[");
+    for (size_t i = 0; i < n; i++) weir__text_printf(text, i > 0 ? ",%d" : "%d", tokens[i]);
+    weir__text_add_string(text, "]");
+    weir__mem_free(tokens);
+    choice->told_prompt = true;
+}
+
 static void add_time(weir__text *text, const char *name, int n, double ms)
 {
     char key[64];
@@ -143,8 +172,9 @@ static weir__text *begin_event(serve_answer *answer)
     return out;
 }
 
-/* The rest of the frame: as vLLM and llama-server have the counts and times so far. */
-static void end_frame(const serve_choice *choice, weir__text *out)
+/* The rest of the frame without its last bracket: as vLLM and llama-server have the counts and times so
+ * far. */
+static void add_rest(const serve_choice *choice, weir__text *out)
 {
     const serve_answer *answer = choice->answer;
     weir_usage usage = {0};
@@ -158,12 +188,16 @@ static void end_frame(const serve_choice *choice, weir__text *out)
         weir__text_add_string(out, ",\"usage\":null");
     }
     if (answer->timings) serve_openai_add_timings(&usage, out);
-    weir__text_add_string(out, "}");
 }
 
 static void end_event(serve_choice *choice, weir__text *out)
 {
-    if (!choice->answer->form->openai->bare) end_frame(choice, out);
+    if (!choice->answer->form->openai->bare) {
+        add_rest(choice, out);
+        /* vLLM has a chat's ids of the prompt beside the choices. */
+        if (choice->answer->chat != NULL) serve_openai_add_prompt_ids(choice, out);
+        weir__text_add_string(out, "}");
+    }
     serve_answer_end_event(choice->answer);
 }
 
@@ -181,6 +215,18 @@ static void send_delta(serve_choice *choice, const weir_delta *delta)
     weir__text *out = begin_event(choice->answer);
     choice->answer->form->openai->delta(choice, delta, out);
     end_event(choice, out);
+}
+
+static void write_progress(const serve_choice *choice, const weir_progress *progress, weir__text *out)
+{
+    const serve_openai *form = choice->answer->form->openai;
+    weir__text_add_string(out, "data: ");
+    if (!form->bare) head_event(choice->answer, out);
+    form->silent(choice, out);
+    if (!form->bare) add_rest(choice, out);
+    weir__text_add_string(out, ",");
+    serve_answer_add_progress(progress, out);
+    weir__text_add_string(out, "}\n\n");
 }
 
 static void end_choice(serve_choice *choice)
@@ -255,12 +301,13 @@ static void whole_answer(serve_answer *answer, weir__text *text)
     if (form->bare) return;
     weir__text_add_string(text, "],\"usage\":");
     add_usage(answer, text);
+    if (answer->chat != NULL) serve_openai_add_prompt_ids(&answer->choices[0], text);
     if (form->rest != NULL) form->rest(answer, text);
     weir__text_add_string(text, "}");
 }
 
 /* clang-format off */
-#define FORM(prefix, written) {.id = (prefix), .openai = &(written), .head = head_event, .begin = begin_choice, .delta = send_delta, .end = end_choice, .finish = finish_answer, .fail = fail_answer, .whole = whole_answer}
+#define FORM(prefix, written) {.id = (prefix), .openai = &(written), .head = head_event, .begin = begin_choice, .delta = send_delta, .progress = write_progress, .end = end_choice, .finish = finish_answer, .fail = fail_answer, .whole = whole_answer}
 /* clang-format on */
 
 const serve_form serve_chat_form = FORM("chatcmpl-", serve_openai_chat);

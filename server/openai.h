@@ -13,6 +13,7 @@ struct serve_openai {
     bool bare; /* the objects stand alone: no frame around them, no [DONE] (llama-server's own form) */
     void (*begin)(serve_choice *choice, weir__text *text); /* NULL: nothing comes first */
     void (*delta)(serve_choice *choice, const weir_delta *delta, weir__text *text);
+    void (*silent)(const serve_choice *choice, weir__text *text); /* without output; bare: without its end */
     void (*end)(serve_choice *choice, weir__text *text);
     void (*whole)(serve_choice *choice, weir__text *text);
     void (*rest)(const serve_answer *answer, weir__text *text); /* at a whole answer's end; NULL: nothing */
@@ -26,6 +27,11 @@ void serve_openai_add_reason(const serve_choice *choice, weir__text *text);
 
 /* The member "timings", as llama-server has it. */
 void serve_openai_add_timings(const weir_usage *usage, weir__text *text);
+
+/* If requested, as vLLM has them: "token_ids" of the tokens that are in no object of the choice yet, and once
+ * "prompt_token_ids", for the first choice of a prompt. */
+void serve_openai_add_ids(serve_choice *choice, weir__text *text);
+void serve_openai_add_prompt_ids(serve_choice *choice, weir__text *text);
 
 /* The prompt's logprobs in vLLM's format, if requested. */
 void serve_openai_add_prompt(const serve_choice *choice, weir__text *text);

@@ -19,12 +19,20 @@ static void begin_object(serve_choice *choice, const char *bytes, size_t n, weir
     weir__text_printf(text, "{\"index\":%d", choice->index);
     weir__json_bytes(text, "text", bytes, n);
     add_logprobs(choice, text);
+    serve_openai_add_prompt_ids(choice, text); /* vLLM has them with the choices */
+    serve_openai_add_ids(choice, text);
 }
 
 static void add_part(serve_choice *choice, const char *bytes, size_t n, weir__text *text)
 {
     begin_object(choice, bytes, n, text);
     weir__text_add_string(text, ",\"finish_reason\":null}");
+}
+
+static void add_silence(const serve_choice *choice, weir__text *text)
+{
+    weir__text_printf(text, "{\"index\":%d,\"text\":\"\",\"logprobs\":null,\"finish_reason\":null}",
+                      choice->index);
 }
 
 static void begin_text(serve_choice *choice, weir__text *text)
@@ -60,6 +68,7 @@ const serve_openai serve_openai_completions = {
     .chunk = "text_completion",
     .begin = begin_text,
     .delta = add_delta,
+    .silent = add_silence,
     .end = end_text,
     .whole = whole_text,
 };
@@ -138,7 +147,6 @@ void serve_complete_ask(serve_ask *ask, const serve_form *written)
         return;
     }
     if (ask->fork != NULL || serve_prompts_read(ask, list)) {
-        if (ask->relaxed.n > 0) serve_call_relaxed(ask->call, ask->relaxed.bytes);
         submit_prompts(ask, written, list->all, ask->fork != NULL ? 1 : list->n);
     }
     serve_prompts_fini(list);

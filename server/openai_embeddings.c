@@ -47,19 +47,19 @@ static bool read_dimensions(serve_call *call, void *to, const char *name, const 
            serve_field_refuse(call, name, "a whole number above 0: as many as the model has, or left out");
 }
 
+static const serve_field fields[] = {
+    SERVE_FIELD("input", 1, VALUE, inputs, input),    SERVE_FIELD("model", 1, MODEL, inputs, texts.adapter),
+    SERVE_FIELD("lora", 1, VALUE, inputs, lora),      SERVE_FIELD_BY("encoding_format", 1, read_format),
+    SERVE_FIELD_BY("dimensions", 1, read_dimensions), SERVE_FIELD("user", 1, STRING, inputs, user),
+};
+
+const serve_field_table serve_embeddings_table = SERVE_FIELD_TABLE(fields);
+
 static bool read_inputs(serve_call *call, serve_texts *texts)
 {
-    static const serve_field fields[] = {
-        SERVE_FIELD("input", 1, VALUE, inputs, input),
-        SERVE_FIELD("model", 1, MODEL, inputs, texts.adapter),
-        SERVE_FIELD("lora", 1, VALUE, inputs, lora),
-        SERVE_FIELD_BY("encoding_format", 1, read_format),
-        SERVE_FIELD_BY("dimensions", 1, read_dimensions),
-        SERVE_FIELD("user", 1, STRING, inputs, user),
-    };
     inputs *in = (inputs *)texts;
     return serve_call_read_json(call, &texts->json) &&
-           serve_fields_read(call, fields, sizeof fields / sizeof *fields, 1, texts->json, in, NULL) &&
+           serve_fields_read(call, &serve_embeddings_table, 1, texts->json, in) &&
            serve_lora_choose(call, texts->adapter, in->lora, &texts->adapters) &&
            serve_field_texts(call, "input", in->input, SERVE_TEXTS_MAX, add_input, texts);
 }

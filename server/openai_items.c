@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "foreign.h"
+
 #define ID_MAX   63 /* bytes of an id, and of a status or phase, that are repeated; no prompt has them */
 #define WORD_MAX 31
 
@@ -24,7 +26,8 @@ static bool copy_string(json_t *lean, const json_t *item, const char *name, size
 static json_t *lean_part(const json_t *part)
 {
     json_t *lean = json_object();
-    bool ok = copy_string(lean, part, "type", SIZE_MAX) && copy_string(lean, part, "text", SIZE_MAX);
+    bool ok = copy_string(lean, part, "type", SIZE_MAX) && copy_string(lean, part, "text", SIZE_MAX) &&
+              copy_string(lean, part, "refusal", SIZE_MAX);
     if (is_type(part, "output_text")) ok = ok && json_object_set_new(lean, "annotations", json_array()) == 0;
     if (ok) return lean;
     json_decref(lean);
@@ -55,6 +58,14 @@ static bool copy_content(json_t *lean, const json_t *item)
     return json_object_set_new(lean, "content", list) == 0;
 }
 
+/* Tools that an item brings. */
+static bool copy_tools(json_t *lean, const json_t *item)
+{
+    json_t *tools = json_object_get(item, "tools");
+    if (!is_type(item, "tool_search_output") && !is_type(item, "additional_tools")) return true;
+    return tools == NULL || json_object_set(lean, "tools", tools) == 0;
+}
+
 /* A prompt has a summary only where there is nothing else. */
 static bool copy_summary(json_t *lean, const json_t *item)
 {
@@ -82,7 +93,8 @@ json_t *serve_item_lean(const json_t *item, const char *id)
     if (json_object_get(lean, "type") == NULL)
         ok = ok && json_object_set_new(lean, "type", json_string("message")) == 0;
     if (json_object_get(lean, "id") == NULL) ok = ok && json_object_set_new(lean, "id", json_string(id)) == 0;
-    ok = ok && copy_content(lean, item) && copy_parts(lean, item, "output") && copy_summary(lean, item);
+    ok = ok && copy_content(lean, item) && copy_parts(lean, item, "output") && copy_summary(lean, item) &&
+         copy_tools(lean, item) && serve_foreign_keep(lean, item);
     if (ok) return lean;
     json_decref(lean);
     return NULL;

@@ -8,6 +8,7 @@
 #include "answer.h"
 #include "base/mem.h"
 #include "field.h"
+#include "hint.h"
 #include "keys.h"
 #include "records.h"
 #include "tape.h"
@@ -71,7 +72,7 @@ void serve_response_get(serve_call *call)
     read_id(call, id);
     if (!serve_call_arguments(call, "stream starting_after include include[] include%5B%5D")) return;
     serve_call_argument(call, "stream", stream, sizeof stream);
-    if (strstr(call->query, "include") != NULL) serve_call_relaxed(call, "include");
+    if (strstr(call->query, "include") != NULL) serve_hint_name(call, "include");
     serve_tape *tape = find_tape(call, id);
     const serve_answer *running = find_running(call, id);
     if (strcmp(stream, "true") == 0 && tape == NULL) {

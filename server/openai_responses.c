@@ -18,9 +18,7 @@
 /* Whether a part is the call of a custom tool. */
 static bool is_custom(const serve_answer *answer, const serve_part *part)
 {
-    for (size_t i = 0; i < json_array_size(answer->customs) && part->name != NULL; i++)
-        if (strcmp(json_string_value(json_array_get(answer->customs, i)), part->name) == 0) return true;
-    return false;
+    return serve_answer_is_custom(answer, part->name);
 }
 
 static const char *prefix_of(const serve_answer *answer, const serve_part *part)
@@ -365,6 +363,15 @@ static void whole_response(serve_answer *answer, weir__text *text)
     keep_response(answer, status_of(&answer->choices[0]), NULL);
 }
 
+/* A comment: the API has no event for it, and a response's own events have numbers that clients count. */
+static void write_progress(const serve_choice *choice, const weir_progress *progress, weir__text *text)
+{
+    (void)choice;
+    weir__text_add_string(text, ": {");
+    serve_answer_add_progress(progress, text);
+    weir__text_add_string(text, "}\n\n");
+}
+
 static void pending(const serve_answer *answer, weir__text *text)
 {
     add_response(answer, "in_progress", NULL, text);
@@ -375,6 +382,7 @@ const serve_form serve_responses_form = {
     .keeps = true,
     .start = start_response,
     .delta = send_delta,
+    .progress = write_progress,
     .end = end_response,
     .finish = finish_response,
     .fail = fail_response,

@@ -64,6 +64,7 @@ typedef struct serve_live_params {
     size_t n_hosts;
     bool health_needs_key;    /* false */
     bool metrics_need_no_key; /* false */
+    bool strict;              /* false; true: what has no effect in a request is refused (hint.h) */
     bool log;                 /* true: a line of JSON for each request, on stderr */
     int32_t key_requests;     /* answers of one key at a time; 0 = no limit */
     int32_t key_rate;         /* of one key in a minute; 0 = no limit */
@@ -95,6 +96,8 @@ typedef struct serve_params {
     const char *tls_cert, *tls_key; /* PEM files; both or none */
     const char *const *drop_lines;  /* [n_drop_lines], how lines of system messages begin that are dropped */
     size_t n_drop_lines;
+    const char *const *drop_last_lines; /* [n_drop_last_lines], last lines of later messages; # = digits */
+    size_t n_drop_last_lines;
     bool vllm_metrics;      /* false: /metrics has vLLM's names, too */
     int32_t n_workers;      /* 2; 1 … 64 threads that read and render requests */
     int32_t work_s;         /* 30: the limit of a worker's time for a request, and for its answer */

@@ -234,7 +234,7 @@ bool serve_peers_fetch(serve_call *call, const weir_request *request)
     size_t n = 0;
     serve_prefix_end how = SERVE_PREFIX_KNOWN;
     bool plain = request->source == NULL && request->n_adapters == 0 && request->n_media == 0 &&
-                 !request->prompt_logprobs && request->cache_prompt;
+                 !request->prompt_logprobs && request->truncate_prompt == 0 && request->cache_prompt;
     if (call->peer == NULL || !plain) return true;
     if (serve_tokens_of_prompt(call->loaded, request, &tokens, &n, NULL) != WEIR_OK || n < 2 ||
         weir_snapshot_create(engine, tokens, n - 1, request->cache_salt, WEIR_NUL,

@@ -28,8 +28,8 @@ typedef struct serve_places {
 typedef struct serve_terms {
     unsigned where;               /* bits of SERVE_ASK_*, which fields it has; 0 = any */
     const char *schema_field;     /* the field with the answer's schema; NULL: none */
-    const char *parameters;       /* of a tool, which has no "function"; NULL: it has */
-    serve_places messages, tools; /* of another dialect; none: they are as given */
+    const char *parameters;       /* the member of tools that have a place here; NULL: none has */
+    serve_places messages, tools; /* where each is that was rewritten or chosen; none: they are as given */
 } serve_terms;
 
 /* False: out of memory. */

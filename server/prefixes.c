@@ -28,16 +28,18 @@ static bool read_more_than(serve_call *call, void *to, const char *name, const j
            serve_field_refuse(call, name, "a number of tokens, 0 or more");
 }
 
+static const serve_field fields[] = {
+    SERVE_FIELD("tokens", 1u, VALUE, wish, tokens), SERVE_FIELD("salt", 1u, STRING, wish, salt),
+    SERVE_FIELD_BY("more_than", 1u, read_more_than),
+    SERVE_FIELD("model", 1u, VALUE, wish, model), /* of several; one alone may have another name there */
+};
+
+static const serve_field_table table = SERVE_FIELD_TABLE(fields);
+
 static bool read_wish(serve_call *call, json_t **json, wish *w)
 {
-    static const serve_field fields[] = {
-        SERVE_FIELD("tokens", 1u, VALUE, wish, tokens), SERVE_FIELD("salt", 1u, STRING, wish, salt),
-        SERVE_FIELD_BY("more_than", 1u, read_more_than),
-        SERVE_FIELD("model", 1u, VALUE, wish, model), /* of several; one alone may have another name there */
-    };
     *w = (wish){0};
-    return serve_call_read_json(call, json) &&
-           serve_fields_read(call, fields, sizeof fields / sizeof *fields, 1u, *json, w, NULL);
+    return serve_call_read_json(call, json) && serve_fields_read(call, &table, 1u, *json, w);
 }
 
 /* One of the AT_ONCE places. */

@@ -40,21 +40,24 @@ static const json_t *document_of(const asked *a, size_t i)
     return json_is_object(document) ? json_object_get(document, "text") : document;
 }
 
+static const serve_field fields[] = {
+    SERVE_FIELD("model", 1, MODEL, asked, pairs.adapter),
+    SERVE_FIELD("query", 1, VALUE, asked, query),
+    SERVE_FIELD("documents", 1, VALUE, asked, documents),
+    SERVE_FIELD_BY("top_n", 1, read_top_n),
+    SERVE_FIELD("return_documents", 1, BOOL, asked, return_documents),
+    SERVE_FIELD("lora", 1, VALUE, asked, lora),
+    SERVE_FIELD("user", 1, STRING, asked, user),
+};
+
+const serve_field_table serve_rerank_table = SERVE_FIELD_TABLE(fields);
+
 static bool read_asked(serve_call *call, asked *a)
 {
-    static const serve_field fields[] = {
-        SERVE_FIELD("model", 1, MODEL, asked, pairs.adapter),
-        SERVE_FIELD("query", 1, VALUE, asked, query),
-        SERVE_FIELD("documents", 1, VALUE, asked, documents),
-        SERVE_FIELD_BY("top_n", 1, read_top_n),
-        SERVE_FIELD("return_documents", 1, BOOL, asked, return_documents),
-        SERVE_FIELD("lora", 1, VALUE, asked, lora),
-        SERVE_FIELD("user", 1, STRING, asked, user),
-    };
     a->top_n = SERVE_TEXTS_MAX;
     a->pairs.many = true;
     if (!serve_call_read_json(call, &a->pairs.json) ||
-        !serve_fields_read(call, fields, sizeof fields / sizeof *fields, 1, a->pairs.json, a, NULL))
+        !serve_fields_read(call, &serve_rerank_table, 1, a->pairs.json, a))
         return false;
     size_t n = json_array_size(a->documents);
     if (json_string_length(a->query) == 0)

@@ -16,6 +16,7 @@
 #include "event_loop.h"
 #include "params.h"
 #include "places.h"
+#include "relaxed.h"
 #include "secret.h"
 #include "share.h"
 
@@ -162,9 +163,10 @@ struct serve_call {
 #define SERVE_NEVER (-1) /* none: no retry helps */
     const char *code;    /* of a refusal, static; NULL: none */
     const char *allow;
-    uint32_t n_steps; /* of loops over what the request has */
-    char *relaxed;    /* owned: the header's value; NULL: all that was asked for is enforced */
-    char *reshaped;   /* owned: likewise; NULL: messages are as they were given */
+    uint32_t n_steps;       /* of loops over what the request has */
+    bool strict;            /* what has no effect here is refused (hint.h) */
+    serve_relaxed *relaxed; /* owned; NULL: all that was asked for is enforced */
+    char *reshaped;         /* owned: likewise; NULL: messages are as they were given */
     serve_terms terms;
 
     bool left;    /* the client left before the end of the answer */
@@ -392,13 +394,13 @@ bool serve_call_is_stalled(serve_call *call, int64_t now_ns);
 /* Whether a call of the library was OK; otherwise the call's answer is its error. */
 bool serve_call_passes(serve_call *call, weir_status status, weir_error *error);
 
-/* Reports the schema keywords that are not enforced, the lines of weir_chat_relaxed, in a header of the
- * answer and in the log. */
+/* Reports the schema keywords that are not enforced, the lines of weir_chat_relaxed, as serve_hint_name
+ * does. */
 void serve_call_relaxed(serve_call *call, const char *lines);
 
-/* The same for the lines of weir_chat_reshaped. add_reshaped: adds them as a member, if there are any; lines
- * may be NULL. */
-void serve_call_reshaped(serve_call *call, const char *lines);
+/* The same for the messages that lost lines, in the request's terms, and the lines of weir_chat_reshaped. Both
+ * may be NULL. add_reshaped: adds the latter as a member, if there are any; lines may be NULL. */
+void serve_call_reshaped(serve_call *call, const char *dropped, const char *lines);
 void serve_call_add_reshaped(const serve_call *call, const char *lines, weir__text *text);
 
 /* ---- retry.c ---- */

@@ -275,6 +275,20 @@ void serve_tape_add(serve_tape *tape, const weir__text *event)
     make_room(tape->of);
 }
 
+void serve_tape_pass(serve_tape *tape, const weir__text *event, bool urgent)
+{
+    for (serve_call *reader = tape->readers; reader != NULL; reader = reader->reader_after) {
+        size_t waiting = reader->out.n - reader->out_at;
+        if (event->failed || reader->ended || reader->tape_at <= last(tape) ||
+            waiting >= (urgent ? SERVE_BUFFER_MAX : 1))
+            continue;
+        size_t at = serve_call_begin_piece(reader);
+        weir__text_add(&reader->out, event->bytes, event->n);
+        serve_call_end_piece(reader, at);
+        serve_call_send(reader);
+    }
+}
+
 void serve_tape_end(serve_tape *tape)
 {
     if (tape->failed) return;

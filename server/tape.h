@@ -24,6 +24,10 @@ serve_tape *serve_tape_start(serve_call *call, const char id[SERVE_ID_MAX], cons
 void serve_tape_add(serve_tape *tape, const weir__text *event);
 void serve_tape_end(serve_tape *tape);
 
+/* Sends a whole event or comment to the readers that have all others, but does not keep it. urgent: also to
+ * those that have not read what came before. */
+void serve_tape_pass(serve_tape *tape, const weir__text *event, bool urgent);
+
 /* An event was lost because memory ran out: give the answer up. */
 bool serve_tape_failed(const serve_tape *tape);
 

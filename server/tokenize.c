@@ -20,19 +20,22 @@ typedef struct words {
 #define TOKENIZE   1u
 #define DETOKENIZE 2u
 
+static const serve_field fields[] = {
+    SERVE_FIELD("content", TOKENIZE, VALUE, words, content),
+    SERVE_FIELD("add_special", TOKENIZE, BOOL, words, special),
+    SERVE_FIELD("parse_special", TOKENIZE, BOOL, words, parse),
+    SERVE_FIELD("with_pieces", TOKENIZE, BOOL, words, pieces),
+    SERVE_FIELD("tokens", DETOKENIZE, VALUE, words, tokens),
+    SERVE_FIELD("model", TOKENIZE | DETOKENIZE, MODEL, words, adapter),
+};
+
+const serve_field_table serve_tokenize_table = SERVE_FIELD_TABLE(fields);
+
 static bool read_words(serve_call *call, unsigned where, json_t **json, words *w)
 {
-    static const serve_field fields[] = {
-        SERVE_FIELD("content", TOKENIZE, VALUE, words, content),
-        SERVE_FIELD("add_special", TOKENIZE, BOOL, words, special),
-        SERVE_FIELD("parse_special", TOKENIZE, BOOL, words, parse),
-        SERVE_FIELD("with_pieces", TOKENIZE, BOOL, words, pieces),
-        SERVE_FIELD("tokens", DETOKENIZE, VALUE, words, tokens),
-        SERVE_FIELD("model", TOKENIZE | DETOKENIZE, MODEL, words, adapter),
-    };
     *w = (words){.parse = true};
     return serve_call_read_json(call, json) &&
-           serve_fields_read(call, fields, sizeof fields / sizeof *fields, where, *json, w, NULL);
+           serve_fields_read(call, &serve_tokenize_table, where, *json, w);
 }
 
 static void add_piece(const serve_call *call, int32_t token, weir__text *text)

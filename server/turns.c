@@ -75,6 +75,24 @@ void serve_turns_set_call(serve_turns *turns, const json_t *id)
     check_turns(turns, json_object_set(turns->last, "tool_call_id", (json_t *)id) == 0);
 }
 
+void serve_turns_cut(serve_turns *turns, size_t n)
+{
+    if (json_array_size(turns->messages) <= n) return;
+    while (json_array_size(turns->messages) > n)
+        json_array_remove(turns->messages, json_array_size(turns->messages) - 1);
+    serve_places_cut(&turns->ask->call->terms.messages, n);
+    turns->last = NULL;
+}
+
+void serve_turns_drop_empty(serve_turns *turns)
+{
+    bool empty = json_array_size(json_object_get(turns->last, "content")) == 0 &&
+                 json_object_get(turns->last, "reasoning_content") == NULL &&
+                 json_object_get(turns->last, "tool_calls") == NULL;
+    if (empty && (has_role(turns->last, "assistant") || has_role(turns->last, "system")))
+        serve_turns_cut(turns, json_array_size(turns->messages) - 1);
+}
+
 static json_t *join_lines(const json_t *texts)
 {
     weir__text all = {0};

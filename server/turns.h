@@ -11,6 +11,7 @@ typedef struct serve_turns {
     serve_ask *ask;
     json_t *messages; /* owned, until serve_turns_end */
     json_t *last;     /* the message that grows; NULL: none */
+    size_t n_first;   /* messages of the system that stay when the others become a summary */
     size_t n_parts;   /* of all messages */
     bool failed;      /* memory ran out */
 } serve_turns;
@@ -29,6 +30,12 @@ void serve_turns_add_image(serve_turns *turns, const char *place, const json_t *
 void serve_turns_add_reasoning(serve_turns *turns, const json_t *text);
 void serve_turns_add_call(serve_turns *turns, const json_t *id, const json_t *name, const json_t *arguments);
 void serve_turns_set_call(serve_turns *turns, const json_t *id);
+
+/* Drops the last message if it is the system's or the assistant's and nothing was added to it. */
+void serve_turns_drop_empty(serve_turns *turns);
+
+/* Drops all messages but the first n. */
+void serve_turns_cut(serve_turns *turns, size_t n);
 
 /* Makes the messages those of the ask. False: out of memory, and the call has its answer. */
 bool serve_turns_end(serve_turns *turns);

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -278,6 +279,24 @@ def test_wrap():
                       s.count("word") == 60)
     finally:
         terminal.close()
+
+
+def test_progress():
+    """A long prompt says how far it is read, until the answer begins; a pipe never has it."""
+    if missing():
+        return
+    slow = "fake:token_us=3000,n_ctx_train=8192"
+    terminal = Tmux(80, 24, f"{WEIR} chat -m {slow} -n 6 --ignore-eos --temp 0 --chunk 50")
+    try:
+        terminal.wait("progress: a prompt", lambda s: last(s) == ">")
+        terminal.type("x" * 700)
+        terminal.keys("Enter")
+        terminal.wait("how far the prompt is read", lambda s: re.search(r"reading the prompt: \d+ of 7\d\d tokens", s))
+        terminal.wait("nothing of it is left beside the answer", lambda s: last(s) == ">" and "(cut" in s and "reading" not in s)
+    finally:
+        terminal.close()
+    out, err, well = chat("x" * 300 + "\n", "-n", "6", "--temp", "0", "--ignore-eos", "--chunk", "50", model="fake:token_us=3000")
+    check("a pipe has no progress", well and err == "" and "reading" not in out, out, err)
 
 
 def test_dumb():

@@ -100,6 +100,18 @@ def test_stream_lines():
     streamed = [x for line in both if line["request"] == 0 for x in line.get("logprobs", [])]
     check("a stream has the same logprobs", streamed == items, streamed)
     check("and only where they were asked for", not any("logprobs" in line for line in both if line["request"] == 1), both)
+    stop = "".join([line["text"] for line in both if line["request"] == 0 and "text" in line][3:5])
+    before = told["text"][:told["text"].index(stop)]
+    for words, kept, why in ((["--stop", stop], None, "stop_words"), (["--stop", told["text"][-2:] + "\u2603"], told["text"], "length")):
+        one = json.loads(run("-p", "One", "--raw", "--temp", "0", "-n", "9", "--ignore-eos", "--json", "--logprobs", "3", *words).stdout)
+        kept = before if kept is None else kept
+        shown, held = one["logprobs"], len(one["tokens"]) - len(one["logprobs"])
+        check(f"{why}: logprobs are those of the text", one["reason"] == why and one["text"] == kept and shown == items[:len(shown)] and
+              (held > 0 and len(one["tokens"]) < 9 if why == "stop_words" else len(shown) == 9), one)
+        lines = lines_of(weir("stream", "-", "-q", stdin=json.dumps({"model": MODEL, "temp": 0, "ignore_eos": True, "requests": [
+            {"prompt": "One", "max_tokens": 9, "logprobs": 3, "stop": words[1:]}]})))
+        check(f"{why}: and in a stream", [x for line in lines for x in line.get("logprobs", [])] == shown and
+              [x for line in lines for x in line.get("tokens", [])] == one["tokens"], lines, one)
     for n in ("21", "-1"):
         expect(f"{n} logprobs", run("-p", "One", "--logprobs", n), 2, "--logprobs", "0 to 20")
     scored = json.loads(run("-p", "One", "--raw", "--temp", "0", "-n", "9", "--ignore-eos", "--json", "--prompt-logprobs", "2").stdout)

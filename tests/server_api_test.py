@@ -9,7 +9,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, finish  # noqa: E402
-from serve import Server, need_server  # noqa: E402
+from serve import STRICT, Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
 CHAT, TEXT, EMBED = "/v1/chat/completions", "/v1/completions", "/v1/embeddings"
@@ -51,7 +51,7 @@ check("one name, twice", server.post(CHAT + "?model=tiny", dict(HELLO, model="ti
 for path in ("/%ff", "/v1/models/x%ff", "/v1/streams/%ff%ff"):
     refused(f"{path}: told in UTF-8", server.get(path), 404, "model" if "models" in path else None)
 refused("a name that is cut, in UTF-8", server.post(CHAT, dict(HELLO, model="x" + "é" * 200)), 404, "model")
-refused("a field that is cut, in UTF-8", server.post(CHAT, dict(HELLO, **{"x" + "é" * 200: 1})), 400, None, "unknown_parameter")
+refused("a field that is cut, in UTF-8", server.post(CHAT, dict(HELLO, **{"x" + "é" * 200: 1}), headers=STRICT), 400, None, "unknown_parameter")
 for name in ("tiny", "default", "", None):
     check(f"the name {name!r}", server.post(CHAT, dict(HELLO, model=name)).status == 200)
 check("no name", server.post(CHAT, HELLO).json["model"] == "tiny")
@@ -76,7 +76,7 @@ for name, body, field in [("tool_choice of another type", {"tool_choice": {"type
                           ("prompt_cache_retention", {"prompt_cache_retention": "24h"}, "prompt_cache_retention"), ("stop of numbers", {"stop": 5}, "stop"),
                           ("modalities", {"modalities": ["text", "audio"]}, "modalities"), ("safety_identifier", {"safety_identifier": 5}, "safety_identifier"),
                           ("two schemas", {"json_schema": {}, "response_format": {"type": "json_object"}}, "response_format")]:
-    refused(name, server.post(CHAT, dict(HELLO, **body)), 400, field)
+    refused(name, server.post(CHAT, dict(HELLO, **body), headers=STRICT), 400, field)
 for path, body, field, word in ((CHAT, dict(HELLO, max_tokens=5, max_completion_tokens=2), "max_completion_tokens", "max_tokens"),
                                 (CHAT, dict(HELLO, n_predict=5), "n_predict", "max_tokens"),
                                 (TEXT, {"prompt": "x", "repeat_penalty": 1, "repetition_penalty": 1.5}, "repetition_penalty", "repeat_penalty")):
@@ -128,7 +128,7 @@ for field, body in (("messages[0].contnet", {"messages": [{"role": "user", "cont
                     ("tool_choice.allowed_tools.allowed", {"tools": [TOOL], "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [TOOL], "allowed": 1}}}),
                     ("response_format.strict", {"response_format": dict(FORM, strict=True)}),
                     ("response_format.json_schema.strct", {"response_format": {"type": "json_schema", "json_schema": {"strct": True, "schema": {}}}})):
-    refused(f"unknown: {field}", server.post(CHAT, dict(HELLO, **body)), 400, field, "unknown_parameter", field)
+    refused(f"unknown: {field}", server.post(CHAT, dict(HELLO, **body), headers=STRICT), 400, field, "unsupported_field" if field.endswith("input_schema") else "unknown_parameter", field)
 refused("an old call in a history", server.post(CHAT, dict(HELLO, messages=[dict(said, function_call={"name": "f", "arguments": "{}"})])), 400,
         "messages[0].function_call", "unsupported_field", "tool_calls")
 for field, say in (("seed", "from -2^63 to 2^63 - 1"), ("max_tokens", "a whole number"), ("top_k", "a whole number")):

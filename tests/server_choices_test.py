@@ -6,7 +6,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, finish  # noqa: E402
-from serve import Server, need_server  # noqa: E402
+from serve import STRICT, Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
@@ -110,7 +110,7 @@ check("best_of: of each prompt", [c["index"] for c in reply["choices"]] == [0, 1
 check("best_of: n of n is n", [c["text"] for c in server.post(TEXT, dict(HOT, n=6, best_of=6)).json["choices"]] == [c["text"] for c in many])
 refused("best_of in a stream", server.post(TEXT, dict(HOT, best_of=3, stream=True)), 400, "best_of")
 refused("best_of below n", server.post(TEXT, dict(HOT, n=3, best_of=2)), 400, "best_of")
-refused("best_of in a chat", server.post(CHAT, dict(HELLO, best_of=2)), 400, "best_of")
+refused("best_of in a chat", server.post(CHAT, dict(HELLO, best_of=2), headers=STRICT), 400, "best_of")
 
 # ---- Forks
 

@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "sup
 from checks import check, environment  # noqa: E402
 from parts import end, part, run_parts  # noqa: E402
 from resumed import Reader  # noqa: E402
-from serve import Server, need_server  # noqa: E402
+from serve import STRICT, Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
 CHAT, TEXT, NATIVE = "/v1/chat/completions", "/v1/completions", "/completion"
@@ -138,13 +138,13 @@ def refusals():
                 ("no stream, timings", {"timings_per_token": True}, "timings_per_token", "without stream"),
                 ("no flag", {"stream": True, "stream_options": {"continuous_usage_stats": 1}}, "stream_options.continuous_usage_stats", "true or false"),
                 ("no flag either", {"stream": True, "timings_per_token": 1}, "timings_per_token", "true or false"),
-                ("unknown", {"stream": True, "stream_options": {"usage": True}}, "stream_options", "continuous_usage_stats")):
-            reply = server.post(path, dict(body, **more))
+                ("unknown", {"stream": True, "stream_options": {"usage": True}}, "stream_options.usage", "not supported")):
+            reply = server.post(path, dict(body, **more), headers=STRICT)
             check(f"{path}, {name}: refused by its name", reply.status == 400 and reply.error["param"] == param and word in reply.error["message"], reply.body)
     reply = server.post(NATIVE, dict(ASK, stream=True, **COUNTED))
     check("/completion counts in its own members", reply.status == 400 and reply.error["param"] == "stream_options" and "tokens_predicted" in reply.error["message"], reply.body)
     for path, body in (("/v1/messages", dict(HELLO, stream=True)), ("/v1/responses", {"input": "x"}), ("/api/chat", {"messages": HELLO["messages"]})):
-        reply = server.post(path, dict(body, timings_per_token=True))
+        reply = server.post(path, dict(body, timings_per_token=True), headers=STRICT)
         check(f"{path}: no place for it", reply.status == 400 and "timings_per_token" in reply.body.decode(), reply.body)
     end(server)
 

@@ -6,7 +6,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, finish  # noqa: E402
-from serve import Server, need_server  # noqa: E402
+from serve import STRICT, Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
 TEXT, INFILL = "/v1/completions", "/infill"
@@ -63,7 +63,7 @@ for name, path, body, field, *word in [
         ("suffix and several prompts", TEXT, {"prompt": ["a", "b"], "suffix": "y"}, "prompt"), ("suffix and echo", TEXT, {"prompt": "x", "suffix": "y", "echo": True}, "echo"),
         ("suffix and a dry run", "/v1/plan", {"prompt": "x", "suffix": "y"}, "suffix"), ("input_prefix elsewhere", TEXT, {"prompt": "x", "input_prefix": "y"}, "input_prefix"),
         ("n_indent elsewhere", "/completion", {"prompt": "x", "n_indent": 4}, "n_indent")]:
-    refused(name, server.post(path, dict(SHORT, **body)), field, *word)
+    refused(name, server.post(path, dict(SHORT, **body), headers=STRICT), field, *word)
 server.stop()
 
 server = Server(WEIR)

@@ -118,6 +118,13 @@ reply = server.post("/v1/messages", anthropic(text64(png()))).json
 check("Anthropic's: the same prompt, and so the same cached tokens", reply["content"][0]["text"] == text_of(first) and reply["usage"]["cache_read_input_tokens"] >= usage["prompt_tokens"] - 2 and
       reply["usage"]["cache_read_input_tokens"] + reply["usage"]["input_tokens"] == usage["prompt_tokens"], reply, usage)
 check("Anthropic's: counted", server.post("/v1/messages/count_tokens", anthropic(text64(png()))).json == {"input_tokens": usage["prompt_tokens"]})
+for detail, told in (("auto", None), ("low", True), ("high", True), (None, None)):
+    asked = responses(text64(png()))
+    [image] = [part for item in asked["input"] for part in item["content"] if isinstance(item["content"], list) and part["type"] == "input_image"]
+    image["detail"] = detail
+    mine, other = server.post("/v1/responses", asked), server.post(CHAT, body(dict(image_part(png()), image_url=dict(image_part(png())["image_url"], detail=detail))))
+    check(f"the detail {detail} of an image", mine.status == other.status == 200 and mine.headers.get("x-weir-relaxed") == (told and "input[].content[].detail") and
+          other.headers.get("x-weir-relaxed") == (told and "messages[].content[].image_url.detail"), mine.headers, other.headers, mine.body[:300])
 reply = server.post("/v1/responses", responses(text64(png()))).json
 check("Responses: the same prompt", reply["output"][0]["content"][0]["text"] == text_of(first) and reply["usage"]["input_tokens_details"]["cached_tokens"] >= usage["prompt_tokens"] - 2 and
       reply["usage"]["input_tokens"] == usage["prompt_tokens"], reply, usage)

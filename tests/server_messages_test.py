@@ -10,7 +10,7 @@ import urllib.parse
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, effort, finish  # noqa: E402
-from serve import Server, need_server  # noqa: E402
+from serve import STRICT, Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
 CHAT, MESSAGES, COUNT = "/v1/chat/completions", "/v1/messages", "/v1/messages/count_tokens"
@@ -197,14 +197,13 @@ for name, body, field, *word in [
         ("an image to be fetched", {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "http://x"}}]}]}, "messages[0].content[0]", "--mmproj"),
         ("a file by its id", {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "file", "file_id": "x"}}]}]}, "messages[0].content[0]", "base64, url"),
         ("a URL that is none", {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": 5}}]}]}, "messages[0].content[0]", "url"),
-        ("a document", {"messages": [*HELLO["messages"], {"role": "user", "content": [*text("x"), {"type": "document", "source": {}}]}]}, "messages[1].content[1]"),
+        ("a document", {"messages": [*HELLO["messages"], {"role": "user", "content": [*text("x"), {"type": "document", "source": {}}]}]}, "messages[1].content[1].source"),
         ("a block without a text", {"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0]"),
         ("a member of a block", {"messages": [{"role": "user", "content": [dict(text("x")[0], colour="red")]}]}, "messages[0].content[0].colour"),
         ("a result without a call", {"messages": [{"role": "user", "content": [{"type": "tool_result", "content": "x"}]}]}, "messages[0].content[0]"),
         ("a call without input", {"messages": [{"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "x"}]}]}, "messages[0].content[0]"),
         ("a call by the user", {"messages": [{"role": "user", "content": [{"type": "tool_use", "id": "1", "name": "x", "input": {}}]}]}, "messages[0].content[0]"),
         ("system", {"system": [{"type": "image"}]}, "system[0]"), ("system of another type", {"system": 5}, None),
-        ("a server's tool", {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0]"),
         ("a tool without a schema", {"tools": [{"name": "x"}]}, "tools[0].input_schema"), ("a tool's name", {"tools": [TOOLS[0], {"name": "a b", "input_schema": {}}]}, "tools[1].name"),
         ("a member of a tool", {"tools": [dict(TOOLS[0], defer_loading=True)]}, "tools[0].defer_loading"),
         ("a strict schema", {"tools": [dict(TOOLS[0], strict=True, input_schema={"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 7}}})]},
@@ -214,13 +213,13 @@ for name, body, field, *word in [
         ("a tool that is not there", {"tools": TOOLS, "tool_choice": {"type": "tool", "name": "x"}}, "tool_choice"),
         ("stop sequences", {"stop_sequences": [5]}, "stop_sequences"), ("thinking", {"thinking": {"type": "sometimes"}}, "thinking.type"),
         ("thinking that is hidden", {"thinking": {"type": "adaptive", "display": "omitted"}}, "thinking.display"), ("effort", {"output_config": {"effort": "some"}}, "output_config.effort"),
-        ("edits", {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}, "context_management"), ("servers", {"mcp_servers": []}, "mcp_servers"),
+        ("edits", {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}, "context_management"),
         ("cache_control", {"cache_control": 5}, "cache_control", "ephemeral"),
         ("temperature", {"temperature": -1}, "temperature"), ("an unknown field", {"temprature": 1}, "temprature"), ("a field of chat completions", {"n": 2}, "n"),
         *[(f"max_tokens {n}", {"max_tokens": n}, "max_tokens", "from 1 to") for n in ("x", -1, 0, 1.5)]]:
-    refused(name, server.post(MESSAGES, dict(HELLO, **body)), 400, "invalid_request_error", field if field else "system", *word)
+    refused(name, server.post(MESSAGES, dict(HELLO, **body), headers=STRICT), 400, "invalid_request_error", field if field else "system", *word)
     if not field or not field.startswith("max"):
-        refused(f"{name}, counted", server.post(COUNT, dict(HELLO, **body)), 400, "invalid_request_error", field if field else "system", *word)
+        refused(f"{name}, counted", server.post(COUNT, dict(HELLO, **body), headers=STRICT), 400, "invalid_request_error", field if field else "system", *word)
 refused("too many tools", server.post(MESSAGES, dict(HELLO, tools=[dict(TOOLS[0], name=f"f{i}") for i in range(257)])), 400, "invalid_request_error", "tools", "at most 256")
 refused("another model", server.post(MESSAGES, dict(HELLO, model="claude-x")), 404, "not_found_error", "model", '"tiny"')
 refused("another method", server.get(MESSAGES), 405, "invalid_request_error", None, "POST")

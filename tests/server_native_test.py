@@ -8,7 +8,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check  # noqa: E402
 from parts import end, part, run_parts  # noqa: E402
-from serve import Server, need_server  # noqa: E402
+from serve import STRICT, Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
 ASK = {"prompt": "one", "temperature": 0}
@@ -61,10 +61,10 @@ def completion():
             "n_cache_reuse": 0, "return_progress": False, "cache_prompt": True}
     check("what asks for nothing", server.post("/completion", dict(ASK, n_predict=6, **idle)).json["content"] == text)
     for name, value in (("n_probs", 3), ("id_slot", 1), ("return_tokens", True), ("t_max_predict_ms", 5), ("n_keep", 7), ("logprobs", 1), ("prompt_logprobs", 0), ("echo", True), ("messages", [])):
-        reply = server.post("/completion", dict(ASK, **{name: value}))
+        reply = server.post("/completion", dict(ASK, **{name: value}), headers=STRICT)
         check(f"{name}: refused by its name", reply.status == 400 and reply.error["param"] == name, reply.body)
         if name in idle:
-            reply = server.post("/v1/completions", dict(ASK, **{name: idle[name]}))
+            reply = server.post("/v1/completions", dict(ASK, **{name: idle[name]}), headers=STRICT)
             check(f"{name}: none of OpenAI's", reply.status == 400 and reply.error["code"] == "unknown_parameter", reply.body)
     check("/completions is OpenAI's, as base_url without /v1 has it", server.post("/completions", dict(ASK, max_tokens=6)).json["choices"][0]["text"] == text)
     end(server)

@@ -9,7 +9,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, finish  # noqa: E402
-from serve import Server, need_server  # noqa: E402
+from serve import STRICT, Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
 CHAT, TEXT, OLLAMA, GENERATE, EMBED = "/v1/chat/completions", "/v1/completions", "/api/chat", "/api/generate", "/api/embed"
@@ -170,16 +170,16 @@ for name, body, field, *word in [
         ("tfs_z", {"options": {"tfs_z": 0.5}}, "options.tfs_z"), ("an option as a field", {"temperature": 0.5}, "temperature"), ("and by its full name", {"options.temperature": 0.5}, "options.temperature"),
         ("a template", {"template": "x"}, "template", "raw"), ("truncation", {"truncate": True}, "truncate"), ("logprobs", {"logprobs": 3}, "logprobs", "true or false"), ("top_logprobs", {"logprobs": True, "top_logprobs": 21}, "top_logprobs", "20"),
         ("a prompt", {"prompt": "x"}, "prompt"), ("a long conversation", {"messages": [{"role": "user", "content": "word " * 5000}]}, "messages", "tokens")]:
-    refused(name, server.post(OLLAMA, {**HELLO, **body}), 400, field, *word)
+    refused(name, server.post(OLLAMA, {**HELLO, **body}, headers=STRICT), 400, field, *word)
 for name, body, field, *word in [
         ("format", {"format": "xml"}, "format"), ("a schema's type", {"format": {"type": "json_object"}}, "format.type"), ("a schema's type, no prompt", {"prompt": "", "format": {"type": "dict"}}, "format.type"),
         ("a prompt of another type", {"prompt": ["x"]}, "prompt"), ("a system message of another type", {"system": 5}, "system"), ("raw", {"raw": 1}, "raw"), ("suffix", {"suffix": 5}, "suffix"),
         ("a context", {"context": [1]}, "context", OLLAMA), ("an image", {"images": ["AAAA"]}, "images[0]", "--mmproj"), ("an image, raw", {"images": ["AAAA"], "raw": True}, "images"),
         ("messages", {"messages": []}, "messages"), ("a long prompt", {"prompt": "word " * 5000}, "prompt", "tokens"), ("a long raw prompt", {"prompt": "word " * 5000, "raw": True}, "prompt", "tokens")]:
-    refused("generate: " + name, server.post(GENERATE, {**asked, **body}), 400, field, *word)
+    refused("generate: " + name, server.post(GENERATE, {**asked, **body}, headers=STRICT), 400, field, *word)
 for name, body, field in [("no input", {}, "input"), ("an empty text", {"input": ["a", ""]}, "input[1]"), ("ids", {"input": [[1, 2]]}, "input[0]"), ("a number", {"input": 5}, "input"), ("dimensions", {"input": "a", "dimensions": 0}, "dimensions"),
                           ("options", {"input": "a", "options": []}, "options"), ("an unknown option", {"input": "a", "options": {"colour": 1}}, "options.colour"), ("a prompt", {"prompt": "a"}, "prompt")]:
-    refused("embed: " + name, server.post(EMBED, body), 400, field)
+    refused("embed: " + name, server.post(EMBED, body, headers=STRICT), 400, field)
 refused("the older path: no prompt", server.post("/api/embeddings", {"model": "tiny"}), 400, "prompt")
 for path, body in ((OLLAMA, HELLO), (GENERATE, asked), (EMBED, {"input": "a"}), ("/api/show", {})):
     refused(path + ": another model", server.post(path, {**body, "model": "llama3.2:latest"}), 404, "model", "no model")

@@ -13,7 +13,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from authority import Authority  # noqa: E402
 from checks import check, environment, run_tests  # noqa: E402
-from serve import Server, need_server  # noqa: E402
+from serve import STRICT, Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
 KEY = "a-key-of-the-fleet"
@@ -192,7 +192,7 @@ def test_the_endpoint():
                                     ({"tokens": [1] * 5000}, 404, None), ({"tokens": [1 << 30]}, 400, "tokens"), ({"tokens": [1], "more": 1}, 400, "more"), ({"tokens": [1], "more_than": -1}, 400, "more_than"),
                                     ({"tokens": [1], "salt": 5}, 400, "salt"), ({"tokens": [1], "salt": "x" * 5000}, 400, None), (b"{", 400, None), ({"tokens": [1, 2, 3]}, 404, None),
                                     ({"tokens": tokens, "more_than": len(tokens)}, 404, None), ({"tokens": tokens, "salt": "x"}, 404, None)):
-            reply = server.post(PATH, body, key=KEY)
+            reply = server.post(PATH, body, key=KEY, headers=STRICT)
             check(f"refused: {str(body)[:80]}", reply.status == status and (field is None or (reply.error["param"] or "").startswith(field.split("[")[0])), reply.status, reply.body)
         check("no key", server.post(PATH, {"tokens": tokens}).status == 401)
         reply = off.post(PATH, {"tokens": tokens}, key=KEY)

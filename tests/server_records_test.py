@@ -8,7 +8,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, finish  # noqa: E402
-from serve import Server, need_server  # noqa: E402
+from serve import STRICT, Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
 RESPONSES = "/v1/responses"
@@ -18,8 +18,8 @@ need_server(WEIR)
 server = Server(WEIR, "-np", "2", "--api-key", "one", "--api-key", "two")
 
 
-def post(body, key="one", path=RESPONSES):
-    return server.post(path, {**SHORT, **body}, key=key)
+def post(body, key="one", path=RESPONSES, **more):
+    return server.post(path, {**SHORT, **body}, key=key, **more)
 
 
 def get(path, key="one", method="GET"):
@@ -145,7 +145,7 @@ ask_for("an id that a client chose", post({"input": [calls[0], calls[1], {"type"
 
 
 def refused(name, items, field, word, key="one", code="item_not_found"):
-    reply = post({"input": items}, key=key)
+    reply = post({"input": items}, key=key, headers=STRICT)
     check(f"refused: {name}", reply.status == 400 and reply.error["param"] == field and reply.error["code"] == code and word in reply.error["message"], reply.status, reply.body)
 
 
@@ -256,6 +256,8 @@ server = Server(WEIR, "--response-memory", "0")
 reply = server.post(RESPONSES, {**SHORT, "input": "x"})
 check("none is kept without memory", reply.json["store"] is False and server.get(f"{RESPONSES}/{reply.json['id']}").status == 404, reply.body)
 reply = server.post(RESPONSES, {**SHORT, "input": "x", "store": True})
+check("and store is named", reply.status == 200 and reply.json["store"] is False and reply.headers.get("x-weir-relaxed") == "store", reply.headers, reply.body)
+reply = server.post(RESPONSES, {**SHORT, "input": "x", "store": True}, headers=STRICT)
 check("and none can be asked for", reply.status == 400 and reply.error["param"] == "store" and "--response-memory" in reply.error["message"], reply.body)
 server.stop()
 finish()

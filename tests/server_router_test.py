@@ -8,7 +8,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, run_tests  # noqa: E402
 from program import expect, weir  # noqa: E402
-from serve import Server, need_server  # noqa: E402
+from serve import STRICT, Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
 TEXT, CHAT = "/v1/completions/render", "/v1/chat/completions/render"
@@ -36,7 +36,7 @@ def test_render():
         for path, body, field in ((TEXT, {"prompt": 5}, "prompt"), (TEXT, {}, "prompt"), (CHAT, {}, "messages"), (TEXT, {"prompt": [-1]}, "prompt"),
                                   (CHAT, {**HELLO, "nonsense": 1}, "nonsense"), (TEXT, {"fork": {"id": "cmpl-x", "at": 1}}, "fork"),
                                   (TEXT, {"prompt": "x", "suffix": "y"}, "suffix")):
-            reply = server.post(path, body)
+            reply = server.post(path, body, headers=STRICT)
             check(f"refused: {body}", reply.status == 400 and reply.error["param"] == field, reply.body)
         check("nothing else was computed", server.metrics()["weir_submitted_total"] == 2)
 
@@ -47,8 +47,8 @@ def test_fields_that_gateways_add():
         chat = {**more, "continue_final_message": False, "separate_reasoning": True, "stream_reasoning": True, "logprobs": False}
         check("in chats", server.post("/v1/chat/completions", {**HELLO, **chat, "max_completion_tokens": 2}).status == 200)
         check("in completions", server.post("/v1/completions", {"prompt": "x", **more, "max_tokens": 2}).status == 200)
-        for field in ("no_stop_trim", "skip_special_tokens", "return_hidden_states", "separate_reasoning", "stream_reasoning"):
-            reply = server.post("/v1/chat/completions", {**HELLO, field: not chat[field]})
+        for field in ("skip_special_tokens", "return_hidden_states", "separate_reasoning", "stream_reasoning"):
+            reply = server.post("/v1/chat/completions", {**HELLO, field: not chat[field]}, headers=STRICT)
             check(f"not another {field}", reply.status == 400 and reply.error["param"] == field, reply.body)
 
 

@@ -16,7 +16,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, finish  # noqa: E402
-from serve import Server, environment, need_server  # noqa: E402
+from serve import STRICT, Server, environment, need_server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
 SLOW = "fake:tick_us=20000,n_ctx_train=100000"
@@ -171,7 +171,7 @@ for name, body, field in [
         ("messages", {"messages": {}}, "messages"), ("no role", {"messages": [{"content": "x"}]}, "messages[0].role"), ("a picture", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0]"),
         ("no messages", {"messages": []}, "messages"), ("prompt in chat", {"prompt": "x"}, "prompt"), ("metadata", {"metadata": 1}, "metadata"),
         ("a salt that is too long", {"cache_salt": "s" * 257}, "cache_salt"), ("a salt that is none", {"cache_salt": 5}, "cache_salt")]:
-    refused(name, server.post(CHAT, dict(HELLO, **body)), 400, field)
+    refused(name, server.post(CHAT, dict(HELLO, **body), headers=STRICT), 400, field)
 for name, value, most in (("max_tokens", 3000000000, "-1 to 2147483647"), ("deadline_ms", 1e13, "0 to 1000000000000"), ("repeat_penalty", 0, "0.01 to 100")):
     reply = server.post(CHAT, dict(HELLO, **{name: value}))
     check(f"the range of {name} is told", reply.status == 400 and most in reply.error["message"], reply.body)
@@ -206,7 +206,7 @@ for name, value, allowed in (("adaptive_target", 1.1, "0 to 1, or -1"), ("adapti
                            ("reasoning_budget_tokens", -2, "whole number from -1 to 2147483647"), ("thinking_budget_tokens", "low", "whole number"), ("reasoning_budget", 2 ** 31, "2147483647")):
     refused(f"the range of {name}, {value}", server.post(CHAT, dict(HELLO, **{name: value})), 400, name, "invalid_value", allowed)
 for name in ("temp", "penalty_repeat", "penalty_last_n", "order", "grammar_root", "size", "n_logit_bias", "n_draft_max"):
-    refused(f"{name}, the library's name", server.post(CHAT, dict(HELLO, **{name: 1})), 400, name, "unknown_parameter")
+    refused(f"{name}, the library's name", server.post(CHAT, dict(HELLO, **{name: 1}), headers=STRICT), 400, name, "unknown_parameter")
 
 # ---- HTTP
 
@@ -492,7 +492,7 @@ check("embeddings of token ids", server.post("/v1/embeddings", {"input": [ids, i
 for name, body, field in [("nothing", {}, "input"), ("an empty text", {"input": ""}, "input"), ("an empty list", {"input": []}, "input"), ("a number", {"input": 5}, "input"),
                           ("an id out of range", {"input": [999999]}, "input"), ("too long", {"input": "x" * 9000}, "input"), ("format", {"input": "x", "encoding_format": "hex"}, "encoding_format"),
                           ("dimensions", {"input": "x", "dimensions": 5}, "dimensions"), ("unknown", {"input": "x", "what": 5}, "what")]:
-    refused("embeddings: " + name, server.post("/v1/embeddings", body), 400, field)
+    refused("embeddings: " + name, server.post("/v1/embeddings", body, headers=STRICT), 400, field)
 for name, bad, code, word in (("too long", "x" * 9000, "context_length_exceeded", "input[70] has 900"), ("an id out of range", [1, 999999], "invalid_value", "token 1 in input[70]"),
                               ("empty", "", "invalid_value", ""), ("without ids", [], "invalid_value", "")):
     refused(f"embeddings: the one of many that is {name}", server.post("/v1/embeddings", {"input": ["one"] * 70 + [bad, "two"]}), 400, "input[70]", code, word)

@@ -1,4 +1,5 @@
-/* starved_llama_test_helper.c: chats, parsers of answers, samplers, passes, states and adapters of
+/* starved_llama_test_helper.c: chats, parsers of answers, samplers, passes, states, adapters,
+ * projectors and quantizations of
  * llama.cpp, each again and again while another of its allocations fails: alone, and with all after it.
  * The status is OK, with the result that it has with memory, or NO_MEMORY. starved_llama_test.py preloads
  * preload/starve.c. SPDX-License-Identifier: Apache-2.0 */
@@ -23,7 +24,7 @@ typedef struct outcome {
 
 static weir_model *model;
 static weir_context *context;
-static const char *adapter_path;
+static const char *model_path, *adapter_path, *projector_path, *out_path;
 static int32_t prompt[N_PROMPT];
 static char state[1 << 20];
 
@@ -214,6 +215,49 @@ static void drop_adapter(outcome *o)
     adapter = NULL;
 }
 
+/* ---- Files ---- */
+
+static void mix_file(outcome *o, const char *path)
+{
+    static char bytes[1 << 16];
+    size_t n;
+    FILE *file = fopen(path, "rb");
+    while (file != NULL && (n = fread(bytes, 1, sizeof bytes, file)) > 0) mix(o, bytes, n);
+    if (file != NULL) fclose(file);
+}
+
+static weir_model *seeing;
+
+static void projector_case(outcome *o)
+{
+    weir_model_params params = weir_model_params_default();
+    params.projector = projector_path;
+    o->status = weir_model_load(model_path, &params, &seeing, &o->error);
+    if (o->status != WEIR_OK) return;
+    weir_model_info info = {.size = sizeof info};
+    o->status = weir_model_describe(seeing, &info);
+    mix(o, &info.reads_sounds, sizeof info.reads_sounds);
+}
+
+static void drop_projector(outcome *o)
+{
+    (void)o;
+    weir_model_release(seeing);
+    seeing = NULL;
+}
+
+static void quantize_case(outcome *o)
+{
+    weir_quantize_params params = weir_quantize_params_default();
+    params.n_threads = 1;
+    o->status = weir_model_quantize(model_path, out_path, &params, &o->error);
+}
+
+static void read_quantized(outcome *o)
+{
+    if (o->status == WEIR_OK) mix_file(o, out_path);
+}
+
 /* ---- Every allocation ---- */
 
 static const struct {
@@ -230,6 +274,8 @@ static const struct {
     {"state", state_case, NULL},
     {"context", context_case, NULL},
     {"adapter", adapter_case, drop_adapter},
+    {"projector", projector_case, drop_projector},
+    {"quantize", quantize_case, read_quantized},
 };
 
 static outcome run(size_t i)
@@ -274,9 +320,12 @@ int main(int argc, char **argv)
 {
     weir_error error = {0};
     bool ok = true;
-    if (argc < 6 || starve_after == NULL || starve_left == NULL) return 2;
+    if (argc < 8 || starve_after == NULL || starve_left == NULL) return 2;
     setvbuf(stdout, NULL, _IOLBF, 4096);
+    model_path = argv[1];
     adapter_path = argv[2];
+    projector_path = argv[3];
+    out_path = argv[4];
     weir_context_params params = weir_context_params_default();
     params.n_ctx = 512;
     params.n_batch = 32;
@@ -289,8 +338,8 @@ int main(int argc, char **argv)
     }
     for (int32_t i = 0; i < N_PROMPT; i++) prompt[i] = 65 + i;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        if (strcmp(argv[5], "all") == 0 || strcmp(argv[5], cases[i].name) == 0)
-            ok = starve(i, strtol(argv[3], NULL, 10), strtol(argv[4], NULL, 10)) && ok;
+        if (strcmp(argv[7], "all") == 0 || strcmp(argv[7], cases[i].name) == 0)
+            ok = starve(i, strtol(argv[5], NULL, 10), strtol(argv[6], NULL, 10)) && ok;
     weir_context_destroy(context);
     weir_model_release(model);
     return ok ? 0 : 1;

@@ -199,10 +199,12 @@ typedef struct nif_stream {
     int64_t width;        /* terms of a message per token, with its top alternatives */
     int64_t prompt_width; /* the same for the prompt; 0: not requested, or already sent */
     bool fork;
-    bool sending;      /* a thread makes messages of a chunk; only it may take the next one */
-    bool deaf;         /* the consumer has ended: nothing is sent any more */
-    weir_usage usage;  /* at the end, when there is no handle */
-    weir_stream *kept; /* held for forks as long as the resource; constant; NULL = not wanted */
+    bool progress;       /* wanted, */
+    weir_progress shown; /* as last sent */
+    bool sending;        /* a thread makes messages of a chunk; only it may take the next one */
+    bool deaf;           /* the consumer has ended: nothing is sent any more */
+    weir_usage usage;    /* at the end, when there is no handle */
+    weir_stream *kept;   /* held for forks as long as the resource; constant; NULL = not wanted */
 } nif_stream;
 
 /* A pool's lease, or a server's model, for as long as anything uses it: the handle of NIF_CLAIM, which is
@@ -278,8 +280,9 @@ typedef struct nif_request {
     weir_sampler_params sampler;
     const char *stops[NIF_STOPS];
     size_t stop_lengths[NIF_STOPS];
-    bool keep; /* can be forked after its end */
-    bool fork; /* request.source is NULL if the source is no longer there */
+    bool keep;     /* can be forked after its end */
+    bool progress; /* messages tell how far its prompt is */
+    bool fork;     /* request.source is NULL if the source is no longer there */
 } nif_request;
 
 /* Reads a request from a map. nif_request_fini() in any case. */

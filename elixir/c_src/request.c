@@ -57,6 +57,7 @@ void nif_request_read(nif_call *call, ERL_NIF_TERM map, nif_request *request)
     nif_options(call, map, "request", NULL, r);
     if (call->end != NIF_RESULT) return;
     if (nif_key(call, map, "keep", &value)) request->keep = nif_bool(call, value);
+    if (nif_key(call, map, "progress", &value)) request->progress = nif_bool(call, value);
     if (nif_key(call, map, "cache_salt", &value)) {
         ErlNifBinary salt = nif_bytes(call, value);
         r->cache_salt = (const char *)salt.data;

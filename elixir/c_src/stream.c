@@ -1,6 +1,7 @@
 /* stream.c: an engine's stream as messages: {ref, {:chunk, ids, text}}, with logprobs {ref, {:chunk, ids,
  * text, scores}}, then {ref, {:done, reason, usage}} or {ref, {:error, reason}}; first, with the prompt's
- * logprobs, {ref, {:prompt, ids, scores}}.
+ * logprobs, {ref, {:prompt, ids, scores}}, and while the prompt is computed, if wanted, {ref, {:progress,
+ * map}}, which takes credit as a chunk does.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A chunk becomes a message if there is credit for it; the end comes with the last one. Without credit,
@@ -129,7 +130,8 @@ static void send_tokens(nif_stream *s, ErlNifEnv *messages, const weir_chunk *ch
     send_message(s, messages,
                  chunk->logprobs == NULL
                      ? enif_make_tuple3(messages, name, ids, text)
-                     : enif_make_tuple4(messages, name, ids, text, scores(messages, chunk)));
+                     : enif_make_tuple5(messages, name, ids, text, scores(messages, chunk),
+                                        enif_make_int(messages, chunk->n_hidden)));
 }
 
 static ERL_NIF_TERM end_of(nif_stream *s, const weir_stream *stream, ErlNifEnv *messages, weir_reason reason)
@@ -142,6 +144,27 @@ static ERL_NIF_TERM end_of(nif_stream *s, const weir_stream *stream, ErlNifEnv *
                                                nif_atom(messages, weir_reason_name(reason)),
                                                last_usage(messages, stream, s->fork));
     return message_of(s, messages, what);
+}
+
+/* ---- Progress ---- */
+
+/* With the lock: tells how far the prompt is, if it is further than last told. last: a chunk was taken, and
+ * its credit does. False: there is nothing to tell, or no credit. */
+static bool tell_progress(nif_stream *s, ErlNifEnv *messages, bool last)
+{
+    weir_progress now = {.size = sizeof now};
+    const weir_progress *shown = &s->shown;
+    if (!s->progress || s->object.handle == NULL || s->sending || s->deaf || (!last && s->credit < 1) ||
+        weir_stream_progress(s->object.handle, &now) != WEIR_OK || !now.started ||
+        (shown->started && shown->n_processed == now.n_processed && shown->n_cached == now.n_cached))
+        return false;
+    if (!last) s->credit--;
+    s->shown = now;
+    ERL_NIF_TERM what =
+        enif_make_tuple2(messages, nif_atom(messages, "progress"), nif_map_of(messages, "progress", &now));
+    send_locked(s, messages, message_of(s, messages, what));
+    enif_clear_env(messages);
+    return true;
 }
 
 /* ---- Chunks ---- */
@@ -162,6 +185,7 @@ static weir_stream *send_chunk(nif_stream *s, ErlNifEnv *messages, const weir_ch
     weir_stream *stream = s->object.handle;
     bool deaf = s->deaf, prompt = s->prompt_width > 0;
     ERL_NIF_TERM end = 0;
+    (void)tell_progress(s, messages, true); /* the prefill has ended before the first chunk */
     s->sending = true;
     s->prompt_width = 0;
     s->n_sent += (int64_t)chunk->n_tokens;
@@ -187,6 +211,7 @@ static weir_stream *pump(nif_stream *s)
     ErlNifEnv *messages = enif_alloc_env();
     if (messages == NULL) return NULL; /* the next chunk, or demand, tries again */
     enif_mutex_lock(s->object.lock);
+    while (tell_progress(s, messages, false)) continue;
     while (take_chunk(s, &chunk)) ended = send_chunk(s, messages, &chunk);
     enif_mutex_unlock(s->object.lock);
     enif_free_env(messages);
@@ -270,6 +295,7 @@ static nif_stream *stream_new(nif_call *call, const submission *sub)
     s->credit = sub->credit;
     s->width = 2 + (int64_t)request->n_logprobs;
     s->fork = sub->r.fork;
+    s->progress = sub->r.progress;
     if (request->prompt_logprobs || request->n_prompt_logprobs > 0)
         s->prompt_width = 2 + (int64_t)request->n_prompt_logprobs;
     return s;
@@ -283,6 +309,7 @@ static ERL_NIF_TERM stream_begin(nif_call *call, nif_stream *s, bool keep)
     if (keep) s->kept = weir_stream_hold(s->object.handle);
     enif_keep_resource(s->engine);
     enif_keep_resource(s); /* until the terminal chunk was taken */
+    weir_stream_watch_progress(s->object.handle, s->progress);
     weir_stream_set_ready(s->object.handle, ready, s);
     /* Monitored only now: nothing but serve() may remove the callback. Everything may have ended already. */
     if (enif_monitor_process(call->env, s, &to, &monitor) != 0) nif_stream_down(call->env, s, &to, NULL);

@@ -105,16 +105,19 @@ defmodule Weir.ClusterRouteTest do
   end
 
   describe "replay" do
-    # A text as chunks of a few tokens each; some tokens show their text later.
-    defp chunks(tokens) do
+    # A text as chunks of a few tokens each; some tokens show their text later, and some have their scores in a
+    # later chunk.
+    defp chunks(tokens, held \\ []) do
       case Enum.split(tokens, :rand.uniform(4)) do
         {[], []} ->
-          [%Chunk{reason: :length}]
+          [%Chunk{reason: :length, logprobs: held}]
 
         {some, more} ->
           scores = for {id, _text} <- some, do: %{token: "#{id}", logprob: -id / 10, bytes: []}
           ids = for {id, _text} <- some, do: id
-          [%Chunk{ids: ids, text: Enum.map_join(some, &elem(&1, 1)), logprobs: scores} | chunks(more)]
+          {shown, held} = Enum.split(held ++ scores, -Enum.random([0, 0, 1, 2]))
+          text = Enum.map_join(some, &elem(&1, 1))
+          [%Chunk{ids: ids, text: text, logprobs: shown} | chunks(more, held)]
       end
     end
 

@@ -43,6 +43,29 @@ defmodule Weir.CompletionTest do
   defp content(choices), do: Enum.map_join(choices, &(&1.delta[:content] || ""))
 
   describe "logprobs" do
+    test "are those of the text, not of the stop text", %{server: server} do
+      opts = [logprobs: true] ++ @greedy
+      {:ok, all} = Server.complete(server, "hello", opts)
+      stop = String.slice(all.text, 6, 3)
+      [text | _] = String.split(all.text, stop)
+
+      for {stop, text, reason} <- [
+            {stop, text, :stop_words},
+            {String.slice(all.text, -2, 2) <> "\u2603", all.text, :length}
+          ] do
+        {:ok, cut} = Server.complete(server, "hello", [stop: [stop]] ++ opts)
+        assert {cut.text, cut.reason} == {text, reason}
+        n = length(cut.logprobs)
+        assert cut.logprobs == Enum.take(all.logprobs, n)
+        assert if(reason == :stop_words, do: n < length(cut.ids), else: n == length(cut.ids))
+
+        chunks = server |> Server.stream("hello", [stop: [stop], emit: :chunks] ++ opts) |> Enum.to_list()
+        assert Enum.flat_map(chunks, &(&1.logprobs || [])) == cut.logprobs
+        assert Enum.flat_map(chunks, & &1.ids) == cut.ids
+        assert hd(chunks).logprobs != nil
+      end
+    end
+
     test "are told for each token, whole and streamed", %{
       ways: ways,
       model: model,

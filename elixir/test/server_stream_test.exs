@@ -33,6 +33,36 @@ defmodule Weir.ServerStreamTest do
       end
     end
 
+    test "tell how far the prompt is, if asked", %{model: model} do
+      server = server(model: model, chunk_size: 16, n_parallel: 1, n_batch: 16)
+      prompt = String.duplicate("a long prompt ", 20)
+      opts = [temp: 0.0, max_tokens: 5, emit: :chunks]
+      plain = server |> Server.stream(prompt, opts) |> Enum.to_list()
+      assert Enum.all?(plain, &(&1.progress == nil))
+
+      prompt = "another " <> prompt
+      chunks = server |> Server.stream(prompt, [progress: true] ++ opts) |> Enum.to_list()
+      {told, rest} = Enum.split_while(chunks, &(&1.progress != nil))
+      assert Enum.all?(rest, &(&1.progress == nil)) and Enum.all?(told, &(&1.text == ""))
+      usage = List.last(rest).usage
+      counts = Enum.map(told, & &1.progress.n_processed)
+      assert counts == counts |> Enum.sort() |> Enum.uniq() and length(counts) > 1
+      assert List.last(counts) == usage.prompt_tokens
+      assert List.last(told).progress.n_cached == usage.cached_tokens
+      assert Enum.all?(told, &(&1.progress.n_prompt == usage.prompt_tokens))
+
+      assert Enum.join(Server.stream(server, prompt, temp: 0.0, max_tokens: 5)) ==
+               Enum.map_join(rest, & &1.text)
+
+      # calls for the whole answer ignore it, and so do those of a shared one
+      assert {:ok, _} = Server.generate(server, prompt, progress: true, max_tokens: 2)
+      shared = server |> Server.stream(prompt, [progress: true, share: true] ++ opts) |> Enum.to_list()
+      assert Enum.all?(shared, &(&1.progress == nil))
+      completion = Server.stream_chat_completion(server, [{"user", prompt}], progress: true, max_tokens: 3)
+      assert Enum.count(completion) > 0
+      assert mailbox() == []
+    end
+
     test "of one process do not meet", %{model: model} do
       server = server(model: model)
       one = Server.stream(server, "one", @greedy)

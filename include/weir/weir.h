@@ -613,11 +613,32 @@ typedef struct weir_request {
     bool special;                       /* show control tokens in the output text */
     const weir_sampler_params *sampler; /* NULL = defaults */
     int32_t max_tokens;                 /* -1 = as many as the context holds (default); 0 = prefill only */
+    /* 0; 0 … max_tokens; so many tokens come before any that ends the answer. Stop texts are looked for only
+     * in the text of the tokens behind these. A fork counts new tokens. Where nothing but an end may come,
+     * because the grammar is complete, the answer ends earlier */
+    int32_t min_tokens;
     /* [n_stop]; at most 64, none empty, each at most 16,384 bytes. They end text, not the calls of a chat
      * that its grammar holds */
     const char *const *stop;
     const size_t *stop_length; /* [n_stop]; NULL = NUL-terminated */
     size_t n_stop;
+    const int32_t *stop_tokens; /* [n_stop_tokens]; at most 256; they end the answer as end tokens do */
+    size_t n_stop_tokens;
+    /* false; the text of the answer keeps the stop text, or the text of the token of stop_tokens, that ended
+     * it */
+    bool include_stop;
+    /* [n_allowed_tokens]; at most 1,048,576; no other token is chosen, apart from the closing text of
+     * reasoning_budget. NULL = all. Where none of them may come, an end token may */
+    const int32_t *allowed_tokens;
+    size_t n_allowed_tokens;
+    /* [n_bad_words]; at most 128, each of 1 to 256 bytes, without spaces at its start. The answer does not
+     * get the token that would complete the tokens of such a text, nor of the text behind a space. Other
+     * tokens may spell the same text. An end token may come where nothing else may */
+    const char *const *bad_words;
+    size_t n_bad_words;
+    /* 0; -1 … 2^31 - 1; 0 = off; keep the last so many tokens of the prompt; -1: as many as leave room for
+     * max_tokens. Text and tokens that are in a chat go likewise. INVALID with media and a source */
+    int32_t truncate_prompt;
     int32_t interval; /* 0; emit every n tokens; 0 = the stream's interval (weir_stream_set_interval) */
     /* time limit from submit, including the queue; 0 = none. At the limit the stream ends with the text
      * so far and WEIR_REASON_DEADLINE */
@@ -893,6 +914,26 @@ typedef struct weir_usage {
     int32_t n_reasoning;
 } weir_usage;
 
+/* How far a prompt is, for who waits for the first token. */
+typedef struct weir_progress {
+    size_t size;
+    bool started;        /* false: the request is queued, and the next three are 0 */
+    int32_t n_cached;    /* as in weir_usage; 0 while another request computes tokens for this one */
+    int32_t n_processed; /* tokens of the prompt that are there, cached or computed; never decreases */
+    int64_t prefill_ns;  /* from the first slot until now, or until all tokens were there, or to the end */
+    int32_t n_prompt;    /* n_processed once all are there, before the first chunk */
+} weir_progress;
+
+/* Fills *progress, with counts as of the newest pass. Any thread, any time; never waits for a pass. INVALID:
+ * size, or a pointer is NULL. STATE: the stream was not submitted. */
+WEIR_API weir_status weir_stream_progress(const weir_stream *stream, weir_progress *progress);
+
+/* With `on`, the ready callback (weir_stream_set_ready), or the watchers of the stream's flight, are also
+ * called when the progress has changed: at the start of the prefill and after each pass that had
+ * tokens of the prompt. There may be no chunk then. Off (default) changes nothing for other readers. Any
+ * thread, any time. NULL is ignored. */
+WEIR_API void weir_stream_watch_progress(weir_stream *stream, bool on);
+
 /* The mean logprob of the generated tokens, by which best-of ranks. 0 without logprobs, -INFINITY if nothing
  * was generated. Pure. */
 WEIR_API double weir_usage_score(const weir_usage *usage);
@@ -916,6 +957,7 @@ typedef struct weir_result {
     float *logprobs;            /* [n_tokens] if requested, else NULL */
     weir_logprob *top_logprobs; /* [n_tokens][n_top_logprobs], the likeliest first; or NULL */
     int32_t n_top_logprobs;
+    int32_t n_hidden; /* as the terminal chunk's: the last of them, which are the stop string */
     /* As weir_stream_prompt_logprobs; NULL if not requested, or if the request ended before. */
     int32_t *prompt_tokens; /* [n_prompt_tokens] */
     size_t n_prompt_tokens;
@@ -1023,9 +1065,9 @@ typedef struct weir_member {
 /* The members of a struct, in its order, without `size` and the lengths of lists. `of` is the struct's name
  * without "weir_" and "_params". Parameters: "model", "quantize", "rpc", "context", "sampler", "chat",
  * "request", "engine", "hub", "media", "pool", "pool_model". Results: "usage", "report", "view", "cost",
- * "slot_view", "tick", "tick_slot", "arrival", "engine_stats", "miss_info", "pool_info", "pool_stats"; of
- * these only numbers, flags and choices are listed. *n (n may be NULL) is the number of members. NULL: no
- * such struct. Static. */
+ * "slot_view", "tick", "tick_slot", "arrival", "engine_stats", "miss_info", "progress", "pool_info",
+ * "pool_stats"; of these only numbers, flags and choices are listed. *n (n may be NULL) is the number of
+ * members. NULL: no such struct. Static. */
 WEIR_API const weir_member *weir_members(const char *of, size_t *n);
 
 /* The member with this name; NULL: there is none. Static. */
@@ -1390,12 +1432,12 @@ WEIR_API WEIR_CHECKED weir_status weir_rpc_run(const weir_rpc_params *params, we
 
 /* ---- More about streams ---------------------------------------------------------------------------- */
 
-/* Called on the thread that drives the engine when the stream becomes readable and at its end, and once from
- * set_ready itself if a chunk already waits. It must not block, and may call weir_stream_try_next. When
- * set_ready returns, the former callback is no longer running (unless set_ready was called from within it).
- * set_ready and the last release may wait for a callback on another thread: do not hold a lock that the
- * callback takes, and let no two callbacks wait for each other. STATE: the stream belongs to a flight; see
- * weir_flight_watch. */
+/* Called on the thread that drives the engine when the stream becomes readable and at its end, once from
+ * set_ready itself if a chunk already waits, and where weir_stream_watch_progress asks for it. It must not
+ * block, and may call weir_stream_try_next. When set_ready returns, the former callback is no longer
+ * running (unless set_ready was called from within it). set_ready and the last release may wait for a
+ * callback on another thread: do not hold a lock that the callback takes, and let no two callbacks wait
+ * for each other. STATE: the stream belongs to a flight; see weir_flight_watch. */
 typedef void (*weir_ready_fn)(weir_stream *stream, void *user);
 WEIR_API weir_status weir_stream_set_ready(weir_stream *stream, weir_ready_fn fn, void *user);
 
@@ -1412,6 +1454,13 @@ WEIR_API WEIR_CHECKED weir_status weir_stream_descriptor(weir_stream *stream, in
  * before the first chunk; any thread, any number of times. TIMEOUT: not yet. END: the request ended before.
  * STATE: not requested, or no request. */
 WEIR_API weir_status weir_stream_prompt_logprobs(const weir_stream *stream, weir_chunk *prompt);
+
+/* Writes at most `capacity` of the tokens of the prompt, and their number to *n: what is left of it after
+ * truncate_prompt; below zero: in the place of an image or a sound. A fork's prompt includes the answer of
+ * its source. tokens may be NULL with capacity 0. Any thread. TOO_LONG: more than capacity. STATE: no
+ * request. */
+WEIR_API weir_status weir_stream_prompt(const weir_stream *stream, int32_t *tokens, size_t capacity,
+                                        size_t *n);
 
 /* Forks a stream: submits *request (NULL = defaults) with the given source and source_at. The source's KV
  * cells are shared while it runs or is cached, unless this model's memory cannot be truncated; otherwise they
@@ -1457,9 +1506,10 @@ WEIR_API void weir_flight_release(weir_flight *flight);
  * a callback. */
 WEIR_API weir_status weir_flight_next(weir_flight *flight, uint64_t *at, int timeout_ms, weir_chunk *chunk);
 
-/* Calls fn for each new chunk, on the thread that drives the engine, and once from within watch if a chunk
- * exists. fn must not block, and may call weir_flight_next with timeout 0. Any thread. Errors: INVALID,
- * NO_MEMORY, STATE (called from a watcher of this flight). */
+/* Calls fn for each new chunk, on the thread that drives the engine, once from within watch if a chunk
+ * exists, and where weir_stream_watch_progress asks for it. fn must not block, and may call
+ * weir_flight_next with timeout 0. Any thread. Errors: INVALID, NO_MEMORY, STATE (called from a watcher of
+ * this flight). */
 typedef void (*weir_flight_fn)(weir_flight *flight, void *user);
 WEIR_API weir_status weir_flight_watch(weir_flight *flight, weir_flight_fn fn, void *user);
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A job is an answer that comes: {controller, message, stopped, left: another chat is shown, note: what it waits for in
-// words, waiting: nothing is asked of the server just now}; changed() is called when message or note have, keep() when
+// words, read: how much of the prompt is read, 0 to 1, or null, waiting: nothing is asked of the server just now}; changed() is called when message or note have, keep() when
 // the message is to be kept at once. Its message is as in message.js.
 import { request, errorText, ApiError } from "./api.js";
 import { allSlotsBusy } from "./engine.js";
@@ -26,7 +26,7 @@ const REFUSALS = {
 
 let resumable = true; // until the server says that it keeps no streams
 
-export const newJob = (message) => ({ controller: new AbortController(), message, stopped: false, left: false, note: "", waiting: false });
+export const newJob = (message) => ({ controller: new AbortController(), message, stopped: false, left: false, note: "", read: null, waiting: false });
 
 const pause = (ms, signal) => new Promise((resolve) => {
   const timer = setTimeout(resolve, ms);
@@ -37,6 +37,13 @@ function note(job, text) {
   if (job.note === text) return;
   job.note = text;
   job.changed();
+}
+
+// The prompt's prefill, as the server tells of it; null: it has ended.
+function showRead(job, progress) {
+  const reads = progress !== null && progress.processed < progress.total;
+  job.read = reads ? progress.processed / progress.total : null;
+  note(job, reads ? `Reading the prompt, ${progress.processed} of ${progress.total} tokens` : "");
 }
 
 // ---- Requests that wait for the server ----
@@ -81,9 +88,9 @@ async function watchQueue(job, body, ahead) {
     while (ahead >= 0) {
       note(job, ahead === 0 ? "Next in the queue" : `In the queue, ${ahead} ahead of you`);
       await pause(QUEUE_MS, signal);
-      if (signal.aborted || message.stats.tokens) return;
+      if (signal.aborted || message.stats.tokens || job.read !== null) return;
       ahead = Math.min(ahead, (await place(job, body)) - 1);
-      if (message.stats.tokens) return;
+      if (message.stats.tokens || job.read !== null) return;
     }
   } catch {
     // The answer does not depend on this note.
@@ -116,7 +123,7 @@ async function ask(job, body) {
     if (modelsTakeTurns() && ahead < 0) watchLoad(job, body.model, () => done);
     try {
       return await request("v1/chat/completions", {
-        body: { ...body, stream: true, stream_options: { include_usage: true, continuous_usage_stats: true }, resume: resumable || undefined },
+        body: { ...body, stream: true, stream_options: { include_usage: true, continuous_usage_stats: true }, return_progress: true, resume: resumable || undefined },
         signal,
       });
     } finally {
@@ -175,6 +182,7 @@ async function take(job, response, started) {
       stats.prompt = event.usage.prompt_tokens;
       stats.cached = event.usage.prompt_tokens_details?.cached_tokens ?? 0;
     }
+    if (event.prompt_progress) showRead(job, event.prompt_progress);
     const choice = event.choices?.[0];
     if (!choice) continue;
     if (choice.finish_reason) message.finish = choice.finish_detail === "cancelled" ? "stopped" : choice.finish_reason;
@@ -183,7 +191,7 @@ async function take(job, response, started) {
     if (!first) {
       first = now;
       firstTokens = stats.tokens;
-      note(job, "");
+      showRead(job, null);
       if (started) stats.ttftMs = now - started;
     }
     if (started) {

@@ -52,7 +52,7 @@ function scrollToEnd() {
   log.scrollTop = log.scrollHeight;
 }
 
-const stateOf = (view) => ({ busy: running !== null, note: view === views.at(-1) ? running?.note : "" });
+const stateOf = (view) => ({ busy: running !== null, ...(view === views.at(-1) && { note: running?.note, read: running?.read }) });
 
 function update() {
   const busy = running !== null;

@@ -108,8 +108,8 @@ function versionButtons(turn) {
 }
 
 // actions: {edit(text), regenerate(), endReasoning(), turn(step), remedies: for each problem {label: run},
-// answer(call, text), answerable(call)}; update({busy, note}) shows what the message now holds, and in words what its
-// answer waits for.
+// answer(call, text), answerable(call)}; update({busy, note, read}) shows what the message now holds, in words what its
+// answer waits for, and how much of the prompt is read.
 export function messageView(message, actions) {
   const assistant = message.role === "assistant";
   const who = { user: "You", assistant: "Model", tool: "Tool" }[message.role];
@@ -166,11 +166,12 @@ export function messageView(message, actions) {
   const error = element("p", { class: "error", role: "alert", hidden: true });
   const remedies = element("div", { class: "actions remedies", hidden: true });
   const waiting = element("p", { class: "waiting" });
+  const read = element("progress", { "aria-label": "The prompt is read", hidden: true });
   const again = element("button", { type: "button", class: "small" }, "Regenerate");
   again.addEventListener("click", () => actions.regenerate());
   const copy = copyButton(() => message.content);
   foot.append(again, copy, versions.node, figuresLine);
-  node.append(reasoning, enough, body, callList, waiting, error, remedies, foot);
+  node.append(reasoning, enough, body, callList, waiting, read, error, remedies, foot);
   let shownRemedies;
   function showRemedies(wanted) {
     if (wanted === shownRemedies) return;
@@ -182,7 +183,7 @@ export function messageView(message, actions) {
 
   return {
     node,
-    update({ busy, note }) {
+    update({ busy, note, read: part }) {
       const open = message.state === "open";
       node.classList.toggle("dropped", Boolean(message.dropped));
       reasoning.hidden = !message.reasoning;
@@ -204,6 +205,8 @@ export function messageView(message, actions) {
       const begun = Boolean(message.content || message.reasoning || message.calls?.length);
       waiting.hidden = !open || (begun && !note);
       setText(waiting, note || "Waiting for the first token");
+      read.hidden = !open || typeof part !== "number";
+      if (!read.hidden) read.value = part;
       error.hidden = !message.error;
       setText(error, message.error ?? "");
       showRemedies(message.error && actions.remedies[message.problem]);

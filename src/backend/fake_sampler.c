@@ -22,7 +22,8 @@ struct weir__bsampler {
     weir__trie *trie;           /* the vocabulary when the sampler was created */
     weir__automaton *automaton; /* the grammar; NULL = none */
     weir__automaton_place place, start;
-    uint64_t *mask; /* [WEIR__AUTOMATON_WORDS(n_vocab)] the tokens that it allows next */
+    uint64_t *mask;          /* [WEIR__AUTOMATON_WORDS(n_vocab)] the tokens that it allows next */
+    const uint64_t *allowed; /* the caller's mask during a draw; NULL = all */
 };
 
 /* ---- The grammar ---------------------------------------------------------------------------------- */
@@ -141,7 +142,7 @@ static double draw(weir__bsampler *sampler)
     return (double)(weir__fake_mix(sampler->state) >> 11) * 0x1p-53;
 }
 
-/* The logit with biases, ignore_eos and grammar; -INFINITY forbids the token. */
+/* The logit with biases, ignore_eos, grammar and mask; -INFINITY forbids the token. */
 static float logit(const weir__bsampler *sampler, const weir__fake_row *row, int32_t token)
 {
     float value = weir__fake_logit(row->hash, row->chosen, token);
@@ -149,6 +150,7 @@ static float logit(const weir__bsampler *sampler, const weir__fake_row *row, int
         if (sampler->bias[i].token == token) value += sampler->bias[i].bias;
     if (sampler->ignore_eos && sampler->model->pieces[token].kind == WEIR__FAKE_END) return -INFINITY;
     if (sampler->automaton != NULL && (sampler->mask[token / 64] >> (token % 64) & 1) == 0) return -INFINITY;
+    if (sampler->allowed != NULL && (sampler->allowed[token / 64] >> (token % 64) & 1) == 0) return -INFINITY;
     return value;
 }
 
@@ -168,7 +170,7 @@ static int32_t choose(weir__bsampler *sampler, const weir__fake_row *row)
 {
     int32_t n = (int32_t)sampler->model->options.n_vocab, best = -1;
     float highest = -INFINITY;
-    if (sampler->greedy && sampler->n_bias == 0 && sampler->automaton == NULL &&
+    if (sampler->greedy && sampler->n_bias == 0 && sampler->automaton == NULL && sampler->allowed == NULL &&
         !(sampler->ignore_eos && sampler->model->pieces[row->chosen].kind == WEIR__FAKE_END))
         return row->chosen;
     for (int32_t i = 0; i < n; i++) {
@@ -209,8 +211,8 @@ weir_status weir__fake_count(weir__bsampler *sampler, int32_t token, weir_error 
     return WEIR_OK;
 }
 
-weir_status weir__fake_sample(weir__bsampler *sampler, weir__bcontext *context, int32_t row, int32_t *token,
-                              weir_error *error)
+weir_status weir__fake_sample(weir__bsampler *sampler, weir__bcontext *context, int32_t row,
+                              const uint64_t *mask, int32_t *token, weir_error *error)
 {
     weir__fake *hooks = &context->model->hooks;
     if (hooks->before_sample != NULL) hooks->before_sample(hooks->before_sample_user, row);
@@ -224,7 +226,11 @@ weir_status weir__fake_sample(weir__bsampler *sampler, weir__bcontext *context, 
                              ? weir__automaton_mask(sampler->automaton, &sampler->place, sampler->mask)
                              : WEIR_OK;
     if (status != WEIR_OK) return report(status, -1, error);
+    sampler->allowed = mask;
     int32_t chosen = choose(sampler, from);
+    sampler->allowed = NULL;
+    if (chosen < 0 && mask != NULL)
+        return weir__error_set(error, WEIR_REFUSED, "", "the mask leaves no token that may come next");
     if (chosen < 0 && bias_excludes(sampler, from))
         return weir__error_set(error, WEIR_INVALID, "logit_bias",
                                "logit_bias excludes every token that may come next");

@@ -9,7 +9,7 @@
 static void draws(rig *r, const weir_sampler_params *params, int32_t *tokens, int n)
 {
     weir__bsampler *sampler = sampler_of(r, params);
-    for (int i = 0; i < n; i++) assert_ok(r->ops->sample(sampler, r->context, -1, &tokens[i], error));
+    for (int i = 0; i < n; i++) assert_ok(r->ops->sample(sampler, r->context, -1, NULL, &tokens[i], error));
     r->ops->sampler_free(sampler);
 }
 
@@ -98,15 +98,15 @@ static void test_grammar_allows_its_alternatives_alone(void **state)
     append(&r, 0, "x");
     weir__bsampler *sampler = sampler_of(&r, &params);
     for (int round = 0; round < 2; round++) {
-        assert_ok(r.ops->sample(sampler, r.context, -1, &token, error));
+        assert_ok(r.ops->sample(sampler, r.context, -1, NULL, &token, error));
         assert_int_equal(token, 'a');
         assert_int_equal(r.ops->accept(sampler, 'c', NULL), WEIR_REFUSED);
         assert_int_equal(r.ops->accept(sampler, WEIR__FAKE_EOS, NULL), WEIR_REFUSED);
         assert_int_equal(r.ops->accept(sampler, WEIR__FAKE_IM_START, NULL), WEIR_REFUSED);
         assert_int_equal(r.ops->accept(sampler, 'b', NULL), WEIR_OK);
-        assert_ok(r.ops->sample(sampler, r.context, -1, &token, error));
+        assert_ok(r.ops->sample(sampler, r.context, -1, NULL, &token, error));
         assert_true(token == 'c' || token == 'd');
-        assert_ok(r.ops->sample(sampler, r.context, -1, &token, error));
+        assert_ok(r.ops->sample(sampler, r.context, -1, NULL, &token, error));
         assert_true(weir_is_eog(r.model, token));
         assert_ok(r.ops->sampler_reset(sampler, error));
     }
@@ -120,8 +120,32 @@ static void test_grammar_allows_its_alternatives_alone(void **state)
             assert_true(weir__fake_set_piece(r.model, i, "", 0, WEIR__FAKE_TEXT));
     params.grammar = "root ::= \"z\"";
     sampler = sampler_of(&r, &params);
-    assert_refused(r.ops->sample(sampler, r.context, -1, &token, error), WEIR_GRAMMAR, "grammar");
+    assert_refused(r.ops->sample(sampler, r.context, -1, NULL, &token, error), WEIR_GRAMMAR, "grammar");
     r.ops->sampler_free(sampler);
+    rig_fini(&r);
+}
+
+static void test_masks_hold(void **state)
+{
+    (void)state;
+    int32_t token;
+    uint64_t mask[5] = {0};
+    weir_sampler_params params = weir_sampler_params_default();
+    rig r;
+    rig_init(&r, "", 256, 1, WEIR_LAYOUT_UNIFIED);
+    append(&r, 0, "x");
+    for (int round = 0; round < 3; round++) {
+        params.temp = round == 0 ? 0.0f : 1.0f;
+        params.grammar = round == 2 ? "root ::= [a-z]" : NULL;
+        weir__bsampler *sampler = sampler_of(&r, &params);
+        memset(mask, 0, sizeof mask);
+        assert_refused(r.ops->sample(sampler, r.context, -1, mask, &token, error), WEIR_REFUSED, "");
+        mask['q' / 64] |= UINT64_C(1) << ('q' % 64);
+        mask['Q' / 64] |= UINT64_C(1) << ('Q' % 64);
+        assert_ok(r.ops->sample(sampler, r.context, -1, mask, &token, error));
+        assert_true(token == 'q' || (round < 2 && token == 'Q'));
+        r.ops->sampler_free(sampler);
+    }
     rig_fini(&r);
 }
 
@@ -136,16 +160,16 @@ static void test_any_grammar_holds(void **state)
     append(&r, 0, "x");
     weir__bsampler *sampler = sampler_of(&r, &params);
     for (int i = 0; i < 3; i++) {
-        assert_ok(r.ops->sample(sampler, r.context, -1, &token, error));
+        assert_ok(r.ops->sample(sampler, r.context, -1, NULL, &token, error));
         assert_in_range(token, '0', '9');
     }
     assert_int_equal(r.ops->accept(sampler, 'x', NULL), WEIR_REFUSED);
     assert_ok(r.ops->accept(sampler, 0xc3, error));
     assert_int_equal(r.ops->accept(sampler, WEIR__FAKE_IM_START, NULL), WEIR_REFUSED);
     assert_ok(r.ops->accept(sampler, 0xa9, error));
-    assert_ok(r.ops->sample(sampler, r.context, -1, &token, error));
+    assert_ok(r.ops->sample(sampler, r.context, -1, NULL, &token, error));
     assert_int_equal(token, WEIR__FAKE_IM_START);
-    assert_ok(r.ops->sample(sampler, r.context, -1, &token, error));
+    assert_ok(r.ops->sample(sampler, r.context, -1, NULL, &token, error));
     assert_true(weir_is_eog(r.model, token));
     r.ops->sampler_free(sampler);
     rig_fini(&r);
@@ -201,6 +225,7 @@ int main(void)
         cmocka_unit_test_teardown(test_bias_and_ignored_ends, nothing_left),
         cmocka_unit_test_teardown(test_grammar_allows_its_alternatives_alone, nothing_left),
         cmocka_unit_test_teardown(test_any_grammar_holds, nothing_left),
+        cmocka_unit_test_teardown(test_masks_hold, nothing_left),
         cmocka_unit_test_teardown(test_bad_grammars_are_refused, nothing_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -299,9 +299,9 @@ static void test_other_calls_fail_when_asked(void **state)
     append(&r, 0, "abc");
     weir__bsampler *sampler = sampler_of(&r, &params);
     atomic_store(&r.fake->fail_sample_at, 1);
-    assert_int_equal(r.ops->sample(sampler, r.context, -1, &token, NULL), WEIR_OK);
-    assert_int_equal(r.ops->sample(sampler, r.context, -1, &token, NULL), WEIR_BACKEND);
-    assert_int_equal(r.ops->sample(sampler, r.context, -1, &token, NULL), WEIR_OK);
+    assert_int_equal(r.ops->sample(sampler, r.context, -1, NULL, &token, NULL), WEIR_OK);
+    assert_int_equal(r.ops->sample(sampler, r.context, -1, NULL, &token, NULL), WEIR_BACKEND);
+    assert_int_equal(r.ops->sample(sampler, r.context, -1, NULL, &token, NULL), WEIR_OK);
     assert_int_equal(atomic_load(&r.fake->n_samples), 2);
     r.ops->sampler_free(sampler);
 
@@ -360,7 +360,7 @@ static void test_hooks_log_and_counters(void **state)
     weir__fake_log_start(r.model);
     append(&r, 1, "bc");
     weir__bsampler *sampler = sampler_of(&r, &params);
-    assert_ok(r.ops->sample(sampler, r.context, 1, &token, error));
+    assert_ok(r.ops->sample(sampler, r.context, 1, NULL, &token, error));
     r.ops->sampler_free(sampler);
 
     assert_int_equal(s.decodes, 2);
@@ -477,7 +477,7 @@ static void *work(void *user)
     params.temp = 0.0f;
     if (ops->sampler_create(w->r->model->model, &params, NULL, &sampler, NULL) != WEIR_OK) return NULL;
     for (int i = 0; i < 100; i++)
-        if (ops->sample(sampler, w->r->context, w->row, &w->sampled, NULL) != WEIR_OK) w->sampled = -1;
+        if (ops->sample(sampler, w->r->context, w->row, NULL, &w->sampled, NULL) != WEIR_OK) w->sampled = -1;
     w->read = argmax(ops->logits(w->r->context, w->row), w->r->model->info.n_vocab);
     ops->sampler_free(sampler);
     return NULL;

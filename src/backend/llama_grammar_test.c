@@ -53,7 +53,7 @@ static weir_status answer(rig *r, weir__bsampler *sampler, int max, char *text, 
     *text = '\0';
     for (int i = 0; i < max; i++) {
         int32_t token;
-        weir_status status = ops->sample(sampler, r->context, -1, &token, NULL);
+        weir_status status = ops->sample(sampler, r->context, -1, NULL, &token, NULL);
         if (status != WEIR_OK) return status;
         if (ops->is_eog(model, token)) return WEIR_END;
         append_piece(text, capacity, token);
@@ -141,8 +141,8 @@ static void a_grammar_that_is_stuck(void **state)
     weir__bsampler *sampler = with_grammar("root ::= \"a\" <[99999999]>");
     for (int round = 0; round < 3; round++) {
         int32_t token = -1;
-        assert_ok(ops->sample(sampler, r.context, -1, &token, error));
-        assert_refused(ops->sample(sampler, r.context, -1, &token, error), WEIR_GRAMMAR, "grammar");
+        assert_ok(ops->sample(sampler, r.context, -1, NULL, &token, error));
+        assert_refused(ops->sample(sampler, r.context, -1, NULL, &token, error), WEIR_GRAMMAR, "grammar");
         assert_refused(ops->accept(sampler, token, error), WEIR_REFUSED, "token");
         assert_ok(ops->sampler_reset(sampler, error));
     }

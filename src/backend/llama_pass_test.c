@@ -131,7 +131,7 @@ static void check_greedy(int32_t n_ctx, int32_t n_seq, weir_layout layout, int32
     for (size_t i = 0; i < n_tokens; i++) {
         int32_t token = -1;
         ops->logits_ready(r.context);
-        assert_ok(ops->sample(sampler, r.context, -1, &token, error));
+        assert_ok(ops->sample(sampler, r.context, -1, NULL, &token, error));
         assert_int_equal(token, want[i]);
         assert_ok(feed(&r, 0, &token, 1, error));
     }
@@ -196,7 +196,7 @@ static void rows_without_logits(void **state)
     weir_sampler_params params = greedy_params();
     weir__bsampler *sampler = sampler_of(&params, NULL);
     int32_t token;
-    assert_refused(ops->sample(sampler, r.context, -1, &token, error), WEIR_INVALID, "index");
+    assert_refused(ops->sample(sampler, r.context, -1, NULL, &token, error), WEIR_INVALID, "index");
     ops->sampler_free(sampler);
     rig_fini(&r);
 }

@@ -52,7 +52,7 @@ static void flat_row(float value)
 static int32_t sample(weir__bsampler *sampler)
 {
     int32_t token = -1;
-    assert_ok(ops->sample(sampler, &made_up, 0, &token, error));
+    assert_ok(ops->sample(sampler, &made_up, 0, NULL, &token, error));
     assert_in_range(token, 0, model_is.n_vocab - 1);
     return token;
 }
@@ -194,7 +194,7 @@ static void rows_of_nothing(void **state)
         int32_t token = -1;
         for (size_t i = 0; i < 2; i++) {
             flat_row(nothing[i]);
-            assert_refused(ops->sample(sampler, &made_up, 0, &token, error), WEIR_BACKEND, "");
+            assert_refused(ops->sample(sampler, &made_up, 0, NULL, &token, error), WEIR_BACKEND, "");
         }
         flat_row(NAN);
         row[123] = 1.0f;
@@ -436,9 +436,60 @@ static void biases_that_leave_nothing_are_the_callers_error(void **state)
         params.grammar = round == 0 ? NULL : "root ::= \"yes\"";
         if (round == 2) params.temp = 0.0f;
         weir__bsampler *sampler = sampler_of(&params, NULL);
-        assert_refused(ops->sample(sampler, &made_up, 0, &token, error), WEIR_INVALID, "logit_bias");
+        assert_refused(ops->sample(sampler, &made_up, 0, NULL, &token, error), WEIR_INVALID, "logit_bias");
         ops->sampler_free(sampler);
     }
+    free(bias);
+}
+
+/* As with a bias of minus infinity for all tokens out of it: greedy, drawn, with a grammar. */
+static void a_mask_is_as_biases(void **state)
+{
+    (void)state;
+    const size_t n = (size_t)model_is.n_vocab;
+    weir_logit_bias *bias = calloc(n, sizeof *bias);
+    uint64_t *mask = calloc((n + 63) / 64, sizeof *mask);
+    for (uint32_t round = 0; round < 24; round++) {
+        weir_sampler_params plain = complete_params();
+        plain.seed = round;
+        if (round % 3 == 0) plain.temp = 0.0f;
+        if (round % 3 == 2) plain.grammar = "root ::= [a-z ]+";
+        size_t n_out = 0;
+        memset(mask, 0, (n + 63) / 64 * sizeof *mask);
+        random_state = round;
+        for (size_t i = 0; i < n; i++) {
+            if (random_unit() < 0.5f)
+                mask[i / 64] |= UINT64_C(1) << (i % 64);
+            else
+                bias[n_out++] = (weir_logit_bias){(int32_t)i, -INFINITY};
+        }
+        weir_sampler_params biased = plain;
+        biased.logit_bias = bias;
+        biased.n_logit_bias = n_out;
+        weir__bsampler *by_mask = sampler_of(&plain, NULL), *by_bias = sampler_of(&biased, NULL);
+        for (uint32_t i = 0; i < 8; i++) {
+            int32_t token = -1;
+            fill_row(round * 8 + i);
+            assert_ok(ops->sample(by_mask, &made_up, 0, mask, &token, error));
+            assert_true((mask[token / 64] >> (token % 64) & 1) != 0);
+            assert_int_equal(token, sample(by_bias));
+        }
+        ops->sampler_free(by_mask);
+        ops->sampler_free(by_bias);
+    }
+    memset(mask, 0, (n + 63) / 64 * sizeof *mask);
+    for (int round = 0; round < 4; round++) {
+        weir_sampler_params params = complete_params();
+        int32_t token;
+        if (round % 2 == 1) params.temp = 0.0f;
+        if (round >= 2) params.grammar = "root ::= [a-z ]+";
+        weir__bsampler *sampler = sampler_of(&params, NULL);
+        fill_row(1);
+        assert_refused(ops->sample(sampler, &made_up, 0, mask, &token, error), WEIR_REFUSED, "");
+        sample(sampler); /* as if nothing had been asked */
+        ops->sampler_free(sampler);
+    }
+    free(mask);
     free(bias);
 }
 
@@ -589,6 +640,7 @@ int main(void)
         cmocka_unit_test(a_prompt_counts_for_penalties_and_not_for_the_grammar),
         cmocka_unit_test(dry_ends_a_repetition),
         cmocka_unit_test(biases),
+        cmocka_unit_test(a_mask_is_as_biases),
         cmocka_unit_test(extremes),
         cmocka_unit_test(reset_comes_back_to_the_start),
         cmocka_unit_test(accepted_tokens_count),

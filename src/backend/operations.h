@@ -153,9 +153,10 @@ OPERATION(weir_status, sampler_create, const weir__bmodel *model, const weir_sam
           const weir__grammar *grammar, weir__bsampler **sampler, weir_error *error)
 OPERATION(void, sampler_free, weir__bsampler *sampler)
 OPERATION(weir_status, sampler_reset, weir__bsampler *sampler, weir_error *error)
-/* Chooses a token and accepts it. row as in logits. */
-OPERATION(weir_status, sample, weir__bsampler *sampler, weir__bcontext *context, int32_t row, int32_t *token,
-          weir_error *error)
+/* Chooses a token and accepts it. row as in logits. mask: a bit for each token, 0 = it must not be chosen;
+ * NULL = all may. REFUSED: the mask leaves no token that may come; the grammar is unchanged. */
+OPERATION(weir_status, sample, weir__bsampler *sampler, weir__bcontext *context, int32_t row,
+          const uint64_t *mask, int32_t *token, weir_error *error)
 OPERATION(weir_status, accept, weir__bsampler *sampler, int32_t token, weir_error *error)
 /* How many bytes of the text of the token accepted last come before a call that the chat's grammar holds; all
  * that follows them belongs to calls. WEIR__NO_CALL: none has begun. */

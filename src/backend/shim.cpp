@@ -112,6 +112,7 @@ bool weir::capture::starved() const
         "failed to reserve",
         "insufficient memory",
         "out of memory",
+        "Cannot allocate memory", /* errno's */
         "Out of memory",
         "OutOfDeviceMemory",
         "OutOfHostMemory",

@@ -146,6 +146,14 @@ void weir::read_form(weir__shim_chat &chat)
     }
 }
 
+bool weir::begins_call(const weir__shim_chat &chat, const std::string &text, const std::string &tool)
+{
+    common_chat_msg message;
+    bool broken;
+    return parse_answer(&chat, text, false, message, broken) && !broken && message.tool_calls.size() == 1 &&
+           message.tool_calls[0].name == tool;
+}
+
 bool weir::find_closing(weir__shim_chat &chat)
 {
     static const char *const spaces[][2] = {{"", ""}, {"", "\n"}, {"", "\n\n"}, {"\n", "\n\n"}};

@@ -273,6 +273,12 @@ struct encoder_free {
     }
 };
 
+weir_status starved(const capture &said, weir_error *error)
+{
+    return weir::refuse_memory(error, "path", said, "the projector",
+                               "free memory, or give a smaller projector or model");
+}
+
 /* Compares the widths without loading weights: libmtmd, which compares them behind that, does not free what
  * it has loaded when they differ. */
 weir_status check_width(const char *path, int32_t width, weir_error *error)
@@ -288,7 +294,9 @@ weir_status check_width(const char *path, int32_t width, weir_error *error)
         std::unique_ptr<clip_ctx, encoder_free>(loaded.ctx_v),
         std::unique_ptr<clip_ctx, encoder_free>(loaded.ctx_a),
         std::unique_ptr<clip_ctx, encoder_free>(loaded.ctx_gen_a)};
-    if (encoders[0] == nullptr && encoders[1] == nullptr)
+    const bool none = encoders[0] == nullptr && encoders[1] == nullptr;
+    if (none && said.starved()) return starved(said, error);
+    if (none)
         return weir__error_set(error, WEIR_FORMAT, "path", "the projector cannot be loaded: %s",
                                said.reason("libmtmd gives no reason"));
     for (const auto &encoder : encoders)
@@ -313,9 +321,7 @@ weir_status load_file(weir__bprojector *projector, const weir__bmodel *model, co
     params.cb_eval = on_node;
     params.cb_eval_user_data = projector;
     projector->context = mtmd_init_from_file(path, model->model, params);
-    if (projector->context == nullptr && said.starved())
-        return weir::refuse_memory(error, "path", said, "the projector",
-                                   "free memory, or give a smaller projector or model");
+    if (projector->context == nullptr && said.starved()) return starved(said, error);
     if (projector->context == nullptr)
         return weir__error_set(error, WEIR_FORMAT, "path", "the projector cannot be loaded: %s",
                                said.reason("libmtmd gives no reason"));

@@ -356,6 +356,50 @@ void fill_rendered(weir__shim_chat &chat, bool calls_only)
     weir::read_form(chat);
 }
 
+/* What an unmarked call begins with, in one of the ways in which JSON is usually written. */
+std::string unmarked_call(const std::string &tool, const char *key, const char *space)
+{
+    return std::string("{\"name\":") + space + "\"" + tool + "\"," + space + "\"" + key + "\":";
+}
+
+bool has_trigger_rule(const common_peg_arena &arena)
+{
+    for (std::size_t i = 0; i < arena.size(); i++) {
+        const auto *rule = std::get_if<common_peg_rule_parser>(&arena.get(i));
+        if (rule != nullptr && rule->trigger) return true;
+    }
+    return false;
+}
+
+/* Gives optional calls that are JSON without a mark a grammar, as llama.cpp gives those with one. A tool's
+ * name and the key of its arguments begin it. The first tool shows the key. */
+void hold_unmarked(const weir__shim_render *in, weir__shim_chat &chat)
+{
+    common_chat_params &params = chat.params;
+    if (in->tools == nullptr || in->tool_choice != WEIR_TOOLS_AUTO || params.parser.empty() ||
+        !params.grammar.empty())
+        return;
+    const common_json tools = common_json::parse(in->enforced_tools);
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < tools.size(); i++)
+        names.push_back(tools.at(i).at("function").at("name").get<std::string>());
+    const char *key = nullptr;
+    for (const char *one : {"parameters", "arguments"})
+        if (key == nullptr && !names.empty() &&
+            weir::begins_call(chat, unmarked_call(names[0], one, " ") + " {", names[0]))
+            key = one;
+    common_peg_arena parser;
+    parser.load(params.parser);
+    if (key == nullptr || !has_trigger_rule(parser) || !return_schemas(parser, name_schemas(in))) return;
+    params.grammar =
+        build_grammar([&](const common_grammar_builder &builder) { parser.build_grammar(builder, true); });
+    params.grammar_lazy = true;
+    for (const std::string &name : names)
+        for (const char *space : {" ", ""})
+            params.grammar_triggers.push_back(
+                {COMMON_GRAMMAR_TRIGGER_TYPE_WORD, unmarked_call(name, key, space)});
+}
+
 } // namespace
 
 weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shim_render *in,
@@ -399,6 +443,7 @@ weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shi
         chat->parser.reasoning_format =
             in->parse_reasoning ? COMMON_REASONING_FORMAT_DEEPSEEK : COMMON_REASONING_FORMAT_NONE;
         if (!chat->params.parser.empty()) chat->parser.parser.load(chat->params.parser);
+        if (in->json_schema == nullptr) hold_unmarked(in, *chat);
         fill_rendered(*chat, required);
         weir::refuse_starved();
         return WEIR_OK;

@@ -399,6 +399,15 @@ weir_status first_choice(const weir__bsampler &s, const float *logits, loan &scr
                            "no token can be chosen: all logits are NaN or minus infinity");
 }
 
+/* The logits of the tokens in a mask, in the scratch, where the grammar's choice may replace them. */
+const float *apply_mask(const float *logits, const uint64_t *mask, loan &scratch)
+{
+    float *allowed = scratch->allowed.data();
+    for (std::size_t i = 0; i < scratch->allowed.size(); i++)
+        allowed[i] = (mask[i / 64] >> (i % 64) & 1) != 0 ? logits[i] : -INFINITY;
+    return allowed;
+}
+
 /* Chooses among the tokens that the grammar allows, after it refused `token`. A waiting grammar allows all,
  * but may refuse one that would start it wrongly. */
 weir_status constrained_choice(const weir__bsampler &s, const float *logits, loan &scratch, int32_t &token,
@@ -463,8 +472,8 @@ weir_status weir__llama_sampler_reset(weir__bsampler *s, weir_error *error)
     });
 }
 
-weir_status weir__llama_sample(weir__bsampler *s, weir__bcontext *context, int32_t row, int32_t *token,
-                               weir_error *error)
+weir_status weir__llama_sample(weir__bsampler *s, weir__bcontext *context, int32_t row, const uint64_t *mask,
+                               int32_t *token, weir_error *error)
 {
     const float *logits = weir__llama_logits(context, row);
     if (logits == nullptr)
@@ -472,6 +481,7 @@ weir_status weir__llama_sample(weir__bsampler *s, weir__bcontext *context, int32
     return guard(error, WEIR_BACKEND, "sampling failed", [&] {
         loan scratch(s->model);
         int32_t chosen = -1;
+        if (mask != nullptr) logits = apply_mask(logits, mask, scratch);
         weir_status status = first_choice(*s, logits, scratch, chosen, error);
         if (status == WEIR_OK && s->grammar) {
             weir_error why; /* separate, as a refusal is no failure */
@@ -481,6 +491,8 @@ weir_status weir__llama_sample(weir__bsampler *s, weir__bcontext *context, int32
             else if (status != WEIR_OK)
                 weir__error_copy(error, &why);
         }
+        if (status != WEIR_OK && status != WEIR_NO_MEMORY && mask != nullptr)
+            return weir__error_set(error, WEIR_REFUSED, "", "the mask leaves no token that may come next");
         if (status != WEIR_OK) return status;
         if (s->chain) llama_sampler_accept(s->chain.get(), chosen);
         *token = chosen;

@@ -220,12 +220,45 @@ static void all_answers_are_queued_or_none(void **state)
     }
 }
 
+/* ---- Logprobs and stop texts ----------------------------------------------------------------------- */
+
+static void a_result_tells_the_tokens_of_its_stop_text(void **state)
+{
+    rig *r = *state;
+    static const char *const stops[] = {"de"};
+    weir_result result;
+    rig_script(r, 'A', 3, "abcdef");
+    rig_start(r);
+    weir_request request = rig_ask(r, 'A');
+    request.logprobs = true;
+    request.stop = stops;
+    request.n_stop = 1;
+    assert_int_equal(weir_generate(r->engine, &request, 1, NULL, &result, NULL), WEIR_OK);
+    assert_int_equal(result.reason, WEIR_REASON_STOP_WORDS);
+    assert_string_equal(result.text, "abc");
+    assert_int_equal(result.n_tokens, 5);
+    assert_int_equal(result.n_hidden, 2);
+    weir_result_fini(&result);
+
+    request.max_tokens = 4; /* "d" was held back and is text after all */
+    assert_int_equal(weir_generate(r->engine, &request, 1, NULL, &result, NULL), WEIR_OK);
+    assert_int_equal(result.reason, WEIR_REASON_LENGTH);
+    assert_string_equal(result.text, "abcd");
+    assert_int_equal(result.n_tokens, 4);
+    assert_int_equal(result.n_hidden, 0);
+    weir_result_fini(&result);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RIG_TEST(the_best_answers_are_the_likeliest), RIG_TEST(best_of_refuses_what_it_cannot_do),
-        RIG_TEST(each_answer_is_that_of_its_seed),    RIG_TEST(random_seeds_give_different_answers),
-        RIG_TEST(the_prompt_is_computed_once),        RIG_TEST(all_answers_are_queued_or_none),
+        RIG_TEST(the_best_answers_are_the_likeliest),
+        RIG_TEST(best_of_refuses_what_it_cannot_do),
+        RIG_TEST(each_answer_is_that_of_its_seed),
+        RIG_TEST(random_seeds_give_different_answers),
+        RIG_TEST(the_prompt_is_computed_once),
+        RIG_TEST(all_answers_are_queued_or_none),
+        RIG_TEST(a_result_tells_the_tokens_of_its_stop_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

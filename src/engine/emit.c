@@ -63,10 +63,15 @@ static void add_released(weir__emit *emit, size_t n)
     emit->n_released += n;
 }
 
+static bool looks_for_stops(const weir__emit *emit)
+{
+    return emit->stop != NULL && !emit->in_call && !emit->before_stops;
+}
+
 /* Passes well-formed text through the stop matcher, if there is one and the text is not a call's. */
 static weir_status emit_text(weir__emit *emit, const char *text, size_t length, bool *stopped)
 {
-    const weir__stop *stop = emit->in_call ? NULL : emit->stop;
+    const weir__stop *stop = looks_for_stops(emit) ? emit->stop : NULL;
     size_t held = stop ? weir__stop_max_len(stop) : 0;
     if (!weir__text_reserve(&emit->text, length + held)) return WEIR_NO_MEMORY;
     if (stop == NULL) {
@@ -74,9 +79,11 @@ static weir_status emit_text(weir__emit *emit, const char *text, size_t length, 
         add_released(emit, length);
     } else {
         size_t n;
-        if (weir__stop_feed(stop, &emit->stop_state, text, length, emit->text.bytes + emit->text.n, &n) >= 0)
-            *stopped = true;
+        int i = weir__stop_feed(stop, &emit->stop_state, text, length, emit->text.bytes + emit->text.n, &n);
+        *stopped = *stopped || i >= 0;
         add_released(emit, n);
+        if (i >= 0 && i < emit->n_kept_stops)
+            add_released(emit, weir__stop_copy(stop, i, emit->text.bytes + emit->text.n));
     }
     emit->n_made += length;
     return WEIR_OK;
@@ -105,7 +112,11 @@ weir_status weir__emit_token(weir__emit *emit, weir__emit_scratch *scratch, int3
     int32_t n = read_piece(scratch, emit, token);
     if (n < 0) return WEIR_NO_MEMORY;
     size_t length = (size_t)n, before = before_call < length ? before_call : length;
-    weir_status status = emit_bytes(emit, scratch, scratch->piece.bytes, before, stopped);
+    emit->before_stops = emit->n_before_stops > 0;
+    emit->n_before_stops -= emit->before_stops;
+    weir_status status = emit->before_stops ? release_held(emit) : WEIR_OK; /* of a fork's source */
+    if (status != WEIR_OK) return status;
+    status = emit_bytes(emit, scratch, scratch->piece.bytes, before, stopped);
     if (status != WEIR_OK || *stopped || before_call == WEIR__NO_CALL) return status;
     if (!emit->in_call) status = release_held(emit);
     emit->in_call = true;

@@ -20,7 +20,10 @@ typedef struct weir__emit {
     size_t n_preserved;
     weir__stop *stop; /* owned; NULL = no stop strings */
     weir__stop_state stop_state;
-    bool in_call; /* all text that comes now is of a call: stop strings do not apply */
+    int32_t n_kept_stops;   /* the first of the stop strings stay in the text */
+    int32_t n_before_stops; /* tokens whose text has no stop strings, from the next one on */
+    bool before_stops;      /* the newest token is one of these */
+    bool in_call;           /* all text that comes now is of a call: stop strings do not apply */
     weir__utf8 utf8;
     weir__text text;
     uint64_t n_made, n_released; /* bytes of text so far: of all tokens, and those that were not held back */

@@ -157,6 +157,14 @@ char *weir__flight_key(const weir_request *request, size_t *n)
     KEY_ADD(&key, r.n_stop);
     for (size_t i = 0; r.stop != NULL && i < r.n_stop; i++)
         key_add_text(&key, r.stop[i], r.stop_length != NULL ? r.stop_length[i] : WEIR_NUL);
+    KEY_ADD(&key, r.n_stop_tokens);
+    if (r.stop_tokens != NULL) key_add(&key, r.stop_tokens, r.n_stop_tokens * sizeof *r.stop_tokens);
+    KEY_ADD(&key, r.n_allowed_tokens);
+    if (r.allowed_tokens != NULL)
+        key_add(&key, r.allowed_tokens, r.n_allowed_tokens * sizeof *r.allowed_tokens);
+    KEY_ADD(&key, r.n_bad_words);
+    for (size_t i = 0; r.bad_words != NULL && i < r.n_bad_words; i++)
+        key_add_text(&key, r.bad_words[i], WEIR_NUL);
     if (r.chat != NULL) key_add_chat(&key, r.chat);
     if (!key.failed) {
         *n = key.text.n;
@@ -242,6 +250,13 @@ static void run_watchers(weir_flight *flight, size_t first)
     flight->n_watchers = n;
 }
 
+static void call_watchers(weir_flight *flight)
+{
+    pthread_mutex_lock(&flight->watch_mutex);
+    run_watchers(flight, 0);
+    pthread_mutex_unlock(&flight->watch_mutex);
+}
+
 static void append_chunk(weir_flight *flight, const weir_chunk *chunk)
 {
     pthread_mutex_lock(&flight->mutex);
@@ -249,9 +264,7 @@ static void append_chunk(weir_flight *flight, const weir_chunk *chunk)
     flight->ended = chunk->finished;
     pthread_cond_broadcast(&flight->more);
     pthread_mutex_unlock(&flight->mutex);
-    pthread_mutex_lock(&flight->watch_mutex);
-    run_watchers(flight, 0);
-    pthread_mutex_unlock(&flight->watch_mutex);
+    call_watchers(flight);
 }
 
 /* The stream's ready callback, on the thread that drives the engine. */
@@ -259,9 +272,11 @@ static void take_chunks(weir_stream *stream, void *user)
 {
     weir_flight *flight = user;
     weir_chunk chunk;
-    if (!hold_live(flight)) return;                                          /* a watcher may release it */
+    if (!hold_live(flight)) return; /* a watcher may release it */
+    bool took = false;
     while (!flight->ended && weir__stream_take(stream, &chunk) == WEIR_OK) { /* only this thread ends it */
         weir_chunk kept;
+        took = true;
         pthread_mutex_lock(&flight->mutex); /* readers may read the array that moves */
         bool room = weir__mem_grow(&flight->chunks, &flight->capacity, flight->n + 2, sizeof *flight->chunks);
         pthread_mutex_unlock(&flight->mutex);
@@ -275,6 +290,7 @@ static void take_chunks(weir_stream *stream, void *user)
         }
         append_chunk(flight, &kept);
     }
+    if (!took) call_watchers(flight); /* the prompt's progress */
     weir_flight_release(flight);
 }
 

@@ -139,6 +139,12 @@ static void every_number_of_the_request_counts(void **state)
                                          "stop",
                                          "n_stop",
                                          "stop_length",
+                                         "stop_tokens",
+                                         "n_stop_tokens",
+                                         "allowed_tokens",
+                                         "n_allowed_tokens",
+                                         "bad_words",
+                                         "n_bad_words",
                                          "source",
                                          "source_at",
                                          "cache_salt",
@@ -211,10 +217,10 @@ static void every_stop_and_token_counts(void **state)
     weir_sampler_params greedy = weir_sampler_params_default();
     keys all = {0};
     greedy.temp = 0;
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 16; i++) {
         weir_request request = weir_request_default();
         request.sampler = &greedy;
-        request.text = i < 6 ? "hello" : NULL;
+        request.text = i < 6 || i > 8 ? "hello" : NULL;
         switch (i) {
         case 1: request.stop = stops, request.n_stop = 1; break;
         case 2: request.stop = stops, request.n_stop = 2; break;
@@ -224,6 +230,13 @@ static void every_stop_and_token_counts(void **state)
         case 6: request.tokens = tokens, request.n_tokens = 1; break;
         case 7: request.tokens = tokens, request.n_tokens = 2; break;
         case 8: request.tokens = tokens + 1, request.n_tokens = 2; break;
+        case 9: request.stop_tokens = tokens, request.n_stop_tokens = 1; break;
+        case 10: request.stop_tokens = tokens + 1, request.n_stop_tokens = 1; break;
+        case 11: request.allowed_tokens = tokens, request.n_allowed_tokens = 1; break;
+        case 12: request.allowed_tokens = tokens + 1, request.n_allowed_tokens = 1; break;
+        case 13: request.bad_words = stops, request.n_bad_words = 1; break;
+        case 14: request.bad_words = stops, request.n_bad_words = 2; break;
+        case 15: request.bad_words = stops + 2, request.n_bad_words = 1; break;
         default: break;
         }
         add_key(&all, &request);

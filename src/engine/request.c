@@ -251,6 +251,26 @@ static weir_status read_new_prompt(weir__request *request, weir_model *model,
     return status;
 }
 
+/* Keeps the last tokens of the prompt. */
+static weir_status truncate_prompt(weir__request *request, const weir_engine_params *limits,
+                                   const weir_request *given, weir_error *error)
+{
+    weir__history *history = &request->history;
+    int32_t kept = given->truncate_prompt, wanted = given->max_tokens;
+    if (kept == 0) return WEIR_OK;
+    if (history->n_spans > 0)
+        return weir__error_set(error, WEIR_INVALID, "truncate_prompt",
+                               "a prompt with images or sounds is not truncated: leave truncate_prompt out");
+    if (limits->max_tokens >= 0 && (wanted < 0 || wanted > limits->max_tokens)) wanted = limits->max_tokens;
+    if (kept < 0)
+        kept = limits->n_ctx - (wanted < 0 ? 1 : wanted < limits->n_ctx ? wanted : limits->n_ctx - 1);
+    int32_t dropped = history->n_prompt - kept;
+    if (dropped <= 0) return WEIR_OK;
+    memmove(history->tokens, history->tokens + dropped, (size_t)kept * sizeof *history->tokens);
+    history->n_prompt = kept;
+    return WEIR_OK;
+}
+
 static weir_status read_prompt(weir__request *request, weir_model *model, const weir_engine_params *limits,
                                const weir_request *given, const weir__doorbell *bell, weir_error *error)
 {
@@ -268,8 +288,12 @@ static weir_status read_prompt(weir__request *request, weir_model *model, const 
         return weir__error_set(
             error, WEIR_INVALID, "text", "%s; give exactly one of chat, tokens, text and source",
             given_kinds == 0 ? "the request has no prompt" : "the request has several prompts");
+    if (given->source != NULL && given->truncate_prompt != 0)
+        return weir__error_set(error, WEIR_INVALID, "truncate_prompt",
+                               "the prompt of a fork is its source's: leave truncate_prompt out");
     if (given->source != NULL && given->n_media == 0) return read_source(request, given, bell, error);
     weir_status status = read_new_prompt(request, model, limits, given, error);
+    if (status == WEIR_OK) status = truncate_prompt(request, limits, given, error);
     if (status != WEIR_OK) return status;
     request->history.n_head = request->history.n_tokens = request->history.n_prompt;
     return copy_salt(request, given->cache_salt, given->cache_salt_length, error);
@@ -297,6 +321,10 @@ static weir_status limit_answer(weir__request *request, const weir_engine_params
     if (wanted < -1)
         return weir__error_set(error, WEIR_INVALID, "max_tokens",
                                "max_tokens is %d; allowed: -1 (as many as fit) and 0 up", wanted);
+    if (wanted >= 0 && given->min_tokens > wanted)
+        return weir__error_set(error, WEIR_INVALID, "min_tokens",
+                               "min_tokens is %d; allowed: 0 to max_tokens, which is %d", given->min_tokens,
+                               wanted);
     if (wanted < 0) wanted = INT32_MAX;
     if (limits->max_tokens >= 0 && wanted > limits->max_tokens) wanted = limits->max_tokens;
     int32_t room = limits->n_ctx - request->history.n_prompt;
@@ -408,6 +436,7 @@ static weir_status replay_source(weir__request *request, weir_error *error)
     for (int32_t i = 0; i < n && status == WEIR_OK; i++) status = replay_token(request, &scratch, i, error);
     weir__emit_scratch_fini(&scratch);
     const weir__history *history = &request->history;
+    weir__filter_replay(&request->filter, history->tokens + history->n_head, n);
     if (status == WEIR_OK && !weir__reasoning_replay(&request->reasoning, history->tokens + history->n_head,
                                                      history->n_prompt - history->n_head))
         status = weir__error_set(error, WEIR_NO_MEMORY, "source", "out of memory for the source's text");
@@ -500,6 +529,8 @@ static void set_fields(weir__request *request, const weir_model *model, const we
     weir__doctor_forget(&request->found);
     request->miss = request->found;
     request->emit.special = given->special;
+    request->emit.n_kept_stops = given->include_stop ? request->n_stops : 0;
+    request->keeps_stop = given->include_stop;
 }
 
 /* first: as in weir__request_create; the seed is `choice` more. */
@@ -521,7 +552,9 @@ static weir_status fill_request(weir__request *request, weir_model *model, const
     if (status != WEIR_OK) return status;
     set_fields(request, model, given);
     status = weir__reasoning_init(&request->reasoning, model, given, request->history.chat, error);
+    if (status == WEIR_OK) status = weir__filter_init(&request->filter, model, given, error);
     if (status == WEIR_OK) status = replay_source(request, error);
+    request->emit.n_before_stops = given->min_tokens;
     if (status == WEIR_OK && first == NULL) status = create_score(request, model, given, error);
     if (status == WEIR_OK)
         status = first != NULL ? copy_prediction(request, first, error)
@@ -562,6 +595,7 @@ void weir__request_destroy(weir__request *request)
     if (request == NULL) return;
     weir__emit_fini(&request->emit);
     weir__reasoning_fini(&request->reasoning);
+    weir__filter_fini(&request->filter);
     weir__mem_free(request->saved.state);
     weir_sampler_destroy(request->sampler);
     weir__stream_drop(request->source);
@@ -689,6 +723,7 @@ static void fill_result(weir_result *result, const weir__request *request, const
     if (copied) {
         result->n_tokens = answer.n_tokens;
         result->n_top_logprobs = answer.n_top_logprobs;
+        result->n_hidden = output->rest.n_hidden;
         result->n_prompt_tokens = prompt.n_tokens;
         result->n_prompt_top_logprobs = prompt.n_top_logprobs;
     }

@@ -9,6 +9,7 @@
 #include "engine/doorbell.h"
 #include "engine/emit.h"
 #include "engine/encoder.h"
+#include "engine/filter.h"
 #include "engine/history.h"
 #include "engine/reasoning.h"
 #include "engine/salt.h"
@@ -48,6 +49,7 @@ typedef struct weir__request {
     int32_t n_generated;     /* tokens, with the one that ended the answer */
     int32_t n_reasoning;     /* of them, those of reasoning */
     weir__reasoning reasoning;
+    weir__filter filter;
     weir__emit emit;
     int64_t admit_ns; /* when it got its first slot; 0 = not yet */
     int64_t first_ns; /* when it got its first token; 0 = not yet */
@@ -74,6 +76,7 @@ typedef struct weir__request {
     int32_t n_predicted, n_predicted_accepted; /* of n_drafted and n_accepted, those of the prediction */
     int32_t interval;
     weir_sampler *sampler;
+    bool keeps_stop; /* include_stop */
     int32_t n_stops; /* the first of the stop strings are the request's, the others the chat's */
     int64_t submit_ns;
     int64_t ageing_ns;   /* the engine's: waiting for so long raises its level by one; 0 = never */

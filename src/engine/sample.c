@@ -22,6 +22,23 @@ static weir_status score_row(weir__driver *driver, const weir__slot *slot, int32
     return WEIR_OK;
 }
 
+/* The sampler's choice among the tokens that the request allows. */
+static weir_status draw_token(weir__driver *driver, const weir__slot *slot, int32_t row, int32_t *token,
+                              weir_error *error)
+{
+    const weir__backend *ops = driver->model->ops;
+    weir__filter *filter = &slot->request->filter;
+    weir__bsampler *chain = slot->request->sampler->chain;
+    weir_status status = ops->sample(chain, driver->context, row, weir__filter_mask(filter), token, error);
+    if (status == WEIR_REFUSED && weir__filter_yield(filter))
+        status = ops->sample(chain, driver->context, row, filter->mask, token, error);
+    if (status != WEIR_REFUSED) return status;
+    return weir__error_set(
+        error, WEIR_INVALID, "allowed_tokens",
+        "allowed_tokens and bad_words, with grammar and logit_bias, leave no token that may "
+        "come next");
+}
+
 /* Chooses the token of a row: the one that ends the reasoning, where that must end and the grammar allows it,
  * or the sampler's. */
 static weir_status choose_token(weir__driver *driver, const weir__slot *slot, int32_t row, int32_t *token,
@@ -37,7 +54,8 @@ static weir_status choose_token(weir__driver *driver, const weir__slot *slot, in
     if (is_forced)
         *token = forced;
     else if (status == WEIR_REFUSED)
-        status = ops->sample(chain, driver->context, row, token, error);
+        status = draw_token(driver, slot, row, token, error);
+    if (status == WEIR_OK) weir__filter_take(&request->filter, *token);
     if (status == WEIR_OK && !weir__reasoning_take(reasoning, *token, is_forced)) status = WEIR_NO_MEMORY;
     return status;
 }

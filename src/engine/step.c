@@ -16,6 +16,7 @@
 #include "engine/reuse.h"
 #include "engine/sample.h"
 #include "engine/step.h"
+#include "engine/stream.h"
 #include "engine/suspend.h"
 
 /* ---- Prepare ---- */
@@ -175,6 +176,39 @@ static weir_status decode_batch(weir__driver *driver, int64_t *decode_ns, weir_e
     return status;
 }
 
+/* The prompt's tokens that are there for the slot, or for the one whose prefill it waits for. */
+static int32_t n_processed(const weir__slots *slots, const weir__slot *slot)
+{
+    int32_t most = slot->request->history.n_prompt;
+    while (slot->state == WEIR_SLOT_JOINED) {
+        const weir__slot *leader = slot->leader >= 0 ? &slots->first[slot->leader] : NULL;
+        if (leader == NULL || leader->state == WEIR_SLOT_IDLE ||
+            leader->request->serial != slot->leader_serial)
+            return 0;
+        if (slot->n_promised < most) most = slot->n_promised;
+        slot = leader;
+    }
+    return slot->n_past < most ? slot->n_past : most;
+}
+
+/* Tells readers how far their prompts are. */
+static void report_progress(const weir__driver *driver)
+{
+    int64_t now = weir__clock_now_ns();
+    for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
+        const weir__request *request = slot->request;
+        if ((slot->state != WEIR_SLOT_PREFILLING && slot->state != WEIR_SLOT_JOINED) ||
+            request->stream == NULL)
+            continue;
+        weir_progress progress = {
+            .n_cached = request->n_cached > 0 ? request->n_cached : 0,
+            .n_processed = n_processed(&driver->slots, slot),
+            .prefill_ns = now - request->admit_ns,
+        };
+        weir__stream_advance(request->stream, &progress);
+    }
+}
+
 /* The pass has computed the planned tokens. */
 static void advance_slots(weir__driver *driver, weir_report *report)
 {
@@ -203,7 +237,7 @@ static void take_token(weir__driver *driver, weir__slot *slot, const weir__sampl
 {
     weir__request *request = slot->request;
     int32_t token = sampled->token;
-    bool stopped = false;
+    bool stopped = false, stops = weir__filter_stops(&request->filter, token);
 
     request->n_generated++;
     request->n_reasoning = sampled->n_reasoning;
@@ -211,7 +245,7 @@ static void take_token(weir__driver *driver, weir__slot *slot, const weir__sampl
     if (request->first_ns == 0) request->first_ns = now;
     request->last_ns = now;
     weir__account_token(&driver->account, request);
-    if (driver->model->ops->is_eog(driver->model->model, token)) {
+    if (driver->model->ops->is_eog(driver->model->model, token) || (stops && !request->keeps_stop)) {
         weir__slot_latch(slot, WEIR_REASON_END);
         return;
     }
@@ -226,6 +260,7 @@ static void take_token(weir__driver *driver, weir__slot *slot, const weir__sampl
         if (status != WEIR_OK) weir__slot_fail(slot, status, NULL);
     }
     if (stopped) weir__slot_latch(slot, WEIR_REASON_STOP_WORDS);
+    if (stops) weir__slot_latch(slot, WEIR_REASON_END);
     if (request->n_generated >= request->max_tokens) weir__slot_latch(slot, WEIR_REASON_LENGTH);
 }
 
@@ -333,6 +368,7 @@ void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n
     *report = (weir_report){.size = sizeof *report};
     weir__account_begin(&driver->account, start);
     weir__step_prepare(driver, plan == NULL, start); /* a plan is for the slots of its view */
+    report_progress(driver);                         /* of those that have begun */
     weir__speculate_draft(&driver->speculate);
     int64_t prepared = weir__clock_now_ns();
     report->bad_plan = !make_batch(driver, plan, n_plan, start);
@@ -346,6 +382,7 @@ void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n
         weir__finish_collect_slots(&driver->slots, decoded);
         if (status == WEIR_OK) {
             advance_slots(driver, report);
+            report_progress(driver);
             weir__sample(driver);
             emit_chunks(driver);
             /* With sampling, as a stream's reader sees it; without the time before the plan. */

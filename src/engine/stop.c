@@ -124,6 +124,14 @@ size_t weir__stop_max_len(const weir__stop *stop)
     return stop->max_len;
 }
 
+size_t weir__stop_copy(const weir__stop *stop, int i, char *out)
+{
+    size_t origin = 0;
+    for (int k = 0; k < i; k++) origin += stop->lens[k];
+    memcpy(out, stop->text + origin, stop->lens[i]);
+    return stop->lens[i];
+}
+
 void weir__stop_state_init(weir__stop_state *state)
 {
     state->node = ROOT;

@@ -46,6 +46,9 @@ int weir__stop_feed(const weir__stop *stop, weir__stop_state *state, const char 
 /* Bytes held back; 0 after a match, less than max_len always. */
 size_t weir__stop_held(const weir__stop *stop, const weir__stop_state *state);
 
+/* Writes string i to out[max_len] and returns its length. */
+size_t weir__stop_copy(const weir__stop *stop, int i, char *out);
+
 /* The stream ends: writes the held-back text to out[max_len] and returns its length. A match remains. */
 size_t weir__stop_flush(const weir__stop *stop, weir__stop_state *state, char *out);
 

@@ -59,7 +59,8 @@ struct weir_stream {
     atomic_int interval;
     atomic_int index;
     atomic_bool may_end_reasoning, ends_reasoning; /* it is known how it ends; it is to end */
-    atomic_int reason;                             /* weir_reason; finish writes it once */
+    atomic_bool watches_progress;
+    atomic_int reason;        /* weir_reason; finish writes it once */
     atomic_int finished;      /* the terminal chunk has been put; release pairs with the readers' acquire */
     _Atomic uint64_t request; /* its number + 1; 0 = none yet */
 
@@ -70,11 +71,13 @@ struct weir_stream {
     bool reading;  /* a consumer is inside next_chunk */
     bool terminal_taken;
     buffer back;
-    buffer front;         /* the consumer's: changes only inside next_chunk */
-    int front_mark;       /* the next chunk of front */
-    int interval_before;  /* interval before the attach: a detach restores it */
-    weir__doorbell *bell; /* NULL while FRESH; kept until the end, so that a late cancel may ring */
-    weir_usage usage;     /* as of the newest chunk */
+    buffer front;            /* the consumer's: changes only inside next_chunk */
+    int front_mark;          /* the next chunk of front */
+    int interval_before;     /* interval before the attach: a detach restores it */
+    weir__doorbell *bell;    /* NULL while FRESH; kept until the end, so that a late cancel may ring */
+    weir_usage usage;        /* as of the newest chunk */
+    weir_progress progress;  /* prefill_ns: as of its last change */
+    int64_t prefill_from_ns; /* once it has started */
     weir__history history;
     weir_miss_info miss;
     int64_t attach_ns;
@@ -284,7 +287,7 @@ weir_status weir__stream_attach(weir_stream *stream, int32_t index, int32_t inte
         stream->bell = weir__doorbell_hold(bell);
         atomic_fetch_add_explicit(&stream->refs, 1, memory_order_relaxed);
         atomic_store(&stream->index, index);
-        stream->usage.n_prompt = n_prompt;
+        stream->usage.n_prompt = stream->progress.n_prompt = n_prompt;
         stream->attach_ns = weir__clock_now_ns();
         stream->interval_before = atomic_load(&stream->interval);
         if (interval > 0) atomic_store(&stream->interval, interval);
@@ -301,7 +304,7 @@ void weir__stream_detach(weir_stream *stream)
     weir__history_fini(&stream->history);
     stream->phase = FRESH;
     stream->bell = NULL;
-    stream->usage.n_prompt = 0;
+    stream->usage.n_prompt = stream->progress.n_prompt = 0;
     atomic_store(&stream->may_end_reasoning, false);
     atomic_store(&stream->ends_reasoning, false);
     atomic_store(&stream->index, -1);
@@ -442,6 +445,31 @@ bool weir__stream_push(weir_stream *stream, const weir_chunk *chunk, const weir_
     return put;
 }
 
+void weir__stream_advance(weir_stream *stream, const weir_progress *progress)
+{
+    weir_progress *now = &stream->progress;
+    pthread_mutex_lock(&stream->mutex);
+    /* After a suspension not until it is further than before. */
+    bool more = progress->n_processed > now->n_processed;
+    if (more || !now->started || progress->n_cached != now->n_cached) {
+        if (!now->started) stream->prefill_from_ns = weir__clock_now_ns() - progress->prefill_ns;
+        now->started = true;
+        now->n_cached = progress->n_cached;
+        if (more) now->n_processed = progress->n_processed;
+        now->prefill_ns = progress->prefill_ns;
+        if (atomic_load_explicit(&stream->watches_progress, memory_order_relaxed) && !can_take(stream))
+            run_ready(stream);
+    }
+    pthread_mutex_unlock(&stream->mutex);
+}
+
+/* Called under mutex: still in its prefill. */
+static bool is_prefilling(const weir_stream *stream)
+{
+    return stream->phase == ATTACHED && stream->progress.started &&
+           stream->progress.n_processed < stream->progress.n_prompt;
+}
+
 void weir__stream_finish(weir_stream *stream, const weir_chunk *chunk, const weir_error *error,
                          const weir_usage *usage)
 {
@@ -456,6 +484,7 @@ void weir__stream_finish(weir_stream *stream, const weir_chunk *chunk, const wei
                         "out of memory for the last chunk: its text is lost");
     }
     stream->back.terminal = true;
+    if (is_prefilling(stream)) stream->progress.prefill_ns = weir__clock_now_ns() - stream->prefill_from_ns;
     stream->usage = *usage;
     stream->phase = FINISHED;
     atomic_store_explicit(&stream->reason, (int)reason, memory_order_relaxed);
@@ -686,6 +715,20 @@ weir_status weir_stream_prompt_logprobs(const weir_stream *stream, weir_chunk *p
     return status;
 }
 
+weir_status weir_stream_prompt(const weir_stream *stream, int32_t *tokens, size_t capacity, size_t *n)
+{
+    if (stream == NULL || n == NULL || (tokens == NULL && capacity > 0)) return WEIR_INVALID;
+    pthread_mutex_t *mutex = (pthread_mutex_t *)&stream->mutex;
+    pthread_mutex_lock(mutex);
+    const weir__history *history = &stream->history;
+    bool known = history->tokens != NULL;
+    *n = known ? (size_t)history->n_prompt : 0;
+    size_t written = *n < capacity ? *n : capacity;
+    if (written > 0) memcpy(tokens, history->tokens, written * sizeof *tokens);
+    pthread_mutex_unlock(mutex);
+    return !known ? WEIR_STATE : *n > capacity ? WEIR_TOO_LONG : WEIR_OK;
+}
+
 const char *weir_stream_source_text(const weir_stream *stream, size_t *length)
 {
     const char *text = "";
@@ -700,6 +743,23 @@ const char *weir_stream_source_text(const weir_stream *stream, size_t *length)
     }
     if (length != NULL) *length = n;
     return text;
+}
+
+weir_status weir_stream_progress(const weir_stream *stream, weir_progress *progress)
+{
+    if (stream == NULL || progress == NULL) return WEIR_INVALID;
+    pthread_mutex_t *mutex = (pthread_mutex_t *)&stream->mutex;
+    pthread_mutex_lock(mutex);
+    weir_progress copy = stream->progress;
+    if (is_prefilling(stream)) copy.prefill_ns = weir__clock_now_ns() - stream->prefill_from_ns;
+    bool fresh = stream->phase == FRESH;
+    pthread_mutex_unlock(mutex);
+    return fresh ? WEIR_STATE : weir__sized_give(progress, &copy, sizeof copy, "progress", NULL);
+}
+
+void weir_stream_watch_progress(weir_stream *stream, bool on)
+{
+    if (stream != NULL) atomic_store_explicit(&stream->watches_progress, on, memory_order_relaxed);
 }
 
 weir_usage weir_stream_usage(const weir_stream *stream)

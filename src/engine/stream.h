@@ -50,6 +50,10 @@ bool weir__stream_ends_reasoning(const weir_stream *stream);
 /* Its request has got this number. */
 void weir__stream_number(weir_stream *stream, uint64_t request);
 
+/* How far its prompt is; n_processed may be less than before. Wakes who watches the progress, if it has
+ * changed. */
+void weir__stream_advance(weir_stream *stream, const weir_progress *progress);
+
 void weir__stream_set_miss(weir_stream *stream, const weir_miss_info *info);
 
 /* Puts a copy of the chunk, with length > 0 bytes of whole code points and its tokens. All chunks of a stream

@@ -112,8 +112,25 @@ static bool deliver(weir_chat_parser *p, weir_delta_kind kind, const char *bytes
     return false;
 }
 
+/* The bytes of the rest up to the end of the mark that ends reasoning, if all that was delivered is
+ * reasoning and the mark is next. A form that the answer then contradicts settles the reasoning alone. */
+static size_t count_closing(const weir_chat_parser *p)
+{
+    const weir__chat_reasoning *reasoning = &p->chat->reasoning;
+    const char *rest = p->raw.bytes + p->settled;
+    size_t left = p->raw.n - p->settled, space = 0;
+    if (p->reasoning.n == 0 || p->content.n > 0 || p->n_calls > 0) return 0;
+    while (space < left && strchr(" \n", rest[space]) != NULL) space++;
+    for (size_t i = 0; i < reasoning->n_ends; i++) {
+        size_t n = strlen(reasoning->ends[i]);
+        if (n <= left - space && memcmp(rest + space, reasoning->ends[i], n) == 0) return space + n;
+    }
+    return 0;
+}
+
 static bool deliver_rest(weir_chat_parser *p)
 {
+    p->settled += count_closing(p);
     if (!deliver(p, WEIR_DELTA_CONTENT, p->raw.bytes + p->settled, p->raw.n - p->settled)) return false;
     p->settled = p->raw.n;
     p->plain = true;

@@ -70,6 +70,38 @@ static void test_ends_within_reasoning(void **state)
     assert_true(n_open > 0);
 }
 
+/* Beside tools, reasoning is read as without them, also where weir's own form of calls forbids the text
+ * behind it. */
+static void test_reasoning_beside_tools(void **state)
+{
+    static const char *const texts[] = {"Sum <b> it.</think>\n\nIt is 4.",
+                                        "<think>\nSum it.\n</think>\n\nIt is 4.", "It is 4."};
+    static answer alone, beside;
+    size_t n_templates = 0;
+    bool good = true;
+    (void)state;
+    for (pin_walk walk = pin_templates(); pin_walk_next(&walk);) {
+        weir_error error = {0};
+        weir_chat *without = chat_tried(walk.name, false, &error),
+                  *with = chat_tried(walk.name, true, &error);
+        for (size_t i = 0; without != NULL && with != NULL && i < sizeof texts / sizeof *texts; i++) {
+            read_answer(without, texts[i], 16, NULL, &alone);
+            if (strcmp(past_space(alone.content), "It is 4.") != 0) continue;
+            n_templates += i == 0;
+            read_answer(with, texts[i], 16, NULL, &beside);
+            if (strcmp(past_space(beside.content), "It is 4.") == 0) continue;
+            print_message("%s: %s\n", walk.name, texts[i]);
+            show("without tools", &alone);
+            show("beside tools", &beside);
+            good = false;
+        }
+        weir_chat_release(without);
+        weir_chat_release(with);
+    }
+    print_message("%zu templates\n", n_templates);
+    assert_true(good);
+}
+
 /* ---- Answers that break off within a call ---- */
 
 #define ASKED "{\"role\":\"user\",\"content\":\"What is the weather in Paris?\"}"
@@ -287,6 +319,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ends_within_reasoning),
+        cmocka_unit_test(test_reasoning_beside_tools),
         cmocka_unit_test(test_cut_templates),
         cmocka_unit_test(test_reasoning_that_is_ended),
         cmocka_unit_test(test_long_marks),

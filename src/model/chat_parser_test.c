@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "model/chat_parser_testing.h"
 
+#include <ctype.h>
 #include <time.h>
 
 #include "base/mem.h"

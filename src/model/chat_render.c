@@ -10,6 +10,7 @@
 
 #include "base/deep.h"
 #include "base/error.h"
+#include "base/json_read.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -25,6 +26,7 @@ typedef struct rendering {
     const weir_chat_params *params;
     const json_t *messages; /* what is rendered: those given, or `put` */
     json_t *put;            /* owned */
+    size_t n_added;         /* the first of them, which the caller did not give */
     const weir__chat_tools *tools;
     weir__text *relaxed; /* as weir__chat_render has it */
     time_t now;
@@ -135,8 +137,37 @@ static weir_status read_schema(rendering *r, weir_error *error)
     return status;
 }
 
+/* The place of the caller's first message with the text. */
+static void find_text(const rendering *r, const char *text, char field[64])
+{
+    bool found = false;
+    for (size_t i = r->n_added; i < json_array_size(r->messages) && !found; i++) {
+        char *written = weir__json_dump(json_array_get(r->messages, i));
+        found = written != NULL && strstr(written, text) != NULL;
+        if (found) snprintf(field, 64, "messages[%zu]", i - r->n_added);
+        weir__mem_free(written);
+    }
+}
+
+/* llama.cpp's JSON keeps integers beyond 64 bits as texts that begin with WEIR__JSON_BIG. A text that has it
+ * would be taken for one. */
+static weir_status check_text(const rendering *r, const char *text, const char *name, weir_error *error)
+{
+    char field[64];
+    if (strstr(text, WEIR__JSON_BIG) == NULL) return WEIR_OK;
+    snprintf(field, sizeof field, "%s", name);
+    if (text == r->texts[MESSAGES]) find_text(r, WEIR__JSON_BIG, field);
+    return weir__error_set(
+        error, WEIR_INVALID, field,
+        "%s has the noncharacter U+FDD0 twice in a row, which is no text: Unicode reserves it "
+        "for the inside of programs; leave it out",
+        field);
+}
+
 static weir_status write_texts(rendering *r, weir_error *error)
 {
+    static const char *const names[N_TEXTS] = {
+        [TOOLS] = "tools_json", [ENFORCED] = "tools_json", [SCHEMA] = "json_schema", [ARGS] = "args"};
     const json_t *const values[N_TEXTS] = {
         [TOOLS] = r->tools->shown,
         [ENFORCED] = r->tools->enforced,
@@ -147,6 +178,8 @@ static weir_status write_texts(rendering *r, weir_error *error)
         if (values[i] == NULL) continue;
         r->texts[i] = weir__json_dump(values[i]);
         if (r->texts[i] == NULL) return weir__chat_no_memory(error);
+        weir_status status = check_text(r, r->texts[i], names[i], error);
+        if (status != WEIR_OK) return status;
     }
     return WEIR_OK;
 }
@@ -157,7 +190,8 @@ static weir_status write_messages(rendering *r, json_t *messages, weir_error *er
     weir__mem_free(r->texts[MESSAGES]);
     r->texts[MESSAGES] = messages != NULL ? weir__json_dump(messages) : NULL;
     json_decref(messages);
-    return r->texts[MESSAGES] != NULL ? WEIR_OK : weir__chat_no_memory(error);
+    if (r->texts[MESSAGES] == NULL) return weir__chat_no_memory(error);
+    return check_text(r, r->texts[MESSAGES], "messages", error);
 }
 
 static bool add_prompt(void *user, const char *prompt, size_t n)
@@ -547,6 +581,7 @@ weir_status weir__chat_render(weir_chat *chat, const weir_chat_params *params, c
         .messages = messages,
         .tools = tools,
         .relaxed = relaxed,
+        .n_added = chat->n_added,
         .now = params->now != 0 ? (time_t)params->now : time(NULL),
         .enable_thinking = params->enable_thinking,
     };

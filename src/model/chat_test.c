@@ -83,6 +83,37 @@ static void test_chatml(void **state)
     assert_null(weir_chat_hold(NULL));
 }
 
+/* Two such characters mark integers beyond 64 bits in llama.cpp's JSON. */
+static void test_noncharacters(void **state)
+{
+    (void)state;
+    if (no_llama()) skip();
+    weir_chat_params params =
+        params_of("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | tojson }}"
+                  "<|im_end|>\n{% endfor %}");
+    params.messages = NULL;
+    params.n_messages = 0;
+    static const char *const texts[] = {"\\ufdd0\\ufdd012345678901234567890",
+                                        "say \\\"\\ufdd0\\ufdd012345678901234567890",
+                                        "\xef\xb7\x90\xef\xb7\x90"};
+    for (size_t i = 0; i < 3; i++) {
+        char json[200];
+        snprintf(json, sizeof json,
+                 "[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":\"user\",\"content\":\"%s\"}]", texts[i]);
+        params.messages_json = json;
+        expect_error(&params, WEIR_INVALID, "messages[1]", "U+FDD0");
+    }
+    /* One alone is a text, and so is an integer. */
+    params.messages_json = "[{\"role\":\"user\",\"content\":\"\\ufdd0 12345678901234567890\"}]";
+    expect_part(&params, " 12345678901234567890\"", true);
+    params.tools_json =
+        "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"\\ufdd0\\ufdd0\"}}]";
+    params.template_source =
+        "{% for t in tools %}{{ t | tojson }}{% endfor %}{% for m in messages %}<|im_start|>"
+        "{{ m.role }}\n{{ m.content | tojson }}<|im_end|>\n{% endfor %}";
+    expect_error(&params, WEIR_INVALID, "tools_json", "U+FDD0");
+}
+
 static void test_continue(void **state)
 {
     (void)state;
@@ -341,6 +372,31 @@ static void test_relaxed(void **state)
 
 /* ---- Constraints ---- */
 
+/* Calls that are JSON without a mark begin with a tool's name and the key of its arguments. */
+static void test_tools_without_mark(void **state)
+{
+    char *source = template_of("meta-llama-Llama-3.1-8B-Instruct");
+    (void)state;
+    if (source == NULL) skip();
+    weir_chat_params params = params_of(source);
+    params.tools_json = weather;
+    weir_chat *chat = create(&params);
+    const weir__grammar *grammar = chat->constraint;
+    assert_non_null(grammar);
+    assert_true(grammar->lazy);
+    assert_int_equal(grammar->n_triggers, 2);
+    assert_string_equal(grammar->triggers[0].value, "{\"name\": \"get_weather\", \"parameters\":");
+    assert_string_equal(grammar->triggers[1].value, "{\"name\":\"get_weather\",\"parameters\":");
+    assert_null(grammar->prefill);
+    assert_non_null(strstr(grammar->text, "Rome"));
+    weir_chat_release(chat);
+    params.tool_choice = WEIR_TOOLS_NONE;
+    chat = create(&params);
+    assert_null(chat->constraint);
+    weir_chat_release(chat);
+    free(source);
+}
+
 static void test_tools(void **state)
 {
     char *source = template_of(QWEN);
@@ -595,7 +651,8 @@ int main(void)
         cmocka_unit_test(test_chatml),        cmocka_unit_test(test_continue),
         cmocka_unit_test(test_history),       cmocka_unit_test(test_bad_messages),
         cmocka_unit_test(test_relaxed),       cmocka_unit_test(test_bad_tools),
-        cmocka_unit_test(test_tools),         cmocka_unit_test(test_json_schema),
+        cmocka_unit_test(test_tools),         cmocka_unit_test(test_tools_without_mark),
+        cmocka_unit_test(test_noncharacters), cmocka_unit_test(test_json_schema),
         cmocka_unit_test(test_all_templates), cmocka_unit_test(test_described_tools),
         cmocka_unit_test(test_no_memory),
     };

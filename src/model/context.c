@@ -353,7 +353,7 @@ weir_status weir_sample_at(weir_sampler *sampler, weir_context *context, int32_t
     if (status != WEIR_OK) return status;
     if (token == NULL) return weir__error_set(error, WEIR_INVALID, "token", "token is NULL");
     int32_t chosen;
-    status = context->model->ops->sample(sampler->chain, context->context, index, &chosen, error);
+    status = context->model->ops->sample(sampler->chain, context->context, index, NULL, &chosen, error);
     if (status == WEIR_OK) *token = chosen;
     return status;
 }

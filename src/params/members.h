@@ -15,8 +15,8 @@ extern const weir__members weir__model_members, weir__quantize_members, weir__rp
 /* Results: few rows have a range, and arrays, texts and structs have no row. */
 extern const weir__members weir__engine_stats_members, weir__usage_members, weir__report_members,
     weir__view_members, weir__cost_members, weir__slot_view_members, weir__tick_members,
-    weir__tick_slot_members, weir__arrival_members, weir__miss_info_members, weir__pool_info_members,
-    weir__pool_stats_members;
+    weir__tick_slot_members, weir__arrival_members, weir__miss_info_members, weir__progress_members,
+    weir__pool_info_members, weir__pool_stats_members;
 
 /* The names of an enum's values, starting at 0 and ended by NULL. */
 extern const char *const weir__layout_names[],

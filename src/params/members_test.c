@@ -48,9 +48,9 @@ static const weir__members *const structs[] = {
     &weir__hub_members,     &weir__media_members,    &weir__pool_members,    &weir__pool_model_members,
 };
 
-static const char *const results[] = {"engine_stats", "usage",     "report",    "view",
-                                      "cost",         "slot_view", "tick",      "tick_slot",
-                                      "arrival",      "miss_info", "pool_info", "pool_stats"};
+static const char *const results[] = {"engine_stats", "usage",      "report",    "view",    "cost",
+                                      "slot_view",    "tick",       "tick_slot", "arrival", "miss_info",
+                                      "pool_info",    "pool_stats", "progress"};
 
 /* ---- Ranges ---- */
 
@@ -161,6 +161,9 @@ static bool has_no_row(const char *name)
         "n_tokens",
         "stop_length",
         "n_stop",
+        "n_stop_tokens",
+        "n_allowed_tokens",
+        "n_bad_words",
         "cache_salt_length",
         "prediction_length",
         "n_adapters",

@@ -215,6 +215,17 @@ static const weir_member usage[] = {
 TABLE(usage);
 
 #undef OF
+#define OF weir_progress
+static const weir_member progress[] = {
+    RESULT(started, "", "false: the request is queued"),
+    RESULT(n_cached, "tokens", "prompt tokens taken from the cache"),
+    RESULT(n_processed, "tokens", "prompt tokens that are there, cached or computed"),
+    RESULT(prefill_ns, "ns", "from the first slot until now, or until all of them were there"),
+    RESULT(n_prompt, "tokens", "tokens of the prompt"),
+};
+TABLE(progress);
+
+#undef OF
 #define OF weir_miss_info
 static const weir_member miss_info[] = {
     CHOICE(miss, WEIR_MISS_NONE, WEIR_MISS_COUNT - 1, 0, weir__miss_names, "why the prompt, or part of it, was not cached"),

@@ -180,7 +180,13 @@ static const weir_member request[] = {
     FLAG(special, false, "show control tokens in the answer"),
     OTHER(sampler, "how tokens are chosen"),
     NUMBER(max_tokens, -1, INT32_MAX, -1, "tokens", "maximum tokens of the answer; -1 = no limit"),
+    NUMBER(min_tokens, 0, INT32_MAX, 0, "tokens", "minimum tokens before the answer may end"),
     OTHER(stop, "end the answer before this text"),
+    OTHER(stop_tokens, "end the answer at one of these tokens"),
+    FLAG(include_stop, false, "keep the stop text or token that ended the answer in its text"),
+    OTHER(allowed_tokens, "choose only among these tokens"),
+    OTHER(bad_words, "texts that the answer must not have"),
+    OR_OFF(truncate_prompt, 0, INT32_MAX, 0, "tokens", "keep the last N tokens of the prompt; -1 = as many as leave room for the answer; 0 = all"),
     NUMBER(interval, 0, INT32_MAX, 0, "tokens", "deliver text every N tokens"),
     NUMBER(deadline_ms, 0, (double)INT64_MAX, 0, "ms", "end the answer after MS milliseconds and keep its text"),
     NUMBER(priority, -WEIR__PRIORITY_MAX, WEIR__PRIORITY_MAX, 0, "", "-100 to 100; a higher priority runs first and may preempt a lower one"),
@@ -298,6 +304,7 @@ static const weir__members *const all[] = {
     &weir__cost_members,       &weir__tick_members,         &weir__tick_slot_members,
     &weir__arrival_members,    &weir__media_members,        &weir__pool_members,
     &weir__pool_model_members, &weir__pool_info_members,    &weir__pool_stats_members,
+    &weir__progress_members,
 };
 
 const weir_member *weir_members(const char *of, size_t *n)

@@ -169,7 +169,7 @@ static void extend_draft(draft_model *m, slot *s, weir__draft *draft, weir__draf
     int32_t row = s->row, token;
     s->row = -1;
     s->done = true;
-    if (row < 0 || m->model->ops->sample(m->greedy, m->context, row, &token, NULL) != WEIR_OK ||
+    if (row < 0 || m->model->ops->sample(m->greedy, m->context, row, NULL, &token, NULL) != WEIR_OK ||
         token >= m->base.target->info.n_vocab)
         return;
     weir__drafting trial = {.throughput = {.ns = 1}, .room = drafting->room};

@@ -31,6 +31,34 @@ def text_grows_while_it_streams(p):
 
 
 @test
+def a_long_prompt_is_seen_to_be_read(p):
+    """How far it is, in words and as a bar that only grows, until the answer begins; and where the page is loaded anew meanwhile."""
+    with open(os.path.join(OUT, "read-server.log"), "w") as log, Server(os.environ["WEIR_BIN"], "-np", "1", "-c", "8192", "-b", "64", "--cache-sequences", "0",
+                                                                       model="fake:tick_us=300000,n_ctx_train=8192", log=log) as server:
+        q = Page(p.b, server)
+        q.fresh(max_tokens=12, temperature=0)
+        q.endless()
+        p.b.js("""window.values = []; window.words = new Set();
+            setInterval(() => {
+              const bar = document.querySelector('.message.assistant progress'), text = document.querySelector('.message.assistant .waiting')?.textContent;
+              if (bar && !bar.hidden) { window.values.push(bar.value); window.words.add(text); }
+            }, 30);""")
+        q.ask("x" * 1200)
+        p.b.wait(lambda: p.b.js("return window.values.filter((v) => v > 0).length") > 0, "a part of the prompt")
+        text = q.complete()
+        values, words = p.b.js("return [window.values, [...window.words]]")
+        assert text and values == sorted(values) and len(set(values)) >= 3 and 0 <= values[0] and values[-1] < 1, values
+        assert all(w.startswith("Reading the prompt, ") and w.endswith(" tokens") for w in words), words
+        assert p.b.js("return ['progress', '.waiting'].every((s) => document.querySelector('.message.assistant ' + s).hidden)")
+        q.ask("y" * 1200)
+        p.b.wait(lambda: "Reading the prompt" in (p.b.text(ANSWER + " .waiting") or ""), "the second prompt")
+        q.reload()
+        p.b.wait(lambda: "Reading the prompt" in (p.b.text(ANSWER + " .waiting") or ""), "the prompt after a reload")
+        assert q.complete()
+    p.complaints()  # of the server that has ended
+
+
+@test
 def stop_ends_the_work_too(p):
     for how in ("click", "escape"):
         p.fresh(max_tokens=3000)

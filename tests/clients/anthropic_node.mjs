@@ -18,6 +18,12 @@ const weather = {
 const asked = { ...greedy, messages: [{ role: "user", content: "How is the weather in Ulm?" }], tools: [weather], max_tokens: 200 };
 
 const tests = {
+  async a_prompt_that_is_seen_to_be_read() {
+    const whole = await client.messages.create(greedy);
+    const final = await client.messages.stream({ ...greedy, return_progress: true }).finalMessage();
+    assert.deepEqual(final.content, whole.content);
+  },
+
   async a_stream_says_the_same() {
     const whole = await client.messages.create(greedy);
     assert(whole.content[0].text && ["end_turn", "max_tokens"].includes(whole.stop_reason));

@@ -41,6 +41,17 @@ def a_stream_says_the_same():
 
 
 @test
+def a_prompt_that_is_seen_to_be_read():
+    """What the server tells of it is a ping's, which nothing sees."""
+    whole = client.messages.create(**HELLO)
+    told = {**HELLO, "extra_body": {**HELLO["extra_body"], "return_progress": True}}
+    with client.messages.stream(**told) as stream:
+        assert stream.get_final_message().content[0].text == whole.content[0].text
+    events = [event.type for event in client.messages.create(**told, stream=True)]
+    assert events == [event.type for event in client.messages.create(**HELLO, stream=True)], events
+
+
+@test
 def the_tokens_of_a_prompt():
     counted = client.messages.count_tokens(**{k: v for k, v in ASKED.items() if k != "max_tokens"})
     usage = client.messages.create(**ASKED, tool_choice={"type": "any"}).usage
@@ -81,6 +92,13 @@ def a_form():
 
 
 @test
+def a_document_and_a_tool_of_another_server():
+    said = [{"role": "user", "content": [{"type": "document", "title": "Note", "source": {"type": "text", "media_type": "text/plain", "data": "It rains."}}, {"type": "text", "text": "What?"}]}]
+    reply = client.messages.with_raw_response.create(**{**HELLO, "messages": said}, tools=[{"type": "web_search_20250305", "name": "web_search"}])
+    assert reply.headers["x-weir-relaxed"] == "tools/0: web_search_20250305" and reply.parse().content[0].text
+
+
+@test
 def a_stop_sequence():
     text = client.messages.create(**HELLO).content[0].text
     word = text.split()[2]
@@ -91,7 +109,7 @@ def a_stop_sequence():
 @test
 def errors():
     for error, fields in ((anthropic.BadRequestError, {"stop_sequences": [5]}), (anthropic.BadRequestError, {"messages": []}), (anthropic.NotFoundError, {"model": "claude-x"}),
-                          (anthropic.BadRequestError, {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
+                          (anthropic.BadRequestError, {"tool_choice": {"type": "any"}, "tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
                           (anthropic.BadRequestError, {"messages": [{"role": "user", "content": "word " * 20000}]})):
         try:
             client.messages.create(**{**HELLO, **fields})

@@ -26,6 +26,19 @@ async function until(condition, what) {
 }
 
 const tests = {
+  async a_prompt_that_is_seen_to_be_read() {
+    const whole = await client.chat.completions.create(greedy);
+    const stream = client.chat.completions.stream({ ...greedy, return_progress: true });
+    let told = 0;
+    stream.on("chunk", (chunk) => (told += Boolean(chunk.prompt_progress)));
+    const final = await stream.finalChatCompletion();
+    assert.equal(final.choices[0].message.content, whole.choices[0].message.content);
+    assert(told >= 2);
+    const asked = { model, input: "Name three rivers.", temperature: 0, max_output_tokens: 32, store: false };
+    const response = await client.responses.stream({ ...asked, return_progress: true }).finalResponse();
+    assert.equal(response.output_text, (await client.responses.create(asked)).output_text);
+  },
+
   async responses() {
     const asked = { model, input: "Name three rivers.", temperature: 0, max_output_tokens: 32, store: false };
     const whole = await client.responses.create(asked);

@@ -45,6 +45,25 @@ def a_stream_says_the_same():
 
 
 @test
+def a_prompt_that_is_seen_to_be_read():
+    """What the server tells of it disturbs neither chunks nor helpers."""
+    extra = {"extra_body": {"return_progress": True}}
+    whole = client.chat.completions.create(messages=HELLO, **GREEDY).choices[0].message.content
+    chunks = list(client.chat.completions.create(messages=HELLO, stream=True, **GREEDY, **extra))
+    told = [c.model_extra["prompt_progress"] for c in chunks if c.model_extra.get("prompt_progress")]
+    assert len(told) >= 2 and told[-1]["processed"] == told[-1]["total"] and "".join(c.choices[0].delta.content or "" for c in chunks) == whole
+    with client.chat.completions.stream(messages=HELLO, **GREEDY, **extra) as stream:
+        assert "".join(event.delta for event in stream if event.type == "content.delta") == whole
+    chunks = list(client.completions.create(model=MODEL, prompt="Three rivers are", max_tokens=8, temperature=0, stream=True, **extra))
+    assert any(c.model_extra.get("prompt_progress") for c in chunks) and "".join(c.choices[0].text for c in chunks)
+    plain = client.responses.create(**ASKED)
+    with client.responses.stream(**ASKED, **extra) as stream:
+        events = list(stream)
+    assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == plain.output_text
+    assert [e.type for e in events].count("response.in_progress") == 1, events
+
+
+@test
 def the_stream_helper():
     with client.chat.completions.stream(messages=HELLO, **GREEDY) as stream:
         text = "".join(event.delta for event in stream if event.type == "content.delta")
@@ -215,6 +234,24 @@ def responses_loop_with_a_tool():
 
 
 @test
+def responses_with_tools_of_another_server():
+    searched = [{"role": "user", "content": "Does it rain?"}, {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "rain"}},
+                {"role": "assistant", "content": "Yes."}, {"role": "user", "content": "And now?"}]
+    reply = client.responses.with_raw_response.create(**{**ASKED, "input": searched, "tools": [{"type": "web_search"}, FLAT]}, tool_choice="none")
+    assert reply.headers["x-weir-relaxed"] == "tools/0: web_search" and reply.parse().output_text
+
+
+@test
+def a_custom_tool():
+    asked = {"model": MODEL, "max_tokens": 100, "tools": [{"type": "custom", "custom": {"name": "letters", "format": {"type": "grammar", "grammar": {"syntax": "regex", "definition": "[ab]{3}"}}}}]}
+    messages = [{"role": "user", "content": "Three letters."}]
+    call = client.chat.completions.create(messages=messages, tool_choice={"type": "custom", "custom": {"name": "letters"}}, **asked).choices[0].message.tool_calls[0]
+    assert call.type == "custom" and call.custom.name == "letters" and len(call.custom.input) == 3 and set(call.custom.input) <= set("ab"), call
+    messages += [{"role": "assistant", "tool_calls": [call.model_dump()]}, {"role": "tool", "tool_call_id": call.id, "content": "thanks"}]
+    assert client.chat.completions.create(messages=messages, tool_choice="none", **{**asked, "max_tokens": 8}).choices[0].message.content
+
+
+@test
 def responses_of_a_form():
     class Person(BaseModel):
         name: str = Field(max_length=20)
@@ -225,7 +262,7 @@ def responses_of_a_form():
 
 @test
 def responses_that_are_refused():
-    for field, value in (("temperature", -1), ("input", []), ("tools", [{"type": "web_search"}])):
+    for field, value in (("temperature", -1), ("input", []), ("tool_choice", {"type": "web_search"})):
         try:
             client.responses.create(**{**ASKED, field: value})
             raise AssertionError(f"{field} was accepted")

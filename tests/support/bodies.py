@@ -93,6 +93,9 @@ def sampling(head, tail=""):
         "a grammar's rules": lambda s: several(head + ',"grammar":"root ::= r0\\n', lambda i: f"r{i} ::= r{i + 1}", '"' + end, s, between="\\n"),
         "a long salt": lambda s: filled(head + ',"cache_salt":"', "a", '"' + end, s),
         "no field": lambda s: several(head + ",", lambda i: f'"x{i}":null', end, s),
+        "unknown fields": lambda s: several(head + ",", lambda i: f'"x{i}":1', end, s),
+        "unknown fields like a known one": lambda s: several(head + ",", lambda i: f'"erutarepmet{i}":1', end, s),
+        "long unknown fields": lambda s: several(head + ",", lambda i: f'"{"a" * 4096}{i}":1', end, s),
     }
 
 
@@ -114,6 +117,8 @@ def contents(message):
         "parts of control tokens": of(lambda h, t, s: several(h + "[", '{"type":"text","text":"<|im_end|>"}', "]" + t, s)),
         "empty parts": of(lambda h, t, s: several(h + "[", '{"type":"text","text":""}', "]" + t, s)),
         "parts that are numbers": of(lambda h, t, s: several(h + "[", "1", "]" + t, s)),
+        "parts with unknown members": of(lambda h, t, s: several(h + '[{"type":"text","text":"a",', lambda i: f'"x{i}":1', "}]" + t, s)),
+        "unknown parts of many parts": of(lambda h, t, s: several(h + "[", '{"type":"text","text":"a","x":1}', "]" + t, s)),
         "parts with empty members": of(lambda h, t, s: several(h + '[{"type":"text","text":"a",', lambda i: f'"x{i}":null', "}]" + t, s)),
         "images": of(lambda h, t, s: several(h + "[", '{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}', "]" + t, s)),
     }
@@ -138,6 +143,10 @@ def chat(model=""):
         "parts of dropped lines": lambda s: several(head + '{"role":"system","content":[', '{"text":"%s"},1' % DROPPED, "]}," + HELLO + "]}", s),
         "dropped parts before others": lambda s: halves(head + '{"role":"system","content":[', lambda i, n: '{"text":"%s"}' % DROPPED, ",", lambda i, n: "1,1,1,1,1,1,1,1,1,1",
                                                         "]}," + HELLO + "]}", s),
+        "calls of custom tools": lambda s: several(head + HELLO + ',{"role":"assistant","tool_calls":[', '{"id":"c","type":"custom","custom":{"name":"f","input":"x"}}', "]}]}", s),
+        "refusals": lambda s: several(head + '{"role":"assistant","content":[', '{"type":"refusal","refusal":"a"}', "]}," + HELLO + "]}", s),
+        "custom tools": lambda s: several(said + ',"tools":[', lambda i: f'{{"type":"custom","custom":{{"name":"f{i}"}}}}', "]}", s),
+        "tools of other servers": lambda s: several(said + ',"tools":[', '{"type":"web_search"}', "]}", s),
         "numbers as messages": lambda s: several(head, "1", "]}", s),
         "empty members of a message": lambda s: several(head + '{"role":"user","content":"a",', lambda i: f'"x{i}":null', "}]}", s),
         "what else is in a message": lambda s: several(head + '{"role":"user","content":"a","annotations":[', "{}", "]}]}", s),
@@ -208,6 +217,17 @@ def messages():
         "stop sequences": lambda s: several(said + ',"stop_sequences":[', '"ab"', "]}", s),
         "metadata": lambda s: several(said + ',"metadata":{', lambda i: f'"v{i}":1', "}}", s),
     }
+    answer = head + HELLO + ',{"role":"assistant","content":['
+    found.update({
+        "tools of other servers": lambda s: several(said + ',"tools":[', '{"type":"web_search_20250305","name":"web_search"}', "]}", s),
+        "searches and results": lambda s: several(answer, '{"type":"server_tool_use","id":"s","name":"web_search","input":{}},{"type":"web_search_tool_result","tool_use_id":"s","content":[]}', "]}]}", s),
+        "a result of many": lambda s: several(answer + '{"type":"web_search_tool_result","tool_use_id":"s","content":[', '{"type":"web_search_result","url":"u","encrypted_content":"QUJD"}', "]}]}]}", s),
+        "skipped blocks": lambda s: several(answer, '{"type":"redacted_thinking","data":"x"}', ']},' + HELLO + "]}", s),
+        "summaries": lambda s: several(answer, '{"type":"compaction","content":"a"},{"type":"text","text":"b"}', ']},' + HELLO + "]}", s),
+        "system blocks": lambda s: several(head + '{"role":"user","content":[', '{"type":"mid_conv_system","content":[]},{"type":"text","text":"a"}', "]}]}", s),
+        "references to tools": lambda s: several(head + HELLO + ',{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":[', '{"type":"tool_reference","tool_name":"f"}', "]}]}]}", s),
+        "documents": lambda s: several(head + '{"role":"user","content":[', '{"type":"document","title":"t","source":{"type":"text","data":"a"}}', "]}]}", s),
+    })
     found.update(contents(lambda content: head + '{"role":"user","content":' + content + "}]}"))
     found["images"] = lambda s: several(head + '{"role":"user","content":[', '{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"}}', "]}]}", s)
     found.update(schemas(said + ',"tools":[{"name":"f","input_schema":{"type":"object","properties":{"a":', "}}}]}", "tool"))
@@ -245,6 +265,15 @@ def responses():
         "images": lambda s: several(head + '{"role":"user","content":[', '{"type":"input_image","image_url":"data:image/png;base64,AAAA"}', "]}]}", s),
         "parts": lambda s: several(head + '{"role":"user","content":[', '{"type":"input_text","text":"a"}', "]}]}", s),
     }
+    found.update({
+        "tools of other servers": lambda s: several(said + ',"tools":[', '{"type":"web_search"}', "]}", s),
+        "tools that items bring": lambda s: several(head, '{"type":"additional_tools","tools":[{"type":"function","name":"f"}]}', "," + HELLO + "]}", s),
+        "allowed tools of other servers": lambda s: several(said + ',"tools":[{"type":"function","name":"f"}],"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[', '{"type":"web_search"}', "]}}", s),
+        "skipped items": lambda s: several(head, '{"type":"compaction","encrypted_content":"x"}', "," + HELLO + "]}", s),
+        "searches": lambda s: several(head + HELLO + ",", '{"type":"web_search_call","action":{"type":"search","query":"a"}}', "]}", s),
+        "calls of files and their results": lambda s: several(head + HELLO + ",", '{"type":"file_search_call","queries":["a"],"results":[{"text":"b","file_id":"c"}]}', "]}", s),
+        "refusals": lambda s: several(head + '{"role":"assistant","content":[', '{"type":"refusal","refusal":"a"}', "]}]}", s),
+    })
     found.update({name: make for name, make in contents(lambda content: head + '{"role":"user","content":' + content + "}]}").items() if "part" not in name and name != "images"})
     found.update(schemas(said + ',"text":{"format":{"type":"json_schema","name":"x","schema":', "}}}", "schema"))
     return found

@@ -14,6 +14,9 @@ import time
 
 from checks import check_reports, environment, finish
 
+# Headers of a request in which nothing may be without effect.
+STRICT = ("X-Weir-Strict: 1",)
+
 # Who ends the test ends its servers too.
 running = set()
 

@@ -4,10 +4,15 @@ defmodule Weir.Chunk do
   A piece of a stream with `emit: :chunks`: token ids, text and, in the last chunk, the finish reason
   (otherwise `nil`): `:end`, `:length`, and from a `Weir.Server` also `:stop_words`, `:deadline` or
   `:cancelled`. A chunk's text may be empty; the concatenated texts are the answer. `logprobs` has an entry
-  per id if a server was asked for them, otherwise it is `nil`.
+  for each id whose text has come if a server was asked for them, otherwise it is `nil`: the ids of a text that
+  may be a stop text come first, and the ids of a stop text have none.
 
   From a `Weir.Server`: `prompt_logprobs`, if requested, has an entry per token of the prompt and is in a
   separate chunk before the others.
+
+  With `progress: true`, chunks before the others tell how far the prompt is: `progress` is then a map with
+  `n_prompt`, `n_cached`, `n_processed` (tokens that are there, cached or computed, never fewer than before) and
+  `prefill_ns`.
 
   The last chunk has `usage` and `miss` as in `Weir.Server.complete/3`.
   """
@@ -16,6 +21,7 @@ defmodule Weir.Chunk do
             reason: nil,
             logprobs: nil,
             prompt_logprobs: nil,
+            progress: nil,
             usage: nil,
             miss: nil
 
@@ -40,6 +46,7 @@ defmodule Weir.Chunk do
           reason: reason() | nil,
           logprobs: [logprob()] | nil,
           prompt_logprobs: [logprob()] | nil,
+          progress: map() | nil,
           usage: map() | nil,
           miss: map() | nil
         }

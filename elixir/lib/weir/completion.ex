@@ -93,13 +93,16 @@ defmodule Weir.Completion do
 
   def next(%__MODULE__{requests: requests} = t, timeout) do
     case Request.next_of(requests, timeout) do
-      {ref, {:chunk, ids, text, scores, request}} ->
-        entries = Logprobs.entries(request.model, ids, scores) || []
+      {ref, {:chunk, ids, text, scored, request}} ->
+        entries = Logprobs.entries(request.model, scored) || []
         t = %{t | requests: Request.again(requests, request)}
         read(t, ref, text, entries, length(ids), nil)
 
-      {ref, {:prompt, ids, scores}} ->
-        next(%{t | prompt_logprobs: Logprobs.entries(requests[ref].model, ids, scores)}, timeout)
+      {ref, {:prompt, scored}} ->
+        next(%{t | prompt_logprobs: Logprobs.entries(requests[ref].model, scored)}, timeout)
+
+      {_ref, {:progress, _map, request}} ->
+        next(%{t | requests: Request.again(requests, request)}, timeout)
 
       {ref, {:done, :cancelled, _usage}} ->
         requests |> Request.without(ref) |> Request.close_all()
@@ -109,8 +112,10 @@ defmodule Weir.Completion do
         # the usage of the first answer, which computed the prompt for the others
         first? = t.choices[ref].index == 0
         usage = if first? or t.usage == nil, do: usage, else: t.usage
+        request = requests[ref]
+        entries = Logprobs.entries(request.model, Request.rest(request, reason)) || []
         t = %{t | requests: Request.without(requests, ref), usage: usage}
-        read(t, ref, "", [], 0, reason)
+        read(t, ref, "", entries, 0, reason)
 
       {:error, reason} ->
         {:error, reason}

@@ -5,13 +5,15 @@ defmodule Weir.Logprobs do
 
   alias Weir.{Model, NIF}
 
-  @doc "For a chunk's ids and scores (see `NIF.engine_submit/4`); nil if none were requested."
-  @spec entries(Model.t(), [integer()], [{float() | nil, [{integer(), float()}]}] | nil) ::
-          [Weir.Chunk.logprob()] | nil
-  def entries(_model, _ids, nil), do: nil
+  @typedoc "An id with its score (see `NIF.engine_submit/4`)."
+  @type scored :: {integer(), {float() | nil, [{integer(), float()}]}}
 
-  def entries(model, ids, scores) do
-    Enum.zip_with(ids, scores, fn id, {logprob, top} ->
+  @doc "nil if none were requested."
+  @spec entries(Model.t(), [scored()] | nil) :: [Weir.Chunk.logprob()] | nil
+  def entries(_model, nil), do: nil
+
+  def entries(model, scored) do
+    Enum.map(scored, fn {id, {logprob, top}} ->
       model
       |> entry(id, logprob)
       |> Map.put(:top_logprobs, Enum.map(top, fn {id, logprob} -> entry(model, id, logprob) end))

@@ -319,11 +319,15 @@ defmodule Weir.NIF do
   `usage` is a map of counts and durations in ns; `sent_ns` is the time of sending, on the clock of
   `:os.perf_counter/1`.
 
-  With `logprobs`, or `n_logprobs` (the number of top alternatives), chunks are `{:chunk, ids, text, scores}`:
-  for each id `{logprob, [{id, logprob}]}`, natural logarithms of the model's probabilities, -9999.0 for
-  impossible. With `prompt_logprobs`, or `n_prompt_logprobs`, `{ref, {:prompt, ids, scores}}` comes first,
+  With `logprobs`, or `n_logprobs` (the number of top alternatives), chunks are
+  `{:chunk, ids, text, scores, n_hidden}`: for each id `{logprob, [{id, logprob}]}`, natural logarithms of the
+  model's probabilities, -9999.0 for impossible, and `weir_chunk`'s number of the newest ids, in this chunk and
+  those before it, that have no text yet. With `prompt_logprobs`, or `n_prompt_logprobs`, `{ref, {:prompt, ids, scores}}` comes first,
   without demand. The first token has no predecessor: `{nil, []}`; entries in the place of an image or a
   sound have the id -1 and `{nil, []}`.
+
+  With `progress: true`, `{ref, {:progress, map}}` comes when the prefill begins, after passes with tokens of the
+  prompt, and when it has ended, as far as demand allows: `map` has the members of `weir_progress`.
 
   `usage` has `miss` (why no more of the prompt was cached: `:none`, `:cold`, `:evicted`, `:salt`,
   `:diverged`, `:uncuttable`, `:off`); in the last message, if there are details, `miss_info`, a map of

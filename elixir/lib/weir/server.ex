@@ -181,7 +181,10 @@ defmodule Weir.Server do
   Also `best_of` (1; 1 to 128: run this many answers and return the one with the highest mean logprob), `echo`
   (false; true puts the prompt before the answer), `share` (false; with true, identical greedy or seeded
   requests share one running generation, which cannot be forked), `interval` (1: tokens between two chunks of
-  a stream), `n_draft_max` (-1: the server's), `reasoning_budget` (-1: no limit; the most tokens of reasoning, which
+  a stream), `progress` (false; true puts chunks with `progress` before those of the answer, see `Weir.Chunk`; not
+  with `share`), `n_draft_max` (-1: the server's), `min_tokens` (0; the answer does not end before), `include_stop`
+  (false; true keeps the stop text that ended the answer), `truncate_prompt` (0; keep the last so many tokens of the
+  prompt; -1: as many as leave room for the answer), `reasoning_budget` (-1: no limit; the most tokens of reasoning, which
   then ends), `reasoning_start` and `reasoning_end` (nil: the chat's; the texts around reasoning), `add_special` and `parse_special` (true; for the prompt's
   text), `special` (false; true shows control tokens in the answer).
 
@@ -197,7 +200,8 @@ defmodule Weir.Server do
   Like `generate/3`, but returns more than the text: token ids, the finish reason, usage (`prompt_tokens`,
   `cached_tokens`, `generated_tokens`, `drafted_tokens`, `accepted_tokens`, `queue_ms`, `ttft_ms`,
   `duration_ms`, and the rates of `Weir.Server.Telemetry`) and why no more of the prompt was cached
-  (`t:miss/0`). With `logprobs: true` it has a `t:Weir.Chunk.logprob/0` per id and their mean, `score`; with
+  (`t:miss/0`). With `logprobs: true` it has a `t:Weir.Chunk.logprob/0` per id but those
+  of a stop text, and the mean of all, `score`; with
   `prompt_logprobs: true` one per token of the prompt; for a fork `before`, the source's text up to the fork.
 
       iex> {:ok, server} = Weir.Server.start_link(model_path: "fake:")

@@ -6,9 +6,15 @@ defmodule Weir.Cluster.Replay do
 
   alias Weir.Chunk
 
-  # texts, ids: delivered, the newest first. text_left, ids_left: the part of them that the present node has
-  # not generated again yet.
-  defstruct texts: [], ids: [], prompt?: false, text_left: "", ids_left: []
+  # texts, ids: delivered, the newest first; n_scores: delivered. text_left, ids_left, scores_left: the part of
+  # them that the present node has not generated again yet.
+  defstruct texts: [],
+            ids: [],
+            n_scores: 0,
+            prompt?: false,
+            text_left: "",
+            ids_left: [],
+            scores_left: 0
 
   @type t :: %__MODULE__{}
 
@@ -27,7 +33,12 @@ defmodule Weir.Cluster.Replay do
   @doc "Another node begins from the start."
   @spec again(t()) :: t()
   def again(replay),
-    do: %{replay | text_left: text(replay), ids_left: replay.ids |> Enum.reverse() |> Enum.concat()}
+    do: %{
+      replay
+      | text_left: text(replay),
+        ids_left: replay.ids |> Enum.reverse() |> Enum.concat(),
+        scores_left: replay.n_scores
+    }
 
   @doc """
   The part of a node's chunk that the consumer does not have: nil if it has all of it. `:diverged` if the
@@ -37,15 +48,20 @@ defmodule Weir.Cluster.Replay do
   def take(replay, %Chunk{prompt_logprobs: [_ | _]} = chunk),
     do: {:ok, if(not replay.prompt?, do: chunk), %{replay | prompt?: true}}
 
+  def take(replay, %Chunk{progress: progress} = chunk) when progress != nil,
+    do: {:ok, if(replay.ids == [], do: chunk), replay}
+
   def take(replay, chunk) do
     with {:ok, ids, ids_left} <- skip_ids(chunk.ids, replay.ids_left),
          {:ok, text, text_left} <- skip_text(chunk.text, replay.text_left),
          true <- chunk.reason == nil or (ids_left == [] and text_left == "") do
-      replay = %{replay | ids_left: ids_left, text_left: text_left}
+      {logprobs, scores_left} = skip_scores(chunk.logprobs, replay.scores_left)
+      replay = %{replay | ids_left: ids_left, text_left: text_left, scores_left: scores_left}
+      new = %{chunk | ids: ids, text: text, logprobs: logprobs}
 
-      if ids == [] and text == "" and chunk.reason == nil,
+      if ids == [] and text == "" and logprobs in [nil, []] and chunk.reason == nil,
         do: {:ok, nil, replay},
-        else: {:ok, new(chunk, ids, text), delivered(replay, ids, text)}
+        else: {:ok, new, delivered(replay, new)}
     else
       _different -> :diverged
     end
@@ -65,15 +81,17 @@ defmodule Weir.Cluster.Replay do
     end
   end
 
-  defp new(chunk, ids, text) do
-    skipped = length(chunk.ids) - length(ids)
-    logprobs = chunk.logprobs && Enum.drop(chunk.logprobs, skipped)
-    %{chunk | ids: ids, text: text, logprobs: logprobs}
+  # A chunk's may belong to ids of chunks before it.
+  defp skip_scores(nil, left), do: {nil, left}
+
+  defp skip_scores(scores, left) do
+    n = min(length(scores), left)
+    {Enum.drop(scores, n), left - n}
   end
 
-  defp delivered(replay, ids, text) do
+  defp delivered(replay, %Chunk{ids: ids, text: text, logprobs: logprobs}) do
     ids = if ids == [], do: replay.ids, else: [ids | replay.ids]
     texts = if text == "", do: replay.texts, else: [text | replay.texts]
-    %{replay | ids: ids, texts: texts}
+    %{replay | ids: ids, texts: texts, n_scores: replay.n_scores + length(logprobs || [])}
   end
 end

@@ -57,17 +57,22 @@ defmodule Weir.Server.Answer do
 
   defp gather(request, deadline, {texts, ids, logprobs, prompt} = parts) do
     case Request.next(request, Deadline.left(deadline)) do
-      {:chunk, more, text, scores, request} ->
-        entries = Logprobs.entries(request.model, more, scores) || []
+      {:chunk, more, text, scored, request} ->
+        entries = Logprobs.entries(request.model, scored) || []
         gather(request, deadline, {[texts | text], [ids | more], [logprobs | entries], prompt})
 
-      {:prompt, ids, scores} ->
-        gather(request, deadline, put_elem(parts, 3, Logprobs.entries(request.model, ids, scores)))
+      {:prompt, scored} ->
+        gather(request, deadline, put_elem(parts, 3, Logprobs.entries(request.model, scored)))
+
+      {:progress, _map, request} ->
+        gather(request, deadline, parts)
 
       {:done, :cancelled, _usage} ->
         {:error, :cancelled}
 
       {:done, reason, usage} ->
+        rest = Logprobs.entries(request.model, Request.rest(request, reason)) || []
+
         {:ok,
          %{
            text: IO.iodata_to_binary(texts),
@@ -75,7 +80,7 @@ defmodule Weir.Server.Answer do
            reason: reason,
            usage: Telemetry.usage(usage),
            miss: Telemetry.miss(usage),
-           logprobs: if(request.logprobs, do: List.flatten(logprobs)),
+           logprobs: if(request.logprobs, do: List.flatten([logprobs | rest])),
            prompt_logprobs: prompt,
            score: if(request.logprobs, do: usage.score),
            before: usage[:before]
@@ -164,15 +169,18 @@ defmodule Weir.Server.Answer do
 
   defp next(request, timeout) do
     case Request.next(request, timeout) do
-      {:chunk, ids, text, scores, request} ->
-        logprobs = Logprobs.entries(request.model, ids, scores)
+      {:chunk, ids, text, scored, request} ->
+        logprobs = Logprobs.entries(request.model, scored)
         {[%Chunk{ids: ids, text: text, logprobs: logprobs}], request}
 
-      {:prompt, ids, scores} ->
-        {[%Chunk{prompt_logprobs: Logprobs.entries(request.model, ids, scores)}], request}
+      {:prompt, scored} ->
+        {[%Chunk{prompt_logprobs: Logprobs.entries(request.model, scored)}], request}
+
+      {:progress, map, request} ->
+        {[%Chunk{progress: map}], request}
 
       {:done, reason, usage} ->
-        {[%Chunk{reason: reason, usage: Telemetry.usage(usage), miss: Telemetry.miss(usage)}], :over}
+        {[last(request, reason, usage)], :over}
 
       # the stream then closes the request, which has no effect any more
       {:error, reason} ->
@@ -181,6 +189,15 @@ defmodule Weir.Server.Answer do
   rescue
     # the request's handle belongs to another native library
     ArgumentError -> raise Error, "the native library was replaced by another file's"
+  end
+
+  defp last(request, reason, usage) do
+    %Chunk{
+      reason: reason,
+      usage: Telemetry.usage(usage),
+      miss: Telemetry.miss(usage),
+      logprobs: Logprobs.entries(request.model, Request.rest(request, reason))
+    }
   end
 
   # ---- The prompt before the answer ----

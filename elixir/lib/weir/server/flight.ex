@@ -197,8 +197,8 @@ defmodule Weir.Server.Flight do
     ids = Enum.flat_map(chunks, &elem(&1, 1))
     text = Enum.map_join(chunks, &elem(&1, 2))
 
-    if tuple_size(hd(chunks)) == 4,
-      do: {:chunk, ids, text, Enum.flat_map(chunks, &elem(&1, 3))},
+    if tuple_size(hd(chunks)) == 5,
+      do: {:chunk, ids, text, Enum.flat_map(chunks, &elem(&1, 3)), elem(List.last(chunks), 4)},
       else: {:chunk, ids, text}
   end
 end

@@ -13,10 +13,22 @@ defmodule Weir.Server.Request do
   # A caller that waits for the whole answer gets the first token and the rest at the end.
   @interval 1_000_000_000
 
-  # server, key and monitor: nil without a server. model: of a server, a lease until the request's end. logprobs: whether chunks have scores. deterministic: whether
-  # the same request has the same answer again. flight: the sender; nil: the engine.
+  # server, key and monitor: nil without a server. model: of a server, a lease until the request's end. logprobs:
+  # whether chunks have scores. deterministic: whether the same request has the same answer again. flight: the
+  # sender; nil: the engine. held: the newest ids with their scores, whose text has not come yet.
   @enforce_keys [:ref, :model, :logprobs]
-  defstruct [:ref, :model, :logprobs, :server, :key, :monitor, :flight, deterministic: false, taken: 0]
+  defstruct [
+    :ref,
+    :model,
+    :logprobs,
+    :server,
+    :key,
+    :monitor,
+    :flight,
+    deterministic: false,
+    taken: 0,
+    held: []
+  ]
 
   @typedoc "A text, token ids, a `NIF.chat`, or a fork of the request `id` after `at` tokens (-1: all)."
   @type prompt ::
@@ -28,13 +40,22 @@ defmodule Weir.Server.Request do
   def options do
     Options.from("request",
       except: [:source_at, :n_logprobs | @logprobs],
-      ranges: [:priority, :n_draft_max, :cache_keep_ms, :itl_target_ms, :reasoning_budget],
+      ranges: [
+        :priority,
+        :n_draft_max,
+        :cache_keep_ms,
+        :itl_target_ms,
+        :reasoning_budget,
+        :min_tokens,
+        :truncate_prompt
+      ],
       defaults: [max_tokens: 256],
       own: [
         deadline: {{:maybe, {:range, 1..0x7FFFFFFF}}, nil},
         interval: {{:range, 1..0x7FFFFFFF}, 1},
         stop: {{:list, :binary, 64}, []},
         cache_salt: {{:maybe, :binary}, nil},
+        progress: {:boolean, false},
         lora: {:adapters, []}
       ]
     ) ++ logprobs() ++ Options.sampler()
@@ -75,7 +96,7 @@ defmodule Weir.Server.Request do
     end
 
     o
-    |> Map.take([:stop, :cache_salt, :adapters | Options.names("request")])
+    |> Map.take([:stop, :cache_salt, :adapters, :progress | Options.names("request")])
     |> Map.put(:n_logprobs, o.top_logprobs)
     |> Map.put(:deadline_ms, o.deadline)
     |> Map.put(:itl_target_ms, o.itl_target)
@@ -202,7 +223,7 @@ defmodule Weir.Server.Request do
 
   defp join(session, prompt, o, how) do
     {demand, _interval} = flow(how.mode, o)
-    request = o |> to_engine() |> Map.put(:prompt, prompt)
+    request = o |> to_engine() |> Map.delete(:progress) |> Map.put(:prompt, prompt)
     %{keys: [key], models: [model]} = session
     ref = Flight.ref()
     call = {:join, session.number, request, key, ref, demand}
@@ -252,9 +273,10 @@ defmodule Weir.Server.Request do
   def merge(defaults, given), do: Map.merge(defaults, given)
 
   @doc """
-  The next event: `{:chunk, ids, text, scores, request}`, `{:prompt, ids, scores}`, `{:done, reason, usage}`
-  or `{:error, reason}`. After the last two the request has ended and left no message. `scores` is nil if no
-  logprobs were requested.
+  The next event: `{:chunk, ids, text, scored, request}`, `{:prompt, scored}`, `{:progress, map, request}`,
+  `{:done, reason, usage}` or `{:error, reason}`. After the last two the request has ended and left no message.
+  `scored` has the ids whose text has come, with their scores (see `rest/2`); it is nil if no logprobs were
+  requested.
   """
   def next(%__MODULE__{ref: ref, monitor: monitor} = request, timeout) do
     receive do
@@ -273,9 +295,15 @@ defmodule Weir.Server.Request do
 
   defp took(request, {:chunk, ids, text}), do: {:chunk, ids, text, nil, demand(request)}
 
-  defp took(request, {:chunk, ids, text, scores}), do: {:chunk, ids, text, scores, demand(request)}
+  defp took(request, {:chunk, ids, text, scores, n_hidden}) do
+    scored = request.held ++ Enum.zip(ids, scores)
+    {shown, held} = Enum.split(scored, length(scored) - n_hidden)
+    {:chunk, ids, text, shown, demand(%{request | held: held})}
+  end
 
-  defp took(_request, {:prompt, _ids, _scores} = prompt), do: prompt
+  defp took(_request, {:prompt, ids, scores}), do: {:prompt, Enum.zip(ids, scores)}
+
+  defp took(request, {:progress, map}), do: {:progress, map, demand(request)}
 
   # {:done, reason, usage} or {:error, reason}
   defp took(request, outcome) do
@@ -283,6 +311,11 @@ defmodule Weir.Server.Request do
     finish(request, outcome)
     outcome
   end
+
+  @doc "The scored ids that come with the end, if there are any: those of a stop text are not the answer's."
+  def rest(_request, :stop_words), do: nil
+  def rest(%__MODULE__{held: []}, _reason), do: nil
+  def rest(%__MODULE__{held: held}, _reason), do: held
 
   @doc "A set of requests for the next four functions."
   def together(requests), do: Enum.reduce(requests, %{}, &again(&2, &1))
