@@ -14,8 +14,8 @@
 
 /* ---- The table ---- */
 
-/* What a prompt has of an item or block. asked: members that a model wrote; got: members that came back. A row
- * without any is skipped, as are types without a row. */
+/* What a prompt has of an item or block. asked: members that a model wrote; got: members that came back. A
+ * row without any is skipped, as are types without a row. */
 typedef struct foreign_row {
     unsigned where; /* bits of SERVE_ASK_* */
     const char *type;

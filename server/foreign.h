@@ -6,15 +6,15 @@
 
 #include "turns.h"
 
-/* Leaves out an object of the request whose type is not known here, or has no words for a prompt, and names it
- * for X-Weir-Relaxed: "input/3: compaction". Every such object comes here. An object without a type is
+/* Leaves out an object of the request whose type is not known here, or has no words for a prompt, and names
+ * it for X-Weir-Relaxed: "input/3: compaction". Every such object comes here. An object without a type is
  * refused, with the types that are allowed; with `strict` any is. False: the call has its answer. */
 bool serve_foreign_skip(serve_ask *ask, const char *place, const json_t *object, const char *allowed);
 
-/* Adds an item of Responses' input, or a block of a message, to the conversation: what a model asked of a tool
- * as the assistant's text, what it got as the user's, whose control tokens are text. Ids of files, pictures
- * and what is encrypted are left out. within: all of it becomes text of the last message, such as a tool's
- * result. Other types are skipped. False: the call has its answer. */
+/* Adds an item of Responses' input, or a block of a message, to the conversation: what a model asked of a
+ * tool as the assistant's text, what it got as the user's, whose control tokens are text. Ids of files,
+ * pictures and what is encrypted are left out. within: all of it becomes text of the last message, such as
+ * a tool's result. Other types are skipped. False: the call has its answer. */
 bool serve_foreign_add(serve_turns *turns, const char *place, const json_t *item, bool within,
                        const char *allowed);
 

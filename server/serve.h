@@ -398,8 +398,8 @@ bool serve_call_passes(serve_call *call, weir_status status, weir_error *error);
  * does. */
 void serve_call_relaxed(serve_call *call, const char *lines);
 
-/* The same for the messages that lost lines, in the request's terms, and the lines of weir_chat_reshaped. Both
- * may be NULL. add_reshaped: adds the latter as a member, if there are any; lines may be NULL. */
+/* The same for the messages that lost lines, in the request's terms, and the lines of weir_chat_reshaped.
+ * Both may be NULL. add_reshaped: adds the latter as a member, if there are any; lines may be NULL. */
 void serve_call_reshaped(serve_call *call, const char *dropped, const char *lines);
 void serve_call_add_reshaped(const serve_call *call, const char *lines, weir__text *text);
 

@@ -4,8 +4,8 @@
  *
  * The next token is a pure function of the seed, of the sequence's tokens in the order of their positions,
  * and of the adapters that each was computed with. So wrong bookkeeping gives wrong text. Samplers support
- * seed, temp (0 or top_k 1 = greedy, else a draw from the whole distribution), logit_bias, ignore_eos, masks and
- * grammars that are not lazy; they ignore all other parameters.
+ * seed, temp (0 or top_k 1 = greedy, else a draw from the whole distribution), logit_bias, ignore_eos, masks
+ * and grammars that are not lazy; they ignore all other parameters.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BACKEND_FAKE_H
 #define WEIR_BACKEND_FAKE_H
