@@ -97,11 +97,11 @@ static bool check_roles(const serve_ask *ask)
     for (size_t i = 0; i < json_array_size(ask->messages); i++) {
         const char *role = json_string_value(json_object_get(json_array_get(ask->messages, i), "role"));
         if (role == NULL || weir__words_have(roles, sizeof roles / sizeof *roles, role)) continue;
-        char field[48];
-        snprintf(field, sizeof field, "messages[%zu].role", i);
-        return serve_call_refuse(ask->call, 400, field, "invalid_value",
+        serve_place place = serve_places_message(&ask->call->terms.messages, i);
+        place = serve_place_of(place.text, "role");
+        return serve_call_refuse(ask->call, 400, place.text, "invalid_value",
                                  "%s is \"%.40s\"; known: system, developer, user, assistant, tool, function",
-                                 field, role);
+                                 place.text, role);
     }
     return true;
 }
@@ -280,7 +280,7 @@ out:
     weir__mem_free(messages_text);
     json_decref(messages);
     json_decref(tools);
-    return ask->rendered != NULL;
+    return ask->rendered != NULL && !call->begun;
 }
 
 static bool count_tokens(serve_ask *ask, size_t *n)

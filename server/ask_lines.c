@@ -145,10 +145,8 @@ static bool has_role(const json_t *message, const char *role)
 /* Notes where lines were dropped, in the request's terms. False: out of memory. */
 static bool note_message(serve_ask *ask, size_t i)
 {
-    const serve_places *places = &ask->call->terms.messages;
-    const serve_place own = serve_place_at("messages", i);
-    return ask->dropped.n > PLACES_BYTES ||
-           weir__text_printf(&ask->dropped, "%s\n", i < places->n ? places->at[i] : own.text);
+    const serve_place place = serve_places_message(&ask->call->terms.messages, i);
+    return ask->dropped.n > PLACES_BYTES || weir__text_printf(&ask->dropped, "%s\n", place.text);
 }
 
 /* Before messages change their numbers. False: out of memory. */

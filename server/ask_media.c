@@ -103,7 +103,7 @@ static bool read_part(serve_ask *ask, const weir_model_info *info, const char *p
     if (!image && strcmp(type, "input_audio") != 0)
         return serve_call_refuse(call, 400, place, "unsupported_value",
                                  "%s is of type \"%.40s\"; known: text, image_url, input_audio", place, type);
-    if (call->terms.messages.n > 0) /* of another dialect: turns.h */
+    if ((ask->where & SERVE_ASK_CHAT) == 0) /* of another dialect: turns.h */
         turn = json_string_value(json_object_get(json_object_get(part, type), "place"));
     if (turn != NULL) place = turn;
     if (!(image ? info->reads_images : info->reads_sounds))
@@ -154,13 +154,10 @@ bool serve_ask_media(serve_ask *ask)
     for (size_t i = 0; i < json_array_size(ask->messages); i++) {
         const json_t *content = json_object_get(json_array_get(ask->messages, i), "content");
         for (size_t k = 0; k < json_array_size(content); k++) {
-            char place[64];
-            const serve_terms *terms = &ask->call->terms;
-            if (i < terms->messages.n)
-                snprintf(place, sizeof place, "%s", terms->messages.at[i]);
-            else
-                snprintf(place, sizeof place, "messages[%zu].content[%zu]", i, k);
-            if (!read_part(ask, &info, place, json_array_get(content, k))) return false;
+            serve_place place = serve_places_message(&ask->call->terms.messages, i);
+            if ((ask->where & SERVE_ASK_CHAT) != 0)
+                place = serve_place_at(serve_place_of(place.text, "content").text, k);
+            if (!read_part(ask, &info, place.text, json_array_get(content, k))) return false;
         }
     }
     return true;

@@ -137,9 +137,11 @@ static bool read_document(serve_turns *turns, const char *place, const json_t *b
 /* A tool that the block defines joins the request's own. All tools that it only names are there anyway. */
 static bool read_addition(serve_turns *turns, const char *place, const json_t *block)
 {
+    static const char *const members[] = {"type", "tool", "cache_control", NULL};
     const json_t *tool = json_object_get(block, "tool");
     json_t *definition = json_object_get(tool, "definition");
     serve_place at = serve_place_of(serve_place_of(place, "tool").text, "definition");
+    if (!serve_field_only(turns->ask->call, place, block, members)) return false;
     if (!serve_ask_is(serve_field_type(tool), "tool_definition"))
         return serve_foreign_skip(turns->ask, place, block, "");
     if (!json_is_object(definition))
@@ -217,7 +219,10 @@ static bool read_system(serve_turns *turns, const char *place, const json_t *own
 /* What the history before it has become. Without words it stands for a summary that failed. */
 static bool read_compaction(serve_turns *turns, const char *place, const json_t *block)
 {
+    static const char *const members[] = {"type",      "content",           "cache_control",
+                                          "signature", "encrypted_content", NULL};
     const json_t *words = json_object_get(block, "content");
+    if (!serve_field_only(turns->ask->call, place, block, members)) return false;
     if (!check_word(turns->ask->call, place, block, "content")) return false;
     if (json_string_length(words) == 0) return serve_foreign_skip(turns->ask, place, block, "");
     serve_turns_cut(turns, turns->n_first);
@@ -232,6 +237,7 @@ static bool read_compaction(serve_turns *turns, const char *place, const json_t 
 static bool read_user_block(serve_call *call, void *to, const char *place, const json_t *block)
 {
     static const char allowed[] = "text, image, document, tool_result, mid_conv_system, compaction";
+    static const char *const of_system[] = {"type", "content", "cache_control", NULL};
     serve_turns *turns = to;
     switch (kind_of(block)) {
     case BLOCK_TEXT:
@@ -240,7 +246,8 @@ static bool read_user_block(serve_call *call, void *to, const char *place, const
         serve_turns_go_on(turns, "user", place);
         return read_block(call, turns, place, block);
     case BLOCK_RESULT: return read_tool_result(turns, place, block);
-    case BLOCK_SYSTEM: return read_system(turns, place, block);
+    case BLOCK_SYSTEM:
+        return serve_field_only(call, place, block, of_system) && read_system(turns, place, block);
     case BLOCK_ADDITION: return read_addition(turns, place, block);
     case BLOCK_COMPACTION: return read_compaction(turns, place, block);
     case BLOCK_OTHER: return serve_foreign_add(turns, place, block, false, allowed);
@@ -309,7 +316,9 @@ static bool read_conversation(serve_ask *ask)
         ok = serve_field_refuse(ask->call, "messages", "an array of at least one message");
     ok = ok && serve_field_each(ask->call, &turns, "messages", messages, read_message) &&
          serve_turns_end(&turns);
-    if (ok) serve_turns_continue(ask); /* as in Anthropic's API */
+    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
+    if (ok && serve_ask_is(json_string_value(json_object_get(last, "role")), "assistant"))
+        serve_turns_continue(ask); /* as in Anthropic's API; what follows the turn may have been skipped */
     serve_turns_fini(&turns);
     return ok;
 }

@@ -154,8 +154,8 @@ static bool add_call(serve_turns *turns, const char *place, const json_t *item, 
 
 static bool read_call(serve_turns *turns, const char *place, const json_t *item)
 {
-    static const char *const members[] = {"type", "id",        "status",    "call_id",
-                                          "name", "arguments", "namespace", NULL};
+    static const char *const members[] = {"type",      "id",        "status", "call_id", "name",
+                                          "arguments", "namespace", "caller", NULL};
     const json_t *arguments = json_object_get(item, "arguments");
     return serve_field_only(turns->ask->call, place, item, members) &&
            (json_is_string(arguments) ||
@@ -165,8 +165,8 @@ static bool read_call(serve_turns *turns, const char *place, const json_t *item)
 
 static bool read_custom_call(serve_turns *turns, const char *place, const json_t *item)
 {
-    static const char *const members[] = {"type", "id",    "status",    "call_id",
-                                          "name", "input", "namespace", NULL};
+    static const char *const members[] = {"type",  "id",        "status", "call_id", "name",
+                                          "input", "namespace", "caller", NULL};
     const json_t *input = json_object_get(item, "input");
     if (!serve_field_only(turns->ask->call, place, item, members)) return false;
     if (!json_is_string(input))
@@ -180,7 +180,7 @@ static bool read_custom_call(serve_turns *turns, const char *place, const json_t
 
 static bool read_output(serve_turns *turns, const char *place, const json_t *item)
 {
-    static const char *const members[] = {"type", "id", "status", "call_id", "output", NULL};
+    static const char *const members[] = {"type", "id", "status", "call_id", "output", "caller", NULL};
     serve_call *call = turns->ask->call;
     const json_t *id = json_object_get(item, "call_id");
     if (!serve_field_only(call, place, item, members)) return false;
@@ -193,9 +193,12 @@ static bool read_output(serve_turns *turns, const char *place, const json_t *ite
 /* Tools that join the request's own. */
 static bool find_tools(serve_ask *ask, const char *place, const json_t *item)
 {
+    static const char *const members[] = {"type",      "id",         "status", "call_id", "tools",
+                                          "execution", "created_by", "role",   NULL};
     json_t *tools = json_object_get(item, "tools"), *tool;
     serve_place at = serve_place_of(place, "tools");
     size_t i;
+    if (!serve_field_only(ask->call, place, item, members)) return false;
     if (!json_is_array(tools) || json_array_size(tools) > SERVE_TOOLS_MAX)
         return serve_field_refuse(ask->call, at.text, "an array of at most 256 tools");
     json_array_foreach(tools, i, tool)
@@ -357,6 +360,14 @@ static bool read_tool(serve_ask *ask, const char *place, const json_t *tool, con
 
 #define DESCRIPTION_MAX ((size_t)64 << 10) /* bytes; each tool of the namespace gets a copy */
 
+/* Whether an item brings a namespace once more. */
+static bool has_namespace(const serve_ask *ask, const json_t *name)
+{
+    size_t i = 0, n = ask->again ? json_array_size(ask->namespaces) : 0;
+    while (i < n && !json_equal(json_array_get(ask->namespaces, i), name)) i++;
+    return i < n;
+}
+
 static bool read_namespace(serve_ask *ask, const char *place, const json_t *given)
 {
     static const char *const members[] = {"type", "name", "description", "tools", NULL};
@@ -371,10 +382,12 @@ static bool read_namespace(serve_ask *ask, const char *place, const json_t *give
         json_string_length(description) > DESCRIPTION_MAX)
         return serve_field_refuse(ask->call, serve_place_of(place, "description").text,
                                   "a string of at most 65536 bytes");
-    if (json_array_size(ask->namespaces) == SERVE_TOOLS_MAX)
+    bool known = has_namespace(ask, name);
+    if (!known && json_array_size(ask->namespaces) == SERVE_TOOLS_MAX)
         return serve_field_refuse(ask->call, "tools", "an array of at most 256 tools and namespaces");
     if (ask->namespaces == NULL) ask->namespaces = json_array();
-    if (json_array_append(ask->namespaces, (json_t *)name) != 0) return serve_call_no_memory(ask->call);
+    if (!known && json_array_append(ask->namespaces, (json_t *)name) != 0)
+        return serve_call_no_memory(ask->call);
     serve_place inner = serve_place_of(place, "tools");
     json_array_foreach(tools, i, tool)
     {

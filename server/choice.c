@@ -151,7 +151,8 @@ void serve_choice_explain(const serve_choice *choice, serve_failure *why)
     bool stops = choice->reason == WEIR_REASON_CANCELLED || error->code == WEIR_STOPPED;
     bool grammar = error->code == WEIR_GRAMMAR; /* that it allows no token shows here only; so for biases */
     bool callers = grammar || (error->code == WEIR_INVALID && (strcmp(error->field, "logit_bias") == 0 ||
-                                                               strcmp(error->field, "allowed_tokens") == 0));
+                                                               strcmp(error->field, "allowed_tokens") == 0 ||
+                                                               strcmp(error->field, "bad_words") == 0));
     const char *field = grammar && terms->schema_field != NULL ? "json_schema" : error->field;
     *why = (serve_failure){
         .status = stops || error->code == WEIR_NO_MEMORY ? 503

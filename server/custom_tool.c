@@ -30,6 +30,16 @@ static bool check_pattern(serve_call *call, const char *place, const char *patte
                                                   "%s cannot be enforced here: %.300s", place, error.message);
 }
 
+/* An expression without the anchors at its ends: inputs match as a whole anyway. */
+static void add_inner(const char *regex, weir__text *pattern)
+{
+    size_t n = strlen(regex), from = regex[0] == '^', escapes = 0;
+    bool anchored = n > from && regex[n - 1] == '$';
+    while (anchored && n - 1 - escapes > from && regex[n - 2 - escapes] == '\\') escapes++;
+    anchored = anchored && escapes % 2 == 0;
+    weir__text_add(pattern, regex + from, n - from - anchored);
+}
+
 /* A definition as an expression. False: the call has its answer. */
 static bool add_definition(serve_call *call, const char *place, const char *syntax, const char *definition,
                            weir__text *pattern)
@@ -38,8 +48,8 @@ static bool add_definition(serve_call *call, const char *place, const char *synt
     if (definition == NULL || strlen(definition) > DEFINITION_MAX)
         return serve_field_refuse(call, place, "a text of at most 512 KiB: the grammar of an input");
     if (strcmp(syntax, "regex") == 0) {
-        weir__text_add_string(pattern, definition);
-        return true;
+        add_inner(definition, pattern);
+        return check_pattern(call, place, definition);
     }
     return serve_lark_pattern(definition, pattern, why) ||
            serve_call_refuse(

@@ -17,9 +17,9 @@ bool serve_field_refuse(serve_call *call, const char *name, const char *what)
 bool serve_field_refuse_type(serve_call *call, const char *place, const json_t *object, const char *allowed)
 {
     const char *type = serve_field_type(object);
-    return serve_call_refuse(call, 400, place, "unsupported_value",
-                             "%s is of type \"%.40s\"; supported here: %s", place, type != NULL ? type : "",
-                             allowed);
+    return serve_call_refuse(
+        call, 400, place, "unsupported_value", "%s is of type \"%.40s\"%s%s", place, type != NULL ? type : "",
+        allowed[0] != '\0' ? "; supported here: " : ", which has no meaning here", allowed);
 }
 
 /* ---- Hints ---- */

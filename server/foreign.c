@@ -24,7 +24,7 @@ typedef struct foreign_row {
 
 /* clang-format off */
 static const foreign_row rows[] = {
-    {SERVE_ASK_RESPONSES, "web_search_call", {"action"}, {NULL}},
+    {SERVE_ASK_RESPONSES, "web_search_call", {NULL}, {"action"}}, /* its sources came back */
     {SERVE_ASK_RESPONSES, "file_search_call", {"queries"}, {"results"}},
     {SERVE_ASK_RESPONSES, "code_interpreter_call", {"code"}, {"outputs"}},
     {SERVE_ASK_RESPONSES, "image_generation_call", {"revised_prompt"}, {NULL}},

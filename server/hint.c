@@ -29,8 +29,21 @@ static bool has_name(const uint64_t *names, size_t n, uint64_t name)
     return false;
 }
 
-static void tell_once(const serve_call *call, uint64_t hash, const char *name)
+/* The hash of a name without the numbers of its place: "input/3: compaction" is told once for all items. */
+static uint64_t told_hash(const char *name)
 {
+    uint64_t hash = 0;
+    for (const char *c = name; *c != '\0'; c++) {
+        size_t digits = c > name && c[-1] == '/' ? strspn(c, "0123456789") : 0;
+        if (digits > 0 && (c[digits] == '/' || c[digits] == ':')) c += digits;
+        hash = weir__hash(hash, c, 1);
+    }
+    return hash;
+}
+
+static void tell_once(const serve_call *call, const char *name)
+{
+    uint64_t hash = told_hash(name);
     pthread_mutex_lock(&told.mutex);
     bool is_new = told.n < TOLD_MAX && !has_name(told.names, told.n, hash);
     if (is_new) told.names[told.n++] = hash;
@@ -57,7 +70,7 @@ static bool name_hash(serve_call *call, uint64_t hash, const char *name)
     if (is_named(call, hash)) return true;
     if (call->relaxed == NULL) return false;
     serve_relaxed_add(call->relaxed, hash, name);
-    tell_once(call, hash, name);
+    tell_once(call, name);
     return true;
 }
 
@@ -138,7 +151,7 @@ bool serve_hint_unknown(serve_call *call, const char *place, const char *name, s
     if (field.cut) hash = weir__hash(hash, name, strlen(name));
     if (is_named(call, hash)) return true;
     if (call->relaxed == NULL) return false;
-    if (call->relaxed->n_more >= SERVE_RELAXED_MANY) { /* nobody types so many */
+    if (call->relaxed->n_names == SERVE_RELAXED_MANY) { /* nobody types so many */
         call->relaxed->n_more++;
         return true;
     }

@@ -9,6 +9,7 @@
 #include "base/ascii.h"
 
 #define LETTERS_MAX 40 /* of the longest name that is compared; fields have fewer */
+#define BYTES_MAX   80 /* the same with "_" and "-" */
 
 /* A name as it is compared. */
 typedef struct near_name {
@@ -21,10 +22,11 @@ typedef struct near_name {
 static bool fold(near_name *folded, const char *name)
 {
     *folded = (near_name){.n = 0};
-    for (; *name != '\0'; name++) {
-        if (*name == '_' || *name == '-') continue;
+    for (size_t i = 0; name[i] != '\0'; i++) {
+        if (i == BYTES_MAX) return false;
+        if (name[i] == '_' || name[i] == '-') continue;
         if (folded->n == LETTERS_MAX) return false;
-        char letter = weir__ascii_upper(*name);
+        char letter = weir__ascii_upper(name[i]);
         folded->letters[folded->n++] = letter;
         folded->set |= 1u << ((unsigned char)letter & 31);
     }

@@ -103,6 +103,8 @@ static void test_long(void **state)
     assert_non_null(name);
     memset(name, 't', (1 << 20) - 1);
     for (int i = 0; i < 1000000; i++) assert_int_equal(serve_near(name, "temperature"), -1);
+    memset(name, '_', (1 << 20) - 1); /* which count as no letters */
+    for (int i = 0; i < 1000000; i++) assert_int_equal(serve_near(name, "temperature"), -1);
     free(name);
 }
 

@@ -20,6 +20,13 @@ serve_place serve_place_at(const char *place, size_t i)
     return at;
 }
 
+serve_place serve_places_message(const serve_places *places, size_t i)
+{
+    serve_place place = serve_place_at("messages", i);
+    if (i < places->n) memcpy(place.text, places->at[i], sizeof place.text);
+    return place;
+}
+
 bool serve_places_add(serve_places *places, const char *place)
 {
     if (!weir__mem_grow(&places->at, &places->capacity, places->n + 1, sizeof *places->at)) return false;

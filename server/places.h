@@ -32,6 +32,9 @@ typedef struct serve_terms {
     serve_places messages, tools; /* where each is that was rewritten or chosen; none: they are as given */
 } serve_terms;
 
+/* Where message i is, "messages[I]" if none has a place. */
+serve_place serve_places_message(const serve_places *places, size_t i);
+
 /* False: out of memory. */
 bool serve_places_add(serve_places *places, const char *place);
 

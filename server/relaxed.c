@@ -28,18 +28,19 @@ void serve_relaxed_add(serve_relaxed *relaxed, uint64_t hash, const char *name)
 {
     char item[SERVE_RELAXED_MAX] = "";
     size_t length = write_name(name, item, sizeof item), gap = relaxed->n > 0 ? 2 : 0;
-    if (relaxed->n_names == SERVE_RELAXED_NAMES || relaxed->n + gap + length >= ROOM) {
+    if (relaxed->n_names < SERVE_RELAXED_MANY) relaxed->names[relaxed->n_names++] = hash;
+    if (relaxed->n_shown == SERVE_RELAXED_NAMES || relaxed->n + gap + length >= ROOM) {
         relaxed->n_more++;
         return;
     }
-    relaxed->names[relaxed->n_names++] = hash;
+    relaxed->n_shown++;
     relaxed->n += (size_t)snprintf(relaxed->text + relaxed->n, sizeof relaxed->text - relaxed->n, "%s%s",
                                    gap > 0 ? "; " : "", item);
 }
 
 void serve_relaxed_add_header(const serve_relaxed *relaxed, weir__text *head)
 {
-    if (relaxed == NULL || relaxed->n_names + relaxed->n_more == 0) return;
+    if (relaxed == NULL || relaxed->n_shown + relaxed->n_more == 0) return;
     weir__text_printf(head, "X-Weir-Relaxed: %s", relaxed->text);
     if (relaxed->n_more > 0)
         weir__text_printf(head, "%sand %zu more", relaxed->n > 0 ? "; " : "", relaxed->n_more);

@@ -11,14 +11,15 @@
 
 #define SERVE_RELAXED_MAX   1024 /* bytes of the header's value */
 #define SERVE_RELAXED_NAMES 64   /* the most names in it */
-#define SERVE_RELAXED_MANY  1000 /* more names are counted alone */
+#define SERVE_RELAXED_MANY  1000 /* names that are known again; of more each counts each time */
 
 /* Each name is there once. */
 typedef struct serve_relaxed {
     char text[SERVE_RELAXED_MAX]; /* [n], the header's value: names, with "; " between them */
-    size_t n, n_names;
-    size_t n_more;                       /* names for which there was no room */
-    uint64_t names[SERVE_RELAXED_NAMES]; /* [n_names], their hashes */
+    size_t n, n_shown;
+    size_t n_more;                      /* names for which there was no room */
+    uint64_t names[SERVE_RELAXED_MANY]; /* [n_names], hashes of both */
+    size_t n_names;
 } serve_relaxed;
 
 /* Whether the name with this hash is there. */

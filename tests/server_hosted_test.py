@@ -144,6 +144,12 @@ def blocks():
     refused("nothing else", client.messages([said([{"type": "x"}])]), "messages", "at least one message")
     client.same("a budget of a task", client.messages([USER], output_config={"task_budget": {"type": "tokens", "total": 20000, "remaining": 100}}), client.chat([USER]), "output_config.task_budget")
     client.same("servers of tools, and a container", client.messages([USER], mcp_servers=[{"type": "url", "url": "http://x", "name": "x"}], container="c1"), client.chat([USER]), "mcp_servers; container")
+    skipped = client.messages([USER, said("Hello.", "assistant"), said([{"type": "container_upload", "file_id": "x"}])])
+    goes_on = client.messages([USER, said("Hello.", "assistant")])
+    check("an answer does not go on where the last message was skipped", skipped.status == 200 and skipped.json["usage"]["input_tokens"] != goes_on.json["usage"]["input_tokens"], skipped.body, goes_on.body)
+    for name, given in (("a system message within", {"type": "mid_conv_system", "content": text("x")}), ("a summary", {"type": "compaction", "content": "x"})):
+        reply = client.messages([USER, said("ok", "assistant"), said([dict(given, feeling=1), {"type": "text", "text": "hello"}])])
+        check(f"{name}: its unknown members are named", reply.headers.get("x-weir-relaxed") == "messages[].content[].feeling", reply.headers.get("x-weir-relaxed"), reply.body)
     end(server)
 
 
@@ -183,7 +189,7 @@ def bad_blocks():
 # ---- OpenAI's items
 
 ITEMS = [
-    ({"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "rain", "sources": [{"type": "url", "url": "http://x"}]}}, ["action"], []),
+    ({"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "rain", "sources": [{"type": "url", "url": "http://x"}]}}, [], ["action"]),
     ({"type": "file_search_call", "id": "x", "status": "completed", "queries": ["a", "b"], "results": [{"file_id": "f", "filename": "n", "score": 0.5, "text": "t"}]}, ["queries"], ["results"]),
     ({"type": "file_search_call", "id": "x", "status": "completed", "queries": ["a"], "results": None}, ["queries"], []),
     ({"type": "code_interpreter_call", "id": "x", "status": "completed", "container_id": "c", "code": "print(5)", "outputs": [{"type": "logs", "logs": "5\n"}]}, ["code"], ["outputs"]),
@@ -264,6 +270,12 @@ def items():
                 reply = client.responses([USER, dict(item, **{name: value}), said("x")])
                 if reply.status != 200:
                     check(f"{item['type']}.{name}: {value!r}", False, reply.body)
+    pair = [{"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"}, {"type": "function_call_output", "call_id": "1", "output": "x"}]
+    marked, plain = client.responses([USER, *[dict(item, caller={"type": "direct"}) for item in pair]]), client.responses([USER, *pair])
+    check("who called", marked.status == 200 and marked.headers.get("x-weir-relaxed") is None and marked.json["output"][0]["content"] == plain.json["output"][0]["content"], marked.body)
+    found = {"type": "tool_search_output", "tools": [{"type": "namespace", "name": "gh", "tools": [{"type": "function", "name": "f", "parameters": TOWN}]}]}
+    reply = client.responses([USER, *[found] * 300])
+    check("a namespace that is found 300 times", reply.status == 200, reply.body)
     end(server)
 
 
@@ -505,6 +517,13 @@ def calls():
         check("among allowed tools", allowed["message"]["tool_calls"][0]["custom"]["name"] == "t", allowed)
         two = client.chat([USER], n=2, **given).json["choices"]
         check("of two choices", [c["message"]["tool_calls"][0]["type"] for c in two] == ["custom"] * 2, two)
+    for definition, said_then in (("^ab$", "ab"), ("^ab", "ab"), ("ab$", "ab"), ("^a|b$", "a|b"), (r"^a\$", "a$"), ("a)(?:b", None), ("a)|(?:b", None), ("(", None), ("(ab", None), ("\\", None)):
+        reply = client.responses([USER], tools=[{"type": "custom", "name": "edit", "format": {"type": "grammar", "syntax": "regex", "definition": definition}}], tool_choice={"type": "custom", "name": "edit"}, max_output_tokens=60)
+        if said_then is None:
+            check(f"not an expression: {definition}", reply.status == 400 and definition in reply.error["message"].replace("\\\\", "\\"), reply.body)
+            continue
+        inputs = [i["input"] for i in reply.json["output"] if i["type"] == "custom_tool_call"] if reply.status == 200 else []
+        check(f"an expression with anchors: {definition}", len(inputs) == 1 and inputs[0] in (said_then.split("|") if "|" in definition else [said_then]), reply.body)
     end(server)
 
 

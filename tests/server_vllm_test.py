@@ -116,6 +116,16 @@ def test_ids():
         check("also of text that was held back", sum((e["choices"][0]["token_ids"] for e in held), []) == got["token_ids"], held)
 
 
+def test_blame():
+    """An error names what the request has."""
+    with Server(WEIR, "-c", "512") as server:
+        none = {str(i): False for i in range(320)}
+        for name, more, field in (("min_tokens", {"min_tokens": 1, "logit_bias": none}, "logit_bias"), ("stop_token_ids", {"stop_token_ids": [5], "logit_bias": none}, "logit_bias"),
+                                  ("bad_words", {"bad_words": ["x"], "logit_bias": none}, "bad_words"), ("allowed_token_ids", {"allowed_token_ids": [97], "logit_bias": none}, "allowed_token_ids")):
+            reply = server.post(TEXT, {**ASK, **more})
+            check(f"{name} beside biases against all", reply.status == 400 and reply.error["param"] == field, reply.body)
+
+
 def test_truncated_prompts():
     with Server(WEIR, "-c", "64") as server:
         long = [97 + i * i % 26 for i in range(200)]

@@ -313,6 +313,7 @@ static ERL_NIF_TERM stream_begin(nif_call *call, nif_stream *s, bool keep)
     weir_stream_set_ready(s->object.handle, ready, s);
     /* Monitored only now: nothing but serve() may remove the callback. Everything may have ended already. */
     if (enif_monitor_process(call->env, s, &to, &monitor) != 0) nif_stream_down(call->env, s, &to, NULL);
+    if (s->progress) serve(s); /* the prefill may have begun before the callback was there */
     return nif_resource_term(call, s);
 }
 

@@ -168,6 +168,13 @@ defmodule Weir.ClusterRouteTest do
       assert Replay.text(again) == "ab"
     end
 
+    test "tells no earlier progress of the prompt" do
+      at = &%Chunk{progress: %{n_processed: &1}}
+      assert {:ok, %Chunk{}, replay} = Replay.take(%Replay{}, at.(800))
+      assert {:ok, nil, replay} = Replay.take(Replay.again(replay), at.(0))
+      assert {:ok, %Chunk{}, _replay} = Replay.take(replay, at.(900))
+    end
+
     test "tells the scores of the prompt once" do
       scores = %Chunk{prompt_logprobs: [%{token: "a", logprob: nil, bytes: []}]}
       assert Replay.empty?(%Replay{})

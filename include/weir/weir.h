@@ -637,7 +637,8 @@ typedef struct weir_request {
     const char *const *bad_words;
     size_t n_bad_words;
     /* 0; -1 … 2^31 - 1; 0 = off; keep the last so many tokens of the prompt; -1: as many as leave room for
-     * max_tokens. Text and tokens that are in a chat go likewise. INVALID with media and a source */
+     * max_tokens. Text and tokens that are in a chat go likewise. INVALID with media and a source. A text
+     * with more bytes than n_ctx of the longest tokens is TOO_LONG all the same */
     int32_t truncate_prompt;
     int32_t interval; /* 0; emit every n tokens; 0 = the stream's interval (weir_stream_set_interval) */
     /* time limit from submit, including the queue; 0 = none. At the limit the stream ends with the text

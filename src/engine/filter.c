@@ -63,6 +63,9 @@ static weir_status create_sets(weir__filter *filter, const weir_model *model, co
     filter->ends = block + 3 * n;
     filter->stale = true;
     filter->min_tokens = given->min_tokens;
+    filter->limits = given->n_allowed_tokens > 0 ? "allowed_tokens"
+                     : given->n_bad_words > 0    ? "bad_words"
+                                                 : NULL;
     if (given->n_allowed_tokens == 0) memset(filter->base, 0xff, n * sizeof *block);
     for (size_t i = 0; i < given->n_allowed_tokens; i++) set_bit(filter->base, given->allowed_tokens[i]);
     for (size_t i = 0; i < given->n_stop_tokens; i++) set_bit(filter->stops, given->stop_tokens[i]);

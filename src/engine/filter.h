@@ -15,6 +15,7 @@ typedef struct weir__filter {
     uint64_t *base;     /* those that may ever come */
     uint64_t *stops;    /* stop_tokens */
     uint64_t *ends;     /* these, and the model's end tokens */
+    const char *limits; /* the request's member that excludes tokens for good; static; NULL = none does */
     bool stale;         /* the mask was made for another token */
     int32_t min_tokens; /* before one of `ends` */
     int32_t n;          /* tokens so far, without those of a fork's source; counts up to min_tokens */

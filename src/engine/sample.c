@@ -30,11 +30,12 @@ static weir_status draw_token(weir__driver *driver, const weir__slot *slot, int3
     weir__filter *filter = &slot->request->filter;
     weir__bsampler *chain = slot->request->sampler->chain;
     weir_status status = ops->sample(chain, driver->context, row, weir__filter_mask(filter), token, error);
-    if (status == WEIR_REFUSED && weir__filter_yield(filter))
-        status = ops->sample(chain, driver->context, row, filter->mask, token, error);
+    if (status == WEIR_REFUSED && weir__filter_yield(filter)) /* if only ends waited, all may come now */
+        status = ops->sample(chain, driver->context, row, filter->limits != NULL ? filter->mask : NULL, token,
+                             error);
     if (status != WEIR_REFUSED) return status;
     return weir__error_set(
-        error, WEIR_INVALID, "allowed_tokens",
+        error, WEIR_INVALID, filter->limits,
         "allowed_tokens and bad_words, with grammar and logit_bias, leave no token that may "
         "come next");
 }

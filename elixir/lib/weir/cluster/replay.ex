@@ -7,8 +7,9 @@ defmodule Weir.Cluster.Replay do
   alias Weir.Chunk
 
   # texts, ids: delivered, the newest first; n_scores: delivered. text_left, ids_left, scores_left: the part of
-  # them that the present node has not generated again yet.
+  # them that the present node has not generated again yet. n_processed: of the prompt, as delivered.
   defstruct texts: [],
+            n_processed: -1,
             ids: [],
             n_scores: 0,
             prompt?: false,
@@ -48,8 +49,10 @@ defmodule Weir.Cluster.Replay do
   def take(replay, %Chunk{prompt_logprobs: [_ | _]} = chunk),
     do: {:ok, if(not replay.prompt?, do: chunk), %{replay | prompt?: true}}
 
-  def take(replay, %Chunk{progress: progress} = chunk) when progress != nil,
-    do: {:ok, if(replay.ids == [], do: chunk), replay}
+  def take(replay, %Chunk{progress: %{n_processed: n}} = chunk) do
+    new? = replay.ids == [] and n >= replay.n_processed
+    {:ok, if(new?, do: chunk), %{replay | n_processed: max(n, replay.n_processed)}}
+  end
 
   def take(replay, chunk) do
     with {:ok, ids, ids_left} <- skip_ids(chunk.ids, replay.ids_left),

@@ -197,8 +197,10 @@ defmodule Weir.Server.Flight do
     ids = Enum.flat_map(chunks, &elem(&1, 1))
     text = Enum.map_join(chunks, &elem(&1, 2))
 
-    if tuple_size(hd(chunks)) == 5,
-      do: {:chunk, ids, text, Enum.flat_map(chunks, &elem(&1, 3)), elem(List.last(chunks), 4)},
-      else: {:chunk, ids, text}
+    # One without ids has no scores: text that was held back, at the end.
+    case Enum.filter(chunks, &(tuple_size(&1) == 5)) do
+      [] -> {:chunk, ids, text}
+      scored -> {:chunk, ids, text, Enum.flat_map(scored, &elem(&1, 3)), elem(List.last(scored), 4)}
+    end
   end
 end
