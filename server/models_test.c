@@ -369,7 +369,7 @@ static void models_tell_their_states(void **state)
     expect("GET", "/props?model=one", NULL, 503, "model_not_loaded");
     expect("POST", "/v1/models/load", "{\"model\":\"vier\"}", 404, "\\\"one\\\", \\\"two\\\"");
     expect("POST", "/v1/models/load", "{}", 400, "model is missing");
-    expect("POST", "/v1/models/unload", "{\"model\":\"one\",\"x\":1}", 400, "\"param\":\"x\"");
+    expect("POST", "/v1/models/unload", "{\"model\":\"one\",\"modle\":1}", 400, "\"param\":\"modle\"");
 }
 
 static void events_follow_a_model(void **state)

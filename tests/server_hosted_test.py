@@ -273,9 +273,6 @@ def items():
     pair = [{"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"}, {"type": "function_call_output", "call_id": "1", "output": "x"}]
     marked, plain = client.responses([USER, *[dict(item, caller={"type": "direct"}) for item in pair]]), client.responses([USER, *pair])
     check("who called", marked.status == 200 and marked.headers.get("x-weir-relaxed") is None and marked.json["output"][0]["content"] == plain.json["output"][0]["content"], marked.body)
-    found = {"type": "tool_search_output", "tools": [{"type": "namespace", "name": "gh", "tools": [{"type": "function", "name": "f", "parameters": TOWN}]}]}
-    reply = client.responses([USER, *[found] * 300])
-    check("a namespace that is found 300 times", reply.status == 200, reply.body)
     end(server)
 
 
@@ -524,6 +521,9 @@ def calls():
             continue
         inputs = [i["input"] for i in reply.json["output"] if i["type"] == "custom_tool_call"] if reply.status == 200 else []
         check(f"an expression with anchors: {definition}", len(inputs) == 1 and inputs[0] in (said_then.split("|") if "|" in definition else [said_then]), reply.body)
+    found = {"type": "tool_search_output", "tools": [{"type": "namespace", "name": "gh", "tools": [{"type": "function", "name": "f", "parameters": TOWN}]}]}
+    reply = client.responses([USER, *[found] * 300])
+    check("a namespace that is found 300 times", reply.status == 200, reply.body)
     end(server)
 
 

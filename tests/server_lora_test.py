@@ -9,7 +9,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, finish  # noqa: E402
-from serve import Server, environment, need_server  # noqa: E402
+from serve import STRICT, Server, environment, need_server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
 SCRIPTS = os.path.join(os.environ.get("WEIR_SOURCE_DIR", "."), "scripts")
@@ -141,7 +141,7 @@ with tempfile.TemporaryDirectory() as folder:
                 404, "lora_path")
     refused("not for this model", server.post("/v1/load_lora_adapter", {"lora_name": "x", "lora_path": "wrong.gguf"}), 400, "lora_path", "shape")
     refused("no name", server.post("/v1/load_lora_adapter", {"lora_path": "third.gguf"}), 400, "lora_name")
-    refused("an unknown field", server.post("/v1/load_lora_adapter", {"lora_name": "x", "lora_path": "third.gguf", "y": 1}), 400, "y")
+    refused("an unknown field", server.post("/v1/load_lora_adapter", {"lora_name": "x", "lora_path": "third.gguf", "y": 1}, headers=STRICT), 400, "y")
     check("an absolute path in the folder", server.post("/v1/load_lora_adapter", {"lora_name": "x", "lora_path": files["third"]}).status == 200)
     check("the same contents, the same text", say(server, model="x") == third)
     check("scales", server.post("/lora-adapters", [{"id": 1, "scale": 1.0}]).json == {"success": True} and say(server) == prose)

@@ -13,7 +13,7 @@ import threading
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, environment, finish  # noqa: E402
 from hub_server import Hub  # noqa: E402
-from serve import Server, need_server  # noqa: E402
+from serve import STRICT, Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
 need_server(WEIR)
@@ -81,7 +81,7 @@ check("as a whole", reply.status == 200 and reply.json == {"status": "success"},
 refused("no name", server.post("/api/pull", {}), 400, "model", "missing")
 refused("a name of another type", server.post("/api/pull", {"model": 5}), 400, "model", "string")
 refused("insecure", server.post("/api/pull", {"model": "hf:o/model", "insecure": True}), 400, "insecure", "false")
-refused("an unknown field", server.post("/api/pull", {"model": "hf:o/model", "x": 1}), 400, "x", "")
+refused("an unknown field", server.post("/api/pull", {"model": "hf:o/model", "x": 1}, headers=STRICT), 400, "x", "")
 for name, status, word in (("hf:o/none", 404, "o/none"), ("hf:o/gated", 403, "gated"), ("hf:o/damaged", 502, "checksum"), ("hf:../x", 400, ""), ("llama3.2", 400, "hf:")):
     refused(name, server.post("/api/pull", {"model": name, "stream": False}), status, "model", word)
     told = lines(server, {"model": name})

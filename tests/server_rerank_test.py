@@ -7,7 +7,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, finish  # noqa: E402
-from serve import Server, need_server  # noqa: E402
+from serve import STRICT, Server, need_server  # noqa: E402
 
 WEIR = os.environ["WEIR_BIN"]
 need_server(WEIR)
@@ -68,7 +68,7 @@ with tempfile.TemporaryDirectory() as folder:
                 ("top_n as a text", {"query": "a", "documents": ["b"], "top_n": "1"}, "top_n", ""), ("return_documents", {"query": "a", "documents": ["b"], "return_documents": 1}, "return_documents", ""),
                 ("a long query", {"query": long, "documents": ["b"]}, "query", "3000 tokens"), ("a long document", {"query": "a", "documents": ["b", long]}, "documents[1]", "up to 512"),
                 ("an unknown field", {"query": "a", "documents": ["b"], "max_chunks_per_doc": 3}, "max_chunks_per_doc", "")):
-            refused(name, post(body), 400, field, word=word)
+            refused(name, server.post(RERANK, body, key="k", headers=STRICT), 400, field, word=word)
         refused("another model", post({"query": "a", "documents": ["b"], "model": "third"}), 404, "model", "model_not_found")
         check("a key is needed", server.post(RERANK, {"query": "a", "documents": ["b"]}).status == 401)
         check("GET", server.get(RERANK, key="k").status == 405)

@@ -33,7 +33,7 @@ def members():
 
 
 # Fields that set a member: (the field, the struct, the member), as the table has them.
-SETS = re.findall(r'(?:SETS(?:_IN)?|TAKE_FOR)\("([\w.]+)", \w+,(?: \w+,)? (sampler|chat|request), (\w+)', read("server/ask_fields.c"))
+SETS = re.findall(r'(?:SETS(?:_IN)?|TAKE_FOR)\("([\w.]+)", [\w |]+,(?: \w+,)? (sampler|chat|request), (\w+)', read("server/ask_fields.c"))
 SETS = [row for row in SETS if not row[0].startswith("options.")]  # Ollama's names for what has a field
 SAMPLER = re.search(r"static const weir_member sampler\[\] = \{(.*?)\n\};", read("src/params/tables.c"), re.S).group(1)
 NUMBERS = re.findall(r"^    (?:NUMBER|OR_OFF|FLAG)\((\w+)", SAMPLER, re.M)
