@@ -260,6 +260,12 @@ static serve_reader read_options;
  * lines the first has the name that messages give it. */
 static const serve_field fields[] = {
     SERVE_FIELD("model", ALL | OLLAMA, MODEL, serve_ask, adapter),
+    /* Before the rows of these fields for the other requests. */
+    NO("logprobs", SERVE_ASK_NATIVE, "/v1/completions has it"),
+    NO("prompt_logprobs", SERVE_ASK_NATIVE, "/v1/completions has it"),
+    NO("return_token_ids", SERVE_ASK_NATIVE, "/v1/completions has it"),
+    NO("echo", SERVE_ASK_NATIVE, "/v1/completions has it"),
+    NO("resume", SERVE_ASK_NATIVE, "/v1/completions has it"),
     SERVE_FIELD_BY("messages", SERVE_ASK_CHAT | BINDS, serve_ask_chat_messages),
     SERVE_FIELD("prompt", SERVE_ASK_COMPLETIONS | BINDS, VALUE, serve_ask, prompt),
     SERVE_FIELD("stream", ALL, BOOL, serve_ask, stream),
@@ -527,6 +533,7 @@ static bool read_plain(serve_call *call, void *to, const char *name, const json_
 
 static bool sets_the_same(const serve_field *a, const serve_field *b)
 {
+    if (a->kind == SERVE_FIELD_INT32 && b->kind == SERVE_FIELD_INT32) return a->target == b->target;
     return a->of != NULL && b->of != NULL && strcmp(a->of, b->of) == 0 && strcmp(a->member, b->member) == 0;
 }
 

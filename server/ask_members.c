@@ -72,6 +72,17 @@ static bool check_tool_call(serve_call *call, void *to, const char *place, const
                : check_inner(call, place, tool_call, "function", of_function);
 }
 
+/* Whether a message of the assistant's has neither words nor calls. */
+static bool is_silent(const json_t *message, const json_t *content)
+{
+    if (!serve_ask_is(json_string_value(json_object_get(message, "role")), "assistant") ||
+        json_array_size(json_object_get(message, "tool_calls")) > 0)
+        return false;
+    return content == NULL || json_is_null(content) ||
+           (json_is_string(content) && json_string_length(content) == 0) ||
+           (json_is_array(content) && json_array_size(content) == 0);
+}
+
 static bool check_message(serve_call *call, void *to, const char *place, const json_t *message)
 {
     static const char *const members[] = {"role", "id", "content", "name", "tool_calls", "tool_call_id",
@@ -91,9 +102,10 @@ static bool check_message(serve_call *call, void *to, const char *place, const j
                                  "result in a message of role tool",
                                  place);
     if (!serve_field_only(call, place, message, members)) return false;
-    bool silent = (content == NULL || json_is_null(content)) && json_array_size(calls) == 0;
-    if (silent && json_is_string(refusal) && json_object_set((json_t *)message, "content", refusal) != 0)
-        return serve_call_no_memory(call);
+    if (json_is_string(refusal) && is_silent(message, content)) {
+        if (json_object_set((json_t *)message, "content", refusal) != 0) return serve_call_no_memory(call);
+        content = refusal; /* the former one is freed */
+    }
     return serve_field_each(call, to, serve_place_of(place, "content").text, content, check_part) &&
            serve_field_each(call, to, serve_place_of(place, "tool_calls").text, calls, check_tool_call);
 }

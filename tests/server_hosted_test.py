@@ -429,11 +429,13 @@ def refusals():
     client = Client(server)
     want = client.chat([USER, said("No.", "assistant"), said("and?")])
     for name, message in (("as a part", said([{"type": "refusal", "refusal": "No."}], "assistant")), ("as a message's", {"role": "assistant", "content": None, "refusal": "No."}),
-                          ("without a content", {"role": "assistant", "refusal": "No."})):
+                          ("without a content", {"role": "assistant", "refusal": "No."}), ("beside no words", {"role": "assistant", "content": "", "refusal": "No."}),
+                          ("beside no parts", {"role": "assistant", "content": [], "refusal": "No."})):
         reply = client.chat([USER, message, said("and?")])
         check(f"a refusal, {name}", reply.status == 200 and reply.json["choices"] == want.json["choices"], reply.body, want.body)
     reply = client.chat([USER, {"role": "assistant", "content": "No.", "refusal": "Never."}, said("and?")])
     check("beside a content it has no effect", reply.status == 200 and reply.json["choices"] == want.json["choices"], reply.body)
+    refused("a user's refusal", client.chat([{"role": "user", "refusal": "No."}]), "messages[0].content")
     refused("a refusal of another type", client.chat([USER, said([{"type": "refusal", "refusal": 5}], "assistant")]), "messages[1].content[0]")
     refused("a kind of part that is not read", client.chat([said([{"type": "file", "file": {}}])]), "messages[0].content[0]")
     end(server)

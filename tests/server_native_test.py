@@ -51,6 +51,8 @@ def completion():
     many = server.post("/completion", dict(ASK, prompt=["one", "two"], n_predict=4)).json
     check("several prompts: an array", [m["index"] for m in many] == [0, 1] and many[0]["content"] == server.post("/completion", dict(ASK, n_predict=4)).json["content"], many)
     several = server.post("/completion", dict(ASK, n_predict=4, temperature=1, seed=3, n_cmpl=3)).json
+    twice = server.post("/completion", dict(ASK, n_predict=4, n=2, n_cmpl=3))
+    check("n and n_cmpl differ", twice.status == 400 and twice.error["param"] == "n_cmpl", twice.body)
     check("n_cmpl", [m["index"] for m in several] == [0, 1, 2] and len({m["content"] for m in several}) == 3, several)
     ids = server.post("/tokenize", {"content": "one", "add_special": True}).json["tokens"]
     check("by token ids", server.post("/completion", dict(ASK, prompt=ids, n_predict=6)).json["content"] == text)
