@@ -216,7 +216,7 @@ static void hide_last(weir__filter *filter)
 
 const uint64_t *weir__filter_mask(weir__filter *filter)
 {
-    if (filter->mask == NULL) return NULL;
+    if (filter->mask == NULL || (filter->limits == NULL && !is_early(filter))) return NULL;
     if (filter->stale)
         fill_mask(filter);
     else
