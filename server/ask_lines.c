@@ -59,17 +59,19 @@ static bool is_dropped(const serve_params *params, const char *line, size_t n)
 static json_t *without_lines(serve_ask *ask, const char *text)
 {
     weir__text left = {0};
+    const char *kept = text; /* from here on nothing was dropped */
     int32_t n = 0;
-    for (const char *line = text; *line != '\0';) {
-        size_t length = strcspn(line, "\n");
-        length += line[length] == '\n';
-        bool drop = is_dropped(&ask->call->server->params, line, length);
-        if (!drop) weir__text_add(&left, line, length);
-        n += drop;
-        line += length;
-        if (drop && *line == '\0' && left.n > 0 && line[-1] != '\n')
-            left.n--; /* the line before is now the last one */
+    for (const char *line = text, *next; *line != '\0'; line = next) {
+        const char *end = strchr(line, '\n');
+        next = end != NULL ? end + 1 : line + strlen(line);
+        if (!serve_call_goes_on(ask->call)) break;
+        if (!is_dropped(&ask->call->server->params, line, (size_t)(next - line))) continue;
+        weir__text_add(&left, kept, (size_t)(line - kept));
+        if (*next == '\0' && end == NULL && left.n > 0) left.n--; /* the line before is now the last one */
+        kept = next;
+        n++;
     }
+    if (n > 0) weir__text_add_string(&left, kept);
     json_t *made = n > 0 && !left.failed ? json_stringn(left.bytes != NULL ? left.bytes : "", left.n) : NULL;
     if (made != NULL) ask->n_dropped += n;
     weir__text_fini(&left);
@@ -176,6 +178,7 @@ bool serve_ask_drop_lines(serve_ask *ask)
         else if (system || result || users)
             gone = drop_behind(ask, message) && !result; /* a call keeps its result */
         behind_result = result || (behind_result && system);
+        if (ask->call->begun) return false; /* the work ends here */
         if (ask->n_dropped > n_dropped && !note_message(ask, i)) return serve_call_no_memory(ask->call);
         if (gone && !is_last) {
             if (n_kept == i && places->n < n && !name_messages(places, n))

@@ -218,7 +218,9 @@ void weir__json_next(weir__text *text)
 void weir__json_key(weir__text *text, const char *name)
 {
     weir__json_next(text);
-    weir__text_printf(text, "\"%s\":", name);
+    weir__text_add(text, "\"", 1);
+    weir__text_add_string(text, name);
+    weir__text_add(text, "\":", 2);
 }
 
 /* Names of files may be any bytes. */
@@ -232,10 +234,24 @@ static void quote_unclean(weir__text *text, const char *bytes, size_t n)
     weir__mem_free(clean);
 }
 
+/* Writes a character that no string has as it is; returns the length. */
+static size_t write_escape(unsigned char c, char escape[6])
+{
+    static const char names[] = "\b\t\n\f\r\"\\", letters[] = "btnfr\"\\", digits[] = "0123456789abcdef";
+    const char *name = c != '\0' ? strchr(names, c) : NULL;
+    if (name != NULL) {
+        escape[0] = '\\';
+        escape[1] = letters[name - names];
+        return 2;
+    }
+    memcpy(escape, "\\u00", 4);
+    escape[4] = digits[c >> 4];
+    escape[5] = digits[c & 15];
+    return 6;
+}
+
 void weir__json_quote(weir__text *text, const char *bytes, size_t n)
 {
-    static const char names[] = "\b\t\n\f\r";
-    static const char letters[] = "btnfr";
     size_t from = 0;
     if (!weir__utf8_valid(bytes, n)) {
         quote_unclean(text, bytes, n);
@@ -243,15 +259,12 @@ void weir__json_quote(weir__text *text, const char *bytes, size_t n)
     }
     weir__text_add(text, "\"", 1);
     for (size_t i = 0; i < n; i++) {
+        char escape[6];
         unsigned char c = (unsigned char)bytes[i];
         if (c >= 0x20 && c != '"' && c != '\\') continue;
-        weir__text_add(text, bytes + from, i - from);
+        if (i > from) weir__text_add(text, bytes + from, i - from);
+        weir__text_add(text, escape, write_escape(c, escape));
         from = i + 1;
-        const char *name = c != '\0' ? strchr(names, c) : NULL;
-        if (name != NULL)
-            weir__text_printf(text, "\\%c", letters[name - names]);
-        else
-            weir__text_printf(text, c < 0x20 ? "\\u%04x" : "\\%c", c);
     }
     if (n > from) weir__text_add(text, bytes + from, n - from);
     weir__text_add(text, "\"", 1);
