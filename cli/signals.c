@@ -120,13 +120,16 @@ static const char *find_file(uintptr_t address, char line[LINE_BYTES])
 /* In one write, as other threads may log meanwhile. */
 static void say_cut(const char *path)
 {
+    static const char before[] = "weir: ";
     static const char after[] =
         " became shorter while it was in use, or cannot be read: the program ends. To "
         "replace a model, rename the new file to the old one's name.\n";
-    char said[LINE_BYTES + sizeof after + 8] = "weir: ";
-    strcat(said, path);
-    strcat(said, after);
-    weir__file_send(STDERR_FILENO, said, strlen(said));
+    char said[sizeof before + LINE_BYTES + sizeof after];
+    size_t n = sizeof before - 1, n_path = strnlen(path, LINE_BYTES);
+    memcpy(said, before, n);
+    memcpy(said + n, path, n_path);
+    memcpy(said + n + n_path, after, sizeof after);
+    weir__file_send(STDERR_FILENO, said, n + n_path + sizeof after - 1);
 }
 
 /* Pages that a file lost, or that its disk does not give, cannot be computed with. */

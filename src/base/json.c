@@ -244,10 +244,9 @@ static size_t write_escape(unsigned char c, char escape[6])
         escape[1] = letters[name - names];
         return 2;
     }
-    memcpy(escape, "\\u00", 4);
-    escape[4] = digits[c >> 4];
-    escape[5] = digits[c & 15];
-    return 6;
+    const char unicode[6] = {'\\', 'u', '0', '0', digits[c >> 4], digits[c & 15]};
+    memcpy(escape, unicode, sizeof unicode);
+    return sizeof unicode;
 }
 
 void weir__json_quote(weir__text *text, const char *bytes, size_t n)
