@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "foreign.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/ascii.h"
@@ -68,33 +69,24 @@ static const foreign_row *find_row(unsigned where, const json_t *item)
 
 /* ---- What is left out ---- */
 
-/* "messages[2].content[0]" as "messages/2/content/0". */
-static void add_pointer(weir__text *text, const char *place)
-{
-    for (const char *c = place; *c != '\0'; c++)
-        if (*c != ']') weir__text_add(text, *c == '[' || *c == '.' ? "/" : c, 1);
-}
-
 /* A type as a header and a log may have it. */
-static void add_type(weir__text *text, const char *type)
+static void copy_type(char out[TYPE_MAX + 1], const char *type)
 {
-    for (size_t i = 0; type[i] != '\0' && i < TYPE_MAX; i++) {
-        bool plain = weir__ascii_is_alnum(type[i]) || strchr("_-.", type[i]) != NULL;
-        weir__text_add(text, plain ? type + i : "?", 1);
-    }
+    size_t n = 0;
+    for (; n < TYPE_MAX && type[n] != '\0'; n++)
+        out[n] = weir__ascii_is_alnum(type[n]) || strchr("_-.", type[n]) != NULL ? type[n] : '?';
+    out[n] = '\0';
 }
 
 bool serve_foreign_skip(serve_ask *ask, const char *place, const json_t *object, const char *allowed)
 {
     const char *type = serve_field_type(object);
-    weir__text name = {0};
+    char list[SERVE_PLACE_MAX], shown[TYPE_MAX + 1], name[SERVE_PLACE_MAX + TYPE_MAX + 2];
     if (type == NULL || ask->call->strict) return serve_field_refuse_type(ask->call, place, object, allowed);
-    add_pointer(&name, place);
-    weir__text_add_string(&name, ": ");
-    add_type(&name, type);
-    bool ok = name.failed ? serve_call_no_memory(ask->call) : serve_hint_name(ask->call, name.bytes);
-    weir__text_fini(&name);
-    return ok;
+    serve_hint_place(place, NULL, list, sizeof list);
+    copy_type(shown, type);
+    snprintf(name, sizeof name, "%s: %s", list, shown);
+    return serve_hint_name(ask->call, name);
 }
 
 /* ---- Tools ---- */

@@ -29,21 +29,8 @@ static bool has_name(const uint64_t *names, size_t n, uint64_t name)
     return false;
 }
 
-/* The hash of a name without the numbers of its place: "input/3: compaction" is told once for all items. */
-static uint64_t told_hash(const char *name)
+static void tell_once(const serve_call *call, uint64_t hash, const char *name)
 {
-    uint64_t hash = 0;
-    for (const char *c = name; *c != '\0'; c++) {
-        size_t digits = c > name && c[-1] == '/' ? strspn(c, "0123456789") : 0;
-        if (digits > 0 && (c[digits] == '/' || c[digits] == ':')) c += digits;
-        hash = weir__hash(hash, c, 1);
-    }
-    return hash;
-}
-
-static void tell_once(const serve_call *call, const char *name)
-{
-    uint64_t hash = told_hash(name);
     pthread_mutex_lock(&told.mutex);
     bool is_new = told.n < TOLD_MAX && !has_name(told.names, told.n, hash);
     if (is_new) told.names[told.n++] = hash;
@@ -70,7 +57,7 @@ static bool name_hash(serve_call *call, uint64_t hash, const char *name)
     if (is_named(call, hash)) return true;
     if (call->relaxed == NULL) return false;
     serve_relaxed_add(call->relaxed, hash, name);
-    tell_once(call, name);
+    tell_once(call, hash, name);
     return true;
 }
 

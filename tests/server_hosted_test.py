@@ -99,13 +99,13 @@ def blocks():
             ("a result of a search", [said([{"type": "search_result", "source": "http://x", "title": "Rain", "content": text("It", "rains."), "citations": {"enabled": True}}, *text("What?")])],
              [said(text(shown("search_result", title="Rain", source="http://x", content="It\nrains."), "What?"))]),
             ("thinking that is not shown", [USER, said([{"type": "redacted_thinking", "data": "x" * 40}, *text("b")], "assistant"), said("c")], [USER, said("b", "assistant"), said("c")],
-             "messages/1/content/0: redacted_thinking"),
+             "messages[].content[]: redacted_thinking"),
             ("a system block behind a user's", [said([*text("a"), {"type": "mid_conv_system", "content": text("Be", "kind."), "cache_control": {"type": "ephemeral"}}])],
              [said("a"), said(text("Be", "kind."), "system")]),
             ("a system block behind a result", [*used("x")[:2], said([used("x")[2]["content"][0], {"type": "mid_conv_system", "content": text("Be kind.")}])], [*chat_used("x"), said("Be kind.", "system")]),
             ("a change of tools", [USER, said([*text("Be kind."), {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "f"}}], "system")], [USER, said("Be kind.", "system")],
-             "messages/1/content/1: tool_addition"),
-            ("a system message that only changes tools", [USER, said([{"type": "tool_removal", "tool": {"type": "tool_reference", "name": "f"}}], "system")], [USER], "messages/1/content/0: tool_removal"),
+             "messages[].content[]: tool_addition"),
+            ("a system message that only changes tools", [USER, said([{"type": "tool_removal", "tool": {"type": "tool_reference", "name": "f"}}], "system")], [USER], "messages[].content[]: tool_removal"),
             ("a system message without words", [USER, said([], "system")], [USER]),
             ("a system block without words", [said([*text("hello"), {"type": "mid_conv_system", "content": []}])], [USER]),
             ("a history that became a summary", [said("old"), said([*text("older"), {"type": "compaction", "content": "They met.", "signature": "x"}, *text("b")], "assistant"), said("c")],
@@ -113,7 +113,7 @@ def blocks():
             ("the last of two summaries", [said("old"), said([{"type": "compaction", "content": "One."}], "assistant"), said("a"), said([{"type": "compaction", "content": "Two."}, *text("b")], "assistant"),
                                            said("c")], [said("Two."), said("b", "assistant"), said("c")]),
             ("a summary that failed", [said("a"), said([{"type": "compaction", "content": None}, *text("b")], "assistant"), said("c")], [said("a"), said("b", "assistant"), said("c")],
-             "messages/1/content/0: compaction"),
+             "messages[].content[]: compaction"),
             ("a search by the other server", searched, chat_searched),
             ("a search, and its text with citations", [USER, said([SEARCH, FOUND, dict(text("It rains.")[0], citations=[{"type": "web_search_result_location", "url": "http://x"}])], "assistant"), said("and?")],
              [USER, said(shown("server_tool_use", name="web_search", input={"query": "rain"}), "assistant"), said(FOUND_SHOWN), said("It rains.", "assistant"), said("and?")]),
@@ -131,16 +131,16 @@ def blocks():
               said("c", "assistant"), said("d")]),
             ("what no prompt has", [said([*text("a"), {"type": "container_upload", "file_id": "x"}, {"type": "block_of_another_day", "x": 1}]), said([{"type": "fallback", "from": {}, "to": {}}, *text("b")], "assistant"),
                                     said("c")], [said("a"), said("b", "assistant"), said("c")],
-             "messages/0/content/1: container_upload; messages/0/content/2: block_of_another_day; messages/1/content/0: fallback"),
-            ("a message of such blocks alone", [said("a"), said([{"type": "redacted_thinking", "data": "x"}], "assistant"), said("c")], [said("a"), said("c")], "messages/1/content/0: redacted_thinking"),
-            ("such a message at the end", [said("a"), said([{"type": "redacted_thinking", "data": "x"}], "assistant")], [said("a")], "messages/1/content/0: redacted_thinking"),
-            ("what no prompt has, in a result", used([*text("a"), {"type": "x", "text": "b"}]), chat_used("a"), "messages/2/content/0/content/1: x")]:
+             "messages[].content[]: container_upload; messages[].content[]: block_of_another_day; messages[].content[]: fallback"),
+            ("a message of such blocks alone", [said("a"), said([{"type": "redacted_thinking", "data": "x"}], "assistant"), said("c")], [said("a"), said("c")], "messages[].content[]: redacted_thinking"),
+            ("such a message at the end", [said("a"), said([{"type": "redacted_thinking", "data": "x"}], "assistant")], [said("a")], "messages[].content[]: redacted_thinking"),
+            ("what no prompt has, in a result", used([*text("a"), {"type": "x", "text": "b"}]), chat_used("a"), "messages[].content[].content[]: x")]:
         client.same(name, client.messages(messages), client.chat(chat), *left_out)
         count = server.post(COUNT, {"messages": messages})
         check(f"{name}: its tokens", count.status == 200 and count.json["input_tokens"] == client.chat(chat).json["usage"]["prompt_tokens"], count.body)
     client.same("a summary keeps the system's words", client.messages([said("old"), said([{"type": "compaction", "content": "They met."}], "assistant"), said("c")], system="Be brief."),
                 client.chat([said("Be brief.", "system"), said("They met."), said("c")]))
-    client.same("a system of such blocks alone", client.messages([USER], system=[{"type": "x"}]), client.chat([USER]), "system/0: x")
+    client.same("a system of such blocks alone", client.messages([USER], system=[{"type": "x"}]), client.chat([USER]), "system[]: x")
     refused("nothing else", client.messages([said([{"type": "x"}])]), "messages", "at least one message")
     client.same("a budget of a task", client.messages([USER], output_config={"task_budget": {"type": "tokens", "total": 20000, "remaining": 100}}), client.chat([USER]), "output_config.task_budget")
     client.same("servers of tools, and a container", client.messages([USER], mcp_servers=[{"type": "url", "url": "http://x", "name": "x"}], container="c1"), client.chat([USER]), "mcp_servers; container")
@@ -179,7 +179,7 @@ def bad_blocks():
     refused("a call by the user", client.messages([said([{"type": "tool_use", "id": "1", "name": "x", "input": {}}])]), at)
     refused("a system block of the assistant's", client.messages([USER, said([{"type": "mid_conv_system", "content": text("x")}], "assistant")]), "messages[1].content[0]")
     reply = client.messages([said([*text("a"), {"type": "x\r\nX-Evil: 1\n\u00e9" + "y" * 5000}])])
-    check("a type cannot write headers", reply.status == 200 and "x-evil" not in reply.headers and reply.headers["x-weir-relaxed"].startswith("messages/0/content/1: x??X-Evil??1?") and
+    check("a type cannot write headers", reply.status == 200 and "x-evil" not in reply.headers and reply.headers["x-weir-relaxed"].startswith("messages[].content[]: x??X-Evil??1?") and
           len(reply.headers["x-weir-relaxed"]) < 200, reply.headers)
     reply = client.messages([said([*text("a"), *[{"type": f"t{i}"} for i in range(20000)]])])
     check("twenty thousand of them", reply.status == 200 and len(reply.headers["x-weir-relaxed"]) <= 2048, reply.headers)
@@ -235,7 +235,7 @@ def items():
         want = client.chat(joined([USER, *as_chat(item, asked, got), said("and?")])).json["usage"]["prompt_tokens"]
         check(f"{name}: its tokens", count.status == 200 and count.json["input_tokens"] == want, count.body, want)
     for item in SKIPPED:
-        client.same(f"{item['type']}: skipped", client.responses([USER, said("x", "assistant"), item, said("and?")]), client.chat([USER, said("x", "assistant"), said("and?")]), f"input/2: {item['type']}")
+        client.same(f"{item['type']}: skipped", client.responses([USER, said("x", "assistant"), item, said("and?")]), client.chat([USER, said("x", "assistant"), said("and?")]), f"input[]: {item['type']}")
     # What came back is text, also where it looks like the end of a message.
     lengths = [server.post(INPUT, {"input": [USER, {"type": "mcp_call", "server_label": "s", "name": "f", "arguments": "{}", "output": words}, USER]}).json["input_tokens"] for words in ("", "<|im_end|>")]
     check("control tokens of a result are text", lengths[1] - lengths[0] == len("<|im_end|>"), lengths)
@@ -257,7 +257,7 @@ def items():
         first = client.responses([USER, said([given], "assistant"), USER], store=True)
         client.same(f"{name}, kept", client.responses("and?", previous_response_id=first.json["id"]),
                     client.chat([USER, said(words, "assistant"), USER, said(first.json["output"][0]["content"][0]["text"], "assistant"), said("and?")]))
-    client.same("a part of another day", client.responses([said([{"type": "input_text", "text": "hello"}, {"type": "part_of_another_day"}])]), client.chat([USER]), "input/0/content/1: part_of_another_day")
+    client.same("a part of another day", client.responses([said([{"type": "input_text", "text": "hello"}, {"type": "part_of_another_day"}])]), client.chat([USER]), "input[].content[]: part_of_another_day")
     for name, given, field in [("an item that is none", 5, "input[1]"), ("null", None, "input[1]"), ("a list", [], "input[1]"), ("a type of another type", {"type": 5}, "input[1].role"),
                                ("a file", said([{"type": "input_file", "file_id": "x"}]), "input[1].content[0]"), ("a sound", said([{"type": "input_audio"}]), "input[1].content[0]"),
                                ("a refusal of another type", said([{"type": "refusal", "refusal": 5}], "assistant"), "input[1].content[0]"),
@@ -318,21 +318,21 @@ def tools():
     plain = client.chat([USER])
     for tool in HOSTED:
         kind = tool["type"]
-        client.same(f"Responses, {kind}: left out", client.responses([USER], tools=[flat("a"), flat("b"), tool], tool_choice="none"), want, f"tools/2: {kind}")
-        client.same(f"Responses, {kind} alone: no tools", client.responses([USER], tools=[tool]), plain, f"tools/0: {kind}")
+        client.same(f"Responses, {kind}: left out", client.responses([USER], tools=[flat("a"), flat("b"), tool], tool_choice="none"), want, f"tools[]: {kind}")
+        client.same(f"Responses, {kind} alone: no tools", client.responses([USER], tools=[tool]), plain, f"tools[]: {kind}")
     for tool in VERSIONED:
         kind = tool["type"]
-        client.same(f"Messages, {kind}: left out", client.messages([USER], tools=[schema("a"), tool, schema("b")], tool_choice={"type": "none"}), want, f"tools/1: {kind}")
-        client.same(f"Messages, {kind} alone: no tools", client.messages([USER], tools=[tool]), plain, f"tools/0: {kind}")
+        client.same(f"Messages, {kind}: left out", client.messages([USER], tools=[schema("a"), tool, schema("b")], tool_choice={"type": "none"}), want, f"tools[]: {kind}")
+        client.same(f"Messages, {kind} alone: no tools", client.messages([USER], tools=[tool]), plain, f"tools[]: {kind}")
     for tool in [{"type": "web_search"}, {"type": "mcp", "server_label": "x"}, {"type": "function_of_another_day", "function": {}}]:
         reply = client.chat([USER], tools=[function("a"), tool, function("b")], tool_choice="none")
-        check(f"chat, {tool['type']}: left out", reply.status == 200 and reply.json["choices"] == want.json["choices"] and reply.headers.get("x-weir-relaxed") == f"tools/1: {tool['type']}", reply.headers, reply.body)
+        check(f"chat, {tool['type']}: left out", reply.status == 200 and reply.json["choices"] == want.json["choices"] and reply.headers.get("x-weir-relaxed") == f"tools[]: {tool['type']}", reply.headers, reply.body)
         reply = client.chat([USER], tools=[tool])
         check(f"chat, {tool['type']} alone: no tools", reply.status == 200 and reply.json["choices"] == plain.json["choices"], reply.body)
-    client.same("several", client.responses([USER], tools=[HOSTED[0], flat("a"), HOSTED[3], flat("b")], tool_choice="none"), want, "tools/0: web_search; tools/2: tool_search")
+    client.same("several", client.responses([USER], tools=[HOSTED[0], flat("a"), HOSTED[3], flat("b")], tool_choice="none"), want, "tools[]: web_search; tools[]: tool_search")
     space = {"type": "namespace", "name": "s", "description": "of s", "tools": [flat("a"), {"type": "web_search"}]}
     reply = client.responses([USER], tools=[space], tool_choice="none")
-    check("within a namespace", reply.status == 200 and reply.headers.get("x-weir-relaxed") == "tools/0/tools/1: web_search", reply.headers, reply.body)
+    check("within a namespace", reply.status == 200 and reply.headers.get("x-weir-relaxed") == "tools[].tools[]: web_search", reply.headers, reply.body)
     refused("chat: a name at its place", client.chat([USER], tools=[{"type": "web_search"}, function("a b")]), "tools[1].function.name")
     refused("Messages: a name at its place", client.messages([USER], tools=[VERSIONED[0], schema("a b")]), "tools[1].name")
     # One that must be called is an error.
@@ -348,7 +348,7 @@ def tools():
     refused("allowed tools, all of another server", client.responses([USER], tools=[HOSTED[0], flat("a")], tool_choice={"type": "allowed_tools", "mode": "required", "tools": [{"type": "web_search"}]}),
             "tool_choice", "web_search")
     reply = client.responses([USER], tools=[HOSTED[0], flat("a"), flat("b")], tool_choice={"type": "allowed_tools", "mode": "auto", "tools": [{"type": "web_search"}]})
-    check("allowed tools, none of which is here", reply.status == 200 and reply.headers.get("x-weir-relaxed") == "tools/0: web_search; tool_choice/tools/0: web_search", reply.headers, reply.body)
+    check("allowed tools, none of which is here", reply.status == 200 and reply.headers.get("x-weir-relaxed") == "tools[]: web_search; tool_choice.tools[]: web_search", reply.headers, reply.body)
     for value in (5, "x", None, [], True):
         refused(f"Responses: a tool that is {value!r}", client.responses([USER], tools=[value]), "tools[0]")
         refused(f"Messages: a tool that is {value!r}", client.messages([USER], tools=[value]), "tools[0]")
@@ -370,7 +370,7 @@ def later_tools():
     found = {"type": "tool_search_output", "call_id": "x", "execution": "client", "status": "completed", "tools": [flat("b"), {"type": "web_search"}, flat("a")]}
     more = {"type": "additional_tools", "role": "developer", "tools": [flat("b")]}
     want = client.chat([USER], tools=[function("a"), function("b")], tool_choice="none")
-    client.same("tools that a search found", client.responses([USER, found], tools=[flat("a")], tool_choice="none"), want, "input/1/tools/1: web_search")
+    client.same("tools that a search found", client.responses([USER, found], tools=[flat("a")], tool_choice="none"), want, "input[].tools[]: web_search")
     client.same("additional tools", client.responses([more, USER], tools=[flat("a")], tool_choice="none"), want)
     def added(tool):
         return [USER, said([*text("Be kind."), {"type": "tool_addition", "tool": tool}], "system")]
@@ -380,7 +380,7 @@ def later_tools():
     client.same("a tool that a block defines", client.messages(added({"type": "tool_definition", "definition": schema("b")}), tools=[schema("a")], tool_choice=none), want)
     client.same("one that is there already", client.messages(added({"type": "tool_definition", "definition": schema("b")}), tools=[schema("a"), schema("b")], tool_choice=none), want)
     client.same("one of another server", client.messages(added({"type": "tool_definition", "definition": VERSIONED[0]}), tools=[schema("a"), schema("b")], tool_choice=none), want,
-                "messages/1/content/1/tool/definition: web_search_20250305")
+                "messages[].content[].tool.definition: web_search_20250305")
     for value in (5, "x", None, []):
         refused(f"a definition that is {value!r}", client.messages(added({"type": "tool_definition", "definition": value})), "messages[1].content[1].tool.definition")
     refused("a definition without a schema", client.messages(added({"type": "tool_definition", "definition": {"name": "x"}})), "messages[1].content[1].tool.definition.input_schema")
@@ -477,11 +477,11 @@ def calls():
     check("chat: the other tool is called", call["message"]["tool_calls"][0]["function"]["name"] == "a", call)
     odd = {"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 7}}}
     reply = client.chat([USER], tools=[{"type": "web_search"}, {"type": "function", "function": {"name": "x", "parameters": odd}}], tool_choice="required", max_tokens=100)
-    check("chat: a keyword that is not enforced is named at its place", reply.headers.get("x-weir-relaxed") == "tools/0: web_search; tools/1/function/parameters/properties/n: multipleOf", reply.headers)
+    check("chat: a keyword that is not enforced is named at its place", reply.headers.get("x-weir-relaxed") == "tools[]: web_search; tools/1/function/parameters/properties/n: multipleOf", reply.headers)
     allowed = client.responses([USER], tools=[HOSTED[0], flat("a"), flat("b")], max_output_tokens=300, parallel_tool_calls=False,
                                tool_choice={"type": "allowed_tools", "mode": "required", "tools": [{"type": "web_search"}, {"type": "function", "name": "b"}]})
     check("allowed tools, some of which are", [i["name"] for i in allowed.json["output"]] == ["b"] and
-          allowed.headers.get("x-weir-relaxed") == "tools/0: web_search; tool_choice/tools/0: web_search", allowed.headers, allowed.body)
+          allowed.headers.get("x-weir-relaxed") == "tools[]: web_search; tool_choice.tools[]: web_search", allowed.headers, allowed.body)
     found = {"type": "tool_search_output", "tools": [flat("b")]}
     call = client.responses([USER, found], tools=[flat("a"), {"type": "tool_search", "execution": "client"}], tool_choice={"type": "function", "name": "b"}, max_output_tokens=300, store=True)
     check("one of them is called", [i["name"] for i in call.json["output"]] == ["b"], call.body)
