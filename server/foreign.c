@@ -130,7 +130,7 @@ static bool is_readable(const json_t *owner, const char *name, const json_t *val
            !weir__base64_in_url(json_string_value(value), json_string_length(value), &from);
 }
 
-/* A copy of the parts that can be read; NULL: out of memory. The parser bounds the depth. */
+/* A copy of the parts that can be read; NULL: out of memory, or interrupted. The parser bounds the depth. */
 static json_t *readable(const json_t *value)
 {
     const char *name;
@@ -138,7 +138,7 @@ static json_t *readable(const json_t *value)
     size_t i;
     if (!json_is_object(value) && !json_is_array(value)) return json_incref((json_t *)value);
     json_t *copy = json_is_object(value) ? json_object() : json_array();
-    bool ok = copy != NULL;
+    bool ok = copy != NULL && !weir_interrupt_asked();
     json_object_foreach((json_t *)value, name, one)
     {
         if (ok && is_readable(value, name, one)) ok = json_object_set_new(copy, name, readable(one)) == 0;

@@ -404,7 +404,8 @@ static bool repeat(const serve_ask *ask, const char *name, const char *standard,
 
 /* ---- Kept responses ---- */
 
-static bool add_items(const json_t *items, const char *token, weir__text *text)
+/* False also where the call was interrupted, and it has its answer then. */
+static bool add_items(serve_call *call, const json_t *items, const char *token, weir__text *text)
 {
     size_t i;
     json_t *item;
@@ -412,6 +413,7 @@ static bool add_items(const json_t *items, const char *token, weir__text *text)
     json_array_foreach((json_t *)items, i, item)
     {
         char id[SERVE_RECORD_ID + 24];
+        if (!serve_call_goes_on(call)) return false;
         snprintf(id, sizeof id, "item_%s_%zu", token, i);
         json_t *lean = serve_item_lean(item, id);
         char *dump = lean != NULL ? weir__json_dump(lean) : NULL;
@@ -435,8 +437,8 @@ static bool record(const serve_ask *ask, serve_answer *answer)
     json_t *items = json_is_string(input) ? json_pack("[{s:s,s:O}]", "role", "user", "content", input)
                                           : json_incref((json_t *)input);
     bool ok = answer->record != NULL && items != NULL &&
-              add_items(ask->previous, token, &answer->record->before) &&
-              add_items(items, token, &answer->record->input);
+              add_items(call, ask->previous, token, &answer->record->before) &&
+              add_items(call, items, token, &answer->record->input);
     json_decref(items);
     return ok;
 }
