@@ -77,6 +77,7 @@ find_missing() {
         library libzmq3-dev libzmq "routers, in the tests of weir serve"
         have tmux || need tmux "drives weir chat and weir top as a person does"
         have openssl || need openssl "certificates for the tests of TLS"
+        have curl || need curl "asks a server as the guides and the image's health check do"
         python_has_numpy || need python3-numpy "another opinion on logprobs"
         have mix || need elixir "the Elixir package's tests (1.14 or newer)"
         { have erl && erlang_has_headers; } || need erlang-dev "the Elixir package's native part"

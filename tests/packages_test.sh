@@ -32,6 +32,20 @@ if have systemd-analyze; then
 else
     echo "note: no systemd"
 fi
+# The image builds llama.cpp of the few files that are copied first, so that a change of weir's sources leaves it.
+first=$(sed '/^COPY \. \./,$d' Dockerfile)
+grep -q '^RUN .*scripts/llama\.sh' <<<"$first" || die "the image builds llama.cpp after it has copied all sources"
+if [ -n "${WEIR_LLAMA_BUILD:-}" ]; then
+    image=$(mktemp -d)
+    trap 'rm -rf "$image"' EXIT
+    while read -ra words; do
+        mkdir -p "$image/${words[-1]}"
+        # shellcheck disable=SC2068 # patterns
+        cp ${words[@]:1:${#words[@]}-2} "$image/${words[-1]}"
+    done < <(grep '^COPY ' <<<"$first")
+    "$image/scripts/llama.sh" --media | cmp - <(scripts/llama.sh --media) || die "the image builds another llama.cpp"
+    rm -rf "$image"
+fi
 [ -f "$WEIR_BUILD_DIR/install/weir.pc" ] && have dh_builddeb && have dpkg-shlibdeps || exit 77
 
 work=$(mktemp -d)

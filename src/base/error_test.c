@@ -149,11 +149,15 @@ static void allocates_nothing(void **test)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_and_texts),       cmocka_unit_test(set_fills_all),
-        cmocka_unit_test(null_error_and_field),  cmocka_unit_test(cuts_at_code_points),
-        cmocka_unit_test(fits_to_the_last_byte), cmocka_unit_test(file_names_become_utf8),
+        cmocka_unit_test(names_and_texts),
+        cmocka_unit_test(set_fills_all),
+        cmocka_unit_test(null_error_and_field),
+        cmocka_unit_test(cuts_at_code_points),
+        cmocka_unit_test(fits_to_the_last_byte),
+        cmocka_unit_test(file_names_become_utf8),
         cmocka_unit_test(long_paths_keep_both_ends),
-        cmocka_unit_test(wraps_itself),          cmocka_unit_test(copy_takes_all),
+        cmocka_unit_test(wraps_itself),
+        cmocka_unit_test(copy_takes_all),
         cmocka_unit_test(allocates_nothing),
     };
     return cmocka_run_group_tests_name("error", tests, NULL, NULL);

@@ -179,7 +179,8 @@ static gguf_check *check_one(const char *path, const void *data, size_t size, co
     gguf_check *c = weir__mem_calloc(1, sizeof *c);
     if (c == NULL) {
         char shown[WEIR__ERROR_PATH];
-        weir__error_set(error, WEIR_NO_MEMORY, "path", "no memory to check %s", weir__error_path(shown, path));
+        weir__error_set(error, WEIR_NO_MEMORY, "path", "no memory to check %s",
+                        weir__error_path(shown, path));
         return NULL;
     }
     c->path = path;
