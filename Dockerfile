@@ -3,10 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0
 FROM debian:bookworm-slim AS build
 WORKDIR /weir
-# llama.cpp and what builds it come first, so that a change of weir's sources does not build them again.
-COPY scripts/deps.sh scripts/lib.sh scripts/llama.sh scripts/llama*.patch scripts/llama_targets.cmake scripts/mtmd_checked.py scripts/
+# What is fetched, and llama.cpp, come first, so that a change of weir's sources does not fetch and build them again.
+COPY scripts/deps.sh scripts/lib.sh scripts/llhttp.sh scripts/page_libs.sh scripts/
+COPY scripts/llama.sh scripts/llama*.patch scripts/llama_targets.cmake scripts/mtmd_checked.py scripts/
 COPY src/backend/shim_tensor.h src/backend/
-RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates && scripts/deps.sh run && scripts/llama.sh --media
+RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates && scripts/deps.sh run && \
+    scripts/llhttp.sh && scripts/page_libs.sh && scripts/llama.sh --media
 COPY . .
 RUN scripts/build.sh release weir_cli weir_bench
 

@@ -5,11 +5,11 @@
 usage: docker_check.py [DOCKERFILE]
 
 Each FROM debian:SUITE-slim is a clean Debian of debootstrap's, RUN runs in it by chroot, COPY copies the files that git knows. Then the
-program runs as the image's user on a model without weights, and HEALTHCHECK's command asks it; it downloads into a volume of that
-user's, and finds weir-bench. llama.cpp's sources, and a build of them
-that fits, are taken from the cache where they are there. Needs root, debootstrap and a mirror ($WEIR_DEBIAN_MIRROR, else this machine's);
-77: something of that is missing."""
+program runs as the image's user on a model without weights, and HEALTHCHECK's command asks it. The user must own a volume for
+downloads, and weir bench must run. What a build fetches, and a llama.cpp that fits, are taken from the cache where they are there. Needs
+root, debootstrap and a mirror ($WEIR_DEBIAN_MIRROR, else this machine's); 77: something of that is missing."""
 import fnmatch
+import glob
 import json
 import os
 import re
@@ -20,7 +20,7 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "weir", "llama")
+CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "weir")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -102,13 +102,13 @@ class Build:
             if os.path.exists(os.path.join(ROOT, name)):
                 shutil.copy2(os.path.join(ROOT, name), to)
         # What a build would fetch and compile for minutes.
-        kept = image.inside("/cache/weir/llama")
+        kept = image.inside("/cache/weir")
         if os.path.isdir(kept):
             return
-        os.makedirs(kept)
-        for name in os.listdir(CACHE) if os.path.isdir(CACHE) else []:
-            if name.startswith(("src-", "build-release-")) and os.path.isdir(os.path.join(CACHE, name)):
-                subprocess.run(["cp", "-a", os.path.join(CACHE, name), kept], check=True)
+        os.makedirs(kept + "/llama")
+        for path in [p for pattern in ("llhttp", "page_libs", "llama/src-*", "llama/build-release-*") for p in glob.glob(os.path.join(CACHE, pattern))]:
+            if os.path.isdir(path):
+                subprocess.run(["cp", "-a", path, os.path.join(kept, os.path.relpath(os.path.dirname(path), CACHE))], check=True)
 
     def run(self, dockerfile):
         image = None

@@ -34,7 +34,7 @@ else
 fi
 # The image builds llama.cpp of the few files that are copied first, so that a change of weir's sources leaves it.
 first=$(sed '/^COPY \. \./,$d' Dockerfile)
-grep -q '^RUN .*scripts/llama\.sh' <<<"$first" || die "the image builds llama.cpp after it has copied all sources"
+grep -q 'scripts/llama\.sh --media' <<<"$first" || die "the image builds llama.cpp after it has copied all sources"
 if [ -n "${WEIR_LLAMA_BUILD:-}" ]; then
     image=$(mktemp -d)
     trap 'rm -rf "$image"' EXIT
