@@ -5,10 +5,10 @@
  * nothing below the ruled line. Models by name are in <weir/hub.h>.
  *
  * Conventions:
- *   - Handles are opaque. A handle with create and destroy has one owner; a handle with hold and release is
- *     reference-counted: the call that returned it gave one reference, each hold gives another. As with
- *     free(), the behavior is undefined if a program uses a handle after destroy or its last release, destroys
- *     it twice, or releases it more often.
+ *   - Handles are opaque. A handle with create and destroy has one owner. A handle with hold and release is
+ *     reference-counted: the call that returned it gave one reference, and each hold gives another. As with
+ *     free(), the behavior is undefined if a program uses a handle after destroy or its last release,
+ *     destroys it twice, or releases it more often.
  *   - Functions that can fail return a weir_status. Results are returned through out-parameters, which are
  *     written only on WEIR_OK, unless stated otherwise. An optional weir_error of the caller receives the
  *     details; it is written only on failure, so check the status, not the error.
