@@ -20,8 +20,8 @@ install: ## make install [PREFIX=/usr/local] [DESTDIR=...] [LIBDIR=lib]: library
 uninstall: ## make uninstall [PREFIX=/usr/local] [DESTDIR=...]: remove what make install wrote; settings, models and caches stay
 	@scripts/uninstall.sh
 
-deb: ## a Debian package, build/deb/weir_VERSION_ARCHITECTURE.deb; scripts/deb_check.sh tries it in a clean Debian
-	@scripts/deps.sh run
+deb: ## Debian packages in build/deb: weir, its libraries, libweir-dev; scripts/deb_check.sh tries them in a clean Debian
+	@scripts/deps.sh deb
 	@scripts/deb.sh
 
 run: ## make run [PROMPT="..."] [MODEL=file.gguf]: ask a model something; installs, fetches and builds what is missing

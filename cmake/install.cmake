@@ -33,8 +33,10 @@ string(REPLACE ";" " " WEIR_PRIVATE_LIBS "${weir_private_libs}")
 string(REPLACE ";" " " WEIR_HUB_PRIVATE_LIBS "${weir_hub_private_libs}")
 string(REGEX REPLACE "[^/]+" ".." WEIR_UP "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 
-configure_file(cmake/weir.pc.in ${files}/weir.pc @ONLY)
-configure_file(cmake/weir_hub.pc.in ${files}/weir_hub.pc @ONLY)
+set(modules weir weir_static weir_hub weir_hub_static) # of pkg-config
+foreach(module ${modules})
+    configure_file(cmake/${module}.pc.in ${files}/${module}.pc @ONLY)
+endforeach()
 configure_package_config_file(cmake/weirConfig.cmake.in ${files}/weirConfig.cmake
     INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/weir PATH_VARS CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR)
 # Before 1.0 a minor version may change what programs were compiled against.
@@ -61,7 +63,8 @@ install(TARGETS weir_cli weir_shared weir_hub_shared)
 install(TARGETS weir_bench DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/weir)
 install(FILES ${files}/libweir.a ${files}/libweir_hub.a DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES include/weir/weir.h include/weir/hub.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/weir)
-install(FILES ${files}/weir.pc ${files}/weir_hub.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+list(TRANSFORM modules REPLACE "(.+)" "${files}/\\1.pc")
+install(FILES ${modules} DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES ${files}/weirConfig.cmake ${files}/weirConfigVersion.cmake
     DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/weir)
 install(DIRECTORY ${files}/share/ DESTINATION ${CMAKE_INSTALL_DATAROOTDIR})

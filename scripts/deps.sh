@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# deps.sh [run|test|check|docs]: installs the system packages that `make run`, `make test`, `make check` or
+# deps.sh [run|deb|test|check|docs]: installs the system packages that `make run`, `make deb`, `make test`, `make check` or
 # `make docs` needs and that are missing. Asks nothing; as root or through `sudo -n`. Silent and quick when nothing is missing.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 level=${1:-run}
-case $level in run | test | check | docs) ;; *) die "usage: deps.sh [run|test|check|docs]" ;; esac
+case $level in run | deb | test | check | docs) ;; *) die "usage: deps.sh [run|deb|test|check|docs]" ;; esac
 
 missing=() # "package|why", in the order they were found missing
 need() { missing+=("$1|$2"); }
@@ -68,17 +68,22 @@ find_missing() {
     library libwebp-dev libwebp "images"
     library libflac-dev flac "sounds"
     library libmpg123-dev libmpg123 "sounds"
-    if [ "$level" != run ]; then
+    if [ "$level" != run ] && have dpkg; then
+        have dpkg-shlibdeps || need dpkg-dev "makes the Debian packages"
+        have dh_builddeb || need debhelper "makes the Debian packages"
+    fi
+    if [ "$level" = test ] || [ "$level" = check ]; then
         library libcmocka-dev cmocka "the C tests"
         library libzmq3-dev libzmq "routers, in the tests of weir serve"
         have tmux || need tmux "drives weir chat and weir top as a person does"
         have openssl || need openssl "certificates for the tests of TLS"
-        ! have dpkg || have dpkg-shlibdeps || need dpkg-dev "makes the Debian package"
+        have curl || need curl "asks a server as the guides and the image's health check do"
         python_has_numpy || need python3-numpy "another opinion on logprobs"
         have mix || need elixir "the Elixir package's tests (1.14 or newer)"
         { have erl && erlang_has_headers; } || need erlang-dev "the Elixir package's native part"
     fi
     if [ "$level" = check ]; then
+        ! have dpkg || have lintian || need lintian "checks the Debian packages"
         have clang || need clang "sanitizer builds, fuzzing and a second opinion on warnings"
         have doxygen || need doxygen "the reference of the headers"
         have clang-format || need clang-format "checks the formatting"

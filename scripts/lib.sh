@@ -123,14 +123,19 @@ fetch_once() {
     mv "$fetch_dir/new" "$1"
 }
 
-# The list of the files that make install wrote, and that list itself, below the prefix.
+# The list of the files that make install wrote, that list itself, and the folders that it made, below the prefix.
 # shellcheck disable=SC2034 # for install.sh and uninstall.sh
 installed_files=share/doc/weir/installed-files.txt
 
-# remove_files ROOT: removes the files below it that stdin names, and weir's own folders that are empty then.
+# remove_files ROOT: removes the files below it that stdin names, and weir's own folders and those that stdin names with a "/" at the
+# end, where they are empty then.
 remove_files() {
     local file
     while read -r file; do
+        if [[ $file == */ ]]; then
+            rmdir "$1/$file" 2>/dev/null || true
+            continue
+        fi
         rm -f "$1/$file"
         while [[ "/$file" == */weir/* ]]; do
             file=${file%/*}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# uninstall.sh: removes the files that install.sh put into $DESTDIR$PREFIX (/usr/local), by the list that it left there. Settings,
-# models and caches stay; so do files that were added to weir's folders.
+# uninstall.sh: removes the files that install.sh put into $DESTDIR$PREFIX (/usr/local), by the list that it left there, and the folders
+# that it made, if they are empty. Settings, models and caches stay; so do files that were added to weir's folders.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"

@@ -33,6 +33,26 @@ def test_compiles():
             check(f"{compiler} takes weir.h as {standard}", done.returncode == 0, done.stderr)
 
 
+def test_cpp():
+    """As C++ people compile: with warnings that C does not give."""
+    guide = (ROOT / "docs/guides/c-api.md").read_text()
+    programs = re.findall(r"^```cpp (\w+)\n(.*?)^```$", guide, re.S | re.M)
+    check("the guide has a program in C++", len(programs) == 1, programs)
+    cleared = "".join(f"    {name} {name[5:]} = {{}};\n    (void){name[5:]};\n" for name in re.findall(r"typedef struct (\w+) \{", HEADER))
+    started = "".join(f"    {name} {name[5:]}_ = {name}_default();\n    (void){name[5:]}_;\n" for name in re.findall(r"static inline \w+ (weir_\w+)_default\(", HEADER))
+    check("structs and defaults are found", "weir_error error = {}" in cleared and "weir_request_default()" in started, cleared, started)
+    programs.append(("every struct", f"#include <weir/hub.h>\nint main()\n{{\n{cleared}{started}}}\n"))
+    for compiler in ("g++", "clang++"):
+        if shutil.which(compiler) is None:
+            print(f"note: no {compiler}")
+            continue
+        for standard in ("c++11", "c++20"):
+            for name, program in programs:
+                done = subprocess.run([compiler, f"-std={standard}", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", f"-I{ROOT / 'include'}",
+                                       "-xc++", "-"], input=program, capture_output=True, text=True)
+                check(f"{compiler} takes {name} as {standard}", done.returncode == 0, done.stderr)
+
+
 def test_version():
     numbers = [re.search(rf"#define WEIR_VERSION_{part}\s+(\d+)", HEADER).group(1) for part in ("MAJOR", "MINOR", "PATCH")]
     header = re.search(r'#define WEIR_VERSION\s+"([^"]+)"', HEADER).group(1)

@@ -98,6 +98,7 @@ def library(prefix, name, header):
 def check_installed_files(prefix):
     expected = ["bin/weir", "libexec/weir/weir-bench", "include/weir/hub.h", "include/weir/weir.h", "lib/libweir.a", "lib/libweir.so", f"lib/libweir.so.{VERSION}", "lib/pkgconfig/weir.pc",
                 "lib/libweir_hub.a", "lib/libweir_hub.so", f"lib/libweir_hub.so.{VERSION}", "lib/pkgconfig/weir_hub.pc",
+                "lib/pkgconfig/weir_static.pc", "lib/pkgconfig/weir_hub_static.pc",
                 "lib/cmake/weir/weirConfig.cmake", "share/man/man1/weir.1", "share/man/man1/weir-run.1",
                 "share/bash-completion/completions/weir", "share/zsh/site-functions/_weir", "share/fish/vendor_completions.d/weir.fish",
                 "share/doc/weir/LICENSE", "share/doc/weir/LICENSES.txt", "lib/systemd/system/weir.service", "lib/systemd/system/weir.socket"]
@@ -135,6 +136,38 @@ def uninstall(prefix):
     check("no empty folder of weir's own is left", folders == ["share/doc/weir"], folders)
     done = subprocess.run([ROOT / "scripts/uninstall.sh"], capture_output=True, text=True, env=dict(os.environ, PREFIX=str(prefix), DESTDIR=""))
     check("a second time it says that nothing is there", done.returncode == 1 and "nothing was installed" in done.stderr, done.stderr)
+
+
+def folders_of(root):
+    return {str(p.relative_to(root)) for p in root.rglob("*") if p.is_dir() and not p.is_symlink()}
+
+
+def private_prefix(work):
+    """Where neither loader nor systemd looks: the installer says what is needed, and that is enough. Afterwards all is as before."""
+    prefix = work / "own"
+    (prefix / "lib/mine").mkdir(parents=True)
+    (prefix / "share/man").mkdir(parents=True)
+    before = folders_of(prefix)
+    env = dict({k: v for k, v in os.environ.items() if k not in ("LD_LIBRARY_PATH", "PKG_CONFIG_PATH")}, PREFIX=str(prefix), DESTDIR="")
+    for again in ("", " a second time"):
+        done = subprocess.run([ROOT / "scripts/install.sh", BUILD.name], capture_output=True, text=True, env=env)
+        lines = re.findall(r"^ *(export .*)$", done.stderr, re.M)
+        check(f"a private prefix{again}: two lines tell how programs find it", done.returncode == 0 and len(lines) == 2 and "LD_LIBRARY_PATH" in lines[1], done.stderr)
+        check(f"a private prefix{again}: the unit is not in systemd's folders", f"systemctl enable {prefix}/lib/systemd/system/weir.service" in done.stderr, done.stderr)
+    build = 'cc -std=c11 -Wall -Werror hello.c $(pkg-config --cflags --libs weir) -o own_program'
+    done = run("bash", "-euc", "\n".join([*lines, build, "ldd ./own_program | grep libweir.so"]), cwd=work)
+    check("a private prefix: with these lines programs are built and run", done.returncode == 0 and str(prefix) in done.stdout, done.stdout, done.stderr)
+    rpath = re.search(r"^`?(cc .*-Wl,-rpath.*?)`?$", (ROOT / "docs/guides/c-api.md").read_text(), re.M).group(1).replace("program.c", "hello.c -o own_program")
+    done = run("bash", "-euc", "\n".join([lines[0], rpath, "ldd ./own_program | grep libweir.so"]), cwd=work)
+    check("the guide's line with rpath needs the first one only", done.returncode == 0 and str(prefix) in done.stdout, rpath, done.stdout, done.stderr)
+    done = subprocess.run([ROOT / "scripts/uninstall.sh"], capture_output=True, text=True, env=env)
+    left = [str(p) for p in prefix.rglob("*") if not p.is_dir()]
+    check("uninstall leaves the folders that were there, and no others", done.returncode == 0 and not left and folders_of(prefix) == before,
+          done.stderr, left, sorted(folders_of(prefix) ^ before))
+    prefix = work / "made"
+    for script in ("install.sh", "uninstall.sh"):
+        done = subprocess.run([ROOT / "scripts" / script, *([BUILD.name] if script == "install.sh" else [])], capture_output=True, text=True, env=dict(env, PREFIX=str(prefix)))
+        check(f"{script}: a prefix that was not there", done.returncode == 0 and prefix.exists() == (script == "install.sh"), done.stderr, list(prefix.rglob("*")))
 
 
 def words_of(text):
@@ -189,20 +222,19 @@ def pkg_config(prefix, work):
         done = run(compiler, f"-std={standard}", "-Wall", "-Wextra", work / source, *flags, "-o", work / "program")
         if check(f"pkg-config: {compiler} compiles and links", done.returncode == 0 and done.stderr == "", flags, done.stderr):
             answer_of(f"pkg-config: {compiler}'s program runs", work / "program", "fake:", env={"LD_LIBRARY_PATH": f"{prefix}/lib"})
-    # Asked for private libraries, it names all that the archive needs.
-    flags = [f if f != "-lweir" else "-l:libweir.a" for f in shlex.split(run("pkg-config", "--static", "--cflags", "--libs", "weir", env=env).stdout)]
+    flags = shlex.split(run("pkg-config", "--cflags", "--libs", "weir_static", env=env).stdout)
     done = run("cc", "-std=c11", work / "hello.c", *flags, "-o", work / "program")
-    if check("pkg-config --static: links the archive", done.returncode == 0, flags, done.stderr[:2000]):
-        check("pkg-config --static: no libweir.so in it", "libweir" not in run("readelf", "-d", work / "program").stdout)
-        answer_of("pkg-config --static: runs", work / "program", "fake:")
+    if check("pkg-config weir_static: links the archive", done.returncode == 0, flags, done.stderr[:2000]):
+        check("pkg-config weir_static: no libweir.so in it", "libweir" not in run("ldd", work / "program").stdout)
+        answer_of("pkg-config weir_static: runs", work / "program", "fake:")
     # The hub brings weir along.
-    for words in (["pkg-config"], ["pkg-config", "--static"]):
-        flags = shlex.split(run(*words, "--cflags", "--libs", "weir_hub", env=env).stdout)
-        if len(words) > 1:
-            flags = [f"-l:lib{f[2:]}.a" if f in ("-lweir", "-lweir_hub") else f for f in flags]
+    for name in ("weir_hub", "weir_hub_static"):
+        flags = shlex.split(run("pkg-config", "--cflags", "--libs", name, env=env).stdout)
         done = run("cc", "-std=c11", work / "hub.c", *flags, "-o", work / "program")
-        if check(f"{' '.join(words)} weir_hub: compiles and links", done.returncode == 0, flags, done.stderr[:2000]):
-            hub_runs(" ".join(words), work, work / "program", env={"LD_LIBRARY_PATH": "" if len(words) > 1 else f"{prefix}/lib"})
+        if check(f"pkg-config {name}: compiles and links", done.returncode == 0, flags, done.stderr[:2000]):
+            hub_runs(f"pkg-config {name}", work, work / "program", env={"LD_LIBRARY_PATH": f"{prefix}/lib"})
+            static = "libweir" not in run("ldd", work / "program", env={"LD_LIBRARY_PATH": f"{prefix}/lib"}).stdout
+            check(f"pkg-config {name}: which libraries it links", static == name.endswith("static"))
 
 
 def cmake(prefix, work):
@@ -246,7 +278,8 @@ def main():
         guide = (ROOT / "docs/guides/streaming.md").read_text()
         program = re.search(r"^```c streaming_next\n(.*?)^```$", guide, re.S | re.M).group(1)
         (work / "hello.c").write_text(program)
-        (work / "hello.cpp").write_text(program.replace("= {0}", "= {}"))
+        guide = (ROOT / "docs/guides/c-api.md").read_text()
+        (work / "hello.cpp").write_text(re.search(r"^```cpp hello_cpp\n(.*?)^```$", guide, re.S | re.M).group(1))
         guide = (ROOT / "docs/guides/models.md").read_text()
         (work / "hub.c").write_text(re.search(r"^```c hub\n(.*?)^```$", guide, re.S | re.M).group(1))
         check_installed_files(prefix)
@@ -257,6 +290,7 @@ def main():
         done = run(sys.executable, "-c", PYTHON, prefix / "lib/libweir.so")
         check("Python's ctypes", done.returncode == 0 and done.stdout == f"{VERSION} WEIR_BUSY\n", done.stdout, done.stderr)
         uninstall(prefix)
+        private_prefix(work)
     print(f"{results['passed']} passed, {results['failed']} failed")
     return 1 if results["failed"] else 0
 

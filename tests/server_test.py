@@ -631,15 +631,29 @@ with open(os.path.join(os.environ["WEIR_SOURCE_DIR"], "Dockerfile")) as f:
 check("the image's command", json.loads(image.split("ENTRYPOINT ", 1)[1])[:2] == ["/usr/local/bin/weir", "serve"], image)
 command = json.loads(re.search("HEALTHCHECK.* CMD (.*)", image).group(1))
 server = start("-np", "1", "--watchdog", "1", model="fake:tick_us=60000000")
-probe = [word.replace("/8080", f"/{server.port}") for word in command]
-check("the image's health check: green", probe != command and subprocess.run(probe, timeout=60).returncode == 0)
+
+
+def probe(server, **settings):
+    """In the container's environment, which has the port and the rest where the image's user set them."""
+    environ = dict(environment(), WEIR_PORT=str(server.port), **settings)
+    return subprocess.run(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60).returncode
+
+
+check("the image's health check: green", probe(server) == 0)
 running = server.connect()
 running.request("POST", CHAT, LONG)
 until = time.monotonic() + 60
 while server.get("/health").status == 200 and time.monotonic() < until:
     time.sleep(0.1)
-check("the image's health check: red", subprocess.run(probe, timeout=60).returncode != 0)
+check("the image's health check: red", probe(server) != 0)
 running.close()
+end(server)
+check("the image's health check: red without a server", probe(server) != 0)
+subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", scratch.name + "/image.key", "-out", scratch.name + "/image.pem", "-days", "2", "-subj", "/CN=image.example"],
+               check=True, capture_output=True)
+server = start("--tls-cert", scratch.name + "/image.pem", "--tls-key", scratch.name + "/image.key", "--api-key", "secret", "--health-needs-key", kind="tls", cert=scratch.name + "/image.pem")
+check("the image's health check: TLS and a key", probe(server, WEIR_TLS_CERT=scratch.name + "/image.pem", WEIR_API_KEY="secret") == 0)
+check("the image's health check: red with another key", probe(server, WEIR_TLS_CERT=scratch.name + "/image.pem", WEIR_API_KEY="other") != 0)
 end(server)
 installed = image.split("&& rm", 1)[0].split() + ["libc6", "libgcc-s1"]
 if shutil.which("dpkg") and shutil.which("objdump"):

@@ -5,8 +5,10 @@
  * nothing below the ruled line. Models by name are in <weir/hub.h>.
  *
  * Conventions:
- *   - Handles are opaque. A handle with create and destroy has one owner; a handle with hold and release is
- *     reference-counted.
+ *   - Handles are opaque. A handle with create and destroy has one owner. A handle with hold and release is
+ *     reference-counted: the call that returned it gave one reference, and each hold gives another. As with
+ *     free(), the behavior is undefined if a program uses a handle after destroy or its last release,
+ *     destroys it twice, or releases it more often.
  *   - Functions that can fail return a weir_status. Results are returned through out-parameters, which are
  *     written only on WEIR_OK, unless stated otherwise. An optional weir_error of the caller receives the
  *     details; it is written only on failure, so check the status, not the error.
@@ -14,6 +16,7 @@
  *     `size` to sizeof (results). A program compiled against an older header therefore keeps working; before
  *     version 1.0 this holds for these structs only. From 1.0 on the other structs (chunks, results, usage,
  *     list items) never change: anything new gets a function.
+ *   - C clears a struct with {0}, C++ with {}: weir_error error = {}.
  *   - Comments on parameters give the default, the range and the meaning, in this order: "8; 1 … 256;
  *     requests that run at the same time". A default of 0, NULL or false may be left out. A default with a
  *     meaning of its own has it beside it: "0 = off; 0 … 100".
@@ -511,7 +514,9 @@ typedef struct weir_engine_params {
     weir_kv_type type_k;
     weir_kv_type type_v;
     const weir_strategy *strategy; /* NULL = decode-maximal; must live as long as the engine */
-    bool manual; /* the caller drives the engine with weir_engine_step; no thread of it makes ticks */
+    /* The caller drives the engine with weir_engine_step; no thread of it makes ticks. Calls that wait need
+     * another thread that drives it, apart from weir_generate and weir_generate_best, which drive it */
+    bool manual;
     /* Host memory for saved states: of cached prefixes that have no sequence, and of suspended requests. Up
      * to a quarter of it holds embeddings of images and sounds that no slot needs now. Whatever does not fit
      * is computed again. WEIR_AUTO (default) = a quarter of the memory available at create; 0 = none */
@@ -731,7 +736,7 @@ static inline weir_request weir_request_default(void)
 /* Queues n requests, all or none. requests[0].size is the stride of the array. streams is [n] fresh streams,
  * each used once; NULL, or a NULL entry, is a request that nobody reads (it runs and is counted). streams[i]
  * gets index i. Tokenizes and compiles on the calling thread; never waits for a tick. Errors: INVALID
- * (requests[i].field; n: more than slots and queue hold), TOO_LONG (it can never fit), GRAMMAR, UNSUPPORTED,
+ * (requests[i].field; n: 1 … what slots and queue hold), TOO_LONG (it can never fit), GRAMMAR, UNSUPPORTED,
  * BUSY (the queue, or the part of it of the first one's tenant, is full; the message says when to retry),
  * STATE (a stream is used, cancelled or finished), STOPPED, NO_MEMORY. After an error nothing has changed. */
 WEIR_API WEIR_CHECKED weir_status weir_engine_submit(weir_engine *engine, const weir_request *requests,
@@ -808,7 +813,9 @@ WEIR_API void weir_stream_release(weir_stream *stream);
  * pointers stay valid until the next take on this stream. TIMEOUT: none came in time. END: the terminal chunk
  * was taken before. STATE: not attached, another thread is reading, the stream belongs to a flight, or the
  * call would wait and comes from a callback. Any thread, one at a time. After a cancel the terminal chunk
- * arrives within a tick, and a waiting call waits for it. */
+ * arrives within a tick, and a waiting call waits for it. Another thread must drive a manual engine: while
+ * none does, a call without limit waits forever. To read on the thread that drives it, alternate
+ * weir_engine_step and weir_stream_try_next. */
 WEIR_API weir_status weir_stream_next(weir_stream *stream, int timeout_ms, weir_chunk *chunk);
 
 /* The same without waiting: TIMEOUT when there is no chunk now. Chunks that are queued at the end or a cancel
@@ -820,7 +827,8 @@ WEIR_API weir_status weir_stream_try_next(weir_stream *stream, weir_chunk *chunk
 typedef bool (*weir_chunk_fn)(const weir_chunk *chunk, void *user);
 
 /* Passes chunks to fn, up to and including the terminal one. poll_ms below 1 counts as 100. OK: the terminal
- * chunk was handled, now or before. ABORTED: fn returned false. STATE: as weir_stream_next. */
+ * chunk was handled, now or before. ABORTED: fn returned false. STATE, and a manual engine: as
+ * weir_stream_next. */
 WEIR_API weir_status weir_stream_consume(weir_stream *stream, weir_chunk_fn fn, int poll_ms, void *user);
 
 /* Asks the request to end. May be called in any state and repeatedly; does nothing after the end. A stream

@@ -32,6 +32,17 @@ weir_status weir__error_set(weir_error *error, weir_status code, const char *fie
     return code;
 }
 
+const char *weir__error_path(char shown[WEIR__ERROR_PATH], const char *path)
+{
+    enum { WHOLE = 200, HEAD = 40, TAIL = WHOLE - HEAD };
+    size_t n = strlen(path);
+    if (n <= WHOLE)
+        memcpy(shown, path, n + 1);
+    else
+        snprintf(shown, WEIR__ERROR_PATH, "%.*s…%s", HEAD, path, path + n - TAIL);
+    return shown;
+}
+
 weir_status weir__error_copy(weir_error *to, const weir_error *from)
 {
     if (to != NULL && to != from) *to = *from;

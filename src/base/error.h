@@ -13,6 +13,11 @@
 weir_status weir__error_set(weir_error *error, weir_status code, const char *field, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* The path for a message, as it was given; a longer one than that has "…" in its middle. The buffer is the
+ * caller's, and need not outlive the call of weir__error_set. */
+#define WEIR__ERROR_PATH 204
+const char *weir__error_path(char shown[WEIR__ERROR_PATH], const char *path);
+
 /* Copies *from to *to and returns its code. to may be NULL; the two may be the same. */
 weir_status weir__error_copy(weir_error *to, const weir_error *from);
 

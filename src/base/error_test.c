@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -97,6 +98,19 @@ static void file_names_become_utf8(void **test)
     assert_string_equal(error.field, "f\xef\xbf\xbd");
 }
 
+static void long_paths_keep_both_ends(void **test)
+{
+    (void)test;
+    char path[300], shown[WEIR__ERROR_PATH];
+    snprintf(path, sizeof path, "%0200d", 0);
+    assert_string_equal(weir__error_path(shown, path), path);
+    snprintf(path, sizeof path, "~/%0250d/model.gguf", 0);
+    weir__error_path(shown, path);
+    assert_memory_equal(shown, "~/000", 5);
+    assert_int_equal(strlen(shown), sizeof shown - 1);
+    assert_string_equal(shown + strlen(shown) - 14, "000/model.gguf");
+}
+
 static void wraps_itself(void **test)
 {
     (void)test;
@@ -135,10 +149,15 @@ static void allocates_nothing(void **test)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_and_texts),       cmocka_unit_test(set_fills_all),
-        cmocka_unit_test(null_error_and_field),  cmocka_unit_test(cuts_at_code_points),
-        cmocka_unit_test(fits_to_the_last_byte), cmocka_unit_test(file_names_become_utf8),
-        cmocka_unit_test(wraps_itself),          cmocka_unit_test(copy_takes_all),
+        cmocka_unit_test(names_and_texts),
+        cmocka_unit_test(set_fills_all),
+        cmocka_unit_test(null_error_and_field),
+        cmocka_unit_test(cuts_at_code_points),
+        cmocka_unit_test(fits_to_the_last_byte),
+        cmocka_unit_test(file_names_become_utf8),
+        cmocka_unit_test(long_paths_keep_both_ends),
+        cmocka_unit_test(wraps_itself),
+        cmocka_unit_test(copy_takes_all),
         cmocka_unit_test(allocates_nothing),
     };
     return cmocka_run_group_tests_name("error", tests, NULL, NULL);

@@ -42,12 +42,6 @@ static stamp read_stamp(const struct stat *is)
     return read;
 }
 
-static const char *stamp_name(const stamp *s)
-{
-    const char *slash = strrchr(s->path, '/');
-    return slash != NULL && slash[1] != '\0' ? slash + 1 : s->path;
-}
-
 weir_status weir__stamps_add(weir__stamps *stamps, int fd, const char *path, weir_error *error)
 {
     struct stat is;
@@ -86,16 +80,18 @@ static bool is_elsewhere(const stamp *s)
 
 weir_status weir__stamps_settle(weir__stamps *stamps, weir_error *error)
 {
+    char path[WEIR__ERROR_PATH];
     for (size_t i = 0; i < stamps->n; i++)
         if (has_changed(&stamps->all[i]) || is_elsewhere(&stamps->all[i]))
             return weir__error_set(error, WEIR_IO, "path",
-                                   "%.200s was changed while it was being loaded; load it again",
-                                   stamp_name(&stamps->all[i]));
+                                   "\"%s\" was changed while it was being loaded; load it again",
+                                   weir__error_path(path, stamps->all[i].path));
     return WEIR_OK;
 }
 
 weir_status weir__stamps_check(weir__stamps *stamps, weir_error *error)
 {
+    char path[WEIR__ERROR_PATH];
     if (stamps == NULL) return WEIR_OK;
     size_t changed = atomic_load_explicit(&stamps->changed, memory_order_relaxed);
     int64_t now_ns = weir__clock_now_ns();
@@ -108,9 +104,9 @@ weir_status weir__stamps_check(weir__stamps *stamps, weir_error *error)
     }
     if (changed == 0) return WEIR_OK;
     return weir__error_set(error, WEIR_BACKEND, "path",
-                           "%.200s was changed while the model was in use; load the model again, and rename "
+                           "\"%s\" was changed while the model was in use; load the model again, and rename "
                            "a new file over the old one instead of writing into it",
-                           stamp_name(&stamps->all[changed - 1]));
+                           weir__error_path(path, stamps->all[changed - 1].path));
 }
 
 void weir__stamps_destroy(weir__stamps *stamps)

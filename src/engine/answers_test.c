@@ -201,7 +201,7 @@ static void all_answers_are_queued_or_none(void **state)
     request.max_tokens = -1;
     assert_int_equal(weir_engine_submit_n(r->engine, NULL, N, streams, &error), WEIR_INVALID);
     assert_int_equal(weir_engine_submit_n(NULL, &request, N, streams, &error), WEIR_INVALID);
-    assert_int_equal(weir_engine_submit_n(r->engine, &request, 0, NULL, &error), WEIR_OK);
+    assert_int_equal(weir_engine_submit_n(r->engine, &request, 0, NULL, &error), WEIR_INVALID);
     for (long n = 0;; n++) {
         weir__mem_fail_after(n);
         weir_status status = weir_engine_submit_n(r->engine, &request, N, streams, &error);

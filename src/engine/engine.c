@@ -442,7 +442,7 @@ weir_status weir__engine_check_count(const weir_engine *engine, uint64_t tenant,
                       ? (size_t)weir__shared_most(params, tenant) + (size_t)params->n_slots
                       : MOST_AT_ONCE;
     if (most > MOST_AT_ONCE) most = MOST_AT_ONCE;
-    if (n <= most) return WEIR_OK;
+    if (n >= 1 && n <= most) return WEIR_OK;
     return weir__error_set(
         error, WEIR_INVALID, field,
         "%s is %zu; allowed: 1 to %zu, the requests that slots and queue (queue_limit) hold", field, n, most);
@@ -454,10 +454,9 @@ weir_status weir__engine_submit(weir_engine *engine, const weir_request *request
 {
     weir_status status = WEIR_OK;
     size_t n_made = 0;
-    if (engine == NULL || (requests == NULL && n > 0))
+    if (engine == NULL || requests == NULL)
         return weir__error_set(error, WEIR_INVALID, engine ? "requests" : "engine", "a pointer is NULL");
     if ((status = check_process(engine, error)) != WEIR_OK) return status;
-    if (n == 0) return WEIR_OK;
     if ((status = weir_model_check(engine->model, error)) != WEIR_OK) return status;
     if ((status = weir__engine_check_count(engine, 0, "n", n, error)) != WEIR_OK) return status;
     weir__request **made = weir__mem_calloc(n, sizeof *made);

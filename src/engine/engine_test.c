@@ -114,7 +114,7 @@ static void a_destroyed_engine_is_named(void **state)
         assert_null(strstr(error.message, "fork"));                                                          \
     } while (0)
     GONE(weir_engine_submit(gone, &request, 1, &stream, &error));
-    GONE(weir_engine_submit(gone, NULL, 0, NULL, &error));
+    GONE(weir_engine_submit(gone, &request, 0, NULL, &error));
     GONE(weir_generate(gone, &request, 1, NULL, &result, &error));
     GONE(weir_generate_best(gone, &request, 1, 1, &result, &error));
     GONE(weir_flight_open(gone, &request, false, &flight, NULL, &error));

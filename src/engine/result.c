@@ -45,8 +45,8 @@ static weir_status generate_results(weir_engine *engine, const weir_request *req
                                     weir_stream *const *streams, weir_result *results, weir_error *error)
 {
     weir__ticket ticket = {.remaining = n};
-    if (results == NULL && n > 0) return weir__error_set(error, WEIR_INVALID, "results", "results is NULL");
-    if (n > 0) memset(results, 0, n * sizeof *results);
+    if (results == NULL) return weir__error_set(error, WEIR_INVALID, "results", "results is NULL");
+    memset(results, 0, n * sizeof *results);
     weir_status status = weir__engine_check_caller(engine, error);
     if (status != WEIR_OK) return status;
     if (pthread_mutex_init(&ticket.mutex, NULL) != 0)
@@ -56,7 +56,7 @@ static weir_status generate_results(weir_engine *engine, const weir_request *req
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory");
     }
     status = weir__engine_submit(engine, requests, n, choices, streams, results, &ticket, error);
-    if (status == WEIR_OK && n > 0) wait_for(engine, &ticket);
+    if (status == WEIR_OK) wait_for(engine, &ticket);
     pthread_cond_destroy(&ticket.cond);
     pthread_mutex_destroy(&ticket.mutex);
     return status;

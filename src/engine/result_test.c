@@ -146,7 +146,8 @@ static void a_refused_request_fills_no_result(void **state)
     assert_int_equal(weir_generate(r->engine, requests, 1, NULL, NULL, &error), WEIR_INVALID);
     assert_string_equal(error.field, "results");
     assert_int_equal(weir_generate(NULL, requests, 1, NULL, results, &error), WEIR_INVALID);
-    assert_int_equal(weir_generate(r->engine, NULL, 0, NULL, NULL, &error), WEIR_OK);
+    assert_int_equal(weir_generate(r->engine, requests, 0, NULL, results, &error), WEIR_INVALID);
+    assert_string_equal(error.field, "n");
     assert_true(rig_tick(r).idle);
     weir_engine_stop(r->engine);
     assert_int_equal(weir_generate(r->engine, requests, 1, NULL, results, &error), WEIR_STOPPED);

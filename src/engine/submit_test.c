@@ -121,14 +121,22 @@ static void streams_get_their_place_in_the_submit_as_index(void **state)
     assert_int_equal(weir_stream_index(streams[2]), 2);
 }
 
-static void nothing_to_submit_is_fine_and_nowhere_to_read_from_is_not(void **state)
+static void submits_of_nothing_are_refused(void **state)
 {
     rig *r = *state;
     weir_error error;
     start(r);
     weir_request request = rig_ask(r, 'A');
-    assert_int_equal(weir_engine_submit(r->engine, NULL, 0, NULL, &error), WEIR_OK);
-    assert_int_equal(weir_engine_submit(r->engine, &request, 0, NULL, &error), WEIR_OK);
+    weir_result result;
+    assert_int_equal(weir_engine_submit(r->engine, NULL, 0, NULL, &error), WEIR_INVALID);
+    assert_string_equal(error.field, "requests");
+    assert_int_equal(weir_engine_submit(r->engine, &request, 0, NULL, &error), WEIR_INVALID);
+    assert_string_equal(error.field, "n");
+    assert_non_null(strstr(error.message, "n is 0; allowed: 1 to "));
+    assert_int_equal(weir_engine_submit_n(r->engine, &request, 0, NULL, &error), WEIR_INVALID);
+    assert_string_equal(error.field, "n");
+    assert_int_equal(weir_generate(r->engine, &request, 0, NULL, &result, &error), WEIR_INVALID);
+    assert_string_equal(error.field, "n");
     assert_int_equal(weir_engine_submit(r->engine, NULL, 1, NULL, &error), WEIR_INVALID);
     assert_string_equal(error.field, "requests");
     assert_int_equal(weir_engine_submit(NULL, &request, 1, NULL, &error), WEIR_INVALID);
@@ -240,7 +248,7 @@ int main(void)
         RIG_TEST(a_cancelled_stream_starts_nothing),
         RIG_TEST(the_same_stream_twice_starts_nothing),
         RIG_TEST(streams_get_their_place_in_the_submit_as_index),
-        RIG_TEST(nothing_to_submit_is_fine_and_nowhere_to_read_from_is_not),
+        RIG_TEST(submits_of_nothing_are_refused),
         RIG_TEST(everything_given_is_copied_at_submit),
         RIG_TEST(the_requests_interval_reaches_the_stream),
         RIG_TEST(every_allocation_of_a_submit_may_fail),

@@ -41,9 +41,8 @@ static void close_file(gguf_check *c)
 
 static void open_file(gguf_check *c, const char *path)
 {
-    const char *slash = strrchr(path, '/');
     struct stat st;
-    c->name = slash != NULL && slash[1] != '\0' ? slash + 1 : path;
+    c->path = path;
     c->at = 0;
     c->window_at = 0;
     c->window_n = 0;
@@ -81,12 +80,11 @@ static void open_file(gguf_check *c, const char *path)
 static void open_part(gguf_check *c, const char *path, int part, int count)
 {
     struct stat st;
-    const char *slash = strrchr(path, '/');
     if (stat(path, &st) == 0 || errno != ENOENT) {
         open_file(c, path);
         return;
     }
-    c->name = slash != NULL ? slash + 1 : path;
+    c->path = path;
     weir__gguf_fail(c, WEIR_NOT_FOUND,
                     "is missing, part %d of %d of the model: all parts belong into one folder", part, count);
 }
@@ -108,9 +106,10 @@ static void refuse_later_part(gguf_check *c, int part, int count)
 {
     char ending[32], first[32];
     size_t n = part_ending(ending, part, count), n_first = part_ending(first, 1, count);
-    if (has_ending(c->name, ending, n))
+    const char *slash = strrchr(c->path, '/'), *name = slash != NULL ? slash + 1 : c->path;
+    if (has_ending(name, ending, n))
         weir__gguf_fail(c, WEIR_FORMAT, "is part %d of %d of a model; open part 1: %.*s%s", part, count,
-                        (int)(strlen(c->name) - n), c->name, first);
+                        (int)(strlen(name) - n), name, first);
     else
         weir__gguf_fail(c, WEIR_FORMAT, "is part %d of %d of a model; open part 1, whose name ends in '%.*s'",
                         part, count, (int)n_first, first);
@@ -174,22 +173,24 @@ static void check_shards(gguf_check *c, const char *path, uint16_t count, weir__
 }
 
 /* Of the file, or of data [size] where that is not NULL. *n_parts: of the model. NULL: out of memory. */
-static gguf_check *check_one(const char *name, const void *data, size_t size, const gguf_use *use,
+static gguf_check *check_one(const char *path, const void *data, size_t size, const gguf_use *use,
                              weir__stamps *files, uint16_t *n_parts, weir_error *error)
 {
     gguf_check *c = weir__mem_calloc(1, sizeof *c);
     if (c == NULL) {
-        weir__error_set(error, WEIR_NO_MEMORY, "path", "no memory to check %.80s", name);
+        char shown[WEIR__ERROR_PATH];
+        weir__error_set(error, WEIR_NO_MEMORY, "path", "no memory to check %s",
+                        weir__error_path(shown, path));
         return NULL;
     }
-    c->name = name;
+    c->path = path;
     c->error = error;
     c->use = use;
     c->fd = -1;
     c->data = data;
     c->files = files;
     c->size = size;
-    if (data == NULL) open_file(c, name);
+    if (data == NULL) open_file(c, path);
     if (c->status == WEIR_OK) weir__gguf_check_container(c);
     *n_parts = c->status == WEIR_OK ? count_parts(c) : 1;
     if (c->status == WEIR_OK) use->check_rules(c);

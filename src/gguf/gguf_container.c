@@ -47,10 +47,13 @@ static const struct {
 
 static void fail_check(gguf_check *c, weir_status code, const char *format, const char *advice, va_list args)
 {
-    char text[320];
+    char text[320], path[WEIR__ERROR_PATH];
     if (c->status != WEIR_OK) return;
     vsnprintf(text, sizeof text, format, args);
-    c->status = weir__error_set(c->error, code, "path", "%.80s: %s%s", c->name, text, advice);
+    c->status = c->fd < 0 && c->data != NULL
+                    ? weir__error_set(c->error, code, "path", "%s: %s%s", c->path, text, advice)
+                    : weir__error_set(c->error, code, "path", "\"%s\": %s%s", weir__error_path(path, c->path),
+                                      text, advice);
 }
 
 void weir__gguf_fail(gguf_check *c, weir_status code, const char *format, ...)

@@ -65,7 +65,7 @@ typedef struct gguf_check {
     weir__stamps *files; /* NULL, or the list that gets each file */
     weir_status status;
     weir_error *error;
-    const char *name; /* for messages */
+    const char *path; /* of the file, as it was given; of memory: what it is */
     const gguf_use *use;
 
     weir__gguf_info info;

@@ -124,8 +124,14 @@ static void files_that_are_no_models_are_refused(void **state)
     (void)state;
     char path[TEMP_PATH_MAX];
     temp_path(path, "missing.gguf");
-    assert_refused(path, WEIR_NOT_FOUND, "missing.gguf: cannot be opened");
+    assert_refused(path, WEIR_NOT_FOUND, "missing.gguf\": cannot be opened");
     assert_refused("", WEIR_NOT_FOUND, "cannot be opened");
+    /* As it was given: who reads it sees that no shell expanded it. */
+    assert_refused("~/models/missing.gguf", WEIR_NOT_FOUND, "\"~/models/missing.gguf\": cannot be opened");
+    char deep[600];
+    snprintf(deep, sizeof deep, "~/%0500d/missing.gguf", 0);
+    assert_refused(deep, WEIR_NOT_FOUND, "\"~/000");
+    assert_refused(deep, WEIR_NOT_FOUND, "000/missing.gguf\": cannot be opened: No such file or directory");
     assert_refused(temp_folder(), WEIR_FORMAT, "a directory");
     assert_refused("/dev/null", WEIR_FORMAT, "a device");
     temp_path(path, "fifo");
@@ -442,7 +448,7 @@ static void every_shard_is_watched(void **state)
     assert_int_equal(weir__stamps_settle(files, NULL), WEIR_OK);
     assert_int_equal(truncate(path, 100), 0);
     assert_int_equal(weir__stamps_check(files, &error), WEIR_BACKEND);
-    assert_non_null(strstr(error.message, "watched-00003-of-00003.gguf was changed"));
+    assert_non_null(strstr(error.message, "watched-00003-of-00003.gguf\" was changed"));
     weir__stamps_destroy(files);
     files = weir__stamps_create();
     assert_int_equal(weir__gguf_check(first, files, NULL, NULL), WEIR_FORMAT);
@@ -459,11 +465,11 @@ static void shards_are_checked_each(void **state)
     save_shard("good", 0, 3, 1, U16, first);
     assert_refused(
         first, WEIR_NOT_FOUND,
-        "good-00002-of-00003.gguf: is missing, part 2 of 3 of the model: all parts belong into one folder");
+        "good-00002-of-00003.gguf\": is missing, part 2 of 3 of the model: all parts belong into one folder");
     save_shard("good", 1, 3, 2, U16, path);
     assert_refused(
         path, WEIR_FORMAT,
-        "good-00002-of-00003.gguf: is part 2 of 3 of a model; open part 1: good-00001-of-00003.gguf");
+        "good-00002-of-00003.gguf\": is part 2 of 3 of a model; open part 1: good-00001-of-00003.gguf");
     save_shard("good", 2, 3, 3, U16, path);
     assert_int_equal(weir__gguf_check(first, NULL, &all, NULL), WEIR_OK);
     assert_int_equal(all.n_shards, 3);
@@ -479,7 +485,7 @@ static void shards_are_checked_each(void **state)
     save_shard("good", 1, 3, 2, U32, path); /* aborts llama.cpp */
     assert_refused(first, WEIR_FORMAT, "not part 2 of 3");
     assert_int_equal(truncate(path, 100), 0);
-    assert_refused(first, WEIR_FORMAT, "good-00002-of-00003.gguf: ends at byte 100");
+    assert_refused(first, WEIR_FORMAT, "good-00002-of-00003.gguf\": ends at byte 100");
     assert_int_equal(unlink(path), 0);
     assert_int_equal(mkdir(path, 0700), 0);
     assert_refused(first, WEIR_FORMAT, "a directory");
