@@ -42,6 +42,13 @@ static stamp read_stamp(const struct stat *is)
     return read;
 }
 
+/* Its last part: answers of a server have this error, and show no folders. */
+static const char *stamp_name(const stamp *s)
+{
+    const char *slash = strrchr(s->path, '/');
+    return slash != NULL && slash[1] != '\0' ? slash + 1 : s->path;
+}
+
 weir_status weir__stamps_add(weir__stamps *stamps, int fd, const char *path, weir_error *error)
 {
     struct stat is;
@@ -91,7 +98,6 @@ weir_status weir__stamps_settle(weir__stamps *stamps, weir_error *error)
 
 weir_status weir__stamps_check(weir__stamps *stamps, weir_error *error)
 {
-    char path[WEIR__ERROR_PATH];
     if (stamps == NULL) return WEIR_OK;
     size_t changed = atomic_load_explicit(&stamps->changed, memory_order_relaxed);
     int64_t now_ns = weir__clock_now_ns();
@@ -104,9 +110,9 @@ weir_status weir__stamps_check(weir__stamps *stamps, weir_error *error)
     }
     if (changed == 0) return WEIR_OK;
     return weir__error_set(error, WEIR_BACKEND, "path",
-                           "\"%s\" was changed while the model was in use; load the model again, and rename "
+                           "%.200s was changed while the model was in use; load the model again, and rename "
                            "a new file over the old one instead of writing into it",
-                           weir__error_path(path, stamps->all[changed - 1].path));
+                           stamp_name(&stamps->all[changed - 1]));
 }
 
 void weir__stamps_destroy(weir__stamps *stamps)
