@@ -448,7 +448,7 @@ static void every_shard_is_watched(void **state)
     assert_int_equal(weir__stamps_settle(files, NULL), WEIR_OK);
     assert_int_equal(truncate(path, 100), 0);
     assert_int_equal(weir__stamps_check(files, &error), WEIR_BACKEND);
-    assert_non_null(strstr(error.message, "watched-00003-of-00003.gguf\" was changed"));
+    assert_non_null(strstr(error.message, "watched-00003-of-00003.gguf was changed"));
     weir__stamps_destroy(files);
     files = weir__stamps_create();
     assert_int_equal(weir__gguf_check(first, files, NULL, NULL), WEIR_FORMAT);
