@@ -63,7 +63,7 @@ defmodule Weir.Server do
   """
 
   alias Weir.{Chat, Chunk, Completion, Deadline, Embedding, Error, Generation, Model, NIF, Options}
-  alias Weir.Server.{Answer, BatchStrategy, Broker, Embedder, Engine, Request}
+  alias Weir.Server.{Answer, BatchStrategy, Broker, Courier, Embedder, Engine, Limits, Request}
 
   @type server :: GenServer.server()
   @typedoc """
@@ -240,6 +240,31 @@ defmodule Weir.Server do
   @spec stream(server(), prompt(), keyword()) :: Enumerable.t()
   def stream(server, prompt, opts \\ []), do: Answer.stream(server, opts, fn _deadline -> {:ok, prompt} end)
 
+  @doc """
+  Starts a request and returns at once; what comes of it are messages, see `Weir.Request`. Options as in
+  `stream/3`, except that `progress` is true unless given. Errors come as messages, too; only wrong options
+  raise.
+
+      request = Weir.Server.submit(MyApp.LLM, "Once upon a time")
+
+      def handle_info({:weir, ref, {:text, text}}, %{request: %{ref: ref}} = state), do: ...
+      def handle_info({:weir, ref, {:end, last}}, %{request: %{ref: ref}} = state), do: ...
+  """
+  @spec submit(server(), prompt(), keyword()) :: Weir.Request.t()
+  def submit(server, prompt, opts \\ []) do
+    Request.prompt!(prompt)
+    Courier.start(server, submitted!(opts), fn _deadline -> {:ok, prompt} end)
+  end
+
+  @doc "Like `submit/3`, for a conversation. Options as there and in `Weir.Chat.apply_template/3`."
+  @spec submit_chat(server(), [Chat.message()], keyword()) :: Weir.Request.t()
+  def submit_chat(server, messages, opts \\ []) do
+    {template, rest} = Chat.split!(opts)
+    Courier.start(server, submitted!(rest), &Answer.rendered(server, messages, template, &1))
+  end
+
+  defp submitted!(opts), do: opts |> Options.keywords!() |> Keyword.put_new(:progress, true) |> Answer.read!()
+
   @doc "`generate/3` under the name that LlamaCppEx has for token ids."
   @spec generate_tokens(server(), [integer()], keyword()) ::
           {:ok, String.t()} | {:error, reason()}
@@ -304,11 +329,14 @@ defmodule Weir.Server do
   @spec chat_completion(server(), [Chat.message()], keyword()) ::
           {:ok, Weir.ChatCompletion.t()} | {:error, reason()}
   def chat_completion(server, messages, opts \\ []) do
-    {open, timeout} = completion(server, messages, opts, :generate, 60_000)
-    deadline = Deadline.at(timeout)
+    {open, limits} = completion(server, messages, opts, :generate, 60_000)
 
-    with {:ok, completion} <- open.(deadline),
-         do: Completion.whole(completion, fn -> Deadline.left(deadline) end)
+    with {:ok, completion} <- limits |> Limits.whole() |> open.(),
+         {:ok, whole} <- Completion.whole(completion) do
+      {:ok, whole}
+    else
+      {:error, reason} -> {:error, Error.plain(reason)}
+    end
   end
 
   @doc """
@@ -317,26 +345,31 @@ defmodule Weir.Server do
   """
   @spec stream_chat_completion(server(), [Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat_completion(server, messages, opts \\ []) do
-    {open, timeout} = completion(server, messages, opts, :stream, 30_000)
-    Completion.stream(fn -> timeout |> Deadline.at() |> open.() end, timeout)
+    {open, limits} = completion(server, messages, opts, :stream, 30_000)
+    Completion.stream(fn -> limits |> Limits.stream() |> open.() end)
   end
 
   defp completion(server, messages, opts, mode, timeout) do
     {o, rest} = Options.split!(opts, Completion.options() ++ Options.template())
-    {timeout, id, given} = Request.given!(rest, timeout)
+    {options, id, given} = Request.given!(rest, timeout)
     {o, given} = Completion.form(o, given)
 
-    {fn deadline ->
-       how = %{id: id, mode: mode, n: o.n, share: false, deadline: deadline}
+    {fn limits ->
+       how = %{id: id, mode: mode, n: o.n, share: false, limits: limits}
+       server |> opened(messages, o, given, how) |> Limits.started(limits)
+     end, options}
+  end
 
-       with {:ok, model} <- Broker.model(server, deadline) do
-         try do
-           Completion.open(model, messages, o, &Request.start(server, &1, given, how))
-         after
-           NIF.lease_release(model.ref)
-         end
-       end
-     end, timeout}
+  defp opened(server, messages, o, given, how) do
+    {deadline, _over} = Limits.start(how.limits)
+
+    with {:ok, model} <- Broker.model(server, deadline) do
+      try do
+        Completion.open(model, messages, o, &Request.start(server, &1, given, how))
+      after
+        NIF.lease_release(model.ref)
+      end
+    end
   end
 
   # ---- Embeddings ----
