@@ -53,6 +53,18 @@ defmodule Weir.LimitsTest do
       end
     end
 
+    test "of a model that must be loaded first: the default counts from the call, too" do
+      for {kind, default} <- [whole: 60_000, stream: 30_000] do
+        limits = limits([], default, kind)
+        until = limits.from + default
+        assert {^until, :timeout} = limits |> Limits.loading() |> Limits.start()
+        limits = limits([queue_timeout: 5], default, kind)
+        assert {_at, {:queue_timeout, 5}} = limits |> Limits.loading() |> Limits.start()
+        limits = limits([timeout: :infinity], default, kind)
+        assert {:infinity, _over} = limits |> Limits.loading() |> Limits.start()
+      end
+    end
+
     test "of the queue and of the first token" do
       limits = limits([queue_timeout: 100, first_token_timeout: 50, timeout: :infinity], 1, :whole)
       assert {:wait, 40} = check(limits, :queued, 0, 60)

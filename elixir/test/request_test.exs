@@ -102,6 +102,20 @@ defmodule Weir.RequestTest do
       assert mailbox() == []
     end
 
+    test "bring all text before an error", %{long: long} do
+      server = server(model: long)
+      request = Server.submit(server, "hello", max_tokens: 4000)
+      # the receiver has read nothing, so that some text is kept
+      for _ <- 1..16, do: send(self(), :other)
+      assert eventually(fn -> Request.status(request)[:generated_tokens] >= 30 end)
+      n = Request.status(request).generated_tokens
+      Process.exit(server, :kill)
+      events = events(request)
+      assert {:error, {:server_down, :killed}} = List.last(events)
+      # of the tokens that the engine has counted the last one's text may be on its way
+      assert String.length(text(events)) >= n - 1
+    end
+
     test "reach a receiver that leaves others in its mailbox", %{model: model} do
       server = server(model: model)
       for _ <- 1..16, do: send(self(), :other)

@@ -62,7 +62,7 @@ defmodule Weir.Models do
 
   Functions that take a `name` also take a lease. They return `{:error, reason}`, and streams raise a
   `Weir.Error` with the reason: `:not_found` (no model has this name), `:timeout`, `:queue_full`,
-  `{:server_down, reason}`, or a text, such as why the file cannot be loaded, or that the model is larger than
+  `{:queue_timeout, ms}`, `{:first_token_timeout, ms}`, `{:server_down, reason}`, or a text, such as why the file cannot be loaded, or that the model is larger than
   the budget.
 
   When this process ends, waiting requests end with `{:server_down, reason}`, and running answers go on to their
@@ -77,7 +77,14 @@ defmodule Weir.Models do
 
   @type models :: GenServer.server()
   @type name :: String.t() | Lease.t()
-  @type reason :: :not_found | :timeout | :queue_full | {:server_down, term()} | String.t()
+  @type reason ::
+          :not_found
+          | :timeout
+          | {:queue_timeout | :first_token_timeout, ms :: non_neg_integer()}
+          | :queue_full
+          | :cancelled
+          | {:server_down, term()}
+          | String.t()
 
   @typedoc """
   A model. `state`: `:unloaded`, `:loading` (`progress` from 0.0 to 1.0), `:loaded`, `:sleeping`, `:leaving` or
@@ -205,7 +212,10 @@ defmodule Weir.Models do
 
   # ---- Texts ----
 
-  @doc "Returns the whole answer. Options as in `Weir.Server.generate/3`, without `id`, `best_of`, `echo`, `share`."
+  @doc """
+  Returns the whole answer. Options as in `Weir.Server.generate/3`, without `id`, `best_of`, `echo` and `share`.
+  Unless `timeout` is given, the model must be loaded within 60_000 ms.
+  """
   @spec generate(models(), name(), String.t() | [integer()], keyword()) ::
           {:ok, String.t()} | {:error, reason()}
   def generate(models, name, prompt, opts \\ []),
@@ -219,7 +229,8 @@ defmodule Weir.Models do
 
   @doc """
   Returns the answer as a lazy stream of texts, or of `Weir.Chunk`s with `emit: :chunks`. The lease is taken
-  when the stream is enumerated. `timeout` (30_000 ms) limits the start, and then the time between chunks.
+  when the stream is enumerated. `timeout` (30_000 ms) is the time until the model is loaded, and then between
+  chunks. If it is given, it also limits the wait for the first one.
   """
   @spec stream(models(), name(), String.t() | [integer()], keyword()) :: Enumerable.t()
   def stream(models, name, prompt, opts \\ []),

@@ -12,8 +12,8 @@ defmodule Weir.Request do
       from `Weir.Server.generate/3`
 
   A slow receiver is not flooded: while 16 or more messages, of whatever kind, are in its mailbox, progress and
-  text come at most once a second, and what waits merges. So a receiver that reads nothing has at most these
-  16, one more for each second that the answer takes, and the last two. Nothing is to be acknowledged.
+  text come at most once a second, and what waits merges. At the end all comes at once. So a receiver that reads
+  nothing has about these 16 and one more for each second of the answer. Nothing is to be acknowledged.
 
   The request ends when the caller ends. `pid` is the process that sends the messages; if it is killed, they
   stop, so who must know of that monitors it.

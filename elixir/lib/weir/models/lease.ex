@@ -106,6 +106,7 @@ defmodule Weir.Models.Lease do
   end
 
   defp begin(models, name, limits) do
+    limits = Limits.loading(limits)
     {deadline, _over} = Limits.start(limits)
     models |> own(name, deadline) |> Limits.started(limits)
   end

@@ -143,6 +143,10 @@ defmodule Weir.Server.Answer do
   def asked_by({:echo, prompt, request}, pid), do: {:echo, prompt, asked_by(request, pid)}
   def asked_by(request, pid), do: %{request | asker: Process.monitor(pid)}
 
+  @doc "In this many ms, `next/1` returns without a chunk unless one comes before."
+  @spec look(struct(), non_neg_integer()) :: reference()
+  def look(request, ms), do: Process.send_after(self(), {request.ref, :look}, ms)
+
   @doc "Returns once the server knows where the request is computed."
   @spec settled(opened()) :: :ok
   def settled({:echo, _prompt, request}), do: settled(request)
@@ -182,15 +186,20 @@ defmodule Weir.Server.Answer do
   defp close({:echo, _prompt, request}), do: Request.close(request)
   defp close(request), do: Request.close(request)
 
-  defp next(:over), do: {:halt, :over}
+  @doc "The next chunk of a request; none when it was looked at, see `look/2`. `:over` follows the last one."
+  @spec next(opened() | :over) :: {[Chunk.t()], struct() | :over} | {:halt, :over}
+  def next(:over), do: {:halt, :over}
 
-  defp next({:echo, prompt, request}) do
+  def next({:echo, prompt, request}) do
     text = true |> echo(prompt, request.model) |> Error.ok!()
     {[%Chunk{text: text}], request}
   end
 
-  defp next(request) do
+  def next(request) do
     case Request.next(request) do
+      {:look, request} ->
+        {[], request}
+
       {:chunk, ids, text, scored, request} ->
         logprobs = Logprobs.entries(request.model, scored)
         {[%Chunk{ids: ids, text: text, logprobs: logprobs}], request}

@@ -74,6 +74,16 @@ defmodule Weir.Server.Limits do
     )
   end
 
+  @doc """
+  The limits for a model that must be in memory first. Unlike a queue, its wait may never end, because of the
+  caller's own lease; so the default of `timeout` counts from the call, too.
+  """
+  @spec loading(t()) :: t()
+  def loading(limits) do
+    until = plus(limits.from, min(limits.running, limits.between))
+    %{limits | whole: min(limits.whole, until)}
+  end
+
   @doc "The error of a start that took longer than that."
   @spec started(result | {:error, :timeout}, t()) :: result | {:error, over()} when result: term()
   def started({:error, :timeout}, limits), do: {:error, limits |> start() |> elem(1)}

@@ -289,8 +289,8 @@ defmodule Weir.Server.Request do
 
   @doc """
   The next event: `{:chunk, ids, text, scored, request}`, `{:prompt, scored}`, `{:progress, map, request}`,
-  `{:done, reason, usage}` or `{:error, reason}`. After the last two the request has ended and left no message.
-  `scored` has the ids whose text has come, with their scores (see `rest/2`); it is nil if no logprobs were
+  `{:look, request}`, see `Answer.look/2`, `{:done, reason, usage}` or `{:error, reason}`. After the last two the
+  request has ended and left no message. `scored` has the ids whose text has come, with their scores (see `rest/2`); it is nil if no logprobs were
   requested.
   """
   @spec next(struct()) :: tuple()
@@ -381,6 +381,8 @@ defmodule Weir.Server.Request do
   defp took(_request, {:prompt, ids, scores}), do: {:prompt, Enum.zip(ids, scores)}
 
   defp took(request, {:progress, map}), do: {:progress, map, demand(request)}
+
+  defp took(request, :look), do: {:look, request}
 
   # {:done, reason, usage} or {:error, reason}
   defp took(request, outcome) do
