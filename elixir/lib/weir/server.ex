@@ -38,7 +38,8 @@ defmodule Weir.Server do
       equal part), `n_parallel` (4: requests at a time), `n_batch` (n_ctx: maximum tokens of a tick),
       `n_ubatch` (0: 512 plus one per slot; maximum tokens of a forward pass), `chunk_size` (512: maximum
       prompt tokens of one request in a tick), `max_queue` (256: requests that may wait for a slot, a tenant's at
-      most three quarters of them; more get `{:error, :queue_full}`; 0: no limit), `batch_strategy` or `strategy` (`:decode_maximal`; see
+      most three quarters of them; more get `{:error, :queue_full}`; 0: no limit), `batch_strategy` or `strategy`
+      (`:decode_maximal`; see
       `Weir.Server.BatchStrategy`), `itl_target_ms` (50: for `:latency_target`), `n_threads`,
       `n_threads_batch` (0: all processors), `layout` (`:auto`, `:unified`, `:per_slot`), `type_k`, `type_v`
       (`:f16`, `:f32`, `:bf16`, `:q8_0`, `:q4_0`), `ageing_ms` (10_000), `cache_sequences` (-1: as many as
