@@ -443,7 +443,7 @@ ERL_NIF_TERM nif_engine_interval(nif_call *call, const ERL_NIF_TERM argv[])
     return nif_atom(call->env, "ok");
 }
 
-/* engine_progress(ref): how far its prompt is, with its number and interval; {:error, :ended} */
+/* engine_progress(ref): how far its prompt is, with its number and interval; or :ended */
 ERL_NIF_TERM nif_engine_progress(nif_call *call, const ERL_NIF_TERM argv[])
 {
     ErlNifEnv *env = call->env;
@@ -457,7 +457,7 @@ ERL_NIF_TERM nif_engine_progress(nif_call *call, const ERL_NIF_TERM argv[])
                  weir_stream_request(stream, &number) != WEIR_OK;
     int32_t interval = ended ? 0 : weir_stream_interval(stream);
     enif_mutex_unlock(s->object.lock);
-    if (ended) return nif_error_atom(env, "ended");
+    if (ended) return nif_atom(env, "ended");
     ERL_NIF_TERM map = nif_map_of(env, "progress", &progress);
     nif_put(env, &map, "request", enif_make_uint64(env, number));
     nif_put(env, &map, "interval", enif_make_int(env, interval));

@@ -9,7 +9,7 @@ defmodule Weir.ArgumentsTest do
   # A call may return a value or {:error, text}, or raise ArgumentError.
   defp call(name, args) do
     case apply(NIF, name, args) do
-      {:error, reason} when reason in [:queue_full, :timeout, :not_found, :stopping, :ended] ->
+      {:error, reason} when reason in [:queue_full, :timeout, :not_found, :stopping] ->
         :refused
 
       {:error, reason} ->

@@ -39,9 +39,13 @@ defmodule Weir.LimitsTest do
       whole = limits([timeout: 100], 60_000, :whole)
       whole = %{whole | whole: 100}
 
-      for place <- [:queued, {:prefilling, 1}, {:running, 50}] do
+      for {place, over} <- [
+            {:queued, {:queued, 100}},
+            {{:prefilling, 1}, :timeout},
+            {{:running, 50}, :timeout}
+          ] do
         assert {:wait, 40} = check(whole, place, 0, 60)
-        assert {:over, :timeout} = check(whole, place, 90, 100)
+        assert {:over, ^over} = check(whole, place, 90, 100)
       end
 
       stream = limits([timeout: 100], 30_000, :stream)
@@ -49,7 +53,8 @@ defmodule Weir.LimitsTest do
       for place <- [:queued, {:prefilling, 1}, {:running, 50}] do
         assert {:wait, 40} = check(stream, place, 0, 60)
         assert {:wait, 90} = check(stream, place, 50, 60)
-        assert {:over, :timeout} = check(stream, place, 0, 100)
+        assert {:over, over} = check(stream, place, 0, 100)
+        assert Weir.Error.plain(over) == :timeout
       end
     end
 
@@ -128,6 +133,13 @@ defmodule Weir.LimitsTest do
       assert error.reason == {:queue_timeout, 20}
       assert error.message =~ "waited 0.02 s in the queue"
       assert eventually(fn -> Server.get_stats(server).requests == 1 end)
+
+      # a given timeout is over in the queue, too, and people see where
+      assert {:error, :timeout} = Server.generate(server, "hello", timeout: 20)
+      assert {:error, :timeout} = Server.chat_completion(server, messages, timeout: 20, n: 2)
+      error = assert_raise Weir.Error, fn -> Enum.to_list(Server.stream(server, "hello", timeout: 20)) end
+      assert error.reason == :timeout
+      assert error.message =~ ~r/waited 0\.\d+ s in the queue, until its timeout/
 
       free.()
       # which it has left in time

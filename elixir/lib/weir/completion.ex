@@ -217,7 +217,7 @@ defmodule Weir.Completion do
          }}
 
       {:error, reason} ->
-        {:error, reason}
+        {:error, Error.plain(reason)}
     end
   end
 

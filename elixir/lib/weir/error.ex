@@ -34,6 +34,7 @@ defmodule Weir.Error do
   # The reason that callers match, without the details for people.
   @spec plain(term()) :: term()
   def plain({:queue_full, _n}), do: :queue_full
+  def plain({:queued, _ms}), do: :timeout
   def plain(reason), do: reason
 
   @impl true
@@ -46,6 +47,9 @@ defmodule Weir.Error do
     "the queue is full: max_queue is #{n}, the most requests that may wait, and those of one tenant take at most " <>
       "three quarters of it"
   end
+
+  defp text({:queued, ms}),
+    do: "the request waited #{seconds(ms)} in the queue, until its timeout: too many run before it for that"
 
   defp text({:queue_timeout, ms}),
     do: "the request waited #{seconds(ms)} in the queue, which is its queue_timeout"

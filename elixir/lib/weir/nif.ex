@@ -357,7 +357,7 @@ defmodule Weir.NIF do
   How far its prompt is: a map of `weir_progress`, with `request` (its number in `engine_slots/1`) and
   `interval`.
   """
-  native engine_progress(ref :: reference()) :: map() | {:error, :ended}
+  native engine_progress(ref :: reference()) :: map() | :ended
 
   @doc """
   Returns a manual engine's view for a plan: a map of `weir_view` with `cost`, and `slots` of

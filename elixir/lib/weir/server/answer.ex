@@ -97,7 +97,7 @@ defmodule Weir.Server.Answer do
          }}
 
       {:error, reason} ->
-        {:error, reason}
+        {:error, Error.plain(reason)}
     end
   end
 

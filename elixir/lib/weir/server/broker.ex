@@ -552,7 +552,7 @@ defmodule Weir.Server.Broker do
   end
 
   # The caller has not read its end yet.
-  defp phase({:error, :ended}, usage, _state, _request),
+  defp phase(:ended, usage, _state, _request),
     do: %{state: :ended, queue_position: 0, cached_tokens: usage.n_cached, processed_tokens: usage.n_prompt}
 
   defp phase(progress, usage, state, request) do

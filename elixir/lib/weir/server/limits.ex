@@ -23,7 +23,8 @@ defmodule Weir.Server.Limits do
   @type t :: %__MODULE__{from: integer(), early: boolean()}
   @typedoc "Where a request is, and for how many ms it has had a slot."
   @type place :: :queued | {:prefilling | :running, non_neg_integer()}
-  @type over :: :timeout | {:queue_timeout | :first_token_timeout, non_neg_integer()}
+  @typedoc "`:queued`: for people, who then see why; programs get `:timeout`."
+  @type over :: :timeout | {:queued | :queue_timeout | :first_token_timeout, non_neg_integer()}
 
   @typedoc "The options of a call; `timeout` is nil if it was not given."
   @type options :: %{
@@ -105,6 +106,7 @@ defmodule Weir.Server.Limits do
   @doc false
   def check(limits, place, since, now) do
     case limits |> left(place, since, now) |> Enum.min_by(&elem(&1, 0)) do
+      {left, :timeout} when left <= 0 and place == :queued -> {:over, {:queued, now - limits.from}}
       {left, over} when left <= 0 -> {:over, over}
       {left, _over} -> {:wait, left}
     end

@@ -318,7 +318,7 @@ defmodule Weir.Server.Request do
             next(request, since, wait)
 
           {:over, reason} ->
-            close(request, {:error, reason})
+            close(request, {:error, Error.plain(reason)})
             {:error, reason}
         end
     end
@@ -438,7 +438,7 @@ defmodule Weir.Server.Request do
 
         case Enum.find(checks, &match?({:over, _reason}, &1)) do
           {:over, reason} ->
-            close_all(together, {:error, reason})
+            close_all(together, {:error, Error.plain(reason)})
             {:error, reason}
 
           nil ->
