@@ -82,8 +82,6 @@ defmodule Weir.GuidesTest do
     assert %{text: ^text, error: nil} = shown(&(&1.request == nil and &1.text != ""))
 
     # a new question replaces the one before, and stop stops it
-    long = [max_tokens: 4000]
-    :ok = Server.configure(server, long)
     send(pid, {:event, "ask", %{"question" => "one"}})
     %{request: first} = shown(&(&1.text != "" and &1.request != nil))
     send(pid, {:event, "ask", %{"question" => "two"}})
