@@ -137,7 +137,8 @@ defmodule Weir.GuidesTest do
       Server.start_link(model: model, replace: true)
     end
 
-    {:ok, first} = Server.start_link(name: __MODULE__, model: long, temp: 0.0, replace: true)
+    slow = [name: __MODULE__, model: long, temp: 0.0]
+    {:ok, first} = Server.start_link([drain_timeout: 60_000, replace: true] ++ slow)
     assert {:error, {:already_started, ^first}} = Server.start_link(name: __MODULE__, model: model)
     request = Server.submit(__MODULE__, "hello", max_tokens: 20)
     %{ref: ref} = request
