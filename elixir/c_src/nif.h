@@ -375,6 +375,8 @@ weir_media **nif_media(nif_call *call, ERL_NIF_TERM list, size_t *n);
     X(engine_submit_n, 5, 0)                                                                                 \
     X(engine_demand, 2, 0)                                                                                   \
     X(engine_cancel, 1, 0)                                                                                   \
+    X(engine_interval, 2, 0)                                                                                 \
+    X(engine_progress, 1, 0)                                                                                 \
     X(engine_view, 1, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
     X(engine_step, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
     X(engine_turn, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \

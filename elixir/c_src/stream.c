@@ -430,3 +430,36 @@ ERL_NIF_TERM nif_engine_usage(nif_call *call, const ERL_NIF_TERM argv[])
     weir_usage usage = usage_of(s);
     return usage_map(call->env, &usage);
 }
+
+/* engine_interval(ref, n): from now on a chunk has n tokens, except the first and the last one */
+ERL_NIF_TERM nif_engine_interval(nif_call *call, const ERL_NIF_TERM argv[])
+{
+    nif_stream *s = nif_resource(call, argv[0], NIF_STREAM);
+    int32_t interval = nif_i32_in(call, argv[1], 1, INT32_MAX);
+    if (call->end != NIF_RESULT) return 0;
+    enif_mutex_lock(s->object.lock);
+    if (s->object.handle != NULL) weir_stream_set_interval(s->object.handle, interval);
+    enif_mutex_unlock(s->object.lock);
+    return nif_atom(call->env, "ok");
+}
+
+/* engine_progress(ref): how far its prompt is, with its number and interval; or :ended */
+ERL_NIF_TERM nif_engine_progress(nif_call *call, const ERL_NIF_TERM argv[])
+{
+    ErlNifEnv *env = call->env;
+    uint64_t number = 0;
+    weir_progress progress = {.size = sizeof progress};
+    nif_stream *s = nif_resource(call, argv[0], NIF_STREAM);
+    if (s == NULL) return 0;
+    enif_mutex_lock(s->object.lock);
+    const weir_stream *stream = s->object.handle;
+    bool ended = stream == NULL || weir_stream_progress(stream, &progress) != WEIR_OK ||
+                 weir_stream_request(stream, &number) != WEIR_OK;
+    int32_t interval = ended ? 0 : weir_stream_interval(stream);
+    enif_mutex_unlock(s->object.lock);
+    if (ended) return nif_atom(env, "ended");
+    ERL_NIF_TERM map = nif_map_of(env, "progress", &progress);
+    nif_put(env, &map, "request", enif_make_uint64(env, number));
+    nif_put(env, &map, "interval", enif_make_int(env, interval));
+    return map;
+}

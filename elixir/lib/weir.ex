@@ -14,7 +14,7 @@ defmodule Weir do
   """
 
   alias Weir.{Chat, ChatCompletion, Completion, Deadline, Embedding, Generation, Model, NIF, Options}
-  alias Weir.Server.Request
+  alias Weir.Server.{Limits, Request}
 
   @doc "Does nothing. Kept for programs that call it."
   @spec init() :: :ok
@@ -107,10 +107,10 @@ defmodule Weir do
   def chat_completion(%Model{} = model, messages, opts \\ []) do
     {timeout, opts} = Deadline.pop!(opts, 60_000)
     o = Options.read!(opts, completion_options())
-    deadline = Deadline.at(timeout)
+    limits = Limits.until(Deadline.at(timeout))
 
-    with {:ok, completion} <- open(model, messages, o, :generate),
-         {:ok, answer} <- Completion.whole(completion, fn -> Deadline.left(deadline) end) do
+    with {:ok, completion} <- open(model, messages, o, :generate, limits),
+         {:ok, answer} <- Completion.whole(completion) do
       {:ok, answer}
     else
       {:error, reason} -> {:error, Exception.message(Weir.Error.exception(reason))}
@@ -120,9 +120,9 @@ defmodule Weir do
   defp completion_options,
     do: Completion.options() ++ Request.logprobs() ++ Options.template() ++ Options.generation()
 
-  defp open(model, messages, o, mode) do
+  defp open(model, messages, o, mode, limits) do
     {chat, o} = Completion.form(o, o)
-    Completion.open(model, messages, chat, &Generation.open(model, &1, o, mode, o.n))
+    Completion.open(model, messages, chat, &Generation.open(model, &1, o, mode, o.n, limits))
   end
 
   @doc """
@@ -132,7 +132,7 @@ defmodule Weir do
   @spec stream_chat_completion(Model.t(), [Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat_completion(%Model{} = model, messages, opts \\ []) do
     o = Options.read!(opts, completion_options())
-    Completion.stream(fn -> open(model, messages, o, :stream) end, :infinity)
+    Completion.stream(fn -> open(model, messages, o, :stream, Limits.until(:infinity)) end)
   end
 
   @doc "See `Weir.Embedding.embed/3`."

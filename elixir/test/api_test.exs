@@ -191,7 +191,7 @@ defmodule Weir.APITest do
              n_ctx: 8192,
              n_parallel: 4,
              chunk_size: 512,
-             max_queue: 0,
+             max_queue: 256,
              cache_prompt: true,
              batch_strategy: :decode_maximal
            } = :sys.get_state(server).options

@@ -167,6 +167,8 @@ defmodule Weir.DirtyTest do
       end,
       engine_demand: fn -> NIF.engine_demand(stream, 1) end,
       engine_cancel: fn -> NIF.engine_cancel(stream) end,
+      engine_interval: fn -> NIF.engine_interval(stream, 2) end,
+      engine_progress: fn -> NIF.engine_progress(stream) end,
       engine_stats: fn -> NIF.engine_stats(manual) end,
       engine_usage: fn -> NIF.engine_usage(stream) end,
       engine_close: fn -> NIF.engine_close(stream) end,

@@ -40,6 +40,22 @@ defmodule Weir.LoadingTest do
     send(server, {:loaded, loader, loaded})
   end
 
+  test "a submitted request waits for the model, and may end before", %{hub: hub, model: model} do
+    server = slow(hub, max_tokens: 5)
+    [%{ref: ref} = one, %{ref: other} = two] = for _ <- 1..2, do: Server.submit(server, "hello")
+    assert eventually(fn -> Server.get_stats(server).queue_depth == 2 end)
+    assert Weir.Request.status(one) == %{state: :starting}
+    assert :ok = Weir.Request.cancel(one)
+    assert_receive {:weir, ^ref, {:error, :cancelled}}
+    late = Server.submit(server, "hello", queue_timeout: 20)
+    late_ref = late.ref
+    assert_receive {:weir, ^late_ref, {:error, {:queue_timeout, 20}}}
+    arrive(server, {:ok, model})
+    assert_receive {:weir, ^other, {:start, %{prompt_tokens: 6}}}
+    assert_receive {:weir, ^other, {:end, %{usage: %{generated_tokens: 5}}}}
+    assert eventually(fn -> Weir.Request.status(two) == %{state: :ended} end)
+  end
+
   test "nobody waits for a model longer than its timeout", %{hub: hub} do
     server = slow(hub)
     messages = [{:user, "hello"}]

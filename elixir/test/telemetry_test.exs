@@ -62,7 +62,8 @@ defmodule Weir.TelemetryTest do
 
       {:ok, answer} = Server.complete(server, "hello", max_tokens: 10, temp: 0.0, id: :me)
       {start, metadata} = request(:start)
-      assert is_integer(start.system_time)
+      assert %{system_time: time, prompt_tokens: 6} = start
+      assert is_integer(time)
       assert %{server: ^server, seq_id: 1, mode: :generate, id: :me} = metadata
       {done, metadata} = request(:done)
       assert done == answer.usage
@@ -104,6 +105,18 @@ defmodule Weir.TelemetryTest do
     assert sum.(:decode_tokens) + sum.(:accepted_tokens) == 199
     assert sum.(:batch_size) == 6 + sum.(:decode_tokens) + sum.(:drafted_tokens)
     assert sum.(:passes) == Enum.count(ticks, &(&1.batch_size > 0))
+  end
+
+  test "a shared answer: each request starts with its prompt's tokens, and ends" do
+    stand_in()
+    server = start_supervised!({Server, model_path: "fake:tick_us=1000", temp: 0.0})
+    for _ <- 1..2, do: Server.submit(server, "hello", share: true, max_tokens: 50, id: :both)
+
+    starts = for _ <- 1..2, do: request(:start)
+    assert Enum.all?(starts, &match?({%{prompt_tokens: 6}, %{id: :both}}, &1))
+    assert Enum.sort(for {_, %{seq_id: n}} <- starts, do: n) == [1, 2]
+
+    for _ <- 1..2, do: assert({%{generated_tokens: 50}, %{id: :both, reason: :length}} = request(:done))
   end
 
   test "how streams end, and what fails" do

@@ -168,7 +168,10 @@ defmodule Weir.Cluster do
   defp whole(cluster, fun, prompt, opts) do
     local!(prompt, opts)
     key = Route.key(prompt, opts)
-    {timeout, opts} = opts |> Keyword.delete(:route) |> Deadline.pop!(60_000)
+
+    {%{timeout: timeout}, opts} =
+      opts |> Keyword.delete(:route) |> Options.split!(timeout: {{:maybe, :timeout}, nil})
+
     argument = with {:chat, messages} <- prompt, do: messages
     Call.whole(cluster, fun, argument, key, opts, timeout)
   end

@@ -88,21 +88,21 @@ defmodule Weir.Completion do
   # ---- Steps ----
 
   @doc "The next step; `:over` after the last one. After an error all requests have ended."
-  @spec next(t(), timeout()) :: {:ok, step(), t()} | {:error, term()} | :over
-  def next(%__MODULE__{requests: requests}, _timeout) when requests == %{}, do: :over
+  @spec next(t()) :: {:ok, step(), t()} | {:error, term()} | :over
+  def next(%__MODULE__{requests: requests}) when requests == %{}, do: :over
 
-  def next(%__MODULE__{requests: requests} = t, timeout) do
-    case Request.next_of(requests, timeout) do
+  def next(%__MODULE__{requests: requests} = t) do
+    case Request.next_of(requests) do
       {ref, {:chunk, ids, text, scored, request}} ->
         entries = Logprobs.entries(request.model, scored) || []
         t = %{t | requests: Request.again(requests, request)}
         read(t, ref, text, entries, length(ids), nil)
 
       {ref, {:prompt, scored}} ->
-        next(%{t | prompt_logprobs: Logprobs.entries(requests[ref].model, scored)}, timeout)
+        next(%{t | prompt_logprobs: Logprobs.entries(requests[ref].model, scored)})
 
       {_ref, {:progress, _map, request}} ->
-        next(%{t | requests: Request.again(requests, request)}, timeout)
+        next(%{t | requests: Request.again(requests, request)})
 
       {ref, {:done, :cancelled, _usage}} ->
         requests |> Request.without(ref) |> Request.close_all()
@@ -181,17 +181,17 @@ defmodule Weir.Completion do
 
   # ---- Whole answers ----
 
-  @doc "Waits for all choices. `left` returns the remaining ms."
-  @spec whole(t(), (() -> timeout())) :: {:ok, ChatCompletion.t()} | {:error, term()}
-  def whole(t, left) do
+  @doc "Waits for all choices."
+  @spec whole(t()) :: {:ok, ChatCompletion.t()} | {:error, term()}
+  def whole(t) do
     empty = %{reasoning: [], content: [], calls: [], logprobs: [], reason: nil}
-    gather(t, Map.new(t.choices, fn {_ref, c} -> {c.index, empty} end), 0, left)
+    gather(t, Map.new(t.choices, fn {_ref, c} -> {c.index, empty} end), 0)
   end
 
-  defp gather(t, done, n, left) do
-    case next(t, left.()) do
+  defp gather(t, done, n) do
+    case next(t) do
       {:ok, step, t} ->
-        gather(t, Map.update!(done, step.index, &add(&1, step)), n + step.n, left)
+        gather(t, Map.update!(done, step.index, &add(&1, step)), n + step.n)
 
       :over ->
         choices = for {index, parts} <- Enum.sort(done), do: choice(index, parts, t.logprobs)
@@ -217,7 +217,7 @@ defmodule Weir.Completion do
          }}
 
       {:error, reason} ->
-        {:error, reason}
+        {:error, Error.plain(reason)}
     end
   end
 
@@ -265,8 +265,8 @@ defmodule Weir.Completion do
   # ---- Streams ----
 
   @doc "A lazy stream of completion chunks. `open` is called when it is enumerated."
-  @spec stream((() -> {:ok, t()} | {:error, term()}), timeout()) :: Enumerable.t()
-  def stream(open, timeout) do
+  @spec stream((() -> {:ok, t()} | {:error, term()})) :: Enumerable.t()
+  def stream(open) do
     Stream.resource(
       fn ->
         t = Error.ok!(open.())
@@ -280,7 +280,7 @@ defmodule Weir.Completion do
          }}
       end,
       fn {t, answer} ->
-        case next(t, timeout) do
+        case next(t) do
           {:ok, step, t} -> {chunks(answer, step), {t, answer}}
           :over -> {:halt, {t, answer}}
           {:error, reason} -> raise Error, reason

@@ -30,11 +30,33 @@ defmodule Weir.Error do
     if is_list(result), do: {:ok, Enum.reverse(result)}, else: result
   end
 
+  @doc false
+  # The reason that callers match, without the details for people.
+  @spec plain(term()) :: term()
+  def plain({:queue_full, _n}), do: :queue_full
+  def plain({:queued, _ms}), do: :timeout
+  def plain(reason), do: reason
+
   @impl true
-  def exception(reason), do: %__MODULE__{message: text(reason), reason: reason}
+  def exception(reason), do: %__MODULE__{message: text(reason), reason: plain(reason)}
 
   defp text(reason) when is_binary(reason), do: reason
   defp text(:queue_full), do: "the queue is full"
+
+  defp text({:queue_full, n}) do
+    "the queue is full: max_queue is #{n}, the most requests that may wait, and those of one tenant take at most " <>
+      "three quarters of it"
+  end
+
+  defp text({:queued, ms}),
+    do: "the request waited #{seconds(ms)} in the queue, until its timeout: too many run before it for that"
+
+  defp text({:queue_timeout, ms}),
+    do: "the request waited #{seconds(ms)} in the queue, which is its queue_timeout"
+
+  defp text({:first_token_timeout, ms}),
+    do: "no token came within #{seconds(ms)} of the queue's end, which is the request's first_token_timeout"
+
   defp text(:cancelled), do: "the request was cancelled"
   defp text(:timeout), do: "nothing more came in time"
   defp text(:stopping), do: "the server is stopping"
@@ -43,4 +65,6 @@ defmodule Weir.Error do
   defp text({:refused, text}), do: "the cluster refuses this node's server: " <> text
   defp text({:server_down, reason}), do: "the server is down: " <> Exception.format_exit(reason)
   defp text(reason), do: inspect(reason)
+
+  defp seconds(ms), do: "#{ms / 1000} s"
 end

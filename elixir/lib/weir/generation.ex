@@ -5,7 +5,7 @@ defmodule Weir.Generation do
   # that no scheduler is held, and is freed when they have ended and nobody refers to them.
 
   alias Weir.{Model, NIF, Options, Tokenizer}
-  alias Weir.Server.{Answer, Request}
+  alias Weir.Server.{Answer, Limits, Request}
 
   @type prompt :: String.t() | [integer()] | NIF.chat()
 
@@ -13,16 +13,16 @@ defmodule Weir.Generation do
   Submits a prompt for n answers. `o` has options of `Request.options/0` and `Options.generation/0`. The
   engine's context grows if prompt and answer need more.
   """
-  @spec open(Model.t(), prompt(), map(), :generate | :stream, pos_integer()) ::
+  @spec open(Model.t(), prompt(), map(), :generate | :stream, pos_integer(), Limits.t()) ::
           {:ok, [struct()]} | {:error, term()}
-  def open(%Model{} = model, prompt, o, mode, n \\ 1) do
+  def open(%Model{} = model, prompt, o, mode, n \\ 1, limits \\ Limits.until(:infinity)) do
     :ok = Request.plain!(prompt)
     o = Map.merge(Options.read!([], Request.options()), o)
     Options.one_grammar!(o)
     to = self()
 
     with {:ok, refs} <- elsewhere(fn -> submit(model, prompt, o, mode, n, to) end) do
-      {:ok, for(ref <- refs, do: %Request{ref: ref, model: model, logprobs: o.logprobs})}
+      {:ok, for(ref <- refs, do: Request.own(ref, model, o.logprobs, limits))}
     end
   end
 
@@ -41,6 +41,16 @@ defmodule Weir.Generation do
   """
   @spec elsewhere((() -> value)) :: value | {:error, String.t()} when value: term()
   def elsewhere(fun) do
+    asker = Request.watch()
+
+    try do
+      elsewhere(fun, asker)
+    after
+      Request.unwatch(asker)
+    end
+  end
+
+  defp elsewhere(fun, asker) do
     caller = self()
 
     {pid, monitor} =
@@ -62,6 +72,12 @@ defmodule Weir.Generation do
 
       {:DOWN, ^monitor, :process, ^pid, reason} ->
         {:error, "the request could not be made: #{inspect(reason)}"}
+
+      {:DOWN, ^asker, :process, _pid, _reason} ->
+        Process.demonitor(monitor, [:flush])
+        Process.unlink(pid)
+        Process.exit(pid, :kill)
+        {:error, :cancelled}
     end
   end
 
@@ -96,11 +112,11 @@ defmodule Weir.Generation do
   @spec whole(Model.t(), prompt(), map()) :: {:ok, String.t()} | {:error, term()}
   def whole(model, prompt, o) do
     with {:ok, [request]} <- open(model, prompt, o, :generate),
-         {:ok, answer} <- Answer.gather(request, :infinity),
+         {:ok, answer} <- Answer.gather(request),
          do: {:ok, answer.text}
   end
 
-  @doc "A lazy stream, see `Answer.chunks/3`. `prompt` is called when it is enumerated."
+  @doc "A lazy stream, see `Answer.chunks/2`. `prompt` is called when it is enumerated."
   @spec stream(Model.t(), (() -> {:ok, prompt()} | {:error, term()}), map()) :: Enumerable.t()
   def stream(model, prompt, o) do
     open = fn ->
@@ -109,6 +125,6 @@ defmodule Weir.Generation do
            do: {:ok, request}
     end
 
-    Answer.chunks(open, :infinity, o.emit)
+    Answer.chunks(open, o.emit)
   end
 end

@@ -62,7 +62,7 @@ defmodule Weir.Models do
 
   Functions that take a `name` also take a lease. They return `{:error, reason}`, and streams raise a
   `Weir.Error` with the reason: `:not_found` (no model has this name), `:timeout`, `:queue_full`,
-  `{:server_down, reason}`, or a text, such as why the file cannot be loaded, or that the model is larger than
+  `{:queue_timeout, ms}`, `{:first_token_timeout, ms}`, `{:server_down, reason}`, or a text, such as why the file cannot be loaded, or that the model is larger than
   the budget.
 
   When this process ends, waiting requests end with `{:server_down, reason}`, and running answers go on to their
@@ -73,11 +73,18 @@ defmodule Weir.Models do
 
   alias Weir.{Chat, Completion, Deadline, Embedding, Error, Generation, NIF, Options}
   alias Weir.Models.{Entry, Lease, Telemetry}
-  alias Weir.Server.{Answer, Broker, Request}
+  alias Weir.Server.{Answer, Broker, Limits, Request}
 
   @type models :: GenServer.server()
   @type name :: String.t() | Lease.t()
-  @type reason :: :not_found | :timeout | :queue_full | {:server_down, term()} | String.t()
+  @type reason ::
+          :not_found
+          | :timeout
+          | {:queue_timeout | :first_token_timeout, ms :: non_neg_integer()}
+          | :queue_full
+          | :cancelled
+          | {:server_down, term()}
+          | String.t()
 
   @typedoc """
   A model. `state`: `:unloaded`, `:loading` (`progress` from 0.0 to 1.0), `:loaded`, `:sleeping`, `:leaving` or
@@ -205,7 +212,10 @@ defmodule Weir.Models do
 
   # ---- Texts ----
 
-  @doc "Returns the whole answer. Options as in `Weir.Server.generate/3`, without `id`, `best_of`, `echo`, `share`."
+  @doc """
+  Returns the whole answer. Options as in `Weir.Server.generate/3`, without `id`, `best_of`, `echo` and `share`.
+  Unless `timeout` is given, the model must be loaded within 60_000 ms.
+  """
   @spec generate(models(), name(), String.t() | [integer()], keyword()) ::
           {:ok, String.t()} | {:error, reason()}
   def generate(models, name, prompt, opts \\ []),
@@ -219,7 +229,8 @@ defmodule Weir.Models do
 
   @doc """
   Returns the answer as a lazy stream of texts, or of `Weir.Chunk`s with `emit: :chunks`. The lease is taken
-  when the stream is enumerated. `timeout` (30_000 ms) limits the start, and then the time between chunks.
+  when the stream is enumerated. `timeout` (30_000 ms) is the time until the model is loaded, and then between
+  chunks. If it is given, it also limits the wait for the first one.
   """
   @spec stream(models(), name(), String.t() | [integer()], keyword()) :: Enumerable.t()
   def stream(models, name, prompt, opts \\ []),
@@ -245,13 +256,13 @@ defmodule Weir.Models do
   @spec chat_completion(models(), name(), [Chat.message()], keyword()) ::
           {:ok, Weir.ChatCompletion.t()} | {:error, reason()}
   def chat_completion(models, name, messages, opts \\ []) do
-    {o, timeout, given} = completion(opts, 60_000)
-    deadline = Deadline.at(timeout)
+    {o, options, given} = completion(opts, 60_000)
+    limits = Limits.whole(options)
 
     Generation.elsewhere(fn ->
-      Lease.use(models, name, deadline, fn lease ->
-        with {:ok, completion} <- open(lease, messages, o, given, :generate),
-             do: Completion.whole(completion, fn -> Deadline.left(deadline) end)
+      Lease.use(models, name, limits, fn lease ->
+        with {:ok, completion} <- open(lease, messages, o, given, :generate, limits),
+             do: Completion.whole(completion)
       end)
     end)
   end
@@ -262,23 +273,23 @@ defmodule Weir.Models do
   """
   @spec stream_chat_completion(models(), name(), [Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat_completion(models, name, messages, opts \\ []) do
-    {o, timeout, given} = completion(opts, 30_000)
+    {o, options, given} = completion(opts, 30_000)
 
-    Lease.stream(models, name, timeout, fn lease ->
-      Completion.stream(fn -> open(lease, messages, o, given, :stream) end, timeout)
+    Lease.stream(models, name, options, fn lease, limits ->
+      Completion.stream(fn -> open(lease, messages, o, given, :stream, limits) end)
     end)
   end
 
   defp completion(opts, timeout) do
     {o, rest} = Options.split!(opts, Completion.options() ++ Options.template())
-    {timeout, given} = given!(rest, timeout)
+    {options, given} = given!(rest, timeout)
     {o, given} = Completion.form(o, given)
-    {o, timeout, given}
+    {o, options, given}
   end
 
-  defp open(lease, messages, o, given, mode) do
+  defp open(lease, messages, o, given, mode, limits) do
     Completion.open(lease.model, messages, o, fn chat ->
-      Lease.submit(lease, fn _model -> {:ok, chat} end, given, mode, o.n)
+      Lease.submit(lease, fn _model -> {:ok, chat} end, given, mode, o.n, limits)
     end)
   end
 
@@ -293,40 +304,41 @@ defmodule Weir.Models do
     o = Embedding.options!(opts)
     texts = Embedding.texts!(text_or_texts)
     deadline = Deadline.at(timeout)
+    limits = Limits.until(deadline)
     compute = &Embedding.within(&1.model, texts, o, Deadline.left(deadline))
 
-    with {:ok, vectors} <- Generation.elsewhere(fn -> Lease.use(models, name, deadline, compute) end),
+    with {:ok, vectors} <- Generation.elsewhere(fn -> Lease.use(models, name, limits, compute) end),
          do: {:ok, if(is_list(text_or_texts), do: vectors, else: hd(vectors))}
   end
 
   defp given!(opts, timeout) do
-    {timeout, opts} = Deadline.pop!(opts, timeout)
-    {timeout, Options.given!(opts, Request.options())}
+    {options, opts} = Limits.split!(opts, timeout)
+    {options, Options.given!(opts, Request.options())}
   end
 
   # In a short-lived process, which holds the lease: what was made of the model ends with it.
   defp whole(models, name, opts, prompt) do
-    {timeout, given} = given!(opts, 60_000)
-    deadline = Deadline.at(timeout)
+    {options, given} = given!(opts, 60_000)
+    limits = Limits.whole(options)
 
     Generation.elsewhere(fn ->
-      Lease.use(models, name, deadline, fn lease ->
-        with {:ok, [request]} <- Lease.submit(lease, prompt, given, :generate, 1),
-             do: Answer.gather(request, deadline)
+      Lease.use(models, name, limits, fn lease ->
+        with {:ok, [request]} <- Lease.submit(lease, prompt, given, :generate, 1, limits),
+             do: Answer.gather(request)
       end)
     end)
   end
 
   defp streamed(models, name, opts, prompt) do
     {emit, opts} = Options.split!(opts, Options.emit())
-    {timeout, given} = given!(opts, 30_000)
+    {options, given} = given!(opts, 30_000)
 
-    Lease.stream(models, name, timeout, fn lease ->
+    Lease.stream(models, name, options, fn lease, limits ->
       open = fn ->
-        with {:ok, [request]} <- Lease.submit(lease, prompt, given, :stream, 1), do: {:ok, request}
+        with {:ok, [request]} <- Lease.submit(lease, prompt, given, :stream, 1, limits), do: {:ok, request}
       end
 
-      Answer.chunks(open, timeout, emit.emit)
+      Answer.chunks(open, emit.emit)
     end)
   end
 

@@ -350,6 +350,14 @@ defmodule Weir.NIF do
   native engine_demand(ref :: reference(), n :: non_neg_integer() | :infinity) :: :ok
   @doc "Cancels the request; its last message still comes."
   native engine_cancel(ref :: reference()) :: :ok
+  @doc "From now on a chunk has `n` tokens, except the first and the last one."
+  native engine_interval(ref :: reference(), n :: pos_integer()) :: :ok
+
+  @doc """
+  How far its prompt is: a map of `weir_progress`, with `request` (its number in `engine_slots/1`) and
+  `interval`.
+  """
+  native engine_progress(ref :: reference()) :: map() | :ended
 
   @doc """
   Returns a manual engine's view for a plan: a map of `weir_view` with `cost`, and `slots` of

@@ -27,16 +27,19 @@ defmodule Weir.Server do
 
     * `model_path` (a file, or `hf:OWNER/REPO[:QUANTIZATION]`, see `Weir.Hub`), or `model`, a `Weir.Model`.
       One of them is required. A file is loaded before `start_link/1` returns. A model by name may need a
-      download, so it is loaded afterwards: requests wait for it within their `timeout`, `model/1` waits
-      without one, and `get_stats/1` has `state: :loading`. If loading fails, waiting callers get the reason
+      download, so it is loaded afterwards: requests wait for it as they wait in the queue, `model/1` waits
+      without a limit, and `get_stats/1` has `state: :loading`. If loading fails, waiting callers get the reason
       and the server exits with it. The end of the server or its supervisor ends the download.
     * `name`: as for `GenServer`. It is also the id in `child_spec/1`.
+    * `replace` (false): true first ends the server that has this name, after its requests (`drain_timeout`). For
+      a notebook's cell that is evaluated again, or `iex`; not below a supervisor, which restarts what was ended.
     * model options: `n_gpu_layers` (99), and the others of `Weir.Model.load/2`, except `vocab_only`.
     * engine options: `n_ctx` (8192: tokens of all requests together; in the layout `:per_slot` each has an
       equal part), `n_parallel` (4: requests at a time), `n_batch` (n_ctx: maximum tokens of a tick),
       `n_ubatch` (0: 512 plus one per slot; maximum tokens of a forward pass), `chunk_size` (512: maximum
-      prompt tokens of one request in a tick), `max_queue` (0: no limit; a full queue returns
-      `{:error, :queue_full}`), `batch_strategy` or `strategy` (`:decode_maximal`; see
+      prompt tokens of one request in a tick), `max_queue` (256: requests that may wait for a slot, a tenant's at
+      most three quarters of them; more get `{:error, :queue_full}`; 0: no limit), `batch_strategy` or `strategy`
+      (`:decode_maximal`; see
       `Weir.Server.BatchStrategy`), `itl_target_ms` (50: for `:latency_target`), `n_threads`,
       `n_threads_batch` (0: all processors), `layout` (`:auto`, `:unified`, `:per_slot`), `type_k`, `type_v`
       (`:f16`, `:f32`, `:bf16`, `:q8_0`, `:q4_0`), `ageing_ms` (10_000), `cache_sequences` (-1: as many as
@@ -48,8 +51,8 @@ defmodule Weir.Server do
       salt, to draft from; 0: none), `draft_model` (a path or a `Weir.Model`: a smaller model with the same
       vocabulary, or an EAGLE-3 head) and `mtp` (true: without a draft model, use the model's own MTP layers
       if it has them).
-    * defaults for requests: the options of `generate/3`, except `timeout`, `id`, `best_of`, `echo` and
-      `share`.
+    * defaults for requests: the options of `generate/3`, except `timeout`, `queue_timeout`,
+      `first_token_timeout`, `id`, `best_of`, `echo` and `share`.
     * `drain_timeout` (5_000 ms): how long requests may continue after the supervisor has asked the server to
       stop.
 
@@ -63,7 +66,7 @@ defmodule Weir.Server do
   """
 
   alias Weir.{Chat, Chunk, Completion, Deadline, Embedding, Error, Generation, Model, NIF, Options}
-  alias Weir.Server.{Answer, BatchStrategy, Broker, Embedder, Engine, Request}
+  alias Weir.Server.{Answer, BatchStrategy, Broker, Courier, Embedder, Engine, Limits, Request}
 
   @type server :: GenServer.server()
   @typedoc """
@@ -76,7 +79,14 @@ defmodule Weir.Server do
           | [integer()]
           | {:fork, id :: term()}
           | {:fork, id :: term(), at :: integer()}
-  @type reason :: :queue_full | :timeout | :cancelled | :stopping | String.t() | term()
+  @type reason ::
+          :queue_full
+          | :timeout
+          | {:queue_timeout | :first_token_timeout, ms :: non_neg_integer()}
+          | :cancelled
+          | :stopping
+          | String.t()
+          | term()
 
   @typedoc "Counts are in tokens, times in milliseconds."
   @type answer :: %{
@@ -122,6 +132,7 @@ defmodule Weir.Server do
   @spec start_link(keyword()) :: GenServer.on_start()
   def start_link(opts) do
     {name, opts} = opts |> Options.keywords!() |> renamed() |> Keyword.split([:name])
+    {%{replace: replace}, opts} = Options.split!(opts, replace: {:boolean, false})
     {source, opts} = Keyword.split(opts, [:model_path, :model])
 
     o =
@@ -132,8 +143,22 @@ defmodule Weir.Server do
 
     _strategy = BatchStrategy.resolve!(o.batch_strategy)
     _request = Request.to_engine(o)
-    source |> source!() |> Broker.start_link(o, name)
+    source = source!(source)
+    if replace, do: replace!(name)
+    Broker.start_link(source, o, name)
   end
+
+  # With :normal, a process that is linked to the former server goes on.
+  defp replace!(name: name) when name != nil do
+    with former when is_pid(former) <- GenServer.whereis(name), do: GenServer.stop(former)
+    :ok
+  catch
+    # it has just ended
+    :exit, _reason -> :ok
+  end
+
+  defp replace!(_name),
+    do: raise(ArgumentError, "option :replace needs :name, by which the former server is found")
 
   # Not vocab_only: a server needs the weights.
   defp model_options do
@@ -167,8 +192,10 @@ defmodule Weir.Server do
   @doc """
   Returns the whole answer to a prompt, which is a text or token ids.
 
-  Options: `max_tokens` (256; -1: as many as fit), `timeout` (60_000 ms for the whole call, or `:infinity`;
-  afterwards `{:error, :timeout}`), `stop` (texts that end the answer and are not part of it), `priority` (0;
+  Options: `max_tokens` (256; -1: as many as fit), `timeout` (ms for the whole call, or `:infinity`; unless given,
+  60_000 ms from the time at which the request has a slot; afterwards `{:error, :timeout}`), `queue_timeout`
+  (`:infinity`; ms until it has one; afterwards `{:error, {:queue_timeout, ms}}`), `first_token_timeout`
+  (`:infinity`; ms from then to the first token; afterwards `{:error, {:first_token_timeout, ms}}`), `stop` (texts that end the answer and are not part of it), `priority` (0;
   -100 to 100, higher first), `deadline` (ms from now; the text until then is the answer), `cache_prompt`
   (true), `cache_keep_ms` (0; prompt and answer stay cached as if they had been used that much later),
   `cache_salt` (nil; only requests with the same salt share prefixes, and see words of each other's prompts in
@@ -188,8 +215,11 @@ defmodule Weir.Server do
   then ends), `reasoning_start` and `reasoning_end` (nil: the chat's; the texts around reasoning), `add_special` and `parse_special` (true; for the prompt's
   text), `special` (false; true shows control tokens in the answer).
 
-  Errors: `:queue_full`, `:timeout`, `:cancelled` (by `cancel/2`), `:stopping`, `{:server_down, reason}`, or a
-  text.
+  The request ends when its caller ends. If the caller is a task and linked to the process that has started it
+  (`Task.async/1`), it also ends with that process, however that ended: nobody would get the result.
+
+  Errors: `:queue_full`, `:timeout`, `{:queue_timeout, ms}`, `{:first_token_timeout, ms}`, `:cancelled` (by
+  `cancel/2`, or with the process that has started the task), `:stopping`, `{:server_down, reason}`, or a text.
   """
   @spec generate(server(), prompt(), keyword()) :: {:ok, String.t()} | {:error, reason()}
   def generate(server, prompt, opts \\ []) do
@@ -231,14 +261,39 @@ defmodule Weir.Server do
 
   @doc """
   Returns the answer as a lazy stream of non-empty texts, or of `Weir.Chunk`s with `emit: :chunks`. Other
-  options as in `generate/3`, but `timeout` (30_000 ms) limits the start of the request and then the time
-  between chunks.
+  options as in `generate/3`, but `timeout` (30_000 ms) is the time between two chunks. If it is given, it also
+  limits the wait for the first one, with that in the queue.
 
   The request starts when the stream is enumerated. Errors are raised as `Weir.Error` with their reason.
   Ending the stream early cancels the request and leaves no message in the mailbox.
   """
   @spec stream(server(), prompt(), keyword()) :: Enumerable.t()
   def stream(server, prompt, opts \\ []), do: Answer.stream(server, opts, fn _deadline -> {:ok, prompt} end)
+
+  @doc """
+  Starts a request and returns at once; what comes of it are messages, see `Weir.Request`. Options as in
+  `stream/3`, except that `progress` is true unless given. Errors come as messages, too; only wrong options
+  raise.
+
+      request = Weir.Server.submit(MyApp.LLM, "Once upon a time")
+
+      def handle_info({:weir, ref, {:text, text}}, %{request: %{ref: ref}} = state), do: ...
+      def handle_info({:weir, ref, {:end, last}}, %{request: %{ref: ref}} = state), do: ...
+  """
+  @spec submit(server(), prompt(), keyword()) :: Weir.Request.t()
+  def submit(server, prompt, opts \\ []) do
+    Request.prompt!(prompt)
+    Courier.start(server, submitted!(opts), fn _deadline -> {:ok, prompt} end)
+  end
+
+  @doc "Like `submit/3`, for a conversation. Options as there and in `Weir.Chat.apply_template/3`."
+  @spec submit_chat(server(), [Chat.message()], keyword()) :: Weir.Request.t()
+  def submit_chat(server, messages, opts \\ []) do
+    {template, rest} = Chat.split!(opts)
+    Courier.start(server, submitted!(rest), &Answer.rendered(server, messages, template, &1))
+  end
+
+  defp submitted!(opts), do: opts |> Options.keywords!() |> Keyword.put_new(:progress, true) |> Answer.read!()
 
   @doc "`generate/3` under the name that LlamaCppEx has for token ids."
   @spec generate_tokens(server(), [integer()], keyword()) ::
@@ -304,11 +359,14 @@ defmodule Weir.Server do
   @spec chat_completion(server(), [Chat.message()], keyword()) ::
           {:ok, Weir.ChatCompletion.t()} | {:error, reason()}
   def chat_completion(server, messages, opts \\ []) do
-    {open, timeout} = completion(server, messages, opts, :generate, 60_000)
-    deadline = Deadline.at(timeout)
+    {open, limits} = completion(server, messages, opts, :generate, 60_000)
 
-    with {:ok, completion} <- open.(deadline),
-         do: Completion.whole(completion, fn -> Deadline.left(deadline) end)
+    with {:ok, completion} <- limits |> Limits.whole() |> open.(),
+         {:ok, whole} <- Completion.whole(completion) do
+      {:ok, whole}
+    else
+      {:error, reason} -> {:error, Error.plain(reason)}
+    end
   end
 
   @doc """
@@ -317,26 +375,31 @@ defmodule Weir.Server do
   """
   @spec stream_chat_completion(server(), [Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat_completion(server, messages, opts \\ []) do
-    {open, timeout} = completion(server, messages, opts, :stream, 30_000)
-    Completion.stream(fn -> timeout |> Deadline.at() |> open.() end, timeout)
+    {open, limits} = completion(server, messages, opts, :stream, 30_000)
+    Completion.stream(fn -> limits |> Limits.stream() |> open.() end)
   end
 
   defp completion(server, messages, opts, mode, timeout) do
     {o, rest} = Options.split!(opts, Completion.options() ++ Options.template())
-    {timeout, id, given} = Request.given!(rest, timeout)
+    {options, id, given} = Request.given!(rest, timeout)
     {o, given} = Completion.form(o, given)
 
-    {fn deadline ->
-       how = %{id: id, mode: mode, n: o.n, share: false, deadline: deadline}
+    {fn limits ->
+       how = %{id: id, mode: mode, n: o.n, share: false, limits: limits}
+       server |> opened(messages, o, given, how) |> Limits.started(limits)
+     end, options}
+  end
 
-       with {:ok, model} <- Broker.model(server, deadline) do
-         try do
-           Completion.open(model, messages, o, &Request.start(server, &1, given, how))
-         after
-           NIF.lease_release(model.ref)
-         end
-       end
-     end, timeout}
+  defp opened(server, messages, o, given, how) do
+    {deadline, _over} = Limits.start(how.limits)
+
+    with {:ok, model} <- Broker.model(server, deadline) do
+      try do
+        Completion.open(model, messages, o, &Request.start(server, &1, given, how))
+      after
+        NIF.lease_release(model.ref)
+      end
+    end
   end
 
   # ---- Embeddings ----
@@ -366,9 +429,9 @@ defmodule Weir.Server do
   @doc """
   Returns the server's state: `state` (`:loading`, `:running`, `:stopping`), `active_slots` (prefilling or
   generating), `idle_slots`, `prefilling_slots`, `generating_slots`, `queue_depth`, `n_parallel`, `n_batch`,
-  `requests` (running), `n_shared` (requests that joined another one's generation), `strategy`,
-  `strategy_failures`, `slots` (the work of each active slot in the last tick, and the cached part of its
-  prompt), and, once the model is loaded, the engine's counters: see `weir_engine_stats` in the C API. Never
+  `max_queue`, `requests` (running), `n_shared` (requests that joined another one's generation), `strategy`,
+  `strategy_failures`, `slots` (the work of each active slot in the last tick, the cached part of its prompt, and
+  the request's `id` and `seq_id`), and, once the model is loaded, the engine's counters: see `weir_engine_stats` in the C API. Never
   waits for a forward pass.
   """
   @spec get_stats(server()) :: map()

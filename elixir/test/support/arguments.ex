@@ -220,6 +220,8 @@ defmodule Weir.Arguments do
         fn -> Enum.random([0, 1, 9_223_372_036_854_775_807, :infinity]) end
       ],
       engine_cancel: [:stream],
+      engine_interval: [:stream, fn -> Enum.random([1, 7, 0x7FFFFFFF]) end],
+      engine_progress: [:stream],
       engine_view: [:manual],
       engine_step: [
         :manual,

@@ -5,14 +5,15 @@ defmodule Weir.Cluster.Attempt do
 
   alias Weir.{Chunk, Deadline}
   alias Weir.Cluster.{Relay, Route}
+  alias Weir.Server.Request
 
   # A node that has not started the relay by then is as good as lost. A relay that has sent nothing for so
   # long is asked whether it is alive, and has as long to answer.
   @silent_ms 5_000
 
-  # taken: chunks that were not acknowledged yet.
+  # taken: chunks that were not acknowledged yet. asker: see `Request.watch/0`.
   @enforce_keys [:tag, :member]
-  defstruct [:tag, :member, :relay, :monitor, :worker, taken: 0]
+  defstruct [:tag, :member, :relay, :monitor, :worker, :asker, taken: 0]
 
   @type t :: %__MODULE__{}
 
@@ -42,7 +43,7 @@ defmodule Weir.Cluster.Attempt do
       {:ok, relay} ->
         monitor = Process.monitor(relay)
         tell(relay, {tag, :go})
-        {:ok, %{attempt | relay: relay, monitor: monitor}}
+        {:ok, %{attempt | relay: relay, monitor: monitor, asker: Request.watch()}}
 
       {:failed, :silent} when left <= @silent_ms ->
         {:failed, :timeout, attempt}
@@ -88,7 +89,7 @@ defmodule Weir.Cluster.Attempt do
   @spec next(t(), Deadline.t()) :: event()
   def next(attempt, deadline), do: next(attempt, deadline, false)
 
-  defp next(%__MODULE__{tag: tag, monitor: monitor} = attempt, deadline, asked?) do
+  defp next(%__MODULE__{tag: tag, monitor: monitor, asker: asker} = attempt, deadline, asked?) do
     left = Deadline.left(deadline)
 
     receive do
@@ -112,6 +113,9 @@ defmodule Weir.Cluster.Attempt do
 
       {:DOWN, ^monitor, :process, _pid, reason} ->
         {:failed, reason}
+
+      {:DOWN, ^asker, :process, _pid, _reason} ->
+        {:error, :cancelled}
     after
       min(left, @silent_ms) ->
         cond do
@@ -145,6 +149,7 @@ defmodule Weir.Cluster.Attempt do
   def close(%__MODULE__{tag: tag} = attempt) do
     :erlang.unalias(tag)
     if attempt.monitor, do: Process.demonitor(attempt.monitor, [:flush])
+    Request.unwatch(attempt.asker)
     if attempt.relay, do: tell(attempt.relay, {tag, :stop})
     flush(tag)
     :counters.sub(attempt.member.running, 1, 1)

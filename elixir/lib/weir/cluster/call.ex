@@ -28,13 +28,16 @@ defmodule Weir.Cluster.Call do
   Calls `Weir.Server.fun(server, prompt, opts)` for a server of the cluster. Nothing of an answer was
   delivered before its end, so another node may start over at any time.
   """
-  @spec whole(atom(), atom(), term(), Route.key(), keyword(), timeout()) :: {:ok, term()} | {:error, term()}
+  @spec whole(atom(), atom(), term(), Route.key(), keyword(), timeout() | nil) ::
+          {:ok, term()} | {:error, term()}
   def whole(cluster, fun, prompt, key, opts, timeout) do
     begun = now()
-    deadline = Deadline.at(timeout)
+    # without one the server limits each phase of the request
+    deadline = Deadline.at(timeout || :infinity)
+    left = fn -> if timeout, do: [timeout: Deadline.left(deadline)], else: [] end
 
     job = fn ->
-      opts = opts |> Keyword.put(:timeout, Deadline.left(deadline)) |> shorter(now() - begun)
+      opts = opts |> Keyword.merge(left.()) |> shorter(now() - begun)
       {:call, fun, [prompt, opts]}
     end
 
@@ -84,7 +87,9 @@ defmodule Weir.Cluster.Call do
       {:stream, prompt, %{read | given: shorter(read.given, now() - begun)}}
     end
 
-    {call |> open(job, Deadline.at(read.timeout)) |> Error.ok!(), job, read.timeout}
+    # without one the server limits each phase of the request
+    timeout = read.limits.timeout || :infinity
+    {call |> open(job, Deadline.at(timeout)) |> Error.ok!(), job, timeout}
   end
 
   defp next(:over), do: {:halt, :over}

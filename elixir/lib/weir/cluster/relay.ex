@@ -11,7 +11,7 @@ defmodule Weir.Cluster.Relay do
   # the worker is busy.
 
   use GenServer
-  alias Weir.{Chunk, Server}
+  alias Weir.{Chunk, Error, Server}
   alias Weir.Server.Answer
 
   # Chunks that may be on their way; beyond these the engine merges chunks. The caller acknowledges each half.
@@ -93,13 +93,13 @@ defmodule Weir.Cluster.Relay do
 
         {_credit, last} =
           fn -> {:ok, request} end
-          |> Answer.chunks(read.timeout, :chunks)
+          |> Answer.chunks(:chunks)
           |> Enum.reduce({@window, nil}, &send_chunk(tag, &1, &2))
 
         last
 
       {:error, reason} ->
-        {:error, reason}
+        {:error, Error.plain(reason)}
     end
   end
 

@@ -9,7 +9,7 @@ defmodule Weir.Models.Lease do
   """
 
   alias Weir.{Adapter, Deadline, Error, Generation, Model, NIF, Options}
-  alias Weir.Server.{Broker, Request}
+  alias Weir.Server.{Broker, Limits, Request}
 
   @enforce_keys [:ref, :model, :name, :entry]
   defstruct [:ref, :model, :name, :entry]
@@ -75,10 +75,10 @@ defmodule Weir.Models.Lease do
 
   @doc false
   # Calls fun with a lease that ends afterwards.
-  @spec use(GenServer.server(), String.t() | t(), Deadline.t(), (t() -> result)) :: result | {:error, term()}
+  @spec use(GenServer.server(), String.t() | t(), Limits.t(), (t() -> result)) :: result | {:error, term()}
         when result: term()
-  def use(models, name, deadline, fun) do
-    with {:ok, lease} <- own(models, name, deadline) do
+  def use(models, name, limits, fun) do
+    with {:ok, lease} <- begin(models, name, limits) do
       try do
         fun.(lease)
       after
@@ -89,16 +89,26 @@ defmodule Weir.Models.Lease do
 
   @doc false
   # The elements of the stream that fun returns for a lease, which ends with the stream.
-  @spec stream(GenServer.server(), String.t() | t(), timeout(), (t() -> Enumerable.t())) :: Enumerable.t()
-  def stream(models, name, timeout, fun) do
+  @spec stream(GenServer.server(), String.t() | t(), Limits.options(), (t(), Limits.t() -> Enumerable.t())) ::
+          Enumerable.t()
+  def stream(models, name, options, fun) do
     Stream.resource(
-      fn -> models |> own(name, Deadline.at(timeout)) |> Error.ok!() |> then(&{:begin, &1}) end,
-      fn
-        {:begin, lease} -> {fun.(lease), {:over, lease}}
-        {:over, lease} -> {:halt, {:over, lease}}
+      fn ->
+        limits = Limits.stream(options)
+        {:begin, Error.ok!(begin(models, name, limits)), limits}
       end,
-      fn {_place, lease} -> NIF.lease_release(lease.ref) end
+      fn
+        {:begin, lease, limits} -> {fun.(lease, limits), {:over, lease, limits}}
+        over -> {:halt, over}
+      end,
+      fn {_place, lease, _limits} -> NIF.lease_release(lease.ref) end
     )
+  end
+
+  defp begin(models, name, limits) do
+    limits = Limits.loading(limits)
+    {deadline, _over} = Limits.start(limits)
+    models |> own(name, deadline) |> Limits.started(limits)
   end
 
   # A lease of the calling process; a given one may end before it.
@@ -122,10 +132,11 @@ defmodule Weir.Models.Lease do
           (Model.t() -> {:ok, Generation.prompt()} | {:error, term()}),
           map(),
           atom(),
-          pos_integer()
+          pos_integer(),
+          Limits.t()
         ) ::
           {:ok, [struct()]} | {:error, term()}
-  def submit(lease, prompt, given, mode, n) do
+  def submit(lease, prompt, given, mode, n, limits) do
     o = Request.merge(lease.entry.defaults, given)
     to = self()
 
@@ -138,7 +149,7 @@ defmodule Weir.Models.Lease do
     end
 
     with {:ok, refs} <- Generation.elsewhere(asked),
-         do: {:ok, for(ref <- refs, do: %Request{ref: ref, model: lease.model, logprobs: o.logprobs})}
+         do: {:ok, for(ref <- refs, do: Request.own(ref, lease.model, o.logprobs, limits))}
   end
 
   # The paths of adapters that were loaded with the model mean these.

@@ -4,7 +4,7 @@ defmodule Weir.Server.Answer do
   # The answer to a request: the whole of it, the best of several, or a stream.
 
   alias Weir.{Chat, Chunk, Deadline, Error, Generation, Logprobs, Options, Tokenizer}
-  alias Weir.Server.{Broker, Request, Telemetry}
+  alias Weir.Server.{Broker, Flight, Limits, Request, Telemetry}
 
   # Options that concern the caller only, not the engine.
   @options [best_of: {{:range, 1..128}, 1}, echo: {:boolean, false}, share: {:boolean, false}]
@@ -19,21 +19,31 @@ defmodule Weir.Server.Answer do
           {:ok, Weir.Server.answer()} | {:error, Weir.Server.reason()}
   def whole(server, opts, prompt) do
     {own, opts} = Options.split!(opts, @options)
-    {timeout, id, given} = Request.given!(opts, 60_000)
-    deadline = Deadline.at(timeout)
-    how = %{id: id, mode: :generate, n: own.best_of, share: own.share, deadline: deadline}
+    {limits, id, given} = Request.given!(opts, 60_000)
+    limits = Limits.whole(limits)
+    how = %{id: id, mode: :generate, n: own.best_of, share: own.share, limits: limits}
     # logprobs rank the answers, as in weir_generate_best
     requested = if own.best_of > 1, do: Map.put(given, :logprobs, true), else: given
 
-    with {:ok, prompt} <- prompt.(deadline),
-         :ok <- echo!(own.echo, prompt),
-         {:ok, requests} <- Request.start(server, prompt, requested, how),
+    with {:ok, prompt, requests} <- start(server, prompt, own.echo, requested, how),
          before = echo(own.echo, prompt, hd(requests).model),
-         {:ok, answer} <- best(Enum.map(requests, &gather(&1, deadline))),
+         {:ok, answer} <- best(Enum.map(requests, &gather/1)),
          {:ok, before} <- before do
       wanted? = Map.get(given, :logprobs, own.best_of == 1)
       {:ok, %{answer | text: before <> answer.text, logprobs: if(wanted?, do: answer.logprobs)}}
+    else
+      {:error, reason} -> {:error, Error.plain(reason)}
     end
+  end
+
+  # The prompt, and the requests for its answers.
+  defp start(server, prompt, echo, given, how) do
+    {deadline, _over} = Limits.start(how.limits)
+
+    with {:ok, prompt} <- Limits.started(prompt.(deadline), how.limits),
+         :ok <- echo!(echo, prompt),
+         {:ok, requests} <- Limits.started(Request.start(server, prompt, given, how), how.limits),
+         do: {:ok, prompt, requests}
   end
 
   # The answer with the highest mean logprob, the first of equal ones. A failed one only if all have failed.
@@ -52,20 +62,20 @@ defmodule Weir.Server.Answer do
   end
 
   @doc "Waits for the end of a request."
-  @spec gather(struct(), Deadline.t()) :: {:ok, Weir.Server.answer()} | {:error, term()}
-  def gather(request, deadline), do: gather(request, deadline, {[], [], [], nil})
+  @spec gather(struct()) :: {:ok, Weir.Server.answer()} | {:error, term()}
+  def gather(request), do: gather(request, {[], [], [], nil})
 
-  defp gather(request, deadline, {texts, ids, logprobs, prompt} = parts) do
-    case Request.next(request, Deadline.left(deadline)) do
+  defp gather(request, {texts, ids, logprobs, prompt} = parts) do
+    case Request.next(request) do
       {:chunk, more, text, scored, request} ->
         entries = Logprobs.entries(request.model, scored) || []
-        gather(request, deadline, {[texts | text], [ids | more], [logprobs | entries], prompt})
+        gather(request, {[texts | text], [ids | more], [logprobs | entries], prompt})
 
       {:prompt, scored} ->
-        gather(request, deadline, put_elem(parts, 3, Logprobs.entries(request.model, scored)))
+        gather(request, put_elem(parts, 3, Logprobs.entries(request.model, scored)))
 
       {:progress, _map, request} ->
-        gather(request, deadline, parts)
+        gather(request, parts)
 
       {:done, :cancelled, _usage} ->
         {:error, :cancelled}
@@ -87,14 +97,14 @@ defmodule Weir.Server.Answer do
          }}
 
       {:error, reason} ->
-        {:error, reason}
+        {:error, Error.plain(reason)}
     end
   end
 
   # ---- Streams ----
 
   @typedoc "The options of a stream."
-  @type read :: %{own: map(), timeout: timeout(), id: term(), given: map()}
+  @type read :: %{own: map(), limits: Limits.options(), id: term(), given: map()}
 
   # A request, before which the prompt may come.
   @typep opened :: struct() | {:echo, Request.prompt(), struct()}
@@ -103,32 +113,48 @@ defmodule Weir.Server.Answer do
   @spec stream(GenServer.server(), keyword(), prompt()) :: Enumerable.t()
   def stream(server, opts, prompt) do
     read = read!(opts)
-    chunks(fn -> open(server, read, prompt) end, read.timeout, read.own.emit)
+    chunks(fn -> open(server, read, prompt) end, read.own.emit)
   end
 
   @doc "Reads the options of a stream."
   @spec read!(keyword()) :: read()
   def read!(opts) do
     {own, opts} = Options.split!(opts, @options ++ Options.emit())
-    {timeout, id, given} = Request.given!(opts, 30_000)
+    {limits, id, given} = Request.given!(opts, 30_000)
 
     if own.best_of > 1 do
       raise ArgumentError, "option :best_of: the best answer is known at the end; see complete/3"
     end
 
-    %{own: own, timeout: timeout, id: id, given: given}
+    %{own: own, limits: limits, id: id, given: given}
   end
 
-  @doc "Starts the request of a stream, for `chunks/3`."
+  @doc "Starts the request of a stream, for `chunks/2`."
   @spec open(GenServer.server(), read(), prompt()) :: {:ok, opened()} | {:error, term()}
   def open(server, %{own: own} = read, prompt) do
-    deadline = Deadline.at(read.timeout)
-    how = %{id: read.id, mode: :stream, n: 1, share: own.share, deadline: deadline}
+    how = %{id: read.id, mode: :stream, n: 1, share: own.share, limits: Limits.stream(read.limits)}
 
-    with {:ok, prompt} <- prompt.(deadline),
-         :ok <- echo!(own.echo, prompt),
-         {:ok, [request]} <- Request.start(server, prompt, read.given, how),
+    with {:ok, prompt, [request]} <- start(server, prompt, own.echo, read.given, how),
          do: {:ok, if(own.echo, do: {:echo, prompt, request}, else: request)}
+  end
+
+  @doc "The same request, which also ends with this process."
+  @spec asked_by(opened(), pid()) :: opened()
+  def asked_by({:echo, prompt, request}, pid), do: {:echo, prompt, asked_by(request, pid)}
+  def asked_by(request, pid), do: %{request | asker: Process.monitor(pid)}
+
+  @doc "In this many ms, `next/1` returns without a chunk unless one comes before."
+  @spec look(struct(), non_neg_integer()) :: reference()
+  def look(request, ms), do: Process.send_after(self(), {request.ref, :look}, ms)
+
+  @doc "Returns once the server knows where the request is computed."
+  @spec settled(opened()) :: :ok
+  def settled({:echo, _prompt, request}), do: settled(request)
+
+  def settled(request) do
+    # the flight has told it before it answers this
+    if request.flight, do: Flight.place(request.flight)
+    :ok
   end
 
   @doc "Whether the same request has the same answer again."
@@ -150,9 +176,9 @@ defmodule Weir.Server.Answer do
   A lazy stream of texts or of `Weir.Chunk`s. `open` returns a request and is called when the stream is
   enumerated. When the enumeration ends, in whatever way, the request has ended and no message is left.
   """
-  @spec chunks((() -> {:ok, opened()} | {:error, term()}), timeout(), :text | :chunks) :: Enumerable.t()
-  def chunks(open, timeout, emit) do
-    chunks = Stream.resource(fn -> Error.ok!(open.()) end, &next(&1, timeout), &close/1)
+  @spec chunks((() -> {:ok, opened()} | {:error, term()}), :text | :chunks) :: Enumerable.t()
+  def chunks(open, emit) do
+    chunks = Stream.resource(fn -> Error.ok!(open.()) end, &next/1, &close/1)
     if emit == :chunks, do: chunks, else: Chunk.texts(chunks)
   end
 
@@ -160,15 +186,20 @@ defmodule Weir.Server.Answer do
   defp close({:echo, _prompt, request}), do: Request.close(request)
   defp close(request), do: Request.close(request)
 
-  defp next(:over, _timeout), do: {:halt, :over}
+  @doc "The next chunk of a request; none when it was looked at, see `look/2`. `:over` follows the last one."
+  @spec next(opened() | :over) :: {[Chunk.t()], struct() | :over} | {:halt, :over}
+  def next(:over), do: {:halt, :over}
 
-  defp next({:echo, prompt, request}, _timeout) do
+  def next({:echo, prompt, request}) do
     text = true |> echo(prompt, request.model) |> Error.ok!()
     {[%Chunk{text: text}], request}
   end
 
-  defp next(request, timeout) do
-    case Request.next(request, timeout) do
+  def next(request) do
+    case Request.next(request) do
+      {:look, request} ->
+        {[], request}
+
       {:chunk, ids, text, scored, request} ->
         logprobs = Logprobs.entries(request.model, scored)
         {[%Chunk{ids: ids, text: text, logprobs: logprobs}], request}

@@ -241,7 +241,7 @@ defmodule Weir.Server.Broker do
 
   def handle_call({:begin, %{fork: nil, n: n}} = call, from, %{model: nil} = state) do
     if state.options.max_queue > 0 and n_waiting(state) + n > state.options.max_queue,
-      do: {:reply, {:error, :queue_full}, state},
+      do: {:reply, {:error, {:queue_full, state.options.max_queue}}, state},
       else: {:noreply, %{state | waiting: [{from, call} | state.waiting]}}
   end
 
@@ -278,7 +278,7 @@ defmodule Weir.Server.Broker do
           {flight, %{state | flights: Map.put(flights, place, flight)}}
       end
 
-    Flight.attach(flight, pid, ref, demand)
+    Flight.attach(flight, key, pid, ref, demand)
     {:reply, {:ok, flight}, running(state, key, {flight, ref})}
   end
 
@@ -291,6 +291,27 @@ defmodule Weir.Server.Broker do
     state = Enum.reduce(found, state, &cancel_request(&2, &1))
     {n, state} = cancel_waiting(state, target)
     {:reply, if(found == [] and n == 0, do: {:error, :not_found}, else: :ok), state}
+  end
+
+  def handle_call({:status, pid}, _from, state) do
+    case find(state, pid) do
+      {_key, request} -> {:reply, status(state, request), state}
+      nil -> {:reply, {:error, :not_found}, state}
+    end
+  end
+
+  def handle_call({:interval, pid, n}, _from, state) do
+    case find(state, pid) do
+      {_key, %{ref: {_flight, _ref}}} ->
+        {:reply, {:error, :shared}, state}
+
+      {key, request} ->
+        if request.ref, do: NIF.engine_interval(request.ref, n)
+        {:reply, :ok, put_in(state.requests[key].interval, n)}
+
+      nil ->
+        {:reply, {:error, :not_found}, state}
+    end
   end
 
   def handle_call(:model, _from, state), do: {:reply, {:ok, state.model}, state}
@@ -313,7 +334,10 @@ defmodule Weir.Server.Broker do
   end
 
   @impl true
-  def handle_cast({:running, key, ref}, state), do: {:noreply, running(state, key, ref)}
+  def handle_cast({:running, key, ref}, state),
+    do: {:noreply, state |> running(key, ref) |> computed_by(key, ref)}
+
+  def handle_cast({:computed_by, key, ref}, state), do: {:noreply, computed_by(state, key, ref)}
 
   def handle_cast({:deserted, place, flight}, state) do
     Flight.stop(flight)
@@ -418,6 +442,7 @@ defmodule Weir.Server.Broker do
       engine: engine.ref,
       driver: engine.driver,
       source: source,
+      max_queue: state.options.max_queue,
       defaults: Map.take(state.options, Keyword.keys(Request.options()))
     }
 
@@ -427,8 +452,11 @@ defmodule Weir.Server.Broker do
   defp begin_one(state, number, asked, pid) do
     key = Process.monitor(pid)
     seq = state.seq + 1
-    request = Map.merge(asked, %{pid: pid, seq: seq, engine: number, ref: nil, cancelled: false})
-    emit_event(state, request, [:request, :start], %{system_time: System.system_time()}, %{})
+
+    known = %{pid: pid, seq: seq, engine: number, system_time: System.system_time()}
+    later = %{ref: nil, engine_ref: nil, number: nil, n_prompt: nil, interval: nil, cancelled: false}
+    request = asked |> Map.merge(known) |> Map.merge(later)
+
     state = %{state | seq: seq, requests: Map.put(state.requests, key, request)}
     {key, update_in(state.engines[number].n, &(&1 + 1))}
   end
@@ -438,6 +466,22 @@ defmodule Weir.Server.Broker do
       %{^key => request} ->
         if request.cancelled, do: cancel_ref(ref)
         put_in(state.requests[key], %{request | ref: ref})
+
+      _gone ->
+        state
+    end
+  end
+
+  # The event of the start follows the submit, which has counted the prompt's tokens.
+  defp computed_by(state, key, ref) do
+    case state.requests do
+      %{^key => request} ->
+        if request.interval, do: NIF.engine_interval(ref, request.interval)
+        number = with %{request: number} <- NIF.engine_progress(ref), do: number, else: (_ended -> nil)
+        n_prompt = NIF.engine_usage(ref).n_prompt
+        emit_start(state, request, n_prompt)
+        request = %{request | engine_ref: ref, number: number, n_prompt: n_prompt}
+        put_in(state.requests[key], request)
 
       _gone ->
         state
@@ -473,6 +517,8 @@ defmodule Weir.Server.Broker do
         state
 
       {request, requests} ->
+        # it was never submitted, or another one's answer ended before
+        if request.n_prompt == nil, do: emit_start(state, request, n_prompt(outcome))
         emit_end(state, request, outcome)
         with {flight, ref} <- request.ref, do: Flight.leave(flight, ref)
         engine = state.engines[request.engine]
@@ -485,6 +531,64 @@ defmodule Weir.Server.Broker do
 
   # ---- Statistics and events ----
 
+  defp find(state, pid), do: Enum.find(state.requests, fn {_key, request} -> request.pid == pid end)
+
+  defp status(_state, %{engine_ref: nil}), do: %{state: :starting}
+
+  defp status(state, request) do
+    progress = NIF.engine_progress(request.engine_ref)
+    usage = NIF.engine_usage(request.engine_ref)
+
+    Map.merge(
+      %{
+        id: request.id,
+        seq_id: request.seq,
+        prompt_tokens: request.n_prompt,
+        generated_tokens: usage.n_generated,
+        cancelled: request.cancelled
+      },
+      phase(progress, usage, state, request)
+    )
+  end
+
+  # The caller has not read its end yet.
+  defp phase(:ended, usage, _state, _request),
+    do: %{state: :ended, queue_position: 0, cached_tokens: usage.n_cached, processed_tokens: usage.n_prompt}
+
+  defp phase(progress, usage, state, request) do
+    %{
+      state: phase(progress, usage),
+      queue_position: if(progress.started, do: 0, else: place(state, request)),
+      cached_tokens: progress.n_cached,
+      processed_tokens: progress.n_processed,
+      interval: progress.interval
+    }
+  end
+
+  defp phase(%{started: false}, _usage), do: :queued
+  defp phase(_progress, %{ttft_ns: 0}), do: :prefilling
+  defp phase(_progress, _usage), do: :generating
+
+  # Its place in the queue: 0 while a slot is free for it.
+  defp place(state, %{engine: number, seq: seq}) do
+    engine = NIF.engine_stats(state.engines[number].ref)
+    idle = engine.n_slots - engine.n_slots_prefilling - engine.n_slots_generating
+
+    ahead =
+      Enum.count(state.requests, fn {_key, r} ->
+        r.engine == number and r.seq < seq and r.engine_ref != nil and
+          match?(%{started: false}, NIF.engine_progress(r.engine_ref))
+      end)
+
+    max(ahead + 1 - idle, 0)
+  end
+
+  # Whose work is in a slot.
+  defp named(slots, requests) do
+    known = for {_key, %{number: n} = r} <- requests, n != nil, into: %{}, do: {n, %{id: r.id, seq_id: r.seq}}
+    Enum.map(slots, &Map.merge(&1, Map.get(known, &1.request, %{id: nil, seq_id: nil})))
+  end
+
   defp stats(state) do
     {known, engine} =
       if state.model,
@@ -492,6 +596,8 @@ defmodule Weir.Server.Broker do
         else: {:loading, %{Engine.no_stats(state.options) | queue_depth: n_waiting(state)}}
 
     Map.merge(engine, %{
+      slots: named(engine.slots, state.requests),
+      max_queue: state.options.max_queue,
       state: if(state.stopping, do: :stopping, else: known),
       requests: map_size(state.requests),
       n_shared: state.n_shared,
@@ -509,6 +615,14 @@ defmodule Weir.Server.Broker do
     known = %{server: self(), seq_id: request.seq, mode: request.mode, id: request.id}
     Telemetry.execute(event, measurements, Map.merge(known, metadata))
   end
+
+  defp emit_start(state, request, n_prompt) do
+    measured = %{system_time: request.system_time, prompt_tokens: n_prompt}
+    emit_event(state, request, [:request, :start], measured, %{})
+  end
+
+  defp n_prompt({:done, _reason, usage}), do: usage.n_prompt
+  defp n_prompt(_outcome), do: 0
 
   defp emit_end(%{telemetry: false}, _request, _outcome), do: :ok
 

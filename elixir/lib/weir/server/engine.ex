@@ -29,7 +29,7 @@ defmodule Weir.Server.Engine do
       # nothing here reads the events that cache_block is for
       except: [:n_kv, :max_tokens, :manual, :cache_block],
       ranges: [:n_slots],
-      defaults: [n_parallel: 4, n_batch: 0, max_queue: 0],
+      defaults: [n_parallel: 4, n_batch: 0],
       own: [
         n_ctx: {{:range, 1..0x10000000}, 8192},
         cache_bytes: {:auto_or_bytes, :auto},

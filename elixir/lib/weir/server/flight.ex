@@ -14,7 +14,7 @@ defmodule Weir.Server.Flight do
   # between two messages it runs OTP's code, so that this module can be reloaded at any time
   use GenServer
   alias Weir.{NIF, Options}
-  alias Weir.Server.Driver
+  alias Weir.Server.{Driver, Limits, Request}
 
   @enforce_keys [:server, :monitor, :key]
   defstruct [:server, :monitor, :key, :ref, :last, chunks: %{}, readers: %{}]
@@ -51,8 +51,8 @@ defmodule Weir.Server.Flight do
     error in ArgumentError -> {:error, Exception.message(error)}
   end
 
-  @doc "For the server: adds a reader, with `ref` as an alias of `pid` and this demand of messages."
-  def attach(flight, pid, ref, demand), do: tell(flight, {:attach, pid, ref, demand})
+  @doc "For the server: adds a reader, with `ref` as an alias of `pid` and this demand of messages. `key` is its request's."
+  def attach(flight, key, pid, ref, demand), do: tell(flight, {:attach, key, pid, ref, demand})
   @doc "For the server: the reader's answer ends now."
   def cancel(flight, ref), do: tell(flight, {:cancel, ref})
   @doc "For the server: removes a reader."
@@ -61,6 +61,15 @@ defmodule Weir.Server.Flight do
   def stop(flight), do: tell(flight, :stop)
   @doc "For a reader: demands this many more messages."
   def demand(flight, ref, n), do: tell(flight, {:demand, ref, n})
+
+  @doc "For a reader: where the request is."
+  @spec place(pid()) :: Limits.place()
+  def place(flight) do
+    GenServer.call(flight, :place, :infinity)
+  catch
+    # its last message is on the way
+    :exit, _reason -> {:running, 0}
+  end
 
   @doc "For a reader: a reference to join with."
   @spec ref() :: reference()
@@ -78,7 +87,8 @@ defmodule Weir.Server.Flight do
   end
 
   @impl true
-  def handle_info({:attach, pid, ref, demand}, flight) do
+  def handle_info({:attach, key, pid, ref, demand}, flight) do
+    if flight.ref, do: GenServer.cast(flight.server, {:computed_by, key, flight.ref})
     reader = %{pid: pid, monitor: Process.monitor(pid), at: 0, credit: demand}
     {:noreply, flight |> put(ref, reader) |> serve(ref)}
   end
@@ -108,6 +118,8 @@ defmodule Weir.Server.Flight do
   def handle_info(_other, flight), do: {:noreply, flight}
 
   @impl true
+  def handle_call(:place, _from, %{ref: nil} = flight), do: {:reply, :queued, flight}
+  def handle_call(:place, _from, flight), do: {:reply, Request.place_of(flight.ref), flight}
   def handle_call(_other, _from, flight), do: {:reply, {:error, :unknown_call}, flight}
 
   @impl true

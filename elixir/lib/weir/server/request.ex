@@ -5,7 +5,7 @@ defmodule Weir.Server.Request do
   # gets the chunks with back pressure. Without a server it has its own engine.
 
   alias Weir.{Adapter, Deadline, Error, NIF, Options}
-  alias Weir.Server.{Broker, Driver, Flight}
+  alias Weir.Server.{Broker, Driver, Flight, Limits}
 
   # The maximum number of chunks in the mailbox. When half of them were taken, as many are demanded again.
   @window 16
@@ -15,8 +15,9 @@ defmodule Weir.Server.Request do
 
   # server, key and monitor: nil without a server. model: of a server, a lease until the request's end. logprobs:
   # whether chunks have scores. deterministic: whether the same request has the same answer again. flight: the
-  # sender; nil: the engine. held: the newest ids with their scores, whose text has not come yet.
-  @enforce_keys [:ref, :model, :logprobs]
+  # sender; nil: the engine. held: the newest ids with their scores, whose text has not come yet. asker: the
+  # monitor of the process without which nobody gets the answer, see watch/0.
+  @enforce_keys [:ref, :model, :logprobs, :limits]
   defstruct [
     :ref,
     :model,
@@ -25,6 +26,8 @@ defmodule Weir.Server.Request do
     :key,
     :monitor,
     :flight,
+    :asker,
+    :limits,
     deterministic: false,
     taken: 0,
     held: []
@@ -70,23 +73,23 @@ defmodule Weir.Server.Request do
 
   @typedoc """
   How to run a request: `mode` is `:generate` (one chunk, at the end) or `:stream`; `n` is the number of
-  answers, all or none of which start; `share`: another caller may share the answer; `deadline`: when the
-  request must have started.
+  answers, all or none of which start; `share`: another caller may share the answer; `limits`: how long the
+  caller waits.
   """
   @type how :: %{
           id: term(),
           mode: :generate | :stream,
           n: pos_integer(),
           share: boolean(),
-          deadline: Deadline.t()
+          limits: Limits.t()
         }
 
-  @doc "The timeout, the id and the given options of a call."
-  @spec given!(keyword(), timeout()) :: {timeout(), term(), map()}
+  @doc "The options of the limits, the id and the given options of a call. `timeout` is the default."
+  @spec given!(keyword(), timeout()) :: {Limits.options(), term(), map()}
   def given!(opts, timeout) do
-    {timeout, opts} = Deadline.pop!(opts, timeout)
+    {limits, opts} = Limits.split!(opts, timeout)
     {id, opts} = Keyword.pop(opts, :id)
-    {timeout, id, Options.given!(opts, options())}
+    {limits, id, Options.given!(opts, options())}
   end
 
   @doc "The request for `NIF.engine_submit/4`. nil means the library's default."
@@ -114,7 +117,7 @@ defmodule Weir.Server.Request do
     fork = if is_tuple(prompt), do: {:id, elem(prompt, 1)}
     asked = %{mode: how.mode, id: how.id, n: how.n, tag: tag, fork: fork}
 
-    case Broker.ask(server, {:begin, asked}, Deadline.left(how.deadline)) do
+    case Broker.ask(server, {:begin, asked}, left(how)) do
       {:ok, session} ->
         submit(session, prompt, given, how)
 
@@ -123,6 +126,8 @@ defmodule Weir.Server.Request do
         {:error, reason}
     end
   end
+
+  defp left(how), do: how.limits |> Limits.start() |> elem(0) |> Deadline.left()
 
   @doc "Raises an `ArgumentError` unless the term is a text, token ids or a chat."
   @spec plain!(term()) :: :ok
@@ -134,11 +139,13 @@ defmodule Weir.Server.Request do
     :ok
   end
 
-  defp prompt!(prompt) when is_binary(prompt) or is_reference(prompt), do: :ok
-  defp prompt!({:fork, _id}), do: :ok
-  defp prompt!({:fork, _id, at}) when is_integer(at) and at >= -1 and at < 0x80000000, do: :ok
+  @doc "Raises an `ArgumentError` unless the term is a prompt."
+  @spec prompt!(term()) :: :ok
+  def prompt!(prompt) when is_binary(prompt) or is_reference(prompt), do: :ok
+  def prompt!({:fork, _id}), do: :ok
+  def prompt!({:fork, _id, at}) when is_integer(at) and at >= -1 and at < 0x80000000, do: :ok
 
-  defp prompt!(prompt) do
+  def prompt!(prompt) do
     if not Options.valid?({:list, :integer}, prompt) do
       raise ArgumentError,
             "a prompt is a text, a list of token ids, {:fork, id} or {:fork, id, at}, got: #{inspect(prompt)}"
@@ -168,7 +175,8 @@ defmodule Weir.Server.Request do
     else
       {:error, reason} ->
         failed(session, reason)
-        {:error, reason}
+        # with the bound, for people
+        {:error, if(reason == :queue_full, do: {:queue_full, session.max_queue}, else: reason)}
     end
   rescue
     error ->
@@ -190,19 +198,21 @@ defmodule Weir.Server.Request do
           do: GenServer.cast(session.server, {:running, key, ref})
 
       Driver.work(session.driver)
-      {:ok, Enum.zip_with([refs, session.keys, session.models], &request(session, o, &1))}
+      {:ok, Enum.zip_with([refs, session.keys, session.models], &request(session, o, how.limits, &1))}
     end
   end
 
-  defp request(session, o, [ref, key, model]) do
+  defp request(session, o, limits, [ref, key, model]) do
     %__MODULE__{
+      limits: limits,
       ref: ref,
       model: model,
       logprobs: o.logprobs,
       deterministic: deterministic?(o),
       server: session.server,
       key: key,
-      monitor: Process.monitor(session.server)
+      monitor: Process.monitor(session.server),
+      asker: watch()
     }
   end
 
@@ -228,9 +238,9 @@ defmodule Weir.Server.Request do
     ref = Flight.ref()
     call = {:join, session.number, request, key, ref, demand}
 
-    case Broker.ask(session.server, call, Deadline.left(how.deadline)) do
+    case Broker.ask(session.server, call, left(how)) do
       {:ok, flight} ->
-        {:ok, [%{request(session, o, [ref, key, model]) | flight: flight}]}
+        {:ok, [%{request(session, o, how.limits, [ref, key, model]) | flight: flight}]}
 
       {:error, reason} ->
         Flight.close(ref)
@@ -245,6 +255,11 @@ defmodule Weir.Server.Request do
   end
 
   defp ended(keys, server, outcome), do: Enum.each(keys, &GenServer.cast(server, {:ended, &1, outcome}))
+
+  @doc "A request of the calling process to an engine without a server."
+  @spec own(reference(), Weir.Model.t(), boolean(), Limits.t()) :: struct()
+  def own(ref, model, logprobs, limits),
+    do: %__MODULE__{ref: ref, model: model, logprobs: logprobs, limits: limits, asker: watch()}
 
   @doc "Adds the native adapters for the option :lora."
   def adapted(model, o) do
@@ -274,11 +289,17 @@ defmodule Weir.Server.Request do
 
   @doc """
   The next event: `{:chunk, ids, text, scored, request}`, `{:prompt, scored}`, `{:progress, map, request}`,
-  `{:done, reason, usage}` or `{:error, reason}`. After the last two the request has ended and left no message.
-  `scored` has the ids whose text has come, with their scores (see `rest/2`); it is nil if no logprobs were
+  `{:look, request}`, see `Answer.look/2`, `{:done, reason, usage}` or `{:error, reason}`. After the last two the
+  request has ended and left no message. `scored` has the ids whose text has come, with their scores (see `rest/2`); it is nil if no logprobs were
   requested.
   """
-  def next(%__MODULE__{ref: ref, monitor: monitor} = request, timeout) do
+  @spec next(struct()) :: tuple()
+  def next(%__MODULE__{limits: limits} = request) do
+    since = Limits.now()
+    next(request, since, Limits.first_wait(limits, since))
+  end
+
+  defp next(%{ref: ref, monitor: monitor, asker: asker} = request, since, wait) do
     receive do
       {^ref, message} ->
         took(request, message)
@@ -286,11 +307,67 @@ defmodule Weir.Server.Request do
       {:DOWN, ^monitor, :process, _pid, reason} ->
         close(request)
         {:error, {:server_down, reason}}
+
+      {:DOWN, ^asker, :process, _pid, reason} ->
+        close(request, {:exit, reason})
+        {:error, :cancelled}
     after
-      timeout ->
-        close(request, {:error, :timeout})
-        {:error, :timeout}
+      wait ->
+        case Limits.check(request.limits, place(request), since) do
+          {:wait, wait} ->
+            next(request, since, wait)
+
+          {:over, reason} ->
+            close(request, {:error, Error.plain(reason)})
+            {:error, reason}
+        end
     end
+  end
+
+  # Nobody waits longer for a shared answer because it began earlier.
+  defp place(request) do
+    place = if request.flight, do: Flight.place(request.flight), else: place_of(request.ref)
+
+    with {where, ms} <- place, do: {where, min(ms, Limits.now() - request.limits.from)}
+  end
+
+  @doc "Where a request of the engine is. It ends as a running one."
+  @spec place_of(reference()) :: Limits.place()
+  def place_of(ref) do
+    progress = NIF.engine_progress(ref)
+    usage = NIF.engine_usage(ref)
+
+    case progress do
+      %{started: false} -> :queued
+      %{prefill_ns: ns} when usage.ttft_ns == 0 -> {:prefilling, ms(ns)}
+      _running_or_ended -> {:running, ms(usage.total_ns - usage.queue_ns)}
+    end
+  end
+
+  defp ms(ns), do: div(ns, 1_000_000)
+
+  @doc """
+  Monitors the process that has started this one as a task, while the two are linked: without it nobody gets
+  what the task returns. A link does not tell of a normal end. nil: there is no such process.
+  """
+  @spec watch() :: reference() | nil
+  def watch do
+    with [asker | _] when is_pid(asker) <- Process.get(:"$callers"),
+         {:links, links} = Process.info(self(), :links),
+         true <- asker in links do
+      Process.monitor(asker)
+    else
+      _other -> nil
+    end
+  end
+
+  @doc "The reverse of `watch/0`."
+  @spec unwatch(reference() | nil) :: :ok
+  def unwatch(nil), do: :ok
+
+  def unwatch(asker) do
+    Process.demonitor(asker, [:flush])
+    :ok
   end
 
   defp took(request, {:chunk, ids, text}), do: {:chunk, ids, text, nil, demand(request)}
@@ -304,6 +381,8 @@ defmodule Weir.Server.Request do
   defp took(_request, {:prompt, ids, scores}), do: {:prompt, Enum.zip(ids, scores)}
 
   defp took(request, {:progress, map}), do: {:progress, map, demand(request)}
+
+  defp took(request, :look), do: {:look, request}
 
   # {:done, reason, usage} or {:error, reason}
   defp took(request, outcome) do
@@ -321,21 +400,23 @@ defmodule Weir.Server.Request do
   def together(requests), do: Enum.reduce(requests, %{}, &again(&2, &1))
 
   @doc "Adds or updates a request."
-  def again(together, %{monitor: nil} = request), do: Map.put(together, request.ref, request)
-
   def again(together, request),
-    do: together |> Map.put(request.ref, request) |> Map.put(request.monitor, request)
+    do: Enum.reduce(keys(request), together, &Map.put(&2, &1, request))
 
-  def without(together, ref) do
-    {request, together} = Map.pop!(together, ref)
-    Map.delete(together, request.monitor)
-  end
+  def without(together, ref), do: Map.drop(together, together |> Map.fetch!(ref) |> keys())
+
+  defp keys(request), do: Enum.reject([request.ref, request.monitor, request.asker], &is_nil/1)
 
   @doc """
-  The next event of any of them: `{ref, event}`, see `next/2`; or `{:error, reason}`, after which all have
+  The next event of any of them: `{ref, event}`, see `next/1`; or `{:error, reason}`, after which all have
   ended.
   """
-  def next_of(together, timeout) do
+  def next_of(together) do
+    since = Limits.now()
+    next_of(together, since, for({_key, r} <- together, do: Limits.first_wait(r.limits, since)))
+  end
+
+  defp next_of(together, since, waits) do
     receive do
       {ref, message} when is_map_key(together, ref) ->
         case took(Map.fetch!(together, ref), message) do
@@ -348,12 +429,21 @@ defmodule Weir.Server.Request do
         end
 
       {:DOWN, monitor, :process, _pid, reason} when is_map_key(together, monitor) ->
+        asker? = together[monitor].asker == monitor
         close_all(together)
-        {:error, {:server_down, reason}}
+        {:error, if(asker?, do: :cancelled, else: {:server_down, reason})}
     after
-      timeout ->
-        close_all(together, {:error, :timeout})
-        {:error, :timeout}
+      Enum.min(waits) ->
+        checks = for {ref, %{ref: ref} = r} <- together, do: Limits.check(r.limits, place(r), since)
+
+        case Enum.find(checks, &match?({:over, _reason}, &1)) do
+          {:over, reason} ->
+            close_all(together, {:error, Error.plain(reason)})
+            {:error, reason}
+
+          nil ->
+            next_of(together, since, for({:wait, wait} <- checks, do: wait))
+        end
     end
   end
 
@@ -405,9 +495,14 @@ defmodule Weir.Server.Request do
     end
   end
 
-  defp finish(%{server: nil}, _outcome), do: :ok
-
   defp finish(request, outcome) do
+    unwatch(request.asker)
+    leave(request, outcome)
+  end
+
+  defp leave(%{server: nil}, _outcome), do: :ok
+
+  defp leave(request, outcome) do
     Process.demonitor(request.monitor, [:flush])
     release(request.model)
     ended([request.key], request.server, outcome)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+defmodule Weir.Request do
+  @moduledoc """
+  A request that runs while its caller does something else, as returned by `Weir.Server.submit/3`.
+
+  The caller gets messages `{:weir, ref, event}` with the request's `ref`:
+
+    * `{:start, %{id: _, prompt_tokens: _, queue_position: _}}` once it is submitted
+    * `{:progress, map}` while its prompt is computed, see `Weir.Chunk`; not with `progress: false`
+    * `{:text, text}`, or `{:chunk, chunk}` with `emit: :chunks`
+    * last `{:end, %{reason: _, usage: _, miss: _, logprobs: _}}` as in `Weir.Chunk`, or `{:error, reason}` as
+      from `Weir.Server.generate/3`
+
+  A slow receiver is not flooded: while 16 or more messages, of whatever kind, are in its mailbox, progress and
+  text come at most once a second, and what waits merges. At the end all comes at once. So a receiver that reads
+  nothing has about these 16 and one more for each second of the answer. Nothing is to be acknowledged.
+
+  The request ends when the caller ends. `pid` is the process that sends the messages; if it is killed, they
+  stop, so who must know of that monitors it.
+
+      iex> {:ok, server} = Weir.Server.start_link(model_path: "fake:", temp: 0.0)
+      iex> %Weir.Request{ref: ref} = Weir.Server.submit(server, "hello", max_tokens: 3, progress: false)
+      iex> receive do: ({:weir, ^ref, {:start, start}} -> start.prompt_tokens)
+      6
+      iex> receive do: ({:weir, ^ref, {:end, last}} -> {last.reason, last.usage.generated_tokens})
+      {:length, 3}
+  """
+
+  alias Weir.Server.Broker
+
+  @enforce_keys [:ref, :id, :pid, :server]
+  defstruct [:ref, :id, :pid, :server]
+
+  @typedoc "`id`: the option `id`, or `ref`. Statistics and telemetry events name the request by it."
+  @type t :: %__MODULE__{ref: reference(), id: term(), pid: pid(), server: GenServer.server()}
+
+  @typedoc """
+  `queue_position` is 0 for a request that has or gets a slot, 1 for the next one, and so on, in the order of
+  submission; priorities and tenants may change that order. `processed_tokens`: those of the prompt that are
+  there, cached or computed.
+  """
+  @type status :: %{
+          required(:state) => :starting | :queued | :prefilling | :generating | :ended,
+          optional(:id) => term(),
+          optional(:seq_id) => pos_integer(),
+          optional(:queue_position) => non_neg_integer(),
+          optional(:prompt_tokens) => non_neg_integer(),
+          optional(:cached_tokens) => non_neg_integer(),
+          optional(:processed_tokens) => non_neg_integer(),
+          optional(:generated_tokens) => non_neg_integer(),
+          optional(:interval) => pos_integer(),
+          optional(:cancelled) => boolean()
+        }
+
+  @doc """
+  Returns where the request is. Only `:state` is there while it is `:starting` (its prompt is rendered and
+  tokenized, or the model loaded) and when it has `:ended` and its last message was sent. Never waits for a
+  forward pass.
+
+      iex> {:ok, server} = Weir.Server.start_link(model_path: "fake:", temp: 0.0)
+      iex> request = Weir.Server.submit(server, "hello", max_tokens: 3)
+      iex> receive do: ({:weir, _ref, {:end, _last}} -> Weir.Request.status(request))
+      %{state: :ended}
+  """
+  @spec status(t()) :: status()
+  def status(%__MODULE__{} = request) do
+    case Broker.ask(request.server, {:status, request.pid}, :infinity) do
+      %{} = status -> status
+      {:error, :not_found} -> %{state: if(Process.alive?(request.pid), do: :starting, else: :ended)}
+      {:error, _down} -> %{state: :ended}
+    end
+  end
+
+  @doc """
+  Sets the number of tokens between two texts, from now on; the option `interval` is that of the start. The
+  first text and the end are never delayed. `{:error, :shared}`: with `share: true` others get the same texts.
+  """
+  @spec set_interval(t(), pos_integer()) :: :ok | {:error, :not_found | :shared | Weir.Server.reason()}
+  def set_interval(%__MODULE__{} = request, n) when is_integer(n) and n in 1..0x7FFFFFFF,
+    do: Broker.ask(request.server, {:interval, request.pid, n}, :infinity)
+
+  def set_interval(%__MODULE__{}, n) do
+    raise ArgumentError, "an interval is a number of tokens from 1 to 2147483647, got: #{inspect(n)}"
+  end
+
+  @doc "Ends the request within a tick. Its last message still comes, with the reason `:cancelled`."
+  @spec cancel(t()) :: :ok | {:error, :not_found | Weir.Server.reason()}
+  def cancel(%__MODULE__{} = request), do: Broker.ask(request.server, {:cancel, request.pid}, :infinity)
+end
