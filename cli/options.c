@@ -131,10 +131,11 @@ static cli_option table[] = {
      .help = "report why a prompt missed the prefix cache, and where it differs from the nearest entry", RARE},
 
     {"--model", "-m", CLI_MODEL, LOADS | CLI_OPTIMIZE | CLI_QUANTIZE | TEXTS, "MODEL", SET(CLI_STRING, model_path), .standard = "default",
-     .help = "a GGUF file, the name of a preset, hf:OWNER/REPO[:QUANTIZATION or FILE] (downloaded once; weir help pull), or default, the small model that make run and weir pull default download"},
+     .help = "a GGUF file, the name of a preset, a short name such as llama3.2 or hf:OWNER/REPO[:QUANTIZATION or FILE] (downloaded once; weir help pull), or default, the small model that make run and weir pull default download"},
     {"--revision", NULL, CLI_MODEL, NAMES & ~CLI_PRESET, "NAME", MEMBER(hub, revision, revision), .env = "", .standard = "main", RARE},
     {"--offline", NULL, CLI_MODEL, NAMES & ~CLI_PRESET, NULL, MEMBER(hub, offline, offline), .env = "", RARE},
     {"--force", NULL, CLI_MODEL, CLI_PULL, NULL, MEMBER(hub, force, force), .env = ""},
+    {"--yes", "-y", CLI_MODEL, CLI_PULL, NULL, OWN(CLI_FLAG, yes), .help = "download what a short name means without asking"},
     {"--yes", "-y", CLI_MODEL, CLI_RM, NULL, OWN(CLI_FLAG, yes), .help = "remove without asking"},
     {"--optimized", NULL, CLI_MODEL, LOADS, "FILE", MEMBER(model, optimized, optimized), .standard = "the model's name and .weir, if it exists", RARE},
     {"--mmproj", "-mm", CLI_MODEL, LOADS, "FILE", MEMBER(model, projector, projector), .standard = "none"},
