@@ -60,6 +60,8 @@ const cli_command cli_commands[] = {
      "On a terminal each request has a pane: Tab, the arrows, j and k move between panes, s cancels the "
      "request in focus, q cancels all. At the end all texts are printed. Elsewhere, and with --json, each "
      "chunk is a line of JSON, and a line with the usage follows each request's last chunk.\n\n"
+     "A prompt becomes a user message in the model's chat template, as with weir run; --raw continues it as "
+     "plain text.\n\n"
      "The file: {\"model\": FILE, \"requests\": [{\"name\": TEXT, \"prompt\": TEXT or \"messages\": "
      "[{\"role\": \"user\", \"content\": TEXT}, …], …}]}. A request may set max_tokens, stop, interval, "
      "deadline_ms, priority and everything under Sampling, by the option's name with underscores "

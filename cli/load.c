@@ -255,6 +255,24 @@ static cli_exit load_adapters(const cli_args *args, weir_model *model)
     return code;
 }
 
+/* Says that -c is longer than the model was trained for, unless the encoding of positions is set as well. */
+static void warn_of_context(const cli_args *args, const weir_model_info *info)
+{
+    const cli_option *option = cli_options_find(args->command->bit, "--ctx", 5);
+    const weir_model_params *model = &args->model;
+    bool scaled = model->rope_scaling != WEIR_ROPE_MODEL || model->rope_freq_base != 0 ||
+                  model->rope_freq_scale != 0 || model->yarn_orig_ctx != 0;
+    if (option == NULL || args->sources[option - cli_options].from == CLI_FROM_DEFAULT || scaled ||
+        info->n_ctx_train <= 0 || args->engine.n_ctx <= info->n_ctx_train)
+        return;
+    char *message =
+        cli_format("-c %d is longer than the %d tokens that the model was trained for: what it writes "
+                   "behind them may be poor",
+                   args->engine.n_ctx, info->n_ctx_train);
+    weir_log_message(WEIR_LOG_WARN, message);
+    cli_free(message);
+}
+
 cli_exit cli_load_engine(const cli_args *args, weir_model *model, weir_engine **engine)
 {
     weir_error error = {0};
@@ -263,6 +281,7 @@ cli_exit cli_load_engine(const cli_args *args, weir_model *model, weir_engine **
     cli_exit code = load_adapters(args, model);
     weir_model_describe(model, &info);
     if (args->command->bit == CLI_SERVE && !info.has_decoder && !info.is_draft_head) return code;
+    warn_of_context(args, &info);
     if (code == CLI_OK) code = cli_load_draft_model(args, &params.draft_model);
     if (code != CLI_OK) return code;
     params.cache_dir = args->cache_dir;

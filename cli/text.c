@@ -7,8 +7,6 @@
 #include <wchar.h>
 
 #include "cli.h"
-#include "term.h"
-#include "wrap.h"
 
 #define REPLACEMENT "\xef\xbf\xbd"
 
@@ -97,19 +95,6 @@ void cli_text_add_cut(cli_text *text, const char *bytes, size_t n, int width, bo
         columns++;
     }
     if (pad) cli_text_fill(text, " ", width - columns);
-}
-
-void cli_text_tell(cli_text *text)
-{
-    cli_text wrapped = {0};
-    int columns = cli_term_columns();
-    if (text->n > 0 && cli_term_err()) {
-        cli_wrap_text(&wrapped, text->bytes, 0, 0, columns < CLI_WRAP_COLUMNS ? columns : CLI_WRAP_COLUMNS);
-        fputs(wrapped.bytes, stderr);
-    } else if (text->n > 0)
-        fputs(text->bytes, stderr);
-    weir__text_fini(&wrapped);
-    weir__text_fini(text);
 }
 
 cli_figure cli_bytes(uint64_t bytes)
