@@ -48,7 +48,10 @@ const cli_command cli_commands[] = {
      "Each line is a message; a line that ends with \\ continues on the next one. Lines are edited as in a"
      " shell, with a history. Ctrl-C ends an answer and keeps its text so far; Ctrl-D leaves. Reasoning "
      "is dimmed.\n\n"
-     "/help lists the commands, such as /system, /file, /image, /edit, /undo, /save, /set and /preset. "
+     "/help lists the commands, such as /system, /file, /image, /edit, /undo, /save, /set and /preset; /set, "
+     "/show and /model alone list what there is. What is typed while an answer runs waits for the next line. "
+     "If the conversation no longer fits into the context, weir chat offers to forget its oldest turns; "
+     "/forget does that at any time.\n\n"
      "Pasted "
      "text is one message; \"\"\" begins and ends a message of several lines. Messages and commands may also "
      "come from a pipe; answers are then printed without styles.",

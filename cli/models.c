@@ -1,4 +1,4 @@
-/* weir pull, weir list, weir rm: models by name.
+/* weir pull, weir list, weir rm: models by name; models.h.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <jansson.h>
@@ -11,6 +11,7 @@
 #include "file.h"
 #include "hub.h"
 #include "load.h"
+#include "models.h"
 #include "out.h"
 #include "preset.h"
 #include "shortname.h"
@@ -168,6 +169,17 @@ static void list_table(const weir_hub_files *files, bool of_repo)
         cli_fail(CLI_OK, of_repo ? "there are no GGUF files" : "no models yet; weir pull suggests some");
     weir__text_fini(&text);
     cli_table_fini(&table);
+}
+
+cli_exit cli_models_print(const cli_args *args)
+{
+    weir_hub_files *files = NULL;
+    weir_error error = {0};
+    weir_hub_params params = cli_hub_params(args);
+    if (weir_hub_list(NULL, &params, &files, &error) != WEIR_OK) return cli_hub_fail(args, NULL, &error);
+    list_table(files, false);
+    weir_hub_files_destroy(files);
+    return CLI_OK;
 }
 
 cli_exit cli_list_models(cli_args *args)
