@@ -102,15 +102,15 @@ def test_consent():
     check("weir list lists its repository", "Q8_0" in done.stdout and "here" in done.stdout, done)
     done = weir("rm", "llama3.2", "--yes", home=home)
     check("weir rm removes the file that it means", done.returncode == 0 and "hf:" not in weir("list", home=home).stdout, done)
-    for answer, code in (("n", 3), ("", 0)):
+    for command, answer, code in (("pull", "n", 3), ("pull", "", 0), ("chat", "n", 3)):
         home = fresh()
         n = len(hub.requests("store"))
-        terminal = Terminal([WEIR, "pull", "llama3.2"], 100, 24, environment(home))
+        terminal = Terminal([WEIR, command, "llama3.2"], 100, 24, environment(home))
         asked = terminal.wait_for(lambda screen: "a download of 6.0 KB: go on? [Y/n]" in re.sub(r"\s+", " ", screen.text()), PATIENCE)
         fetched = len(hub.requests("store")) - n
         terminal.keys(answer + "\n")
         ended = terminal.finish(PATIENCE)
-        check(f"on a terminal it asks; {answer or 'Enter'}", asked and fetched == 0 and ended == code and
+        check(f"on a terminal weir {command} asks; {answer or 'Enter'}", asked and fetched == 0 and ended == code and
               (len(hub.requests("store")) > n) == (code == 0) and in_order(terminal), ended, terminal.screen.lines())
         terminal.close()
 
