@@ -286,6 +286,8 @@ def test_completion():
             for name in ("it's.txt", "a b.txt"):
                 open(os.path.join(scratch.name, name), "w").close()
             check("bash offers files behind a quote", "it's.txt" in complete_bash(path, 'weir run --file "it') and "it's.txt" in complete_bash(path, "weir run --file it"))
+            check("bash completes default and short names", complete_bash(path, "weir pull defa") == {"default"} and "qwen3:0.6b" in complete_bash(path, "weir chat qw"))
+            check("and what follows a colon, which bash splits off", complete_bash(path, "weir pull qwen3 : 0") == {"0.6b"}, complete_bash(path, "weir pull qwen3 : 0"))
             check("bash offers no files for numbers", complete_bash(path, "weir run --top-k ") == set())
 
 
