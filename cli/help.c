@@ -461,6 +461,8 @@ static void add_overview(cli_page *page)
                    "the same defaults, one per line, as in \"top-k = 20\"; the environment overrides them "
                    "(weir help config)",
                    WIDE);
+    cli_page_entry(page, "~/.config/weir/names", "short names of models, beside weir's own (weir help pull)",
+                   WIDE);
     add_exit_codes(page);
 }
 
