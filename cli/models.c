@@ -30,17 +30,36 @@ static cli_exit suggest(void)
     return cli_fail(CLI_USAGE, "which model? Write weir pull and one of these names, or any hf:OWNER/REPO");
 }
 
+/* The name at the hub that a word is or means: *name, freed with cli_free; *shortened as
+ * cli_shortname_expand. CLI_OK, or CLI_USAGE after a message. */
+static cli_exit find_name(const char *word, char **name, bool *shortened)
+{
+    *name = NULL;
+    *shortened = false;
+    cli_exit code = CLI_OK;
+    if (strncmp(word, "hf:", 3) == 0)
+        *name = cli_format("%s", word);
+    else
+        code = cli_shortname_expand(word, name, shortened);
+    if (code != CLI_OK || *name != NULL) return code;
+    cli_nearest nearest = cli_nearest_to(word);
+    cli_shortname_try(&nearest);
+    return cli_fail(
+        CLI_USAGE,
+        "%.100s is not a model of the hub%s; expected: hf:OWNER/REPO[:QUANTIZATION or FILE.gguf], a "
+        "short name (weir pull lists them), or the address of its page",
+        word, cli_nearest_hint(&nearest, ""));
+}
+
 /* The path of a model's file, which is downloaded unless it is there: *path, freed with cli_free. */
 static cli_exit pull(const cli_args *args, const char *word, char **path)
 {
     char *name = NULL, *found = NULL;
     bool shortened = false, is_default = strcmp(word, "default") == 0;
     if (is_default && !args->force && (*path = cli_starter_find()) != NULL) return CLI_OK;
-    cli_exit code = is_default ? CLI_OK : cli_shortname_expand(word, &name, &shortened);
-    if (is_default) word = CLI_STARTER;
+    cli_exit code = find_name(is_default ? CLI_STARTER : word, &name, &shortened);
     if (code == CLI_OK)
-        code = shortened ? cli_hub_obtain(args, word, name, &found)
-                         : cli_hub_download(args, name != NULL ? name : word, &found);
+        code = shortened ? cli_hub_obtain(args, word, name, &found) : cli_hub_download(args, name, &found);
     if (code == CLI_OK) *path = cli_format("%s", found);
     weir_free(found);
     cli_free(name);
@@ -190,7 +209,8 @@ cli_exit cli_list_models(cli_args *args)
     if (args->words.n > 1) return cli_fail(CLI_USAGE, "weir list takes one repository, or nothing");
     const char *name = args->words.n == 1 ? args->words.items[0] : NULL;
     char *whole = NULL;
-    cli_exit code = name != NULL ? cli_shortname_expand(name, &whole, NULL) : CLI_OK;
+    bool shortened;
+    cli_exit code = name != NULL ? find_name(name, &whole, &shortened) : CLI_OK;
     if (code != CLI_OK) return code;
     if (whole != NULL) name = whole;
     cli_load_log(args);
@@ -232,18 +252,20 @@ static cli_exit remove_named(const cli_args *args, const char *word, uint64_t *n
     weir_hub_params params = cli_hub_params(args);
     weir_error error = {0};
     char *preset = cli_preset_path_of(word), *name = NULL;
-    bool of_preset = preset != NULL && access(preset, F_OK) == 0;
-    cli_exit code = of_preset ? CLI_OK : cli_shortname_expand(word, &name, NULL);
+    bool of_preset = preset != NULL && access(preset, F_OK) == 0, shortened;
+    cli_exit code = CLI_OK;
+    if (!of_preset)
+        code = preset != NULL ? cli_shortname_expand(word, &name, NULL) : find_name(word, &name, &shortened);
     if (code == CLI_OK && preset != NULL && !of_preset && name == NULL)
         code = cli_fail(CLI_NO_MODEL, "there is no preset %s (%s); weir list shows the names of models", word,
                         preset);
     else if (code == CLI_OK && !args->yes && !isatty(STDIN_FILENO))
         code = cli_fail(CLI_USAGE, "weir rm asks before it removes; where nobody can answer, give --yes");
-    *removed = code == CLI_OK && (args->yes || confirm(name != NULL ? name : word));
+    *removed = code == CLI_OK && (args->yes || confirm(of_preset ? word : name));
     if (*removed && of_preset)
         code = remove_preset(preset, n_bytes);
-    else if (*removed && weir_hub_remove(name != NULL ? name : word, &params, n_bytes, &error) != WEIR_OK)
-        code = cli_hub_fail(args, name != NULL ? name : word, &error);
+    else if (*removed && weir_hub_remove(name, &params, n_bytes, &error) != WEIR_OK)
+        code = cli_hub_fail(args, name, &error);
     else if (code == CLI_OK && !*removed)
         code = cli_signals_exit();
     cli_free(preset);

@@ -82,6 +82,8 @@ def test_names():
     expect("nor this", weir("pull", "https://huggingface.co/o/r/discussions/1", home=home), 2, "no page of a model")
     expect("a model of Ollama's library that weir does not know", weir("run", "ollama.com/library/llama3.3", "hi", home=home), 2, "did you mean llama3.")
     expect("a name that nearly is one", weir("run", "qwen3:8c", "hi", home=home), 2, "qwen3:8c is not a model here", "did you mean qwen3:8b")
+    for command in ("pull", "list"):
+        expect(f"weir {command} of a name that is none", weir(command, "qwen3:8c", home=home), 2, "did you mean qwen3:8b", "short name", "hf:OWNER/REPO")
     expect("another address is no model", weir("run", "-m", "https://example.org/m", "-p", "hi", home=home), 3, "cannot load https://example.org/m")
 
 
