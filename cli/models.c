@@ -261,7 +261,7 @@ static cli_exit remove_named(const cli_args *args, const char *word, uint64_t *n
                         preset);
     else if (code == CLI_OK && !args->yes && !isatty(STDIN_FILENO))
         code = cli_fail(CLI_USAGE, "weir rm asks before it removes; where nobody can answer, give --yes");
-    *removed = code == CLI_OK && (args->yes || confirm(of_preset ? word : name));
+    *removed = code == CLI_OK && (args->yes || confirm(name != NULL ? name : word));
     if (*removed && of_preset)
         code = remove_preset(preset, n_bytes);
     else if (*removed && weir_hub_remove(name, &params, n_bytes, &error) != WEIR_OK)
