@@ -11,6 +11,7 @@
 #include "file.h"
 #include "line.h"
 #include "load.h"
+#include "models.h"
 #include "out.h"
 #include "preset.h"
 #include "prompt.h"
@@ -18,11 +19,13 @@
 #include "starter.h"
 #include "talk.h"
 #include "term.h"
+#include "wrap.h"
 
 struct chat {
     const cli_args *args;
     cli_talk talk;
     cli_line *line;
+    char *path;       /* of the model's file */
     cli_prompt texts; /* that go with the next message */
     cli_media media;  /* likewise */
     bool over;
@@ -42,6 +45,19 @@ static void say_text(const struct chat *chat, const char *string)
     cli_text_add_safe(&text, string, strlen(string));
     cli_note("%s", text.bytes != NULL ? text.bytes : "");
     weir__text_fini(&text);
+}
+
+/* Prints a text on stdout, on a terminal broken between words, and frees it. */
+static void print_text(cli_text *text)
+{
+    cli_text wrapped = {0};
+    int columns = cli_term_columns();
+    if (cli_term_out() && text->n > 0) {
+        cli_wrap_text(&wrapped, text->bytes, 0, 0, columns < CLI_WRAP_COLUMNS ? columns : CLI_WRAP_COLUMNS);
+        weir__text_fini(text);
+        *text = wrapped;
+    }
+    cli_out_text(text);
 }
 
 static cli_exit on_help(struct chat *chat, const char *rest);
@@ -77,6 +93,54 @@ static cli_exit on_undo(struct chat *chat, const char *rest)
     return CLI_OK;
 }
 
+/* ---- Answers ---- */
+
+/* Whether a person agrees that old turns go. */
+static bool may_forget(struct chat *chat)
+{
+    cli_text answer = {0};
+    if (!cli_line_asks(chat->line) || chat->talk.n < 3) return false;
+    cli_fail(CLI_OK, "the conversation does not fit any longer: %s", chat->talk.why);
+    bool may = cli_line_read(chat->line, "forget its oldest turns until it fits? [y/N] ", &answer) ==
+                   CLI_LINE_TEXT &&
+               answer.n > 0 && (answer.bytes[0] == 'y' || answer.bytes[0] == 'Y');
+    weir__text_fini(&answer);
+    return may;
+}
+
+static cli_exit answer_once(struct chat *chat)
+{
+    bool edits = cli_line_edits(chat->line);
+    if (edits) cli_term_echo(false);
+    cli_exit code = cli_talk_answer(&chat->talk);
+    if (edits) cli_term_echo(true);
+    return code;
+}
+
+/* The answer to the last message. If the conversation is too long, the oldest turns may go: those without
+ * which it fits, and none if it never does. */
+static cli_exit answer(struct chat *chat)
+{
+    cli_talk *talk = &chat->talk;
+    cli_exit code = answer_once(chat);
+    bool asked = talk->too_long, may = asked && may_forget(chat);
+    while (may && talk->too_long && talk->first + 2 < talk->n) {
+        talk->first += 2;
+        code = answer_once(chat);
+    }
+    size_t n_left_out = talk->first;
+    talk->first = 0;
+    if (talk->too_long)
+        return cli_fail(CLI_REFUSED, "%s%s; /forget, /undo and /clear make room, as does a shorter message",
+                        may ? "the last message alone does not fit: "
+                            : "the conversation does not fit any longer: ",
+                        talk->why);
+    if (code != CLI_OK || n_left_out == 0) return code;
+    cli_talk_forget(talk, n_left_out);
+    cli_note("(%zu of the oldest questions and their answers were forgotten)", n_left_out / 2);
+    return code;
+}
+
 /* Sends a message with the texts and media that go with it, and forgets it if no answer came. */
 static cli_exit ask(struct chat *chat, const char *message)
 {
@@ -87,9 +151,9 @@ static cli_exit ask(struct chat *chat, const char *message)
     cli_media_add(&talk->media, &chat->media, n);
     cli_talk_add(talk, true, whole.bytes != NULL ? whole.bytes : "");
     weir__text_fini(&whole);
-    cli_exit code = cli_talk_answer(talk);
-    if (talk->n == n + 1)
-        cli_talk_cut(talk, n);
+    cli_exit code = answer(chat);
+    if (talk->n % 2 != 0)
+        cli_talk_cut(talk, talk->n - 1);
     else {
         cli_prompt_fini(&chat->texts);
         cli_media_fini(&chat->media);
@@ -103,10 +167,29 @@ static cli_exit on_regen(struct chat *chat, const char *rest)
     (void)rest;
     if (talk->n < 2) return cli_fail(CLI_USAGE, "there is no answer to make again");
     const char *former = talk->messages[--talk->n].content;
-    cli_exit code = cli_talk_answer(talk);
+    cli_exit code = answer(chat);
     if (talk->n % 2 != 0) cli_talk_add(talk, false, former); /* no new answer came */
     cli_free((char *)former);
     return code;
+}
+
+/* /forget, /forget 3 */
+static cli_exit on_forget(struct chat *chat, const char *rest)
+{
+    cli_talk *talk = &chat->talk;
+    char *end = NULL, note[96];
+    unsigned long n = rest != NULL ? strtoul(rest, &end, 10) : 1;
+    if (rest != NULL && (*rest < '0' || *rest > '9' || *end != '\0' || n == 0))
+        return cli_fail(CLI_USAGE, "/forget takes how many of the oldest questions go, from 1: /forget 3");
+    if (talk->n == 0) return cli_fail(CLI_USAGE, "there is nothing to forget");
+    if (n > talk->n / 2) n = talk->n / 2;
+    cli_talk_forget(talk, n * 2);
+    snprintf(note, sizeof note,
+             n == 1 ? "the oldest question and its answer are forgotten"
+                    : "the %lu oldest questions and their answers are forgotten",
+             n);
+    say_text(chat, note);
+    return CLI_OK;
 }
 
 /* Whether a file may be written: if it exists, a person is asked. */
@@ -242,7 +325,7 @@ static cli_exit on_stats(struct chat *chat, const char *rest)
         talk->n_answers, talk->n_answers == 1 ? "" : "s", talk->n, talk->n == 1 ? "" : "s",
         cli_count((uint64_t)n_tokens).text, cli_count((uint64_t)stats.n_ctx).text,
         (unsigned long long)stats.n_prompt_tokens, (unsigned long long)stats.n_cached_tokens);
-    cli_out_text(&text);
+    print_text(&text);
     return CLI_OK;
 }
 
@@ -265,6 +348,8 @@ static cli_exit settle(struct chat *chat, cli_ask *before, cli_exit code)
     return code;
 }
 
+static cli_exit on_show(struct chat *chat, const char *rest);
+
 /* Whether it is an option of weir chat, or ollama's name of the context. */
 static bool is_of_start(const char *name)
 {
@@ -286,14 +371,34 @@ static cli_exit set_other(struct chat *chat, const char *name, const char *value
     return cli_fail(CLI_USAGE, "there is no setting %s%s", name, cli_nearest_hint(&nearest, ""));
 }
 
+/* All settings that /set may change, and their values. */
+static void list_settings(const struct chat *chat, cli_text *text)
+{
+    cli_table table = {.n_columns = 2, .left = 2};
+    cli_table_cell(&table, "setting");
+    cli_table_cell(&table, "value");
+    for (const cli_option *option = cli_options; option->name != NULL; option++) {
+        char value[128], name[CLI_SPELLING_MAX];
+        if (!(option->commands & CLI_CHAT) || !cli_options_in_requests(option)) continue;
+        snprintf(name, sizeof name, "%s", option->name + 2);
+        for (char *c = name; *c != '\0'; c++)
+            if (*c == '-') *c = '_';
+        cli_options_value(&chat->talk.ask, option, value, sizeof value);
+        cli_table_cell(&table, "%s", name);
+        cli_table_cell(&table, "%.50s", value);
+    }
+    cli_table_print(&table, text, cli_term_style_out(CLI_BOLD), cli_term_style_out(CLI_PLAIN));
+    cli_table_fini(&table);
+}
+
 /* temp 0.2, or as ollama has it: parameter temperature 0.2, system TEXT */
 static cli_exit on_set(struct chat *chat, const char *rest)
 {
     char name[64];
     if (rest != NULL && strncmp(rest, "parameter ", 10) == 0) rest += 10;
-    if (rest == NULL || strcspn(rest, " =") >= sizeof name)
-        return cli_fail(CLI_USAGE, "/set needs a setting, as in /set temp 0.2; weir chat --help-all lists "
-                                   "the names, here without --");
+    if (rest == NULL || strcmp(rest, "parameter") == 0) return on_show(chat, "parameters");
+    if (strcspn(rest, " =") >= sizeof name)
+        return cli_fail(CLI_USAGE, "there is no setting of this length; /set lists all");
     snprintf(name, sizeof name, "%.*s", (int)strcspn(rest, " ="), rest);
     const char *value = rest + strlen(name);
     value += strspn(value, " =");
@@ -367,6 +472,113 @@ static cli_exit on_preset(struct chat *chat, const char *rest)
     return code;
 }
 
+/* ---- The model ---- */
+
+/* Whether a model can chat. CLI_OK, or a code after a message. */
+static cli_exit check_template(const struct chat *chat, const char *path, weir_model *model)
+{
+    weir_model_info info = {.size = sizeof info};
+    weir_model_describe(model, &info);
+    if (info.chat_template == NULL && chat->args->chat_template == NULL)
+        return cli_fail(CLI_USAGE,
+                        "this model has no chat template: weir run --raw continues a text with it; "
+                        "--chat-template and --chat-template-file give it a template");
+    return cli_load_check_template(chat->args, path, model);
+}
+
+static void add_info(const struct chat *chat, cli_text *text)
+{
+    const cli_talk *talk = &chat->talk;
+    weir_engine_stats stats = {.size = sizeof stats};
+    weir_engine_get_stats(talk->engine, &stats);
+    cli_text_puts(text, "model        ");
+    cli_figures_title(text, talk->model);
+    cli_text_puts(text, "\nfile         ");
+    cli_text_add_safe(text, chat->path, strlen(chat->path));
+    cli_text_printf(text, "\ncontext      %s tokens\nmessages     %zu\nsystem       ",
+                    cli_count((uint64_t)stats.n_ctx).text, talk->n);
+    const char *system = talk->system != NULL ? talk->system : "none";
+    cli_text_add_cut(text, system, strcspn(system, "\n"), 60, false);
+    cli_text_puts(text, "\n");
+}
+
+/* What there is to see; the names are ollama's. */
+static cli_exit on_show(struct chat *chat, const char *rest)
+{
+    weir_model_info info = {.size = sizeof info};
+    cli_text text = {0};
+    if (rest != NULL && strcmp(rest, "system") == 0) return on_system(chat, NULL);
+    weir_model_describe(chat->talk.model, &info);
+    if (rest == NULL || strcmp(rest, "info") == 0)
+        add_info(chat, &text);
+    else if (strcmp(rest, "parameters") == 0 || strcmp(rest, "settings") == 0)
+        list_settings(chat, &text);
+    else if (strcmp(rest, "template") == 0) {
+        const char *own = chat->args->chat_template;
+        const char *shown = own != NULL ? own : info.chat_template != NULL ? info.chat_template : "";
+        cli_text_add_safe(&text, shown, strlen(shown));
+        cli_text_puts(&text, "\n");
+    } else
+        return cli_fail(CLI_USAGE, "/show shows info, parameters, system or template");
+    if (rest == NULL) cli_text_puts(&text, "/show parameters, /show system and /show template show more\n");
+    cli_out_text(&text);
+    return CLI_OK;
+}
+
+/* Loads another model beside the present one, and goes on with it. */
+static cli_exit change_model(struct chat *chat, const char *name)
+{
+    cli_talk *talk = &chat->talk;
+    weir_model *model = NULL;
+    weir_engine *engine = NULL;
+    char *path = cli_load_named(chat->args, name);
+    if (path == NULL) return CLI_NO_MODEL;
+    cli_exit code = cli_load_model(chat->args, path, &model);
+    if (code == CLI_OK) code = check_template(chat, path, model);
+    if (code == CLI_OK) code = cli_load_engine(chat->args, model, &engine);
+    if (code == CLI_OK) {
+        weir_engine *old_engine = talk->engine;
+        weir_model *old = talk->model;
+        char *old_path = chat->path;
+        talk->engine = engine, talk->model = model, chat->path = path;
+        engine = old_engine, model = old, path = old_path;
+    }
+    weir_engine_destroy(engine);
+    weir_model_release(model);
+    cli_free(path);
+    return code;
+}
+
+static cli_exit on_model(struct chat *chat, const char *rest)
+{
+    cli_text text = {0};
+    if (rest == NULL) {
+        add_info(chat, &text);
+        text.n = strcspn(text.bytes, "\n") + 1;
+        cli_text_puts(&text, "\n");
+        cli_out_text(&text);
+        return cli_models_print(chat->args);
+    }
+    if (chat->talk.media.n > 0 || chat->media.n > 0)
+        return cli_fail(CLI_USAGE,
+                        "images and sounds belong to the model that read them: /clear and /image - "
+                        "come before /model");
+    if (chat->args->lora.n > 0)
+        return cli_fail(CLI_USAGE, "--lora belongs to the model that weir chat began with");
+    char *preset = cli_preset_path(rest), *base = preset != NULL ? cli_preset_model(preset) : NULL;
+    cli_exit code = preset != NULL && base == NULL ? CLI_USAGE : CLI_OK;
+    if (code == CLI_OK) code = change_model(chat, base == NULL ? rest : *base != '\0' ? base : "default");
+    if (code == CLI_OK && preset != NULL) code = on_preset(chat, rest);
+    if (code == CLI_OK) {
+        cli_figures_title(&text, chat->talk.model);
+        say_text(chat, text.bytes);
+    }
+    weir__text_fini(&text);
+    cli_free(base);
+    cli_free(preset);
+    return code;
+}
+
 static cli_exit on_exit_command(struct chat *chat, const char *rest)
 {
     (void)rest;
@@ -383,6 +595,7 @@ static const struct command {
     {"/clear", "", "start a new conversation; the system message stays", on_clear},
     {"/regen", "", "answer the last question again", on_regen},
     {"/undo", "", "forget the last question and its answer", on_undo},
+    {"/forget", "[N]", "forget the oldest question and its answer, or N of them", on_forget},
     {"/file", "NAME", "add a text file to the next message; - removes all", on_file},
     {"/image", "NAME", "add an image to the next message; - removes images and sounds", on_image},
     {"/audio", "NAME", "add a sound to the next message; - as above", on_audio},
@@ -390,7 +603,9 @@ static const struct command {
     {"/save", "FILE", "save the conversation as JSON", on_save},
     {"/load", "FILE", "load a saved conversation", on_load},
     {"/stats", "", "tokens and times of the last answer", on_stats},
-    {"/set", "NAME VALUE", "change a setting: /set temp 0.2, /set max_tokens 200", on_set},
+    {"/set", "[NAME VALUE]", "change a setting: /set temp 0.2; alone: list all", on_set},
+    {"/show", "[WHAT]", "show info, parameters, system or template", on_show},
+    {"/model", "[NAME]", "go on with another model; alone: list those that are here", on_model},
     {"/preset", "[NAME]", "use a preset's system message and settings; alone: list presets", on_preset},
     {"/exit", "", "leave, as do /bye, /quit and Ctrl-D", on_exit_command},
 };
@@ -416,7 +631,7 @@ static cli_exit on_help(struct chat *chat, const char *rest)
         &text,
         "Ctrl-C ends an answer. A line that ends with \\ continues on the next one; \"\"\" begins and ends a "
         "message of several lines. // begins a message with /.\n");
-    cli_out_text(&text);
+    print_text(&text);
     return CLI_OK;
 }
 
@@ -515,17 +730,11 @@ static cli_exit converse(struct chat *chat)
     return asks ? CLI_OK : code;
 }
 
-static cli_exit begin_chat(struct chat *chat, const char *path)
+static cli_exit begin_chat(struct chat *chat)
 {
-    weir_model_info info = {.size = sizeof info};
+    const char *path = chat->path;
     cli_exit code = cli_load_model(chat->args, path, &chat->talk.model);
-    if (code != CLI_OK) return code;
-    weir_model_describe(chat->talk.model, &info);
-    if (info.chat_template == NULL && chat->args->chat_template == NULL)
-        return cli_fail(CLI_USAGE,
-                        "this model has no chat template: weir run --raw continues a text with it; "
-                        "--chat-template and --chat-template-file give it a template");
-    code = cli_load_check_template(chat->args, path, chat->talk.model);
+    if (code == CLI_OK) code = check_template(chat, path, chat->talk.model);
     if (code == CLI_OK) code = cli_load_engine(chat->args, chat->talk.model, &chat->talk.engine);
     if (code == CLI_OK && cli_line_asks(chat->line) && !chat->args->quiet) {
         cli_text text = {0};
@@ -542,7 +751,6 @@ cli_exit cli_chat(cli_args *args)
 {
     struct chat chat = {.args = args};
     const char *words[N_COMMANDS + 1] = {NULL};
-    char *path = NULL;
     char *history = cli_file_of_user("XDG_STATE_HOME", ".local/state", "weir/chat_history");
     cli_exit code = CLI_NO_MODEL;
     for (size_t i = 0; i < N_COMMANDS; i++) words[i] = commands[i].name;
@@ -550,8 +758,8 @@ cli_exit cli_chat(cli_args *args)
     cli_load_log(args);
     cli_talk_init(&chat.talk, args);
     chat.line = cli_line_create(words, history);
-    if ((path = cli_load_path(args)) == NULL) goto done;
-    if ((code = begin_chat(&chat, path)) != CLI_OK) goto done;
+    if ((chat.path = cli_load_path(args)) == NULL) goto done;
+    if ((code = begin_chat(&chat)) != CLI_OK) goto done;
     if (cli_line_asks(chat.line)) cli_signals_interrupts(true);
     code = converse(&chat);
     if (cli_line_asks(chat.line)) cli_signals_interrupts(false);
@@ -562,6 +770,6 @@ done:
     cli_media_fini(&chat.media);
     cli_load_log_flush();
     cli_free(history);
-    cli_free(path);
+    cli_free(chat.path);
     return code;
 }

@@ -8,6 +8,7 @@
 #include "options.h"
 #include "out.h"
 #include "preset.h"
+#include "shortname.h"
 #include "text.h"
 
 /* ---- The answer to a Tab ---- */
@@ -53,6 +54,15 @@ static void offer_presets(cli_text *text, const char *current, const char *prefi
     cli_list_fini(&names);
 }
 
+/* What names a model of the hub. */
+static void offer_names(cli_text *text, const char *current, const char *prefix)
+{
+    cli_list names = cli_shortname_names();
+    offer(text, current, prefix, "default", "a small model to try weir with");
+    for (size_t i = 0; i < names.n; i++) offer(text, current, prefix, names.items[i], "a model of the hub");
+    cli_list_fini(&names);
+}
+
 static void offer_value(cli_text *text, const cli_option *option, const char *current, const char *prefix)
 {
     const weir_strategy *strategy;
@@ -60,7 +70,10 @@ static void offer_value(cli_text *text, const cli_option *option, const char *cu
         offer(text, current, prefix, option->choices[i], "");
     for (size_t i = 0; option->kind == CLI_STRATEGY && (strategy = weir_strategy_get(i)) != NULL; i++)
         offer(text, current, prefix, strategy->name, "");
-    if (strcmp(option->argument, "MODEL") == 0) offer_presets(text, current, prefix);
+    if (strcmp(option->argument, "MODEL") == 0) {
+        offer_presets(text, current, prefix);
+        offer_names(text, current, prefix);
+    }
     if (cli_options_is_file(option)) cli_text_puts(text, ":files\n");
 }
 
@@ -84,15 +97,47 @@ static void offer_after_command(cli_text *text, const cli_command *command, int 
     } else {
         if (command->bit & (CLI_TAKES_MODEL | CLI_RUN | CLI_PRESET | CLI_RM))
             offer_presets(text, current, "");
+        if (command->bit & (CLI_TAKES_MODEL | CLI_RUN | CLI_PULL | CLI_LIST_MODELS | CLI_RM))
+            offer_names(text, current, "");
         cli_text_puts(text, ":files\n");
     }
 }
 
+/* bash splits qwen3:4b into three words, and replaces the one behind the colon: the words up to it are joined
+ * to *joined, and the answer is without them. How many words are left; *cut: bytes of each line. */
+static int join_colons(int n, char *const *words, const char **current, cli_text *joined, size_t *cut)
+{
+    bool after = n > 1 && strcmp(words[n - 1], ":") == 0, at = strcmp(*current, ":") == 0;
+    *cut = 0;
+    if (n < 1 || (!after && !at)) return n;
+    cli_text_printf(joined, "%s:", words[n - (after ? 2 : 1)]);
+    *cut = joined->n;
+    if (after) cli_text_puts(joined, *current);
+    *current = joined->bytes;
+    return n - (after ? 2 : 1);
+}
+
+/* Takes the first bytes of each line away, and the line for files. */
+static void cut_lines(cli_text *text, size_t cut)
+{
+    size_t n = 0;
+    for (size_t i = 0, length; i < text->n; i += length) {
+        const char *end = memchr(text->bytes + i, '\n', text->n - i);
+        length = (size_t)(end - (text->bytes + i)) + 1;
+        if (length <= cut || strncmp(text->bytes + i, ":files", 6) == 0) continue;
+        memmove(text->bytes + n, text->bytes + i + cut, length - cut);
+        n += length - cut;
+    }
+    text->n = n;
+}
+
 cli_exit cli_complete(int n, char *const *words)
 {
-    cli_text text = {0};
+    cli_text text = {0}, joined = {0};
     const char *current = n > 0 ? words[--n] : "";
+    size_t cut;
     int used;
+    n = join_colons(n, words, &current, &joined, &cut);
     /* bash splits --name=value into three words. */
     if (n > 1 && strcmp(words[n - 1], "=") == 0)
         n--;
@@ -109,7 +154,9 @@ cli_exit cli_complete(int n, char *const *words)
         offer_benches(&text, current);
     else if (command != NULL)
         offer_after_command(&text, command, n - used, words + used, current);
+    if (cut > 0) cut_lines(&text, cut);
     cli_out_text(&text);
+    weir__text_fini(&joined);
     return CLI_OK;
 }
 
@@ -136,13 +183,15 @@ const cli_shell cli_shells[] = {
      "#compdef weir\n"
      "# zsh completion for weir, made by weir completion zsh\n"
      "_weir() {\n"
-     "    local line\n"
+     "    local line word\n"
      "    local -a found\n"
      "    for line in \"${(@f)$($words[1] __complete \"${(@)words[2,CURRENT]}\" 2>/dev/null)}\"; do\n"
      "        if [[ $line == :files ]]; then\n"
      "            _files\n"
      "        elif [[ -n $line ]]; then\n"
-     "            found+=(\"${${line/$'\\t'/:}%:}\")\n"
+     "            word=${line%%$'\\t'*}\n"
+     "            line=${line#*$'\\t'}\n"
+     "            found+=(\"${word//:/\\\\:}${line:+:$line}\")\n"
      "        fi\n"
      "    done\n"
      "    (( $#found )) && _describe weir found\n"

@@ -118,8 +118,9 @@ static cli_exit check_model_name(const cli_config *config, const cli_section *se
 static cli_exit read_section(cli_config *config, int number, char *line)
 {
     size_t n = strlen(line);
-    if (config->kind == CLI_CONFIG_PRESET)
-        return cli_fail(CLI_USAGE, "%s:%d: a preset has no sections", config->path, number);
+    if (config->kind == CLI_CONFIG_PRESET || config->kind == CLI_CONFIG_NAMES)
+        return cli_fail(CLI_USAGE, "%s:%d: %s no sections", config->path, number,
+                        config->kind == CLI_CONFIG_PRESET ? "a preset has" : "short names have");
     if (line[n - 1] != ']')
         return cli_fail(CLI_USAGE, "%s:%d: the line has no \"]\" at its end; expected: [NAME]", config->path,
                         number);
@@ -146,7 +147,8 @@ static cli_exit read_line(cli_config *config, int number, char *line)
         return cli_fail(CLI_USAGE, "%s:%d: the quotes of %.60s do not end with the line", config->path,
                         number, key);
     const cli_command *command = command_of(config);
-    if (cli_config_option(config, command != NULL ? command->bit : ~0u, key) == NULL)
+    if (config->kind != CLI_CONFIG_NAMES &&
+        cli_config_option(config, command != NULL ? command->bit : ~0u, key) == NULL)
         return unknown_setting(config, number, key);
     cli_grow(&config->items, &config->capacity, config->n + 1, sizeof *config->items);
     config->items[config->n++] =
@@ -195,10 +197,12 @@ cli_exit cli_config_read_file(cli_config *config, cli_config_kind kind, const ch
 {
     config->kind = kind;
     config->path = cli_format("%s", path);
-    cli_exit code = read_file(config, kind == CLI_CONFIG_PRESET ? "the preset" : "the models");
+    cli_exit code = read_file(config, kind == CLI_CONFIG_PRESET   ? "the preset"
+                                      : kind == CLI_CONFIG_MODELS ? "the models"
+                                                                  : "the short names");
     const char *slash = strrchr(path, '/');
     int n = slash != NULL ? (int)(slash - path) : 0;
-    for (size_t i = 0; n > 0 && i < config->n; i++) {
+    for (size_t i = 0; n > 0 && kind != CLI_CONFIG_NAMES && i < config->n; i++) {
         cli_setting *setting = &config->items[i];
         const cli_option *option = cli_config_option(config, ~0u, setting->key);
         if (option == NULL || !cli_options_is_file(option) || !cli_file_is_relative(setting->value)) continue;

@@ -1,5 +1,6 @@
 /* config_file.h: text files with options' values: the config file (defaults for all commands or for one),
- * presets (no sections; preset.h) and the models of weir serve (a section for each; model_list.h).
+ * presets (no sections; preset.h), the models of weir serve (a section for each; model_list.h) and the user's
+ * short names of models (shortname.h).
  *
  *   # a comment
  *   top-k = 20
@@ -17,6 +18,7 @@ typedef enum cli_config_kind {
     CLI_CONFIG_COMMANDS, /* the config file */
     CLI_CONFIG_PRESET,
     CLI_CONFIG_MODELS,
+    CLI_CONFIG_NAMES, /* short names of models: any key is one (shortname.h) */
 } cli_config_kind;
 
 #define CLI_CONFIG_NONE ((size_t)-1) /* the section of lines before the first one */
@@ -48,8 +50,8 @@ typedef struct cli_config {
  * CLI_FAILED after a message that names the line. To be freed in any case. */
 cli_exit cli_config_read(cli_config *config);
 
-/* Reads a preset or the models of weir serve. Paths that begin with ./ or ../ are made relative to the file's
- * folder. */
+/* Reads a file of another kind. In presets and models of weir serve, paths that begin with ./ or ../ are made
+ * relative to the file's folder. */
 cli_exit cli_config_read_file(cli_config *config, cli_config_kind kind, const char *path);
 
 /* The option of a command that a line of this file may set, NULL = none. */

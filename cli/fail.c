@@ -1,4 +1,4 @@
-/* Messages of failures; the functions are cli.h's.
+/* Messages on stderr; the functions are cli.h's and text.h's.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,6 +7,20 @@
 #include "cli.h"
 #include "term.h"
 #include "text.h"
+#include "wrap.h"
+
+void cli_text_tell(cli_text *text)
+{
+    cli_text wrapped = {0};
+    int columns = cli_term_columns();
+    if (text->n > 0 && cli_term_err()) {
+        cli_wrap_text(&wrapped, text->bytes, 0, 0, columns < CLI_WRAP_COLUMNS ? columns : CLI_WRAP_COLUMNS);
+        fputs(wrapped.bytes, stderr);
+    } else if (text->n > 0)
+        fputs(text->bytes, stderr);
+    weir__text_fini(&wrapped);
+    weir__text_fini(text);
+}
 
 static void say(const char *message)
 {

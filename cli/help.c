@@ -27,8 +27,9 @@ const cli_command cli_commands[] = {
     {CLI_RUN, "run", "[MODEL] [PROMPT]", "ask a model and watch the answer arrive",
      "The prompt becomes a user message in the model's chat template; --raw continues it as plain text. "
      "Texts from -f and from a pipe are placed before it; one line on stderr lists the texts read.\n\n"
-     "A single word names the model if it is default, hf:…, a preset, a GGUF file or a name that ends in "
-     ".gguf; otherwise it is the prompt. Of two words the first is the model. With -m, a single word is the "
+     "A single word names the model if it is default, hf:…, a preset, a short name such as llama3.2, the "
+     "address of a model's page, a GGUF file or a name that ends in .gguf; otherwise it is the prompt. Of "
+     "two words the first is the model. With -m, a single word is the "
      "prompt.\n\n"
      "The answer goes to stdout as it arrives, then one line of figures to stderr. Reasoning is dimmed on a "
      "terminal and left out elsewhere.\n\n"
@@ -41,14 +42,16 @@ const cli_command cli_commands[] = {
      "cat notes.txt | weir run \"Summarize this.\"\n"
      "weir run -f old.c -f new.c -p \"What has changed?\"\n"
      "# JSON of a given form\n"
-     "weir run -p \"Invent a person.\" -j "
-     "'{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"}}}'",
+     "weir run -p \"Invent a person.\" -j '{\"type\":\"object\"}'",
      cli_run_defaults, cli_run},
     {CLI_CHAT, "chat", "[MODEL] [--system TEXT]", "chat with a model",
      "Each line is a message; a line that ends with \\ continues on the next one. Lines are edited as in a"
      " shell, with a history. Ctrl-C ends an answer and keeps its text so far; Ctrl-D leaves. Reasoning "
      "is dimmed.\n\n"
-     "/help lists the commands, such as /system, /file, /image, /edit, /undo, /save, /set and /preset. "
+     "/help lists the commands, such as /system, /file, /image, /edit, /undo, /save, /set and /preset; /set, "
+     "/show and /model alone list what there is. What is typed while an answer runs waits for the next line. "
+     "If the conversation no longer fits into the context, weir chat offers to forget its oldest turns; "
+     "/forget does that at any time.\n\n"
      "Pasted "
      "text is one message; \"\"\" begins and ends a message of several lines. Messages and commands may also "
      "come from a pipe; answers are then printed without styles.",
@@ -60,6 +63,8 @@ const cli_command cli_commands[] = {
      "On a terminal each request has a pane: Tab, the arrows, j and k move between panes, s cancels the "
      "request in focus, q cancels all. At the end all texts are printed. Elsewhere, and with --json, each "
      "chunk is a line of JSON, and a line with the usage follows each request's last chunk.\n\n"
+     "A prompt becomes a user message in the model's chat template, as with weir run; --raw continues it as "
+     "plain text.\n\n"
      "The file: {\"model\": FILE, \"requests\": [{\"name\": TEXT, \"prompt\": TEXT or \"messages\": "
      "[{\"role\": \"user\", \"content\": TEXT}, …], …}]}. A request may set max_tokens, stop, interval, "
      "deadline_ms, priority and everything under Sampling, by the option's name with underscores "
@@ -68,7 +73,7 @@ const cli_command cli_commands[] = {
      "# three at a time; the rest wait\n"
      "weir stream requests.json --slots 3\n"
      "# from a pipe, as JSON lines\n"
-     "echo '{\"requests\":[{\"prompt\":\"One\"},{\"prompt\":\"Two\",\"temp\":0}]}' | weir stream - | cat",
+     "echo '{\"requests\":[{\"prompt\":\"One\"},{\"prompt\":\"Two\"}]}' | weir stream - | cat",
      cli_stream_defaults, cli_stream},
     {CLI_SERVE, "serve", "[MODEL | --models FILE] [--port N]",
      "serve the APIs of OpenAI, Anthropic and Ollama over HTTP",
@@ -89,7 +94,7 @@ const cli_command cli_commands[] = {
      "# every GGUF file of a folder, as many at a time as fit into 24 GiB\n"
      "weir serve --models-dir models --memory 24G\n"
      "# ask it\n"
-     "curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\":\"Once\",\"max_tokens\":50}'",
+     "curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\":\"Once\"}'",
      cli_serve_defaults, cli_serve},
     {CLI_PS, "ps", "[--url URL]", "show the state of a running weir serve",
      "Shows its slots with their requests, the queue, the KV cells, the prefix cache and the totals, once."
@@ -160,16 +165,27 @@ const cli_command cli_commands[] = {
      "# on the third\n"
      "weir serve -m large.gguf --rpc 10.0.0.2:50052,10.0.0.3:50052",
      NULL, cli_rpc},
-    {CLI_PULL, "pull", "default | hf:OWNER/REPO[:QUANTIZATION | :FILE.gguf]", "download a model, once",
+    {CLI_PULL, "pull", "[default | NAME | hf:OWNER/REPO[:QUANTIZATION | :FILE.gguf]]",
+     "download a model, once",
      "Downloads a model from a hub with Hugging Face's API into the cache that its other clients share, and "
      "prints its path. A file that is already there is not downloaded again; an interrupted download "
      "resumes; sizes and SHA-256 are checked. A model in several files is downloaded as a whole. Without a "
      "quantization it takes the first of Q4_K_M, Q4_K_S, Q4_0, … that the repository has (the guide to "
      "models by name has the full list). Every -m takes such a name.\n\n"
-     "Without a name it suggests models, among them one that suits the memory of this machine. default is a "
-     "small model to try weir with; it gets most facts wrong.\n\n"
+     "Without a name it suggests models, among them one that suits the memory and the processors of this "
+     "machine. default is a small model to try weir with; it gets most facts wrong.\n\n"
+     "NAME is a short name as in Ollama's library, such as llama3.2 or qwen3:0.6b; weir pull lists them, and "
+     "the file ~/.config/weir/names adds others: NAME = hf:OWNER/REPO:QUANTIZATION. Nothing that a short "
+     "name "
+     "means is downloaded before its size is known and you agree: on a terminal weir asks, elsewhere --yes "
+     "says it. The address of a model's page (huggingface.co/OWNER/REPO, its files, "
+     "ollama.com/library/NAME) is a name, too.\n\n"
      "HF_HOME, HF_HUB_CACHE: the cache; HF_TOKEN: for gated and private repositories; HF_ENDPOINT: another "
      "hub; HF_HUB_OFFLINE=1: the cache only; https_proxy and the like: a proxy.",
+     "# what suits this machine, and all short names\n"
+     "weir pull\n"
+     "# by a short name\n"
+     "weir pull qwen3:0.6b\n"
      "# about four bits per weight\n"
      "weir pull hf:OWNER/REPO\n"
      "# a larger and more accurate one\n"
@@ -180,8 +196,8 @@ const cli_command cli_commands[] = {
     {CLI_LIST_MODELS, "list", "[hf:OWNER/REPO]",
      "list the models in the cache and the presets, or those of a repository",
      "Without a name it lists the models in the cache and the presets, by the names that -m takes. With a "
-     "name it asks the hub for the GGUF files of that repository; with --offline it lists those in the "
-     "cache. weir ls is the same.",
+     "name, also a short one, it asks the hub for the GGUF files of that repository; with --offline it lists "
+     "those in the cache. weir ls is the same.",
      "weir list hf:OWNER/REPO", NULL, cli_list_models},
     {CLI_PRESET, "preset", "[NAME] [-m MODEL] [OPTION …]", "keep a model with settings under a name",
      "With options it writes a preset, with a name alone it shows one, and without a name it lists all. A "
@@ -199,7 +215,8 @@ const cli_command cli_commands[] = {
      "weir serve brief",
      NULL, cli_preset},
     {CLI_RM, "rm", "NAME [--yes]", "remove a model from the cache, or a preset",
-     "NAME is hf:OWNER/REPO[:QUANTIZATION | :FILE.gguf], or the name of a preset. weir rm asks first. "
+     "NAME is hf:OWNER/REPO[:QUANTIZATION | :FILE.gguf], a short name, or the name of a preset. weir rm asks "
+     "first. "
      "Without "
      "a quantization or a file it removes the whole repository, in all revisions. Hugging Face's other "
      "clients share the cache: their downloads are removed too.",
@@ -250,9 +267,9 @@ const cli_command cli_commands[] = {
      "# 8 clients, 64 requests\n"
      "weir bench http http://localhost:8080\n"
      "# two requests a second for a minute; a tenth of the clients disconnect\n"
-     "weir bench http http://localhost:8080 --rate 2 --duration 60 --leave 0.1 --csv requests.csv\n"
+     "weir bench http http://localhost:8080 --rate 2 --duration 60 --leave 0.1\n"
      "# how long 4 streams stall when a long prompt arrives\n"
-     "weir bench http http://localhost:8080 -N 4 --gen 200 --ignore-eos --late-prompt 1200",
+     "weir bench http http://localhost:8080 -N 4 --gen 200 --late-prompt 1200",
      cli_bench_http_defaults, NULL},
     {CLI_SCHEDULE, "bench schedule", "[--slots N] [--cache-nodes N] [--ticks N]",
      "measure weir's own time per tick",
@@ -443,6 +460,8 @@ static void add_overview(cli_page *page)
     cli_page_entry(page, "~/.config/weir/config",
                    "the same defaults, one per line, as in \"top-k = 20\"; the environment overrides them "
                    "(weir help config)",
+                   WIDE);
+    cli_page_entry(page, "~/.config/weir/names", "short names of models, beside weir's own (weir help pull)",
                    WIDE);
     add_exit_codes(page);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "file.h"
 #include "progress.h"
@@ -120,4 +121,61 @@ cli_exit cli_hub_download(const cli_args *args, const char *name, char **path)
     cli_term_progress_end();
     if (status != WEIR_OK) return cli_hub_fail(args, name, &error);
     return CLI_OK;
+}
+
+/* ---- Names that are short for others ---- */
+
+/* The bytes of the files that a name selects. CLI_OK, or a code after a message. */
+static cli_exit find_size(const cli_args *args, const char *name, uint64_t *n_bytes)
+{
+    weir_hub_params params = cli_hub_params(args);
+    weir_hub_files *files = NULL;
+    weir_hub_file file = {.size = sizeof file};
+    weir_error error = {0};
+    char *first = NULL;
+    int32_t n_left = 0;
+    *n_bytes = 0;
+    weir_status status = weir_hub_resolve(name, &params, &first, &error);
+    if (status == WEIR_OK) status = weir_hub_list(name, &params, &files, &error);
+    for (size_t i = 0; status == WEIR_OK && weir_hub_files_get(files, i, &file) == WEIR_OK; i++) {
+        if (strcmp(file.name, first) == 0) n_left = file.n_shards; /* the others follow it */
+        if (n_left-- > 0) *n_bytes += file.n_bytes;
+    }
+    weir_hub_files_destroy(files);
+    weir_free(first);
+    return status == WEIR_OK ? CLI_OK : cli_hub_fail(args, name, &error);
+}
+
+bool cli_hub_ask(cli_text *question, bool standard)
+{
+    char line[16];
+    cli_text_puts(question, standard ? " [Y/n] " : " [y/N] ");
+    cli_text_tell(question);
+    if (fgets(line, sizeof line, stdin) == NULL) return false;
+    return line[0] == 'y' || line[0] == 'Y' || (standard && line[0] == '\n');
+}
+
+cli_exit cli_hub_obtain(const cli_args *args, const char *word, const char *name, char **path)
+{
+    weir_hub_params params = cli_hub_params(args);
+    cli_text text = {0};
+    uint64_t n_bytes;
+    params.offline = true;
+    if (!args->force && weir_hub_download(name, &params, path, NULL) == WEIR_OK) return CLI_OK;
+    cli_exit code = args->offline ? CLI_OK : find_size(args, name, &n_bytes);
+    if (code != CLI_OK || args->offline) return code == CLI_OK ? cli_hub_download(args, name, path) : code;
+    bool asks = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
+    cli_text_printf(&text, "%.100s is %.200s, a download of %s", word, name, cli_bytes(n_bytes).text);
+    if (args->yes) {
+        if (!args->quiet) cli_note("%s", text.bytes);
+    } else if (!asks) {
+        code = cli_fail(CLI_NO_MODEL, "%s; weir pull %.100s --yes agrees to it", text.bytes, word);
+    } else {
+        cli_text_puts(&text, ": go on?");
+        if (!cli_hub_ask(&text, true))
+            code = cli_signals_ended() != 0 ? cli_signals_exit()
+                                            : cli_fail(CLI_NO_MODEL, "nothing was downloaded");
+    }
+    weir__text_fini(&text);
+    return code == CLI_OK ? cli_hub_download(args, name, path) : code;
 }

@@ -6,6 +6,7 @@
 #include <weir/hub.h>
 
 #include "options.h"
+#include "text.h"
 
 /* The hub's parameters from the options. */
 weir_hub_params cli_hub_params(const cli_args *args);
@@ -13,6 +14,14 @@ weir_hub_params cli_hub_params(const cli_args *args);
 /* Downloads the file of a name unless it is cached, and shows the progress: a bar on a terminal, elsewhere a
  * line now and then. *path is freed with weir_free. CLI_OK, or a code after a message. */
 cli_exit cli_hub_download(const cli_args *args, const char *name, char **path);
+
+/* The same for `name`, which `word` is short for. What is not in the cache is downloaded once the user agrees
+ * to its size: on a terminal that is asked, elsewhere --yes says it. A cached file needs no network. CLI_OK, or
+ * a code after a message. */
+cli_exit cli_hub_obtain(const cli_args *args, const char *word, const char *name, char **path);
+
+/* Whether the user says yes; `standard`: what Enter says. A signal ends the reading, and is no yes. */
+bool cli_hub_ask(cli_text *question, bool standard);
 
 /* The exit code for a failure of the hub, after a message. */
 cli_exit cli_hub_fail(const cli_args *args, const char *name, const weir_error *error);

@@ -285,6 +285,16 @@ bool cli_line_asks(const cli_line *line)
     return line->asks;
 }
 
+bool cli_line_edits(const cli_line *line)
+{
+#ifdef WEIR_LIBEDIT
+    return line->edit != NULL;
+#else
+    (void)line;
+    return false;
+#endif
+}
+
 cli_line_what cli_line_read(cli_line *line, const char *prompt, cli_text *text)
 {
     line->prompt = prompt;

@@ -22,6 +22,9 @@ void cli_line_destroy(cli_line *line);
 /* Whether a person is asked: prompts are shown. */
 bool cli_line_asks(const cli_line *line);
 
+/* Whether lines are edited here; elsewhere the terminal itself shows what is typed. */
+bool cli_line_edits(const cli_line *line);
+
 /* Reads a line into *text, without its newline. A paste is part of the line, with its newlines. */
 cli_line_what cli_line_read(cli_line *line, const char *prompt, cli_text *text);
 

@@ -11,6 +11,7 @@
 #include "hub.h"
 #include "preset.h"
 #include "progress.h"
+#include "shortname.h"
 #include "signals.h"
 #include "starter.h"
 #include "term.h"
@@ -64,14 +65,27 @@ static char *default_path(void)
     return path;
 }
 
+static bool is_file(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode);
+}
+
 char *cli_load_named(const cli_args *args, const char *model)
 {
-    char *path = NULL, *copy;
+    char *path = NULL, *copy = NULL, *name = NULL;
+    bool shortened = false;
     if (strcmp(model, "default") == 0) return default_path();
-    if (strncmp(model, "hf:", 3) != 0) return cli_format("%s", model);
-    if (cli_hub_download(args, model, &path) != CLI_OK) return NULL;
-    copy = cli_format("%s", path);
+    if (strncmp(model, "hf:", 3) == 0)
+        name = cli_format("%s", model);
+    else if (!is_file(model) && cli_shortname_expand(model, &name, &shortened) != CLI_OK)
+        return NULL;
+    if (name == NULL) return cli_format("%s", model);
+    cli_exit code =
+        shortened ? cli_hub_obtain(args, model, name, &path) : cli_hub_download(args, name, &path);
+    if (code == CLI_OK) copy = cli_format("%s", path);
     weir_free(path);
+    cli_free(name);
     return copy;
 }
 
@@ -80,22 +94,28 @@ char *cli_load_path(const cli_args *args)
     return cli_load_named(args, args->model_path != NULL ? args->model_path : "default");
 }
 
-bool cli_load_is_model(const char *word)
+static bool is_gguf(const char *path)
 {
     char magic[4] = "";
-    size_t n = strlen(word);
-    if (strcmp(word, "default") == 0 || strncmp(word, "hf:", 3) == 0 || strncmp(word, "fake:", 5) == 0)
-        return true;
-    if (n > 5 && strcmp(word + n - 5, ".gguf") == 0) return true;
-    char *preset = cli_preset_path(word);
-    cli_free(preset);
-    if (preset != NULL) return true;
-    struct stat status;
-    if (stat(word, &status) != 0 || !S_ISREG(status.st_mode)) return false;
-    FILE *file = fopen(word, "re");
-    bool is_gguf = file != NULL && fread(magic, 1, 4, file) == 4 && memcmp(magic, "GGUF", 4) == 0;
+    if (!is_file(path)) return false;
+    FILE *file = fopen(path, "re");
+    bool is = file != NULL && fread(magic, 1, 4, file) == 4 && memcmp(magic, "GGUF", 4) == 0;
     if (file != NULL) fclose(file);
-    return is_gguf;
+    return is;
+}
+
+cli_exit cli_load_is_model(const char *word, bool *is)
+{
+    size_t n = strlen(word);
+    char *preset = cli_preset_path(word), *name = NULL;
+    *is = strcmp(word, "default") == 0 || strncmp(word, "hf:", 3) == 0 || strncmp(word, "fake:", 5) == 0 ||
+          (n > 5 && strcmp(word + n - 5, ".gguf") == 0) || preset != NULL || is_gguf(word);
+    cli_free(preset);
+    if (*is || strpbrk(word, " \t\n") != NULL) return CLI_OK;
+    cli_exit code = cli_shortname_expand(word, &name, NULL);
+    *is = name != NULL;
+    cli_free(name);
+    return code;
 }
 
 static cli_exit load_model(const cli_args *args, const char *path, weir_model_params params,
@@ -112,8 +132,7 @@ static cli_exit load_model(const cli_args *args, const char *path, weir_model_pa
         char *context = cli_format("cannot load %s", path);
         if (status == WEIR_NOT_FOUND && access(path, F_OK) != 0)
             snprintf(error.message, sizeof error.message,
-                     "there is no such file; a model is a GGUF file, a preset, default, or "
-                     "hf:OWNER/REPO[:QUANTIZATION or FILE]");
+                     "there is no such file; a model is " CLI_SHORTNAME_FORMS);
         cli_exit code = cli_fail_error(args, CLI_NO_MODEL, context, &error);
         cli_free(context);
         return code;
@@ -236,6 +255,24 @@ static cli_exit load_adapters(const cli_args *args, weir_model *model)
     return code;
 }
 
+/* Says that -c is longer than the model was trained for, unless the encoding of positions is set as well. */
+static void warn_of_context(const cli_args *args, const weir_model_info *info)
+{
+    const cli_option *option = cli_options_find(args->command->bit, "--ctx", 5);
+    const weir_model_params *model = &args->model;
+    bool scaled = model->rope_scaling != WEIR_ROPE_MODEL || model->rope_freq_base != 0 ||
+                  model->rope_freq_scale != 0 || model->yarn_orig_ctx != 0;
+    if (option == NULL || args->sources[option - cli_options].from == CLI_FROM_DEFAULT || scaled ||
+        info->n_ctx_train <= 0 || args->engine.n_ctx <= info->n_ctx_train)
+        return;
+    char *message =
+        cli_format("-c %d is longer than the %d tokens that the model was trained for: what it writes "
+                   "behind them may be poor",
+                   args->engine.n_ctx, info->n_ctx_train);
+    weir_log_message(WEIR_LOG_WARN, message);
+    cli_free(message);
+}
+
 cli_exit cli_load_engine(const cli_args *args, weir_model *model, weir_engine **engine)
 {
     weir_error error = {0};
@@ -244,6 +281,7 @@ cli_exit cli_load_engine(const cli_args *args, weir_model *model, weir_engine **
     cli_exit code = load_adapters(args, model);
     weir_model_describe(model, &info);
     if (args->command->bit == CLI_SERVE && !info.has_decoder && !info.is_draft_head) return code;
+    warn_of_context(args, &info);
     if (code == CLI_OK) code = cli_load_draft_model(args, &params.draft_model);
     if (code != CLI_OK) return code;
     params.cache_dir = args->cache_dir;

@@ -92,6 +92,14 @@ void cli_media_add(cli_media *media, const cli_media *from, size_t message)
                                                     .message = message};
 }
 
+void cli_media_add_from(cli_media *media, const cli_media *from, size_t n)
+{
+    for (size_t i = 0; i < from->n; i++) {
+        const cli_media one = {.items = &from->items[i], .n = 1};
+        if (from->items[i].message >= n) cli_media_add(media, &one, from->items[i].message - n);
+    }
+}
+
 void cli_media_name(const cli_media_item *item, cli_text *line)
 {
     weir_media_info info = {.size = sizeof info};

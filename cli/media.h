@@ -33,6 +33,9 @@ cli_exit cli_media_read(cli_media *media, const weir_model *model, const char *p
 /* Adds the media of `from` to a message. */
 void cli_media_add(cli_media *media, const cli_media *from, size_t message);
 
+/* Adds the media of `from` without those of the first n messages, and counts messages from there. */
+void cli_media_add_from(cli_media *media, const cli_media *from, size_t n);
+
 /* Appends "photo.jpg (640 × 480)" or "a.wav (2.5 s)". */
 void cli_media_name(const cli_media_item *item, cli_text *line);
 

@@ -392,7 +392,7 @@ static cli_exit find_file(cli_model_entry *entry, const cli_args *args)
         return cli_fail(
             CLI_NO_MODEL,
             "%s: the model %s is %s, and there is no such file; a line \"model = …\" names a GGUF "
-            "file, a preset, default, or hf:OWNER/REPO[:QUANTIZATION or FILE]",
+            "file, a preset, default, a short name, or hf:OWNER/REPO[:QUANTIZATION or FILE]",
             entry->from, entry->name, entry->path);
     return CLI_OK;
 }

@@ -1,4 +1,4 @@
-/* weir pull, weir list, weir rm: models by name.
+/* weir pull, weir list, weir rm: models by name; models.h.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <jansson.h>
@@ -11,8 +11,10 @@
 #include "file.h"
 #include "hub.h"
 #include "load.h"
+#include "models.h"
 #include "out.h"
 #include "preset.h"
+#include "shortname.h"
 #include "signals.h"
 #include "starter.h"
 #include "term.h"
@@ -28,15 +30,49 @@ static cli_exit suggest(void)
     return cli_fail(CLI_USAGE, "which model? Write weir pull and one of these names, or any hf:OWNER/REPO");
 }
 
+/* The name at the hub that a word is or means: *name, freed with cli_free; *shortened as
+ * cli_shortname_expand. CLI_OK, or CLI_USAGE after a message. */
+static cli_exit find_name(const char *word, char **name, bool *shortened)
+{
+    *name = NULL;
+    *shortened = false;
+    cli_exit code = CLI_OK;
+    if (strncmp(word, "hf:", 3) == 0)
+        *name = cli_format("%s", word);
+    else
+        code = cli_shortname_expand(word, name, shortened);
+    if (code != CLI_OK || *name != NULL) return code;
+    cli_nearest nearest = cli_nearest_to(word);
+    cli_shortname_try(&nearest);
+    return cli_fail(
+        CLI_USAGE,
+        "%.100s is not a model of the hub%s; expected: hf:OWNER/REPO[:QUANTIZATION or FILE.gguf], a "
+        "short name (weir pull lists them), or the address of its page",
+        word, cli_nearest_hint(&nearest, ""));
+}
+
+/* The path of a model's file, which is downloaded unless it is there: *path, freed with cli_free. */
+static cli_exit pull(const cli_args *args, const char *word, char **path)
+{
+    char *name = NULL, *found = NULL;
+    bool shortened = false, is_default = strcmp(word, "default") == 0;
+    if (is_default && !args->force && (*path = cli_starter_find()) != NULL) return CLI_OK;
+    cli_exit code = find_name(is_default ? CLI_STARTER : word, &name, &shortened);
+    if (code == CLI_OK)
+        code = shortened ? cli_hub_obtain(args, word, name, &found) : cli_hub_download(args, name, &found);
+    if (code == CLI_OK) *path = cli_format("%s", found);
+    weir_free(found);
+    cli_free(name);
+    return code;
+}
+
 cli_exit cli_pull(cli_args *args)
 {
     char *path = NULL;
-    cli_exit code;
     if (args->words.n == 0) return suggest();
     if (args->words.n > 1) return cli_fail(CLI_USAGE, "weir pull takes one model");
     cli_load_log(args);
-    bool is_default = strcmp(args->words.items[0], "default") == 0;
-    code = cli_hub_download(args, is_default ? CLI_STARTER : args->words.items[0], &path);
+    cli_exit code = pull(args, args->words.items[0], &path);
     if (code == CLI_OK && args->json) {
         cli_out_json(json_pack("{s:o, s:o, s:I}", "model", cli_figures_string(args->words.items[0]), "path",
                                cli_figures_string(path), "n_bytes", (json_int_t)cli_file_size(path)));
@@ -45,7 +81,7 @@ cli_exit cli_pull(cli_args *args)
         cli_out("\n", 1);
     }
     cli_load_log_flush();
-    weir_free(path);
+    cli_free(path);
     return code;
 }
 
@@ -149,10 +185,20 @@ static void list_table(const weir_hub_files *files, bool of_repo)
         cli_table_print(&table, &text, cli_term_style_out(CLI_BOLD), cli_term_style_out(CLI_PLAIN));
         cli_out(text.bytes, text.n);
     } else
-        fputs(of_repo ? "weir: there are no GGUF files\n" : "weir: no models yet; weir pull suggests some\n",
-              stderr);
+        cli_fail(CLI_OK, of_repo ? "there are no GGUF files" : "no models yet; weir pull suggests some");
     weir__text_fini(&text);
     cli_table_fini(&table);
+}
+
+cli_exit cli_models_print(const cli_args *args)
+{
+    weir_hub_files *files = NULL;
+    weir_error error = {0};
+    weir_hub_params params = cli_hub_params(args);
+    if (weir_hub_list(NULL, &params, &files, &error) != WEIR_OK) return cli_hub_fail(args, NULL, &error);
+    list_table(files, false);
+    weir_hub_files_destroy(files);
+    return CLI_OK;
 }
 
 cli_exit cli_list_models(cli_args *args)
@@ -162,8 +208,12 @@ cli_exit cli_list_models(cli_args *args)
     weir_hub_params params = cli_hub_params(args);
     if (args->words.n > 1) return cli_fail(CLI_USAGE, "weir list takes one repository, or nothing");
     const char *name = args->words.n == 1 ? args->words.items[0] : NULL;
+    char *whole = NULL;
+    bool shortened;
+    cli_exit code = name != NULL ? find_name(name, &whole, &shortened) : CLI_OK;
+    if (code != CLI_OK) return code;
+    if (whole != NULL) name = whole;
     cli_load_log(args);
-    cli_exit code = CLI_OK;
     if (weir_hub_list(name, &params, &files, &error) != WEIR_OK)
         code = cli_hub_fail(args, name, &error);
     else if (args->json)
@@ -171,23 +221,21 @@ cli_exit cli_list_models(cli_args *args)
     else
         list_table(files, name != NULL);
     weir_hub_files_destroy(files);
+    cli_free(whole);
     cli_load_log_flush();
     return code;
 }
 
 /* ---- weir rm ---- */
 
-/* Whether the user says yes; a signal ends the reading. */
 static bool confirm(const char *name)
 {
-    char line[16];
     cli_text text = {0};
     cli_text_puts(&text, "remove ");
     cli_text_add_safe(&text, name, strlen(name));
-    cli_text_puts(&text, " from this machine? [y/N] ");
-    cli_text_tell(&text);
-    if (fgets(line, sizeof line, stdin) != NULL && (line[0] == 'y' || line[0] == 'Y')) return true;
-    fputs("weir: nothing was removed\n", stderr);
+    cli_text_puts(&text, " from this machine?");
+    if (cli_hub_ask(&text, false)) return true;
+    cli_fail(CLI_OK, "nothing was removed");
     return false;
 }
 
@@ -197,32 +245,45 @@ static cli_exit remove_preset(const char *path, uint64_t *n_bytes)
     return unlink(path) == 0 ? CLI_OK : cli_fail(CLI_NO_MODEL, "cannot remove %s: %s", path, strerror(errno));
 }
 
-cli_exit cli_rm(cli_args *args)
+/* Removes a preset, or what a name at the hub or a short name means, once the user agrees. *removed: nobody
+ * said no. */
+static cli_exit remove_named(const cli_args *args, const char *word, uint64_t *n_bytes, bool *removed)
 {
     weir_hub_params params = cli_hub_params(args);
     weir_error error = {0};
+    char *preset = cli_preset_path_of(word), *name = NULL;
+    bool of_preset = preset != NULL && access(preset, F_OK) == 0, shortened;
+    cli_exit code = CLI_OK;
+    if (!of_preset)
+        code = preset != NULL ? cli_shortname_expand(word, &name, NULL) : find_name(word, &name, &shortened);
+    if (code == CLI_OK && preset != NULL && !of_preset && name == NULL)
+        code = cli_fail(CLI_NO_MODEL, "there is no preset %s (%s); weir list shows the names of models", word,
+                        preset);
+    else if (code == CLI_OK && !args->yes && !isatty(STDIN_FILENO))
+        code = cli_fail(CLI_USAGE, "weir rm asks before it removes; where nobody can answer, give --yes");
+    *removed = code == CLI_OK && (args->yes || confirm(name != NULL ? name : word));
+    if (*removed && of_preset)
+        code = remove_preset(preset, n_bytes);
+    else if (*removed && weir_hub_remove(name, &params, n_bytes, &error) != WEIR_OK)
+        code = cli_hub_fail(args, name, &error);
+    else if (code == CLI_OK && !*removed)
+        code = cli_signals_exit();
+    cli_free(preset);
+    cli_free(name);
+    return code;
+}
+
+cli_exit cli_rm(cli_args *args)
+{
     uint64_t n_bytes = 0;
     cli_text text = {0};
+    bool removed;
     if (args->words.n != 1)
         return cli_fail(CLI_USAGE, args->words.n == 0 ? "which model? weir list shows those that are there"
                                                       : "weir rm takes one model");
     const char *name = args->words.items[0];
-    char *preset = cli_preset_path_of(name);
-    cli_exit code = CLI_OK;
-    if (preset != NULL && access(preset, F_OK) != 0)
-        code = cli_fail(CLI_NO_MODEL, "there is no preset %s (%s); weir list shows the names of models", name,
-                        preset);
-    else if (!args->yes && !isatty(STDIN_FILENO))
-        code = cli_fail(CLI_USAGE, "weir rm asks before it removes; where nobody can answer, give --yes");
-    else if (!args->yes && !confirm(name)) {
-        cli_free(preset);
-        return cli_signals_exit();
-    } else if (preset != NULL)
-        code = remove_preset(preset, &n_bytes);
-    else if (weir_hub_remove(name, &params, &n_bytes, &error) != WEIR_OK)
-        code = cli_hub_fail(args, name, &error);
-    cli_free(preset);
-    if (code != CLI_OK) return code;
+    cli_exit code = remove_named(args, name, &n_bytes, &removed);
+    if (code != CLI_OK || !removed) return code;
     if (args->json) {
         cli_out_json(
             json_pack("{s:o, s:I}", "model", cli_figures_string(name), "n_bytes", (json_int_t)n_bytes));

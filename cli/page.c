@@ -12,12 +12,12 @@
 
 cli_page cli_page_begin(bool man)
 {
-    int width = cli_term_out() ? cli_term_columns() : 80;
+    int width = cli_term_out() ? cli_term_columns() : CLI_WRAP_COLUMNS;
     return (cli_page){
         .man = man,
-        .width = width < 40    ? 40
-                 : width > 100 ? 100
-                               : width, /* longer lines are hard to read */
+        .width = width < 40                 ? 40
+                 : width > CLI_WRAP_COLUMNS ? CLI_WRAP_COLUMNS
+                                            : width,
         .bold = cli_term_style_out(CLI_BOLD),
         .dim = cli_term_style_out(CLI_DIM),
         .cyan = cli_term_style_out(CLI_CYAN),

@@ -13,6 +13,7 @@
 #include "load.h"
 #include "options.h"
 #include "preset.h"
+#include "shortname.h"
 #include "template.h"
 
 static cli_exit bad_value(const char *shown, const char *value, const char *expected)
@@ -383,8 +384,6 @@ static cli_exit take_defaults(cli_args *args)
     return code;
 }
 
-#define MODEL_FORMS "a model is a GGUF file, a preset, default, or hf:OWNER/REPO[:QUANTIZATION or FILE]"
-
 /* Whether one word looks like a model's name of other programs, such as llama3.2 or qwen3:8b. */
 static bool resembles_model(const char *word)
 {
@@ -406,16 +405,18 @@ static cli_exit check_run_words(const cli_list *words, bool given, bool is_model
     if (words->n > (given ? 1u : 2u))
         return cli_fail(CLI_USAGE, "weir run takes [MODEL] \"PROMPT\": quote a prompt of several words");
     if (given || is_model) return CLI_OK;
+    cli_nearest nearest = cli_nearest_to(first);
+    if (words->n == 2 || resembles_model(first)) cli_shortname_try(&nearest);
     if (words->n == 2)
         return cli_fail(CLI_USAGE,
                         "weir run takes [MODEL] \"PROMPT\": quote a prompt of several words; %.60s is not a "
-                        "model here: " MODEL_FORMS,
-                        first);
+                        "model here%s: a model is " CLI_SHORTNAME_FORMS,
+                        first, cli_nearest_hint(&nearest, ""));
     if (resembles_model(first))
         return cli_fail(CLI_USAGE,
-                        "%.60s is not a model here: " MODEL_FORMS
-                        "; weir pull suggests some. -p %.60s sends it as the prompt",
-                        first, first);
+                        "%.60s is not a model here%s: a model is " CLI_SHORTNAME_FORMS
+                        ". -p %.60s sends it as the prompt",
+                        first, cli_nearest_hint(&nearest, ""), first);
     return CLI_OK;
 }
 
@@ -427,8 +428,9 @@ static cli_exit take_model_word(cli_args *args)
     const cli_option *option = cli_options_find(args->command->bit, "--model", 7);
     bool given = cli_options_given(args, "--model");
     if (args->command->bit == CLI_RUN) {
-        bool is_model = !given && words->n > 0 && cli_load_is_model(words->items[0]);
-        cli_exit bad = check_run_words(words, given, is_model);
+        bool is_model = false;
+        cli_exit bad = !given && words->n > 0 ? cli_load_is_model(words->items[0], &is_model) : CLI_OK;
+        if (bad == CLI_OK) bad = check_run_words(words, given, is_model);
         if (bad != CLI_OK || !is_model) return bad;
     } else if (!(args->command->bit & CLI_TAKES_MODEL) || words->n == 0)
         return CLI_OK;

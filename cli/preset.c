@@ -180,7 +180,7 @@ static cli_exit check_new(const cli_args *args, const char *name, const char *pa
     cli_free(base);
     if (!on_preset) return CLI_OK;
     return cli_fail(CLI_USAGE,
-                    "--model is the preset %s; a preset's model is a GGUF file, default, or "
+                    "--model is the preset %s; a preset's model is a GGUF file, default, a short name, or "
                     "hf:OWNER/REPO[:QUANTIZATION or FILE]",
                     args->model_path);
 }
@@ -237,7 +237,7 @@ static cli_exit list(const cli_args *args)
         cli_table_print(&table, &text, cli_term_style_out(CLI_BOLD), cli_term_style_out(CLI_PLAIN));
         cli_out(text.bytes, text.n);
     } else
-        fputs("weir: no presets yet; weir preset NAME -m MODEL --system TEXT --temp 0.2 makes one\n", stderr);
+        cli_fail(CLI_OK, "no presets yet; weir preset NAME -m MODEL --system TEXT --temp 0.2 makes one");
     json_decref(array);
     weir__text_fini(&text);
     cli_table_fini(&table);

@@ -122,7 +122,7 @@ cli_exit cli_reply_follow(cli_reply *reply, const cli_args *args, weir_stream *s
     while (status != WEIR_END) {
         int n = poll(fds, 2, CLI_LOOK_MS);
         if (n > 0 && fds[0].revents != 0) cli_signals_drain();
-        if (cli_signals_took(SIGTSTP)) raise(SIGSTOP);
+        if (cli_signals_took(SIGTSTP)) cli_term_stop();
         if (cli_signals_took(SIGINT) || cli_signals_ended() != 0 || cli_out_closed())
             weir_stream_cancel(stream);
         while ((status = weir_stream_try_next(stream, &chunk)) == WEIR_OK) {

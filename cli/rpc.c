@@ -16,7 +16,7 @@ cli_exit cli_rpc(cli_args *args)
     params.devices = args->devices;
     params.n_threads = args->engine.n_threads;
     params.insecure = args->insecure_rpc;
-    fprintf(stderr, "starting a worker on %s; Ctrl-C ends it\n", params.listen);
+    cli_note("starting a worker on %s; Ctrl-C ends it", params.listen);
     /* It waits for sockets, and has nothing to end in order. */
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);

@@ -367,9 +367,8 @@ static void print_banner(const cli_args *args, const struct served *served)
     add_row(&text, "keys", "%s",
             args->serve.live.n_keys > 0 ? "needed (Authorization: Bearer KEY)" : "none needed");
     add_row(&text, "stop", "Ctrl-C");
-    fputs(text.bytes, stderr);
+    cli_text_tell(&text);
     if (served->path != NULL) cli_starter_advise(args, served->path);
-    weir__text_fini(&text);
 }
 
 /* Notifies systemd that the server is healthy, if it expects that: it restarts a service that does not. */

@@ -1,44 +1,84 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* sched_getaffinity */
+#endif
 #include "starter.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 #include <weir/hub.h>
 
 #include "file.h"
+#include "shortname.h"
 #include "term.h"
+#include "wrap.h"
 
-#define FILE_NAME   "SmolLM2-135M-Instruct.Q4_1.gguf" /* scripts/model.sh has it, too */
-#define FILE_OF_HUB "SmolLM2-135M-Instruct-Q8_0.gguf" /* of CLI_STARTER */
-#define GB          UINT64_C(1000000000)
+#define FILE_NAME "SmolLM2-135M-Instruct.Q4_1.gguf" /* scripts/model.sh has it, too */
+#define GB        UINT64_C(1000000000)
 
-/* By size; docs/guides/choosing-a-model.md has more. */
+/* A token reads all weights once. A core reads about so many bytes of them per second (measured: 13 GB/s in
+ * Q4_1 and in Q8_0, with both cores of a Zen 4), and the memory of a desktop about so many for all cores. */
+#define CORE_RATE   (8 * GB)
+#define MEMORY_RATE (40 * GB)
+#define COMFORT     8 /* tokens per second, about as fast as people read */
+
+/* Short names, by size; docs/guides/choosing-a-model.md has more. */
 static const struct better {
     const char *name;
-    uint64_t n_bytes, n_memory; /* of the file; of the machine */
+    uint64_t n_bytes, n_memory; /* of the file, about; of the machine */
 } better[] = {
-    {"hf:bartowski/Qwen_Qwen3-1.7B-GGUF:Q8_0", 18 * GB / 10, 4 * GB},
-    {"hf:bartowski/Qwen_Qwen3-4B-GGUF:Q4_K_M", 25 * GB / 10, 6 * GB},
-    {"hf:bartowski/Qwen_Qwen3-8B-GGUF:Q4_K_M", 5 * GB, 8 * GB},
+    {"qwen3:0.6b", 8 * GB / 10, 2 * GB},
+    {"qwen3:1.7b", 18 * GB / 10, 4 * GB},
+    {"qwen3:4b", 25 * GB / 10, 6 * GB},
+    {"qwen3:8b", 5 * GB, 8 * GB},
 };
 
 #define N_BETTER (sizeof better / sizeof *better)
 
-/* Of the machine; 0 = unknown. */
-static uint64_t free_memory(void)
+struct machine {
+    int32_t n_cpus;
+    uint64_t n_free, n_free_gpu; /* bytes; 0 = unknown, or there is none */
+    uint64_t rate;               /* bytes of weights per second that the processors read, about */
+};
+
+/* Those that this process may use; a quota of its cgroup is not looked at. */
+static int32_t count_cpus(void)
 {
-    weir_device device = {.size = sizeof device};
-    for (size_t i = 0; weir_device_get(i, &device) == WEIR_OK; i++)
-        if (strcmp(device.type, "cpu") == 0) return device.memory_free;
-    return 0;
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+#ifdef __linux__
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) n = CPU_COUNT(&set);
+#endif
+    return n > 0 ? (int32_t)n : 1;
 }
 
-static const struct better *largest_that_fits(void)
+static struct machine look(void)
 {
-    uint64_t n_free = free_memory();
-    size_t i = 0;
-    while (i + 1 < N_BETTER && better[i + 1].n_memory <= n_free) i++;
+    struct machine machine = {.n_cpus = count_cpus()};
+    weir_device device = {.size = sizeof device};
+    for (size_t i = 0; weir_device_get(i, &device) == WEIR_OK; i++)
+        if (strcmp(device.type, "cpu") == 0)
+            machine.n_free = device.memory_free;
+        else if (strcmp(device.type, "gpu") == 0 && device.memory_free > machine.n_free_gpu)
+            machine.n_free_gpu = device.memory_free;
+    machine.rate = (uint64_t)machine.n_cpus * CORE_RATE;
+    if (machine.rate > MEMORY_RATE) machine.rate = MEMORY_RATE;
+    return machine;
+}
+
+/* A GPU reads a model that fits into it many times as fast as people read. */
+static bool suits(const struct machine *machine, const struct better *one)
+{
+    return one->n_memory <= machine->n_free_gpu ||
+           (one->n_memory <= machine->n_free && machine->rate >= COMFORT * one->n_bytes);
+}
+
+static const struct better *largest_that_suits(const struct machine *machine)
+{
+    size_t i = N_BETTER - 1;
+    while (i > 0 && !suits(machine, &better[i])) i--;
     return &better[i];
 }
 
@@ -62,44 +102,75 @@ char *cli_starter_find(void)
 
 void cli_starter_missing(void)
 {
-    const struct better *one = largest_that_fits();
-    cli_fail(
-        CLI_NO_MODEL,
-        "no model: give one with -m FILE or -m hf:OWNER/REPO, or set WEIR_MODEL. Suggested for this machine: "
-        "weir pull %s (%s). To try weir with a toy: weir pull default, or make run in weir's source",
-        one->name, cli_bytes(one->n_bytes).text);
+    struct machine machine = look();
+    const struct better *one = largest_that_suits(&machine);
+    cli_fail(CLI_NO_MODEL,
+             "no model: give one with -m FILE, -m llama3.2 or -m hf:OWNER/REPO, or set WEIR_MODEL. Suggested "
+             "for this machine: weir pull %s (about %s). To try weir with a toy: weir pull default (%s), or "
+             "make run in weir's source",
+             one->name, cli_bytes(one->n_bytes).text, cli_bytes(CLI_STARTER_BYTES).text);
 }
 
 void cli_starter_advise(const cli_args *args, const char *path)
 {
-    const char *name = cli_file_name(path);
-    bool toy = strcmp(name, FILE_NAME) == 0 || strcmp(name, FILE_OF_HUB) == 0;
-    if (!toy || args->quiet || !cli_term_err()) return;
-    const struct better *one = largest_that_fits();
+    if (strcmp(cli_file_name(path), FILE_NAME) != 0 || args->quiet || !cli_term_err()) return;
+    struct machine machine = look();
+    const struct better *one = largest_that_suits(&machine);
     cli_note("This is the default model, a toy of 135 million parameters that gets most facts wrong. "
-             "Suggested for this machine: weir pull %s (%s)",
+             "Suggested for this machine: weir pull %s (about %s)",
              one->name, cli_bytes(one->n_bytes).text);
+}
+
+static void add_row(cli_table *table, const char *name, uint64_t n_bytes, uint64_t n_memory,
+                    const struct machine *machine, const char *remark)
+{
+    cli_table_cell(table, "%s", name);
+    cli_table_cell(table, "%s", cli_bytes(n_bytes).text);
+    cli_table_cell(table, "%s", cli_bytes(n_memory).text);
+    cli_table_cell(table, "%.0f", (double)machine->rate / (double)n_bytes);
+    cli_table_cell(table, "%s", remark);
+}
+
+/* How the speeds of the table came about, and which row is suggested. */
+static void add_rule(cli_text *text, const struct machine *machine)
+{
+    char *rule = cli_format(
+        "tok/s, about: a token reads the whole file, and %d processor%s read%s %s of it per second (%s each, "
+        "%s at most). Suggested: the largest that fits into the free memory, %s here, and writes %d tok/s. "
+        "weir bench engine measures.",
+        (int)machine->n_cpus, machine->n_cpus == 1 ? "" : "s", machine->n_cpus == 1 ? "s" : "",
+        cli_bytes(machine->rate).text, cli_bytes(CORE_RATE).text, cli_bytes(MEMORY_RATE).text,
+        machine->n_free > 0 ? cli_bytes(machine->n_free).text : "unknown", COMFORT);
+    cli_wrap_text(text, rule, 0, 0, CLI_WRAP_COLUMNS);
+    cli_text_puts(text, "\n");
+    cli_free(rule);
 }
 
 void cli_starter_list(cli_text *text)
 {
-    uint64_t n_free = free_memory();
-    cli_table table = {.n_columns = 4, .left = 8};
+    struct machine machine = look();
+    const struct better *one = largest_that_suits(&machine);
+    cli_table table = {.n_columns = 5, .left = 16};
     cli_table_cell(&table, "model");
-    cli_table_cell(&table, "file");
+    cli_table_cell(&table, "file, about");
     cli_table_cell(&table, "memory");
+    cli_table_cell(&table, "tok/s");
     cli_table_cell(&table, "%s", "");
-    for (size_t i = 0; i < N_BETTER; i++) {
-        cli_table_cell(&table, "%s", better[i].name);
-        cli_table_cell(&table, "%s", cli_bytes(better[i].n_bytes).text);
-        cli_table_cell(&table, "%s", cli_bytes(better[i].n_memory).text);
-        cli_table_cell(&table, "%s",
-                       &better[i] == largest_that_fits() && n_free > 0 ? "for this machine" : "");
-    }
-    cli_table_cell(&table, "default");
-    cli_table_cell(&table, "%s", cli_bytes(145 * GB / 1000).text);
-    cli_table_cell(&table, "%s", cli_bytes(GB).text);
-    cli_table_cell(&table, "a toy, to try weir with");
+    for (size_t i = 0; i < N_BETTER; i++)
+        add_row(&table, better[i].name, better[i].n_bytes, better[i].n_memory, &machine,
+                &better[i] == one && machine.n_free > 0 ? "for this machine" : "");
+    add_row(&table, "default", CLI_STARTER_BYTES, GB, &machine, "a toy, to try weir with");
     cli_table_print(&table, text, "", "");
     cli_table_fini(&table);
+    cli_text_puts(text, "\n");
+    add_rule(text, &machine);
+    cli_list names = cli_shortname_names();
+    cli_text all = {0};
+    cli_text_puts(&all, "All short names:");
+    for (size_t i = 0; i < names.n; i++) cli_text_printf(&all, "%s %s", i > 0 ? "," : "", names.items[i]);
+    cli_text_puts(text, "\n");
+    cli_wrap_text(text, all.bytes, 0, 0, CLI_WRAP_COLUMNS);
+    cli_text_puts(text, "\n");
+    weir__text_fini(&all);
+    cli_list_fini(&names);
 }

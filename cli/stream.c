@@ -59,7 +59,26 @@ void cli_stream_defaults(cli_args *args)
 
 /* ---- Start ---- */
 
-static cli_exit render(struct session *session, size_t i)
+/* Whether prompts become messages, as those of weir run do. */
+static bool uses_template(const struct session *session)
+{
+    weir_model_info info = {.size = sizeof info};
+    weir_model_describe(session->model, &info);
+    return !session->args->raw && (info.chat_template != NULL || session->args->chat_template != NULL);
+}
+
+/* The messages of a prompt: a system message, if there is one, and the user's. */
+static json_t *messages_of(const cli_args *args, const cli_batch_item *item)
+{
+    json_t *messages = json_array();
+    if (args->system != NULL)
+        json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "system", "content", args->system));
+    json_array_append_new(
+        messages, json_pack("{s:s, s:s%}", "role", "user", "content", item->prompt, item->prompt_length));
+    return messages;
+}
+
+static cli_exit render(struct session *session, size_t i, json_t *list_of_messages)
 {
     const cli_batch_item *item = &session->batch.items[i];
     weir_chat_params params = cli_args_chat(session->args, &item->ask);
@@ -67,8 +86,8 @@ static cli_exit render(struct session *session, size_t i)
     cli_media media = {0};
     char where[64];
     snprintf(where, sizeof where, "requests[%zu].messages", i);
-    cli_exit code = cli_media_take(&media, session->model, item->messages, where);
-    char *messages = weir__json_dump(item->messages);
+    cli_exit code = cli_media_take(&media, session->model, list_of_messages, where);
+    char *messages = weir__json_dump(list_of_messages);
     weir_media **list = cli_media_list(&media);
     if (messages == NULL) cli_no_memory();
     params.messages_json = messages;
@@ -83,17 +102,41 @@ static cli_exit render(struct session *session, size_t i)
     return code;
 }
 
+/* A prompt through the chat template. */
+static cli_exit render_prompt(struct session *session, size_t i)
+{
+    const cli_batch_item *item = &session->batch.items[i];
+    if (memchr(item->prompt, '\0', item->prompt_length) != NULL)
+        return cli_fail(CLI_USAGE,
+                        "requests[%zu].prompt: it has a NUL byte, which a chat message cannot contain; --raw "
+                        "accepts it",
+                        i);
+    json_t *messages = messages_of(session->args, item);
+    cli_exit code = render(session, i, messages);
+    json_decref(messages);
+    return code;
+}
+
 static cli_exit submit_prompts(struct session *session)
 {
     cli_batch *batch = &session->batch;
     weir_error error = {0};
     weir_request *requests = cli_alloc(batch->n, sizeof *requests);
     weir_stream **streams = cli_alloc(batch->n, sizeof *streams);
+    bool chats = uses_template(session);
     cli_exit code = CLI_OK;
+    if (session->args->system != NULL && !chats)
+        code = cli_fail(CLI_USAGE, session->args->raw
+                                       ? "--system needs the chat template, which --raw leaves out"
+                                       : "this model has no chat template, so --system has no place to go");
     for (size_t i = 0; i < batch->n && code == CLI_OK; i++) {
         cli_batch_item *item = &batch->items[i];
         requests[i] = cli_ask_request(&item->ask);
-        if (item->messages != NULL && (code = render(session, i)) == CLI_OK) {
+        if (item->messages != NULL)
+            code = render(session, i, item->messages);
+        else if (chats)
+            code = render_prompt(session, i);
+        if (session->answers[i].chat != NULL) {
             requests[i].chat = session->answers[i].chat;
             item->ask.sampler.json_schema = NULL; /* the chat has it */
         } else {

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -47,6 +48,19 @@ void cli_talk_cut(cli_talk *talk, size_t n)
     cli_media_cut(&talk->media, n_media);
 }
 
+void cli_talk_forget(cli_talk *talk, size_t n)
+{
+    cli_media kept = {0};
+    if (n > talk->n) n = talk->n / 2 * 2;
+    if (n == 0) return;
+    for (size_t i = 0; i < n; i++) cli_free((char *)talk->messages[i].content);
+    memmove(talk->messages, talk->messages + n, (talk->n - n) * sizeof *talk->messages);
+    talk->n -= n;
+    cli_media_add_from(&kept, &talk->media, n);
+    cli_media_fini(&talk->media);
+    talk->media = kept;
+}
+
 /* ---- An answer ---- */
 
 struct answer {
@@ -58,20 +72,21 @@ struct answer {
 static cli_exit render(struct answer *answer)
 {
     const cli_talk *talk = answer->talk;
-    size_t n_system = talk->system != NULL;
-    weir_message *messages = cli_alloc(talk->n + n_system, sizeof *messages);
+    size_t n_system = talk->system != NULL, n = talk->n - talk->first;
+    weir_message *messages = cli_alloc(n + n_system, sizeof *messages);
+    cli_media media = {0};
+    cli_media_add_from(&media, &talk->media, talk->first);
     if (n_system > 0) messages[0] = (weir_message){"system", talk->system};
-    memcpy(messages + n_system, talk->messages, talk->n * sizeof *messages);
-    cli_exit code =
-        cli_reply_render(&answer->reply, talk->args, &talk->ask, talk->model, messages, talk->n + n_system,
-                         &talk->media, n_system, "cannot render the conversation");
+    memcpy(messages + n_system, talk->messages + talk->first, n * sizeof *messages);
+    cli_exit code = cli_reply_render(&answer->reply, talk->args, &talk->ask, talk->model, messages,
+                                     n + n_system, &media, n_system, "cannot render the conversation");
+    cli_media_fini(&media);
     cli_free(messages);
     return code;
 }
 
-static cli_exit submit_answer(struct answer *answer)
+static cli_exit submit_answer(struct answer *answer, cli_talk *talk)
 {
-    const cli_talk *talk = answer->talk;
     weir_error error = {0};
     cli_ask ask;
     cli_exit code = CLI_OK;
@@ -81,11 +96,11 @@ static cli_exit submit_answer(struct answer *answer)
     request.chat = answer->reply.chat;
     weir_status status = weir_stream_create(&answer->stream, &error);
     if (status == WEIR_OK) status = weir_engine_submit(talk->engine, &request, 1, &answer->stream, &error);
-    if (status == WEIR_TOO_LONG)
-        code =
-            cli_fail(CLI_REFUSED, "the conversation does not fit any longer: %s; /undo and /clear make room",
-                     cli_error_text(&error));
-    else if (status != WEIR_OK)
+    talk->too_long = status == WEIR_TOO_LONG;
+    if (talk->too_long) {
+        snprintf(talk->why, sizeof talk->why, "%s", cli_error_text(&error));
+        code = CLI_REFUSED;
+    } else if (status != WEIR_OK)
         code = cli_fail_error(talk->args, CLI_REFUSED, "the request was refused", &error);
     cli_ask_fini(&ask);
     return code;
@@ -106,17 +121,24 @@ static cli_exit conclude(struct answer *answer, cli_talk *talk)
         weir_stream_error(answer->stream, &error);
         return cli_fail(CLI_REFUSED, "the answer failed: %s", error.message);
     }
+    weir_engine_stats stats = {.size = sizeof stats};
+    weir_engine_get_stats(talk->engine, &stats);
+    bool full =
+        talk->reason == WEIR_REASON_LENGTH && talk->usage.n_prompt + talk->usage.n_generated >= stats.n_ctx;
     if (cli_term_err() && talk->reason != WEIR_REASON_END && talk->reason != WEIR_REASON_STOP_WORDS)
-        cli_note("(%s)", talk->reason == WEIR_REASON_LENGTH ? "cut: the token limit is reached"
-                                                            : weir_reason_name(talk->reason));
+        cli_note("(%s)", full                                 ? "cut: the context is full; /forget drops the "
+                                                                "oldest question and its answer"
+                         : talk->reason == WEIR_REASON_LENGTH ? "cut: the token limit is reached"
+                                                              : weir_reason_name(talk->reason));
     return CLI_OK;
 }
 
 cli_exit cli_talk_answer(cli_talk *talk)
 {
     struct answer answer = {.talk = talk, .reply.trims = true};
+    talk->too_long = false;
     cli_exit code = render(&answer);
-    if (code == CLI_OK) code = submit_answer(&answer);
+    if (code == CLI_OK) code = submit_answer(&answer, talk);
     if (code == CLI_OK) code = cli_reply_follow(&answer.reply, talk->args, answer.stream, NULL, NULL);
     if (code == CLI_OK) code = conclude(&answer, talk);
     weir_stream_release(answer.stream);

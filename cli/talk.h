@@ -15,10 +15,13 @@ typedef struct cli_talk {
     char *system;           /* NULL: none; owned */
     weir_message *messages; /* [n] roles are static, contents owned */
     size_t n, capacity;
+    size_t first;     /* message that the model sees; those before it stay, but are left out of prompts */
     cli_media media;  /* of the messages */
     weir_usage usage; /* of the last answer */
     weir_miss_info miss;
     weir_reason reason;
+    bool too_long; /* the last answer was refused because the conversation does not fit */
+    char why[256]; /* the library's words for that */
     int n_answers;
 } cli_talk;
 
@@ -31,8 +34,12 @@ void cli_talk_add(cli_talk *talk, bool user, const char *content);
 /* Forgets messages until n are left. */
 void cli_talk_cut(cli_talk *talk, size_t n);
 
+/* Forgets the first n messages, an even number. */
+void cli_talk_forget(cli_talk *talk, size_t n);
+
 /* The answer to the last message, the user's: to stdout as it comes, and added when some came. Ctrl-C ends
- * the answer and keeps its text so far. CLI_OK; a code after a message: the conversation is as before. */
+ * the answer and keeps its text so far. CLI_OK; a code after a message: the conversation is as before. If it
+ * is too long, there is no message, but too_long and why. */
 cli_exit cli_talk_answer(cli_talk *talk);
 
 /* {"messages": […]} with the system message, as in a file of requests. CLI_FAILED after a message. */

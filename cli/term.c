@@ -24,6 +24,8 @@ static volatile sig_atomic_t entered;
 static volatile sig_atomic_t progress_shown;
 static volatile sig_atomic_t style_open;
 static volatile sig_atomic_t marks_pastes;
+static volatile sig_atomic_t echo_off;
+static struct termios echoing; /* stdin's settings before its echo was switched off */
 static int keys = -1;
 static struct termios before; /* of keys */
 
@@ -126,6 +128,28 @@ void cli_term_pastes(bool on)
     weir__file_send(STDOUT_FILENO, on ? "\033[?2004h" : "\033[?2004l", 8);
 }
 
+void cli_term_echo(bool on)
+{
+    struct termios quiet;
+    if (on == (echo_off == 0)) return;
+    if (on) {
+        echo_off = 0;
+        tcsetattr(STDIN_FILENO, TCSANOW, &echoing);
+    } else if (out_term && tcgetattr(STDIN_FILENO, &echoing) == 0) {
+        quiet = echoing;
+        quiet.c_lflag &= ~(tcflag_t)ECHO;
+        echo_off = tcsetattr(STDIN_FILENO, TCSANOW, &quiet) == 0;
+    }
+}
+
+void cli_term_stop(void)
+{
+    bool was_off = echo_off != 0;
+    cli_term_echo(true);
+    raise(SIGSTOP);
+    if (was_off) cli_term_echo(false);
+}
+
 bool cli_term_entered(void)
 {
     return entered != 0;
@@ -157,6 +181,7 @@ void cli_term_rescue(void)
         weir__file_send(STDOUT_FILENO, "\033[0m", 4);
     }
     if (marks_pastes) cli_term_pastes(false);
+    if (echo_off) cli_term_echo(true);
     if (entered) {
         entered = 0;
         weir__file_send(STDOUT_FILENO, LEAVE, sizeof LEAVE - 1);

@@ -42,6 +42,13 @@ void cli_term_progress_end(void);
 /* The text that is being printed has a style that must be ended, should the program leave now. */
 void cli_term_styled(bool styled);
 
+/* Keys that are pressed while an answer is printed do not appear in it; they wait for the next line that is
+ * read. */
+void cli_term_echo(bool on);
+
+/* Stops the program as Ctrl-Z does, with the terminal in order meanwhile. */
+void cli_term_stop(void);
+
 /* Asks the terminal to mark pasted text (bracketed paste), or no longer. */
 void cli_term_pastes(bool on);
 

@@ -97,12 +97,6 @@ void cli_text_add_cut(cli_text *text, const char *bytes, size_t n, int width, bo
     if (pad) cli_text_fill(text, " ", width - columns);
 }
 
-void cli_text_tell(cli_text *text)
-{
-    if (text->n > 0) fputs(text->bytes, stderr);
-    weir__text_fini(text);
-}
-
 cli_figure cli_bytes(uint64_t bytes)
 {
     static const char *const units[] = {"B", "KB", "MB", "GB", "TB"};

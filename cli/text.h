@@ -34,7 +34,7 @@ int cli_text_columns(uint32_t point);
 /* Columns of a text without newlines and escape sequences. */
 int cli_text_width(const char *bytes, size_t n);
 
-/* Prints a text on stderr, and frees it. */
+/* Prints a text on stderr, on a terminal broken between words at CLI_WRAP_COLUMNS, and frees it. */
 void cli_text_tell(cli_text *text);
 
 /* A number as text, for one call: printf("%s", cli_bytes(n).text) */

@@ -33,11 +33,19 @@ static void end_line(cli_wrap *wrap, cli_text *out)
     wrap->written = false;
 }
 
+/* The columns of a character; 0 in an escape sequence: ESC, [, and all up to the first letter. */
+static int columns_of(cli_wrap *wrap, uint32_t point)
+{
+    bool inside = wrap->escape || point == 0x1b;
+    wrap->escape = inside && (point == 0x1b || point == '[' || point < 0x40);
+    return inside ? 0 : cli_text_columns(point);
+}
+
 void cli_wrap_add(cli_wrap *wrap, const char *bytes, size_t n, int columns, cli_text *out)
 {
     for (size_t i = 0, used; i < n; i += used) {
         uint32_t point = cli_text_decode(bytes + i, n - i, &used);
-        int width = cli_text_columns(point);
+        int width = columns_of(wrap, point);
         bool blank = point == ' ' || point == '\t';
         if (blank || point == '\n' || width == 2)
             put_word(wrap, columns, out); /* wide: a line may end anywhere */
@@ -48,6 +56,7 @@ void cli_wrap_add(cli_wrap *wrap, const char *bytes, size_t n, int columns, cli_
         else {
             cli_text_add(&wrap->word, bytes + i, used);
             wrap->word_columns += width;
+            if (wrap->lists && point == ';') put_word(wrap, columns, out);
         }
     }
 }
@@ -67,7 +76,7 @@ void cli_wrap_fini(cli_wrap *wrap)
 
 void cli_wrap_text(cli_text *out, const char *string, int column, int indent, int columns)
 {
-    cli_wrap wrap = {.column = column, .indent = indent};
+    cli_wrap wrap = {.column = column, .indent = indent, .lists = true};
     cli_wrap_add(&wrap, string, strlen(string), columns, out);
     cli_wrap_flush(&wrap, columns, out);
     cli_wrap_fini(&wrap);

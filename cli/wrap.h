@@ -4,6 +4,9 @@
 
 #include "text.h"
 
+/* Help and notices have no longer lines, also in wider windows: they are hard to read. */
+#define CLI_WRAP_COLUMNS 80
+
 /* Zeroed at the start, but for the columns where the text and its further lines begin. Code between fences
  * (```) keeps its lines. */
 typedef struct cli_wrap {
@@ -14,6 +17,8 @@ typedef struct cli_wrap {
     int word_columns; /* its width */
     bool written;     /* the line has a word */
     bool code;        /* between fences */
+    bool escape;      /* in an escape sequence, which takes no columns */
+    bool lists;       /* a line may end behind a semicolon, too, as in a;b;c */
 } cli_wrap;
 
 /* Adds to *out the text that can already be printed in a window of `columns`: all but the last word. */
@@ -24,7 +29,7 @@ void cli_wrap_flush(cli_wrap *wrap, int columns, cli_text *out);
 
 void cli_wrap_fini(cli_wrap *wrap);
 
-/* Adds a whole text, whose first line begins in `column`. Ends without a newline. */
+/* Adds a whole text, whose first line begins in `column`, with `lists`. Ends without a newline. */
 void cli_wrap_text(cli_text *out, const char *string, int column, int indent, int columns);
 
 #endif

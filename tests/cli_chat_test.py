@@ -74,6 +74,41 @@ def test_pipe():
     check("a last line without its end", well and out != "", out, err)
 
 
+def test_lists():
+    """/set, /show and /model alone list what there is."""
+    table = chat("/set\n", "--temp", "0.25")[0]
+    rows = dict(line.split(None, 1) for line in table.splitlines() if len(line.split(None, 1)) == 2)
+    check("/set lists the settings with their values", rows.get("temp") == "0.25" and {"top_k", "max_tokens", "seed"} <= set(line.split()[0] for line in table.splitlines()), table)
+    for name in ("temp", "top_k", "min_p", "seed", "repeat_penalty"):
+        check(f"each name is one that /set takes: {name}", chat(f"/set {name} {rows[name]}\n", "--temp", "0.25")[2])
+    for line in ("/set parameter", "/show parameters", "/show settings"):
+        again = chat(line + "\n", "--temp", "0.25")[0]
+        check(f"{line} is /set", re.sub(r"cache_salt.*", "", again) == re.sub(r"cache_salt.*", "", table), again)
+    shown = chat("Hello\n/show\n", "-n", "4", "--ignore-eos", "-c", "500", "--system", "Be brief.")[0]
+    check("/show shows model, context, messages and system", all(re.search(rf"^{n} +{v}", shown, re.M) for n, v in
+          (("model", "a model without weights"), ("file", "fake:"), ("context", "500 tokens"), ("messages", "2"), ("system", "Be brief."))) and "/show template" in shown, shown)
+    check("/show template", "{%" in chat("/show template\n")[0] or "message" in chat("/show template\n")[0], chat("/show template\n"))
+    out, err, _ = chat("/model\n")
+    check("/model says which one runs and lists those that are here", "model  " in out and ("no models yet" in err or "hf:" in out or "default" in out), out, err)
+    path = os.path.join(scratch.name, "moved.json")
+    out, err, well = chat(f"Hello\n/model fake:n_ctx_train=99\n/show\nAgain\n/save {path}\n", "-n", "4", "--temp", "0", "--ignore-eos")
+    check("/model NAME goes on with another model and the same conversation", well and "file         fake:n_ctx_train=99" in out and
+          roles(json.load(open(path))["messages"]) == ["u", "a", "u", "a"], out, err)
+    out, err, well = chat(f"Hello\n/model /none.gguf\n/save {path}\n", "-n", "4", "--temp", "0", "--ignore-eos", code=3)
+    check("one that cannot be loaded ends a pipe", well and "/none.gguf" in err, err)
+
+
+def test_forget():
+    """The oldest turns go, and what follows is as if they had never been."""
+    three = saved("One", "Two", "Three")
+    check("/forget drops the oldest question and its answer", saved("One", "Two", "Three", "/forget") == three[2:])
+    check("/forget 2", saved("One", "Two", "Three", "/forget 2") == three[4:])
+    check("more than there are", saved("One", "/forget 9", "Two") == saved("Two"))
+    check("the next answer is that of a conversation without them", saved("One", "Two", "/forget", f"/save {scratch.name}/x.json", "Three")[2:] ==
+          saved(f"/load {scratch.name}/x.json", "Three")[2:])
+    check("the system message stays", roles(saved("One", "/forget", words=("--system", "x"))) == ["s"])
+
+
 def save_file(messages):
     path = os.path.join(scratch.name, f"kept{len(os.listdir(scratch.name))}.json")
     with open(path, "w") as file:
@@ -84,7 +119,8 @@ def save_file(messages):
 def test_mistakes():
     for line, code, part in (("/sytsem x", 2, "did you mean /system"), ("/nothing", 2, "/help"), ("/set tmep 1", 2, "did you mean temp"),
                              ("/set ctx 100", 2, "ctx can be set only when weir starts"), ("/set parameter num_ctx 9", 2, "set only when weir starts"),
-                             ("/set temp warm", 2, "a number"), ("/set temp 200", 2, "100"), ("/set", 2, "/set temp"), ("/undo", 2, "nothing"),
+                             ("/set temp warm", 2, "a number"), ("/set temp 200", 2, "100"), ("/set " + "x" * 70, 2, "/set lists all"), ("/forget 0", 2, "/forget 3"), ("/forget x", 2, "/forget 3"),
+                             ("/forget", 2, "nothing to forget"), ("/show nothing", 2, "parameters, system or template"), ("/model /none.gguf", 3, "/none.gguf"), ("/undo", 2, "nothing"),
                              ("/regen", 2, "no answer"), ("/load /none", 1, "/none"), ("/save /none/at/all", 1, "/none/at/all"),
                              ("/load " + save_file([{"role": "assistant", "content": "x"}]), 2, "in turn"),
                              ("/load " + save_file([{"role": "user", "content": 5}]), 2, "role and content")):
@@ -94,7 +130,7 @@ def test_mistakes():
     _, err, well = chat(f"/set system Be brief.\nHello\n/save {path}\n")
     check("/set system TEXT, as ollama has it", well and json.load(open(path))["messages"][0] == {"role": "system", "content": "Be brief."}, err)
     _, err, well = chat("x " * 3000 + "\n", "-c", "64", code=4)
-    check("a conversation that does not fit", well and "/undo" in err and "larger -c or --kv" in err, err)
+    check("a conversation that does not fit", well and "/undo" in err and "/forget" in err and "larger -c or --kv" in err, err)
     _, err, well = chat("", "what", code=2)
     check("a model on the command line, twice", well and "one model" in err, err)
 
@@ -245,6 +281,79 @@ def test_editing():
                       "> /system\nthere is no system message" in s and "> /set top_k\n40\n" in s)
         terminal.keys("C-d")
         terminal.wait("editing: it ends in order", lambda s: "ended with 0" in s and "as before" in s)
+    finally:
+        terminal.close()
+
+
+def test_typed_ahead():
+    """What is typed while an answer runs waits for the next line, and does not stand in the answer."""
+    if missing():
+        return
+    terminal = Tmux(80, 24, f"{WEIR} chat -m fake:tick_us=100000,n_ctx_train=100000,any=0 -n 60 --temp 0 -c 5000 --grammar 'root ::= ([a-c] \" \")*' --ignore-eos")
+    try:
+        terminal.wait("typed ahead: a prompt", lambda s: last(s) == ">")
+        terminal.type("Hello")
+        terminal.keys("Enter")
+        terminal.wait("typed ahead: an answer runs", lambda s: re.search(r"> Hello\n[abc] [abc]", s))
+        terminal.type("SECOND")
+        terminal.wait("typed ahead: it stands on the next prompt, and nowhere else", lambda s: last(s) == "> SECOND" and s.count("SECOND") == 1 and
+                      re.search(r"> Hello\n[abc \n]+\n\(cut", s) and "(cut" in s)
+        terminal.keys("C-u")
+        terminal.type("More")
+        terminal.keys("Enter")
+        terminal.wait("typed ahead: another answer runs", lambda s: re.search(r"> More\n[abc] [abc]", s))
+        terminal.type("/stats")
+        terminal.keys("Enter")
+        terminal.wait("typed ahead: a whole line is taken after the answer", lambda s: "2 answers, 4 messages" in s and last(s) == ">")
+        terminal.type("/set max_tokens 4000")
+        terminal.keys("Enter")
+        terminal.type("Third")
+        terminal.keys("Enter")
+        terminal.wait("typed ahead: a third answer runs", lambda s: re.search(r"> Third\n[abc] [abc]", s))
+        terminal.keys("C-c")
+        terminal.wait("typed ahead: Ctrl-C ends the answer", lambda s: "(cancelled)" in s and last(s) == ">")
+        terminal.type("seen")
+        terminal.wait("typed ahead: what is typed at the prompt is seen", lambda s: last(s) == "> seen")
+        terminal.keys("C-u", "C-d")
+        terminal.wait("typed ahead: the terminal is as before", lambda s: "ended with 0" in s and "as before" in s)
+    finally:
+        terminal.close()
+
+
+def test_full_context():
+    """A conversation that no longer fits may lose its oldest turns, if the person agrees."""
+    if missing():
+        return
+    terminal = Tmux(80, 24, f"{WEIR} chat -m fake: -n 8 --temp 0 -c 200 --ignore-eos")
+
+    def say(text):
+        terminal.type(text)
+        terminal.keys("Enter")
+    try:
+        terminal.wait("full: a prompt", lambda s: last(s) == ">")
+        for i in range(3):
+            say("x" * 30)
+            terminal.wait(f"full: answer {i}", lambda s: s.count("(cut") == i + 1 and last(s) == ">")
+        say("y" * 60)
+        terminal.wait("full: it is told and offered", lambda s: "does not fit any longer" in s and last(s).endswith("until it fits? [y/N]"))
+        terminal.keys("Enter")
+        terminal.wait("full: no is the default, and other ways are named", lambda s: "/forget" in s and last(s) == ">")
+        say("/stats")
+        terminal.wait("full: nothing was lost", lambda s: "6 messages" in s and last(s) == ">")
+        say("y" * 60)
+        terminal.wait("full: it is offered again", lambda s: last(s).endswith("until it fits? [y/N]"))
+        say("y")
+        terminal.wait("full: then there is an answer, and it says what was forgotten", lambda s: re.search(r"\(\d of the oldest questions and their answers were forgotten\)", s) and last(s) == ">")
+        say("/stats")
+        terminal.wait("full: fewer messages are left", lambda s: re.search(r"4 answers, [24] messages", s) and last(s) == ">")
+        say("z" * 300)
+        terminal.wait("full: one message that is too long is offered, too", lambda s: last(s).endswith("until it fits? [y/N]"))
+        say("y")
+        terminal.wait("full: but nothing is forgotten for it", lambda s: "the last message alone does not fit" in s and last(s) == ">")
+        say("/clear")
+        terminal.wait("full: a new conversation", lambda s: "anew" in s)
+        terminal.keys("C-d")
+        terminal.wait("full: it ends in order", lambda s: "ended with 0" in s and "as before" in s)
     finally:
         terminal.close()
 

@@ -7,7 +7,7 @@ import signal
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, run_tests  # noqa: E402
+from checks import check, environment, run_tests  # noqa: E402
 from program import FAKE, MODEL, PATIENCE, SLOW, expect, lines_of, on_fake, path_of, run, start, wait_gone, weir  # noqa: E402
 
 
@@ -67,7 +67,7 @@ def test_stream_lines():
                 {"prompt": "Four", "temp": 0.9, "seed": 3, "top_k": 50, "repeat_penalty": 1.1, "max_tokens": 6, "logit_bias": {"5": -3, "6": False}},
                 {"prompt": "Five", "max_tokens": 0}]
     path = path_of("batch.json", json.dumps({"model": MODEL, "ignore_eos": True, "requests": requests}))
-    done = weir("stream", path)
+    done = weir("stream", path, "--raw")
     lines = lines_of(done)
     check("each line is JSON, exit 0", done.returncode == 0 and lines, done.stderr)
     check("a sum on stderr", re.search(r"^5 requests, \d+ prompt and \d+ answer tokens in ", done.stderr), done.stderr)
@@ -86,7 +86,7 @@ def test_stream_lines():
     counts = [len(c["tokens"]) for c in lines if c["request"] == 2 and "text" in c]
     check("the interval is kept", counts[0] >= 1 and len(counts) <= 4, counts)
     alone = json.loads(run("-p", "One", "--raw", "--temp", "0", "-n", "9", "--ignore-eos", "--json").stdout)
-    check("a prompt's text is that of weir run --raw", texts[0] == alone["text"], texts[0], alone)
+    check("with --raw a prompt's text is that of weir run --raw", texts[0] == alone["text"], texts[0], alone)
     chat = json.loads(run("-p", "Two", "--temp", "0", "-n", "14", "--ignore-eos", "--json").stdout)
     check("a message's text is that of weir run", texts[1].strip() == chat["text"].strip(), texts[1], chat)
     told = json.loads(run("-p", "One", "--raw", "--temp", "0", "-n", "9", "--ignore-eos", "--json", "--logprobs", "3").stdout)
@@ -95,7 +95,7 @@ def test_stream_lines():
           all(len(x["top"]) == 3 and x["top"][0] == {"token": x["token"], "logprob": x["logprob"]} and
               0 >= x["top"][0]["logprob"] >= x["top"][1]["logprob"] >= x["top"][2]["logprob"] for x in items), items)
     check("no logprobs unless asked for", "logprobs" not in alone, alone)
-    both = lines_of(weir("stream", "-", "-q", stdin=json.dumps({"model": MODEL, "temp": 0, "ignore_eos": True, "requests": [
+    both = lines_of(weir("stream", "-", "-q", "--raw", stdin=json.dumps({"model": MODEL, "temp": 0, "ignore_eos": True, "requests": [
         {"prompt": "One", "max_tokens": 9, "logprobs": 3}, {"prompt": "One", "max_tokens": 9}]})))
     streamed = [x for line in both if line["request"] == 0 for x in line.get("logprobs", [])]
     check("a stream has the same logprobs", streamed == items, streamed)
@@ -108,7 +108,7 @@ def test_stream_lines():
         shown, held = one["logprobs"], len(one["tokens"]) - len(one["logprobs"])
         check(f"{why}: logprobs are those of the text", one["reason"] == why and one["text"] == kept and shown == items[:len(shown)] and
               (held > 0 and len(one["tokens"]) < 9 if why == "stop_words" else len(shown) == 9), one)
-        lines = lines_of(weir("stream", "-", "-q", stdin=json.dumps({"model": MODEL, "temp": 0, "ignore_eos": True, "requests": [
+        lines = lines_of(weir("stream", "-", "-q", "--raw", stdin=json.dumps({"model": MODEL, "temp": 0, "ignore_eos": True, "requests": [
             {"prompt": "One", "max_tokens": 9, "logprobs": 3, "stop": words[1:]}]})))
         check(f"{why}: and in a stream", [x for line in lines for x in line.get("logprobs", [])] == shown and
               [x for line in lines for x in line.get("tokens", [])] == one["tokens"], lines, one)
@@ -128,7 +128,7 @@ def test_stream_lines():
     check("the best of several answers", best["tokens"] == max(each, key=mean)["tokens"] and len(best["prompt_logprobs"]) == best["usage"]["prompt_tokens"], best, each)
     expect("best of none", run("-p", "One", "--best-of", "0"), 2, "--best-of", "1 to 128")
     with open(path) as file:
-        piped = weir("stream", "-", "-q", stdin=file.read())
+        piped = weir("stream", "-", "-q", "--raw", stdin=file.read())
     check("the file from stdin", piped.returncode == 0 and piped.stderr == "" and
           "".join(x["text"] for x in lines_of(piped) if x["request"] == 0 and "text" in x) == texts[0], piped.stderr)
     expect("-m is stronger than the file's model", weir("stream", "-m", "/nonexistent.gguf", path), 3, "/nonexistent.gguf")
@@ -161,6 +161,43 @@ def test_stream_lines():
     many = {"model": MODEL, "requests": [{"prompt": f"Request {i}", "max_tokens": 3} for i in range(400 if FAKE else 40)]}
     done = weir("stream", path_of("many.json", json.dumps(many)), "-c", "128")
     check("many requests", done.returncode == 0 and sum("usage" in x for x in lines_of(done)) == len(many["requests"]), done.stderr)
+
+
+def test_stream_template():
+    """A prompt goes through the chat template, as that of weir run does."""
+    options = ["-n", "6", "--temp", "0", "--ignore-eos", "-np", "1"]
+    path = path_of("prompt.json", json.dumps({"requests": [{"prompt": "What is a weir?"}]}))
+
+    def streamed(*words):
+        lines = lines_of(weir("stream", path, "-m", MODEL, *options, *words))
+        return "".join(line.get("text", "") for line in lines), [line["usage"]["prompt_tokens"] for line in lines if "usage" in line]
+
+    def ran(*words):
+        done = json.loads(run("-p", "What is a weir?", "--json", *options, *words).stdout)
+        return done["text"], [done["usage"]["prompt_tokens"]]
+    for words in ((), ("--raw",), ("--system", "Be brief.")):
+        check(f"weir stream {' '.join(words)}: text and tokens are those of weir run", streamed(*words) == ran(*words), streamed(*words), ran(*words))
+    check("the template adds tokens", streamed()[1] > streamed("--raw")[1], streamed())
+    messages = path_of("messages.json", json.dumps({"requests": [{"messages": [{"role": "user", "content": "What is a weir?"}]}]}))
+    lines = lines_of(weir("stream", messages, "-m", MODEL, *options))
+    check("a message of the same text is the same prompt", [line["usage"]["prompt_tokens"] for line in lines if "usage" in line] == streamed()[1])
+    expect("--raw and --system", weir("stream", path, "-m", MODEL, "--raw", "--system", "x"), 2, "--system", "--raw")
+    nul = path_of("nul.json", json.dumps({"requests": [{"prompt": "a\0b"}]}))
+    expect("a NUL byte is for --raw", weir("stream", nul, "-m", MODEL, *options), 2, "requests[0].prompt", "--raw accepts it")
+    expect("which takes it", weir("stream", nul, "-m", MODEL, "--raw", *options), 0)
+
+
+@on_fake
+def test_context():
+    """-c beyond the training warns, where it was given; scaled positions do not."""
+    small = "fake:n_ctx_train=64"
+    for words, warned in ((("-c", "100"), True), (("-c", "64"), False), ((), False), (("-c", "100", "--rope-scaling", "linear"), False)):
+        done = weir("run", "-m", small, "-p", "x", "-n", "2", "--raw", *words)
+        check(f"weir run {' '.join(words)}: {'a' if warned else 'no'} warning", done.returncode == 0 and
+              ("-c 100 is longer than the 64 tokens that the model was trained for" in done.stderr) == warned, done.stderr)
+    done = weir("run", "-m", small, "-p", "x", "-n", "2", "--raw", env=environment(WEIR_CTX="100"))
+    check("from the environment, too", "-c 100 is longer" in done.stderr, done.stderr)
+    check("weir info says it, too", "-c 100 is longer" in weir("info", small, "-c", "100").stderr)
 
 
 def test_stream_signals():

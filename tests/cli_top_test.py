@@ -4,6 +4,7 @@ are none; and in tmux at several sizes."""
 import http.server
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -269,6 +270,8 @@ def in_tmux(columns, rows):
     try:
         terminal.wait(label + "figures, slots, keys", lambda s: "weir top" in s and "3 running" in s and "tok/s written" in s and "first token" in s and
                       len(rows_of(s, "generating")) == 3 and "q quit" in last(s))
+        terminal.wait(label + "latencies while answers run", lambda s: "3 running" in s and re.search(r"latency +first token [\d.]+ / [\d.]+ ms", s) and
+                      re.search(r"per token [\d.]+ / [\d.]+ ms, between pieces [\d.]+ / [\d.]+ ms", s))
         terminal.wait(label + "rates, ticks and totals", lambda s: "ms, at most" in s and "so far" in s and " 0.0 tok/s written" not in s)
         check(label + "nothing is wider than the window", all(len(line) <= columns for line in terminal.screen().splitlines()), terminal.screen())
         if rows < 40:

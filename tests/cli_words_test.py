@@ -27,8 +27,6 @@ def test_help():
         check(f"help of {command}: an example, and --help gives the same", page.returncode == 0 and
               same.returncode == 0 and page.stdout == same.stdout and "Example" in page.stdout and
               f"weir {command}" in page.stdout and page.stderr == "", page.stdout, page.stderr)
-        widest = max(len(line) for line in page.stdout.splitlines() if "weir run -p" not in line)
-        check(f"help of {command} fits into 100 columns", widest <= 100, widest)
     check("weir run -h --nonsense still shows help", weir("run", "--nonsense", "-h").returncode == 0)
     expect("help of nothing we have", weir("help", "nothing"), 2, "there is no command nothing")
     expect("weir bench alone asks what", weir("bench"), 2, "engine, kernels, http, schedule or replay")
@@ -96,9 +94,9 @@ def test_words():
     expect("the word that help shows, too", run("-p", "x", "-n", "1", "-ngl", "all"), 0)
     expect("a short option that llama.cpp has", run("-cnv", "x"), 2, "no option -cnv; weir run --help-all")
     expect("a name that resembles none", run("--verbose-prompt", "x"), 2, "--verbose-prompt; weir run --help-all")
-    for name in ("llama3.2", "qwen3:8b", "mistral:latest"):
+    for name in ("llama9.2", "qwen3:800b", "yi:latest"):
         expect(f"{name} is not a model here", weir("run", name), 2, f"{name} is not a model here", "weir pull", f"-p {name}")
-    expect("a model of two words that is none", weir("run", "llama3.2", "hi"), 2, "llama3.2 is not a model here", "quote a prompt")
+    expect("a model of two words that is none", weir("run", "llama9.2", "hi"), 2, "llama9.2 is not a model here", "quote a prompt", "did you mean llama3.2?")
     expect("too many words", weir("run", "a", "b", "c"), 2, "quote a prompt of several words")
     expect("an empty number", run("-p", "x", "--temp", ""), 2, "--temp")
     expect("a strategy that is none", run("-p", "x", "--strategy", "fair"), 2, "balanced, latency-target")

