@@ -447,6 +447,8 @@ export function startChat({ denied, opened, changed }) {
     following = log.scrollHeight - log.scrollTop - log.clientHeight < NEAR_END_PX;
     latest.hidden = following;
   });
+  // Texts get longer where a pane takes their room.
+  new ResizeObserver(() => following && scrollToEnd()).observe(log);
   latest.addEventListener("click", () => {
     following = true;
     scrollToEnd();

@@ -293,6 +293,25 @@ def text_and_message_box_are_one_column(p):
 
 
 @test
+def the_end_stays_in_view_when_a_pane_opens(p):
+    kept = {"id": "abc", "title": "t", "at": 1, "messages": [m for _ in range(9) for m in ({"role": "user", "content": "?"}, {"role": "assistant", "content": "word " * 300, "finish": "stop"})]}
+    p.fresh()
+    p.b.js("localStorage.setItem('weir.chat.abc', arguments[0]); location.hash = 'chat=abc'", json.dumps(kept))
+    p.b.screen(1024, 800)
+    p.reload()
+    width = lambda: p.b.js("return document.getElementById('log').clientWidth")
+    from_end = lambda: p.b.js("const log = document.getElementById('log'); return log.scrollHeight - log.scrollTop - log.clientHeight")
+    p.b.wait(lambda: p.b.count(".message") == 18 and from_end() < 2, "the end")
+    for _ in range(3):
+        before = width()
+        p.b.click("#toggle-engine")
+        p.b.wait(lambda: width() != before, "another width")
+        p.b.js_async("await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        assert from_end() < 2 and p.b.js("return document.getElementById('latest').hidden"), (from_end(), width())
+    p.b.screen(1280, 800)
+
+
+@test
 def targets_are_large_enough(p):
     """At least 24 pixels wide and high, with a mouse and with fingers; links in a text are exempt."""
     kept = {"id": "abc", "title": "t", "at": 1, "messages": [
