@@ -443,12 +443,16 @@ export function startChat({ denied, opened, changed }) {
   });
 
   for (const button of byId("welcome").querySelectorAll("button")) button.addEventListener("click", () => send(button.textContent));
+  let width = 0;
   log.addEventListener("scroll", () => {
+    if (log.clientWidth !== width) return; // nobody scrolled: a pane took the text's room, or gave it back
     following = log.scrollHeight - log.scrollTop - log.clientHeight < NEAR_END_PX;
     latest.hidden = following;
   });
-  // Texts get longer where a pane takes their room.
-  new ResizeObserver(() => following && scrollToEnd()).observe(log);
+  new ResizeObserver(() => {
+    width = log.clientWidth;
+    if (following) scrollToEnd();
+  }).observe(log);
   latest.addEventListener("click", () => {
     following = true;
     scrollToEnd();
