@@ -86,6 +86,7 @@ static const char *phrase(int status)
     } phrases[] = {
         {200, "OK"},
         {204, "No Content"},
+        {304, "Not Modified"},
         {400, "Bad Request"},
         {401, "Unauthorized"},
         {403, "Forbidden"},
@@ -162,7 +163,7 @@ static void whole_head(serve_call *call, int status, const char *type, const cha
 {
     begin_head(call, status, type);
     weir__text_add_string(&call->out, more);
-    if (status == 204)
+    if (status == 204 || status == 304)
         weir__text_add_string(&call->out, "\r\n");
     else
         weir__text_printf(&call->out, "Content-Length: %llu\r\n\r\n", (unsigned long long)n);

@@ -386,6 +386,16 @@ static void describe(visit *v)
     if (call->server->params.router_headers) ask_router(v);
 }
 
+/* Which form of the page's files the client wants, and which it has. A list in several fields counts as none. */
+static void read_forms(visit *v)
+{
+    int n;
+    const char *codings = serve_gate_field(v->connection, "Accept-Encoding", &n);
+    v->call->gzip = n == 1 && serve_page_takes_gzip(codings);
+    const char *known = serve_gate_field(v->connection, "If-None-Match", &n);
+    snprintf(v->call->known, sizeof v->call->known, "%s", n == 1 ? known : "");
+}
+
 bool serve_gate_pass(serve_call *call, bool close)
 {
     visit v = {.call = call, .connection = call->connection, .host = "", .query = ""};
@@ -397,6 +407,7 @@ bool serve_gate_pass(serve_call *call, bool close)
     split_target(&v);
     read_path(&v);
     describe(&v);
+    read_forms(&v);
     call->close = true; /* no other request follows an ambiguous one */
     if (!check_framing(&v) || !check_host(&v) || (!whole && !check_path(&v))) return false;
     call->close = close || call->has_body; /* which nobody reads, if it is refused now */

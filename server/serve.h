@@ -131,6 +131,8 @@ struct serve_call {
     weir_snapshot *snapshot; /* the answer's body, from snapshot_at on; owned; NULL: none */
     uint64_t snapshot_at;
     int64_t send_by_ns;        /* when the answer is to be sent; 0 = no limit */
+    bool gzip;                 /* the client takes answers in this coding */
+    char known[96];            /* If-None-Match: what of the page the client has; truncated */
     char query[1024];          /* of the address, behind "?"; truncated */
     char position[32];         /* the event after which the client resumes a stream; truncated */
     const char *position_from; /* its source, "Last-Event-ID" or "starting_after"; NULL: none */
@@ -564,6 +566,9 @@ serve_handler serve_health, serve_metrics, serve_models, serve_models_load, serv
     serve_lora_unload;
 serve_error_form serve_messages_error, serve_ollama_error;
 bool serve_page_has(const char *path, size_t n);
+
+/* Whether a list of codings, such as "br, gzip;q=0.5", has gzip. */
+bool serve_page_takes_gzip(const char *codings);
 
 /* tokens.c: the ids of a request's prompt, which has no media, and of a JSON string; into *tokens, [*n],
  * which the caller frees in any case. TOO_LONG ("text" or "chat") if no request has room for so many bytes.

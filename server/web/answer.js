@@ -26,6 +26,8 @@ const REFUSALS = {
 
 let resumable = true; // until the server says that it keeps no streams
 
+const begun = ({ stats, before = 0 }) => stats.tokens > before;
+
 export const newJob = (message) => ({ controller: new AbortController(), message, stopped: false, left: false, note: "", read: null, waiting: false });
 
 const pause = (ms, signal) => new Promise((resolve) => {
@@ -88,9 +90,9 @@ async function watchQueue(job, body, ahead) {
     while (ahead >= 0) {
       note(job, ahead === 0 ? "Next in the queue" : `In the queue, ${ahead} ahead of you`);
       await pause(QUEUE_MS, signal);
-      if (signal.aborted || message.stats.tokens || job.read !== null) return;
+      if (signal.aborted || begun(message) || job.read !== null) return;
       ahead = Math.min(ahead, (await place(job, body)) - 1);
-      if (message.stats.tokens || job.read !== null) return;
+      if (begun(message) || job.read !== null) return;
     }
   } catch {
     // The answer does not depend on this note.
@@ -178,7 +180,7 @@ async function take(job, response, started) {
     if (event.error) throw new ApiError(0, errorText(event.error), { code: event.error.code });
     if (id) message.event = id;
     if (event.usage) { // each has it: so far
-      stats.tokens = event.usage.completion_tokens;
+      stats.tokens = (message.before ?? 0) + event.usage.completion_tokens;
       stats.prompt = event.usage.prompt_tokens;
       stats.cached = event.usage.prompt_tokens_details?.cached_tokens ?? 0;
     }

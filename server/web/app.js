@@ -38,7 +38,7 @@ function startPanes() {
   for (const [name, button] of Object.entries(PANES)) byId(button).addEventListener("click", () => toggle(name));
   const apply = () => {
     const view = loadView();
-    open.engine = WIDE.matches && view.engine !== false;
+    open.engine = WIDE.matches && view.engine === true;
     open.chats = WIDE.matches && view.chats !== false && (WIDEST.matches || !open.engine);
     showPanes();
   };

@@ -1,7 +1,6 @@
 // chat.js: the conversation: its messages, its requests, and its buttons.
 // SPDX-License-Identifier: Apache-2.0
 import { cancelAnswer, endReasoning, newJob, receiveAnswer, stopAnswer } from "./answer.js";
-import { firstThatFits } from "./context.js";
 import { byId } from "./dom.js";
 import { takeAttached, withFiles } from "./files.js";
 import { withMedia } from "./media.js";
@@ -10,18 +9,17 @@ import { modelName } from "./models.js";
 import { hideNotice, showNotice } from "./notice.js";
 import { defaultSystem, requestFields } from "./settings.js";
 import { newId, loadChat, onOtherTab, removeChat, saveChat } from "./store.js";
+import { whenMarkdown } from "./text.js";
 import { fork, turn } from "./versions.js";
 
 const SAVE_MS = 500; // while an answer streams
 const NEAR_END_PX = 60; // who is that close to the end wants to follow it
 
-const PROBLEMS = {
-  key: "The server does not accept this page's key.",
-  context: "This chat is longer than the model's context.",
-};
+const REFUSED_KEY = "The server does not accept this page's key.";
 const SUMMARIZE = "Summarize our conversation so far in at most 200 words, with all facts that are needed to go on with it.";
 const SUMMARY_TOKENS = 400;
 
+const context = import("./context.js"); // comes after all that a chat needs
 let chat = null; // as store.js keeps it
 let views = []; // of chat.messages
 let running = null; // the job of the answer that streams (answer.js)
@@ -52,7 +50,7 @@ function scrollToEnd() {
   log.scrollTop = log.scrollHeight;
 }
 
-const stateOf = (view) => ({ busy: running !== null, ...(view === views.at(-1) && { note: running?.note, read: running?.read }) });
+const stateOf = (view) => ({ busy: running !== null, ...(view === views.at(-1) && { last: true, note: running?.note, read: running?.read }) });
 
 function update() {
   const busy = running !== null;
@@ -81,9 +79,14 @@ function makeView(message) {
       if (text.trim() || message.files) sendFrom(chat.messages.indexOf(message), { ...message, content: text });
     },
     regenerate: () => sendFrom(chat.messages.indexOf(message), null),
+    goOn: () => goOn(message),
     endReasoning: () => endReasoning(message),
     turn: (step) => turnAt(chat.messages.indexOf(message), step),
-    remedies: { key: { "Enter a key": onDenied }, context: { "Drop the oldest turns": () => dropOldest(message), "Start anew with a summary": () => startAnew(message) } },
+    remedies: {
+      key: { "Enter a key": onDenied },
+      context: { "Drop the oldest turns": () => dropOldest(message), "Start anew with a summary": () => startAnew(message) },
+      turn: { "Shorten the message": () => views[chat.messages.findLastIndex((m) => m.role === "user")].edit() },
+    },
     answer: (call, text) => answerCall(message, call, text),
     answerable: (call) => awaitsAnswer(message, call),
   });
@@ -170,6 +173,11 @@ export function openChat(id) {
   location.hash = "chat=" + id; // hashchange opens it
 }
 
+// The chat that is shown was kept by somebody else; while an answer streams here, this page's stays.
+export function showAgain() {
+  if (!running) open(chat.id);
+}
+
 export function newChat() {
   openChat(newId());
   byId("text").focus();
@@ -193,6 +201,19 @@ function requestMessages(messages) {
   return sent;
 }
 
+async function showFailure(message, e) {
+  message.error = e.message;
+  delete message.problem;
+  if (e.status === 401) {
+    message.problem = "key";
+    message.error = REFUSED_KEY;
+    onDenied();
+  } else if (e.code === "context_length_exceeded") {
+    message.problem = turnStarts().length > 1 ? "context" : "turn";
+    message.error = await context.then(({ tooLongWords }) => tooLongWords(e.message, message.problem === "turn"), () => e.message);
+  }
+}
+
 // Runs until the answer's end. body as in receiveAnswer.
 async function receive(message, body) {
   const job = (running = newJob(message));
@@ -211,16 +232,13 @@ async function receive(message, body) {
     await receiveAnswer(job, body);
   } catch (e) {
     if (!job.stopped && !job.left) {
-      message.problem = e.status === 401 ? "key" : e.code === "context_length_exceeded" ? "context" : undefined;
-      message.error = PROBLEMS[message.problem] ?? e.message;
-      if (message.problem === "key") onDenied();
+      await showFailure(message, e);
     }
   }
   if (running === job) running = null;
   if (leaving || job.left) return; // kept as what has not ended
   if (job.stopped) message.finish = "stopped";
-  delete message.stream;
-  delete message.event;
+  for (const key of ["stream", "event", "before"]) delete message[key];
   finish(message);
 }
 
@@ -253,6 +271,25 @@ function run(versions) {
   else finish(message);
 }
 
+// An answer that was cut goes on where it ends (ADR 0103), reasoning too.
+function goOn(message) {
+  if (running || message !== chat.messages.at(-1)) return;
+  let body;
+  try {
+    body = requestBody(chat.messages.slice(0, -1));
+  } catch (e) {
+    message.error = e.message;
+    return update();
+  }
+  body.messages.push({ role: "assistant", content: message.content || null, reasoning_content: message.reasoning });
+  for (const key of ["finish", "error", "problem"]) delete message[key];
+  message.state = "open";
+  message.before = message.stats?.tokens ?? 0;
+  following = true;
+  receive(message, { ...body, continue_final_message: true });
+  byId("text").focus();
+}
+
 // Asks anew from a message on, with another one in its place, or none. The former version is kept.
 function sendFrom(index, replacement) {
   if (running || index < 0) return;
@@ -282,8 +319,12 @@ async function remedy(message, find, act) {
   const asked = chat, index = chat.messages.indexOf(message);
   let start;
   try {
-    start = await find(index);
-    if (start === undefined) throw new Error("Not even the last message fits into the model's context. Make it shorter.");
+    const { firstThatFits, HELP } = await context;
+    start = await find(firstThatFits);
+    if (start === undefined) {
+      message.problem = "turn";
+      throw new Error(`Not even the last message fits into the model's context. ${HELP}`);
+    }
   } catch (e) {
     message.error = e.message;
     update();
@@ -292,7 +333,7 @@ async function remedy(message, find, act) {
   if (asked === chat && !running && chat.messages[index] === message) act(index, start);
 }
 
-const dropOldest = (message) => remedy(message, () => firstThatFits(turnStarts(), (from) => requestBody(chat.messages.slice(from))), (index, start) => {
+const dropOldest = (message) => remedy(message, (firstThatFits) => firstThatFits(turnStarts(), (from) => requestBody(chat.messages.slice(from))), (index, start) => {
   for (const m of chat.messages.slice(0, start)) m.dropped = true;
   sendFrom(index, null);
 });
@@ -306,7 +347,7 @@ function startAnew(message) {
     max_tokens: SUMMARY_TOKENS,
     messages: requestMessages([...chat.messages.slice(from, end), { role: "user", content: SUMMARIZE }]),
   });
-  remedy(message, () => firstThatFits(turnStarts().filter((i) => i < end), bodyFrom), async (index, start) => {
+  remedy(message, (firstThatFits) => firstThatFits(turnStarts().filter((i) => i < end), bodyFrom), async (index, start) => {
     cutAt(index);
     const summary = { role: "assistant", content: "", state: "open" };
     append(summary);
@@ -379,6 +420,7 @@ export function startChat({ denied, opened, changed }) {
     text.style.height = text.scrollHeight + 2 + "px";
   };
   text.addEventListener("input", grow);
+  if (matchMedia("(pointer: coarse)").matches) text.removeAttribute("aria-describedby"); // no keys
   byId("composer").addEventListener("submit", (event) => {
     event.preventDefault();
     if (!running && send(text.value, takeAttached())) {
@@ -401,10 +443,16 @@ export function startChat({ denied, opened, changed }) {
   });
 
   for (const button of byId("welcome").querySelectorAll("button")) button.addEventListener("click", () => send(button.textContent));
+  let width = 0;
   log.addEventListener("scroll", () => {
+    if (log.clientWidth !== width) return; // nobody scrolled: a pane took the text's room, or gave it back
     following = log.scrollHeight - log.scrollTop - log.clientHeight < NEAR_END_PX;
     latest.hidden = following;
   });
+  new ResizeObserver(() => {
+    width = log.clientWidth;
+    if (following) scrollToEnd();
+  }).observe(log);
   latest.addEventListener("click", () => {
     following = true;
     scrollToEnd();
@@ -423,9 +471,10 @@ export function startChat({ denied, opened, changed }) {
     if (event.persisted) open(chat.id);
   });
   addEventListener("visibilitychange", updateSoon);
-  // The same chat in another tab: show what that one keeps, unless an answer streams here.
+  whenMarkdown(update);
+  // The same chat in another tab: show what that one keeps.
   onOtherTab((id, kept) => {
-    if (id === chat.id && !running && kept) open(chat.id);
+    if (id === chat.id && kept) showAgain();
   });
 
   open(chatInAddress());

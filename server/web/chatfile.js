@@ -39,7 +39,7 @@ function fromMarkdown(text) {
     else if (line.startsWith("# ")) chat.title = line.slice(2);
   }
   end();
-  return [chat];
+  return [{ ...chat, read: true }];
 }
 
 // A file is not trusted: of each message, only members that the page knows are taken, and only in their types.
@@ -59,7 +59,16 @@ function cleanMessage(given) {
 
 const cleanMessages = (list) => list.filter((m) => ["user", "assistant", "tool"].includes(m?.role)).map(cleanMessage);
 
-// The chats in a file's text, each with a new id. Throws an Error where there are none.
+// What two chats have in common that say the same; of one that came from Markdown, what Markdown holds.
+const contentOf = ({ title, messages }, read) => (read ? toMarkdown({ title, messages }) : JSON.stringify([title, cleanMessages(messages)]));
+
+// The one of `chats` that an imported chat is already: of the same id, or with the same content.
+export function sameChat(chats, imported) {
+  const content = contentOf(imported, imported.read);
+  return chats.find(({ id }) => id === imported.id) ?? chats.find((chat) => contentOf(chat, imported.read) === content);
+}
+
+// The chats in a file's text; read: from Markdown. Throws an Error where there are none.
 export function fromText(text) {
   let found;
   if (text.trimStart()[0] === "{") {
@@ -68,7 +77,8 @@ export function fromText(text) {
     found = found.chats;
   } else found = fromMarkdown(text);
   const chats = found.filter((chat) => Array.isArray(chat?.messages)).map((chat) => ({
-    id: newId(),
+    id: /^[0-9a-f]{1,32}$/.test(chat.id) ? chat.id : newId(),
+    read: chat.read,
     title: String(chat.title ?? ""),
     named: Boolean(chat.title),
     system: typeof chat.system === "string" ? chat.system : undefined,

@@ -4,6 +4,16 @@ import { request } from "./api.js";
 
 const SHARE = 0.75; // of the context for what was said, so that there is room for an answer
 
+// What helps where one message alone is too long.
+export const HELP = "Shorten the message, its files or the system prompt. The server's operator can give chats more room: --ctx.";
+
+// A refusal of the server in the page's words; first: the chat has no turns that it could do without.
+export function tooLongWords(refusal, first) {
+  const [, room, more = "", tokens] = /context length is (\d+) tokens.*?(at least |more than )?(\d+) tokens/s.exec(refusal) ?? [];
+  const what = first ? "This message" : "This chat", help = first ? ` ${HELP}` : "";
+  return tokens ? `${what} is longer than the model's context: the prompt has ${more}${tokens} tokens, and there is room for ${room} with the answer.${help}` : `${what} is longer than the model's context.${help}`;
+}
+
 // The first of `starts` (indices of a chat's messages, in their order) from which on the chat fits; undefined: none.
 // bodyFrom(start) is the request that is made of it.
 export async function firstThatFits(starts, bodyFrom) {

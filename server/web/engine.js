@@ -4,10 +4,9 @@
 import { byId, setText } from "./dom.js";
 import { request } from "./api.js";
 import { events } from "./sse.js";
-import { makeTicks } from "./ticks.js";
-import { makeSlots } from "./slots.js";
 
 const RETRY_MS = [500, 1000, 2000, 5000]; // then every 5 s
+const MISSED = 50; // events
 const SILENCE_MS = 45000; // a connection without events or comments for that long is taken for dead
 
 const count = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
@@ -67,15 +66,28 @@ function showFigures(now) {
 // onModel(name, states) hears of the model, and what several do; onDenied() of a key that is missing or wrong. query()
 // names the model to watch.
 export function startEngine({ onModel, onDenied, query }) {
-  const ticks = makeTicks(byId("ticks"), byId("tick"));
-  const slots = makeSlots(byId("slots"));
+  let ticks = null, slots = null; // the drawings, which come after all that a chat needs
+  let missed = []; // the last events until then
   let controller = null, attempts = 0, retry = 0;
 
-  function take(now) {
-    showFigures(now);
+  function draw(now) {
+    if (!ticks) {
+      missed = [...missed, now].slice(-MISSED);
+      return;
+    }
     if (now.operator === false) ticks.explain("An operator's key shows ticks, rates and other requests.");
     ticks.add(now.ticks ?? []);
     slots.show(now.slots ?? []);
+  }
+  Promise.all([import("./ticks.js"), import("./slots.js")]).then(([{ makeTicks }, { makeSlots }]) => {
+    ticks = makeTicks(byId("ticks"), byId("tick"));
+    slots = makeSlots(byId("slots"));
+    missed.splice(0).forEach(draw);
+  }, () => {}); // figures are shown all the same
+
+  function take(now) {
+    showFigures(now);
+    draw(now);
     if (now.model) onModel(now.model, now.models);
   }
 
@@ -106,7 +118,7 @@ export function startEngine({ onModel, onDenied, query }) {
     }
     if (controller !== mine) return; // paused or restarted
     showLink("lost");
-    slots.lost();
+    slots?.lost();
     // Apart from each other, so that many pages do not meet a server that has just come back at once.
     const wait = RETRY_MS[Math.min(attempts++, RETRY_MS.length - 1)];
     retry = setTimeout(listen, wait * (0.75 + Math.random() / 2));

@@ -2,6 +2,7 @@
 // in the text is text, and the one attribute that comes from the text, a link's address, passes through safeUrl. Images
 // become links, because the page loads nothing from elsewhere.
 // SPDX-License-Identifier: Apache-2.0
+import MarkdownIt from "./lib/markdown-it.js";
 import { element, copyButton } from "./dom.js";
 import { formula, formulaRules } from "./formula.js";
 import { showCode } from "./code.js";
@@ -18,9 +19,6 @@ export function safeUrl(text) {
   }
 }
 
-// Without the library (cmake/page.cmake), texts are shown as they are.
-const MarkdownIt = (await import("./lib/markdown-it.js").catch(() => null))?.default;
-
 function makeParser() {
   const parser = new MarkdownIt({ linkify: true, breaks: true, maxNesting: MAX_NESTING });
   parser.validateLink = (url) => safeUrl(url) !== null;
@@ -28,7 +26,7 @@ function makeParser() {
   parser.disable("reference"); // what stands far below changes nothing above, which may have been shown long ago
   return parser.use(formulaRules);
 }
-const parser = MarkdownIt && makeParser();
+const parser = makeParser();
 
 // ---- Tokens that are one node ----
 
@@ -136,10 +134,6 @@ function blocks(text) {
 // A view of a text that grows: show(text) makes new nodes only from the first block that changed.
 export function markdownView(container) {
   let shown = [];
-  if (!parser) {
-    container.classList.add("plain-text");
-    return (text) => (container.textContent = text);
-  }
   return function show(text) {
     const now = blocks(text.replace(/\r\n?/g, "\n"));
     let same = 0;

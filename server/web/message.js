@@ -3,11 +3,11 @@
 //
 // A message as it is kept: {role: user|assistant|tool, content}, files (files.js) where there are some, and for
 // assistants {reasoning, calls: [{id, name, arguments}], state: "open" while it streams, stream and event: its id and
-// the last one that was taken, finish, error, problem: which of the actions' remedies may help, stats}; tools have
-// {call, name}. Any may have versions (versions.js), and be dropped: the model no longer sees it.
+// the last one that was taken, finish, error, problem: which of the actions' remedies may help, stats, before: how many
+// tokens it had when it was asked to go on}; tools have {call, name}. Any may have versions (versions.js), and be dropped: the model no longer sees it.
 import { element, setText, copyButton } from "./dom.js";
 import { filesView } from "./files.js";
-import { markdownView } from "./markdown.js";
+import { textView } from "./text.js";
 import { versionOf } from "./versions.js";
 
 const seconds = (ms) => (ms < 9950 ? (ms / 1000).toFixed(1) : String(Math.round(ms / 1000))) + " s";
@@ -19,6 +19,11 @@ const FINISHES = {
   interrupted: "interrupted",
   content_filter: "withheld",
 };
+const CUT = new Set(["length", "deadline", "stopped", "interrupted"]);
+
+// Whether more of it may come: it was cut, or its end was lost.
+const goesOn = ({ content, reasoning, calls, finish, error, problem }) =>
+  Boolean(content || reasoning) && !calls?.length && !problem && Boolean(error || CUT.has(finish));
 
 function figures(message) {
   const { stats, finish } = message, parts = [];
@@ -107,9 +112,10 @@ function versionButtons(turn) {
   };
 }
 
-// actions: {edit(text), regenerate(), endReasoning(), turn(step), remedies: for each problem {label: run},
-// answer(call, text), answerable(call)}; update({busy, note, read}) shows what the message now holds, in words what its
-// answer waits for, and how much of the prompt is read.
+// actions: {edit(text), regenerate(), goOn(), endReasoning(), turn(step), remedies: for each problem {label: run},
+// answer(call, text), answerable(call)}; update({busy, last, note, read}) shows what the message now holds, in words what
+// its answer waits for, and how much of the prompt is read; last: no other message follows. edit() opens the editor of a
+// message that is not the model's.
 export function messageView(message, actions) {
   const assistant = message.role === "assistant";
   const who = { user: "You", assistant: "Model", tool: "Tool" }[message.role];
@@ -126,8 +132,9 @@ export function messageView(message, actions) {
     if (message.role === "tool") node.append(element("div", { class: "call-head" }, "Answer of ", element("b", {}, message.name)));
     node.append(body);
     let editing = null;
-    const edit = element("button", { type: "button", class: "small" }, "Edit");
-    edit.addEventListener("click", () => {
+    const edit = element("button", { type: "button", class: "small", onclick: openEditor }, "Edit");
+    function openEditor() {
+      if (editing) return editing.area.focus();
       const close = () => {
         editing.form.remove();
         editing = null;
@@ -138,12 +145,13 @@ export function messageView(message, actions) {
       body.hidden = foot.hidden = true;
       node.append(editing.form);
       editing.area.focus();
-    });
+    }
     const copy = copyButton(() => message.content);
     foot.append(edit, copy, versions.node);
     node.append(foot);
     return {
       node,
+      edit: openEditor,
       update({ busy }) {
         setText(plain, message.content);
         copy.hidden = !message.content;
@@ -169,8 +177,9 @@ export function messageView(message, actions) {
   const read = element("progress", { "aria-label": "The prompt is read", hidden: true });
   const again = element("button", { type: "button", class: "small" }, "Regenerate");
   again.addEventListener("click", () => actions.regenerate());
+  const more = element("button", { type: "button", class: "small", onclick: () => actions.goOn() }, "Continue");
   const copy = copyButton(() => message.content);
-  foot.append(again, copy, versions.node, figuresLine);
+  foot.append(again, more, copy, versions.node, figuresLine);
   node.append(reasoning, enough, body, callList, waiting, read, error, remedies, foot);
   let shownRemedies;
   function showRemedies(wanted) {
@@ -179,11 +188,11 @@ export function messageView(message, actions) {
     remedies.hidden = !wanted;
     remedies.replaceChildren(...Object.entries(wanted ?? {}).map(([label, run]) => element("button", { type: "button", class: "small strong", onclick: run }, label)));
   }
-  const showThoughts = markdownView(thoughts), showText = markdownView(body);
+  const showThoughts = textView(thoughts), showText = textView(body);
 
   return {
     node,
-    update({ busy, note, read: part }) {
+    update({ busy, last, note, read: part }) {
       const open = message.state === "open";
       node.classList.toggle("dropped", Boolean(message.dropped));
       reasoning.hidden = !message.reasoning;
@@ -213,6 +222,8 @@ export function messageView(message, actions) {
       copy.hidden = !message.content;
       setText(figuresLine, figures(message));
       versions.update(message, busy);
+      more.hidden = open || !last || !goesOn(message);
+      more.disabled = busy;
       again.hidden = open;
       again.disabled = busy;
     },

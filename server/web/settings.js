@@ -4,7 +4,6 @@
 import { request } from "./api.js";
 import { element, byId, setText } from "./dom.js";
 import { modelQuery } from "./models.js";
-import { makePresets } from "./presets.js";
 import { loadSettings, saveSettings } from "./store.js";
 
 const number = (name, label, min, max, step, hint) => ({ name, label, kind: "number", min, max, step, hint });
@@ -131,7 +130,8 @@ export function makeSettings(system) {
     system.set(text);
     showSystem();
   }
-  makePresets(() => ({ ...values, system: system.get() }), use);
+  // Comes after all that a chat needs.
+  import("./presets.js").then(({ makePresets }) => makePresets(() => ({ ...values, system: system.get() }), use), () => {});
   byId("reset-settings").addEventListener("click", () => {
     delete values.system;
     use({});

@@ -1,11 +1,11 @@
 // sidebar.js: the list of the chats in this browser: search, rename, delete, export, import.
 // SPDX-License-Identifier: Apache-2.0
 import { element, byId, setText } from "./dom.js";
-import { openChat, newChat, currentChat, renameChat } from "./chat.js";
-import { download, fromText, toJson, toMarkdown } from "./chatfile.js";
+import { openChat, newChat, currentChat, renameChat, showAgain } from "./chat.js";
 import { showNotice } from "./notice.js";
 import { loadChat, loadChats, onOtherTab, removeChat, saveChat } from "./store.js";
 
+const chatfile = import("./chatfile.js"); // comes after all that a chat needs
 const MAX_FILE = 20e6; // bytes; more than any browser keeps for a page
 const when = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
 let renaming = false;
@@ -68,22 +68,32 @@ export function showSidebar() {
   for (const id of ["export-markdown", "export-json"]) byId(id).disabled = !currentChat().messages.length;
 }
 
+const inWords = (n) => `${n} ${n === 1 ? "chat" : "chats"}`;
+
+// Of a chat that is here already, the later one stays. Returns what became of it.
+function keep({ read, ...chat }, sameChat) {
+  const same = sameChat(loadChats(), { ...chat, read });
+  if (same && (same.id !== chat.id || same.at >= chat.at)) return "known";
+  if (!saveChat(chat)) throw new Error("the browser has no room left");
+  if (chat.id === currentChat().id) showAgain();
+  return same ? "renewed" : "imported";
+}
+
 async function take(files) {
-  let taken = 0;
+  const { fromText, sameChat } = await chatfile;
+  const counts = { imported: 0, renewed: 0, known: 0 };
   for (const file of files) {
     try {
       if (file.size > MAX_FILE) throw new Error("it is too large");
-      for (const chat of fromText(await file.text())) {
-        if (!saveChat(chat)) throw new Error("the browser has no room left");
-        taken++;
-      }
+      for (const chat of fromText(await file.text())) counts[keep(chat, sameChat)]++;
     } catch (e) {
       showNotice(`${file.name} was not imported: ${e.message}.`);
       showSidebar();
       return;
     }
   }
-  showNotice(`Imported ${taken} ${taken === 1 ? "chat" : "chats"}.`);
+  const also = [[counts.renewed, "renewed"], [counts.known, "here already"]].filter(([n]) => n).map(([n, how]) => `, ${n} ${how}`).join("");
+  showNotice(`Imported ${inWords(counts.imported)}${also}.`);
   showSidebar();
 }
 
@@ -92,9 +102,12 @@ const fileName = (title) => (title.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|
 export function makeSidebar() {
   const file = byId("import-file");
   byId("find-chat").addEventListener("input", showSidebar);
-  byId("export-markdown").addEventListener("click", () => download(fileName(currentChat().title) + ".md", "text/markdown", toMarkdown(currentChat())));
-  byId("export-json").addEventListener("click", () => download(fileName(currentChat().title) + ".json", "application/json", toJson([currentChat()])));
-  byId("export-all").addEventListener("click", () => download("chats.json", "application/json", toJson(loadChats())));
+  const exports = {
+    "export-markdown": ({ download, toMarkdown }) => download(fileName(currentChat().title) + ".md", "text/markdown", toMarkdown(currentChat())),
+    "export-json": ({ download, toJson }) => download(fileName(currentChat().title) + ".json", "application/json", toJson([currentChat()])),
+    "export-all": ({ download, toJson }) => download("chats.json", "application/json", toJson(loadChats())),
+  };
+  for (const [id, run] of Object.entries(exports)) byId(id).addEventListener("click", async () => run(await chatfile));
   byId("import").addEventListener("click", () => file.click());
   file.addEventListener("change", () => {
     take([...file.files]);

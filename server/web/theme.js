@@ -1,12 +1,13 @@
 // theme.js: light or dark: as the system has it, or as the user chose.
 // SPDX-License-Identifier: Apache-2.0
-import { refreshPalette } from "./canvas.js";
 import { byId } from "./dom.js";
 import { loadView, saveView } from "./store.js";
 
+const canvas = import("./canvas.js"); // comes after all that a chat needs
+
 function apply(theme) {
   document.documentElement.dataset.theme = theme; // style.css knows light and dark
-  refreshPalette();
+  canvas.then(({ refreshPalette }) => refreshPalette(), () => {});
 }
 
 export function makeTheme() {

@@ -4,7 +4,7 @@ WEIR_BUILD_DIR/browser afterwards. Arguments: names of tests, to run only these.
 import json
 import os
 
-from page import ANSWER, ENTER, ESCAPE, HOSTILE, OUT, STORY, Page, Server, main, second_tab, spotless, start, test
+from page import ANSWER, ENTER, ESCAPE, HOSTILE, OUT, STORY, Page, Server, kept_text, main, second_tab, spotless, start, test
 
 
 # ---- Chat
@@ -113,6 +113,58 @@ def tokens_are_counted_and_not_pieces(p):
             assert float(p.b.text("#tpot-p50")) < float(p.b.text("#itl-p50"))
 
 
+MORE = ANSWER + " > .actions > button:nth-child(2)"  # Continue
+
+
+def kinds(p):
+    """What can be done with the last answer."""
+    return p.b.js("return [...document.querySelectorAll(arguments[0])].filter((e) => e.checkVisibility()).map((e) => e.textContent)", ANSWER + " > .actions > button")
+
+
+@test
+def an_answer_that_was_cut_goes_on(p):
+    """By its length or by Stop: in the same message, from its last character on; greedy, it is the text that one request would have had."""
+    p.fresh(max_tokens=40, temperature=0)
+    p.endless()
+    p.ask(STORY)
+    p.complete()
+    whole = kept_text(p)["content"]
+    p.fresh(max_tokens=20, temperature=0)
+    p.endless()
+    p.ask(STORY)
+    p.complete()
+    half = kept_text(p)["content"]
+    assert whole.startswith(half) and kinds(p) == ["Regenerate", "Continue", "Copy"], (half, whole, kinds(p))
+    watch_requests(p)
+    p.b.click(MORE)
+    p.b.wait(lambda: not p.streaming() and len(kept_text(p)["content"]) > len(half), "more of it")
+    p.complete()
+    message, sent = kept_text(p), p.b.js("return window.sent")[0]
+    assert sent["continue_final_message"] is True and sent["messages"][-1] == {"role": "assistant", "content": half}, sent
+    assert message["content"].startswith(half) and p.b.count(".message") == 2 and p.b.text(ANSWER + " .figures").startswith("40 tokens"), message
+    assert "before" not in message and message["finish"] == "length" and kinds(p)[1] == "Continue"
+    # One that is stopped, and one that is loaded anew while it goes on.
+    p.b.js("const e = document.getElementById('set-max_tokens'); e.value = '3000'; e.dispatchEvent(new Event('input'))")
+    p.b.click(MORE)
+    p.b.wait(lambda: len(p.answer()) > len(message["content"]) + 40, "more of it")
+    p.reload()
+    p.growing()
+    p.b.click("#stop")
+    p.complete()
+    stopped = kept_text(p)
+    assert stopped["content"].startswith(message["content"]) and stopped["finish"] == "stopped" and stopped["stats"]["tokens"] > 40 and kinds(p)[1] == "Continue", stopped
+    # An end that is the model's own, a former message, and a call have none.
+    keep = lambda *messages: (p.b.js("location.hash = 'chat=0'"), p.b.js("localStorage.setItem('weir.chat.abc', arguments[0]); location.hash = 'chat=abc'", json.dumps(
+        {"id": "abc", "title": "t", "at": 1, "messages": list(messages)})), p.b.wait(lambda: p.b.count(".message") == len(messages), "the chat"))
+    user, cut = {"role": "user", "content": "?"}, {"role": "assistant", "content": "One", "finish": "length"}
+    keep(user, {**cut, "finish": "stop"})
+    assert kinds(p) == ["Regenerate", "Copy"]
+    keep(user, {**cut, "calls": [{"id": "1", "name": "f", "arguments": "{"}]})
+    assert "Continue" not in kinds(p)
+    keep(user, cut, user, {**cut, "content": ""})
+    assert p.b.js("return [...document.querySelectorAll('.message button')].filter((e) => e.textContent === 'Continue' && e.checkVisibility()).length") == 0
+
+
 @test
 def two_tabs_at_once(p):
     p.fresh(max_tokens=400, seed=3)
@@ -150,12 +202,6 @@ def a_reload_keeps_the_chat(p):
     text = p.complete()
     p.reload()
     assert p.answer() == text and p.b.text(".message.user .plain-text") == "Say hello."
-
-
-def kept_text(p):
-    """The last message of the only chat, as it is kept."""
-    return p.b.js("""const chats = Object.keys(localStorage).filter((k) => k.startsWith('weir.chat.')).map((k) => JSON.parse(localStorage.getItem(k)));
-        return chats[0].messages.at(-1)""")
 
 
 @test
@@ -400,6 +446,7 @@ def chats_as_files(p):
     p.b.js("window.files = []; const real = URL.createObjectURL; URL.createObjectURL = (blob) => (window.files.push(blob), real(blob))")
     for button in ("#export-json", "#export-all", "#export-markdown"):
         p.b.click(button)
+    p.b.wait(lambda: p.b.js("return window.files.length") == 3, "the files")
     one, all_chats, markdown = p.b.js_async("return Promise.all(window.files.map((file) => file.text()))")
     assert [c["id"] for c in json.loads(all_chats)["chats"]] == ["0002", "0001"] and len(json.loads(one)["chats"]) == 1
     folder = os.path.join(OUT, "files")
@@ -425,6 +472,28 @@ def chats_as_files(p):
     assert chat["messages"][0]["content"] == wild and chat["messages"][1]["content"].startswith("second"), chat
     for name, text in (("no.json", '{"a": 1}'), ("broken.json", "{"), ("no.md", "# Nothing\n\nsaid"), ("none.json", '{"format": "weir chats", "chats": []}')):
         assert "was not imported" in bring(name, text), name
+    # What is here already, by its id or by its content, is not doubled; of two states of one chat the later one stays.
+    p.b.js("localStorage.clear()")
+    assert bring("all.json", all_chats).startswith("Imported 2 chats.")
+    assert bring("all.json", all_chats).startswith("Imported 0 chats, 2 here already.")
+    assert bring("one.json", one).startswith("Imported 0 chats, 1 here already.")
+    assert bring("one.md", markdown).startswith("Imported 0 chats, 1 here already.")
+    others = json.loads(all_chats)
+    for i, chat in enumerate(others["chats"]):
+        chat["id"] = f"ff{i}"  # of another browser
+    assert bring("others.json", json.dumps(others)).startswith("Imported 0 chats, 2 here already.")
+    assert len(p.b.js(kept)) == 2
+    p.b.js("location.hash = 'chat=0'")
+    p.b.js("location.hash = 'chat=0002'")
+    p.b.wait(lambda: p.b.count(".message") == 2, "the chat")
+    others = json.loads(one)
+    others["chats"][0]["messages"].append({"role": "user", "content": "later"})
+    others["chats"][0]["at"] -= 1
+    assert bring("earlier.json", json.dumps(others)).startswith("Imported 0 chats, 1 here already.") and p.b.count(".message") == 2
+    others["chats"][0]["at"] += 1e6
+    assert bring("later.json", json.dumps(others)).startswith("Imported 0 chats, 1 renewed.")
+    p.b.wait(lambda: p.b.count(".message") == 3, "the later state of the chat that is shown")
+    assert len(p.b.js(kept)) == 2
     # A wicked file brings text, in the types that the page knows, or nothing.
     p.b.js("localStorage.clear()")
     bring("wicked.json", json.dumps({"format": "weir chats", "chats": [None, 1, {"title": {}, "at": "x", "messages": [

@@ -47,9 +47,17 @@ class Page:
         self.live()
 
     def reload(self):
-        """A load does not wait for the page's modules, which wait for a library."""
+        """A load waits neither for the page's modules nor for what shows answers as Markdown."""
         self.b.reload()
         self.b.wait(lambda: self.b.js("return document.documentElement.hasAttribute('data-theme')"), "the page's modules")
+        self.marked()
+
+    def marked(self):
+        self.b.wait(lambda: self.b.count(".assistant .body.plain-text:not(:empty)") == 0, "answers as Markdown")
+
+    def show_engine(self):
+        if self.b.js("return document.getElementById('toggle-engine').getAttribute('aria-expanded')") == "false":
+            self.b.click("#toggle-engine")
 
     def live(self):
         self.b.wait(lambda: self.b.js("return ['live', 'asleep'].includes(document.getElementById('link').dataset.state)"), "the engine's events")
@@ -75,6 +83,7 @@ class Page:
         """Waits for the answer's end; its text."""
         self.b.wait(lambda: not self.streaming() and self.b.count(ANSWER), "the end of the answer", 180)
         assert not self.b.js(f"return !document.querySelector('{ANSWER} .error').hidden"), self.b.text(ANSWER + " .error")
+        self.marked()
         return self.answer()
 
     def idle(self):
@@ -86,6 +95,12 @@ class Page:
     def complaints(self):
         """The browser's errors; a test removes those that it provoked on purpose."""
         return [e["message"] for e in self.b.log() if e["level"] == "SEVERE"]
+
+
+def kept_text(p):
+    """The last message of the only chat, as it is kept."""
+    return p.b.js("""const chats = Object.keys(localStorage).filter((k) => k.startsWith('weir.chat.')).map((k) => JSON.parse(localStorage.getItem(k)));
+        return chats[0].messages.at(-1)""")
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ for people lie in WEIR_BUILD_DIR/browser afterwards. Arguments: names of tests, 
 import json
 import os
 import random
+import re
 import threading
 import time
 
@@ -24,14 +25,61 @@ def opens_without_a_word_from_elsewhere(p):
     assert complaints == [], complaints
 
 
+@test
+def libraries_come_with_the_answer_that_needs_them(p):
+    p.fresh()
+    loaded = lambda: p.b.js("return performance.getEntriesByType('resource').map((e) => e.name.split('/').slice(3).join('/')).filter((n) => n.endsWith('.js'))")
+    p.b.wait(lambda: "slots.js" in loaded(), "the last module of an empty page")
+    early = loaded()
+    assert not [name for name in early if name.startswith("lib/") or name == "markdown.js"], early
+
+    def shows(text, selector):
+        kept = {"id": "abc", "title": "t", "at": 1, "messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": text, "finish": "stop"}]}
+        p.b.js("location.hash = 'chat=def'; localStorage.setItem('weir.chat.abc', arguments[0])", json.dumps(kept))
+        p.b.wait(lambda: p.b.count(".message") == 0, "an empty chat")
+        p.b.js("location.hash = 'chat=abc'")
+        p.b.wait(lambda: p.b.count(selector), selector)
+        return [name for name in loaded() if name.startswith("lib/")]
+    assert shows("**a**", ".body strong") == ["lib/markdown-it.js"]
+    assert "lib/katex.js" not in shows("```c\nint a;\n```", ".hl-type") and "lib/highlight.js" in loaded()
+    assert "lib/katex.js" in shows("$x^2$", ".formula math")
+    # Where the library does not come, a text is shown as it is.
+    p.b.cdp("Network.enable")
+    p.b.cdp("Network.setBlockedURLs", urls=["*/lib/markdown-it.js"])
+    p.b.js("location.hash = 'chat=abc'")
+    p.b.reload()
+    p.b.wait(lambda: p.b.text(ANSWER + " .body") == "$x^2$", "the text")
+    p.b.cdp("Network.setBlockedURLs", urls=[])
+    p.b.log()  # of the blocked request
+
+
 # ---- The engine
+
+@test
+def the_engine_is_closed_until_somebody_opens_it(p):
+    for width in (1024, 1600):
+        p.fresh()
+        p.b.screen(width, 800)
+        p.reload()
+        open_ = lambda: (p.b.js("return document.getElementById('engine').checkVisibility()"), p.b.js("return document.getElementById('toggle-engine').getAttribute('aria-expanded')"))
+        assert open_() == (False, "false") and p.b.js("return document.getElementById('chats').checkVisibility()"), width
+        p.b.click("#toggle-engine")
+        assert open_() == (True, "true")
+        p.b.wait(lambda: p.b.count("#slots tr") == 4, "the slots")
+        p.reload()
+        assert open_() == (True, "true"), width
+        p.b.click("#toggle-engine")
+        p.reload()
+        assert open_() == (False, "false"), width
+    p.b.screen(1280, 800)
+
 
 @test
 def the_engine_live(p):
     p.fresh(max_tokens=300, seed=6)
     p.endless()
-    n_slots = p.b.count("#slots tr")
-    assert n_slots == 4
+    p.show_engine()
+    p.b.wait(lambda: p.b.count("#slots tr") == 4, "the slots")
     p.ask(STORY)
     p.b.wait(lambda: "generating" in p.b.text("#slots"), "a slot that generates")
     # Of the last ten seconds.
@@ -219,6 +267,130 @@ def screens(p):
 
 
 @test
+def text_and_message_box_are_one_column(p):
+    """At every width, with and without the panes, a bar beside the text or not: the same left and right edge; 720 pixels at most."""
+    edges = """const box = (e) => { const r = e.getBoundingClientRect(); return [r.left, r.right]; };
+        const log = document.getElementById('log'), all = [...document.querySelectorAll('#messages, #composer, .message.assistant .body'), document.getElementById('attach')];
+        return [all.map(box), box(document.getElementById('send'))[1], log.scrollHeight > log.clientHeight]"""
+    for n in (1, 30):
+        kept = {"id": "abc", "title": "t", "at": 1, "messages": [m for _ in range(n) for m in ({"role": "user", "content": "?"}, {"role": "assistant", "content": "word " * 300, "finish": "stop"})][-2 * n:]}
+        p.fresh()
+        p.b.js("localStorage.setItem('weir.chat.abc', arguments[0])", json.dumps(kept))
+        for width in (360, 390, 700, 768, 1024, 1280, 1440, 1920):
+            p.b.screen(width, 2000 if n == 1 else 800)
+            p.b.js("location.hash = 'chat=abc'")
+            p.reload()
+            p.b.wait(lambda: p.b.count(".message") == 2 * n, "the chat")
+            for engine in (False, True) if width >= 960 else (False,):
+                if engine:
+                    p.show_engine()
+                boxes, send, scrolls = p.b.js(edges)
+                lefts, rights = {round(left) for left, _ in boxes}, {round(right) for _, right in boxes[:-1]} | {round(send)}
+                assert len(lefts) == len(rights) == 1 and scrolls == (n > 1), (width, engine, boxes, send, scrolls)
+                assert rights.pop() - lefts.pop() <= 720, (width, boxes)
+            p.b.js("localStorage.removeItem('weir.view')")
+    p.b.screen(1280, 800)
+
+
+@test
+def the_end_stays_in_view_when_a_pane_opens(p):
+    kept = {"id": "abc", "title": "t", "at": 1, "messages": [m for _ in range(9) for m in ({"role": "user", "content": "?"}, {"role": "assistant", "content": "word " * 300, "finish": "stop"})]}
+    p.fresh()
+    p.b.js("localStorage.setItem('weir.chat.abc', arguments[0]); location.hash = 'chat=abc'", json.dumps(kept))
+    p.b.screen(1024, 800)
+    p.reload()
+    width = lambda: p.b.js("return document.getElementById('log').clientWidth")
+    from_end = lambda: p.b.js("const log = document.getElementById('log'); return log.scrollHeight - log.scrollTop - log.clientHeight")
+    p.b.wait(lambda: p.b.count(".message") == 18 and from_end() < 2, "the end")
+    for _ in range(3):
+        before = width()
+        p.b.click("#toggle-engine")
+        p.b.wait(lambda: width() != before, "another width")
+        p.b.js_async("await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        assert from_end() < 2 and p.b.js("return document.getElementById('latest').hidden"), (from_end(), width())
+    p.b.screen(1280, 800)
+
+
+@test
+def targets_are_large_enough(p):
+    """At least 24 pixels wide and high, with a mouse and with fingers; links in a text are exempt."""
+    kept = {"id": "abc", "title": "t", "at": 1, "messages": [
+        {"role": "user", "content": "?", "files": [{"name": "a.txt", "text": "a"}], "versions": {"before": [[{"role": "user", "content": "!"}]], "after": []}},
+        {"role": "assistant", "content": "```c\nint a;\n```", "reasoning": "hm", "finish": "length"}]}
+    small = """return [...document.querySelectorAll('button, summary, select, input:not([type=checkbox]), textarea')].filter((e) => e.checkVisibility())
+        .map((e) => [e.id || e.getAttribute('aria-label') || e.textContent.trim(), e.getBoundingClientRect()]).filter(([, r]) => r.width && (r.width < 24 || r.height < 24)).map(([n, r]) => [n, r.width, r.height])"""
+    p.fresh()
+    p.b.js("localStorage.setItem('weir.chat.abc', arguments[0])", json.dumps(kept))
+    for width, touch in ((1440, False), (390, False), (390, True)):
+        screen(p, width, touch)
+        p.b.js("location.hash = 'chat=abc'")
+        p.reload()
+        p.b.wait(lambda: p.b.count(".file summary") and p.b.count(".code-head button"), "the chat")
+        found = p.b.js(small)
+        for pane in ("#open-chats", "#toggle-engine") if width < 960 else ():
+            p.b.click(pane)
+            found += p.b.js(small)
+            p.b.click(pane)
+        p.b.click("#open-settings")
+        found += p.b.js(small)
+        p.b.keys(ESCAPE)
+        assert not found, (width, touch, found)
+    screen(p, 1280, False)
+
+
+def screen(p, width, touch):
+    """A screen of this width, which fingers touch or not."""
+    p.b.cdp("Emulation.setTouchEmulationEnabled", enabled=touch)
+    p.b.screen(width, 844)
+    if touch:
+        p.b.cdp("Emulation.setDeviceMetricsOverride", width=width, height=844, deviceScaleFactor=1, mobile=True)
+
+
+@test
+def a_phone_names_the_model_and_no_keys(p):
+    p.fresh()
+    visible = lambda e: p.b.js("const e = document.querySelector(arguments[0]); return e.checkVisibility() && e.clientWidth > 100", e)
+    described = lambda: [n.get("description", {}).get("value", "") for n in p.b.cdp("Accessibility.getFullAXTree")["nodes"] if n.get("name", {}).get("value") == "Message"
+                         and n.get("role", {}).get("value") == "textbox"]
+    p.b.wait(lambda: p.b.text("#model"), "the model's name")
+    assert visible("#keys") and visible("#model") and "sends" in described()[0]
+    try:
+        screen(p, 390, True)
+        p.reload()
+        p.b.wait(lambda: p.b.text("#model"), "the model's name")
+        assert p.b.js("return matchMedia('(pointer: coarse)').matches")
+        assert visible("#model") and not visible("#keys") and described() == [""], described()
+        fits(p, 390)
+    finally:
+        screen(p, 1280, False)
+
+
+@test
+def labels_of_a_row_stay_in_line(p):
+    """Where one of them needs a second line, what it names stays in line with its neighbours."""
+    p.fresh()
+    uneven = """const rows = new Map();
+        for (const [above, below] of arguments[0]) for (const e of document.querySelectorAll(above)) {
+          const key = Math.round(e.parentElement.getBoundingClientRect().top);
+          rows.set(key, [...(rows.get(key) ?? []), Math.round(e.parentElement.querySelector(below).getBoundingClientRect().top)]);
+        }
+        return [[...rows.values()].filter((tops) => new Set(tops).size > 1), Math.max(...[...rows.values()].map((tops) => tops.length))]"""
+    p.b.screen(1024, 800)
+    p.show_engine()
+    wrong, most = p.b.js(uneven, [[".tiles dt", "b"]])
+    assert not wrong and most == 3, (wrong, most)
+    for width in (1280, 390, 350):
+        p.b.screen(width, 800)
+        p.b.click("#open-settings")
+        p.b.js("document.querySelector(\"label[for='set-top_k']\").textContent = 'Top k, which has many words'")
+        wrong, most = p.b.js(uneven, [["#fields .field.number label", "input"]])
+        p.shoot(f"labels-{width}")
+        p.b.keys(ESCAPE)
+        assert not wrong and most > 1, (width, wrong, most)
+    p.b.screen(1280, 800)
+
+
+@test
 def a_phone_shows_whole_words(p):
     p.fresh(max_tokens=8)
     p.b.screen(360, 740)
@@ -274,6 +446,7 @@ def the_theme_is_chosen(p):
 @test
 def everything_has_a_name_and_a_key(p):
     p.fresh(max_tokens=8)
+    p.show_engine()
     p.ask("Hello!")
     p.complete()
     p.b.click("#open-settings")
@@ -297,13 +470,14 @@ def everything_has_a_name_and_a_key(p):
     for _ in range(80):
         p.b.keys(TAB)
         at = p.b.js("""const e = document.activeElement; if (!e || e === document.body) return null;
-            const s = getComputedStyle(e); return [e.id || e.textContent.trim() || e.className, s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) > 0]""")
+            const s = getComputedStyle(e); return [e.id || e.textContent.trim() || e.className, [s.outlineStyle, s.outlineWidth, s.outlineColor, s.outlineOffset, s.boxShadow].join(' ')]""")
         if at is not None:
             reached.append(at)
     names = [name for name, _ in reached]
     for wanted in ("Skip to the message box", "new-chat", "open-chats", "open-settings", "toggle-engine", "log", "Edit", "Copy", "Regenerate", "text", "send", "ticks"):
         assert wanted in names, (wanted, names)
-    assert all(shown for _, shown in reached), reached
+    rings = {ring for _, ring in reached}  # one for all
+    assert len(rings) == 1 and re.match(r"solid 2px rgb\(", rings.pop()), reached
     assert p.b.js("return [...document.querySelectorAll('[id]')].map((e) => e.id).filter((id, i, all) => all.indexOf(id) !== i)") == []
 
 

@@ -20,6 +20,7 @@ def main():
     with open(os.path.join(OUT, "picture.log"), "w") as log, start("-np", "8", "-c", "4096", log=log) as server, Browser(log) as browser:
         page = Page(browser, server)
         page.fresh(max_tokens=700, seed=3)
+        page.show_engine()
         page.endless()
         page.ask(STORY)
         page.growing()

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 
-from page import ANSWER, ENTER, OUT, STORY, Page, Server, main, start, test
+from page import ANSWER, ENTER, OUT, STORY, Page, Server, kept_text, main, start, test
 
 
 def tiny(kind):
@@ -86,6 +86,14 @@ def a_server_that_was_restarted_says_so(p):
     p.server.start()
     p.b.wait(lambda: not p.streaming(), "the end of the answer")
     assert "restarted" in p.b.text(ANSWER + " .error") and p.answer(), p.b.text(ANSWER + " .error")
+    # It goes on where it ended.
+    text = kept_text(p)["content"]
+    p.b.js("const e = document.getElementById('set-max_tokens'); e.value = '30'; e.dispatchEvent(new Event('input'))")
+    p.b.click(ANSWER + " > .actions > button:nth-child(2)")  # Continue
+    p.b.wait(lambda: not p.streaming() and "cut off" in p.b.text(ANSWER + " .figures"), "the end")
+    p.complete()
+    more = kept_text(p)["content"]
+    assert text and len(more) > len(text) and more.startswith(text) and p.b.count(".message") == 2, (text, more)
     # And when the page is loaded while the server is away.
     p.b.js("localStorage.setItem('weir.settings', '{\"max_tokens\": 3000}')")
     p.reload()
@@ -156,6 +164,7 @@ def a_chat_longer_than_the_context(p):
         long_chat(page, 12)
         page.ask("And now?")
         p.b.wait(lambda: "longer than the model's context" in (p.b.text(ANSWER + " .error") or ""), "the page's word")
+        assert re.search(r"This chat .* the prompt has \d\d+ tokens, and there is room for 512 ", p.b.text(ANSWER + " .error")), p.b.text(ANSWER + " .error")
         assert buttons() == ["Drop the oldest turns", "Start anew with a summary"]
         p.shoot("context-full")
         p.b.click(".message:last-child .strong")
@@ -185,9 +194,21 @@ def a_chat_longer_than_the_context(p):
         p.b.wait(lambda: p.b.count(".message") == 0, "a new chat")
         p.b.js("document.getElementById('text').value = 'word '.repeat(2000)")
         p.b.type("#text", ENTER)
+        p.b.wait(lambda: buttons() == ["Shorten the message"], "the offer")
+        error = p.b.text(ANSWER + " .error")
+        assert re.search(r"This message .* the prompt has 2\d{3} tokens, and there is room for 512 ", error) and "--ctx" in error, error
+        p.shoot("message-too-long")
+        p.b.click(".message:last-child .strong")
+        assert p.b.js("return document.activeElement.closest('.editor') && document.activeElement.value.length") == 10000
+        p.b.js("document.activeElement.value = 'Hello!'")
+        p.b.type(".editor textarea", ENTER)
+        assert page.complete() and p.b.count(".message") == 2
+        # One among others.
+        p.b.js("document.getElementById('text').value = 'word '.repeat(2000)")
+        p.b.type("#text", ENTER)
         p.b.wait(lambda: len(buttons()) == 2, "the offers")
         p.b.click(".message:last-child .strong")
-        p.b.wait(lambda: "Not even the last message" in p.b.text(ANSWER + " .error"), "why not")
+        p.b.wait(lambda: "Not even the last message" in p.b.text(ANSWER + " .error") and buttons() == ["Shorten the message"], "why not, and what helps")
     p.b.log()  # the refused requests
 
 

@@ -126,7 +126,7 @@ class Connection:
 
     def reply(self, head_only=False):
         status, headers = self.head()
-        if head_only or status == 204:
+        if head_only or status in (204, 304):
             body = b""
         elif headers.get("transfer-encoding") == "chunked":
             body = b"".join(self.chunks())
