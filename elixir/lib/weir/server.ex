@@ -266,18 +266,17 @@ defmodule Weir.Server do
   @spec model(server()) :: Model.t()
   def model(server), do: server |> fetch_model() |> Error.ok!()
 
-  @doc "Like `model/1`, but returns `{:ok, model}` or `{:error, reason}`."
+  @doc "Like `model/1`, but returns `{:ok, model}` or `{:error, reason}`. `timeout` is in ms."
   @spec fetch_model(server(), timeout()) :: {:ok, Model.t()} | {:error, reason()}
-  def fetch_model(server, timeout \\ :infinity), do: loaded(server, Deadline.at(timeout))
+  def fetch_model(server, timeout \\ :infinity) do
+    timeout = Options.argument!("the timeout", :timeout, timeout)
+    Broker.here!(server)
+    Broker.ask(server, :model, timeout)
+  end
 
   @doc "`model/1` under LlamaCppEx's name."
   @spec get_model(server()) :: Model.t()
   def get_model(server), do: model(server)
-
-  defp loaded(server, deadline) do
-    Broker.here!(server)
-    Broker.ask(server, :model, Deadline.left(deadline))
-  end
 
   @doc "Returns the answer to a conversation. Options as in `generate/3` and `Weir.Chat.apply_template/3`."
   @spec chat(server(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, reason()}
@@ -352,6 +351,7 @@ defmodule Weir.Server do
     {timeout, opts} = Deadline.pop!(opts, 60_000)
     o = Embedding.options!(opts)
     texts = Embedding.texts!(text_or_texts)
+    Broker.here!(server)
     deadline = Deadline.at(timeout)
 
     with {:ok, embedder} <- Broker.ask(server, :embedder, timeout),

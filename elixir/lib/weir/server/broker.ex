@@ -488,7 +488,7 @@ defmodule Weir.Server.Broker do
   defp stats(state) do
     {known, engine} =
       if state.model,
-        do: {:running, Engine.stats(state.engines[state.current])},
+        do: Engine.stats(state.engines[state.current], state.options),
         else: {:loading, %{Engine.no_stats(state.options) | queue_depth: n_waiting(state)}}
 
     Map.merge(engine, %{
