@@ -216,6 +216,7 @@ defmodule Weir.MixProject do
           Weir.Chunk,
           Weir.Embedding,
           Weir.Error,
+          Weir.JSON,
           Weir.Model,
           Weir.Thinking,
           Weir.Tokenizer
