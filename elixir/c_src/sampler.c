@@ -82,6 +82,7 @@ ERL_NIF_TERM nif_sampler_init(nif_call *call, const ERL_NIF_TERM argv[])
     if ((enif_is_binary(call->env, argv[9]) || nif_size(call->env, argv[10]) > ROOT_MAX) && nif_move(call))
         return 0;
     params.grammar = nif_text_or_null(call, argv[9]);
+    if (params.grammar != NULL && params.grammar[0] == '\0') params.grammar = NULL; /* as LlamaCppEx has it */
     params.grammar_root = nif_text_or_null(call, argv[10]);
     return create_sampler(call, model, &params, params.grammar != NULL);
 }

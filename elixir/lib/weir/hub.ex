@@ -74,6 +74,11 @@ defmodule Weir.Hub do
 
   defp given!(opts), do: Options.given!(opts, options())
 
+  @doc false
+  # The options of `download/3`, and the others.
+  def split(opts),
+    do: opts |> Options.keywords!() |> Keyword.split([:progress | Keyword.keys(options())])
+
   defp env(names), do: Enum.find_value(names, fn name -> present(System.get_env(name)) end)
   defp present(""), do: nil
   defp present(value), do: value
