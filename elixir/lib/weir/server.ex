@@ -26,10 +26,13 @@ defmodule Weir.Server do
   ## Options of `start_link/1`
 
     * `model_path` (a file, or `hf:OWNER/REPO[:QUANTIZATION]`, see `Weir.Hub`), or `model`, a `Weir.Model`.
-      One of them is required. A file is loaded before `start_link/1` returns. A model by name may need a
-      download, so it is loaded afterwards: requests wait for it within their `timeout`, `model/1` waits
-      without one, and `get_stats/1` has `state: :loading`. If loading fails, waiting callers get the reason
-      and the server exits with it. The end of the server or its supervisor ends the download.
+      One of them is required.
+    * `await` (true): a file is loaded before `start_link/1` returns, and holds up the application's start.
+      With false, and for a model by name, which may need a download, it is loaded afterwards: requests wait
+      for it within their `timeout`, `model/1` waits without one, and `get_stats/1` has `state: :loading` and
+      `load`, which tells how far it is: `%{stage: :download | :load, done: 0.0..1.0}`. If loading fails,
+      waiting callers get the reason and the server exits with it. The end of the server or its supervisor
+      ends a download or load.
     * `name`: as for `GenServer`. It is also the id in `child_spec/1`.
     * model options: `n_gpu_layers` (99), and the others of `Weir.Model.load/2`, except `vocab_only`.
     * engine options: `n_ctx` (8192: tokens of all requests together; in the layout `:per_slot` each has an
@@ -127,7 +130,8 @@ defmodule Weir.Server do
     o =
       Options.read!(
         opts,
-        [drain_timeout: {{:range, 0..0x7FFFFFFF}, 5_000}] ++ model_options() ++ own_options()
+        [await: {:boolean, true}, drain_timeout: {{:range, 0..0x7FFFFFFF}, 5_000}] ++
+          model_options() ++ own_options()
       )
 
     _strategy = BatchStrategy.resolve!(o.batch_strategy)
