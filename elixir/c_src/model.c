@@ -27,8 +27,8 @@ static bool load_progress(float done, void *user)
     loading *l = user;
     ErlNifEnv *env = l->messages;
     if (!enif_is_current_process_alive(l->call->env)) return false;
-    if (env == NULL || (l->told >= 0.0f && done < l->told + STEP && (done < 1.0f || l->told >= 1.0f)))
-        return true;
+    bool due = l->told < 0.0f || done >= l->told + STEP || (done >= 1.0f && l->told < 1.0f);
+    if (env == NULL || !due) return true;
     l->told = done;
     ERL_NIF_TERM what = enif_make_tuple2(env, nif_atom(env, "progress"), enif_make_double(env, (double)done));
     enif_send(l->call->env, &l->to, env, enif_make_tuple2(env, enif_make_copy(env, l->ref), what));
