@@ -53,7 +53,13 @@ target_link_libraries(weir_llama INTERFACE ${WEIR_LLAMA_SYSTEM_LIBS} Threads::Th
 if(APPLE)
     target_link_libraries(weir_llama INTERFACE c++)
 else()
-    target_link_libraries(weir_llama INTERFACE stdc++)
+    # Its archive, for a target that asks for it with WEIR_RUNTIME_INSIDE; not every system has it.
+    execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libstdc++.a
+        OUTPUT_VARIABLE runtime OUTPUT_STRIP_TRAILING_WHITESPACE)
+    if(NOT EXISTS "${runtime}")
+        set(runtime stdc++)
+    endif()
+    target_link_libraries(weir_llama INTERFACE "$<IF:$<BOOL:$<TARGET_PROPERTY:WEIR_RUNTIME_INSIDE>>,${runtime},stdc++>")
 endif()
 
 # The kernels' hook reads headers that llama.cpp does not promise to keep. They fit the pin; another tree is tried.

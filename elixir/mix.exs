@@ -9,49 +9,137 @@ defmodule Mix.Tasks.Compile.WeirNif do
     * `WEIR_PRESET` – the build: `release` unless set; `unit` has no llama.cpp, only the model `"fake:"`
     * `LLAMA_BACKEND` – `auto`, `cpu`, `cuda`, `metal` or `vulkan`
     * `LLAMA_CMAKE_ARGS` – further arguments for llama.cpp's cmake
+
+  The last two are remembered with the build, until they are given again. The build runs when a source, one of
+  the variables that it reads, or the VM has changed, and with `--force`.
   """
   use Mix.Task.Compiler
 
+  @remembered ["LLAMA_BACKEND", "LLAMA_CMAKE_ARGS"]
+
+  # What a build reads: folders and files below its root, and variables.
+  @sources ~w(include src cmake scripts elixir/c_src CMakeLists.txt CMakePresets.json LICENSE)
+  @variables ~r/^(WEIR_(BACKEND|LLAMA_\w+|WERROR)|(CMAKE|CUDA|PKG_CONFIG)_\w+|CUDACXX|CC|CXX|(C|CXX|LD)FLAGS|PATH|HOME|XDG_CACHE_HOME)$/
+
   @impl true
-  def run(_args) do
+  def run(args) do
     root = Path.expand(System.get_env("WEIR_DIR") || "..", __DIR__)
-    script = Path.join(root, "scripts/build.sh")
     preset = System.get_env("WEIR_PRESET") || "release"
+    build = Path.join([root, "build", preset])
     target = Path.join([Mix.Project.app_path(), "priv", "weir_nif.so"])
+    asked = asked(build)
 
-    if !File.regular?(script) do
-      Mix.raise("no #{script}: WEIR_DIR must name the folder of weir's C library")
-    end
+    if !File.regular?(Path.join(root, "scripts/build.sh")), do: Mix.raise(no_library(root))
 
-    # The first build takes minutes and shows progress. Later builds print only failures.
-    into = if File.exists?(target), do: "", else: IO.stream(:stdio, :line)
+    # Another tree of llama.cpp may change at any time.
+    known = if System.get_env("WEIR_LLAMA_DIR") in [nil, ""], do: fingerprint(root, preset, asked)
 
-    case System.cmd("bash", [script, preset, "weir_nif"],
-           env: environment(),
-           into: into,
-           stderr_to_stdout: true
-         ) do
-      {_, 0} ->
-        build = Path.join([root, "build", preset])
-        # The licenses of linked code require their notices beside the library.
-        licenses = Path.join(Path.dirname(target), "LICENSES.txt")
-
-        with {_, []} <- install(Path.join([build, "licenses", "LICENSES.txt"]), licenses),
-             do: install(Path.join([build, "elixir", "c_src", "weir_nif.so"]), target)
-
-      {output, status} ->
-        if is_binary(output), do: IO.write(output)
-        Mix.raise("the native part of weir could not be built (status #{status})")
+    if known != nil and "--force" not in args and File.read(stamp()) == {:ok, stamped(known, target)} do
+      {:noop, []}
+    else
+      build!(root, preset, target, asked)
+      outcome = install!(build, target)
+      remember(build, asked)
+      File.mkdir_p!(Path.dirname(stamp()))
+      File.write!(stamp(), stamped(known, target))
+      {outcome, []}
     end
   end
 
-  defp environment do
-    include = Path.join([:code.root_dir(), "usr", "include"])
+  defp no_library(root) do
+    if System.get_env("WEIR_DIR"),
+      do: "no #{root}/scripts/build.sh: WEIR_DIR must name the folder of weir's C library",
+      else:
+        "weir's C library is not above the Elixir package (no #{root}/scripts/build.sh): a Git dependency needs " <>
+          "the whole repository, so give it subdir: \"elixir\" instead of sparse: \"elixir\"; " <>
+          "elsewhere WEIR_DIR must name the library's folder"
+  end
 
-    case System.get_env("LLAMA_CMAKE_ARGS") do
-      nil -> [{"WEIR_ERLANG_INCLUDE", include}]
-      args -> [{"WEIR_ERLANG_INCLUDE", include}, {"WEIR_LLAMA_FLAGS", args}]
+  # ---- Whether there is anything to do ----
+
+  defp stamp, do: Path.join(Mix.Project.manifest_path(), "compile.weir_nif")
+
+  # The library is part of it: somebody may have removed or replaced it.
+  defp stamped(known, target) do
+    installed = with {:ok, stat} <- File.stat(target, time: :posix), do: {stat.size, stat.mtime}
+    :erlang.term_to_binary({known, installed})
+  end
+
+  # A hash of all that a build depends on, except the system's own headers and libraries.
+  defp fingerprint(root, preset, asked) do
+    variables = Enum.filter(System.get_env(), fn {name, _value} -> name =~ @variables end)
+    asked = for {name, value, _from} <- asked, do: {name, value}
+    sources = for name <- @sources, file <- files(Path.join(root, name)), do: {file, content(file)}
+    version = {:erlang.system_info(:version), :code.root_dir()}
+    :erlang.md5(:erlang.term_to_binary({root, preset, asked, Enum.sort(variables), version, sources}))
+  end
+
+  defp files(path) do
+    case File.ls(path) do
+      {:ok, names} -> names |> Enum.sort() |> Enum.flat_map(&files(Path.join(path, &1)))
+      {:error, _no_folder} -> [path]
     end
+  end
+
+  defp content(file), do: with({:ok, bytes} <- File.read(file), do: :erlang.md5(bytes))
+
+  # ---- The build ----
+
+  # The remembered variables, as given now or before: {name, value, :given or :remembered}.
+  defp asked(build) do
+    before =
+      case File.read(memory(build)) do
+        {:ok, text} -> for one <- String.split(text, <<0>>, trim: true), do: String.split(one, "=", parts: 2)
+        {:error, _none} -> []
+      end
+
+    known = Map.new(before, fn [name, value] -> {name, {name, value, :remembered}} end)
+    given = for name <- @remembered, value = System.get_env(name), do: {name, {name, value, :given}}
+    known |> Map.merge(Map.new(given)) |> Map.values()
+  end
+
+  defp memory(build), do: Path.join(build, "asked_by_mix")
+
+  defp remember(build, asked),
+    do: File.write!(memory(build), for({name, value, _from} <- asked, do: "#{name}=#{value}" <> <<0>>))
+
+  defp build!(root, preset, target, asked) do
+    # The first build takes minutes and shows progress. Later builds print only failures.
+    into = if File.exists?(target), do: "", else: IO.stream(:stdio, :line)
+    command = [Path.join(root, "scripts/build.sh"), preset, "weir_nif"]
+
+    case System.cmd("bash", command, env: environment(asked), into: into, stderr_to_stdout: true) do
+      {_, 0} ->
+        :ok
+
+      {output, status} ->
+        if is_binary(output), do: IO.write(output)
+        Mix.raise("the native part of weir could not be built (status #{status})#{reminder(asked)}")
+    end
+  end
+
+  defp reminder(asked) do
+    for {name, value, :remembered} <- asked, value not in ["", "auto"], into: "" do
+      anew = if name == "LLAMA_BACKEND", do: "auto", else: ""
+      "; #{name}=#{value} is remembered from an earlier build, #{name}=#{anew} forgets it"
+    end
+  end
+
+  defp environment(asked) do
+    include = Path.join([:code.root_dir(), "usr", "include"])
+    asked = for {name, value, _from} <- asked, do: {name, value}
+
+    case List.keyfind(asked, "LLAMA_CMAKE_ARGS", 0) do
+      nil -> [{"WEIR_ERLANG_INCLUDE", include} | asked]
+      {_name, args} -> [{"WEIR_ERLANG_INCLUDE", include}, {"WEIR_LLAMA_FLAGS", args} | asked]
+    end
+  end
+
+  defp install!(build, target) do
+    # The licenses of linked code require their notices beside the library.
+    licenses = Path.join(Path.dirname(target), "LICENSES.txt")
+    _outcome = install(Path.join([build, "licenses", "LICENSES.txt"]), licenses)
+    install(Path.join([build, "elixir", "c_src", "weir_nif.so"]), target)
   end
 
   # Renames a new file over the old one, which a running VM may have mapped.
@@ -60,9 +148,9 @@ defmodule Mix.Tasks.Compile.WeirNif do
       File.mkdir_p!(Path.dirname(target))
       File.write!(target <> ".new", new)
       File.rename!(target <> ".new", target)
-      {:ok, []}
+      :ok
     else
-      false -> {:noop, []}
+      false -> :noop
       {:error, reason} -> Mix.raise("#{built}: #{:file.format_error(reason)}")
     end
   end
@@ -117,7 +205,13 @@ defmodule Weir.MixProject do
   defp docs do
     [
       main: "readme",
-      extras: ["README.md", "guides/coming_from_llama_cpp_ex.md", "examples/weir.livemd"],
+      extras: [
+        "README.md",
+        "guides/live_view.md",
+        "guides/livebook.md",
+        "guides/coming_from_llama_cpp_ex.md",
+        "examples/weir.livemd"
+      ],
       groups_for_modules: [
         "One caller": [
           Weir,
@@ -128,11 +222,12 @@ defmodule Weir.MixProject do
           Weir.Chunk,
           Weir.Embedding,
           Weir.Error,
+          Weir.JSON,
           Weir.Model,
           Weir.Thinking,
           Weir.Tokenizer
         ],
-        "Many callers": ~r/^Weir\.Server/,
+        "Many callers": ~r/^Weir\.(Server|Request)/,
         "Many nodes": ~r/^Weir\.Cluster/,
         "Many models": ~r/^Weir\.Models/,
         "Structured output": [Weir.Grammar, Weir.Schema],

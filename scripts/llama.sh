@@ -48,7 +48,8 @@ nvcc_path() {
     done
     return 1
 }
-backend=${WEIR_BACKEND:-${LLAMA_BACKEND:-auto}}
+backend=${WEIR_BACKEND:-${LLAMA_BACKEND:-auto}} asked_by=WEIR_BACKEND
+if [ -z "${WEIR_BACKEND:-}" ] && [ -n "${LLAMA_BACKEND:-}" ]; then asked_by=LLAMA_BACKEND; fi
 if [ "$backend" = auto ]; then
     if [ "$(uname -s)" = Darwin ]; then backend=metal; elif nvcc_path >/dev/null; then backend=cuda; else backend=cpu; fi
 fi
@@ -115,7 +116,7 @@ vulkan)
     link_packages=(Vulkan) link_libs=(Vulkan::Vulkan)
     ;;
 cpu) if [ "$(uname -s)" = Darwin ]; then flags+=(-DGGML_BLAS=OFF) link_libs=("-framework Accelerate"); fi ;;
-*) die "WEIR_BACKEND=$backend is not one of auto, cpu, cuda, metal, vulkan" ;;
+*) die "$asked_by=$backend is not one of auto, cpu, cuda, metal, vulkan" ;;
 esac
 # shellcheck disable=SC2206 # several flags in one variable, split on purpose
 if [ -n "${WEIR_LLAMA_FLAGS:-}" ]; then flags+=($WEIR_LLAMA_FLAGS); fi
@@ -135,7 +136,7 @@ if [ $print_only = yes ]; then
     lines link= ${link_libs[@]+"${link_libs[@]}"}
     exit 0
 fi
-[ -z "$missing" ] || die "WEIR_BACKEND=$backend needs $missing"
+[ -z "$missing" ] || die "$asked_by=$backend needs $missing"
 use_ccache
 have "$cxx" || die "no C++ compiler ($cxx): run scripts/deps.sh"
 

@@ -96,6 +96,8 @@ expect linux-nvcc "LLAMA_BACKEND=cpu" "${on_cpu[@]}"
 expect linux "LLAMA_BACKEND=vulkan" "${on_vulkan[@]}"
 expect linux "LLAMA_BACKEND=vulkan WEIR_BACKEND=cpu" "${on_cpu[@]}"
 refuse linux "WEIR_BACKEND=rocm" "not one of auto, cpu, cuda, metal, vulkan"
+refuse linux "WEIR_BACKEND=rocm LLAMA_BACKEND=cpu" "WEIR_BACKEND=rocm"
+refuse linux "LLAMA_BACKEND=rocm" " LLAMA_BACKEND=rocm is not one of auto, cpu, cuda, metal, vulkan"
 refuse linux "WEIR_LLAMA_FROM=svn" "not one of auto, git, packages"
 
 # One build for every x86-64-v3, unless it is told otherwise; the last word counts.

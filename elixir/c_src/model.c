@@ -10,12 +10,58 @@ const float *nif_shares(nif_call *call, ERL_NIF_TERM list, size_t *n)
     return *n > 0 ? shares : NULL;
 }
 
+#define STEP 0.01f /* of a load, between two messages */
+
+/* A load's call, and who gets its progress. */
+typedef struct loading {
+    nif_call *call;
+    ErlNifEnv *messages; /* NULL: nobody */
+    ErlNifPid to;
+    ERL_NIF_TERM ref;
+    float told; /* -1 before the first message */
+} loading;
+
+/* Ends the load of a process that was killed. */
+static bool load_progress(float done, void *user)
+{
+    loading *l = user;
+    ErlNifEnv *env = l->messages;
+    if (!enif_is_current_process_alive(l->call->env)) return false;
+    bool due = l->told < 0.0f || done >= l->told + STEP || (done >= 1.0f && l->told < 1.0f);
+    if (env == NULL || !due) return true;
+    l->told = done;
+    ERL_NIF_TERM what = enif_make_tuple2(env, nif_atom(env, "progress"), enif_make_double(env, (double)done));
+    enif_send(l->call->env, &l->to, env, enif_make_tuple2(env, enif_make_copy(env, l->ref), what));
+    enif_clear_env(env);
+    return true;
+}
+
+/* {pid, ref} */
+static void loading_read(loading *l, ERL_NIF_TERM term)
+{
+    int arity = 0;
+    const ERL_NIF_TERM *pair = NULL;
+    if (!enif_get_tuple(l->call->env, term, &arity, &pair) || arity != 2 ||
+        !enif_is_ref(l->call->env, pair[1])) {
+        nif_stop(l->call, NIF_WRONG);
+        return;
+    }
+    l->to = nif_pid(l->call, pair[0]);
+    l->ref = pair[1];
+    if (l->call->end != NIF_RESULT) return;
+    l->messages = enif_alloc_env();
+    if (l->messages == NULL) nif_stop(l->call, NIF_NO_MEMORY);
+}
+
 /* model_load(path, n_gpu_layers, use_mmap, main_gpu, split_mode, tensor_split, use_mlock,
- *            use_direct_io, vocab_only, options): the others of weir_model_params by their names */
+ *            use_direct_io, vocab_only, options): the others of weir_model_params by their names; with
+ * `progress: {pid, ref}` the process gets {ref, {:progress, 0.0 to 1.0}} meanwhile */
 ERL_NIF_TERM nif_model_load(nif_call *call, const ERL_NIF_TERM argv[])
 {
     weir_model *model = NULL;
     weir_model_params params = weir_model_params_default();
+    loading l = {.call = call, .told = -1.0f};
+    ERL_NIF_TERM progress;
     const char *path = nif_text(call, argv[0]);
     params.n_gpu_layers = nif_i32(call, argv[1]);
     params.use_mmap = nif_bool(call, argv[2]);
@@ -28,7 +74,12 @@ ERL_NIF_TERM nif_model_load(nif_call *call, const ERL_NIF_TERM argv[])
     nif_options(call, argv[9], "model", NULL, &params);
     nif_object *object = nif_resource_new(call, NIF_MODEL);
     if (object == NULL) return 0;
+    if (nif_key(call, argv[9], "progress", &progress)) loading_read(&l, progress);
+    if (call->end != NIF_RESULT) return 0;
+    params.progress = load_progress;
+    params.progress_user = &l;
     weir_status status = weir_model_load(path, &params, &model, &call->error);
+    if (l.messages != NULL) enif_free_env(l.messages);
     return nif_made(call, status, object, model);
 }
 

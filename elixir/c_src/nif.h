@@ -177,7 +177,7 @@ struct nif_object {
 typedef struct nif_sampler {
     nif_object object;
     bool slow;  /* every function of it may take longer than a normal scheduler should give */
-    bool sorts; /* its draws may */
+    bool walks; /* its draws may */
 } nif_sampler;
 
 /* The end of one generation that nobody needs any more. */

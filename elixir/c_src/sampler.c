@@ -4,8 +4,8 @@
 
 /* Above these limits a call takes longer than a normal scheduler should give. */
 #define VOCAB_MAX  65536 /* logits that are looked at */
-#define SORTED_MAX 4096  /* candidates that are sorted */
-#define KEPT_MAX   1024  /* candidates left to draw from */
+#define SORTED_MAX 4096  /* candidates that are sorted, or looked at more than once */
+#define KEPT_MAX   256   /* candidates left to draw from */
 #define ROOT_MAX   256   /* bytes, of a grammar's rule */
 
 /* Grammars are compiled; DRY's breakers are looked up in the whole vocabulary; lists have any length. */
@@ -20,13 +20,21 @@ bool nif_sampling_long(nif_call *call, ERL_NIF_TERM map)
     return false;
 }
 
-/* Whether a draw may sort the whole vocabulary: it does unless the chain starts with a cut by top_k. A
- * sampler whose chain has another order is slow anyway. */
-static bool sorts_all(const weir_sampler_params *p)
+/* Penalties look up each token of the vocabulary among the last ones. */
+static bool penalizes(const weir_sampler_params *p)
+{
+    return p->penalty_last_n > 0 &&
+           (p->penalty_repeat != 1.0f || p->penalty_freq != 0.0f || p->penalty_present != 0.0f);
+}
+
+/* Whether a draw may sort the whole vocabulary, or walk it more than once: it does unless the chain starts
+ * with a cut by top_k. A sampler whose chain has another order is slow anyway. */
+static bool walks_all(const weir_sampler_params *p)
 {
     bool sorts = p->typical_p < 1.0f || p->xtc_probability > 0.0f;
     bool cut = p->top_k > 0 && p->top_k <= KEPT_MAX;
-    if (p->temp > 0.0f) return p->mirostat != 0 || !cut;
+    if (penalizes(p)) return true;
+    if (p->temp > 0.0f) return p->mirostat != 0 || p->top_n_sigma > 0.0f || !cut;
     return sorts && !cut;
 }
 
@@ -40,7 +48,7 @@ static ERL_NIF_TERM create_sampler(nif_call *call, weir_model *model, const weir
     weir_status status = weir_model_describe(model, &info);
     if (status == WEIR_OK) status = weir_sampler_create(model, params, &handle, &call->error);
     sampler->slow = slow || info.n_vocab > VOCAB_MAX;
-    sampler->sorts = info.n_vocab > SORTED_MAX && sorts_all(params);
+    sampler->walks = info.n_vocab > SORTED_MAX && walks_all(params);
     return nif_made(call, status, &sampler->object, handle);
 }
 
@@ -74,6 +82,7 @@ ERL_NIF_TERM nif_sampler_init(nif_call *call, const ERL_NIF_TERM argv[])
     if ((enif_is_binary(call->env, argv[9]) || nif_size(call->env, argv[10]) > ROOT_MAX) && nif_move(call))
         return 0;
     params.grammar = nif_text_or_null(call, argv[9]);
+    if (params.grammar != NULL && params.grammar[0] == '\0') params.grammar = NULL; /* as LlamaCppEx has it */
     params.grammar_root = nif_text_or_null(call, argv[10]);
     return create_sampler(call, model, &params, params.grammar != NULL);
 }
@@ -104,7 +113,7 @@ static ERL_NIF_TERM sample(nif_call *call, const ERL_NIF_TERM argv[], int32_t in
     int32_t token;
     nif_sampler *sampler = nif_resource(call, argv[0], NIF_SAMPLER);
     nif_object *context = nif_resource(call, argv[1], NIF_CONTEXT);
-    if (call->end != NIF_RESULT || (sampler->sorts && nif_move(call)) || !nif_lock(call, context)) return 0;
+    if (call->end != NIF_RESULT || (sampler->walks && nif_move(call)) || !nif_lock(call, context)) return 0;
     weir_sampler *handle = enter(call, sampler);
     if (handle == NULL) return 0;
     weir_status status = weir_sample_at(handle, context->handle, index, &token, &call->error);

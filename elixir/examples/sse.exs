@@ -68,7 +68,7 @@ defmodule SSE do
     |> Enum.reduce_while(:begin, fn chunk, state ->
       if state == :begin, do: respond(socket, "200 OK", "text/event-stream", "")
 
-      case :gen_tcp.send(socket, ["data: ", json(chunk), "\n\n"]) do
+      case :gen_tcp.send(socket, ["data: ", Weir.JSON.encode!(chunk), "\n\n"]) do
         :ok -> {:cont, :going}
         # the client has left: leaving the stream cancels the request
         {:error, _closed} -> {:halt, :left}
@@ -88,8 +88,6 @@ defmodule SSE do
 
     :gen_tcp.send(socket, [headers, body])
   end
-
-  defp json(chunk), do: chunk |> Map.from_struct() |> Weir.JSON.encode!()
 end
 
 {path, port} =

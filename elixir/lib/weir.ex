@@ -13,7 +13,7 @@ defmodule Weir do
   `Weir.Error`. Unknown options, and options of the wrong type, raise `ArgumentError`.
   """
 
-  alias Weir.{Chat, ChatCompletion, Completion, Deadline, Embedding, Generation, Model, NIF, Options}
+  alias Weir.{Chat, ChatCompletion, Completion, Deadline, Embedding, Generation, Hub, Model, NIF, Options}
   alias Weir.Server.{Limits, Request}
 
   @doc "Does nothing. Kept for programs that call it."
@@ -39,6 +39,19 @@ defmodule Weir do
   @doc "See `Weir.Model.load/2`."
   @spec load_model(Path.t(), keyword()) :: {:ok, Model.t()} | {:error, String.t()}
   def load_model(path, opts \\ []), do: Model.load(path, opts)
+
+  @doc """
+  Downloads a model's file from a hub, unless it is in the cache, and loads it. Options of
+  `Weir.Hub.download/3` and `Weir.Model.load/2`.
+  """
+  @spec load_model_from_hub(String.t(), String.t() | nil, keyword()) ::
+          {:ok, Model.t()} | {:error, String.t()}
+  def load_model_from_hub(repo, file, opts \\ []) do
+    {download, load} = Hub.split(opts)
+    # before a download, which may take long
+    %{} = Options.read!(load, Options.model())
+    with {:ok, path} <- Hub.download(repo, file, download), do: Model.load(path, load)
+  end
 
   @doc """
   Returns the whole answer to a prompt.

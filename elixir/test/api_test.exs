@@ -9,6 +9,7 @@ defmodule Weir.APITest do
       init: 0,
       devices: 0,
       load_model: 2,
+      load_model_from_hub: 3,
       generate: 3,
       stream: 3,
       chat: 3,
@@ -176,7 +177,9 @@ defmodule Weir.APITest do
              template: nil
            } = defaults(Options.template())
 
-    assert Weir.Embedding.options!([]) == %{n_ctx: 2048, pooling_type: :unspecified, normalize: 2}
+    assert Weir.Embedding.options!([]) ==
+             %{n_ctx: 2048, pooling_type: :unspecified, normalize: 2, max_batch_sequences: 32}
+
     request = defaults(Weir.Server.Request.options())
     assert %{max_tokens: 256, cache_prompt: true, priority: 0, stop: []} = request
     assert %{tenant: nil, itl_target: 0} = request

@@ -24,6 +24,37 @@ defmodule Weir.ClusterRouteTest do
 
   defp first(members, key), do: hd(Route.rank(members, key)).node
 
+  # A cluster of this node alone.
+  defp alone(opts) do
+    server = start_supervised!({Weir.Server, [model_path: "fake:"] ++ opts}, id: make_ref())
+    name = :"alone #{System.unique_integer()}"
+    start_supervised!({Weir.Cluster, name: name, server: server}, id: name)
+    assert Weir.Wait.eventually(fn -> Weir.Cluster.members(name) != [] end)
+    name
+  end
+
+  describe "seeds" do
+    @sampled [temp: 1.0, max_tokens: 40, ignore_eos: true]
+
+    test "are drawn for each enumeration" do
+      stream = Weir.Cluster.stream(alone([]), "hello", @sampled)
+      assert [_, _, _] = Enum.uniq(for _ <- 1..3, do: Enum.join(stream))
+    end
+
+    test "of the request and of the server count" do
+      {:ok, model} = Weir.load_model("fake:")
+      cluster = alone(seed: 5)
+      messages = [%{role: "user", content: "hello"}]
+
+      for {given, seed} <- [{[], 5}, {[seed: 6], 6}] do
+        {:ok, text} = Weir.generate(model, "hello", [seed: seed] ++ @sampled)
+        assert cluster |> Weir.Cluster.stream("hello", given ++ @sampled) |> Enum.join() == text
+        {:ok, text} = Weir.chat(model, messages, [seed: seed] ++ @sampled)
+        assert cluster |> Weir.Cluster.stream_chat(messages, given ++ @sampled) |> Enum.join() == text
+      end
+    end
+  end
+
   describe "keys" do
     test "stay the same over the turns of a conversation" do
       turns = [{:system, "Be short."}, {:user, "hello"}, {:assistant, "Hi."}, {:user, "Who are you?"}]

@@ -303,8 +303,9 @@ defmodule Weir.ClusterTest do
     seeded =
       {"seeded", [max_tokens: 60, temp: 1.0, seed: 42, ignore_eos: true, route: on(context, cluster, victim)]}
 
+    sampled = {"sampled", [max_tokens: 60, temp: 1.0, ignore_eos: true, route: on(context, cluster, victim)]}
     # so long that it cannot end before the node does
-    random = {"random", [max_tokens: 2_000, temp: 1.0, ignore_eos: true, route: on(context, cluster, victim)]}
+    limited = [max_tokens: 2_000, deadline: 600_000, route: on(context, cluster, victim)]
     {:ok, model} = Weir.load_model("fake:")
     {:ok, drawn} = Weir.generate(model, "seeded", max_tokens: 60, temp: 1.0, seed: 42, ignore_eos: true)
     Nodes.events(caller)
@@ -321,11 +322,11 @@ defmodule Weir.ClusterTest do
       end)
 
     results =
-      read(caller, cluster, greedy ++ [seeded, random], 20, fn ->
+      read(caller, cluster, greedy ++ [seeded, sampled, {"limited", limited}], 20, fn ->
         Nodes.signal(victim, "KILL")
       end)
 
-    {greedy_results, [seeded, random]} = Enum.split(results, 24)
+    {greedy_results, [seeded, sampled, limited]} = Enum.split(results, 24)
 
     for {{prompt, opts}, result} <- Enum.zip(greedy, greedy_results) do
       assert result.ends == [:length]
@@ -334,8 +335,9 @@ defmodule Weir.ClusterTest do
     end
 
     assert {seeded.text, seeded.ends} == {drawn, [:length]}
-    assert random.ends == [:node_down]
-    assert random.error_text == random.text and random.text != ""
+    assert {length(sampled.ids), sampled.ends} == {60, [:length]}
+    assert limited.ends == [:node_down]
+    assert limited.error_text == limited.text and limited.text != ""
     assert Enum.all?(results, &(&1.left == 0))
     assert {:ok, %{reason: :length}} = Task.await(whole)
 
@@ -494,7 +496,7 @@ defmodule Weir.ClusterTest do
     text = text("hello", max_tokens: 150)
     # so long that they cannot end before the node hangs
     endless = Keyword.put(opts, :max_tokens, 2_000)
-    random = {"random", [temp: 1.0, ignore_eos: true] ++ endless}
+    limited = {"limited", [temp: 1.0, ignore_eos: true, deadline: 600_000] ++ endless}
     Nodes.events(caller)
     on_exit(fn -> Nodes.signal(a, "CONT") end)
 
@@ -503,10 +505,13 @@ defmodule Weir.ClusterTest do
           do: Task.async(fn -> whole(caller, cluster, :generate, ["hello", opts]) end)
 
     assert eventually(fn -> requests(a, cluster) == 2 end)
-    [greedy, random] = read(caller, cluster, [{"hello", opts}, random], 2, fn -> Nodes.signal(a, "STOP") end)
+
+    [greedy, limited] =
+      read(caller, cluster, [{"hello", opts}, limited], 2, fn -> Nodes.signal(a, "STOP") end)
+
     assert {greedy.text, length(greedy.ids), greedy.ends} == {text, 150, [:length]}
-    assert {random.error_text, random.ends} == {random.text, [:node_down]}
-    assert {greedy.left, random.left} == {0, 0}
+    assert {limited.error_text, limited.ends} == {limited.text, [:node_down]}
+    assert {greedy.left, limited.left} == {0, 0}
     assert Task.await(moved, 60_000) == {:ok, text}
     assert Task.await(late, 60_000) == {:error, :timeout}
 

@@ -42,6 +42,24 @@ defmodule Weir.CompletionTest do
 
   defp content(choices), do: Enum.map_join(choices, &(&1.delta[:content] || ""))
 
+  describe "usage" do
+    test "comes with the last chunk of a stream, and is that of the whole answer", %{ways: ways} do
+      for {module, who} = way <- ways, n <- [1, 3] do
+        opts = [n: n, seed: 7, max_tokens: 9]
+        {:ok, answer} = whole(way, opts)
+        chunks = who |> module.stream_chat_completion(@messages, opts) |> Enum.to_list()
+        {others, [last]} = Enum.split(chunks, -1)
+        assert Enum.all?(others, &(&1.usage == nil))
+        assert [%{finish_reason: "length"}] = last.choices
+        # the prompt may be cached by then
+        known = [:prompt_tokens, :completion_tokens, :total_tokens]
+        assert Map.take(last.usage, known) == Map.take(answer.usage, known)
+        assert last.usage.completion_tokens == 9 * n
+        assert Map.keys(last.usage) == Map.keys(answer.usage)
+      end
+    end
+  end
+
   describe "logprobs" do
     test "are those of the text, not of the stop text", %{server: server} do
       opts = [logprobs: true] ++ @greedy

@@ -227,19 +227,25 @@ defmodule Weir.DirtyTest do
         %{},
         %{temp: 0.0, top_k: 0},
         %{temp: 0.0, mirostat: 1},
-        %{top_k: 1024},
+        %{top_k: 256},
         %{typical_p: 0.9},
         %{xtc_probability: 0.5},
         %{dynatemp_range: 0.5},
         %{adaptive_target: 0.5},
-        %{penalty_repeat: 1.1},
+        %{penalty_repeat: 1.1, penalty_last_n: 0},
+        %{temp: 0.0, top_n_sigma: 1.0},
         %{top_k: 0, temp: 0.0, typical_p: 1.0}
       ]
 
-      # chains that sort all candidates
+      # chains that sort all candidates, or look at each of them more than once
       all = [
         %{top_k: 0},
-        %{top_k: 1025},
+        %{top_k: 257},
+        %{penalty_repeat: 1.1},
+        %{penalty_freq: 0.5},
+        %{penalty_present: -0.5},
+        %{temp: 0.0, penalty_repeat: 0.9, penalty_last_n: 1},
+        %{top_n_sigma: 1.0},
         %{top_k: 0, typical_p: 0.9},
         %{top_k: 0, xtc_probability: 0.5},
         %{top_k: 0, dynatemp_range: 0.5},
@@ -260,13 +266,14 @@ defmodule Weir.DirtyTest do
         refute dirty?(fn -> NIF.sampler_reset(sampler) end)
       end
 
-      init = fn temp, top_k ->
-        {:ok, sampler} = NIF.sampler_init(model, 1, temp, top_k, 0.95, 0.05, 1.0, 0.0, 0.0, nil, nil)
+      init = fn temp, top_k, repeat ->
+        {:ok, sampler} = NIF.sampler_init(model, 1, temp, top_k, 0.95, 0.05, repeat, 0.0, 0.0, nil, nil)
 
         dirty?(fn -> NIF.sampler_sample(sampler, context) end)
       end
 
-      assert {init.(0.8, 40), init.(0.8, 0), init.(0.0, 0)} == {false, large?, false}
+      assert {init.(0.8, 40, 1.0), init.(0.8, 0, 1.0), init.(0.0, 0, 1.0)} == {false, large?, false}
+      assert init.(0.8, 40, 1.1) == large?
     end
   end
 

@@ -41,6 +41,40 @@ defmodule Weir.EmbeddingTest do
       end
     end
 
+    test "but no more of them than max_batch_sequences" do
+      {:ok, model} = Weir.load_model("fake:")
+      expected = alone(model, @texts, :unspecified)
+
+      for {most, passes} <- [{3, 3}, {1, 8}, {8, 1}, {256, 1}], where <- [:model, :server] do
+        # the passes after so many fail
+        {:ok, counted} = Weir.load_model("fake:fail_pass=#{passes}")
+        server = start_supervised!({Server, model: counted}, id: make_ref())
+
+        embed = fn texts ->
+          opts = [max_batch_sequences: most]
+
+          if where == :model,
+            do: Weir.embed_batch(counted, texts, opts),
+            else: Server.embed(server, texts, opts)
+        end
+
+        assert {most, where, embed.(@texts)} == {most, where, {:ok, expected}}
+        assert {:error, _pass_too_many} = embed.(["text"])
+      end
+
+      # the server's context has room for 32
+      server = start_supervised!({Server, model: model}, id: make_ref())
+      assert {:ok, ^expected} = Server.embed(server, @texts)
+      assert {:ok, ^expected} = Server.embed(server, @texts, max_batch_sequences: 3)
+      assert {:ok, _vector} = Weir.embed(model, "text", max_batch_sequences: 3)
+
+      for wrong <- [0, 257, :many],
+          do:
+            assert_raise(ArgumentError, ~r/max_batch_sequences must be an integer in 1..256/, fn ->
+              Weir.embed_batch(model, @texts, max_batch_sequences: wrong)
+            end)
+    end
+
     test "on a server" do
       {:ok, model} = Weir.load_model("fake:")
       server = server(@one_pass)

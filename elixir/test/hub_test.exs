@@ -187,6 +187,34 @@ defmodule Weir.HubTest do
       assert {:error, _} = Hub.search("small", endpoint: hub.url)
     end
 
+    test "load_model_from_hub downloads a file and loads it", %{o: o, hub: hub} do
+      # not a model, which the loader says
+      assert {:error, reason} = Weir.load_model_from_hub("o/small", "m-Q8_0.gguf", o)
+      assert reason =~ "m-Q8_0.gguf" and File.exists?(Hub.cache_path("o/small", "m-Q8_0.gguf", o))
+      assert {:error, reason} = Weir.load_model_from_hub("o/nothing", nil, [vocab_only: true] ++ o)
+      assert reason =~ "o/nothing"
+
+      # a misspelt option before the download
+      n = length(HubServer.requests(hub, "o/slow"))
+
+      for wrong <- [[vocab_onyl: true], [n_gpu_layers: :all], [timeout: :long]],
+          do: assert_raise(ArgumentError, fn -> Weir.load_model_from_hub("o/slow", nil, wrong ++ o) end)
+
+      assert length(HubServer.requests(hub, "o/slow")) == n
+    end
+
+    @tag :model
+    test "load_model_from_hub, with a model", %{dir: dir} do
+      hub =
+        HubServer.start(%{
+          "o/real" => %{files: %{"m-Q4_1.gguf" => File.read!(System.get_env("WEIR_TEST_MODEL"))}}
+        })
+
+      opts = [vocab_only: true, endpoint: hub.url, cache_dir: dir]
+      assert {:ok, model} = Weir.load_model_from_hub("o/real", "Q4_1", opts)
+      assert Weir.Tokenizer.vocab_size(model) > 1000
+    end
+
     test "resumes, tells how far it is, and checks", %{o: o, hub: hub, large: large} do
       me = self()
       tell = fn progress -> send(me, {:told, progress}) end

@@ -2,6 +2,7 @@
 defmodule Weir.JSONTest do
   use ExUnit.Case, async: true
   alias Weir.{JSON, Terms}
+  doctest Weir.JSON
 
   test "values" do
     for {json, value} <- [
@@ -16,6 +17,67 @@ defmodule Weir.JSONTest do
         ] do
       assert JSON.decode(json) == {:ok, value}
     end
+  end
+
+  test "answers" do
+    {:ok, server} = Weir.Server.start_link(model_path: "fake:", temp: 0.0, max_tokens: 3)
+    messages = [%{role: "user", content: "hello"}]
+
+    {:ok, completion} =
+      Weir.Server.chat_completion(server, messages, logprobs: true, top_logprobs: 1, prompt_logprobs: true)
+
+    chunks =
+      (server |> Weir.Server.stream_chat_completion(messages, logprobs: true) |> Enum.to_list()) ++
+        (server |> Weir.Server.stream("hello", emit: :chunks, prompt_logprobs: true) |> Enum.to_list())
+
+    assert length(chunks) > 4
+
+    for answer <- [completion | chunks] do
+      expected = by_text(answer)
+      assert {:ok, ^expected} = answer |> JSON.encode!() |> JSON.decode()
+      assert {:ok, ^expected} = answer |> jason!() |> IO.iodata_to_binary() |> JSON.decode()
+      assert {:ok, ^expected} = answer |> elixir_json!() |> IO.iodata_to_binary() |> JSON.decode()
+    end
+
+    {:ok, answer} = Weir.Server.complete(server, "hello")
+    expected = by_text(answer)
+    assert {:ok, ^expected} = answer |> JSON.encode!() |> JSON.decode()
+
+    assert_raise ArgumentError, ~r/no JSON for %URI{/, fn -> JSON.encode!(%URI{}) end
+  end
+
+  # Where mix looks when it consolidates a protocol.
+  test "the implementations are found, whether or not the application has the protocols" do
+    ebin = :code.lib_dir(:weir, :ebin)
+
+    for protocol <- [Jason.Encoder, :"Elixir.JSON.Encoder"],
+        do:
+          assert(
+            Enum.sort(Protocol.extract_impls(protocol, [ebin])) ==
+              [Weir.ChatCompletion, Weir.ChatCompletionChunk, Weir.Chunk]
+          )
+  end
+
+  # The same with texts as keys, and as in JSON.
+  defp by_text(%_{} = struct), do: struct |> Map.from_struct() |> by_text()
+  defp by_text(%{} = map), do: Map.new(map, fn {key, value} -> {to_string(key), by_text(value)} end)
+  defp by_text(list) when is_list(list), do: Enum.map(list, &by_text/1)
+  defp by_text(atom) when is_atom(atom) and atom not in [nil, true, false], do: Atom.to_string(atom)
+  defp by_text(value), do: value
+
+  # As these protocols call an implementation: what it passes back is a map of the struct's members.
+  defp jason!(%module{} = struct) do
+    if not Code.ensure_loaded?(Jason.Encode) do
+      body = quote do: def(map(map, {_escape, encode}), do: encode.(map, nil))
+      Module.create(Jason.Encode, body, __ENV__)
+    end
+
+    Module.concat(Jason.Encoder, module).encode(struct, {nil, fn map, _escape -> JSON.encode!(map) end})
+  end
+
+  defp elixir_json!(%module{} = struct) do
+    encoder = fn map, _encoder -> JSON.encode!(map) end
+    Module.concat(:"Elixir.JSON.Encoder", module).encode(struct, encoder)
   end
 
   test "invalid JSON is refused" do

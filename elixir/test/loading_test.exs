@@ -156,6 +156,12 @@ defmodule Weir.LoadingTest do
     end
   end
 
+  test "statistics tell how far a download is", %{hub: hub} do
+    server = slow(hub)
+    told? = &match?(%{state: :loading, load: %{stage: :download, done: done}} when done > 0.0, &1)
+    assert eventually(fn -> told?.(Server.get_stats(server)) end)
+  end
+
   test "a server that is killed takes its download with it", %{hub: hub} do
     Process.flag(:trap_exit, true)
     {:ok, server} = Server.start_link(model_path: "hf:o/slow")

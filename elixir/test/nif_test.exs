@@ -5,6 +5,17 @@ defmodule Weir.NIFTest do
   import Weir.Arguments, only: [resources: 0, resources: 1]
   alias Weir.{NIF, Wait}
 
+  test "who gets a load's progress is checked" do
+    load = &NIF.model_load("fake:", 0, true, 0, 0, [], false, false, false, %{progress: &1})
+
+    for wrong <- [self(), {self()}, {self(), :ref}, {:me, make_ref()}, {self(), make_ref(), 1}],
+        do: assert_raise(ArgumentError, fn -> load.(wrong) end)
+
+    ref = make_ref()
+    assert {:ok, _model} = load.({self(), ref})
+    for done <- [0.0, 0.5, 1.0], do: assert_receive({^ref, {:progress, ^done}})
+  end
+
   test "a resource of one kind is none of another" do
     {model, context, _, sampler, _, _, _, _} = resources()
     assert_raise ArgumentError, fn -> NIF.model_desc(context) end

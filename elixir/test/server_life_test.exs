@@ -49,10 +49,38 @@ defmodule Weir.ServerLifeTest do
             fn -> Server.chat(server, messages) end,
             fn -> Server.chat_completion(server, messages) end,
             fn -> Server.model(server) end,
+            fn -> Server.embed(server, "hello") end,
+            fn -> Server.embed(server, ["hello"]) end,
             fn -> Enum.to_list(Server.stream(server, "hello")) end
           ],
           do: assert_raise(ArgumentError, ~r/is on the node a@b/, fun)
     end
+  end
+
+  test "the time to wait for a model is checked" do
+    server = server([])
+
+    for timeout <- [:soon, -1, 1.5, nil, 0x100000000] do
+      assert_raise ArgumentError, ~r/the timeout must be milliseconds, at most \d+, or :infinity/, fn ->
+        Server.fetch_model(server, timeout)
+      end
+    end
+
+    for timeout <- [1_000, :infinity], do: assert({:ok, %Weir.Model{}} = Server.fetch_model(server, timeout))
+  end
+
+  # Whoever destroys it: a native library that is replaced does, too.
+  test "an engine that is being destroyed costs the server nothing" do
+    server = server(model_path: "fake:", n_parallel: 3)
+    assert {:ok, _} = Server.generate(server, "hello", max_tokens: 2)
+    [engine] = Map.values(:sys.get_state(server).engines)
+    :ok = Weir.NIF.engine_destroy(engine.ref)
+
+    assert Weir.Server.Engine.tell_ticks(engine) == engine
+    stats = Server.get_stats(server)
+    assert %{state: :stopping, active_slots: 0, idle_slots: 0, n_parallel: 3, slots: []} = stats
+    assert {:error, :stopping} = Server.generate(server, "hello")
+    assert Process.alive?(server)
   end
 
   describe "a supervisor" do

@@ -43,6 +43,29 @@ defmodule Weir.TelemetryTest do
     end
   end
 
+  test "the load of a server that does not wait for its model" do
+    stand_in()
+    server = start_supervised!({Server, model_path: "fake:load_us=20000", await: false})
+    assert {:ok, _model} = Server.fetch_model(server)
+    told = loads(server)
+    assert {1.0, :ready} = List.last(told)
+    assert {1.0, :load} in told
+    assert told == Enum.sort_by(told, &elem(&1, 0))
+
+    # one that waits is ready at once
+    server = start_supervised!({Server, model_path: "fake:"}, id: :waits)
+    assert loads(server) == [{1.0, :ready}]
+  end
+
+  defp loads(server) do
+    receive do
+      {:event, [:weir, :server, :load], %{done: done}, %{server: ^server, stage: stage}} ->
+        [{done, stage} | loads(server)]
+    after
+      0 -> []
+    end
+  end
+
   test "without it nothing is told, and nothing is missed" do
     refute Server.Telemetry.loaded?()
     server = start_supervised!({Server, model_path: "fake:"})

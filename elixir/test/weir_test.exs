@@ -18,6 +18,23 @@ defmodule WeirTest do
     %{model: model}
   end
 
+  test "an empty grammar is none, as in LlamaCppEx" do
+    {:ok, model} = Weir.load_model("fake:")
+    {:ok, text} = Weir.generate(model, "hello", temp: 0.0, max_tokens: 5)
+    assert {:ok, ^text} = Weir.generate(model, "hello", temp: 0.0, max_tokens: 5, grammar: "")
+    {:ok, sampler} = Weir.Sampler.create(model, temp: 0.0, grammar: "")
+    {:ok, native} = Weir.NIF.sampler_init(model.ref, 7, 0.0, 40, 0.95, 0.05, 1.0, 0.0, 0.0, "", "root")
+    for ref <- [sampler.ref, native], do: assert(:ok = Weir.NIF.sampler_accept(ref, ?a))
+    assert {:ok, _} = Weir.Sampler.create(model, grammar: "", json_schema: %{type: "boolean"})
+
+    # in place of the server's
+    {:ok, server} =
+      Weir.Server.start_link(model: model, temp: 0.0, max_tokens: 5, grammar: "root ::= \"yes\"")
+
+    assert {:ok, "yes"} = Weir.Server.generate(server, "hello")
+    assert {:ok, ^text} = Weir.Server.generate(server, "hello", grammar: "")
+  end
+
   test "the properties of a model", %{model: model} do
     assert is_binary(Weir.Model.desc(model))
     assert is_integer(Weir.Model.n_embd(model))

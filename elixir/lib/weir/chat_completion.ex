@@ -9,8 +9,13 @@ defmodule Weir.ChatCompletion do
   its content may then be `nil`. `logprobs` is `nil`, or has `content`, a list of `t:Weir.Chunk.logprob/0`.
   Usage has `prompt_tokens`, `completion_tokens` and `total_tokens`; a prompt counts once. Its
   `prompt_tokens_details` has `cached_tokens` and `miss`, the reason why there were no more
-  (`t:Weir.Server.miss/0`; words of other requests need their `cache_salt`). `prompt_logprobs`, if requested, is a list of `t:Weir.Chunk.logprob/0`.
+  (`t:Weir.Server.miss/0`; words of other requests need their `cache_salt`). `prompt_logprobs`, if requested, is
+  a list of `t:Weir.Chunk.logprob/0`.
+
+  `Weir.JSON`, Jason and Elixir's `JSON` encode the struct.
   """
+  use Weir.Encodable
+
   @enforce_keys [:id, :created, :model, :choices, :usage]
   defstruct [:id, :created, :model, :choices, :usage, :prompt_logprobs, object: "chat.completion"]
 

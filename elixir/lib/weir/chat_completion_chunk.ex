@@ -7,15 +7,21 @@ defmodule Weir.ChatCompletionChunk do
   delta) and `finish_reason`. The first delta of a choice has the role; the last is empty and has a finish
   reason. The others have `content`, `reasoning_content` or `tool_calls`: the first delta of a call has
   `index`, `id`, `type` and the function's `name`, later ones `index` and more of its `arguments`.
+
+  `usage` is `nil`, but in the last chunk of the stream that of the whole answer, as in `Weir.ChatCompletion`.
+  `Weir.JSON`, Jason and Elixir's `JSON` encode the struct.
   """
+  use Weir.Encodable
+
   @enforce_keys [:id, :created, :model, :choices]
-  defstruct [:id, :created, :model, :choices, object: "chat.completion.chunk"]
+  defstruct [:id, :created, :model, :choices, :usage, object: "chat.completion.chunk"]
 
   @type t :: %__MODULE__{
           id: String.t(),
           object: String.t(),
           created: integer(),
           model: String.t(),
-          choices: [map()]
+          choices: [map()],
+          usage: map() | nil
         }
 end

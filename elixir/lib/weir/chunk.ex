@@ -16,6 +16,8 @@ defmodule Weir.Chunk do
 
   The last chunk has `usage` and `miss` as in `Weir.Server.complete/3`.
   """
+  use Weir.Encodable
+
   defstruct ids: [],
             text: "",
             reason: nil,

@@ -37,10 +37,10 @@ defmodule Weir.Cluster do
 
   A request without output goes to another node. So do all calls that return whole answers.
 
-  A stream goes on with the same text if the request is deterministic: greedy, or with a seed, and without
-  `deadline`. Another node generates the answer again, and the stream compares and skips the part that the
-  caller has. Any other stream ends with a `Weir.Error` whose reason is `:node_down`; its `text` is the answer
-  so far. The same happens if the new answer differs, for example between processors whose sums differ,
+  A stream without `deadline` goes on with the same text. For a sampled request without a seed, its own or the
+  server's, the caller's node draws one. Another node generates the answer again, and the stream compares and
+  skips the part that the caller has. A stream with `deadline` ends with a `Weir.Error` whose reason is
+  `:node_down`; its `text` is the answer so far. The same happens if the new answer differs, for example between processors whose sums differ,
   and if there is no other node. In each case there is one end: a last chunk or an exception.
 
   When the connection of two nodes is lost, OTP 25 and newer close those to others, too, unless

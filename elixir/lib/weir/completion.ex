@@ -6,9 +6,9 @@ defmodule Weir.Completion do
   alias Weir.{Chat, ChatCompletion, ChatCompletionChunk, Error, Logprobs, Model, NIF, Thinking}
   alias Weir.Server.{Request, Telemetry}
 
-  # model: its description
+  # model: its description. n: tokens of all answers so far. usage: of the first answer
   @enforce_keys [:model, :requests, :choices, :logprobs]
-  defstruct [:model, :requests, :choices, :logprobs, :prompt_logprobs, :usage]
+  defstruct [:model, :requests, :choices, :logprobs, :prompt_logprobs, :usage, n: 0]
 
   @type t :: %__MODULE__{
           model: String.t(),
@@ -16,17 +16,17 @@ defmodule Weir.Completion do
           choices: map(),
           logprobs: boolean(),
           prompt_logprobs: [Weir.Chunk.logprob()] | nil,
-          usage: map() | nil
+          usage: map() | nil,
+          n: non_neg_integer()
         }
 
-  # One step of one choice: deltas, the logprobs of the tokens since the last delta, the number of tokens, and
-  # in the last step the finish reason.
+  # One step of one choice: deltas, the logprobs of the tokens since the last delta, and in the last step the
+  # finish reason.
   @typep step :: %{
            index: non_neg_integer(),
            first: boolean(),
            deltas: [map()],
            logprobs: [map()],
-           n: non_neg_integer(),
            reason: String.t() | nil
          }
 
@@ -95,8 +95,8 @@ defmodule Weir.Completion do
     case Request.next_of(requests) do
       {ref, {:chunk, ids, text, scored, request}} ->
         entries = Logprobs.entries(request.model, scored) || []
-        t = %{t | requests: Request.again(requests, request)}
-        read(t, ref, text, entries, length(ids), nil)
+        t = %{t | requests: Request.again(requests, request), n: t.n + length(ids)}
+        read(t, ref, text, entries, nil)
 
       {ref, {:prompt, scored}} ->
         next(%{t | prompt_logprobs: Logprobs.entries(requests[ref].model, scored)})
@@ -115,7 +115,7 @@ defmodule Weir.Completion do
         request = requests[ref]
         entries = Logprobs.entries(request.model, Request.rest(request, reason)) || []
         t = %{t | requests: Request.without(requests, ref), usage: usage}
-        read(t, ref, "", entries, 0, reason)
+        read(t, ref, "", entries, reason)
 
       {:error, reason} ->
         {:error, reason}
@@ -123,7 +123,7 @@ defmodule Weir.Completion do
   end
 
   # With a reason it is the last text.
-  defp read(t, ref, text, logprobs, n, reason) do
+  defp read(t, ref, text, logprobs, reason) do
     choice = t.choices[ref]
     last? = reason != nil
 
@@ -143,7 +143,6 @@ defmodule Weir.Completion do
           first: not choice.begun,
           deltas: deltas,
           logprobs: if(shown?, do: scores, else: []),
-          n: n,
           reason: if(last?, do: finish_reason(reason, n_calls))
         }
 
@@ -185,13 +184,13 @@ defmodule Weir.Completion do
   @spec whole(t()) :: {:ok, ChatCompletion.t()} | {:error, term()}
   def whole(t) do
     empty = %{reasoning: [], content: [], calls: [], logprobs: [], reason: nil}
-    gather(t, Map.new(t.choices, fn {_ref, c} -> {c.index, empty} end), 0)
+    gather(t, Map.new(t.choices, fn {_ref, c} -> {c.index, empty} end))
   end
 
-  defp gather(t, done, n) do
+  defp gather(t, done) do
     case next(t) do
       {:ok, step, t} ->
-        gather(t, Map.update!(done, step.index, &add(&1, step)), n + step.n)
+        gather(t, Map.update!(done, step.index, &add(&1, step)))
 
       :over ->
         choices = for {index, parts} <- Enum.sort(done), do: choice(index, parts, t.logprobs)
@@ -203,22 +202,26 @@ defmodule Weir.Completion do
            model: t.model,
            choices: choices,
            prompt_logprobs: t.prompt_logprobs,
-           usage: %{
-             prompt_tokens: t.usage.n_prompt,
-             completion_tokens: n,
-             total_tokens: t.usage.n_prompt + n,
-             prompt_tokens_details: %{
-               cached_tokens: t.usage.n_cached,
-               image_tokens: t.usage.n_image_tokens,
-               audio_tokens: t.usage.n_audio_tokens,
-               miss: Telemetry.miss(t.usage)
-             }
-           }
+           usage: usage(t)
          }}
 
       {:error, reason} ->
         {:error, Error.plain(reason)}
     end
+  end
+
+  defp usage(%{usage: usage, n: n}) do
+    %{
+      prompt_tokens: usage.n_prompt,
+      completion_tokens: n,
+      total_tokens: usage.n_prompt + n,
+      prompt_tokens_details: %{
+        cached_tokens: usage.n_cached,
+        image_tokens: usage.n_image_tokens,
+        audio_tokens: usage.n_audio_tokens,
+        miss: Telemetry.miss(usage)
+      }
+    }
   end
 
   defp add(parts, step) do
@@ -281,7 +284,7 @@ defmodule Weir.Completion do
       end,
       fn {t, answer} ->
         case next(t) do
-          {:ok, step, t} -> {chunks(answer, step), {t, answer}}
+          {:ok, step, t} -> {answer |> chunks(step) |> with_usage(t), {t, answer}}
           :over -> {:halt, {t, answer}}
           {:error, reason} -> raise Error, reason
         end
@@ -302,6 +305,12 @@ defmodule Weir.Completion do
         chunk(answer, step, delta, reason, if(i == 0, do: step.logprobs, else: []))
       end
   end
+
+  # The last chunk of all choices has the usage.
+  defp with_usage(chunks, %{requests: requests} = t) when requests == %{},
+    do: List.update_at(chunks, -1, &%{&1 | usage: usage(t)})
+
+  defp with_usage(chunks, _t), do: chunks
 
   defp chunk(answer, step, delta, reason, logprobs) do
     choice = %{

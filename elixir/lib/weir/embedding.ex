@@ -9,11 +9,15 @@ defmodule Weir.Embedding do
       1.0
   """
 
-  alias Weir.{Context, Error, Model, NIF, Options, Tokenizer, Turns}
+  alias Weir.{Context, Deadline, Error, Model, NIF, Options, Tokenizer, Turns}
+
+  # The number of texts that share a pass. Some models keep a state per sequence, which takes memory.
+  @together 32
 
   @doc """
   Options: `n_ctx` (2048; grows to the longest text), `pooling_type` (`:unspecified`; `:none`, `:mean`,
-  `:cls`, `:last`), `normalize` (2: length 1; 0: largest absolute value 1; -1: none).
+  `:cls`, `:last`), `normalize` (2: length 1; 0: largest absolute value 1; -1: none), `max_batch_sequences`
+  (32; 1 to 256: how many texts at most share a pass).
   """
   @spec embed(Model.t(), String.t(), keyword()) :: {:ok, [float()]} | {:error, String.t()}
   def embed(model, text, opts \\ []) do
@@ -22,8 +26,8 @@ defmodule Weir.Embedding do
   end
 
   @doc """
-  Returns one vector per text, in order. A pass takes as many texts as fit into `n_ctx`, at most 32. On a
-  node, the number of calls that compute at the same time is one less than the number of the VM's dirty CPU
+  Returns one vector per text, in order. A pass takes as many texts as fit into `n_ctx`, at most
+  `max_batch_sequences`. On a node, the number of calls that compute at the same time is one less than the number of the VM's dirty CPU
   schedulers, but at least one; others wait.
   """
   @spec embed_batch(Model.t(), [String.t()], keyword()) ::
@@ -37,7 +41,7 @@ defmodule Weir.Embedding do
   def within(model, texts, o, timeout) do
     with {:ok, inputs} <- encode(model, texts),
          {:ok, context} <- context(model, size(inputs, o), o.pooling_type) do
-      compute(context, inputs, o.normalize, timeout)
+      compute(context, inputs, o, Deadline.at(timeout))
     end
   end
 
@@ -46,7 +50,8 @@ defmodule Weir.Embedding do
     Options.read!(opts,
       n_ctx: {:integer, 2048},
       pooling_type: Options.pooling_type(),
-      normalize: {{:in, [2, 0, -1]}, 2}
+      normalize: {{:in, [2, 0, -1]}, 2},
+      max_batch_sequences: {{:range, 1..Options.most("context", :n_seq_max)}, @together}
     )
   end
 
@@ -65,9 +70,6 @@ defmodule Weir.Embedding do
   @doc false
   def encode(model, texts), do: Error.map_ok(texts, &Tokenizer.encode(model, &1))
 
-  # The number of texts that share a pass. Some models keep a state per sequence, which takes memory.
-  @together 32
-
   # llama.cpp divides a pass's tokens evenly among all sequences, and with mean pooling aborts if there is a
   # remainder.
   @multiple 256
@@ -77,7 +79,7 @@ defmodule Weir.Embedding do
   def size(inputs, o) do
     longest = inputs |> Enum.map(&length/1) |> Enum.max(fn -> 0 end) |> max(o.n_ctx)
     n_ctx = if longest > 0, do: div(longest + @multiple - 1, @multiple) * @multiple, else: longest
-    {n_ctx, if(match?([_, _ | _], inputs), do: @together, else: 1)}
+    {n_ctx, if(match?([_, _ | _], inputs), do: o.max_batch_sequences, else: 1)}
   end
 
   @doc false
@@ -85,9 +87,18 @@ defmodule Weir.Embedding do
     do: Context.create(model, n_ctx: n_ctx, n_seq_max: n_seq, embeddings: true, pooling_type: pooling)
 
   @doc false
-  # A pass takes as many texts as fit.
-  def compute(_context, [], _normalize, _timeout), do: {:ok, []}
+  # A pass takes as many texts as fit. A context that others use, too, may have room for more than were asked for.
+  def compute(_context, [], _o, _deadline), do: {:ok, []}
 
-  def compute(context, inputs, normalize, timeout),
-    do: Turns.take(:compute, timeout, &NIF.embed(context.ref, inputs, normalize, &1))
+  def compute(context, inputs, %{max_batch_sequences: most} = o, deadline) do
+    groups = if Context.n_seq_max(context) > most, do: Enum.chunk_every(inputs, most), else: [inputs]
+    embed = fn group, left -> NIF.embed(context.ref, group, o.normalize, left) end
+
+    with {:ok, vectors} <-
+           Error.map_ok(
+             groups,
+             &Turns.take(:compute, Deadline.left(deadline), fn left -> embed.(&1, left) end)
+           ),
+         do: {:ok, Enum.concat(vectors)}
+  end
 end

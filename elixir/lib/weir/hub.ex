@@ -74,6 +74,11 @@ defmodule Weir.Hub do
 
   defp given!(opts), do: Options.given!(opts, options())
 
+  @doc false
+  # The options of `download/3`, and the others.
+  def split(opts),
+    do: opts |> Options.keywords!() |> Keyword.split([:progress | Keyword.keys(options())])
+
   defp env(names), do: Enum.find_value(names, fn name -> present(System.get_env(name)) end)
   defp present(""), do: nil
   defp present(value), do: value
@@ -233,9 +238,12 @@ defmodule Weir.Hub do
   def name?(_path_or_model), do: false
 
   @doc false
-  # The file of a path, or of `hf:OWNER/REPO[:QUANTIZATION or FILE]`.
-  def file("hf:" <> _ = name), do: native_download(name, read!([]), nil, nil)
-  def file(path), do: {:ok, path}
+  # The file of a path, or of `hf:OWNER/REPO[:QUANTIZATION or FILE]`. `tell`: nil, or `{pid, ref}`, which gets
+  # `{ref, {:progress, t:progress/0}}`.
+  def file(name_or_path, tell \\ nil)
+  def file("hf:" <> _ = name, nil), do: native_download(name, read!([]), nil, nil)
+  def file("hf:" <> _ = name, {pid, ref}), do: native_download(name, read!([]), pid, ref)
+  def file(path, _tell), do: {:ok, path}
 
   @doc false
   # The same without a download.

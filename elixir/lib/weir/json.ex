@@ -1,17 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.JSON do
-  @moduledoc false
-  # Encodes maps, lists, strings, atoms and numbers as JSON (RFC 8259), and decodes it. A list of pairs is an
-  # object whose members keep their order.
+  @moduledoc """
+  JSON (RFC 8259), for applications that have no other package for it.
+
+  An endpoint that streams in OpenAI's format sends each chunk so:
+
+      ["data: ", Weir.JSON.encode!(chunk), "\\n\\n"]
+
+  Jason and Elixir's own `JSON` encode `Weir.ChatCompletion`, `Weir.ChatCompletionChunk` and `Weir.Chunk`, too.
+  OTP's `:json` knows no structs: give it `&JSON.protocol_encode/2` as its encoder.
+  """
 
   @depth 512
 
-  @doc "Encodes a schema, a map or pairs. JSON text and nil stay as they are."
+  @structs [Weir.ChatCompletion, Weir.ChatCompletionChunk, Weir.Chunk]
+
+  @doc false
+  # Encodes a schema, a map or pairs. JSON text and nil stay as they are.
   @spec schema!(map() | [{atom() | String.t(), term()}] | String.t() | nil) :: String.t() | nil
   def schema!(nil), do: nil
   def schema!(text) when is_binary(text), do: text
   def schema!(schema), do: encode!(schema)
 
+  @doc """
+  Encodes maps, lists, texts, atoms, numbers and this package's answers. A list of pairs is an object whose
+  members keep their order. Raises `ArgumentError` for other terms.
+
+      iex> Weir.JSON.encode!(a: [1, nil, "b"], c: :d)
+      ~S({"a":[1,null,"b"],"c":"d"})
+  """
   @spec encode!(term()) :: String.t()
   def encode!(term), do: term |> encode() |> IO.iodata_to_binary()
 
@@ -31,6 +48,7 @@ defmodule Weir.JSON do
   end
 
   defp encode(map) when is_map(map) and not is_struct(map), do: object(map)
+  defp encode(%module{} = struct) when module in @structs, do: struct |> Map.from_struct() |> object()
 
   defp encode(term), do: raise(ArgumentError, "no JSON for #{inspect(term)}")
 

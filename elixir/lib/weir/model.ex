@@ -37,7 +37,12 @@ defmodule Weir.Model do
       true
   """
   @spec load(Path.t(), keyword()) :: {:ok, t()} | {:error, String.t()}
-  def load(path, opts \\ []) do
+  def load(path, opts \\ []), do: load(path, opts, nil)
+
+  @doc false
+  # `tell`: nil, or `{pid, ref}`, which gets `{ref, {:progress, done}}`.
+  @spec load(Path.t(), keyword(), {pid(), reference()} | nil) :: {:ok, t()} | {:error, String.t()}
+  def load(path, opts, tell) do
     path = Options.path!(path)
     o = Options.read!(opts, Options.model())
     split_mode = Options.number("model", :split_mode, o.split_mode)
@@ -53,7 +58,7 @@ defmodule Weir.Model do
              o.use_mlock,
              o.use_direct_io,
              o.vocab_only,
-             others(o)
+             others(o, tell)
            ) do
       {:ok, %__MODULE__{ref: ref}}
     end
@@ -62,8 +67,9 @@ defmodule Weir.Model do
   @positional [:n_gpu_layers, :use_mmap, :main_gpu, :split_mode, :tensor_split] ++
                 [:use_mlock, :use_direct_io, :vocab_only]
 
-  defp others(o) do
-    o |> Map.drop(@positional) |> Map.update!(:devices, &Enum.join(&1, ","))
+  defp others(o, tell) do
+    others = o |> Map.drop(@positional) |> Map.update!(:devices, &Enum.join(&1, ","))
+    if tell, do: Map.put(others, :progress, tell), else: others
   end
 
   @doc "The training context length, in tokens."

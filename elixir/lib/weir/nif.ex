@@ -89,7 +89,8 @@ defmodule Weir.NIF do
 
   @doc """
   Loads a GGUF file. Dirty, I/O. `split_mode`: 0 none, 1 layer, 2 row. `options`: the other members of
-  `weir_model_params` by their names, such as `projector` and `flash_attn`.
+  `weir_model_params` by their names, such as `projector` and `flash_attn`; with `progress: {pid, ref}` the
+  process gets `{ref, {:progress, done}}` from 0.0 to 1.0. The load ends if its process is killed.
   """
   native model_load(
            path :: String.t(),

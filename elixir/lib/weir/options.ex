@@ -79,6 +79,10 @@ defmodule Weir.Options do
 
   defp check!(name, :adapter, adapter), do: {check!(name, :an_adapter, adapter), 1.0}
 
+  # LlamaCppEx's default
+  defp check!(_name, :grammar, value) when value in [nil, ""], do: nil
+  defp check!(name, :grammar, value), do: check!(name, {:maybe, :string}, value)
+
   # the library's minus infinity
   defp check!(name, :bias, {token, :never}), do: {check!(name, :integer, token), -1.0e300}
 
@@ -309,7 +313,11 @@ defmodule Weir.Options do
       for {name, {type, default}} <- from("sampler", ranges: [:mirostat]),
           do: {name, if(name in @with_defaults, do: {type, default}, else: {maybe(type), nil})}
 
-    Keyword.merge(options, grammar_root: {:string, "root"}, json_schema: {{:maybe, :schema}, nil})
+    Keyword.merge(options,
+      grammar: {:grammar, nil},
+      grammar_root: {:string, "root"},
+      json_schema: {{:maybe, :schema}, nil}
+    )
   end
 
   defp maybe({:maybe, _type} = maybe), do: maybe

@@ -18,7 +18,7 @@ defmodule Weir.Sampler do
 
   @doc """
   Options: `seed` (random), `temp` (0.8), `top_k` (40), `top_p` (0.95), `min_p` (0.05), `penalty_repeat`
-  (1.0), `penalty_freq` (0.0), `penalty_present` (0.0), `grammar` (GBNF), `grammar_root` ("root"),
+  (1.0), `penalty_freq` (0.0), `penalty_present` (0.0), `grammar` (GBNF; nil or `""`: none), `grammar_root` ("root"),
   `json_schema` (see `Weir.Grammar.from_json_schema/1`).
 
   The default `nil` of the others means the library's: `dynatemp_range`, `dynatemp_exponent`, `typical_p`,

@@ -26,10 +26,13 @@ defmodule Weir.Server do
   ## Options of `start_link/1`
 
     * `model_path` (a file, or `hf:OWNER/REPO[:QUANTIZATION]`, see `Weir.Hub`), or `model`, a `Weir.Model`.
-      One of them is required. A file is loaded before `start_link/1` returns. A model by name may need a
-      download, so it is loaded afterwards: requests wait for it as they wait in the queue, `model/1` waits
-      without a limit, and `get_stats/1` has `state: :loading`. If loading fails, waiting callers get the reason
-      and the server exits with it. The end of the server or its supervisor ends the download.
+      One of them is required.
+    * `await` (true): a file is loaded before `start_link/1` returns, and holds up the application's start.
+      With false, and for a model by name, which may need a download, it is loaded afterwards: requests wait
+      for it as they wait in the queue, `model/1` waits without a limit, and `get_stats/1` has
+      `state: :loading` and `load`, which tells how far it is: `%{stage: :download | :load, done: 0.0..1.0}`.
+      If loading fails, waiting callers get the reason and the server exits with it. The end of the server or
+      its supervisor ends a download or load.
     * `name`: as for `GenServer`. It is also the id in `child_spec/1`.
     * `replace` (false): true first ends the server that has this name, after its requests (`drain_timeout`). For
       a notebook's cell that is evaluated again, or `iex`; not below a supervisor, which restarts what was ended.
@@ -138,7 +141,8 @@ defmodule Weir.Server do
     o =
       Options.read!(
         opts,
-        [drain_timeout: {{:range, 0..0x7FFFFFFF}, 5_000}] ++ model_options() ++ own_options()
+        [await: {:boolean, true}, drain_timeout: {{:range, 0..0x7FFFFFFF}, 5_000}] ++
+          model_options() ++ own_options()
       )
 
     _strategy = BatchStrategy.resolve!(o.batch_strategy)
@@ -321,18 +325,17 @@ defmodule Weir.Server do
   @spec model(server()) :: Model.t()
   def model(server), do: server |> fetch_model() |> Error.ok!()
 
-  @doc "Like `model/1`, but returns `{:ok, model}` or `{:error, reason}`."
+  @doc "Like `model/1`, but returns `{:ok, model}` or `{:error, reason}`. `timeout` is in ms."
   @spec fetch_model(server(), timeout()) :: {:ok, Model.t()} | {:error, reason()}
-  def fetch_model(server, timeout \\ :infinity), do: loaded(server, Deadline.at(timeout))
+  def fetch_model(server, timeout \\ :infinity) do
+    timeout = Options.argument!("the timeout", :timeout, timeout)
+    Broker.here!(server)
+    Broker.ask(server, :model, timeout)
+  end
 
   @doc "`model/1` under LlamaCppEx's name."
   @spec get_model(server()) :: Model.t()
   def get_model(server), do: model(server)
-
-  defp loaded(server, deadline) do
-    Broker.here!(server)
-    Broker.ask(server, :model, Deadline.left(deadline))
-  end
 
   @doc "Returns the answer to a conversation. Options as in `generate/3` and `Weir.Chat.apply_template/3`."
   @spec chat(server(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, reason()}
@@ -415,6 +418,7 @@ defmodule Weir.Server do
     {timeout, opts} = Deadline.pop!(opts, 60_000)
     o = Embedding.options!(opts)
     texts = Embedding.texts!(text_or_texts)
+    Broker.here!(server)
     deadline = Deadline.at(timeout)
 
     with {:ok, embedder} <- Broker.ask(server, :embedder, timeout),

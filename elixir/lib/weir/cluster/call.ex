@@ -82,6 +82,8 @@ defmodule Weir.Cluster.Call do
 
   defp start(call, prompt, read) do
     begun = now()
+    # Another node draws the same answer. Each enumeration is another answer.
+    read = put_in(read.given[:drawn_seed], :rand.uniform(0xFFFFFFFF) - 1)
 
     job = fn ->
       {:stream, prompt, %{read | given: shorter(read.given, now() - begun)}}

@@ -16,7 +16,8 @@ defmodule Weir.Server.Broker do
   # shared: the model for requests, which ends with this process. current: the number of the engine for new requests. engines: by number; a former one stays until its last
   # request has ended. requests: by the monitor of their consumer. flights: those that readers may still join,
   # by engine and request. draft: {path, model} of the last draft model that was loaded from a path. loading:
-  # {loader, :start}, or {loader, from} for a change of options. waiting: {from, call} until the model is
+  # {loader, :start}, or {loader, from} for a change of options. load: the reference of its messages, and how far
+  # the first model is. waiting: {from, call} until the model is
   # loaded, newest first. changes: {from, given}, queued behind the one in progress.
   defstruct [
     :model,
@@ -25,6 +26,7 @@ defmodule Weir.Server.Broker do
     :current,
     :embedder,
     :loading,
+    :load,
     telemetry: false,
     stopping: false,
     draft: nil,
@@ -92,12 +94,24 @@ defmodule Weir.Server.Broker do
   @impl true
   def init({source, o}) do
     Process.flag(:trap_exit, true)
-    loader = Loader.start_link(fn -> Loader.first(source, o) end)
-    state = %__MODULE__{options: o, telemetry: Telemetry.loaded?(), loading: {loader, :start}}
-    if Loader.remote?(source, o), do: {:ok, state}, else: await(loader, state)
+    {server, ref} = {self(), make_ref()}
+    later? = Loader.remote?(source, o) or not o.await
+    tell = if later?, do: {server, ref}
+    # before the load, which may hold the last scheduler that the VM finds modules with
+    telemetry = Telemetry.loaded?()
+    loader = Loader.start_link(fn -> Loader.first(source, o, tell) end)
+
+    state = %__MODULE__{
+      options: o,
+      telemetry: telemetry,
+      loading: {loader, :start},
+      load: {ref, nil}
+    }
+
+    if later?, do: {:ok, state}, else: await(loader, state)
   end
 
-  # Files are loaded before start_link/1 returns, so that it can return their errors.
+  # Files are loaded before start_link/1 returns, so that it can return their errors, unless it shall not wait.
   defp await(loader, state) do
     receive do
       {:loaded, ^loader, {:ok, loaded}} ->
@@ -118,6 +132,7 @@ defmodule Weir.Server.Broker do
 
   defp begun(state, loaded) do
     {:ok, ref} = NIF.model_share(loaded.model.ref, self())
+    emit_load(state, %{stage: :ready, done: 1.0})
     adopt(%{state | model: loaded.model, shared: %Model{ref: ref}, loading: nil}, loaded)
   end
 
@@ -370,6 +385,12 @@ defmodule Weir.Server.Broker do
   @impl true
   def handle_info({:loaded, loader, result}, %{loading: {loader, _for}} = state), do: loaded(state, result)
 
+  def handle_info({ref, {:progress, told}}, %{load: {ref, _load}, model: nil} = state) do
+    load = load(told)
+    emit_load(state, load)
+    {:noreply, %{state | load: {ref, load}}}
+  end
+
   def handle_info({:EXIT, loader, reason}, %{loading: {loader, _for}} = state),
     do: loaded(state, {:error, "the loading has failed: " <> Exception.format_exit(reason)})
 
@@ -592,8 +613,8 @@ defmodule Weir.Server.Broker do
   defp stats(state) do
     {known, engine} =
       if state.model,
-        do: {:running, Engine.stats(state.engines[state.current])},
-        else: {:loading, %{Engine.no_stats(state.options) | queue_depth: n_waiting(state)}}
+        do: Engine.stats(state.engines[state.current], state.options),
+        else: {:loading, Map.merge(Engine.no_stats(state.options), loading_stats(state))}
 
     Map.merge(engine, %{
       slots: named(engine.slots, state.requests),
@@ -604,6 +625,22 @@ defmodule Weir.Server.Broker do
       strategy: state.options.batch_strategy
     })
   end
+
+  defp loading_stats(%{load: {_ref, nil}} = state), do: %{queue_depth: n_waiting(state)}
+  defp loading_stats(%{load: {_ref, load}} = state), do: %{queue_depth: n_waiting(state), load: load}
+
+  # Of a model that is downloaded, then loaded.
+  defp load(%{done: done, total: total} = file) do
+    share = if total > 0, do: done / total, else: 0.0
+    %{stage: :download, done: (file.shard - 1 + share) / file.n_shards}
+  end
+
+  defp load(done), do: %{stage: :load, done: done}
+
+  defp emit_load(%{telemetry: false}, _load), do: :ok
+
+  defp emit_load(_state, %{stage: stage, done: done}),
+    do: Telemetry.execute([:load], %{done: done}, %{server: self(), stage: stage})
 
   defp unknown(kind, message) do
     Logger.warning("#{inspect(self())} got a #{kind} that no server knows: #{inspect(message)}")

@@ -25,7 +25,7 @@ defmodule Weir.Server.Embedder do
     try do
       with {:ok, context} <-
              call(embedder, {:begin, turn, Embedding.size(inputs, o), o.pooling_type}, deadline) do
-        Embedding.compute(context, inputs, o.normalize, Deadline.left(deadline))
+        Embedding.compute(context, inputs, o, deadline)
       end
     after
       GenServer.cast(embedder, {:end, turn})

@@ -83,10 +83,19 @@ defmodule Weir.Server.Engine do
     NIF.engine_destroy(engine.ref)
   end
 
-  @doc "Its part of `Weir.Server.get_stats/1`."
-  @spec stats(t()) :: map()
-  def stats(engine) do
-    s = NIF.engine_stats(engine.ref)
+  @doc "Its state and its part of `Weir.Server.get_stats/1`. An engine that is being destroyed has no counters."
+  @spec stats(t(), map()) :: {:running | :stopping, map()}
+  def stats(engine, o) do
+    with %{} = s <- NIF.engine_stats(engine.ref),
+         slots when is_list(slots) <- slots(engine, s),
+         do: {:running, merged(engine, s, slots)},
+         else: ({:error, :stopping} -> {:stopping, no_stats(o)})
+  end
+
+  defp slots(_engine, %{n_slots_prefilling: 0, n_slots_generating: 0}), do: []
+  defp slots(engine, _stats), do: NIF.engine_slots(engine.ref)
+
+  defp merged(engine, s, slots) do
     active = s.n_slots_prefilling + s.n_slots_generating
 
     s
@@ -98,7 +107,7 @@ defmodule Weir.Server.Engine do
       generating_slots: s.n_slots_generating,
       n_parallel: s.n_slots,
       strategy_failures: :counters.get(engine.failures, 1),
-      slots: if(active > 0, do: NIF.engine_slots(engine.ref), else: [])
+      slots: slots
     })
   end
 
@@ -115,6 +124,9 @@ defmodule Weir.Server.Engine do
   def tell_ticks(engine) do
     case NIF.engine_ticks(engine.ref, engine.tick) do
       {_next, []} ->
+        engine
+
+      {:error, :stopping} ->
         engine
 
       {next, ticks} ->

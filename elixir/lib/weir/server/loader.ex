@@ -30,10 +30,10 @@ defmodule Weir.Server.Loader do
   @spec remote?(Model.t() | Path.t(), map()) :: boolean()
   def remote?(source, o), do: Hub.name?(source) or Hub.name?(o.draft_model)
 
-  @doc "Loads what a new server needs."
-  @spec first(Model.t() | Path.t(), map()) :: {:ok, loaded()} | {:error, term()}
-  def first(source, o) do
-    with {:ok, model} <- model(source, o),
+  @doc "Loads what a new server needs. `tell` gets the progress of the model, as in `Hub.file/2` and `Model.load/3`."
+  @spec first(Model.t() | Path.t(), map(), {pid(), reference()} | nil) :: {:ok, loaded()} | {:error, term()}
+  def first(source, o, tell \\ nil) do
+    with {:ok, model} <- model(source, o, tell),
          {:ok, o} <- with_adapters(model, o),
          do: engine(model, nil, o)
   end
@@ -60,11 +60,12 @@ defmodule Weir.Server.Loader do
     end
   end
 
-  defp model(%Model{} = model, _o), do: {:ok, model}
+  defp model(source, o, tell \\ nil)
+  defp model(%Model{} = model, _o, _tell), do: {:ok, model}
 
-  defp model(path, o) do
-    with {:ok, file} <- Hub.file(path),
-         do: Model.load(file, o |> Map.take(Keyword.keys(Options.model())) |> Map.to_list())
+  defp model(path, o, tell) do
+    with {:ok, file} <- Hub.file(path, tell),
+         do: Model.load(file, o |> Map.take(Keyword.keys(Options.model())) |> Map.to_list(), tell)
   end
 
   defp draft({path, model}, %{draft_model: path}), do: {:ok, model}

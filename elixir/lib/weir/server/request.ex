@@ -13,6 +13,9 @@ defmodule Weir.Server.Request do
   # A caller that waits for the whole answer gets the first token and the rest at the end.
   @interval 1_000_000_000
 
+  # The engine draws one.
+  @no_seed 0xFFFFFFFF
+
   # server, key and monitor: nil without a server. model: of a server, a lease until the request's end. logprobs:
   # whether chunks have scores. deterministic: whether the same request has the same answer again. flight: the
   # sender; nil: the engine. held: the newest ids with their scores, whose text has not come yet. asker: the
@@ -228,7 +231,7 @@ defmodule Weir.Server.Request do
       o.temp == 0 and
         Enum.all?([:mirostat, :adaptive_target, :order, :xtc_probability], &(o[&1] == nil))
 
-    (greedy? or o.seed != 0xFFFFFFFF) and o.deadline == nil
+    (greedy? or o.seed != @no_seed) and o.deadline == nil
   end
 
   defp join(session, prompt, o, how) do
@@ -278,7 +281,15 @@ defmodule Weir.Server.Request do
   defp flow(:stream, o), do: {@window, o.interval}
   defp flow(:generate, _o), do: {:infinity, @interval}
 
-  @doc "Given options replace the server's. A grammar also replaces a schema, and vice versa."
+  @doc """
+  Given options replace the server's. A grammar also replaces a schema, and vice versa. `drawn_seed` is a
+  cluster's, for a request that has no seed of its own or of the server.
+  """
+  def merge(defaults, %{drawn_seed: seed} = given) do
+    o = merge(defaults, Map.delete(given, :drawn_seed))
+    if o.seed == @no_seed, do: %{o | seed: seed}, else: o
+  end
+
   def merge(defaults, %{grammar: grammar} = given) when grammar != nil,
     do: %{defaults | json_schema: nil} |> Map.merge(given)
 

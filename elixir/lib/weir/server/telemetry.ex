@@ -7,6 +7,7 @@ defmodule Weir.Server.Telemetry do
 
   | event | measurements | metadata |
   |---|---|---|
+  | `[:weir, :server, :load]` | `done` (0.0 to 1.0) | `stage`: `:download` or `:load` while a server that does not wait for its model loads it, and once `:ready` |
   | `[:weir, :server, :tick]` | `batch_size` (tokens computed: the sum of the next three), `decode_tokens`, `prefill_tokens`, `drafted_tokens` (speculative), `accepted_tokens` (accepted drafts), `passes` (forward passes), `active_slots`, `queue_depth` (after it), `eval_ms` (forward passes), `tick_ms` | |
   | `[:weir, :server, :request, :start]` | `system_time` (of the call, native units), `prompt_tokens` (0 if it could not be submitted) | `seq_id`, `mode`, `id` |
   | `[:weir, :server, :request, :done]` | `prompt_tokens`, `cached_tokens`, `generated_tokens`, `drafted_tokens`, `accepted_tokens`, `duration_ms`, `queue_ms`, `ttft_ms`, `prompt_eval_rate`, `generation_rate` | the same, and `reason` |
