@@ -17,8 +17,8 @@ char *cli_load_path(const cli_args *args);
 /* The same of a given model: a path, "default", a short name, or a name or an address at the hub. */
 char *cli_load_named(const cli_args *args, const char *model);
 
-/* *is: whether a word of the command line names a model: default, hf:…, a preset, a name that ends in .gguf, a
- * GGUF file, a short name, the address of a model's page. CLI_OK; CLI_USAGE after a message, as
+/* *is: whether a word of the command line names a model: default, hf:…, a preset, a name that ends in .gguf,
+ * a GGUF file, a short name, the address of a model's page. CLI_OK; CLI_USAGE after a message, as
  * cli_shortname_expand. */
 cli_exit cli_load_is_model(const char *word, bool *is);
 

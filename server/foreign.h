@@ -7,8 +7,9 @@
 #include "turns.h"
 
 /* Leaves out an object of the request whose type is not known here, or has no words for a prompt, and names
- * its list and its type for X-Weir-Relaxed: "input[]: compaction". Every such object comes here. An object without a type is
- * refused, with the types that are allowed; with `strict` any is. False: the call has its answer. */
+ * its list and its type for X-Weir-Relaxed: "input[]: compaction". Every such object comes here. An object
+ * without a type is refused, with the types that are allowed; with `strict` any is. False: the call has its
+ * answer. */
 bool serve_foreign_skip(serve_ask *ask, const char *place, const json_t *object, const char *allowed);
 
 /* Adds an item of Responses' input, or a block of a message, to the conversation: what a model asked of a

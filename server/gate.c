@@ -386,7 +386,8 @@ static void describe(visit *v)
     if (call->server->params.router_headers) ask_router(v);
 }
 
-/* Which form of the page's files the client wants, and which it has. A list in several fields counts as none. */
+/* Which form of the page's files the client wants, and which it has. A list in several fields counts as
+ * none. */
 static void read_forms(visit *v)
 {
     int n;

@@ -46,7 +46,7 @@ defmodule Weir.ServerStreamTest do
       assert Enum.all?(rest, &(&1.progress == nil)) and Enum.all?(told, &(&1.text == ""))
       usage = List.last(rest).usage
       counts = Enum.map(told, & &1.progress.n_processed)
-      assert counts == counts |> Enum.sort() |> Enum.uniq() and length(counts) > 1
+      assert counts == counts |> Enum.sort() |> Enum.uniq() and counts != []
       assert List.last(counts) == usage.prompt_tokens
       assert List.last(told).progress.n_cached == usage.cached_tokens
       assert Enum.all?(told, &(&1.progress.n_prompt == usage.prompt_tokens))
