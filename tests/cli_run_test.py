@@ -199,7 +199,7 @@ def test_terminal_run():
     check("the progress line is gone", "loading" not in terminal.screen.text(), terminal.screen.text())
     check("loading was shown", "loading" in terminal.output, terminal.output)
     check("figures are dimmed", terminal.screen.styles > 0)
-    check("the default model, and no other, is called a toy", ("a toy" in terminal.screen.text() and "weir pull hf:" in terminal.screen.text().replace("\n", " ")) != FAKE,
+    check("the default model, and no other, is called a toy", ("a toy" in terminal.screen.text() and "weir pull " in terminal.screen.text().replace("\n", " ")) != FAKE,
           terminal.screen.text())
     terminal.close()
     terminal = on_terminal("-p", "Name a river.", "-n", "10", "--temp", "0", env={"NO_COLOR": "1"})
