@@ -153,7 +153,7 @@ defmodule Weir.Server.Answer do
 
   def settled(request) do
     # the flight has told it before it answers this
-    if request.flight, do: Flight.place(request.flight)
+    _place = if request.flight, do: Flight.place(request.flight)
     :ok
   end
 

@@ -173,19 +173,22 @@ defmodule Weir.Server.Request do
 
   defp submit_with(session, prompt, o, how) do
     with {:ok, o} <- adapted(hd(session.models), o),
-         {:ok, requests} <- submit_or_join(session, prompt, o, how) do
+         {:ok, requests} <- session |> submit_or_join(prompt, o, how) |> bounded(session) do
       {:ok, requests}
     else
       {:error, reason} ->
-        failed(session, reason)
-        # with the bound, for people
-        {:error, if(reason == :queue_full, do: {:queue_full, session.max_queue}, else: reason)}
+        failed(session, Error.plain(reason))
+        {:error, reason}
     end
   rescue
     error ->
       failed(session, Exception.message(error))
       reraise error, __STACKTRACE__
   end
+
+  # With the bound, for people.
+  defp bounded({:error, :queue_full}, session), do: {:error, {:queue_full, session.max_queue}}
+  defp bounded(result, _session), do: result
 
   defp submit_or_join(session, prompt, o, how) do
     if how.share and how.n == 1 and shareable?(prompt, o),
