@@ -1,6 +1,7 @@
 /* weir chat: a conversation, line by line.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,11 +125,13 @@ static cli_exit answer(struct chat *chat)
     cli_talk *talk = &chat->talk;
     cli_exit code = answer_once(chat);
     bool asked = talk->too_long, may = asked && may_forget(chat);
-    while (may && talk->too_long && talk->first + 2 < talk->n) {
+    while (may && talk->too_long && talk->first + 2 < talk->n && cli_signals_ended() == 0 &&
+           !cli_signals_took(SIGINT)) {
         talk->first += 2;
         code = answer_once(chat);
     }
     size_t n_left_out = talk->first;
+    may = may && n_left_out + 2 >= talk->n; /* all were tried */
     talk->first = 0;
     if (talk->too_long)
         return cli_fail(CLI_REFUSED, "%s%s; /forget, /undo and /clear make room, as does a shorter message",
@@ -567,7 +570,10 @@ static cli_exit on_model(struct chat *chat, const char *rest)
         return cli_fail(CLI_USAGE, "--lora belongs to the model that weir chat began with");
     char *preset = cli_preset_path(rest), *base = preset != NULL ? cli_preset_model(preset) : NULL;
     cli_exit code = preset != NULL && base == NULL ? CLI_USAGE : CLI_OK;
+    if (cli_line_asks(chat->line)) cli_signals_interrupts(false); /* Ctrl-C ends a download, and a load */
     if (code == CLI_OK) code = change_model(chat, base == NULL ? rest : *base != '\0' ? base : "default");
+    if (cli_line_asks(chat->line)) cli_signals_interrupts(true);
+    if (cli_signals_ended() == SIGINT && cli_line_asks(chat->line)) cli_signals_forget();
     if (code == CLI_OK && preset != NULL) code = on_preset(chat, rest);
     if (code == CLI_OK) {
         cli_figures_title(&text, chat->talk.model);

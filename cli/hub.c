@@ -151,7 +151,9 @@ bool cli_hub_ask(cli_text *question, bool standard)
     char line[16];
     cli_text_puts(question, standard ? " [Y/n] " : " [y/N] ");
     cli_text_tell(question);
+    clearerr(stdin); /* Ctrl-D answers one question */
     if (fgets(line, sizeof line, stdin) == NULL) return false;
+    for (int c = 0; strchr(line, '\n') == NULL && c != EOF && c != '\n';) c = getchar();
     return line[0] == 'y' || line[0] == 'Y' || (standard && line[0] == '\n');
 }
 

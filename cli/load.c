@@ -111,7 +111,7 @@ cli_exit cli_load_is_model(const char *word, bool *is)
     *is = strcmp(word, "default") == 0 || strncmp(word, "hf:", 3) == 0 || strncmp(word, "fake:", 5) == 0 ||
           (n > 5 && strcmp(word + n - 5, ".gguf") == 0) || preset != NULL || is_gguf(word);
     cli_free(preset);
-    if (*is || strpbrk(word, " \t\n") != NULL) return CLI_OK;
+    if (*is || strpbrk(word, " \t\n") != NULL || access(word, F_OK) == 0) return CLI_OK;
     cli_exit code = cli_shortname_expand(word, &name, NULL);
     *is = name != NULL;
     cli_free(name);

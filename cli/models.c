@@ -37,6 +37,7 @@ static cli_exit find_name(const char *word, char **name, bool *shortened)
     *name = NULL;
     *shortened = false;
     cli_exit code = CLI_OK;
+    if (strcmp(word, "default") == 0) word = CLI_STARTER;
     if (strncmp(word, "hf:", 3) == 0)
         *name = cli_format("%s", word);
     else
@@ -55,9 +56,9 @@ static cli_exit find_name(const char *word, char **name, bool *shortened)
 static cli_exit pull(const cli_args *args, const char *word, char **path)
 {
     char *name = NULL, *found = NULL;
-    bool shortened = false, is_default = strcmp(word, "default") == 0;
-    if (is_default && !args->force && (*path = cli_starter_find()) != NULL) return CLI_OK;
-    cli_exit code = find_name(is_default ? CLI_STARTER : word, &name, &shortened);
+    bool shortened = false;
+    if (strcmp(word, "default") == 0 && !args->force && (*path = cli_starter_find()) != NULL) return CLI_OK;
+    cli_exit code = find_name(word, &name, &shortened);
     if (code == CLI_OK)
         code = shortened ? cli_hub_obtain(args, word, name, &found) : cli_hub_download(args, name, &found);
     if (code == CLI_OK) *path = cli_format("%s", found);

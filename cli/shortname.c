@@ -61,9 +61,11 @@ static cli_exit read_names(cli_config *config)
     return code;
 }
 
-static cli_exit expand_address(const char *word, char **name, bool *shortened);
+static const char *after_hub(const char *word);
+static cli_exit expand_page(const char *word, const char *rest, char **name);
 
-/* What the user's file has for a name; the last line wins. */
+/* What the user's file has for a name; the last line wins. It has names and addresses of the hub, no short
+ * names: nothing leads back here. */
 static cli_exit find_own(const char *word, char **name)
 {
     cli_config config = {0};
@@ -71,16 +73,16 @@ static cli_exit find_own(const char *word, char **name)
     for (size_t i = config.n; i-- > 0 && code == CLI_OK && *name == NULL;) {
         const cli_setting *own = &config.items[i];
         if (strcmp(own->key, word) != 0) continue;
-        bool shortened = false;
+        const char *page = after_hub(own->value);
         if (strncmp(own->value, "hf:", 3) == 0)
             *name = cli_format("%s", own->value);
-        else
-            code = expand_address(own->value, name, &shortened);
-        if (code == CLI_OK && (*name == NULL || shortened))
+        else if (page == NULL)
             code = cli_fail(CLI_USAGE,
                             "%s:%d: %.100s is no model of the hub; expected: NAME = hf:OWNER/REPO"
                             "[:QUANTIZATION or FILE], or the address of its page",
                             config.path, own->line, own->value);
+        else if ((code = expand_page(own->value, page, name)) != CLI_OK)
+            cli_note("(%s:%d has this address)", config.path, own->line);
     }
     cli_config_fini(&config);
     return code;
@@ -143,8 +145,9 @@ static void add_decoded(cli_text *text, const char *from, size_t n)
     for (size_t i = 0; i < n; i++) {
         int high = from[i] == '%' && i + 2 < n ? weir__ascii_hex(from[i + 1]) : -1;
         int low = high >= 0 ? weir__ascii_hex(from[i + 2]) : -1;
-        char byte = low > 0 || (low == 0 && high > 0) ? (char)(high * 16 + low) : from[i];
-        if (byte != from[i]) i += 2;
+        bool decoded = low > 0 || (low == 0 && high > 0);
+        char byte = decoded ? (char)(high * 16 + low) : from[i];
+        if (decoded) i += 2;
         cli_text_add(text, &byte, 1);
     }
 }
@@ -182,7 +185,7 @@ static cli_exit expand_page(const char *word, const char *rest, char **name)
     const char *view = take_part(&at, end, &n_view), *revision = take_part(&at, end, &n_revision);
     bool of_file = is_word(view, n_view, "blob") || is_word(view, n_view, "resolve");
     if (n_owner == 0 || n_repo == 0 || (n_view > 0 && !of_file && !is_word(view, n_view, "tree")) ||
-        (of_file && at == end))
+        (of_file ? at == end : at != end))
         return cli_fail(CLI_USAGE,
                         "%.200s is no page of a model; expected: huggingface.co/OWNER/REPO, or "
                         "the address of a GGUF file there",

@@ -233,10 +233,19 @@ static void note_window(bool on)
     handle(SIGTSTP, on ? on_note : SIG_DFL, SA_RESTART);
 }
 
+/* A crash puts the terminal in order first. */
+static void rescue_crashes(bool on)
+{
+    static const int crashes[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGFPE, SIGILL}; /* SIGBUS does so by itself */
+    for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++)
+        handle(crashes[i], on ? on_crash : SIG_DFL, (int)SA_RESETHAND | SA_NODEFER);
+}
+
 void cli_signals_interrupts(bool on)
 {
     handle_unless_ignored(SIGINT, on ? on_note : on_end);
     note_window(on);
+    rescue_crashes(on);
 }
 
 void cli_signals_hangups(void)
@@ -252,8 +261,6 @@ bool cli_signals_noted(void)
 
 void cli_signals_screen(bool on)
 {
-    static const int crashes[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGFPE, SIGILL}; /* SIGBUS does so by itself */
     note_window(on);
-    for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++)
-        handle(crashes[i], on ? on_crash : SIG_DFL, (int)SA_RESETHAND | SA_NODEFER);
+    rescue_crashes(on);
 }

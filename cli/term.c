@@ -133,12 +133,13 @@ void cli_term_echo(bool on)
     struct termios quiet;
     if (on == (echo_off == 0)) return;
     if (on) {
-        echo_off = 0;
         tcsetattr(STDIN_FILENO, TCSANOW, &echoing);
+        echo_off = 0;
     } else if (out_term && tcgetattr(STDIN_FILENO, &echoing) == 0) {
         quiet = echoing;
         quiet.c_lflag &= ~(tcflag_t)ECHO;
-        echo_off = tcsetattr(STDIN_FILENO, TCSANOW, &quiet) == 0;
+        echo_off = 1; /* before it is: a signal may come in between */
+        if (tcsetattr(STDIN_FILENO, TCSANOW, &quiet) != 0) echo_off = 0;
     }
 }
 

@@ -30,6 +30,7 @@ tell_paths() {
 preset=${1:-release}
 build=build/$preset
 prefix=${PREFIX:-/usr/local}
+while [[ $prefix == ?*/ ]]; do prefix=${prefix%/}; done
 case $prefix in /*) ;; *) die "PREFIX is \"$prefix\"; expected: an absolute path" ;; esac
 take_build "$preset"
 scripts/build.sh "$preset" weir_install

@@ -5,7 +5,9 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
-root=${DESTDIR:-}${PREFIX:-/usr/local}
+prefix=${PREFIX:-/usr/local}
+while [[ $prefix == ?*/ ]]; do prefix=${prefix%/}; done
+root=${DESTDIR:-}$prefix
 list=$root/$installed_files
 [ -f "$list" ] || die "$list is missing: nothing was installed into $root by make install"
 files=$(cat "$list") # which is one of them

@@ -4,11 +4,13 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, run_tests  # noqa: E402
+from terminal import Terminal  # noqa: E402
 from tmux import PATIENCE, Tmux, environment, last, missing, scratch  # noqa: E402
 
 WEIR = os.environ["WEIR_BIN"]
@@ -283,6 +285,20 @@ def test_editing():
         terminal.wait("editing: it ends in order", lambda s: "ended with 0" in s and "as before" in s)
     finally:
         terminal.close()
+
+
+def test_crash():
+    """The echo, which is off while an answer runs, is on again after a crash."""
+    terminal = Terminal([WEIR, "chat", "-m", "fake:tick_us=100000,n_ctx_train=100000,any=0", "-n", "600", "--temp", "0", "-c", "5000", "--grammar", 'root ::= ([a-c] " ")*', "--ignore-eos"],
+                        env=environment())
+    terminal.wait_for(lambda s: ">" in s.text(), PATIENCE)
+    terminal.keys("Hello\r")
+    check("a crash: an answer runs", terminal.wait_for(lambda s: re.search(r"[abc] [abc]", s.text()), PATIENCE), terminal.output[-500:])
+    check("a crash: the echo is off", not terminal.settings_kept())
+    terminal.process.send_signal(signal.SIGQUIT)
+    got = terminal.finish(PATIENCE)
+    check("a crash: the terminal is as before", got is not None and got != 0 and terminal.settings_kept(), got, terminal.output[-300:])
+    terminal.close()
 
 
 def test_typed_ahead():

@@ -79,6 +79,7 @@ def test_names():
     home = fresh()
     expect("a revision has its option", weir("pull", "https://huggingface.co/o/r/tree/v2", home=home), 2, "hf:o/r --revision v2")
     expect("no page of a model", weir("pull", "https://huggingface.co/o", home=home), 2, "no page of a model")
+    expect("nor a folder of its files", weir("pull", "https://huggingface.co/o/r/tree/main/Q8_0", home=home), 2, "no page of a model")
     expect("nor this", weir("pull", "https://huggingface.co/o/r/discussions/1", home=home), 2, "no page of a model")
     expect("a model of Ollama's library that weir does not know", weir("run", "ollama.com/library/llama3.3", "hi", home=home), 2, "did you mean llama3.")
     expect("a name that nearly is one", weir("run", "qwen3:8c", "hi", home=home), 2, "qwen3:8c is not a model here", "did you mean qwen3:8b")
@@ -126,7 +127,8 @@ def test_own_names():
     check("it is listed", "coder" in weir("pull", home=home).stdout)
     words = {line.split("\t")[0] for line in weir("__complete", "run", "co", home=home).stdout.splitlines()}
     check("and completed", "coder" in words, words)
-    for text, part in (("coder = model.gguf\n", "names:1: model.gguf is no model of the hub"), ("x\n", "names:1:"), ("[a]\n", "names:1:"), ("a = llama3.2\n", "")):
+    for text, part in (("coder = model.gguf\n", "names:1: model.gguf is no model of the hub"), ("x\n", "names:1:"), ("[a]\n", "names:1:"), ("coder = llama3.2\n", "names:1: llama3.2 is no model of the hub"),
+                       ("coder = https://ollama.com/library/coder\n", "names:1: https://ollama.com/library/coder is no model"), ("coder = https://huggingface.co/o\n", "names:1 has this address")):
         name_file(home, text)
         done = weir("pull", "coder", home=home)
         expect(f"{text!r} in it is told with its line", done, 2, part)
