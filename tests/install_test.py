@@ -166,8 +166,8 @@ def private_prefix(work):
           done.stderr, left, sorted(folders_of(prefix) ^ before))
     prefix = work / "made"
     for script in ("install.sh", "uninstall.sh"):
-        done = subprocess.run([ROOT / "scripts" / script, *([BUILD.name] if script == "install.sh" else [])], capture_output=True, text=True, env=dict(env, PREFIX=str(prefix)))
-        check(f"{script}: a prefix that was not there", done.returncode == 0 and prefix.exists() == (script == "install.sh"), done.stderr, list(prefix.rglob("*")))
+        done = subprocess.run([ROOT / "scripts" / script, *([BUILD.name] if script == "install.sh" else [])], capture_output=True, text=True, env=dict(env, PREFIX=str(prefix) + "/"))
+        check(f"{script}: a prefix that was not there, with a slash at its end", done.returncode == 0 and prefix.exists() == (script == "install.sh"), done.stderr, list(prefix.rglob("*")))
 
 
 def words_of(text):

@@ -39,7 +39,7 @@ defmodule Weir.RequestTest do
 
       assert {:ok, text(rest)} == Server.generate(server, prompt, @greedy)
       assert Request.status(request) == %{state: :ended}
-      assert {:error, :not_found} = Request.cancel(request)
+      assert eventually(fn -> Request.cancel(request) == {:error, :not_found} end)
       assert {:error, :not_found} = Request.set_interval(request, 3)
       assert mailbox() == []
     end
@@ -67,6 +67,9 @@ defmodule Weir.RequestTest do
       assert reason =~ "top_p"
       assert [{:error, reason}] = events(Server.submit(server, "hello", json_schema: %{a: self()}))
       assert is_binary(reason)
+      # a shared one is submitted elsewhere
+      assert [{:error, reason}] = events(Server.submit(server, "hello", share: true, temp: 0.0, top_p: 7))
+      assert reason =~ "top_p"
       assert [{:error, {:server_down, _}}] = events(Server.submit(:nobody, "hello"))
       assert [{:error, :not_found}] = events(Server.submit(server, {:fork, :nobody}))
       assert_raise ArgumentError, ~r/nonsense/, fn -> Server.submit(server, "hello", nonsense: 1) end
@@ -161,6 +164,20 @@ defmodule Weir.RequestTest do
       assert :ok = Request.cancel(first)
       assert {:end, %{reason: :cancelled, usage: %{generated_tokens: _}}} = List.last(events(first))
       assert {:end, %{reason: :length}} = List.last(events(three))
+      assert eventually(fn -> idle?(server) end)
+    end
+
+    test "is cancelled before it has begun", %{long: long} do
+      server = server(model: long, n_parallel: 1)
+      messages = [%{role: "user", content: "hello"}]
+
+      for _ <- 1..20 do
+        request = Server.submit_chat(server, messages, max_tokens: 4000)
+        assert :ok = Request.cancel(request)
+        last = List.last(events(request))
+        assert match?({:error, :cancelled}, last) or match?({:end, %{reason: :cancelled}}, last)
+      end
+
       assert eventually(fn -> idle?(server) end)
     end
 

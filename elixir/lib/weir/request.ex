@@ -83,7 +83,11 @@ defmodule Weir.Request do
     raise ArgumentError, "an interval is a number of tokens from 1 to 2147483647, got: #{inspect(n)}"
   end
 
-  @doc "Ends the request within a tick. Its last message still comes, with the reason `:cancelled`."
+  @doc """
+  Ends the request within a tick, or as soon as its prompt is rendered. Its last message still comes, with the
+  reason `:cancelled`, unless the answer had its end already.
+  """
   @spec cancel(t()) :: :ok | {:error, :not_found | Weir.Server.reason()}
-  def cancel(%__MODULE__{} = request), do: Broker.ask(request.server, {:cancel, request.pid}, :infinity)
+  def cancel(%__MODULE__{} = request),
+    do: Broker.ask(request.server, {:cancel_courier, request.pid}, :infinity)
 end

@@ -220,7 +220,8 @@ defmodule Weir.Server do
   text), `special` (false; true shows control tokens in the answer).
 
   The request ends when its caller ends. If the caller is a task and linked to the process that has started it
-  (`Task.async/1`), it also ends with that process, however that ended: nobody would get the result.
+  (`Task.async/1`, `Task.start_link/1`), it also ends with that process, however that ended. A task that must
+  outlive its caller is one of `Task.Supervisor.start_child/2`.
 
   Errors: `:queue_full`, `:timeout`, `{:queue_timeout, ms}`, `{:first_token_timeout, ms}`, `:cancelled` (by
   `cancel/2`, or with the process that has started the task), `:stopping`, `{:server_down, reason}`, or a text.

@@ -37,7 +37,9 @@ defmodule Weir.Server.Broker do
     requests: %{},
     flights: %{},
     waiting: [],
-    changes: :queue.new()
+    changes: :queue.new(),
+    # couriers that were cancelled before they began, with their monitors
+    doomed: %{}
   ]
 
   @doc "`source`: a `Weir.Model` or a path. `o`: a server's options, except its name, which is in `opts`."
@@ -251,6 +253,12 @@ defmodule Weir.Server.Broker do
   # ---- Messages ----
 
   @impl true
+  def handle_call({:begin, _asked}, {pid, _}, %{doomed: doomed} = state) when is_map_key(doomed, pid) do
+    {monitor, doomed} = Map.pop!(doomed, pid)
+    Process.demonitor(monitor, [:flush])
+    {:reply, {:error, :cancelled}, %{state | doomed: doomed}}
+  end
+
   def handle_call({name, _}, _from, %{stopping: true} = state) when name in [:configure, :begin],
     do: {:reply, {:error, :stopping}, state}
 
@@ -306,6 +314,17 @@ defmodule Weir.Server.Broker do
     state = Enum.reduce(found, state, &cancel_request(&2, &1))
     {n, state} = cancel_waiting(state, target)
     {:reply, if(found == [] and n == 0, do: {:error, :not_found}, else: :ok), state}
+  end
+
+  # A courier renders its prompt, or waits for the model, before it begins.
+  def handle_call({:cancel_courier, pid}, from, state) do
+    case handle_call({:cancel, pid}, from, state) do
+      {:reply, {:error, :not_found} = reply, state} ->
+        if Process.alive?(pid), do: {:reply, :ok, doom(state, pid)}, else: {:reply, reply, state}
+
+      reply ->
+        reply
+    end
   end
 
   def handle_call({:status, pid}, _from, state) do
@@ -393,6 +412,9 @@ defmodule Weir.Server.Broker do
 
   def handle_info({:EXIT, loader, reason}, %{loading: {loader, _for}} = state),
     do: loaded(state, {:error, "the loading has failed: " <> Exception.format_exit(reason)})
+
+  def handle_info({:DOWN, key, :process, pid, _reason}, state) when :erlang.map_get(pid, state.doomed) == key,
+    do: {:noreply, %{state | doomed: Map.delete(state.doomed, pid)}}
 
   def handle_info({:DOWN, key, :process, _pid, reason}, state),
     do: {:noreply, ended(state, key, {:exit, reason})}
@@ -497,7 +519,8 @@ defmodule Weir.Server.Broker do
   defp computed_by(state, key, ref) do
     case state.requests do
       %{^key => request} ->
-        if request.interval, do: NIF.engine_interval(ref, request.interval)
+        # not that of a shared answer
+        if request.interval && is_reference(request.ref), do: NIF.engine_interval(ref, request.interval)
         number = with %{request: number} <- NIF.engine_progress(ref), do: number, else: (_ended -> nil)
         n_prompt = NIF.engine_usage(ref).n_prompt
         emit_start(state, request, n_prompt)
@@ -528,6 +551,9 @@ defmodule Weir.Server.Broker do
   defp n_waiting(state), do: Enum.sum(for {_from, {:begin, %{n: n}}} <- state.waiting, do: n)
 
   # nil: not submitted yet
+  defp doom(state, pid),
+    do: %{state | doomed: Map.put_new_lazy(state.doomed, pid, fn -> Process.monitor(pid) end)}
+
   defp cancel_ref(nil), do: :ok
   defp cancel_ref({flight, ref}), do: Flight.cancel(flight, ref)
   defp cancel_ref(ref), do: NIF.engine_cancel(ref)
@@ -591,22 +617,29 @@ defmodule Weir.Server.Broker do
   defp phase(_progress, _usage), do: :generating
 
   # Its place in the queue: 0 while a slot is free for it.
-  defp place(state, %{engine: number, seq: seq}) do
-    engine = NIF.engine_stats(state.engines[number].ref)
+  defp place(state, %{engine: at, number: number}) do
+    engine = NIF.engine_stats(state.engines[at].ref)
     idle = engine.n_slots - engine.n_slots_prefilling - engine.n_slots_generating
 
-    ahead =
-      Enum.count(state.requests, fn {_key, r} ->
-        r.engine == number and r.seq < seq and r.engine_ref != nil and
-          match?(%{started: false}, NIF.engine_progress(r.engine_ref))
-      end)
+    # a shared answer counts once; nil is no smaller number
+    earlier =
+      for {_key, %{engine: ^at, number: n} = r} <- state.requests,
+          n < number,
+          into: %{},
+          do: {n, r.engine_ref}
 
+    ahead = Enum.count(earlier, fn {_n, ref} -> match?(%{started: false}, NIF.engine_progress(ref)) end)
     max(ahead + 1 - idle, 0)
   end
 
-  # Whose work is in a slot.
-  defp named(slots, requests) do
-    known = for {_key, %{number: n} = r} <- requests, n != nil, into: %{}, do: {n, %{id: r.id, seq_id: r.seq}}
+  # Whose work is in a slot of the current engine.
+  defp named(slots, %{requests: requests, current: current}) do
+    known =
+      for {_key, %{engine: ^current, number: n} = r} <- requests,
+          n != nil,
+          into: %{},
+          do: {n, %{id: r.id, seq_id: r.seq}}
+
     Enum.map(slots, &Map.merge(&1, Map.get(known, &1.request, %{id: nil, seq_id: nil})))
   end
 
@@ -617,7 +650,7 @@ defmodule Weir.Server.Broker do
         else: {:loading, Map.merge(Engine.no_stats(state.options), loading_stats(state))}
 
     Map.merge(engine, %{
-      slots: named(engine.slots, state.requests),
+      slots: named(engine.slots, state),
       max_queue: state.options.max_queue,
       state: if(state.stopping, do: :stopping, else: known),
       requests: map_size(state.requests),

@@ -39,7 +39,10 @@ defmodule Weir.Server.Courier do
     start =
       with {:error, reason} <- Broker.ask(server, {:status, self()}, :infinity), do: raise(Error, reason)
 
-    tell(to, ref, {:start, Map.take(start, [:id, :prompt_tokens, :queue_position])})
+    # a shared request that could not be submitted has no start; its error comes next
+    if start.state != :starting,
+      do: tell(to, ref, {:start, Map.take(start, [:id, :prompt_tokens, :queue_position])})
+
     last = follow(opened, %__MODULE__{to: to, ref: ref, emit: read.own.emit, since: Limits.now()})
     tell(to, ref, {:end, Map.take(last, [:reason, :usage, :miss, :logprobs])})
   rescue
