@@ -94,7 +94,7 @@ def test_ring_suspensions():
                      "priority": dice.choice([0, 0, 3, -2])} for _ in range(24)]
         requests[7]["deadline_ms"] = 40
         done = weir("stream", "-m", "fake:tick_us=700,token_us=40", "--slots", "4", "--chunk", "32", "-b", "64", "-ub", "24", "-c", "192",
-                    "--kv", "220", "--layout", "unified", "--ageing", "20", "--strategy", strategy, "--itl-target", "2",
+                    "--kv", "220", "--layout", "unified", "--ageing", "20", "--strategy", strategy, "--raw", "--itl-target", "2",
                     path_of("tight.json", json.dumps({"requests": requests})), "--ring", ring, "-q", "--cache-sequences", "0")
         played = weir("bench", "replay", ring, "--json")
         figures = json.loads(played.stdout)
