@@ -333,9 +333,15 @@ async function remedy(message, find, act) {
   if (asked === chat && !running && chat.messages[index] === message) act(index, start);
 }
 
-const dropOldest = (message) => remedy(message, (firstThatFits) => firstThatFits(turnStarts(), (from) => requestBody(chat.messages.slice(from))), (index, start) => {
+// After a refusal: what is there of an answer goes on.
+function askOnceMore(message) {
+  if ((message.content || message.reasoning) && !message.calls?.length) goOn(message);
+  else sendFrom(chat.messages.indexOf(message), null);
+}
+
+const dropOldest = (message) => remedy(message, (firstThatFits) => firstThatFits(turnStarts(), (from) => requestBody(chat.messages.slice(from))), (_index, start) => {
   for (const m of chat.messages.slice(0, start)) m.dropped = true;
-  sendFrom(index, null);
+  askOnceMore(message);
 });
 
 // The summary comes where the answer was to come; the question then begins another chat.
@@ -364,7 +370,7 @@ function startAnew(message) {
 // There is another key: requests for which the last one was refused are sent again.
 export function askAgain() {
   const last = chat.messages.at(-1);
-  if (last?.problem === "key") sendFrom(chat.messages.length - 1, null);
+  if (last?.problem === "key") askOnceMore(last);
 }
 
 // Another chat is shown: this one's answer goes on for as long as the server waits for a reader, unless it was deleted.
@@ -464,7 +470,7 @@ export function startChat({ denied, opened, changed }) {
   });
   addEventListener("pagehide", () => {
     leaving = true;
-    save();
+    if (running) save(); // all else is kept, and who only looked has no later state
   });
   addEventListener("pageshow", (event) => {
     leaving = false;

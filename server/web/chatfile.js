@@ -77,12 +77,12 @@ export function fromText(text) {
     found = found.chats;
   } else found = fromMarkdown(text);
   const chats = found.filter((chat) => Array.isArray(chat?.messages)).map((chat) => ({
-    id: /^[0-9a-f]{1,32}$/.test(chat.id) ? chat.id : newId(),
+    id: typeof chat.id === "string" && /^[0-9a-f]{1,32}$/.test(chat.id) ? chat.id : newId(),
     read: chat.read,
     title: String(chat.title ?? ""),
     named: Boolean(chat.title),
     system: typeof chat.system === "string" ? chat.system : undefined,
-    at: Number.isFinite(chat.at) ? chat.at : Date.now(),
+    at: Number.isFinite(chat.at) ? Math.min(Math.max(chat.at, 0), Date.now()) : Date.now(), // a time to come would stay the later one
     messages: cleanMessages(chat.messages),
   })).filter((chat) => chat.messages.length);
   if (!chats.length) throw new Error("there is no chat in it");

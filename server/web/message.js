@@ -37,7 +37,7 @@ function figures(message) {
   }
   if (stats?.ttftMs >= 0) parts.push(`first after ${stats.ttftMs < 1000 ? Math.round(stats.ttftMs) + " ms" : seconds(stats.ttftMs)}`);
   if (stats?.prompt) parts.push(`prompt ${stats.prompt}` + (stats.cached ? `, ${stats.cached} of it cached` : ""));
-  if (FINISHES[finish]) parts.push(FINISHES[finish]);
+  if (Object.hasOwn(FINISHES, finish)) parts.push(FINISHES[finish]);
   return parts.join(" · ");
 }
 

@@ -502,8 +502,27 @@ def chats_as_files(p):
     p.b.click("#chat-list .chat-open")
     p.b.wait(lambda: p.b.count(".message") == 2, "the chat")
     spotless(p)
+    # Times that no clock has, and ids of other types.
+    p.b.js("localStorage.clear()")
+    bring("times.json", json.dumps({"format": "weir chats", "chats": [{"id": i, "title": f"t{i}", "at": at, "messages": [{"role": "user", "content": f"{i}"}]}
+                                                                      for i, at in ((1, 1e300), (["abc"], -1e300))]}))
+    p.reload()
+    p.live()
+    assert sorted(listed(p)) == ["t1", "t['abc']"] and p.b.js(kept) and "weir.chat.abc" not in p.b.js("return Object.keys(localStorage)"), p.b.js(kept)
     complaints = p.complaints()
     assert complaints == [], complaints
+
+
+@test
+def who_only_looks_at_a_chat_leaves_its_time(p):
+    """Of two states of a chat an import keeps the later one."""
+    p.fresh()
+    p.b.js("localStorage.setItem('weir.chat.abc', arguments[0]); location.hash = 'chat=abc'", json.dumps({"id": "abc", "title": "t", "at": 1, "messages": [
+        {"role": "user", "content": "?"}, {"role": "assistant", "content": "One.", "finish": "stop"}]}))
+    p.b.wait(lambda: p.b.count(".message") == 2, "the chat")
+    p.reload()
+    p.b.wait(lambda: p.b.count(".message") == 2, "the chat after a reload")
+    assert p.b.js("return JSON.parse(localStorage.getItem('weir.chat.abc')).at") == 1
 
 
 @test
