@@ -51,13 +51,7 @@ static void say_text(const struct chat *chat, const char *string)
 /* Prints a text on stdout, on a terminal broken between words, and frees it. */
 static void print_text(cli_text *text)
 {
-    cli_text wrapped = {0};
-    int columns = cli_term_columns();
-    if (cli_term_out() && text->n > 0) {
-        cli_wrap_text(&wrapped, text->bytes, 0, 0, columns < CLI_WRAP_COLUMNS ? columns : CLI_WRAP_COLUMNS);
-        weir__text_fini(text);
-        *text = wrapped;
-    }
+    if (cli_term_out()) cli_wrap_notice(text);
     cli_out_text(text);
 }
 
@@ -489,14 +483,20 @@ static cli_exit check_template(const struct chat *chat, const char *path, weir_m
     return cli_load_check_template(chat->args, path, model);
 }
 
+static void add_model(const struct chat *chat, cli_text *text)
+{
+    cli_text_puts(text, "model        ");
+    cli_figures_title(text, chat->talk.model);
+    cli_text_puts(text, "\n");
+}
+
 static void add_info(const struct chat *chat, cli_text *text)
 {
     const cli_talk *talk = &chat->talk;
     weir_engine_stats stats = {.size = sizeof stats};
     weir_engine_get_stats(talk->engine, &stats);
-    cli_text_puts(text, "model        ");
-    cli_figures_title(text, talk->model);
-    cli_text_puts(text, "\nfile         ");
+    add_model(chat, text);
+    cli_text_puts(text, "file         ");
     cli_text_add_safe(text, chat->path, strlen(chat->path));
     cli_text_printf(text, "\ncontext      %s tokens\nmessages     %zu\nsystem       ",
                     cli_count((uint64_t)stats.n_ctx).text, talk->n);
@@ -556,8 +556,7 @@ static cli_exit on_model(struct chat *chat, const char *rest)
 {
     cli_text text = {0};
     if (rest == NULL) {
-        add_info(chat, &text);
-        text.n = strcspn(text.bytes, "\n") + 1;
+        add_model(chat, &text);
         cli_text_puts(&text, "\n");
         cli_out_text(&text);
         return cli_models_print(chat->args);
@@ -570,10 +569,11 @@ static cli_exit on_model(struct chat *chat, const char *rest)
         return cli_fail(CLI_USAGE, "--lora belongs to the model that weir chat began with");
     char *preset = cli_preset_path(rest), *base = preset != NULL ? cli_preset_model(preset) : NULL;
     cli_exit code = preset != NULL && base == NULL ? CLI_USAGE : CLI_OK;
-    if (cli_line_asks(chat->line)) cli_signals_interrupts(false); /* Ctrl-C ends a download, and a load */
+    bool asks = cli_line_asks(chat->line);
+    if (asks) cli_signals_interrupts(false); /* Ctrl-C ends a download, and a load */
     if (code == CLI_OK) code = change_model(chat, base == NULL ? rest : *base != '\0' ? base : "default");
-    if (cli_line_asks(chat->line)) cli_signals_interrupts(true);
-    if (cli_signals_ended() == SIGINT && cli_line_asks(chat->line)) cli_signals_forget();
+    if (asks) cli_signals_interrupts(true);
+    if (asks && cli_signals_ended() == SIGINT) cli_signals_forget(); /* not the chat */
     if (code == CLI_OK && preset != NULL) code = on_preset(chat, rest);
     if (code == CLI_OK) {
         cli_figures_title(&text, chat->talk.model);

@@ -11,14 +11,8 @@
 
 void cli_text_tell(cli_text *text)
 {
-    cli_text wrapped = {0};
-    int columns = cli_term_columns();
-    if (text->n > 0 && cli_term_err()) {
-        cli_wrap_text(&wrapped, text->bytes, 0, 0, columns < CLI_WRAP_COLUMNS ? columns : CLI_WRAP_COLUMNS);
-        fputs(wrapped.bytes, stderr);
-    } else if (text->n > 0)
-        fputs(text->bytes, stderr);
-    weir__text_fini(&wrapped);
+    if (cli_term_err()) cli_wrap_notice(text);
+    if (text->n > 0) fputs(text->bytes, stderr);
     weir__text_fini(text);
 }
 

@@ -134,13 +134,17 @@ static void add_row(cli_table *table, const char *name, uint64_t n_bytes, uint64
 /* How the speeds of the table came about, and which row is suggested. */
 static void add_rule(cli_text *text, const struct machine *machine)
 {
+    char gpu[80] = "";
+    if (machine->n_free_gpu > 0)
+        snprintf(gpu, sizeof gpu, ", or fits into that of a GPU, %s here",
+                 cli_bytes(machine->n_free_gpu).text);
     char *rule = cli_format(
         "tok/s, about: a token reads the whole file, and %d processor%s read%s %s of it per second (%s each, "
-        "%s at most). Suggested: the largest that fits into the free memory, %s here, and writes %d tok/s. "
+        "%s at most). Suggested: the largest that fits into the free memory, %s here, and writes %d tok/s%s. "
         "weir bench engine measures.",
         (int)machine->n_cpus, machine->n_cpus == 1 ? "" : "s", machine->n_cpus == 1 ? "s" : "",
         cli_bytes(machine->rate).text, cli_bytes(CORE_RATE).text, cli_bytes(MEMORY_RATE).text,
-        machine->n_free > 0 ? cli_bytes(machine->n_free).text : "unknown", COMFORT);
+        machine->n_free > 0 ? cli_bytes(machine->n_free).text : "unknown", COMFORT, gpu);
     cli_wrap_text(text, rule, 0, 0, CLI_WRAP_COLUMNS);
     cli_text_puts(text, "\n");
     cli_free(rule);
@@ -158,7 +162,7 @@ void cli_starter_list(cli_text *text)
     cli_table_cell(&table, "%s", "");
     for (size_t i = 0; i < N_BETTER; i++)
         add_row(&table, better[i].name, better[i].n_bytes, better[i].n_memory, &machine,
-                &better[i] == one && machine.n_free > 0 ? "for this machine" : "");
+                &better[i] == one && suits(&machine, one) ? "for this machine" : "");
     add_row(&table, "default", CLI_STARTER_BYTES, GB, &machine, "a toy, to try weir with");
     cli_table_print(&table, text, "", "");
     cli_table_fini(&table);

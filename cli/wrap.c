@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "term.h"
+
 #define TAB 8
 
 /* Prints the word, in the next line where it does not fit into this one. */
@@ -80,4 +82,14 @@ void cli_wrap_text(cli_text *out, const char *string, int column, int indent, in
     cli_wrap_add(&wrap, string, strlen(string), columns, out);
     cli_wrap_flush(&wrap, columns, out);
     cli_wrap_fini(&wrap);
+}
+
+void cli_wrap_notice(cli_text *text)
+{
+    cli_text wrapped = {0};
+    int columns = cli_term_columns();
+    if (text->n == 0) return;
+    cli_wrap_text(&wrapped, text->bytes, 0, 0, columns < CLI_WRAP_COLUMNS ? columns : CLI_WRAP_COLUMNS);
+    weir__text_fini(text);
+    *text = wrapped;
 }

@@ -32,4 +32,7 @@ void cli_wrap_fini(cli_wrap *wrap);
 /* Adds a whole text, whose first line begins in `column`, with `lists`. Ends without a newline. */
 void cli_wrap_text(cli_text *out, const char *string, int column, int indent, int columns);
 
+/* Wraps a text for the terminal, at CLI_WRAP_COLUMNS or less. */
+void cli_wrap_notice(cli_text *text);
+
 #endif

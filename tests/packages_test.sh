@@ -147,22 +147,22 @@ expect "$work/next/DEBIAN/prerm" 'deb-systemd-invoke stop .*weir.service'
 if [ "$(id -u)" -eq 0 ] && [ ! -d /run/systemd/system ] && have systemctl && have deb-systemd-helper; then
     sed -i 's/^Version: .*/&+next/' "$work/next/DEBIAN/control"
     dpkg-deb -b "$work/next" "$work/next.deb" >/dev/null
-    enabled() { systemctl --root="$work/root" is-enabled "$1" 2>&1 || true; }
+    enabled() { systemctl --root="$work/system" is-enabled "$1" 2>&1 || true; }
     for upgraded in no yes; do
-        rm -rf "$work/root"
-        mkdir -p "$work/root/etc" "$work"/root/var/lib/dpkg/{info,updates,triggers}
-        touch "$work"/root/var/lib/dpkg/{status,available}
-        in_root() { dpkg --root="$work/root" --force-script-chrootless --force-depends --log=/dev/null "$@" >>"$work/dpkg.log" 2>&1 || die "dpkg $*: $(tail "$work/dpkg.log")"; }
+        rm -rf "$work/system"
+        mkdir -p "$work/system/etc" "$work"/system/var/lib/dpkg/{info,updates,triggers}
+        touch "$work"/system/var/lib/dpkg/{status,available}
+        in_root() { dpkg --root="$work/system" --force-script-chrootless --force-depends --log=/dev/null "$@" >>"$work/dpkg.log" 2>&1 || die "dpkg $*: $(tail "$work/dpkg.log")"; }
         in_root -i "${packages[@]}"
         [ "$(enabled weir.service)$(enabled weir.socket)" = disableddisabled ] || die "a unit is enabled at once"
-        systemctl --root="$work/root" enable weir.service 2>>"$work/dpkg.log"
+        systemctl --root="$work/system" enable weir.service 2>>"$work/dpkg.log"
         if [ $upgraded = yes ]; then
             in_root -i "$work/next.deb"
             [ "$(enabled weir.service)$(enabled weir.socket)" = enableddisabled ] || die "an upgrade changes what is enabled"
         fi
         in_root -P weir
         in_root -P libweir-dev "libweir-hub$so" "libweir$so"
-        left=$(find "$work/root" \( -type f -o -type l \) -not -path "$work/root/var/lib/dpkg/*")
+        left=$(find "$work/system" \( -type f -o -type l \) -not -path "$work/system/var/lib/dpkg/*")
         [ -z "$left" ] || die "purge leaves: $left"
     done
 else
