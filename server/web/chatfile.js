@@ -60,12 +60,18 @@ function cleanMessage(given) {
 const cleanMessages = (list) => list.filter((m) => ["user", "assistant", "tool"].includes(m?.role)).map(cleanMessage);
 
 // What two chats have in common that say the same; of one that came from Markdown, what Markdown holds.
-const contentOf = ({ title, messages }, read) => (read ? toMarkdown({ title, messages }) : JSON.stringify([title, cleanMessages(messages)]));
+const contentOf = ({ title, system, messages }, read) =>
+  read ? toMarkdown(fromMarkdown(toMarkdown({ title, messages }))[0]) : JSON.stringify([title, system ?? null, cleanMessages(messages)]);
 
-// The one of `chats` that an imported chat is already: of the same id, or with the same content.
-export function sameChat(chats, imported) {
-  const content = contentOf(imported, imported.read);
-  return chats.find(({ id }) => id === imported.id) ?? chats.find((chat) => contentOf(chat, imported.read) === content);
+// The chats that are here: same(chat) is the one that an imported chat is already, of the same id or content.
+export function catalogue(chats) {
+  const ids = new Map(), contents = { false: new Map(), true: new Map() }; // true: as Markdown
+  const add = (chat) => {
+    ids.set(chat.id, chat);
+    for (const read of [false, true]) contents[read].set(contentOf(chat, read), chat);
+  };
+  chats.forEach(add);
+  return { add, same: (chat) => ids.get(chat.id) ?? contents[Boolean(chat.read)].get(contentOf(chat, chat.read)) };
 }
 
 // The chats in a file's text; read: from Markdown. Throws an Error where there are none.

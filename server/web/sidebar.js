@@ -71,21 +71,23 @@ export function showSidebar() {
 const inWords = (n) => `${n} ${n === 1 ? "chat" : "chats"}`;
 
 // Of a chat that is here already, the later one stays. Returns what became of it.
-function keep({ read, ...chat }, sameChat) {
-  const same = sameChat(loadChats(), { ...chat, read });
+function keep({ read, ...chat }, here) {
+  const same = here.same({ ...chat, read });
   if (same && (same.id !== chat.id || same.at >= chat.at)) return "known";
   if (!saveChat(chat)) throw new Error("the browser has no room left");
+  here.add(chat);
   if (chat.id === currentChat().id) showAgain();
   return same ? "renewed" : "imported";
 }
 
 async function take(files) {
-  const { fromText, sameChat } = await chatfile;
   const counts = { imported: 0, renewed: 0, known: 0 };
   for (const file of files) {
     try {
+      const { fromText, catalogue } = await chatfile;
       if (file.size > MAX_FILE) throw new Error("it is too large");
-      for (const chat of fromText(await file.text())) counts[keep(chat, sameChat)]++;
+      const given = fromText(await file.text()), here = catalogue(loadChats());
+      for (const chat of given) counts[keep(chat, here)]++;
     } catch (e) {
       showNotice(`${file.name} was not imported: ${e.message}.`);
       showSidebar();
@@ -107,7 +109,7 @@ export function makeSidebar() {
     "export-json": ({ download, toJson }) => download(fileName(currentChat().title) + ".json", "application/json", toJson([currentChat()])),
     "export-all": ({ download, toJson }) => download("chats.json", "application/json", toJson(loadChats())),
   };
-  for (const [id, run] of Object.entries(exports)) byId(id).addEventListener("click", async () => run(await chatfile));
+  for (const [id, run] of Object.entries(exports)) byId(id).addEventListener("click", () => chatfile.then(run).catch((e) => showNotice(`Not exported: ${e.message}. Load the page anew.`)));
   byId("import").addEventListener("click", () => file.click());
   file.addEventListener("change", () => {
     take([...file.files]);

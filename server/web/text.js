@@ -14,7 +14,7 @@ function load() {
   loading ??= import("./markdown.js").then((module) => {
     markdownView = module.markdownView;
     onMarkdown();
-  }, () => {}); // without the library (cmake/page.cmake) texts stay as they are
+  }, () => setTimeout(() => (loading = null), 10000)); // texts stay as they are; a later one asks again
 }
 
 // A view of a text that grows: show(text).

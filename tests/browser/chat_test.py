@@ -494,6 +494,14 @@ def chats_as_files(p):
     assert bring("later.json", json.dumps(others)).startswith("Imported 0 chats, 1 renewed.")
     p.b.wait(lambda: p.b.count(".message") == 3, "the later state of the chat that is shown")
     assert len(p.b.js(kept)) == 2
+    # Markdown holds no spaces at the end of a text, and one line of a title.
+    p.b.js("localStorage.clear(); localStorage.setItem('weir.chat.abc', arguments[0])", json.dumps({"id": "abc", "title": "two\nlines", "at": 1, "messages": [
+        {"role": "user", "content": "two\nlines"}, {"role": "assistant", "content": "One. \n"}]}))
+    assert bring("two.md", "# two\nlines\n\n## You <!-- user -->\n\ntwo\nlines\n\n## Model <!-- assistant -->\n\nOne. \n\n").startswith("Imported 0 chats, 1 here already.")
+    # The same text behind another system message is another chat.
+    same = {"title": "t", "at": 1, "messages": [{"role": "user", "content": "?"}]}
+    assert bring("systems.json", json.dumps({"format": "weir chats", "chats": [{**same, "id": "a1", "system": "Be brief."}, {**same, "id": "a2"}, {**same, "id": "a3"}]})
+                 ).startswith("Imported 2 chats, 1 here already.")
     # A wicked file brings text, in the types that the page knows, or nothing.
     p.b.js("localStorage.clear()")
     bring("wicked.json", json.dumps({"format": "weir chats", "chats": [None, 1, {"title": {}, "at": "x", "messages": [
