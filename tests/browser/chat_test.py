@@ -141,7 +141,7 @@ def an_answer_that_was_cut_goes_on(p):
     p.complete()
     message, sent = kept_text(p), p.b.js("return window.sent")[0]
     assert sent["continue_final_message"] is True and sent["messages"][-1] == {"role": "assistant", "content": half}, sent
-    assert message["content"].startswith(half) and p.b.count(".message") == 2 and p.b.text(ANSWER + " .figures").startswith("40 tokens"), message
+    assert message["content"] == whole and p.b.count(".message") == 2 and p.b.text(ANSWER + " .figures").startswith("40 tokens"), message
     assert "before" not in message and message["finish"] == "length" and kinds(p)[1] == "Continue"
     # One that is stopped, and one that is loaded anew while it goes on.
     p.b.js("const e = document.getElementById('set-max_tokens'); e.value = '3000'; e.dispatchEvent(new Event('input'))")

@@ -46,10 +46,15 @@ def libraries_come_with_the_answer_that_needs_them(p):
     # Where the library does not come, a text is shown as it is.
     p.b.cdp("Network.enable")
     p.b.cdp("Network.setBlockedURLs", urls=["*/lib/markdown-it.js"])
-    p.b.js("location.hash = 'chat=abc'")
-    p.b.reload()
-    p.b.wait(lambda: p.b.text(ANSWER + " .body") == "$x^2$", "the text")
-    p.b.cdp("Network.setBlockedURLs", urls=[])
+    try:
+        p.b.js("location.hash = 'chat=abc'")
+        p.b.reload()
+        p.b.wait(lambda: p.b.text(ANSWER + " .body") == "$x^2$", "the text")
+        assert p.b.js_async("return import('/markdown.js').then(() => 'came', () => 'failed')") == "failed"
+        assert p.b.text(ANSWER + " .body") == "$x^2$" and p.b.count(ANSWER + " .body.plain-text") == 1
+        p.b.wait(lambda: p.b.js("return !document.getElementById('text').disabled"), "the message box")
+    finally:
+        p.b.cdp("Network.setBlockedURLs", urls=[])
     p.b.log()  # of the blocked request
 
 
