@@ -21,7 +21,7 @@ static void put_word(cli_wrap *wrap, int columns, cli_text *out)
         cli_text_fill(out, " ", wrap->n_blanks);
     cli_text_add(out, wrap->word.bytes, wrap->word.n);
     weir__text_clear(&wrap->word);
-    wrap->column = end <= columns ? end : (end - 1) % columns + 1; /* the terminal breaks wider words */
+    wrap->column = end <= columns || wrap->whole ? end : (end - 1) % columns + 1; /* the terminal breaks it */
     wrap->n_blanks = wrap->word_columns = 0;
     wrap->written = true;
     if (fence) wrap->code = !wrap->code;
@@ -58,7 +58,7 @@ void cli_wrap_add(cli_wrap *wrap, const char *bytes, size_t n, int columns, cli_
         else {
             cli_text_add(&wrap->word, bytes + i, used);
             wrap->word_columns += width;
-            if (wrap->lists && point == ';') put_word(wrap, columns, out);
+            if (wrap->whole && point == ';') put_word(wrap, columns, out);
         }
     }
 }
@@ -78,7 +78,7 @@ void cli_wrap_fini(cli_wrap *wrap)
 
 void cli_wrap_text(cli_text *out, const char *string, int column, int indent, int columns)
 {
-    cli_wrap wrap = {.column = column, .indent = indent, .lists = true};
+    cli_wrap wrap = {.column = column, .indent = indent, .whole = true};
     cli_wrap_add(&wrap, string, strlen(string), columns, out);
     cli_wrap_flush(&wrap, columns, out);
     cli_wrap_fini(&wrap);

@@ -18,7 +18,9 @@ typedef struct cli_wrap {
     bool written;     /* the line has a word */
     bool code;        /* between fences */
     bool escape;      /* in an escape sequence, which takes no columns */
-    bool lists;       /* a line may end behind a semicolon, too, as in a;b;c */
+    /* Help and notices: a line may end behind a semicolon, too, as in a;b;c, and ends behind a word that is
+     * wider than a line. */
+    bool whole;
 } cli_wrap;
 
 /* Adds to *out the text that can already be printed in a window of `columns`: all but the last word. */
@@ -29,7 +31,7 @@ void cli_wrap_flush(cli_wrap *wrap, int columns, cli_text *out);
 
 void cli_wrap_fini(cli_wrap *wrap);
 
-/* Adds a whole text, whose first line begins in `column`, with `lists`. Ends without a newline. */
+/* Adds a whole text, whose first line begins in `column`, with `whole`. Ends without a newline. */
 void cli_wrap_text(cli_text *out, const char *string, int column, int indent, int columns);
 
 /* Wraps a text for the terminal, at CLI_WRAP_COLUMNS or less. */

@@ -83,6 +83,7 @@ static void test_whole(void **state)
     expect_text("one two six", 0, 2, "one two\n  six");
     expect_text("a bc de\n\nfg", 4, 2, "a bc\n  de\n\n  fg");
     expect_text("incomparable", 4, 2, "incomparable");
+    expect_text("incomparable it is", 0, 2, "incomparable\n  it is");
     expect_text("one;two;six", 0, 2, "one;two;\n  six");
     expect_text("\033[1mone\033[0m two\033[31;1m\n", 0, 0, "\033[1mone\033[0m two\033[31;1m\n");
     expect_text("\033[2mone two\033[0m six", 0, 0, "\033[2mone two\033[0m\nsix");

@@ -110,7 +110,7 @@ defmodule Weir.RequestTest do
       request = Server.submit(server, "hello", max_tokens: 4000)
       # the receiver has read nothing, so that some text is kept
       for _ <- 1..16, do: send(self(), :other)
-      assert eventually(fn -> Request.status(request)[:generated_tokens] >= 30 end)
+      assert eventually(fn -> match?(%{generated_tokens: n} when n >= 30, Request.status(request)) end)
       n = Request.status(request).generated_tokens
       Process.exit(server, :kill)
       events = events(request)
