@@ -240,9 +240,15 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static void (*const handlers[])(serve_call * call) = {
-        serve_chat,       serve_completions,    serve_plan,       serve_tokenize,
-        serve_detokenize, serve_apply_template, serve_embeddings, serve_rerank,
+    static const serve_route routes[] = {
+        {.handle = serve_chat, .work = true, .engine = true},
+        {.handle = serve_completions, .work = true, .engine = true},
+        {.handle = serve_plan, .work = true, .engine = true},
+        {.handle = serve_tokenize, .work = true, .model = true},
+        {.handle = serve_detokenize, .work = true, .model = true},
+        {.handle = serve_apply_template, .work = true, .engine = true},
+        {.handle = serve_embeddings, .work = true, .model = true},
+        {.handle = serve_rerank, .work = true, .model = true},
     };
     if (size < 2) return 0;
     weir_engine_stats stats = {.size = sizeof stats};
@@ -252,7 +258,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     strcpy(call->method, "POST");
     weir__text_add(&call->body, (const char *)data + 2, size - 2);
     call->state = SERVE_WORKING;
-    handlers[data[0] % (sizeof handlers / sizeof *handlers)](call);
+    call->route = &routes[data[0] % (sizeof routes / sizeof *routes)];
+    call->route->handle(call);
     answer_call(call, data[1] == 255 ? TICKS_MAX : data[1]);
     if (call->begun) require_answer(call);
     if (call->tape != NULL) {
