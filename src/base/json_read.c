@@ -1,6 +1,7 @@
 /* json_read.c: JSON texts as jansson's values. SPDX-License-Identifier: Apache-2.0 */
 #include "base/json_read.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@ typedef struct reader {
     enum json_error_code code; /* json_error_unknown: nothing is wrong yet */
     char *scratch;             /* a string's bytes or a number's digits, with NUL */
     size_t capacity;
+    char point;   /* decimal_point(), once it was asked */
     size_t asked; /* the place where the interrupt was asked last */
     bool interrupted;
 } reader;
@@ -226,38 +228,46 @@ static bool read_string(reader *r, size_t *n)
     return true;
 }
 
-static json_t *read_real(reader *r)
+/* The decimal point that this locale's strtod reads. */
+static char decimal_point(void)
+{
+    char one[16];
+    snprintf(one, sizeof one, "%#.0f", 1.0);
+    return one[1];
+}
+
+static bool read_double(reader *r, double *value)
 {
     size_t n = r->at - r->from;
-    if (!has_scratch(r, n)) return NULL;
+    if (!has_scratch(r, n)) return false;
     memcpy(r->scratch, r->text + r->from, n);
     r->scratch[n] = '\0';
-    char one[16];
-    snprintf(one, sizeof one, "%#.0f", 1.0); /* as this locale writes it: strtod reads the same */
-    char *point = strchr(r->scratch, '.');
-    if (point != NULL) *point = one[1];
-    double value = strtod(r->scratch, NULL);
-    if (isinf(value)) {
-        fault_token(r, json_error_numeric_overflow);
-        return NULL;
+    char *point = memchr(r->scratch, '.', n);
+    if (point != NULL) {
+        if (r->point == '\0') r->point = decimal_point();
+        *point = r->point;
     }
-    return json_real(value);
+    *value = strtod(r->scratch, NULL);
+    if (isinf(*value)) fault_token(r, json_error_numeric_overflow);
+    return !isinf(*value);
+}
+
+static json_t *read_real(reader *r)
+{
+    double value;
+    return read_double(r, &value) ? json_real(value) : NULL;
 }
 
 /* One beyond 64 bits: see weir__json_digits. A real would not have all of its digits. */
 static json_t *read_big(reader *r)
 {
-    json_t *real = read_real(r), *digits, *big = NULL;
-    json_decref(real);
-    if (real == NULL) return NULL; /* beyond that, too */
-    digits = json_stringn_nocheck(r->text + r->from, r->at - r->from);
-    if (digits != NULL) big = json_object();
-    if (big == NULL || json_object_set_nocheck(big, WEIR__JSON_BIG, digits) != 0) {
-        json_decref(big);
-        big = NULL;
-    }
-    json_decref(digits);
-    return big;
+    size_t n = r->at - r->from;
+    double value;
+    if (n > DBL_MAX_10_EXP && !read_double(r, &value)) return NULL; /* beyond a double, too */
+    json_t *digits = json_stringn_nocheck(r->text + r->from, n), *big = json_object();
+    if (json_object_set_new_nocheck(big, WEIR__JSON_BIG, digits) == 0) return big;
+    json_decref(big);
+    return NULL;
 }
 
 static json_t *read_integer(reader *r)

@@ -146,11 +146,22 @@ static void long_integers_keep_their_digits(void **state)
         json_decref(copy);
         json_decref(value);
     }
-    char endless[500] = "";
+    /* The largest double has 309 digits: those up to it are numbers, with a sign, too. */
+    char edge[311] = "-";
     json_t *value = NULL;
-    memset(endless, '9', sizeof endless - 1);
-    assert_int_equal(weir__json_parse_texts(endless, WEIR_NUL, "body", WEIR_FORMAT, &value, NULL),
-                     WEIR_FORMAT);
+    for (size_t sign = 0; sign < 2; sign++) {
+        memset(edge + sign, '1', 309);
+        edge[sign + 309] = '\0';
+        assert_int_equal(weir__json_parse_texts(edge, WEIR_NUL, "body", WEIR_FORMAT, &value, NULL), WEIR_OK);
+        char *text = weir__json_dump(value);
+        assert_string_equal(text, edge);
+        weir__mem_free(text);
+        json_decref(value);
+        memset(edge + sign, '2', 309);
+        assert_int_equal(weir__json_parse_texts(edge, WEIR_NUL, "body", WEIR_FORMAT, &value, NULL),
+                         WEIR_FORMAT);
+        edge[0] = '-';
+    }
     /* Members of that name that are no such digits are members. */
     static const char *const members[] = {"{\"\xef\xb7\x90\xef\xb7\x90\":\"7\"}",
                                           "{\"\xef\xb7\x90\xef\xb7\x90\":\"99999999999999999999x\"}"};
