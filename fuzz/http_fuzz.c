@@ -8,16 +8,16 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "../server/answer.h"
-#include "../server/catalog.h"
-#include "../server/kept.h"
-#include "../server/keys.h"
-#include "../server/loaded.h"
-#include "../server/model.h"
-#include "../server/tape.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "fuzz.h"
+#include "server/api/core/answer.h"
+#include "server/api/core/tape.h"
+#include "server/calls/keys.h"
+#include "server/models/catalog.h"
+#include "server/models/kept.h"
+#include "server/models/loaded.h"
+#include "server/models/model.h"
 
 #define TICKS_MAX 400 /* the client's patience */
 

@@ -9,22 +9,22 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "answer.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "catalog.h"
-#include "connection.h"
-#include "embedder.h"
-#include "keys.h"
-#include "kv_events.h"
-#include "log.h"
-#include "peers.h"
-#include "pull.h"
-#include "records.h"
-#include "tape.h"
-#include "tls.h"
+#include "server/api/core/answer.h"
+#include "server/api/core/embedder.h"
+#include "server/api/core/peers.h"
+#include "server/api/core/records.h"
+#include "server/api/core/tape.h"
+#include "server/calls/keys.h"
+#include "server/http/connection.h"
+#include "server/models/catalog.h"
+#include "server/models/pull.h"
+#include "server/router/kv_events.h"
+#include "server/system/log.h"
+#include "server/system/tls.h"
 
 #define FETCHERS    8  /* threads for requests that name images by URL */
 #define CARRIERS    2  /* threads for requests whose prefix another server has; a third one gives prefixes */

@@ -6,16 +6,16 @@
 #include <malloc.h>
 #endif
 
-#include "answer.h"
 #include "base/clock.h"
 #include "base/thread.h"
-#include "catalog.h"
-#include "connection.h"
-#include "embedder.h"
-#include "log.h"
-#include "pull.h"
-#include "records.h"
-#include "tape.h"
+#include "server/api/core/answer.h"
+#include "server/api/core/embedder.h"
+#include "server/api/core/records.h"
+#include "server/api/core/tape.h"
+#include "server/http/connection.h"
+#include "server/models/catalog.h"
+#include "server/models/pull.h"
+#include "server/system/log.h"
 
 #define WATCH_STEPS 4                 /* sweeps between two looks at the engine */
 #define CROWD       32                /* calls at a time */
