@@ -8,7 +8,9 @@
 #include "server/api/core/tape.h"
 #include "server/calls/keys.h"
 #include "server/models/catalog.h"
+#include "server/operate/events.h"
 #include "server/system/tls.h"
+#include "service.h"
 
 void serve_reload_take(serve_server *server)
 {

@@ -1,12 +1,13 @@
-/* body.c: a request's body as JSON, and the arguments of its address. SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "body.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/ascii.h"
 #include "base/mem.h"
-#include "serve.h"
-#include "server/models/catalog.h"
+#include "call.h"
 
 /* The model of the address is that of a body which names none. */
 static bool add_model(serve_call *call, json_t *json)
@@ -55,70 +56,6 @@ bool serve_json_whole(const json_t *value, json_int_t *n)
     bool exact = number == floor(number) && fabs(number) <= 9007199254740992.0; /* 2^53 */
     *n = json_is_integer(value) ? json_integer_value(value) : exact ? (json_int_t)number : 0;
     return json_is_integer(value) || (json_is_real(value) && exact);
-}
-
-bool serve_call_read_ids(serve_call *call, const char *field, const json_t *list, int32_t **ids, size_t *n)
-{
-    weir_model_info info = {.size = sizeof info};
-    weir_model_describe(call->loaded->model, &info);
-    *n = json_array_size(list);
-    *ids = weir__mem_calloc(*n, sizeof **ids);
-    if (*ids == NULL) return serve_call_no_memory(call);
-    for (size_t i = 0; i < *n; i++) {
-        const json_t *one = json_array_get(list, i);
-        json_int_t id;
-        if (!serve_call_goes_on(call)) return false;
-        bool whole = serve_json_whole(one, &id);
-        if (whole && id >= 0 && id < info.n_vocab) {
-            (*ids)[i] = (int32_t)id;
-            continue;
-        }
-        return whole ? serve_call_refuse(call, 400, field, "invalid_value",
-                                         "token %zu in %s is %lld; the vocabulary has 0 to %d", i, field,
-                                         (long long)id, info.n_vocab - 1)
-                     : serve_call_refuse(call, 400, field, "invalid_value",
-                                         "token %zu in %s is not a whole number from 0 to %d", i, field,
-                                         info.n_vocab - 1);
-    }
-    return true;
-}
-
-size_t serve_name_untagged(const char *name)
-{
-    static const char tag[] = ":latest";
-    size_t n = strlen(name), n_tag = sizeof tag - 1;
-    return n > n_tag && strcmp(name + n - n_tag, tag) == 0 ? n - n_tag : 0;
-}
-
-static bool is_known(const serve_call *call, const char *word)
-{
-    return serve_adapters_has(call->loaded->adapters, word) || serve_catalog_has(call->server->catalog, word);
-}
-
-/* An unknown name loses its tag, in `name` itself. False: out of memory. */
-static bool untag(const serve_call *call, json_t *name)
-{
-    const char *word = json_string_value(name);
-    size_t n = word != NULL && !is_known(call, word) ? serve_name_untagged(word) : 0;
-    return n == 0 || json_string_setn(name, word, n) == 0;
-}
-
-bool serve_call_read_model(serve_call *call, const json_t *name, const char **adapter)
-{
-    *adapter = NULL;
-    if (name == NULL || json_is_null(name)) return true;
-    if (call->route->tagged && !untag(call, (json_t *)name)) return serve_call_no_memory(call);
-    const char *word = json_string_value(name);
-    if (word != NULL && serve_adapters_has(call->loaded->adapters, word))
-        *adapter = word;
-    else if (word == NULL)
-        serve_call_refuse(call, 400, "model", "invalid_value", "model must be a string");
-    else if (!serve_catalog_has(call->server->catalog, word))
-        serve_call_refuse(call, 404, "model", "model_not_found",
-                          "there is no model \"%.100s\" here; ask for \"%.100s\", or leave model out "
-                          "(GET /v1/models lists all names)",
-                          word, call->model->name);
-    return !call->begun;
 }
 
 const char *serve_argument_find(const char *query, const char *name, size_t *n)

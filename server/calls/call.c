@@ -1,4 +1,6 @@
 /* call.c: one request and its answer, as bytes. SPDX-License-Identifier: Apache-2.0 */
+#include "call.h"
+
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -8,8 +10,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "server/api/core/answer.h"
-#include "server/models/loaded.h"
+#include "retry.h"
+#include "workers.h"
 
 #define HEAD_MAX 8192 /* bytes of an answer's head */
 #define STEPS    1024 /* between two questions whether a call goes on */
@@ -270,25 +272,10 @@ void serve_call_error_json(weir__text *text, int status, const char *field, cons
     weir__text_add_string(text, "}");
 }
 
-/* Clients tell a prompt that is too long from other errors by the words that the API's first server used.
- * Other dialects begin it by themselves. */
-static void begin_too_long(const serve_call *call, char *begin, size_t capacity)
-{
-    weir_engine_stats stats = {.size = sizeof stats};
-    if (call->loaded != NULL && call->route->engine &&
-        weir_engine_get_stats(call->loaded->engine, &stats) == WEIR_OK)
-        snprintf(begin, capacity, "This model's maximum context length is %d tokens. However, ", stats.n_ctx);
-    else
-        snprintf(begin, capacity, "the request exceeds the available context size: ");
-}
-
-static bool refuse_call(serve_call *call, int status, const char *field, const char *code, const char *given)
+static bool refuse_call(serve_call *call, int status, const char *field, const char *code,
+                        const char *message)
 {
     weir__text text = {0};
-    char begin[96] = "", message[640];
-    if (call->error == NULL && code != NULL && strcmp(code, "context_length_exceeded") == 0)
-        begin_too_long(call, begin, sizeof begin);
-    snprintf(message, sizeof message, "%s%s", begin, given);
     if (!call->begun) call->code = code;
     if (call->error != NULL) {
         call->error(call, status, field, code, message, &text);
@@ -311,7 +298,7 @@ static bool refuse_call(serve_call *call, int status, const char *field, const c
 bool serve_call_refuse(serve_call *call, int status, const char *field, const char *code, const char *format,
                        ...)
 {
-    char message[512], clean[512];
+    char message[640], clean[640];
     va_list list;
     va_start(list, format);
     vsnprintf(message, sizeof message, format, list);
@@ -386,17 +373,4 @@ void serve_call_end(serve_call *call)
 {
     if (call->chunked && !call->ended) weir__text_add_string(&call->out, "0\r\n\r\n");
     call->ended = true;
-}
-
-bool serve_call_comment(serve_call *call)
-{
-    bool stream = call->tape != NULL || (call->answer != NULL && call->answer->stream);
-    bool lines = call->answer != NULL && call->answer->form->lines; /* which have no comments */
-    if (!stream || lines || call->ended) return false;
-    size_t at = serve_call_begin_piece(call);
-    weir__text_add_string(&call->out, call->answer != NULL && call->answer->form->ping != NULL
-                                          ? call->answer->form->ping
-                                          : ": still here\n\n");
-    serve_call_end_piece(call, at);
-    return true;
 }

@@ -9,7 +9,9 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "serve.h"
+#include "call.h"
+#include "server/api/core/call_end.h"
+#include "server/api/core/error.h"
 
 #define MS(n) ((int64_t)(n)*WEIR__NS_PER_MS)
 

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/sha256.h"
+#include "server/system/secret.h"
 
 #define DIGEST        64 /* hexadecimal digits */
 #define PRIORITY_MOST 100

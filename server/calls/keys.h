@@ -4,6 +4,7 @@
 #define WEIR_SERVER_CALLS_KEYS_H
 
 #include "serve.h"
+#include "server/settings/params.h"
 
 serve_keys *serve_keys_create(const serve_params *params);
 void serve_keys_destroy(serve_keys *keys);

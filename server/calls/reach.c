@@ -1,4 +1,6 @@
-/* reach.c: from where the server can be reached, and by whom. SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "reach.h"
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <string.h>

@@ -1,8 +1,5 @@
-/* ready.c: the service thread's next work: calls that others hand to it, connections that can go on.
- * SPDX-License-Identifier: Apache-2.0 */
-#include "server/http/connection.h"
-
-/* ---- Calls ---- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ready.h"
 
 void serve_ready_post(serve_call *call)
 {
@@ -51,18 +48,7 @@ serve_call *serve_ready_take(serve_server *server)
     return call;
 }
 
-/* ---- Connections ---- */
-
-void serve_connection_due(serve_connection *connection)
-{
-    serve_server *server = connection->server;
-    if (connection->due || connection->dead) return;
-    connection->due = true;
-    connection->next_due = server->due;
-    server->due = connection;
-}
-
 void serve_call_send(serve_call *call)
 {
-    if (call->connection != NULL) serve_connection_due(call->connection);
+    if (call->connection != NULL) call->server->send(call->connection);
 }

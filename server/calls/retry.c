@@ -1,7 +1,7 @@
-/* retry.c: whether it pays to repeat a refused request, and when. SPDX-License-Identifier: Apache-2.0 */
-#include <string.h>
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "retry.h"
 
-#include "serve.h"
+#include <string.h>
 
 #define STATUS_ANY 0
 

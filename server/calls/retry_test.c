@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "serve.h"
+#include "retry.h"
 
 static void nobody_waits_longer_than_two_minutes(void **state)
 {

@@ -1,9 +1,9 @@
-/* workers.c: threads that read, render and write where this would occupy the service thread too long.
- * SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "workers.h"
+
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "serve.h"
 
 /* Jobs that wait: a line for each owner, whose calls are linked by next_job, and their first ones by
  * next_line. Invariant: no owner has two lines; n counts the calls. */

@@ -10,7 +10,7 @@
 
 #include "base/budget.h"
 #include "base/clock.h"
-#include "serve.h"
+#include "workers.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;

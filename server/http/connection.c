@@ -10,8 +10,11 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "server/api/core/answer.h"
+#include "server/api/core/call_end.h"
 #include "server/api/core/peers.h"
 #include "server/api/core/tape.h"
+#include "server/api/native/prefixes.h"
+#include "server/calls/ready.h"
 
 #define READ_BYTES        ((size_t)16 << 10) /* in one turn: others get theirs */
 #define IDLE_S            75                 /* between two requests */
@@ -99,7 +102,7 @@ static void probe(serve_connection *connection)
     if (connection->doubted) return;
     connection->doubted = true;
     if (call->state != SERVE_WORKING && call->begun) {
-        if (call->out.n == call->out_at && serve_call_comment(call)) serve_call_send(call);
+        if (call->out.n == call->out_at && serve_answer_comment(call)) serve_call_send(call);
     } else {
         connection->probed = serve_connection_say(connection, beginning, N_BEGINNING);
     }

@@ -68,6 +68,9 @@ void serve_connections_close(serve_server *server);
 
 /* ---- socket.c ---- */
 
+/* Schedules the connection for this turn: it can read or send. Service thread. */
+void serve_connection_due(serve_connection *connection);
+
 /* The number of bytes that went out, or SERVE_TLS_AGAIN or _GONE. */
 int serve_connection_send(serve_connection *connection, const void *bytes, size_t n);
 

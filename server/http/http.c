@@ -7,7 +7,11 @@
 
 #include "base/clock.h"
 #include "connection.h"
+#include "server/api/core/lease.h"
 #include "server/api/core/peers.h"
+#include "server/calls/call.h"
+#include "server/calls/ready.h"
+#include "server/calls/workers.h"
 
 #define BODIES_MAX 16                 /* × body_bytes: the limit of all bodies together */
 #define SMALL_BODY ((size_t)64 << 10) /* always has room, so that announced large ones keep nobody out */

@@ -1,5 +1,7 @@
 /* listener.c: the sockets that the server listens on: TCP, a Unix socket, and those of systemd; and the limit
  * of connections. SPDX-License-Identifier: Apache-2.0 */
+#include "listener.h"
+
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -16,6 +18,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "connection.h"
+#include "server/calls/reach.h"
 #include "server/router/kv_peers.h"
 #include "server/system/bind.h"
 #include "server/system/log.h"

@@ -1,7 +1,15 @@
-/* route.c: the table of paths. SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "route.h"
+
 #include <string.h>
 
-#include "server/calls/serve.h"
+#include "server/api/anthropic/handlers.h"
+#include "server/api/core/handlers.h"
+#include "server/api/native/handlers.h"
+#include "server/api/ollama/handlers.h"
+#include "server/api/openai/handlers.h"
+#include "server/operate/handlers.h"
+#include "server/page/page.h"
 
 static const serve_route routes[] = {
     {"POST", "[/v1]/chat/completions", serve_chat, .work = true, .engine = true},

@@ -1,9 +1,10 @@
-/* socket.c: a connection's output, and its end. SPDX-License-Identifier: Apache-2.0 */
+/* socket.c: a connection's output, its turn, and its end. SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "connection.h"
+#include "server/api/core/call_end.h"
 
 int serve_connection_send(serve_connection *connection, const void *bytes, size_t n)
 {
@@ -20,6 +21,15 @@ bool serve_connection_say(serve_connection *connection, const char *bytes, size_
     /* TLS has taken the rest, and would send it before the answer. */
     if (sent != SERVE_TLS_AGAIN || connection->tls != NULL) serve_connection_close(connection);
     return false;
+}
+
+void serve_connection_due(serve_connection *connection)
+{
+    serve_server *server = connection->server;
+    if (connection->due || connection->dead) return;
+    connection->due = true;
+    connection->next_due = server->due;
+    server->due = connection;
 }
 
 void serve_connection_close(serve_connection *connection)

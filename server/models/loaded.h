@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "adapters.h"
+#include "server/calls/serve.h"
 
 typedef struct serve_kept serve_kept;
 

@@ -7,7 +7,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "server/calls/call.h"
 #include "server/calls/mask.h"
+#include "server/calls/ready.h"
 #include "server/system/log.h"
 
 struct serve_pull {
@@ -190,7 +192,7 @@ static void fail_pull(serve_call *call, weir_status status, const char *message)
         return;
     }
     size_t at = serve_call_begin_piece(call);
-    serve_ollama_error(call, http_status(status), "model", code_of(status), message, &call->out);
+    call->error(call, http_status(status), "model", code_of(status), message, &call->out);
     weir__text_add_string(&call->out, "\n");
     serve_call_end_piece(call, at);
     serve_call_end(call);

@@ -1,8 +1,11 @@
-/* tokens.c: the ids of texts and prompts. SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tokens.h"
+
 #include "base/error.h"
 #include "base/mem.h"
 #include "loaded.h"
-#include "server/calls/serve.h"
+#include "server/calls/body.h"
+#include "server/calls/call.h"
 
 /* ---- How long a text may be ---- */
 
@@ -90,4 +93,30 @@ weir_status serve_tokens_of_text(const weir_model *model, const json_t *string, 
 {
     const weir_request request = request_of(string, special, parse);
     return read_ids(model, &request, request.text_length, tokens, n, error);
+}
+
+bool serve_call_read_ids(serve_call *call, const char *field, const json_t *list, int32_t **ids, size_t *n)
+{
+    weir_model_info info = {.size = sizeof info};
+    weir_model_describe(call->loaded->model, &info);
+    *n = json_array_size(list);
+    *ids = weir__mem_calloc(*n, sizeof **ids);
+    if (*ids == NULL) return serve_call_no_memory(call);
+    for (size_t i = 0; i < *n; i++) {
+        const json_t *one = json_array_get(list, i);
+        json_int_t id;
+        if (!serve_call_goes_on(call)) return false;
+        bool whole = serve_json_whole(one, &id);
+        if (whole && id >= 0 && id < info.n_vocab) {
+            (*ids)[i] = (int32_t)id;
+            continue;
+        }
+        return whole ? serve_call_refuse(call, 400, field, "invalid_value",
+                                         "token %zu in %s is %lld; the vocabulary has 0 to %d", i, field,
+                                         (long long)id, info.n_vocab - 1)
+                     : serve_call_refuse(call, 400, field, "invalid_value",
+                                         "token %zu in %s is not a whole number from 0 to %d", i, field,
+                                         info.n_vocab - 1);
+    }
+    return true;
 }

@@ -2,13 +2,20 @@
  * is read here step by step; the slots' parts in it give the present state of each slot. An operator sees all
  * of it; others see the numbers of their own requests, and no sums, which would tell those of others.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "events.h"
+
 #include <stddef.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "handlers.h"
 #include "server/api/core/answer.h"
+#include "server/api/openai/models.h"
+#include "server/calls/call.h"
 #include "server/calls/keys.h"
+#include "server/calls/reach.h"
+#include "server/calls/ready.h"
 #include "server/models/catalog.h"
 
 #define PERIOD_US  100000 /* at most ten events a second */
@@ -396,6 +403,12 @@ static serve_events *events_of(const serve_call *call)
     return events;
 }
 
+static void leave_events(serve_call *call)
+{
+    call->events->n_readers--;
+    call->events = NULL;
+}
+
 void serve_events_begin(serve_call *call)
 {
     serve_events *events = events_of(call);
@@ -406,17 +419,12 @@ void serve_events_begin(serve_call *call)
     serve_call_begin(call, "text/event-stream; charset=utf-8");
     if (call->ended) return; /* HEAD */
     call->events = events;
+    call->leave = leave_events;
     if (events->n_readers++ == 0) {
         read_engine(events, call->loaded);
         events->n_sent = events->n_ticks; /* earlier ticks are not sent */
         events->sent_ns = 0;
     }
-}
-
-void serve_events_leave(serve_call *call)
-{
-    call->events->n_readers--;
-    call->events = NULL;
 }
 
 static void end_streams(serve_server *server, bool all)

@@ -1,5 +1,6 @@
 /* health.c: GET /health. SPDX-License-Identifier: Apache-2.0 */
-#include "server/calls/serve.h"
+#include "handlers.h"
+#include "server/calls/call.h"
 
 void serve_health(serve_call *call)
 {

@@ -1,14 +1,18 @@
 /* metrics.c: GET /metrics, in Prometheus' text format. SPDX-License-Identifier: Apache-2.0 */
+#include "metrics.h"
+
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "metrics.h"
+#include "handlers.h"
 #include "server/api/core/embedder.h"
 #include "server/api/core/peers.h"
 #include "server/api/core/tape.h"
+#include "server/calls/call.h"
+#include "server/calls/workers.h"
 #include "server/models/catalog.h"
 #include "server/router/kv_events.h"
 

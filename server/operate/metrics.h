@@ -30,6 +30,9 @@ static inline void serve_source_labels(weir__text *text, const char *labels, con
                           label->n > 0 ? label->bytes : "");
 }
 
+/* process.c: appends metrics of the process (from the kernel) and of the build. */
+void serve_process_metrics(const serve_server *server, weir__text *text);
+
 /* router_metrics.c: appends the metrics by which routers choose a server. */
 void serve_router_metrics(const serve_server *server, const serve_source *sources, size_t n,
                           weir__text *text);

@@ -7,7 +7,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "server/calls/serve.h"
+#include "metrics.h"
 
 static void add_metric(weir__text *text, const char *name, const char *kind, const char *help, double value)
 {

@@ -1,12 +1,12 @@
 /* page.c: GET / and the page's other files, with gzip for whoever takes it, and once for whoever keeps them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "page.h"
+#include "files.h"
+#include "server/calls/call.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-
-#include "server/calls/serve.h"
 
 /* The page may load and run only its own files. A script in a model's answer is none of them. */
 static const char head[] =

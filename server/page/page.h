@@ -1,22 +1,13 @@
-/* page.h: the page of server/page/web/, inside the program (cmake/embed.cmake puts it there).
- * SPDX-License-Identifier: Apache-2.0 */
+/* page.h: the page at /. SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_PAGE_PAGE_H
 #define WEIR_SERVER_PAGE_PAGE_H
 
-#include <stddef.h>
+#include "server/calls/serve.h"
 
-/* One file of it. All of it lives as long as the program. */
-typedef struct weir__page_file {
-    const char *path;           /* as in a request: "/app.js"; index.html is "/" */
-    const char *type;           /* Content-Type */
-    const char *hash;           /* of the bytes, in hexadecimal digits */
-    const unsigned char *bytes; /* [size] */
-    size_t size;
-    const unsigned char *packed; /* [packed_size], the same with gzip */
-    size_t packed_size;
-} weir__page_file;
+serve_handler serve_page;
+bool serve_page_has(const char *path, size_t n);
 
-extern const weir__page_file weir__page_files[]; /* [weir__n_page_files] */
-extern const size_t weir__n_page_files;
+/* Whether a list of codings, such as "br, gzip;q=0.5", has gzip. */
+bool serve_page_takes_gzip(const char *codings);
 
 #endif

@@ -11,6 +11,7 @@
 #include "base/thread.h"
 #include "kv_batch.h"
 #include "kv_peers.h"
+#include "server/calls/serve.h"
 
 #define POLL_MS      50
 #define CHANGES_MOST 1024  /* of a batch */

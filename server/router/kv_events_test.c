@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "kv_events.h"
+#include "server/calls/serve.h"
 
 #ifdef WEIR_ZMQ
 

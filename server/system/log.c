@@ -1,21 +1,19 @@
-/* log.c: a line for each request and event, as JSON or plain text. Prompts and answers only if asked for.
- * SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "log.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/json.h"
 #include "base/utf8.h"
-#include "log.h"
-#include "server/api/core/answer.h"
-#include "server/calls/mask.h"
 
-#define TEXT_MAX     65536              /* of a body, with log_text */
 #define BACKLOG_MAX  ((size_t)1 << 20)  /* of lines that nobody reads; beyond, they are counted */
 #define BACKLOG_KEEP ((size_t)64 << 10) /* of memory, once they are read */
 
@@ -26,9 +24,12 @@ void serve_log_plain(void)
     plain = true;
 }
 
-/* Adds text from clients as UTF-8, with a "?" for each control character, which could move a terminal's
- * cursor. */
-static void add_safe(weir__text *line, const char *bytes, size_t n)
+bool serve_log_is_plain(void)
+{
+    return plain;
+}
+
+void serve_log_text(weir__text *line, const char *bytes, size_t n)
 {
     enum { PART = 256 };
     weir__utf8 state;
@@ -56,7 +57,7 @@ static void begin_plain(weir__text *line, const char *level)
     weir__text_printf(line, "%s %s", stamp, strcmp(level, "warning") == 0 ? "warning: " : "");
 }
 
-static void begin_line(weir__text *line, const char *level, const char *event)
+static void begin_json(weir__text *line, const char *level, const char *event)
 {
     struct timespec now;
     struct tm utc;
@@ -67,15 +68,21 @@ static void begin_line(weir__text *line, const char *level, const char *event)
                       now.tv_nsec / 1000000, level, event);
 }
 
+void serve_log_begin(weir__text *line, const char *level, const char *event)
+{
+    if (plain)
+        begin_plain(line, level);
+    else
+        begin_json(line, level, event);
+}
+
 static void add_message(weir__text *line, const char *level, const char *event, const char *message)
 {
-    if (plain) {
-        begin_plain(line, level);
-        add_safe(line, message, strlen(message));
-        return;
-    }
-    begin_line(line, level, event);
-    weir__json_string(line, "message", message);
+    serve_log_begin(line, level, event);
+    if (plain)
+        serve_log_text(line, message, strlen(message));
+    else
+        weir__json_string(line, "message", message);
 }
 
 /* ---- Unwritten lines ---- */
@@ -134,7 +141,7 @@ static void add_lost(void)
     weir__text_fini(&line);
 }
 
-static void end_line(weir__text *line)
+void serve_log_end(weir__text *line)
 {
     weir__text_add_string(line, plain ? "\n" : "}\n");
     pthread_mutex_lock(&backlog.mutex);
@@ -166,7 +173,7 @@ void serve_log(const char *level, const char *event, const char *format, ...)
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
     add_message(&line, level, event, text);
-    end_line(&line);
+    serve_log_end(&line);
 }
 
 void serve_log_library(weir_log_level level, const char *message, void *user)
@@ -176,101 +183,5 @@ void serve_log_library(weir_log_level level, const char *message, void *user)
     weir__text line = {0};
     if (level < WEIR_LOG_WARN && !*verbose) return;
     add_message(&line, level >= 0 && level <= WEIR_LOG_ERROR ? names[level] : "info", "log", message);
-    end_line(&line);
-}
-
-static void add_answer(weir__text *line, const serve_answer *answer)
-{
-    bool shows = answer->call->server->params.log_text;
-    if (answer->n_dropped > 0) weir__text_printf(line, ",\"dropped_lines\":%d", answer->n_dropped);
-    for (int32_t i = 0; i < answer->n; i++) {
-        const serve_choice *choice = &answer->choices[i];
-        weir_usage usage = choice->finished ? choice->usage : weir_stream_usage(choice->stream);
-        weir__text_printf(line, "%s{\"reason\":\"%s\",\"prompt\":%d,\"cached\":%d,\"generated\":%d",
-                          i == 0 ? ",\"choices\":[" : ",",
-                          choice->finished ? weir_reason_name(choice->reason) : "left", usage.n_prompt,
-                          usage.n_cached, usage.n_generated);
-        weir__json_number(line, "queue_ms", (double)usage.queue_ns / 1e6, 2);
-        weir__json_number(line, "ttft_ms", (double)usage.ttft_ns / 1e6, 2);
-        if (choice->stream != NULL)
-            serve_miss_add_member(choice->stream, shows, line);
-        else if (choice->miss.n > 0)
-            weir__text_printf(line, ",%.*s", (int)choice->miss.n, choice->miss.bytes);
-        weir__text_add_string(line, "}");
-    }
-    weir__text_add_string(line, "]");
-}
-
-/* Whether anything was generated for it; a client that left in the queue has no status. */
-static bool has_answer(const serve_call *call)
-{
-    return call->answer != NULL && (call->status == 200 || (call->left && !call->begun));
-}
-
-/* What a client gave, of this capacity. */
-static void add_given(weir__text *line, const char *name, const char *given, size_t capacity)
-{
-    char shown[256];
-    if (given[0] == '\0') return;
-    snprintf(shown, sizeof shown, "%s", given);
-    serve_mask_ids(shown, capacity);
-    weir__json_string(line, name, shown);
-}
-
-/* POST /v1/chat/completions 200 in 123 ms: prompt 36 (12 cached), answer 60 (stop) */
-static void add_call_plain(weir__text *line, const serve_call *call)
-{
-    int status = serve_call_status(call);
-    begin_plain(line, status >= 500 ? "warning" : "info");
-    weir__text_printf(line, "%s ", call->method);
-    add_safe(line, call->path, strlen(call->path));
-    weir__text_printf(line, " %d in %.0f ms", status, (double)(weir__clock_now_ns() - call->began_ns) / 1e6);
-    if (call->code != NULL) weir__text_printf(line, ", %s", call->code);
-    const serve_answer *answer = has_answer(call) ? call->answer : NULL;
-    for (int32_t i = 0; answer != NULL && i < answer->n; i++) {
-        const serve_choice *choice = &answer->choices[i];
-        weir_usage usage = choice->finished ? choice->usage : weir_stream_usage(choice->stream);
-        weir__text_printf(line, "%s prompt %d (%d cached), answer %d (%s)", i == 0 ? ":" : ";",
-                          usage.n_prompt, usage.n_cached, usage.n_generated,
-                          choice->finished ? weir_reason_name(choice->reason) : "left");
-    }
-    if (!call->server->params.log_text || call->body.n == 0) return;
-    weir__text_add_string(line, " ");
-    add_safe(line, call->body.bytes,
-             call->body.n < TEXT_MAX ? call->body.n : weir__utf8_cut(call->body.bytes, TEXT_MAX));
-}
-
-void serve_log_call(const serve_call *call)
-{
-    const serve_params *params = &call->server->params;
-    weir__text line = {0};
-    if (!params->live.log) return;
-    if (plain) {
-        add_call_plain(&line, call);
-        end_line(&line);
-        return;
-    }
-    bool taped = call->answer != NULL && call->answer->tape != NULL;
-    int status = serve_call_status(call);
-    begin_line(&line, status >= 500 ? "warning" : "info", taped ? "stream" : "request");
-    weir__text_printf(&line, ",\"id\":\"%s\",\"method\":\"%s\"", call->id, call->method);
-    weir__json_string(&line, "path", call->path);
-    weir__text_printf(&line, ",\"status\":%d", status);
-    weir__json_number(&line, "ms", (double)(weir__clock_now_ns() - call->began_ns) / 1e6, 2);
-    weir__text_printf(&line, ",\"received\":%zu,\"sent\":%llu", call->n_received,
-                      (unsigned long long)call->n_sent);
-    if (call->client[0] != '\0') weir__json_string(&line, "client", call->client);
-    add_given(&line, "agent", call->agent, sizeof call->agent);
-    add_given(&line, "request_id", call->request_id, sizeof call->request_id);
-    add_given(&line, "session", call->session, sizeof call->session);
-    if (call->code != NULL) weir__text_printf(&line, ",\"code\":\"%s\"", call->code);
-    if (call->prefix_end != NULL) weir__text_printf(&line, ",\"prefix\":\"%s\"", call->prefix_end);
-    if (call->key >= 0) weir__text_printf(&line, ",\"key\":%d", call->key);
-    if (call->answer != NULL) weir__json_string(&line, "model", call->answer->model);
-    if (call->left) weir__text_add_string(&line, ",\"left\":true");
-    if (has_answer(call)) add_answer(&line, call->answer);
-    if (params->log_text && call->body.n > 0)
-        weir__json_bytes(&line, "body", call->body.bytes,
-                         call->body.n < TEXT_MAX ? call->body.n : weir__utf8_cut(call->body.bytes, TEXT_MAX));
-    end_line(&line);
+    serve_log_end(&line);
 }

@@ -1,6 +1,8 @@
 /* ask.c: a request in the format of Anthropic's Messages API. Its conversation, tools and options
  * become those of chat completions.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "ask.h"
+
 #include <string.h>
 
 #include "server/api/core/ask.h"
@@ -8,6 +10,7 @@
 #include "server/api/core/foreign.h"
 #include "server/api/core/hint.h"
 #include "server/api/core/turns.h"
+#include "server/calls/body.h"
 #include "server/settings/effort.h"
 
 /* ---- Blocks ---- */

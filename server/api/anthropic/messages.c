@@ -1,10 +1,16 @@
 /* messages.c: POST /v1/messages and /v1/messages/count_tokens, in the format of Anthropic's API.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "messages.h"
+
 #include <stdio.h>
 
+#include "ask.h"
 #include "base/json.h"
+#include "handlers.h"
 #include "server/api/core/answer.h"
 #include "server/api/core/ask.h"
+#include "server/api/core/dialect.h"
+#include "server/calls/call.h"
 
 /* ---- Errors ---- */
 

@@ -1,11 +1,15 @@
 /* models.c: the list of models in the shape of Anthropic's API, made of the one in OpenAI's.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "models.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/mem.h"
 #include "server/api/core/field.h"
+#include "server/calls/body.h"
+#include "server/calls/call.h"
 
 #define LIMIT      20 /* models of a page, as Anthropic's API has it; and the most */
 #define LIMIT_MOST 1000

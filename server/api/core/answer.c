@@ -6,7 +6,12 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "error.h"
+#include "lease.h"
+#include "server/calls/call.h"
 #include "server/calls/keys.h"
+#include "server/calls/ready.h"
+#include "server/calls/workers.h"
 #include "server/models/loaded.h"
 #include "server/models/model.h"
 #include "tape.h"
@@ -456,4 +461,17 @@ void serve_answer_stop(serve_answer *answer, bool asked)
         end_choice(choice);
     }
     end_events(answer);
+}
+
+bool serve_answer_comment(serve_call *call)
+{
+    bool stream = call->tape != NULL || (call->answer != NULL && call->answer->stream);
+    bool lines = call->answer != NULL && call->answer->form->lines; /* which have no comments */
+    if (!stream || lines || call->ended) return false;
+    size_t at = serve_call_begin_piece(call);
+    weir__text_add_string(&call->out, call->answer != NULL && call->answer->form->ping != NULL
+                                          ? call->answer->form->ping
+                                          : ": still here\n\n");
+    serve_call_end_piece(call, at);
+    return true;
 }

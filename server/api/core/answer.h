@@ -88,9 +88,6 @@ typedef struct serve_form {
     const serve_openai *openai; /* OpenAI's objects of choices, see openai.h */
 } serve_form;
 
-/* Anthropic's Messages, OpenAI's Responses and Ollama's chats. */
-extern const serve_form serve_messages_form, serve_responses_form, serve_ollama_chat_form;
-
 struct serve_answer {
     serve_call *call;
     char id[SERVE_ID_MAX]; /* cannot be guessed: it allows forking and resuming the answer */
@@ -161,6 +158,10 @@ void serve_answer_pump(serve_answer *answer);
 /* Ends a stream's events with the text so far. asked: at a client's request; otherwise with an error, because
  * the server stops. Service thread. */
 void serve_answer_stop(serve_answer *answer, bool asked);
+
+/* Sends a comment, or the dialect's ping, so that no proxy takes the connection for dead. False: the call
+ * streams no events, or has ended. */
+bool serve_answer_comment(serve_call *call);
 
 /* Around an event of a stream: the text added in between is its data. name: its type, "" = none. */
 weir__text *serve_answer_begin_event(serve_answer *answer, const char *name);

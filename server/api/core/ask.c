@@ -5,7 +5,12 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "dialect.h"
 #include "field.h"
+#include "lease.h"
+#include "lora.h"
+#include "server/calls/body.h"
+#include "server/calls/call.h"
 #include "server/calls/keys.h"
 #include "server/models/loaded.h"
 #include "server/models/model.h"

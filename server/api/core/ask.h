@@ -2,20 +2,14 @@
 #ifndef WEIR_SERVER_API_CORE_ASK_H
 #define WEIR_SERVER_API_CORE_ASK_H
 
+#include <string.h>
+
 #include "answer.h"
+#include "dialect.h"
 #include "fetch.h"
 #include "field.h"
+#include "server/models/adapters.h"
 #include "server/models/kept.h"
-
-#define SERVE_ASK_CHAT        1u
-#define SERVE_ASK_COMPLETIONS 2u
-#define SERVE_ASK_NATIVE      4u   /* beside COMPLETIONS: llama-server's own */
-#define SERVE_ASK_INFILL      32u  /* beside NATIVE: its /infill */
-#define SERVE_ASK_MESSAGES    8u   /* Anthropic's */
-#define SERVE_ASK_RESPONSES   16u  /* OpenAI's */
-#define SERVE_ASK_OLLAMA      64u  /* Ollama's /api/chat */
-#define SERVE_ASK_GENERATE    128u /* and /api/generate */
-#define SERVE_ASK_OPTIONS     256u /* beside these two: the members of their "options" */
 
 #define SERVE_N_MAX     SERVE_CHOICES_MAX
 #define SERVE_STOP_MAX  64  /* the library's limit */
@@ -88,10 +82,6 @@ typedef struct serve_ask {
 bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where);
 void serve_ask_fini(serve_ask *ask);
 
-/* The field that sets a member of `of`, "sampler", "chat" or "request" (NULL: any), where the table has a
- * line for it in requests of `where` (0: any); member is [n]. NULL: it has none. */
-const char *serve_ask_name(const char *of, const char *member, size_t n, unsigned where);
-
 /* Fills the members that all requests of the ask share, and a fork's source; borrows from it. False: the call
  * has its answer. */
 bool serve_ask_request(serve_ask *ask, weir_request *request);
@@ -132,18 +122,9 @@ void serve_ask_submit(serve_ask *ask, const serve_dialect *dialect);
 void serve_ask_converse(serve_call *call, const serve_dialect *dialect);
 void serve_ask_count(serve_call *call, const serve_dialect *dialect);
 
-/* anthropic/ask.c, openai/ask_responses.c: read a dialect's conversation, tools and options, after
- * serve_ask_read. False: the call has its answer. */
-bool serve_ask_messages(serve_ask *ask);
-bool serve_ask_responses(serve_ask *ask);
-
 /* ask_tools.c: the tools that may be called, as functions: with a named one, that alone. Freed with
  * json_decref. False: the call has its answer. */
 bool serve_ask_choose_tools(serve_ask *ask, json_t **tools);
-
-/* openai/ask_references.c: puts kept items in the place of references to them in "input". False: the call
- * has its answer. */
-bool serve_ask_references(serve_ask *ask);
 
 /* A field of the request; NULL: it is not given, or null. */
 static inline const json_t *serve_ask_given(const serve_ask *ask, const char *name)
@@ -155,13 +136,6 @@ static inline const json_t *serve_ask_given(const serve_ask *ask, const char *na
 /* Creates the call's answer with n choices and the request's options for it. NULL: out of memory, and the
  * call has its answer. */
 serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int32_t n);
-
-/* Answers a request with a prompt in the form that is written; where: SERVE_ASK_COMPLETIONS and more.
- * Worker. */
-void serve_complete(serve_call *call, unsigned where, const serve_form *written);
-
-/* The same for a request that was read. */
-void serve_complete_ask(serve_ask *ask, const serve_form *written);
 
 /* The field that has the conversation. */
 static inline const char *serve_ask_conversation(const serve_ask *ask)

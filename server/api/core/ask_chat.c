@@ -8,11 +8,15 @@
 #include "base/ascii.h"
 #include "base/mem.h"
 #include "base/words.h"
+#include "dialect.h"
+#include "error.h"
 #include "field.h"
 #include "hint.h"
 #include "peers.h"
+#include "server/calls/call.h"
 #include "server/models/loaded.h"
 #include "server/models/model.h"
+#include "server/models/tokens.h"
 #include "server/settings/effort.h"
 
 /* ---- Messages ---- */

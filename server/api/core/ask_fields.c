@@ -5,8 +5,11 @@
 
 #include "ask.h"
 #include "base/member.h"
+#include "dialect.h"
 #include "field.h"
 #include "hint.h"
+#include "server/calls/body.h"
+#include "server/calls/call.h"
 #include "server/calls/keys.h"
 #include "server/models/loaded.h"
 #include "server/settings/effort.h"

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ask.h"
 #include "field.h"
+#include "server/calls/call.h"
 
 /* ---- The form of the answer ---- */
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ask.h"
+#include "server/calls/call.h"
 
 #define PLACES_BYTES 2048 /* of the report; the answer's header has no more */
 

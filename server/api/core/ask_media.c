@@ -6,7 +6,10 @@
 #include "ask.h"
 #include "base/base64.h"
 #include "base/mem.h"
+#include "dialect.h"
+#include "error.h"
 #include "field.h"
+#include "server/calls/call.h"
 #include "server/models/loaded.h"
 
 #define PIXELS_MAX 24000000 /* of an image, 12 bytes of each while it is decoded */

@@ -4,6 +4,7 @@
 #include "ask.h"
 #include "base/mem.h"
 #include "field.h"
+#include "server/calls/call.h"
 
 /* Whether a member of an object, itself an object, has no members but these. */
 static bool check_inner(serve_call *call, const char *place, const json_t *object, const char *name,

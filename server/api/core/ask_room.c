@@ -1,6 +1,7 @@
 /* ask_room.c: how many messages and parts a conversation may have. SPDX-License-Identifier: Apache-2.0 */
 #include "ask.h"
 #include "server/models/loaded.h"
+#include "too_long.h"
 
 #define PARTS_FEW 1024
 
@@ -14,8 +15,8 @@ size_t serve_ask_room(const serve_call *call)
 bool serve_ask_has_room(const serve_ask *ask, size_t n)
 {
     return n <= ask->most_parts ||
-           serve_call_refuse(ask->call, 400, serve_ask_conversation(ask), "context_length_exceeded",
-                             "the messages have more than %zu texts, images and calls, each of which is at "
-                             "least a token: there is no room for so many",
-                             ask->most_parts);
+           serve_call_too_long(ask->call, serve_ask_conversation(ask),
+                               "the messages have more than %zu texts, images and calls, each of which is at "
+                               "least a token: there is no room for so many",
+                               ask->most_parts);
 }

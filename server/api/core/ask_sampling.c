@@ -7,8 +7,11 @@
 #include "ask.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "dialect.h"
 #include "field.h"
 #include "hint.h"
+#include "server/calls/body.h"
+#include "server/calls/call.h"
 
 #define WORD_MAX 4096 /* bytes of a breaker, and of the samplers' names */
 

@@ -5,6 +5,7 @@
 #include "custom_tool.h"
 #include "field.h"
 #include "foreign.h"
+#include "server/calls/call.h"
 
 /* ---- Tools of other types in chat completions ---- */
 

@@ -5,7 +5,10 @@
 #include "ask.h"
 #include "base/mem.h"
 #include "field.h"
+#include "server/calls/body.h"
+#include "server/calls/call.h"
 #include "server/models/loaded.h"
+#include "server/models/tokens.h"
 
 #define STOPS_MAX   256
 #define ALLOWED_MAX (1 << 20)

@@ -1,10 +1,16 @@
-/* call_end.c: the end of a call and of its parts. SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "call_end.h"
+
 #include "answer.h"
 #include "base/clock.h"
 #include "base/histogram.h"
 #include "base/mem.h"
+#include "call_log.h"
+#include "lease.h"
 #include "peers.h"
+#include "server/calls/call.h"
 #include "server/calls/keys.h"
+#include "server/calls/ready.h"
 #include "server/models/model.h"
 #include "server/models/pull.h"
 #include "tape.h"
@@ -14,15 +20,15 @@ void serve_call_destroy(serve_call *call)
     serve_server *server = call->server;
     bool taped = call->answer != NULL && call->answer->tape != NULL; /* clients see its readers instead */
     int status = serve_call_status(call);
-    if (call->events != NULL) serve_events_leave(call);
-    serve_log_call(call);
+    if (call->leave != NULL) call->leave(call);
+    serve_call_log(call);
     if (call->tape != NULL) serve_tape_leave(call);
     if (call->left)
         server->n_left++;
     else if (call->answer != NULL && call->status == 200 && (!taped || call->ended))
         weir__histogram_observe(&server->e2e_seconds, (double)(weir__clock_now_ns() - call->began_ns) / 1e9);
     if (call->pull != NULL) serve_pull_leave(call);
-    serve_prefixes_leave(call);
+    weir_snapshot_destroy(call->snapshot);
     serve_answer_destroy(call->answer); /* from here on nobody puts it on the ready list */
     serve_lease_end(call);              /* nor from here on */
     serve_ready_unlist(call);

@@ -6,6 +6,7 @@
 #include "answer.h"
 #include "base/mem.h"
 #include "names.h"
+#include "server/calls/ready.h"
 
 /* ---- When something can be taken ---- */
 

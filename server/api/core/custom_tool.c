@@ -6,8 +6,10 @@
 
 #include "ask.h"
 #include "base/mem.h"
+#include "error.h"
 #include "field.h"
 #include "lark.h"
+#include "server/calls/call.h"
 
 /* ---- The format of an input ---- */
 

@@ -8,9 +8,13 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "base/utf8.h"
+#include "error.h"
 #include "field.h"
+#include "server/calls/call.h"
 #include "server/models/loaded.h"
 #include "server/models/model.h"
+#include "server/models/tokens.h"
+#include "too_long.h"
 
 #define CELLS_MAX   8192 /* the longest text, where the model was trained on more */
 #define CELLS_LEAST 512  /* a shorter longest text is of no use */
@@ -31,9 +35,9 @@ bool serve_embedder_tokens(serve_call *call, const char *name, const json_t *tex
     size_t most = serve_embedder_cells(model), length = json_string_length(text),
            least = serve_tokens_least(model, length);
     if (least > most)
-        return serve_call_refuse(call, 400, name, "context_length_exceeded",
-                                 "%s has %zu bytes, which are at least %zu tokens; allowed: up to %zu", name,
-                                 length, least, most);
+        return serve_call_too_long(call, name,
+                                   "%s has %zu bytes, which are at least %zu tokens; allowed: up to %zu",
+                                   name, length, least, most);
     weir_status status = serve_tokens_of_text(model, text, special, parse, ids, n, &error);
     if (status != WEIR_NO_MEMORY) snprintf(error.field, sizeof error.field, "%s", name);
     return serve_call_passes(call, status, &error);

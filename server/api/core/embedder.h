@@ -4,6 +4,7 @@
 #define WEIR_SERVER_API_CORE_EMBEDDER_H
 
 #include "server/calls/serve.h"
+#include "server/models/adapters.h"
 
 #define SERVE_TEXTS_MAX 2048
 

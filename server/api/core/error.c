@@ -1,4 +1,6 @@
-/* error.c: the library's errors as the answer of a call. SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "error.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -6,9 +8,11 @@
 #include "base/mem.h"
 #include "hint.h"
 #include "names.h"
-#include "server/calls/serve.h"
+#include "server/calls/call.h"
+#include "server/calls/retry.h"
 #include "server/models/loaded.h"
 #include "server/system/log.h"
+#include "too_long.h"
 
 #define HEADER_MAX 2048 /* of a header's value */
 
@@ -101,7 +105,7 @@ static bool refuse_call(serve_call *call, const weir_error *error)
     case WEIR_TEMPLATE:
     case WEIR_FORMAT: return serve_call_refuse(call, 400, field, "invalid_value", "%s", message);
     case WEIR_UNSUPPORTED: return serve_call_refuse(call, 400, field, "unsupported_value", "%s", message);
-    case WEIR_TOO_LONG: return serve_call_refuse(call, 400, field, "context_length_exceeded", "%s", message);
+    case WEIR_TOO_LONG: return serve_call_too_long(call, field, "%s", message);
     case WEIR_BUSY: {
         weir_engine_stats stats = {.size = sizeof stats};
         int64_t wait = 0;

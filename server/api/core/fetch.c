@@ -6,7 +6,10 @@
 #include <strings.h>
 
 #include "base/clock.h"
+#include "error.h"
 #include "field.h"
+#include "server/calls/call.h"
+#include "server/calls/workers.h"
 #include "server/settings/sources.h"
 #include "transfer/transfer.h"
 

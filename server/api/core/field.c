@@ -8,6 +8,8 @@
 #include "base/mem.h"
 #include "base/member.h"
 #include "hint.h"
+#include "server/calls/call.h"
+#include "server/models/name.h"
 
 bool serve_field_refuse(serve_call *call, const char *name, const char *what)
 {
@@ -214,7 +216,7 @@ static bool read_field(serve_call *call, const serve_field *f, void *to, const j
     void *at = (char *)to + f->target;
     switch (f->kind) {
     case SERVE_FIELD_VALUE: *(const json_t **)at = value; return true;
-    case SERVE_FIELD_MODEL: return serve_call_read_model(call, value, at);
+    case SERVE_FIELD_MODEL: return serve_name_read(call, value, at);
     case SERVE_FIELD_OTHER: return f->read(call, to, f->name, value);
     case SERVE_FIELD_ONLY: return read_only(call, f, value);
     case SERVE_FIELD_NEVER: return refuse_never(call, f, f->name, value);

@@ -11,6 +11,7 @@
 
 #include "ask.h"
 #include "base/text.h"
+#include "dialect.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

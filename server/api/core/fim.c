@@ -4,8 +4,11 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "error.h"
 #include "field.h"
+#include "server/calls/call.h"
 #include "server/models/loaded.h"
+#include "server/models/tokens.h"
 
 #define FILES_MAX 256
 

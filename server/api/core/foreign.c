@@ -7,8 +7,10 @@
 #include "base/ascii.h"
 #include "base/base64.h"
 #include "base/mem.h"
+#include "dialect.h"
 #include "field.h"
 #include "hint.h"
+#include "server/calls/call.h"
 
 #define TYPE_MAX    40 /* bytes of a type that are named */
 #define MEMBERS_MAX 4

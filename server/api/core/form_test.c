@@ -11,6 +11,11 @@
 
 #include "answer.h"
 #include "base/mem.h"
+#include "call_end.h"
+#include "server/api/anthropic/messages.h"
+#include "server/api/ollama/ollama.h"
+#include "server/api/openai/responses.h"
+#include "server/calls/call.h"
 #include "server/models/model.h"
 
 static serve_server server;

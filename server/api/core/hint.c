@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "near.h"
+#include "server/calls/call.h"
 #include "server/system/log.h"
 
 #define NAME_SHOWN 64  /* bytes of a field's name; longer ones are cut */

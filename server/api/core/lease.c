@@ -1,11 +1,18 @@
 /* lease.c: the model that a request is about, and with several of them its lease: a call whose model is not
  * in memory waits for it without a worker.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "answer.h"
+#include "lease.h"
+
+#include <string.h>
+
 #include "base/clock.h"
 #include "names.h"
+#include "server/calls/body.h"
+#include "server/calls/call.h"
 #include "server/calls/mask.h"
+#include "server/calls/ready.h"
 #include "server/models/catalog.h"
+#include "server/models/name.h"
 
 #define WAITS_MOST 256 /* as many as a pool's queue_limit has by default */
 

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ask.h"
 #include "base/ascii.h"
 #include "base/utf8.h"
+#include "dialect.h"
 
 /* The library's name, and the field of a request or the option of the server. Fields that set one member are
  * in ask_fields.c. */

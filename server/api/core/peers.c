@@ -2,12 +2,16 @@
 #include "peers.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "error.h"
 #include "fetch.h"
+#include "server/calls/workers.h"
 #include "server/models/loaded.h"
 #include "server/models/model.h"
+#include "server/models/tokens.h"
 #include "server/settings/origin.h"
 #include "server/system/log.h"
 #include "transfer/transfer.h"

@@ -25,12 +25,4 @@ bool serve_peers_fetch(serve_call *call, const weir_request *request);
 /* "fetched", "absent", … */
 const char *serve_peers_end_name(serve_prefix_end how);
 
-/* ---- prefixes.c ---- */
-
-/* More of the prefix that the call gives, once bytes of it were sent. Service thread. */
-void serve_prefixes_feed(serve_call *call);
-
-/* The call gives no prefix any more. Service thread. */
-void serve_prefixes_leave(serve_call *call);
-
 #endif

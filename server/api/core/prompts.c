@@ -2,8 +2,10 @@
 #include "prompts.h"
 
 #include "base/mem.h"
+#include "dialect.h"
 #include "field.h"
 #include "fim.h"
+#include "server/models/tokens.h"
 
 static bool add_prompt(serve_call *call, void *to, const char *name, const json_t *value)
 {

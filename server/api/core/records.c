@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "server/calls/serve.h"
 #include "server/system/secret.h"
 
 #define RECORDS_MOST 4096

@@ -1,5 +1,8 @@
 /* streams.c: ends the answers of tapes. SPDX-License-Identifier: Apache-2.0 */
 #include "answer.h"
+#include "call_end.h"
+#include "handlers.h"
+#include "server/calls/call.h"
 #include "tape.h"
 
 /* POST /v1/streams/ID/cancel */

@@ -7,7 +7,10 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "handlers.h"
+#include "server/calls/call.h"
 #include "server/calls/keys.h"
+#include "server/calls/ready.h"
 #include "server/models/model.h"
 
 /* Where an event ends in the bytes; headed: the tape's head goes before its own. */

@@ -14,9 +14,15 @@
 
 #include "answer.h"
 #include "base/mem.h"
+#include "call_end.h"
+#include "handlers.h"
+#include "lease.h"
+#include "server/api/openai/handlers.h"
+#include "server/calls/call.h"
 #include "server/calls/keys.h"
 #include "server/models/catalog.h"
 #include "server/server.h"
+#include "server/service.h"
 
 static serve_server server;
 static weir_model *model;

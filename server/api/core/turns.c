@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "server/calls/call.h"
+
 static void check_turns(serve_turns *turns, bool ok)
 {
     turns->failed = turns->failed || !ok;

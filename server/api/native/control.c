@@ -2,8 +2,11 @@
  * has it. SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include "handlers.h"
 #include "server/api/core/answer.h"
 #include "server/api/core/field.h"
+#include "server/calls/body.h"
+#include "server/calls/call.h"
 #include "server/system/secret.h"
 
 #define BODY_MAX 4096 /* bytes: it is read on the service thread */

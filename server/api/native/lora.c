@@ -6,54 +6,13 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "handlers.h"
 #include "server/api/core/field.h"
+#include "server/api/core/lora.h"
+#include "server/calls/body.h"
+#include "server/calls/call.h"
 #include "server/calls/mask.h"
 #include "server/models/catalog.h"
-
-static bool refuse_list(serve_call *call, const char *field)
-{
-    return serve_call_refuse(
-        call, 400, field, "invalid_value",
-        "%s must be an array of objects with an id and a scale from -100 to 100, at most %d of them "
-        "with a scale that is not 0 (GET /lora-adapters lists the ids)",
-        field != NULL ? field : "the body", WEIR_ADAPTERS_MAX);
-}
-
-/* Reads a list of ids and scales, a request's `field` or NULL for its body, into an empty set. False: the
- * call has its answer. */
-static bool read_list(serve_call *call, const char *field, const json_t *value, serve_adapter_set *set)
-{
-    if (!json_is_array(value)) return refuse_list(call, field);
-    for (size_t i = 0; i < json_array_size(value); i++) {
-        const json_t *one = json_array_get(value, i), *id = json_object_get(one, "id"),
-                     *scale = json_object_get(one, "scale");
-        double number = scale != NULL ? json_number_value(scale) : 1;
-        json_int_t n;
-        if (!serve_call_goes_on(call)) return false;
-        if (!serve_json_whole(id, &n) || (scale != NULL && !json_is_number(scale)) ||
-            !(number >= -100 && number <= 100) || json_object_size(one) != (scale != NULL ? 2 : 1))
-            return refuse_list(call, field);
-        if (!serve_adapters_numbered(call->loaded->adapters, n, (float)number, set)) {
-            if (set->n == WEIR_ADAPTERS_MAX) return refuse_list(call, field);
-            return serve_call_refuse(call, 404, field, "not_found", "there is no adapter %lld here",
-                                     (long long)n);
-        }
-    }
-    return true;
-}
-
-bool serve_lora_choose(serve_call *call, const char *adapter, const json_t *list, serve_adapter_set *set)
-{
-    serve_adapters *adapters = call->loaded->adapters;
-    if (list != NULL) return read_list(call, "lora", list, set);
-    if (adapter == NULL)
-        serve_adapters_standard(adapters, set);
-    else if (!serve_adapters_named(adapters, adapter, set)) { /* it was unloaded just now */
-        return serve_call_refuse(call, 404, "model", "model_not_found", "there is no model \"%.100s\" here",
-                                 adapter);
-    }
-    return true;
-}
 
 void serve_lora_list(serve_call *call)
 {
@@ -76,7 +35,7 @@ void serve_lora_scale(serve_call *call)
     serve_adapter_set set = {0};
     json_t *json = NULL;
     if (!is_allowed(call) || !serve_call_read_any(call, &json)) return;
-    if (read_list(call, NULL, json, &set)) {
+    if (serve_lora_read(call, NULL, json, &set)) {
         serve_adapters_set_standard(call->loaded->adapters, &set);
         serve_call_answer(call, 200, "application/json", "{\"success\":true}\n", 17);
     }

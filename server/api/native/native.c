@@ -4,8 +4,12 @@
 #include <string.h>
 
 #include "base/member.h"
+#include "handlers.h"
 #include "server/api/core/ask.h"
+#include "server/api/core/dialect.h"
+#include "server/api/openai/completions.h"
 #include "server/api/openai/openai.h"
+#include "server/calls/call.h"
 #include "server/models/loaded.h"
 #include "server/models/model.h"
 

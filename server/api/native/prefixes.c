@@ -1,13 +1,20 @@
 /* prefixes.c: POST /v1/prefixes and GET /v1/prefixes/KEY: a cached prefix for another server.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "prefixes.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "handlers.h"
+#include "server/api/core/error.h"
 #include "server/api/core/field.h"
 #include "server/api/core/peers.h"
+#include "server/calls/body.h"
+#include "server/calls/call.h"
 #include "server/models/loaded.h"
+#include "server/models/tokens.h"
 
 #define AT_ONCE 2 /* prefixes that are being sent, each in memory as a whole */
 
@@ -42,20 +49,21 @@ static bool read_wish(serve_call *call, json_t **json, wish *w)
     return serve_call_read_json(call, json) && serve_fields_read(call, &table, 1u, *json, w);
 }
 
+static void leave_place(serve_call *call)
+{
+    atomic_fetch_sub(&call->server->prefixes.n_giving, 1);
+}
+
 /* One of the AT_ONCE places. */
 static bool enter(serve_call *call)
 {
-    call->gives = atomic_fetch_add(&call->server->prefixes.n_giving, 1) < AT_ONCE;
-    if (call->gives) return true;
+    if (atomic_fetch_add(&call->server->prefixes.n_giving, 1) < AT_ONCE) {
+        call->leave = leave_place;
+        return true;
+    }
     atomic_fetch_sub(&call->server->prefixes.n_giving, 1);
     return serve_call_refuse(call, 503, NULL, "too_many_prefixes",
                              "%d other prefixes are being sent; ask again later", AT_ONCE);
-}
-
-void serve_prefixes_leave(serve_call *call)
-{
-    weir_snapshot_destroy(call->snapshot);
-    if (call->gives) atomic_fetch_sub(&call->server->prefixes.n_giving, 1);
 }
 
 static bool passes(serve_call *call, weir_status status, weir_error *error)

@@ -1,10 +1,15 @@
 /* render.c: POST /v1/completions/render and /v1/chat/completions/render: the tokens of a prompt, for routers
  * that look for its prefix. SPDX-License-Identifier: Apache-2.0 */
 #include "base/mem.h"
+#include "handlers.h"
 #include "server/api/core/ask.h"
+#include "server/api/core/dialect.h"
+#include "server/api/core/error.h"
 #include "server/api/core/field.h"
 #include "server/api/core/prompts.h"
+#include "server/calls/call.h"
 #include "server/models/loaded.h"
+#include "server/models/tokens.h"
 
 static void add_ids(weir__text *text, const int32_t *tokens, size_t n)
 {

@@ -4,8 +4,13 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "handlers.h"
 #include "server/api/core/embedder.h"
 #include "server/api/core/field.h"
+#include "server/api/core/lora.h"
+#include "server/api/core/too_long.h"
+#include "server/calls/body.h"
+#include "server/calls/call.h"
 #include "server/models/loaded.h"
 #include "server/models/model.h"
 
@@ -97,9 +102,8 @@ static bool learn_shape(serve_call *call, const asked *a, const weir_context_inf
     /* It is repeated with each document, so its length is checked first. */
     if (!serve_embedder_tokens(call, "query", a->query, false, false, &s->query, &s->n_query)) return false;
     return s->n_query < s->most ||
-           serve_call_refuse(call, 400, "query", "context_length_exceeded",
-                             "query has %zu tokens; with a document it may have up to %zu", s->n_query,
-                             s->most);
+           serve_call_too_long(call, "query", "query has %zu tokens; with a document it may have up to %zu",
+                               s->n_query, s->most);
 }
 
 /* The prompt with both texts in their places. */
@@ -173,8 +177,8 @@ static bool add_pair(serve_call *call, asked *a, const shape *s, size_t i)
     }
     a->pairs.n_tokens += pair->n;
     return pair->n <= s->most ||
-           serve_call_refuse(call, 400, field, "context_length_exceeded",
-                             "%s has %zu tokens with the query; allowed: up to %zu", field, pair->n, s->most);
+           serve_call_too_long(call, field, "%s has %zu tokens with the query; allowed: up to %zu", field,
+                               pair->n, s->most);
 }
 
 static bool make_pairs(serve_call *call, asked *a)

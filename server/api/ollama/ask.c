@@ -10,6 +10,7 @@
 #include "server/api/core/field.h"
 #include "server/api/core/hint.h"
 #include "server/api/core/turns.h"
+#include "server/calls/call.h"
 #include "server/models/catalog.h"
 #include "server/settings/effort.h"
 

@@ -5,11 +5,16 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "handlers.h"
 #include "ollama.h"
 #include "server/api/core/ask.h"
+#include "server/api/core/dialect.h"
 #include "server/api/core/embedder.h"
 #include "server/api/core/field.h"
 #include "server/api/core/hint.h"
+#include "server/api/core/lora.h"
+#include "server/calls/body.h"
+#include "server/calls/call.h"
 #include "server/models/loaded.h"
 #include "server/models/model.h"
 

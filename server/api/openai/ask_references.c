@@ -10,10 +10,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ask_responses.h"
 #include "base/mem.h"
 #include "server/api/core/ask.h"
+#include "server/api/core/error.h"
 #include "server/api/core/field.h"
 #include "server/api/core/records.h"
+#include "server/calls/call.h"
 #include "server/calls/keys.h"
 
 #define SEARCH_MOST ((size_t)64 << 20) /* bytes of kept responses: less than a second, if all are parsed */

@@ -1,16 +1,20 @@
 /* ask_responses.c: a request in the format of OpenAI's Responses API. Its conversation, tools and options
  * become those of chat completions.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "ask_responses.h"
+
 #include <string.h>
 
 #include "base/words.h"
 #include "server/api/core/ask.h"
 #include "server/api/core/custom_tool.h"
+#include "server/api/core/error.h"
 #include "server/api/core/field.h"
 #include "server/api/core/foreign.h"
 #include "server/api/core/hint.h"
 #include "server/api/core/records.h"
 #include "server/api/core/turns.h"
+#include "server/calls/call.h"
 #include "server/calls/keys.h"
 
 /* ---- Content ---- */

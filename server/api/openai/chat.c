@@ -1,9 +1,11 @@
 /* chat.c: POST /v1/chat/completions. SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include "handlers.h"
 #include "openai.h"
 #include "server/api/core/ask.h"
 #include "server/api/core/custom_tool.h"
+#include "server/api/core/dialect.h"
 #include "server/models/loaded.h"
 
 /* always: also where there are none. */

@@ -1,11 +1,16 @@
 /* completions.c: POST /v1/completions. SPDX-License-Identifier: Apache-2.0 */
+#include "completions.h"
+
 #include <string.h>
 
 #include "base/mem.h"
+#include "handlers.h"
 #include "openai.h"
 #include "server/api/core/ask.h"
+#include "server/api/core/dialect.h"
 #include "server/api/core/peers.h"
 #include "server/api/core/prompts.h"
+#include "server/calls/call.h"
 #include "server/models/loaded.h"
 
 static void add_logprobs(serve_choice *choice, weir__text *text)

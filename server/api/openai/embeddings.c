@@ -2,8 +2,12 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "handlers.h"
 #include "server/api/core/embedder.h"
 #include "server/api/core/field.h"
+#include "server/api/core/lora.h"
+#include "server/calls/body.h"
+#include "server/calls/call.h"
 #include "server/models/model.h"
 
 /* ---- Reading ---- */

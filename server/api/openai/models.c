@@ -1,13 +1,20 @@
 /* models.c: GET /v1/models and /v1/models/ID; where several models share a pool, also POST /v1/models/load
  * and /v1/models/unload, which are operators', and the pool's state.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "models.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/utf8.h"
+#include "handlers.h"
+#include "server/api/anthropic/models.h"
 #include "server/api/core/embedder.h"
 #include "server/api/core/field.h"
 #include "server/api/core/fim.h"
+#include "server/api/core/lease.h"
+#include "server/calls/body.h"
+#include "server/calls/call.h"
 #include "server/calls/mask.h"
 #include "server/models/catalog.h"
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "server/calls/call.h"
 #include "server/models/loaded.h"
 
 /* ---- Shared by whole answers and events ---- */

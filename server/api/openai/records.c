@@ -6,11 +6,16 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "handlers.h"
 #include "server/api/core/answer.h"
+#include "server/api/core/call_end.h"
+#include "server/api/core/error.h"
 #include "server/api/core/field.h"
 #include "server/api/core/hint.h"
 #include "server/api/core/records.h"
 #include "server/api/core/tape.h"
+#include "server/calls/body.h"
+#include "server/calls/call.h"
 #include "server/calls/keys.h"
 
 /* The id in the path. */

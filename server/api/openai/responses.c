@@ -1,15 +1,21 @@
 /* responses.c: POST /v1/responses and /v1/responses/input_tokens.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "responses.h"
+
 #include <stdio.h>
 #include <string.h>
 
+#include "ask_responses.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "handlers.h"
 #include "items.h"
 #include "server/api/core/answer.h"
 #include "server/api/core/ask.h"
 #include "server/api/core/custom_tool.h"
+#include "server/api/core/dialect.h"
+#include "server/calls/call.h"
 #include "server/calls/keys.h"
 #include "server/models/loaded.h"
 
