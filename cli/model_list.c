@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../server/effort.h"
 #include "base/member.h"
 #include "base/words.h"
 #include "config_file.h"
@@ -18,6 +17,7 @@
 #include "hub.h"
 #include "load.h"
 #include "preset.h"
+#include "server/settings/effort.h"
 
 #define PRESETS "presets" /* in place of a file's name */
 #define SUFFIX  ".gguf"

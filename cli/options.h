@@ -5,8 +5,8 @@
 #ifndef WEIR_CLI_OPTIONS_H
 #define WEIR_CLI_OPTIONS_H
 
-#include "../server/server.h"
 #include "cli.h"
+#include "server/server.h"
 
 #define CLI_REMOTE_URL     "http://127.0.0.1:8080" /* where weir serve listens by itself */
 #define CLI_SPELLING_MAX   32

@@ -1,5 +1,5 @@
 /* weir serve: the engine behind HTTP. SPDX-License-Identifier: Apache-2.0 */
-#include "../server/server.h"
+#include "server/server.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -44,11 +44,11 @@ cli_exit cli_serve(cli_args *args)
 
 #else
 
-#include "../server/key_file.h"
-#include "../server/log.h"
-#include "../server/notify.h"
 #include "base/mem.h"
 #include "file.h"
+#include "server/settings/key_file.h"
+#include "server/system/log.h"
+#include "server/system/notify.h"
 
 #define DESCRIPTORS 65536 /* a connection is one */
 #define FLUSH_MS    1000  /* for the log's reader, at the end */

@@ -1,6 +1,6 @@
-# embed.cmake: cmake -DFOLDER=server/web -DLIBS=folder -DOUTPUT=page_files.c -P embed.cmake
+# embed.cmake: cmake -DFOLDER=server/page/web -DLIBS=folder -DOUTPUT=page_files.c -P embed.cmake
 # Writes the folder's files, and the scripts of LIBS as those of a folder lib/, as a C file: the tables that
-# server/page.h declares. Each file is there twice, plain and with gzip.
+# server/page/files.h declares. Each file is there twice, plain and with gzip.
 # SPDX-License-Identifier: Apache-2.0
 cmake_minimum_required(VERSION 3.21)
 
@@ -65,8 +65,8 @@ foreach(file ${files})
     math(EXPR n "${n} + 1")
 endforeach()
 file(REMOVE ${OUTPUT}.gz ${OUTPUT}.js)
-file(WRITE ${OUTPUT} "/* Made by cmake/embed.cmake out of server/web. */
-#include \"page.h\"
+file(WRITE ${OUTPUT} "/* Made by cmake/embed.cmake out of server/page/web. */
+#include \"files.h\"
 
 ${arrays}const weir__page_file weir__page_files[] = {
 ${table}};

@@ -7,17 +7,27 @@
  * connections, threads and their list. */
 #include <jansson.h>
 #include <stdio.h>
+#include <string.h>
 
-#include "../server/answer.h"
-#include "../server/catalog.h"
-#include "../server/kept.h"
-#include "../server/keys.h"
-#include "../server/loaded.h"
-#include "../server/model.h"
-#include "../server/tape.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "fuzz.h"
+#include "server/api/core/answer.h"
+#include "server/api/core/call_end.h"
+#include "server/api/core/handlers.h"
+#include "server/api/core/lease.h"
+#include "server/api/core/tape.h"
+#include "server/api/native/handlers.h"
+#include "server/api/openai/handlers.h"
+#include "server/calls/call.h"
+#include "server/calls/keys.h"
+#include "server/calls/reach.h"
+#include "server/calls/ready.h"
+#include "server/calls/workers.h"
+#include "server/models/catalog.h"
+#include "server/models/kept.h"
+#include "server/models/loaded.h"
+#include "server/models/model.h"
 
 #define TICKS_MAX 400 /* the client's patience */
 
@@ -25,7 +35,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 static serve_server server;
 static serve_loaded *loaded;
 
-/* ---- In place of ready.c, reach.c, workers.c, events.c ---- */
+/* ---- In place of ready.c, reach.c, workers.c ---- */
 
 void serve_ready_post(serve_call *call)
 {
@@ -79,11 +89,6 @@ bool serve_workers_go_on(void *unused)
 }
 
 void serve_call_send(serve_call *call)
-{
-    (void)call;
-}
-
-void serve_events_leave(serve_call *call)
 {
     (void)call;
 }
@@ -176,7 +181,7 @@ static void answer_call(serve_call *call, int patience)
     serve_call *maker = answer->call;                       /* itself, or the one whose events are on tape */
     for (int i = 0; i < patience && !maker->ended; i++) {
         step();
-        if (i % 7 == 3) serve_call_comment(call);
+        if (i % 7 == 3) serve_answer_comment(call);
         serve_answer_pump(answer);
     }
     if (maker != call && maker->ended) serve_call_destroy(maker);

@@ -4,6 +4,7 @@
 
 usage: layers.py [ROOT]
 
+The rooms of server/ are such folders, and their functions count as well, not the includes alone.
 Nor does a file name an opaque type of weir.h whose folder it may not include. Within a folder no source files
 call each other in a circle, nor do they include each other in one, where X.h and X.c count as one. Tests may do
 all of it. Prints each line that points up and each circle, and ends with 1 if there is one."""
@@ -28,9 +29,31 @@ BELOW = {
     "speculate": ["base", "params", "backend", "model", "cache"],
     "engine": ["base", "params", "media", "backend", "grammar", "model", "schedule", "cache", "speculate"],
     "pool": ["base", "params", "model", "engine"],
-    "server": ["base", "transfer"],
-    "cli": ["base", "transfer", "server"],
+    "cli": ["base", "transfer", "server", "server/settings", "server/system"],
 }
+
+# The rooms of server/ (ADR 0121), and the rooms that each may include, beside base and transfer.
+LOW = ["server/system", "server/settings", "server/calls"]
+MODELS = [*LOW, "server/router", "server/models"]
+API = [*MODELS, "server/api/core"]
+DIALECTS = [f"server/api/{name}" for name in ("anthropic", "openai", "ollama", "native")]
+ROOMS = {
+    "server/system": [],
+    "server/settings": [],
+    "server/calls": LOW[:2],
+    "server/router": LOW,
+    "server/models": MODELS[:-1],
+    "server/api/core": MODELS,
+    "server/api/anthropic": API,
+    "server/api/openai": [*API, "server/api/anthropic"],
+    "server/api/ollama": [*API, "server/api/openai"],
+    "server/api/native": [*API, "server/api/openai"],
+    "server/page": LOW,
+    "server/operate": [*API, "server/api/openai"],
+    "server/http": [*API, *DIALECTS, "server/page", "server/operate"],
+    "server": [*API, "server/operate", "server/http"],
+}
+BELOW.update({room: ["base", "transfer", *below] for room, below in ROOMS.items()})
 
 # The opaque types of weir.h: the folder that defines each.
 OWNER = {name: "model" for name in ("weir_model", "weir_adapter", "weir_sampler", "weir_context", "weir_chat")}
@@ -53,8 +76,18 @@ FUNCTION = re.compile(r"^(?!static|typedef|extern)[A-Za-z_][\w *]*?\b([a-z]+_\w+
 
 
 def folder_of(path):
-    """src/cache/cache.c: cache. cli/run.c: cli."""
+    """src/cache/cache.c: cache. cli/run.c: cli. server/api/core/ask.c: server/api/core."""
+    if path.parts[0] == "server":
+        return str(path.parent)
     return path.parts[1] if path.parts[0] == "src" else path.parts[0]
+
+
+def included_folder(include, folder):
+    """cache/cache.h: cache. server/api/core/ask.h: server/api/core. ask.h: the folder itself."""
+    parts = [part for part in include.split("/") if part != ".."]
+    if len(parts) == 1:
+        return folder
+    return "/".join(parts[:-1]) if parts[0] == "server" else parts[0]
 
 
 def code_of(path):
@@ -101,6 +134,18 @@ def calls_in(root, folder):
     return calls
 
 
+def calls_up(root):
+    """Lines about the rooms of server/: a header below may not name what is defined above."""
+    sources = [p for p in sorted((root / "server").rglob("*.c")) if not p.name.endswith("_test.c")]
+    code = {p.relative_to(root): code_of(p) for p in sources}
+    owner = {name: path for path, text in code.items() for name in FUNCTION.findall(text)}
+    for path, text in code.items():
+        for name in sorted(owner.keys() & set(re.findall(r"\w+", text))):
+            room, other = folder_of(path), folder_of(owner[name])
+            if other != room and other not in BELOW[room]:
+                yield f"{path}: {room} must not name {name}, which is of {other}"
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent)
     files = [p for top in ("src", "cli", "server") for p in sorted((root / top).rglob("*")) if p.suffix in (".c", ".h", ".cpp")]
@@ -118,9 +163,9 @@ def main():
             if owner not in (folder, *BELOW[folder]) and re.search(rf"\b{name}\b", code):
                 wrong.append(f"{path}: {folder} must not name {name}, which is of {owner}")
         for include in re.findall(r'^#include "([^"]+)"', text, re.M):
-            parts = [part for part in include.split("/") if part != ".."]
-            if len(parts) > 1 and parts[0] != folder and parts[0] != "weir" and parts[0] not in BELOW[folder]:
+            if included_folder(include, folder) not in (folder, "weir", *BELOW[folder]):
                 wrong.append(f"{path}: {folder} must not include {include}")
+    wrong += calls_up(root)
     folders = {p.parent.relative_to(root) for top in ("src", "cli", "server", "bench", "elixir") for p in (root / top).rglob("*.c")}
     for folder in sorted(folders):
         for how, edges in (("call", calls_in(root, folder)), ("include", includes_in(root, folder))):

@@ -4,11 +4,13 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 #include "base/error.h"
-#include "catalog.h"
-#include "keys.h"
 #include "server.h"
-#include "tape.h"
-#include "tls.h"
+#include "server/api/core/tape.h"
+#include "server/calls/keys.h"
+#include "server/models/catalog.h"
+#include "server/operate/events.h"
+#include "server/system/tls.h"
+#include "service.h"
 
 void serve_reload_take(serve_server *server)
 {

@@ -9,22 +9,30 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "answer.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "catalog.h"
-#include "connection.h"
-#include "embedder.h"
-#include "keys.h"
-#include "kv_events.h"
-#include "log.h"
-#include "peers.h"
-#include "pull.h"
-#include "records.h"
-#include "tape.h"
-#include "tls.h"
+#include "server/api/core/answer.h"
+#include "server/api/core/call_end.h"
+#include "server/api/core/embedder.h"
+#include "server/api/core/lease.h"
+#include "server/api/core/peers.h"
+#include "server/api/core/records.h"
+#include "server/api/core/tape.h"
+#include "server/calls/keys.h"
+#include "server/calls/reach.h"
+#include "server/calls/ready.h"
+#include "server/calls/workers.h"
+#include "server/http/connection.h"
+#include "server/http/listener.h"
+#include "server/models/catalog.h"
+#include "server/models/pull.h"
+#include "server/operate/events.h"
+#include "server/router/kv_events.h"
+#include "server/system/log.h"
+#include "server/system/tls.h"
+#include "service.h"
 
 #define FETCHERS    8  /* threads for requests that name images by URL */
 #define CARRIERS    2  /* threads for requests whose prefix another server has; a third one gives prefixes */
@@ -205,6 +213,7 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     if ((server = weir__mem_calloc(1, sizeof *server)) == NULL)
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the server");
     server->params = *params;
+    server->send = serve_connection_due;
     serve_share *const shares[] = {&server->answers, &server->media, &server->bodies, &server->waits};
     for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) serve_share_init(shares[i]);
     server->created_s = (int64_t)time(NULL);

@@ -4,7 +4,7 @@
 
 #include <weir/weir.h>
 
-#include "params.h"
+#include "server/settings/params.h"
 
 typedef struct serve_server serve_server;
 

@@ -6,16 +6,23 @@
 #include <malloc.h>
 #endif
 
-#include "answer.h"
 #include "base/clock.h"
 #include "base/thread.h"
-#include "catalog.h"
-#include "connection.h"
-#include "embedder.h"
-#include "log.h"
-#include "pull.h"
-#include "records.h"
-#include "tape.h"
+#include "server/api/core/answer.h"
+#include "server/api/core/call_end.h"
+#include "server/api/core/embedder.h"
+#include "server/api/core/lease.h"
+#include "server/api/core/records.h"
+#include "server/api/core/tape.h"
+#include "server/calls/call.h"
+#include "server/calls/ready.h"
+#include "server/calls/workers.h"
+#include "server/http/connection.h"
+#include "server/http/listener.h"
+#include "server/models/catalog.h"
+#include "server/models/pull.h"
+#include "server/system/log.h"
+#include "service.h"
 
 #define WATCH_STEPS 4                 /* sweeps between two looks at the engine */
 #define CROWD       32                /* calls at a time */
@@ -37,7 +44,7 @@ static void check_call(serve_call *call, int64_t now_ns)
     } else if (serve_call_is_stalled(call, now_ns) || (call->send_by_ns > 0 && now_ns > call->send_by_ns)) {
         serve_connection_close(call->connection);
     } else if (!call->waits && params->live.comment_s > 0 &&
-               quiet_ns > (int64_t)params->live.comment_s * WEIR__NS_PER_S && serve_call_comment(call)) {
+               quiet_ns > (int64_t)params->live.comment_s * WEIR__NS_PER_S && serve_answer_comment(call)) {
         call->moved_ns = now_ns;
         serve_call_send(call);
     }

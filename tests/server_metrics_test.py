@@ -31,7 +31,7 @@ def test_metrics():
     page = read("metrics.md")
     listed = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*) \|$", page, re.M)
     unknown = set() if os.path.exists("/proc/self/statm") else {row for row in listed if row[0].startswith("process_")}
-    unknown |= {row for row in listed if row[0].startswith("weir_pool_")}  # of several models: server/models_test.c
+    unknown |= {row for row in listed if row[0].startswith("weir_pool_")}  # of several models: server/models/models_test.c
     check("there are many metrics", len(served) > 50, len(served))
     check("every metric is in the guide, with its type and meaning", served <= set(listed), *sorted(served - set(listed)))
     check("the guide has no other ones", set(listed) - unknown <= served and len(listed) == len(set(listed)), *sorted(set(listed) - served))

@@ -12,7 +12,7 @@ from parts import part, run_parts  # noqa: E402
 from serve import Connection, Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
-WEB = os.path.join(os.environ["WEIR_SOURCE_DIR"], "server", "web")
+WEB = os.path.join(os.environ["WEIR_SOURCE_DIR"], "server", "page", "web")
 MOST_BYTES, MOST_REQUESTS = 60000, 30  # until one can write a message
 STATIC = re.compile(r'^(?:import|export)\b[^"]*?from "\./([\w/.-]+)";', re.M)
 LAZY = re.compile(r'import\("\./([\w/.-]+)"\)')

@@ -51,7 +51,7 @@ def a_script_in_an_answer_does_not_run(p):
 @test
 def no_module_parses_html(p):
     """What hands text to the HTML parser or runs it does not occur in the page's files."""
-    folder = os.path.join(os.environ["WEIR_SOURCE_DIR"], "server", "web")
+    folder = os.path.join(os.environ["WEIR_SOURCE_DIR"], "server", "page", "web")
     for name in sorted(os.listdir(folder)):
         text = open(os.path.join(folder, name), encoding="utf-8").read()
         for namespace in ("http://www.w3.org/2000/svg", "http://www.w3.org/1998/Math/MathML"):

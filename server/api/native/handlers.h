@@ -1,0 +1,13 @@
+/* handlers.h: the paths of llama-server, vLLM, rerankers and weir itself (http/route.c).
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_SERVER_API_NATIVE_HANDLERS_H
+#define WEIR_SERVER_API_NATIVE_HANDLERS_H
+
+#include "server/calls/serve.h"
+
+serve_handler serve_native, serve_infill, serve_props, serve_rerank, serve_tokenize, serve_detokenize,
+    serve_apply_template, serve_plan, serve_render_completions, serve_render_chat, serve_control,
+    serve_lora_list, serve_lora_scale, serve_lora_load, serve_lora_unload, serve_prefixes_find,
+    serve_prefixes_get;
+
+#endif

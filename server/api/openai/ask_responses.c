@@ -1,0 +1,563 @@
+/* ask_responses.c: a request in the format of OpenAI's Responses API. Its conversation, tools and options
+ * become those of chat completions.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "ask_responses.h"
+
+#include <string.h>
+
+#include "base/words.h"
+#include "server/api/core/ask.h"
+#include "server/api/core/custom_tool.h"
+#include "server/api/core/error.h"
+#include "server/api/core/field.h"
+#include "server/api/core/foreign.h"
+#include "server/api/core/hint.h"
+#include "server/api/core/records.h"
+#include "server/api/core/turns.h"
+#include "server/calls/call.h"
+#include "server/calls/keys.h"
+
+/* ---- Content ---- */
+
+static bool read_text(serve_turns *turns, const char *place, const json_t *part)
+{
+    static const char *const members[] = {
+        "type", "text", "annotations", "logprobs", "prompt_cache_breakpoint", NULL};
+    const json_t *text = json_object_get(part, "text");
+    serve_call *call = turns->ask->call;
+    if (!serve_field_only(call, place, part, members)) return false;
+    if (!json_is_string(text)) return serve_field_refuse(call, place, "a part with a text");
+    serve_turns_add_text(turns, text);
+    return true;
+}
+
+static bool read_image(serve_turns *turns, const char *place, const json_t *part)
+{
+    static const char *const members[] = {"type", "image_url", "prompt_cache_breakpoint", NULL};
+    const json_t *url = json_object_get(part, "image_url");
+    serve_call *call = turns->ask->call;
+    if (!turns->ask->unkept && json_is_true(json_object_get(turns->ask->json, "store")) &&
+        !serve_hint_name(call, "store"))
+        return false;
+    turns->ask->unkept = true; /* its memory would be kept */
+    if (!serve_field_only(call, place, part, members)) return false;
+    if (!json_is_string(url)) return serve_field_refuse(call, place, "an image with an image_url");
+    serve_turns_add_image(turns, place, url);
+    json_object_del((json_t *)part,
+                    "image_url"); /* the message alone has it, and drops it once it is decoded */
+    return true;
+}
+
+static bool read_refusal(serve_turns *turns, const char *place, const json_t *part)
+{
+    static const char *const members[] = {"type", "refusal", NULL};
+    const json_t *words = json_object_get(part, "refusal");
+    serve_call *call = turns->ask->call;
+    if (!serve_field_only(call, place, part, members)) return false;
+    if (!json_is_string(words)) return serve_field_refuse(call, place, "a part with a refusal, a string");
+    serve_turns_add_text(turns, words);
+    return true;
+}
+
+static bool read_part(serve_call *call, void *to, const char *place, const json_t *part)
+{
+    static const char allowed[] = "input_text, output_text, input_image, refusal";
+    const char *type = serve_field_type(part);
+    bool text = serve_ask_is(type, "input_text") || serve_ask_is(type, "output_text");
+    if (text) return read_text(to, place, part);
+    if (serve_ask_is(type, "input_image")) return read_image(to, place, part);
+    if (serve_ask_is(type, "refusal")) return read_refusal(to, place, part);
+    if (serve_ask_is(type, "input_file") || serve_ask_is(type, "input_audio")) /* what is asked about */
+        return serve_field_refuse_type(call, place, part, allowed);
+    return serve_foreign_add(to, place, part, true, allowed);
+}
+
+/* A string, or an array of texts and images, into the last message. */
+static bool read_content(serve_turns *turns, const char *place, const json_t *content)
+{
+    serve_call *call = turns->ask->call;
+    if (json_is_array(content)) return serve_field_each(call, turns, place, content, read_part);
+    if (!json_is_string(content)) return serve_field_refuse(call, place, "a string or an array of parts");
+    serve_turns_add_text(turns, content);
+    return true;
+}
+
+/* Both strings with `between` between them, or the one that is given; freed with json_decref. */
+static json_t *join(const json_t *first, const char *between, const json_t *second)
+{
+    if (!json_is_string(first) || !json_is_string(second))
+        return json_incref((json_t *)(json_is_string(first) ? first : second));
+    return json_sprintf("%s%s%s", json_string_value(first), between, json_string_value(second));
+}
+
+/* ---- Items ---- */
+
+static bool read_message(serve_turns *turns, const char *place, const json_t *item)
+{
+    static const char *const members[] = {"type", "role", "content", "id", "status", "phase", NULL};
+    static const char *const roles[] = {"user", "assistant", "system", "developer"};
+    serve_call *call = turns->ask->call;
+    const char *role = json_string_value(json_object_get(item, "role"));
+    size_t i = 0;
+    if (!serve_field_only(call, place, item, members)) return false;
+    while (i < 4 && !serve_ask_is(role, roles[i])) i++;
+    if (i == 4)
+        return serve_field_refuse(call, serve_place_of(place, "role").text,
+                                  "\"user\", \"assistant\", \"system\" or \"developer\"");
+    /* Consecutive items of the assistant become one message. So do system and developer messages at the
+     * beginning: many templates take only one system message. */
+    const char *last = json_string_value(json_object_get(turns->last, "role"));
+    bool joins = i == 1 || (i >= 2 && (last == NULL || strcmp(last, "system") == 0));
+    if (joins)
+        serve_turns_go_on(turns, i == 1 ? role : "system", place);
+    else
+        serve_turns_begin(turns, role, place);
+    return read_content(turns, serve_place_of(place, "content").text, json_object_get(item, "content"));
+}
+
+static bool add_reasoning(serve_turns *turns, const char *place, const json_t *list, const char *type)
+{
+    size_t i;
+    json_t *part;
+    json_array_foreach((json_t *)list, i, part)
+    {
+        const json_t *text = json_object_get(part, "text");
+        if (!serve_ask_is(serve_field_type(part), type))
+            return serve_field_refuse_type(turns->ask->call, place, part, type);
+        if (!json_is_string(text))
+            return serve_field_refuse(turns->ask->call, place, "reasoning with a text in each part");
+        serve_turns_go_on(turns, "assistant", place);
+        serve_turns_add_reasoning(turns, text);
+        if (turns->ask->call->begun) return false;
+    }
+    return true;
+}
+
+/* A summary counts where there is nothing else. */
+static bool read_reasoning(serve_turns *turns, const char *place, const json_t *item)
+{
+    static const char *const members[] = {"type", "id", "status", "summary", "content", NULL};
+    const json_t *content = json_object_get(item, "content");
+    if (!serve_field_only(turns->ask->call, place, item, members)) return false;
+    return json_array_size(content) > 0
+               ? add_reasoning(turns, place, content, "reasoning_text")
+               : add_reasoning(turns, place, json_object_get(item, "summary"), "summary_text");
+}
+
+static bool add_call(serve_turns *turns, const char *place, const json_t *item, const json_t *arguments)
+{
+    const json_t *id = json_object_get(item, "call_id"), *name = json_object_get(item, "name");
+    if (!json_is_string(id) || !json_is_string(name))
+        return serve_field_refuse(turns->ask->call, place, "a call with call_id and name");
+    json_t *full = join(json_object_get(item, "namespace"), ".", name);
+    serve_turns_go_on(turns, "assistant", place);
+    serve_turns_add_call(turns, id, full, arguments);
+    json_decref(full);
+    return true;
+}
+
+static bool read_call(serve_turns *turns, const char *place, const json_t *item)
+{
+    static const char *const members[] = {"type",      "id",        "status", "call_id", "name",
+                                          "arguments", "namespace", "caller", NULL};
+    const json_t *arguments = json_object_get(item, "arguments");
+    return serve_field_only(turns->ask->call, place, item, members) &&
+           (json_is_string(arguments) ||
+            serve_field_refuse(turns->ask->call, place, "a function_call with arguments")) &&
+           add_call(turns, place, item, arguments);
+}
+
+static bool read_custom_call(serve_turns *turns, const char *place, const json_t *item)
+{
+    static const char *const members[] = {"type",  "id",        "status", "call_id", "name",
+                                          "input", "namespace", "caller", NULL};
+    const json_t *input = json_object_get(item, "input");
+    if (!serve_field_only(turns->ask->call, place, item, members)) return false;
+    if (!json_is_string(input))
+        return serve_field_refuse(turns->ask->call, place, "a custom_tool_call with an input");
+    json_t *arguments = json_pack("{s:O}", "input", input);
+    bool ok =
+        arguments != NULL ? add_call(turns, place, item, arguments) : serve_call_no_memory(turns->ask->call);
+    json_decref(arguments);
+    return ok;
+}
+
+static bool read_output(serve_turns *turns, const char *place, const json_t *item)
+{
+    static const char *const members[] = {"type", "id", "status", "call_id", "output", "caller", NULL};
+    serve_call *call = turns->ask->call;
+    const json_t *id = json_object_get(item, "call_id");
+    if (!serve_field_only(call, place, item, members)) return false;
+    if (!json_is_string(id)) return serve_field_refuse(call, place, "an output with a call_id");
+    serve_turns_begin(turns, "tool", place);
+    serve_turns_set_call(turns, id);
+    return read_content(turns, serve_place_of(place, "output").text, json_object_get(item, "output"));
+}
+
+/* Tools that join the request's own. */
+static bool find_tools(serve_ask *ask, const char *place, const json_t *item)
+{
+    static const char *const members[] = {"type",      "id",         "status", "call_id", "tools",
+                                          "execution", "created_by", "role",   NULL};
+    json_t *tools = json_object_get(item, "tools"), *tool;
+    serve_place at = serve_place_of(place, "tools");
+    size_t i;
+    if (!serve_field_only(ask->call, place, item, members)) return false;
+    if (!json_is_array(tools) || json_array_size(tools) > SERVE_TOOLS_MAX)
+        return serve_field_refuse(ask->call, at.text, "an array of at most 256 tools");
+    json_array_foreach(tools, i, tool)
+    {
+        if (!serve_ask_bring_tool(ask, serve_place_at(at.text, i).text, tool)) return false;
+    }
+    return true;
+}
+
+static bool read_item(serve_call *call, void *to, const char *place, const json_t *item)
+{
+    serve_turns *turns = to;
+    const char *type = serve_field_type(item);
+    if (!json_is_object(item)) return serve_field_refuse(call, place, "an object");
+    if (type == NULL || strcmp(type, "message") == 0) return read_message(turns, place, item);
+    if (strcmp(type, "function_call") == 0) return read_call(turns, place, item);
+    if (strcmp(type, "custom_tool_call") == 0) return read_custom_call(turns, place, item);
+    if (strcmp(type, "function_call_output") == 0 || strcmp(type, "custom_tool_call_output") == 0)
+        return read_output(turns, place, item);
+    if (strcmp(type, "reasoning") == 0) return read_reasoning(turns, place, item);
+    if (strcmp(type, "tool_search_output") == 0 || strcmp(type, "additional_tools") == 0)
+        return find_tools(turns->ask, place, item);
+    return serve_foreign_add(turns, place, item, false, "");
+}
+
+/* The items of the response before, with its own output: an array that the caller frees, or NULL after an
+ * answer. */
+static json_t *find_items(serve_ask *ask, const char *id)
+{
+    serve_call *call = ask->call;
+    const char *salt = serve_keys_salt(call->server->keys, call->key);
+    weir__text before = {0}, input = {0}, response = {0};
+    json_t *items = NULL, *answer = NULL;
+    weir_error error = {0};
+    weir_status status = serve_records_find(call->server->records, id, salt, &before, &input, &response);
+    if (status == WEIR_INVALID)
+        serve_call_refuse(call, 400, "previous_response_id", "previous_response_not_found",
+                          "there is no response \"%.63s\" here that this key may continue: those with "
+                          "\"store\": false are not kept, and others for %d s, as far as there is room",
+                          id, call->response_s);
+    else if (status == WEIR_OK) {
+        weir__text all = {0};
+        weir__text_printf(&all, "[%s%s%s]", before.bytes, before.n > 0 && input.n > 0 ? "," : "",
+                          input.bytes);
+        status = all.failed ? WEIR_NO_MEMORY
+                            : weir__json_parse_texts(all.bytes, all.n, "previous_response_id", WEIR_INVALID,
+                                                     &items, &error);
+        if (status == WEIR_OK)
+            status = weir__json_parse_texts(response.bytes, response.n, "previous_response_id", WEIR_INVALID,
+                                            &answer, &error);
+        if (status == WEIR_OK && json_array_extend(items, json_object_get(answer, "output")) != 0)
+            status = WEIR_NO_MEMORY;
+        weir__text_fini(&all);
+    }
+    if (status != WEIR_OK && !call->begun) serve_call_passes(call, status, &error);
+    json_decref(answer);
+    weir__text_fini(&before);
+    weir__text_fini(&input);
+    weir__text_fini(&response);
+    if (call->begun) {
+        json_decref(items);
+        items = NULL;
+    }
+    return items;
+}
+
+static bool read_previous(serve_turns *turns)
+{
+    static const char place[] = "previous_response_id";
+    serve_ask *ask = turns->ask;
+    const json_t *id = serve_ask_given(ask, place);
+    size_t i;
+    json_t *item;
+    if (id == NULL) return true;
+    if (!json_is_string(id)) return serve_field_refuse(ask->call, place, "a string: a response's id");
+    if ((ask->previous = find_items(ask, json_string_value(id))) == NULL) return false;
+    json_array_foreach(ask->previous, i, item)
+    {
+        if (!serve_call_goes_on(ask->call) || !read_item(ask->call, turns, place, item) || ask->call->begun)
+            return false;
+    }
+    return true;
+}
+
+static bool read_input(serve_ask *ask)
+{
+    serve_turns turns = {.ask = ask};
+    const json_t *said = serve_ask_given(ask, "instructions"), *input = serve_ask_given(ask, "input");
+    bool ok =
+        said == NULL || json_is_string(said) || serve_field_refuse(ask->call, "instructions", "a string");
+    if (ok && json_string_length(said) > 0) {
+        serve_turns_begin(&turns, "system", "instructions");
+        serve_turns_add_text(&turns, said);
+    }
+    ok = ok && read_previous(&turns) && serve_ask_references(ask);
+    if (ok && json_is_string(input)) {
+        serve_turns_begin(&turns, "user", "input");
+        serve_turns_add_text(&turns, input);
+    } else if (ok && json_array_size(input) == 0) {
+        ok = serve_field_refuse(ask->call, "input", "a string or an array of at least one item");
+    }
+    ok = ok && serve_field_each(ask->call, &turns, "input", input, read_item) && serve_turns_end(&turns);
+    serve_turns_fini(&turns);
+    return ok;
+}
+
+/* ---- Tools ---- */
+
+/* space: the tool's namespace, or NULL. Templates have none: they see the tool as SPACE.NAME, and its
+ * description begins with the namespace's. */
+static bool add_tool(serve_ask *ask, const char *place, const json_t *tool, const json_t *space,
+                     const json_t *schema, const json_t *strict, bool custom)
+{
+    const json_t *own = json_object_get(tool, "name");
+    json_t *name =
+        json_is_string(own) ? join(json_object_get(space, "name"), ".", own) : json_incref((json_t *)own);
+    if (serve_ask_is_brought(ask, name)) {
+        json_decref(name);
+        return true;
+    }
+    json_t *words = join(json_object_get(space, "description"), "\n\n", json_object_get(tool, "description"));
+    bool ok = serve_ask_add_tool(ask, place, name, words, schema, strict);
+    if (ok && custom) ok = serve_custom_tool_name(ask, name);
+    json_decref(words);
+    json_decref(name);
+    return ok;
+}
+
+static bool read_function(serve_ask *ask, const char *place, const json_t *tool, const json_t *space)
+{
+    static const char *const members[] = {"type", "name", "description", "parameters", "strict", NULL};
+    const json_t *schema = json_object_get(tool, "parameters");
+    if (!serve_field_only(ask->call, place, tool, members)) return false;
+    if (schema != NULL && !json_is_null(schema) && !json_is_object(schema))
+        return serve_field_refuse(ask->call, serve_place_of(place, "parameters").text,
+                                  "an object: a JSON Schema");
+    return add_tool(ask, place, tool, space, schema, json_object_get(tool, "strict"), false);
+}
+
+static bool read_custom(serve_ask *ask, const char *place, const json_t *tool, const json_t *space)
+{
+    static const char *const members[] = {"type", "name", "description", "format", NULL};
+    if (!serve_field_only(ask->call, place, tool, members)) return false;
+    json_t *schema = serve_custom_tool_schema(ask->call, serve_place_of(place, "format").text,
+                                              json_object_get(tool, "format"));
+    bool ok = schema != NULL && add_tool(ask, place, tool, space, schema, json_true(), true);
+    json_decref(schema);
+    return ok;
+}
+
+static bool read_tool(serve_ask *ask, const char *place, const json_t *tool, const json_t *space)
+{
+    const char *type = serve_field_type(tool);
+    if (serve_ask_is(type, "function")) return read_function(ask, place, tool, space);
+    if (serve_ask_is(type, "custom")) return read_custom(ask, place, tool, space);
+    return serve_foreign_tool(ask, place, tool,
+                              space == NULL ? "function, custom, namespace" : "function, custom");
+}
+
+#define DESCRIPTION_MAX ((size_t)64 << 10) /* bytes; each tool of the namespace gets a copy */
+
+/* Whether an item brings a namespace once more. */
+static bool has_namespace(const serve_ask *ask, const json_t *name)
+{
+    size_t i = 0, n = ask->again ? json_array_size(ask->namespaces) : 0;
+    while (i < n && !json_equal(json_array_get(ask->namespaces, i), name)) i++;
+    return i < n;
+}
+
+static bool read_namespace(serve_ask *ask, const char *place, const json_t *given)
+{
+    static const char *const members[] = {"type", "name", "description", "tools", NULL};
+    const json_t *name = json_object_get(given, "name"), *tools = json_object_get(given, "tools"),
+                 *description = json_object_get(given, "description");
+    size_t i;
+    json_t *tool;
+    if (!serve_field_only(ask->call, place, given, members)) return false;
+    if (json_string_length(name) == 0 || !json_is_array(tools))
+        return serve_field_refuse(ask->call, place, "a namespace with a name and tools");
+    if ((description != NULL && !json_is_null(description) && !json_is_string(description)) ||
+        json_string_length(description) > DESCRIPTION_MAX)
+        return serve_field_refuse(ask->call, serve_place_of(place, "description").text,
+                                  "a string of at most 65536 bytes");
+    bool known = has_namespace(ask, name);
+    if (!known && json_array_size(ask->namespaces) == SERVE_TOOLS_MAX)
+        return serve_field_refuse(ask->call, "tools", "an array of at most 256 tools and namespaces");
+    if (ask->namespaces == NULL) ask->namespaces = json_array();
+    if (!known && json_array_append(ask->namespaces, (json_t *)name) != 0)
+        return serve_call_no_memory(ask->call);
+    serve_place inner = serve_place_of(place, "tools");
+    json_array_foreach(tools, i, tool)
+    {
+        if (!read_tool(ask, serve_place_at(inner.text, i).text, tool, given)) return false;
+    }
+    return true;
+}
+
+static bool read_any_tool(serve_call *call, void *to, const char *place, const json_t *tool)
+{
+    (void)call;
+    return serve_ask_is(serve_field_type(tool), "namespace") ? read_namespace(to, place, tool)
+                                                             : read_tool(to, place, tool, NULL);
+}
+
+static bool read_tools(serve_ask *ask)
+{
+    const json_t *tools = serve_ask_given(ask, "tools");
+    ask->call->terms.parameters = "parameters";
+    if (tools != NULL && !json_is_array(tools)) return serve_field_refuse(ask->call, "tools", "an array");
+    return serve_field_each(ask->call, ask, "tools", tools, read_any_tool) &&
+           serve_ask_read_brought(ask, read_any_tool);
+}
+
+/* {"type": "function", "name": …} as chat completions have it. */
+static json_t *named(const json_t *choice)
+{
+    return json_pack("{s:s,s:{s:O*}}", "type", "function", "function", "name",
+                     json_object_get(choice, "name"));
+}
+
+/* All tools of the choice run on another server. */
+static bool allow_none(serve_ask *ask, const json_t *choice)
+{
+    const json_t *first = json_array_get(json_object_get(choice, "tools"), 0);
+    ask->chat.tool_choice = WEIR_TOOLS_NONE;
+    return !serve_ask_is(json_string_value(json_object_get(choice, "mode")), "required") ||
+           serve_field_refuse_type(ask->call, "tool_choice", first, "function, custom");
+}
+
+static bool read_choice(serve_ask *ask)
+{
+    const json_t *choice = serve_ask_given(ask, "tool_choice"), *tools = json_object_get(choice, "tools");
+    const char *type = serve_field_type(choice);
+    size_t i;
+    json_t *one;
+    if (choice == NULL) return true;
+    if (serve_ask_is(type, "function") || serve_ask_is(type, "custom")) {
+        ask->made_choice = named(choice);
+    } else if (serve_ask_is(type, "allowed_tools")) {
+        json_t *list = json_array();
+        if (json_array_size(tools) > SERVE_TOOLS_MAX) {
+            json_decref(list);
+            return serve_field_refuse(ask->call, "tool_choice.tools", "an array of at most 256 functions");
+        }
+        json_array_foreach((json_t *)tools, i, one)
+        {
+            bool own = serve_ask_is(serve_field_type(one), "function") ||
+                       serve_ask_is(serve_field_type(one), "custom");
+            serve_place place = serve_place_at("tool_choice.tools", i);
+            if (!own && !serve_foreign_skip(ask, place.text, one, "function, custom")) {
+                json_decref(list);
+                return false;
+            }
+            if (own) json_array_append_new(list, named(one));
+        }
+        if (json_array_size(tools) > 0 && json_array_size(list) == 0) {
+            json_decref(list);
+            return allow_none(ask, choice);
+        }
+        ask->made_choice = json_pack("{s:s,s:{s:O*,s:o}}", "type", "allowed_tools", "allowed_tools", "mode",
+                                     json_object_get(choice, "mode"), "tools", list);
+    } else if (json_is_string(choice)) {
+        ask->made_choice = json_incref((json_t *)choice);
+    } else {
+        return serve_field_refuse_type(ask->call, "tool_choice", choice, "function, custom, allowed_tools");
+    }
+    return ask->made_choice != NULL ? serve_ask_tool_choice(ask->call, ask, "tool_choice", ask->made_choice)
+                                    : serve_call_no_memory(ask->call);
+}
+
+/* ---- Options ---- */
+
+static bool read_format(serve_ask *ask, const json_t *format)
+{
+    static const char *const members[] = {"type", "name", "description", "schema", "strict", NULL};
+    static const char place[] = "text.format";
+    serve_call *call = ask->call;
+    const json_t *schema = json_object_get(format, "schema"), *strict = json_object_get(format, "strict");
+    const char *type = serve_field_type(format);
+    if (format == NULL || json_is_null(format) || serve_ask_is(type, "text")) return true;
+    if (!serve_field_only(call, place, format, members)) return false;
+    if (serve_ask_is(type, "json_object")) return serve_ask_set_any_object(ask, place, "text/format");
+    if (!serve_ask_is(type, "json_schema"))
+        return serve_field_refuse(call, "text.format.type", "\"text\", \"json_object\" or \"json_schema\"");
+    if (!json_is_object(schema))
+        return serve_field_refuse(call, "text.format.schema", "an object: a JSON Schema");
+    ask->chat.strict_schema = json_is_true(strict);
+    return serve_ask_set_schema(ask, place, "text/format/schema", schema);
+}
+
+static bool read_text_option(serve_ask *ask)
+{
+    static const char *const members[] = {"format", NULL};
+    const json_t *text = serve_ask_given(ask, "text");
+    if (text == NULL) return true;
+    if (!json_is_object(text)) return serve_field_refuse(ask->call, "text", "an object");
+    if (!serve_field_only(ask->call, "text", text, members)) return false;
+    return read_format(ask, json_object_get(text, "format"));
+}
+
+/* Reasoning is shown in full, also for a summary "auto". */
+static bool read_reasoning_option(serve_ask *ask)
+{
+    static const char *const members[] = {"effort", NULL};
+    const json_t *reasoning = serve_ask_given(ask, "reasoning"),
+                 *effort = json_object_get(reasoning, "effort");
+    if (reasoning == NULL) return true;
+    if (!json_is_object(reasoning)) return serve_field_refuse(ask->call, "reasoning", "an object");
+    if (!serve_field_only(ask->call, "reasoning", reasoning, members)) return false;
+    return effort == NULL || json_is_null(effort) ||
+           serve_ask_reasoning_effort(ask->call, ask, "reasoning.effort", effort);
+}
+
+/* Logprobs, and parts that answers have anyway. */
+static bool read_include(serve_ask *ask)
+{
+    static const char logprobs[] = "message.output_text.logprobs";
+    const json_t *include = serve_ask_given(ask, "include");
+    size_t i;
+    json_t *one;
+    if (include != NULL && !json_is_array(include))
+        return serve_field_refuse(ask->call, "include", "an array");
+    json_array_foreach((json_t *)include, i, one)
+    {
+        const char *what = json_string_value(one);
+        if (what == NULL) return serve_field_refuse(ask->call, "include", "an array of strings");
+        if (serve_ask_is(what, logprobs))
+            ask->request.logprobs = true;
+        else if (!serve_ask_is(what, "reasoning.encrypted_content") &&
+                 !serve_hint_take(ask->call, "include",
+                                  "an array of \"message.output_text.logprobs\" and "
+                                  "\"reasoning.encrypted_content\": reasoning is in the answer, and not "
+                                  "encrypted"))
+            return false;
+    }
+    return ask->request.n_logprobs == 0 || ask->request.logprobs ||
+           serve_field_refuse(ask->call, "top_logprobs",
+                              "0 or left out unless include has \"message.output_text.logprobs\"");
+}
+
+static bool check_background(const serve_ask *ask)
+{
+    const serve_params *params = &ask->call->server->params;
+    if (!ask->background) return true;
+    if (ask->unkept || params->response_bytes == 0)
+        return serve_field_refuse(ask->call, "background",
+                                  "false or left out where the response is not kept: with store false, with "
+                                  "images, or by a server with --response-memory 0");
+    return params->grace_s > 0 ||
+           serve_field_refuse(ask->call, "background",
+                              "false or left out: this server keeps no streams (--resume-grace 0)");
+}
+
+bool serve_ask_responses(serve_ask *ask)
+{
+    return read_input(ask) && check_background(ask) && read_tools(ask) && read_choice(ask) &&
+           read_text_option(ask) && read_reasoning_option(ask) && read_include(ask);
+}
