@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli.h"
 #include "file.h"
 #include "hub.h"
 #include "preset.h"
@@ -130,9 +131,13 @@ static cli_exit load_model(const cli_args *args, const char *path, weir_model_pa
     cli_term_progress_end();
     if (status != WEIR_OK) {
         char *context = cli_format("cannot load %s", path);
-        if (status == WEIR_NOT_FOUND && access(path, F_OK) != 0)
+        if (status == WEIR_NOT_FOUND && access(path, F_OK) != 0) {
+            cli_nearest nearest = cli_nearest_to(path);
+            cli_shortname_try(&nearest);
             snprintf(error.message, sizeof error.message,
-                     "there is no such file; a model is " CLI_SHORTNAME_FORMS);
+                     "there is no such file%s A model is " CLI_SHORTNAME_FORMS,
+                     cli_nearest_hint(&nearest, "."));
+        }
         cli_exit code = cli_fail_error(args, CLI_NO_MODEL, context, &error);
         cli_free(context);
         return code;

@@ -47,9 +47,9 @@ static cli_exit find_name(const char *word, char **name, bool *shortened)
     cli_shortname_try(&nearest);
     return cli_fail(
         CLI_USAGE,
-        "%.100s is not a model of the hub%s; expected: hf:OWNER/REPO[:QUANTIZATION or FILE.gguf], a "
+        "%.100s is not a model of the hub%s Expected: hf:OWNER/REPO[:QUANTIZATION or FILE.gguf], a "
         "short name (weir pull lists them), or the address of its page",
-        word, cli_nearest_hint(&nearest, ""));
+        word, cli_nearest_hint(&nearest, "."));
 }
 
 /* The path of a model's file, which is downloaded unless it is there: *path, freed with cli_free. */

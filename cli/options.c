@@ -106,7 +106,7 @@ static cli_option table[] = {
     {"--grammar-file", NULL, CLI_SAMPLING, ASK, "FILE", OWN(CLI_FILE, ask.grammar), .help = "the same, from a file"},
     {"--grammar-root", NULL, CLI_SAMPLING, ASK, "RULE", MEMBER(sampler, grammar_root, ask.grammar_root), .env = "", .standard = "root", RARE},
     {"--json-schema", "-j", CLI_SAMPLING, ASK, "SCHEMA", MEMBER(sampler, json_schema, ask.json_schema), .env = ""},
-    {"--json-schema-file", "-jf", CLI_SAMPLING, ASK, "FILE", OWN(CLI_FILE, ask.json_schema), .help = "the same, from a file", RARE},
+    {"--json-schema-file", "-jf", CLI_SAMPLING, ASK, "FILE", OWN(CLI_FILE, ask.json_schema), .help = "the same, from a file"},
 
     {"--max-tokens", "-n --n-predict --predict", CLI_LIMITS, SETS, "N", REQUEST(max_tokens), .standard = "as many as the context holds"},
     {"--stop", "-r --reverse-prompt", CLI_LIMITS, ASK, "TEXT", MEMBER(request, stop, ask.stop), .kind = CLI_LIST, .env = ""},

@@ -410,13 +410,13 @@ static cli_exit check_run_words(const cli_list *words, bool given, bool is_model
     if (words->n == 2)
         return cli_fail(CLI_USAGE,
                         "weir run takes [MODEL] \"PROMPT\": quote a prompt of several words; %.60s is not a "
-                        "model here%s: a model is " CLI_SHORTNAME_FORMS,
-                        first, cli_nearest_hint(&nearest, ""));
+                        "model here%s A model is " CLI_SHORTNAME_FORMS,
+                        first, cli_nearest_hint(&nearest, "."));
     if (resembles_model(first))
         return cli_fail(CLI_USAGE,
-                        "%.60s is not a model here%s: a model is " CLI_SHORTNAME_FORMS
+                        "%.60s is not a model here%s A model is " CLI_SHORTNAME_FORMS
                         ". -p %.60s sends it as the prompt",
-                        first, cli_nearest_hint(&nearest, ""), first);
+                        first, cli_nearest_hint(&nearest, "."), first);
     return CLI_OK;
 }
 

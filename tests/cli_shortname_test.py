@@ -82,7 +82,10 @@ def test_names():
     expect("nor a folder of its files", weir("pull", "https://huggingface.co/o/r/tree/main/Q8_0", home=home), 2, "no page of a model")
     expect("nor this", weir("pull", "https://huggingface.co/o/r/discussions/1", home=home), 2, "no page of a model")
     expect("a model of Ollama's library that weir does not know", weir("run", "ollama.com/library/llama3.3", "hi", home=home), 2, "did you mean llama3.")
-    expect("a name that nearly is one", weir("run", "qwen3:8c", "hi", home=home), 2, "qwen3:8c is not a model here", "did you mean qwen3:8b")
+    expect("a name that nearly is one", weir("run", "qwen3:8c", "hi", home=home), 2, "qwen3:8c is not a model here; did you mean qwen3:8b? A model is a GGUF file")
+    loads = "has no llama.cpp" not in weir("chat", "qwen3:8c", home=home).stderr  # a build without it refuses all files
+    for command in ("chat", "serve", "info") if loads else ():
+        expect(f"weir {command} of a name that nearly is one", weir(command, "qwen3:8c", home=home), 3, "there is no such file; did you mean qwen3:8b? A model is a GGUF file")
     for command in ("pull", "list"):
         expect(f"weir {command} of a name that is none", weir(command, "qwen3:8c", home=home), 2, "did you mean qwen3:8b", "short name", "hf:OWNER/REPO")
     expect("another address is no model", weir("run", "-m", "https://example.org/m", "-p", "hi", home=home), 3, "cannot load https://example.org/m")

@@ -203,6 +203,16 @@ defmodule Weir.HubTest do
       assert length(HubServer.requests(hub, "o/slow")) == n
     end
 
+    test "load_model takes the names that a server takes", %{hub: hub, dir: dir} do
+      System.put_env(%{"HF_ENDPOINT" => hub.url, "HF_HUB_CACHE" => dir})
+      assert {:error, reason} = Weir.load_model("hf:o/small:m-Q8_0.gguf")
+      # not a model, which the loader says of the file that was downloaded
+      assert reason =~ "m-Q8_0.gguf" and File.exists?(Hub.cache_path("o/small", "m-Q8_0.gguf", []))
+      n = length(HubServer.requests(hub, "o/slow"))
+      assert_raise ArgumentError, fn -> Weir.load_model("hf:o/slow", vocab_onyl: true) end
+      assert length(HubServer.requests(hub, "o/slow")) == n
+    end
+
     @tag :model
     test "load_model_from_hub, with a model", %{dir: dir} do
       hub =

@@ -272,6 +272,36 @@ def screens(p):
 
 
 @test
+def settings_can_be_closed_from_their_end(p):
+    """A phone has no Escape: the button that closes the settings stays in view while they are scrolled."""
+    p.fresh()
+    p.b.screen(390, 700)
+    p.b.click("#open-settings")
+    p.b.js("const dialog = document.getElementById('settings'); dialog.scrollTop = dialog.scrollHeight")
+    close = "#settings .head button"
+    assert p.b.js("""const r = document.querySelector(arguments[0]).getBoundingClientRect();
+        return document.elementFromPoint((r.left + r.right) / 2, (r.top + r.bottom) / 2) === document.querySelector(arguments[0])""", close)
+    p.b.click(close)
+    p.b.wait(lambda: not p.b.js("return document.getElementById('settings').open"), "the end of the settings")
+    p.b.screen(1280, 800)
+
+
+@test
+def numbers_of_a_table_stay_in_one_line(p):
+    """Cells on the right are numbers with units: on a phone the table scrolls instead."""
+    table = "| river | length | remarks |\n|---|--:|---|\n| Danube | 2,850 km | " + "the second longest river of Europe " * 3 + "|\n"
+    kept = {"id": "abc", "title": "t", "at": 1, "messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": table, "finish": "stop"}]}
+    p.fresh()
+    p.b.js("localStorage.setItem('weir.chat.abc', arguments[0]); location.hash = 'chat=abc'", json.dumps(kept))
+    p.b.screen(390, 800)
+    p.reload()
+    p.b.wait(lambda: p.b.count("td.right"), "the table")
+    assert p.b.js("const r = document.createRange(); r.selectNodeContents(document.querySelector('td.right')); return new Set([...r.getClientRects()].map((x) => x.top)).size") == 1
+    fits(p, 390)
+    p.b.screen(1280, 800)
+
+
+@test
 def text_and_message_box_are_one_column(p):
     """At every width, with and without the panes, a bar beside the text or not: the same left and right edge; 720 pixels at most."""
     edges = """const box = (e) => { const r = e.getBoundingClientRect(); return [r.left, r.right]; };

@@ -66,6 +66,15 @@ def the_server_goes_and_comes_back(p):
     p.b.click("#stop")
     p.b.wait(lambda: not p.streaming(), "the end of the answer")
     assert "stopped" in p.b.text(ANSWER + " .figures")
+    # On a phone the longest state stands beside the model's name: the header keeps its two rows, and nothing in it overlaps.
+    boxes = """const shown = [...document.querySelectorAll('.bar > *')].filter((e) => e.checkVisibility()).map((e) => e.getBoundingClientRect());
+        const overlap = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+        return [document.querySelector('.bar').clientHeight, shown.some((a, i) => shown.some((b, k) => i < k && overlap(a, b))), document.querySelector('#link-text').getClientRects().length]"""
+    for width in (320, 390, 700):
+        p.b.screen(width, 800)
+        height, overlaps, lines = p.b.js(boxes)
+        assert height < 84 and not overlaps and lines == 1, (width, height, overlaps, lines)
+    p.b.screen(1280, 800)
     # What is asked while it is away is answered when it is back.
     p.b.js("const e = document.getElementById('set-max_tokens'); e.value = '20'; e.dispatchEvent(new Event('input'))")
     p.ask("Are you there?")

@@ -8,14 +8,15 @@ defmodule Weir.Model do
       4096
   """
 
-  alias Weir.{NIF, Options}
+  alias Weir.{Hub, NIF, Options}
 
   @enforce_keys [:ref]
   defstruct [:ref]
   @type t :: %__MODULE__{ref: reference()}
 
   @doc """
-  Loads a GGUF file; `"fake:"` is a model without weights, for tests.
+  Loads a GGUF file. `"hf:OWNER/REPO"`, `"hf:OWNER/REPO:QUANTIZATION"` and `"hf:OWNER/REPO:FILE"` are files of a
+  hub, which are downloaded once (`Weir.Hub`); `"fake:"` is a model without weights, for tests.
 
   Options:
 
@@ -47,7 +48,8 @@ defmodule Weir.Model do
     o = Options.read!(opts, Options.model())
     split_mode = Options.number("model", :split_mode, o.split_mode)
 
-    with {:ok, ref} <-
+    with {:ok, path} <- Hub.file(path),
+         {:ok, ref} <-
            NIF.model_load(
              path,
              o.n_gpu_layers,
