@@ -20,8 +20,9 @@
     "\"generated\":0,\"cached\":0,\"priority\":0},{\"id\":2,\"state\":\"idle\"}],"                           \
     "\"queue\":3,\"suspended\":1,\"kv\":{\"used\":1234,\"size\":4096},\"cache\":{\"entries\":12,"            \
     "\"bytes\":3400000,\"prompt_tokens\":18345,\"cached_tokens\":12345,\"hits\":0.6729},"                    \
-    "\"rates\":{\"prefill\":1234.4,\"decode\":12.34},\"ttft_ms\":{\"p50\":45,\"p99\":120,\"lately\":false},"  \
-    "\"itl_ms\":{\"p50\":0.0,\"p99\":15,\"lately\":true},\"tpot_ms\":{\"p50\":3.1,\"p99\":4},\"model\":\"m.gguf\"" TOTAL "}"
+    "\"rates\":{\"prefill\":1234.4,\"decode\":12.34},\"ttft_ms\":{\"p50\":45,\"p99\":120,\"lately\":false}," \
+    "\"itl_ms\":{\"p50\":0.0,\"p99\":15,\"lately\":true},\"tpot_ms\":{\"p50\":3.1,\"p99\":4},\"model\":\"m." \
+    "gguf\"" TOTAL "}"
 
 static char *shown(const cli_text *marked, int columns)
 {
