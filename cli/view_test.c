@@ -20,8 +20,9 @@
     "\"generated\":0,\"cached\":0,\"priority\":0},{\"id\":2,\"state\":\"idle\"}],"                           \
     "\"queue\":3,\"suspended\":1,\"kv\":{\"used\":1234,\"size\":4096},\"cache\":{\"entries\":12,"            \
     "\"bytes\":3400000,\"prompt_tokens\":18345,\"cached_tokens\":12345,\"hits\":0.6729},"                    \
-    "\"rates\":{\"prefill\":1234.4,\"decode\":12.34},\"ttft_ms\":{\"p50\":45,\"p99\":120},"                  \
-    "\"itl_ms\":{\"p50\":0.0,\"p99\":15},\"tpot_ms\":{\"p50\":3.1,\"p99\":4},\"model\":\"m.gguf\"" TOTAL "}"
+    "\"rates\":{\"prefill\":1234.4,\"decode\":12.34},\"ttft_ms\":{\"p50\":45,\"p99\":120,\"lately\":false}," \
+    "\"itl_ms\":{\"p50\":0.0,\"p99\":15,\"lately\":true},\"tpot_ms\":{\"p50\":3.1,\"p99\":4},\"model\":\"m." \
+    "gguf\"" TOTAL "}"
 
 static char *shown(const cli_text *marked, int columns)
 {
@@ -45,7 +46,7 @@ static void test_lines(void **state)
         shown(&text, 0),
         "requests  2 running (1 reading, 1 writing), 3 waiting (1 suspended); 3 slots\n"
         "rates     12.3 tok/s written, 1,234 tok/s read\n"
-        "latency   first token 45.0 / 120 ms  (p50 / p99)\n"
+        "latency   first token 45.0 / 120 ms so far  (p50 / p99)\n"
         "          per token 3.10 / 4.00 ms, between pieces - / 15.0 ms\n"
         "cells     ██████░░░░░░░░░░░░░░ 1,234 of 4,096\n"
         "cache     12 prompts kept, 3.4 MB of states; 12,345 of 18,345 prompt tokens found there\n"

@@ -11,6 +11,8 @@ preset=${1:-release}
 have dpkg || die "no dpkg: Debian packages are made on Debian and its kin"
 { have dh_builddeb && have dpkg-shlibdeps; } || die "no debhelper: run as root: apt-get install debhelper"
 version=$(sed -n 's/^#define WEIR_VERSION *"\(.*\)"$/\1/p' include/weir/weir.h)
+date=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
+packaged=$version+$(date -u -d "@$date" +%Y%m%d.%H%M%S) # a later commit's package is an upgrade
 architecture=$(dpkg --print-architecture)
 out=$weir_root/build/deb
 source=$out/source
@@ -27,7 +29,7 @@ so=${soname#libweir.so.}
 
 maintainer="${DEBFULLNAME:-weir} <${DEBEMAIL:-weir@example.org}>"
 fill() { # fill FILE NAME PACKAGE: a file of packaging/debian, for a library and its package
-    sed "s|@MAINTAINER@|$maintainer|; s|@SOVERSION@|$so|g; s|@VERSION@|$version|g; s|@NAME@|$2|g; s|@PACKAGE@|$3|g" "packaging/debian/$1"
+    sed "s|@MAINTAINER@|$maintainer|; s|@SOVERSION@|$so|g; s|@VERSION@|$packaged|g; s|@NAME@|$2|g; s|@PACKAGE@|$3|g" "packaging/debian/$1"
 }
 fill control.in "" "" >"$debian/control"
 cp packaging/debian/weir.install packaging/debian/libweir-dev.install "$debian/"
@@ -35,9 +37,8 @@ cp packaging/debian/libweir.install "$debian/libweir$so.install"
 cp packaging/debian/libweir-hub.install "$debian/libweir-hub$so.install"
 fill libweir.symbols.in weir "libweir$so" >"$debian/libweir$so.symbols"
 fill libweir.symbols.in weir_hub "libweir-hub$so" >"$debian/libweir-hub$so.symbols"
-date=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
 cat >"$debian/changelog" <<CHANGELOG
-weir ($version) unstable; urgency=medium
+weir ($packaged) unstable; urgency=medium
 
   * Version $version of weir; /usr/share/doc/weir/CHANGELOG.md has what is new.
 
@@ -87,5 +88,5 @@ make_packages() {
 }
 (make_packages) >"$out/debhelper.log" 2>&1 || die "see $out/debhelper.log: $(tail -n 3 "$out/debhelper.log")"
 for package in weir "libweir$so" "libweir-hub$so" libweir-dev; do
-    say "$out/${package}_${version}_$architecture.deb"
+    say "$out/${package}_${packaged}_$architecture.deb"
 done

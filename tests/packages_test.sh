@@ -81,6 +81,16 @@ package=${packages[0]}
 expect() { grep -qE "$2" "$1" || die "$1 lacks $2: $(cat "$1")"; }
 lacks() { ! grep -qE "$2" "$1" || die "$1 has $2: $(cat "$1")"; }
 
+# ---- Their version: a later commit's is an upgrade, and the next release one of both ----
+
+version=$(dpkg-deb -f "$package" Version)
+plain=$(sed -n 's/^#define WEIR_VERSION *"\(.*\)"$/\1/p' include/weir/weir.h)
+if date=$(echo "${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null)}" | grep .); then
+    [ "$version" = "$plain+$(date -u -d "@$date" +%Y%m%d.%H%M%S)" ] || die "the version $version has not the commit's date"
+fi
+dpkg --compare-versions "$version" gt "$plain" && dpkg --compare-versions "$version" lt "$plain+$(date -u -d '+1 day' +%Y%m%d.%H%M%S)" &&
+    dpkg --compare-versions "$version" lt "$plain.1" || die "the version $version does not rise with the commits"
+
 # ---- What they need ----
 
 expect "$work/weir.control" '^Depends: .*libc6 \(>= '

@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "sup
 from checks import check  # noqa: E402
 from media import png  # noqa: E402
 from parts import end, part, run_parts  # noqa: E402
-from serve import Server, need_server  # noqa: E402
+from serve import STRICT, Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
 CHAT, MESSAGES, COUNT, RESPONSES, INPUT = "/v1/chat/completions", "/v1/messages", "/v1/messages/count_tokens", "/v1/responses", "/v1/responses/input_tokens"
@@ -349,6 +349,21 @@ def tools():
             "tool_choice", "web_search")
     reply = client.responses([USER], tools=[HOSTED[0], flat("a"), flat("b")], tool_choice={"type": "allowed_tools", "mode": "auto", "tools": [{"type": "web_search"}]})
     check("allowed tools, none of which is here", reply.status == 200 and reply.headers.get("x-weir-relaxed") == "tools[]: web_search; tool_choice.tools[]: web_search", reply.headers, reply.body)
+    here = {"type": "function", "function": {"name": "a"}}
+
+    def among(*tools, mode="auto", **more):
+        return client.chat([USER], tools=[{"type": "web_search"}, function("a"), function("b")], tool_choice={"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": list(tools)}}, **more)
+
+    reply, none = among({"type": "web_search"}, {"type": "mcp", "server_label": "x"}), client.chat([USER], tools=[function("a"), function("b")], tool_choice="none")
+    check("chat: allowed tools, none of which is here", reply.status == 200 and reply.json["choices"] == none.json["choices"] and
+          reply.headers.get("x-weir-relaxed") == "tool_choice.allowed_tools.tools[]: web_search; tool_choice.allowed_tools.tools[]: mcp; tools[]: web_search", reply.headers, reply.body)
+    refused("chat: allowed tools, all of another server", among({"type": "web_search"}, mode="required"), "tool_choice", "web_search")
+    refused("chat: strict", server.post(CHAT, {"messages": [USER], "tools": [function("a")], "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [here, {"type": "mcp"}]}}}, headers=STRICT),
+            "tool_choice.allowed_tools.tools[1]", "mcp")
+    refused("chat: allowed tools, one that is not there", among({"type": "web_search"}, {"type": "function", "function": {"name": "x"}}), "tool_choice", "\"x\"")
+    refused("chat: allowed tools, one without a name", among({"type": "web_search"}, {"type": "function"}), "tool_choice")
+    for value in (5, "x", None, []):
+        check(f"chat: an allowed tool that is {value!r}", among(value).status == 400)
     for value in (5, "x", None, [], True):
         refused(f"Responses: a tool that is {value!r}", client.responses([USER], tools=[value]), "tools[0]")
         refused(f"Messages: a tool that is {value!r}", client.messages([USER], tools=[value]), "tools[0]")
@@ -482,6 +497,10 @@ def calls():
                                tool_choice={"type": "allowed_tools", "mode": "required", "tools": [{"type": "web_search"}, {"type": "function", "name": "b"}]})
     check("allowed tools, some of which are", [i["name"] for i in allowed.json["output"]] == ["b"] and
           allowed.headers.get("x-weir-relaxed") == "tools[]: web_search; tool_choice.tools[]: web_search", allowed.headers, allowed.body)
+    mixed = client.chat([USER], tools=[{"type": "web_search"}, function("a"), function("b")], max_tokens=300, parallel_tool_calls=False,
+                        tool_choice={"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [{"type": "web_search"}, {"type": "function", "function": {"name": "b"}}]}})
+    check("chat: allowed tools, some of which are", mixed.status == 200 and [c["function"]["name"] for c in mixed.json["choices"][0]["message"]["tool_calls"]] == ["b"] and
+          mixed.headers.get("x-weir-relaxed") == "tool_choice.allowed_tools.tools[]: web_search; tools[]: web_search", mixed.headers, mixed.body)
     found = {"type": "tool_search_output", "tools": [flat("b")]}
     call = client.responses([USER, found], tools=[flat("a"), {"type": "tool_search", "execution": "client"}], tool_choice={"type": "function", "name": "b"}, max_output_tokens=300, store=True)
     check("one of them is called", [i["name"] for i in call.json["output"]] == ["b"], call.body)

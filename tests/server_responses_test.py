@@ -110,6 +110,18 @@ for choice in ({"type": "function", "name": "weather"}, {"type": "allowed_tools"
 spaced = dict(HELLO, max_output_tokens=300, tools=[SPACE], tool_choice="required", parallel_tool_calls=False)
 for given in (server.post(RESPONSES, spaced).json, stream(server, spaced)[-1]["response"]):
     check("a call of a tool of a namespace", [(i["name"], i["namespace"]) for i in given["output"]] == [("weather", "towns")] and given["tools"] == [SPACE], given)
+# A choice names a tool of a namespace by its full name, with the namespace beside it, or by its own name where no other has it.
+for choice in ({"name": "towns.weather"}, {"name": "weather", "namespace": "towns"}, {"name": "weather"}):
+    for given, tools in ((dict(choice, type="function"), [SPACE, TOOLS[1]]), ({"type": "allowed_tools", "mode": "required", "tools": [dict(choice, type="function"), {"type": "web_search"}]}, [TOOLS[1], SPACE])):
+        reply = server.post(RESPONSES, dict(HELLO, max_output_tokens=300, tools=tools, tool_choice=given, parallel_tool_calls=False))
+        check(f"a tool of a namespace, {given['type']} {choice}", reply.status == 200 and [(i["name"], i["namespace"]) for i in reply.json["output"]] == [("weather", "towns")] and
+              reply.json["tool_choice"] == given, reply.body)
+twice = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "weather"}, {"type": "function", "name": "towns.weather"}]}
+reply = server.post(RESPONSES, dict(HELLO, max_output_tokens=300, tools=[SPACE, TOOLS[1]], tool_choice=twice, parallel_tool_calls=False))
+check("a tool that is allowed by both its names", reply.status == 200 and [i["name"] for i in reply.json["output"]] == ["weather"], reply.body)
+for choice, space in (({"name": "weather"}, None), ({"name": "weather", "namespace": None}, None), ({"name": "weather", "namespace": "towns"}, "towns"), ({"name": "weather", "namespace": "seas"}, "seas")):
+    reply = server.post(RESPONSES, dict(HELLO, max_output_tokens=300, tools=[SPACE, TOOLS[0], dict(SPACE, name="seas")], tool_choice=dict(choice, type="function"), parallel_tool_calls=False))
+    check(f"of three tools of that name: {choice}", reply.status == 200 and [(i["name"], i.get("namespace")) for i in reply.json["output"]] == [("weather", space)], reply.body)
 # A call that breaks off is not complete, and its conversation goes on: kept here, and as clients send it back.
 towns = dict(HELLO, tools=TOOLS, tool_choice={"type": "function", "name": "weather"}, parallel_tool_calls=False)
 whole = server.post(RESPONSES, dict(towns, max_output_tokens=300)).json
@@ -258,6 +270,17 @@ for name, body, field, *word in [
         ("a schema that cannot be kept", {"text": {"format": {"type": "json_schema", "name": "x", "strict": True, "schema": {"type": "array", "uniqueItems": True}}}}, "text/format/schema"),
         ("a format", {"text": {"format": {"type": "xml"}}}, "text.format.type"), ("verbosity", {"text": {"verbosity": "low"}}, "text.verbosity"),
         ("a choice of tools", {"tools": TOOLS, "tool_choice": "some"}, "tool_choice"), ("a server's tool, chosen", {"tools": TOOLS, "tool_choice": {"type": "web_search"}}, "tool_choice"),
+        ("a name of two namespaces", {"tools": [SPACE, TOOLS[1], dict(SPACE, name="seas")], "tool_choice": {"type": "function", "name": "weather"}}, "tool_choice", "several namespaces"),
+        ("a name of two, allowed", {"tools": [SPACE, dict(SPACE, name="seas")], "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "weather"}]}},
+         "tool_choice", "several namespaces"),
+        ("a namespace that lacks it", {"tools": [SPACE, TOOLS[1]], "tool_choice": {"type": "function", "name": "weather", "namespace": "seas"}}, "tool_choice", "seas.weather"),
+        ("a namespace of a choice", {"tools": [SPACE], "tool_choice": {"type": "function", "name": "weather", "namespace": 5}}, "tool_choice.namespace"),
+        ("a namespace of an allowed tool", {"tools": [SPACE], "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [TOOLS[1], {"type": "function", "name": "weather", "namespace": []}]}},
+         "tool_choice.tools[1].namespace"),
+        ("a choice without a name", {"tools": TOOLS, "tool_choice": {"type": "function"}}, "tool_choice.name"),
+        ("an allowed tool without one", {"tools": TOOLS, "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function"}]}}, "tool_choice"),
+        ("no allowed tools", {"tools": TOOLS, "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": []}}, "tool_choice.tools"),
+        ("a mode of allowed tools", {"tools": TOOLS, "tool_choice": {"type": "allowed_tools", "mode": "some", "tools": [TOOLS[0]]}}, "tool_choice.mode"),
         ("a choice without tools", {"tool_choice": "required"}, "tool_choice"), ("a tool that is not there", {"tools": TOOLS, "tool_choice": {"type": "function", "name": "x"}}, "tool_choice"),
         ("effort", {"reasoning": {"effort": "some"}}, "reasoning.effort"), ("a summary", {"reasoning": {"summary": "detailed"}}, "reasoning.summary"),
         ("include", {"include": ["file_search_call.results"]}, "include"), ("top_logprobs alone", {"top_logprobs": 3}, "top_logprobs", "include"),

@@ -43,6 +43,14 @@ with Server(WEIR, "-c", "8192", "--chat-template-file", TEMPLATE) as server:
     check("told by a plan", [m["shape"] for m in reply.json["reshaped"]] == ["system_late", "user_twice"], reply.body)
     reply = server.post("/v1/plan", {"messages": late[:2] + late[3:]})
     check("nothing to tell", "reshaped" not in reply.json and HEADER not in reply.headers, reply.body, reply.headers)
+    # More than there is room for: the header and the list say so.
+    lates = [said("user", "one"), said("assistant", "two")] + [said("system", "three"), said("assistant", "two")] * 300
+    reply = server.post("/apply-template", {"messages": lates})
+    names, listed = reply.headers.get(HEADER, "").split("; "), reply.json["reshaped"]
+    check("a long list ends with a mark", names[-1] == "and more" and 50 < len(names) - 1 < len(listed) < 300 and reply.json.get("reshaped_more") is True, names, reply.json.get("reshaped_more"), len(listed))
+    check("what is in it are the first ones", [n.split(":")[0] for n in names[:-1]] == [m["message"] for m in listed][:len(names) - 1] and listed[-1]["message"] == f"messages[{2 * len(listed)}]", names, listed[-1])
+    reply = server.post("/apply-template", {"messages": lates[:22]})
+    check("a short list has none", len(reply.headers[HEADER].split("; ")) == len(reply.json["reshaped"]) == 10 and "more" not in reply.headers[HEADER] and "reshaped_more" not in reply.json, reply.headers, reply.body)
 
     # Each dialect, with its own names of messages.
     reply = server.post(CHAT, {"messages": late, "max_tokens": 1})

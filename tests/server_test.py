@@ -297,8 +297,10 @@ first = json.loads(next(events))
 server.post(CHAT, dict(HELLO, max_tokens=50, ignore_eos=True))
 seen = []
 while sum(t["decode"] for t in seen) < 40:
-    seen += json.loads(next(events))["ticks"]
+    last = json.loads(next(events))
+    seen += last["ticks"]
 connection.close()
+check("events tell whether times are of the last seconds", all(first[name]["lately"] is False and first[name]["p50"] > 0 and last[name]["lately"] is True for name in ("ttft_ms", "itl_ms", "tpot_ms")), first, last)
 check("events tell ticks", set(first) == {"ticks", "slots", "queue", "suspended", "kv", "cache", "total", "rates", "ttft_ms", "itl_ms", "tpot_ms", "model"} and len(first["slots"]) == 4 and
       any(t["prefill"] > 0 for t in seen) and all(t["ms"] > 0 and t["passes"] >= 1 for t in seen), first, seen[:3])
 check("slots are idle", all(s["state"] == "idle" for s in server.get("/slots").json), server.get("/slots").body)

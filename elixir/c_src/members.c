@@ -98,14 +98,6 @@ static void read_choice(nif_call *call, const weir_member *member, ERL_NIF_TERM 
     nif_stop(call, NIF_WRONG);
 }
 
-static const char **read_texts(nif_call *call, ERL_NIF_TERM list, size_t *n)
-{
-    ERL_NIF_TERM head;
-    const char **texts = nif_list(call, list, sizeof *texts, n);
-    for (size_t i = 0; nif_next(call, &list, &head); i++) texts[i] = nif_text(call, head);
-    return texts;
-}
-
 static weir_logit_bias *read_biases(nif_call *call, ERL_NIF_TERM list, size_t *n)
 {
     const ERL_NIF_TERM *pair;
@@ -130,7 +122,7 @@ static void read_member(nif_call *call, const weir_member *member, ERL_NIF_TERM 
     case WEIR_MEMBER_FLOAT: *(float *)at = nif_float(call, term); break;
     case WEIR_MEMBER_CHOICE: read_choice(call, member, term, at); break;
     case WEIR_MEMBER_STRING: *(const char **)at = nif_text(call, term); break;
-    case WEIR_MEMBER_STRINGS: *(const char *const **)at = read_texts(call, term, n); break;
+    case WEIR_MEMBER_STRINGS: *(const char *const **)at = nif_texts(call, term, n); break;
     case WEIR_MEMBER_BIASES: *(const weir_logit_bias **)at = read_biases(call, term, n); break;
     case WEIR_MEMBER_DOUBLE: /* only in results */
     case WEIR_MEMBER_OTHER: break;

@@ -85,6 +85,7 @@ float nif_float(nif_call *call, ERL_NIF_TERM term); /* infinite if it is too lar
 ErlNifBinary nif_bytes(nif_call *call, ERL_NIF_TERM term);
 const char *nif_text(nif_call *call, ERL_NIF_TERM term);         /* a binary without NUL bytes */
 const char *nif_text_or_null(nif_call *call, ERL_NIF_TERM term); /* NULL for nil */
+const char **nif_texts(nif_call *call, ERL_NIF_TERM list, size_t *n);
 weir_tokens nif_tokens(nif_call *call, ERL_NIF_TERM list);
 ErlNifPid nif_pid(nif_call *call, ERL_NIF_TERM term);
 

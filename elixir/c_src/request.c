@@ -4,7 +4,7 @@
 
 /* Limits for a normal scheduler. */
 #define TEXT_MAX   1024 /* bytes of prompt, salt and stop strings */
-#define TOKENS_MAX 2048 /* of a prompt */
+#define TOKENS_MAX 2048 /* of a prompt, or allowed */
 
 /* The stream that a fork continues, held; NULL: it has ended, and was not kept. */
 static weir_stream *hold_source(nif_stream *s)
@@ -28,6 +28,24 @@ static void get_stops(nif_call *call, ERL_NIF_TERM list, nif_request *r)
     r->request.stop = r->stops;
     r->request.stop_length = r->stop_lengths;
     r->request.n_stop = n;
+}
+
+/* Tokens that end the answer, or that alone may be in it, and texts that must not. */
+static void get_filter(nif_call *call, ERL_NIF_TERM map, weir_request *r)
+{
+    ERL_NIF_TERM value;
+    weir_tokens tokens;
+    if (nif_key(call, map, "stop_tokens", &value)) {
+        tokens = nif_tokens(call, value);
+        r->stop_tokens = tokens.ids;
+        r->n_stop_tokens = tokens.n;
+    }
+    if (nif_key(call, map, "allowed_tokens", &value)) {
+        tokens = nif_tokens(call, value);
+        r->allowed_tokens = tokens.ids;
+        r->n_allowed_tokens = tokens.n;
+    }
+    if (nif_key(call, map, "bad_words", &value)) r->bad_words = nif_texts(call, value, &r->n_bad_words);
 }
 
 /* A conversation, a text or token ids. */
@@ -65,6 +83,7 @@ void nif_request_read(nif_call *call, ERL_NIF_TERM map, nif_request *request)
     }
     if (nif_key(call, map, "adapters", &value)) r->adapters = nif_adapters(call, value, &r->n_adapters);
     if (nif_key(call, map, "stop", &value)) get_stops(call, value, request);
+    get_filter(call, map, r);
     if (nif_key(call, map, "source", &value)) {
         nif_stream *source = nif_resource(call, value, NIF_STREAM);
         request->fork = true;
@@ -94,6 +113,10 @@ bool nif_request_long(nif_call *call, ERL_NIF_TERM map)
             nif_longer_than(call->env, value, TOKENS_MAX))
             return true;
     }
+    if (nif_key(call, map, "allowed_tokens", &value) && nif_longer_than(call->env, value, TOKENS_MAX))
+        return true;
+    /* Each is tokenized in several spellings. */
+    if (nif_key(call, map, "bad_words", &value) && nif_longer_than(call->env, value, 0)) return true;
     if (nif_key(call, map, "cache_salt", &value)) n_bytes += nif_size(call->env, value);
     if (nif_key(call, map, "stop", &value)) {
         for (int i = 0; i < NIF_STOPS && enif_get_list_cell(call->env, value, &stop, &value); i++)

@@ -99,6 +99,14 @@ bool nif_next_tuple(nif_call *call, ERL_NIF_TERM *list, int arity, const ERL_NIF
     return false;
 }
 
+const char **nif_texts(nif_call *call, ERL_NIF_TERM list, size_t *n)
+{
+    ERL_NIF_TERM head;
+    const char **texts = nif_list(call, list, sizeof *texts, n);
+    for (size_t i = 0; nif_next(call, &list, &head); i++) texts[i] = nif_text(call, head);
+    return texts;
+}
+
 weir_tokens nif_tokens(nif_call *call, ERL_NIF_TERM list)
 {
     size_t n;

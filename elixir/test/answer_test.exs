@@ -571,6 +571,51 @@ defmodule Weir.AnswerTest do
     assert reason =~ "xtc_probability"
   end
 
+  test "tokens that end an answer, tokens that alone may come, and texts that must not", %{model: model} do
+    server = server(model: model)
+    greedy = [temp: 0.0, max_tokens: 20]
+    {:ok, whole} = Server.complete(server, "hello", greedy)
+    last = Enum.at(whole.ids, 5)
+    n = Enum.find_index(whole.ids, &(&1 == last))
+
+    {:ok, cut} = Server.complete(server, "hello", [stop_tokens: [last, 1]] ++ greedy)
+    assert cut.reason not in [:length, whole.reason] and cut.usage.generated_tokens in n..(n + 1)
+    assert Enum.take(cut.ids, n) == Enum.take(whole.ids, n)
+    assert String.starts_with?(whole.text, cut.text) and byte_size(cut.text) < byte_size(whole.text)
+
+    {:ok, ids} = Tokenizer.encode(model, "xyz", add_special: false)
+    {:ok, text} = Server.generate(server, "hello", [allowed_tokens: ids] ++ greedy)
+    assert text =~ ~r/^[xyz]{20}$/
+    assert Server.generate(server, "hello", [allowed_tokens: []] ++ greedy) == {:ok, whole.text}
+
+    {bad, word} =
+      Enum.find_value(whole.ids, fn id ->
+        {:ok, piece} = Tokenizer.decode(model, [id])
+        if piece =~ ~r/^[[:alnum:]]$/, do: {id, piece}
+      end)
+
+    {:ok, other} = Server.complete(server, "hello", [bad_words: [word]] ++ greedy)
+    refute bad in other.ids
+
+    for {opts, message} <- [
+          {[stop_tokens: List.duplicate(1, 257)], ~r/:stop_tokens must be/},
+          {[allowed_tokens: ["a"]], ~r/:allowed_tokens must be/},
+          {[bad_words: ["a" | "b"]], ~r/:bad_words must be/},
+          {[bad_words: [<<0>>]], ~r/:bad_words must be/}
+        ] do
+      assert_raise ArgumentError, message, fn -> Server.generate(server, "a", opts) end
+    end
+
+    for {opts, name} <- [
+          {[stop_tokens: [-1]], "stop_tokens"},
+          {[allowed_tokens: [1_000_000]], "allowed_tokens"},
+          {[bad_words: [" "]], "bad_words"}
+        ] do
+      assert {:error, reason} = Server.generate(server, "a", opts)
+      assert reason =~ name
+    end
+  end
+
   test "an interval makes chunks of as many tokens", %{slow: slow} do
     server = server(model: slow, n_draft_max: 0)
     opts = [emit: :chunks, max_tokens: 31, interval: 10]

@@ -92,11 +92,8 @@ defmodule Weir.HeaderTest do
           n_adapters: "a list's own",
           n_media: "a list's own",
           cache_salt_length: "a binary's own",
-          stop_tokens: "a field of vLLM's requests; stop has texts",
           n_stop_tokens: "a list's own",
-          allowed_tokens: "a field of vLLM's requests; a grammar or logit_bias says it",
           n_allowed_tokens: "a list's own",
-          bad_words: "a field of vLLM's requests; a grammar or logit_bias says it",
           n_bad_words: "a list's own",
           prediction: "a field of OpenAI's requests; drafts come from the prompt here",
           prediction_length: "a binary's own"

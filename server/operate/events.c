@@ -166,12 +166,13 @@ static void keep_snap(serve_events *events, const weir_engine_stats *stats, int6
 }
 
 /* Of what was observed since `before`; if that is nothing, as with first tokens while a long answer runs, of
- * all so far. */
+ * all so far, which `lately` says. */
 static void add_quantiles(weir__text *text, const char *name, const weir_histogram *now,
                           const weir_histogram *before)
 {
     weir_histogram lately = *now;
-    if (now->count > before->count) {
+    bool any = now->count > before->count;
+    if (any) {
         lately.count -= before->count;
         lately.sum -= before->sum;
         for (size_t i = 0; i < WEIR_HISTOGRAM_BUCKETS; i++) lately.buckets[i] -= before->buckets[i];
@@ -179,7 +180,7 @@ static void add_quantiles(weir__text *text, const char *name, const weir_histogr
     weir__text_printf(text, ",\"%s\":{", name);
     weir__json_number(text, "p50", weir_histogram_quantile(&lately, 0.5) * 1e3, 2);
     weir__json_number(text, "p99", weir_histogram_quantile(&lately, 0.99) * 1e3, 2);
-    weir__text_add_string(text, "}");
+    weir__text_printf(text, ",\"lately\":%s}", any ? "true" : "false");
 }
 
 static void add_rates(serve_events *events, const weir_engine_stats *stats, int64_t now_ns, weir__text *text)

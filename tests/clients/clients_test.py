@@ -1,6 +1,7 @@
 """Real clients against `weir serve` with the default model: each does its work with its own package, as a user would; and the examples of
 docs/guides/clients.md. Arguments: names of the clients, or "guide", to run only these."""
 # SPDX-License-Identifier: Apache-2.0
+import base64
 import os
 import shlex
 import subprocess
@@ -11,11 +12,12 @@ here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(here, os.pardir, "support"))
 from checks import results  # noqa: E402
 from guide import Guide  # noqa: E402
+from media import png  # noqa: E402
 from serve import Server  # noqa: E402
 
 PATIENCE = 120  # s, to load a model on a machine that is busy
 
-# By name: the script, and which of install.sh's folders it needs.
+# By name: the script, and which of install.sh's folders it needs; or a folder, which build.sh makes a program.
 CLIENTS = {
     "openai_python": ("openai_python.py", "openai"),
     "openai_node": ("openai_node.mjs", ""),
@@ -31,6 +33,8 @@ CLIENTS = {
     "continue": ("continue_command.py", ""),
     "router": ("router_kv_events.py", "router"),
     "schemas": ("schemas.py", "openai"),
+    "openai_go": ("openai_go", ""),
+    "async_openai": ("async_openai", ""),
 }
 
 # The guide's programs, and which packages they need.
@@ -59,6 +63,15 @@ def play_guide(folder):
         guide.play()
 
 
+def command_of(script):
+    """None: this machine has no compiler for it."""
+    path = os.path.join(here, script)
+    if not os.path.isdir(path):
+        return ["node" if script.endswith(".mjs") else sys.executable, path]
+    built = subprocess.run([os.path.join(here, "build.sh"), script], stdout=subprocess.PIPE, text=True)
+    return None if built.returncode == 77 else [built.stdout.strip() or "false"]
+
+
 def main():
     folder = subprocess.run([os.path.join(here, "install.sh")], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
     passed = failed = 0
@@ -69,16 +82,20 @@ def main():
     with open(os.path.join(out, "server.log"), "w") as log, tempfile.TemporaryDirectory() as sockets, \
             Server(weir, "-np", "4", "-c", "4096", "--kv-events", f"ipc://{sockets}/kv",
                    "--kv-events-replay", f"ipc://{sockets}/replay", model=weights, log=log, patience=PATIENCE) as server, \
-            Server(weir, "-np", "1", "-c", "512", "--api-key", "s3cret", model=weights, log=log, patience=PATIENCE) as keyed:
+            Server(weir, "-np", "1", "-c", "512", "--api-key", "s3cret", model=weights, log=log, patience=PATIENCE) as keyed, \
+            Server(weir, "-np", "2", "-c", "16384", "--mmproj", "fake:", "--alias", "fake", model="fake:n_ctx_train=16384,eos_every=30", log=log) as fake:
         model = server.get("/v1/models").json["data"][0]["id"]
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("WEIR_", "OPENAI_", "ANTHROPIC_", "LLM_", "OLLAMA_")) and not k.lower().endswith("_proxy")}
         environment.update(WEIR_URL=server.url, WEIR_KEYED_URL=keyed.url, WEIR_MODEL=model, WEIR_CLIENTS=folder, WEIR_KV_EVENTS=f"ipc://{sockets}/kv", WEIR_KV_REPLAY=f"ipc://{sockets}/replay",
+                           WEIR_FAKE_URL=fake.url, WEIR_FAKE_MODEL="fake", WEIR_PICTURE="data:image/png;base64," + base64.b64encode(png()).decode(),
                            PYTHONDONTWRITEBYTECODE="1", OPENAI_API_KEY="any", LANGCHAIN_TRACING_V2="false")
         environment.update({name: os.environ[name] for name in ("WEIR_SCHEMAS", "WEIR_SCHEMA_SEED") if name in os.environ})
         for name in [name for name in sys.argv[1:] or CLIENTS if name != "guide"]:
             print("---- " + name, flush=True)
             script, packages = CLIENTS[name]
-            command = ["node" if script.endswith(".mjs") else sys.executable, os.path.join(here, script)]
+            command = command_of(script)
+            if command is None:
+                continue
             environment["PYTHONPATH"] = os.path.join(folder, "python", packages)
             done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             print(done.stdout, end="", flush=True)

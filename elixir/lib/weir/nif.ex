@@ -309,8 +309,8 @@ defmodule Weir.NIF do
 
   @doc """
   Queues a request, a map: `prompt` (text, token ids or a `t:chat/0`), the members of `weir_request` by their
-  names (`members("request")` has all) and of `t:sampling/0`, `stop` (texts), `cache_salt`, and `adapters`
-  (at most eight `{adapter, scale}`). For a fork, `source` (a request's reference) and `source_at` (a number
+  names (`members("request")` has all) and of `t:sampling/0`, `stop` and `bad_words` (texts), `stop_tokens`
+  and `allowed_tokens` (ids), `cache_salt`, and `adapters` (at most eight `{adapter, scale}`). For a fork, `source` (a request's reference) and `source_at` (a number
   of tokens of its answer, or -1) replace `prompt`. A request can be forked until its end was sent, or with
   `keep` while its reference is held.
 

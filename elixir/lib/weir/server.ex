@@ -214,7 +214,9 @@ defmodule Weir.Server do
   requests share one running generation, which cannot be forked), `interval` (1: tokens between two chunks of
   a stream), `progress` (false; true puts chunks with `progress` before those of the answer, see `Weir.Chunk`; not
   with `share`), `n_draft_max` (-1: the server's), `min_tokens` (0; the answer does not end before), `include_stop`
-  (false; true keeps the stop text that ended the answer), `truncate_prompt` (0; keep the last so many tokens of the
+  (false; true keeps the stop text or token that ended the answer), `stop_tokens` (ids, at most 256, that end the
+  answer), `allowed_tokens` (ids; no other token comes; []: all may), `bad_words` (at most 128 texts that are not in
+  the answer, as far as they are spelled in the model's usual tokens), `truncate_prompt` (0; keep the last so many tokens of the
   prompt; -1: as many as leave room for the answer), `reasoning_budget` (-1: no limit; the most tokens of reasoning, which
   then ends), `reasoning_start` and `reasoning_end` (nil: the chat's; the texts around reasoning), `add_special` and `parse_special` (true; for the prompt's
   text), `special` (false; true shows control tokens in the answer).

@@ -125,13 +125,15 @@ void serve_ask_fini(serve_ask *ask)
     weir__text_fini(&ask->reshaped);
     weir__text_fini(&ask->dropped);
     weir__text_fini(&ask->prediction);
+    json_decref(ask->tools_allowed);
     json_decref(ask->namespaces);
+    json_decref(ask->plain);
     json_decref(ask->customs);
     json_decref(ask->left_out);
     json_decref(ask->brought);
     weir__mem_free(ask->places.at);
     json_decref(ask->previous);
-    json_decref(ask->made_choice);
+    json_decref(ask->made_name);
     json_decref(ask->made_tools);
     json_decref(ask->made_messages);
     weir__mem_free(ask->order);

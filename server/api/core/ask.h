@@ -38,17 +38,18 @@ typedef struct serve_ask {
     int32_t n_dropped; /* lines that change */
     size_t most_parts; /* texts, images and calls that the messages may have */
     const json_t *prompt, *suffix, *messages, *tools, *kwargs, *lora, *fork; /* NULL = not given */
-    const json_t *tools_allowed; /* an array of tools by name; NULL = all */
-    const char *tool_name;       /* the one that is to be called; NULL = any */
+    const char *tool_name; /* the one that is to be called; NULL = any */
     const char *cache_salt, *reasoning_effort;
     const char *unused; /* these two: of fields that have no effect */
     int32_t unused_number;
     bool unused_flag;
-    const json_t *later; /* of fields that a dialect's reader reads from `json` */
-    /* Owned: messages, tools and tool_choice of another dialect, as chat completions have them. */
-    json_t *made_messages, *made_tools, *made_choice;
-    json_t *previous;    /* items of the response that the request continues; owned */
-    json_t *namespaces;  /* names of the tools' namespaces; owned */
+    const json_t *later;                /* of fields that a dialect's reader reads from `json` */
+    json_t *made_messages, *made_tools; /* of another dialect, as chat completions have them; owned */
+    json_t *made_name;                  /* tool_name, if it was put together; owned */
+    json_t *previous;                   /* items of the response that the request continues; owned */
+    json_t *tools_allowed;              /* their names; owned; NULL = all */
+    json_t *namespaces;                 /* names of the tools' namespaces; owned */
+    json_t *plain;       /* by a namespace's name of a tool: its full name, null if several have it; owned */
     json_t *customs;     /* names of the custom tools, as templates see them; owned */
     json_t *left_out;    /* tools that run on another server, the first 256; owned */
     json_t *brought;     /* tools that items or blocks bring; owned */
@@ -170,6 +171,12 @@ bool serve_ask_bring_tool(serve_ask *ask, const char *place, json_t *tool);
 bool serve_ask_read_brought(serve_ask *ask, serve_reader *each);
 bool serve_ask_is_brought(const serve_ask *ask, const json_t *name);
 serve_reader serve_ask_json_schema, serve_ask_response_format, serve_ask_tool_choice;
+
+/* Reads the `mode` and the `tools` of a choice among allowed tools, which is at `place`. `each` reads a tool: it
+ * leaves out one that runs on another server (serve_foreign_skip), or passes its name, or null, to allow_tool,
+ * which takes the reference. If none is left, no tool may be called. False: the call has its answer. */
+bool serve_ask_allow_tools(serve_ask *ask, const char *place, const json_t *allowed, serve_reader *each);
+bool serve_ask_allow_tool(serve_ask *ask, json_t *name);
 
 /* ask_members.c: take the messages and tools of chat completions, if they have no unknown members. */
 serve_reader serve_ask_chat_messages, serve_ask_tools;

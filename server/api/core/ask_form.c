@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ask.h"
 #include "field.h"
+#include "foreign.h"
 #include "server/calls/call.h"
 
 /* ---- The form of the answer ---- */
@@ -119,22 +120,53 @@ bool serve_ask_is_brought(const serve_ask *ask, const json_t *name)
            serve_ask_find_tool(ask->tools, json_string_value(name)) < json_array_size(ask->tools);
 }
 
-/* {"type": "allowed_tools", "allowed_tools": {"mode": "auto" or "required", "tools": [{"type": "function",
- * "function": {"name": …}}, …]}} */
+/* ---- The choice ---- */
+
+bool serve_ask_allow_tool(serve_ask *ask, json_t *name)
+{
+    return json_array_append_new(ask->tools_allowed, name) == 0 || serve_call_no_memory(ask->call);
+}
+
+bool serve_ask_allow_tools(serve_ask *ask, const char *place, const json_t *allowed, serve_reader *each)
+{
+    const json_t *tools = json_object_get(allowed, "tools");
+    const char *mode = json_string_value(json_object_get(allowed, "mode"));
+    serve_place list = serve_place_of(place, "tools");
+    size_t n = json_array_size(tools);
+    bool required = serve_ask_is(mode, "required");
+    if (!required && !serve_ask_is(mode, "auto"))
+        return serve_field_refuse(ask->call, serve_place_of(place, "mode").text, "\"auto\" or \"required\"");
+    if (n == 0 || n > SERVE_TOOLS_MAX)
+        return serve_field_refuse(ask->call, list.text, "an array of at least one function, and at most 256");
+    ask->chat.tool_choice = required ? WEIR_TOOLS_REQUIRED : WEIR_TOOLS_AUTO;
+    ask->tools_allowed = json_array();
+    if (!serve_field_each(ask->call, ask, list.text, tools, each)) return false;
+    if (json_array_size(ask->tools_allowed) > 0) return true;
+    /* All run on another server. */
+    json_decref(ask->tools_allowed);
+    ask->tools_allowed = NULL;
+    ask->chat.tool_choice = WEIR_TOOLS_NONE;
+    return !required ||
+           serve_field_refuse_type(ask->call, "tool_choice", json_array_get(tools, 0), "function, custom");
+}
+
+/* {"type": "function", "function": {"name": …}}, or a custom tool; the type may be left out. */
+static bool read_allowed_tool(serve_call *call, void *to, const char *place, const json_t *tool)
+{
+    const char *type = serve_field_type(tool), *name = serve_ask_tool_name(tool);
+    (void)call;
+    if (type != NULL && !serve_ask_is(type, "function") && !serve_ask_is(type, "custom"))
+        return serve_foreign_skip(to, place, tool, "function, custom");
+    return serve_ask_allow_tool(to, name != NULL ? json_string(name) : json_null());
+}
+
+/* {"type": "allowed_tools", "allowed_tools": {"mode": "auto" or "required", "tools": […]}} */
 static bool read_allowed_tools(serve_ask *ask, const json_t *value)
 {
     static const char *const members[] = {"mode", "tools", NULL};
     const json_t *allowed = json_object_get(value, "allowed_tools");
-    const char *mode = json_string_value(json_object_get(allowed, "mode"));
-    if (!serve_field_only(ask->call, "tool_choice.allowed_tools", allowed, members)) return false;
-    ask->tools_allowed = json_object_get(allowed, "tools");
-    if (!serve_ask_is(mode, "auto") && !serve_ask_is(mode, "required"))
-        return serve_field_refuse(ask->call, "tool_choice.allowed_tools.mode", "\"auto\" or \"required\"");
-    ask->chat.tool_choice = serve_ask_is(mode, "auto") ? WEIR_TOOLS_AUTO : WEIR_TOOLS_REQUIRED;
-    size_t n = json_array_size(ask->tools_allowed);
-    return (n > 0 && n <= SERVE_TOOLS_MAX) ||
-           serve_field_refuse(ask->call, "tool_choice.allowed_tools.tools",
-                              "an array of at least one function, and at most 256");
+    return serve_field_only(ask->call, "tool_choice.allowed_tools", allowed, members) &&
+           serve_ask_allow_tools(ask, "tool_choice.allowed_tools", allowed, read_allowed_tool);
 }
 
 bool serve_ask_tool_choice(serve_call *call, void *to, const char *name, const json_t *value)

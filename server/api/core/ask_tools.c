@@ -102,17 +102,35 @@ static bool check_no_tools(const serve_ask *ask)
                                    name);
 }
 
+static bool refuse_tool(const serve_ask *ask, const char *name)
+{
+    const char *why = "but there is no such tool in tools";
+    if (name == NULL)
+        name = "";
+    else if (json_object_get(ask->plain, name) != NULL)
+        why = "which several namespaces have; name the namespace, too";
+    else if (serve_foreign_left_out(ask, name) != NULL)
+        why = "a tool that this server does not run";
+    return serve_call_refuse(ask->call, 400, "tool_choice", "invalid_value",
+                             "tool_choice names \"%.64s\", %s", name, why);
+}
+
+static bool is_among(const json_t *tools, const json_t *tool)
+{
+    size_t i = 0;
+    while (i < json_array_size(tools) && json_array_get(tools, i) != tool) i++;
+    return i < json_array_size(tools);
+}
+
 /* Adds a tool to the chosen ones, with its place in the request. */
 static bool choose_tool(const serve_ask *ask, const char *name, json_t *chosen, serve_places *places)
 {
     const serve_places *all = &ask->call->terms.tools;
-    size_t i = serve_ask_find_tool(ask->tools, name);
-    if (i == json_array_size(ask->tools))
-        return serve_call_refuse(ask->call, 400, "tool_choice", "invalid_value",
-                                 "tool_choice names \"%.64s\", %s", name != NULL ? name : "",
-                                 name != NULL && serve_foreign_left_out(ask, name) != NULL
-                                     ? "a tool that this server does not run"
-                                     : "but there is no such tool in tools");
+    size_t n = json_array_size(ask->tools), i = serve_ask_find_tool(ask->tools, name);
+    if (i == n && name != NULL)
+        i = serve_ask_find_tool(ask->tools, json_string_value(json_object_get(ask->plain, name)));
+    if (i == n) return refuse_tool(ask, name);
+    if (is_among(chosen, json_array_get(ask->tools, i))) return true;
     serve_place place = serve_place_of(serve_place_at("tools", i).text, "function");
     return (json_array_append(chosen, json_array_get(ask->tools, i)) == 0 &&
             serve_places_add(places, i < all->n ? all->at[i] : place.text)) ||
@@ -134,7 +152,7 @@ bool serve_ask_choose_tools(serve_ask *ask, json_t **tools)
     *tools = json_array();
     bool ok = ask->tools_allowed != NULL || choose_tool(ask, ask->tool_name, *tools, &places);
     for (size_t i = 0; ok && i < json_array_size(ask->tools_allowed); i++)
-        ok = choose_tool(ask, serve_ask_tool_name(json_array_get(ask->tools_allowed, i)), *tools, &places);
+        ok = choose_tool(ask, json_string_value(json_array_get(ask->tools_allowed, i)), *tools, &places);
     weir__mem_free(terms->tools.at);
     terms->tools = places;
     if (terms->parameters == NULL) terms->parameters = "parameters";

@@ -15,14 +15,16 @@
 #include "too_long.h"
 
 #define HEADER_MAX 2048 /* of a header's value */
+#define MORE       "; and more"
 
-/* Adds an item to a header's value, which holds ASCII. */
-static void add_item(weir__text *header, const char *item)
+/* Adds an item to a header's value, which holds ASCII. False: it has no room, and that is its end. */
+static bool add_item(weir__text *header, const char *item)
 {
-    if (header->n + strlen(item) >= HEADER_MAX) return;
+    if (header->n + 3 * strlen(item) + sizeof MORE >= HEADER_MAX) return false;
     if (header->n > 0) weir__text_add_string(header, "; ");
     for (const char *c = item; *c != '\0'; c++)
         weir__text_printf(header, (unsigned char)*c < 0x80 ? "%c" : "%%%02X", (unsigned char)*c);
+    return true;
 }
 
 void serve_call_relaxed(serve_call *call, const char *lines)
@@ -61,15 +63,19 @@ void serve_call_reshaped(serve_call *call, const char *dropped, const char *line
     weir__text header = {0};
     reshaped line;
     char item[256];
-    for (size_t n; dropped != NULL && (n = strcspn(dropped, "\n")) > 0; dropped += n + 1) {
+    bool all = true;
+    for (size_t n; all && dropped != NULL && (n = strcspn(dropped, "\n")) > 0; dropped += n + 1) {
         snprintf(item, sizeof item, "%.*s: dropped_lines", (int)n, dropped);
-        add_item(&header, item);
+        all = add_item(&header, item);
     }
-    while (lines != NULL && *lines != '\0' && read_reshaped(call, &lines, &line)) {
+    while (all && lines != NULL && *lines != '\0') {
+        all = read_reshaped(call, &lines, &line);
+        if (!all) break;
         snprintf(item, sizeof item, "%s: %s%s%s", line.message, line.shape, line.in[0] != '\0' ? " in " : "",
                  line.in);
-        add_item(&header, item);
+        all = add_item(&header, item);
     }
+    if (!all) weir__text_add_string(&header, MORE);
     if (header.n > 0)
         serve_log("debug", "messages", "request %s: changed for the prompt: %s", call->id, header.bytes);
     weir__mem_free(call->reshaped);
@@ -79,10 +85,11 @@ void serve_call_reshaped(serve_call *call, const char *dropped, const char *line
 void serve_call_add_reshaped(const serve_call *call, const char *lines, weir__text *text)
 {
     reshaped line;
+    bool all = true;
     if (lines == NULL || *lines == '\0') return;
     weir__json_key(text, "reshaped");
     weir__text_add_string(text, "[");
-    while (*lines != '\0' && read_reshaped(call, &lines, &line)) {
+    while (*lines != '\0' && (all = read_reshaped(call, &lines, &line))) {
         weir__json_next(text);
         weir__text_add_string(text, "{");
         weir__json_string(text, "message", line.message);
@@ -91,6 +98,7 @@ void serve_call_add_reshaped(const serve_call *call, const char *lines, weir__te
         weir__text_add_string(text, "}");
     }
     weir__text_add_string(text, "]");
+    if (!all) weir__text_add_string(text, ",\"reshaped_more\":true");
 }
 
 static bool refuse_call(serve_call *call, const weir_error *error)

@@ -311,6 +311,16 @@ static bool read_input(serve_ask *ask)
 
 /* ---- Tools ---- */
 
+/* A choice may name a tool without its namespace, if no other one has such a tool. */
+static bool note_plain(serve_ask *ask, const json_t *own, json_t *full)
+{
+    const char *key = json_string_value(own);
+    if (ask->plain == NULL) ask->plain = json_object();
+    const json_t *known = json_object_get(ask->plain, key);
+    json_t *value = known == NULL || json_equal(known, full) ? full : json_null();
+    return json_object_set(ask->plain, key, value) == 0 || serve_call_no_memory(ask->call);
+}
+
 /* space: the tool's namespace, or NULL. Templates have none: they see the tool as SPACE.NAME, and its
  * description begins with the namespace's. */
 static bool add_tool(serve_ask *ask, const char *place, const json_t *tool, const json_t *space,
@@ -326,6 +336,7 @@ static bool add_tool(serve_ask *ask, const char *place, const json_t *tool, cons
     json_t *words = join(json_object_get(space, "description"), "\n\n", json_object_get(tool, "description"));
     bool ok = serve_ask_add_tool(ask, place, name, words, schema, strict);
     if (ok && custom) ok = serve_custom_tool_name(ask, name);
+    if (ok && space != NULL && json_is_string(own)) ok = note_plain(ask, own, name);
     json_decref(words);
     json_decref(name);
     return ok;
@@ -416,61 +427,48 @@ static bool read_tools(serve_ask *ask)
            serve_ask_read_brought(ask, read_any_tool);
 }
 
-/* {"type": "function", "name": …} as chat completions have it. */
-static json_t *named(const json_t *choice)
+/* Its name as templates see it, in {"type": "function", "name": …}, which may have a namespace. A name that is no
+ * string is null. NULL: the call has its answer. */
+static json_t *read_chosen(serve_ask *ask, const char *place, const json_t *tool)
 {
-    return json_pack("{s:s,s:{s:O*}}", "type", "function", "function", "name",
-                     json_object_get(choice, "name"));
+    const json_t *space = json_object_get(tool, "namespace"), *name = json_object_get(tool, "name");
+    if (space != NULL && !json_is_null(space) && !json_is_string(space)) {
+        serve_field_refuse(ask->call, serve_place_of(place, "namespace").text, "a string");
+        return NULL;
+    }
+    json_t *full = json_is_string(name) ? join(space, ".", name) : json_null();
+    if (full == NULL) serve_call_no_memory(ask->call);
+    return full;
 }
 
-/* All tools of the choice run on another server. */
-static bool allow_none(serve_ask *ask, const json_t *choice)
+static bool is_own(const json_t *tool)
 {
-    const json_t *first = json_array_get(json_object_get(choice, "tools"), 0);
-    ask->chat.tool_choice = WEIR_TOOLS_NONE;
-    return !serve_ask_is(json_string_value(json_object_get(choice, "mode")), "required") ||
-           serve_field_refuse_type(ask->call, "tool_choice", first, "function, custom");
+    const char *type = serve_field_type(tool);
+    return serve_ask_is(type, "function") || serve_ask_is(type, "custom");
+}
+
+static bool read_allowed_tool(serve_call *call, void *to, const char *place, const json_t *tool)
+{
+    (void)call;
+    if (!is_own(tool)) return serve_foreign_skip(to, place, tool, "function, custom");
+    json_t *name = read_chosen(to, place, tool);
+    return name != NULL && serve_ask_allow_tool(to, name);
 }
 
 static bool read_choice(serve_ask *ask)
 {
-    const json_t *choice = serve_ask_given(ask, "tool_choice"), *tools = json_object_get(choice, "tools");
-    const char *type = serve_field_type(choice);
-    size_t i;
-    json_t *one;
+    const json_t *choice = serve_ask_given(ask, "tool_choice");
     if (choice == NULL) return true;
-    if (serve_ask_is(type, "function") || serve_ask_is(type, "custom")) {
-        ask->made_choice = named(choice);
-    } else if (serve_ask_is(type, "allowed_tools")) {
-        json_t *list = json_array();
-        if (json_array_size(tools) > SERVE_TOOLS_MAX) {
-            json_decref(list);
-            return serve_field_refuse(ask->call, "tool_choice.tools", "an array of at most 256 functions");
-        }
-        json_array_foreach((json_t *)tools, i, one)
-        {
-            bool own = serve_ask_is(serve_field_type(one), "function") ||
-                       serve_ask_is(serve_field_type(one), "custom");
-            serve_place place = serve_place_at("tool_choice.tools", i);
-            if (!own && !serve_foreign_skip(ask, place.text, one, "function, custom")) {
-                json_decref(list);
-                return false;
-            }
-            if (own) json_array_append_new(list, named(one));
-        }
-        if (json_array_size(tools) > 0 && json_array_size(list) == 0) {
-            json_decref(list);
-            return allow_none(ask, choice);
-        }
-        ask->made_choice = json_pack("{s:s,s:{s:O*,s:o}}", "type", "allowed_tools", "allowed_tools", "mode",
-                                     json_object_get(choice, "mode"), "tools", list);
-    } else if (json_is_string(choice)) {
-        ask->made_choice = json_incref((json_t *)choice);
-    } else {
+    if (serve_ask_is(serve_field_type(choice), "allowed_tools"))
+        return serve_ask_allow_tools(ask, "tool_choice", choice, read_allowed_tool);
+    if (json_is_string(choice)) return serve_ask_tool_choice(ask->call, ask, "tool_choice", choice);
+    if (!is_own(choice))
         return serve_field_refuse_type(ask->call, "tool_choice", choice, "function, custom, allowed_tools");
-    }
-    return ask->made_choice != NULL ? serve_ask_tool_choice(ask->call, ask, "tool_choice", ask->made_choice)
-                                    : serve_call_no_memory(ask->call);
+    ask->made_name = read_chosen(ask, "tool_choice", choice);
+    ask->tool_name = json_string_value(ask->made_name);
+    ask->chat.tool_choice = WEIR_TOOLS_REQUIRED;
+    return ask->tool_name != NULL ||
+           (ask->made_name != NULL && serve_field_refuse(ask->call, "tool_choice.name", "a tool's name"));
 }
 
 /* ---- Options ---- */

@@ -47,7 +47,9 @@ function showFigures(now) {
   setText(byId("queue"), number(now.queue));
   setText(byId("suspended"), now.suspended ? `and ${number(now.suspended)} suspended` : "requests");
   for (const name of ["ttft", "tpot", "itl"]) {
-    for (const part of ["p50", "p99"]) setText(byId(`${name}-${part}`), ms(now[name + "_ms"]?.[part]));
+    const times = now[name + "_ms"] ?? {};
+    for (const part of ["p50", "p99"]) setText(byId(`${name}-${part}`), ms(times[part]));
+    setText(byId(`${name}-of`), times.lately === false && times.p50 > 0 ? "so far" : ""); // none in the last seconds
   }
   const cache = now.cache ?? {}, asked = cache.prompt_tokens ?? 0;
   setText(byId("cache-hits"), asked ? `${number(100 * cache.hits)}%` : "–");

@@ -41,6 +41,7 @@ defmodule Weir.Server.Request do
           String.t() | [integer()] | NIF.chat() | {:fork, term()} | {:fork, term(), integer()}
 
   @logprobs [:logprobs, :prompt_logprobs, :n_prompt_logprobs]
+  @texts_and_tokens [:stop, :stop_tokens, :allowed_tokens, :bad_words]
 
   @doc "Options of one request, as `{type, default}`."
   def options do
@@ -60,6 +61,9 @@ defmodule Weir.Server.Request do
         deadline: {{:maybe, {:range, 1..0x7FFFFFFF}}, nil},
         interval: {{:range, 1..0x7FFFFFFF}, 1},
         stop: {{:list, :binary, 64}, []},
+        stop_tokens: {{:list, :integer, 256}, []},
+        allowed_tokens: {{:list, :integer, 1_048_576}, []},
+        bad_words: {{:list, :string, 128}, []},
         cache_salt: {{:maybe, :binary}, nil},
         progress: {:boolean, false},
         lora: {:adapters, []}
@@ -102,7 +106,7 @@ defmodule Weir.Server.Request do
     end
 
     o
-    |> Map.take([:stop, :cache_salt, :adapters, :progress | Options.names("request")])
+    |> Map.take([:cache_salt, :adapters, :progress | @texts_and_tokens ++ Options.names("request")])
     |> Map.put(:n_logprobs, o.top_logprobs)
     |> Map.put(:deadline_ms, o.deadline)
     |> Map.put(:itl_target_ms, o.itl_target)
