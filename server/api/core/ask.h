@@ -174,7 +174,8 @@ serve_reader serve_ask_json_schema, serve_ask_response_format, serve_ask_tool_ch
 
 /* Reads the `mode` and the `tools` of a choice among allowed tools, which is at `place`. `each` reads a tool:
  * it leaves out one that runs on another server (serve_foreign_skip), or passes its name, or null, to
- * allow_tool, which takes the reference. If none is left, no tool may be called. False: the call has its answer. */
+ * allow_tool, which takes the reference. If none is left, no tool may be called. False: the call has its
+ * answer. */
 bool serve_ask_allow_tools(serve_ask *ask, const char *place, const json_t *allowed, serve_reader *each);
 bool serve_ask_allow_tool(serve_ask *ask, json_t *name);
 

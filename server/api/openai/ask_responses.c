@@ -427,8 +427,8 @@ static bool read_tools(serve_ask *ask)
            serve_ask_read_brought(ask, read_any_tool);
 }
 
-/* Its name as templates see it, in {"type": "function", "name": …}, which may have a namespace. A name that is
- * no string is null. NULL: the call has its answer. */
+/* Its name as templates see it, in {"type": "function", "name": …}, which may have a namespace. A name that
+ * is no string is null. NULL: the call has its answer. */
 static json_t *read_chosen(serve_ask *ask, const char *place, const json_t *tool)
 {
     const json_t *space = json_object_get(tool, "namespace"), *name = json_object_get(tool, "name");
