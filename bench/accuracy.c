@@ -15,8 +15,8 @@
 
 #include <llama.h>
 
-#include "backend/ggml_hook.h"
-#include "backend/shim.h"
+#include "hook/hook.h"
+#include "llama/shim.h"
 
 #define MOST_FILES 4
 #define MOST_ROWS  512 /* of a pass */

@@ -107,8 +107,7 @@ bool serve_call_read_model(serve_call *call, const json_t *name, const char **ad
 {
     *adapter = NULL;
     if (name == NULL || json_is_null(name)) return true;
-    if (call->route->tagged && !untag(call, (json_t *)name))
-        return serve_call_no_memory(call);
+    if (call->route->tagged && !untag(call, (json_t *)name)) return serve_call_no_memory(call);
     const char *word = json_string_value(name);
     if (word != NULL && serve_adapters_has(call->loaded->adapters, word))
         *adapter = word;
