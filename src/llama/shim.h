@@ -1,5 +1,5 @@
-/* shim.h: llama.cpp for C. Only this folder's files in C++ make calls of llama.cpp that can throw. They turn an
- * exception into a status, and put llama.cpp's log lines about it into the message.
+/* shim.h: llama.cpp for C. Only this folder's files in C++ make calls of llama.cpp that can throw. They turn
+ * an exception into a status, and put llama.cpp's log lines about it into the message.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_LLAMA_SHIM_H
 #define WEIR_LLAMA_SHIM_H
