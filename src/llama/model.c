@@ -19,7 +19,7 @@ static bool meta_is(const weir__bmodel *model, const char *name, const char *val
 {
     char key[128], text[32];
     snprintf(key, sizeof key, "%s.%s", model->architecture, name);
-    return weir__shim_meta(model->model, key, text, sizeof text) > 0 && strcmp(text, value) == 0;
+    return weir__llama_model_meta(model, key, text, sizeof text) > 0 && strcmp(text, value) == 0;
 }
 
 /* Derives properties that llama.h does not report from the architecture's name. */
@@ -103,7 +103,7 @@ static int32_t measure_pieces(const weir__bmodel *m)
 {
     char kind[16];
     int32_t longest = 0;
-    if (weir__shim_meta(m->model, "tokenizer.ggml.model", kind, sizeof kind) <= 0) return 0;
+    if (weir__llama_model_meta(m, "tokenizer.ggml.model", kind, sizeof kind) <= 0) return 0;
     if (strcmp(kind, "gpt2") != 0 && strcmp(kind, "llama") != 0) return 0;
     for (int32_t id = 0; id < m->info.n_vocab; id++) {
         int attributes = (int)llama_vocab_get_attr(m->vocab, id);
@@ -369,7 +369,7 @@ static weir_status describe(const loading *l, weir__bmodel *m, weir_error *error
     m->vocab_only = l->params->vocab_only;
     m->identity = l->file.identity;
     decide_attention(l->params, m);
-    weir__shim_meta(m->model, "general.architecture", m->architecture, sizeof m->architecture);
+    weir__llama_model_meta(m, "general.architecture", m->architecture, sizeof m->architecture);
     classify(m);
     weir_status status = weir__shim_template_text(m->model, &m->info.chat_template, error);
     if (status != WEIR_OK) return status;

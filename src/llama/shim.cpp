@@ -298,14 +298,6 @@ weir_status weir__shim_tokenize(const llama_vocab *vocab, const char *text, int3
     return limits.is_over() ? weir__interrupt_error(error) : status;
 }
 
-int32_t weir__shim_meta(const llama_model *model, const char *key, char *text, size_t capacity)
-{
-    for (const auto &[name, value] : model->gguf_kv)
-        if (name == key) return std::snprintf(text, capacity, "%s", value.c_str());
-    if (capacity > 0) text[0] = '\0';
-    return -1;
-}
-
 weir_status weir__shim_template_text(const llama_model *model, const char **text, weir_error *error)
 {
     return guard(error, WEIR_BACKEND, "the model's chat template cannot be read", [&] {

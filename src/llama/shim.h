@@ -30,9 +30,6 @@ weir_status weir__shim_tokenize(const struct llama_vocab *vocab, const char *tex
                                 bool add_special, bool parse_special, int32_t *tokens, int32_t capacity,
                                 int32_t *n_tokens, weir_error *error);
 
-/* The text of a key's value, as by snprintf; -1: it has no such key. llama.cpp's own function allocates. */
-int32_t weir__shim_meta(const struct llama_model *model, const char *key, char *text, size_t capacity);
-
 /* The source of the model's chat template, owned by the model; NULL: it has none. */
 weir_status weir__shim_template_text(const struct llama_model *model, const char **text, weir_error *error);
 
