@@ -26,6 +26,9 @@ namespace weir
 struct over {
 };
 
+/* vocab.cpp: lets interrupt functions end tokenizations. Once, after llama.cpp's start. */
+void watch_tokenizing();
+
 /* While it exists, collects the lines that llama.cpp logs at error level on this thread: the reasons that its
  * return values lack. The text is cut at its capacity; the first lines name the cause. These lines are logged
  * as information only, as they are returned as an error. */

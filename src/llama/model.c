@@ -110,7 +110,7 @@ static int32_t measure_pieces(const weir__bmodel *m)
         if ((attributes & (LLAMA_TOKEN_ATTR_LSTRIP | LLAMA_TOKEN_ATTR_RSTRIP)) != 0) return 0;
         /* The vocabulary's own text if it is longer: in some vocabularies other spaces count as spaces. */
         int32_t n = (int32_t)strlen(llama_vocab_get_text(m->vocab, id));
-        int32_t n_piece = -weir__shim_piece(m->vocab, id, true, NULL, 0);
+        int32_t n_piece = -weir__llama_piece(m, id, true, NULL, 0);
         if (n_piece > n) n = n_piece;
         if (n > longest) longest = n;
     }

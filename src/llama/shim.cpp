@@ -1,5 +1,4 @@
-/* shim.cpp: models, contexts and samplers of llama.cpp for C. No exception leaves it, nor any other
- * file in C++ of this folder.
+/* shim.cpp: llama.cpp's start and log, and what throws of its models and contexts. No exception leaves it.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "llama/shim.h"
 #include "hook/hook.h"
@@ -21,15 +20,10 @@
 #include <vector>
 
 extern "C" {
-#include "base/budget.h"
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/log.h"
 }
-
-#if WEIR_PATCHED
-extern "C" void (*llama_tokenize_step)(void);
-#endif
 
 using weir::attempt;
 using weir::capture;
@@ -172,43 +166,6 @@ void on_log(ggml_log_level level, const char *text, void *user)
     weir__log(to, "%s", text);
 }
 
-/* While it exists, the interrupt function can end the tokenization of a long text on this thread. */
-struct tokenizing {
-    weir__budget budget;
-
-    tokenizing();
-    ~tokenizing();
-    tokenizing(const tokenizing &) = delete;
-    tokenizing &operator=(const tokenizing &) = delete;
-
-    bool is_over() const
-    {
-        return weir__budget_over(&budget);
-    }
-};
-
-thread_local tokenizing *current_tokenizing = nullptr;
-
-tokenizing::tokenizing()
-{
-    weir__budget_init(&budget, UINT64_MAX, UINT64_MAX);
-    current_tokenizing = this;
-}
-
-tokenizing::~tokenizing()
-{
-    current_tokenizing = nullptr;
-}
-
-#if WEIR_PATCHED
-/* Loads of vocabularies tokenize too, without a budget. */
-void tokenize_step(void)
-{
-    if (current_tokenizing != nullptr && !weir__budget_step(&current_tokenizing->budget, 4))
-        throw weir::over();
-}
-#endif
-
 pthread_once_t started = PTHREAD_ONCE_INIT;
 
 void start_llama(void)
@@ -216,9 +173,7 @@ void start_llama(void)
     llama_log_set(on_log, nullptr);
     llama_backend_init();
     weir__hook_install();
-#if WEIR_PATCHED
-    llama_tokenize_step = tokenize_step;
-#endif
+    weir::watch_tokenizing();
 }
 
 /* The instructions that ggml was compiled for and so needs. */
@@ -280,36 +235,12 @@ weir_status weir__shim_model_load(const char *path, llama_model_params params, l
                                "a smaller quantization");
 }
 
-weir_status weir__shim_tokenize(const llama_vocab *vocab, const char *text, int32_t length, bool add_special,
-                                bool parse_special, int32_t *tokens, int32_t capacity, int32_t *n_tokens,
-                                weir_error *error)
-{
-    tokenizing limits;
-    const weir_status status = guard(error, WEIR_BACKEND, "the text cannot be tokenized", [&] {
-        int32_t n = llama_tokenize(vocab, text, length, tokens, capacity, add_special, parse_special);
-        if (n == INT32_MIN)
-            return weir__error_set(error, WEIR_TOO_LONG, "text",
-                                   "the text has more tokens than can be counted");
-        *n_tokens = n < 0 ? -n : n;
-        if (n >= 0) return WEIR_OK;
-        return weir__error_set(error, WEIR_TOO_LONG, "capacity",
-                               "the text has %d tokens, there is room for %d", -n, capacity);
-    });
-    return limits.is_over() ? weir__interrupt_error(error) : status;
-}
-
 weir_status weir__shim_template_text(const llama_model *model, const char **text, weir_error *error)
 {
     return guard(error, WEIR_BACKEND, "the model's chat template cannot be read", [&] {
         *text = llama_model_chat_template(model, nullptr);
         return WEIR_OK;
     });
-}
-
-int32_t weir__shim_piece(const llama_vocab *vocab, int32_t token, bool special, char *bytes, int32_t capacity)
-{
-    return attempt<int32_t>(0,
-                            [&] { return llama_token_to_piece(vocab, token, bytes, capacity, 0, special); });
 }
 
 /* ---- Context -------------------------------------------------------------------------------------- */

@@ -24,18 +24,8 @@ weir_status weir__shim_start(weir_error *error);
 weir_status weir__shim_model_load(const char *path, struct llama_model_params params,
                                   struct llama_model **model, weir_error *error);
 
-/* *n_tokens: the number of tokens; TOO_LONG if that is above capacity. Recurses over the text if the
- * vocabulary has regular expressions that llama.cpp leaves to the standard library. */
-weir_status weir__shim_tokenize(const struct llama_vocab *vocab, const char *text, int32_t length,
-                                bool add_special, bool parse_special, int32_t *tokens, int32_t capacity,
-                                int32_t *n_tokens, weir_error *error);
-
 /* The source of the model's chat template, owned by the model; NULL: it has none. */
 weir_status weir__shim_template_text(const struct llama_model *model, const char **text, weir_error *error);
-
-/* llama_token_to_piece; 0 if it throws. */
-int32_t weir__shim_piece(const struct llama_vocab *vocab, int32_t token, bool special, char *bytes,
-                         int32_t capacity);
 
 /* ---- Workers: machines that compute layers of a model ---------------------------------------------- */
 
