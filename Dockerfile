@@ -6,7 +6,7 @@ WORKDIR /weir
 # What is fetched, and llama.cpp, come first, so that a change of weir's sources does not fetch and build them again.
 COPY scripts/deps.sh scripts/lib.sh scripts/llhttp.sh scripts/page_libs.sh scripts/
 COPY scripts/llama.sh scripts/llama*.patch scripts/llama_targets.cmake scripts/mtmd_checked.py scripts/
-COPY src/backend/shim_tensor.h src/backend/
+COPY src/llama/tensor.h src/llama/
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates && scripts/deps.sh run && \
     scripts/llhttp.sh && scripts/page_libs.sh && scripts/llama.sh --media
 COPY . .

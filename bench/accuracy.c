@@ -15,8 +15,8 @@
 
 #include <llama.h>
 
-#include "backend/ggml_hook.h"
-#include "backend/shim.h"
+#include "hook/hook.h"
+#include "llama/shim.h"
 
 #define MOST_FILES 4
 #define MOST_ROWS  512 /* of a pass */
@@ -75,9 +75,7 @@ static int32_t *read_tokens(const struct llama_vocab *vocab, const char *path, i
     char *text = malloc(MOST);
     int32_t *tokens = calloc(MOST, sizeof *tokens), n = 0;
     size_t length = file != NULL && text != NULL ? fread(text, 1, MOST, file) : 0;
-    if (tokens == NULL ||
-        weir__shim_tokenize(vocab, text, (int32_t)length, false, false, tokens, MOST, &n, NULL) != WEIR_OK)
-        n = 0;
+    if (tokens != NULL) n = llama_tokenize(vocab, text, (int32_t)length, tokens, MOST, false, false);
     if (file != NULL) fclose(file);
     free(text);
     if (n >= least) return tokens;

@@ -66,7 +66,7 @@ endif()
 set(WEIR_HOOK_FITS TRUE)
 if(NOT WEIR_LLAMA_PINNED)
     set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
-    file(GLOB hook_sources ${CMAKE_CURRENT_SOURCE_DIR}/src/backend/ggml_*.cpp)
+    file(GLOB hook_sources ${CMAKE_CURRENT_SOURCE_DIR}/src/hook/*.cpp)
     unset(hook_fits CACHE)
     try_compile(hook_fits ${CMAKE_CURRENT_BINARY_DIR}/hook_fits
         SOURCES ${hook_sources}

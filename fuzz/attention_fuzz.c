@@ -6,8 +6,8 @@
  * masks. */
 #include <math.h>
 
-#include "backend/kernels/attention.h"
 #include "fuzz.h"
+#include "kernels/attention.h"
 
 enum { MOST_CELLS = 600, MOST_QUERIES = 6, MOST_HEADS = 24, N_HEAD = 7 };
 /* ONE_TEXT: all queries see the same cells. ONE_LIST: and have one list, so that their rows are computed

@@ -7,8 +7,8 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "chat/shape.h"
 #include "fuzz.h"
-#include "model/chat_shape.h"
 
 #define MESSAGES 2000
 

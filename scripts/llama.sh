@@ -199,7 +199,7 @@ key() {
         grep -m 1 -E '^(flags|Features|isa)' /proc/cpuinfo 2>/dev/null ||
             sysctl -n machdep.cpu.brand_string machdep.cpu.features machdep.cpu.leaf7_features 2>/dev/null || true
     fi
-    cat "$targets" "$mtmd_checked" "$weir_root/src/backend/shim_tensor.h"
+    cat "$targets" "$mtmd_checked" "$weir_root/src/llama/tensor.h"
 }
 build=$llama_cache/build-$flavor-$backend-$(key | digest) stamp=weir-stamp
 # Another tree than the pin may need other files of llama-common's: it gets them all.

@@ -3,10 +3,10 @@
 
 libmtmd looks up most tensors of a file by name, takes those that the file lacks as null pointers, and has
 more than forty graphs that use them as they are. In the copies of its files in FOLDER, `ggml_tensor *` is a
-class whose `->` refuses null (src/backend/shim_tensor.h), and ggml's functions are macros that refuse null
+class whose `->` refuses null (src/llama/tensor.h), and ggml's functions are macros that refuse null
 arguments (FOLDER/weir-tensor.h, which the build includes before all else). So this holds for every kind of
-projector, those of later pins, too. weir catches the exception when it loads the file (shim_projector.cpp).
-The same header gives a file's matrices to weir's kernels (ggml_projector.cpp).
+projector, those of later pins, too. weir catches the exception when it loads the file
+(src/llama/projector.cpp). The same header gives a file's matrices to weir's kernels (src/hook/projector.cpp).
 SPDX-License-Identifier: Apache-2.0
 """
 import re
@@ -50,7 +50,7 @@ def main():
         to = folder / file.relative_to(mtmd)
         to.parent.mkdir(parents=True, exist_ok=True)
         to.write_text(checked(file.read_text()))
-    head = Path(__file__).parent.parent / "src" / "backend" / "shim_tensor.h"
+    head = Path(__file__).parent.parent / "src" / "llama" / "tensor.h"
     headers = [(llama / "ggml" / "include" / name).read_text() for name in ("ggml.h", "ggml-backend.h")]
     names = "".join(macros("".join(headers)))
     (folder / "weir-tensor.h").write_text(head.read_text() + "\n" + names)

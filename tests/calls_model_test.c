@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "base/json.h"
-#include "model/chat.h"
+#include "chat/chat.h"
 #include "support/pin.h"
 #include "support/temp.h"
 

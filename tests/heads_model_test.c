@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/llama_internal.h"
 #include "base/mem.h"
 #include "engine/engine.h"
+#include "llama/internal.h"
 #include "support/effort.h"
 #include "support/engine.h"
 #include "support/temp.h"

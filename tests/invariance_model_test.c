@@ -21,7 +21,7 @@
 
 #include <weir/weir.h>
 
-#include "backend/kernels/kernels.h"
+#include "kernels/kernels.h"
 #include "support/dice.h"
 #include "support/effort.h"
 #include "support/temp.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/shim_chat.h"
+#include "backend/chat.h"
 #include "base/json.h"
 #include "base/mem.h"
 

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <mtmd.h>
 
-#include "backend/llama_internal.h"
 #include "engine/testing.h"
+#include "llama/internal.h"
 #include "model/testing.h"
 #include "support/effort.h"
 #include "support/image.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/kernels/kernels.h"
+#include "kernels/kernels.h"
 #include "support/effort.h"
 #include "support/engine.h"
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "model/chat.h"
+#include "chat/chat.h"
 #include "model/sampler.h"
 #include "support/pin.h"
 

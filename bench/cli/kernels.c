@@ -22,13 +22,13 @@ cli_exit bench_kernels(cli_args *args)
 #include <strings.h>
 
 #include "../plain/trial.h"
-#include "backend/ggml_hook.h"
-#include "backend/kernels/panel.h"
 #include "base/cpu.h"
 #include "cli/load.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/term.h"
+#include "hook/hook.h"
+#include "kernels/panel.h"
 #include "limits.h"
 #include "report.h"
 

@@ -1,6 +1,5 @@
 /* backend.h: the interface between the engine and a backend, which computes: a table of operations
- * (operations.h). Two implement it: llama.c (llama.cpp behind shim*.cpp) and fake.c (deterministic, no
- * weights).
+ * (operations.h). Two implement it: src/llama (llama.cpp) and src/fake (deterministic, no weights).
  *
  * Rules:
  *   - Model operations may run on several threads at once. Operations on one context, and on samplers that

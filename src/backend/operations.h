@@ -1,7 +1,7 @@
 /* operations.h: the operations of a backend: OPERATION(result, name, parameters), and OPTIONAL for operations
  * that the fake lacks. Included for each use: backend.h makes the table of function pointers from it,
- * llama_internal.h and fake_internal.h declare weir__llama_NAME and weir__fake_NAME, llama.c and fake.c fill
- * their tables.
+ * llama/internal.h and fake/internal.h declare weir__llama_NAME and weir__fake_NAME, llama/llama.c and
+ * fake/fake.c fill their tables.
  * SPDX-License-Identifier: Apache-2.0 */
 /* clang-format off */
 

@@ -3,10 +3,10 @@
 #ifndef WEIR_CACHE_TESTING_H
 #define WEIR_CACHE_TESTING_H
 
-#include "backend/fake_internal.h"
-#include "backend/testing.h"
 #include "base/clock.h"
 #include "cache/cache.h"
+#include "fake/internal.h"
+#include "fake/testing.h"
 
 #define SEQS 10
 

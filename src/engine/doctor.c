@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "model/chat.h"
+#include "chat/chat.h"
 
 #define BEFORE    8   /* tokens shown before the divergence */
 #define BYTES_MAX 512 /* of the text around it; less is shown */

@@ -10,9 +10,9 @@
 #include "base/mem.h"
 #include "base/sized.h"
 #include "base/text.h"
+#include "chat/chat.h"
 #include "engine/engine.h"
 #include "engine/stream.h"
-#include "model/chat.h"
 #include "params/members.h"
 
 typedef struct watcher {

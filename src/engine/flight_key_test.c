@@ -1,8 +1,8 @@
 /* Differences that separate two flights: every member of a request and of a sampler's parameters, from
  * tests/abi.txt, and all parts of a chat. SPDX-License-Identifier: Apache-2.0 */
+#include "chat/chat.h"
 #include "engine/flight.h"
 #include "engine/testing.h"
-#include "model/chat.h"
 #include "support/sound.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#include "backend/fake_internal.h"
+#include "fake/internal.h"
 #include "support/pause.h"
 #include "support/sound.h"
 

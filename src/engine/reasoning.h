@@ -6,8 +6,8 @@
 
 #include "base/text.h"
 #include "base/utf8.h"
+#include "chat/chat.h"
 #include "engine/stop.h"
-#include "model/chat.h"
 
 #define WEIR__REASONING_ENDS 8 /* templates know at most three */
 

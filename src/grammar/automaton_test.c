@@ -1,5 +1,5 @@
 /* The automaton beside a reader that tries every way, on small vocabularies and grammars. A real vocabulary,
- * and llama.cpp's verdict, are in backend/llama_automaton_test.c.
+ * and llama.cpp's verdict, are in llama/automaton_test.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/automaton.h"
 

@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include "backend/shim_chat.h"
+#include "backend/chat.h"
 
 /* Limits on a template's source. The shim limits a template's work when it runs. */
 #define WEIR__CHAT_TEMPLATE_BYTES_MAX    262144

@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "model/fake.h"
 
-#include "backend/fake_internal.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "fake/internal.h"
 
 weir__fake *weir__fake_of(weir_model *model)
 {

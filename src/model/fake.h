@@ -3,7 +3,7 @@
 #ifndef WEIR_MODEL_FAKE_H
 #define WEIR_MODEL_FAKE_H
 
-#include "backend/fake.h"
+#include "fake/fake.h"
 #include "model/adapter.h"
 
 /* NULL: the model is no fake. Lives as long as the model. */

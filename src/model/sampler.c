@@ -18,7 +18,7 @@
 #define BIASES_MAX   (1 << 20)
 
 /* All names that an order may have. The backend makes the samplers: is_active and make_sampler in
- * backend/shim_sampler.cpp know the same names. */
+ * llama/sampler.cpp know the same names. */
 static const char *const order_names[] = {
     "penalties", "dry", "top_n_sigma", "top_k",  "typ_p",      "top_p",
     "min_p",     "xtc", "temperature", "infill", "adaptive_p",

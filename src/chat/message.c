@@ -1,0 +1,417 @@
+/* message.c: the messages and tools of a conversation, checked and normalized.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "chat/message.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/budget.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "grammar/schema.h"
+
+#define NAME_MAX_ 64  /* bytes of a function's name, as in OpenAI's API */
+#define TOOLS_MAX 256 /* each becomes rules of one grammar; OpenAI allows 128 */
+
+/* Work that was interrupted ends like this, too. */
+static weir_status no_memory(weir_error *error)
+{
+    if (weir_interrupt_asked()) return weir__interrupt_error(error);
+    return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the messages of a chat");
+}
+
+/* A field such as "messages[3].tool_calls[0].function", cut if it does not fit. */
+typedef struct place {
+    char text[64];
+} place;
+
+static place at(const char *list, size_t i, const char *rest)
+{
+    place p;
+    snprintf(p.text, sizeof p.text, "%s[%zu]%s", list, i, rest);
+    return p;
+}
+
+static weir_status must_be(weir_error *error, place p, const char *what)
+{
+    return weir__error_set(error, WEIR_INVALID, p.text, "%s must be %s", p.text, what);
+}
+
+/* ---- Messages given as structs ---- */
+
+static weir_status read_text(const char *text, place p, bool may_be_empty, weir_error *error)
+{
+    if (text == NULL) return weir__error_set(error, WEIR_INVALID, p.text, "%s is NULL", p.text);
+    if (!may_be_empty && text[0] == '\0')
+        return weir__error_set(
+            error, WEIR_INVALID, p.text,
+            "%s is empty; give \"system\", \"user\", \"assistant\" or another role of the template", p.text);
+    if (!weir__utf8_valid(text, strlen(text)))
+        return weir__error_set(error, WEIR_INVALID, p.text, "%s is not well-formed UTF-8", p.text);
+    return WEIR_OK;
+}
+
+static weir_status from_structs(const weir_message *given, size_t n, json_t **messages, weir_error *error)
+{
+    *messages = json_array();
+    for (size_t i = 0; i < n; i++) {
+        weir_status status = read_text(given[i].role, at("messages", i, ".role"), false, error);
+        if (status == WEIR_OK)
+            status = read_text(given[i].content, at("messages", i, ".content"), true, error);
+        if (status != WEIR_OK) return status;
+        json_t *one = json_pack("{s:s,s:s}", "role", given[i].role, "content", given[i].content);
+        if (json_array_append_new(*messages, one) != 0) return no_memory(error);
+    }
+    return WEIR_OK;
+}
+
+/* ---- Messages given as JSON ---- */
+
+weir__part_kind weir__chat_part_kind(const json_t *part)
+{
+    static const struct {
+        const char *type;
+        weir__part_kind kind;
+    } kinds[] = {
+        {"text", WEIR__PART_TEXT},         {"image_url", WEIR__PART_IMAGE}, {"image", WEIR__PART_IMAGE},
+        {"input_audio", WEIR__PART_SOUND}, {"audio", WEIR__PART_SOUND},     {"media", WEIR__PART_MEDIA},
+    };
+    const char *type = json_string_value(json_object_get(part, "type"));
+    for (size_t i = 0; type != NULL && i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(type, kinds[i].type) == 0) return kinds[i].kind;
+    return WEIR__PART_UNKNOWN;
+}
+
+static weir_status check_content(const json_t *content, size_t i, weir_error *error)
+{
+    if (json_is_string(content) || json_is_null(content)) return WEIR_OK;
+    if (!json_is_array(content))
+        return must_be(error, at("messages", i, ".content"), "a string, null or an array of parts");
+    for (size_t k = 0; k < json_array_size(content); k++) {
+        char rest[32];
+        snprintf(rest, sizeof rest, ".content[%zu]", k);
+        place p = at("messages", i, rest);
+        const json_t *part = json_array_get(content, k);
+        const char *type = json_string_value(json_object_get(part, "type"));
+        if (type == NULL) return must_be(error, p, "an object with a type");
+        weir__part_kind kind = weir__chat_part_kind(part);
+        if (kind == WEIR__PART_UNKNOWN)
+            return weir__error_set(error, WEIR_UNSUPPORTED, p.text,
+                                   "%s is of type \"%.40s\"; known: text, image_url, input_audio, image, "
+                                   "audio, media",
+                                   p.text, type);
+        if (kind == WEIR__PART_TEXT && !json_is_string(json_object_get(part, "text")))
+            return must_be(error, p, "a part with a text");
+    }
+    return WEIR_OK;
+}
+
+/* Arguments that are not JSON come from a call that broke off and that a client sends back. Templates need
+ * JSON: the prompt has an object with the text in it. */
+static weir_status wrap_arguments(json_t *function, weir_error *error)
+{
+    json_t *object = json_pack("{sO}", "arguments", json_object_get(function, "arguments"));
+    char *text = object != NULL ? weir__json_dump(object) : NULL;
+    bool ok = text != NULL && json_object_set_new(function, "arguments", json_string(text)) == 0;
+    json_decref(object);
+    weir__mem_free(text);
+    return ok ? WEIR_OK : no_memory(error);
+}
+
+/* Adds members that may be left out: type, arguments. */
+static weir_status check_call(json_t *call, size_t i, size_t k, weir_error *error)
+{
+    char rest[40];
+    snprintf(rest, sizeof rest, ".tool_calls[%zu]", k);
+    place p = at("messages", i, rest);
+    json_t *function = json_object_get(call, "function");
+    const json_t *type = json_object_get(call, "type"), *id = json_object_get(call, "id");
+    if (!json_is_object(function)) return must_be(error, p, "an object with a function");
+    if (type == NULL) {
+        if (json_object_set_new(call, "type", json_string("function")) != 0) return no_memory(error);
+    } else if (json_string_value(type) == NULL || strcmp(json_string_value(type), "function") != 0) {
+        return must_be(error, p, "of type \"function\"");
+    }
+    if (json_is_null(id))
+        json_object_del(call, "id");
+    else if (id != NULL && !json_is_string(id))
+        return must_be(error, p, "a call whose id is a string");
+    const json_t *name = json_object_get(function, "name");
+    if (!json_is_string(name) || json_string_length(name) == 0)
+        return must_be(error, p, "a call whose function has a name");
+    const json_t *arguments = json_object_get(function, "arguments");
+    if (json_is_object(arguments)) return WEIR_OK;
+    if (arguments != NULL && !json_is_string(arguments))
+        return must_be(error, p, "a call whose arguments are JSON text or an object");
+    if (arguments == NULL || json_string_length(arguments) == 0)
+        return json_object_set_new(function, "arguments", json_string("{}")) == 0 ? WEIR_OK
+                                                                                  : no_memory(error);
+    json_t *parsed = NULL;
+    weir_status status = weir__json_parse_texts(json_string_value(arguments), json_string_length(arguments),
+                                                p.text, WEIR_INVALID, &parsed, NULL);
+    json_decref(parsed);
+    if (status == WEIR_NO_MEMORY || status == WEIR_ABORTED) return no_memory(error);
+    return status == WEIR_OK ? WEIR_OK : wrap_arguments(function, error);
+}
+
+static weir_status check_message(json_t *message, size_t i, weir_error *error)
+{
+    static const char *const texts[] = {"reasoning_content", "name", "tool_call_id"};
+    weir_status status;
+    if (!json_is_object(message)) return must_be(error, at("messages", i, ""), "an object");
+    const json_t *role = json_object_get(message, "role"), *content = json_object_get(message, "content");
+    json_t *calls = json_object_get(message, "tool_calls");
+    if (!json_is_string(role) || json_string_length(role) == 0)
+        return must_be(error, at("messages", i, ".role"), "a string that is not empty");
+    if (json_is_null(calls)) {
+        json_object_del(message, "tool_calls");
+        calls = NULL;
+    }
+    if (calls != NULL && !json_is_array(calls))
+        return must_be(error, at("messages", i, ".tool_calls"), "an array of calls");
+    if (content == NULL && json_array_size(calls) == 0)
+        return must_be(error, at("messages", i, ".content"), "given, unless the message has tool_calls");
+    if (content != NULL && (status = check_content(content, i, error)) != WEIR_OK) return status;
+    if (json_is_null(content) && json_array_size(calls) == 0 &&
+        strcmp(json_string_value(role), "assistant") != 0)
+        return must_be(error, at("messages", i, ".content"), "a string or an array of parts");
+    for (size_t k = 0; k < json_array_size(calls); k++)
+        if ((status = check_call(json_array_get(calls, k), i, k, error)) != WEIR_OK) return status;
+    for (size_t k = 0; k < sizeof texts / sizeof *texts; k++) {
+        const json_t *text = json_object_get(message, texts[k]);
+        char rest[32];
+        snprintf(rest, sizeof rest, ".%s", texts[k]);
+        if (json_is_null(text))
+            json_object_del(message, texts[k]);
+        else if (text != NULL && !json_is_string(text))
+            return must_be(error, at("messages", i, rest), "a string");
+    }
+    return WEIR_OK;
+}
+
+weir_status weir__chat_too_wide(const char *field, weir_status code, weir_error *error)
+{
+    return weir__error_set(error, code, field,
+                           "%s has objects of too many members; one alone may have some 8,000", field);
+}
+
+static weir_status from_json(const char *text, json_t **messages, weir_error *error)
+{
+    weir_status status =
+        weir__json_parse_texts(text, WEIR_NUL, "messages_json", WEIR_INVALID, messages, error);
+    if (status == WEIR_OK && json_array_size(*messages) == 0)
+        status = weir__error_set(error, WEIR_INVALID, "messages_json",
+                                 "messages_json must be an array of at least one message");
+    if (status == WEIR_OK && !weir__json_is_narrow(*messages))
+        status = weir__chat_too_wide("messages_json", WEIR_INVALID, error);
+    for (size_t i = 0; status == WEIR_OK && i < json_array_size(*messages); i++)
+        status = check_message(json_array_get(*messages, i), i, error);
+    return status;
+}
+
+/* A template can continue only the assistant's text. */
+static weir_status check_last(const json_t *messages, weir_error *error)
+{
+    size_t last = json_array_size(messages) - 1;
+    const json_t *message = json_array_get(messages, last);
+    const char *role = json_string_value(json_object_get(message, "role"));
+    if (strcmp(role, "assistant") != 0)
+        return weir__error_set(error, WEIR_INVALID, "continue_final",
+                               "the last message is of role \"%.40s\"; only one of \"assistant\" can go on",
+                               role);
+    if (json_array_size(json_object_get(message, "tool_calls")) > 0)
+        return weir__error_set(error, WEIR_INVALID, "continue_final",
+                               "the last message calls tools; such a message cannot go on");
+    const json_t *content = json_object_get(message, "content");
+    for (size_t k = 0; k < json_array_size(content); k++)
+        if (weir__chat_part_kind(json_array_get(content, k)) != WEIR__PART_TEXT)
+            return weir__error_set(error, WEIR_INVALID, "continue_final",
+                                   "the last message holds an image or a sound; such a message cannot go on");
+    return WEIR_OK;
+}
+
+weir_status weir__chat_messages(const weir_chat_params *params, json_t **messages, weir_error *error)
+{
+    *messages = NULL;
+    if ((params->messages != NULL) == (params->messages_json != NULL))
+        return weir__error_set(error, WEIR_INVALID, "messages",
+                               params->messages != NULL
+                                   ? "both messages and messages_json are given; give one"
+                                   : "there are no messages; give messages or messages_json");
+    if (params->messages != NULL && params->n_messages == 0)
+        return weir__error_set(error, WEIR_INVALID, "n_messages",
+                               "n_messages is 0; give at least one message");
+    weir_status status = params->messages != NULL
+                             ? from_structs(params->messages, params->n_messages, messages, error)
+                             : from_json(params->messages_json, messages, error);
+    return status == WEIR_OK && params->continue_final ? check_last(*messages, error) : status;
+}
+
+bool weir__chat_add_content(weir__text *text, const json_t *content)
+{
+    bool ok = !json_is_string(content) || weir__text_add_string(text, json_string_value(content));
+    bool after_text = false;
+    for (size_t i = 0; ok && i < json_array_size(content); i++) {
+        const json_t *part = json_array_get(content, i);
+        const bool is_text = weir__chat_part_kind(part) == WEIR__PART_TEXT; /* else a marker (media.c) */
+        const char *words = json_string_value(json_object_get(part, "text"));
+        ok = weir__text_add_string(text, is_text && after_text ? "\n" : "") &&
+             weir__text_add_string(text, words != NULL ? words : "");
+        after_text = is_text;
+    }
+    return ok;
+}
+
+/* ---- Tools ---- */
+
+static bool is_name(const char *name)
+{
+    size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.");
+    return n > 0 && n <= NAME_MAX_ && name[n] == '\0';
+}
+
+/* The name as llama.cpp's common writes it in names of rules. */
+static void rule_name(const char *name, char out[NAME_MAX_ + 1])
+{
+    size_t n = 0;
+    for (; name[n] != '\0'; n++) out[n] = name[n] == '_' || name[n] == '.' ? '-' : name[n];
+    out[n] = '\0';
+}
+
+/* Whether a grammar for both would have two rules of the same name. */
+static bool collide(const char *a, const char *b)
+{
+    char first[NAME_MAX_ + 1], second[NAME_MAX_ + 1];
+    rule_name(a, first);
+    rule_name(b, second);
+    size_t n = strlen(first);
+    if (strncmp(first, second, n) != 0) return false;
+    const char *rest = second + n;
+    return *rest == '\0' || strncmp(rest, "-schema", 7) == 0 || strncmp(rest, "-arg", 4) == 0;
+}
+
+/* near: the tool with reals in place of integers beyond 64 bits, as grammars compare with. */
+static weir_status add_tool(weir__chat_tools *tools, const json_t *given, const json_t *near, size_t i,
+                            weir_error *error)
+{
+    place p = at("tools", i, ".function");
+    const json_t *type = json_object_get(given, "type"), *function = json_object_get(given, "function");
+    const json_t *description = json_object_get(function, "description");
+    json_t *parameters = json_object_get(function, "parameters"), *rewritten = NULL;
+    const char *name = json_string_value(json_object_get(function, "name"));
+    char where[48], tag[24];
+    const json_t *strict = json_object_get(function, "strict");
+    const weir__schema_terms terms = {
+        .where = where,
+        .tag = tag,
+        .inline_root = true,
+        .relax = !tools->called || !json_is_true(strict),
+        .relaxed = tools->called ? &tools->relaxed : NULL,
+        .work = &tools->work,
+    };
+    weir_status status;
+
+    if (type != NULL && (json_string_value(type) == NULL || strcmp(json_string_value(type), "function") != 0))
+        return must_be(error, at("tools", i, ".type"), "\"function\"");
+    if (!json_is_object(function)) return must_be(error, p, "an object");
+    if (name == NULL || !is_name(name))
+        return must_be(error, at("tools", i, ".function.name"),
+                       "1 to 64 of the letters, digits and '_', '-', '.'");
+    if (description != NULL && !json_is_string(description) && !json_is_null(description))
+        return must_be(error, at("tools", i, ".function.description"), "a string");
+    for (size_t k = 0; k < json_array_size(tools->shown); k++) {
+        const json_t *other = json_object_get(json_array_get(tools->shown, k), "function");
+        const char *other_name = json_string_value(json_object_get(other, "name"));
+        if (strcmp(name, other_name) == 0)
+            return weir__error_set(error, WEIR_INVALID, at("tools", i, ".function.name").text,
+                                   "tools %zu and %zu both have the name \"%s\"; rename one", k, i, name);
+        if (collide(name, other_name) || collide(other_name, name))
+            return weir__error_set(
+                error, WEIR_INVALID, at("tools", i, ".function.name").text,
+                "the names \"%s\" and \"%s\" of tools %zu and %zu are too much alike: their "
+                "grammar would mix them up; rename one",
+                other_name, name, k, i);
+    }
+    if (strict != NULL && !json_is_boolean(strict) && !json_is_null(strict))
+        return must_be(error, at("tools", i, ".function.strict"), "true or false");
+    tools->strict |= json_is_true(strict);
+    snprintf(where, sizeof where, "/%zu/function/parameters", i);
+    snprintf(tag, sizeof tag, "t%zuw", i);
+    if (parameters == NULL || json_is_null(parameters) ||
+        (json_is_object(parameters) && json_object_size(parameters) == 0)) {
+        parameters = NULL; /* a function without arguments */
+    } else {
+        const json_t *nearest = json_object_get(json_object_get(near, "function"), "parameters");
+        status = weir__schema_rewrite(nearest, &terms, &rewritten, error);
+        if (status != WEIR_OK) return status;
+    }
+    for (int k = 0; k < 2; k++) {
+        json_t *schema = k == 0 ? json_incref(parameters) : rewritten;
+        if (schema == NULL) schema = json_object();
+        json_t *tool = json_pack(
+            "{s:s,s:{s:s,s:s,s:o}}", "type", "function", "function", "name", name, "description",
+            json_is_string(description) ? json_string_value(description) : "", "parameters", schema);
+        if (tool == NULL || json_array_append_new(k == 0 ? tools->shown : tools->enforced, tool) != 0) {
+            if (k == 0) json_decref(rewritten);
+            return no_memory(error);
+        }
+    }
+    return WEIR_OK;
+}
+
+static bool has_long_integer(const char *text)
+{
+    size_t n = 0;
+    for (; *text != '\0' && n < 19; text++) n = *text >= '0' && *text <= '9' ? n + 1 : 0;
+    return n == 19;
+}
+
+weir_status weir__chat_tools_init(const char *tools_json, bool called, weir__chat_tools *tools,
+                                  weir_error *error)
+{
+    json_t *given = NULL, *near = NULL; /* near: long integers are reals */
+    memset(tools, 0, sizeof *tools);
+    tools->called = called;
+    if (tools_json == NULL) return WEIR_OK;
+    weir_status status =
+        weir__json_parse_exact(tools_json, WEIR_NUL, "tools_json", WEIR_INVALID, &given, error);
+    if (status == WEIR_OK && has_long_integer(tools_json))
+        status = weir__json_parse(tools_json, WEIR_NUL, "tools_json", WEIR_INVALID, &near, error);
+    else if (status == WEIR_OK)
+        near = json_incref(given);
+    if (status != WEIR_OK) {
+        json_decref(given);
+        return status;
+    }
+    size_t n = json_array_size(given);
+    if (!json_is_array(given) || n > TOOLS_MAX) {
+        status = weir__error_set(error, WEIR_INVALID, "tools_json",
+                                 "tools_json must be an array of at most %d tools", TOOLS_MAX);
+        goto out;
+    }
+    if (n == 0) goto out;
+    if (!weir__json_is_narrow(given)) {
+        status = weir__chat_too_wide("tools_json", WEIR_INVALID, error);
+        goto out;
+    }
+    weir__schema_work_init(&tools->work);
+    tools->shown = json_array();
+    tools->enforced = json_array();
+    if (tools->shown == NULL || tools->enforced == NULL) status = no_memory(error);
+    for (size_t i = 0; status == WEIR_OK && i < n; i++)
+        status = add_tool(tools, json_array_get(given, i), json_array_get(near, i), i, error);
+out:
+    json_decref(near);
+    json_decref(given);
+    if (status != WEIR_OK) weir__chat_tools_fini(tools);
+    return status;
+}
+
+void weir__chat_tools_fini(weir__chat_tools *tools)
+{
+    weir__text_fini(&tools->relaxed);
+    json_decref(tools->enforced);
+    json_decref(tools->shown);
+    memset(tools, 0, sizeof *tools);
+}

@@ -1,0 +1,328 @@
+/* parser_templates_test.c: answers that end within their reasoning or within a call, and reasoning that
+ * is ended early, with every template of the pin.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "chat/chat_parser_testing.h"
+
+#include <ctype.h>
+
+#include "engine/reasoning.h"
+#include "support/effort.h"
+
+/* ---- Answers that end within their reasoning ---- */
+
+/* Whether the prompt ends within reasoning, by its own marks. Not every parser of llama.cpp's knows them. */
+static bool opens_reasoning(const weir_chat *chat)
+{
+    const char *end = "", *next = weir_chat_prompt(chat, NULL);
+    while ((next = strstr(next, "<think>")) != NULL) end = next++;
+    return end[0] != '\0' && strstr(end, "</think>") == NULL;
+}
+
+static const char *past_space(const char *text)
+{
+    return text + strspn(text, " \n");
+}
+
+/* Of each template and each beginning of each answer: its pieces put together are the whole answer, and what
+ * comes before the end of reasoning that the prompt opens is reasoning. */
+static void test_ends_within_reasoning(void **state)
+{
+    static const char *const texts[] = {"Sum <b> it.\n\nThen</think>\n\nIt is 4 </th",
+                                        "<think>\nSum it.</think>It is 4.", "\n\n", "It is 4."};
+    static answer whole, split;
+    size_t n_templates = 0, n_open = 0;
+    uint64_t seed = 5;
+    (void)state;
+    for (pin_walk walk = pin_templates(); pin_walk_next(&walk); n_templates++) {
+        for (int with_tools = 0; with_tools < 2; with_tools++) {
+            weir_error error = {0};
+            weir_chat *chat = chat_tried(walk.name, with_tools, &error);
+            if (chat == NULL) continue; /* it does not know tools */
+            read_answer(chat, "Sum it.</think>4", 16, NULL, &whole);
+            bool open = opens_reasoning(chat) && whole.reasoning[0] != '\0';
+            bool held =
+                chat->constraint != NULL && !chat->grammar.lazy; /* these are no answers of its form */
+            n_open += open;
+            for (size_t i = 0; i < sizeof texts / sizeof *texts && !held; i++) {
+                for (size_t n = 0; n <= strlen(texts[i]); n += EFFORT(1, 7)) {
+                    char text[64];
+                    snprintf(text, n + 1, "%s", texts[i]);
+                    read_answer(chat, text, n, NULL, &whole);
+                    read_answer(chat, text, 0, NULL, &split);
+                    bool equal = same(&split, &whole, false);
+                    read_answer(chat, text, n + 1, &seed, &split);
+                    equal = equal && same(&split, &whole, false);
+                    bool within = open && strstr(text, "</think>") == NULL && texts[i][0] != '<';
+                    if (within)
+                        equal = equal && whole.content[0] == '\0' &&
+                                strncmp(past_space(whole.reasoning), past_space(text),
+                                        strlen(past_space(text))) == 0;
+                    if (equal) continue;
+                    show("whole", &whole);
+                    show("split", &split);
+                    fail_msg("%s: %s", walk.name, text);
+                }
+            }
+            weir_chat_release(chat);
+        }
+    }
+    print_message("%zu templates, %zu prompts that open reasoning\n", n_templates, n_open);
+    assert_true(n_open > 0);
+}
+
+/* Beside tools, reasoning is read as without them, also where weir's own form of calls forbids the text
+ * behind it. */
+static void test_reasoning_beside_tools(void **state)
+{
+    static const char *const texts[] = {"Sum <b> it.</think>\n\nIt is 4.",
+                                        "<think>\nSum it.\n</think>\n\nIt is 4.", "It is 4."};
+    static answer alone, beside;
+    size_t n_templates = 0;
+    bool good = true;
+    (void)state;
+    for (pin_walk walk = pin_templates(); pin_walk_next(&walk);) {
+        weir_error error = {0};
+        weir_chat *without = chat_tried(walk.name, false, &error),
+                  *with = chat_tried(walk.name, true, &error);
+        for (size_t i = 0; without != NULL && with != NULL && i < sizeof texts / sizeof *texts; i++) {
+            read_answer(without, texts[i], 16, NULL, &alone);
+            if (strcmp(past_space(alone.content), "It is 4.") != 0) continue;
+            n_templates += i == 0;
+            read_answer(with, texts[i], 16, NULL, &beside);
+            if (strcmp(past_space(beside.content), "It is 4.") == 0) continue;
+            print_message("%s: %s\n", walk.name, texts[i]);
+            show("without tools", &alone);
+            show("beside tools", &beside);
+            good = false;
+        }
+        weir_chat_release(without);
+        weir_chat_release(with);
+    }
+    print_message("%zu templates\n", n_templates);
+    assert_true(good);
+}
+
+/* ---- Answers that break off within a call ---- */
+
+#define ASKED "{\"role\":\"user\",\"content\":\"What is the weather in Paris?\"}"
+#define CALLED                                                                                               \
+    "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"123456789\",\"type\":\"function\","  \
+    "\"function\":{\"name\":\"get_weather\",\"arguments\":\"{\\\"city\\\":\\\"Paris\\\"}\"}}]}"
+
+static weir_chat *chat_of(const char *template, const char *messages, bool begins, weir_tool_choice choice)
+{
+    weir_chat_params params = weir_chat_params_default();
+    char *source = pin_template(template);
+    weir_chat *chat = NULL;
+    params.messages_json = messages;
+    params.template_source = source;
+    params.tools_json = tools;
+    params.tool_choice = choice;
+    params.enable_thinking = false;
+    params.add_generation_prompt = begins;
+    if (weir_chat_create(model, &params, &chat, NULL) != WEIR_OK) chat = NULL;
+    free(source);
+    return chat;
+}
+
+/* A call as the template writes it, up to its last bracket or mark; false: it writes none that its parser
+ * reads. */
+static bool write_call(const char *template, weir_chat *chat, char text[1024])
+{
+    static answer a;
+    weir_chat *told = chat_of(template, "[" ASKED "," CALLED "]", false, WEIR_TOOLS_AUTO);
+    const char *all = told != NULL ? weir_chat_prompt(told, NULL) : "",
+               *prompt = weir_chat_prompt(chat, NULL);
+    size_t n = strlen(prompt), found = 0;
+    bool begins = told != NULL && strncmp(all, prompt, n) == 0;
+    snprintf(text, 1024, "%s", begins ? all + n : "");
+    weir_chat_release(told);
+    for (size_t k = strlen(text); k > 0 && found == 0; k--) {
+        text[k] = '\0';
+        read_answer(chat, text, k, NULL, &a);
+        bool city =
+            strstr(a.calls[0].arguments, "Paris") != NULL && strchr(a.calls[0].arguments, '}') != NULL;
+        if (a.n_calls == 1 && city && past_space(a.content)[0] == '\0') found = k;
+    }
+    return found > 0;
+}
+
+static bool has_trigger(const weir_chat *chat, const char *text)
+{
+    for (size_t i = 0; i < chat->grammar.n_triggers; i++) {
+        const char *word = chat->grammar.triggers[i].value;
+        size_t n = strlen(word);
+        while (n > 0 && isspace((unsigned char)word[n - 1])) n--;
+        for (const char *at = text; (at = strchr(at, word[0])) != NULL; at++)
+            if (strncmp(at, word, n) == 0) return true;
+    }
+    return false;
+}
+
+/* Of each template: the call that it writes, cut anywhere, where calls are required and where they are not.
+ * There it is certain once the trigger of the grammar is complete. */
+static void test_cut_templates(void **state)
+{
+    static answer a;
+    size_t n_required = 0, n_auto = 0;
+    uint64_t seed = 9;
+    (void)state;
+    for (pin_walk walk = pin_templates(); pin_walk_next(&walk);) {
+        for (int required = 0; required < 2; required++) {
+            char text[1024], cut[1024];
+            weir_chat *chat =
+                chat_of(walk.name, "[" ASKED "]", true, required ? WEIR_TOOLS_REQUIRED : WEIR_TOOLS_AUTO);
+            if (chat == NULL || chat->calls || !write_call(walk.name, chat, text)) {
+                weir_chat_release(chat);
+                continue;
+            }
+            *(required ? &n_required : &n_auto) += 1;
+            for (size_t n = 1; n < strlen(text); n += EFFORT(1, 5)) {
+                memcpy(cut, text, n);
+                cut[n] = '\0';
+                read_cut(chat, cut, &seed, &a);
+                bool certain = required || has_trigger(chat, cut);
+                if (!certain || past_space(a.content)[0] == '\0') continue;
+                show("read", &a);
+                fail_msg("%s: %s", walk.name, cut);
+            }
+            weir_chat_release(chat);
+        }
+    }
+    print_message("%zu templates, %zu with a required call\n", n_auto, n_required);
+    assert_true(n_auto > 5 && n_required > 5);
+}
+
+/* ---- Answers whose reasoning is ended early ---- */
+
+#define THOUGHT "Sum it, as 2 < 3"
+
+/* What this template's answers have between the end of reasoning and the content. */
+static const char *before_content(const weir_chat *chat)
+{
+    return strcmp(weir_chat_reasoning_end(chat), "<|end|>") == 0
+               ? "<|start|>assistant<|channel|>final<|message|>"
+               : "";
+}
+
+/* The end of the text, but for white space. */
+static bool ends_as(const char *text, const char *wanted)
+{
+    const char *at = strstr(text, wanted);
+    return at != NULL && *past_space(at + strlen(wanted)) == '\0';
+}
+
+/* The chat's answer that thinks, is ended, and says `said`. */
+static void end_reasoning(weir_chat *chat, bool open, const char *said, char *text, size_t capacity,
+                          answer *a)
+{
+    snprintf(text, capacity, "%s" THOUGHT "%s%s", open ? "" : chat->reasoning.start,
+             weir_chat_reasoning_end(chat), said);
+    read_answer(chat, text, 0, NULL, a);
+}
+
+/* Whether the parser takes for reasoning what comes before the closing text, and for content what follows;
+ * *exact: without the closing text, which is content in forms that have marks around content. never: the
+ * prompt has ended the reasoning. */
+static bool reads_ended(weir_chat *chat, bool open, bool never, bool *exact)
+{
+    static answer thought, read;
+    char text[512], said[128];
+    end_reasoning(chat, open, "", text, sizeof text, &thought);
+    snprintf(said, sizeof said, "%sIt is 4.", before_content(chat));
+    end_reasoning(chat, open, said, text, sizeof text, &read);
+    *exact = never || strcmp(past_space(read.content), "It is 4.") == 0;
+    bool good = never ? read.reasoning[0] == '\0'
+                      : ends_as(thought.reasoning, THOUGHT) && ends_as(read.reasoning, THOUGHT) &&
+                            ends_as(read.content, "It is 4.");
+    if (good) return true;
+    print_message("%s\n", text);
+    show("thought", &thought);
+    show("read", &read);
+    return false;
+}
+
+/* The tokens of reasoning that the engine finds in the same answer, of one byte each. */
+static int32_t count_ended(weir_chat *chat, weir__reasoning *reasoning, bool open)
+{
+    static answer read;
+    char text[512];
+    end_reasoning(chat, open, "It is 4, not <think>5.", text, sizeof text, &read);
+    for (const char *at = text; *at != '\0'; at++)
+        assert_true(weir__reasoning_take(reasoning, (unsigned char)*at, false));
+    return weir__reasoning_n(reasoning);
+}
+
+/* Of each template whose reasoning can be ended: the parser and the engine find it in the same place. */
+static void test_reasoning_that_is_ended(void **state)
+{
+    size_t n_templates = 0, n_open = 0, n_exact = 0;
+    (void)state;
+    for (pin_walk walk = pin_templates(); pin_walk_next(&walk);) {
+        for (int with_tools = 0; with_tools < 2; with_tools++) {
+            weir_error error = {0};
+            weir__reasoning reasoning = {0};
+            weir_request request = weir_request_default();
+            weir_chat *chat = chat_tried(walk.name, with_tools, &error);
+            if (chat == NULL) continue; /* it does not know tools */
+            assert_int_equal(weir__reasoning_init(&reasoning, model, &request, chat, NULL), WEIR_OK);
+            bool open = reasoning.place == WEIR__REASONING_WITHIN, exact;
+            bool never = reasoning.place == WEIR__REASONING_NEVER; /* the prompt has ended it */
+            if (weir_chat_reasoning_end(chat)[0] != '\0') {
+                if (!reads_ended(chat, open, never, &exact)) fail_msg("%s", walk.name);
+                int32_t spaces = weir_chat_reasoning_end(chat)[0] == '\n'; /* before the mark */
+                assert_in_range(count_ended(chat, &reasoning, open), never ? 0 : sizeof THOUGHT - 1,
+                                never ? 0 : sizeof THOUGHT - 1 + (size_t)spaces);
+                n_templates++;
+                n_open += open;
+                n_exact += exact;
+            }
+            weir__reasoning_fini(&reasoning);
+            weir_chat_release(chat);
+        }
+    }
+    print_message("%zu templates, %zu prompts that open reasoning, %zu with plain content\n", n_templates,
+                  n_open, n_exact);
+    assert_true(n_open > 0 ? n_exact * 10 > n_templates * 9 : n_templates == 0);
+}
+
+/* A template's marks may have any length; the engine compares those of WEIR__MARK_MAX bytes. */
+static void test_long_marks(void **state)
+{
+    static const char *const parts[] = {
+        "{%- for m in messages %}<|im_start|>{{ m.role }}\n{% if m.reasoning_content %}<think>\n"
+        "{{ m.reasoning_content }}\n</think",
+        ">\n\n{% endif %}{{ m.content }}<|im_end|>\n{% endfor %}{%- if add_generation_prompt %}"
+        "<|im_start|>assistant\n{% if enable_thinking is defined and not enable_thinking "
+        "%}<think>\n\n</think",
+        ">\n\n{% endif %}{% endif %}"};
+    (void)state;
+    if (strcmp(weir_backend_version(), "none") == 0) skip();
+    for (int n = 0; n < 600; n += 50) {
+        char source[4096], more[600];
+        weir_chat_params params = weir_chat_params_default();
+        weir_message message = {"user", "Hello"};
+        weir_chat *chat = NULL;
+        memset(more, 'k', (size_t)n);
+        more[n] = '\0';
+        snprintf(source, sizeof source, "%s%s%s%s%s", parts[0], more, parts[1], more, parts[2]);
+        params.messages = &message;
+        params.n_messages = 1;
+        params.template_source = source;
+        assert_int_equal(weir_chat_create(model, &params, &chat, NULL), WEIR_OK);
+        assert_int_equal(weir_chat_reasoning_end(chat)[0] != '\0', n + 8 <= WEIR__MARK_MAX);
+        weir_chat_release(chat);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ends_within_reasoning),
+        cmocka_unit_test(test_reasoning_beside_tools),
+        cmocka_unit_test(test_cut_templates),
+        cmocka_unit_test(test_reasoning_that_is_ended),
+        cmocka_unit_test(test_long_marks),
+    };
+    return cmocka_run_group_tests(tests, load, unload);
+}

@@ -1,0 +1,616 @@
+/* render.c: renders a conversation with its template.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "chat/chat.h"
+
+#ifndef WEIR_NO_LLAMA
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/deep.h"
+#include "base/error.h"
+#include "base/json_read.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "chat/last.h"
+#include "chat/probe.h"
+#include "chat/shape.h"
+#include "chat/source.h"
+
+enum { MESSAGES, TOOLS, ENFORCED, SCHEMA, ARGS, N_TEXTS };
+
+/* One rendering: its input, data derived from that (owned), and the result. */
+typedef struct rendering {
+    const weir_chat_params *params;
+    const json_t *messages; /* what is rendered: those given, or `put` */
+    json_t *put;            /* owned */
+    size_t n_added;         /* the first of them, which the caller did not give */
+    const weir__chat_tools *tools;
+    weir__text *relaxed; /* as weir__chat_render has it */
+    time_t now;
+    bool enable_thinking;
+    weir__chat_template *template;
+    json_t *schema, *args;
+    weir__chat_last last;
+    weir__continuation continuation; /* of the next run */
+    char *texts[N_TEXTS];            /* JSON */
+    weir__shim_chat *out;            /* the caller's; NULL unless status is WEIR_OK */
+    weir__text *prompt;              /* gets a prompt that is rendered alone; NULL: create the chat */
+    weir_status status;
+    weir_error error;
+} rendering;
+
+/* ---- Variables of the template ---- */
+
+static weir_status add_argument(rendering *r, const char *key, json_t *value, weir_error *error)
+{
+    return json_object_set_new(r->args, key, value) == 0 ? WEIR_OK : weir__chat_no_memory(error);
+}
+
+static weir_status add_given(rendering *r, size_t i, weir_error *error)
+{
+    static const char *const reserved[] = {"messages", "tools", "add_generation_prompt", "bos_token",
+                                           "eos_token"};
+    const weir_template_arg *given = &r->params->args[i];
+    char field[32];
+    json_t *value = NULL;
+    snprintf(field, sizeof field, "args[%zu]", i);
+    if (given->key == NULL || given->key[0] == '\0' || given->value == NULL)
+        return weir__error_set(error, WEIR_INVALID, field, "%s must have a key and a value", field);
+    if (!weir__utf8_valid(given->key, strlen(given->key)) ||
+        !weir__utf8_valid(given->value, strlen(given->value)))
+        return weir__error_set(error, WEIR_INVALID, field, "%s is not well-formed UTF-8", field);
+    for (size_t k = 0; k < sizeof reserved / sizeof *reserved; k++)
+        if (strcmp(given->key, reserved[k]) == 0)
+            return weir__error_set(error, WEIR_INVALID, field,
+                                   "%s: the key \"%s\" is set by weir and cannot be given", field,
+                                   given->key);
+    if (json_object_get(r->args, given->key) != NULL)
+        return weir__error_set(error, WEIR_INVALID, field, "%s: the key \"%.60s\" is given twice", field,
+                               given->key);
+    weir_status status = weir__json_parse_texts(given->value, WEIR_NUL, field, WEIR_INVALID, &value, NULL);
+    if (status == WEIR_NO_MEMORY || status == WEIR_ABORTED) return weir__chat_no_memory(error);
+    if (status != WEIR_OK) value = json_string(given->value);
+    if (!weir__json_is_narrow(value)) {
+        json_decref(value);
+        return weir__chat_too_wide(field, WEIR_INVALID, error);
+    }
+    if (strcmp(given->key, "enable_thinking") == 0) {
+        if (!json_is_boolean(value)) {
+            json_decref(value);
+            return weir__error_set(error, WEIR_INVALID, field, "%s: enable_thinking must be true or false",
+                                   field);
+        }
+        r->enable_thinking = json_is_true(value);
+    }
+    return add_argument(r, given->key, value, error);
+}
+
+/* llama.cpp would use the present date. */
+static weir_status add_date(rendering *r, const char *key, const char *format, weir_error *error)
+{
+    char text[64];
+    struct tm local;
+    if (json_object_get(r->args, key) != NULL) return WEIR_OK;
+    if (localtime_r(&r->now, &local) == NULL || strftime(text, sizeof text, format, &local) == 0)
+        return weir__error_set(error, WEIR_INVALID, "now", "now is not a date that can be printed");
+    return add_argument(r, key, json_string(text), error);
+}
+
+static weir_status read_args(rendering *r, weir_error *error)
+{
+    weir_status status = WEIR_OK;
+    r->args = json_object();
+    for (size_t i = 0; status == WEIR_OK && i < r->params->n_args; i++) status = add_given(r, i, error);
+    if (status == WEIR_OK) status = add_date(r, "datetime", "%b %d %Y", error);
+    if (status == WEIR_OK) status = add_date(r, "date_string", "%d %b %Y", error);
+    return status;
+}
+
+/* ---- The template's run ---- */
+
+static weir_status find_template(rendering *r, weir_model *model, weir_error *error)
+{
+    bool with_tools = r->tools->shown != NULL;
+    weir_status status = weir__chat_source_parse(model, r->params->template_source, with_tools,
+                                                 (time_t)r->params->now, &r->template, error);
+    if (status != WEIR_OK) return status;
+    if (with_tools && !weir__shim_template_knows_tools(r->template->parsed))
+        return weir__error_set(error, WEIR_UNSUPPORTED, "tools_json",
+                               "the chat template does not know tools");
+    return WEIR_OK;
+}
+
+static weir_status read_schema(rendering *r, weir_error *error)
+{
+    const weir__schema_terms terms = weir__chat_schema_terms(r->params, r->relaxed);
+    json_t *given = NULL;
+    if (r->params->json_schema == NULL) return WEIR_OK;
+    weir_status status =
+        weir__json_parse(r->params->json_schema, WEIR_NUL, "json_schema", WEIR_GRAMMAR, &given, error);
+    if (status == WEIR_OK && !weir__json_is_narrow(given))
+        status = weir__chat_too_wide("json_schema", WEIR_GRAMMAR, error);
+    if (status == WEIR_OK) status = weir__schema_rewrite(given, &terms, &r->schema, error);
+    json_decref(given);
+    return status;
+}
+
+/* The place of the caller's first message with the text. */
+static void find_text(const rendering *r, const char *text, char field[64])
+{
+    bool found = false;
+    for (size_t i = r->n_added; i < json_array_size(r->messages) && !found; i++) {
+        char *written = weir__json_dump(json_array_get(r->messages, i));
+        found = written != NULL && strstr(written, text) != NULL;
+        if (found) snprintf(field, 64, "messages[%zu]", i - r->n_added);
+        weir__mem_free(written);
+    }
+}
+
+/* llama.cpp's JSON keeps integers beyond 64 bits as texts that begin with WEIR__JSON_BIG. A text that has it
+ * would be taken for one. */
+static weir_status check_text(const rendering *r, const char *text, const char *name, weir_error *error)
+{
+    char field[64];
+    if (strstr(text, WEIR__JSON_BIG) == NULL) return WEIR_OK;
+    snprintf(field, sizeof field, "%s", name);
+    if (text == r->texts[MESSAGES]) find_text(r, WEIR__JSON_BIG, field);
+    return weir__error_set(
+        error, WEIR_INVALID, field,
+        "%s has the noncharacter U+FDD0 twice in a row, which is no text: Unicode reserves it "
+        "for the inside of programs; leave it out",
+        field);
+}
+
+static weir_status write_texts(rendering *r, weir_error *error)
+{
+    static const char *const names[N_TEXTS] = {
+        [TOOLS] = "tools_json", [ENFORCED] = "tools_json", [SCHEMA] = "json_schema", [ARGS] = "args"};
+    const json_t *const values[N_TEXTS] = {
+        [TOOLS] = r->tools->shown,
+        [ENFORCED] = r->tools->enforced,
+        [SCHEMA] = r->schema,
+        [ARGS] = r->args,
+    };
+    for (size_t i = 0; i < N_TEXTS; i++) {
+        if (values[i] == NULL) continue;
+        r->texts[i] = weir__json_dump(values[i]);
+        if (r->texts[i] == NULL) return weir__chat_no_memory(error);
+        weir_status status = check_text(r, r->texts[i], names[i], error);
+        if (status != WEIR_OK) return status;
+    }
+    return WEIR_OK;
+}
+
+/* Takes the messages, NULL: out of memory. */
+static weir_status write_messages(rendering *r, json_t *messages, weir_error *error)
+{
+    weir__mem_free(r->texts[MESSAGES]);
+    r->texts[MESSAGES] = messages != NULL ? weir__json_dump(messages) : NULL;
+    json_decref(messages);
+    if (r->texts[MESSAGES] == NULL) return weir__chat_no_memory(error);
+    return check_text(r, r->texts[MESSAGES], "messages", error);
+}
+
+static bool add_prompt(void *user, const char *prompt, size_t n)
+{
+    return weir__text_add(user, prompt, n);
+}
+
+static void run_template(void *user)
+{
+    rendering *r = user;
+    const weir__shim_render in = {
+        .messages = r->texts[MESSAGES],
+        .tools = r->texts[TOOLS],
+        .enforced_tools = r->texts[ENFORCED],
+        .json_schema = r->texts[SCHEMA],
+        .args = r->texts[ARGS],
+        .tool_choice = r->params->tool_choice,
+        .parallel_tool_calls = r->params->parallel_tool_calls,
+        .add_generation_prompt = r->params->add_generation_prompt,
+        .enable_thinking = r->enable_thinking,
+        .continuation = r->continuation,
+        .fenced = r->last.text != NULL && strstr(r->last.text, "```") != NULL,
+        .parse_reasoning = r->params->parse_reasoning,
+    };
+    const weir__shim_template *parsed = r->template->parsed;
+    r->status = r->prompt == NULL ? weir__shim_chat_create(parsed, &in, &r->out, &r->error)
+                                  : weir__shim_chat_prompt(parsed, &in, add_prompt, r->prompt, &r->error);
+}
+
+static size_t stack_of(const rendering *r)
+{
+    return r->params->template_source != NULL ? WEIR__CHAT_STACK_GIVEN : WEIR__CHAT_STACK;
+}
+
+/* Runs the template with enough stack, as templates recurse. */
+static weir_status run_on_stack(rendering *r, weir_error *error)
+{
+    weir_status status = weir__deep_run(run_template, r, stack_of(r), error);
+    return status == WEIR_OK && r->status != WEIR_OK ? weir__error_copy(error, &r->error) : status;
+}
+
+/* The prompt alone; takes the messages. */
+static weir_status render_alone(rendering *r, json_t *messages, weir__text *prompt, weir_error *error)
+{
+    weir_status status = write_messages(r, messages, error);
+    r->prompt = prompt;
+    prompt->n = 0;
+    if (status == WEIR_OK) status = run_on_stack(r, error);
+    r->prompt = NULL;
+    return status;
+}
+
+/* The text that the answer begins with for its form. */
+static const char *begun_of(const weir__chat_last *last)
+{
+    return last->apart ? "" : last->text;
+}
+
+static weir_status create_form(rendering *r, weir_error *error)
+{
+    json_t *messages = r->last.kind == WEIR__CONTINUE_NONE
+                           ? json_incref((json_t *)r->messages)
+                           : weir__chat_last_single(&r->last, r->messages, begun_of(&r->last));
+    weir_status status = write_messages(r, messages, error);
+    r->continuation = r->last.kind;
+    r->prompt = NULL;
+    return status == WEIR_OK ? run_on_stack(r, error) : status;
+}
+
+/* An answer as it has begun. */
+typedef struct begun {
+    const weir__shim_chat *reader;
+    weir__shim_message m;
+    weir_status status;
+    weir_error error;
+} begun;
+
+static void parse_begun(void *user)
+{
+    begun *b = user;
+    b->status = weir__shim_chat_parse(b->reader, "", 0, false, &b->m, &b->error);
+}
+
+/* Brackets of a text that goes on in JSON: parsers recurse over them, with 2.2 kB of stack for each. */
+#define BEGUN_BRACKETS_MAX 2000
+
+static weir_status check_begun(const rendering *r, size_t n_added, weir_error *error)
+{
+    size_t n = 0;
+    char field[48];
+    if (r->last.kind == WEIR__CONTINUE_NONE || (r->schema == NULL && r->tools->shown == NULL)) return WEIR_OK;
+    for (const char *at = r->last.text; *at != '\0'; at++) n += weir__chat_is_bracket(*at);
+    if (n <= BEGUN_BRACKETS_MAX) return WEIR_OK;
+    snprintf(field, sizeof field, "messages[%zu].content", json_array_size(r->messages) - 1 - n_added);
+    return weir__error_set(error, WEIR_INVALID, field,
+                           "%s has %zu brackets; a text that goes on beside a schema or tools can have %d: "
+                           "continue a shorter one",
+                           field, n, BEGUN_BRACKETS_MAX);
+}
+
+/* Whether the answer as it has begun fits its form, and whether it is within reasoning. */
+static weir_status read_begun(const rendering *r, bool *fits, bool *reasons, weir_error *error)
+{
+    begun b = {.reader = r->out};
+    weir_error why = {0};
+    weir_status status = weir__deep_run(parse_begun, &b, WEIR__CHAT_STACK, &why);
+    if (status == WEIR_OK) {
+        status = b.status;
+        why = b.error;
+    }
+    weir__shim_message m = b.m;
+    *fits = status == WEIR_OK && !m.broken;
+    *reasons = status == WEIR_OK && m.reasoning_length > 0;
+    if (status == WEIR_OK) weir__shim_message_fini(&m);
+    return status == WEIR_NO_MEMORY || status == WEIR_ABORTED ? weir__error_copy(error, &why) : WEIR_OK;
+}
+
+/* What the template adds for the last message, up to its text's end. */
+static weir_status render_added(rendering *r, weir__text *added, weir_error *error)
+{
+    weir__text before = {0};
+    size_t n = 0;
+    r->continuation = WEIR__CONTINUE_NONE;
+    weir_status status = render_alone(r, weir__chat_last_before(r->messages), &before, error);
+    if (status == WEIR_OK)
+        status =
+            render_alone(r, weir__chat_last_alone(&r->last, r->messages, begun_of(&r->last)), added, error);
+    if (status == WEIR_OK && weir__chat_last_cut(&r->last, added)) {
+        while (n < before.n && n < added->n && before.bytes[n] == added->bytes[n]) n++;
+        memmove(added->bytes, added->bytes + n, added->n - n + 1);
+    } else if (status == WEIR_OK) {
+        added->n = 0;
+    }
+    weir__text_fini(&before);
+    return status;
+}
+
+/* Some handlers begin an answer with reasoning that their own form lacks. Then it begins as in the prompt, if
+ * that fits. */
+static weir_status fit_form(rendering *r, weir_error *error)
+{
+    weir__text added = {0};
+    bool fits, reasons;
+    char *own = NULL;
+    weir_error why = {0};
+    weir_status status = read_begun(r, &fits, &reasons, error);
+    if (status != WEIR_OK || fits) return status;
+    own = weir__mem_strdup(weir__shim_chat_rendered(r->out)->generation_prompt);
+    status = own != NULL ? render_added(r, &added, &why) : weir__chat_no_memory(&why);
+    if (status == WEIR_OK && added.n > 0) {
+        status = weir__shim_chat_begin(r->out, added.bytes, &why);
+        if (status == WEIR_OK) status = read_begun(r, &fits, &reasons, &why);
+        fits = fits && (!reasons || r->last.reasons); /* the text itself is not reasoning */
+        if (status == WEIR_OK && !fits) status = weir__shim_chat_begin(r->out, own, &why);
+    }
+    weir__mem_free(own);
+    weir__text_fini(&added);
+    return status == WEIR_NO_MEMORY || status == WEIR_ABORTED ? weir__error_copy(error, &why) : WEIR_OK;
+}
+
+/* Reasoning that has no place in the form of the answer is left out, and the text begins. */
+static weir_status create_chat(rendering *r, weir_error *error)
+{
+    bool fits, reasons = true;
+    weir_status status = create_form(r, error);
+    if (status == WEIR_OK && r->last.kind == WEIR__CONTINUE_REASONING && r->params->parse_reasoning)
+        status = read_begun(r, &fits, &reasons, error);
+    if (status == WEIR_OK && !reasons) {
+        weir__shim_chat_destroy(r->out);
+        r->out = NULL;
+        r->last.kind = WEIR__CONTINUE_TEXT;
+        status = create_form(r, error);
+    }
+    return status == WEIR_OK && r->last.kind == WEIR__CONTINUE_TEXT ? fit_form(r, error) : status;
+}
+
+static weir_status render_again(void *user, const json_t *messages, weir__text *prompt, weir_error *error)
+{
+    rendering *r = user;
+    const weir__chat_last *last = &r->last;
+    r->continuation = last->cut ? WEIR__CONTINUE_NONE : last->kind;
+    json_t *own = last->cut                           ? weir__chat_last_marked(last, messages)
+                  : last->kind != WEIR__CONTINUE_NONE ? weir__chat_last_joined(last, messages)
+                                                      : json_incref((json_t *)messages);
+    weir_status status = render_alone(r, own, prompt, error);
+    if (status != WEIR_OK || !last->cut || weir__chat_last_cut(last, prompt)) return status;
+    return weir__error_set(error, WEIR_TEMPLATE, "messages", "the chat template leaves out the last message");
+}
+
+/* The prompt of a message that goes on. Some templates leave out reasoning, or all parts of a content but the
+ * first one, or raise an error: then the prompt is the handler's. */
+static weir_status render_last(rendering *r, weir_chat *chat, weir_error *error)
+{
+    weir__text prompt = {0};
+    weir_error why = {0};
+    r->last.cut = true;
+    weir_status status = render_again(r, r->messages, &prompt, &why);
+    if (status != WEIR_OK && status != WEIR_NO_MEMORY && status != WEIR_ABORTED) {
+        r->last.cut = false;
+        status = render_again(r, r->messages, &prompt, &why);
+    }
+    chat->prompt = chat->own_prompt = prompt.bytes;
+    chat->prompt_length = prompt.n;
+    return status == WEIR_OK ? WEIR_OK : weir__error_copy(error, &why);
+}
+
+/* ---- Messages that the template refuses ---- */
+
+/* Takes these messages, or puts what the template refuses of them. */
+static weir_status put_messages(rendering *r, const json_t *messages, size_t n_added, weir__text *lines,
+                                weir_error *error)
+{
+    unsigned refused = 0;
+    json_decref(r->put);
+    r->put = NULL;
+    r->messages = messages;
+    if (r->params->strict_messages || weir__chat_shape_is_regular(messages)) return WEIR_OK;
+    weir_status status = weir__chat_probe(r->template, r->tools->shown != NULL, stack_of(r), &refused, error);
+    if (status != WEIR_OK || refused == 0) return status;
+    if (!weir__chat_shape_put(messages, refused, n_added, &r->put, lines)) return weir__chat_no_memory(error);
+    if (r->put != NULL) r->messages = r->put;
+    return WEIR_OK;
+}
+
+/* Whether the template takes the first n of these messages, with the errors of render_again. */
+static weir_status try_first(rendering *r, const json_t *messages, size_t n, weir_error *error)
+{
+    json_t *first = json_array(), *message;
+    weir__text prompt = {0};
+    size_t i;
+    bool ok = first != NULL;
+    json_array_foreach((json_t *)messages, i, message)
+    {
+        if (i < n) ok = ok && json_array_append(first, message) == 0;
+    }
+    weir_status status = ok ? put_messages(r, first, 0, NULL, error) : weir__chat_no_memory(error);
+    if (status == WEIR_OK) status = render_again(r, r->messages, &prompt, error);
+    weir__text_fini(&prompt);
+    json_decref(first);
+    return status;
+}
+
+/* Whether the template takes a conversation at all. */
+static bool takes_hello(rendering *r)
+{
+    json_t *hello = json_pack("[{s:s,s:s}]", "role", "user", "content", "Hello");
+    weir_error own = {0};
+    bool takes = hello != NULL && try_first(r, hello, 1, &own) == WEIR_OK;
+    json_decref(hello);
+    return takes;
+}
+
+/* Finds a message that the template refuses although it takes those before it, and names it in the error of
+ * the template, which says it of all messages. */
+static void find_refused(rendering *r, const json_t *messages, size_t n_added, weir_error *error)
+{
+    size_t good = 0, bad = json_array_size(messages);
+    weir_status status = WEIR_OK;
+    weir_error own = {0};
+    char field[40];
+    weir__chat_last_fini(&r->last); /* no message goes on */
+    while (bad - good > 1 && (status == WEIR_OK || status == WEIR_TEMPLATE)) {
+        size_t n = good + (bad - good) / 2;
+        status = try_first(r, messages, n, &own);
+        if (status == WEIR_OK)
+            good = n;
+        else
+            bad = n;
+    }
+    if ((status != WEIR_OK && status != WEIR_TEMPLATE) || bad <= n_added) return;
+    if (good == 0 && !takes_hello(r)) {
+        error->field[0] = '\0'; /* it is not the messages */
+        return;
+    }
+    snprintf(field, sizeof field, "messages[%zu]", bad - 1 - n_added);
+    weir__error_set(error, WEIR_TEMPLATE, field, "%s: %s", field, error->message);
+}
+
+/* Whether the template has words that remove text from a text. */
+static bool deletes(const weir__chat_template *t)
+{
+    static const char *const words[] = {"replace", "split", "join"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) found |= strstr(t->source, words[i]) != NULL;
+    return found;
+}
+
+/* ---- The prompt ---- */
+
+/* Whether bytes from..to of the prompt have a byte of a content. */
+static bool is_content(const weir_chat *chat, size_t from, size_t to)
+{
+    for (size_t i = 0; i < chat->spans.n; i++)
+        if (chat->spans.at[i].from < to && from < chat->spans.at[i].to) return true;
+    return false;
+}
+
+/* Removes the first n bytes of the prompt. */
+static void cut_front(weir_chat *chat, size_t n)
+{
+    chat->prompt += n;
+    chat->prompt_length -= n;
+    for (size_t i = 0; i < chat->spans.n; i++) {
+        chat->spans.at[i].from -= n;
+        chat->spans.at[i].to -= n;
+    }
+}
+
+static weir_status cut_back(weir_chat *chat, size_t n, weir_error *error)
+{
+    size_t length = chat->prompt_length - n;
+    char *prompt = weir__mem_calloc(length + 1, 1);
+    if (prompt == NULL) return weir__chat_no_memory(error);
+    memcpy(prompt, chat->prompt, length);
+    weir__mem_free(chat->own_prompt);
+    chat->prompt = chat->own_prompt = prompt;
+    chat->prompt_length = length;
+    return WEIR_OK;
+}
+
+/* The tokenizer adds BOS and EOS if the model wants them, so the text must not have them too. */
+static weir_status strip_specials(weir_chat *chat, weir_error *error)
+{
+    const weir_model_info *info = &chat->model->info;
+    const int32_t tokens[2] = {info->add_bos ? info->token_bos : -1, info->add_eos ? info->token_eos : -1};
+    weir_status status = WEIR_OK;
+    weir__text piece = {0};
+    for (int i = 0; i < 2 && status == WEIR_OK; i++) {
+        piece.n = 0;
+        if (!weir__model_add_piece(chat->model, tokens[i], true, &piece))
+            status = weir__chat_no_memory(error);
+        if (piece.n == 0 || piece.n > chat->prompt_length || status != WEIR_OK) continue;
+        size_t n = piece.n, at = i == 0 ? 0 : chat->prompt_length - n;
+        if (memcmp(chat->prompt + at, piece.bytes, n) != 0 || is_content(chat, at, at + n)) continue;
+        if (i == 0)
+            cut_front(chat, n);
+        else
+            status = cut_back(chat, n, error);
+    }
+    weir__text_fini(&piece);
+    return status;
+}
+
+/* ---- The chat ---- */
+
+/* Some templates have calls with arguments one by one, unquoted. Their texts are not constrained. */
+static weir_status check_enforcement(const weir_chat *chat, rendering *r, weir_error *error)
+{
+    if (r->tools->shown == NULL || r->params->tool_choice == WEIR_TOOLS_NONE) return WEIR_OK;
+    if (chat->constraint != NULL && !weir__shim_chat_rendered(chat->reader)->form.loose_arguments)
+        return WEIR_OK;
+    if (r->tools->strict)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "tools_json",
+                               "the chat template's form of calls cannot be enforced to the letter");
+    if (!atomic_exchange(&r->template->warned, true))
+        weir__log(WEIR_LOG_WARN,
+                  "in the form of calls that this chat template has, parameters of tools are not "
+                  "enforced in full; check arguments before use");
+    return WEIR_OK;
+}
+
+static weir_status read_chat(weir_chat *chat, rendering *r, weir_error *error)
+{
+    const weir__shim_rendered *rendered = weir__shim_chat_rendered(r->out);
+    chat->reader = r->out;
+    chat->prompt = rendered->prompt;
+    chat->prompt_length = rendered->prompt_length;
+    weir_status status = WEIR_OK;
+    if (r->last.kind != WEIR__CONTINUE_NONE) status = render_last(r, chat, error);
+    if (status == WEIR_OK && r->last.kind != WEIR__CONTINUE_NONE) {
+        chat->begun = weir__mem_strdup(begun_of(&r->last));
+        if (chat->begun == NULL) status = weir__chat_no_memory(error);
+    }
+    if (status == WEIR_OK)
+        status = weir__chat_find_content(chat, r->params, r->messages, deletes(r->template), render_again, r,
+                                         error);
+    if (status == WEIR_OK) status = strip_specials(chat, error);
+    if (status == WEIR_OK) status = weir__chat_read_form(chat, rendered, r->schema, error);
+    return status == WEIR_OK ? check_enforcement(chat, r, error) : status;
+}
+
+weir_status weir__chat_render(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
+                              const weir__chat_tools *tools, weir__text *relaxed, weir_error *error)
+{
+    rendering r = {
+        .params = params,
+        .messages = messages,
+        .tools = tools,
+        .relaxed = relaxed,
+        .n_added = chat->n_added,
+        .now = params->now != 0 ? (time_t)params->now : time(NULL),
+        .enable_thinking = params->enable_thinking,
+    };
+    weir_status status = find_template(&r, chat->model, error);
+    if (status == WEIR_OK) status = read_schema(&r, error);
+    if (status == WEIR_OK) status = read_args(&r, error);
+    if (status == WEIR_OK) status = put_messages(&r, messages, chat->n_added, &chat->reshaped, error);
+    if (status == WEIR_OK) status = write_texts(&r, error);
+    if (status == WEIR_OK && params->continue_final &&
+        !weir__chat_last_init(&r.last, r.messages, params->tool_choice == WEIR_TOOLS_REQUIRED))
+        status = weir__chat_no_memory(error);
+    if (status == WEIR_OK) status = check_begun(&r, chat->n_added, error);
+    if (status == WEIR_OK) {
+        status = create_chat(&r, error);
+        if (status != WEIR_OK) {
+            weir__shim_chat_destroy(r.out);
+            r.out = NULL;
+        }
+        if (status == WEIR_TEMPLATE && strcmp(error->field, "messages") == 0)
+            find_refused(&r, messages, chat->n_added, error);
+    }
+    if (status == WEIR_OK) status = read_chat(chat, &r, error);
+    weir__chat_last_fini(&r.last);
+    for (size_t i = 0; i < N_TEXTS; i++) weir__mem_free(r.texts[i]);
+    json_decref(r.args);
+    json_decref(r.schema);
+    json_decref(r.put);
+    weir__chat_template_release(r.template);
+    return status;
+}
+
+#endif

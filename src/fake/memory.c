@@ -1,0 +1,271 @@
+/* memory.c: the tokens of the fake's sequences, and their cells.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "base/error.h"
+#include "fake/internal.h"
+
+static bool unified(const weir__bcontext *context)
+{
+    return context->info.layout == WEIR_LAYOUT_UNIFIED;
+}
+
+static void cells_add(weir__bcontext *context, int64_t n)
+{
+    if (n != 0) atomic_fetch_add(&context->model->hooks.n_cells, n);
+}
+
+/* Releases entry i's cell; 1 if no sequence holds it any more. */
+static int32_t cell_leave(weir__bcontext *context, const weir__fake_seq *seq, int32_t i)
+{
+    if (!unified(context)) return 1;
+    int32_t cell = seq->cell[i];
+    if (--context->refs[cell] > 0) return 0;
+    context->unused[context->n_unused++] = cell;
+    return 1;
+}
+
+/* Removes entries [first, last); the positions of later ones stay. */
+static void entries_remove(weir__bcontext *context, weir__fake_seq *seq, int32_t first, int32_t last)
+{
+    int64_t freed = 0;
+    for (int32_t i = first; i < last; i++) freed += cell_leave(context, seq, i);
+    cells_add(context, -freed);
+    size_t rest = (size_t)(seq->n - last);
+    memmove(seq->token + first, seq->token + last, rest * sizeof *seq->token);
+    memmove(seq->pos + first, seq->pos + last, rest * sizeof *seq->pos);
+    memmove(seq->cell + first, seq->cell + last, rest * sizeof *seq->cell);
+    memmove(seq->adapters + first, seq->adapters + last, rest * sizeof *seq->adapters);
+    seq->n -= last - first;
+    uint64_t hash = first > 0 ? seq->hash[first - 1] : weir__fake_hash_start(context->model);
+    for (int32_t i = first; i < seq->n; i++)
+        seq->hash[i] = hash = weir__fake_hash_next(hash, seq->token[i], seq->adapters[i]);
+}
+
+/* The first entry with a position >= pos. */
+static int32_t entry_at(const weir__fake_seq *seq, int32_t pos)
+{
+    int32_t low = 0, high = seq->n;
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        if (seq->pos[middle] < pos)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Cells of segments have ids below zero, with the step to the next position in their lowest bits. */
+int32_t weir__fake_seq_next(const weir__fake_seq *seq, int32_t i)
+{
+    return seq->pos[i] + (seq->token[i] >= 0 ? 1 : weir__fake_cell_step(seq->token[i]));
+}
+
+/* The number of entries that hold exactly positions 0 … n - 1; -1 = the sequence has no such beginning. */
+static int32_t entries_of(const weir__fake_seq *seq, int32_t n)
+{
+    int32_t i = 0, next = 0;
+    while (i < seq->n && next < n && seq->pos[i] == next) next = weir__fake_seq_next(seq, i++);
+    return next == n ? i : -1;
+}
+
+void weir__fake_seq_append(weir__bcontext *context, int32_t seq_id, int32_t token, int32_t pos,
+                           uint64_t adapters)
+{
+    weir__fake_seq *seq = &context->seqs[seq_id];
+    int32_t i = seq->n++;
+    seq->token[i] = token;
+    seq->pos[i] = pos;
+    seq->adapters[i] = adapters;
+    seq->hash[i] = weir__fake_hash_next(i > 0 ? seq->hash[i - 1] : weir__fake_hash_start(context->model),
+                                        token, adapters);
+    if (unified(context)) {
+        seq->cell[i] = context->unused[--context->n_unused];
+        context->refs[seq->cell[i]] = 1;
+    }
+    cells_add(context, 1);
+}
+
+void weir__fake_clear(weir__bcontext *context)
+{
+    int64_t freed = 0;
+    for (int32_t s = 0; s < context->info.n_seq_max; s++) {
+        weir__fake_seq *seq = &context->seqs[s];
+        for (int32_t i = 0; i < seq->n; i++) freed += cell_leave(context, seq, i);
+        seq->n = 0;
+        seq->pending_to = seq->pending_from = false;
+    }
+    cells_add(context, -freed);
+    /* the lowest cell is always used first */
+    context->n_unused = unified(context) ? context->info.n_ctx : 0;
+    for (int32_t i = 0; i < context->n_unused; i++) context->unused[i] = context->n_unused - 1 - i;
+}
+
+bool weir__fake_seq_remove(weir__bcontext *context, int32_t seq_id, int32_t from, int32_t to)
+{
+    weir__fake_seq *seq = &context->seqs[seq_id];
+    int32_t first = entry_at(seq, from);
+    int32_t last = to < 0 ? seq->n : entry_at(seq, to);
+    if (last <= first) return true;
+    if (context->model->options.recurrent && (first > 0 || last < seq->n)) return false;
+    entries_remove(context, seq, first, last);
+    return true;
+}
+
+/* Makes `to` a copy of entries [first, last) of `from`. */
+static void entries_copy(weir__bcontext *context, int32_t from_id, int32_t to_id, int32_t first, int32_t last)
+{
+    weir__fake_seq *from = &context->seqs[from_id], *to = &context->seqs[to_id];
+    entries_remove(context, to, 0, to->n);
+    size_t n = (size_t)(last - first);
+    memcpy(to->token, from->token + first, n * sizeof *to->token);
+    memcpy(to->pos, from->pos + first, n * sizeof *to->pos);
+    memcpy(to->cell, from->cell + first, n * sizeof *to->cell);
+    memcpy(to->adapters, from->adapters + first, n * sizeof *to->adapters);
+    to->n = (int32_t)n;
+    uint64_t hash = weir__fake_hash_start(context->model);
+    for (int32_t i = 0; i < to->n; i++) {
+        to->hash[i] = hash = weir__fake_hash_next(hash, to->token[i], to->adapters[i]);
+        if (unified(context)) context->refs[to->cell[i]]++;
+    }
+    if (!unified(context)) {
+        cells_add(context, to->n);
+        to->pending_to = true;
+        from->pending_from = true;
+    }
+    atomic_fetch_add(&context->model->hooks.n_shares, 1);
+}
+
+weir_status weir__fake_share(weir__bcontext *context, int32_t from, int32_t to, int32_t n, weir_error *error)
+{
+    weir__fake *hooks = &context->model->hooks;
+    const weir__fake_seq *source = &context->seqs[from];
+    int32_t n_entries = entries_of(source, n);
+    if (from == to || n < 0 || n_entries < 0) {
+        atomic_fetch_or(&hooks->faults, WEIR__FAKE_BAD_SHARE);
+        return weir__error_set(error, WEIR_BACKEND, NULL,
+                               "the fake backend was misused: sequence %d cannot share %d tokens with %d",
+                               from, n, to);
+    }
+    if (atomic_load(&hooks->fail_share))
+        return weir__error_set(error, WEIR_BACKEND, NULL, "the test asked for share to fail");
+    if (context->model->options.recurrent && n_entries != source->n)
+        return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "this memory cannot be cut at %d", n);
+    entries_copy(context, from, to, 0, n_entries);
+    return WEIR_OK;
+}
+
+weir_status weir__fake_settle(weir__bcontext *context, weir_error *error)
+{
+    (void)error;
+    for (int32_t i = 0; i < context->info.n_seq_max; i++)
+        context->seqs[i].pending_to = context->seqs[i].pending_from = false;
+    return WEIR_OK;
+}
+
+bool weir__fake_seq_copy(weir__bcontext *context, int32_t seq, int32_t to_seq, int32_t from, int32_t to)
+{
+    const weir__fake_seq *source = &context->seqs[seq];
+    if (seq == to_seq) {
+        atomic_fetch_or(&context->model->hooks.faults, WEIR__FAKE_BAD_SHARE);
+        return false;
+    }
+    int32_t first = entry_at(source, from);
+    int32_t last = to < 0 ? source->n : entry_at(source, to);
+    if (context->model->options.recurrent && first < last && (first > 0 || last < source->n)) return false;
+    entries_copy(context, seq, to_seq, first, last > first ? last : first);
+    return true;
+}
+
+int32_t weir__fake_seq_pos_max(const weir__bcontext *context, int32_t seq)
+{
+    const weir__fake_seq *from = &context->seqs[seq];
+    return from->n > 0 ? from->pos[from->n - 1] : -1;
+}
+
+/* ---- State: the count, then the tokens, then the positions, int32 each; where there were adapters, those
+ * of each token, uint64 ---- */
+
+static bool is_adapted(const weir__fake_seq *seq)
+{
+    uint64_t any = 0;
+    for (int32_t i = 0; i < seq->n; i++) any |= seq->adapters[i];
+    return any != 0;
+}
+
+size_t weir__fake_state_size(weir__bcontext *context, int32_t seq)
+{
+    const weir__fake_seq *from = &context->seqs[seq];
+    size_t n = (size_t)from->n;
+    return (1 + 2 * n) * sizeof(int32_t) + (is_adapted(from) ? n * sizeof *from->adapters : 0);
+}
+
+size_t weir__fake_state_save(weir__bcontext *context, int32_t seq_id, void *bytes, size_t capacity)
+{
+    const weir__fake_seq *seq = &context->seqs[seq_id];
+    weir__fake *hooks = &context->model->hooks;
+    size_t size = weir__fake_state_size(context, seq_id), n = (size_t)seq->n * sizeof(int32_t);
+    if (capacity < size || atomic_load(&hooks->fail_state_save)) return 0;
+
+    char *out = bytes;
+    memcpy(out, &seq->n, sizeof seq->n);
+    memcpy(out + sizeof seq->n, seq->token, n);
+    memcpy(out + sizeof seq->n + n, seq->pos, n);
+    if (is_adapted(seq)) memcpy(out + sizeof seq->n + 2 * n, seq->adapters, 2 * n);
+    if (seq->pending_to) {
+        /* the caller gets the stale tokens of a lane */
+        atomic_fetch_or(&hooks->faults, WEIR__FAKE_STALE_READ);
+        memset(out + sizeof seq->n, 0, n);
+    }
+    return size;
+}
+
+weir_status weir__fake_state_load(weir__bcontext *context, int32_t seq_id, const void *bytes, size_t length,
+                                  weir_error *error)
+{
+    weir__fake_seq *seq = &context->seqs[seq_id];
+    weir__fake *hooks = &context->model->hooks;
+    const char *in = bytes;
+    int32_t n = 0;
+    if (atomic_load(&hooks->fail_state_load))
+        return weir__error_set(error, WEIR_BACKEND, NULL, "the test asked for state_load to fail");
+    if (seq->pending_to || seq->pending_from) {
+        atomic_fetch_or(&hooks->faults, WEIR__FAKE_STALE_WRITE);
+        return weir__error_set(error, WEIR_BACKEND, NULL,
+                               "the fake backend was misused: a copy of sequence %d is pending", seq_id);
+    }
+    if (length >= sizeof n) memcpy(&n, in, sizeof n);
+    size_t least = (1 + 2 * (size_t)n) * sizeof n;
+    bool adapted = length != least;
+    if (n < 0 || n > context->info.n_ctx_seq || (adapted && length != least + (size_t)n * sizeof(uint64_t)))
+        return weir__error_set(error, WEIR_FORMAT, NULL, "%zu bytes are not the saved state of a sequence",
+                               length);
+    const char *tokens = in + sizeof n, *positions = tokens + (size_t)n * sizeof n;
+    int32_t next = 0;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t token, pos;
+        memcpy(&token, tokens + (size_t)i * sizeof token, sizeof token);
+        memcpy(&pos, positions + (size_t)i * sizeof pos, sizeof pos);
+        if (token >= context->model->options.n_vocab || pos < next)
+            return weir__error_set(error, WEIR_FORMAT, NULL, "the state's tokens or positions are damaged");
+        if (i == 0 && hooks->may_load != NULL && !hooks->may_load(hooks->may_load_user, token))
+            return weir__error_set(error, WEIR_BACKEND, NULL, "the state is said to be lost");
+        next = pos + (token >= 0 ? 1 : weir__fake_cell_step(token));
+    }
+
+    int32_t n_own = 0; /* cells that no other sequence holds */
+    for (int32_t i = 0; unified(context) && i < seq->n; i++) n_own += context->refs[seq->cell[i]] == 1;
+    if (unified(context) && n > context->n_unused + n_own)
+        return weir__error_set(error, WEIR_NO_SPACE, NULL, "no KV cells are left for %d tokens", n);
+    entries_remove(context, seq, 0, seq->n);
+    for (int32_t i = 0; i < n; i++) {
+        int32_t token, pos;
+        memcpy(&token, tokens + (size_t)i * sizeof token, sizeof token);
+        memcpy(&pos, positions + (size_t)i * sizeof pos, sizeof pos);
+        uint64_t adapters = 0;
+        if (adapted) memcpy(&adapters, in + least + (size_t)i * sizeof adapters, sizeof adapters);
+        weir__fake_seq_append(context, seq_id, token, pos, adapters);
+    }
+    return WEIR_OK;
+}

@@ -1,0 +1,57 @@
+/* The order of panels is kept in files: a change of it needs a new WEIR__PANEL_VERSION.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/panel.h"
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/hash.h"
+#include "support/dice.h"
+
+#define ROWS    32
+#define COLUMNS 512
+
+/* Checksums of the formats' panels with version 1, of the same bytes. */
+static const struct {
+    weir__panel_format format;
+    uint64_t hash;
+} known[] = {
+    {WEIR__PANEL_Q8_0, 0x70301e02b69d0cb7},  {WEIR__PANEL_Q4_0, 0x25ca86c697ea72a0},
+    {WEIR__PANEL_Q4_1, 0x069801d808c1c61a},  {WEIR__PANEL_Q5_0, 0x956f2104bb97b38b},
+    {WEIR__PANEL_Q5_1, 0xf3f8fcff9407f06d},  {WEIR__PANEL_IQ4_NL, 0x25ca86c697ea72a0},
+    {WEIR__PANEL_MXFP4, 0x4e5324c87e1fa288}, {WEIR__PANEL_Q4_K, 0xb853dfee29d15ea8},
+    {WEIR__PANEL_Q5_K, 0x3a450b6470fd1cc0},  {WEIR__PANEL_Q6_K, 0x48105c33dccad81d},
+    {WEIR__PANEL_BF16, 0x97e52985281df071},  {WEIR__PANEL_F16, 0x77f28fcbf3b53b72},
+    {WEIR__PANEL_F32, 0xd0920938501f2c44},
+};
+
+static void the_order_is_that_of_the_version(void **state)
+{
+    (void)state;
+    assert_int_equal(sizeof known / sizeof *known, WEIR__PANEL_N_FORMATS);
+    assert_int_equal(WEIR__PANEL_VERSION, 1); /* for another one: the sums that this test prints */
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const weir__panel_layout *layout = &weir__panel_layouts[known[i].format];
+        size_t n_rows = (size_t)(ROWS * COLUMNS / layout->columns * layout->block_bytes);
+        size_t n_panels = weir__panel_bytes(known[i].format, ROWS, COLUMNS);
+        unsigned char *rows = malloc(n_rows), *panels = calloc(1, n_panels);
+        assert_true(rows != NULL && panels != NULL);
+        dice d = {.state = 1};
+        for (size_t k = 0; k < n_rows; k++) rows[k] = (unsigned char)dice_roll(&d);
+        weir__panel_pack(known[i].format, COLUMNS, rows, panels, 0, ROWS / WEIR__PANEL_ROWS);
+        uint64_t hash = weir__hash(0, panels, n_panels);
+        if (hash != known[i].hash) fail_msg("%s: 0x%016" PRIx64, layout->name, hash);
+        free(rows);
+        free(panels);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_order_is_that_of_the_version)};
+    return cmocka_run_group_tests_name("panel", tests, NULL, NULL);
+}

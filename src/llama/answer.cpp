@@ -1,0 +1,239 @@
+/* answer.cpp: answers, read by the parser that llama.cpp makes for a rendering.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "llama/chat_parts.h"
+#include "llama/guard.h"
+
+#include <chat-peg-parser.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+
+using weir::guard;
+
+namespace
+{
+
+struct parsed_message {
+    common_chat_msg message;
+    std::vector<weir__shim_call> calls;
+};
+
+/* Follows parsers that only name or wrap another one. */
+std::size_t inner_parser(const common_json &arena, std::size_t id)
+{
+    const common_json &parsers = arena.at("parsers");
+    for (std::size_t i = 0; i < parsers.size(); i++) {
+        const common_json &p = parsers.at(id);
+        std::string type = p.at("type").get<std::string>();
+        if (type == "rule" || type == "atomic" || type == "tag" || type == "gbnf")
+            id = p.at("child").get<std::size_t>();
+        else if (type == "ref")
+            id = arena.at("rules").at(p.at("name").get<std::string>()).get<std::size_t>();
+        else if (type == "sequence" && p.at("children").size() > 0)
+            id = p.at("children").back().get<std::size_t>();
+        else
+            break;
+    }
+    return id;
+}
+
+void add_delimiter(weir__shim_chat &chat, const std::string &delimiter)
+{
+    if (delimiter.empty()) return;
+    chat.rendered.form.breaks[static_cast<unsigned char>(delimiter[0])] = 1;
+    if (delimiter.size() > 1) chat.delimiters.insert(delimiter);
+}
+
+/* Like common_chat_parse, which does not report how a parse ended: an answer that breaks off within markup
+ * counts as whole, and one that cannot continue as partial. False: there is no message. */
+bool parse_answer(const weir__shim_chat *chat, const std::string &answer, bool whole,
+                  common_chat_msg &message, bool &broken)
+{
+    broken = false;
+    if (chat->parser.parser.empty()) {
+        message = common_chat_parse(answer, false, chat->parser);
+        return true;
+    }
+    common_peg_parse_context context(chat->parser.generation_prompt + answer,
+                                     whole ? COMMON_PEG_PARSE_FLAG_NONE : COMMON_PEG_PARSE_FLAG_LENIENT);
+    common_peg_parse_result result = chat->parser.parser.parse(context);
+    /* Some forms end where they find nothing more to read, and ignore the rest. */
+    bool left = context.input.find_first_not_of(" \t\r\n", result.end) != std::string::npos;
+    if (whole && (!result.success() || left)) return false;
+    if (result.fail() && result.end == 0) return false;
+    broken = result.fail() || (result.success() && left);
+    common_chat_peg_mapper plain(message);
+    common_chat_peg_gemma4_mapper gemma4(message);
+    common_chat_peg_minimax_m3_mapper minimax_m3(message);
+    switch (chat->parser.format) {
+    case COMMON_CHAT_FORMAT_PEG_GEMMA4: gemma4.from_ast(context.ast, result); break;
+    case COMMON_CHAT_FORMAT_PEG_MINIMAX_M3: minimax_m3.from_ast(context.ast, result); break;
+    default: plain.from_ast(context.ast, result); break;
+    }
+    return true;
+}
+
+/* Whether the parser takes an answer that is `before`, a letter, `closing` and `after` for reasoning that
+ * ends with the letter, and the rest for content. */
+bool closes(const weir__shim_chat &chat, const std::string &before, const std::string &closing,
+            const std::string &after)
+{
+    static const char white[] = " \n";
+    common_chat_msg message;
+    bool broken;
+    try {
+        if (!parse_answer(&chat, before + "x" + closing + after, false, message, broken) || broken)
+            return false;
+    } catch (const std::exception &) { /* a mapper threw */
+        return false;
+    }
+    const std::string &reasoning = message.reasoning_content, &content = message.content;
+    const std::size_t last = reasoning.find_last_not_of(white), first = content.find_first_not_of(white);
+    if (last == std::string::npos || reasoning[last] != 'x') return false;
+    return first == std::string::npos ? after.empty() : content.compare(first, std::string::npos, after) == 0;
+}
+
+/* SIZE_MAX: it is not there. */
+std::size_t find_text(const std::string &what, const char *text, std::size_t length)
+{
+    const char *at = std::search(text, text + length, what.begin(), what.end());
+    return at != text + length ? static_cast<std::size_t>(at - text) : SIZE_MAX;
+}
+
+} // namespace
+
+void weir::read_form(weir__shim_chat &chat)
+{
+    weir__shim_form &form = chat.rendered.form;
+    form = weir__shim_form();
+    if (chat.params.parser.empty()) {
+        form.plain_tail = form.has_breaks = true; /* common then treats all as content */
+        return;
+    }
+    const common_json arena = common_json::parse(chat.params.parser);
+    const common_json &parsers = arena.at("parsers");
+    form.plain_tail = form.has_breaks = true;
+    for (std::size_t i = 0; i < parsers.size(); i++) {
+        const common_json &p = parsers.at(i);
+        std::string type = p.at("type").get<std::string>();
+        if (type == "literal") add_delimiter(chat, p.at("literal").get<std::string>());
+        if (type == "until" || type == "ac")
+            for (std::size_t k = 0; k < p.at("delimiters").size(); k++)
+                add_delimiter(chat, p.at("delimiters").at(k).get<std::string>());
+        if (type != "tag") continue;
+        std::string tag = p.at("tag").get<std::string>();
+        if (tag == common_chat_peg_builder::CONTENT || tag == common_chat_peg_builder::REASONING) {
+            const common_json &inner = parsers.at(inner_parser(arena, p.at("child").get<std::size_t>()));
+            bool until = inner.at("type").get<std::string>() == "until";
+            form.has_breaks = form.has_breaks && until;
+            for (std::size_t k = 0; until && k < inner.at("delimiters").size(); k++)
+                chat.ends.add(inner.at("delimiters").at(k).get<std::string>());
+            if (tag == common_chat_peg_builder::CONTENT)
+                form.plain_tail = form.plain_tail && until && inner.at("delimiters").size() == 0;
+        } else if (tag != common_chat_peg_builder::REASONING_BLOCK) {
+            form.plain_tail = false;
+            if (tag == common_chat_peg_builder::TOOL_ID) form.has_ids = true;
+            if (tag == common_chat_peg_builder::TOOL_ARGS &&
+                parsers.at(inner_parser(arena, p.at("child").get<std::size_t>()))
+                        .at("type")
+                        .get<std::string>() != "schema")
+                form.loose_arguments = true;
+            if (tag.compare(0, std::strlen(common_chat_peg_builder::TOOL_ARG) + 1, "tool-arg-") == 0)
+                form.loose_arguments = true;
+        }
+    }
+}
+
+bool weir::begins_call(const weir__shim_chat &chat, const std::string &text, const std::string &tool)
+{
+    common_chat_msg message;
+    bool broken;
+    return parse_answer(&chat, text, false, message, broken) && !broken && message.tool_calls.size() == 1 &&
+           message.tool_calls[0].name == tool;
+}
+
+bool weir::find_closing(weir__shim_chat &chat)
+{
+    static const char *const spaces[][2] = {{"", ""}, {"", "\n"}, {"", "\n\n"}, {"\n", "\n\n"}};
+    const std::vector<std::string> &ends = chat.params.thinking_end_tags;
+    const std::string &start = chat.params.thinking_start_tag;
+    const auto is_long = [](const std::string &mark) { return mark.size() > WEIR__MARK_MAX; };
+    if (ends.empty() || ends[0].empty() || is_long(start) || std::any_of(ends.begin(), ends.end(), is_long))
+        return false;
+    for (const char *after : {"y", ""})
+        for (const auto &space : spaces) {
+            chat.reasoning_closing = space[0] + ends[0] + space[1];
+            if (chat.parser.reasoning_format == COMMON_REASONING_FORMAT_NONE ||
+                closes(chat, "", chat.reasoning_closing, after) ||
+                closes(chat, start, chat.reasoning_closing, after))
+                return true;
+        }
+    return false;
+}
+
+size_t weir__shim_chat_undecided(const weir__shim_chat *chat, const char *text, size_t length)
+{
+    std::size_t longest = 0;
+    for (const std::string &delimiter : chat->delimiters)
+        for (std::size_t n = std::min(length, delimiter.size() - 1); n > longest; n--)
+            if (std::memcmp(text + length - n, delimiter.data(), n) == 0) longest = n;
+    return longest;
+}
+
+bool weir__shim_chat_calls(const weir__shim_chat *chat, const char *text, size_t length)
+{
+    for (const std::string &word : chat->words.texts)
+        if (find_text(word, text, length) != SIZE_MAX) return true;
+    for (const std::string &end : chat->ends.shortened)
+        if (end.size() <= length && std::memcmp(text + length - end.size(), end.data(), end.size()) == 0)
+            return true;
+    return false;
+}
+
+bool weir__shim_chat_delimits(const weir__shim_chat *chat, const char *text, size_t length)
+{
+    for (const std::string &end : chat->ends.texts) {
+        const std::size_t at = find_text(end, text, length);
+        if (at != SIZE_MAX && end.size() > 1) return true;
+        for (const std::string &more : chat->delimiters) /* "{" alone is ordinary text */
+            if (at != SIZE_MAX && find_text(more, text + at, length - at) != SIZE_MAX) return true;
+    }
+    return weir__shim_chat_calls(chat, text, length);
+}
+
+weir_status weir__shim_chat_parse(const weir__shim_chat *chat, const char *text, size_t length, bool whole,
+                                  weir__shim_message *message, weir_error *error)
+{
+    return guard(error, WEIR_BACKEND, "the answer cannot be read", [&] {
+        std::unique_ptr<parsed_message> parsed(new parsed_message());
+        std::string answer(text, length);
+        if (!parse_answer(chat, answer, whole, parsed->message, message->broken)) return WEIR_BACKEND;
+        for (const common_chat_tool_call &call : parsed->message.tool_calls) {
+            weir__shim_call c = {};
+            c.name = call.name.data();
+            c.name_length = call.name.size();
+            c.arguments = call.arguments.data();
+            c.arguments_length = call.arguments.size();
+            c.id = call.id.data();
+            c.id_length = call.id.size();
+            parsed->calls.push_back(c);
+        }
+        weir::refuse_starved();
+        message->content = parsed->message.content.data();
+        message->content_length = parsed->message.content.size();
+        message->reasoning = parsed->message.reasoning_content.data();
+        message->reasoning_length = parsed->message.reasoning_content.size();
+        message->calls = parsed->calls.data();
+        message->n_calls = parsed->calls.size();
+        message->owner = parsed.release();
+        return WEIR_OK;
+    });
+}
+
+void weir__shim_message_fini(weir__shim_message *message)
+{
+    delete static_cast<parsed_message *>(message->owner);
+    *message = weir__shim_message();
+}

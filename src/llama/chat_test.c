@@ -1,0 +1,154 @@
+/* chat_test.c: the analysis of a template does not depend on earlier conversations: each of the pin's
+ * templates, used before, beside one that is new.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/chat.h"
+#include "support/effort.h"
+#include "support/pin.h"
+
+#define N_ELEMENTS(a) (sizeof(a) / sizeof *(a))
+#define TOOLS         4 /* the first way that has them */
+#define WAYS          8
+
+static const char weather[] =
+    "[{\"type\":\"function\",\"function\":{\"name\":\"weather\",\"description\":\"Weather\",\"parameters\":{"
+    "\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"}},\"required\":[\"city\"]}}}]";
+
+static const char *const conversations[] = {
+    "[{\"role\":\"user\",\"content\":\"What is 2 + 2?\"}]",
+    "[{\"role\":\"user\",\"content\":\" Hi \"},{\"role\":\"assistant\",\"content\":\"Hello.\"},"
+    "{\"role\":\"user\",\"content\":\"<think>\\n\\nWhat is 3?\"}]",
+    "[{\"role\":\"system\",\"content\":\"Be brief.\"},{\"role\":\"user\",\"content\":\"\\u00e9\\n\"}]",
+    "[{\"role\":\"user\",\"content\":\"Rain?\"},{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{"
+    "\"type\":\"function\",\"id\":\"call12345\",\"function\":{\"name\":\"weather\",\"arguments\":\"{"
+    "\\\"city\\\":"
+    "\\\"Rome\\\"}\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"call12345\",\"content\":\"no\"}]",
+};
+
+static const char *const answers[] = {
+    "It is 4.",
+    " \n4",
+    "<think>\nsum</think>\n\n4",
+    "sum</think>4",
+    "<think>sum",
+    "<tool_call>{\"name\": \"weather\", \"arguments\": {\"city\": \"Rome\"}}</tool_call>",
+    "",
+};
+
+static weir__shim_template *template_of(const char *source)
+{
+    weir__shim_template *t = NULL;
+    weir_error error = {0};
+    if (weir__shim_template_create(source, "<s>", "</s>", &t, &error) != WEIR_OK)
+        fail_msg("%s", error.message);
+    return t;
+}
+
+/* Four ways, each with tools or without. */
+static weir_status create(const weir__shim_template *t, const char *messages, int way, weir__shim_chat **chat)
+{
+    weir_error error = {0};
+    weir__shim_render in = {
+        .messages = messages,
+        .args = "{}",
+        .tool_choice = WEIR_TOOLS_AUTO,
+        .tools = way >= TOOLS ? weather : NULL,
+        .enforced_tools = way >= TOOLS ? weather : NULL,
+        .add_generation_prompt = true,
+        .enable_thinking = (way & 1) != 0,
+        .parse_reasoning = (way & 2) != 0,
+    };
+    *chat = NULL;
+    return weir__shim_chat_create(t, &in, chat, &error);
+}
+
+static void expect_same_answers(const weir__shim_chat *a, const weir__shim_chat *b)
+{
+    for (size_t i = 0; i < N_ELEMENTS(answers); i++) {
+        for (int whole = 0; whole <= 1; whole++) {
+            weir__shim_message x = {0}, y = {0};
+            weir_error error = {0};
+            size_t n = strlen(answers[i]);
+            weir_status status = weir__shim_chat_parse(a, answers[i], n, whole, &x, &error);
+            assert_int_equal(weir__shim_chat_parse(b, answers[i], n, whole, &y, &error), status);
+            if (status == WEIR_OK) {
+                assert_int_equal(x.content_length, y.content_length);
+                assert_memory_equal(x.content, y.content, x.content_length);
+                assert_int_equal(x.reasoning_length, y.reasoning_length);
+                assert_memory_equal(x.reasoning, y.reasoning, x.reasoning_length);
+                assert_int_equal(x.n_calls, y.n_calls);
+                assert_int_equal(x.broken, y.broken);
+            }
+            weir__shim_message_fini(&x);
+            weir__shim_message_fini(&y);
+        }
+    }
+}
+
+static void expect_same(const weir__shim_chat *a, const weir__shim_chat *b)
+{
+    const weir__shim_rendered x = *weir__shim_chat_rendered(a), y = *weir__shim_chat_rendered(b);
+    assert_string_equal(x.prompt, y.prompt);
+    assert_string_equal(x.generation_prompt, y.generation_prompt);
+    assert_string_equal(x.grammar, y.grammar);
+    assert_int_equal(x.lazy, y.lazy);
+    assert_int_equal(x.n_triggers, y.n_triggers);
+    assert_int_equal(x.n_stops, y.n_stops);
+    assert_int_equal(x.n_preserved, y.n_preserved);
+    for (size_t i = 0; i < x.n_stops; i++) assert_string_equal(x.stops[i], y.stops[i]);
+    for (size_t i = 0; i < x.n_preserved; i++) assert_string_equal(x.preserved[i], y.preserved[i]);
+    assert_int_equal(x.form.plain_tail, y.form.plain_tail);
+    assert_memory_equal(x.form.breaks, y.form.breaks, sizeof x.form.breaks);
+    assert_int_equal(x.form.loose_arguments, y.form.loose_arguments);
+    assert_int_equal(x.form.has_ids, y.form.has_ids);
+    assert_int_equal(x.form.has_breaks, y.form.has_breaks);
+    expect_same_answers(a, b);
+}
+
+static void test_earlier_chats_change_nothing(void **state)
+{
+    size_t n = 0, n_compared = 0;
+    (void)state;
+    for (pin_walk walk = pin_templates(); pin_walk_next(&walk);) {
+        char *source = pin_template(walk.name);
+        weir__shim_template *used = template_of(source);
+        for (int way = 0; way < WAYS; way++) {
+            weir__shim_chat *chat;
+            create(used, conversations[0], way, &chat);
+            weir__shim_chat_destroy(chat);
+        }
+        for (size_t i = 1; i < N_ELEMENTS(conversations); i++) {
+            for (int way = 0; way < TOOLS; way++) {
+                weir__shim_template *fresh = template_of(source);
+                weir__shim_chat *a, *b;
+                weir_status status = create(used, conversations[i], way, &a);
+                assert_int_equal(create(fresh, conversations[i], way, &b), status);
+                if (status == WEIR_OK) expect_same(a, b);
+                n_compared += status == WEIR_OK;
+                weir__shim_chat_destroy(a);
+                weir__shim_chat_destroy(b);
+                weir__shim_template_destroy(fresh);
+            }
+        }
+        weir__shim_template_destroy(used);
+        free(source);
+        n++;
+    }
+    print_message("%zu templates, %zu conversations\n", n, n_compared);
+    assert_true(n > EFFORT(40, 6) && n_compared > n * 2 * TOOLS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_earlier_chats_change_nothing)};
+    return cmocka_run_group_tests_name("llama_chat", tests, NULL, NULL);
+}

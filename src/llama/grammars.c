@@ -1,0 +1,150 @@
+/* grammars.c: the compiled grammars of a model, cached for requests with the same text.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "grammar/grammar.h"
+#include "llama/internal.h"
+
+/* Limits of the cache: texts, and bytes of their automata. The least recently used goes first. */
+#define MOST_GRAMMARS 32
+#define MOST_BYTES    ((size_t)64 << 20)
+
+typedef struct known {
+    char *text, *root; /* root NULL = "root" */
+    weir__automaton *automaton;
+} known;
+
+struct weir__llama_grammars {
+    pthread_mutex_t mutex;      /* protects the rest; not held while a grammar is compiled */
+    weir__trie *trie;           /* NULL until the first grammar; constant from then on */
+    known known[MOST_GRAMMARS]; /* [n], the most recently used first */
+    size_t n;
+};
+
+weir__llama_grammars *weir__llama_grammars_create(void)
+{
+    weir__llama_grammars *g = weir__mem_calloc(1, sizeof *g);
+    if (g != NULL && pthread_mutex_init(&g->mutex, NULL) != 0) {
+        weir__mem_free(g);
+        g = NULL;
+    }
+    return g;
+}
+
+static void forget(known *k)
+{
+    weir__automaton_release(k->automaton);
+    weir__mem_free(k->text);
+    weir__mem_free(k->root);
+}
+
+void weir__llama_grammars_destroy(weir__llama_grammars *g)
+{
+    if (g == NULL) return;
+    while (g->n > 0) forget(&g->known[--g->n]);
+    weir__trie_destroy(g->trie);
+    pthread_mutex_destroy(&g->mutex);
+    weir__mem_free(g);
+}
+
+static int32_t piece_of(const void *model, int32_t token, char *bytes, int32_t capacity)
+{
+    return weir__llama_piece(model, token, true, bytes, capacity);
+}
+
+static bool ends(const void *model, int32_t token)
+{
+    return weir__llama_is_eog(model, token);
+}
+
+static int32_t find_token(const void *model, const char *text, size_t length)
+{
+    const weir__bmodel *m = model;
+    int32_t tokens[2];
+    size_t n = 0;
+    weir_status status = weir__llama_tokenize(m, text, length, false, true, tokens, 2, &n, NULL);
+    if (status == WEIR_NO_MEMORY) return WEIR__GRAMMAR_NO_MEMORY;
+    return status == WEIR_OK && n == 1 ? tokens[0] : WEIR__GRAMMAR_NO_TOKEN;
+}
+
+/* The model's vocabulary as a trie. The mutex is held. */
+static const weir__trie *get_trie(weir__bmodel *model)
+{
+    const weir__trie_source source = {model, model->info.n_vocab, piece_of, ends};
+    if (model->grammars->trie == NULL) model->grammars->trie = weir__trie_create(&source);
+    return model->grammars->trie;
+}
+
+static bool same(const char *a, const char *b)
+{
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+/* Finds a grammar and moves it to the front. NULL: unknown. The mutex is held. */
+static weir__automaton *find_automaton(weir__llama_grammars *g, const char *text, const char *root)
+{
+    for (size_t i = 0; i < g->n; i++) {
+        known found = g->known[i];
+        if (strcmp(found.text, text) != 0 || !same(found.root, root)) continue;
+        memmove(g->known + 1, g->known, i * sizeof *g->known);
+        g->known[0] = found;
+        return weir__automaton_hold(found.automaton);
+    }
+    return NULL;
+}
+
+/* Adds a grammar, if there is memory. The mutex is held. */
+static void remember(weir__llama_grammars *g, const char *text, const char *root, weir__automaton *automaton)
+{
+    known made = {weir__mem_strdup(text), root != NULL ? weir__mem_strdup(root) : NULL, automaton};
+    weir__automaton_hold(automaton);
+    if (made.text == NULL || (root != NULL && made.root == NULL)) {
+        forget(&made);
+        return;
+    }
+    if (g->n == MOST_GRAMMARS) forget(&g->known[--g->n]);
+    memmove(g->known + 1, g->known, g->n * sizeof *g->known);
+    g->known[0] = made;
+    g->n++;
+}
+
+/* Drops grammars until the rest fits: automata grow with use. Samplers keep those that they use. */
+static void shrink(weir__llama_grammars *g)
+{
+    size_t sum = 0;
+    for (size_t i = 0; i < g->n; i++) sum += weir__automaton_size(g->known[i].automaton);
+    while (sum > MOST_BYTES && g->n > 0) {
+        sum -= weir__automaton_size(g->known[g->n - 1].automaton);
+        forget(&g->known[--g->n]);
+    }
+}
+
+weir_status weir__llama_grammar_get(weir__bmodel *model, const char *text, const char *root,
+                                    weir__automaton **automaton, weir_error *error)
+{
+    weir__llama_grammars *g = model->grammars;
+    if (root != NULL && strcmp(root, "root") == 0) root = NULL;
+    pthread_mutex_lock(&g->mutex);
+    const weir__trie *trie = get_trie(model);
+    *automaton = trie != NULL ? find_automaton(g, text, root) : NULL;
+    pthread_mutex_unlock(&g->mutex);
+    if (trie == NULL)
+        return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the vocabulary's tree");
+    if (*automaton != NULL) return WEIR_OK;
+
+    const weir__grammar_tokens tokens = {model, find_token};
+    weir_status status = weir__grammar_compile(text, root, &tokens, trie, automaton, error);
+    if (status != WEIR_OK) return status;
+    pthread_mutex_lock(&g->mutex);
+    shrink(g);
+    weir__automaton *meanwhile = find_automaton(g, text, root);
+    if (meanwhile == NULL) remember(g, text, root, *automaton);
+    pthread_mutex_unlock(&g->mutex);
+    if (meanwhile != NULL) {
+        weir__automaton_release(*automaton);
+        *automaton = meanwhile;
+    }
+    return WEIR_OK;
+}

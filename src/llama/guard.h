@@ -1,0 +1,125 @@
+/* guard.h: catches llama.cpp's exceptions.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_LLAMA_GUARD_H
+#define WEIR_LLAMA_GUARD_H
+
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <new>
+
+extern "C" {
+#include "base/error.h"
+}
+
+/* Whether scripts/llama.patch is applied: then templates and tokenizers report their work. */
+#if __has_include(<jinja/limits.h>)
+#define WEIR_PATCHED 1
+#else
+#define WEIR_PATCHED 0
+#endif
+
+namespace weir
+{
+
+/* Thrown through llama.cpp if a budget is exceeded. No std::exception, so that nothing there catches it. */
+struct over {
+};
+
+/* vocab.cpp: lets interrupt functions end tokenizations. Once, after llama.cpp's start. */
+void watch_tokenizing();
+
+/* While it exists, collects the lines that llama.cpp logs at error level on this thread: the reasons that its
+ * return values lack. The text is cut at its capacity; the first lines name the cause. These lines are logged
+ * as information only, as they are returned as an error. */
+struct capture {
+    char text[360];
+    std::size_t length = 0;
+    capture *outer;
+    /* Gets each line, of any level. It may throw, which ends the call of llama.cpp. */
+    void (*watch)(const char *line, void *user) = nullptr;
+    void *watch_user = nullptr;
+    bool mute = false; /* only errors are logged */
+
+    capture();
+    ~capture();
+    capture(const capture &) = delete;
+    capture &operator=(const capture &) = delete;
+
+    void add(const char *line);
+    bool says(const char *part) const
+    {
+        return std::strstr(text, part) != nullptr;
+    }
+    /* Whether an allocation failed, as llama.cpp and its backends say it. */
+    bool starved() const;
+    /* The bytes of the first allocation that failed; 0 = unknown. */
+    unsigned long long starved_bytes() const;
+    /* The reason, or `otherwise` if nothing was logged. */
+    const char *reason(const char *otherwise) const
+    {
+        return length > 0 ? text : otherwise;
+    }
+};
+
+/* While it exists, watches whether operator new fails on this thread. llama.cpp turns bad_alloc into other
+ * exceptions or goes on without what it wanted, and C++'s streams lose text. */
+class starving
+{
+  public:
+    starving();
+    ~starving();
+    starving(const starving &) = delete;
+    starving &operator=(const starving &) = delete;
+
+    static bool is_known(); /* of the innermost one on this thread */
+
+  private:
+    bool before;
+};
+
+/* At the end of what makes a result, before it is handed over: the result may be incomplete. */
+inline void refuse_starved()
+{
+    if (starving::is_known()) throw std::bad_alloc();
+}
+
+/* Runs fn, which returns a weir_status. An exception becomes `code`, with its text. NO_MEMORY: bad_alloc, and
+ * any failure when an allocation failed. */
+template <typename F> weir_status guard(weir_error *error, weir_status code, const char *what, F fn)
+{
+    const starving watched;
+    weir_status status;
+    try {
+        status = fn();
+    } catch (const std::bad_alloc &) {
+        status = WEIR_NO_MEMORY;
+        weir__error_set(error, status, nullptr, "%s: out of memory", what);
+    } catch (const std::exception &e) {
+        status = weir__error_set(error, code, nullptr, "%s: %s", what, e.what());
+    } catch (...) {
+        status = weir__error_set(error, code, nullptr,
+                                 "%s: llama.cpp threw an exception that is not a std::exception", what);
+    }
+    if (status == WEIR_OK || status == WEIR_NO_MEMORY || !starving::is_known()) return status;
+    return weir__error_set(error, WEIR_NO_MEMORY, nullptr, "%s: out of memory", what);
+}
+
+/* NO_MEMORY. The message says for what there is none, how large it is where that is known, and what to do;
+ * what llama.cpp said is in the log. */
+weir_status refuse_memory(weir_error *error, const char *field, const capture &said, const char *what,
+                          const char *advice);
+
+/* The same for functions that can only report failure. */
+template <typename T, typename F> T attempt(T failed, F fn)
+{
+    try {
+        return fn();
+    } catch (...) {
+        return failed;
+    }
+}
+
+} // namespace weir
+
+#endif

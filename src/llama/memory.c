@@ -1,0 +1,141 @@
+/* memory.c: the sequences in the memory of a llama.cpp context and of its draft head.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/error.h"
+#include "base/mem.h"
+#include "hook/hook.h"
+#include "llama/internal.h"
+
+int32_t weir__llama_seq_pos_max(const weir__bcontext *c, int32_t seq)
+{
+    if (c->following != NULL) return weir__llama_head_known(c, seq);
+    return c->has_memory ? llama_memory_seq_pos_max(llama_get_memory(c->context), seq) : -1;
+}
+
+void weir__llama_clear(weir__bcontext *c)
+{
+    if (c->following != NULL) weir__llama_head_forget(c);
+    if (c->head != NULL) weir__llama_head_forget(c->head);
+    weir__shim_clear(c->context);
+}
+
+/* Whether a sequence can be cut to its first n positions and continued: a sliding window must still hold all
+ * that the next token attends to. */
+static bool can_end_at(const weir__bcontext *c, int32_t seq, int32_t n)
+{
+    int32_t last = weir__llama_seq_pos_max(c, seq);
+    if (n > last || n == 0) return true;
+    if (c->model->whole_sequences) return false;
+    int32_t n_swa = c->model->info.n_swa;
+    if (n_swa == 0) return true;
+    int32_t first = llama_memory_seq_pos_min(llama_get_memory(c->context), seq);
+    return first == 0 || first <= n - n_swa;
+}
+
+bool weir__llama_seq_remove(weir__bcontext *c, int32_t seq, int32_t from, int32_t to)
+{
+    if (c->following != NULL) {
+        weir__llama_head_cut(c, seq, from);
+        return true;
+    }
+    if (c->head != NULL) weir__llama_head_removed(c->head, seq, from); /* a head's sequence has no holes */
+    int32_t last = weir__llama_seq_pos_max(c, seq);
+    if (last < 0 || from > last || (to >= 0 && to <= from)) return true;
+    bool to_end = to < 0 || to > last;
+    if (from == 0 && to_end) return weir__shim_seq_remove(c->context, seq, -1, -1);
+    if (c->model->whole_sequences) return false;
+    if (to_end && !can_end_at(c, seq, from)) return false;
+    return weir__shim_seq_remove(c->context, seq, from, to_end ? -1 : to);
+}
+
+/* Between lanes llama.cpp copies all of seq's cells, and does so in the next pass. */
+static bool copy_sequence(weir__bcontext *c, int32_t seq, int32_t to_seq, int32_t from, int32_t to)
+{
+    bool lanes = !c->unified && c->n_seq_max > 1;
+    if (c->model->whole_sequences) from = to = -1;
+    if (!weir__shim_seq_remove(c->context, to_seq, -1, -1)) return false;
+    if (!weir__shim_seq_copy(c->context, seq, to_seq, lanes ? -1 : from, lanes ? -1 : to)) return false;
+    if (!lanes) return true;
+    c->copy_pending = true;
+    bool cut = (from <= 0 || weir__shim_seq_remove(c->context, to_seq, 0, from)) &&
+               (to < 0 || weir__shim_seq_remove(c->context, to_seq, to, -1));
+    weir__hook_copies(c->context, to_seq);
+    return cut;
+}
+
+weir_status weir__llama_share(weir__bcontext *c, int32_t from, int32_t to, int32_t n, weir_error *error)
+{
+    int32_t last = weir__llama_seq_pos_max(c, from);
+    if (n < 0 || (n > last + 1 && !c->model->m_rope)) /* an image's cells may end before its last position */
+        return weir__error_set(error, WEIR_INVALID, "n", "%d positions of a sequence that has %d", n,
+                               last + 1);
+    if (!can_end_at(c, from, n))
+        return weir__error_set(error, WEIR_UNSUPPORTED, NULL,
+                               "this model's memory cannot be cut at position %d", n);
+    bool done = true;
+    if (from == to)
+        done = n > last || weir__shim_seq_remove(c->context, to, n > 0 ? n : -1, -1);
+    else if (n == 0)
+        done = weir__shim_seq_remove(c->context, to, -1, -1);
+    else
+        done = copy_sequence(c, from, to, 0, n > last ? -1 : n);
+    if (done && c->head != NULL) weir__llama_head_shared(c->head, from, to, n);
+    if (done) return WEIR_OK;
+    return weir__error_set(error, WEIR_BACKEND, NULL, "sequence %d could not be copied to %d", from, to);
+}
+
+bool weir__llama_seq_copy(weir__bcontext *c, int32_t seq, int32_t to_seq, int32_t from, int32_t to)
+{
+    if (!c->has_memory || seq == to_seq) return true;
+    int32_t last = weir__llama_seq_pos_max(c, seq);
+    if (from > last || (to >= 0 && to <= from)) return weir__shim_seq_remove(c->context, to_seq, -1, -1);
+    if (to > last) to = -1;
+    if (c->model->whole_sequences && (from > 0 || to >= 0)) return false; /* it can only be copied whole */
+    if (to >= 0 && !can_end_at(c, seq, to)) return false;
+    return copy_sequence(c, seq, to_seq, from, to);
+}
+
+size_t weir__llama_state_size(weir__bcontext *c, int32_t seq)
+{
+    size_t head = c->head != NULL ? weir__llama_head_state_size(c->head, seq) : 0;
+    return c->has_memory ? weir__shim_state_size(c->context, seq) + head : 0;
+}
+
+size_t weir__llama_state_save(weir__bcontext *c, int32_t seq, void *bytes, size_t capacity)
+{
+    if (!c->has_memory) return 0;
+    size_t n = weir__shim_state_save(c->context, seq, bytes, capacity);
+    if (weir__llama_model_check(c->model, NULL) != WEIR_OK) return 0; /* cells of a lost worker are zeroes */
+    if (n == 0 || n > capacity || c->head == NULL) return n;
+    size_t head = weir__llama_head_state_save(c->head, seq, (char *)bytes + n, capacity - n);
+    return head > 0 ? n + head : 0;
+}
+
+weir_status weir__llama_state_load(weir__bcontext *c, int32_t seq, const void *bytes, size_t length,
+                                   weir_error *error)
+{
+    if (!c->has_memory) return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "this model has no memory");
+    weir_status status = WEIR_OK;
+    /* Loading first clears the sequence, so a copy is kept. */
+    size_t n_before = weir__llama_seq_pos_max(c, seq) >= 0 ? weir__shim_state_size(c->context, seq) : 0;
+    void *before = NULL;
+    if (n_before > 0) {
+        before = weir__mem_alloc(n_before);
+        if (before == NULL || weir__shim_state_save(c->context, seq, before, n_before) != n_before) {
+            status = weir__error_set(error, WEIR_NO_MEMORY, NULL,
+                                     "no memory to keep the sequence's tokens; clear it before");
+            goto out;
+        }
+    }
+    status = weir__shim_state_load(c->context, seq, bytes, length, error);
+    if (status == WEIR_OK && c->head != NULL) weir__llama_head_state_load(c->head, seq, bytes, length);
+    if (status == WEIR_OK) goto out;
+    if (c->head != NULL) weir__llama_head_removed(c->head, seq, 0);
+    weir__shim_seq_remove(c->context, seq, -1, -1);
+    if (before != NULL && weir__shim_state_load(c->context, seq, before, n_before, NULL) != WEIR_OK)
+        status = weir__error_set(error, WEIR_BACKEND, NULL,
+                                 "the state could not be loaded, and the sequence is lost");
+
+out:
+    weir__mem_free(before);
+    return status;
+}

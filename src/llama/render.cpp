@@ -1,0 +1,493 @@
+/* render.cpp: conversations rendered for an answer: prompt, grammar, marks of reasoning.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "llama/chat_parts.h"
+#include "llama/guard.h"
+#include "llama/limits.h"
+
+#include <algorithm>
+#include <chat-peg-parser.h>
+#include <json-schema-to-grammar.h>
+#include <json-schema.h>
+
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+using weir::guard;
+
+namespace
+{
+
+/* ---- Answers that must be a call, or a call or a text of a given form ----
+ *
+ * llama.cpp's own grammar for required calls allows any text before them, and has no form of a text beside
+ * calls. So its parser is changed (saved, it is JSON: nodes that name each other by number), and the grammar
+ * made again. */
+
+/* Makes nodes with this tag match only the empty text. As a choice of one, because only a choice gets
+ * brackets in the grammar, and a "?" may follow. */
+void silence(common_json &arena, const char *tag)
+{
+    common_json &parsers = arena.at("parsers");
+    const std::size_t n = parsers.size();
+    parsers.push_back(common_json{{"type", "literal"}, {"literal", ""}});
+    for (std::size_t i = 0; i < n; i++)
+        if (parsers.at(i).at("type").get<std::string>() == "tag" &&
+            parsers.at(i).at("tag").get<std::string>() == tag)
+            parsers.at(i) = common_json{{"type", "choice"}, {"children", std::vector<std::size_t>{n}}};
+}
+
+bool is_fence(const common_json &parser)
+{
+    return parser.at("type").get<std::string>() == "literal" &&
+           parser.at("literal").get<std::string>().compare(0, 3, "```") == 0;
+}
+
+bool begins_with_fence(const common_json &parsers, std::size_t id)
+{
+    const common_json &parser = parsers.at(id);
+    if (parser.at("type").get<std::string>() == "sequence")
+        return begins_with_fence(parsers, parser.at("children").at(0).get<std::size_t>());
+    return is_fence(parser);
+}
+
+/* Removes the Markdown fences that llama.cpp's handlers allow or require around an answer with a schema: a
+ * client that asked for JSON would get them if a stop string or the maximum length ended the answer within
+ * one. */
+void drop_fences(common_json &arena)
+{
+    common_json &parsers = arena.at("parsers");
+    for (std::size_t i = 0; i < parsers.size(); i++) {
+        if (parsers.at(i).at("type").get<std::string>() != "choice") continue;
+        std::vector<std::size_t> kept;
+        for (const std::size_t child : parsers.at(i).at("children").get<std::vector<std::size_t>>())
+            if (!begins_with_fence(parsers, child)) kept.push_back(child);
+        if (!kept.empty()) parsers.at(i)["children"] = kept;
+    }
+    for (std::size_t i = 0; i < parsers.size(); i++)
+        if (is_fence(parsers.at(i))) parsers.at(i)["literal"] = "";
+}
+
+constexpr int word_max = 32; /* the most characters of words that some forms allow beside calls */
+
+/* Grammars cannot look ahead, so a parser that does may refuse a text that its grammar allows: in some forms,
+ * a space before the end of a call. The grammar suffices, so lookaheads are dropped. And words get a maximum
+ * length. */
+void narrow(common_json &arena)
+{
+    common_json &parsers = arena.at("parsers");
+    for (std::size_t i = 0; i < parsers.size(); i++) {
+        const std::string type = parsers.at(i).at("type").get<std::string>();
+        if (type == "and") parsers.at(i) = common_json{{"type", "literal"}, {"literal", ""}};
+        if (type == "chars" && parsers.at(i).at("max_count").get<int>() < 0)
+            parsers.at(i)["max_count"] = std::max(word_max, parsers.at(i).at("min_count").get<int>());
+    }
+}
+
+const char *const schema_name = "response-format-schema"; /* as most of llama.cpp's handlers call it */
+
+/* Gives the content a schema, also if the template's handler has none. */
+void give_schema(common_json &arena)
+{
+    common_json &parsers = arena.at("parsers");
+    const std::size_t n = parsers.size();
+    for (std::size_t i = 0; i < n; i++)
+        if (parsers.at(i).at("type").get<std::string>() == "schema") return;
+    for (std::size_t i = 0; i < n; i++) {
+        if (parsers.at(i).at("type").get<std::string>() != "tag" ||
+            parsers.at(i).at("tag").get<std::string>() != common_chat_peg_builder::CONTENT)
+            continue;
+        const std::size_t child = parsers.at(i).at("child").get<std::size_t>();
+        parsers.push_back(
+            common_json{{"type", "schema"}, {"child", child}, {"name", schema_name}, {"raw", false}});
+        parsers.at(i)["child"] = parsers.size() - 1;
+    }
+}
+
+/* Makes a accept all texts that a or b accepts; a comes first. */
+void add_alternative(common_json &a, const common_json &b)
+{
+    const std::string prefix = "answer-";
+    common_json &parsers = a.at("parsers");
+    const std::size_t n = parsers.size();
+    for (std::size_t i = 0; i < b.at("parsers").size(); i++) {
+        common_json p = b.at("parsers").at(i);
+        if (p.contains("child")) p["child"] = p.at("child").get<std::size_t>() + n;
+        if (p.contains("children")) {
+            auto children = p.at("children").get<std::vector<std::size_t>>();
+            for (std::size_t &child : children) child += n;
+            p["children"] = children;
+        }
+        const std::string type = p.at("type").get<std::string>();
+        if (type == "rule" || type == "ref") p["name"] = prefix + p.at("name").get<std::string>();
+        parsers.push_back(p);
+    }
+    for (const auto &rule : b.at("rules").items())
+        a.at("rules")[prefix + rule.key()] = rule.value().get<std::size_t>() + n;
+    const std::vector<std::size_t> both = {a.at("root").get<std::size_t>(),
+                                           b.at("root").get<std::size_t>() + n};
+    parsers.push_back(common_json{{"type", "choice"}, {"children", both}});
+    a["root"] = parsers.size() - 1;
+}
+
+using schema_map =
+    std::map<std::string, std::pair<common_chat_schema_document_ptr, const common_chat_schema *>>;
+
+common_chat_schema_document_ptr read_schema(const common_json &schema)
+{
+    return std::make_shared<const common_chat_schema_document>(common_chat_schema_from_json(schema));
+}
+
+/* Maps the names that parsers have for schemas to the schemas, which saving a parser loses. */
+schema_map name_schemas(const weir__shim_render *in)
+{
+    schema_map named;
+    const common_json tools =
+        in->enforced_tools != nullptr ? common_json::parse(in->enforced_tools) : common_json::array();
+    for (std::size_t i = 0; i < tools.size(); i++) {
+        const common_json &function = tools.at(i).at("function");
+        const std::string tool = "tool-" + function.at("name").get<std::string>();
+        const auto document = read_schema(common_chat_tool_parameters(function));
+        named[tool + "-schema"] = {document, document->root.get()};
+        const auto *object = dynamic_cast<const common_chat_schema_object *>(document->root.get());
+        for (std::size_t k = 0; object != nullptr && k < object->properties.size(); k++)
+            named[tool + "-arg-" + object->properties[k].name + "-schema"] = {
+                document, object->properties[k].schema.get()};
+    }
+    if (in->json_schema != nullptr) {
+        const auto document = read_schema(common_json::parse(in->json_schema));
+        named[schema_name] = named["response-format"] = {document, document->root.get()};
+    }
+    return named;
+}
+
+/* Puts the schemas back. False: one is not known by name. */
+bool return_schemas(common_peg_arena &arena, const schema_map &named)
+{
+    for (std::size_t i = 0; i < arena.size(); i++) {
+        auto *schema = std::get_if<common_peg_schema_parser>(&arena.get(i));
+        if (schema == nullptr) continue;
+        const auto found = named.find(schema->name);
+        if (found == named.end()) return false;
+        schema->doc = found->second.first;
+        schema->node = found->second.second;
+    }
+    return true;
+}
+
+/* The parts that a grammar made of these parsers leaves open. Reasoning, ids and text arguments may be
+ * open. */
+struct openness {
+    bool free_text = false;     /* any text is allowed elsewhere */
+    bool sure_argument = false; /* an argument that every call has */
+    bool arguments = false, calls = false;
+};
+
+void look_for_openness(const common_peg_arena &arena, std::size_t id, bool sure,
+                       std::set<std::pair<std::size_t, bool>> &seen, openness &found)
+{
+    if (!seen.insert({id, sure}).second) return;
+    const auto look = [&](std::size_t child, bool still_sure) {
+        look_for_openness(arena, child, still_sure, seen, found);
+    };
+    const common_peg_parser_variant &parser = arena.get(id);
+    if (std::holds_alternative<common_peg_until_parser>(parser) ||
+        std::holds_alternative<common_peg_any_parser>(parser) ||
+        std::holds_alternative<common_peg_string_parser>(parser))
+        found.free_text = true;
+    else if (const auto *tag = std::get_if<common_peg_tag_parser>(&parser)) {
+        const std::string &name = tag->tag;
+        found.calls = found.calls || name == common_chat_peg_builder::TOOL_NAME;
+        if (name == common_chat_peg_builder::TOOL_ARG) {
+            found.arguments = true;
+            found.sure_argument = found.sure_argument || sure;
+        }
+        const bool free_text = found.free_text;
+        look(tag->child, sure);
+        if (name == common_chat_peg_builder::REASONING || name == common_chat_peg_builder::TOOL_ID ||
+            name == common_chat_peg_builder::TOOL_ARG_STRING_VALUE)
+            found.free_text = free_text;
+    } else if (const auto *sequence = std::get_if<common_peg_sequence_parser>(&parser))
+        for (std::size_t child : sequence->children) look(child, sure);
+    else if (const auto *choice = std::get_if<common_peg_choice_parser>(&parser))
+        for (std::size_t child : choice->children) look(child, sure);
+    else if (const auto *repetition = std::get_if<common_peg_repetition_parser>(&parser))
+        look(repetition->child, sure && repetition->min_count > 0);
+    else if (const auto *rule = std::get_if<common_peg_rule_parser>(&parser))
+        look(rule->child, sure);
+    else if (const auto *ref = std::get_if<common_peg_ref_parser>(&parser))
+        look(arena.get_rule(ref->name), sure);
+    else if (const auto *atomic = std::get_if<common_peg_atomic_parser>(&parser))
+        look(atomic->child, sure);
+    else if (const auto *ac = std::get_if<common_peg_ac_parser>(&parser))
+        look(ac->child, sure);
+    /* The rest: literals, character classes, schemas, and texts with a grammar of their own. */
+}
+
+bool have_required(const char *tools_json)
+{
+    const common_json tools = common_json::parse(tools_json);
+    for (std::size_t i = 0; i < tools.size(); i++) {
+        const common_json parameters = common_chat_tool_parameters(tools.at(i).at("function"));
+        if (parameters.contains("required") && parameters.at("required").size() > 0) return true;
+    }
+    return false;
+}
+
+/* Whether every answer that the parser accepts is a call of a known tool with all required arguments. */
+bool holds_to_calls(const common_peg_arena &arena, const weir__shim_render *in)
+{
+    std::set<std::pair<std::size_t, bool>> seen;
+    openness found;
+    look_for_openness(arena, arena.root(), true, seen, found);
+    return found.calls && !found.free_text &&
+           (!found.arguments || found.sure_argument || !have_required(in->enforced_tools));
+}
+
+/* Makes params' grammar again, from this parser. Without enable_thinking, reasoning is empty unless the
+ * prompt itself has started it. False: a schema is unknown. */
+bool constrain(const weir__shim_render *in, const schema_map &named, const common_json &arena,
+               common_chat_params &params)
+{
+    std::string text = arena.dump();
+    common_peg_arena parser;
+    if (!in->enable_thinking) {
+        common_json quick = arena;
+        silence(quick, common_chat_peg_builder::REASONING);
+        parser.load(quick.dump());
+        common_peg_parse_context begin(params.generation_prompt, COMMON_PEG_PARSE_FLAG_LENIENT);
+        if (!parser.parse(begin).fail()) text = quick.dump();
+    }
+    parser.load(text);
+    if (!return_schemas(parser, named)) return false;
+    params.parser = text;
+    params.grammar =
+        build_grammar([&](const common_grammar_builder &builder) { parser.build_grammar(builder); });
+    params.grammar_lazy = false;
+    params.grammar_triggers.clear();
+    return true;
+}
+
+/* Renders the tools as they were given. */
+common_chat_params render_tools(const weir__shim_template *t, const weir__shim_render *in)
+{
+    return weir::render_template(t, in, in->tools, COMMON_CHAT_TOOL_CHOICE_NONE, in->json_schema, true);
+}
+
+const char *const cannot_render = "the chat template cannot be rendered";
+
+/* The bytes that a template gets to render. */
+std::size_t text_bytes(const weir__shim_render *in)
+{
+    std::size_t n = std::strlen(in->messages) + std::strlen(in->args);
+    if (in->tools != nullptr) n += std::strlen(in->tools);
+    if (in->json_schema != nullptr) n += std::strlen(in->json_schema);
+    return n;
+}
+
+/* Changes params, those of required calls. False: this template's handler has no form of calls that can be
+ * enforced. */
+bool enforce(const weir__shim_template *t, const weir__shim_render *in, common_chat_params &params)
+{
+    if (params.parser.empty()) return false;
+    const schema_map named = name_schemas(in);
+    common_json calls = common_json::parse(params.parser);
+    common_peg_arena parser;
+    silence(calls, common_chat_peg_builder::CONTENT);
+    narrow(calls);
+    parser.load(calls.dump());
+    if (!return_schemas(parser, named) || !holds_to_calls(parser, in)) return false;
+    if (in->tool_choice != WEIR_TOOLS_REQUIRED) {
+        const common_chat_params words =
+            weir::render_template(t, in, in->enforced_tools, COMMON_CHAT_TOOL_CHOICE_NONE, in->json_schema);
+        if (words.parser.empty()) return false;
+        common_json other = common_json::parse(words.parser);
+        if (!in->fenced) drop_fences(other);
+        give_schema(other);
+        add_alternative(calls, other);
+    }
+    return constrain(in, named, calls, params);
+}
+
+weir__trigger_kind trigger_kind(common_grammar_trigger_type type)
+{
+    switch (type) {
+    case COMMON_GRAMMAR_TRIGGER_TYPE_PATTERN: return WEIR__TRIGGER_PATTERN;
+    case COMMON_GRAMMAR_TRIGGER_TYPE_PATTERN_FULL: return WEIR__TRIGGER_FULL_PATTERN;
+    case COMMON_GRAMMAR_TRIGGER_TYPE_TOKEN: return WEIR__TRIGGER_TOKEN;
+    default: return WEIR__TRIGGER_WORD;
+    }
+}
+
+void fill_rendered(weir__shim_chat &chat, bool calls_only)
+{
+    const common_chat_params &p = chat.params;
+    weir__shim_rendered &r = chat.rendered;
+    r = weir__shim_rendered();
+    r.prompt = p.prompt.c_str();
+    r.prompt_length = p.prompt.size();
+    r.grammar = p.grammar.c_str();
+    r.lazy = p.grammar_lazy;
+    r.calls_only = calls_only;
+    r.generation_prompt = p.generation_prompt.c_str();
+    for (const common_grammar_trigger &t : p.grammar_triggers)
+        chat.triggers.push_back({trigger_kind(t.type), t.value.c_str(), -1});
+    for (const weir__trigger &t : chat.triggers)
+        if (t.kind == WEIR__TRIGGER_WORD) chat.words.add(t.value);
+    for (const std::string &stop : p.additional_stops)
+        if (!stop.empty()) chat.stops.push_back(stop.c_str());
+    for (const std::string &text : p.preserved_tokens) chat.preserved.push_back(text.c_str());
+    if (weir::find_closing(chat))
+        for (const std::string &end : p.thinking_end_tags)
+            if (!end.empty()) chat.reasoning_ends.push_back(end.c_str());
+    r.triggers = chat.triggers.data();
+    r.n_triggers = chat.triggers.size();
+    r.stops = chat.stops.data();
+    r.n_stops = chat.stops.size();
+    r.preserved = chat.preserved.data();
+    r.n_preserved = chat.preserved.size();
+    r.reasoning_start = p.thinking_start_tag.c_str();
+    r.reasoning_ends = chat.reasoning_ends.data();
+    r.n_reasoning_ends = chat.reasoning_ends.size();
+    r.reasoning_closing = chat.reasoning_closing.c_str();
+    weir::read_form(chat);
+}
+
+/* What an unmarked call begins with, in one of the ways in which JSON is usually written. */
+std::string unmarked_call(const std::string &tool, const char *key, const char *space)
+{
+    return std::string("{\"name\":") + space + "\"" + tool + "\"," + space + "\"" + key + "\":";
+}
+
+bool has_trigger_rule(const common_peg_arena &arena)
+{
+    for (std::size_t i = 0; i < arena.size(); i++) {
+        const auto *rule = std::get_if<common_peg_rule_parser>(&arena.get(i));
+        if (rule != nullptr && rule->trigger) return true;
+    }
+    return false;
+}
+
+/* Gives optional calls that are JSON without a mark a grammar, as llama.cpp gives those with one. A tool's
+ * name and the key of its arguments begin it. The first tool shows the key. */
+void hold_unmarked(const weir__shim_render *in, weir__shim_chat &chat)
+{
+    common_chat_params &params = chat.params;
+    if (in->tools == nullptr || in->tool_choice != WEIR_TOOLS_AUTO || params.parser.empty() ||
+        !params.grammar.empty())
+        return;
+    const common_json tools = common_json::parse(in->enforced_tools);
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < tools.size(); i++)
+        names.push_back(tools.at(i).at("function").at("name").get<std::string>());
+    const char *key = nullptr;
+    for (const char *one : {"parameters", "arguments"})
+        if (key == nullptr && !names.empty() &&
+            weir::begins_call(chat, unmarked_call(names[0], one, " ") + " {", names[0]))
+            key = one;
+    common_peg_arena parser;
+    parser.load(params.parser);
+    if (key == nullptr || !has_trigger_rule(parser) || !return_schemas(parser, name_schemas(in))) return;
+    params.grammar =
+        build_grammar([&](const common_grammar_builder &builder) { parser.build_grammar(builder, true); });
+    params.grammar_lazy = true;
+    for (const std::string &name : names)
+        for (const char *space : {" ", ""})
+            params.grammar_triggers.push_back(
+                {COMMON_GRAMMAR_TRIGGER_TYPE_WORD, unmarked_call(name, key, space)});
+}
+
+} // namespace
+
+weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shim_render *in,
+                                   weir__shim_chat **out, weir_error *error)
+{
+    std::unique_ptr<weir__shim_chat> chat;
+    const std::size_t n = text_bytes(in);
+    const weir_status status = weir::limited(n, error, "messages", cannot_render, [&] {
+        chat.reset(new weir__shim_chat());
+        /* The prompt does not depend on the choice, and without calls no grammar is made of the parameters as
+         * given. */
+        const bool either =
+            in->tools != nullptr && in->tool_choice == WEIR_TOOLS_AUTO && in->json_schema != nullptr;
+        const bool required = in->tools != nullptr && in->tool_choice == WEIR_TOOLS_REQUIRED;
+        if (required || either) {
+            chat->params =
+                weir::render_template(t, in, in->enforced_tools, COMMON_CHAT_TOOL_CHOICE_REQUIRED, nullptr);
+            if (!enforce(t, in, chat->params))
+                return weir__error_set(error, WEIR_UNSUPPORTED, either ? "json_schema" : "tool_choice",
+                                       "the form of calls that this model's template has cannot be enforced");
+            if (either)
+                chat->params.grammar_triggers =
+                    weir::render_template(t, in, in->enforced_tools, COMMON_CHAT_TOOL_CHOICE_AUTO, nullptr)
+                        .grammar_triggers;
+        } else {
+            chat->params =
+                weir::render_template(t, in, in->enforced_tools,
+                                      in->tool_choice == WEIR_TOOLS_AUTO ? COMMON_CHAT_TOOL_CHOICE_AUTO
+                                                                         : COMMON_CHAT_TOOL_CHOICE_NONE,
+                                      in->json_schema);
+            if (in->json_schema != nullptr && !chat->params.grammar_lazy && !chat->params.grammar.empty() &&
+                !chat->params.parser.empty()) {
+                common_json arena = common_json::parse(chat->params.parser);
+                if (!in->fenced) drop_fences(arena);
+                constrain(in, name_schemas(in), arena, chat->params);
+            }
+            if (!chat->params.grammar_lazy) chat->params.grammar_triggers.clear();
+        }
+        if (in->tools != nullptr) chat->params.prompt = render_tools(t, in).prompt;
+        chat->parser = common_chat_parser_params(chat->params);
+        chat->parser.reasoning_format =
+            in->parse_reasoning ? COMMON_REASONING_FORMAT_DEEPSEEK : COMMON_REASONING_FORMAT_NONE;
+        if (!chat->params.parser.empty()) chat->parser.parser.load(chat->params.parser);
+        if (in->json_schema == nullptr) hold_unmarked(in, *chat);
+        fill_rendered(*chat, required);
+        weir::refuse_starved();
+        return WEIR_OK;
+    });
+    if (status == WEIR_OK) *out = chat.release();
+    return status;
+}
+
+weir_status weir__shim_chat_prompt(const weir__shim_template *t, const weir__shim_render *in,
+                                   bool (*add)(void *user, const char *prompt, std::size_t n), void *user,
+                                   weir_error *error)
+{
+    return weir::limited(text_bytes(in), error, "messages", cannot_render, [&] {
+        const common_chat_params params =
+            in->tools != nullptr
+                ? render_tools(t, in)
+                : weir::render_template(t, in, nullptr,
+                                        in->tool_choice == WEIR_TOOLS_AUTO ? COMMON_CHAT_TOOL_CHOICE_AUTO
+                                                                           : COMMON_CHAT_TOOL_CHOICE_NONE,
+                                        in->json_schema, true);
+        weir::refuse_starved();
+        if (!add(user, params.prompt.data(), params.prompt.size())) throw std::bad_alloc();
+        return WEIR_OK;
+    });
+}
+
+void weir__shim_chat_destroy(weir__shim_chat *chat)
+{
+    delete chat;
+}
+
+weir_status weir__shim_chat_begin(weir__shim_chat *chat, const char *text, weir_error *error)
+{
+    return guard(error, WEIR_BACKEND, "the answer cannot begin", [&] {
+        std::string begin = text, again = begin;
+        weir::refuse_starved();
+        chat->params.generation_prompt = std::move(begin);
+        chat->parser.generation_prompt = std::move(again);
+        chat->rendered.generation_prompt = chat->params.generation_prompt.c_str();
+        return WEIR_OK;
+    });
+}
+
+const weir__shim_rendered *weir__shim_chat_rendered(const weir__shim_chat *chat)
+{
+    return &chat->rendered;
+}
