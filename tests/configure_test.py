@@ -1,8 +1,10 @@
-"""A second configuration leaves the commands as they are: packages that bring -isystem, as CMake's cache gives them back."""
+"""A second configuration leaves the commands as they are: packages that bring -isystem, as CMake's cache gives them back.
+A tree that was moved after a build is built again."""
 # SPDX-License-Identifier: Apache-2.0
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -47,6 +49,34 @@ with tempfile.TemporaryDirectory() as name:
     for time in ("second", "third"):
         again = configured(work, work / "build")
         check(f"the {time} configuration is as the first", again == first, first, again)
+
+MOVED = """
+cmake_minimum_required(VERSION 3.21)
+project(moved NONE)
+add_custom_target(program ALL COMMAND ${CMAKE_COMMAND} -E touch ${CMAKE_SOURCE_DIR}/build/unit/program)
+"""
+
+
+def built(tree):
+    done = subprocess.run(["bash", tree / "scripts/build.sh", "unit"], capture_output=True, text=True, timeout=600,
+                          env={k: v for k, v in os.environ.items() if k != "WEIR_HELD_BUILD"})
+    check(f"the tree in {tree.name} is built", done.returncode == 0 and (tree / "build/unit/program").exists(), done.stdout, done.stderr)
+    return done.stderr
+
+
+with tempfile.TemporaryDirectory() as name:
+    work = pathlib.Path(name)
+    first, moved = work / "first", work / "moved"
+    (first / "scripts").mkdir(parents=True)
+    for file in ("scripts/build.sh", "scripts/lib.sh", "CMakePresets.json"):
+        shutil.copy(ROOT / file, first / file)
+    (first / "CMakeLists.txt").write_text(MOVED)
+    built(first)
+    check("a tree that stayed is not built anew", "anew" not in built(first))
+    first.rename(moved)
+    (moved / "build/unit/program").unlink()
+    check("the message names where it was", str(first) in built(moved))
+    check("it is said once", "anew" not in built(moved))
 
 for file in [*ROOT.glob("CMakeLists.txt"), *ROOT.glob("*/CMakeLists.txt"), *ROOT.glob("*/*/CMakeLists.txt"), *ROOT.glob("cmake/*.cmake")]:
     if file.name != "package.cmake":
