@@ -2,7 +2,7 @@
 # that scripts/llhttp.sh fetches, whose MIT notice is WEIR_LLHTTP_LICENSE. Without either there is no such target.
 # SPDX-License-Identifier: Apache-2.0
 add_library(weir_llhttp INTERFACE)
-pkg_check_modules(LLHTTP QUIET IMPORTED_TARGET libllhttp>=9)
+weir_package(LLHTTP QUIET IMPORTED_TARGET libllhttp>=9)
 if(LLHTTP_FOUND)
     target_link_libraries(weir_llhttp INTERFACE PkgConfig::LLHTTP)
     set(WEIR_LLHTTP_FOUND TRUE)

@@ -19,6 +19,7 @@ tsan-llama) scripts/llama.sh --flavor tsan --media >/dev/null ;;
 *) scripts/llama.sh --media >/dev/null ;;
 esac
 take_build "$preset"
+forget_moved "$build"
 use_ccache
 
 if [ ! -f "$build/CMakeCache.txt" ] && have ninja; then

@@ -63,6 +63,15 @@ take_build() {
     export WEIR_HELD_BUILD=$1
 }
 
+# forget_moved FOLDER: a build of a tree that was moved or copied is configured anew, for CMake refuses to go on with it.
+forget_moved() {
+    local home
+    home=$(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$1/CMakeCache.txt" 2>/dev/null) || true
+    if [ -z "$home" ] || [ "$home" -ef "$weir_root" ]; then return; fi
+    say "$1 was made in $home; it is built anew"
+    rm -rf "$1/CMakeCache.txt" "$1/CMakeFiles"
+}
+
 # watch LABEL LOG COMMAND...: runs the command with its output in LOG, and shows that it is alive: a line that
 # is rewritten every second on a terminal, else one every 15 s. Shows the end of LOG when the command fails.
 watch() {

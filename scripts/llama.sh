@@ -93,6 +93,7 @@ link_packages=() link_libs=() patches=() missing=
 if [ $patched = yes ]; then
     patches+=("$weir_root/scripts/"{llama,llama_rpc,llama_memory,llama_jinja}.patch)
     flags+=(-DGGML_RPC=ON -DGGML_RPC_RDMA=OFF)
+    if [ -z "${WEIR_LLAMA_DIR:-}" ]; then flags+=(-DWEIR_JOINED=ON); fi # files of the pin that go together (llama_targets.cmake)
 fi
 case $backend in
 cuda)

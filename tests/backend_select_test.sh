@@ -122,6 +122,12 @@ arguments="--flavor stock-avx2" expect linux "" "!patch=llama_amx.patch"
 expect linux "" "!patch=llama_amx.patch"
 expect linux "WEIR_LLAMA_FLAGS=-DGGML_NATIVE=ON" patch=llama.patch patch=llama_amx.patch
 
+# Files of the pin go together; what benchmarks compare with, and another tree, are compiled file by file.
+expect linux "" flag=-DWEIR_JOINED=ON
+arguments="--flavor asan" expect linux "" flag=-DWEIR_JOINED=ON
+arguments="--flavor stock" expect linux "" "!flag=-DWEIR_JOINED=ON"
+expect linux "WEIR_LLAMA_DIR=$work" "!flag=-DWEIR_JOINED=ON"
+
 # Sanitizer builds are clang's and for the CPU.
 arguments="--flavor asan" expect linux-nvcc "" "${on_cpu[@]}" flag=-DCMAKE_C_COMPILER=clang
 arguments="--flavor tsan" expect linux-nvcc "" "${on_cpu[@]}" flag=-DCMAKE_CXX_COMPILER=clang++

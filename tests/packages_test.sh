@@ -14,7 +14,7 @@ for name in desc homepage license head; do [ -n "$(field $name)" ] || die "the f
 description=$(field desc) # what `brew audit` asks of it
 [ ${#description} -le 80 ] && [[ $description =~ ^[A-Z] ]] && [[ ! $description =~ ^(A|An|The|[Ww]eir)\  ]] && [[ ! $description =~ \.$ ]] || die "the formula's desc: $description"
 [ "$(field license)" = "$(sed -n 's/.*SPDX-License-Identifier: //p' CMakeLists.txt | head -n 1)" ] || die "the formula has another license"
-for module in $(sed -n 's/^pkg_check_modules([A-Z]* .*IMPORTED_TARGET \([a-z]*\).*/\1/p' CMakeLists.txt); do
+for module in $(sed -n 's/^weir_package([A-Z]* .*IMPORTED_TARGET \([a-z]*\).*/\1/p' CMakeLists.txt); do
     case $module in libcurl) module=curl ;; ncursesw) module=ncurses ;; openssl) module=openssl@3 ;; esac
     grep -qE "^  (depends_on|uses_from_macos) \"$module\"" $formula || die "the formula does not depend on $module"
 done
