@@ -270,8 +270,8 @@ static void check_texts(const kind *k, weir_layout layout)
     }
 }
 
-/* Whether kind k is tried in layout l. A kind is a graph, and a layout is where cells lie: the first two kinds
- * lead through both layouts, and each further graph is run in one. */
+/* Whether kind k is tried in layout l. A kind is a graph, and a layout is where cells lie: the first two
+ * kinds lead through both layouts, and each further graph is run in one. */
 static bool is_tried(size_t k, size_t l)
 {
     return k < 2 || k % 2 == l;

@@ -36,7 +36,7 @@
 #define ONE_LONG_IN EFFORT(4, 0) /* engines; 0 = none */
 #define N_SECONDS   EFFORT(8, 5)
 #define N_ENGINES   EFFORT(4, 1) /* at the least, however slow they are */
-#define N_TEXT      2000 /* room for the text's tokens */
+#define N_TEXT      2000         /* room for the text's tokens */
 
 static const char text[] =
     "A weir is a low dam built across a river to raise the level of water upstream or to regulate its flow. "

@@ -14,8 +14,8 @@ from processor import Process  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
-SMALL = 1 << 17
-CHEAP = 0.075  # seconds: work of all with all over SMALL bytes takes several times that, once it is four times as large
+SMALL = 1 << 18
+CHEAP = 0.3  # seconds: work of all with all over SMALL bytes takes several times that, once it is four times as large
 RATIO = 3.4  # of twice the size: 2 is linear and 4 quadratic
 TRIES = 4  # others use the processors, too: the least time counts
 SERVED = ("--embeddings", "--work-timeout", "600")
