@@ -64,7 +64,15 @@ function(weir_test name label source)
         UBSAN_OPTIONS=print_stacktrace=1
         TSAN_OPTIONS=halt_on_error=1:suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan.supp)
     if(WEIR_SANITIZE)
-        list(APPEND environment WEIR_SANITIZED=1) # for checks.effort; C has effort.h
+        list(APPEND environment WEIR_SANITIZED=${WEIR_SANITIZE}) # for checks.effort; C has effort.h
+    endif()
+    # Threads that wait for each other take twice the processor time beside other tests. So the programs that tests in
+    # Python start compute with one; examples, programs of the guides and invariance_model_test have several.
+    weir_needs_llama(computes ${source})
+    set(one_thread OFF)
+    if(computes AND source MATCHES "\\.py$")
+        set(one_thread ON)
+        list(APPEND environment CLI_TEST_CONFIG=${PROJECT_SOURCE_DIR}/tests/support/one_thread.conf) # read by checks.environment
     endif()
     # The longest begin first, so that none is left alone at the end. Elixir's takes several times as long as the next
     # one: 106 s alone, half of it waits.
@@ -76,7 +84,7 @@ function(weir_test name label source)
         set_tests_properties(${name} PROPERTIES COST 100)
     endif()
     # An engine on the real model computes with two threads; most other tests wait for a server or a terminal.
-    if(needs_model)
+    if(needs_model AND NOT one_thread)
         set_tests_properties(${name} PROPERTIES PROCESSORS 2)
     endif()
     set_tests_properties(${name} PROPERTIES TIMEOUT 900 SKIP_RETURN_CODE 77 LABELS "${labels}" ENVIRONMENT "${environment}")

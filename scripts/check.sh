@@ -166,9 +166,10 @@ for name; do
     asan)
         scripts/model.sh >/dev/null
         # What computes most on the default model takes minutes each there; tiny models and the kernels' own tests lead through the same code.
-        # invariance_avx2 is one of them with other kernels; backend_select_test runs scripts alone, nothing that a sanitizer sees.
+        # invariance_avx2 is one of them with other kernels; backend_select_test and header_test run scripts and compilers alone,
+        # nothing that a sanitizer sees.
         not_there='adapter|cache_dir|calls|cli|engine|estimate|guides|heads|hub|invarian(ce|t)|low_level|prefix|speculate'
-        step "no warning from clang, tests under ASan and UBSan" check_sanitized asan -E "^(($not_there)_model_test|invariance_avx2|backend_select_test)\$"
+        step "no warning from clang, tests under ASan and UBSan" check_sanitized asan -E "^(($not_there)_model_test|invariance_avx2|backend_select_test|header_test)\$"
         ;;
     tsan) step "threaded tests, the server and the commands that run an engine, under TSan" check_tsan ;;
     tsan-llama)

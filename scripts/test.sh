@@ -3,7 +3,7 @@
 # with `N passed, N failed`. Counted are test cases: those that cmocka and ExUnit report, and one for any other program. The line before
 # counts the skipped ones.
 # Logs: build/PRESET/test.log, results: build/PRESET/test.xml. WEIR_TEST_JOBS tests run at once: two for each processor (4 at
-# the least), because most wait for a server or a terminal; those on the real model count twice (cmake/test.cmake).
+# the least), because most wait for a server or a terminal; those with two threads on the real model count twice (cmake/test.cmake).
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"

@@ -270,12 +270,20 @@ static void check_texts(const kind *k, weir_layout layout)
     }
 }
 
+/* Whether kind k is tried in layout l. A kind is a graph, and a layout is where cells lie: the first two
+ * kinds lead through both layouts, and each further graph is run in one. */
+static bool is_tried(size_t k, size_t l)
+{
+    return k < 2 || k % 2 == l;
+}
+
 static void drafts_change_no_text(void **state)
 {
     (void)state;
     for (size_t k = 0; k < EFFORT(sizeof doubtful / sizeof *doubtful, 2); k++) {
         begin(&doubtful[k]);
-        for (size_t l = 0; l < 2; l++) check_texts(&doubtful[k], layouts[l]);
+        for (size_t l = 0; l < 2; l++)
+            if (is_tried(k, l)) check_texts(&doubtful[k], layouts[l]);
         end();
     }
 }
@@ -302,7 +310,7 @@ static void adapters_change_what_is_told(void **state)
         for (int i = 0; i < N; i++)
             assert_int_equal(memcmp(adapted[i].tokens, plain[i].tokens, sizeof plain[i].tokens) == 0, i < 2);
         weir_engine_destroy(engine);
-        for (size_t l = 0; l < 2; l++) check_texts(&doubtful[k], layouts[l]);
+        check_texts(&doubtful[k], layouts[k]);
         memset(uses, 0, sizeof uses);
         weir_adapter_release(adapter);
         end();
@@ -330,7 +338,8 @@ static void bursts_come_where_the_head_is_right(void **state)
     (void)state;
     for (size_t k = 0; k < sizeof right / sizeof *right; k++) {
         begin(&right[k]);
-        for (size_t l = 0; l < 2; l++) check_right(&right[k], layouts[l], 8);
+        for (size_t l = 0; l < 2; l++)
+            if (is_tried(k, l)) check_right(&right[k], layouts[l], 8);
         end();
     }
 }
@@ -340,7 +349,8 @@ static void the_head_is_told_of_the_right_tokens(void **state)
     (void)state;
     for (size_t k = 0; k < sizeof told / sizeof *told; k++) {
         begin(&told[k]);
-        for (size_t l = 0; l < 2; l++) check_right(&told[k], layouts[l], 1);
+        for (size_t l = 0; l < 2; l++)
+            if (is_tried(k, l)) check_right(&told[k], layouts[l], 1);
         end();
     }
 }

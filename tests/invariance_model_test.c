@@ -2,7 +2,7 @@
  * is computed with: chunk sizes, batches, threads, layouts, company. Answers of engines are compared with the
  * answer to each prompt alone.
  *
- * Without more said, random engines from WEIR_TEST_SEED for WEIR_TEST_SECONDS (60), with keys and values in
+ * Without more said, random engines from WEIR_TEST_SEED for WEIR_TEST_SECONDS (8), with keys and values in
  * half precision or in Q8_0; the same with a small random model that has experts. With WEIR_TEST_MATRIX=FILE,
  * all prompts in each combination of layout, chunk size and company from WEIR_TEST_SEED (1): a line of FILE
  * for each that is done, and those that it already holds are left out. bench/invariance.py runs that.
@@ -34,8 +34,9 @@
 #define N_TRIED     EFFORT(N_SHORT, 36)
 #define MOST        EFFORT(33, 6)
 #define ONE_LONG_IN EFFORT(4, 0) /* engines; 0 = none */
-#define N_SECONDS   EFFORT(60, 5)
-#define N_TEXT      2000 /* room for the text's tokens */
+#define N_SECONDS   EFFORT(8, 5)
+#define N_ENGINES   EFFORT(4, 1) /* at the least, however slow they are */
+#define N_TEXT      2000         /* room for the text's tokens */
 
 static const char text[] =
     "A weir is a low dam built across a river to raise the level of water upstream or to regulate its flow. "
@@ -231,7 +232,7 @@ static void answers_do_not_depend_on_the_company(void **state)
             type_v = dice_one_in(&d, 2) ? WEIR_KV_F16 : WEIR_KV_Q8_0;
         }
         random_engine(&d);
-    } while ((uint64_t)(time(NULL) - begin) < seconds);
+    } while (rounds < N_ENGINES || (uint64_t)(time(NULL) - begin) < seconds);
     printf("%llu engines\n", (unsigned long long)rounds);
 }
 

@@ -9,6 +9,7 @@ writes it anew. Where Jinja2 is installed (scripts/jinja2.sh does that; make che
 pin's templates, with numbers, texts that are not English, and none, are rendered by both. HELPER renders with weir's
 patched llama.cpp, and needs weir__backend_llama.
 """
+import functools
 import hashlib
 import json
 import os
@@ -145,10 +146,15 @@ def environment():
     return env
 
 
+@functools.lru_cache(maxsize=1)
+def compiled(env, template):
+    return env.from_string(template)
+
+
 def rendered(env, template, values):
     """What Jinja2 makes of it; None: an error."""
     try:
-        return env.from_string(template).render(**json.loads(json.dumps(values)))
+        return compiled(env, template).render(**json.loads(json.dumps(values)))
     except Exception:
         return None
 

@@ -43,7 +43,7 @@ def written(helper, locale, values):
 
 def main():
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    values = numbers(random.Random(seed), int(sys.argv[3]) if len(sys.argv) > 3 else effort(300000, 30000))
+    values = numbers(random.Random(seed), int(sys.argv[3]) if len(sys.argv) > 3 else effort(60000, 15000))
     expected = [json.dumps(value) for value in values]
     for locale in ("C", "de_DE.UTF-8", "fr_FR.UTF-8"):  # one that is not installed leaves the process in C
         texts = written(sys.argv[1], locale, values)

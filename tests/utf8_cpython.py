@@ -117,7 +117,7 @@ def main():
         sys.exit(__doc__)
     helper = sys.argv[1]
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else time.time_ns()
-    total = int(sys.argv[3]) if len(sys.argv) > 3 else effort(10**6, 10**5)
+    total = int(sys.argv[3]) if len(sys.argv) > 3 else effort(250_000, 50_000)
     kinds = [uniform, edges, sequences, text, truncated, damaged]
     print(f"seed {seed}, {total} strings")
     failed = 0

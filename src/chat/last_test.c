@@ -130,6 +130,7 @@ static void expect_sampler(const terms *t, weir_chat *chat)
 
 static terms terms_of(const pin_walk *walk, const char *source)
 {
+    use_model_of(walk->name);
     return (terms){.name = walk->name, .source = source, .goes_on = true, .thinks = true};
 }
 
