@@ -11,7 +11,7 @@
 #include <mach-o/dyld.h>
 #endif
 
-#include "options.h"
+#include "cli/lib/options.h"
 
 void cli_bench_engine_defaults(cli_args *args)
 {

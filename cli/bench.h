@@ -4,7 +4,7 @@
 #ifndef WEIR_CLI_BENCH_H
 #define WEIR_CLI_BENCH_H
 
-#include "cli.h"
+#include "cli/lib/cli.h"
 
 /* Replaces this process by weir-bench, with the same words. Returns after a message if that fails. */
 cli_exit cli_bench_exec(char **argv);

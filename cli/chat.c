@@ -7,20 +7,20 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "child.h"
-#include "figures.h"
-#include "file.h"
-#include "line.h"
-#include "load.h"
+#include "cli/lib/child.h"
+#include "cli/lib/figures.h"
+#include "cli/lib/file.h"
+#include "cli/lib/line.h"
+#include "cli/lib/load.h"
+#include "cli/lib/out.h"
+#include "cli/lib/preset.h"
+#include "cli/lib/prompt.h"
+#include "cli/lib/signals.h"
+#include "cli/lib/starter.h"
+#include "cli/lib/talk.h"
+#include "cli/lib/term.h"
+#include "cli/lib/wrap.h"
 #include "models.h"
-#include "out.h"
-#include "preset.h"
-#include "prompt.h"
-#include "signals.h"
-#include "starter.h"
-#include "talk.h"
-#include "term.h"
-#include "wrap.h"
 
 struct chat {
     const cli_args *args;

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "options.h"
-#include "out.h"
-#include "preset.h"
-#include "shortname.h"
-#include "text.h"
+#include "cli/lib/options.h"
+#include "cli/lib/out.h"
+#include "cli/lib/preset.h"
+#include "cli/lib/shortname.h"
+#include "cli/lib/text.h"
 
 /* ---- The answer to a Tab ---- */
 

@@ -4,7 +4,7 @@
 #ifndef WEIR_CLI_COMPLETION_H
 #define WEIR_CLI_COMPLETION_H
 
-#include "cli.h"
+#include "cli/lib/cli.h"
 
 typedef struct cli_shell {
     const char *name;

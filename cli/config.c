@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "config_file.h"
-#include "figures.h"
-#include "options.h"
-#include "out.h"
-#include "term.h"
-#include "text.h"
+#include "cli/lib/config_file.h"
+#include "cli/lib/figures.h"
+#include "cli/lib/options.h"
+#include "cli/lib/out.h"
+#include "cli/lib/term.h"
+#include "cli/lib/text.h"
 
 /* As it is shown: nobody looks over a shoulder at keys. */
 static void value_of(const cli_args *args, const cli_option *option, char *text, size_t capacity)

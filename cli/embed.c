@@ -5,13 +5,13 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "file.h"
-#include "load.h"
-#include "out.h"
-#include "progress.h"
-#include "signals.h"
-#include "term.h"
-#include "text.h"
+#include "cli/lib/file.h"
+#include "cli/lib/load.h"
+#include "cli/lib/out.h"
+#include "cli/lib/progress.h"
+#include "cli/lib/signals.h"
+#include "cli/lib/term.h"
+#include "cli/lib/text.h"
 
 #define SEQUENCES  16  /* texts of one pass, where they are short */
 #define LEAST_PASS 512 /* tokens: short texts share a pass */

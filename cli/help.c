@@ -7,15 +7,15 @@
 #include <string.h>
 
 #include "base/ascii.h"
-#include "child.h"
+#include "cli/lib/child.h"
+#include "cli/lib/file.h"
+#include "cli/lib/options.h"
+#include "cli/lib/out.h"
+#include "cli/lib/page.h"
+#include "cli/lib/signals.h"
+#include "cli/lib/term.h"
+#include "cli/lib/wrap.h"
 #include "completion.h"
-#include "file.h"
-#include "options.h"
-#include "out.h"
-#include "page.h"
-#include "signals.h"
-#include "term.h"
-#include "wrap.h"
 
 #define COLUMN 30 /* where the explanation of an option begins */
 #define WIDE   24 /* of a command, a variable, a file */

@@ -3,7 +3,7 @@
 #ifndef WEIR_CLI_HELP_H
 #define WEIR_CLI_HELP_H
 
-#include "cli.h"
+#include "cli/lib/cli.h"
 
 typedef enum cli_help_kind {
     CLI_HELP_SHORT, /* of a command with --help-all, the options that most people need */

@@ -2,11 +2,11 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "figures.h"
-#include "load.h"
-#include "out.h"
-#include "reads.h"
-#include "term.h"
+#include "cli/lib/figures.h"
+#include "cli/lib/load.h"
+#include "cli/lib/out.h"
+#include "cli/lib/reads.h"
+#include "cli/lib/term.h"
 
 #define COLUMN 16 /* where values begin */
 

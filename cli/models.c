@@ -7,18 +7,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "figures.h"
-#include "file.h"
-#include "hub.h"
-#include "load.h"
+#include "cli/lib/figures.h"
+#include "cli/lib/file.h"
+#include "cli/lib/hub.h"
+#include "cli/lib/load.h"
+#include "cli/lib/out.h"
+#include "cli/lib/preset.h"
+#include "cli/lib/shortname.h"
+#include "cli/lib/signals.h"
+#include "cli/lib/starter.h"
+#include "cli/lib/term.h"
+#include "cli/lib/text.h"
 #include "models.h"
-#include "out.h"
-#include "preset.h"
-#include "shortname.h"
-#include "signals.h"
-#include "starter.h"
-#include "term.h"
-#include "text.h"
 
 /* ---- weir pull ---- */
 

@@ -2,7 +2,7 @@
 #ifndef WEIR_CLI_MODELS_H
 #define WEIR_CLI_MODELS_H
 
-#include "options.h"
+#include "cli/lib/options.h"
 
 /* Prints the models in the cache, the default model and the presets. CLI_OK, or a code after a message. */
 cli_exit cli_models_print(const cli_args *args);

@@ -2,12 +2,12 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "figures.h"
-#include "file.h"
-#include "load.h"
-#include "out.h"
-#include "progress.h"
-#include "term.h"
+#include "cli/lib/figures.h"
+#include "cli/lib/file.h"
+#include "cli/lib/load.h"
+#include "cli/lib/out.h"
+#include "cli/lib/progress.h"
+#include "cli/lib/term.h"
 
 cli_exit cli_optimize(cli_args *args)
 {

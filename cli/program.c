@@ -7,12 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/lib/options.h"
+#include "cli/lib/out.h"
+#include "cli/lib/signals.h"
+#include "cli/lib/term.h"
 #include "completion.h"
 #include "help.h"
-#include "options.h"
-#include "out.h"
-#include "signals.h"
-#include "term.h"
 
 static cli_exit help(int n, char **words)
 {

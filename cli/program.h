@@ -4,7 +4,7 @@
 #ifndef WEIR_CLI_PROGRAM_H
 #define WEIR_CLI_PROGRAM_H
 
-#include "options.h"
+#include "cli/lib/options.h"
 
 /* Runs a command whose options are read. argv: of main. */
 typedef cli_exit cli_runner(cli_args *args, char **argv);

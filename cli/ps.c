@@ -3,11 +3,11 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "mark.h"
-#include "out.h"
-#include "remote.h"
-#include "signals.h"
-#include "view.h"
+#include "cli/lib/mark.h"
+#include "cli/lib/out.h"
+#include "cli/lib/remote.h"
+#include "cli/lib/signals.h"
+#include "cli/lib/view.h"
 
 #define PATIENCE_MS 10000
 

@@ -4,13 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "figures.h"
-#include "file.h"
-#include "load.h"
-#include "out.h"
-#include "progress.h"
-#include "signals.h"
-#include "term.h"
+#include "cli/lib/figures.h"
+#include "cli/lib/file.h"
+#include "cli/lib/load.h"
+#include "cli/lib/out.h"
+#include "cli/lib/progress.h"
+#include "cli/lib/signals.h"
+#include "cli/lib/term.h"
 
 /* "model.gguf" to "model-Q8_0.gguf" */
 static char *output_of(const char *path, const char *type)

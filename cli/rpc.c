@@ -3,9 +3,9 @@
 #include <signal.h>
 #include <stdio.h>
 
-#include "load.h"
-#include "options.h"
-#include "term.h"
+#include "cli/lib/load.h"
+#include "cli/lib/options.h"
+#include "cli/lib/term.h"
 
 cli_exit cli_rpc(cli_args *args)
 {

@@ -7,15 +7,15 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "figures.h"
-#include "load.h"
-#include "out.h"
-#include "progress.h"
-#include "prompt.h"
-#include "reply.h"
-#include "signals.h"
-#include "starter.h"
-#include "term.h"
+#include "cli/lib/figures.h"
+#include "cli/lib/load.h"
+#include "cli/lib/out.h"
+#include "cli/lib/progress.h"
+#include "cli/lib/prompt.h"
+#include "cli/lib/reply.h"
+#include "cli/lib/signals.h"
+#include "cli/lib/starter.h"
+#include "cli/lib/term.h"
 
 #define BEST_OF_MAX 128
 #define TOGETHER    8  /* answers of --best-of at a time, at most, unless -np asks for more slots */

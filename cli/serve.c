@@ -9,17 +9,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "descriptors.h"
-#include "figures.h"
-#include "hub.h"
-#include "load.h"
-#include "model_list.h"
-#include "preset.h"
-#include "pulled.h"
-#include "signals.h"
-#include "starter.h"
-#include "term.h"
-#include "text.h"
+#include "cli/lib/descriptors.h"
+#include "cli/lib/figures.h"
+#include "cli/lib/hub.h"
+#include "cli/lib/load.h"
+#include "cli/lib/model_list.h"
+#include "cli/lib/preset.h"
+#include "cli/lib/pulled.h"
+#include "cli/lib/signals.h"
+#include "cli/lib/starter.h"
+#include "cli/lib/term.h"
+#include "cli/lib/text.h"
 
 void cli_serve_defaults(cli_args *args)
 {
@@ -45,7 +45,7 @@ cli_exit cli_serve(cli_args *args)
 #else
 
 #include "base/mem.h"
-#include "file.h"
+#include "cli/lib/file.h"
 #include "server/settings/key_file.h"
 #include "server/system/log.h"
 #include "server/system/notify.h"

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "file.h"
-#include "load.h"
-#include "out.h"
-#include "term.h"
-#include "text.h"
+#include "cli/lib/file.h"
+#include "cli/lib/load.h"
+#include "cli/lib/out.h"
+#include "cli/lib/term.h"
+#include "cli/lib/text.h"
 
 struct tokens {
     weir_model *model;

@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "mark.h"
-#include "out.h"
-#include "remote.h"
-#include "screen.h"
-#include "signals.h"
-#include "view.h"
+#include "cli/lib/mark.h"
+#include "cli/lib/out.h"
+#include "cli/lib/remote.h"
+#include "cli/lib/screen.h"
+#include "cli/lib/signals.h"
+#include "cli/lib/view.h"
 
 #define RETRY_NS   WEIR__NS_PER_S
 #define SILENCE_NS (5 * WEIR__NS_PER_S)  /* servers send an event each second */

@@ -2,10 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "licenses.h"
-#include "options.h"
-#include "out.h"
-#include "text.h"
+#include "cli/lib/licenses.h"
+#include "cli/lib/options.h"
+#include "cli/lib/out.h"
+#include "cli/lib/text.h"
 
 cli_exit cli_version(cli_args *args)
 {

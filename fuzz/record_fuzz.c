@@ -1,7 +1,7 @@
 /* record_fuzz.c: any text as a record of ticks: read and written again, or refused with a reason.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "../cli/record.h"
 #include "base/mem.h"
+#include "cli/lib/record.h"
 #include "fuzz.h"
 #include "params/members.h"
 

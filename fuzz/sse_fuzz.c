@@ -3,9 +3,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Input: a byte that seeds the cuts and chooses the API, then the stream. */
-#include "../cli/answer.h"
-#include "../cli/sse.h"
 #include "base/utf8.h"
+#include "cli/lib/answer.h"
+#include "cli/lib/sse.h"
 #include "fuzz.h"
 
 struct seen {

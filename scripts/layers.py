@@ -13,6 +13,9 @@ import pathlib
 import re
 import sys
 
+# Folders of the product in C, whose folders have a line each in BELOW.
+TOPS = ("src", "hub", "server", "cli", "tools")
+
 # Each folder, and the ones that it may include, beside weir/ and itself.
 BELOW = {
     "base": [],
@@ -27,17 +30,20 @@ BELOW = {
     "llama": ["base", "gguf", "grammar", "backend", "kernels", "hook"],
     "model": ["base", "params", "media", "gguf", "backend", "fake"],
     "chat": ["base", "params", "grammar", "backend", "model"],
-    "transfer": ["base"],
-    "hub": ["base", "transfer"],
     "schedule": [],
     "cache": ["base", "params", "backend"],
     "speculate": ["base", "params", "backend", "model", "cache"],
     "engine": ["base", "params", "media", "backend", "grammar", "model", "chat", "schedule", "cache", "speculate"],
     "pool": ["base", "params", "model", "engine"],
-    "cli": ["base", "transfer", "server", "server/settings", "server/system"],
+    "hub/transfer": ["base"],
+    "hub": ["base", "hub/transfer"],
+    "cli/lib": ["base", "hub/transfer", "server", "server/settings", "server/system"],
+    "cli": ["base", "server", "server/settings", "server/system", "cli/lib"],
+    "tools/plain": ["base"],
+    "tools": ["base", "params", "backend", "kernels", "hook", "model", "engine", "hub/transfer", "cli/lib", "cli", "tools/plain"],
 }
 
-# The rooms of server/ (ADR 0121), and the rooms that each may include, beside base and transfer.
+# The rooms of server/ (ADR 0121), and the rooms that each may include, beside base and hub/transfer.
 LOW = ["server/system", "server/settings", "server/calls"]
 MODELS = [*LOW, "server/router", "server/models"]
 API = [*MODELS, "server/api/core"]
@@ -58,7 +64,7 @@ ROOMS = {
     "server/http": [*API, *DIALECTS, "server/page", "server/operate"],
     "server": [*API, "server/operate", "server/http"],
 }
-BELOW.update({room: ["base", "transfer", *below] for room, below in ROOMS.items()})
+BELOW.update({room: ["base", "hub/transfer", *below] for room, below in ROOMS.items()})
 
 # The opaque types of weir.h: the folder that defines each.
 OWNER = {name: "model" for name in ("weir_model", "weir_adapter", "weir_sampler", "weir_context")}
@@ -83,17 +89,12 @@ FUNCTION = re.compile(r"^(?!static|typedef|extern)[A-Za-z_][\w *]*?\b([a-z]+_\w+
 
 def folder_of(path):
     """src/cache/cache.c: cache. cli/run.c: cli. server/api/core/ask.c: server/api/core."""
-    if path.parts[0] == "server":
-        return str(path.parent)
-    return path.parts[1] if path.parts[0] == "src" else path.parts[0]
+    return str(path.parent).removeprefix("src/")
 
 
 def included_folder(include, folder):
     """cache/cache.h: cache. server/api/core/ask.h: server/api/core. ask.h: the folder itself."""
-    parts = [part for part in include.split("/") if part != ".."]
-    if len(parts) == 1:
-        return folder
-    return "/".join(parts[:-1]) if parts[0] == "server" else parts[0]
+    return include.rpartition("/")[0] or folder
 
 
 def code_of(path):
@@ -114,12 +115,12 @@ def includes_in(root, folder):
     """Each file of a folder, without its ending, and those of the same folder that it includes."""
     edges = {}
     for path in sorted(p for p in (root / folder).iterdir() if p.suffix in (".c", ".h", ".cpp")):
-        if re.search(r"_test\.|testing\.", path.name):
+        if re.search(r"_test\.", path.name):
             continue
         name = str((folder / path.name).with_suffix(""))
         own = edges.setdefault(name, set())
         for include in re.findall(r'^#include "([^"]+)\.h"', path.read_text(encoding="utf-8"), re.M):
-            other = folder / include if "/" not in include else pathlib.Path("src", include)
+            other = pathlib.Path(include if include.split("/")[0] in TOPS else f"src/{include}") if "/" in include else folder / include
             if other.parent == folder and str(other) != name:
                 own.add(str(other))
     for together in TOGETHER:
@@ -154,10 +155,10 @@ def calls_up(root):
 
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent)
-    files = [p for top in ("src", "cli", "server") for p in sorted((root / top).rglob("*")) if p.suffix in (".c", ".h", ".cpp")]
+    files = [p for top in TOPS for p in sorted((root / top).rglob("*")) if p.suffix in (".c", ".h", ".cpp")]
     wrong = []
     for path in (p.relative_to(root) for p in files):
-        if re.search(r"_test\.|testing\.", path.name):
+        if re.search(r"_test\.", path.name):
             continue
         folder = folder_of(path)
         if folder not in BELOW:
@@ -172,7 +173,7 @@ def main():
             if included_folder(include, folder) not in (folder, "weir", *BELOW[folder]):
                 wrong.append(f"{path}: {folder} must not include {include}")
     wrong += calls_up(root)
-    folders = {p.parent.relative_to(root) for top in ("src", "cli", "server", "bench", "elixir") for p in (root / top).rglob("*.c")}
+    folders = {p.parent.relative_to(root) for top in (*TOPS, "bench", "elixir") for p in (root / top).rglob("*.c")}
     for folder in sorted(folders):
         for how, edges in (("call", calls_in(root, folder)), ("include", includes_in(root, folder))):
             if circle := first_circle(edges):

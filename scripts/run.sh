@@ -14,7 +14,7 @@ if [ -z "$prompt" ]; then # what a small model can do, always in the same words
 fi
 program=build/release/weir
 stamp=build/release/run-stamp # as old as the sources that the program was built from
-sources='include src cli server bench cmake scripts CMakeLists.txt CMakePresets.json'
+sources='include src hub cli server tools cmake scripts CMakeLists.txt CMakePresets.json'
 settings="${WEIR_BACKEND:-} ${LLAMA_BACKEND:-} ${WEIR_LLAMA_DIR:-} ${WEIR_LLAMA_FLAGS:-} ${CC:-} ${CXX:-}"
 
 # A tree in WEIR_LLAMA_DIR may have changed, so with one it is always built anew.

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "support/effort.h"
-#include "support/engine.h"
+#include "support/engine/real.h"
 #include "support/temp.h"
 
 #define SETS   4

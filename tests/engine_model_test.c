@@ -18,7 +18,7 @@
 #include <weir/weir.h>
 
 #include "support/effort.h"
-#include "support/engine.h"
+#include "support/engine/real.h"
 
 #define N_STREAMS 8
 #define N_TOKENS  EFFORT(28, 20)

@@ -73,7 +73,7 @@ def test_commands():
 def test_messages():
     """The messages in the first column of the tables, without placeholders."""
     literals = []
-    for folder in ("cli", "server", "src"):
+    for folder in ("cli", "hub", "server", "src"):
         for path in glob.glob(os.path.join(SOURCE, folder, "**", "*.c*"), recursive=True):
             source = re.sub(r"/\*.*?\*/", "", read(path), flags=re.S)
             for found in re.findall(r'"(?:[^"\\\n]|\\.)*"(?:\s*"(?:[^"\\\n]|\\.)*")*', source):

@@ -14,7 +14,7 @@
 #include "engine/engine.h"
 #include "llama/internal.h"
 #include "support/effort.h"
-#include "support/engine.h"
+#include "support/engine/real.h"
 #include "support/temp.h"
 
 #define N      4

@@ -6,11 +6,11 @@
 #include <math.h>
 #include <mtmd.h>
 
-#include "engine/testing.h"
 #include "llama/internal.h"
-#include "model/testing.h"
 #include "support/effort.h"
+#include "support/engine/engine.h"
 #include "support/image.h"
+#include "support/model.h"
 #include "support/sound.h"
 #include "support/temp.h"
 

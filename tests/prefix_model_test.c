@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "support/effort.h"
-#include "support/engine.h"
+#include "support/engine/real.h"
 #include "support/temp.h"
 
 #define N      4

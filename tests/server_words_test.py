@@ -43,7 +43,7 @@ NAMES = dict(re.findall(r'\{"(\w+)", "([\w.-]+)"\}', read("server/api/core/names
 FIRST = {member: field for field, _, member in reversed(SETS)}
 NAMES.update({member: field for member, field in FIRST.items() if field != member})
 ODD = members() - FIELDS
-OPTIONS = set(re.findall(r'\{"(--[a-z-]+)"', read("cli/options.c")))
+OPTIONS = set(re.findall(r'\{"(--[a-z-]+)"', read("cli/lib/options.c")))
 
 
 def odd_words(text):
@@ -76,7 +76,7 @@ def sources():
     """Every message of the layers below that a request can reach."""
     found = {}
     for path in glob.glob(os.path.join(SOURCE, "src", "**", "*.c*"), recursive=True):
-        if re.search(r"_test\.c$|/hub/|/media/|projector|quantize|optimized|engine/record", path):
+        if re.search(r"_test\.c$|/media/|projector|quantize|optimized|engine/record", path):
             continue
         with open(path) as f:
             text = f.read()

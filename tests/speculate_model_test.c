@@ -8,7 +8,7 @@
 
 #include "kernels/kernels.h"
 #include "support/effort.h"
-#include "support/engine.h"
+#include "support/engine/real.h"
 
 #define N        4
 #define N_ANSWER EFFORT(48, 24)

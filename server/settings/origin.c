@@ -6,8 +6,8 @@
 #include <strings.h>
 
 #include "base/ascii.h"
+#include "hub/transfer/transfer.h"
 #include "sources.h"
-#include "transfer/transfer.h"
 
 static bool read_origin(const char *text, weir__transfer_url *origin)
 {

@@ -9,10 +9,10 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "effort.h"
+#include "hub/transfer/transfer.h"
 #include "objective.h"
 #include "origin.h"
 #include "sources.h"
-#include "transfer/transfer.h"
 
 serve_model_params serve_model_params_default(void)
 {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/budget.h"
-#include "model/testing.h"
+#include "support/model.h"
 
 /* An interrupt function that says true at the `last`-th question. */
 typedef struct patience {

@@ -10,7 +10,7 @@
 
 #include "base/cpu.h"
 #include "base/pages.h"
-#include "model/testing.h"
+#include "support/model.h"
 #include "support/temp.h"
 
 #define MIB (UINT64_C(1) << 20)

@@ -3,7 +3,7 @@
 
 #include "base/budget.h"
 #include "base/deep.h"
-#include "model/testing.h"
+#include "support/model.h"
 
 /* How deep a recursion came before its stack was low, in frames of some 4 KiB. */
 typedef struct dive {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/hash.h"
-#include "model/testing.h"
+#include "support/model.h"
 
 static void test_kept_hashes_stay_what_they_are(void **state)
 {

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "model/testing.h"
+#include "support/model.h"
 
 #define MIB ((size_t)1 << 20)
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/sha256.h"
 
-#include "model/testing.h"
+#include "support/model.h"
 
 static void assert_digest(const char *text, size_t repeats, const char *expected)
 {

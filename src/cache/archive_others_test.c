@@ -1,6 +1,6 @@
 /* archive_others_test.c: archives of other processes that write, use and remove files in the same folder.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "cache/archive_testing.h"
+#include "support/cache/archive.h"
 
 typedef struct followed {
     weir__archive *a;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cache/archive_testing.h"
+#include "support/cache/archive.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "cache/testing.h"
+#include "support/cache/cache.h"
 #include "support/dice.h"
 #include "support/temp.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "cache/testing.h"
+#include "support/cache/cache.h"
 #include "support/temp.h"
 
 static const weir__prefix_key open_key = {0};

@@ -1,6 +1,6 @@
 /* chat_test.c: conversations, rendered.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "chat/chat_testing.h"
+#include "support/chat/chat.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* depth_test.c: deep templates, expressions and values, and values in themselves, end with a status.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "chat/chat_testing.h"
+#include "support/chat/chat.h"
 #include "support/effort.h"
 
 #ifdef __GLIBC__

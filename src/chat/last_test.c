@@ -3,7 +3,7 @@
  * A template says how it renders a finished message. So the prompt must be that of the finished message up to
  * where the text ends.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "chat/chat_parser_testing.h"
+#include "support/chat/parser.h"
 
 #include "base/mem.h"
 #include "model/sampler.h"

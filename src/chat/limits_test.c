@@ -1,6 +1,6 @@
 /* limits_test.c: templates are programs of callers: whatever they do, they end, with a status.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "chat/chat_testing.h"
+#include "support/chat/chat.h"
 
 static void test_steps(void **state)
 {

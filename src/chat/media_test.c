@@ -1,7 +1,7 @@
 /* media_test.c: images and sounds in conversations. The expected prompt is computed from the same
  * conversation with words in place of media.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "chat/chat_testing.h"
+#include "support/chat/chat.h"
 
 #include <stdio.h>
 #include <stdlib.h>

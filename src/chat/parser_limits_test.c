@@ -1,6 +1,6 @@
 /* parser_limits_test.c: answers as large as parsers take them, and a little larger.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "chat/chat_parser_testing.h"
+#include "support/chat/parser.h"
 
 #include <sys/resource.h>
 

@@ -1,7 +1,7 @@
 /* parser_templates_test.c: answers that end within their reasoning or within a call, and reasoning that
  * is ended early, with every template of the pin.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "chat/chat_parser_testing.h"
+#include "support/chat/parser.h"
 
 #include <ctype.h>
 

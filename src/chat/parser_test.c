@@ -1,6 +1,6 @@
 /* parser_test.c: answers of several model families, however they are cut into pieces, and broken ones.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "chat/chat_parser_testing.h"
+#include "support/chat/parser.h"
 
 #include <ctype.h>
 #include <time.h>

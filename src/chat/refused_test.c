@@ -1,6 +1,6 @@
 /* Conversations that templates of the pin refuse: each is rendered all the same, with every text in its
  * place. SPDX-License-Identifier: Apache-2.0 */
-#include "chat/chat_parser_testing.h"
+#include "support/chat/parser.h"
 
 #include "base/json.h"
 #include "base/mem.h"

@@ -1,7 +1,7 @@
 /* special_test.c: texts of control tokens from users and tools stay text, with real templates and
  * vocabularies.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "chat/chat_testing.h"
+#include "support/chat/chat.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "engine/engine.h"
-#include "engine/testing.h"
+#include "support/engine/engine.h"
 
 #define TICKS 4096
 

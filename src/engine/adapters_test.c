@@ -1,6 +1,6 @@
 /* adapters_test.c: requests with different adapters in one engine.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/testing.h"
+#include "support/engine/engine.h"
 
 #include <math.h>
 

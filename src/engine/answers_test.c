@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
-#include "engine/testing.h"
+#include "support/engine/engine.h"
 
 /* ---- Best of several ------------------------------------------------------------------------------- */
 

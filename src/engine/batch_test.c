@@ -1,6 +1,6 @@
 /* Plans: the view of a caller or a strategy, and the effect of its plan.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/testing.h"
+#include "support/engine/engine.h"
 
 /* Two slots generate (0 and 1), one prefills with 20 tokens left (2), one is idle (3). */
 static void start_mixed(rig *r, weir_stream *streams[3])

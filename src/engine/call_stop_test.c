@@ -1,7 +1,7 @@
 /* call_stop_test.c: stop strings end no call, however its tokens come: one by one, in bursts of a draft,
  * after a suspension and in a fork. The backend says at which token a call begins.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/draft_testing.h"
+#include "support/engine/draft.h"
 #include "support/guess.h"
 
 #define ANSWER "abcdefghefijkl"

@@ -1,6 +1,6 @@
 /* Cancels in each phase of a request and of a tick.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/testing.h"
+#include "support/engine/engine.h"
 
 /* ---- Something that happens within a tick --------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/cells.h"
 
-#include "cache/testing.h"
+#include "support/cache/cache.h"
 
 #define CELLS 256 /* the fewest of a context */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/testing.h"
+#include "support/engine/engine.h"
 
 /* ---- Asking ---- */
 

@@ -1,7 +1,7 @@
 /* drafter_test.c: the engine's own drafters, prompt lookup and a draft model.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/draft_testing.h"
 #include "support/dice.h"
+#include "support/engine/draft.h"
 
 static void lookup_finds_what_the_prompt_says(void **state)
 {

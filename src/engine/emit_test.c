@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/emit.h"
 
-#include "engine/testing.h"
 #include "model/sampler.h"
 #include "support/dice.h"
+#include "support/engine/engine.h"
 
 /* ---- A vocabulary that the tests write as they go -------------------------------------------------- */
 

@@ -7,7 +7,7 @@
 #include <sched.h>
 
 #include "base/cpu.h"
-#include "engine/testing.h"
+#include "support/engine/engine.h"
 
 static char heard[512];
 

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "engine/testing.h"
+#include "support/engine/engine.h"
 
 #define N       8
 #define AGES_US (INT64_C(1800) * 1000000) /* a pass that is not broken off outlasts the test programs' time */

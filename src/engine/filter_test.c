@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
-#include "engine/draft_testing.h"
+#include "support/engine/draft.h"
 
 #define N_PROMPT 3
 

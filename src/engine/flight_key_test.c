@@ -2,7 +2,7 @@
  * tests/abi.txt, and all parts of a chat. SPDX-License-Identifier: Apache-2.0 */
 #include "chat/chat.h"
 #include "engine/flight.h"
-#include "engine/testing.h"
+#include "support/engine/engine.h"
 #include "support/sound.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))

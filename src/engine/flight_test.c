@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/flight.h"
 
-#include "engine/testing.h"
+#include "support/engine/engine.h"
 
 /* The text read from a flight. */
 typedef struct reading {

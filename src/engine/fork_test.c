@@ -1,6 +1,6 @@
 /* Forks of a stream, in every state that it may be in.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/testing.h"
+#include "support/engine/engine.h"
 
 #define N_PROMPT 60
 #define N_ANSWER 40

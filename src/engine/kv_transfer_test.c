@@ -5,7 +5,7 @@
 #include <pthread.h>
 
 #include "cache/snapshot.h"
-#include "engine/talk_testing.h"
+#include "support/engine/talk.h"
 
 #define LONG 200
 #define MOST ((uint64_t)1 << 20)

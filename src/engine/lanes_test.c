@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/lanes.h"
 
-#include "cache/testing.h"
+#include "support/cache/cache.h"
 
 static const weir__prefix_key open_key = {0};
 

@@ -1,6 +1,6 @@
 /* media_encode_test.c: requests with images and sounds while these are encoded, or will be.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/media_testing.h"
+#include "support/engine/media.h"
 
 #include "base/thread.h"
 

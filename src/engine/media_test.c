@@ -1,6 +1,6 @@
 /* media_test.c: texts of requests with images and sounds: alone, in company, cached, suspended.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/media_testing.h"
+#include "support/engine/media.h"
 
 #include "support/dice.h"
 #include "support/temp.h"

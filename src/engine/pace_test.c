@@ -1,6 +1,6 @@
 /* pace_test.c: prompts beside requests of higher priority. SPDX-License-Identifier: Apache-2.0 */
-#include "engine/pace_testing.h"
 #include "support/dice.h"
+#include "support/engine/pace.h"
 
 #define PACE_TEST(name) cmocka_unit_test_setup_teardown(name, pace_setup, pace_teardown)
 

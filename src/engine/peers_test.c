@@ -2,7 +2,7 @@
  * tenants have had less time.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/pace.h"
-#include "engine/pace_testing.h"
+#include "support/engine/pace.h"
 
 #define FIT  4   /* tokens that fit the target */
 #define REST 202 /* ms until the next pass: one of 40 ms and a bit for its context, and four times as long */

@@ -1,7 +1,7 @@
 /* progress_test.c: how far a prompt is, while it is computed.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/flight.h"
-#include "engine/testing.h"
+#include "support/engine/engine.h"
 
 #define PROMPT 100
 #define CHUNK  16

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/queue.h"
 
-#include "engine/testing.h"
+#include "support/engine/engine.h"
 
 /* ---- The list ------------------------------------------------------------------------------------- */
 

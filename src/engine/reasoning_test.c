@@ -1,6 +1,6 @@
 /* reasoning_test.c: reasoning that ends where its budget says, or when a reader asks for it.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/draft_testing.h"
+#include "support/engine/draft.h"
 
 #define START    "<think>"
 #define END      "</think>"

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "engine/testing.h"
+#include "support/engine/engine.h"
 #include "support/sound.h"
 
 static void start(rig *r)

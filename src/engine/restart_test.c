@@ -1,6 +1,6 @@
 /* restart_test.c: prefixes that an engine leaves behind in a folder, for the next one.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/folder_testing.h"
+#include "support/engine/folder.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "engine/testing.h"
+#include "support/engine/engine.h"
 
 static void a_result_holds_text_tokens_reason_and_usage(void **state)
 {

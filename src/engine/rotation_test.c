@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/rotation.h"
 
-#include "engine/testing.h"
 #include "support/dice.h"
+#include "support/engine/engine.h"
 
 #define N_SLOTS 8
 #define N_SETS  5

@@ -1,6 +1,6 @@
 /* Sampling alone and with helpers gives the same. Run under the thread sanitizer (pthread).
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/testing.h"
+#include "support/engine/engine.h"
 
 #define STREAMS 8
 

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
-#include "engine/testing.h"
 #include "model/logprob.h"
+#include "support/engine/engine.h"
 
 #define MOST 256
 

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * WEIR_SHARED_SECONDS: how long they do it; 3 unless set. */
-#include "engine/testing.h"
+#include "support/engine/engine.h"
 
 #include <dirent.h>
 #include <signal.h>

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/slot.h"
 
-#include "engine/testing.h"
+#include "support/engine/engine.h"
 
 /* ---- A slot by itself ----------------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /* slow_folder_test.c: a cache_dir whose files cannot be read for a while.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/folder_testing.h"
+#include "support/engine/folder.h"
 
 #include <pthread.h>
 

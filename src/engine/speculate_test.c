@@ -3,9 +3,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
-#include "engine/draft_testing.h"
 #include "support/dice.h"
 #include "support/effort.h"
+#include "support/engine/draft.h"
 #include "support/guess.h"
 
 /* ---- Rig ---------------------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* The tick: ends, deadlines, failures.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/testing.h"
+#include "support/engine/engine.h"
 
 #define E_ACUTE "\xc3\xa9"
 

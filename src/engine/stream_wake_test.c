@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "engine/testing.h"
+#include "support/engine/engine.h"
 
 /* ---- Descriptor ----------------------------------------------------------------------------------- */
 

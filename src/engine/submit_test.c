@@ -1,6 +1,6 @@
 /* Submits of several requests: all of them start, or none does.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/testing.h"
+#include "support/engine/engine.h"
 
 static void start(rig *r)
 {

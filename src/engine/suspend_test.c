@@ -1,6 +1,6 @@
 /* suspend_test.c: requests that leave their slot and come back: for cells, for a higher priority.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/testing.h"
+#include "support/engine/engine.h"
 
 static const char long_text[] =
     "The quick brown fox jumps over the lazy dog, and then it goes on: 0123456789 "

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/testing.h"
+#include "support/engine/engine.h"
 
 static void held_wheels_are_a_stack(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fake/testing.h"
+#include "support/fake.h"
 #include <pthread.h>
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
-#include "fake/testing.h"
+#include "support/fake.h"
 
 /* ---- Samplers ------------------------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /* gguf_rules_test.c: metadata that llama.cpp would not survive: hyperparameters and vocabularies.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "gguf/gguf_testing.h"
+#include "support/gguf.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

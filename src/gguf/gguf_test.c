@@ -1,6 +1,6 @@
 /* gguf_test.c: the container: whole, damaged and split files, their header, keys and tensors.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "gguf/gguf_testing.h"
+#include "support/gguf.h"
 
 #include <fcntl.h>
 #include <setjmp.h>

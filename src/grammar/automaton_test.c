@@ -6,9 +6,9 @@
 #include <pthread.h>
 
 #include "grammar/automaton_rules.h"
-#include "model/testing.h"
 #include "support/dice.h"
 #include "support/effort.h"
+#include "support/model.h"
 
 /* ---- Vocabulary ------------------------------------------------------------------------------------ */
 

@@ -2,8 +2,8 @@
 #include "grammar/digits.h"
 
 #include "base/mem.h"
-#include "model/testing.h"
 #include "support/gbnf.h"
+#include "support/model.h"
 
 static gbnf *range(uint64_t least, uint64_t most)
 {

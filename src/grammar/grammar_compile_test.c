@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/mem.h"
 #include "grammar/grammar.h"
-#include "model/testing.h"
 #include "support/dice.h"
 #include "support/gbnf.h"
+#include "support/model.h"
 
 enum { EOG, PLAIN, THINK, N_TOKENS };
 

@@ -3,7 +3,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "model/testing.h"
+#include "support/model.h"
 
 static void assert_literal(const char *json, const char *wanted)
 {

@@ -3,8 +3,8 @@
 #include "grammar/schema_grammar.h"
 
 #include "grammar/schema.h"
-#include "model/testing.h"
 #include "support/gbnf.h"
+#include "support/model.h"
 
 /* A schema's grammar; as_parameters: as of a function, which stand in the root itself. */
 static char *grammar_of(const char *schema, bool as_parameters)

@@ -1,11 +1,11 @@
 /* Attention as ggml's operation against its definition in double precision, over random
  * shapes, masks and strides, and in passes over caches whose cells are copied, cut and loaded at random.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "hook/ggml_testing.h"
 #include "hook/hook.h"
 #include "kernels/kernels.h"
 #include "support/dice.h"
 #include "support/effort.h"
+#include "support/ggml.h"
 #include "support/temp.h"
 
 /* ---- The definition ---- */

@@ -3,9 +3,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "hook/ggml_testing.h"
 #include "hook/hook.h"
 #include "kernels/kernels.h"
+#include "support/ggml.h"
 #include "support/temp.h"
 
 #define N 64

@@ -10,8 +10,8 @@
 
 #include "base/hash.h"
 #include "hook/optimized_file.h"
-#include "model/testing.h"
 #include "support/dice.h"
+#include "support/model.h"
 #include "support/temp.h"
 
 /* Where in the file things lie. */

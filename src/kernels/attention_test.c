@@ -14,8 +14,8 @@
 #include <ggml.h>
 
 #include "kernels/kernels.h"
-#include "kernels/levels_testing.h"
 #include "support/effort.h"
+#include "support/levels.h"
 
 #define CELLS 1400
 

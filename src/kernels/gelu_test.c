@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "kernels/kernels.h"
-#include "kernels/levels_testing.h"
+#include "support/levels.h"
 
 static double gelu_of(double x)
 {

@@ -15,8 +15,8 @@
 #include <ggml.h>
 
 #include "kernels/kernels.h"
-#include "kernels/levels_testing.h"
 #include "support/effort.h"
+#include "support/levels.h"
 
 static const enum ggml_type types[WEIR__PANEL_N_FORMATS] = {
     GGML_TYPE_Q8_0,   GGML_TYPE_Q4_0,  GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1,

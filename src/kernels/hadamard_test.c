@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "kernels/kernels.h"
-#include "kernels/levels_testing.h"
 #include "support/dice.h"
+#include "support/levels.h"
 
 #define MOST 256
 

@@ -8,8 +8,8 @@
 
 #include "gguf/gguf.h"
 #include "hook/hook.h"
-#include "llama/llama_testing.h"
 #include "support/dice.h"
+#include "support/llama.h"
 #include "support/temp.h"
 
 #define N_PROMPT 24

@@ -11,9 +11,9 @@
 
 #include "hook/hook.h"
 #include "kernels/kernels.h"
-#include "llama/llama_testing.h"
 #include "support/dice.h"
 #include "support/effort.h"
+#include "support/llama.h"
 #include "support/pause.h"
 #include "support/temp.h"
 

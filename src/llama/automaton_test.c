@@ -3,9 +3,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <time.h>
 
-#include "llama/llama_testing.h"
 #include "support/dice.h"
 #include "support/effort.h"
+#include "support/llama.h"
 
 #define GBNF_MOST   4096
 #define TEXT_TOKENS EFFORT(24, 10)

@@ -1,7 +1,7 @@
 /* grammar_test.c: grammars with the real model.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "llama/llama_testing.h"
+#include "support/llama.h"
 
 #define PROMPT "<|im_start|>user\nIs water wet?<|im_end|>\n<|im_start|>assistant\n"
 

@@ -2,7 +2,7 @@
  * before: compared with a head of a new context that is given the text alone. Heads of random weights, made
  * by scripts/tiny_gguf.py, whose rows depend on all tokens before.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "llama/llama_testing.h"
+#include "support/llama.h"
 #include "support/temp.h"
 
 #define N_SEQ 4

@@ -7,7 +7,7 @@
 
 #include "hook/hook.h"
 #include "llama/internal.h"
-#include "llama/llama_testing.h"
+#include "support/llama.h"
 #include "support/temp.h"
 
 /* kind: the generator's arguments. */

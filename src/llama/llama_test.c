@@ -8,8 +8,8 @@
 
 #include "base/cpu.h"
 #include "gguf/gguf.h"
-#include "llama/llama_testing.h"
 #include "support/effort.h"
+#include "support/llama.h"
 #include "support/temp.h"
 
 /* ---- Load ----------------------------------------------------------------------------------------- */

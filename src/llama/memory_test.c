@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "base/pages.h"
-#include "llama/llama_testing.h"
 #include "support/effort.h"
+#include "support/llama.h"
 
 #define TEXT "The river flows through the old town, past the mill and under three bridges."
 

@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "hook/hook.h"
-#include "llama/llama_testing.h"
+#include "support/llama.h"
 #include "support/temp.h"
 
 /* Where in the file things lie. */

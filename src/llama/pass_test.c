@@ -3,8 +3,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>
 
-#include "llama/llama_testing.h"
 #include "support/effort.h"
+#include "support/llama.h"
 
 #define PROMPT "<|im_start|>user\nName three rivers of Europe.<|im_end|>\n<|im_start|>assistant\n"
 

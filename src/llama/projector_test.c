@@ -7,8 +7,8 @@
 #include <math.h>
 #include <mtmd.h>
 
-#include "llama/llama_testing.h"
 #include "support/dice.h"
+#include "support/llama.h"
 #include "support/temp.h"
 
 #define WIDTH  64

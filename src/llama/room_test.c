@@ -4,8 +4,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "llama/llama_testing.h"
 #include "support/effort.h"
+#include "support/llama.h"
 
 #define MIB ((rlim_t)1 << 20)
 

@@ -4,7 +4,7 @@
 #include <float.h>
 #include <pthread.h>
 
-#include "llama/llama_testing.h"
+#include "support/llama.h"
 
 /* A pass that never ran: one row, [n_vocab], that the test writes. */
 static weir__bcontext made_up;

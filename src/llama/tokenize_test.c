@@ -3,8 +3,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <time.h>
 
-#include "llama/llama_testing.h"
 #include "support/effort.h"
+#include "support/llama.h"
 
 #define MARK "<|im_end|>"
 

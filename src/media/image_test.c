@@ -1,6 +1,6 @@
 /* Images: PNG written by hand, JPEG and WebP by their libraries' encoders.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "media/media_testing.h"
+#include "support/media.h"
 
 #ifdef WEIR_MEDIA
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "media/resampler.h"
 
-#include "media/media_testing.h"
+#include "support/media.h"
 
 #define PI 3.14159265358979323846
 

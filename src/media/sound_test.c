@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "media/sound.h"
 
-#include "media/media_testing.h"
+#include "support/media.h"
 
 #ifdef WEIR_MEDIA
 #include <FLAC/stream_encoder.h>

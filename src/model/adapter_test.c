@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/adapter.h"
 
-#include "model/testing.h"
+#include "support/model.h"
 
 static int32_t said(weir_context *context)
 {

@@ -1,6 +1,6 @@
 /* chat_template_test.c: templates, their limits and the cache of them.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "chat/chat_testing.h"
+#include "support/chat/chat.h"
 
 #include <pthread.h>
 #include <setjmp.h>

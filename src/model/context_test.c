@@ -2,7 +2,7 @@
 #include "model/context.h"
 
 #include "base/cpu.h"
-#include "model/testing.h"
+#include "support/model.h"
 
 static int32_t argmax(const float *logits, int32_t n)
 {

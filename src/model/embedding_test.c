@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
-#include "model/testing.h"
+#include "support/model.h"
 
 #define WIDTH WEIR__FAKE_WIDTH
 

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <pthread.h>
 
-#include "model/testing.h"
+#include "support/model.h"
 
 static void test_versions_say_something(void **state)
 {

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "model/sampler.h"
-#include "model/testing.h"
+#include "support/model.h"
 
 static weir_status check(const weir_model *model, const weir_sampler_params *params, weir_error *error)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/testing.h"
+#include "support/model.h"
 
 static const int32_t abcdef[] = {'a', 'b', 'c', 'd', 'e', 'f'};
 

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "model/testing.h"
 #include "params/members.h"
+#include "support/model.h"
 
 typedef struct sample {
     size_t size;

@@ -1,6 +1,6 @@
 /* ends_test.c: how a model leaves, and how a pool ends during a job.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "pool/testing.h"
+#include "support/pool.h"
 
 /* Releases the caller's reference, which keeps the model in memory. */
 static void release_held(weir_model *model, void *user)

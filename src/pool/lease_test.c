@@ -1,6 +1,6 @@
 /* Leases: order, deadlines, ready functions, release in every state.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "pool/testing.h"
+#include "support/pool.h"
 
 #include <sched.h>
 

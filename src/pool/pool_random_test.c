@@ -1,7 +1,7 @@
 /* Many threads, random leases, changes of the list, failing allocations. Whatever happens: the loaded models
  * fit into the budget, a leased engine works, and every lease ends.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "pool/testing.h"
+#include "support/pool.h"
 
 #define N_THREADS 8
 #define N_ROUNDS  40

@@ -1,6 +1,6 @@
 /* Several models under one budget: loads, unloads, and the limits of a list.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "pool/testing.h"
+#include "support/pool.h"
 
 static void the_least_recently_used_sleeps(void **state)
 {

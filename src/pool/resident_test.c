@@ -5,7 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "pool/testing.h"
+#include "support/pool.h"
 
 #define OTHER 1 /* a size that no estimate has */
 

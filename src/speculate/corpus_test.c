@@ -2,8 +2,8 @@
 #include "speculate/corpus.h"
 
 #include "base/mem.h"
-#include "model/testing.h"
 #include "support/dice.h"
+#include "support/model.h"
 
 #define BYTES 200000
 #define MOST  16

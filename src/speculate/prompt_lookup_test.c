@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/testing.h"
 #include "speculate/drafter.h"
+#include "support/model.h"
 
 #define POISON 99 /* lies behind a text, and must not be read */
 

@@ -8,10 +8,10 @@
 #include "base/clock.h"
 #include "error.h"
 #include "field.h"
+#include "hub/transfer/transfer.h"
 #include "server/calls/call.h"
 #include "server/calls/workers.h"
 #include "server/settings/sources.h"
-#include "transfer/transfer.h"
 
 #define URLS_MAX      16    /* of a request */
 #define REDIRECTS_MAX 3     /* of a URL */

@@ -8,13 +8,13 @@
 #include "base/mem.h"
 #include "error.h"
 #include "fetch.h"
+#include "hub/transfer/transfer.h"
 #include "server/calls/workers.h"
 #include "server/models/loaded.h"
 #include "server/models/model.h"
 #include "server/models/tokens.h"
 #include "server/settings/origin.h"
 #include "server/system/log.h"
-#include "transfer/transfer.h"
 
 #define LEAST      64 /* tokens that are to be computed otherwise: fewer are not worth a fetch */
 #define CONNECT_MS 2000
