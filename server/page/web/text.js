@@ -10,11 +10,15 @@ let onMarkdown = () => {};
 // listener() hears when texts can be shown as Markdown.
 export const whenMarkdown = (listener) => (onMarkdown = listener);
 
+// Where it does not come, texts stay as they are, and it is asked for again.
 function load() {
   loading ??= import("./markdown.js").then((module) => {
     markdownView = module.markdownView;
     onMarkdown();
-  }, () => setTimeout(() => (loading = null), 10000)); // texts stay as they are; a later one asks again
+  }, () => setTimeout(() => {
+    loading = null;
+    load();
+  }, 10000));
 }
 
 // A view of a text that grows: show(text).
