@@ -9,6 +9,7 @@ Nor does a file name an opaque type of weir.h whose folder it may not include. W
 call each other in a circle, nor do they include each other in one, where X.h and X.c count as one. Tests may do
 all of it. Prints each line that points up and each circle, and ends with 1 if there is one."""
 import graphlib
+import os
 import pathlib
 import re
 import sys
@@ -84,10 +85,10 @@ def folder_of(path):
 
 def included_folder(include, folder):
     """cache/cache.h: cache. server/api/core/ask.h: server/api/core. ask.h: the folder itself."""
-    parts = [part for part in include.split("/") if part != ".."]
-    if len(parts) == 1:
-        return folder
-    return "/".join(parts[:-1]) if parts[0] == "server" else parts[0]
+    if include.startswith("../"):
+        return folder_of(pathlib.Path(os.path.normpath(f"{folder}/{include}")))
+    room, _, _ = include.rpartition("/")
+    return folder if not room else room if room.startswith("server") else room.split("/")[0]
 
 
 def code_of(path):
