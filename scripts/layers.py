@@ -9,6 +9,7 @@ Nor does a file name an opaque type of weir.h whose folder it may not include. W
 call each other in a circle, nor do they include each other in one, where X.h and X.c count as one. Tests may do
 all of it. Prints each line that points up and each circle, and ends with 1 if there is one."""
 import graphlib
+import os
 import pathlib
 import re
 import sys
@@ -94,6 +95,8 @@ def folder_of(path):
 
 def included_folder(include, folder):
     """cache/cache.h: cache. server/api/core/ask.h: server/api/core. ask.h: the folder itself."""
+    if include.startswith("../"):
+        return folder_of(pathlib.Path(os.path.normpath(f"{folder}/{include}")))
     return include.rpartition("/")[0] or folder
 
 

@@ -272,7 +272,7 @@ def in_tmux(columns, rows):
                       len(rows_of(s, "generating")) == 3 and "q quit" in last(s))
         terminal.wait(label + "latencies while answers run", lambda s: "3 running" in s and re.search(r"latency +first token [\d.]+ / [\d.]+ ms", s) and
                       re.search(r"per token [\d.]+ / [\d.]+ ms, between pieces [\d.]+ / [\d.]+ ms", s))
-        terminal.wait(label + "rates, ticks and totals", lambda s: "ms, at most" in s and "so far" in s and " 0.0 tok/s written" not in s)
+        terminal.wait(label + "rates, ticks and totals", lambda s: "ms, at most" in s and re.search(r"^ *so far +[\d,.]+", s, re.M) and " 0.0 tok/s written" not in s)
         check(label + "nothing is wider than the window", all(len(line) <= columns for line in terminal.screen().splitlines()), terminal.screen())
         if rows < 40:
             check(label + "not all slots have room", "slots 1 to " in last(terminal.screen()) and not slot_is_shown(terminal.screen(), 39), terminal.screen())

@@ -85,7 +85,7 @@ def declared():
 
 
 def test_called():
-    tests = [p for pattern in ("src/**/*_test.c", "cli/**/*_test.c", "server/**/*_test.c", "tests/*_test.c") for p in ROOT.glob(pattern)]
+    tests = [p for pattern in ("src/**/*_test.c", "hub/**/*_test.c", "cli/**/*_test.c", "server/**/*_test.c", "tests/*_test.c") for p in ROOT.glob(pattern)]
     text = "\n".join(re.sub(r"/\*.*?\*/|\"(\\.|[^\"\\])*\"", " ", p.read_text(), flags=re.S) for p in tests)
     names = declared()
     check("the header's functions are found", len(names) > 100 and "weir_stream_next" in names, names)

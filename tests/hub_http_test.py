@@ -273,7 +273,7 @@ listed("size_is_negative", siblings(entry("m.gguf", lfs={"sha256": "0" * 64, "si
 listed("size_is_real", siblings(entry("m.gguf", lfs={"sha256": "0" * 64, "size": 1.5})), 1, "no size")
 listed("missing_shard", siblings(entry("m-Q4_0-00001-of-00003.gguf"), entry("m-Q4_0-00003-of-00003.gguf")), 3, "no part 2 of 3")
 for bad in ("hf:", "hf:a", "hf:a/", "hf:/b", "hf:a/b/c", "hf:../b", "hf:a/..", "hf:a/b:", "hf:a/b:../x.gguf", "hf:a--b/c", "hf:a/b\n", "a/b", "hf:a/" + "b" * 200):
-    expect("a name that is none: " + repr(bad)[:40], weir("pull", bad, folder=cache()), 2, "expected: hf:OWNER/REPO")
+    expect("a name that is none: " + repr(bad)[:40], weir("pull", bad, folder=cache()), 2, "xpected: hf:OWNER/REPO")
 
 # ---- Several files
 
@@ -363,7 +363,7 @@ with open(home + "/.locks/models--o--first/" + "0" * 64 + ".lock", "w") as held:
 done = weir("rm", "--yes", "hf:o/first", folder=home)
 check("the whole repository goes, and nothing that it links to", done.returncode == 0 and not os.path.exists(base) and os.path.exists(outside) and "3.1 MB" in done.stdout, done)
 expect("rm of what is not there", weir("rm", "--yes", "hf:o/first", folder=home), 3, "is not in the cache")
-expect("rm of a path", weir("rm", "--yes", "/etc", folder=home), 2, "expected: hf:")
+expect("rm of a path", weir("rm", "--yes", "/etc", folder=home), 2, "Expected: hf:")
 
 # ---- On a terminal
 

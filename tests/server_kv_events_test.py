@@ -4,6 +4,7 @@ import os
 import random
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, effort, run_tests  # noqa: E402
@@ -131,23 +132,25 @@ def test_nonsense():
 
 def test_subscribers():
     with start(4096) as server:
+        while not read_replay():  # the first message, that the cache is empty, goes to whoever is there
+            time.sleep(0.01)
         some, other, left = Router(PUB, b"SUB"), Router(PUB, b"SUB"), Router(PUB, b"SUB")
         some.subscribe()
         other.subscribe(b"nothing")
         left.subscribe()
-        left.sock.sendall(frame(b"\x00kv@") + frame(b"\4PING\0\0", command=True))
-        check("all have subscribed", left.read_frame() == (4, b"\4PONG"))
-        server.wait_for(lambda m: m.get('weir_kv_events_connections{socket="events"}') == 3)
-        other.sock.sendall(frame(b"\4PING\0\0", command=True))
-        some.sock.sendall(frame(b"\4PING\0\0", command=True))
-        check("both", other.read_frame() == (4, b"\4PONG"))
+        left.sock.sendall(frame(b"\x00kv@"))
+        for router in (some, other, left):
+            router.sock.sendall(frame(b"\4PING\0\0", command=True))
+            check("it has subscribed", router.read_frame() == (4, b"\4PONG"))
+        begun = len(read_replay())
         fill(server, 1, 100)
-        messages = dict(read_replay())
+        messages = dict(read_replay(begun))
         seen = {}
         while len(seen) < len(messages):
             parts = some.read()
             seen[int.from_bytes(parts[1], "big")] = parts[2]
-            messages = dict(read_replay())
+            messages = dict(read_replay(begun))
+        check("there were some", len(messages) > 0)
         check("a subscriber gets what a replay has", seen == messages, (seen, messages))
         for name, router in (("another topic", other), ("no topic any more", left)):
             router.sock.sendall(frame(b"\4PING\0\0", command=True))

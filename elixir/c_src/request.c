@@ -113,8 +113,11 @@ bool nif_request_long(nif_call *call, ERL_NIF_TERM map)
             nif_longer_than(call->env, value, TOKENS_MAX))
             return true;
     }
-    if (nif_key(call, map, "allowed_tokens", &value) && nif_longer_than(call->env, value, TOKENS_MAX))
-        return true;
+    for (size_t i = 0; i < 2; i++) {
+        static const char *const lists[] = {"stop_tokens", "allowed_tokens"};
+        if (nif_key(call, map, lists[i], &value) && nif_longer_than(call->env, value, TOKENS_MAX))
+            return true;
+    }
     /* Each is tokenized in several spellings. */
     if (nif_key(call, map, "bad_words", &value) && nif_longer_than(call->env, value, 0)) return true;
     if (nif_key(call, map, "cache_salt", &value)) n_bytes += nif_size(call->env, value);

@@ -194,6 +194,7 @@ defmodule Weir.DirtyTest do
       engine_submit: fn -> submit.(%{cache_salt: long}) end,
       engine_submit: fn -> submit.(%{stop: [long]}) end,
       engine_submit: fn -> submit.(%{allowed_tokens: many}) end,
+      engine_submit: fn -> submit.(%{stop_tokens: many}) end,
       engine_submit: fn -> submit.(%{bad_words: ["a"]}) end,
       engine_submit: fn -> submit.(%{grammar: "root ::= \"yes\""}) end,
       engine_submit: fn -> {:ok, _} = submit.(%{prompt: chat}) end,

@@ -55,6 +55,7 @@ def libraries_come_with_the_answer_that_needs_them(p):
         p.b.wait(lambda: p.b.js("return !document.getElementById('text').disabled"), "the message box")
     finally:
         p.b.cdp("Network.setBlockedURLs", urls=[])
+    p.b.wait(lambda: p.b.count(ANSWER + " .formula math") == 1, "the library, which is asked for again")
     p.b.log()  # of the blocked request
 
 

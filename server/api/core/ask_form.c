@@ -146,8 +146,8 @@ bool serve_ask_allow_tools(serve_ask *ask, const char *place, const json_t *allo
     json_decref(ask->tools_allowed);
     ask->tools_allowed = NULL;
     ask->chat.tool_choice = WEIR_TOOLS_NONE;
-    return !required ||
-           serve_field_refuse_type(ask->call, "tool_choice", json_array_get(tools, 0), "function, custom");
+    return !required || serve_field_refuse_type(ask->call, serve_place_at(list.text, 0).text,
+                                                json_array_get(tools, 0), "function, custom");
 }
 
 /* {"type": "function", "function": {"name": …}}, or a custom tool; the type may be left out. */

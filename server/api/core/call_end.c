@@ -28,7 +28,6 @@ void serve_call_destroy(serve_call *call)
     else if (call->answer != NULL && call->status == 200 && (!taped || call->ended))
         weir__histogram_observe(&server->e2e_seconds, (double)(weir__clock_now_ns() - call->began_ns) / 1e9);
     if (call->pull != NULL) serve_pull_leave(call);
-    weir_snapshot_destroy(call->snapshot);
     serve_answer_destroy(call->answer); /* from here on nobody puts it on the ready list */
     serve_lease_end(call);              /* nor from here on */
     serve_ready_unlist(call);

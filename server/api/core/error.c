@@ -68,9 +68,7 @@ void serve_call_reshaped(serve_call *call, const char *dropped, const char *line
         snprintf(item, sizeof item, "%.*s: dropped_lines", (int)n, dropped);
         all = add_item(&header, item);
     }
-    while (all && lines != NULL && *lines != '\0') {
-        all = read_reshaped(call, &lines, &line);
-        if (!all) break;
+    while (all && lines != NULL && *lines != '\0' && (all = read_reshaped(call, &lines, &line))) {
         snprintf(item, sizeof item, "%s: %s%s%s", line.message, line.shape, line.in[0] != '\0' ? " in " : "",
                  line.in);
         all = add_item(&header, item);

@@ -49,8 +49,11 @@ static bool read_wish(serve_call *call, json_t **json, wish *w)
     return serve_call_read_json(call, json) && serve_fields_read(call, &table, 1u, *json, w);
 }
 
+/* Its memory goes first: another prefix takes the place at once. */
 static void leave_place(serve_call *call)
 {
+    weir_snapshot_destroy(call->snapshot);
+    call->snapshot = NULL;
     atomic_fetch_sub(&call->server->prefixes.n_giving, 1);
 }
 

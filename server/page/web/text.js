@@ -10,11 +10,20 @@ let onMarkdown = () => {};
 // listener() hears when texts can be shown as Markdown.
 export const whenMarkdown = (listener) => (onMarkdown = listener);
 
+let pause = 10000; // ms
+
+// Where it does not come, texts stay as they are, and it is asked for again, after pauses that double.
 function load() {
   loading ??= import("./markdown.js").then((module) => {
     markdownView = module.markdownView;
     onMarkdown();
-  }, () => setTimeout(() => (loading = null), 10000)); // texts stay as they are; a later one asks again
+  }, () => {
+    setTimeout(() => {
+      loading = null;
+      load();
+    }, pause);
+    pause = Math.min(pause * 2, 3600000);
+  });
 }
 
 // A view of a text that grows: show(text).
