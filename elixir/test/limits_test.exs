@@ -2,8 +2,8 @@
 defmodule Weir.LimitsTest do
   # How long callers wait: in the queue, for the first token, and after it.
   use Weir.ServerCase, async: true
-  alias Weir.{Models, Server}
-  alias Weir.Server.Limits
+  alias Weir.{Models, NIF, Server}
+  alias Weir.Server.{Limits, Request}
 
   defp limits(opts, default, kind) do
     {options, []} = Limits.split!(opts, default)
@@ -26,13 +26,18 @@ defmodule Weir.LimitsTest do
 
       whole = limits([], 60_000, :whole)
       assert {:wait, 20_000} = check(whole, {:prefilling, 40_000}, @hour, @hour + 9)
-      assert {:wait, 1} = check(whole, {:running, 59_999}, @hour, @hour + 9)
-      assert {:over, :timeout} = check(whole, {:running, 60_000}, @hour, @hour + 9)
+      assert {:wait, 1} = check(whole, {:running, 59_999, 59_999}, @hour, @hour + 9)
+      assert {:over, :timeout} = check(whole, {:running, 60_000, 60_000}, @hour, @hour + 9)
 
       stream = limits([], 30_000, :stream)
       assert {:wait, 30_000} = check(stream, {:prefilling, @hour}, 0, 2 * @hour)
-      assert {:wait, 10_000} = check(stream, {:running, @hour}, 2 * @hour, 2 * @hour + 20_000)
-      assert {:over, :timeout} = check(stream, {:running, @hour}, 2 * @hour, 2 * @hour + 30_000)
+      assert {:wait, 10_000} = check(stream, {:running, @hour, @hour}, 2 * @hour, 2 * @hour + 20_000)
+      assert {:over, :timeout} = check(stream, {:running, @hour, @hour}, 2 * @hour, 2 * @hour + 30_000)
+
+      # the first token is on its way after an hour in the queue, or in a prefill
+      assert {:wait, 30_000} = check(stream, {:running, 1, 0}, 0, @hour)
+      assert {:wait, 1} = check(stream, {:running, @hour, 29_999}, 0, @hour)
+      assert {:over, :timeout} = check(stream, {:running, @hour, 30_000}, 0, @hour)
     end
 
     test "a given timeout is for all phases" do
@@ -42,7 +47,7 @@ defmodule Weir.LimitsTest do
       for {place, over} <- [
             {:queued, {:queued, 100}},
             {{:prefilling, 1}, :timeout},
-            {{:running, 50}, :timeout}
+            {{:running, 50, 50}, :timeout}
           ] do
         assert {:wait, 40} = check(whole, place, 0, 60)
         assert {:over, ^over} = check(whole, place, 90, 100)
@@ -50,7 +55,7 @@ defmodule Weir.LimitsTest do
 
       stream = limits([timeout: 100], 30_000, :stream)
 
-      for place <- [:queued, {:prefilling, 1}, {:running, 50}] do
+      for place <- [:queued, {:prefilling, 1}, {:running, 50, 50}] do
         assert {:wait, 40} = check(stream, place, 0, 60)
         assert {:wait, 90} = check(stream, place, 50, 60)
         assert {:over, over} = check(stream, place, 0, 100)
@@ -78,9 +83,19 @@ defmodule Weir.LimitsTest do
       assert {:over, {:queue_timeout, 100}} = check(limits, :queued, 0, 100)
       assert {:wait, 20} = check(limits, {:prefilling, 30}, 0, 1000)
       assert {:over, {:first_token_timeout, 50}} = check(limits, {:prefilling, 50}, 0, 1000)
-      assert {:wait, :infinity} = check(limits, {:running, @hour}, 0, @hour)
+      assert {:wait, :infinity} = check(limits, {:running, @hour, @hour}, 0, @hour)
       assert {_at, {:queue_timeout, 100}} = Limits.start(limits)
     end
+  end
+
+  test "a request that was cancelled in the queue has had no slot and no token", %{model: model} do
+    {:ok, engine} = NIF.engine_create(model.ref, %{n_slots: 1, n_ctx: 256, manual: true})
+    {:ok, ref} = NIF.engine_submit(engine, %{prompt: "hello"}, self(), 1)
+    assert Request.place_of(ref) == :queued
+    :ok = NIF.engine_cancel(ref)
+    {:ok, _tick} = NIF.engine_step(engine, nil)
+    assert_receive {^ref, {:done, :cancelled, _usage}}
+    assert Request.place_of(ref) == {:running, 0, 0}
   end
 
   # A server whose only slot is taken until `free` is called.

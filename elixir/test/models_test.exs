@@ -2,7 +2,7 @@
 defmodule Weir.ModelsTest do
   # Several models under one budget. It counts native handles, so nothing may run beside it.
   use ExUnit.Case, async: false
-  import Weir.Wait, only: [eventually: 1, mailbox: 0]
+  import Weir.Wait, only: [eventually: 1, freed?: 1, mailbox: 0]
   alias Weir.{Error, Model, Models, NIF, Tokenizer}
 
   doctest Weir.Models
@@ -34,10 +34,9 @@ defmodule Weir.ModelsTest do
     if live == NIF.live_handles(), do: live, else: settled()
   end
 
-  # Earlier tests' handles may be freed meanwhile, too.
-  defp freed?(before) do
+  defp collected?(before) do
     Enum.each(Process.list(), &:erlang.garbage_collect/1)
-    Enum.all?(NIF.live_handles(), fn {kind, n} -> n <= before[kind] end)
+    freed?(before)
   end
 
   test "each model answers as alone, whichever of them fit" do
@@ -166,7 +165,7 @@ defmodule Weir.ModelsTest do
     assert {:ok, _} = Models.generate(models, "b", "hello", max_tokens: 2)
     assert %{n_leases: 0, n_failures: 0} = settled_stats(models)
     stop_supervised!(Models)
-    assert eventually(fn -> freed?(before) end)
+    assert eventually(fn -> collected?(before) end)
   end
 
   test "a model that is unloaded while it is leased says that it leaves" do
@@ -255,7 +254,7 @@ defmodule Weir.ModelsTest do
 
     assert %{n_leases: 0} = settled_stats(models)
     stop_supervised!(Models)
-    assert eventually(fn -> freed?(before) end)
+    assert eventually(fn -> collected?(before) end)
     assert mailbox() == []
   end
 
@@ -382,7 +381,7 @@ defmodule Weir.ModelsTest do
     assert {:error, {:server_down, _}} = Models.generate(models, "a", "hello")
     assert_raise Error, fn -> Models.list(models) end
     assert_receive {:EXIT, ^models, :killed}
-    assert eventually(fn -> freed?(before) end)
+    assert eventually(fn -> collected?(before) end)
   end
 
   defp rest(more, text) do

@@ -26,6 +26,12 @@ defmodule Weir.Wait do
     stats.n_submitted == Enum.sum(Map.values(stats.n_finished))
   end
 
+  @doc """
+  Whether no more handles of any kind live than `before` says. There may be fewer: the reaper frees what earlier
+  tests left when it gets to it.
+  """
+  def freed?(before), do: Enum.all?(Weir.NIF.live_handles(), fn {kind, n} -> n <= before[kind] end)
+
   @doc "The text of a request's messages until its end, which `max_tokens` caused."
   def join(ref, text \\ "") do
     receive do

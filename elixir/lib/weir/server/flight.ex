@@ -68,7 +68,7 @@ defmodule Weir.Server.Flight do
     GenServer.call(flight, :place, :infinity)
   catch
     # its last message is on the way
-    :exit, _reason -> {:running, 0}
+    :exit, _reason -> {:running, 0, 0}
   end
 
   @doc "For a reader: a reference to join with."

@@ -21,8 +21,11 @@ defmodule Weir.Server.Limits do
   ]
 
   @type t :: %__MODULE__{from: integer(), early: boolean()}
-  @typedoc "Where a request is, and for how many ms it has had a slot."
-  @type place :: :queued | {:prefilling | :running, non_neg_integer()}
+  @typedoc """
+  Where a request is, for how many ms it has had a slot, and how long ago its first token came; 0 for one that
+  ended without a token. Its last message may still be on the way.
+  """
+  @type place :: :queued | {:prefilling, non_neg_integer()} | {:running, non_neg_integer(), non_neg_integer()}
   @typedoc "`:queued`: for people, who then see why; programs get `:timeout`."
   @type over :: :timeout | {:queued | :queue_timeout | :first_token_timeout, non_neg_integer()}
 
@@ -129,8 +132,11 @@ defmodule Weir.Server.Limits do
     ]
   end
 
-  defp left(limits, {:running, ms}, since, now),
-    do: left(%{limits | first: :infinity, early: true}, {:prefilling, ms}, since, now)
+  # By default the time between two chunks begins with the first token, however long the caller has waited for it.
+  defp left(limits, {:running, ms, after_first}, since, now) do
+    since = if limits.early, do: since, else: max(since, now - after_first)
+    left(%{limits | first: :infinity, early: true}, {:prefilling, ms}, since, now)
+  end
 
   defp queue(limits), do: {plus(limits.from, limits.queue), {:queue_timeout, limits.queue}}
 

@@ -343,10 +343,16 @@ defmodule Weir.Server.Request do
   end
 
   # Nobody waits longer for a shared answer because it began earlier.
-  defp place(request) do
-    place = if request.flight, do: Flight.place(request.flight), else: place_of(request.ref)
+  defp place(%{flight: nil} = request), do: place_of(request.ref)
 
-    with {where, ms} <- place, do: {where, min(ms, Limits.now() - request.limits.from)}
+  defp place(request) do
+    waited = Limits.now() - request.limits.from
+
+    case Flight.place(request.flight) do
+      :queued -> :queued
+      {:prefilling, ms} -> {:prefilling, min(ms, waited)}
+      {:running, ms, after_first} -> {:running, min(ms, waited), min(after_first, waited)}
+    end
   end
 
   @doc "Where a request of the engine is. It ends as a running one."
@@ -358,9 +364,12 @@ defmodule Weir.Server.Request do
     case progress do
       %{started: false} -> :queued
       %{prefill_ns: ns} when usage.ttft_ns == 0 -> {:prefilling, ms(ns)}
-      _running_or_ended -> {:running, ms(usage.total_ns - usage.queue_ns)}
+      _running_or_ended -> {:running, ms(usage.total_ns - usage.queue_ns), after_first(usage)}
     end
   end
+
+  defp after_first(%{ttft_ns: 0}), do: 0
+  defp after_first(usage), do: ms(usage.total_ns - usage.ttft_ns)
 
   defp ms(ns), do: div(ns, 1_000_000)
 
