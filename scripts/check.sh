@@ -31,6 +31,7 @@ step() { # step NAME COMMAND...
     seconds+="$((SECONDS - started)) s  $name"$'\n'
 }
 check_lint() {
+    forget_moved build/clang-werror
     cmake --preset clang-werror >/dev/null || return 1 # the list of files as it is now
     nice scripts/lint.py "$weir_cache/lint" build/clang-werror # at low priority: it takes what the others leave
 }
@@ -38,6 +39,7 @@ check_lint() {
 check_lint_changed() {
     local base
     base=$(git merge-base HEAD "${WEIR_BASE:-$(git rev-parse -q --verify '@{upstream}' || echo main)}") || return 1
+    forget_moved build/unit
     cmake --preset unit >/dev/null || return 1
     { git diff --name-only "$base" && git ls-files --others --exclude-standard; } | xargs -r scripts/lint.py "$weir_cache/lint" build/unit
 }
