@@ -60,7 +60,7 @@ FAILURES = (500, 502, 503)
 def fault(meter, body):
     """Whether it is not answered, or its least cost grows beyond the ratio. A quadratic cost that is small here is no danger with the default limit."""
     size = SMALL
-    status = meter.cost(body.path, body.make(size // 4))[1]  # below the limits that refuse a larger one
+    status = meter.server.post(body.path, body.make(size // 4)).status  # below the limits that refuse a larger one
     if status in FAILURES:
         return f"{body.path}: {body.name}: {status}"
     large, status = meter.cost(body.path, body.make(4 * size))
