@@ -45,6 +45,10 @@ def test_first_programs():
         done = subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{ROOT / 'include'}", "-D_POSIX_C_SOURCE=200809L", "-xc", "-"],
                               input=program, capture_output=True, text=True)
         check(f"weir.h is enough for {name}", done.returncode == 0, done.stderr)
+    code = re.sub(r"/\*.*?\*/", " ", HEADER, flags=re.S)
+    names = set(re.findall(r"\bweir_\w+", code))
+    missing = {name for name in re.findall(r"\bweir_\w+", HEADER) if not {name, name.removesuffix("s")} & names}
+    check("what comments name is declared in one of the headers", not missing, missing)
     reached = set(re.findall(r"^#include <(weir/.*)>$", HEADERS[0].read_text(), re.M))
     check("weir.h includes no other header of weir's", not reached, reached)
 
