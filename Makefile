@@ -48,7 +48,7 @@ agents: ## agents in real loops with the server, by no network [AGENT="claude co
 bench: ## measure, beside llama.cpp's own benchmarks
 	@scripts/bench.sh
 
-docs: ## a site of all pages and the reference of weir.h and hub.h, build/docs/site/index.html
+docs: ## a site of all pages and the reference of the headers, build/docs/site/index.html
 	@scripts/deps.sh docs
 	@scripts/docs.sh
 

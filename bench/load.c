@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include <weir/weir.h>
+#include <weir/more.h>
 
 /* Bytes, pages of mapped files included. */
 static long long resident(void)

@@ -62,7 +62,7 @@ add_dependencies(weir_install weir_cli weir_bench weir_shared weir_hub_shared)
 install(TARGETS weir_cli weir_shared weir_hub_shared)
 install(TARGETS weir_bench DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/weir)
 install(FILES ${files}/libweir.a ${files}/libweir_hub.a DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(FILES include/weir/weir.h include/weir/hub.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/weir)
+install(FILES include/weir/weir.h include/weir/more.h include/weir/hub.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/weir)
 list(TRANSFORM modules REPLACE "(.+)" "${files}/\\1.pc")
 install(FILES ${modules} DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES ${files}/weirConfig.cmake ${files}/weirConfigVersion.cmake

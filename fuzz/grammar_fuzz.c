@@ -1,7 +1,7 @@
 /* grammar_fuzz.c: any text as GBNF: accepted or refused with a reason, in bounded time and memory.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "fuzz.h"
-#include "weir/weir.h"
+#include "weir/more.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -5,7 +5,7 @@
  * a message. */
 #include <math.h>
 
-#include <weir/weir.h>
+#include <weir/more.h>
 
 #include "fuzz.h"
 

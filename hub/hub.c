@@ -1,4 +1,4 @@
-/* hub.c: weir.h's functions for models by name.
+/* hub.c: hub.h's functions for models by name.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <pthread.h>

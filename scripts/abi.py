@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What programs that were compiled against weir.h rely on: sizes, offsets and values, compared with a kept list.
+"""What programs that were compiled against the headers rely on: sizes, offsets and values, compared with a kept list.
 
 usage: abi.py [--write]
 
@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-HEADERS = [ROOT / "include" / "weir" / name for name in ("weir.h", "hub.h")]
+HEADERS = [ROOT / "include" / "weir" / name for name in ("weir.h", "more.h", "hub.h")]
 KEPT = ROOT / "tests" / "abi.txt"
 
 
@@ -50,7 +50,7 @@ def read(header):
 
 
 def measure(structs, constants):
-    lines = ['#include <stdio.h>', '#include <weir/hub.h>', "int main(void) {"]
+    lines = ['#include <stdio.h>', '#include <weir/hub.h>', '#include <weir/more.h>', "int main(void) {"]
     for struct, names in structs.items():
         lines.append(f'    printf("{struct} %zu\\n", sizeof({struct}));')
         for name in names:

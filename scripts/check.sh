@@ -54,17 +54,19 @@ check_gcc() {
     fi
 }
 
-# libweir.so shows the functions that weir.h declares, libweir_hub.so those of hub.h: all of them, and nothing else.
+# libweir.so shows the functions that weir.h and more.h declare, libweir_hub.so those of hub.h: all of them, and nothing else.
 check_exports() {
-    local pair library declared shown
+    local name headers library declared shown
     : >$logs/exports.diff
-    for pair in libweir.so:weir.h libweir_hub.so:hub.h; do
-        library=$(ls -t build/gcc-werror/${pair%:*} build/release/${pair%:*} 2>/dev/null | head -n 1)
+    for name in libweir libweir_hub; do
+        headers="weir.h more.h"
+        [ $name = libweir ] || headers=hub.h
+        library=$(ls -t build/gcc-werror/$name.so build/release/$name.so 2>/dev/null | head -n 1)
         shown=$(nm -D --defined-only $library | awk '{ print $NF }' | sort -u)
-        declared=$(tr '\n' ' ' <include/weir/${pair#*:} | grep -oE 'WEIR_API[^;(]*\(' | grep -oE 'weir_[a-z0-9_]+ *\($' | tr -d ' (' | sort -u)
-        [ -n "$declared" ] || { echo "found no WEIR_API function in ${pair#*:}"; return 1; }
+        declared=$(cd include/weir && cat $headers | tr '\n' ' ' | grep -oE 'WEIR_API[^;(]*\(' | grep -oE 'weir_[a-z0-9_]+ *\($' | tr -d ' (' | sort -u)
+        [ -n "$declared" ] || { echo "found no WEIR_API function in $headers"; return 1; }
         diff <(echo "$declared") <(echo "$shown") |
-            sed -n "s/^< \(.*\)/declared in ${pair#*:}, not exported: \1/p; s/^> \(.*\)/exported, not declared in ${pair#*:}: \1/p" >>$logs/exports.diff
+            sed -n "s/^< \(.*\)/declared in $headers, not exported: \1/p; s/^> \(.*\)/exported, not declared in $headers: \1/p" >>$logs/exports.diff
     done
     cat $logs/exports.diff
     [ ! -s $logs/exports.diff ]

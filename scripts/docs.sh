@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# docs.sh: the documentation as a site, build/docs/site/index.html: the pages by MkDocs, the reference of weir.h
-# and hub.h by Doxygen below reference/. MkDocs goes into the user's cache once.
+# docs.sh: the documentation as a site, build/docs/site/index.html: the pages by MkDocs, the reference of the
+# headers by Doxygen below reference/. MkDocs goes into the user's cache once.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"

@@ -5,7 +5,7 @@
 usage: layers.py [ROOT]
 
 The rooms of server/ are such folders, and their functions count as well, not the includes alone.
-Nor does a file name an opaque type of weir.h whose folder it may not include. Within a folder no source files
+Nor does a file name an opaque type of the headers whose folder it may not include. Within a folder no source files
 call each other in a circle, nor do they include each other in one, where X.h and X.c count as one. Tests may do
 all of it. Prints each line that points up and each circle, and ends with 1 if there is one."""
 import graphlib
@@ -67,7 +67,7 @@ ROOMS = {
 }
 BELOW.update({room: ["base", "hub/transfer", *below] for room, below in ROOMS.items()})
 
-# The opaque types of weir.h: the folder that defines each.
+# The opaque types of weir.h and more.h: the folder that defines each.
 OWNER = {name: "model" for name in ("weir_model", "weir_adapter", "weir_sampler", "weir_context")}
 OWNER["weir_chat"] = "chat"
 OWNER["weir_media"] = "media"

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include <weir/weir.h>
+#include <weir/more.h>
 
 #include "support/effort.h"
 #include "support/engine/real.h"

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <weir/weir.h>
+#include <weir/more.h>
 
 #include "support/effort.h"
 

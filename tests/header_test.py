@@ -1,4 +1,5 @@
-"""weir.h: compiles as C11, C17 and C++17; its version is the build's; its layout is the kept one; each function is called by a test."""
+"""The public headers: each compiles alone as C11, C17 and C++17, and weir.h is enough for a first program; version and layout are the kept
+ones; each function is declared once and called by a test."""
 # SPDX-License-Identifier: Apache-2.0
 import importlib.util
 import os
@@ -13,12 +14,11 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "sup
 from checks import check, run_tests  # noqa: E402
 
 ROOT = pathlib.Path(os.environ["WEIR_SOURCE_DIR"])
-HEADERS = [ROOT / "include/weir" / name for name in ("weir.h", "hub.h")]
+HEADERS = [ROOT / "include/weir" / name for name in ("weir.h", "more.h", "hub.h")]
 HEADER = "\n".join(path.read_text() for path in HEADERS)
 
 
 def test_compiles():
-    program = "#include <weir/hub.h>\nint main(void) { weir_engine_params p = weir_engine_params_default(); return (int)(p.size == 0); }\n"
     warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wconversion", "-fsyntax-only", f"-I{ROOT / 'include'}"]
     for compilers, standard, suffix in ((("gcc", "clang"), "c11", ".c"), (("gcc", "clang"), "c17", ".c"),
                                         (("g++", "clang++"), "c++17", ".cpp")):
@@ -26,11 +26,31 @@ def test_compiles():
             if shutil.which(compiler) is None:
                 print(f"note: no {compiler}")
                 continue
-            with tempfile.TemporaryDirectory() as folder:
-                source = pathlib.Path(folder, "header" + suffix)
-                source.write_text(program)
-                done = subprocess.run([compiler, f"-std={standard}", *warnings, source], capture_output=True, text=True)
-            check(f"{compiler} takes weir.h as {standard}", done.returncode == 0, done.stderr)
+            for header in HEADERS:
+                program = f"#include <weir/{header.name}>\nint main(void) {{ weir_engine_params p = weir_engine_params_default(); return (int)(p.size == 0); }}\n"
+                with tempfile.TemporaryDirectory() as folder:
+                    source = pathlib.Path(folder, "header" + suffix)
+                    source.write_text(program)
+                    done = subprocess.run([compiler, f"-std={standard}", *warnings, source], capture_output=True, text=True)
+                check(f"{compiler} takes {header.name} alone as {standard}", done.returncode == 0, done.stderr)
+
+
+def test_first_programs():
+    """The programs of README and examples/ need weir.h alone."""
+    programs = {"README.md": re.search(r"^```c \w+\n(.*?)^```$", (ROOT / "README.md").read_text(), re.S | re.M).group(1)}
+    programs.update((path.name, path.read_text()) for path in sorted((ROOT / "examples").glob("*.c")))
+    check("there are examples", len(programs) > 3, list(programs))
+    for name, program in programs.items():
+        check(f"{name} includes weir.h", re.findall(r"^#include <(weir/.*)>$", program, re.M) == ["weir/weir.h"])
+        done = subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{ROOT / 'include'}", "-D_POSIX_C_SOURCE=200809L", "-xc", "-"],
+                              input=program, capture_output=True, text=True)
+        check(f"weir.h is enough for {name}", done.returncode == 0, done.stderr)
+    code = re.sub(r"/\*.*?\*/", " ", HEADER, flags=re.S)
+    names = set(re.findall(r"\bweir_\w+", code))
+    missing = {name for name in re.findall(r"\bweir_\w+", HEADER) if not {name, name.removesuffix("s")} & names}
+    check("what comments name is declared in one of the headers", not missing, missing)
+    reached = set(re.findall(r"^#include <(weir/.*)>$", HEADERS[0].read_text(), re.M))
+    check("weir.h includes no other header of weir's", not reached, reached)
 
 
 def test_cpp():
@@ -41,7 +61,7 @@ def test_cpp():
     cleared = "".join(f"    {name} {name[5:]} = {{}};\n    (void){name[5:]};\n" for name in re.findall(r"typedef struct (\w+) \{", HEADER))
     started = "".join(f"    {name} {name[5:]}_ = {name}_default();\n    (void){name[5:]}_;\n" for name in re.findall(r"static inline \w+ (weir_\w+)_default\(", HEADER))
     check("structs and defaults are found", "weir_error error = {}" in cleared and "weir_request_default()" in started, cleared, started)
-    programs.append(("every struct", f"#include <weir/hub.h>\nint main()\n{{\n{cleared}{started}}}\n"))
+    programs.append(("every struct", f"#include <weir/hub.h>\n#include <weir/more.h>\nint main()\n{{\n{cleared}{started}}}\n"))
     for compiler in ("g++", "clang++"):
         if shutil.which(compiler) is None:
             print(f"note: no {compiler}")
@@ -81,7 +101,7 @@ def test_layout():
 
 def declared():
     flat = re.sub(r"^#.*$", "", HEADER, flags=re.M).replace("\n", " ")
-    return sorted({re.search(r"(weir_\w+) *\($", match).group(1) for match in re.findall(r"WEIR_API[^;(]*\(", flat)})
+    return sorted(re.search(r"(weir_\w+) *\($", match).group(1) for match in re.findall(r"WEIR_API[^;(]*\(", flat))
 
 
 def test_called():
@@ -89,6 +109,7 @@ def test_called():
     text = "\n".join(re.sub(r"/\*.*?\*/|\"(\\.|[^\"\\])*\"", " ", p.read_text(), flags=re.S) for p in tests)
     names = declared()
     check("the header's functions are found", len(names) > 100 and "weir_stream_next" in names, names)
+    check("each is declared once", len(names) == len(set(names)), sorted({name for name in names if names.count(name) > 1}))
     # weir_x_default() in the header is weir_x_init().
     missing = [name for name in names if not re.search(rf"\b({name}|{re.sub('_init$', '_default', name)})\s*\(", text)]
     check("each function is called by a test", not missing, missing)

@@ -79,24 +79,24 @@ target_link_libraries(hub_static PRIVATE weir::hub_static)
 """
 
 
-def declared(header):
-    flat = re.sub(r"^#.*$", "", header.read_text(), flags=re.M).replace("\n", " ")
+def declared(*headers):
+    flat = re.sub(r"^#.*$", "", "".join(header.read_text() for header in headers), flags=re.M).replace("\n", " ")
     return {re.search(r"(weir_\w+) *\($", m).group(1) for m in re.findall(r"WEIR_API[^;(]*\(", flat)}
 
 
-def library(prefix, name, header):
-    shared, static, public = prefix / f"lib/{name}.so", prefix / f"lib/{name}.a", declared(prefix / "include/weir" / header)
+def library(prefix, name, *headers):
+    shared, static, public = prefix / f"lib/{name}.so", prefix / f"lib/{name}.a", declared(*(prefix / "include/weir" / header for header in headers))
     soname = re.search(r"SONAME.*\[(.*)\]", run("readelf", "-d", shared).stdout)
     minor = ".".join(VERSION.split(".")[:2 if VERSION.startswith("0.") else 1])
     check(f"{name}: the soname has the version", soname and soname.group(1) == f"{name}.so.{minor}" and (prefix / "lib" / soname.group(1)).exists(), soname)
     shown = symbols("nm", "-D", "--defined-only", shared)
-    check(f"{name}.so shows the functions of {header} and nothing else", shown == public and len(public) > 5, shown ^ public)
+    check(f"{name}.so shows the functions of {' and '.join(headers)} and nothing else", shown == public and len(public) > 5, shown ^ public)
     shown = symbols("nm", "-g", "--defined-only", static)
     check(f"so does {name}.a", shown == public, sorted(shown ^ public)[:40])
 
 
 def check_installed_files(prefix):
-    expected = ["bin/weir", "libexec/weir/weir-bench", "include/weir/hub.h", "include/weir/weir.h", "lib/libweir.a", "lib/libweir.so", f"lib/libweir.so.{VERSION}", "lib/pkgconfig/weir.pc",
+    expected = ["bin/weir", "libexec/weir/weir-bench", "include/weir/hub.h", "include/weir/more.h", "include/weir/weir.h", "lib/libweir.a", "lib/libweir.so", f"lib/libweir.so.{VERSION}", "lib/pkgconfig/weir.pc",
                 "lib/libweir_hub.a", "lib/libweir_hub.so", f"lib/libweir_hub.so.{VERSION}", "lib/pkgconfig/weir_hub.pc",
                 "lib/pkgconfig/weir_static.pc", "lib/pkgconfig/weir_hub_static.pc",
                 "lib/cmake/weir/weirConfig.cmake", "share/man/man1/weir.1", "share/man/man1/weir-run.1",
@@ -104,7 +104,7 @@ def check_installed_files(prefix):
                 "share/doc/weir/LICENSE", "share/doc/weir/LICENSES.txt", "lib/systemd/system/weir.service", "lib/systemd/system/weir.socket"]
     missing = [path for path in expected if not (prefix / path).exists()]
     check("everything is installed", not missing, missing, sorted(p.relative_to(prefix) for p in prefix.rglob("*") if p.is_file()))
-    library(prefix, "libweir", "weir.h")
+    library(prefix, "libweir", "weir.h", "more.h")
     library(prefix, "libweir_hub", "hub.h")
     check("libweir.so does without libcurl", "libcurl" not in run("readelf", "-d", prefix / "lib/libweir.so").stdout)
     texts = [p for p in prefix.rglob("*") if p.is_file() and p.suffix in (".pc", ".cmake")]

@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-#include <weir/weir.h>
+#include <weir/more.h>
 
 #include "kernels/kernels.h"
 #include "support/dice.h"

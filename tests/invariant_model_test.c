@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "weir/weir.h"
+#include "weir/more.h"
 
 #define N_PREFIX 600 /* from 512 cells on ggml's attention takes another way */
 #define N_ROWS   4   /* as many as a token and a short draft */

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <weir/weir.h>
+#include <weir/more.h>
 
 #define N_ANSWERS 2
 #define N_TOKENS  24

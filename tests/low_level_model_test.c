@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include <weir/weir.h>
+#include <weir/more.h>
 
 #define N_ELEMENTS(array) (sizeof(array) / sizeof((array)[0]))
 

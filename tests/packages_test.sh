@@ -126,7 +126,7 @@ has weir usr/bin/weir usr/libexec/weir/weir-bench usr/share/man/man1/weir-run.1.
     '(usr/)?lib/systemd/system/weir.service' '(usr/)?lib/systemd/system/weir.socket'
 has "libweir$so" "usr/lib/$libraries/libweir.so.$so"
 has "libweir-hub$so" "usr/lib/$libraries/libweir_hub.so.$so"
-has libweir-dev usr/include/weir/weir.h usr/include/weir/hub.h "usr/lib/$libraries/libweir.so" "usr/lib/$libraries/libweir.a" "usr/lib/$libraries/libweir_hub.so" \
+has libweir-dev usr/include/weir/weir.h usr/include/weir/more.h usr/include/weir/hub.h "usr/lib/$libraries/libweir.so" "usr/lib/$libraries/libweir.a" "usr/lib/$libraries/libweir_hub.so" \
     "usr/lib/$libraries/libweir_hub.a" "usr/lib/$libraries/pkgconfig/weir.pc" "usr/lib/$libraries/pkgconfig/weir_static.pc" "usr/lib/$libraries/cmake/weir/weirConfig.cmake"
 lacks "$work/weir.files" 'usr/(include/|lib/.*libweir)'
 "$work/unpacked/usr/bin/weir" version

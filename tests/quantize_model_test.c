@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <weir/weir.h>
+#include <weir/more.h>
 
 static char folder[256], out[300];
 

@@ -25,7 +25,7 @@ def read(path):
 
 def members():
     """The members of the header's structs that look like no plain word."""
-    header = re.sub(r"/\*.*?\*/", "", read("include/weir/weir.h"), flags=re.S)
+    header = re.sub(r"/\*.*?\*/", "", read("include/weir/weir.h") + read("include/weir/more.h"), flags=re.S)
     names = set()
     for body in re.findall(r"typedef struct \w+ \{(.*?)\n\} \w+;", header, re.S):
         names.update(re.findall(r"\b(\w+)\s*(?:\[[^\]]*\])?\s*[;,]", body))

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <weir/weir.h>
+#include <weir/more.h>
 
 /* Of preload/starve.c. */
 extern void starve_after(long n, long many) __attribute__((weak));

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weir/more.h>
 
 #include "base/clock.h"
 #include "cli/lib/cli.h"

@@ -3,6 +3,7 @@
 
 #include <float.h>
 #include <string.h>
+#include <weir/more.h>
 
 #define BILLION UINT64_C(1000000000)
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weir/more.h>
 
 #include "base/base64.h"
 #include "base/mem.h"

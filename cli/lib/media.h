@@ -3,7 +3,7 @@
 #define WEIR_CLI_MEDIA_H
 
 #include <jansson.h>
-#include <weir/weir.h>
+#include <weir/more.h>
 
 #include "cli.h"
 #include "text.h"

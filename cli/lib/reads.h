@@ -7,7 +7,7 @@
 
 #include "text.h"
 
-#include <weir/weir.h>
+#include <weir/more.h>
 
 /* "texts and images", and lines for some sizes, each with its newline; `indent` goes before all but the
  * first. Without an engine, no sizes. */

@@ -1,4 +1,4 @@
-/* record.c: recorded ticks to JSON lines and back. The members of a line are those of a struct of weir.h, by
+/* record.c: recorded ticks to JSON lines and back. The members of a line are those of a struct of more.h, by
  * weir_members.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "record.h"

@@ -3,7 +3,7 @@
 #ifndef WEIR_CLI_RECORD_H
 #define WEIR_CLI_RECORD_H
 
-#include <weir/weir.h>
+#include <weir/more.h>
 
 /* Ticks ascend without gaps, their times too; ticks[i].first_slot is a position in parts. Parts behind the
  * last tick's are of requests that ended after it. */

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "weir/hub.h"
-#include "weir/weir.h"
+#include "weir/more.h"
 
 /* ---- call.c ---- */
 

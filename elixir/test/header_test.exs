@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.HeaderTest do
   # Each member of the C API's structs has an Elixir option of the same name, or is listed here with the
-  # reason. A new member of weir.h fails here until it has one or the other.
+  # reason. A new member of a header fails here until it has one or the other.
   use ExUnit.Case, async: true
   alias Weir.Server
 
@@ -47,7 +47,7 @@ defmodule Weir.HeaderTest do
       option = Map.get(renamed, name, name)
 
       assert option in options or Map.has_key?(left_out, name),
-             "#{struct}.#{name} is in weir.h: make it an option (here: #{inspect(option)}), or say here why there is none"
+             "#{struct}.#{name} is in a header: make it an option (here: #{inspect(option)}), or say here why there is none"
 
       refute option in options and Map.has_key?(left_out, name),
              "#{struct}.#{name} is there: it is not left out"

@@ -7,7 +7,7 @@ defmodule Weir.MembersTest do
 
   defp member(struct, name), do: Enum.find(NIF.members(struct), &(&1.name == name))
 
-  test "members are described as weir.h has them" do
+  test "members are described as the headers have them" do
     assert %{type: :float, min: +0.0, max: 100.0, initial: 0.8, choices: nil, or_minus_one: false} =
              member("sampler", :temp)
 

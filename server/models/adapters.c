@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weir/more.h>
 
 #include "base/error.h"
 #include "base/json.h"

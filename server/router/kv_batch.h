@@ -4,7 +4,7 @@
 #ifndef WEIR_SERVER_ROUTER_KV_BATCH_H
 #define WEIR_SERVER_ROUTER_KV_BATCH_H
 
-#include <weir/weir.h>
+#include <weir/more.h>
 
 #include "base/text.h"
 

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <weir/more.h>
 
 #include "base/error.h"
 

@@ -2,7 +2,7 @@
 #ifndef WEIR_SERVER_SETTINGS_PARAMS_H
 #define WEIR_SERVER_SETTINGS_PARAMS_H
 
-#include <weir/weir.h>
+#include <weir/more.h>
 
 /* A key and the limits of its requests; SERVE_UNSAID: those in the server's parameters. */
 typedef struct serve_key {

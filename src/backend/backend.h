@@ -12,7 +12,7 @@
 #ifndef WEIR_BACKEND_BACKEND_H
 #define WEIR_BACKEND_BACKEND_H
 
-#include <weir/weir.h>
+#include <weir/more.h>
 
 #include "params/bounds.h"
 

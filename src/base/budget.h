@@ -24,7 +24,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "weir/weir.h"
+#include "weir/more.h"
 
 /* Steps between two questions. A step is some nanoseconds to a microsecond of work. */
 #define WEIR__BUDGET_TURNS 4096

@@ -3,7 +3,7 @@
 #ifndef WEIR_BASE_HISTOGRAM_H
 #define WEIR_BASE_HISTOGRAM_H
 
-#include <weir/weir.h>
+#include <weir/more.h>
 
 /* Bounds are 2^e × 4/4, 5/4, 6/4, 7/4 from 2^-20, a microsecond, to 2^20, twelve days or a million tokens:
  * found without a logarithm, and small whole numbers are bounds themselves. */

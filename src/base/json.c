@@ -11,6 +11,7 @@
 #include "base/json_read.h"
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "weir/more.h"
 
 static const char *words_for(enum json_error_code code)
 {

@@ -9,7 +9,7 @@
 
 #include "base/ascii.h"
 #include "base/mem.h"
-#include "weir/weir.h"
+#include "weir/more.h"
 
 /* Tokens: the characters {}[]:, themselves, and these. */
 enum { TOKEN_END, TOKEN_BAD, TOKEN_STRING, TOKEN_INTEGER, TOKEN_REAL, TOKEN_TRUE, TOKEN_FALSE, TOKEN_NULL };

@@ -14,6 +14,7 @@
 
 #include "base/mem.h"
 #include "support/dice.h"
+#include "weir/more.h"
 
 static void nobody_reads_of_flags_and_types(void **state)
 {

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/json_read.h"
 #include "base/mem.h"
+#include "weir/more.h"
 
 /* ---- Numbers ---- */
 

@@ -3,7 +3,7 @@
 #ifndef WEIR_BASE_MEMBER_H
 #define WEIR_BASE_MEMBER_H
 
-#include <weir/weir.h>
+#include <weir/more.h>
 
 typedef struct weir__members {
     const char *of;

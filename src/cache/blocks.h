@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <weir/weir.h>
+#include <weir/more.h>
 
 /* A block of tokens, together with all tokens before it. */
 typedef struct weir__block weir__block;

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include <weir/weir.h>
+#include <weir/more.h>
 
 #include "base/cpu.h"
 

@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include "weir/weir.h"
+#include "weir/more.h"
 
 /* Reference-counted by the engine and by each flight, because a flight may outlive its engine. */
 typedef struct weir__flights {

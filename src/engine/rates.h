@@ -3,7 +3,7 @@
 #ifndef WEIR_ENGINE_RATES_H
 #define WEIR_ENGINE_RATES_H
 
-#include "weir/weir.h"
+#include "weir/more.h"
 
 typedef struct weir__rates {
     double service_ns; /* from first slot to end of a request, as a running average; 0 = none yet */

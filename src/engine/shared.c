@@ -7,7 +7,7 @@
 #include "engine/stream.h"
 
 #define PIECE    256  /* items copied at a time under the lock: a few microseconds */
-#define TICKS    4096 /* as weir.h promises: a minute or so */
+#define TICKS    4096 /* as more.h promises: a minute or so */
 #define ARRIVALS 4096
 #define PARTS    32 /* slots per tick on average: with more slots, fewer ticks keep theirs */
 

@@ -3,7 +3,7 @@
 #ifndef WEIR_ENGINE_STEP_H
 #define WEIR_ENGINE_STEP_H
 
-#include "weir/weir.h"
+#include "weir/more.h"
 
 typedef struct weir__driver weir__driver;
 

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "grammar/grammar_rules.h"
+#include "weir/more.h"
 
 #define N_BUCKETS 1024 /* rules found by name; a converted schema has some hundred */
 

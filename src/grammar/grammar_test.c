@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "weir/more.h"
 
 static const char *const good[] = {
     "root ::= \"a\"",

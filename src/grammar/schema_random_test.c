@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 #include <jansson.h>
-#include <weir/weir.h>
+#include <weir/more.h>
 
 #include "support/gbnf.h"
 

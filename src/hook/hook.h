@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <weir/weir.h>
+#include <weir/more.h>
 
 struct ggml_backend_buffer;
 struct ggml_backend_buffer_type;

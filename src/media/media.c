@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include <weir/weir.h>
+#include <weir/more.h>
 
 #include "base/error.h"
 #include "base/mem.h"

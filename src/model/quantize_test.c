@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include <weir/weir.h>
+#include <weir/more.h>
 
 static void test_types(void **state)
 {

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include <weir/weir.h>
+#include <weir/more.h>
 
 static void refused(const weir_rpc_params *params, const char *field)
 {

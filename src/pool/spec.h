@@ -5,7 +5,7 @@
 
 #include <stdatomic.h>
 
-#include <weir/weir.h>
+#include <weir/more.h>
 
 typedef struct weir__spec_block weir__spec_block;
 

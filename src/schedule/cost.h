@@ -3,7 +3,7 @@
 #ifndef WEIR_SCHEDULE_COST_H
 #define WEIR_SCHEDULE_COST_H
 
-#include "weir/weir.h"
+#include "weir/more.h"
 
 /* The work of a tick. */
 typedef struct weir__shape {

@@ -1,4 +1,4 @@
-/* schedule.h: the parts that weir's strategies share. weir_strategy in weir.h is the contract of a
+/* schedule.h: the parts that weir's strategies share. weir_strategy in more.h is the contract of a
  * strategy.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SCHEDULE_SCHEDULE_H

@@ -4,12 +4,12 @@
 #define WEIR_TESTS_PLAN_H
 
 #include "support/dice.h"
-#include "weir/weir.h"
+#include "weir/more.h"
 
 /* A plan of at most `room` entries. Three of four keep all rules. */
 size_t plan_random(dice *d, const weir_view *view, int32_t n_slots, weir_plan_entry *plan, size_t room);
 
-/* Whether weir.h allows it. */
+/* Whether more.h allows it. */
 bool plan_allowed(const weir_view *view, int32_t n_slots, const weir_plan_entry *plan, size_t n);
 
 /* Tokens in all. */

@@ -3,7 +3,7 @@
 #ifndef WEIR_TESTS_SCENE_H
 #define WEIR_TESTS_SCENE_H
 
-#include "weir/weir.h"
+#include "weir/more.h"
 
 #define SCENE_SLOTS 16
 

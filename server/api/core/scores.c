@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <weir/more.h>
 
 #include "base/json.h"
 #include "base/mem.h"

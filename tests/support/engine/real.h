@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include <weir/weir.h>
+#include <weir/more.h>
 
 /* Inside the region where stock attention does not depend on the company (docs/adr/0009). */
 static inline weir_engine_params small_params(int32_t n_slots, weir_layout layout)
