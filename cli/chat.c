@@ -90,7 +90,7 @@ static cli_exit on_undo(struct chat *chat, const char *rest)
 
 /* ---- Answers ---- */
 
-/* Whether a person agrees that old turns go. */
+/* True if a person agrees that old turns go. */
 static bool may_forget(struct chat *chat)
 {
     cli_text answer = {0};
@@ -189,7 +189,7 @@ static cli_exit on_forget(struct chat *chat, const char *rest)
     return CLI_OK;
 }
 
-/* Whether a file may be written: if it exists, a person is asked. */
+/* True if a file may be written: if it exists, a person is asked. */
 static bool may_write(struct chat *chat, const char *path)
 {
     cli_text answer = {0};
@@ -347,7 +347,7 @@ static cli_exit settle(struct chat *chat, cli_ask *before, cli_exit code)
 
 static cli_exit on_show(struct chat *chat, const char *rest);
 
-/* Whether it is an option of weir chat, or ollama's name of the context. */
+/* True if it is an option of weir chat, or ollama's name of the context. */
 static bool is_of_start(const char *name)
 {
     char spelling[80];

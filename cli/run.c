@@ -188,7 +188,7 @@ static void keep_tokens(void *user, const weir_chunk *chunk)
     }
 }
 
-/* Whether all answers have ended; until then the best is not known. */
+/* True if all answers have ended; until then the best is not known. */
 static bool have_ended(const struct run *run)
 {
     bool ended = true;

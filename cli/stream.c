@@ -59,7 +59,7 @@ void cli_stream_defaults(cli_args *args)
 
 /* ---- Start ---- */
 
-/* Whether prompts become messages, as those of weir run do. */
+/* True if prompts become messages, as those of weir run do. */
 static bool uses_template(const struct session *session)
 {
     weir_model_info info = {.size = sizeof info};

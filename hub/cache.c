@@ -87,7 +87,7 @@ weir_status weir__cache_make_parents(const char *path, weir_error *error)
 
 /* ---- Locks ---- */
 
-/* Whether the file that was locked is still the one of that name. */
+/* True if the file that was locked is still the one of that name. */
 static bool is_current(int descriptor, const char *path)
 {
     struct stat mine, now;

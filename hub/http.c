@@ -279,7 +279,7 @@ static bool on_header(const char *line, size_t n, void *user)
     return true;
 }
 
-/* Whether the body is the requested one; calls begin() when that is so for the first time. length: of the
+/* True if the body is the requested one; calls begin() when that is so for the first time. length: of the
  * body. */
 static bool begin_body(struct flight *flight, int64_t length)
 {

@@ -49,7 +49,7 @@ typedef struct weir__http_retry {
     int32_t n; /* tries in a row that got no further */
 } weir__http_retry;
 
-/* Whether another try may help. */
+/* True if another try may help. */
 bool weir__http_may_retry(weir_status status, const weir__http_answer *answer);
 
 /* Waits before another try, as the hub asks or longer each time. ABORTED: tick said no. IO: enough. */

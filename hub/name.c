@@ -221,7 +221,7 @@ void weir__name_quantization(const char *file, char quantization[16])
 
 /* ---- Which ---- */
 
-/* Whether a file's name, or its folder's, ends in these words: "UD-Q4_K_XL" as well as "Q4_K_XL". */
+/* True if a file's name, or its folder's, ends in these words: "UD-Q4_K_XL" as well as "Q4_K_XL". */
 static bool ends_in(const char *file, const char *what)
 {
     int32_t shard, n_shards;

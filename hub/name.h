@@ -44,18 +44,18 @@ void weir__name_files_sort(weir__name_files *files);
 /* INVALID (field "name"). */
 weir_status weir__name_parse(const char *text, weir__name *name, weir_error *error);
 
-/* Whether this may be a branch, a tag or a commit, and a path in refs/. */
+/* True if this may be a branch, a tag or a commit, and a path in refs/. */
 bool weir__name_is_revision(const char *text);
 bool weir__name_is_commit(const char *text);
 
 /* n lower-case hexadecimal digits and nothing else. */
 bool weir__name_is_hex(const char *text, size_t n);
 
-/* Whether a path stays below the folder that it is put in: relative, no empty part, none that begins with a
+/* True if a path stays below the folder that it is put in: relative, no empty part, none that begins with a
  * dot, no backslash, no control character. */
 bool weir__name_is_safe(const char *path);
 
-/* Whether a file is a model: *.gguf, and neither a projector nor an importance matrix. */
+/* True if a file is a model: *.gguf, and neither a projector nor an importance matrix. */
 bool weir__name_is_model(const char *file);
 
 /* The part of the file's name that names its quantization, in capitals, e.g. "Q4_K_M"; "" = none does. */

@@ -108,7 +108,7 @@ static void see_first(struct ask *ask, const weir_tick_slot *part, bool first_ti
         (first_tick && (part->state == WEIR_SLOT_GENERATING || part->n_past > part->n_cached)))
         ask->cut = true;
     if (ask->cut) {
-        /* Whether this tick made the newest of its tokens. */
+        /* True if this tick made the newest of its tokens. */
         bool made = part->n_tokens > 0 && part->n_generated > 0 &&
                     (part->state == WEIR_SLOT_GENERATING ||
                      part->n_past + part->n_tokens == part->n_prompt + part->n_generated - 1);
@@ -432,7 +432,7 @@ static void tell_difference(struct replay *replay, const weir_tick *tick, uint64
                  played != NULL ? played->n_tokens : 0);
 }
 
-/* Whether the newest tick has the recorded one's plan and suspensions; says where not. */
+/* True if the newest tick has the recorded one's plan and suspensions; says where not. */
 static bool same_plan(struct replay *replay, const weir_tick *tick)
 {
     const weir_tick *got = last_tick(&replay->played);
@@ -573,7 +573,7 @@ static json_t *side_json(const struct figures *figures, const char *strategy)
                      "p99", c[1], "max", c[2]);
 }
 
-/* Whether prompts began with prefixes that other requests had computed. */
+/* True if prompts began with prefixes that other requests had computed. */
 static bool shared_prefixes(const cli_record *record)
 {
     for (size_t i = 0; i < record->n_parts; i++)

@@ -20,7 +20,7 @@ cli_exit cli_hub_download(const cli_args *args, const char *name, char **path);
  * or a code after a message. */
 cli_exit cli_hub_obtain(const cli_args *args, const char *word, const char *name, char **path);
 
-/* Whether the user says yes; `standard`: what Enter says. A signal ends the reading, and is no yes. */
+/* True if the user says yes; `standard`: what Enter says. A signal ends the reading, and is no yes. */
 bool cli_hub_ask(cli_text *question, bool standard);
 
 /* The exit code for a failure of the hub, after a message. */

@@ -324,7 +324,7 @@ static bool has_name(const cli_model_entry *entry, const char *name)
            weir__words_have((const char *const *)aliases->items, aliases->n, name);
 }
 
-/* Whether a pulled model is still in the cache; the operator may have removed it. */
+/* True if a pulled model is still in the cache; the operator may have removed it. */
 static bool is_cached(const cli_args *args, const char *name)
 {
     weir_hub_params params = cli_hub_params(args);

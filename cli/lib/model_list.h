@@ -53,7 +53,7 @@ char *cli_model_adapter_name(const char *path);
 /* Whether a request that names no adapters can use n_used of them. CLI_OK, or CLI_USAGE after a message. */
 cli_exit cli_model_check_adapters(size_t n_used);
 
-/* Whether the options name several models, or one that may have to be loaded again (--rpc). */
+/* True if the options name several models, or one that may have to be loaded again (--rpc). */
 bool cli_model_list_asked(const cli_args *args);
 
 /* Reads them, and adds `pulled` (NULL = none) with the settings of all, but for names that the operator's

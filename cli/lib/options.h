@@ -257,16 +257,16 @@ cli_exit cli_options_set(void *target, const cli_option *option, const char *sho
 /* Frees an option's value, and empties it. Numbers, flags and choices stay. */
 void cli_options_clear(void *target, const cli_option *option);
 
-/* Whether the command line, and not only environment or config file, sets the option of this name. */
+/* True if the command line, and not only environment or config file, sets the option of this name. */
 bool cli_options_given(const cli_args *args, const char *name);
 
 /* Spelling i of an option, 0 = its name; false: it has fewer. */
 bool cli_options_spelling(const cli_option *option, size_t i, char spelling[CLI_SPELLING_MAX]);
 
-/* Whether it takes no value. */
+/* True if it takes no value. */
 bool cli_options_is_flag(const cli_option *option);
 
-/* Whether each use adds a value. Help and man pages say so. */
+/* True if each use adds a value. Help and man pages say so. */
 bool cli_options_is_list(const cli_option *option);
 #define CLI_AGAIN "; may be given again"
 
@@ -281,29 +281,29 @@ const cli_option *cli_options_by_field(unsigned command, const char *field);
  * WEIR_ or by a long spelling, in any case, with hyphens or underscores. NULL = none. */
 const cli_option *cli_options_by_setting(unsigned commands, const char *key);
 
-/* Whether presets may set it: how a model is loaded and answers, not where a server listens. */
+/* True if presets may set it: how a model is loaded and answers, not where a server listens. */
 bool cli_options_in_presets(const cli_option *option);
 
-/* Whether each model of weir serve has its own: the settings of presets, and names, pinned, idle. */
+/* True if each model of weir serve has its own: the settings of presets, and names, pinned, idle. */
 bool cli_options_of_model(const cli_option *option);
 
 /* The option of a command that a preset calls `key`, or the models' file of weir serve. NULL = none. */
 const cli_option *cli_options_by_preset(unsigned commands, const char *key);
 const cli_option *cli_options_by_model(unsigned commands, const char *key);
 
-/* Whether its value is the path of a file or folder. */
+/* True if its value is the path of a file or folder. */
 bool cli_options_is_file(const cli_option *option);
 
 /* Offers the settings of all commands. */
 void cli_options_try_settings(cli_nearest *nearest);
 
-/* Whether the command has options that config file and environment can set. */
+/* True if the command has options that config file and environment can set. */
 bool cli_options_has_settings(unsigned command);
 
-/* Whether its value is a part of cli_ask. */
+/* True if its value is a part of cli_ask. */
 bool cli_options_in_ask(const cli_option *option);
 
-/* Whether requests in a file may set it. */
+/* True if requests in a file may set it. */
 bool cli_options_in_requests(const cli_option *option);
 
 /* The option that a request file calls `key`: its field, or a long spelling with underscores. NULL = none. */

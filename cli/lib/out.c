@@ -18,7 +18,7 @@ static int failure;      /* errno of another failure */
 static int64_t given_up; /* when a signal's grace is over; 0 = no signal yet */
 static bool abandoned;   /* it is over */
 
-/* Whether stdout takes a piece now. */
+/* True if stdout takes a piece now. */
 static bool writable(void)
 {
     for (;;) {

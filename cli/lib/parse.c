@@ -384,7 +384,7 @@ static cli_exit take_defaults(cli_args *args)
     return code;
 }
 
-/* Whether one word looks like a model's name of other programs, such as llama3.2 or qwen3:8b. */
+/* True if one word looks like a model's name of other programs, such as llama3.2 or qwen3:8b. */
 static bool resembles_model(const char *word)
 {
     bool digit = false, colon = false;
@@ -443,7 +443,7 @@ static cli_exit take_model_word(cli_args *args)
     return code;
 }
 
-/* Whether the command line sets the same value. */
+/* True if the command line sets the same value. */
 static bool overridden(const cli_args *args, const cli_option *option)
 {
     for (const cli_option *other = cli_options; other->name != NULL; other++)

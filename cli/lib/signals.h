@@ -38,14 +38,14 @@ void cli_signals_forget(void);
 /* As if `signal` had come. */
 void cli_signals_end(int signal);
 
-/* Whether this signal was noted since the last call. */
+/* True if this signal was noted since the last call. */
 bool cli_signals_took(int signal);
 
 /* Where an answer can be interrupted and the program goes on (weir chat): SIGINT is noted and ends nothing; a
  * changed window (SIGWINCH) and Ctrl-Z (SIGTSTP) are noted too. Before, they have their usual effects. */
 void cli_signals_interrupts(bool on);
 
-/* Whether one of the three was noted, without forgetting it. */
+/* True if one of the three was noted, without forgetting it. */
 bool cli_signals_noted(void);
 
 /* SIGHUP is noted and ends nothing (weir serve), unless the terminal that the program was started from is

@@ -125,7 +125,7 @@ static void bar(cli_text *text, double part, int width, cli_style style)
     cli_mark(text, CLI_PLAIN);
 }
 
-/* Whether the server told only of this caller's own requests: its key is no operator's. */
+/* True if the server told only of this caller's own requests: its key is no operator's. */
 static bool is_short(const cli_view *view)
 {
     return json_is_false(json_object_get(view->event, "operator"));

@@ -59,7 +59,7 @@ typedef struct weir__transfer_request {
     const char *secret, *secret_for; /* a line of the head, where url has the origin of secret_for; or NULL */
     /* A line of an answer's head; bytes of its body. False ends the transfer. on_header may be NULL. */
     bool (*on_header)(const char *line, size_t n, void *user);
-    /* Whether a connection to this address, of a name that was resolved, may be opened; NULL = to any. With a
+    /* True if a connection to this address, of a name that was resolved, may be opened; NULL = to any. With a
      * proxy it is the proxy's address. */
     bool (*may_connect)(const struct sockaddr *address, void *user);
     bool (*on_bytes)(const weir__transfer_head *head, const char *bytes, size_t n, void *user);
@@ -78,7 +78,7 @@ typedef struct weir__transfer_url {
 /* Reads a URL as libcurl will. False: it is no http or https URL, or it has a user or a password. */
 bool weir__transfer_read_url(const char *url, weir__transfer_url *parts);
 
-/* Whether this weir was built with libcurl. If not, there are no transfers. */
+/* True if this weir was built with libcurl. If not, there are no transfers. */
 extern const bool weir__transfer_exists;
 
 /* most: connections that are kept; 0 = a few. NULL: out of memory. */

@@ -17,7 +17,7 @@ weir_status weir__shim_template_create(const char *source, const char *bos, cons
                                        weir__shim_template **out, weir_error *error);
 void weir__shim_template_destroy(weir__shim_template *t);
 
-/* Whether it renders tools or calls of tools. */
+/* True if it renders tools or calls of tools. */
 bool weir__shim_template_knows_tools(const weir__shim_template *t);
 
 /* What of the last message goes on in the answer. */
@@ -115,11 +115,11 @@ typedef struct weir__shim_message {
  * comes, and parsers do not all wait for it. */
 size_t weir__shim_chat_undecided(const weir__shim_chat *chat, const char *text, size_t length);
 
-/* Whether a word that triggers the grammar of calls is in the text, or the text ends with a delimiter that
+/* True if a word that triggers the grammar of calls is in the text, or the text ends with a delimiter that
  * lacks but white space. An answer's parser may take both for content. */
 bool weir__shim_chat_calls(const weir__shim_chat *chat, const char *text, size_t length);
 
-/* Whether a delimiter that ends content or reasoning is in the text, or one of those. After a delimiter of
+/* True if a delimiter that ends content or reasoning is in the text, or one of those. After a delimiter of
  * one byte, another text of the form must come. */
 bool weir__shim_chat_delimits(const weir__shim_chat *chat, const char *text, size_t length);
 

@@ -65,7 +65,7 @@ void weir__budget_init(weir__budget *budget, uint64_t max_steps, uint64_t max_by
 /* The slow half of the next. */
 bool weir__budget_step_far(weir__budget *budget, uint64_t n);
 
-/* Whether n further steps are within the budget; false also once anything was refused before. */
+/* True if n further steps are within the budget; false also once anything was refused before. */
 static inline bool weir__budget_step(weir__budget *budget, uint64_t n)
 {
     if (n >= budget->turns || n > budget->steps || budget->over != WEIR__LIMIT_NONE)

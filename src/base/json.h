@@ -47,7 +47,7 @@ weir_status weir__json_parse_exact(const char *text, size_t length, const char *
  * json_copy leaves out those for which it has no memory. */
 json_t *weir__json_copy(const json_t *value);
 
-/* Whether few pairs of members are in the same object, 2^25 in all. llama.cpp's JSON, which keeps the
+/* True if few pairs of members are in the same object, 2^25 in all. llama.cpp's JSON, which keeps the
  * order of members, compares each with all before it. */
 bool weir__json_is_narrow(const json_t *value);
 

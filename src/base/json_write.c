@@ -34,7 +34,7 @@ static decimal decimal_of(const char *text)
     return d;
 }
 
-/* Whether the digits are read as the number. Below a power of two, numbers lie closer together than above:
+/* True if the digits are read as the number. Below a power of two, numbers lie closer together than above:
  * digits that are rounded down to below it may miss it where the next ones do not. */
 static bool reads_back(char *text, double value)
 {

@@ -36,7 +36,7 @@ static size_t text_start(const head *h)
     return at;
 }
 
-/* Whether the text begins with the word, in letters of either case. */
+/* True if the text begins with the word, in letters of either case. */
 static bool begins_with(const head *h, const char *word)
 {
     size_t at = text_start(h), n = strlen(word);

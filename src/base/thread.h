@@ -23,7 +23,7 @@ void weir__thread_name(const char *name);
 /* Threads of passes go before the calling one, and before those that it starts, from now on (Linux). */
 void weir__thread_yield(void);
 
-/* Whether n more threads, at most 1024, can be started: ggml aborts when its own cannot. */
+/* True if n more threads, at most 1024, can be started: ggml aborts when its own cannot. */
 bool weir__thread_room(int32_t n);
 
 #endif

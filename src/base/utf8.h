@@ -41,7 +41,7 @@ size_t weir__utf8_sanitize(const char *bytes, size_t n, char *out);
  * 1, no overlap; returns its length. For messages: slower than the others. */
 size_t weir__utf8_copy(char *out, size_t capacity, const char *bytes, size_t n);
 
-/* Whether all n bytes are well-formed. NUL is an ordinary code point here. */
+/* True if all n bytes are well-formed. NUL is an ordinary code point here. */
 bool weir__utf8_valid(const char *bytes, size_t n);
 
 /* Where to cut a text of which only the first n bytes fit: n less the incomplete sequence at the end, if

@@ -21,7 +21,7 @@ static int wanted_length(unsigned char lead)
     return 0;
 }
 
-/* Whether some code point's shortest encoding begins with s[0 .. n): the code points that these bytes leave
+/* True if some code point's shortest encoding begins with s[0 .. n): the code points that these bytes leave
  * open are [low, high]. */
 static bool can_become_valid(const unsigned char *s, int n)
 {

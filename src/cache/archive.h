@@ -46,7 +46,7 @@ void weir__archive_close(weir__archive *archive);
 /* Call once, after open. */
 void weir__archive_index(weir__archive *archive, weir__archive_fn found, void *user);
 
-/* Whether the writer has a state to write, or one that was not collected yet. */
+/* True if the writer has a state to write, or one that was not collected yet. */
 bool weir__archive_is_busy(const weir__archive *archive);
 
 /* Whether a state of this size could be stored at all; and whether files must be removed first. */
@@ -55,7 +55,7 @@ bool weir__archive_fits(const weir__archive *archive, const weir__prefix_key *ke
 bool weir__archive_is_crowded(const weir__archive *archive, const weir__prefix_key *key, int32_t n_tokens,
                               uint64_t state_size);
 
-/* Whether there are more files than allowed. */
+/* True if there are more files than allowed. */
 bool weir__archive_is_overfull(const weir__archive *archive);
 
 /* The least recently used file, to remove it. NULL: there is none, or another process may have used it; then

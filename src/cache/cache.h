@@ -108,7 +108,7 @@ void weir__cache_put_away(weir__cache *cache);
 weir_status weir__cache_fetch(weir__cache *cache, const weir__cache_hit *hit, int32_t from, int32_t to,
                               weir_error *error);
 
-/* Whether the hit's tokens are all that an entry in a sequence or in host memory has. */
+/* True if the hit's tokens are all that an entry in a sequence or in host memory has. */
 bool weir__cache_is_whole(const weir__cache_hit *hit);
 
 /* Copies the state of the hit's tokens into a new block of at most `most` bytes. from: as of fetch. spare: an
@@ -123,7 +123,7 @@ int32_t weir__cache_sequence(const weir__prefix_end *end);
 /* The number of the entry's tokens. */
 int32_t weir__cache_length(const weir__prefix_end *end);
 
-/* Whether little is lost if only its first n tokens stay: the others are few, or other entries hold most of
+/* True if little is lost if only its first n tokens stay: the others are few, or other entries hold most of
  * its tokens. */
 bool weir__cache_is_spare(const weir__prefix_end *end, int32_t n);
 

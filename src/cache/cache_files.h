@@ -11,7 +11,7 @@ void *weir__cache_index_file(weir__archive_file *file, const weir__snapshot *sna
 /* Makes an entry for the file that the writer has finished. False: none. */
 bool weir__cache_collect_file(weir__cache *cache);
 
-/* Whether the entry should get a file. If most of the text is in a file already, computing the rest takes
+/* True if the entry should get a file. If most of the text is in a file already, computing the rest takes
  * less time than another file, and each turn of a conversation would write all of it again. */
 bool weir__cache_lacks_file(const weir__cache *cache, const weir__cache_entry *e);
 

@@ -26,7 +26,7 @@ static bool is_ours(const char *name)
     return strcmp(name + 16, WEIR__FOLDER_ENDING) == 0 || has_ending(name, n, WEIR__FOLDER_PART);
 }
 
-/* Whether nobody else can have a use for the folder: it has only our files, and its mode is not one of
+/* True if nobody else can have a use for the folder: it has only our files, and its mode is not one of
  * folders that are shared. */
 static bool is_private(int folder, mode_t mode)
 {

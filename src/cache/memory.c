@@ -170,7 +170,7 @@ size_t weir__memory_save(weir__memory *memory, int32_t seq, void *bytes, size_t 
     return length <= capacity ? length : 0;
 }
 
-/* Whether the sequence's last position may be that of the last of n tokens. */
+/* True if the sequence's last position may be that of the last of n tokens. */
 static bool ends_at(const weir__memory *memory, int32_t seq, int32_t n)
 {
     int32_t last = memory->ops->seq_pos_max(memory->context, seq);

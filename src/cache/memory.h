@@ -48,7 +48,7 @@ bool weir__memory_cut(weir__memory *memory, int32_t seq, int32_t n, int32_t pos)
 weir_status weir__memory_share(weir__memory *memory, int32_t from, int32_t to, int32_t n, int32_t pos,
                                weir_error *error);
 
-/* Whether a state of n tokens may find cells. */
+/* True if a state of n tokens may find cells. */
 bool weir__memory_has_room(const weir__memory *memory, int32_t n);
 
 /* The bytes that save needs; 0 = cannot be saved. */

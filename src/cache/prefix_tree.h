@@ -82,7 +82,7 @@ const int32_t *weir__prefix_tree_tokens(const weir__prefix_end *end, int32_t *n)
 /* Valid as long as the end is in the tree. */
 weir__prefix_key weir__prefix_tree_key(const weir__prefix_end *end);
 
-/* Whether another DEVICE (with `host`: or HOST) end has all of the end's tokens. */
+/* True if another DEVICE (with `host`: or HOST) end has all of the end's tokens. */
 bool weir__prefix_tree_is_covered(const weir__prefix_end *end, bool host);
 
 /* Of the other DEVICE and HOST ends (for a DISK end: of the DISK ends) whose tokens the end begins with, one
@@ -96,7 +96,7 @@ int32_t weir__prefix_tree_own(const weir__prefix_end *end);
  * these, otherwise 0. */
 int32_t weir__prefix_tree_on_disk(const weir__prefix_end *end, bool whole);
 
-/* Whether there is no other end at its node or below. */
+/* True if there is no other end at its node or below. */
 bool weir__prefix_tree_is_alone(const weir__prefix_end *end);
 
 typedef struct weir__prefix_match {

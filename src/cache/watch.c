@@ -96,7 +96,7 @@ weir_status weir__watch_read(const weir__watch *watch, const char *name, weir__s
     return status;
 }
 
-/* Whether the folder may have changed since the last look. */
+/* True if the folder may have changed since the last look. */
 static bool has_changed(weir__watch *watch)
 {
     struct stat is;

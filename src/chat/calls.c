@@ -409,7 +409,7 @@ static bool read_escape(weir__chat_calls_reader *reader, char c, size_t *used, c
     return deliver_code_point(out, code);
 }
 
-/* Whether this character may continue the frame. */
+/* True if this character may continue the frame. */
 static bool goes_on(const weir__chat_calls_reader *reader, char c)
 {
     switch (reader->state) {
@@ -549,7 +549,7 @@ bool weir__chat_calls_feed(weir__chat_calls_reader *reader, const char *bytes, s
     return true;
 }
 
-/* Whether the answer breaks off before its first key is complete, and that may become a key of the form. */
+/* True if the answer breaks off before its first key is complete, and that may become a key of the form. */
 static bool is_frame(const weir__chat_calls_reader *reader)
 {
     const weir__text *word = &reader->word;

@@ -47,7 +47,7 @@ void weir__spans_fini(weir__spans *spans)
 
 /* ---- Contents ---- */
 
-/* Whether special tokens are parsed in messages of this role. An unknown role counts as a user. */
+/* True if special tokens are parsed in messages of this role. An unknown role counts as a user. */
 static bool is_read(weir_special_content special, const char *role)
 {
     static const char *const trusted[] = {"system", "developer", "assistant"};
@@ -64,7 +64,7 @@ static weir__span core_of(const char *text, size_t n)
     return core;
 }
 
-/* Whether a control text in the prompt may begin with the text's first character. */
+/* True if a control text in the prompt may begin with the text's first character. */
 static bool may_begin(const finding *f, const char *text, size_t n)
 {
     return f->deletes ? f->controls->first[(unsigned char)*text] : weir__controls_begin(f->controls, text, n);

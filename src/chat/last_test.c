@@ -23,7 +23,7 @@ typedef struct terms {
     const char *schema;
 } terms;
 
-/* Whether the template renders tools at all: one has a macro that this Jinja does not read. */
+/* True if the template renders tools at all: one has a macro that this Jinja does not read. */
 static bool has_tools(const terms *t)
 {
     return strcmp(t->name, "CohereForAI-c4ai-command-r-plus-tool_use") != 0;

@@ -371,7 +371,7 @@ static void test_templates_that_do_this_and_that(void **state)
     weir_chat_release(chat);
 }
 
-/* Whether the texts differ in white space only: some handlers of llama.cpp strip it from parts. */
+/* True if the texts differ in white space only: some handlers of llama.cpp strip it from parts. */
 static bool is_same(const char *a, const char *b)
 {
     static const char blank[] = " \n";

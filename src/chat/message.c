@@ -279,7 +279,7 @@ static void rule_name(const char *name, char out[NAME_MAX_ + 1])
     out[n] = '\0';
 }
 
-/* Whether a grammar for both would have two rules of the same name. */
+/* True if a grammar for both would have two rules of the same name. */
 static bool collide(const char *a, const char *b)
 {
     char first[NAME_MAX_ + 1], second[NAME_MAX_ + 1];

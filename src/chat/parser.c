@@ -210,7 +210,7 @@ static bool is_space(const char *bytes, size_t n)
     return true;
 }
 
-/* Whether `now` continues the text that was sent. A shorter text brings nothing new; that of a whole answer
+/* True if `now` continues the text that was sent. A shorter text brings nothing new; that of a whole answer
  * lacks at most white space. */
 static bool goes_on(const weir__text *sent, const char *now, size_t n, bool whole)
 {
@@ -313,7 +313,7 @@ typedef struct parse {
     weir_status status;
 } parse;
 
-/* Whether a character was cut off, for which U+FFFD stands. */
+/* True if a character was cut off, for which U+FFFD stands. */
 static bool ends_with_half(const weir__text *raw)
 {
     return raw->n >= 3 && memcmp(raw->bytes + raw->n - 3, "\xEF\xBF\xBD", 3) == 0;
@@ -365,7 +365,7 @@ static weir_status read_more(weir_chat_parser *p, weir_error *error)
     return ok ? WEIR_OK : no_memory(error);
 }
 
-/* Whether the text ends with the character; it is removed. */
+/* True if the text ends with the character; it is removed. */
 static bool take_last(const char *text, size_t *n, char last)
 {
     if (*n == 0 || text[*n - 1] != last) return false;
@@ -410,14 +410,14 @@ static bool has_schema(const weir_chat_parser *p)
     return p->chat->constraint != NULL && !p->chat->grammar.lazy && p->content.n > 0;
 }
 
-/* Whether the rest begins a call, although it could be read as content: the grammar would not have let it. */
+/* True if the rest begins a call, although it could be read as content: the grammar would not have let it. */
 static bool is_call(const weir_chat_parser *p, const weir__shim_message *m)
 {
     return m->n_calls == 0 && !has_schema(p) &&
            weir__shim_chat_calls(p->reader, p->raw.bytes + p->settled, p->raw.n - p->settled);
 }
 
-/* Whether the rest of an answer that breaks off within its form is certainly markup. It is if a call's name
+/* True if the rest of an answer that breaks off within its form is certainly markup. It is if a call's name
  * has begun, if nothing but calls may come, or if a delimiter has ended the text before it. */
 static bool is_markup(const weir_chat_parser *p, const weir__shim_message *m)
 {

@@ -83,7 +83,7 @@ static char *call_with(size_t n)
     return text;
 }
 
-/* Whether a call is read from it, and no memory for it. */
+/* True if a call is read from it, and no memory for it. */
 static bool is_read(weir_chat *chat, size_t n, weir_status *status)
 {
     weir_delta d = {0};

@@ -10,7 +10,7 @@
 
 /* ---- Answers that end within their reasoning ---- */
 
-/* Whether the prompt ends within reasoning, by its own marks. Not every parser of llama.cpp's knows them. */
+/* True if the prompt ends within reasoning, by its own marks. Not every parser of llama.cpp's knows them. */
 static bool opens_reasoning(const weir_chat *chat)
 {
     const char *end = "", *next = weir_chat_prompt(chat, NULL);
@@ -221,7 +221,7 @@ static void end_reasoning(weir_chat *chat, bool open, const char *said, char *te
     read_answer(chat, text, 0, NULL, a);
 }
 
-/* Whether the parser takes for reasoning what comes before the closing text, and for content what follows;
+/* True if the parser takes for reasoning what comes before the closing text, and for content what follows;
  * *exact: without the closing text, which is content in forms that have marks around content. never: the
  * prompt has ended the reasoning. */
 static bool reads_ended(weir_chat *chat, bool open, bool never, bool *exact)

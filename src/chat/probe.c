@@ -111,7 +111,7 @@ static json_t *make_conversation(const char *letters, size_t n)
 
 /* ---- What a template takes ---- */
 
-/* Whether the prompt has the texts of these messages in order. */
+/* True if the prompt has the texts of these messages in order. */
 static bool has_marks(const char *prompt, const char *letters)
 {
     char mark[40];
@@ -129,7 +129,7 @@ static bool add_prompt(void *user, const char *prompt, size_t n)
     return weir__text_add(user, prompt, n);
 }
 
-/* Whether the prompt begins with that of the messages before the last one, up to its last text: some
+/* True if the prompt begins with that of the messages before the last one, up to its last text: some
  * templates write a system message of their own at the front unless there is another one anywhere. */
 static bool begins_with(const char *prompt, const char *before)
 {

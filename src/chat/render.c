@@ -434,7 +434,7 @@ static weir_status try_first(rendering *r, const json_t *messages, size_t n, wei
     return status;
 }
 
-/* Whether the template takes a conversation at all. */
+/* True if the template takes a conversation at all. */
 static bool takes_hello(rendering *r)
 {
     json_t *hello = json_pack("[{s:s,s:s}]", "role", "user", "content", "Hello");
@@ -470,7 +470,7 @@ static void find_refused(rendering *r, const json_t *messages, size_t n_added, w
     weir__error_set(error, WEIR_TEMPLATE, field, "%s: %s", field, error->message);
 }
 
-/* Whether the template has words that remove text from a text. */
+/* True if the template has words that remove text from a text. */
 static bool deletes(const weir__chat_template *t)
 {
     static const char *const words[] = {"replace", "split", "join"};
@@ -481,7 +481,7 @@ static bool deletes(const weir__chat_template *t)
 
 /* ---- The prompt ---- */
 
-/* Whether bytes from..to of the prompt have a byte of a content. */
+/* True if bytes from..to of the prompt have a byte of a content. */
 static bool is_content(const weir_chat *chat, size_t from, size_t to)
 {
     for (size_t i = 0; i < chat->spans.n; i++)

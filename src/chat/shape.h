@@ -32,7 +32,7 @@ typedef enum weir__chat_shape {
 /* Bytes of the list of messages that were put. */
 #define WEIR__SHAPE_LINES_MAX 4096
 
-/* Whether no template refuses the form: at most one system message, then a user's and the assistant's texts
+/* True if no template refuses the form: at most one system message, then a user's and the assistant's texts
  * in turn. */
 bool weir__chat_shape_is_regular(const json_t *messages);
 

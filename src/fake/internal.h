@@ -103,7 +103,7 @@ int32_t weir__fake_choose(const weir__bmodel *model, uint64_t hash);
 /* The logit of a token in a row. */
 float weir__fake_logit(uint64_t hash, int32_t chosen, int32_t token);
 void weir__fake_wait(int64_t us);
-/* Whether the test wants this call to fail. */
+/* True if the test wants this call to fail. */
 bool weir__fake_fails(_Atomic int64_t *at, _Atomic int64_t *more);
 /* The row of a batch entry, -1 = the last one kept. NULL, and a fault: there is none. */
 weir__fake_row *weir__fake_row_of(weir__bcontext *context, int32_t row);

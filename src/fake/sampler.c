@@ -155,7 +155,7 @@ static float logit(const weir__bsampler *sampler, const weir__fake_row *row, int
 }
 
 /* -1: nothing is allowed. */
-/* Whether a token that could be chosen is not there only because of the biases. */
+/* True if a token that could be chosen is not there only because of the biases. */
 static bool bias_excludes(const weir__bsampler *sampler, const weir__fake_row *row)
 {
     weir__bsampler plain = *sampler;

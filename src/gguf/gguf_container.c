@@ -282,7 +282,7 @@ bool weir__gguf_dims(gguf_check *c, const char *name, uint64_t dim[4])
     return c->status == WEIR_OK && strcmp(name, other) == 0;
 }
 
-/* Whether llama.cpp can compute with this type in this tensor. On the CPU, vectors, norms, biases, short
+/* True if llama.cpp can compute with this type in this tensor. On the CPU, vectors, norms, biases, short
  * convolutions and parameters of state spaces must be F32. Two tables contain integers. */
 static bool type_fits(const char *name, uint32_t n_dims, uint32_t type)
 {

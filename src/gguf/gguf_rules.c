@@ -80,7 +80,7 @@ static bool text(gguf_check *c, const char *key, char *to, size_t size)
     return true;
 }
 
-/* Whether word is in list, which begins and ends with a space. */
+/* True if word is in list, which begins and ends with a space. */
 static bool listed(const char *list, const char *word)
 {
     char spaced[GGUF_KEY_MAX];

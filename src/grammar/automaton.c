@@ -129,7 +129,7 @@ static bool matches(const weir__automaton_element *e, uint32_t code)
     return !positive;
 }
 
-/* Whether a code point with this beginning may match. As in llama.cpp, a negated class does not match if it
+/* True if a code point with this beginning may match. As in llama.cpp, a negated class does not match if it
  * excludes one of the possible code points. */
 static bool may_match(const weir__automaton_element *e, weir__partial partial)
 {
@@ -373,7 +373,7 @@ static bool open_all(weir__automaton *a, size_t most, bool *cut)
     return true;
 }
 
-/* Whether the text may end here. */
+/* True if the text may end here. */
 static bool may_end(const weir__automaton *a, uint32_t id)
 {
     for (; id != 0; id = a->frames[id].below)
@@ -461,7 +461,7 @@ static bool go_token(weir__automaton *a, uint32_t from, int32_t token, uint32_t 
 
 /* ---- Accept --------------------------------------------------------------------------------------- */
 
-/* Whether a code point with this beginning may follow. */
+/* True if a code point with this beginning may follow. */
 static bool may_go(const weir__automaton *a, uint32_t in, weir__partial partial)
 {
     const state *s = &a->states[in];

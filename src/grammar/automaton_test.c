@@ -142,7 +142,7 @@ static bool matches(const weir__automaton_element *e, uint32_t code)
     return in != (e->type == NOT_CHARACTER);
 }
 
-/* Whether the codes from `at` on can be read where these elements are to come, the last one first. */
+/* True if the codes from `at` on can be read where these elements are to come, the last one first. */
 static bool reads(reader *r, const uint32_t *stack, size_t depth, size_t at)
 {
     uint32_t next[MOST_DEPTH];

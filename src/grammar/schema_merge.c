@@ -11,7 +11,7 @@
 
 static const char *const array_items[] = {"items", "prefixItems", "additionalItems", NULL};
 
-/* Whether the schema restricts properties that it does not list. */
+/* True if the schema restricts properties that it does not list. */
 static bool is_closing(const json_t *schema)
 {
     const json_t *additional = json_object_get(schema, "additionalProperties");
@@ -253,7 +253,7 @@ static bool values_differ(weir__schema_walk *w, const json_t *a, const json_t *b
     return differ;
 }
 
-/* Whether b requires a property that a does not list: objects for a have a's properties only. */
+/* True if b requires a property that a does not list: objects for a have a's properties only. */
 static bool lacks_required(const json_t *a, const json_t *b)
 {
     static const char *const wider[] = {"anyOf", "oneOf", "allOf", NULL};
@@ -269,7 +269,7 @@ static bool lacks_required(const json_t *a, const json_t *b)
     return false;
 }
 
-/* Whether no text of one schema's grammar satisfies the other schema. */
+/* True if no text of one schema's grammar satisfies the other schema. */
 static bool exclude_each_other(weir__schema_walk *w, const json_t *a, const json_t *b)
 {
     unsigned types_a = weir__schema_possible_types(w, a), types_b = weir__schema_possible_types(w, b);

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "grammar/schema_walk.h"
 
-/* Whether the text has this line. */
+/* True if the text has this line. */
 static bool has_line(const weir__text *text, const char *line)
 {
     size_t n = strlen(line);

@@ -144,7 +144,7 @@ bool weir__schema_check_keywords(weir__schema_walk *w, const json_t *schema);
 /* The first keyword that is neither an annotation nor in `allowed` (NULL-terminated), or NULL. */
 const char *weir__schema_other_constraint(const json_t *schema, const char *const *allowed);
 
-/* Whether the schema has one of the keywords (NULL-terminated). */
+/* True if the schema has one of the keywords (NULL-terminated). */
 bool weir__schema_has_any(const json_t *schema, const char *const *keywords);
 extern const char *const weir__schema_named_properties[]; /* properties, required */
 
@@ -166,7 +166,7 @@ bool weir__schema_has_value(const json_t *list, const json_t *value);
 /* The types that `type` allows, all if it is absent; 0 after a refusal. */
 unsigned weir__schema_declared_types(weir__schema_walk *w, const json_t *schema);
 
-/* Whether type i of weir__schema_types belongs to the mask; a number includes integers. type_array lists
+/* True if type i of weir__schema_types belongs to the mask; a number includes integers. type_array lists
  * them. */
 bool weir__schema_has_type(unsigned mask, size_t i);
 json_t *weir__schema_type_array(weir__schema_walk *w, unsigned mask);

@@ -281,7 +281,7 @@ struct attention_op : ggml::cpu::tensor_traits {
                (op->src[4] == nullptr || op->src[4]->type == GGML_TYPE_F32);
     }
 
-    /* Whether a work buffer of this size can be allocated. If ggml tries that in vain, it goes on using the
+    /* True if a work buffer of this size can be allocated. If ggml tries that in vain, it goes on using the
      * buffer that it has freed before. */
     static bool there_is_memory(const ggml_tensor *op, size_t size)
     {

@@ -63,10 +63,10 @@ void weir__hook_copied(const struct llama_context *context);
 void weir__hook_repeats(const struct llama_context *context, int32_t from, int32_t to, int32_t n);
 void weir__hook_changes(const struct llama_context *context, int32_t seq, int32_t from);
 
-/* Whether all of a context's attention runs on weir's kernels. */
+/* True if all of a context's attention runs on weir's kernels. */
 bool weir__hook_attends(const struct llama_context *context);
 
-/* Whether each row of a product with these weights is the same whatever the others are. */
+/* True if each row of a product with these weights is the same whatever the others are. */
 bool weir__hook_multiplies(const struct llama_model *model);
 
 /* The i-th kind of a model's weights. END past the last; NO_MEMORY. */

@@ -23,7 +23,7 @@ static int32_t end_of(const weir__lane_text *text, int32_t i)
     return i + 1 < text->n ? text->parts[i + 1].from : INT32_MAX;
 }
 
-/* Whether another lane has positions from this one on in a part with this id. */
+/* True if another lane has positions from this one on in a part with this id. */
 static bool is_shared(const weir__lane_texts *texts, int32_t lane, uint64_t id, int32_t from)
 {
     for (int32_t l = 0; l < texts->n; l++)

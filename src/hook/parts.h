@@ -28,7 +28,7 @@ extern const weir__attention *attention;
 extern weir__hadamard *hadamard;
 extern weir__gelu *gelu;
 
-/* Whether any of them is weir's. */
+/* True if any of them is weir's. */
 inline bool installed()
 {
     return gemms[WEIR__PANEL_Q8_0] != nullptr;
@@ -108,7 +108,7 @@ void spare_zeroes();
 /* Makes the pass that this thread plans fail: a plan itself cannot. In hook.cpp. */
 void spoil(weir_status status);
 
-/* Whether weights in weir's buffers can take part in an operation. */
+/* True if weights in weir's buffers can take part in an operation. */
 bool multiplies(const ggml_tensor *op);
 
 /* The code that computes an operation; nullptr: ggml's own. */

@@ -375,7 +375,7 @@ const char *reason(const ggml_tensor *tensor)
     return "no kernels for this type";
 }
 
-/* Whether a product with it has the same rows in any company. Tensors that are no matrices are used row by
+/* True if a product with it has the same rows in any company. Tensors that are no matrices are used row by
  * row, and small matrices in single precision are taken over where they lie. */
 bool multiplies_evenly(const ggml_tensor *tensor)
 {

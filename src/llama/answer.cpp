@@ -75,7 +75,7 @@ bool parse_answer(const weir__shim_chat *chat, const std::string &answer, bool w
     return true;
 }
 
-/* Whether the parser takes an answer that is `before`, a letter, `closing` and `after` for reasoning that
+/* True if the parser takes an answer that is `before`, a letter, `closing` and `after` for reasoning that
  * ends with the letter, and the rest for content. */
 bool closes(const weir__shim_chat &chat, const std::string &before, const std::string &closing,
             const std::string &after)

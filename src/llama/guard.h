@@ -51,7 +51,7 @@ struct capture {
     {
         return std::strstr(text, part) != nullptr;
     }
-    /* Whether an allocation failed, as llama.cpp and its backends say it. */
+    /* True if an allocation failed, as llama.cpp and its backends say it. */
     bool starved() const;
     /* The bytes of the first allocation that failed; 0 = unknown. */
     unsigned long long starved_bytes() const;

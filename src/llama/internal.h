@@ -114,7 +114,7 @@ struct weir__bcontext {
 
 /* ---- meta.cpp ---- */
 
-/* Whether models of this architecture are loaded with their MTP layers, also to pack their weights. */
+/* True if models of this architecture are loaded with their MTP layers, also to pack their weights. */
 bool weir__llama_has_mtp(const char *architecture);
 
 /* A metadata number of the model's architecture, `otherwise` if it is missing or no number. */

@@ -18,7 +18,7 @@ void weir__llama_clear(weir__bcontext *c)
     weir__shim_clear(c->context);
 }
 
-/* Whether a sequence can be cut to its first n positions and continued: a sliding window must still hold all
+/* True if a sequence can be cut to its first n positions and continued: a sliding window must still hold all
  * that the next token attends to. */
 static bool can_end_at(const weir__bcontext *c, int32_t seq, int32_t n)
 {

@@ -176,7 +176,7 @@ static bool on_progress(float done, void *user)
     return !l->aborted;
 }
 
-/* Whether weights stay in the file's pages. */
+/* True if weights stay in the file's pages. */
 static bool maps(const weir_model_params *params, bool outline)
 {
     return params->use_mmap && !params->use_direct_io && !params->vocab_only && !outline;

@@ -322,7 +322,7 @@ static void test_bad_projectors(void **state)
     refuse("gemma3", WEIR_UNSUPPORTED);
 }
 
-/* Whether a name of a tensor, n bytes, is at `at`: behind its length. */
+/* True if a name of a tensor, n bytes, is at `at`: behind its length. */
 static bool is_name(const unsigned char *file, size_t at, size_t n)
 {
     uint64_t length;

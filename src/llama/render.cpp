@@ -237,7 +237,7 @@ bool have_required(const char *tools_json)
     return false;
 }
 
-/* Whether every answer that the parser accepts is a call of a known tool with all required arguments. */
+/* True if every answer that the parser accepts is a call of a known tool with all required arguments. */
 bool holds_to_calls(const common_peg_arena &arena, const weir__shim_render *in)
 {
     std::set<std::pair<std::size_t, bool>> seen;

@@ -101,7 +101,7 @@ llama_sampler_i finite_interface = {
     nullptr,     nullptr, nullptr,      nullptr, nullptr, nullptr,
 };
 
-/* Whether a sampler that the order names does anything. A new one stands here, in make_sampler and in
+/* True if a sampler that the order names does anything. A new one stands here, in make_sampler and in
  * order_names of model/sampler.c, and in may_drop_first below if it may remove the likeliest candidate: where
  * nothing does, greedy sampling leaves out all but the penalties and DRY. Mirostat replaces them all. */
 bool is_active(const std::string &name, const weir_sampler_params &p)
@@ -367,7 +367,7 @@ weir_status choose(const weir__bsampler &s, llama_token_data *candidates, std::s
     return WEIR_OK;
 }
 
-/* Whether a token that could be chosen is not there only because the caller's biases exclude it. */
+/* True if a token that could be chosen is not there only because the caller's biases exclude it. */
 bool bias_excludes(const weir__bsampler &s, const float *logits)
 {
     const auto own = s.bias.begin() + static_cast<std::ptrdiff_t>(s.n_given);

@@ -450,14 +450,14 @@ int32_t weir__shim_mtp_layers(const llama_model *model)
 namespace
 {
 
-/* Whether the target's graph can return the inputs of its layers. */
+/* True if the target's graph can return the inputs of its layers. */
 bool keeps_layer_inputs(const llama_model *model)
 {
     return model->arch == LLM_ARCH_LLAMA || model->arch == LLM_ARCH_QWEN3 ||
            model->arch == LLM_ARCH_QWEN3MOE || model->arch == LLM_ARCH_MINIMAX_M2;
 }
 
-/* Whether the head's map of logits to tokens is valid. */
+/* True if the head's map of logits to tokens is valid. */
 bool are_tokens(const ggml_tensor *d2t, int64_t n_vocab)
 {
     std::vector<int64_t> ids(static_cast<std::size_t>(ggml_nelements(d2t)));

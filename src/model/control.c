@@ -151,7 +151,7 @@ bool weir__controls_begin(const weir__controls *controls, const char *text, size
     return found;
 }
 
-/* Whether a longer control text begins with this one. */
+/* True if a longer control text begins with this one. */
 static bool is_beginning(const weir__controls *controls, const char *text, size_t n)
 {
     range r = {.table = controls->sorted, .to = controls->n};

@@ -33,7 +33,7 @@ typedef bool (*weir__control_fn)(void *user, const weir__control *control);
 void weir__controls_at(const weir__controls *controls, const char *text, size_t n, weir__control_fn take,
                        void *user);
 
-/* Whether a control text is a prefix of text[n]. */
+/* True if a control text is a prefix of text[n]. */
 bool weir__controls_begin(const weir__controls *controls, const char *text, size_t n);
 
 /* Whether a control text may begin at the end of the text and continue behind it; whether one that began

@@ -130,7 +130,7 @@ weir_status weir_embeddings(weir_context *context, int32_t seq, weir_normalize n
 
 /* ---- Many texts ----------------------------------------------------------------------------------- */
 
-/* Whether the next input can share the pass of those before it. llama.cpp splits a pass over lanes into parts
+/* True if the next input can share the pass of those before it. llama.cpp splits a pass over lanes into parts
  * of equal length, and pools each sequence over its last part. So there, only texts of one length share a
  * pass. */
 static bool joins(const weir_context *context, const weir_tokens *inputs, size_t n)

@@ -41,7 +41,7 @@ void weir__entry_destroy(weir__entry *entry);
 /* Neither loaded nor on its way in or out. */
 bool weir__entry_is_out(const weir__entry *entry);
 
-/* Whether a lease is granted now. */
+/* True if a lease is granted now. */
 bool weir__entry_is_open(const weir__entry *entry);
 
 /* Bytes that a load takes: by estimate, or as the last load did if that was more. 0 = not known. */

@@ -107,7 +107,7 @@ static uint64_t identify(const weir__spec *spec)
     return files;
 }
 
-/* Whether the number of cells may depend on free memory. */
+/* True if the number of cells may depend on free memory. */
 static bool is_tight(const weir__demand *demand, uint64_t available)
 {
     return available > 0 && demand->kv > available / 4;

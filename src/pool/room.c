@@ -81,7 +81,7 @@ static bool must_go(const weir__entry *e, int64_t now)
     return !e->listed || e->leave || now >= idle_ns(e);
 }
 
-/* Whether a goes before b: those without leases first, then those that were chosen before, so that the end of
+/* True if a goes before b: those without leases first, then those that were chosen before, so that the end of
  * a lease does not change the choice, then the least recently used. */
 static bool goes_before(const weir__entry *a, const weir__entry *b)
 {

@@ -135,7 +135,7 @@ static void forget_texts(draft_model *m)
 
 /* ---- Drafts ---- */
 
-/* Whether one more token is worth a pass for it. */
+/* True if one more token is worth a pass for it. */
 static bool token_pays(const draft_model *m, const slot *s, int32_t place, const weir__drafting *drafting)
 {
     weir__throughput throughput = drafting->throughput;

@@ -14,7 +14,7 @@ void weir__prediction_init(weir__prediction *prediction, const int32_t *tokens, 
     weir__acceptance_init(&prediction->acceptance, prior);
 }
 
-/* Whether the last tokens of the answer, [n], are those before `at`. */
+/* True if the last tokens of the answer, [n], are those before `at`. */
 static bool is_here(const weir__prediction *prediction, const int32_t *answer, int32_t n, int32_t at)
 {
     return at >= WEIR__PREDICTION_LEAST && n >= WEIR__PREDICTION_LEAST &&

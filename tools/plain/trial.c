@@ -93,7 +93,7 @@ static enum ggml_type type_of(const char *format)
     return GGML_TYPE_COUNT;
 }
 
-/* Whether a product whose weights lie in such a buffer is computed there. */
+/* True if a product whose weights lie in such a buffer is computed there. */
 static bool computes(ggml_backend_dev_t device, ggml_backend_buffer_type_t type, const trial_shape *shape)
 {
     struct ggml_init_params room = {.mem_size = 4 * ggml_tensor_overhead(), .no_alloc = true};

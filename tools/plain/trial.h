@@ -29,7 +29,7 @@ typedef struct trial_threads trial_threads;
 trial_threads *trial_threads_create(int32_t n);
 void trial_threads_destroy(trial_threads *threads);
 
-/* Whether this side computes this shape. */
+/* True if this side computes this shape. */
 bool trial_serves(trial_side side, const trial_shape *shape);
 
 /* The weights, or keys and values, of as many matrices as fill `bytes`; at least one. NULL: no memory. */
