@@ -90,8 +90,8 @@ static void file_name(const weir__archive *a, char name[WEIR__FOLDER_NAME])
     snprintf(name, WEIR__FOLDER_NAME, "%016" PRIx64 WEIR__FOLDER_ENDING, weir__snapshot_name(&a->text));
 }
 
-/* Has another name until it is complete. Not synchronized: after a power loss the checksums reveal a damaged
- * file, and its tokens are computed again. */
+/* Writes the state's file under another name and renames it when it is complete. The file is not
+ * synchronized: after a power loss the checksums reveal a damaged file, and its tokens are computed again. */
 static bool write_file(weir__archive *a)
 {
     a->written = (weir__folder_file){0};

@@ -7,7 +7,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-/* It is freed when no text has it, no change is left to take, and no other block continues it. */
+/* A block is freed when no text has it, no change is left to take, and no other block continues it. */
 struct weir__block {
     uint64_t id;
     weir__block *parent;      /* NULL: the text's first */

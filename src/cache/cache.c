@@ -90,7 +90,7 @@ static int32_t max32(int32_t a, int32_t b)
     return a > b ? a : b;
 }
 
-/* How many tokens a request without a salt would find now. */
+/* The number of tokens that a request without a salt would find now. */
 static int32_t find_open(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n)
 {
     const weir__prefix_key open = {.adapter = key->adapter};
@@ -304,7 +304,8 @@ static weir_status load_file(weir__cache *cache, weir__cache_entry *e, const wei
     return weir__error_set(error, WEIR_NOT_FOUND, "", "%s", why.message);
 }
 
-/* The same of a state in host memory, which may have come from another engine. */
+/* Loads the hit's tokens of a state in host memory, which may have come from another engine. A state that the
+ * backend refuses loses its entry. */
 static weir_status load_host(weir__cache *cache, weir__cache_entry *e, const weir__cache_hit *hit, int32_t to,
                              weir_error *error)
 {

@@ -76,11 +76,11 @@ bool weir__cache_begin(weir__cache *cache, const weir__prefix_key *key, const in
 void weir__cache_advance(weir__cache *cache, weir__prefix_end *end, int32_t n_ready, uint64_t serial);
 void weir__cache_end(weir__cache *cache, weir__prefix_end *end);
 
-/* Where the hit's tokens are: HERE; in a file that is being read, or will be after another one; or in a file
- * that does not come in time. */
+/* The place of the hit's tokens. HERE: in memory; COMES: in a file that is being read, or will be after
+ * another one; AWAY: in a file that does not come in time. */
 typedef enum weir__cache_place { WEIR__CACHE_HERE, WEIR__CACHE_COMES, WEIR__CACHE_AWAY } weir__cache_place;
 
-/* Somebody's wait for files. All zeroes at first. */
+/* A caller's wait for files. All zeroes at first. */
 typedef struct weir__cache_wait {
     int64_t due_ns; /* 0 = it has not begun */
     bool over;      /* without success */
@@ -94,7 +94,7 @@ weir__cache_place weir__cache_call(weir__cache *cache, const weir__cache_hit *hi
  * nobody waits long for a reader that hangs. */
 int64_t weir__cache_wait_begin(const weir__cache *cache, int64_t now);
 
-/* Whether a file is being read; whether one has been. */
+/* True if a file is being read (reads), and if one has been read (has_read). */
 bool weir__cache_reads(const weir__cache *cache);
 bool weir__cache_has_read(const weir__cache *cache);
 
@@ -175,7 +175,7 @@ int64_t weir__cache_archive_due(const weir__cache *cache);
 bool weir__cache_claim(weir__cache *cache, uint64_t n);
 void weir__cache_unclaim(weir__cache *cache, uint64_t n);
 
-/* For debug builds and tests: asserts the invariants. */
+/* Asserts the invariants, in debug builds and tests. */
 void weir__cache_check(const weir__cache *cache);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "cache/cache_entry.h"
 
-/* For weir__archive_index: makes an entry, the file's owner. user: the cache. */
+/* Makes an entry, the file's owner; a callback of weir__archive_index. user: the cache. */
 void *weir__cache_index_file(weir__archive_file *file, const weir__snapshot *snapshot, void *user);
 
 /* Makes an entry for the file that the writer has finished. False: none. */

@@ -59,8 +59,8 @@ static void compress_runs(weir__memory *memory, int32_t seq)
         }
 }
 
-/* After compression each run has two or more references or is the last of a sequence: fewer than the array
- * holds. */
+/* Takes a free run. After compression each run has two or more references or is the last of a sequence: fewer
+ * than the array holds. */
 static int32_t run_new(weir__memory *memory)
 {
     for (int32_t s = 0; s < memory->n_seqs && memory->unused < 0; s++) compress_runs(memory, s);

@@ -64,7 +64,7 @@ weir_status weir__memory_load(weir__memory *memory, int32_t seq, const void *byt
 /* The cells that the wanted sequences hold together. wanted: [n_seqs] */
 int32_t weir__memory_count(weir__memory *memory, const bool *wanted);
 
-/* For debug builds and tests: asserts the invariants. */
+/* Asserts the invariants, in debug builds and tests. */
 void weir__memory_check(const weir__memory *memory);
 
 #endif

@@ -85,8 +85,8 @@ weir__prefix_key weir__prefix_tree_key(const weir__prefix_end *end);
 /* True if another DEVICE (with `host`: or HOST) end has all of the end's tokens. */
 bool weir__prefix_tree_is_covered(const weir__prefix_end *end, bool host);
 
-/* Of the other DEVICE and HOST ends (for a DISK end: of the DISK ends) whose tokens the end begins with, one
- * with the most tokens. NULL: none. */
+/* The end with the most tokens of those that this end begins with, among the other DEVICE and HOST ends; for
+ * a DISK end, among the other DISK ends. NULL: none. */
 weir__prefix_end *weir__prefix_tree_above(const weir__prefix_end *end);
 
 /* The number of a DEVICE or HOST end's tokens that no other such end has. */

@@ -287,7 +287,7 @@ static void test_memory_of_what_has_gone(void **state)
     weir__prefix_tree_fini(&tree);
 }
 
-/* Also where many keys share a bucket. */
+/* Keys have nothing in common, even where many share a bucket. */
 static void test_keys_have_nothing_in_common(void **state)
 {
     (void)state;
@@ -315,8 +315,8 @@ static void test_keys_have_nothing_in_common(void **state)
     weir__prefix_tree_fini(&tree);
 }
 
-/* Nobody sees a text of another key: the salts are as long as each other and share their buckets, and so are
- * the adapters. */
+/* A text of another key is found by nobody: the salts are as long as each other and share their buckets, and
+ * so are the adapters. */
 static void test_strangers_see_nothing(void **state)
 {
     (void)state;
@@ -354,7 +354,7 @@ static void test_strangers_see_nothing(void **state)
     weir__prefix_tree_fini(&tree);
 }
 
-/* How long a look-up takes among many: printed, not checked. */
+/* Prints, but does not check, how long a look-up takes among many nodes. */
 static void test_many_nodes(void **state)
 {
     (void)state;

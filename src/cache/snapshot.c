@@ -237,7 +237,7 @@ typedef struct part {
 
 #define PARTS 4
 
-/* In their order; those that are not known yet are empty. */
+/* Lists the parts in their order; those that are not known yet are empty. */
 static void list_parts(const weir__snapshot *s, const void *state, part parts[PARTS])
 {
     parts[0] = (part){(char *)(uintptr_t)&s->head, sizeof s->head};
@@ -295,7 +295,7 @@ static weir_status take_text(weir__snapshot_arrival *a, weir_error *error)
     return status;
 }
 
-/* Of the part of the state that has come, in whole words until its end. */
+/* Adds the part of the state that has come to its checksum, in whole words until the state's end. */
 static weir_status take_state(weir__snapshot_arrival *a, weir_error *error)
 {
     uint64_t size = a->text.head.state_size, come = a->n - state_at(&a->text);

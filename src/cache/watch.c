@@ -37,7 +37,7 @@ void weir__watch_fini(weir__watch *watch)
     *watch = (weir__watch){.folder = -1};
 }
 
-/* Where the name is, or would be. */
+/* The index at which the name is, or would be inserted. */
 static size_t place_of(const weir__watch *watch, const char *name, bool *there)
 {
     size_t at = 0, end = watch->n_known;

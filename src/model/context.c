@@ -17,7 +17,7 @@
 /* llama.cpp rounds sizes up in int32_t; this leaves room for that. */
 #define SIZE_LIMIT (1 << 30)
 
-/* For a model without a training length. */
+/* The context of a model without a training length. */
 #define CTX_DEFAULT 2048
 
 void weir_context_params_init(weir_context_params *params, size_t size)

@@ -552,7 +552,8 @@ static void test_a_context_for_embeddings_does_not_generate(void **state)
     fake_release(model);
 }
 
-/* As many bytes as there are cells, whatever is allocated beside them; more cells are more. */
+/* An estimate has as many bytes as there are cells, whatever is allocated beside them; more cells are
+ * more. */
 static void test_an_estimate_is_of_the_context_that_is_made(void **state)
 {
     (void)state;

@@ -41,7 +41,7 @@ static double largest(const float *vector, size_t n)
     return most;
 }
 
-/* Both point the same way. */
+/* Asserts that both vectors point the same way. */
 static void assert_parallel(const float *a, const float *b, size_t n)
 {
     double dot = 0.0;

@@ -156,7 +156,7 @@ static void test_bad_arguments_of_detokenize_are_named(void **state)
     weir_model_release(model);
 }
 
-/* Whatever the tokens are, the text equals sanitizing all their bytes at once. */
+/* The text equals sanitizing all tokens' bytes at once, whatever the tokens are. */
 static void test_text_equals_the_sanitized_bytes(void **state)
 {
     (void)state;
