@@ -249,7 +249,7 @@ static char *describe_answer(const json_t *tools, weir__chat_calls_talk talk, co
     return dumped;
 }
 
-/* Whether a grammar can be made from the schema. */
+/* Checks that a grammar can be made from the schema. */
 static weir_status try_schema(const json_t *rewritten, const char *field, weir_error *error)
 {
     char *grammar = NULL;
@@ -298,7 +298,8 @@ weir_status weir__chat_calls_describe(const json_t *messages, const weir__chat_t
 
 void weir__chat_calls_mark(weir__grammar *grammar, weir__chat_calls_talk talk)
 {
-    /* In a response, quotes are escaped, or an object comes after a colon, a comma or a bracket. */
+    /* A call begins with an object that has a name. Within a response, quotes are escaped, or such an object
+     * comes after a colon, a comma or a bracket. */
     static const weir__trigger begin = {
         .kind = WEIR__TRIGGER_PATTERN,
         .value = "(?:^|[^\\s:,\\[])\\s*(\\{\\s*\"name\")",

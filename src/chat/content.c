@@ -21,7 +21,7 @@
 #define MARK_OPEN  'a'
 #define MARK_CLOSE 'z'
 
-/* How contents are marked. */
+/* The places of the marks of a content. */
 typedef enum way {
     AROUND, /* at both ends, inside surrounding white space, which templates strip */
     INSIDE, /* only beside possible parts of a control text: templates may look at the ends of a content */
@@ -132,7 +132,8 @@ static json_t *mark_text(finding *f, const json_t *given)
     return marked;
 }
 
-/* The same for a string or an array of parts. */
+/* The content, a string or an array of parts, with marks in its texts. NULL: no text needs one, or
+ * f->no_memory. */
 static json_t *mark_content(finding *f, const json_t *content)
 {
     json_t *copy = NULL;
@@ -143,7 +144,7 @@ static json_t *mark_content(finding *f, const json_t *content)
         if (marked == NULL) continue;
         if (copy == NULL) copy = weir__json_copy(content);
         json_t *one = weir__json_copy(part);
-        /* Both take ownership, also when they fail. */
+        /* The setters take ownership, even when they fail. */
         bool failed = json_object_set_new(one, "text", marked) != 0;
         if (json_array_set_new(copy, i, one) != 0 || failed) f->no_memory = true;
     }

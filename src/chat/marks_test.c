@@ -13,7 +13,8 @@
 #include "base/mem.h"
 #include "support/dice.h"
 
-/* Whatever a template makes of them: [role] text, with the role as it is. */
+/* The marks of messages in a prompt, whatever a template makes of them: [role] text, with the role as it
+ * is. */
 static weir__chat_mark *marks_of(const char *messages_json, const char *prompt, size_t *n)
 {
     json_t *messages = json_loads(messages_json, 0, NULL);

@@ -42,7 +42,7 @@ static bool is_marker(const json_t *part)
     return type != NULL && strcmp(type, MARKER_TYPE) == 0;
 }
 
-/* Whether media[i] exists and is of the part's kind. */
+/* Checks that media[i] exists and is of the part's kind. */
 static weir_status check_part(const weir_chat_params *params, size_t i, weir__part_kind kind,
                               const char *field, weir_error *error)
 {

@@ -190,7 +190,7 @@ static void test_bad_media_are_refused(void **state)
     expect_error(&params, WEIR_INVALID, "messages[0].content[0]", "must be a sound");
 }
 
-/* Whatever allocation fails, the chat is made whole or not at all. */
+/* A chat is made whole or not at all, whatever allocation fails. */
 static void test_without_memory(void **state)
 {
     (void)state;

@@ -448,7 +448,7 @@ static weir_status read_end(weir_chat_parser *p, weir_error *error)
     }
     if (status == WEIR_NO_MEMORY) return no_memory(error);
     if (status == WEIR_OK) {
-        /* In a text that breaks off, a call without a certain name does not count. */
+        /* A call without a certain name does not count in a text that breaks off. */
         ok = deliver_message(p, &m, whole);
         drop = whole || (!m.broken && is_markup(p, &m));
         weir__shim_message_fini(&m);
@@ -479,8 +479,8 @@ static weir_status read_raw(weir_chat_parser *p, weir_error *error)
     return read_more(p, error);
 }
 
-/* What the prompt already holds of the answer is not delivered: a text that goes on, and what some templates
- * end a prompt with. False: out of memory. */
+/* Reads the part of the answer that the prompt already holds, which is not delivered: a text that goes on,
+ * and what some templates end a prompt with. False: out of memory. */
 static bool read_prefill(weir_chat_parser *p)
 {
     weir__shim_message m;

@@ -161,7 +161,7 @@ static weir__text render_messages(probing *p, const json_t *messages)
     return prompt;
 }
 
-/* The same for the first n messages of a conversation, whose refused shapes are put. */
+/* Renders the first n messages of a conversation, whose refused shapes are put. */
 static weir__text render_letters(probing *p, const char *letters, size_t n, unsigned refused)
 {
     json_t *messages = make_conversation(letters, n), *put = NULL;

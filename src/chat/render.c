@@ -292,7 +292,7 @@ static weir_status check_begun(const rendering *r, size_t n_added, weir_error *e
                            field, n, BEGUN_BRACKETS_MAX);
 }
 
-/* Whether the answer as it has begun fits its form, and whether it is within reasoning. */
+/* Reads the answer as it has begun: *fits, if it fits its form; *reasons, if it is within reasoning. */
 static weir_status read_begun(const rendering *r, bool *fits, bool *reasons, weir_error *error)
 {
     begun b = {.reader = r->out};
@@ -309,7 +309,7 @@ static weir_status read_begun(const rendering *r, bool *fits, bool *reasons, wei
     return status == WEIR_NO_MEMORY || status == WEIR_ABORTED ? weir__error_copy(error, &why) : WEIR_OK;
 }
 
-/* What the template adds for the last message, up to its text's end. */
+/* Renders the text that the template adds for the last message, up to the end of the message's own text. */
 static weir_status render_added(rendering *r, weir__text *added, weir_error *error)
 {
     weir__text before = {0};
@@ -416,7 +416,7 @@ static weir_status put_messages(rendering *r, const json_t *messages, size_t n_a
     return WEIR_OK;
 }
 
-/* Whether the template takes the first n of these messages, with the errors of render_again. */
+/* Checks that the template takes the first n of these messages. Errors are those of render_again. */
 static weir_status try_first(rendering *r, const json_t *messages, size_t n, weir_error *error)
 {
     json_t *first = json_array(), *message;

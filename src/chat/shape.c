@@ -240,7 +240,7 @@ static json_t *with_id(putting *p, json_t *of, const char *name, json_t *id)
 
 #define REFUSES_IDS (WEIR__SHAPE_CALL_ID | WEIR__SHAPE_NO_CALL_ID)
 
-/* The same message with ids that the template takes. */
+/* The message with ids of calls that the template takes. */
 static json_t *name_calls(putting *p, json_t *message, size_t i)
 {
     json_t *calls = json_object_get(message, "tool_calls"), *own = NULL, *call;
@@ -268,7 +268,8 @@ static json_t *name_calls(putting *p, json_t *message, size_t i)
     return copy;
 }
 
-/* The same for a result, which without an id is that of the next call. */
+/* The message of a result with an id that the template takes; without an id of its own, that of the next
+ * call. */
 static json_t *name_result(putting *p, json_t *message, size_t i)
 {
     json_t *had = json_object_get(message, "tool_call_id"), *id;

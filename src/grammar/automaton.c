@@ -32,7 +32,7 @@ enum { DEAD = 0 };
 #define UNKNOWN UINT32_MAX
 #define NONE    UINT32_MAX
 
-/* This element must follow, then those of the frame `below`; 0 = the end. */
+/* An element that must follow, then those of the frame `below`; 0 = the end. */
 typedef struct frame {
     uint32_t element, below;
 } frame;
@@ -321,7 +321,7 @@ static bool open_rule(weir__automaton *a, uint32_t rule, uint32_t rest)
     }
 }
 
-/* The same for a frame whose element refers to a rule. */
+/* Opens the rule that the frame's element refers to. */
 static bool open_reference(weir__automaton *a, uint32_t id)
 {
     const weir__automaton_element *reference = &a->elements[a->frames[id].element];
@@ -382,7 +382,7 @@ static bool may_end(const weir__automaton *a, uint32_t id)
     return true;
 }
 
-/* Which rules can match nothing. */
+/* Marks the rules that can match nothing, once. False: no memory. */
 static bool find_empty(weir__automaton *a)
 {
     if (a->empty != NULL) return true;
@@ -567,7 +567,7 @@ static void set_ends(const weir__automaton *a, size_t i, uint32_t in, uint64_t *
     }
 }
 
-/* Where a node leads nowhere, its whole branch is skipped. */
+/* Sets the bits of the tokens that may come next. A node that leads nowhere skips its whole branch. */
 static bool walk(weir__automaton *a, uint32_t from, uint64_t *bits)
 {
     const weir__trie *trie = a->trie;

@@ -386,7 +386,8 @@ static void ways_above_the_limit_are_left_out(void **state)
     weir__trie_destroy(v.trie);
 }
 
-/* With a large vocabulary few masks are kept; one that is computed again in another's place is the same. */
+/* A vocabulary so large that few masks are kept; one that is computed again in another's place is the
+ * same. */
 #define WIDE 2200000
 
 static int32_t wide_piece_of(const void *model, int32_t token, char *bytes, int32_t capacity)

@@ -67,7 +67,7 @@ static size_t line_of(parser *p, const char *at, size_t *column)
 static bool refuse_grammar(parser *p, const char *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Always false, so that a parse function can return it. */
+/* Reports an error in the grammar. Always false, so that a parse function can return it. */
 static bool refuse_grammar(parser *p, const char *at, const char *format, ...)
 {
     char text[256];

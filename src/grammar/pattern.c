@@ -140,7 +140,8 @@ static bool put_set(rewriter *r, charset *set)
 {
     static const char escapes[][2] = {{'"', '"'},  {'\\', '\\'}, {'\b', 'b'}, {'\f', 'f'},
                                       {'\n', 'n'}, {'\r', 'r'},  {'\t', 't'}};
-    /* Without the characters that JSON forbids, surrogates and, as in strings without a pattern, DEL. */
+    /* Characters that may stand raw: not those that JSON forbids, surrogates and, as in strings without a
+     * pattern, DEL. */
     static const range raw[] = {{0x20, 0x21}, {0x23, 0x5B}, {0x5D, 0x7E}, {0x80, 0xD7FF}, {0xE000, 0x10FFFF}};
     charset plain = {.n = 0};
     char escaped[sizeof escapes / sizeof *escapes];

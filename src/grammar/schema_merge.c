@@ -45,7 +45,7 @@ static bool merge_members(weir__schema_walk *w, json_t *dst, json_t *src, const 
     return true;
 }
 
-/* The same for lists of required properties. */
+/* Merges lists of required properties. */
 static bool merge_required(weir__schema_walk *w, json_t *dst, const json_t *src)
 {
     if (!weir__schema_spend(w, (json_array_size(dst) + 1) * json_array_size(src))) return false;

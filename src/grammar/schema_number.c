@@ -63,7 +63,7 @@ json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema)
         return weir__schema_refuse(w, "format", "'%.40s' is not known for integers; supported: int32, int64",
                                    format);
     }
-    /* In draft 4 a boolean says that the other bound is exclusive. */
+    /* A boolean says, in draft 4, that the other bound is exclusive. */
     bool not_low = json_is_true(json_object_get(schema, "exclusiveMinimum"));
     bool not_high = json_is_true(json_object_get(schema, "exclusiveMaximum"));
     if (!integer_bound(w, schema, "minimum", not_low, 1, &low) ||

@@ -14,8 +14,9 @@
 
 /* ---- Values ---- */
 
-/* Of sorted texts [n], the most that differ in the character after a common prefix. forks [longest + 1]
- * counts by the length of the prefix: in this order a prefix is done before the next of its length comes. */
+/* The largest number of sorted texts [n] that differ in the character after a common prefix. forks [longest +
+ * 1] counts by the length of the prefix: in this order a prefix is done before the next of its length
+ * comes. */
 static size_t most_forks(const char *const *texts, size_t n, size_t *forks, size_t longest)
 {
     size_t most = 1;

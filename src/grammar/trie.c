@@ -8,7 +8,7 @@
 
 /* ---- Bytes to code points ------------------------------------------------------------------------- */
 
-/* How many bytes follow this first one; -1: it is no first byte. */
+/* The number of bytes that follow this first one; -1: it is no first byte. */
 static int32_t following(unsigned char first)
 {
     if (first < 0x80) return 0;
