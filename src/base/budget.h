@@ -75,7 +75,7 @@ static inline bool weir__budget_step(weir__budget *budget, uint64_t n)
     return true;
 }
 
-/* The same for n further bytes. */
+/* Takes n further bytes, as weir__budget_step does steps. */
 bool weir__budget_grow(weir__budget *budget, uint64_t n);
 
 /* n bytes that it granted are free again; without such calls the limit holds for all allocations together. */

@@ -221,7 +221,7 @@ static void test_hidden_features_are_not_told(void **state)
     assert_int_equal(weir__cpu_features(), all);
 }
 
-/* As the kernel lists them. */
+/* The features are those that the kernel lists. */
 static void test_features_of_this_machine(void **state)
 {
     (void)state;

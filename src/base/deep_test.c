@@ -5,7 +5,7 @@
 #include "base/deep.h"
 #include "support/model.h"
 
-/* How deep a recursion came before its stack was low, in frames of some 4 KiB. */
+/* The depth that a recursion reached before its stack was low, in frames of some 4 KiB. */
 typedef struct dive {
     int depth, limit;
     bool low;

@@ -44,7 +44,7 @@ static weir_status refuse_interrupted(const char *field, weir_error *error)
                            field);
 }
 
-/* What a text's brackets and commas say of it, before it is read, which recurses and takes memory for each
+/* Counts that a text's brackets and commas give before it is read, which recurses and takes memory for each
  * value. */
 typedef struct shape {
     int depth, deepest;

@@ -8,8 +8,8 @@
 
 #include "base/text.h"
 
-/* For people who write JSON: jansson's own messages are for programmers and name its flags and types. With
- * the place in the text, if jansson names one. */
+/* A message for people who write JSON: jansson's own messages are for programmers and name its flags and
+ * types. It has the place in the text, if jansson names one. */
 typedef struct weir__json_words {
     char text[256];
 } weir__json_words;
@@ -33,13 +33,13 @@ weir__json_words weir__json_problem(const json_error_t *what);
 weir_status weir__json_parse(const char *text, size_t length, const char *field, weir_status code,
                              json_t **value, weir_error *error);
 
-/* The same for texts of conversations, where these escapes become U+FFFD: a tool's output may have them, and
- * clients cut texts within a pair. A refusal would end the conversation. Integers beyond 64 bits keep their
- * digits, see json_read.h. */
+/* Parses texts of conversations, as above, but these escapes become U+FFFD: a tool's output may have them,
+ * and clients cut texts within a pair. A refusal would end the conversation. Integers beyond 64 bits keep
+ * their digits, see json_read.h. */
 weir_status weir__json_parse_texts(const char *text, size_t length, const char *field, weir_status code,
                                    json_t **value, weir_error *error);
 
-/* With these digits, but no other escapes than weir__json_parse allows. */
+/* Parses as weir__json_parse does, but integers beyond 64 bits keep their digits. */
 weir_status weir__json_parse_exact(const char *text, size_t length, const char *field, weir_status code,
                                    json_t **value, weir_error *error);
 
@@ -60,7 +60,7 @@ size_t weir__json_real_text(double value, char text[WEIR__JSON_REAL_MAX]);
  * interrupted, which the caller may ask (weir_interrupt_asked). */
 char *weir__json_dump(const json_t *value);
 
-/* The same of at most so many bytes. NULL, and *longer is true: there are more. */
+/* The text of weir__json_dump if it has at most so many bytes. NULL, and *longer is true: there are more. */
 char *weir__json_dump_most(const json_t *value, size_t most, bool *longer);
 
 /* ---- Into a text, piece by piece ---- */

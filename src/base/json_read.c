@@ -83,7 +83,7 @@ static int scan_number(reader *r)
     return r->at < r->length && weir__ascii_is_digit(r->text[r->at]) ? TOKEN_BAD : token; /* 01 */
 }
 
-/* Of one character that may not be there, all bytes. */
+/* Skips one character that may not be there, all its bytes. */
 static int scan_other(reader *r)
 {
     if (r->at < r->length) r->at++;

@@ -127,7 +127,8 @@ static void long_integers_become_reals(void **state)
     assert_int_equal(weir__json_parse(endless, WEIR_NUL, "body", WEIR_FORMAT, &list, NULL), WEIR_FORMAT);
 }
 
-/* In texts of conversations; all that walks the values gives them back as they came. */
+/* Long integers keep their digits in texts of conversations; all that walks the values gives them back as
+ * they came. */
 static void long_integers_keep_their_digits(void **state)
 {
     (void)state;
@@ -175,7 +176,7 @@ static void long_integers_keep_their_digits(void **state)
     }
 }
 
-/* As Python writes them; json_cpython.py compares many more. */
+/* Reals are written as Python writes them; json_cpython.py compares many more. */
 static void reals_are_as_short_as_can_be(void **state)
 {
     (void)state;
@@ -366,7 +367,7 @@ static bool ask(void *user)
     return ++a->n == a->last;
 }
 
-/* Between two questions lie a few KiB of text, whatever is in them: work of at most some microseconds. */
+/* A few KiB of text lie between two questions, whatever is in them: work of at most some microseconds. */
 static void the_interrupt_is_asked_every_few_bytes(void **state)
 {
     (void)state;
@@ -405,7 +406,7 @@ static void the_interrupt_is_asked_every_few_bytes(void **state)
     }
 }
 
-/* Also within one string, plain or of escapes. */
+/* The interrupt is asked even within one string, plain or of escapes. */
 static void the_interrupt_is_asked_within_a_string(void **state)
 {
     (void)state;

@@ -170,7 +170,7 @@ static void calls_never_overlap(void **test)
     assert_false(sink.overlapped);
 }
 
-/* After weir_log_set returns, the former sink's memory may go: the sanitizers would see a late call. */
+/* The former sink's memory may go after weir_log_set returns: the sanitizers would see a late call. */
 static void former_sink_has_ended(void **test)
 {
     (void)test;

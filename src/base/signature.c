@@ -28,7 +28,7 @@ static bool is_blank(unsigned char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* Where a text begins: behind a byte order mark and blanks. */
+/* The place where a text begins: behind a byte order mark and blanks. */
 static size_t text_start(const head *h)
 {
     size_t at = is_at(h, 0, "\xef\xbb\xbf", 3) ? 3 : 0;

@@ -83,7 +83,7 @@ static void check_cuts(const unsigned char *s, size_t n, unsigned cuts)
         size_t n_want = reference(s, to, want);
         if (n_all != n_want || memcmp(got, want, n_all) != 0 || ended.n_held != 0)
             fail_msg("%02x %02x %02x %02x (%zu bytes), cuts %x", s[0], s[1], s[2], s[3], n, cuts);
-        /* Only bytes that may still become valid are held. */
+        /* A held byte may still become valid. */
         if (state.n_held > 0 && !can_become_valid(state.held, state.n_held)) fail_msg("held in vain");
     }
 }

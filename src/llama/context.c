@@ -116,8 +116,9 @@ static weir_status check_params(const weir__bmodel *model, const weir_context_pa
     return WEIR_OK;
 }
 
-/* When llama.cpp plans its memory, it rounds a pass of all sequences up to equal shares, but not the rows
- * that pooling reads, and aborts if the two differ. So the batch is rounded first: up, if that fits. */
+/* Rounds the batch to equal shares of the sequences: up, if that fits. When llama.cpp plans its memory, it
+ * rounds a pass of all sequences up to equal shares, but not the rows that pooling reads, and aborts if the
+ * two differ. */
 static int64_t equal_shares(int64_t n_batch, int64_t n_seq_max, int64_t n_ctx)
 {
     int64_t up = (n_batch + n_seq_max - 1) / n_seq_max * n_seq_max;
@@ -469,7 +470,7 @@ void weir__llama_set_abort(weir__bcontext *c, bool (*fn)(void *user), void *user
     c->abort_user = user;
 }
 
-/* After this a row is an address: llama.cpp is not called again until the next pass. */
+/* Waits for the pass, and makes a row an address: llama.cpp is not called again until the next pass. */
 void weir__llama_logits_ready(weir__bcontext *c)
 {
     if (c->settled) return;

@@ -55,8 +55,8 @@ std::string grammar::piece(int32_t token) const
     return text;
 }
 
-/* Where the constrained text starts in seen, npos = no trigger. The first old_length bytes, before the last
- * token, have been searched. */
+/* The place where the constrained text starts in seen, npos = no trigger. The first old_length bytes, before
+ * the last token, have been searched. */
 std::size_t grammar::triggered(std::size_t old_length) const
 {
     for (const std::string &word : words) {

@@ -97,8 +97,8 @@ static void fill_info(weir__bmodel *m)
     info->kernels = weir__hook_kernels();
 }
 
-/* Only for kinds whose tokens hold each byte of a text. Others drop some bytes, or make one unknown token of
- * a whole word, and have no such length. */
+/* The length of the longest piece; 0 = there is none. Only vocabularies whose tokens hold each byte of a text
+ * have one: others drop some bytes, or make one unknown token of a whole word. */
 static int32_t measure_pieces(const weir__bmodel *m)
 {
     char kind[16];
@@ -266,7 +266,7 @@ static weir_status choose_devices(loading *l, weir__bmodel *m, weir_error *error
     }
 }
 
-/* How all contexts of the model compute attention. */
+/* Decides how all contexts of the model compute attention. */
 static void decide_attention(const weir_model_params *params, weir__bmodel *m)
 {
     static const enum llama_flash_attn_type flash[] = {

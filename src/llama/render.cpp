@@ -356,7 +356,7 @@ void fill_rendered(weir__shim_chat &chat, bool calls_only)
     weir::read_form(chat);
 }
 
-/* What an unmarked call begins with, in one of the ways in which JSON is usually written. */
+/* The begin of an unmarked call, in one of the ways in which JSON is usually written. */
 std::string unmarked_call(const std::string &tool, const char *key, const char *space)
 {
     return std::string("{\"name\":") + space + "\"" + tool + "\"," + space + "\"" + key + "\":";

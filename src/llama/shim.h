@@ -44,7 +44,7 @@ weir_status weir__shim_workers_check(const weir__workers *workers, weir_error *e
 /* Returns how many devices it wrote. */
 size_t weir__shim_workers_devices(const weir__workers *workers, ggml_backend_dev_t *devices, size_t capacity);
 
-/* After the models that use them. NULL is ignored. */
+/* Closes the connections, after the models that use them. NULL is ignored. */
 void weir__shim_workers_close(weir__workers *workers);
 
 /* ---- Context -------------------------------------------------------------------------------------- */

@@ -30,7 +30,7 @@ constexpr int32_t short_text = 256;
 constexpr size_t stack_base = 512 << 10;
 constexpr size_t stack_per_byte = 1024; /* about 300 are needed at -O2 */
 
-/* While it exists, the interrupt function can end the tokenization of a long text on this thread. */
+/* Lets the interrupt function, while it exists, end the tokenization of a long text on this thread. */
 struct interruptible {
     weir__budget budget;
 
