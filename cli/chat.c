@@ -326,7 +326,7 @@ static cli_exit on_stats(struct chat *chat, const char *rest)
     return CLI_OK;
 }
 
-/* After a change of the settings: if it failed, or if the sampler refuses them, they become *before again.
+/* Ends a change of the settings: if it failed, or if the sampler refuses them, they become *before again.
  * Otherwise the next answer would report it. Takes *before. */
 static cli_exit settle(struct chat *chat, cli_ask *before, cli_exit code)
 {
@@ -471,7 +471,7 @@ static cli_exit on_preset(struct chat *chat, const char *rest)
 
 /* ---- The model ---- */
 
-/* Whether a model can chat. CLI_OK, or a code after a message. */
+/* Checks that a model can chat. CLI_OK, or a code after a message. */
 static cli_exit check_template(const struct chat *chat, const char *path, weir_model *model)
 {
     weir_model_info info = {.size = sizeof info};
@@ -505,7 +505,7 @@ static void add_info(const struct chat *chat, cli_text *text)
     cli_text_puts(text, "\n");
 }
 
-/* What there is to see; the names are ollama's. */
+/* Shows the model, or a part of it; the parts have ollama's names. */
 static cli_exit on_show(struct chat *chat, const char *rest)
 {
     weir_model_info info = {.size = sizeof info};

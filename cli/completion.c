@@ -54,7 +54,7 @@ static void offer_presets(cli_text *text, const char *current, const char *prefi
     cli_list_fini(&names);
 }
 
-/* What names a model of the hub. */
+/* Offers the names that a model may have. */
 static void offer_names(cli_text *text, const char *current, const char *prefix)
 {
     cli_list names = cli_shortname_names();

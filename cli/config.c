@@ -11,7 +11,7 @@
 #include "cli/lib/term.h"
 #include "cli/lib/text.h"
 
-/* As it is shown: nobody looks over a shoulder at keys. */
+/* The value as it is shown: keys are hidden from people who look over a shoulder. */
 static void value_of(const cli_args *args, const cli_option *option, char *text, size_t capacity)
 {
     const cli_origin *origin = &args->sources[option - cli_options];

@@ -20,7 +20,8 @@
 #define COLUMN 30 /* where the explanation of an option begins */
 #define WIDE   24 /* of a command, a variable, a file */
 
-/* Without less the text is printed as it is: the shell shall not complain. */
+/* The command that shows pages. Without less the text is printed as it is, and the shell must not
+ * complain. */
 #define LESS "command -v less >/dev/null 2>&1 || exit 127; exec less"
 
 const cli_command cli_commands[] = {
@@ -402,7 +403,7 @@ static void add_options(cli_page *page, const cli_command *command, bool all)
     cli_args_fini(&args);
 }
 
-/* Those of weir bench, or the others. */
+/* Lists the commands of weir bench, or the others. */
 static void list_commands(cli_page *page, bool bench)
 {
     char left[48];

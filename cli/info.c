@@ -16,7 +16,7 @@ static void line(cli_text *text, const char *label)
                     cli_term_style_out(CLI_PLAIN));
 }
 
-/* Which kernels multiply which weights. */
+/* Prints which kernels multiply which weights. */
 static void print_kernels(cli_text *text, const weir_model *model, const weir_model_info *info)
 {
     line(text, "kernels");
@@ -77,7 +77,7 @@ static void print_model(cli_text *text, const char *path, const weir_model *mode
         cli_text_puts(text, "no: prompts are continued as they stand\n");
 }
 
-/* Whose kernels compute attention. */
+/* The owner of the kernels that compute attention. */
 static const char *attention_by(const weir_model_info *info, const weir_engine_stats *stats)
 {
     if (info->is_recurrent && !info->is_hybrid) return "none";
@@ -286,7 +286,7 @@ cli_exit cli_info(cli_args *args)
     cli_exit code = CLI_NO_MODEL;
     cli_load_log(args);
     if ((path = cli_load_path(args)) == NULL) goto done;
-    /* Where that fails, so does the load, which says why; or the model does not generate. */
+    /* An estimate fails where the load does, which says why, or because the model does not generate. */
     bool estimated = weir_engine_estimate(path, &args->model, &args->engine, &memory, NULL) == WEIR_OK;
     if (estimated && fits(&memory) && (code = add_draft_model(args, path, &memory)) != CLI_OK) goto done;
     if (estimated && !fits(&memory)) {

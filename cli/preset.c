@@ -99,7 +99,7 @@ static cli_exit show(const cli_args *args, const char *name)
     return code;
 }
 
-/* Whether a preset of this name may be written to the path; NULL: the name is none. */
+/* Checks that a preset of this name may be written to the path; NULL: no preset can have the name. */
 static cli_exit check_new(const cli_args *args, const char *name, const char *path)
 {
     if (path == NULL)

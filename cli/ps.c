@@ -17,7 +17,7 @@ static bool take_event(const char *data, size_t length, void *user)
     return cli_view_event(view, data, length);
 }
 
-/* Until an event is there. */
+/* Waits until an event is there. */
 static cli_exit look(const cli_args *args, cli_remote *remote, cli_view *view)
 {
     int64_t end_ns = weir__clock_deadline_ns(PATIENCE_MS);

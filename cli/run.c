@@ -207,7 +207,7 @@ static void await_all(const struct run *run)
     }
 }
 
-/* With --best-of, keeps the best answer's stream and releases the others. */
+/* Keeps, with --best-of, the best answer's stream and releases the others. */
 static void choose(struct run *run)
 {
     weir_chunk prompt;
@@ -221,7 +221,7 @@ static void choose(struct run *run)
         best = i;
         most = score;
     }
-    /* Only the first stream has the prompt's logprobs, which are the same for all. */
+    /* The first stream alone has the prompt's logprobs, which are the same for all. */
     if (best > 0 && weir_stream_prompt_logprobs(run->streams[0], &prompt) == WEIR_OK)
         run->prompt_logprobs = cli_figures_logprobs(&prompt);
     run->stream = run->streams[best];

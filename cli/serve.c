@@ -63,7 +63,7 @@ static void add_keys(cli_args *args, const cli_list *list, bool operates)
                                                             .operates = operates};
 }
 
-/* Those of the file, then those of the command line. */
+/* Collects the keys of the file, then those of the command line. */
 static cli_exit collect_keys(cli_args *args)
 {
     serve_key *from_file = NULL;
@@ -100,7 +100,7 @@ static void block_cache(cli_args *args, const cli_args *server)
     if (server->kv_events != NULL || server->prefix_key != NULL) args->engine.cache_block = SERVE_KV_BLOCK;
 }
 
-/* Without a prefix cache there are no events. */
+/* Checks that there is a prefix cache: without one there are no events. */
 static cli_exit check_events(const cli_args *args, const cli_model_list *list)
 {
     bool caches = list->n == 0 && args->engine.cache_sequences != 0;
@@ -111,7 +111,7 @@ static cli_exit check_events(const cli_args *args, const cli_model_list *list)
 
 /* ---- Downloads for clients ---- */
 
-/* Who downloads, and for whom. */
+/* Options for downloads, and the models that clients had downloaded. */
 typedef struct puller {
     const cli_args *args;
     cli_pulled pulled;
@@ -260,7 +260,7 @@ static void reload(cli_args *args, serve_server *server, cli_pulled *pulled, cli
     cli_free(old);
 }
 
-/* By their files' names. */
+/* Adds adapters under their files' names. */
 static cli_exit add_adapters(const cli_args *args, serve_server *server)
 {
     size_t n_used = 0;
@@ -351,7 +351,7 @@ static void add_models(cli_text *text, const cli_args *args, const cli_model_lis
     }
 }
 
-/* For the person who started the server: address, models, access, how to stop it. */
+/* Prints, for the person who started the server: address, models, access, how to stop it. */
 static void print_banner(const cli_args *args, const struct served *served)
 {
     cli_text text = {0};
@@ -377,7 +377,7 @@ static void notify_watchdog(serve_server *server, int every_ms)
     if (every_ms > 0 && serve_server_is_healthy(server, every_ms)) serve_notify("WATCHDOG=1");
 }
 
-/* Until a signal comes that ends it. */
+/* Serves until a signal comes that ends it. */
 static void serve_until_signal(cli_args *args, serve_server *server, cli_pulled *pulled, cli_args **now)
 {
     struct pollfd descriptor = {.fd = cli_signals_descriptor(), .events = POLLIN};
@@ -450,7 +450,8 @@ static cli_exit run_server(cli_args *args, struct served *served, bool plain)
     return CLI_OK;
 }
 
-/* Until then another signal ends the process at once: a folder or a device that hangs may hold it. */
+/* Frees all. Until the end another signal ends the process at once: a folder or a device that hangs may hold
+ * it. */
 static void end_served(struct served *served)
 {
     serve_server_destroy(served->server);

@@ -217,7 +217,7 @@ static void take_all(struct session *session, size_t i)
 
 /* ---- Screen ---- */
 
-/* Which of those without a chunk wait and which are being read: a guess, the last ones wait. */
+/* Guesses which answers without a chunk wait and which are being read: the last ones wait. */
 static void guess_states(struct session *session)
 {
     weir_engine_stats stats = {.size = sizeof stats};
@@ -295,7 +295,7 @@ static size_t gather(struct session *session, bool *blind)
     return 2 + n;
 }
 
-/* Until every request has had its last chunk. */
+/* Passes chunks on until every request has had its last one. */
 static void pump(struct session *session)
 {
     bool cancelled = false, blind;

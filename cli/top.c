@@ -192,7 +192,7 @@ static cli_exit watch(struct top *top)
     cli_exit code = CLI_OK;
     while (!top->over && cli_signals_ended() == 0 && !cli_out_closed()) {
         if ((code = keep_asking(top)) != CLI_OK) return code;
-        /* Once a second without news too: the silence is counted. */
+        /* A frame is drawn once a second even without news: the silence is counted. */
         if (top->screen && (top->news || weir__clock_now_ns() - top->drawn_ns >= WEIR__NS_PER_S)) draw(top);
         cli_remote_wait(top->remote, top->screen ? cli_screen_keys() : -1, 200);
         take_signals_and_keys(top);

@@ -331,7 +331,7 @@ static weir_status scan_snapshot(const char *cache, const char *repo, const char
     return weir__cache_scan(cache, repo, commit, user);
 }
 
-/* The same contents under the same name in several revisions count once. */
+/* Drops files that have the same contents under the same name in another revision: they count once. */
 static void drop_repeats(weir__name_files *files)
 {
     size_t kept = 0;

@@ -99,7 +99,7 @@ static weir_status find_token(const char *given, const char *home, weir__config 
         status = read_token(path, &config->token, error);
         weir__mem_free(path);
     }
-    /* It becomes a line of a request. */
+    /* A token becomes a line of a request, so it must be plain ASCII. */
     for (const char *c = config->token; status == WEIR_OK && c != NULL && *c != '\0'; c++)
         if (*c <= ' ' || *c > '~')
             status = weir__error_set(

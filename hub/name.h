@@ -38,7 +38,7 @@ void weir__name_files_fini(weir__name_files *files);
 /* Adds a file, whose strings are copied; NULL: out of memory. */
 weir__name_file *weir__name_files_add(weir__name_files *files, const char *repo, const char *name);
 
-/* In the order of repository and name. */
+/* Sorts by repository and name. */
 void weir__name_files_sort(weir__name_files *files);
 
 /* INVALID (field "name"). */
@@ -61,7 +61,8 @@ bool weir__name_is_model(const char *file);
 /* The part of the file's name that names its quantization, in capitals, e.g. "Q4_K_M"; "" = none does. */
 void weir__name_quantization(const char *file, char quantization[16]);
 
-/* Of a name like x-00002-of-00003.gguf 2 and 3, of any other 1 and 1. Both are at least 1. */
+/* The numbers in a name like x-00002-of-00003.gguf, here 2 and 3; 1 and 1 for any other. Both are at least
+ * 1. */
 void weir__name_shard(const char *file, int32_t *shard, int32_t *n_shards);
 
 /* The file that a name means: the first shard of one with several. NOT_FOUND (field "name"): the message

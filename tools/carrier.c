@@ -289,7 +289,7 @@ static cli_exit read_key(cli_carrier *carrier)
     return CLI_OK;
 }
 
-/* As many connections as descriptors are to be had. */
+/* Raises the limit on descriptors. Returns how many connections they allow. */
 static int32_t raise_limit(void)
 {
     size_t n = cli_descriptors_raise(LIMIT + DESCRIPTORS);

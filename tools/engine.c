@@ -43,7 +43,8 @@ struct bench {
     json_t *rows;
 };
 
-/* Without llama.cpp there is nothing to compare with, and tools/plain is not linked. */
+/* Stands for the plain loop in builds without llama.cpp, which have nothing to compare with and do not link
+ * tools/plain. */
 #ifdef WEIR_NO_LLAMA
 #define llama_loop_load(path, n_gpu_layers, use_mmap) NULL
 #define llama_loop_unload(model)                      ((void)(model))
@@ -163,7 +164,7 @@ static weir_status measure_side(struct bench *bench, struct row *row, int side, 
     return status;
 }
 
-/* Both sides once, each first in turn; the first time, repetition -1, only warms up. */
+/* Measures both sides once, each first in turn; the first time, repetition -1, only warms up. */
 static weir_status measure_pair(struct bench *bench, struct row *row, weir_engine *engine, llama_loop *loop,
                                 int32_t repetition, weir_error *error)
 {

@@ -123,7 +123,7 @@ static const char *processor(weir_device *device)
     return "";
 }
 
-/* With the limits at the end of the measurement. null for missing figures. */
+/* A JSON number; null for a missing figure. */
 static json_t *number(double value)
 {
     return value > 0 ? json_real(value) : json_null();
@@ -290,7 +290,7 @@ static cli_exit measure_shape(struct bench *bench, int kernel, const trial_shape
     return code;
 }
 
-/* As in a model of some billion weights: heads of queries share one of keys and values. */
+/* Measures attention as in a model of some billion weights: heads of queries share one of keys and values. */
 static cli_exit measure_attention(struct bench *bench)
 {
     static const trial_shape usual = {.n_heads = 32, .n_heads_kv = 8, .head_size = 128, .n_cells = 4096};

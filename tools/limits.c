@@ -117,7 +117,7 @@ static const struct multiplier *fastest(void)
 
 /* ---- Memory ---- */
 
-/* With wider loads a thread has more of them under way. */
+/* Reads memory with the widest loads: a thread has more of them under way. */
 #if defined(__x86_64__)
 __attribute__((target("avx512f"))) static void read_avx512(void *memory, int32_t block)
 {
@@ -167,7 +167,7 @@ static void (*reader(void))(void *memory, int32_t block)
 
 /* ---- Both ---- */
 
-/* So much each second, where it is more than before. */
+/* Runs the function n times, and raises *best to the amount per second if it is more. */
 static void run_limited(const cli_limits *limits, void (*fn)(void *user, int32_t i), void *user, int32_t n,
                         double amount, double *best)
 {

@@ -170,7 +170,7 @@ static void understand(struct replay *replay)
     size_t n = 0;
     for (size_t i = 0; i < replay->n; i++) {
         struct ask *ask = &replay->asks[i];
-        /* It had ended before the record begins, or waited all along. */
+        /* A request that is not shown had ended before the record begins, or waited all along. */
         if (record->ticks[0].serial > 0 && ask->number < record->ticks[0].n_arrived && !ask->shown) continue;
         settle(ask, last->start_ns + last->tick_ns);
         replay->asks[n++] = *ask;
@@ -231,7 +231,7 @@ static int32_t next_token(void *user, const int32_t *history, int32_t n)
     return ask->n_answer > 0 && n - ask->n_prompt + 1 >= ask->n_answer ? WEIR__FAKE_EOS : 'a';
 }
 
-/* As much as was drafted in the recorded tick, and as much of it right. Rows without a record have no
+/* Drafts as much as was drafted in the recorded tick, and as much of it right. Rows without a record have no
  * drafts. */
 static void draft(weir__drafter *drafter, weir__draft *const *drafts, size_t n, weir__drafting *drafting)
 {
@@ -522,7 +522,7 @@ static void three(double *values, size_t n, double figures[3])
     figures[2] = cli_measure_part(values, n, 1);
 }
 
-/* Of a record; `played`: its numbers are positions. A token's time is the end of its tick. */
+/* The figures of a record; `played`: its numbers are positions. A token's time is the end of its tick. */
 static struct figures figures_of(const struct replay *replay, const cli_record *record, bool played)
 {
     struct figures figures = {0};

@@ -85,7 +85,7 @@ static weir_status warm_up(struct bench *bench, weir_error *error)
         status = fill_queue(bench, 1, error);
         if (status == WEIR_OK) status = tick(bench, false, error);
     }
-    /* Until every slot is busy, with requests as long as the measured ones. */
+    /* Ticks run until every slot is busy, with requests as long as the measured ones. */
     for (int32_t i = 0; i < 2 * N_ANSWER && status == WEIR_OK && cli_signals_ended() == 0; i++) {
         status = fill_queue(bench, N_ANSWER, error);
         if (status == WEIR_OK) status = tick(bench, false, error);

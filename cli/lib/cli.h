@@ -76,7 +76,7 @@ typedef struct cli_command {
     cli_run_fn *run; /* NULL: weir-bench does it (bench.h) */
 } cli_command;
 
-/* In the order of `weir help`; ends with a NULL name. */
+/* The commands in the order of `weir help`; ends with a NULL name. */
 extern const cli_command cli_commands[];
 
 /* The command that the words [n] begin with, and how many of them name it: "bench engine" takes two. ls is

@@ -20,7 +20,7 @@
 
 #define HISTORY 1000 /* lines */
 
-/* In bracketed paste mode a terminal sends these around pasted text. */
+/* Marks that a terminal sends around pasted text in bracketed paste mode. */
 #define PASTE_BEGIN "\033[200~"
 #define PASTE_END   "\033[201~"
 #define REDISPLAY   '\036' /* Ctrl-^, a key that nobody needs */

@@ -207,7 +207,8 @@ static bool folder_read(struct folder *folder, const char *path, bool quiet)
     return true;
 }
 
-/* Of several it would be a guess which projector belongs to which model. */
+/* True if the folder has one model and one projector. With several it would be a guess which projector
+ * belongs to which model. */
 static bool is_pair(const struct folder *folder)
 {
     return folder->models.n == 1 && folder->projectors.n == 1;
@@ -297,7 +298,7 @@ static cli_exit add_folders(cli_model_list *list, const cli_args *args, const cl
 
 /* ---- The model of -m, with workers ---- */
 
-/* It is loaded at the start, stays, and is loaded again after a worker was lost. */
+/* Adds the model of -m, which is loaded at the start, stays, and is loaded again after a worker was lost. */
 static cli_exit add_single(cli_model_list *list, const cli_args *args, const cli_config *config)
 {
     char *path = args->preset_path != NULL ? cli_format("%s", args->preset_path) : cli_load_path(args);

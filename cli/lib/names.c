@@ -94,7 +94,7 @@ bool cli_options_of_model(const cli_option *option)
            (option->whose == CLI_AS_PRESETS && cli_options_in_presets(option));
 }
 
-/* Of those that are allowed, the one whose spelling is --key. */
+/* The option whose spelling is --key, of those that are allowed. */
 static const cli_option *by_spelling(unsigned commands, const char *key, bool (*allowed)(const cli_option *))
 {
     char name[64] = "--";

@@ -14,7 +14,7 @@
  * has left or writing failed, now or before. */
 bool cli_out(const char *bytes, size_t n);
 
-/* The same with a text, which is freed. */
+/* Writes a text as cli_out does, and frees it. */
 bool cli_out_text(weir__text *text);
 
 /* One line of JSON. Takes the reference of `json`, which may be NULL (out of memory). */

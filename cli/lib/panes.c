@@ -41,7 +41,7 @@ void cli_panes_add(cli_pane *pane, const char *text, size_t length)
 
 /* ---- Rows ---- */
 
-/* How many rows each pane has, headline included. */
+/* The number of rows of each pane, headline included. */
 static int pane_rows(const cli_panes *panes, int available)
 {
     int rows = available / (int)(panes->n < 4096 ? panes->n : 4096);

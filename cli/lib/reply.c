@@ -40,7 +40,7 @@ cli_exit cli_reply_render(cli_reply *reply, const cli_args *args, const cli_ask 
     return status == WEIR_OK ? CLI_OK : cli_fail_error(args, CLI_REFUSED, context, &error);
 }
 
-/* To a terminal safely and broken between words, elsewhere as it is. */
+/* Writes to a terminal safely and broken between words, elsewhere as it is. */
 static void show(cli_reply *reply, const char *bytes, size_t n)
 {
     cli_text text = {0}, safe = {0};

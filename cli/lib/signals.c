@@ -117,7 +117,7 @@ static const char *find_file(uintptr_t address, char line[LINE_BYTES])
     return path != NULL ? path : "a file";
 }
 
-/* In one write, as other threads may log meanwhile. */
+/* Writes a message about the file that was cut, in one write, as other threads may log meanwhile. */
 static void say_cut(const char *path)
 {
     static const char before[] = "weir: ";

@@ -43,7 +43,7 @@ struct machine {
     uint64_t rate;               /* bytes of weights per second that the processors read, about */
 };
 
-/* Those that this process may use; a quota of its cgroup is not looked at. */
+/* The number of processors that this process may use; a quota of its cgroup is not looked at. */
 static int32_t count_cpus(void)
 {
     long n = sysconf(_SC_NPROCESSORS_ONLN);
@@ -131,7 +131,7 @@ static void add_row(cli_table *table, const char *name, uint64_t n_bytes, uint64
     cli_table_cell(table, "%s", remark);
 }
 
-/* How the speeds of the table came about, and which row is suggested. */
+/* Adds how the speeds of the table came about, and which row is suggested. */
 static void add_rule(cli_text *text, const struct machine *machine)
 {
     char gpu[80] = "";

@@ -171,7 +171,7 @@ static void add_model(const json_t *model, cli_text *text)
     }
 }
 
-/* Of a server of several models, all of them. */
+/* Adds all models, of a server of several. */
 static void models(const cli_view *view, cli_text *text)
 {
     const json_t *all = json_object_get(view->event, "models");

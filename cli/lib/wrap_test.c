@@ -27,7 +27,7 @@ static void expect_pieces(const char *text, int columns, size_t piece, const cha
     weir__text_fini(&out);
 }
 
-/* The same in any pieces. */
+/* Asserts the result of the text in pieces of any size. */
 static void expect(const char *text, int columns, const char *expected)
 {
     for (size_t piece = 1; piece <= strlen(text); piece++) expect_pieces(text, columns, piece, expected);

@@ -35,7 +35,7 @@ typedef struct weir__transfer_head {
     int64_t length;   /* of the body; -1 = unknown */
 } weir__transfer_head;
 
-/* How a transfer ended; texts are valid during on_end. */
+/* The end of a transfer; texts are valid during on_end. */
 typedef struct weir__transfer_result {
     weir__transfer_end end;
     weir__transfer_head head;
@@ -84,7 +84,7 @@ extern const bool weir__transfer_exists;
 /* most: connections that are kept; 0 = a few. NULL: out of memory. */
 weir__transfers *weir__transfers_create(long most);
 
-/* Nothing may be under way. NULL is ignored. */
+/* Frees the pool of connections; no transfer may be under way. NULL is ignored. */
 void weir__transfers_destroy(weir__transfers *transfers);
 
 /* Begins one; it goes on in weir__transfers_wait. NULL: out of memory. */

@@ -20,7 +20,7 @@ void weir__shim_template_destroy(weir__shim_template *t);
 /* True if it renders tools or calls of tools. */
 bool weir__shim_template_knows_tools(const weir__shim_template *t);
 
-/* What of the last message goes on in the answer. */
+/* The part of the last message that goes on in the answer. */
 typedef enum weir__continuation {
     WEIR__CONTINUE_NONE,
     WEIR__CONTINUE_TEXT,
@@ -60,7 +60,7 @@ weir_status weir__shim_chat_prompt(const weir__shim_template *t, const weir__shi
                                    bool (*add)(void *user, const char *prompt, size_t n), void *user,
                                    weir_error *error);
 
-/* How answers of this form can be read without parsing all of them again. */
+/* The form of answers that can be read without parsing all of them again. */
 typedef struct weir__shim_form {
     bool plain_tail;           /* all that follows the start of the content is content, byte for byte */
     unsigned char breaks[256]; /* [byte]: nonzero if a delimiter of the form begins with it; other bytes

@@ -10,7 +10,7 @@
 #define WINDOW_PASSES 3
 /* The first passes touch memory for the first time and build graphs. */
 #define FIRST_PASSES 2
-/* After this many windows of other passes in a row, those become the ones that are compared. */
+/* Windows of other passes in a row after which those become the ones that are compared. */
 #define MOST_UNLIKE 16
 /* A trial must win by this factor against the windows before and after it. A window that costs this much more
  * than the one before need not be full. */
@@ -22,8 +22,8 @@
 #define DEARER  1.3
 /* The lowest cost rises by this factor each window, as longer contexts cost more. */
 #define FORGET 1.02
-/* After a trial that lost 1 ms, this many ms pass without one: undisturbed trials cost at most 0.25 %;
- * disturbed ones 2 %, down to 0.5 % as failures repeat. */
+/* Milliseconds without a trial after one that lost 1 ms: undisturbed trials cost at most 0.25 %; disturbed
+ * ones 2 %, down to 0.5 % as failures repeat. */
 #define REST_UNDISTURBED 400
 #define REST_DISTURBED   50
 #define REST_MORE        15

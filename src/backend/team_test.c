@@ -198,7 +198,7 @@ static void leaves_out_other_sizes(void **state)
     assert_in_range(n_fewer, 300, 400);
 }
 
-/* For any times it stays in its range. */
+/* The team stays in its range for any times. */
 static void bears_anything(void **state)
 {
     (void)state;

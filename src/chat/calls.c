@@ -536,7 +536,7 @@ bool weir__chat_calls_feed(weir__chat_calls_reader *reader, const char *bytes, s
         size_t some;
         const bool ok = read_some(reader, bytes + *used, n - *used, &some, &out);
         if (!ok) {
-            /* Since then the texts have only grown, or were emptied. */
+            /* The texts have only grown since then, or were emptied. */
             weir__text seen = reader->seen, word = reader->word;
             seen.n = before.seen.n;
             word.n = before.word.n;

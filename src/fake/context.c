@@ -189,7 +189,7 @@ static void pool_add(weir__bcontext *context, int32_t seq, const float *vector)
     }
 }
 
-/* Where the part of a pass starts over which a sequence of `count` tokens is pooled. Lanes are computed in
+/* The start of the part of a pass over which a sequence of `count` tokens is pooled. Lanes are computed in
  * parts of equal length, as in llama.cpp: 7, 8 and 7 tokens are three times 7, then once 1. */
 static int32_t pool_start(const weir__bcontext *context, const int32_t *counts, int32_t count)
 {

@@ -98,7 +98,7 @@ uint64_t weir__fake_hash_start(const weir__bmodel *model);
 /* The hash of an adapter; those of several are added. 0: its scale is 0. */
 uint64_t weir__fake_adapter_hash(uint64_t number, float scale);
 uint64_t weir__fake_hash_next(uint64_t hash, int32_t token, uint64_t adapters);
-/* By the hash alone, without the test's next(). */
+/* Chooses by the hash alone, without the test's next(). */
 int32_t weir__fake_choose(const weir__bmodel *model, uint64_t hash);
 /* The logit of a token in a row. */
 float weir__fake_logit(uint64_t hash, int32_t chosen, int32_t token);
@@ -139,7 +139,7 @@ static inline int32_t weir__fake_cell_step(int32_t cell)
     return (-1 - cell) & 0xff;
 }
 
-/* That of a segment's cell: its hash is that of all of its embedding. */
+/* The id of a segment's cell: its hash is that of all of its embedding. */
 int32_t weir__fake_cell_of(const weir__segment *segment, int32_t cell);
 
 /* The position that follows entry i of a sequence. */

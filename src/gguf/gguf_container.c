@@ -450,8 +450,8 @@ uint64_t weir__gguf_checksum(gguf_check *c, uint64_t h, uint64_t n)
 #define SAMPLES      64
 #define SAMPLE_BYTES 4096
 
-/* Of the file's size, all before the weights, and samples of the weights. Two models with equal metadata
- * differ in most of their weights. */
+/* A hash of the file's size, all before the weights, and samples of the weights. Two models with equal
+ * metadata differ in most of their weights. */
 static uint64_t fingerprint(gguf_check *c)
 {
     unsigned char bytes[SAMPLE_BYTES];
@@ -465,7 +465,7 @@ static uint64_t fingerprint(gguf_check *c)
     return h;
 }
 
-/* The same for this file alone: with its time. */
+/* A hash that tells this file from a copy: the fingerprint and the file's time. */
 static uint64_t identity(const gguf_check *c)
 {
     uint64_t of_file[] = {c->info.fingerprint, c->written_s, c->written_ns};

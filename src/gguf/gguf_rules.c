@@ -225,8 +225,8 @@ static head check_head(gguf_check *c, const char *kind, head otherwise)
     return (head){key, value, rotated};
 }
 
-/* In many architectures the loader uses the first layer's number of heads and the graph each layer's. Without
- * a uniform head size only layers without heads of keys are compared. */
+/* Checks the heads of a layer. In many architectures the loader uses the first layer's number of heads and
+ * the graph each layer's. Without a uniform head size only layers without heads of keys are compared. */
 static void check_layer_heads(gguf_check *c, uint32_t i, uint32_t heads, uint32_t heads_kv, head full,
                               head swa)
 {

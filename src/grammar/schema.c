@@ -165,7 +165,7 @@ json_t *weir__schema_enforce(weir__schema_walk *w, const json_t *schema)
     } else if (json_object_get(schema, "allOf") != NULL) {
         const json_t *all = json_object_get(schema, "allOf");
         if (json_array_size(all) == 1 && weir__schema_other_constraint(schema, only_all) == NULL) {
-            /* Not merged, so that a reference stays a reference and may be recursive. */
+            /* The only schema is not merged, so that a reference stays a reference and may be recursive. */
             result = weir__schema_below_index(w, "allOf", 0, json_array_get(all, 0), false);
         } else {
             json_t *flat = weir__schema_flatten(w, schema);

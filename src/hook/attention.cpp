@@ -10,7 +10,7 @@ extern "C" {
 
 #include <ggml-backend.h>
 
-/* Not public: the cells of a sequence. */
+/* Headers that llama.cpp does not install: the cells of a sequence. */
 #include <../src/llama-context.h>
 #include <../src/llama-kv-cache.h>
 #include <../src/llama-model.h>
@@ -124,7 +124,7 @@ struct tile {
     weir__attention_query queries[most_queries]; /* task_of sets q and out */
 };
 
-/* How an operation is divided into items of work: tiles × streams × groups of KV heads × parts of the query
+/* A division of an operation into items of work: tiles × streams × groups of KV heads × parts of the query
  * heads that share them. With few rows one call takes several KV heads, because the heads of a cell are
  * adjacent in memory. */
 struct division {
@@ -210,7 +210,7 @@ struct division {
         return keep ? item % n_tiles : item / (n_beside() * n_streams);
     }
 
-    /* Which part of a group of KV heads of a stream. */
+    /* The part of a group of KV heads of a stream. */
     int64_t heads_of(int64_t item) const
     {
         return keep ? item / n_tiles : item % (n_beside() * n_streams);
@@ -245,7 +245,7 @@ struct division {
     /* Bytes of the sums of an operation that is split, if rows are not few. */
     static constexpr size_t most_sums = size_t{32} << 20;
 
-    /* These of the most queries, at most. 0: there are few pieces. */
+    /* Bytes of these sums for the most queries, at most. 0: there are few pieces. */
     static size_t split_bytes(int64_t n_rows_shared, int64_t n_kv_heads, int64_t n_pieces, int32_t size_v,
                               int n_threads)
     {
@@ -583,7 +583,7 @@ struct attention_op : ggml::cpu::tensor_traits {
             }
         }
 
-        /* Without a mask n queries see all cells. */
+        /* Adds n queries without a mask, which see all cells. */
         void see_all(int32_t n, int32_t n_cells)
         {
             std::iota(room(0), room(0) + n_cells, 0);
@@ -600,8 +600,8 @@ struct attention_op : ggml::cpu::tensor_traits {
             return streams.joined ? static_cast<int32_t>(stream * company::lane_cells(op->src[1])) : 0;
         }
 
-        /* How many of the last list's and the stream's n cells are equal, from the beginning on. A copied
-         * cell has the same number in both lanes. */
+        /* The number of cells from the beginning on that the last list's and the stream's n have in common. A
+         * copied cell has the same number in both lanes. */
         int32_t n_equal(const int32_t *theirs, const int32_t *cells, int32_t n, int64_t stream) const
         {
             const ggml_tensor *k = op->src[1];
@@ -623,9 +623,9 @@ struct attention_op : ggml::cpu::tensor_traits {
                 cells);
         }
 
-        /* If the next query's cells are those of the query before it, less some of the first and with some
-         * more at the end, gives it the same list; otherwise returns false. Most of a prompt's queries are
-         * like that, and comparing masks is faster than looking up all cells. */
+        /* Gives the next query the list of the query before it, if its cells are the same less some of the
+         * first and with some more at the end; otherwise returns false. Most of a prompt's queries are like
+         * that, and comparing masks is faster than looking up all cells. */
         bool follows(const uint16_t *row, const llama_kv_cells *cells)
         {
             constexpr int64_t at_once = 256;

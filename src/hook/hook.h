@@ -78,8 +78,8 @@ weir_status weir__hook_weights(const struct llama_model *model, size_t i, weir_m
 uint64_t weir__hook_scratch(uint64_t n_cells, int32_t n_heads, int32_t n_head_kv, int64_t size,
                             int32_t n_threads);
 
-/* Why the result of this thread's last pass is invalid: UNSUPPORTED, an operation that the kernels lack used
- * packed weights; NO_MEMORY, for attention. OK: it is valid. The call resets it. */
+/* The reason for which the result of this thread's last pass is invalid: UNSUPPORTED, an operation that the
+ * kernels lack used packed weights; NO_MEMORY, for attention. OK: it is valid. The call resets it. */
 weir_status weir__hook_fault(void);
 
 /* The kernels in use, "" = none. Static. */

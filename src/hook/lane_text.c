@@ -17,7 +17,7 @@ void weir__lane_texts_fini(weir__lane_texts *texts)
     *texts = (weir__lane_texts){0};
 }
 
-/* Where the i-th part of a text ends. */
+/* The position where the i-th part of a text ends. */
 static int32_t end_of(const weir__lane_text *text, int32_t i)
 {
     return i + 1 < text->n ? text->parts[i + 1].from : INT32_MAX;

@@ -35,7 +35,7 @@ typedef struct weir__lane_texts {
 bool weir__lane_texts_init(weir__lane_texts *texts, int32_t n);
 void weir__lane_texts_fini(weir__lane_texts *texts);
 
-/* From this position on the lane's cells will change. */
+/* Cuts the lane's text: its cells will change from this position on. */
 void weir__lane_texts_cut(weir__lane_texts *texts, int32_t lane, int32_t from);
 
 /* `to` becomes a copy of the n tokens of `from`. */

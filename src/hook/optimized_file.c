@@ -227,7 +227,7 @@ static weir_status unwritable(const weir__optimized_writer *w, weir_error *error
                            strerror(errno));
 }
 
-/* Not mkstemp: the umask decides who may read the file. */
+/* Creates the file. mkstemp would not let the umask decide who may read it. */
 static weir_status create_temporary(weir__optimized_writer *w, size_t room, weir_error *error)
 {
     for (int i = 0; i < 100; i++) {

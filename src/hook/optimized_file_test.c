@@ -14,7 +14,7 @@
 #include "support/model.h"
 #include "support/temp.h"
 
-/* Where in the file things lie. */
+/* Places in the file. */
 enum { VERSION_AT = 8, N_TENSORS_AT = 12, CHECKSUM_AT = 80, TABLE_AT = 88 };
 
 #define N_TENSORS   3

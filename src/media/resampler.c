@@ -93,7 +93,7 @@ static float weigh(const float *x, const float *a, const float *b, float fractio
     return sum;
 }
 
-/* Where the samples of the next result begin in the window. */
+/* The place in the window where the samples of the next result begin. */
 static size_t window_begin(const weir__resampler *r)
 {
     int64_t before = (int64_t)(r->n_out * r->from / r->to);

@@ -287,7 +287,7 @@ static void assert_keys(const weir__members *members, const void *a, const void 
     weir__text_fini(&right);
 }
 
-/* Of each number one byte changes. */
+/* Every number is in the key: one byte of each changes. */
 static void test_every_number_is_in_the_key(void **state)
 {
     (void)state;

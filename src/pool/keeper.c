@@ -56,8 +56,8 @@ static void refuse_size(weir_pool *pool, const weir__room *room)
     fail_entry(pool, room->entry, &error);
 }
 
-/* Why a lease was not granted in time: the loader's job where that took most of the time, or else the
- * memory. */
+/* Explains why a lease was not granted in time: the loader's job where that took most of the time, or else
+ * the memory. */
 static void explain_late(const weir_pool *pool, const weir_lease *lease, int64_t now, char *why, size_t size)
 {
     static const char *const doing[] = {

@@ -175,7 +175,7 @@ static void check_model(weir_pool *pool, weir__entry *entry)
     pthread_cond_signal(&pool->wake);
 }
 
-/* With the mutex locked. */
+/* Begins a lease. The caller holds the mutex. */
 static weir_status begin_lease(weir_lease *lease, weir_error *error)
 {
     weir_pool *pool = lease->pool;

@@ -11,7 +11,7 @@ typedef enum weir__lease_state {
     WEIR__LEASE_FAILED = 2,
 } weir__lease_state;
 
-/* Under the pool's mutex, apart from `pool`. */
+/* A lease, under the pool's mutex, apart from `pool`. */
 struct weir_lease {
     weir_pool *pool;
     weir__entry *entry;        /* NULL when it has failed */

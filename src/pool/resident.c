@@ -30,7 +30,7 @@ static void step_aside(void)
 
 /* ---- Estimate ---- */
 
-/* Of an adapter; 0 if there is no such file, which the load reports. */
+/* The size of an adapter's file; 0 if there is no such file, which the load reports. */
 static uint64_t file_bytes(const char *path)
 {
     struct stat info;
@@ -209,7 +209,7 @@ static weir_status load_adapters(load *l)
     return status;
 }
 
-/* Of a model that generates: a template that cannot be parsed would refuse every chat. */
+/* Checks the template of a model that generates: one that cannot be parsed would refuse every chat. */
 static weir_status check_template(const load *l)
 {
     const char *source = l->spec->given.template_source;
@@ -244,7 +244,7 @@ static void *load_weights(void *user)
     return NULL;
 }
 
-/* On this thread, whose priority the engine's threads inherit. */
+/* Makes the engine, on this thread, whose priority the engine's threads inherit. */
 static weir_status make_engine(load *l, const weir__demand *demand)
 {
     weir_engine_params params = l->spec->engine;

@@ -195,7 +195,7 @@ static weir__entry *oldest_wanted(const weir_pool *pool, bool *for_lease)
     return NULL;
 }
 
-/* For the lease or the load that waits longest, if none of those that wait is too large. */
+/* The job for the lease or the load that waits longest, if none of those that wait is too large. */
 static weir__room next_load(weir_pool *pool)
 {
     bool for_lease;

@@ -122,8 +122,9 @@ double weir__cost_context_k(int32_t n_past, int32_t n)
 
 /* ---- Passes ---- */
 
-/* With lanes, a pass takes the first lane that has tokens left and the lanes after it without a gap, and the
- * same number of tokens from each: as many as the shortest lane has, within n_ubatch. */
+/* The number of passes over lanes. A pass takes the first lane that has tokens left and the lanes after it
+ * without a gap, and the same number of tokens from each: as many as the shortest lane has, within
+ * n_ubatch. */
 static int32_t lane_passes(int32_t *rows, int32_t n_lanes, int32_t n_ubatch)
 {
     int32_t n_passes = 0;

@@ -120,7 +120,7 @@ static void without_data_it_is_a_guess(void **state)
     assert_int_equal(weir__cost_get(&cost).n_ticks, 1);
 }
 
-/* From a thousand times faster than the guess to a hundred times slower. */
+/* The first tick finds the scale, from a thousand times faster than the guess to a hundred times slower. */
 static void the_first_tick_finds_the_scale(void **state)
 {
     (void)state;

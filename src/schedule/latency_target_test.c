@@ -158,7 +158,7 @@ static void latency_target_holds_beside_a_prompt_of_16000_tokens(void **state)
             total_ns += ns;
         }
         assert_true(n_late * 20 <= n_ticks);
-        /* At most a half more than without streams, in chunks of 512. */
+        /* The prompt takes at most a half more than without streams, in chunks of 512. */
         assert_true(total_ns < 1.5 * weir_cost_tick_ns(&truth, 32, 0, 16000, weir__cost_context_k(0, 16000)));
     }
 }

@@ -14,8 +14,8 @@
 #define KNOWN       32 /* predicted tokens in a row, each by the longest match: the next ones are not added */
 #define KEY_BUCKETS 256 /* a power of two */
 
-/* For drafts from other texts: somewhat lower than the rates in agents' sessions, higher than those in prose
- * (ADR 0069). The first two classes are shorter than a gram. */
+/* Rates for drafts from other texts: somewhat lower than those in agents' sessions, higher than those in
+ * prose (ADR 0069). The first two classes are shorter than a gram. */
 static const double prior[WEIR__ACCEPTANCE_CLASSES] = {0.3, 0.4, 0.4, 0.6, 0.75, 0.95};
 
 struct weir__corpus_key {
@@ -113,7 +113,7 @@ static bool is_there(const weir__corpus *corpus, weir__corpus_place place)
     return place.block >= 0 && corpus->blocks[place.block].use == place.use;
 }
 
-/* Of a place that is there. */
+/* The place after one that is there. */
 static weir__corpus_place place_after(const weir__corpus *corpus, weir__corpus_place place)
 {
     const block *b = &corpus->blocks[place.block];
@@ -207,7 +207,7 @@ void weir__corpus_close(weir__corpus *corpus, weir__corpus_reader *reader)
 
 /* ---- Grams ---- */
 
-/* Of the gram that ends at `at`, which is GRAM - 1 or more. */
+/* The head of the chain of the gram that ends at `at`, which is GRAM - 1 or more. */
 static int32_t *head_of(const weir__corpus *corpus, const weir__corpus_key *key, const int32_t *tokens,
                         int32_t at)
 {
@@ -251,7 +251,7 @@ static void write_token(weir__corpus *corpus, weir__corpus_reader *reader, const
 
 /* ---- Matches ---- */
 
-/* How many tokens up to `at` are those up to the place. */
+/* The number of tokens up to `at` that are those up to the place. */
 static int32_t count_agreeing(const weir__corpus *corpus, const int32_t *tokens, int32_t at,
                               weir__corpus_place place)
 {

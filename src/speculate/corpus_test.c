@@ -135,7 +135,7 @@ static void running_texts_serve_each_other(void **state)
     weir__corpus_destroy(corpus);
 }
 
-/* The same text again and again takes the room of one; so another one stays. */
+/* A text that comes again and again takes the room of one; so another one stays. */
 static void a_known_text_takes_no_room(void **state)
 {
     (void)state;

@@ -21,13 +21,13 @@
 #define CATCH_UP 256
 /* Vocabularies of one family are padded to different lengths. */
 #define PADDING 128
-/* Where drafts do not pay, one token is tried after a pause of this many tokens; the pause doubles with each
- * wrong one. */
+/* Pauses, in tokens, before one token is tried where drafts do not pay; the pause doubles with each wrong
+ * one. */
 #define PAUSE_LEAST 16
 #define PAUSE_MOST  1024
 #define NEWEST      0.1 /* weight of the newest measurement of its own cost */
 
-/* By place in the draft: a model that was right so far is likely to be right again. */
+/* Rates by place in the draft: a model that was right so far is likely to be right again. */
 static const double prior[WEIR__ACCEPTANCE_CLASSES] = {0.6, 0.7, 0.7, 0.75, 0.8, 0.8};
 
 /* Invariant, of a model: the sequence holds held[0 … n_held - 1], and the first n_same of them are the
@@ -126,7 +126,7 @@ static bool ask_head(draft_model *m, slot *s, const weir__draft *draft)
     return true;
 }
 
-/* After a failed pass the content of the sequences is unknown. */
+/* Forgets the texts of the sequences, whose content is unknown after a failed pass. */
 static void forget_texts(draft_model *m)
 {
     m->model->ops->clear(m->context);

@@ -8,8 +8,8 @@
 #define CANDIDATES 16 /* looked at for each token: some hundred nanoseconds */
 #define SURE       12 /* tokens alike: no other place is looked for */
 
-/* In prose, the token that followed two equal ones before seldom follows again; after ten equal tokens it
- * nearly always does. Measured over prose and code, bench/results/speculate.md. */
+/* Rates by length. In prose, the token that followed two equal ones before seldom follows again; after ten
+ * equal tokens it nearly always does. Measured over prose and code, bench/results/speculate.md. */
 static const double prior[WEIR__ACCEPTANCE_CLASSES] = {0.3, 0.4, 0.5, 0.75, 0.85, 0.95};
 
 int weir__lookup_class(int32_t length)
@@ -56,7 +56,8 @@ static void add_pair(weir__lookup *lookup, const int32_t *tokens, int32_t at)
     *head = at + 1;
 }
 
-/* As many heads as tokens that there is room for: a chain is of one pair, mostly. */
+/* Reserves memory for the tokens, and as many heads as there is room for tokens: a chain is of one pair,
+ * mostly. */
 static bool reserve_tokens(weir__lookup *lookup, const int32_t *tokens, int32_t n)
 {
     size_t n_heads = lookup->n_heads > 0 ? lookup->n_heads : 1024;
@@ -74,7 +75,7 @@ static bool reserve_tokens(weir__lookup *lookup, const int32_t *tokens, int32_t 
 
 /* ---- Matches ---- */
 
-/* How many tokens up to `a` are those up to `b`, b < a. */
+/* The number of tokens up to `a` that are those up to `b`, b < a. */
 static int32_t count_alike(const int32_t *tokens, int32_t a, int32_t b)
 {
     int32_t n = 0;

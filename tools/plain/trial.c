@@ -51,7 +51,7 @@ struct trial {
 
 /* ---- Threads ---- */
 
-/* As the engine's: they look for work for some milliseconds after a pass. */
+/* Creates threads like the engine's: they look for work for some milliseconds after a pass. */
 trial_threads *trial_threads_create(int32_t n)
 {
     struct ggml_threadpool_params params = ggml_threadpool_params_default(n);

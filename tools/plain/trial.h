@@ -52,7 +52,7 @@ double trial_run(trial *t, trial_threads *threads);
 /* Multiplications with an addition in one operation. */
 double trial_macs(const trial *t);
 
-/* How far the results of two sides that have run are apart: root mean square, as a part of b's. */
+/* The difference between the results of two sides that have run: root mean square, as a part of b's. */
 double trial_difference(const trial *a, const trial *b);
 
 #endif
