@@ -339,7 +339,7 @@ static bool page_through(const cli_text *text)
     return status != CLI_CHILD_MISSING;
 }
 
-static cli_exit print(cli_page *page)
+static cli_exit print_page(cli_page *page)
 {
     if (!page_through(&page->text)) cli_out(page->text.bytes, page->text.n);
     weir__text_fini(&page->text);
@@ -523,7 +523,7 @@ static cli_page page_of(const cli_command *command, cli_help_kind kind)
 cli_exit cli_help_print(const cli_command *command, cli_help_kind kind)
 {
     cli_page page = page_of(command, kind);
-    return print(&page);
+    return print_page(&page);
 }
 
 cli_exit cli_help_bench(void)
@@ -532,7 +532,7 @@ cli_exit cli_help_bench(void)
     cli_page_section(&page, "Commands of weir bench");
     list_commands(&page, true);
     cli_page_entry(&page, "weir help bench NAME", "its options, with examples", WIDE);
-    return print(&page);
+    return print_page(&page);
 }
 
 /* ---- Files ---- */

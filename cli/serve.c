@@ -129,8 +129,9 @@ static bool pass_on(const weir_hub_progress *progress, void *user)
     return r->progress(&told, r->to);
 }
 
-static weir_status pull(const char *name, bool (*progress)(const serve_pull_progress *progress, void *to),
-                        void *to, void *user, weir_error *error)
+static weir_status pull_model(const char *name,
+                              bool (*progress)(const serve_pull_progress *progress, void *to), void *to,
+                              void *user, weir_error *error)
 {
     relay r = {progress, to};
     puller *p = user;
@@ -153,7 +154,7 @@ static weir_status pull(const char *name, bool (*progress)(const serve_pull_prog
 
 /* ---- Options ---- */
 
-static cli_exit complete(cli_args *args)
+static cli_exit complete_params(cli_args *args)
 {
     serve_params *params = &args->serve;
     make_room_for_media(args, args->projector);
@@ -183,7 +184,7 @@ static cli_exit complete(cli_args *args)
     block_cache(args, args);
     if (args->lora_dir != NULL && args->lora_dir[0] != '\0') params->lora_dir = args->lora_dir;
     if (args->quiet) params->live.log = false;
-    if (args->pull) params->pull = pull;
+    if (args->pull) params->pull = pull_model;
     weir_error error = {0};
     if (cli_model_check(args, &error) != WEIR_OK) return cli_fail_error(args, CLI_USAGE, NULL, &error);
     return collect_keys(args);
@@ -228,7 +229,7 @@ static cli_exit fail_params(const cli_args *args, const cli_model_list *list, cl
 }
 
 /* Applies the options as they are now. Only some can change while the server runs. */
-static void reload(cli_args *args, serve_server *server, cli_pulled *pulled, cli_args **now)
+static void reload_options(cli_args *args, serve_server *server, cli_pulled *pulled, cli_args **now)
 {
     uint64_t ticket;
     cli_list names = cli_pulled_begin(pulled, &ticket);
@@ -236,7 +237,8 @@ static void reload(cli_args *args, serve_server *server, cli_pulled *pulled, cli
     cli_model_list list = {0};
     weir_error error = {0};
     cli_args_init(fresh, args->command);
-    bool ok = cli_options_parse(fresh, args->n_line, args->line) == CLI_OK && complete(fresh) == CLI_OK;
+    bool ok =
+        cli_options_parse(fresh, args->n_line, args->line) == CLI_OK && complete_params(fresh) == CLI_OK;
     fresh->offline = true; /* a download would take this thread from signals and the watchdog */
     ok = ok && complete_list(fresh, &names, &list) == CLI_OK;
     if (ok && serve_server_reload(server, &fresh->serve, &error) != WEIR_OK) {
@@ -383,7 +385,7 @@ static void serve_until_signal(cli_args *args, serve_server *server, cli_pulled 
     struct pollfd descriptor = {.fd = cli_signals_descriptor(), .events = POLLIN};
     int watchdog_ms = serve_notify_watchdog_ms();
     while (cli_signals_ended() == 0) {
-        if (cli_signals_took(SIGHUP) || cli_pulled_waits(pulled)) reload(args, server, pulled, now);
+        if (cli_signals_took(SIGHUP) || cli_pulled_waits(pulled)) reload_options(args, server, pulled, now);
         int n = poll(&descriptor, 1, watchdog_ms > 0 ? watchdog_ms : -1);
         if (n < 0 && errno != EINTR) break;
         if (n == 0) notify_watchdog(server, watchdog_ms);
@@ -391,7 +393,7 @@ static void serve_until_signal(cli_args *args, serve_server *server, cli_pulled 
     }
 }
 
-static void stop(serve_server *server)
+static void stop_server(serve_server *server)
 {
     int watchdog_ms = serve_notify_watchdog_ms();
     serve_notify("STOPPING=1");
@@ -443,7 +445,7 @@ static cli_exit run_server(cli_args *args, struct served *served, bool plain)
     serve_notify("READY=1");
     serve_until_signal(args, served->server, &served->puller.pulled, &served->now);
     cli_pulled_stop(&served->puller.pulled);
-    stop(served->server);
+    stop_server(served->server);
     serve_log(
         "info", "stopping",
         "no request is left; models and caches are closed, and another signal ends the process at once");
@@ -463,7 +465,7 @@ static void end_served(struct served *served)
 cli_exit cli_serve(cli_args *args)
 {
     struct served served = {.puller.args = args};
-    cli_exit code = complete(args);
+    cli_exit code = complete_params(args);
     if (code != CLI_OK) return code;
     cli_pulled_init(&served.puller.pulled);
     cli_signals_hangups();

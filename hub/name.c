@@ -145,7 +145,7 @@ static const char *last_part(const char *file)
     return slash != NULL ? slash + 1 : file;
 }
 
-static bool contains(const char *text, const char *word)
+static bool contains_word(const char *text, const char *word)
 {
     size_t n = strlen(word);
     for (; *text != '\0'; text++)
@@ -156,11 +156,11 @@ static bool contains(const char *text, const char *word)
 bool weir__name_is_model(const char *file)
 {
     const char *base = last_part(file);
-    return ends_in_gguf(file) && strncasecmp(base, "mmproj", 6) != 0 && !contains(base, "imatrix");
+    return ends_in_gguf(file) && strncasecmp(base, "mmproj", 6) != 0 && !contains_word(base, "imatrix");
 }
 
 /* Bytes of the name before "-00001-of-00003.gguf", or before ".gguf". */
-static size_t stem(const char *file, int32_t *shard, int32_t *n_shards)
+static size_t stem_length(const char *file, int32_t *shard, int32_t *n_shards)
 {
     size_t n = strlen(file) - (ends_in_gguf(file) ? sizeof SUFFIX - 1 : 0);
     enum { TAIL = 15 }; /* -00001-of-00003 */
@@ -182,7 +182,7 @@ static size_t stem(const char *file, int32_t *shard, int32_t *n_shards)
 
 void weir__name_shard(const char *file, int32_t *shard, int32_t *n_shards)
 {
-    stem(file, shard, n_shards);
+    stem_length(file, shard, n_shards);
 }
 
 /* Q4_K_M, IQ3_XXS, TQ1_0, MXFP4, BF16 … */
@@ -204,7 +204,7 @@ static bool is_quantization(const char *text, size_t n)
 void weir__name_quantization(const char *file, char quantization[16])
 {
     int32_t shard, n_shards;
-    size_t end = stem(file, &shard, &n_shards);
+    size_t end = stem_length(file, &shard, &n_shards);
     quantization[0] = '\0';
     /* The last word that is one: of the name, then of the folders before it. */
     while (end > 0) {
@@ -225,7 +225,7 @@ void weir__name_quantization(const char *file, char quantization[16])
 static bool ends_in(const char *file, const char *what)
 {
     int32_t shard, n_shards;
-    size_t n = stem(file, &shard, &n_shards), n_what = strlen(what);
+    size_t n = stem_length(file, &shard, &n_shards), n_what = strlen(what);
     for (;;) {
         if (n >= n_what && strncasecmp(file + n - n_what, what, n_what) == 0 &&
             (n == n_what || strchr("-._/", file[n - n_what - 1]) != NULL))
@@ -294,7 +294,7 @@ const weir__name_file *weir__name_shard_of(const weir__name_files *files, size_t
     int32_t i, n_shards;
     const weir__name_file *file = &files->items[first];
     if (shard == 1) return file;
-    size_t n = stem(file->name, &i, &n_shards);
+    size_t n = stem_length(file->name, &i, &n_shards);
     snprintf(name, sizeof name, "%.*s-%05d-of-%05d%s", (int)n, file->name, (int)shard, (int)n_shards,
              file->name + strlen(file->name) - (sizeof SUFFIX - 1));
     for (size_t k = 0; k < files->n; k++)

@@ -149,7 +149,7 @@ static void let_go(request *r)
 }
 
 /* A status other than 200. */
-static int64_t refused(request *r, const weir__transfer_result *result)
+static int64_t end_refused(request *r, const weir__transfer_result *result)
 {
     char text[128];
     int64_t retry_s = result->retry_s > 0 ? result->retry_s : RETRY_S;
@@ -181,7 +181,7 @@ static void on_end(const weir__transfer_result *result, void *user)
     int64_t retry_ms = -1;
     bool whole = result->end == WEIR__TRANSFER_WHOLE;
     if (!r->ended && whole && result->head.status != 200)
-        retry_ms = refused(r, result);
+        retry_ms = end_refused(r, result);
     else if (!r->ended && !whole && !r->done)
         end_by_us(r, fate_of(result->end), result->problem);
     else if (!r->ended && r->done && !r->finished)
@@ -261,7 +261,7 @@ static bool ends_with(const char *text, const char *end)
 }
 
 /* The whole address: a host, or one with /v1, gets the rest of the path. */
-static char *address(const char *url, bool completions)
+static char *completions_address(const char *url, bool completions)
 {
     const char *path = completions ? "/completions" : "/chat/completions";
     if (ends_with(url, path)) return cli_format("%s", url);
@@ -314,7 +314,7 @@ cli_carrier *cli_carrier_create(const cli_args *args, const char *url, cli_exit 
     cli_carrier *carrier = cli_alloc(1, sizeof *carrier);
     carrier->limit = raise_limit();
     carrier->args = args;
-    carrier->url = address(url, args->completions);
+    carrier->url = completions_address(url, args->completions);
     carrier->model = cli_options_given(args, "--model") ? args->model_path : "default";
     carrier->transfers = weir__transfers_create(carrier->limit);
     if (carrier->transfers == NULL) cli_no_memory();

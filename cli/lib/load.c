@@ -32,7 +32,7 @@ static void print_line(cli_text *text, weir_log_level level, const char *message
     cli_text_puts(text, "\n");
 }
 
-static void sink(weir_log_level level, const char *message, void *user)
+static void log_sink(weir_log_level level, const char *message, void *user)
 {
     const cli_args *args = user;
     if (level < WEIR_LOG_WARN && !args->verbose) return;
@@ -48,7 +48,7 @@ static void sink(weir_log_level level, const char *message, void *user)
 
 void cli_load_log(const cli_args *args)
 {
-    weir_log_set(sink, (void *)args);
+    weir_log_set(log_sink, (void *)args);
 }
 
 void cli_load_log_flush(void)

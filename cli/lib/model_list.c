@@ -173,7 +173,7 @@ static size_t stem_of(const char *name, int *shard)
 }
 
 /* A link that leads nowhere is no file. */
-static bool exists(const char *path, bool quiet)
+static bool file_exists(const char *path, bool quiet)
 {
     struct stat status;
     if (stat(path, &status) == 0) return true;
@@ -196,7 +196,7 @@ static bool folder_read(struct folder *folder, const char *path, bool quiet)
         if (shard > 1) continue;
         bool projector = strncasecmp(entry->d_name, "mmproj", 6) == 0;
         char *file = cli_format("%s/%s", path, entry->d_name);
-        if (exists(file, quiet))
+        if (file_exists(file, quiet))
             cli_list_add(projector ? &folder->projectors : &folder->models, file);
         else
             cli_free(file);
@@ -482,7 +482,7 @@ static cli_exit check_defaults(const cli_model_entry *entry)
                                                             : cli_model_list_fail(entry, CLI_USAGE, &error);
 }
 
-static void fill(cli_model_entry *entry, serve_model_params *params)
+static void fill_params(cli_model_entry *entry, serve_model_params *params)
 {
     cli_args *args = &entry->args;
     args->model.optimized = args->optimized;
@@ -543,7 +543,7 @@ cli_exit cli_model_list_read(cli_model_list *list, const cli_args *args, const c
         if (code == CLI_OK) code = find_adapters(list->items[i]);
     }
     list->params = cli_alloc(list->n + 1, sizeof *list->params);
-    for (size_t i = 0; i < list->n && code == CLI_OK; i++) fill(list->items[i], &list->params[i]);
+    for (size_t i = 0; i < list->n && code == CLI_OK; i++) fill_params(list->items[i], &list->params[i]);
     cli_config_fini(&config);
     return code;
 }

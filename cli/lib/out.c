@@ -19,7 +19,7 @@ static int64_t given_up; /* when a signal's grace is over; 0 = no signal yet */
 static bool abandoned;   /* it is over */
 
 /* True if stdout takes a piece now. */
-static bool writable(void)
+static bool is_writable(void)
 {
     for (;;) {
         struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
@@ -36,7 +36,7 @@ bool cli_out(const char *bytes, size_t n)
 {
     while (n > 0) {
         if (closed || failure != 0 || abandoned) return false;
-        if (!writable()) {
+        if (!is_writable()) {
             abandoned = true;
             return false;
         }

@@ -26,7 +26,7 @@ void cli_pulled_fini(cli_pulled *pulled);
  * the server ends. Any thread but the main one. */
 weir_status cli_pulled_add(cli_pulled *pulled, const char *name, weir_error *error);
 
-/* Main thread. Whether names wait. */
+/* True if names wait. Main thread. */
 bool cli_pulled_waits(cli_pulled *pulled);
 
 /* A copy of the names, for the list that is read now, and a ticket for end. Freed with cli_list_fini. */

@@ -22,7 +22,7 @@ static volatile sig_atomic_t noted[NSIG]; /* by signal */
 static bool had_terminal;
 static atomic_flag dying = ATOMIC_FLAG_INIT;
 
-static void ring(void)
+static void ring_pipe(void)
 {
     int error = errno;
     ssize_t n = write(pipe_ends[1], "", 1); /* a full pipe is readable already */
@@ -37,13 +37,13 @@ static void on_end(int signal)
         _exit(128 + signal);
     }
     ended = signal;
-    ring();
+    ring_pipe();
 }
 
 static void on_note(int signal)
 {
     noted[signal] = 1;
-    ring();
+    ring_pipe();
 }
 
 static bool has_terminal(void)
@@ -61,7 +61,7 @@ static void on_hangup(int signal)
     (closed ? on_end : on_note)(signal);
 }
 
-static void handle(int signal, void (*handler)(int), int flags)
+static void handle_signal(int signal, void (*handler)(int), int flags)
 {
     struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
     sigemptyset(&action.sa_mask);
@@ -72,7 +72,8 @@ static void handle(int signal, void (*handler)(int), int flags)
 static void handle_unless_ignored(int signal, void (*handler)(int))
 {
     struct sigaction before;
-    if (sigaction(signal, NULL, &before) == 0 && before.sa_handler != SIG_IGN) handle(signal, handler, 0);
+    if (sigaction(signal, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        handle_signal(signal, handler, 0);
 }
 
 /* ---- A file that becomes shorter while it is mapped ---- */
@@ -140,7 +141,7 @@ static void on_bus(int signal, siginfo_t *info, void *context)
     while (atomic_flag_test_and_set(&dying)) pause(); /* only the first thread that found it reports it */
     cli_term_rescue();
     if (info->si_code != BUS_ADRERR) {
-        handle(SIGBUS, SIG_DFL, 0);
+        handle_signal(SIGBUS, SIG_DFL, 0);
         raise(signal);
         return;
     }
@@ -176,9 +177,9 @@ bool cli_signals_init(void)
         fcntl(pipe_ends[i], F_SETFD, FD_CLOEXEC);
     }
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) handle_unless_ignored(ends[i], on_end);
-    handle(SIGPIPE, SIG_IGN, 0);
+    handle_signal(SIGPIPE, SIG_IGN, 0);
     handle_bus();
-    handle(SIGXFSZ, SIG_IGN, 0); /* a file that becomes too large is an error of the write */
+    handle_signal(SIGXFSZ, SIG_IGN, 0); /* a file that becomes too large is an error of the write */
     return true;
 }
 
@@ -189,7 +190,7 @@ int cli_signals_descriptor(void)
 
 void cli_signals_wake(void)
 {
-    ring();
+    ring_pipe();
 }
 
 void cli_signals_drain(void)
@@ -206,7 +207,7 @@ int cli_signals_ended(void)
 void cli_signals_end(int signal)
 {
     if (ended == 0) ended = signal;
-    ring();
+    ring_pipe();
 }
 
 cli_exit cli_signals_exit(void)
@@ -229,8 +230,8 @@ bool cli_signals_took(int signal)
 /* A changed window, and Ctrl-Z. */
 static void note_window(bool on)
 {
-    handle(SIGWINCH, on ? on_note : SIG_DFL, SA_RESTART);
-    handle(SIGTSTP, on ? on_note : SIG_DFL, SA_RESTART);
+    handle_signal(SIGWINCH, on ? on_note : SIG_DFL, SA_RESTART);
+    handle_signal(SIGTSTP, on ? on_note : SIG_DFL, SA_RESTART);
 }
 
 /* A crash puts the terminal in order first. */
@@ -238,7 +239,7 @@ static void rescue_crashes(bool on)
 {
     static const int crashes[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGFPE, SIGILL}; /* SIGBUS does so by itself */
     for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++)
-        handle(crashes[i], on ? on_crash : SIG_DFL, (int)SA_RESETHAND | SA_NODEFER);
+        handle_signal(crashes[i], on ? on_crash : SIG_DFL, (int)SA_RESETHAND | SA_NODEFER);
 }
 
 void cli_signals_interrupts(bool on)

@@ -54,7 +54,7 @@ bool cli_term_err(void)
     return err_term;
 }
 
-static int window(bool columns)
+static int window_size(bool columns)
 {
     struct winsize size;
     const char *given = getenv(columns ? "COLUMNS" : "LINES");
@@ -70,15 +70,15 @@ static int window(bool columns)
 
 int cli_term_columns(void)
 {
-    return window(true);
+    return window_size(true);
 }
 
 int cli_term_rows(void)
 {
-    return window(false);
+    return window_size(false);
 }
 
-static const char *sequence(cli_style style)
+static const char *style_sequence(cli_style style)
 {
     static const char *const sequences[] = {
         [CLI_PLAIN] = "\033[0m",         [CLI_BOLD] = "\033[1m",          [CLI_DIM] = "\033[2m",
@@ -91,12 +91,12 @@ static const char *sequence(cli_style style)
 
 const char *cli_term_style_out(cli_style style)
 {
-    return out_colour ? sequence(style) : "";
+    return out_colour ? style_sequence(style) : "";
 }
 
 const char *cli_term_style_err(cli_style style)
 {
-    return err_colour ? sequence(style) : "";
+    return err_colour ? style_sequence(style) : "";
 }
 
 void cli_term_progress(const char *line)

@@ -210,7 +210,7 @@ weir__cpu_memory weir__cpu_memory_at(const char *root)
 }
 
 #ifdef __linux__
-static int32_t affinity(void)
+static int32_t affinity_cpus(void)
 {
     for (int n = 1024; n <= 1 << 16; n *= 2) {
         cpu_set_t *set = CPU_ALLOC((size_t)n);
@@ -224,7 +224,7 @@ static int32_t affinity(void)
     return 0;
 }
 #else
-static int32_t affinity(void)
+static int32_t affinity_cpus(void)
 {
     return 0;
 }
@@ -232,7 +232,7 @@ static int32_t affinity(void)
 
 int32_t weir__cpu_count(void)
 {
-    int64_t n = affinity();
+    int64_t n = affinity_cpus();
     if (n <= 0) n = sysconf(_SC_NPROCESSORS_ONLN);
     int32_t quota = weir__cpu_quota_at("");
     if (quota > 0 && quota < n) n = quota;
@@ -264,7 +264,7 @@ void weir__cpu_hide(uint32_t features)
 }
 
 #if defined(__x86_64__)
-static uint32_t executed(void)
+static uint32_t executed_features(void)
 {
     unsigned a, b, c, d;
     uint32_t all = 0;
@@ -285,7 +285,7 @@ static uint32_t executed(void)
     return all;
 }
 #else
-static uint32_t executed(void)
+static uint32_t executed_features(void)
 {
     return 0;
 }
@@ -298,7 +298,7 @@ uint32_t weir__cpu_features(void)
     static _Atomic uint32_t known;
     uint32_t all = atomic_load_explicit(&known, memory_order_relaxed);
     if (all == 0) {
-        all = asked | executed();
+        all = asked | executed_features();
         atomic_store_explicit(&known, all, memory_order_relaxed);
     }
     return all & ~asked & ~atomic_load_explicit(&hidden, memory_order_relaxed);

@@ -39,7 +39,7 @@ typedef struct deep {
 /* The address below which a thread's stack is low; 0 = unknown. Stacks grow downwards wherever weir runs. */
 static _Thread_local uintptr_t low;
 
-static uintptr_t here(void)
+static uintptr_t stack_position(void)
 {
     return (uintptr_t)__builtin_frame_address(0);
 }
@@ -47,7 +47,7 @@ static uintptr_t here(void)
 static void *run_deep(void *user)
 {
     deep *d = user;
-    low = here() - d->stack + RESERVE * STACK_FACTOR;
+    low = stack_position() - d->stack + RESERVE * STACK_FACTOR;
     weir__interrupt_put(d->interrupt);
     d->fn(d->user);
     return NULL;
@@ -55,7 +55,7 @@ static void *run_deep(void *user)
 
 bool weir__deep_low(void)
 {
-    return low != 0 && here() < low;
+    return low != 0 && stack_position() < low;
 }
 
 /* Runs d on a thread with this stack and waits for its end; 0 or an errno value. */

@@ -47,7 +47,7 @@ static bool reads_back(char *text, double value)
 
 /* The fewest digits that are read as the same number. 15 are never more than that needs, unless it is
  * subnormal. */
-static decimal shortest(double value)
+static decimal shortest_decimal(double value)
 {
     char text[64];
     int precision = fabs(value) < DBL_MIN ? 1 : DBL_DIG;
@@ -58,7 +58,7 @@ static decimal shortest(double value)
 
 size_t weir__json_real_text(double value, char text[WEIR__JSON_REAL_MAX])
 {
-    const decimal d = shortest(value);
+    const decimal d = shortest_decimal(value);
     char *to = text;
     if (signbit(value)) *to++ = '-';
     if (d.exponent < -4 || d.exponent >= 16) {

@@ -75,7 +75,7 @@ void weir__pages_forget(const void *memory)
     weir__mem_free(p);
 }
 
-static uint64_t missing(const promise *p, size_t page)
+static uint64_t missing_bytes(const promise *p, size_t page)
 {
     unsigned char there[PAGES];
     uint64_t n = 0;
@@ -92,7 +92,7 @@ uint64_t weir__pages_promised(void)
 {
     uint64_t n = 0;
     pthread_mutex_lock(&lock);
-    for (const promise *p = promises; p != NULL; p = p->next) n += missing(p, page_size());
+    for (const promise *p = promises; p != NULL; p = p->next) n += missing_bytes(p, page_size());
     pthread_mutex_unlock(&lock);
     return n;
 }

@@ -137,7 +137,7 @@ static bool look_around(weir__archive *a, int64_t *due)
     return found;
 }
 
-/* Waits, with the mutex, for something to do. Whether it is time to look at the folder. */
+/* Waits, with the mutex, for something to do. True if it is time to look at the folder. */
 static bool await_work(weir__archive *a, int64_t due)
 {
     while (!a->closing && a->doomed == NULL && a->phase != GIVEN) {

@@ -160,7 +160,7 @@ static bool is_among(const char *key, const char *const *keys)
 
 /* Copies a schema that moves to the place `to` in another one, and adjusts its references. named: its keys
  * are names that the author chose, not keywords. NULL: out of memory. */
-static json_t *moved(const json_t *schema, const char *to, bool named)
+static json_t *move_references(const json_t *schema, const char *to, bool named)
 {
     static const char *const data[] = {"const", "enum", "default", "examples", "example", NULL};
     static const char *const names[] = {"properties",  "patternProperties", "$defs",
@@ -172,7 +172,7 @@ static json_t *moved(const json_t *schema, const char *to, bool named)
         copy = json_array();
         json_array_foreach((json_t *)schema, i, value)
         {
-            if (json_array_append_new(copy, moved(value, to, false)) != 0) goto failed;
+            if (json_array_append_new(copy, move_references(value, to, false)) != 0) goto failed;
         }
         return copy;
     }
@@ -184,7 +184,7 @@ static json_t *moved(const json_t *schema, const char *to, bool named)
         json_t *one = !named && is_among(key, data) ? json_incref(value)
                       : reference != NULL && reference[0] == '#'
                           ? json_sprintf("%s%s", to, reference + 1)
-                          : moved(value, to, !named && is_among(key, names));
+                          : move_references(value, to, !named && is_among(key, names));
         if (json_object_set_new(copy, key, one) != 0) goto failed;
     }
     return copy;
@@ -197,7 +197,7 @@ static json_t *moved_to(const json_t *schema, size_t branch, const char *propert
 {
     char to[64];
     snprintf(to, sizeof to, "#/anyOf/%zu/properties/%s", branch, property);
-    json_t *copy = moved(schema, to, false);
+    json_t *copy = move_references(schema, to, false);
     if (json_is_object(copy)) json_object_del(copy, "$id"); /* it identifies the whole document */
     return copy;
 }
@@ -331,7 +331,7 @@ typedef struct output {
     void *user;
 } output;
 
-static bool deliver(const output *out, weir_delta_kind kind, const char *bytes, size_t n)
+static bool deliver_piece(const output *out, weir_delta_kind kind, const char *bytes, size_t n)
 {
     const weir_delta delta = {
         .kind = kind, .index = kind == WEIR_DELTA_CONTENT ? -1 : 0, .text = bytes, .length = n};
@@ -346,7 +346,7 @@ static bool is_space(char c)
 /* Delivers everything held back as content; all that follows is content too. */
 static bool give_up(weir__chat_calls_reader *reader, const output *out)
 {
-    if (!deliver(out, WEIR_DELTA_CONTENT, reader->seen.bytes, reader->seen.n)) return false;
+    if (!deliver_piece(out, WEIR_DELTA_CONTENT, reader->seen.bytes, reader->seen.n)) return false;
     reader->state = PLAIN;
     reader->seen.n = 0;
     return true;
@@ -371,7 +371,7 @@ static bool deliver_code_point(const output *out, uint32_t c)
         bytes[n++] = (char)(0x80 | (c >> 6 & 0x3F));
         bytes[n++] = (char)(0x80 | (c & 0x3F));
     }
-    return deliver(out, WEIR_DELTA_CONTENT, bytes, n);
+    return deliver_piece(out, WEIR_DELTA_CONTENT, bytes, n);
 }
 
 static bool is_one_of(char c, const char *set)
@@ -388,7 +388,7 @@ static bool read_escape(weir__chat_calls_reader *reader, char c, size_t *used, c
     if (!is_one_of(c, first ? "\"\\/bfnrtu" : "0123456789abcdefABCDEF")) {
         *used = 0;
         reader->escaped = false;
-        return deliver(out, WEIR_DELTA_CONTENT, reader->word.bytes, reader->word.n);
+        return deliver_piece(out, WEIR_DELTA_CONTENT, reader->word.bytes, reader->word.n);
     }
     if (!weir__text_add(&reader->word, &c, 1)) return false;
     if (first && c != 'u') {
@@ -498,10 +498,11 @@ static bool read_some(weir__chat_calls_reader *reader, const char *bytes, size_t
     case NAME:
         if (bytes[0] != '"') return weir__text_add(&reader->word, bytes, 1);
         reader->state = KEYS;
-        return deliver(out, WEIR_DELTA_TOOL_CALL, reader->word.bytes, reader->word.n);
+        return deliver_piece(out, WEIR_DELTA_TOOL_CALL, reader->word.bytes, reader->word.n);
     case JSON:
         *used = scan_json(reader, bytes, n);
-        return deliver(out, reader->key == 'a' ? WEIR_DELTA_ARGUMENTS : WEIR_DELTA_CONTENT, bytes, *used);
+        return deliver_piece(out, reader->key == 'a' ? WEIR_DELTA_ARGUMENTS : WEIR_DELTA_CONTENT, bytes,
+                             *used);
     case VALUE:
         if (!begins_json(reader, bytes[0])) return read_frame(reader, bytes[0], used, out);
         reader->state = JSON;
@@ -521,8 +522,8 @@ static bool read_some(weir__chat_calls_reader *reader, const char *bytes, size_t
             return weir__text_add(&reader->word, bytes, 1);
         }
         while (*used < n && bytes[*used] != '"' && bytes[*used] != '\\') ++*used;
-        return deliver(out, WEIR_DELTA_CONTENT, bytes, *used);
-    case PLAIN: *used = n; return deliver(out, WEIR_DELTA_CONTENT, bytes, n);
+        return deliver_piece(out, WEIR_DELTA_CONTENT, bytes, *used);
+    case PLAIN: *used = n; return deliver_piece(out, WEIR_DELTA_CONTENT, bytes, n);
     default: return read_frame(reader, bytes[0], used, out);
     }
 }

@@ -70,7 +70,7 @@ static bool may_begin(const finding *f, const char *text, size_t n)
     return f->deletes ? f->controls->first[(unsigned char)*text] : weir__controls_begin(f->controls, text, n);
 }
 
-static bool matters(finding *f, const char *text, size_t n)
+static bool text_matters(finding *f, const char *text, size_t n)
 {
     if (weir__controls_open(f->controls, text, n) || weir__controls_close(f->controls, text, n)) return true;
     for (size_t i = 0; i < n && weir__budget_step(&f->budget, 1); i++)
@@ -86,7 +86,7 @@ static bool add_mark(const finding *f, weir__text *out, char kind)
 }
 
 /* The kind of a mark behind this byte, which the template may have removed. */
-static char behind(char byte)
+static char byte_behind(char byte)
 {
     return (char)('A' + ((unsigned char)byte & 15));
 }
@@ -101,7 +101,7 @@ static bool mark_inside(finding *f, weir__text *out, const char *core, size_t n)
     for (size_t i = 0, next; ok && i < n && weir__budget_step(&f->budget, 1); i = next) {
         for (next = i + 1; next < n && ((unsigned char)core[next] & 0xC0) == 0x80;) next++;
         if ((i == 0 && close) || may_begin(f, core + i, n - i))
-            ok = weir__text_add(out, core + i, next - i) && add_mark(f, out, behind(core[next - 1]));
+            ok = weir__text_add(out, core + i, next - i) && add_mark(f, out, byte_behind(core[next - 1]));
         else if (next == n && open)
             ok = add_mark(f, out, MARK_OPEN) && weir__text_add(out, core + i, next - i);
         else
@@ -118,7 +118,7 @@ static json_t *mark_text(finding *f, const json_t *given)
     weir__span core = core_of(text, n);
     size_t n_core = core.to - core.from;
     weir__text out = {0};
-    if (!matters(f, text + core.from, n_core)) return NULL;
+    if (!text_matters(f, text + core.from, n_core)) return NULL;
     bool ok = weir__text_add(&out, text, core.from);
     if (f->way == AROUND)
         ok = ok && add_mark(f, &out, MARK_OPEN) && weir__text_add(&out, text + core.from, n_core) &&
@@ -193,7 +193,7 @@ static bool read_mark(finding *f, char kind, size_t at, size_t *open, weir__span
 {
     if (f->way == INSIDE && kind == MARK_OPEN) return at < f->length && add_span(f, spans, at, at + 1);
     if (f->way == INSIDE)
-        return at > 0 && kind == behind(f->prompt[at - 1]) && add_span(f, spans, at - 1, at);
+        return at > 0 && kind == byte_behind(f->prompt[at - 1]) && add_span(f, spans, at - 1, at);
     if ((kind == MARK_OPEN) != (*open == SIZE_MAX)) return false;
     if (kind == MARK_OPEN) {
         *open = at;
@@ -223,7 +223,7 @@ static bool read_marks(finding *f, const weir__text *text, weir__spans *spans)
 
 /* ---- Finding ---- */
 
-static weir_status stopped(const finding *f, weir_error *error)
+static weir_status finding_error(const finding *f, weir_error *error)
 {
     if (weir__budget_over(&f->budget)) return weir__interrupt_error(error);
     return f->no_memory ? weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for a chat") : WEIR_OK;
@@ -235,7 +235,7 @@ static weir_status try_way(finding *f, const json_t *messages, weir__chat_render
 {
     weir__text text = {0};
     json_t *marked = mark_messages(f, messages);
-    weir_status status = stopped(f, error);
+    weir_status status = finding_error(f, error);
     spans->n = 0;
     spans->known = marked == NULL; /* there is nothing to find */
     if (status == WEIR_OK && marked != NULL) {
@@ -247,7 +247,7 @@ static weir_status try_way(finding *f, const json_t *messages, weir__chat_render
             status = weir__error_copy(error, &why);
         else
             status = WEIR_OK; /* the template refused the marks, not the messages */
-        if (status == WEIR_OK) status = stopped(f, error);
+        if (status == WEIR_OK) status = finding_error(f, error);
     }
     json_decref(marked);
     weir__text_fini(&text);

@@ -84,8 +84,8 @@ static weir_status no_memory(weir_error *error)
 /* ---- Deltas ---- */
 
 /* Queues a delta; id may be NULL. False: out of memory, nothing was queued. */
-static bool queue(weir_chat_parser *p, weir_delta_kind kind, int32_t index, const char *bytes, size_t n,
-                  const char *id)
+static bool queue_delta(weir_chat_parser *p, weir_delta_kind kind, int32_t index, const char *bytes, size_t n,
+                        const char *id)
 {
     size_t at = p->out.n, id_at = 0;
     if (!weir__mem_grow(&p->deltas, &p->deltas_capacity, p->n_deltas + 1, sizeof *p->deltas)) return false;
@@ -100,14 +100,14 @@ static bool queue(weir_chat_parser *p, weir_delta_kind kind, int32_t index, cons
 }
 
 /* Delivers more content or reasoning. read_calls queues content that holds calls. */
-static bool deliver(weir_chat_parser *p, weir_delta_kind kind, const char *bytes, size_t n)
+static bool deliver_piece(weir_chat_parser *p, weir_delta_kind kind, const char *bytes, size_t n)
 {
     weir__text *sent = kind == WEIR_DELTA_CONTENT ? &p->content : &p->reasoning;
     size_t before = sent->n;
     if (n == 0) return true;
     if (!weir__text_add(sent, bytes, n)) return false;
     if (kind == WEIR_DELTA_CONTENT && p->reads_calls) return true;
-    if (queue(p, kind, -1, bytes, n, NULL)) return true;
+    if (queue_delta(p, kind, -1, bytes, n, NULL)) return true;
     sent->n = before;
     return false;
 }
@@ -131,7 +131,7 @@ static size_t count_closing(const weir_chat_parser *p)
 static bool deliver_rest(weir_chat_parser *p)
 {
     p->settled += count_closing(p);
-    if (!deliver(p, WEIR_DELTA_CONTENT, p->raw.bytes + p->settled, p->raw.n - p->settled)) return false;
+    if (!deliver_piece(p, WEIR_DELTA_CONTENT, p->raw.bytes + p->settled, p->raw.n - p->settled)) return false;
     p->settled = p->raw.n;
     p->plain = true;
     return true;
@@ -158,7 +158,7 @@ static bool queue_read(void *user, const weir_delta *read)
     char id[ID_LENGTH + 1];
     bool head = read->kind == WEIR_DELTA_TOOL_CALL;
     if (head) make_id(id);
-    return queue(user, read->kind, read->index, read->text, read->length, head ? id : NULL);
+    return queue_delta(user, read->kind, read->index, read->text, read->length, head ? id : NULL);
 }
 
 /* False: out of memory; calls_reader keeps its progress. */
@@ -188,7 +188,7 @@ static size_t find_raw(const weir_chat_parser *p, const char *bytes, size_t n)
 
 /* Moves `settled` behind the delivered text, whose leading space may come from the prompt. Text that does not
  * occur, such as unescaped text, settles all of raw, and returns false. */
-static bool settle(weir_chat_parser *p, const char *bytes, size_t n)
+static bool settle_raw(weir_chat_parser *p, const char *bytes, size_t n)
 {
     size_t end = 0, skip = 0;
     while (skip < n && (end = find_raw(p, bytes + skip, n - skip)) == 0 &&
@@ -237,8 +237,8 @@ static bool deliver_text(weir_chat_parser *p, weir_delta_kind kind, const char *
 {
     size_t sent = kind == WEIR_DELTA_CONTENT ? p->content.n : p->reasoning.n;
     if (n <= sent) return true;
-    if (!deliver(p, kind, now + sent, n - sent)) return false;
-    p->verbatim = settle(p, now + sent, n - sent) && p->settled == p->raw.n;
+    if (!deliver_piece(p, kind, now + sent, n - sent)) return false;
+    p->verbatim = settle_raw(p, now + sent, n - sent) && p->settled == p->raw.n;
     p->verbatim_kind = kind;
     return true;
 }
@@ -264,9 +264,9 @@ static bool deliver_call(weir_chat_parser *p, const weir__shim_call *c, size_t i
         } else {
             make_id(id);
         }
-        if (!queue(p, WEIR_DELTA_TOOL_CALL, (int32_t)i, c->name, c->name_length, id)) return false;
+        if (!queue_delta(p, WEIR_DELTA_TOOL_CALL, (int32_t)i, c->name, c->name_length, id)) return false;
         sent->begun = true;
-        settle(p, c->name, c->name_length);
+        settle_raw(p, c->name, c->name_length);
     }
     size_t length = c->arguments_length, before = sent->arguments.n;
     if (open && length > 0 && c->arguments[length - 1] == '}') length--;
@@ -274,11 +274,11 @@ static bool deliver_call(weir_chat_parser *p, const weir__shim_call *c, size_t i
     const char *more = c->arguments + before;
     size_t n = length - before;
     if (!weir__text_add(&sent->arguments, more, n)) return false;
-    if (!queue(p, WEIR_DELTA_ARGUMENTS, (int32_t)i, more, n, NULL)) {
+    if (!queue_delta(p, WEIR_DELTA_ARGUMENTS, (int32_t)i, more, n, NULL)) {
         sent->arguments.n = before;
         return false;
     }
-    settle(p, more, n);
+    settle_raw(p, more, n);
     return true;
 }
 
@@ -433,7 +433,7 @@ static bool is_markup(const weir_chat_parser *p, const weir__shim_message *m)
 static weir_status read_end(weir_chat_parser *p, weir_error *error)
 {
     weir__shim_message m;
-    bool whole = true, ok = true, drop = false, within;
+    bool whole = true, ok = true, drop_delta = false, within;
     weir_status status = read_reasoning(p, &within);
     if (status == WEIR_NO_MEMORY) return no_memory(error);
     if (within) return WEIR_OK;
@@ -450,10 +450,10 @@ static weir_status read_end(weir_chat_parser *p, weir_error *error)
     if (status == WEIR_OK) {
         /* A call without a certain name does not count in a text that breaks off. */
         ok = deliver_message(p, &m, whole);
-        drop = whole || (!m.broken && is_markup(p, &m));
+        drop_delta = whole || (!m.broken && is_markup(p, &m));
         weir__shim_message_fini(&m);
     }
-    if (ok && !drop) ok = deliver_rest(p);
+    if (ok && !drop_delta) ok = deliver_rest(p);
     return ok ? WEIR_OK : no_memory(error);
 }
 
@@ -462,7 +462,7 @@ static bool pass_through(weir_chat_parser *p)
 {
     size_t end = p->settled;
     while (end < p->raw.n && !p->form.breaks[(unsigned char)p->raw.bytes[end]]) end++;
-    if (!deliver(p, p->verbatim_kind, p->raw.bytes + p->settled, end - p->settled)) return false;
+    if (!deliver_piece(p, p->verbatim_kind, p->raw.bytes + p->settled, end - p->settled)) return false;
     p->settled = end;
     if (end == p->raw.n)
         p->parsed = end;
@@ -500,14 +500,14 @@ static bool read_prefill(weir_chat_parser *p)
 
 /* ---- The parser ---- */
 
-static bool drop(void *user, const weir_delta *read)
+static bool drop_delta(void *user, const weir_delta *read)
 {
     (void)user, (void)read;
     return true;
 }
 
 /* Reads the beginning of the answer, which the prompt holds. False: out of memory. */
-static bool begin(weir_chat_parser *p)
+static bool begin_answer(weir_chat_parser *p)
 {
     const char *begun = p->plain && p->chat->begun != NULL ? p->chat->begun : "";
     if (!weir__text_add(&p->raw, "", 0) || !weir__text_add_string(&p->content, begun)) return false;
@@ -515,7 +515,8 @@ static bool begin(weir_chat_parser *p)
     if (!p->plain && !read_prefill(p)) return false;
 #endif
     if (!p->reads_calls) return true;
-    bool ok = weir__chat_calls_feed(&p->calls_reader, p->content.bytes, p->content.n, drop, NULL, &p->read);
+    bool ok =
+        weir__chat_calls_feed(&p->calls_reader, p->content.bytes, p->content.n, drop_delta, NULL, &p->read);
     p->calls_reader.seen.n = 0;
     return ok;
 }
@@ -539,7 +540,7 @@ weir_status weir_chat_parser_create(weir_chat *chat, weir_chat_parser **parser, 
     const char *begun = p->reader != NULL ? weir__shim_chat_rendered(p->reader)->generation_prompt : "";
     for (; *begun != '\0'; begun++) p->brackets += weir__chat_is_bracket(*begun);
 #endif
-    if (!begin(p)) {
+    if (!begin_answer(p)) {
         weir_chat_parser_destroy(p);
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for an answer's parser");
     }

@@ -175,7 +175,7 @@ static weir__text render_letters(probing *p, const char *letters, size_t n, unsi
     return prompt;
 }
 
-static bool takes(probing *p, const char *letters, unsigned refused)
+static bool template_takes(probing *p, const char *letters, unsigned refused)
 {
     size_t n = strlen(letters);
     weir__text prompt = render_letters(p, letters, n, refused), before = {0};
@@ -191,13 +191,14 @@ static bool takes(probing *p, const char *letters, unsigned refused)
 
 static bool is_refused(probing *p, const char *letters, unsigned shape)
 {
-    return !takes(p, letters, p->refused) && p->status == WEIR_OK && takes(p, letters, p->refused | shape);
+    return !template_takes(p, letters, p->refused) && p->status == WEIR_OK &&
+           template_takes(p, letters, p->refused | shape);
 }
 
 static void run_probes(void *user)
 {
     probing *p = user;
-    if (!takes(p, "uau", 0)) return; /* this template is not for such conversations */
+    if (!template_takes(p, "uau", 0)) return; /* this template is not for such conversations */
     for (size_t i = 0; i < sizeof probes / sizeof *probes; i++)
         for (size_t k = 0; k < N_CONVERSATIONS && probes[i].conversations[k] != NULL; k++) {
             bool refused = is_refused(p, probes[i].conversations[k], probes[i].shape);

@@ -471,7 +471,7 @@ static void find_refused(rendering *r, const json_t *messages, size_t n_added, w
 }
 
 /* True if the template has words that remove text from a text. */
-static bool deletes(const weir__chat_template *t)
+static bool template_deletes(const weir__chat_template *t)
 {
     static const char *const words[] = {"replace", "split", "join"};
     bool found = false;
@@ -566,8 +566,8 @@ static weir_status read_chat(weir_chat *chat, rendering *r, weir_error *error)
         if (chat->begun == NULL) status = weir__chat_no_memory(error);
     }
     if (status == WEIR_OK)
-        status = weir__chat_find_content(chat, r->params, r->messages, deletes(r->template), render_again, r,
-                                         error);
+        status = weir__chat_find_content(chat, r->params, r->messages, template_deletes(r->template),
+                                         render_again, r, error);
     if (status == WEIR_OK) status = strip_specials(chat, error);
     if (status == WEIR_OK) status = weir__chat_read_form(chat, rendered, r->schema, error);
     return status == WEIR_OK ? check_enforcement(chat, r, error) : status;

@@ -125,8 +125,8 @@ static int64_t equal_shares(int64_t n_batch, int64_t n_seq_max, int64_t n_ctx)
     return up <= n_ctx ? up : n_batch / n_seq_max * n_seq_max;
 }
 
-static struct llama_context_params complete(weir__bcontext *c, const weir_context_params *params,
-                                            const weir__bcontext *target)
+static struct llama_context_params params_of(weir__bcontext *c, const weir_context_params *params,
+                                             const weir__bcontext *target)
 {
     const weir__bmodel *model = c->model;
     struct llama_context_params p = model->attention;
@@ -252,7 +252,7 @@ weir_status weir__llama_context_open(weir__bmodel *model, const weir_context_par
     c->model = model;
     c->embeddings = params->embeddings;
     c->unified = params->layout == WEIR_LAYOUT_UNIFIED;
-    struct llama_context_params p = complete(c, params, target);
+    struct llama_context_params p = params_of(c, params, target);
     status = check_memory(model, params, &p, error);
     if (status == WEIR_OK) {
         pthread_mutex_lock(&model->adapter_lock);
@@ -310,7 +310,7 @@ weir_status weir__llama_outline_open(weir__bmodel *model, const weir_context_par
         .embeddings = params->embeddings,
         .unified = params->layout == WEIR_LAYOUT_UNIFIED,
     };
-    status = weir__shim_context_create(model->model, complete(c, params, target), &c->context, error);
+    status = weir__shim_context_create(model->model, params_of(c, params, target), &c->context, error);
     if (status != WEIR_OK) return status;
     c->n_batch = (int32_t)llama_n_batch(c->context);
     c->n_seq_max = (int32_t)llama_n_seq_max(c->context);
@@ -342,7 +342,7 @@ weir_status weir__llama_context_estimate(weir__bmodel *model, const weir_context
 /* ---- Passes --------------------------------------------------------------------------------------- */
 
 /* Notes that no copies between lanes are pending. */
-static void copied(weir__bcontext *c)
+static void end_copies(weir__bcontext *c)
 {
     if (c->copy_pending) weir__hook_copied(c->context);
     c->copy_pending = false;
@@ -398,7 +398,7 @@ static weir_status run_pass(weir__bcontext *c, const weir__batch *batch, int32_t
     llama_set_n_threads(c->context, n_threads, n_threads);
     status =
         weir__shim_decode(c->context, b, c->model->encoder_only || c->model->encoder_decoder, &began, error);
-    if (began) copied(c);
+    if (began) end_copies(c);
     if (status != WEIR_OK) { /* a lost worker or a changed file is the better reason */
         weir_status lost = weir__llama_model_check(c->model, error);
         return lost != WEIR_OK ? lost : status;
@@ -460,7 +460,7 @@ weir_status weir__llama_settle(weir__bcontext *c, weir_error *error)
 {
     if (!c->copy_pending) return WEIR_OK;
     weir_status status = weir__shim_flush(c->context, error);
-    if (status == WEIR_OK) copied(c);
+    if (status == WEIR_OK) end_copies(c);
     return status;
 }
 

@@ -27,7 +27,7 @@ namespace
  * calls. So its parser is changed (saved, it is JSON: nodes that name each other by number), and the grammar
  * made again. */
 
-/* Makes nodes with this tag match only the empty text. As a choice of one, because only a choice gets
+/* Makes nodes with this tag match only the empty text. They become a choice of one: only a choice gets
  * brackets in the grammar, and a "?" may follow. */
 void silence(common_json &arena, const char *tag)
 {

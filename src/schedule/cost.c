@@ -31,7 +31,7 @@ static void shape_terms(const weir__shape *shape, double *x)
     x[WEIR__COST_CONTEXT] = shape->n_context_k;
 }
 
-static double dot(const double *a, const double *b)
+static double dot_product(const double *a, const double *b)
 {
     double sum = 0;
     for (int i = 0; i < WEIR__COST_TERMS; i++) sum += a[i] * b[i];
@@ -72,7 +72,7 @@ void weir__cost_observe(weir__cost *cost, const weir__shape *shape, int64_t ns)
 {
     double x[WEIR__COST_TERMS], spread[WEIR__COST_TERMS];
     shape_terms(shape, x);
-    double predicted = dot(cost->ns, x), actual = (double)ns;
+    double predicted = dot_product(cost->ns, x), actual = (double)ns;
     if (shape->n_passes < 1 || ns < 1) return;
     if (cost->n_ticks < INT32_MAX) cost->n_ticks++;
     if (cost->n_ticks == 1) {
@@ -80,9 +80,9 @@ void weir__cost_observe(weir__cost *cost, const weir__shape *shape, int64_t ns)
         return;
     }
     drift_cost(cost);
-    for (int i = 0; i < WEIR__COST_TERMS; i++) spread[i] = dot(cost->covariance[i], x);
+    for (int i = 0; i < WEIR__COST_TERMS; i++) spread[i] = dot_product(cost->covariance[i], x);
     double noise = NOISE * (predicted > FLOOR_NS ? predicted : FLOOR_NS);
-    double variance = dot(spread, x) + noise * noise;
+    double variance = dot_product(spread, x) + noise * noise;
     double most = GATE * sqrt(variance), off = actual - predicted;
     if (off > most) off = most;
     if (off < -most) off = -most;

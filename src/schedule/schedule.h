@@ -24,7 +24,7 @@ int32_t weir__schedule_generating(const weir_view *view);
  * short, then their drafts while it lasts. Reduces *budget. Returns the number of entries so far. */
 size_t weir__schedule_decodes(const weir_view *view, weir_plan_entry *plan, size_t n, int32_t *budget);
 
-/* Adds entries for chunks of prompts, likewise. */
+/* Adds entries for chunks of prompts. Reduces *budget. Returns the number of entries so far. */
 size_t weir__schedule_prefills(const weir_view *view, const weir__prompts *prompts, weir_plan_entry *plan,
                                size_t n, int32_t *budget);
 
