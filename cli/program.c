@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* program.c: the way from main() to a command's function.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "program.h"
 
 #include <errno.h>

@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* cache.c: paths, locks and files of the cache.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A blob is named by its checksum, and names of files are links to blobs, in one folder for each commit.
+ * Locks are those that Hugging Face's clients take. Listing walks the folders of commits. Removing takes the
+ * names away first, and then each blob that no name leads to. */
 #include "cache.h"
 
 #include <dirent.h>

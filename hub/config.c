@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* config.c: reads variables of the environment and the token's file, and checks what they give.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
 #include <errno.h>

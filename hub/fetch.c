@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* fetch.c: downloads a file into the cache.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The lock of the file's blob is taken first, so that another process that downloads it is waited for. Bytes
+ * go into BLOB.incomplete; an earlier part is hashed and continued. Failures of the network are tried again
+ * from the last byte. A whole file whose checksum differs is downloaded once more if a part of it was of an
+ * earlier process. The file gets its name last, when it is on the disk. */
 #include "fetch.h"
 
 #include <errno.h>

@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* http.c: GET with redirects, ranges and retries.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * weir__http_get makes one request for each hop, follows redirects itself, and refuses those from https to
+ * anything else. The body's first byte is checked to be the one that was asked for. Which answers may be
+ * tried again, and how long to wait before, is decided here; the caller counts the tries. */
 #include "http.h"
 
 #include <errno.h>

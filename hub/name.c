@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* name.c: names at the hub, taken apart and matched with a repository's files.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A name is checked character by character before any part of it becomes a path or an address. A name without
+ * a file selects one by its quantization: a file fits if its name, or its folder's, ends in the word, and the
+ * shortest name wins. A name without a quantization tries a list of them in order. */
 #include "name.h"
 
 #include <stdio.h>

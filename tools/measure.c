@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* measure.c: runs streams, takes the time of every token, and computes medians and rates.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "measure.h"
 
 #include <poll.h>

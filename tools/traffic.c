@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* traffic.c: draws each property of a request from the seed and the request's number.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "traffic.h"
 
 #include <errno.h>

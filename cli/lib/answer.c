@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* answer.c: reads the members of an event that weir uses, and refuses those of another kind.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "answer.h"
 
 #include <stdio.h>

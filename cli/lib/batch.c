@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* batch.c: reads a request file into requests.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The top of the file and each request are objects whose members are options of weir run, besides some keys.
+ * A value is brought into the text that the command line would have, so that the option's own check reads it.
+ * Each error names the place in the file; errors of the library are given the name of the member that set the
+ * parameter. */
 #include "batch.h"
 
 #include <stdarg.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* child.c: runs a program on weir's terminal, which it lends and takes back.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "child.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* config_file.c: reads lines of settings into a list, and refuses settings that no option has.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "config_file.h"
 
 #include <stdlib.h>

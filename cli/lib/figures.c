@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* figures.c: rates, sizes and counts of a request, and how they are written.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "figures.h"
 
 #include <float.h>

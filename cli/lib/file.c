@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* file.c: reads until the end or a signal, and writes whole files.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "file.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* hub.c: downloads with a bar or with lines, and asks before it does.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "hub.h"
 
 #include <stdio.h>

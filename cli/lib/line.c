@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* line.c: reads a line from a terminal or a pipe.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Without libedit bytes are read until a newline, and signals end or interrupt the wait. With it, libedit
+ * edits the line and asks read_key for each character: there a paste is inserted whole, Tab completes the
+ * word, and signals redraw or leave the line. */
 #include "line.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* load.c: finds the model's file, loads models and engines with progress, and writes weir's log to stderr.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "load.h"
 
 #include <stdio.h>

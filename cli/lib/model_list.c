@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* model_list.c: makes the list of weir serve's models.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Sections, presets, folders and -m each add entries, and an entry's options are parsed with all their
+ * sources (options.h). Then names and aliases are checked against each other, each file is found or
+ * downloaded, and the parameters of server and pool are filled in. A pulled model with an error is left out;
+ * any other error refuses the whole list. */
 #include "model_list.h"
 
 #include <dirent.h>

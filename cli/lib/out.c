@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* out.c: writes to stdout with a wait for slow readers, and remembers that a reader has left.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "out.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* panes.c: draws the rows of each pane from its text and figures, and moves the focus.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "panes.h"
 
 #include <stdio.h>

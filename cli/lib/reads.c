@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* reads.c: makes a blank image and a silent sound, and asks the engine for their tokens.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "reads.h"
 
 #include <string.h>

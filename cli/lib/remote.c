@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* remote.c: asks the server for its events, passes them on as they come, and explains why it failed.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "remote.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* reply.c: passes chunks to the chat's parser, and its deltas to stdout.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "reply.h"
 
 #include <poll.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* screen.c: wraps ncurses: rows with marks, keys, and the size of the window.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "screen.h"
 
 #include "term.h"

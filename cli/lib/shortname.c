@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* shortname.c: looks words up in the user's file and the table, and takes addresses of pages apart.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "shortname.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* signals.c: handlers that write a byte into a pipe, and those for files that were cut and for crashes.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "signals.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* sse.c: collects lines, and delivers an event at each empty one.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "sse.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* talk.c: keeps messages and media, submits the next answer, and saves and loads conversations.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "talk.h"
 
 #include <errno.h>

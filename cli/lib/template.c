@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* template.c: the sources of the named templates.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "template.h"
 
 #include <stddef.h>

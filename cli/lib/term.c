@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* term.c: styles, sizes and the progress line, and what must be restored when the program ends.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "term.h"
 
 #include <errno.h>

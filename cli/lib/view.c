@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* view.c: the lines of weir top and weir ps.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The last event is kept as JSON, and each line reads its members when it is written: a member that is
+ * missing or of another kind becomes "-". The head has lines for models, requests, latency, rates, cells,
+ * cache and ticks; the table has one for each slot. */
 #include "view.h"
 
 #include <math.h>

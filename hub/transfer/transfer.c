@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* transfer.c: transfers by libcurl's multi interface.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * weir__transfers_wait polls all connections and the caller's descriptors, lets libcurl work, and ends what
+ * is done; on_end is called there. libcurl opens sockets by a function here, which may bar an address. A
+ * secret goes to the origin that it is meant for and to no other, and redirects are left to the caller.
+ * Without libcurl all functions fail. */
 #include "transfer.h"
 
 #ifndef WEIR_CURL

@@ -1,5 +1,9 @@
 /* cpu.c: the processors and memory that this process may use, and the processor's instruction sets.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Processors are counted from the affinity mask and the quotas of the groups (cgroups of version 1 or 2) from
+ * this process's own up to the root, and memory from /proc/meminfo and the groups' limits. Small files are
+ * read with bounds. Instruction sets are asked of the processor once. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* sched_getaffinity */
 #endif

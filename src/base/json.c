@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* json.c: bounds a text by one look at its bytes, then reads it; and writes values with a limit on their
+ * length.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/json.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* pages.c: gives whole pages back to the system (madvise), and counts which of them are not there (mincore).
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifdef __linux__
 #define _GNU_SOURCE /* madvise, mincore */
 #endif

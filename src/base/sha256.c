@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* sha256.c: the rounds and the padding of SHA-256.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/sha256.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* signature.c: compares a file's first bytes with a table of kinds.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/signature.h"
 
 #include <stdbool.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* stamps.c: reads size and time of each file when it is mapped, and compares them with the present ones.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/stamps.h"
 
 #include <errno.h>

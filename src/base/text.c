@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* text.c: a growing buffer whose failures stay, so that only the end is checked, and whose bytes a quota may
+ * count.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/text.h"
 
 #include <stdio.h>

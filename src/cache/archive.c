@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* archive.c: the files of a folder of snapshots in order of use, and the thread that writes.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The driver owns the list and decides which file goes. It gives the writer one state at a time (IDLE, GIVEN,
+ * WRITTEN or FAILED, then IDLE), and files to unlink whenever it wants. The writer also looks for changes by
+ * other processes when there is nothing else to do, and leaves them as news for the driver. The times of
+ * files that others use are read by the reader before the oldest file is removed. */
 #include "cache/archive.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* blocks.c: a hash table of blocks with counts by memory, and a list of those whose state differs from the
+ * one last taken.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "cache/blocks.h"
 
 #include <assert.h>

@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* cache.c: looks prompts up, and moves entries between their states.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A look-up asks the tree for the best entry, the running request that has computed the most, and one that
+ * will have more, and chooses the source with the most tokens. A fetch shares the cells of a sequence, or
+ * loads a state from host memory or from the reader. What evicts or keeps entries is in cache.h's picture;
+ * files are in cache_files.c, and single entries in cache_entry.c. */
 #include "cache/cache.h"
 
 #include <assert.h>

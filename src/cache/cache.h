@@ -1,6 +1,22 @@
 /* cache.h: cached prefixes, in running requests, in sequences of finished ones, and as saved states in host
  * memory and in files.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * An entry's state is the rank of its end (prefix_tree.h):
+ *
+ *        keep                     save, put, put_away                 a file was written, or found
+ *         |                                |                                     |
+ *         v       adopt, evict, keep       v                                     v
+ *      DEVICE ------------------------>  HOST                                  DISK
+ *         |                                |                                     |
+ *         | no room for the state, or      | host memory is wanted               | cache_dir is full
+ *         | not worth saving               | for another state                   |
+ *         v                                v                                     v
+ *     TOMBSTONE                        TOMBSTONE                             TOMBSTONE  -> freed, oldest first
+ *
+ * A file is an entry of its own, beside the entry that was written. A fetch moves no entry. An entry is freed
+ * without a tombstone if its tokens stay elsewhere (in a longer entry, in the sequence that adopt takes over,
+ * or in a file), and if its file or state proves unusable. */
 #ifndef WEIR_CACHE_CACHE_H
 #define WEIR_CACHE_CACHE_H
 

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* folder.c: checks that the folder is the user's own, and lists, finds and opens its files.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "cache/folder.h"
 
 #include <dirent.h>

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* memory.c: counts the cells of sequences that share some, as a tree of runs, beside every call of the
+ * backend that changes them.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "cache/memory.h"
 
 #include <assert.h>

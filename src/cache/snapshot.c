@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* snapshot.c: writes and reads snapshots, and takes them in pieces.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Reading checks the head's numbers against the size of the file before it allocates anything, and the state
+ * only when it is asked for. Pieces are copied to the place they have in that order, and each part is checked
+ * when it is complete. */
 #include "cache/snapshot.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* watch.c: compares a folder's listing with the files known from the last one, when the folder's time has
+ * changed.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "cache/watch.h"
 
 #include <stdlib.h>

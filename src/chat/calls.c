@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* calls.c: a form of tool calls for templates without one.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Describing adds a system message with the tools and makes a schema of all answers, from which the grammar
+ * comes. Reading is a machine of states over the answer's characters: it knows the frame {"name": …,
+ * "arguments": …} or {"response": …} and delivers the rest as it comes. An answer that leaves the frame
+ * becomes content, with all that was held back. */
 #include "chat/calls.h"
 
 #include <stdio.h>

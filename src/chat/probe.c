@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* probe.c: renders small conversations, and looks whether each text comes in its order.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "chat/probe.h"
 
 #ifndef WEIR_NO_LLAMA

@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* shape.c: puts a conversation into a form that a template takes.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Messages are taken one by one, and appended as turns to a new list. What the template refuses is changed on
+ * the way: a message joins the one before it, becomes a user's text, or gets an empty message before it.
+ * Contents that join are collected and written once, when the turn ends. Ids of calls that do not fit are
+ * replaced in the call and in its result. */
 #include "chat/shape.h"
 
 #include <stdio.h>

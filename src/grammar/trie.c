@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* trie.c: decodes tokens into code points, sorts them, and builds the tree in one pass over the sorted list.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/trie.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* lane_text.c: the lists of parts, which are cut and copied as the lanes' cells are.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "hook/lane_text.h"
 
 #include "base/mem.h"

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* grammar.cpp: feeds an automaton with the tokens of an answer, from its start or from a trigger on.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "llama/grammar.h"
 
 #include <algorithm>

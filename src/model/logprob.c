@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* logprob.c: log-probabilities from logits: the logarithm of the sum of exponentials, and the likeliest
+ * tokens.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "model/logprob.h"
 
 #include <float.h>

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* keeper.c: one loop: it ends the loader's job, fails late leases, grants those whose model is there, and
+ * begins the next job.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/keeper.h"
 
 #include <stdio.h>

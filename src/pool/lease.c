@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* lease.c: leases: how they wait, are granted or fail, and end.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A lease whose model is loaded is granted at once. Another one waits in the pool's queue, in order of age,
+ * until the keeper grants or fails it. That settles it: callers that wait are woken, and a ready function is
+ * put into a list from which the keeper calls it without the mutex. A lease that is released while its
+ * function runs is freed when the function returns. */
 #include "pool/lease.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* loader.c: does the jobs that the keeper gives, one at a time.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/loader.h"
 
 #include "base/clock.h"

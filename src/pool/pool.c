@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* pool.c: creates and ends a pool, and changes and describes its list of models.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A new list is checked as a whole before the mutex is taken. Entries whose description loads the same model
+ * are kept, the others leave when nothing uses them, and leases that wait move to the entry of their name.
+ * The keeper and the loader do the rest (shared.h). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* mkdtemp */
 #endif

@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* resident.c: estimates the memory of a model, loads it, and frees it.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * An estimate is made from the headers of the files, and remembered with a hash of what these are, so that it
+ * is not made again while the files stay. Both the estimate and the load read files on a thread of low
+ * priority; the engine is made on the loader's own thread. After a load the estimate gets the number of cells
+ * and the sizes of adapters as they turned out. */
 #include "pool/resident.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* room.c: adds up the budget, and chooses loads and victims. It decides only; the keeper acts.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/room.h"
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* spec.c: copies a description with all that it points to, checks it, and makes a key that compares two.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/spec.h"
 
 #include <stddef.h>

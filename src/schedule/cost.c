@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* cost.c: a Kalman filter: the costs of a tick's parts are its state, and each tick's time is a measurement.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/cost.h"
 
 #include <math.h>

@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* corpus.c: texts in blocks of tokens, indexed by grams of GRAM tokens.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Blocks are filled one after another, and the oldest is overwritten, so that memory stays the same. A text
+ * that is known is not added again: a reader follows the place in the corpus that agrees with it, and a new
+ * run of blocks begins only where the texts diverge. Chains of grams may lead to overwritten places, so each
+ * place is compared with the text before it is used. */
 #include "speculate/corpus.h"
 
 #include <string.h>

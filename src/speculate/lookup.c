@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* lookup.c: an index of pairs of neighbouring tokens in chains, and the search for the place whose past
+ * agrees longest.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "speculate/lookup.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* prediction.c: follows the answer through the predicted text, and finds the place again after a difference.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "speculate/prediction.h"
 
 #include <string.h>

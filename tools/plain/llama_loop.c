@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* llama_loop.c: loads a model, fills a context with prompts, and generates one token for each stream in a
+ * pass.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "llama_loop.h"
 
 #include <llama.h>

@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* trial.c: operations as ggml graphs on weights in a buffer of weir's or ggml's.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The side decides the type of the buffer, and the buffer which kernels compute. Data are made once and
+ * shared by the operations on them. A graph holds one node for each of several matrices, and ggml's thread
+ * pool runs it as the engine's runs a pass. */
 #include "trial.h"
 
 #include <ggml-alloc.h>
