@@ -1,5 +1,9 @@
 /* weir chat: a conversation, line by line.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A line is a message or a command that begins with a slash; the table of commands is here. The conversation
+ * is kept in cli_talk, and a command that changes settings tries them on a sampler before they stay. /model
+ * loads another model and goes on with the same conversation. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

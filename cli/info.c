@@ -1,5 +1,9 @@
 /* weir info: the model, the machine, and the memory of an engine.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The model is loaded if the memory of its engine fits, and described line by line or as JSON; the engine's
+ * memory is the estimate that the engine itself makes. A model that is too large is described from its
+ * header. */
 #include <string.h>
 
 #include "cli/lib/figures.h"

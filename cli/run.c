@@ -1,5 +1,9 @@
 /* weir run: one prompt, one answer.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The prompt is put together from files, stdin and words, and submitted as many times as answers are wanted.
+ * The answers are awaited, the best is chosen, and its chunks are printed as they come if there is only
+ * one. */
 #include <errno.h>
 #include <math.h>
 #include <poll.h>

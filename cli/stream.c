@@ -1,5 +1,9 @@
 /* weir stream: a file of requests, all at once.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * All requests of the file are submitted at once. One loop polls the streams' descriptors, keys and signals,
+ * passes chunks on as JSON lines or to the panes, and draws the screen. The texts are printed at the end if
+ * there was a screen. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>

@@ -1,5 +1,10 @@
 /* hub.c: weir.h's functions for models by name.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A call opens a session: configuration, name, connection. It asks the hub for the repository's files, or the
+ * cache if it must do without network, chooses the name's files, and fetches each file of a split model. The
+ * revision is noted last, so that it means a commit that is complete. SIGPIPE and SIGXFSZ are blocked during
+ * a call, and those that it caused are taken away at its end. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>

@@ -1,5 +1,8 @@
 /* Requests to a server with OpenAI's API, over HTTP, all connections in one thread.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * An exchange becomes a transfer (transfer.h), whose bytes go through a reader of server-sent events. The end
+ * is told apart by status and by what came last. A server that is busy gives the time of the next try. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

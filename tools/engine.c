@@ -1,5 +1,8 @@
 /* weir bench engine: weir's engine and a plain llama.h loop, turn by turn.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Each row is a number of streams and a length of prompt and answer. Both sides run in pairs, the first one
+ * changing, so that other programs disturb both; the median of the pairs' ratios is the result. */
 #include "commands.h"
 
 #include <errno.h>

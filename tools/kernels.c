@@ -1,5 +1,9 @@
 /* weir bench kernels: weir's kernels and ggml's, turn by turn, beside the machine's limits.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Each row is an operation of one format and shape on a number of threads. All sides compute it in turn,
+ * several times, and the fastest run counts. The limits of the machine (limits.h) are measured beside it, and
+ * speeds are shown as parts of them. */
 #include "cli/lib/file.h"
 #include "cli/lib/options.h"
 #include "cli/lib/out.h"

@@ -1,5 +1,10 @@
 /* weir bench replay: a recorded schedule once more, on the fake backend and a clock that stands still while
- * weir works. SPDX-License-Identifier: Apache-2.0 */
+ * weir works.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Requests, their cancellations and the cost of ticks are derived from the record. The fake backend is given
+ * the recorded lengths and drafts, the clock stands, and each pass moves it by the cost of its work. With the
+ * recorded strategy each tick must have the recorded plan; with another one the two are compared. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -1,5 +1,9 @@
 /* Config file, environment and command line into cli_args; the functions are options.h's.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Config file, environment and command line are applied in this order, each over the one before. The lines of
+ * a preset or of a model's section come last, but only where the command line says nothing. Every value goes
+ * through cli_options_set, whose message names the source. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,9 @@
-/* json_read.c: JSON texts as jansson's values. SPDX-License-Identifier: Apache-2.0 */
+/* json_read.c: JSON texts as jansson's values.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A scanner gives one token at a time, and values are built by recursion, as deep as depth_max. Strings are
+ * unescaped into one scratch that all of them use. The first fault stays, and ends everything. Integers
+ * beyond 64 bits become reals, or keep their digits as a string with a mark (weir__json_digits). */
 #include "base/json_read.h"
 
 #include <float.h>

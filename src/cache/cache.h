@@ -12,11 +12,12 @@
  *         | no room for the state, or      | host memory is wanted               | cache_dir is full
  *         | not worth saving               | for another state                   |
  *         v                                v                                     v
- *     TOMBSTONE                        TOMBSTONE                             TOMBSTONE  -> freed, oldest first
+ *     TOMBSTONE                        TOMBSTONE                             TOMBSTONE
  *
- * A file is an entry of its own, beside the entry that was written. A fetch moves no entry. An entry is freed
- * without a tombstone if its tokens stay elsewhere (in a longer entry, in the sequence that adopt takes over,
- * or in a file), and if its file or state proves unusable. */
+ * A file is an entry of its own, beside the entry that was written. A fetch moves no entry.
+ * Tombstones are freed when they take too much memory, the oldest first. An entry is freed without a
+ * tombstone if its tokens stay elsewhere (in a longer entry, in the sequence that adopt takes over, or in a
+ * file), and if its file or state proves unusable. */
 #ifndef WEIR_CACHE_CACHE_H
 #define WEIR_CACHE_CACHE_H
 

@@ -34,7 +34,8 @@ json_t *weir__chat_last_single(const weir__chat_last *last, const json_t *messag
  * stand. */
 json_t *weir__chat_last_joined(const weir__chat_last *last, const json_t *messages);
 
-/* The messages without the last one; with a marked text as its whole content. Freed with json_decref; NULL: out of memory. */
+/* The messages without the last one; with a marked text as its whole content. Freed with json_decref; NULL:
+ * out of memory. */
 json_t *weir__chat_last_before(const json_t *messages);
 json_t *weir__chat_last_alone(const weir__chat_last *last, const json_t *messages, const char *text);
 

@@ -1,5 +1,9 @@
 /* message.c: the messages and tools of a conversation, checked and normalized.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Messages come as structs or as JSON, and become one JSON array whose members are all of the kinds that
+ * templates expect. Each error names the place in the caller's terms. Tools are copied, with grammars' limits
+ * on names, and a second copy has reals in place of long integers. */
 #include "chat/message.h"
 
 #include <stdio.h>

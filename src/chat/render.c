@@ -1,5 +1,10 @@
 /* render.c: renders a conversation with its template.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A rendering checks the arguments, changes messages that the template refuses (shape.c), asks llama.cpp for
+ * prompt, grammar and parser, and may do so twice: an answer that goes on must fit its form. Then BOS and EOS
+ * are cut off, control tokens in contents are found (content.c), and the chat gets the results. Templates run
+ * on a thread with enough stack and within limits. */
 #include "chat/chat.h"
 
 #ifndef WEIR_NO_LLAMA

@@ -1,5 +1,9 @@
 /* context.c: the fake's passes and their rows.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A row is made from a hash of all tokens before it, so that it tells whether the memory held what it should.
+ * Batches are checked as strictly as the contract allows, and a misuse is remembered as a fault that tests
+ * ask for. Embeddings are vectors made from the same hashes, pooled as llama.cpp pools them. */
 #include <string.h>
 
 #include "base/cpu.h"

@@ -1,5 +1,9 @@
 /* fake.c: a deterministic model without weights: options, vocabulary, tokenizer.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Tokens are control tokens, words and single bytes, and the tokenizer takes the longest that fits. The next
+ * token is a hash of all tokens before it, so that each text has one right continuation; a test can script
+ * it, and let chosen calls fail. */
 #include "fake/fake.h"
 
 #include <errno.h>

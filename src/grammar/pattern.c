@@ -1,5 +1,9 @@
 /* pattern.c: regular expressions of a JSON Schema, rewritten in terms of JSON strings.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The pattern is parsed by recursion, and the new one written at the same time. Each character becomes a set
+ * of code points, and a set becomes what a JSON string has for it: raw characters and escapes. Shortest and
+ * longest match are counted along the way. */
 #include "grammar/pattern.h"
 
 #include <inttypes.h>

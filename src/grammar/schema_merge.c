@@ -1,5 +1,9 @@
 /* schema_merge.c: allOf, anyOf and oneOf.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A conjunction is merged into one flat schema, keyword by keyword, and cached by the address of its source.
+ * The branches of an alternative are merged with the keywords beside them. oneOf is enforced as anyOf where
+ * its branches exclude each other: by types, by values, or by a required property that the other has not. */
 #include "grammar/schema_walk.h"
 
 #include <string.h>

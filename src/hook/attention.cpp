@@ -1,5 +1,10 @@
 /* attention.cpp: attention, as ggml's operation.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * An operation is divided into tiles of queries, streams and heads, which threads take in turn. The cells
+ * that a tile's queries see are looked up once, as lists; queries with the same list are computed together.
+ * Few queries over many cells are split by pieces of the cells instead, and their sums added. Lanes that hold
+ * the same text are joined, so that their cells are read once. */
 #include "hook/hook.h"
 #include "hook/parts.h"
 

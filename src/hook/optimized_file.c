@@ -1,5 +1,9 @@
 /* optimized_file.c: a model's packed weights, in a file that loads map.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A reader checks header and table when it opens the file, maps one buffer after another, and compares each
+ * tensor with the table. A writer collects the bytes of buffers in pieces in a temporary file, and renames it
+ * when all of it, and the folder's entry, is on the disk. */
 #include "hook/optimized_file.h"
 
 #include <errno.h>

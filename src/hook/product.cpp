@@ -1,5 +1,10 @@
 /* product.cpp: products of weights and activations, as ggml's operations.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A thread rounds the activations that it needs, or its part of all, and then takes parts of the panels from
+ * a counter until there are none. Products with experts sort the rows by expert first. Small matrices in
+ * single precision, and the rotations of quantized caches, have products of their own. Anything else that
+ * ggml would do to panels fails the pass. */
 #include "hook/hook.h"
 #include "hook/parts.h"
 

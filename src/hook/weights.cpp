@@ -1,5 +1,9 @@
 /* weights.cpp: buffers that keep weights as panels.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * llama.cpp asks a buffer type for memory and sets tensors one by one. A tensor whose format has a kernel is
+ * packed when it is set, by several threads, or is found in a mapping of the optimized file, in which case
+ * nothing is copied. The state of a load is in a variable of the thread that loads. */
 #include "hook/hook.h"
 #include "hook/parts.h"
 

@@ -1,5 +1,10 @@
 /* context.c: llama.cpp's contexts: passes and rows.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A context is made with llama.cpp's parameters after checks of all that llama.cpp would only assert, and of
+ * the memory it will need. A pass runs on a pool of threads of its own and returns before its rows are read;
+ * the first question about a row waits for them. An outline makes the same context without memory, to
+ * estimate it. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

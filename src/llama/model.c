@@ -1,5 +1,9 @@
 /* model.c: llama.cpp's models and their vocabularies.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A load chooses devices and workers, fills in llama.cpp's parameters, lets buffers of weir's take the
+ * weights (hook/weights.cpp), and then reads what other parts ask of a model: kinds, tokens, lengths of
+ * pieces. An outline has everything but the weights. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

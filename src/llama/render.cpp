@@ -1,5 +1,8 @@
 /* render.cpp: conversations rendered for an answer: prompt, grammar, marks of reasoning.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * llama.cpp applies the template and gives prompt, grammar and a parser. Where its grammar is not strict
+ * enough, its parser, which can be saved as JSON, is changed here, and the grammar made again from it. */
 #include "llama/chat_parts.h"
 #include "llama/guard.h"
 #include "llama/limits.h"

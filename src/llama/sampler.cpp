@@ -1,5 +1,9 @@
 /* sampler.cpp: sampling: biases, llama.cpp's chain, the grammar.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A choice is made without the grammar first, and only if the grammar refuses it, among the tokens that the
+ * grammar's mask allows. Greedy choices read the row alone; others list the likeliest tokens and run
+ * llama.cpp's chain over them. Scratch is lent by the model. */
 #include "llama/grammar.h"
 #include "llama/guard.h"
 #include "llama/internal.h"

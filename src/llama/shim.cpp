@@ -1,5 +1,8 @@
 /* shim.cpp: llama.cpp's start and log, and what throws of its models and contexts. No exception leaves it.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Each function calls one of llama.cpp's and turns exceptions and logged errors into a status, by guard.h.
+ * Memory that ran out is noticed by a handler of operator new. */
 #include "llama/shim.h"
 #include "hook/hook.h"
 #include "llama/guard.h"

@@ -1,5 +1,9 @@
 /* context.c: the low-level API: passes, rows, samples.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Arguments are checked here, since llama.cpp only asserts them; a backend then gets a batch that it can
+ * compute. A pass that fails is undone: its sequences are cut back to the tokens that they had. Rows stay
+ * valid until the next pass. */
 #include "model/context.h"
 
 #include <stddef.h>
