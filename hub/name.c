@@ -19,7 +19,7 @@
 
 /* Tried in this order where a name asks for none: small enough for most machines without much loss, then its
  * neighbours, then larger types, then those that lose more. */
-static const char *const preferred[] = {
+static const char *const preferred_types[] = {
     "Q4_K_M", "Q4_K_S", "Q4_0",   "Q4_1",   "IQ4_NL", "IQ4_XS", "Q5_K_M", "Q5_K_S", "Q5_0", "Q6_K", "Q8_0",
     "MXFP4",  "Q3_K_L", "Q3_K_M", "Q3_K_S", "BF16",   "F16",    "F32",    "IQ3_M",  "Q2_K", NULL,
 };
@@ -268,8 +268,8 @@ weir_status weir__name_choose(const weir__name *name, const weir__name_files *fi
     } else if (name->what[0] != '\0') {
         if (find_file(files, name->what, chosen)) return WEIR_OK;
     } else {
-        for (size_t i = 0; preferred[i] != NULL; i++)
-            if (find_file(files, preferred[i], chosen)) return WEIR_OK;
+        for (size_t i = 0; preferred_types[i] != NULL; i++)
+            if (find_file(files, preferred_types[i], chosen)) return WEIR_OK;
         if (find_file(files, NULL, chosen)) return WEIR_OK;
     }
     char known[256] = "";

@@ -21,7 +21,7 @@
 
 /* ---- Log ---- */
 
-static cli_text kept; /* written by the sink, one call at a time; read once it has been taken away */
+static cli_text kept_log; /* written by the sink, one call at a time; read once it has been taken away */
 
 static void print_line(cli_text *text, weir_log_level level, const char *message)
 {
@@ -38,7 +38,7 @@ static void log_sink(weir_log_level level, const char *message, void *user)
     const cli_args *args = user;
     if (level < WEIR_LOG_WARN && !args->verbose) return;
     if (cli_term_entered()) {
-        print_line(&kept, level, message);
+        print_line(&kept_log, level, message);
         return;
     }
     cli_text text = {0};
@@ -55,7 +55,7 @@ void cli_load_log(const cli_args *args)
 void cli_load_log_flush(void)
 {
     weir_log_set(NULL, NULL);
-    cli_text_tell(&kept);
+    cli_text_tell(&kept_log);
 }
 
 /* ---- Model ---- */

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* model_list_test.c: files of --models that are refused, and folders with many models.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "model_list.h"
 
 #include <setjmp.h>

@@ -18,10 +18,10 @@
 #define LINE_BYTES 1024 /* of a line of /proc/self/maps */
 
 static int pipe_ends[2] = {-1, -1};
-static volatile sig_atomic_t ended;
-static volatile sig_atomic_t noted[NSIG]; /* by signal */
+static volatile sig_atomic_t end_signal;
+static volatile sig_atomic_t noted_signals[NSIG]; /* by signal */
 static bool had_terminal;
-static atomic_flag dying = ATOMIC_FLAG_INIT;
+static atomic_flag crash_flag = ATOMIC_FLAG_INIT;
 
 static void ring_pipe(void)
 {
@@ -33,17 +33,17 @@ static void ring_pipe(void)
 
 static void on_end(int signal)
 {
-    if (ended != 0) {
+    if (end_signal != 0) {
         cli_term_rescue();
         _exit(128 + signal);
     }
-    ended = signal;
+    end_signal = signal;
     ring_pipe();
 }
 
 static void on_note(int signal)
 {
-    noted[signal] = 1;
+    noted_signals[signal] = 1;
     ring_pipe();
 }
 
@@ -62,7 +62,7 @@ static void on_hangup(int signal)
     (closed ? on_end : on_note)(signal);
 }
 
-static void handle_signal(int signal, void (*handler)(int), int flags)
+static void set_handler(int signal, void (*handler)(int), int flags)
 {
     struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
     sigemptyset(&action.sa_mask);
@@ -74,7 +74,7 @@ static void handle_unless_ignored(int signal, void (*handler)(int))
 {
     struct sigaction before;
     if (sigaction(signal, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-        handle_signal(signal, handler, 0);
+        set_handler(signal, handler, 0);
 }
 
 /* ---- A file that becomes shorter while it is mapped ---- */
@@ -139,10 +139,11 @@ static void on_bus(int signal, siginfo_t *info, void *context)
 {
     char line[LINE_BYTES];
     (void)context;
-    while (atomic_flag_test_and_set(&dying)) pause(); /* only the first thread that found it reports it */
+    while (atomic_flag_test_and_set(&crash_flag))
+        pause(); /* only the first thread that found it reports it */
     cli_term_rescue();
     if (info->si_code != BUS_ADRERR) {
-        handle_signal(SIGBUS, SIG_DFL, 0);
+        set_handler(SIGBUS, SIG_DFL, 0);
         raise(signal);
         return;
     }
@@ -178,9 +179,9 @@ bool cli_signals_init(void)
         fcntl(pipe_ends[i], F_SETFD, FD_CLOEXEC);
     }
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) handle_unless_ignored(ends[i], on_end);
-    handle_signal(SIGPIPE, SIG_IGN, 0);
+    set_handler(SIGPIPE, SIG_IGN, 0);
     handle_bus();
-    handle_signal(SIGXFSZ, SIG_IGN, 0); /* a file that becomes too large is an error of the write */
+    set_handler(SIGXFSZ, SIG_IGN, 0); /* a file that becomes too large is an error of the write */
     return true;
 }
 
@@ -202,37 +203,37 @@ void cli_signals_drain(void)
 
 int cli_signals_ended(void)
 {
-    return ended;
+    return end_signal;
 }
 
 void cli_signals_end(int signal)
 {
-    if (ended == 0) ended = signal;
+    if (end_signal == 0) end_signal = signal;
     ring_pipe();
 }
 
 cli_exit cli_signals_exit(void)
 {
-    return ended == 0 ? CLI_OK : (cli_exit)(128 + ended);
+    return end_signal == 0 ? CLI_OK : (cli_exit)(128 + end_signal);
 }
 
 void cli_signals_forget(void)
 {
-    ended = 0;
+    end_signal = 0;
 }
 
 bool cli_signals_took(int signal)
 {
-    bool was = noted[signal] != 0;
-    noted[signal] = 0;
+    bool was = noted_signals[signal] != 0;
+    noted_signals[signal] = 0;
     return was;
 }
 
 /* A changed window, and Ctrl-Z. */
 static void note_window(bool on)
 {
-    handle_signal(SIGWINCH, on ? on_note : SIG_DFL, SA_RESTART);
-    handle_signal(SIGTSTP, on ? on_note : SIG_DFL, SA_RESTART);
+    set_handler(SIGWINCH, on ? on_note : SIG_DFL, SA_RESTART);
+    set_handler(SIGTSTP, on ? on_note : SIG_DFL, SA_RESTART);
 }
 
 /* A crash puts the terminal in order first. */
@@ -240,7 +241,7 @@ static void rescue_crashes(bool on)
 {
     static const int crashes[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGFPE, SIGILL}; /* SIGBUS does so by itself */
     for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++)
-        handle_signal(crashes[i], on ? on_crash : SIG_DFL, (int)SA_RESETHAND | SA_NODEFER);
+        set_handler(crashes[i], on ? on_crash : SIG_DFL, (int)SA_RESETHAND | SA_NODEFER);
 }
 
 void cli_signals_interrupts(bool on)
@@ -258,7 +259,7 @@ void cli_signals_hangups(void)
 
 bool cli_signals_noted(void)
 {
-    return noted[SIGINT] != 0 || noted[SIGWINCH] != 0 || noted[SIGTSTP] != 0;
+    return noted_signals[SIGINT] != 0 || noted_signals[SIGWINCH] != 0 || noted_signals[SIGTSTP] != 0;
 }
 
 void cli_signals_screen(bool on)

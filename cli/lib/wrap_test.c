@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* wrap_test.c: lines are broken alike in whatever pieces a text comes.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "wrap.h"
 
 #include <locale.h>

@@ -85,7 +85,7 @@ struct weir__transfer {
 
 /* ---- Life ---- */
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_once_t init_guard = PTHREAD_ONCE_INIT;
 static bool curl_works;
 
 static void init_once(void)
@@ -95,7 +95,7 @@ static void init_once(void)
 
 weir__transfers *weir__transfers_create(long most)
 {
-    pthread_once(&once, init_once);
+    pthread_once(&init_guard, init_once);
     weir__transfers *transfers = weir__mem_calloc(1, sizeof *transfers);
     if (transfers == NULL) return NULL;
     transfers->multi = curl_works ? curl_multi_init() : NULL;

@@ -260,11 +260,11 @@ uint64_t weir__cpu_memory_available(void)
 
 /* ---- Instructions --------------------------------------------------------------------------------- */
 
-static _Atomic uint32_t hidden;
+static _Atomic uint32_t hidden_features;
 
 void weir__cpu_hide(uint32_t features)
 {
-    atomic_store_explicit(&hidden, features, memory_order_relaxed);
+    atomic_store_explicit(&hidden_features, features, memory_order_relaxed);
 }
 
 #if defined(__x86_64__)
@@ -305,5 +305,5 @@ uint32_t weir__cpu_features(void)
         all = asked | executed_features();
         atomic_store_explicit(&known, all, memory_order_relaxed);
     }
-    return all & ~asked & ~atomic_load_explicit(&hidden, memory_order_relaxed);
+    return all & ~asked & ~atomic_load_explicit(&hidden_features, memory_order_relaxed);
 }

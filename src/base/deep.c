@@ -37,7 +37,7 @@ typedef struct deep {
 } deep;
 
 /* The address below which a thread's stack is low; 0 = unknown. Stacks grow downwards wherever weir runs. */
-static _Thread_local uintptr_t low;
+static _Thread_local uintptr_t low_end;
 
 static uintptr_t stack_position(void)
 {
@@ -47,7 +47,7 @@ static uintptr_t stack_position(void)
 static void *run_deep(void *user)
 {
     deep *d = user;
-    low = stack_position() - d->stack + RESERVE * STACK_FACTOR;
+    low_end = stack_position() - d->stack + RESERVE * STACK_FACTOR;
     weir__interrupt_put(d->interrupt);
     d->fn(d->user);
     return NULL;
@@ -55,7 +55,7 @@ static void *run_deep(void *user)
 
 bool weir__deep_low(void)
 {
-    return low != 0 && stack_position() < low;
+    return low_end != 0 && stack_position() < low_end;
 }
 
 /* Runs d on a thread with this stack and waits for its end; 0 or an errno value. */

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* deep_test.c: the stack that a thread gets, and its end that is seen in time.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
 #include "base/budget.h"

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* hash_test.c: kept hashes, every changed byte, and pieces beside the whole.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/hash.h"
 #include "support/model.h"
 

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* json_test.c: texts that are read, refused or bounded, and numbers as others write them.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/json.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* log_test.c: lines come whole, one at a time, and to the present sink only.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* pages_test.c: cleared memory is zeroes wherever it begins and ends, and absent pages are counted.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/pages.h"
 
 #include <stdlib.h>

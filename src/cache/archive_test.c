@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* archive_test.c: a folder on disk: the order of use, limits, foreign and damaged files, full disks.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "support/cache/archive.h"
 
 #include <errno.h>

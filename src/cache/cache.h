@@ -64,8 +64,9 @@ typedef struct weir__cache_counts {
     uint64_t n_evicted;  /* evicted entries */
 } weir__cache_counts;
 
-/* `look`, `changes` and `block` may be called by any thread, the rest by the driver only. The mutex
- * is never held during a call of the backend; the archive's is taken within it. */
+/* `look`, `changes` and `block` may be called by any thread, the rest only by the driver, which is the thread
+ * that runs the engine's ticks. The mutex is never held during a call of the backend; the archive's is taken
+ * within it. */
 weir_status weir__cache_create(const weir__cache_params *params, weir__cache **out, weir_error *error);
 
 /* First writes the entries that lack a file. Also frees the entries' sequences. */

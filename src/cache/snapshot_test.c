@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* snapshot_test.c: snapshots as files and in pieces: whole, cut, forged, and with each bit flipped.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "cache/snapshot.h"
 
 #include <setjmp.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* marks_test.c: the places of messages' texts in prompts, random ones among them.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "chat/marks.h"
 
 #include <setjmp.h>

@@ -373,13 +373,13 @@ static bool take_last(const char *text, size_t *n, char last)
     return true;
 }
 
-static const char probe = '\1';
+static const char probe_byte = '\1';
 
 /* Parses the text with another character behind it: what ends with it goes on. Space at the end of a text
  * shows only then. As parse_raw. */
 static weir_status parse_probed(weir_chat_parser *p, weir__shim_message *m)
 {
-    if (!weir__text_add(&p->raw, &probe, 1)) return WEIR_NO_MEMORY;
+    if (!weir__text_add(&p->raw, &probe_byte, 1)) return WEIR_NO_MEMORY;
     weir_status status = parse_raw(p, false, m);
     p->raw.bytes[--p->raw.n] = '\0';
     return status;
@@ -394,7 +394,7 @@ static weir_status read_reasoning(weir_chat_parser *p, bool *within)
     if (p->verbatim && p->verbatim_kind == WEIR_DELTA_CONTENT) return WEIR_OK;
     weir_status status = parse_probed(p, &m);
     if (status != WEIR_OK) return status == WEIR_NO_MEMORY ? status : WEIR_OK;
-    *within = take_last(m.reasoning, &m.reasoning_length, probe);
+    *within = take_last(m.reasoning, &m.reasoning_length, probe_byte);
     if (*within) {
         if (is_space(m.reasoning, m.reasoning_length)) m.reasoning_length = 0;
         if (!deliver_message(p, &m, false)) status = WEIR_NO_MEMORY;
@@ -485,8 +485,8 @@ static bool read_prefill(weir_chat_parser *p)
 {
     weir__shim_message m;
     weir_status status = parse_probed(p, &m);
-    bool open = status == WEIR_OK && (take_last(m.reasoning, &m.reasoning_length, probe) ||
-                                      take_last(m.content, &m.content_length, probe));
+    bool open = status == WEIR_OK && (take_last(m.reasoning, &m.reasoning_length, probe_byte) ||
+                                      take_last(m.content, &m.content_length, probe_byte));
     if (!open && status == WEIR_OK) weir__shim_message_fini(&m);
     if (!open && status != WEIR_NO_MEMORY) status = parse_raw(p, false, &m); /* no text may have the probe */
     if (status != WEIR_OK) return status != WEIR_NO_MEMORY;

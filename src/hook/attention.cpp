@@ -83,11 +83,11 @@ float slope_of(int64_t head, int64_t n_heads, float max_bias)
 /* ---- Lanes with the same text ---- */
 
 /* The streams of an operation in the order in which their queries form tiles. */
-struct company {
+struct stream_order {
     bool joined = false; /* tiles have queries of several streams, because these have many cells in common */
     int32_t streams[LLAMA_MAX_SEQ]; /* joined: their order */
 
-    explicit company(const ggml_tensor *op)
+    explicit stream_order(const ggml_tensor *op)
     {
         const ggml_tensor *k = op->src[1], *v = op->src[2];
         const llama_kv_cache *cache = k->ne[3] > 1 ? cache_of(k) : nullptr;
@@ -200,7 +200,7 @@ struct division {
         if (split) bytes += static_cast<size_t>(n_items * n_pieces) * item_sums() * sizeof(float);
     }
 
-    division(const ggml_tensor *op, const company &streams, int n_threads)
+    division(const ggml_tensor *op, const stream_order &streams, int n_threads)
         : division(op->src[0]->ne[2] / op->src[1]->ne[2], op->src[1]->ne[2],
                    op->src[0]->ne[1] * (streams.joined ? op->src[0]->ne[3] : 1),
                    streams.joined ? 1 : op->src[0]->ne[3], op->src[1]->ne[1],
@@ -302,7 +302,7 @@ struct attention_op : ggml::cpu::tensor_traits {
     bool work_size(int n_threads, const ggml_tensor *op, size_t &size) override
     {
         if (!takes(op)) return false;
-        size = division(op, company(op), n_threads).bytes;
+        size = division(op, stream_order(op), n_threads).bytes;
         if (there_is_memory(op, size)) return true;
         spoil(WEIR_NO_MEMORY);
         size = 0;
@@ -312,7 +312,7 @@ struct attention_op : ggml::cpu::tensor_traits {
     bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override
     {
         if (!takes(op)) return false;
-        company streams(op);
+        stream_order streams(op);
         division d(op, streams, params->nth);
         if (params->wsize < d.bytes) { /* the pass fails */
             if (params->ith == 0) std::memset(op->data, 0, ggml_nbytes(op));
@@ -360,7 +360,7 @@ struct attention_op : ggml::cpu::tensor_traits {
     /* A thread's state, kept from item to item. */
     struct worker {
         ggml_tensor *op;
-        const company &streams;
+        const stream_order &streams;
         const division &d;
         char *memory;
         int64_t packed; /* whose cells are; -1: none */
@@ -602,7 +602,7 @@ struct attention_op : ggml::cpu::tensor_traits {
         /* The offset of a stream's cell numbers in lists. */
         int32_t cells_before(int64_t stream) const
         {
-            return streams.joined ? static_cast<int32_t>(stream * company::lane_cells(op->src[1])) : 0;
+            return streams.joined ? static_cast<int32_t>(stream * stream_order::lane_cells(op->src[1])) : 0;
         }
 
         /* The number of cells from the beginning on that the last list's and the stream's n have in common. A
@@ -610,14 +610,14 @@ struct attention_op : ggml::cpu::tensor_traits {
         int32_t n_equal(const int32_t *theirs, const int32_t *cells, int32_t n, int64_t stream) const
         {
             const ggml_tensor *k = op->src[1];
-            auto apart = static_cast<int32_t>((stream - some.list_stream) * company::lane_cells(k));
+            auto apart = static_cast<int32_t>((stream - some.list_stream) * stream_order::lane_cells(k));
             auto end = std::mismatch(theirs, theirs + n, cells, [apart](int32_t a, int32_t b) {
                            return a + apart == b;
                        }).second;
             if (stream == some.list_stream) return static_cast<int32_t>(end - cells);
             const llama_kv_cache *cache = cache_of(k);
             const llama_kv_cells *memory = cells_of(cache, k, stream);
-            auto before = static_cast<int32_t>(stream * company::lane_cells(k));
+            auto before = static_cast<int32_t>(stream * stream_order::lane_cells(k));
             llama_pos common = weir__lane_texts_common(lane_texts_of(cache), lane_of(cache, k, stream),
                                                        lane_of(cache, k, some.list_stream));
             return static_cast<int32_t>(

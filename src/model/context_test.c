@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* context_test.c: parameters, estimates, passes and rows of a context of the fake.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "model/context.h"
 
 #include "base/cpu.h"

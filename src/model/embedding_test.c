@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* embedding_test.c: embeddings beside those of each text alone.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
 #include "support/model.h"

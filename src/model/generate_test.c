@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* generate_test.c: the ends of a generation, its pieces of text, and its errors.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "support/model.h"
 
 #include "base/utf8.h"

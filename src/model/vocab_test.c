@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* vocab_test.c: tokens from texts and back, also where there is no room.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "support/model.h"
 
 #include "base/utf8.h"

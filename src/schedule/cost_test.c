@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* cost_test.c: what the filter learns from ticks of a machine with known costs.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/cost.h"
 
 #include <math.h>

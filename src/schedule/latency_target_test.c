@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* latency_target_test.c: plans beside a simulated machine: what ticks take, and how prompts progress.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/schedule.h"
 
 #include <setjmp.h>

@@ -22,7 +22,7 @@
 
 /* Rates for drafts from other texts: somewhat lower than those in agents' sessions, higher than those in
  * prose (ADR 0069). The first two classes are shorter than a gram. */
-static const double prior[WEIR__ACCEPTANCE_CLASSES] = {0.3, 0.4, 0.4, 0.6, 0.75, 0.95};
+static const double prior_rates[WEIR__ACCEPTANCE_CLASSES] = {0.3, 0.4, 0.4, 0.6, 0.75, 0.95};
 
 struct weir__corpus_key {
     weir__corpus_key *next; /* in its bucket */
@@ -55,7 +55,7 @@ struct weir__corpus {
     weir__corpus_key *keys[KEY_BUCKETS];
 };
 
-static const weir__corpus_place nowhere = {.block = -1};
+static const weir__corpus_place no_place = {.block = -1};
 
 /* ---- Keys ---- */
 
@@ -124,7 +124,7 @@ static weir__corpus_place place_after(const weir__corpus *corpus, weir__corpus_p
 {
     const block *b = &corpus->blocks[place.block];
     if (++place.at < b->n) return place;
-    if (b->next < 0) return nowhere;
+    if (b->next < 0) return no_place;
     return (weir__corpus_place){.block = b->next, .use = corpus->blocks[b->next].use};
 }
 
@@ -195,8 +195,8 @@ static weir__corpus_key *add_key(weir__corpus *corpus, const weir__prefix_key *k
 bool weir__corpus_open(weir__corpus *corpus, weir__corpus_reader *reader, const weir__prefix_key *key)
 {
     uint64_t hash = weir__hash(key->adapter, key->salt, key->salt_length);
-    *reader = (weir__corpus_reader){.from = nowhere, .writable = nowhere};
-    weir__acceptance_init(&reader->acceptance, prior);
+    *reader = (weir__corpus_reader){.from = no_place, .writable = no_place};
+    weir__acceptance_init(&reader->acceptance, prior_rates);
     reader->key = find_key(corpus, key, hash);
     if (reader->key == NULL) reader->key = add_key(corpus, key, hash);
     if (reader->key == NULL) return false;
@@ -300,7 +300,7 @@ static void follow_token(weir__corpus *corpus, weir__corpus_reader *reader, cons
 {
     int32_t length = reader->length;
     weir__corpus_place from = reader->from;
-    reader->from = nowhere;
+    reader->from = no_place;
     reader->length = 0;
     bool right = is_there(corpus, from) && token_at(corpus, from) == tokens[at];
     reader->n_known = right && length == WEIR__LOOKUP_MOST ? reader->n_known + 1 : 0;
@@ -319,7 +319,7 @@ void weir__corpus_read(weir__corpus *corpus, weir__corpus_reader *reader, const 
         follow_token(corpus, reader, tokens, at, !first);
         find_place(corpus, reader, tokens, at);
         if (reader->n_known > KNOWN)
-            reader->writable = nowhere;
+            reader->writable = no_place;
         else
             write_token(corpus, reader, tokens, at);
     }

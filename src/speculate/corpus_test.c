@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* corpus_test.c: drafts from other texts, by key, within the limit, and with random texts.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "speculate/corpus.h"
 
 #include "base/mem.h"

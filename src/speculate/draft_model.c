@@ -28,7 +28,7 @@
 #define NEWEST      0.1 /* weight of the newest measurement of its own cost */
 
 /* Rates by place in the draft: a model that was right so far is likely to be right again. */
-static const double prior[WEIR__ACCEPTANCE_CLASSES] = {0.6, 0.7, 0.7, 0.75, 0.8, 0.8};
+static const double prior_rates[WEIR__ACCEPTANCE_CLASSES] = {0.6, 0.7, 0.7, 0.75, 0.8, 0.8};
 
 /* Invariant, of a model: the sequence holds held[0 … n_held - 1], and the first n_same of them are the
  * text's. */
@@ -73,7 +73,7 @@ static void meet_text(slot *s, const weir__draft *draft)
     s->n_same = 0;
     s->pause = PAUSE_LEAST;
     s->tried_at = draft->n_tokens;
-    weir__acceptance_init(&s->acceptance, prior);
+    weir__acceptance_init(&s->acceptance, prior_rates);
 }
 
 /* Cuts the sequence back to the prefix it shares with the text, without the text's last token, whose row is

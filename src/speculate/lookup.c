@@ -12,7 +12,7 @@
 
 /* Rates by length. In prose, the token that followed two equal ones before seldom follows again; after ten
  * equal tokens it nearly always does. Measured over prose and code, bench/results/speculate.md. */
-static const double prior[WEIR__ACCEPTANCE_CLASSES] = {0.3, 0.4, 0.5, 0.75, 0.85, 0.95};
+static const double prior_rates[WEIR__ACCEPTANCE_CLASSES] = {0.3, 0.4, 0.5, 0.75, 0.85, 0.95};
 
 int weir__lookup_class(int32_t length)
 {
@@ -22,7 +22,7 @@ int weir__lookup_class(int32_t length)
 void weir__lookup_init(weir__lookup *lookup)
 {
     *lookup = (weir__lookup){.from = -1};
-    weir__acceptance_init(&lookup->acceptance, prior);
+    weir__acceptance_init(&lookup->acceptance, prior_rates);
 }
 
 void weir__lookup_fini(weir__lookup *lookup)
@@ -38,7 +38,7 @@ void weir__lookup_reset(weir__lookup *lookup)
     lookup->n = 0;
     lookup->from = -1;
     lookup->length = 0;
-    weir__acceptance_init(&lookup->acceptance, prior);
+    weir__acceptance_init(&lookup->acceptance, prior_rates);
 }
 
 /* ---- Pairs ---- */

@@ -7,12 +7,12 @@
 #include "speculate/lookup.h"
 
 /* Higher than for texts that are only similar: the caller expects the answer to repeat this one. */
-static const double prior[WEIR__ACCEPTANCE_CLASSES] = {0.6, 0.7, 0.8, 0.85, 0.9, 0.95};
+static const double prior_rates[WEIR__ACCEPTANCE_CLASSES] = {0.6, 0.7, 0.8, 0.85, 0.9, 0.95};
 
 void weir__prediction_init(weir__prediction *prediction, const int32_t *tokens, int32_t n)
 {
     *prediction = (weir__prediction){.tokens = tokens, .n = n, .length = n > 0 ? WEIR__PREDICTION_LEAST : 0};
-    weir__acceptance_init(&prediction->acceptance, prior);
+    weir__acceptance_init(&prediction->acceptance, prior_rates);
 }
 
 /* True if the last tokens of the answer, [n], are those before `at`. */
