@@ -17,8 +17,8 @@
 
 #define SUFFIX ".gguf"
 
-/* Tried in this order where a name asks for none: small enough for most machines without much loss, then its
- * neighbours, then larger types, then those that lose more. */
+/* Quantizations in the order in which they are tried where a name asks for none: small enough for most
+ * machines without much loss, then its neighbours, then larger types, then those that lose more. */
 static const char *const preferred_types[] = {
     "Q4_K_M", "Q4_K_S", "Q4_0",   "Q4_1",   "IQ4_NL", "IQ4_XS", "Q5_K_M", "Q5_K_S", "Q5_0", "Q6_K", "Q8_0",
     "MXFP4",  "Q3_K_L", "Q3_K_M", "Q3_K_S", "BF16",   "F16",    "F32",    "IQ3_M",  "Q2_K", NULL,

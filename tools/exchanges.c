@@ -45,7 +45,7 @@ static size_t running_count(const cli_exchanges *exchanges)
     return exchanges->n - late;
 }
 
-/* Closed: each client sends its next request when it has its answer. */
+/* Begins a closed load: each client sends its next request when it has its answer. */
 static void begin_closed(cli_exchanges *exchanges)
 {
     while (running_count(exchanges) < (size_t)exchanges->n_clients &&

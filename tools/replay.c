@@ -124,7 +124,7 @@ static void see_first(struct ask *ask, const weir_tick_slot *part, bool first_ti
     ask->n_prompt = left > 0 ? left : 1;
 }
 
-/* Its end, so that it repeats the recorded one. */
+/* Derives the request's end, so that it repeats the recorded one. */
 static void settle_ask(struct ask *ask, int64_t end)
 {
     int32_t n = ask->n_generated - ask->n_before;

@@ -90,7 +90,8 @@ void cli_tally_end(cli_tally *tally, const cli_record *record, const char *messa
 
 uint64_t cli_tally_errors(const cli_tally *tally);
 
-/* Generated tokens, and those with prompts, per second from the first request to the last end. */
+/* The rate of generated tokens, and of those with prompts, per second from the first request to the last
+ * end. */
 double cli_tally_rate(const cli_tally *tally, bool with_prompts);
 
 /* All of it. NULL: out of memory. */

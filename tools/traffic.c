@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Short and frequent, so that vocabularies have each as one token, with the blank before it. */
+/* Words that are short and frequent, so that vocabularies have each as one token, with the blank before
+ * it. */
 static const char *const words[] = {
     "time",     "year",    "people", "way",      "day",    "man",     "thing",    "woman",  "life",
     "child",    "world",   "school", "state",    "family", "group",   "country",  "hand",   "part",

@@ -10,7 +10,7 @@
 
 #define BOM "\xEF\xBB\xBF" /* which some editors put before UTF-8 */
 
-/* True: the user named it, so that it has to be there. */
+/* Finds the path of the config file. True: the user named it, so that it has to be there. */
 static bool find_path(char **path)
 {
     const char *given = getenv("WEIR_CONFIG");

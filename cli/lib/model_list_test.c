@@ -257,7 +257,7 @@ static void test_folder(void **state)
     cli_model_list_fini(&list);
 }
 
-/* However many other files lie beside the folders. */
+/* Folders are found however many other files lie beside them. */
 static void test_crowded_folder(void **state)
 {
     (void)state;

@@ -6,7 +6,7 @@
 
 #include "cli.h"
 
-/* Asked of the engine by a dry run of a request with an image or a sound. */
+/* Sizes of images and lengths of sounds that the engine is asked for, by a dry run of a request. */
 static const struct {
     int32_t width, height;
 } images[] = {{256, 256}, {1024, 1024}, {1920, 1080}};

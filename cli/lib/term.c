@@ -20,7 +20,8 @@
 
 static bool out_term, err_term, out_colour, err_colour;
 
-/* Read by rescue, in whichever thread a signal comes: written only while that signal could do no harm. */
+/* State that rescue reads, in whichever thread a signal comes: written only while that signal could do no
+ * harm. */
 static volatile sig_atomic_t is_entered;
 static volatile sig_atomic_t progress_shown;
 static volatile sig_atomic_t style_open;

@@ -295,7 +295,7 @@ static uint32_t executed_features(void)
 }
 #endif
 
-/* Asked once: on virtual machines the instruction takes microseconds. */
+/* The processor is asked once: on virtual machines the instruction takes microseconds. */
 uint32_t weir__cpu_features(void)
 {
     const uint32_t asked = UINT32_C(1) << 31;

@@ -24,7 +24,7 @@
 #define STACK_FACTOR ((size_t)1)
 #endif
 
-/* Kept for returns, thrown exceptions, and calls that do not recurse. */
+/* Bytes of a stack that are kept for returns, thrown exceptions, and calls that do not recurse. */
 #define RESERVE ((size_t)256 << 10)
 
 #define PAGE ((size_t)65536) /* a multiple of every page size that there is */

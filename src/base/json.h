@@ -15,7 +15,7 @@ typedef struct weir__json_words {
 } weir__json_words;
 weir__json_words weir__json_problem(const json_error_t *what);
 
-/* Everything that walks these values recurses: here, in llama.cpp and in templates. */
+/* The depth of brackets: everything that walks these values recurses, here, in llama.cpp and in templates. */
 #define WEIR__JSON_DEPTH_MAX 100
 #define WEIR__JSON_BYTES_MAX ((size_t)256 << 20) /* the parsed tree takes several times that */
 
@@ -74,8 +74,8 @@ void weir__json_key(weir__text *text, const char *name);
 /* A string with its quotes; invalid UTF-8 becomes U+FFFD. bytes are NULL when n is 0. */
 void weir__json_quote(weir__text *text, const char *bytes, size_t n);
 
-/* Members. A string that is NULL becomes null; a number is as short as `decimals` allows, and 0 if it is not
- * finite. */
+/* Add members to a text. A string that is NULL becomes null; a number is as short as `decimals` allows, and 0
+ * if it is not finite. */
 void weir__json_bytes(weir__text *text, const char *name, const char *bytes, size_t n);
 void weir__json_string(weir__text *text, const char *name, const char *string);
 void weir__json_number(weir__text *text, const char *name, double value, int decimals);

@@ -107,7 +107,7 @@ static bool goes_on(reader *r)
     return !r->interrupted;
 }
 
-/* Behind the quote that ends it. What its escapes stand for is read later. */
+/* Skips a string up to behind the quote that ends it. What its escapes stand for is read later. */
 static int scan_string(reader *r)
 {
     for (r->at++; r->at < r->length; r->at++) {

@@ -257,7 +257,7 @@ static const char nested[] =
     "token\",[],{},null,1,2,3,4,5,6,7],\"b\\n\":{"
     "\"c\":true,\"d\":1,\"e\":1,\"f\":1,\"g\":1,\"h\":1,\"i\":1,\"j\":1,\"k\":\"\\u00e9\"}}";
 
-/* Whichever allocation fails, of ours or of jansson's: a valid text is never called invalid. */
+/* A valid text is never called invalid, whichever allocation fails, of ours or of jansson's. */
 static void a_failing_allocation_is_no_fault_of_the_text(void **state)
 {
     (void)state;

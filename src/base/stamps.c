@@ -43,7 +43,7 @@ static stamp read_stamp(const struct stat *is)
     return read;
 }
 
-/* Its last part: answers of a server have this error, and show no folders. */
+/* The path's last part: answers of a server have this error, and show no folders. */
 static const char *stamp_name(const stamp *s)
 {
     const char *slash = strrchr(s->path, '/');

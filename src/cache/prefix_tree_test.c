@@ -50,7 +50,7 @@ static int32_t common(const int32_t *a, int32_t n_a, const int32_t *b, int32_t n
     return n;
 }
 
-/* Often a beginning of, or more than, a text that is there. */
+/* Makes a text that is often a beginning of one that is there, or goes on behind one. */
 static int32_t random_text(world *w, int32_t *tokens)
 {
     const text_of_mine *like = &w->texts[dice_in(&w->d, 0, TEXTS - 1)];

@@ -170,7 +170,8 @@ static void test_walks_in_vain_have_an_end(void **state)
     free(prompt);
 }
 
-/* Rendered by us, so that the place of each text is known: the report is right, or there is none. */
+/* The report is right, or there is none, for texts that are rendered here, so that the place of each is
+ * known. */
 static void test_random_texts(void **state)
 {
     (void)state;

@@ -70,8 +70,8 @@ static void test_ends_within_reasoning(void **state)
     assert_true(n_open > 0);
 }
 
-/* Beside tools, reasoning is read as without them, also where weir's own form of calls forbids the text
- * behind it. */
+/* Reasoning is read beside tools as without them, even where weir's own form of calls forbids the text behind
+ * it. */
 static void test_reasoning_beside_tools(void **state)
 {
     static const char *const texts[] = {"Sum <b> it.</think>\n\nIt is 4.",

@@ -360,7 +360,7 @@ static void test_damaged(void **state)
 
 /* ---- Answers that break off within a call ---- */
 
-/* However an answer breaks off, the markup of a call is no content once it is certain. */
+/* The markup of a call is no content once it is certain, however an answer breaks off. */
 static void test_cut(void **state)
 {
     (void)state;

@@ -173,7 +173,7 @@ static const char equal_heads[] =
     " jina-bert-v3 laguna lfm2 lfm2moe maple minimax-m3 modern-bert mpt muse-glimmer nanbeige nemotron_h"
     " nemotron_h_moe neo-bert nomic-bert nomic-bert-moe openelm phi2 phi3 phimoe plamo3 qwen qwen35"
     " qwen35moe qwen3next qwen4exp refact spark2_5 stablelm starcoder t5 t5encoder ";
-/* ...and that the rotation covers the whole head. */
+/* Architectures of which llama.cpp also assumes that the rotation covers the whole head. */
 static const char whole_rotation[] =
     " apertus arcee arctic baichuan chameleon codeshell cogvlm cohere2moe dbrx deci deepseek dots1 dream"
     " ernie4_5 ernie4_5-moe exaone exaone-moe exaone4 falcon granite granite_swa granitemoe"

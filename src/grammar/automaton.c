@@ -191,7 +191,7 @@ static uint32_t column_of(const weir__automaton *a, uint32_t code)
 
 /* ---- Frames and states ---------------------------------------------------------------------------- */
 
-/* Doubles the table when it is half full. */
+/* Makes room in the table, which doubles when it is half full. */
 static bool make_room(weir__automaton *a, table *t, uint64_t (*hash)(const weir__automaton *, uint32_t))
 {
     if (2 * (t->n + 1) <= t->capacity) return true;
@@ -604,7 +604,7 @@ static void set_tokens(const weir__automaton *a, uint32_t from, uint64_t *bits)
     }
 }
 
-/* Few tokens can follow in the middle of a code point: each is tried. */
+/* Tries each token: few can follow in the middle of a code point. */
 static weir_status try_each(weir__automaton *a, const weir__automaton_place *place, uint64_t *bits)
 {
     const weir__trie *trie = a->trie;

@@ -16,7 +16,7 @@
  * text matches. */
 weir_status weir__grammar_check_ending(const char *grammar, const char *field, weir_error *error);
 
-/* Returned by `find` below instead of a token. */
+/* A result of `find` below that is no token. */
 #define WEIR__GRAMMAR_NO_TOKEN  (-1) /* the text is not one token */
 #define WEIR__GRAMMAR_NO_MEMORY (-2)
 

@@ -17,7 +17,8 @@
 
 const char weir__pattern_no_memory[] = "out of memory";
 
-/* Larger counts are written as repeated blocks: GBNF allows 2,000, and each repetition costs a rule. */
+/* The largest count of a repetition. Larger ones are written as repeated blocks: GBNF allows 2,000, and each
+ * repetition costs a rule. */
 #define BLOCKS_MAX 1000
 #define RANGES_MAX 128    /* of a class; charsets are on the stack */
 #define OUTPUT_MAX 262144 /* bytes */

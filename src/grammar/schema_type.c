@@ -177,7 +177,7 @@ json_t *weir__schema_string(weir__schema_walk *w, const json_t *schema)
 
 /* ---- Arrays ---- */
 
-/* Exactly the items of prefixItems, as far as maxItems allows. */
+/* The rule of exactly the items of prefixItems, as far as maxItems allows. */
 static json_t *tuple_rule(weir__schema_walk *w, const json_t *prefix, const char *keyword, uint64_t least,
                           uint64_t most)
 {

@@ -145,7 +145,7 @@ static struct ggml_tensor *make_side(stage *s, enum ggml_type type, int size, in
     return ggml_view_4d(s->computed, all, size, n, heads, streams, all->nb[2], all->nb[1], all->nb[3], 0);
 }
 
-/* Behind the rows there are no numbers. */
+/* Fills a side with numbers; behind the rows there are none. */
 static void fill(dice *d, struct ggml_tensor *side)
 {
     float numbers[WEIR__ATTENTION_SIZE];

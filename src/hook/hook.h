@@ -34,8 +34,8 @@ typedef struct weir__hook_load {
     struct weir__optimized_writer *to; /* NULL, or the packed weights are written to it */
 } weir__hook_load;
 
-/* Around a load on this thread. False: no memory, and there is nothing to end. Returns the bytes of the
- * model's file that the kernels took over; *n_from_file of them came from the optimized file. model: NULL
+/* Begin and end a load on this thread. False: no memory, and there is nothing to end. Returns the bytes of
+ * the model's file that the kernels took over; *n_from_file of them came from the optimized file. model: NULL
  * when the load failed. */
 bool weir__hook_begin(const weir__hook_load *how);
 uint64_t weir__hook_end(const struct llama_model *model, uint64_t *n_from_file);

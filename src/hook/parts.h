@@ -54,7 +54,7 @@ ggml_backend_buffer_type_t buffer_type();
 ggml_backend_buffer_type_t encoder_buffer_type();
 bool format_in_encoder(const ggml_tensor *weights, weir__panel_format *format);
 
-/* Asked for by buffer_type(); in hook.cpp. */
+/* The operations that buffer_type() offers; in hook.cpp. */
 ggml::cpu::extra_buffer_type *operations();
 
 /* Lets a load that an optimized file spares its reading not read ahead. Called once. */

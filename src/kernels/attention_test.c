@@ -336,7 +336,8 @@ static void a_query_does_not_depend_on_its_company(void **state)
         }
 }
 
-/* However the queries are divided into tasks, with one list of cells or one for each query. */
+/* Sums need no more than their most, however the queries are divided into tasks, with one list of cells or
+ * one for each query. */
 static void sums_need_no_more_than_their_most(void **state)
 {
     (void)state;

@@ -527,7 +527,7 @@ COMBINE(largest_half, MM(max_epu16))
 
 #define LOG2_E 1.44269504f
 
-/* Below this, 2^x counts as 0. */
+/* The least exponent: below it, 2^x counts as 0. */
 #define LEAST_EXPONENT (-100.0f)
 
 /* 2^x for LEAST_EXPONENT <= x <= 0: a power of two times a polynomial in the rest (Chebyshev's points), with

@@ -181,7 +181,7 @@ INLINE void pack_floats(const int width, int64_t columns, const unsigned char *r
                 memcpy(out, from + row * row_bytes + at, size);
 }
 
-/* Up to a unit's numbers as integers; returns the factor that gives them back, NaN if the sum of their
+/* Rounds up to a unit's numbers to integers; returns the factor that gives them back, NaN if the sum of their
  * squares is not finite. */
 static float to_integers(const float *from, int n, int16_t *q)
 {

@@ -31,8 +31,9 @@ static enum ggml_type kv_type(weir_kv_type type)
     }
 }
 
-/* Exact if all layers are equal. If their numbers of heads differ, the first layer's counts; layers without
- * KV (hybrid models, shared layers) and compressed KV (MLA) count like the others, which is too much. */
+/* The bytes of a cell in all layers, exact if these are equal. If their numbers of heads differ, the first
+ * layer's counts; layers without KV (hybrid models, shared layers) and compressed KV (MLA) count like the
+ * others, which is too much. */
 uint64_t weir__llama_cell_bytes(const weir__bmodel *model, weir_kv_type type_k, weir_kv_type type_v)
 {
     const weir_model_info *info = &model->info;
@@ -236,7 +237,7 @@ static weir_status start_pool(weir__bcontext *c, const weir_context_params *para
     return WEIR_OK;
 }
 
-/* Further members for an outline. */
+/* Fills in what the context says of itself; further members are for an outline. */
 static void fill_info(const weir__bcontext *c, weir_context_info *info)
 {
     info->n_ctx = (int32_t)llama_n_ctx(c->context);

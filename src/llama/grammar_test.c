@@ -255,7 +255,7 @@ static void repetitions_in_each_other(void **state)
     ops->sampler_free(sampler);
 }
 
-/* More values of an enum than ways are followed. */
+/* An enum has more values than ways are followed. */
 static void a_long_enum_in_an_object(void **state)
 {
     (void)state;

@@ -22,7 +22,8 @@ extern "C" {
 namespace weir
 {
 
-/* Thrown through llama.cpp if a budget is exceeded. No std::exception, so that nothing there catches it. */
+/* An exception that passes through llama.cpp if a budget is exceeded. No std::exception, so that nothing
+ * there catches it. */
 struct over {
 };
 

@@ -68,11 +68,11 @@ struct weir__bsampler {
 namespace
 {
 
-/* Larger logits count as this one: so sums, divisions by the lowest temperature and bucket sorts stay within
- * float and int. Such a token is certain anyway. */
+/* The largest logit; larger ones count as this one, so that sums, divisions by the lowest temperature and
+ * bucket sorts stay within float and int. Such a token is certain anyway. */
 constexpr float most_logit = 1e5f;
 
-/* Lower temperatures count as 0: dividing by them would give infinities. */
+/* The lowest temperature; lower ones count as 0, as dividing by them would give infinities. */
 constexpr float least_temp = 1e-3f;
 
 /* The most tokens in a row that a waiting grammar may refuse, because they would start it wrongly, before it

@@ -74,7 +74,7 @@ typedef struct header {
 #define MAGIC   UINT32_C(0x53726557) /* "WerS" */
 #define VERSION 2
 
-/* Longer metadata values count by their first bytes and their length. */
+/* The bytes by which a metadata value counts; a longer one counts by its first bytes and its length. */
 #define META_BYTES 512
 
 static uint64_t context_fingerprint(const weir_context *context)

@@ -57,7 +57,7 @@ static void latency_target_knows_the_context(void **state)
     assert_in_range(s.plan[1].n_tokens, 27, 28);
 }
 
-/* Twice the spread, half of the tick at the most. */
+/* The margin is twice the spread, and half of the tick at the most. */
 static void latency_target_keeps_a_margin(void **state)
 {
     (void)state;

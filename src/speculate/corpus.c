@@ -86,7 +86,7 @@ static weir__corpus_key *find_key(const weir__corpus *corpus, const weir__prefix
 
 /* ---- Blocks ---- */
 
-/* Its run loses this part, and its key perhaps its last one. */
+/* Clears the block. Its run loses this part, and its key perhaps its last one. */
 static void clear_block(weir__corpus *corpus, int32_t index)
 {
     block *b = &corpus->blocks[index];

@@ -33,7 +33,7 @@ typedef struct weir__draft {
     weir__drafter *by;              /* who made it */
 } weir__draft;
 
-/* Shared by the drafts of a tick. */
+/* Data that the drafts of a tick share. */
 typedef struct weir__drafting {
     weir__throughput throughput;
     int64_t room; /* tokens that all drafts together may still have */

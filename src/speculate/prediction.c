@@ -6,7 +6,8 @@
 
 #include "speculate/lookup.h"
 
-/* Higher than for texts that are only similar: the caller expects the answer to repeat this one. */
+/* Rates that are higher than for texts that are only similar: the caller expects the answer to repeat this
+ * one. */
 static const double prior_rates[WEIR__ACCEPTANCE_CLASSES] = {0.6, 0.7, 0.8, 0.85, 0.9, 0.95};
 
 void weir__prediction_init(weir__prediction *prediction, const int32_t *tokens, int32_t n)

@@ -17,7 +17,7 @@ static double rate(double p, int d, double tick, double row, double others)
     return tokens / (tick + d * row);
 }
 
-/* Beside all lengths tried one by one. */
+/* Drafts are as long as the fastest of all lengths tried one by one. */
 static void drafts_are_as_long_as_makes_them_fastest(void **state)
 {
     (void)state;
