@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* bench.c: finds weir-bench beside this program, and runs it in this one's place.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "bench.h"
 
 #include <errno.h>

@@ -1,5 +1,9 @@
 /* weir chat: a conversation, line by line.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A line is a message or a command that begins with a slash; the table of commands is here. The conversation
+ * is kept in cli_talk, and a command that changes settings tries them on a sampler before they stay. /model
+ * loads another model and goes on with the same conversation. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -90,7 +94,7 @@ static cli_exit on_undo(struct chat *chat, const char *rest)
 
 /* ---- Answers ---- */
 
-/* Whether a person agrees that old turns go. */
+/* True if a person agrees that old turns go. */
 static bool may_forget(struct chat *chat)
 {
     cli_text answer = {0};
@@ -114,7 +118,7 @@ static cli_exit answer_once(struct chat *chat)
 
 /* The answer to the last message. If the conversation is too long, the oldest turns may go: those without
  * which it fits, and none if it never does. */
-static cli_exit answer(struct chat *chat)
+static cli_exit answer_turn(struct chat *chat)
 {
     cli_talk *talk = &chat->talk;
     cli_exit code = answer_once(chat);
@@ -139,7 +143,7 @@ static cli_exit answer(struct chat *chat)
 }
 
 /* Sends a message with the texts and media that go with it, and forgets it if no answer came. */
-static cli_exit ask(struct chat *chat, const char *message)
+static cli_exit ask_model(struct chat *chat, const char *message)
 {
     cli_talk *talk = &chat->talk;
     cli_text whole = {0};
@@ -148,7 +152,7 @@ static cli_exit ask(struct chat *chat, const char *message)
     cli_media_add(&talk->media, &chat->media, n);
     cli_talk_add(talk, true, whole.bytes != NULL ? whole.bytes : "");
     weir__text_fini(&whole);
-    cli_exit code = answer(chat);
+    cli_exit code = answer_turn(chat);
     if (talk->n % 2 != 0)
         cli_talk_cut(talk, talk->n - 1);
     else {
@@ -164,7 +168,7 @@ static cli_exit on_regen(struct chat *chat, const char *rest)
     (void)rest;
     if (talk->n < 2) return cli_fail(CLI_USAGE, "there is no answer to make again");
     const char *former = talk->messages[--talk->n].content;
-    cli_exit code = answer(chat);
+    cli_exit code = answer_turn(chat);
     if (talk->n % 2 != 0) cli_talk_add(talk, false, former); /* no new answer came */
     cli_free((char *)former);
     return code;
@@ -189,7 +193,7 @@ static cli_exit on_forget(struct chat *chat, const char *rest)
     return CLI_OK;
 }
 
-/* Whether a file may be written: if it exists, a person is asked. */
+/* True if a file may be written: if it exists, a person is asked. */
 static bool may_write(struct chat *chat, const char *path)
 {
     cli_text answer = {0};
@@ -296,7 +300,7 @@ static cli_exit on_edit(struct chat *chat, const char *rest)
     else if (code == CLI_OK) {
         cli_line_remember(chat->line, bytes);
         say_text(chat, bytes);
-        code = ask(chat, bytes);
+        code = ask_model(chat, bytes);
     }
     cli_free(bytes);
     cli_free(path);
@@ -326,9 +330,9 @@ static cli_exit on_stats(struct chat *chat, const char *rest)
     return CLI_OK;
 }
 
-/* After a change of the settings: if it failed, or if the sampler refuses them, they become *before again.
+/* Ends a change of the settings: if it failed, or if the sampler refuses them, they become *before again.
  * Otherwise the next answer would report it. Takes *before. */
-static cli_exit settle(struct chat *chat, cli_ask *before, cli_exit code)
+static cli_exit settle_settings(struct chat *chat, cli_ask *before, cli_exit code)
 {
     weir_sampler *sampler = NULL;
     weir_error error = {0};
@@ -347,7 +351,7 @@ static cli_exit settle(struct chat *chat, cli_ask *before, cli_exit code)
 
 static cli_exit on_show(struct chat *chat, const char *rest);
 
-/* Whether it is an option of weir chat, or ollama's name of the context. */
+/* True if it is an option of weir chat, or ollama's name of the context. */
 static bool is_of_start(const char *name)
 {
     char spelling[80];
@@ -411,7 +415,7 @@ static cli_exit on_set(struct chat *chat, const char *rest)
     }
     cli_ask before;
     cli_ask_copy(&before, &chat->talk.ask);
-    return settle(chat, &before, cli_options_set(&chat->talk.ask, option, name, value));
+    return settle_settings(chat, &before, cli_options_set(&chat->talk.ask, option, name, value));
 }
 
 static void list_presets(struct chat *chat)
@@ -461,7 +465,7 @@ static cli_exit on_preset(struct chat *chat, const char *rest)
     cli_exit code = cli_preset_read(&config, path);
     if (code == CLI_OK) {
         cli_ask_copy(&before, &chat->talk.ask);
-        code = settle(chat, &before, take_settings(&chat->talk, &config));
+        code = settle_settings(chat, &before, take_settings(&chat->talk, &config));
     }
     if (code == CLI_OK) take_system(&chat->talk, &config);
     cli_config_fini(&config);
@@ -471,7 +475,7 @@ static cli_exit on_preset(struct chat *chat, const char *rest)
 
 /* ---- The model ---- */
 
-/* Whether a model can chat. CLI_OK, or a code after a message. */
+/* Checks that a model can chat. CLI_OK, or a code after a message. */
 static cli_exit check_template(const struct chat *chat, const char *path, weir_model *model)
 {
     weir_model_info info = {.size = sizeof info};
@@ -505,7 +509,7 @@ static void add_info(const struct chat *chat, cli_text *text)
     cli_text_puts(text, "\n");
 }
 
-/* What there is to see; the names are ollama's. */
+/* Shows the model, or a part of it; the parts have ollama's names. */
 static cli_exit on_show(struct chat *chat, const char *rest)
 {
     weir_model_info info = {.size = sizeof info};
@@ -713,11 +717,11 @@ static cli_exit take_message(struct chat *chat, const char *message, bool quoted
     cli_line_remember(chat->line, message);
     bool slash = !quoted && message[0] == '/';
     if (slash && message[1] != '/') return run_command(chat, message);
-    return ask(chat, message + slash);
+    return ask_model(chat, message + slash);
 }
 
 /* A person continues after an error; input from a pipe ends with the first one. */
-static cli_exit converse(struct chat *chat)
+static cli_exit hold_conversation(struct chat *chat)
 {
     cli_exit code = CLI_OK;
     bool asks = cli_line_asks(chat->line);
@@ -767,7 +771,7 @@ cli_exit cli_chat(cli_args *args)
     if ((chat.path = cli_load_path(args)) == NULL) goto done;
     if ((code = begin_chat(&chat)) != CLI_OK) goto done;
     if (cli_line_asks(chat.line)) cli_signals_interrupts(true);
-    code = converse(&chat);
+    code = hold_conversation(&chat);
     if (cli_line_asks(chat.line)) cli_signals_interrupts(false);
 done:
     cli_line_destroy(chat.line);

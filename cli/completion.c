@@ -14,7 +14,8 @@
 /* ---- The answer to a Tab ---- */
 
 /* A line "word TAB explanation" if the word starts with the current one. prefix goes in front of the word. */
-static void offer(cli_text *text, const char *current, const char *prefix, const char *word, const char *help)
+static void offer_word(cli_text *text, const char *current, const char *prefix, const char *word,
+                       const char *help)
 {
     if (strncmp(word, current, strlen(current)) != 0) return;
     cli_text_printf(text, "%s%s\t", prefix, word);
@@ -25,17 +26,18 @@ static void offer(cli_text *text, const char *current, const char *prefix, const
 /* The first words of commands, each once. */
 static void offer_commands(cli_text *text, const char *current)
 {
-    offer(text, current, "", "help", "options and examples of a command");
-    offer(text, current, "", "bench", "measure models, kernels and servers");
+    offer_word(text, current, "", "help", "options and examples of a command");
+    offer_word(text, current, "", "bench", "measure models, kernels and servers");
     for (const cli_command *command = cli_commands; command->name != NULL; command++)
-        if (strchr(command->name, ' ') == NULL) offer(text, current, "", command->name, command->summary);
+        if (strchr(command->name, ' ') == NULL)
+            offer_word(text, current, "", command->name, command->summary);
 }
 
 static void offer_benches(cli_text *text, const char *current)
 {
     for (const cli_command *command = cli_commands; command->name != NULL; command++)
         if (strncmp(command->name, "bench ", 6) == 0)
-            offer(text, current, "", command->name + 6, command->summary);
+            offer_word(text, current, "", command->name + 6, command->summary);
 }
 
 static void offer_options(cli_text *text, const cli_command *command, const char *current)
@@ -44,22 +46,23 @@ static void offer_options(cli_text *text, const cli_command *command, const char
     for (const cli_option *option = cli_options; option->name != NULL; option++)
         for (size_t i = 0; (option->commands & command->bit) && cli_options_spelling(option, i, one); i++)
             if (strcmp(one, "-?") != 0)
-                offer(text, current, "", one, option->help); /* a pattern, for shells */
+                offer_word(text, current, "", one, option->help); /* a pattern, for shells */
 }
 
 static void offer_presets(cli_text *text, const char *current, const char *prefix)
 {
     cli_list names = cli_preset_names();
-    for (size_t i = 0; i < names.n; i++) offer(text, current, prefix, names.items[i], "a preset");
+    for (size_t i = 0; i < names.n; i++) offer_word(text, current, prefix, names.items[i], "a preset");
     cli_list_fini(&names);
 }
 
-/* What names a model of the hub. */
+/* Offers the names that a model may have. */
 static void offer_names(cli_text *text, const char *current, const char *prefix)
 {
     cli_list names = cli_shortname_names();
-    offer(text, current, prefix, "default", "a small model to try weir with");
-    for (size_t i = 0; i < names.n; i++) offer(text, current, prefix, names.items[i], "a model of the hub");
+    offer_word(text, current, prefix, "default", "a small model to try weir with");
+    for (size_t i = 0; i < names.n; i++)
+        offer_word(text, current, prefix, names.items[i], "a model of the hub");
     cli_list_fini(&names);
 }
 
@@ -67,9 +70,9 @@ static void offer_value(cli_text *text, const cli_option *option, const char *cu
 {
     const weir_strategy *strategy;
     for (size_t i = 0; option->choices != NULL && option->choices[i] != NULL; i++)
-        offer(text, current, prefix, option->choices[i], "");
+        offer_word(text, current, prefix, option->choices[i], "");
     for (size_t i = 0; option->kind == CLI_STRATEGY && (strategy = weir_strategy_get(i)) != NULL; i++)
-        offer(text, current, prefix, strategy->name, "");
+        offer_word(text, current, prefix, strategy->name, "");
     if (strcmp(option->argument, "MODEL") == 0) {
         offer_presets(text, current, prefix);
         offer_names(text, current, prefix);
@@ -93,7 +96,8 @@ static void offer_after_command(cli_text *text, const cli_command *command, int 
     } else if (current[0] == '-') {
         offer_options(text, command, current);
     } else if (command->bit == CLI_COMPLETION) {
-        for (size_t i = 0; cli_shells[i].name != NULL; i++) offer(text, current, "", cli_shells[i].name, "");
+        for (size_t i = 0; cli_shells[i].name != NULL; i++)
+            offer_word(text, current, "", cli_shells[i].name, "");
     } else {
         if (command->bit & (CLI_TAKES_MODEL | CLI_RUN | CLI_PRESET | CLI_RM))
             offer_presets(text, current, "");

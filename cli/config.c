@@ -11,7 +11,7 @@
 #include "cli/lib/term.h"
 #include "cli/lib/text.h"
 
-/* As it is shown: nobody looks over a shoulder at keys. */
+/* The value as it is shown: keys are hidden from people who look over a shoulder. */
 static void value_of(const cli_args *args, const cli_option *option, char *text, size_t capacity)
 {
     const cli_origin *origin = &args->sources[option - cli_options];
@@ -85,7 +85,8 @@ static cli_exit add_command(cli_table *table, json_t *array, const cli_command *
     return code;
 }
 
-static cli_exit print(const cli_args *args, const cli_config *config, const cli_table *table, json_t *array)
+static cli_exit print_settings(const cli_args *args, const cli_config *config, const cli_table *table,
+                               json_t *array)
 {
     cli_text text = {0};
     const char *path = config->path != NULL ? config->path : "";
@@ -125,7 +126,7 @@ cli_exit cli_config_command(cli_args *args)
          each++)
         code = add_command(&table, array, each, 0, NULL, config.path, false);
     if (code == CLI_OK)
-        code = print(args, &config, &table, array);
+        code = print_settings(args, &config, &table, array);
     else
         json_decref(array);
     cli_table_fini(&table);

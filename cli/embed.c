@@ -94,7 +94,7 @@ static cli_exit read_texts(struct embed *embed)
     return code;
 }
 
-static cli_exit tokenize(struct embed *embed)
+static cli_exit tokenize_inputs(struct embed *embed)
 {
     weir_model_info info = {.size = sizeof info};
     weir_model_describe(embed->model, &info);
@@ -198,7 +198,7 @@ static cli_exit open_output(struct embed *embed)
     return CLI_OK;
 }
 
-static cli_exit compute(struct embed *embed)
+static cli_exit compute_vectors(struct embed *embed)
 {
     static const weir_normalize normalizations[] = {WEIR_NORMALIZE_L2, WEIR_NORMALIZE_MAX_ABS,
                                                     WEIR_NORMALIZE_NONE};
@@ -234,10 +234,10 @@ cli_exit cli_embed(cli_args *args)
     code = CLI_NO_MODEL;
     if ((path = cli_load_path(args)) == NULL) goto done;
     if ((code = cli_load_model(args, path, &embed.model)) != CLI_OK) goto done;
-    if ((code = tokenize(&embed)) != CLI_OK) goto done;
+    if ((code = tokenize_inputs(&embed)) != CLI_OK) goto done;
     if ((code = create_context(&embed)) != CLI_OK) goto done;
     if ((code = open_output(&embed)) != CLI_OK) goto done;
-    code = compute(&embed);
+    code = compute_vectors(&embed);
     cli_term_progress_end();
 done:
     if (embed.file != NULL) code = cli_file_csv_close(args->output, embed.file, code);

@@ -1,5 +1,8 @@
 /* The commands of weir, and their pages of help.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The table of commands is here: name, arguments, text and function. Pages are made of pieces that page.c
+ * writes for a terminal or in roff, so that help and manual pages have the same text. */
 #include "help.h"
 
 #include <stdio.h>
@@ -20,7 +23,8 @@
 #define COLUMN 30 /* where the explanation of an option begins */
 #define WIDE   24 /* of a command, a variable, a file */
 
-/* Without less the text is printed as it is: the shell shall not complain. */
+/* The command that shows pages. Without less the text is printed as it is, and the shell must not
+ * complain. */
 #define LESS "command -v less >/dev/null 2>&1 || exit 127; exec less"
 
 const cli_command cli_commands[] = {
@@ -338,7 +342,7 @@ static bool page_through(const cli_text *text)
     return status != CLI_CHILD_MISSING;
 }
 
-static cli_exit print(cli_page *page)
+static cli_exit print_page(cli_page *page)
 {
     if (!page_through(&page->text)) cli_out(page->text.bytes, page->text.n);
     weir__text_fini(&page->text);
@@ -402,7 +406,7 @@ static void add_options(cli_page *page, const cli_command *command, bool all)
     cli_args_fini(&args);
 }
 
-/* Those of weir bench, or the others. */
+/* Lists the commands of weir bench, or the others. */
 static void list_commands(cli_page *page, bool bench)
 {
     char left[48];
@@ -522,7 +526,7 @@ static cli_page page_of(const cli_command *command, cli_help_kind kind)
 cli_exit cli_help_print(const cli_command *command, cli_help_kind kind)
 {
     cli_page page = page_of(command, kind);
-    return print(&page);
+    return print_page(&page);
 }
 
 cli_exit cli_help_bench(void)
@@ -531,7 +535,7 @@ cli_exit cli_help_bench(void)
     cli_page_section(&page, "Commands of weir bench");
     list_commands(&page, true);
     cli_page_entry(&page, "weir help bench NAME", "its options, with examples", WIDE);
-    return print(&page);
+    return print_page(&page);
 }
 
 /* ---- Files ---- */

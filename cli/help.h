@@ -11,7 +11,8 @@ typedef enum cli_help_kind {
     CLI_HELP_MAN, /* a manual page, with all options */
 } cli_help_kind;
 
-/* Of a command, or of weir as a whole (NULL). Through $PAGER if the terminal has too few rows. */
+/* Prints the help of a command, or of weir as a whole (NULL), through $PAGER if the terminal has too few
+ * rows. */
 cli_exit cli_help_print(const cli_command *command, cli_help_kind kind);
 
 /* The commands of weir bench. */

@@ -1,5 +1,9 @@
 /* weir info: the model, the machine, and the memory of an engine.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The model is loaded if the memory of its engine fits, and described line by line or as JSON; the engine's
+ * memory is the estimate that the engine itself makes. A model that is too large is described from its
+ * header. */
 #include <string.h>
 
 #include "cli/lib/figures.h"
@@ -10,16 +14,16 @@
 
 #define COLUMN 16 /* where values begin */
 
-static void line(cli_text *text, const char *label)
+static void begin_line(cli_text *text, const char *label)
 {
     cli_text_printf(text, "%s%-*s%s", cli_term_style_out(CLI_DIM), COLUMN, label,
                     cli_term_style_out(CLI_PLAIN));
 }
 
-/* Which kernels multiply which weights. */
+/* Prints which kernels multiply which weights. */
 static void print_kernels(cli_text *text, const weir_model *model, const weir_model_info *info)
 {
-    line(text, "kernels");
+    begin_line(text, "kernels");
     if (info->kernels[0] == '\0') {
         cli_text_puts(text, "the backend's own\n");
         return;
@@ -28,7 +32,7 @@ static void print_kernels(cli_text *text, const weir_model *model, const weir_mo
                     info->n_bytes_mapped > 0 ? "; weights mapped from an optimized file" : "");
     weir_model_weights w = {.size = sizeof w};
     for (size_t i = 0; weir_model_weights_get(model, i, &w) == WEIR_OK; i++) {
-        line(text, "");
+        begin_line(text, "");
         cli_text_printf(text, "%-7s%s in %d tensor%s: %s%s%s\n", w.type, cli_bytes(w.n_bytes).text,
                         w.n_tensors, w.n_tensors == 1 ? "" : "s", w.kernels ? "weir's" : "the backend's (",
                         w.reason, w.kernels ? "" : ")");
@@ -38,46 +42,46 @@ static void print_kernels(cli_text *text, const weir_model *model, const weir_mo
 static void print_model(cli_text *text, const char *path, const weir_model *model,
                         const weir_model_info *info, weir_engine *engine)
 {
-    line(text, "model");
+    begin_line(text, "model");
     cli_figures_title(text, model);
     cli_text_puts(text, " (");
     cli_text_add_safe(text, path, strlen(path));
     cli_text_puts(text, ")\n");
-    line(text, "architecture");
+    begin_line(text, "architecture");
     cli_text_printf(text, "%s, %d layers, %d heads (%d for keys and values), width %d\n", info->architecture,
                     info->n_layer, info->n_head, info->n_head_kv, info->n_embd);
-    line(text, "size");
+    begin_line(text, "size");
     cli_text_printf(text, "%s parameters, %s\n", cli_count(info->n_params).text,
                     cli_bytes(info->n_bytes).text);
     print_kernels(text, model, info);
-    line(text, "context");
+    begin_line(text, "context");
     cli_text_printf(text, "%s tokens in training", cli_count((uint64_t)info->n_ctx_train).text);
     if (info->n_swa > 0) cli_text_printf(text, ", sliding window of %d", info->n_swa);
     if (info->is_recurrent || info->is_hybrid)
         cli_text_puts(text, info->is_hybrid ? ", hybrid" : ", recurrent");
     cli_text_puts(text, "\n");
-    line(text, "vocabulary");
+    begin_line(text, "vocabulary");
     cli_text_printf(text, "%s tokens, begin %d, end %d, end of turn %d%s\n",
                     cli_count((uint64_t)info->n_vocab).text, info->token_bos, info->token_eos,
                     info->token_eot, info->add_bos ? ", begins by itself" : "");
     if (info->is_draft_head || info->n_layer_mtp > 0) {
-        line(text, "drafts");
+        begin_line(text, "drafts");
         cli_text_puts(text, info->is_draft_head
                                 ? "only drafts for another model: pass it as --draft-model of that\n"
                                 : "drafts tokens with a layer of its own (MTP)\n");
     }
     if (info->reads_images || info->reads_sounds) {
-        line(text, "reads");
+        begin_line(text, "reads");
         cli_reads_print(text, info, engine, "                ");
     }
-    line(text, "chat template");
+    begin_line(text, "chat template");
     if (info->chat_template != NULL)
         cli_text_printf(text, "yes, %zu bytes\n", strlen(info->chat_template));
     else
         cli_text_puts(text, "no: prompts are continued as they stand\n");
 }
 
-/* Whose kernels compute attention. */
+/* The owner of the kernels that compute attention. */
 static const char *attention_by(const weir_model_info *info, const weir_engine_stats *stats)
 {
     if (info->is_recurrent && !info->is_hybrid) return "none";
@@ -87,7 +91,7 @@ static const char *attention_by(const weir_model_info *info, const weir_engine_s
 static void print_attention(cli_text *text, const weir_model_info *info, const weir_engine_stats *stats)
 {
     const char *by = attention_by(info, stats);
-    line(text, "attention");
+    begin_line(text, "attention");
     if (strcmp(by, "none") == 0)
         cli_text_puts(text, "none: the model is recurrent\n");
     else
@@ -97,21 +101,21 @@ static void print_attention(cli_text *text, const weir_model_info *info, const w
 static void print_engine(cli_text *text, const cli_args *args, const weir_model_info *info,
                          const weir_engine_stats *stats)
 {
-    line(text, "engine");
+    begin_line(text, "engine");
     cli_text_printf(text, "%d slot%s of at most %s tokens, %s layout, ticks of %d tokens\n", stats->n_slots,
                     stats->n_slots == 1 ? "" : "s", cli_count((uint64_t)stats->n_ctx).text,
                     cli_engine_choice("layout", stats->layout), stats->n_batch);
-    line(text, "drafts");
+    begin_line(text, "drafts");
     if (stats->drafters[0] == '\0')
         cli_text_puts(text, "none\n");
     else
         cli_text_printf(text, "up to %d tokens, by %s\n", args->engine.n_draft_max, stats->drafters);
-    line(text, "KV memory");
+    begin_line(text, "KV memory");
     cli_text_printf(text, "%s for %s cells (%s keys, %s values)\n", cli_bytes(stats->kv_bytes).text,
                     cli_count((uint64_t)stats->n_kv).text, cli_engine_choice("type_k", args->engine.type_k),
                     cli_engine_choice("type_v", args->engine.type_v));
     print_attention(text, info, stats);
-    line(text, "same answers");
+    begin_line(text, "same answers");
     cli_text_puts(text,
                   stats->batch_invariant
                       ? "yes: company, drafts and cached prompts change no token\n"
@@ -119,28 +123,28 @@ static void print_engine(cli_text *text, const cli_args *args, const weir_model_
     int64_t wanted = (int64_t)stats->n_slots * stats->n_ctx;
     if (stats->n_kv < wanted) {
         int32_t n_full = stats->n_kv / stats->n_ctx;
-        line(text, "");
+        begin_line(text, "");
         cli_text_printf(text, "%d request%s of full length at a time; others wait\n", n_full,
                         n_full == 1 ? "" : "s");
     }
 }
 
-static uint64_t needed(const weir_engine_memory *memory)
+static uint64_t needed_bytes(const weir_engine_memory *memory)
 {
     return memory->model_bytes + memory->kv_bytes + memory->compute_bytes;
 }
 
-static bool fits(const weir_engine_memory *memory)
+static bool memory_fits(const weir_engine_memory *memory)
 {
-    return memory->available_bytes == 0 || needed(memory) <= memory->available_bytes;
+    return memory->available_bytes == 0 || needed_bytes(memory) <= memory->available_bytes;
 }
 
 static void print_memory(cli_text *text, const weir_engine_memory *memory)
 {
-    line(text, "memory");
+    begin_line(text, "memory");
     cli_text_printf(text, "%s weights + %s KV + %s to compute in = %s", cli_bytes(memory->model_bytes).text,
                     cli_bytes(memory->kv_bytes).text, cli_bytes(memory->compute_bytes).text,
-                    cli_bytes(needed(memory)).text);
+                    cli_bytes(needed_bytes(memory)).text);
     if (memory->available_bytes > 0)
         cli_text_printf(text, "; available: %s", cli_bytes(memory->available_bytes).text);
     cli_text_puts(text, "\n");
@@ -150,10 +154,10 @@ static void print_memory(cli_text *text, const weir_engine_memory *memory)
 static void print_too_large(const cli_args *args, const char *path, const weir_engine_memory *memory)
 {
     cli_text text = {0};
-    line(&text, "model");
+    begin_line(&text, "model");
     cli_text_add_safe(&text, path, strlen(path));
     cli_text_puts(&text, "\n");
-    line(&text, "engine");
+    begin_line(&text, "engine");
     cli_text_printf(&text, "%d slot%s of at most %s tokens, %s cells (%s keys, %s values)\n", memory->n_slots,
                     memory->n_slots == 1 ? "" : "s", cli_count((uint64_t)memory->n_ctx).text,
                     cli_count((uint64_t)memory->n_kv).text, cli_engine_choice("type_k", args->engine.type_k),
@@ -167,7 +171,7 @@ static json_t *memory_json(const weir_engine_memory *memory)
     return json_pack("{s:I, s:I, s:I, s:I, s:b, s:i, s:i, s:i}", "model_bytes",
                      (json_int_t)memory->model_bytes, "kv_bytes", (json_int_t)memory->kv_bytes,
                      "compute_bytes", (json_int_t)memory->compute_bytes, "available_bytes",
-                     (json_int_t)memory->available_bytes, "fits", (int)fits(memory), "n_slots",
+                     (json_int_t)memory->available_bytes, "fits", (int)memory_fits(memory), "n_slots",
                      memory->n_slots, "n_ctx", memory->n_ctx, "n_kv", memory->n_kv);
 }
 
@@ -184,7 +188,7 @@ static void print_devices(cli_text *text)
 {
     weir_device device = {.size = sizeof device};
     for (size_t i = 0; weir_device_get(i, &device) == WEIR_OK; i++) {
-        line(text, i == 0 ? "devices" : "");
+        begin_line(text, i == 0 ? "devices" : "");
         add_device(text, &device);
     }
 }
@@ -286,10 +290,11 @@ cli_exit cli_info(cli_args *args)
     cli_exit code = CLI_NO_MODEL;
     cli_load_log(args);
     if ((path = cli_load_path(args)) == NULL) goto done;
-    /* Where that fails, so does the load, which says why; or the model does not generate. */
+    /* An estimate fails where the load does, which says why, or because the model does not generate. */
     bool estimated = weir_engine_estimate(path, &args->model, &args->engine, &memory, NULL) == WEIR_OK;
-    if (estimated && fits(&memory) && (code = add_draft_model(args, path, &memory)) != CLI_OK) goto done;
-    if (estimated && !fits(&memory)) {
+    if (estimated && memory_fits(&memory) && (code = add_draft_model(args, path, &memory)) != CLI_OK)
+        goto done;
+    if (estimated && !memory_fits(&memory)) {
         if (args->json)
             cli_out_json(json_pack("{s:o}", "memory", memory_json(&memory)));
         else
@@ -311,7 +316,7 @@ cli_exit cli_info(cli_args *args)
     if (engine != NULL) print_engine(&text, args, &info, &stats);
     if (estimated) print_memory(&text, &memory);
     print_devices(&text);
-    line(&text, "build");
+    begin_line(&text, "build");
     cli_text_printf(&text, "weir %s, llama.cpp %s\n", weir_version(), weir_backend_version());
     cli_out(text.bytes, text.n);
 done:

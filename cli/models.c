@@ -22,7 +22,7 @@
 
 /* ---- weir pull ---- */
 
-static cli_exit suggest(void)
+static cli_exit suggest_models(void)
 {
     cli_text text = {0};
     cli_starter_list(&text);
@@ -53,7 +53,7 @@ static cli_exit find_name(const char *word, char **name, bool *shortened)
 }
 
 /* The path of a model's file, which is downloaded unless it is there: *path, freed with cli_free. */
-static cli_exit pull(const cli_args *args, const char *word, char **path)
+static cli_exit pull_model(const cli_args *args, const char *word, char **path)
 {
     char *name = NULL, *found = NULL;
     bool shortened = false;
@@ -70,10 +70,10 @@ static cli_exit pull(const cli_args *args, const char *word, char **path)
 cli_exit cli_pull(cli_args *args)
 {
     char *path = NULL;
-    if (args->words.n == 0) return suggest();
+    if (args->words.n == 0) return suggest_models();
     if (args->words.n > 1) return cli_fail(CLI_USAGE, "weir pull takes one model");
     cli_load_log(args);
-    cli_exit code = pull(args, args->words.items[0], &path);
+    cli_exit code = pull_model(args, args->words.items[0], &path);
     if (code == CLI_OK && args->json) {
         cli_out_json(json_pack("{s:o, s:o, s:I}", "model", cli_figures_string(args->words.items[0]), "path",
                                cli_figures_string(path), "n_bytes", (json_int_t)cli_file_size(path)));
@@ -229,7 +229,7 @@ cli_exit cli_list_models(cli_args *args)
 
 /* ---- weir rm ---- */
 
-static bool confirm(const char *name)
+static bool confirm_removal(const char *name)
 {
     cli_text text = {0};
     cli_text_puts(&text, "remove ");
@@ -262,7 +262,7 @@ static cli_exit remove_named(const cli_args *args, const char *word, uint64_t *n
                         preset);
     else if (code == CLI_OK && !args->yes && !isatty(STDIN_FILENO))
         code = cli_fail(CLI_USAGE, "weir rm asks before it removes; where nobody can answer, give --yes");
-    *removed = code == CLI_OK && (args->yes || confirm(name != NULL ? name : word));
+    *removed = code == CLI_OK && (args->yes || confirm_removal(name != NULL ? name : word));
     if (*removed && of_preset)
         code = remove_preset(preset, n_bytes);
     else if (*removed && weir_hub_remove(name, &params, n_bytes, &error) != WEIR_OK)

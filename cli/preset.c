@@ -30,7 +30,7 @@ static void add_setting(cli_text *text, const cli_option *option, const char *va
 
 /* A path for a preset, which may be used in any folder. A value that names no file stays as it is: default,
  * hf:OWNER/REPO, a preset. */
-static char *absolute(const char *value)
+static char *absolute_value(const char *value)
 {
     const char *scale = strrchr(value, '='); /* of an adapter */
     char *found = realpath(value, NULL), *path = NULL;
@@ -61,7 +61,7 @@ static char *value_of(const cli_args *args, const cli_option *option, size_t i)
                         : i < list->n            ? list->items[i]
                                                  : NULL;
     if (value == NULL || (option->kind != CLI_LIST && i > 0)) return NULL;
-    return cli_options_is_file(option) ? absolute(value) : cli_format("%s", value);
+    return cli_options_is_file(option) ? absolute_value(value) : cli_format("%s", value);
 }
 
 /* The settings of the command line. */
@@ -78,7 +78,7 @@ static void add_settings(cli_text *text, const cli_args *args)
     }
 }
 
-static cli_exit show(const cli_args *args, const char *name)
+static cli_exit show_preset(const cli_args *args, const char *name)
 {
     char *path = cli_preset_path(name), *bytes = NULL;
     size_t length = 0;
@@ -99,7 +99,7 @@ static cli_exit show(const cli_args *args, const char *name)
     return code;
 }
 
-/* Whether a preset of this name may be written to the path; NULL: the name is none. */
+/* Checks that a preset of this name may be written to the path; NULL: no preset can have the name. */
 static cli_exit check_new(const cli_args *args, const char *name, const char *path)
 {
     if (path == NULL)
@@ -130,13 +130,13 @@ static cli_exit write_preset(const cli_args *args, const char *name)
         add_settings(&text, args);
         code = cli_file_write(path, text.bytes, text.n);
     }
-    if (code == CLI_OK && !args->quiet) code = show(args, name);
+    if (code == CLI_OK && !args->quiet) code = show_preset(args, name);
     weir__text_fini(&text);
     cli_free(path);
     return code;
 }
 
-static cli_exit list(const cli_args *args)
+static cli_exit list_presets(const cli_args *args)
 {
     cli_list names = cli_preset_names();
     cli_table table = {.n_columns = 2, .left = 2};
@@ -178,6 +178,6 @@ cli_exit cli_preset(cli_args *args)
     if (args->words.n > 1) return cli_fail(CLI_USAGE, "weir preset takes one name");
     if (args->words.n == 0 && set)
         return cli_fail(CLI_USAGE, "which name? Write weir preset NAME -m MODEL …");
-    if (args->words.n == 0) return list(args);
-    return set ? write_preset(args, args->words.items[0]) : show(args, args->words.items[0]);
+    if (args->words.n == 0) return list_presets(args);
+    return set ? write_preset(args, args->words.items[0]) : show_preset(args, args->words.items[0]);
 }

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* program.c: the way from main() to a command's function.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "program.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@
 #include "completion.h"
 #include "help.h"
 
-static cli_exit help(int n, char **words)
+static cli_exit print_help(int n, char **words)
 {
     int used;
     bool man = n > 0 && strcmp(words[0], "--man") == 0;
@@ -58,7 +59,7 @@ static bool asks_for_help(const char *word)
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
-static cli_exit dispatch(int n, char **argv, cli_runner *run)
+static cli_exit run_words(int n, char **argv, cli_runner *run)
 {
     char **words = argv + 1;
     int used;
@@ -67,7 +68,7 @@ static cli_exit dispatch(int n, char **argv, cli_runner *run)
         return CLI_USAGE;
     }
     const char *first = words[0];
-    if (strcmp(first, "help") == 0 || asks_for_help(first)) return help(n - 1, words + 1);
+    if (strcmp(first, "help") == 0 || asks_for_help(first)) return print_help(n - 1, words + 1);
     if (strcmp(first, "__complete") == 0) return cli_complete(n - 1, words + 1);
     if (strcmp(first, "--version") == 0 || strcmp(first, "-V") == 0) {
         static char version[] = "version";
@@ -75,7 +76,7 @@ static cli_exit dispatch(int n, char **argv, cli_runner *run)
     }
     const cli_command *command = cli_command_find(n, words, &used);
     if (command == NULL)
-        return n == 2 && asks_for_help(words[1]) ? help(1, words) : cli_command_unknown(n, words);
+        return n == 2 && asks_for_help(words[1]) ? print_help(1, words) : cli_command_unknown(n, words);
     return run_command(command, n - used, words + used, argv, run);
 }
 
@@ -94,7 +95,7 @@ int cli_program(int argc, char **argv, cli_runner *run)
     cli_term_init();
     cli_options_init();
     if (!cli_signals_init()) return CLI_FAILED;
-    cli_exit code = dispatch(argc - 1, argv, run);
+    cli_exit code = run_words(argc - 1, argv, run);
     cli_term_rescue();
     return cli_out_finish(code);
 }

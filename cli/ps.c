@@ -17,8 +17,8 @@ static bool take_event(const char *data, size_t length, void *user)
     return cli_view_event(view, data, length);
 }
 
-/* Until an event is there. */
-static cli_exit look(const cli_args *args, cli_remote *remote, cli_view *view)
+/* Waits until an event is there. */
+static cli_exit await_event(const cli_args *args, cli_remote *remote, cli_view *view)
 {
     int64_t end_ns = weir__clock_deadline_ns(PATIENCE_MS);
     cli_remote_listen(remote, take_event, view);
@@ -37,7 +37,7 @@ static cli_exit look(const cli_args *args, cli_remote *remote, cli_view *view)
     return CLI_OK;
 }
 
-static void print(const cli_args *args, const cli_view *view)
+static void print_view(const cli_args *args, const cli_view *view)
 {
     const char *url = args->url != NULL ? args->url : CLI_REMOTE_URL;
     const char *model = json_string_value(json_object_get(view->event, "model"));
@@ -62,11 +62,11 @@ cli_exit cli_ps(cli_args *args)
                         args->words.items[0]);
     cli_remote *remote = cli_remote_create(args, &code);
     if (remote == NULL) return code;
-    code = look(args, remote, &view);
+    code = await_event(args, remote, &view);
     if (code == CLI_OK && args->json)
         cli_out_json(cli_view_json(&view));
     else if (code == CLI_OK)
-        print(args, &view);
+        print_view(args, &view);
     cli_remote_destroy(remote);
     cli_view_fini(&view);
     return code;

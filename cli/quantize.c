@@ -20,7 +20,7 @@ static char *output_of(const char *path, const char *type)
     return cli_format("%.*s-%s.gguf", (int)n, path, type);
 }
 
-static cli_exit conclude(const cli_args *args, const char *path, const char *out)
+static cli_exit report_file(const cli_args *args, const char *path, const char *out)
 {
     cli_text text = {0};
     if (args->json) {
@@ -60,7 +60,7 @@ cli_exit cli_quantize(cli_args *args)
                                                                             : CLI_FAILED;
         code = cli_fail_error(args, code, "cannot quantize", &error);
     } else
-        code = conclude(args, path, out);
+        code = report_file(args, path, out);
 done:
     cli_load_log_flush();
     cli_free(out);

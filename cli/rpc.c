@@ -17,7 +17,7 @@ cli_exit cli_rpc(cli_args *args)
     params.n_threads = args->engine.n_threads;
     params.insecure = args->insecure_rpc;
     cli_note("starting a worker on %s; Ctrl-C ends it", params.listen);
-    /* It waits for sockets, and has nothing to end in order. */
+    /* The worker waits for sockets, and has nothing to end in order. */
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
     signal(SIGHUP, SIG_DFL);

@@ -1,5 +1,9 @@
 /* weir run: one prompt, one answer.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The prompt is put together from files, stdin and words, and submitted as many times as answers are wanted.
+ * The answers are awaited, the best is chosen, and its chunks are printed as they come if there is only
+ * one. */
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
@@ -48,7 +52,7 @@ void cli_run_defaults(cli_args *args)
 /* ---- The prompt ---- */
 
 /* Says on stderr which texts are part of the prompt. */
-static void report(const cli_prompt *prompt)
+static void report_prompt(const cli_prompt *prompt)
 {
     cli_text names = {0};
     cli_prompt_names(prompt, &names);
@@ -101,7 +105,7 @@ static cli_exit read_prompt(struct run *run)
         return cli_fail(CLI_USAGE, args->images.n + args->sounds.n > 0
                                        ? "the prompt is empty: a text is needed beside images and sounds"
                                        : "the prompt is empty");
-    if (run->texts.n > 0 && !args->quiet && !args->json) report(&run->texts);
+    if (run->texts.n > 0 && !args->quiet && !args->json) report_prompt(&run->texts);
     return CLI_OK;
 }
 
@@ -116,7 +120,7 @@ static cli_exit read_media(struct run *run)
     return code;
 }
 
-static cli_exit render(struct run *run)
+static cli_exit render_prompt(struct run *run)
 {
     const cli_args *args = run->args;
     weir_model_info info = {.size = sizeof info};
@@ -188,7 +192,7 @@ static void keep_tokens(void *user, const weir_chunk *chunk)
     }
 }
 
-/* Whether all answers have ended; until then the best is not known. */
+/* True if all answers have ended; until then the best is not known. */
 static bool have_ended(const struct run *run)
 {
     bool ended = true;
@@ -207,8 +211,8 @@ static void await_all(const struct run *run)
     }
 }
 
-/* With --best-of, keeps the best answer's stream and releases the others. */
-static void choose(struct run *run)
+/* Keeps, with --best-of, the best answer's stream and releases the others. */
+static void choose_best(struct run *run)
 {
     weir_chunk prompt;
     int32_t best = 0;
@@ -221,7 +225,7 @@ static void choose(struct run *run)
         best = i;
         most = score;
     }
-    /* Only the first stream has the prompt's logprobs, which are the same for all. */
+    /* The first stream alone has the prompt's logprobs, which are the same for all. */
     if (best > 0 && weir_stream_prompt_logprobs(run->streams[0], &prompt) == WEIR_OK)
         run->prompt_logprobs = cli_figures_logprobs(&prompt);
     run->stream = run->streams[best];
@@ -250,7 +254,7 @@ static json_t *as_json(const struct run *run, const weir_usage *usage, const wei
     return json;
 }
 
-static cli_exit conclude(struct run *run)
+static cli_exit conclude_run(struct run *run)
 {
     weir_usage usage = weir_stream_usage(run->stream);
     weir_error error = {0};
@@ -296,14 +300,14 @@ cli_exit cli_run(cli_args *args)
     started = weir__clock_now_ns();
     if ((code = cli_load_model(args, path, &run.model)) != CLI_OK) goto done;
     if ((code = read_media(&run)) != CLI_OK) goto done;
-    if ((code = render(&run)) != CLI_OK) goto done;
+    if ((code = render_prompt(&run)) != CLI_OK) goto done;
     if ((code = cli_load_engine(args, run.model, &run.engine)) != CLI_OK) goto done;
     run.load_ns = weir__clock_now_ns() - started;
     if ((code = submit_prompt(&run)) != CLI_OK) goto done;
-    choose(&run);
+    choose_best(&run);
     code = cli_reply_follow(&run.reply, args, run.stream, keep_tokens, &run);
     if (code != CLI_OK) goto done;
-    code = conclude(&run);
+    code = conclude_run(&run);
     if (code == CLI_OK && !args->json) cli_starter_advise(args, path);
 done:
     weir_engine_destroy(run.engine);

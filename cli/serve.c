@@ -1,4 +1,9 @@
-/* weir serve: the engine behind HTTP. SPDX-License-Identifier: Apache-2.0 */
+/* weir serve: the engine behind HTTP.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The model or the list of models is loaded, then the server starts, and this thread waits for signals: one
+ * that ends it, or SIGHUP, which reads options, keys and models again. At the end, requests that run are
+ * waited for; while models and caches are closed, another signal ends the process at once. */
 #include "server/server.h"
 
 #include <errno.h>
@@ -63,7 +68,7 @@ static void add_keys(cli_args *args, const cli_list *list, bool operates)
                                                             .operates = operates};
 }
 
-/* Those of the file, then those of the command line. */
+/* Collects the keys of the file, then those of the command line. */
 static cli_exit collect_keys(cli_args *args)
 {
     serve_key *from_file = NULL;
@@ -100,7 +105,7 @@ static void block_cache(cli_args *args, const cli_args *server)
     if (server->kv_events != NULL || server->prefix_key != NULL) args->engine.cache_block = SERVE_KV_BLOCK;
 }
 
-/* Without a prefix cache there are no events. */
+/* Checks that there is a prefix cache: without one there are no events. */
 static cli_exit check_events(const cli_args *args, const cli_model_list *list)
 {
     bool caches = list->n == 0 && args->engine.cache_sequences != 0;
@@ -111,7 +116,7 @@ static cli_exit check_events(const cli_args *args, const cli_model_list *list)
 
 /* ---- Downloads for clients ---- */
 
-/* Who downloads, and for whom. */
+/* Options for downloads, and the models that clients had downloaded. */
 typedef struct puller {
     const cli_args *args;
     cli_pulled pulled;
@@ -129,8 +134,9 @@ static bool pass_on(const weir_hub_progress *progress, void *user)
     return r->progress(&told, r->to);
 }
 
-static weir_status pull(const char *name, bool (*progress)(const serve_pull_progress *progress, void *to),
-                        void *to, void *user, weir_error *error)
+static weir_status pull_model(const char *name,
+                              bool (*progress)(const serve_pull_progress *progress, void *to), void *to,
+                              void *user, weir_error *error)
 {
     relay r = {progress, to};
     puller *p = user;
@@ -153,7 +159,7 @@ static weir_status pull(const char *name, bool (*progress)(const serve_pull_prog
 
 /* ---- Options ---- */
 
-static cli_exit complete(cli_args *args)
+static cli_exit complete_params(cli_args *args)
 {
     serve_params *params = &args->serve;
     make_room_for_media(args, args->projector);
@@ -183,7 +189,7 @@ static cli_exit complete(cli_args *args)
     block_cache(args, args);
     if (args->lora_dir != NULL && args->lora_dir[0] != '\0') params->lora_dir = args->lora_dir;
     if (args->quiet) params->live.log = false;
-    if (args->pull) params->pull = pull;
+    if (args->pull) params->pull = pull_model;
     weir_error error = {0};
     if (cli_model_check(args, &error) != WEIR_OK) return cli_fail_error(args, CLI_USAGE, NULL, &error);
     return collect_keys(args);
@@ -228,7 +234,7 @@ static cli_exit fail_params(const cli_args *args, const cli_model_list *list, cl
 }
 
 /* Applies the options as they are now. Only some can change while the server runs. */
-static void reload(cli_args *args, serve_server *server, cli_pulled *pulled, cli_args **now)
+static void reload_options(cli_args *args, serve_server *server, cli_pulled *pulled, cli_args **now)
 {
     uint64_t ticket;
     cli_list names = cli_pulled_begin(pulled, &ticket);
@@ -236,7 +242,8 @@ static void reload(cli_args *args, serve_server *server, cli_pulled *pulled, cli
     cli_model_list list = {0};
     weir_error error = {0};
     cli_args_init(fresh, args->command);
-    bool ok = cli_options_parse(fresh, args->n_line, args->line) == CLI_OK && complete(fresh) == CLI_OK;
+    bool ok =
+        cli_options_parse(fresh, args->n_line, args->line) == CLI_OK && complete_params(fresh) == CLI_OK;
     fresh->offline = true; /* a download would take this thread from signals and the watchdog */
     ok = ok && complete_list(fresh, &names, &list) == CLI_OK;
     if (ok && serve_server_reload(server, &fresh->serve, &error) != WEIR_OK) {
@@ -260,7 +267,7 @@ static void reload(cli_args *args, serve_server *server, cli_pulled *pulled, cli
     cli_free(old);
 }
 
-/* By their files' names. */
+/* Adds adapters under their files' names. */
 static cli_exit add_adapters(const cli_args *args, serve_server *server)
 {
     size_t n_used = 0;
@@ -351,7 +358,7 @@ static void add_models(cli_text *text, const cli_args *args, const cli_model_lis
     }
 }
 
-/* For the person who started the server: address, models, access, how to stop it. */
+/* Prints, for the person who started the server: address, models, access, how to stop it. */
 static void print_banner(const cli_args *args, const struct served *served)
 {
     cli_text text = {0};
@@ -377,13 +384,13 @@ static void notify_watchdog(serve_server *server, int every_ms)
     if (every_ms > 0 && serve_server_is_healthy(server, every_ms)) serve_notify("WATCHDOG=1");
 }
 
-/* Until a signal comes that ends it. */
+/* Serves until a signal comes that ends it. */
 static void serve_until_signal(cli_args *args, serve_server *server, cli_pulled *pulled, cli_args **now)
 {
     struct pollfd descriptor = {.fd = cli_signals_descriptor(), .events = POLLIN};
     int watchdog_ms = serve_notify_watchdog_ms();
     while (cli_signals_ended() == 0) {
-        if (cli_signals_took(SIGHUP) || cli_pulled_waits(pulled)) reload(args, server, pulled, now);
+        if (cli_signals_took(SIGHUP) || cli_pulled_waits(pulled)) reload_options(args, server, pulled, now);
         int n = poll(&descriptor, 1, watchdog_ms > 0 ? watchdog_ms : -1);
         if (n < 0 && errno != EINTR) break;
         if (n == 0) notify_watchdog(server, watchdog_ms);
@@ -391,7 +398,7 @@ static void serve_until_signal(cli_args *args, serve_server *server, cli_pulled 
     }
 }
 
-static void stop(serve_server *server)
+static void stop_server(serve_server *server)
 {
     int watchdog_ms = serve_notify_watchdog_ms();
     serve_notify("STOPPING=1");
@@ -443,14 +450,15 @@ static cli_exit run_server(cli_args *args, struct served *served, bool plain)
     serve_notify("READY=1");
     serve_until_signal(args, served->server, &served->puller.pulled, &served->now);
     cli_pulled_stop(&served->puller.pulled);
-    stop(served->server);
+    stop_server(served->server);
     serve_log(
         "info", "stopping",
         "no request is left; models and caches are closed, and another signal ends the process at once");
     return CLI_OK;
 }
 
-/* Until then another signal ends the process at once: a folder or a device that hangs may hold it. */
+/* Frees all. Until the end another signal ends the process at once: a folder or a device that hangs may hold
+ * it. */
 static void end_served(struct served *served)
 {
     serve_server_destroy(served->server);
@@ -462,7 +470,7 @@ static void end_served(struct served *served)
 cli_exit cli_serve(cli_args *args)
 {
     struct served served = {.puller.args = args};
-    cli_exit code = complete(args);
+    cli_exit code = complete_params(args);
     if (code != CLI_OK) return code;
     cli_pulled_init(&served.puller.pulled);
     cli_signals_hangups();

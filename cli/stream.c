@@ -1,5 +1,9 @@
 /* weir stream: a file of requests, all at once.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * All requests of the file are submitted at once. One loop polls the streams' descriptors, keys and signals,
+ * passes chunks on as JSON lines or to the panes, and draws the screen. The texts are printed at the end if
+ * there was a screen. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -59,7 +63,7 @@ void cli_stream_defaults(cli_args *args)
 
 /* ---- Start ---- */
 
-/* Whether prompts become messages, as those of weir run do. */
+/* True if prompts become messages, as those of weir run do. */
 static bool uses_template(const struct session *session)
 {
     weir_model_info info = {.size = sizeof info};
@@ -78,7 +82,7 @@ static json_t *messages_of(const cli_args *args, const cli_batch_item *item)
     return messages;
 }
 
-static cli_exit render(struct session *session, size_t i, json_t *list_of_messages)
+static cli_exit render_request(struct session *session, size_t i, json_t *list_of_messages)
 {
     const cli_batch_item *item = &session->batch.items[i];
     weir_chat_params params = cli_args_chat(session->args, &item->ask);
@@ -112,7 +116,7 @@ static cli_exit render_prompt(struct session *session, size_t i)
                         "accepts it",
                         i);
     json_t *messages = messages_of(session->args, item);
-    cli_exit code = render(session, i, messages);
+    cli_exit code = render_request(session, i, messages);
     json_decref(messages);
     return code;
 }
@@ -133,7 +137,7 @@ static cli_exit submit_prompts(struct session *session)
         cli_batch_item *item = &batch->items[i];
         requests[i] = cli_ask_request(&item->ask);
         if (item->messages != NULL)
-            code = render(session, i, item->messages);
+            code = render_request(session, i, item->messages);
         else if (chats)
             code = render_prompt(session, i);
         if (session->answers[i].chat != NULL) {
@@ -217,7 +221,7 @@ static void take_all(struct session *session, size_t i)
 
 /* ---- Screen ---- */
 
-/* Which of those without a chunk wait and which are being read: a guess, the last ones wait. */
+/* Guesses which answers without a chunk wait and which are being read: the last ones wait. */
 static void guess_states(struct session *session)
 {
     weir_engine_stats stats = {.size = sizeof stats};
@@ -230,7 +234,7 @@ static void guess_states(struct session *session)
     }
 }
 
-static void draw(struct session *session, bool now)
+static void draw_screen(struct session *session, bool now)
 {
     int64_t time = weir__clock_now_ns();
     if (!session->screen || (!now && time - session->drawn_ns < FRAME_NS)) return;
@@ -239,7 +243,7 @@ static void draw(struct session *session, bool now)
     cli_panes_draw(&session->panes);
 }
 
-static void press(struct session *session, int key)
+static void press_key(struct session *session, int key)
 {
     size_t focus = session->panes.focus;
     if (key == CLI_KEY_NONE || cli_panes_key(&session->panes, key)) return;
@@ -252,9 +256,9 @@ static void press(struct session *session, int key)
 
 static void read_keys(struct session *session)
 {
-    for (int key; (key = cli_screen_key()) != CLI_KEY_NONE;) press(session, key);
+    for (int key; (key = cli_screen_key()) != CLI_KEY_NONE;) press_key(session, key);
     if (session->fds[1].revents & ~POLLIN) session->fds[1].fd = -1; /* no more will come */
-    draw(session, true);
+    draw_screen(session, true);
 }
 
 /* ---- Loop ---- */
@@ -275,11 +279,11 @@ static void handle_signals(struct session *session)
     bool suspended = cli_signals_took(SIGTSTP), resized = cli_signals_took(SIGWINCH);
     if (suspended) cli_screen_suspend();
     if (resized) cli_screen_resize();
-    if (suspended || resized) draw(session, true);
+    if (suspended || resized) draw_screen(session, true);
 }
 
 /* Fills fds with the streams that still run; returns how many fds there are. *blind: some have none. */
-static size_t gather(struct session *session, bool *blind)
+static size_t gather_descriptors(struct session *session, bool *blind)
 {
     size_t n = 0;
     *blind = false;
@@ -295,8 +299,8 @@ static size_t gather(struct session *session, bool *blind)
     return 2 + n;
 }
 
-/* Until every request has had its last chunk. */
-static void pump(struct session *session)
+/* Passes chunks on until every request has had its last one. */
+static void pump_answers(struct session *session)
 {
     bool cancelled = false, blind;
     session->fds = cli_alloc(session->batch.n + 2, sizeof *session->fds);
@@ -308,8 +312,8 @@ static void pump(struct session *session)
             WEIR_OK)
             session->answers[i].descriptor = -1;
     while (session->n_finished < session->batch.n) {
-        draw(session, false);
-        size_t n = gather(session, &blind);
+        draw_screen(session, false);
+        size_t n = gather_descriptors(session, &blind);
         int ready = poll(session->fds, (nfds_t)n, blind ? BLIND_MS : CLI_LOOK_MS);
         if (ready > 0 && session->fds[0].revents != 0) handle_signals(session);
         if (ready > 0 && session->fds[1].revents != 0) read_keys(session);
@@ -367,12 +371,12 @@ static void print_sum(const struct session *session)
              (unsigned long long)stats.n_generated_tokens, cli_time(ns).text, rate);
 }
 
-static cli_exit conclude(struct session *session)
+static cli_exit conclude_session(struct session *session)
 {
     cli_exit code = CLI_OK;
     size_t n_failed = 0;
     if (session->screen) {
-        draw(session, true);
+        draw_screen(session, true);
         cli_screen_close();
         print_texts(session);
     }
@@ -442,8 +446,8 @@ cli_exit cli_stream(cli_args *args)
         for (size_t i = 0; i < session.batch.n; i++)
             session.panes.panes[i].name = session.batch.items[i].name;
     }
-    pump(&session);
-    code = conclude(&session);
+    pump_answers(&session);
+    code = conclude_session(&session);
 done:
     code = cli_ring_save(args, session.engine, code);
     weir_engine_destroy(session.engine);

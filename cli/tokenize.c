@@ -82,7 +82,7 @@ static void print_lines(struct tokens *tokens)
     }
 }
 
-static void print(struct tokens *tokens, const cli_args *args)
+static void print_tokens(struct tokens *tokens, const cli_args *args)
 {
     cli_text text = {0};
     bool tinted = *cli_term_style_out(CLI_TINTS) != '\0';
@@ -119,7 +119,7 @@ cli_exit cli_tokenize(cli_args *args)
     args->model.vocab_only = true;
     if ((code = cli_load_model(args, path, &tokens.model)) != CLI_OK) goto done;
     code = cli_load_tokenize(args, tokens.model, text, length, !args->no_parse, &tokens.ids, &tokens.n);
-    if (code == CLI_OK) print(&tokens, args);
+    if (code == CLI_OK) print_tokens(&tokens, args);
 done:
     weir_model_release(tokens.model);
     cli_load_log_flush();

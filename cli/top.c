@@ -88,7 +88,7 @@ static size_t count_lines(const cli_text *text)
     return n;
 }
 
-static void draw(struct top *top)
+static void draw_frame(struct top *top)
 {
     cli_text head = {0}, table = {0}, keys = {0};
     int columns, rows;
@@ -121,7 +121,7 @@ static void draw(struct top *top)
     top->news = false;
 }
 
-static void press(struct top *top, int key)
+static void press_key(struct top *top, int key)
 {
     int columns, rows;
     size_t page;
@@ -149,7 +149,7 @@ static void press(struct top *top, int key)
 
 /* ---- The loop ---- */
 
-static void lose(struct top *top)
+static void lose_server(struct top *top)
 {
     if (!top->lost && !top->screen)
         cli_fail(CLI_OK, "%s: %s; trying again", top->url, cli_remote_problem(top->remote));
@@ -166,7 +166,7 @@ static cli_exit keep_asking(struct top *top)
         cli_screen_close();
         return cli_fail(CLI_REFUSED, "%s: %s", top->url, cli_remote_problem(top->remote));
     }
-    if (state == CLI_REMOTE_LOST) lose(top);
+    if (state == CLI_REMOTE_LOST) lose_server(top);
     bool dead = state == CLI_REMOTE_OPEN && now - top->event_ns > GONE_NS;
     if ((state == CLI_REMOTE_IDLE || state == CLI_REMOTE_LOST || dead) && now >= top->retry_ns) {
         top->retry_ns = now + RETRY_NS;
@@ -184,16 +184,17 @@ static void take_signals_and_keys(struct top *top)
         cli_screen_resize();
         top->news = true;
     }
-    for (int key; (key = cli_screen_key()) != CLI_KEY_NONE;) press(top, key);
+    for (int key; (key = cli_screen_key()) != CLI_KEY_NONE;) press_key(top, key);
 }
 
-static cli_exit watch(struct top *top)
+static cli_exit watch_server(struct top *top)
 {
     cli_exit code = CLI_OK;
     while (!top->over && cli_signals_ended() == 0 && !cli_out_closed()) {
         if ((code = keep_asking(top)) != CLI_OK) return code;
-        /* Once a second without news too: the silence is counted. */
-        if (top->screen && (top->news || weir__clock_now_ns() - top->drawn_ns >= WEIR__NS_PER_S)) draw(top);
+        /* A frame is drawn once a second even without news: the silence is counted. */
+        if (top->screen && (top->news || weir__clock_now_ns() - top->drawn_ns >= WEIR__NS_PER_S))
+            draw_frame(top);
         cli_remote_wait(top->remote, top->screen ? cli_screen_keys() : -1, 200);
         take_signals_and_keys(top);
     }
@@ -210,7 +211,7 @@ cli_exit cli_top(cli_args *args)
     top.remote = cli_remote_create(args, &code);
     if (top.remote == NULL) return code;
     top.screen = !args->json && cli_screen_open();
-    code = watch(&top);
+    code = watch_server(&top);
     cli_screen_close();
     cli_remote_destroy(top.remote);
     cli_view_fini(&top.view);

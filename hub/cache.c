@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* cache.c: paths, locks and files of the cache.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A blob is named by its checksum, and names of files are links to blobs, in one folder for each commit.
+ * Locks are those that Hugging Face's clients take. Listing walks the folders of commits. Removing takes the
+ * names away first, and then each blob that no name leads to. */
 #include "cache.h"
 
 #include <dirent.h>
@@ -26,7 +31,7 @@ static weir_status no_memory(weir_error *error)
     return WEIR_NO_MEMORY;
 }
 
-static weir_status failed(const char *what, const char *path, weir_error *error)
+static weir_status refuse_path(const char *what, const char *path, weir_error *error)
 {
     weir__error_set(error, WEIR_IO, "cache_dir", "%.250s cannot be %s: %s", path, what, strerror(errno));
     return WEIR_IO;
@@ -49,7 +54,7 @@ static char *repo_folder(const char *cache, const char *repo)
     return path;
 }
 
-static char *below(const char *cache, const char *repo, const char *a, const char *b)
+static char *path_below(const char *cache, const char *repo, const char *a, const char *b)
 {
     char *folder = repo_folder(cache, repo);
     char *path = folder != NULL ? weir__text_format("%s/%s/%s", folder, a, b) : NULL;
@@ -59,12 +64,12 @@ static char *below(const char *cache, const char *repo, const char *a, const cha
 
 char *weir__cache_blob(const char *cache, const char *repo, const char *blob)
 {
-    return below(cache, repo, "blobs", blob);
+    return path_below(cache, repo, "blobs", blob);
 }
 
 char *weir__cache_file(const char *cache, const char *repo, const char *commit, const char *name)
 {
-    char *snapshot = below(cache, repo, "snapshots", commit);
+    char *snapshot = path_below(cache, repo, "snapshots", commit);
     char *path = snapshot != NULL ? weir__text_format("%s/%s", snapshot, name) : NULL;
     weir__mem_free(snapshot);
     return path;
@@ -78,7 +83,7 @@ weir_status weir__cache_make_parents(const char *path, weir_error *error)
     for (char *c = part + 1; *c != '\0' && status == WEIR_OK; c++) {
         if (*c != '/') continue;
         *c = '\0';
-        if (mkdir(part, 0777) != 0 && errno != EEXIST) status = failed("made", part, error);
+        if (mkdir(part, 0777) != 0 && errno != EEXIST) status = refuse_path("made", part, error);
         *c = '/';
     }
     weir__mem_free(part);
@@ -87,7 +92,7 @@ weir_status weir__cache_make_parents(const char *path, weir_error *error)
 
 /* ---- Locks ---- */
 
-/* Whether the file that was locked is still the one of that name. */
+/* True if the file that was locked is still the one of that name. */
 static bool is_current(int descriptor, const char *path)
 {
     struct stat mine, now;
@@ -101,12 +106,12 @@ static weir_status lock_path(const char *path, bool try_once, bool (*tick)(void 
     const struct timespec nap = {.tv_nsec = 100000000};
     for (;;) {
         int opened = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-        if (opened < 0) return failed("opened", path, error);
+        if (opened < 0) return refuse_path("opened", path, error);
         while (flock(opened, LOCK_EX | LOCK_NB) != 0) {
             int code = errno;
             weir_status status = WEIR_OK;
             if (code != EWOULDBLOCK && code != EINTR)
-                status = failed("locked", path, error);
+                status = refuse_path("locked", path, error);
             else if (try_once)
                 status =
                     weir__error_set(error, WEIR_STATE, "name", "it is being downloaded; try again later");
@@ -148,7 +153,7 @@ weir_status weir__cache_commit(const char *cache, const char *repo, const char *
         snprintf(commit, 65, "%.64s", revision);
         return WEIR_OK;
     }
-    char *path = below(cache, repo, "refs", revision);
+    char *path = path_below(cache, repo, "refs", revision);
     if (path == NULL) return WEIR_NO_MEMORY;
     FILE *file = fopen(path, "re");
     weir__mem_free(path);
@@ -165,16 +170,16 @@ weir_status weir__cache_set_ref(const char *cache, const char *repo, const char 
                                 weir_error *error)
 {
     if (strcmp(revision, commit) == 0) return WEIR_OK;
-    char *path = below(cache, repo, "refs", revision);
+    char *path = path_below(cache, repo, "refs", revision);
     char *fresh = path != NULL ? weir__text_format("%s.%ld.new", path, (long)getpid()) : NULL;
     weir_status status = fresh != NULL ? weir__cache_make_parents(path, error) : no_memory(error);
     FILE *file = status == WEIR_OK ? fopen(fresh, "we") : NULL;
-    if (status == WEIR_OK && file == NULL) status = failed("written", fresh, error);
+    if (status == WEIR_OK && file == NULL) status = refuse_path("written", fresh, error);
     if (file != NULL) {
         bool ok = fputs(commit, file) >= 0;
         ok = fclose(file) == 0 && ok;
         if (!ok || rename(fresh, path) != 0) {
-            status = failed("written", path, error);
+            status = refuse_path("written", path, error);
             unlink(fresh);
         }
     }
@@ -203,7 +208,7 @@ weir_status weir__cache_link(const char *cache, const char *repo, const char *co
     if ((status = weir__cache_make_parents(path, error)) != WEIR_OK) goto done;
     unlink(fresh);
     if (symlink(target, fresh) != 0 || rename(fresh, path) != 0) {
-        status = failed("made (the folder of models must allow symbolic links)", path, error);
+        status = refuse_path("made (the folder of models must allow symbolic links)", path, error);
         unlink(fresh);
     }
 done:
@@ -229,7 +234,7 @@ static void blob_of(const char *path, char blob[65])
 }
 
 /* Calls visit for each GGUF file below a folder. Folders that are links are not entered. */
-static weir_status walk(const char *folder, const char *prefix, int depth, visit_fn *visit, void *user)
+static weir_status walk_folder(const char *folder, const char *prefix, int depth, visit_fn *visit, void *user)
 {
     weir_status status = WEIR_OK;
     DIR *dir = opendir(folder);
@@ -246,7 +251,7 @@ static weir_status walk(const char *folder, const char *prefix, int depth, visit
         else if (lstat(path, &st) != 0)
             status = WEIR_OK;
         else if (S_ISDIR(st.st_mode))
-            status = depth < DEPTH_MAX ? walk(path, inner, depth + 1, visit, user) : WEIR_OK;
+            status = depth < DEPTH_MAX ? walk_folder(path, inner, depth + 1, visit, user) : WEIR_OK;
         else if (weir__name_is_safe(name) && weir__name_is_model(name)) {
             char blob[65];
             blob_of(path, blob);
@@ -284,8 +289,8 @@ static weir_status add_file(const char *name, const char *path, const char *blob
 weir_status weir__cache_scan(const char *cache, const char *repo, const char *commit, weir__name_files *files)
 {
     struct scan scan = {.repo = repo, .files = files};
-    char *folder = below(cache, repo, "snapshots", commit);
-    weir_status status = folder != NULL ? walk(folder, "", 0, add_file, &scan) : WEIR_NO_MEMORY;
+    char *folder = path_below(cache, repo, "snapshots", commit);
+    weir_status status = folder != NULL ? walk_folder(folder, "", 0, add_file, &scan) : WEIR_NO_MEMORY;
     weir__mem_free(folder);
     weir__name_files_sort(files);
     snprintf(files->commit, sizeof files->commit, "%.64s", commit);
@@ -314,7 +319,7 @@ static weir_status each_snapshot(const char *cache, const char *repo,
                                  void *user)
 {
     weir_status status = WEIR_OK;
-    char *folder = below(cache, repo, "snapshots", "");
+    char *folder = path_below(cache, repo, "snapshots", "");
     if (folder == NULL) return WEIR_NO_MEMORY;
     DIR *dir = opendir(folder);
     const struct dirent *entry;
@@ -331,7 +336,7 @@ static weir_status scan_snapshot(const char *cache, const char *repo, const char
     return weir__cache_scan(cache, repo, commit, user);
 }
 
-/* The same contents under the same name in several revisions count once. */
+/* Drops files that have the same contents under the same name in another revision: they count once. */
 static void drop_repeats(weir__name_files *files)
 {
     size_t kept = 0;
@@ -380,7 +385,7 @@ static weir_status remove_tree(const char *folder, int depth, uint64_t *n_bytes,
     weir_status status = WEIR_OK;
     DIR *dir = opendir(folder);
     const struct dirent *entry;
-    if (dir == NULL) return failed("read", folder, error);
+    if (dir == NULL) return refuse_path("read", folder, error);
     while (status == WEIR_OK && (entry = readdir(dir)) != NULL) {
         struct stat st;
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
@@ -388,19 +393,19 @@ static weir_status remove_tree(const char *folder, int depth, uint64_t *n_bytes,
         if (path == NULL)
             status = no_memory(error);
         else if (lstat(path, &st) != 0)
-            status = errno == ENOENT ? WEIR_OK : failed("read", path, error);
+            status = errno == ENOENT ? WEIR_OK : refuse_path("read", path, error);
         else if (S_ISDIR(st.st_mode))
             status = depth < DEPTH_MAX + 4
                          ? remove_tree(path, depth + 1, n_bytes, error)
                          : weir__error_set(error, WEIR_IO, "cache_dir", "%.250s is too deep", path);
         else if (unlink(path) != 0)
-            status = failed("removed", path, error);
+            status = refuse_path("removed", path, error);
         else if (S_ISREG(st.st_mode))
             *n_bytes += (uint64_t)st.st_size;
         weir__mem_free(path);
     }
     closedir(dir);
-    if (status == WEIR_OK && rmdir(folder) != 0) status = failed("removed", folder, error);
+    if (status == WEIR_OK && rmdir(folder) != 0) status = refuse_path("removed", folder, error);
     return status;
 }
 
@@ -409,7 +414,7 @@ static weir_status check_idle(const char *cache, const char *repo, weir_error *e
 {
     static const char suffix[] = ".incomplete";
     weir_status status = WEIR_OK;
-    char *blobs = below(cache, repo, "blobs", "");
+    char *blobs = path_below(cache, repo, "blobs", "");
     if (blobs == NULL) return no_memory(error);
     DIR *dir = opendir(blobs);
     const struct dirent *entry;
@@ -450,7 +455,7 @@ static weir_status unlink_chosen(const char *cache, const char *repo, const char
         const weir__name_file *file = weir__name_shard_of(&files, first, i);
         if (file == NULL) continue;
         if (unlink(file->path) != 0) {
-            status = failed("removed", file->path, removal->error);
+            status = refuse_path("removed", file->path, removal->error);
             break;
         }
         weir__name_file *gone = weir__name_files_add(&removal->gone, repo, file->name);
@@ -494,7 +499,7 @@ static weir_status remove_files(const char *cache, const weir__name *name, uint6
         else if (unlink(blob) == 0)
             *n_bytes += gone->n_bytes;
         else if (errno != ENOENT) /* it went with another name of it */
-            status = failed("removed", blob, error);
+            status = refuse_path("removed", blob, error);
         weir__mem_free(blob);
     }
     weir__name_files_fini(&removal.gone);

@@ -40,7 +40,7 @@ weir_status weir__cache_scan(const char *cache, const char *repo, const char *co
                              weir__name_files *files);
 weir_status weir__cache_scan_all(const char *cache, weir__name_files *files);
 
-/* As weir_hub_remove. */
+/* Removes the files of a name, as weir_hub_remove says. */
 weir_status weir__cache_remove(const char *cache, const weir__name *name, uint64_t *n_bytes,
                                weir_error *error);
 

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* config.c: reads variables of the environment and the token's file, and checks what they give.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
 #include <errno.h>
@@ -30,7 +31,7 @@ void weir_hub_params_init(weir_hub_params *params, size_t size)
 }
 
 /* The first of these variables that is set to something. */
-static const char *environment(const char *const *names)
+static const char *first_environment(const char *const *names)
 {
     for (; *names != NULL; names++) {
         const char *value = getenv(*names);
@@ -52,13 +53,13 @@ static bool is_on(const char *value)
 static char *home_folder(void)
 {
     const char *value;
-    if ((value = environment((const char *const[]){"HF_HOME", NULL})) != NULL)
+    if ((value = first_environment((const char *const[]){"HF_HOME", NULL})) != NULL)
         return value[0] == '~' && value[1] == '/' && getenv("HOME") != NULL
                    ? weir__text_format("%s%s", getenv("HOME"), value + 1)
                    : weir__mem_strdup(value);
-    if ((value = environment((const char *const[]){"XDG_CACHE_HOME", NULL})) != NULL && *value == '/')
+    if ((value = first_environment((const char *const[]){"XDG_CACHE_HOME", NULL})) != NULL && *value == '/')
         return weir__text_format("%s/huggingface", value);
-    if ((value = environment((const char *const[]){"HOME", NULL})) != NULL)
+    if ((value = first_environment((const char *const[]){"HOME", NULL})) != NULL)
         return weir__text_format("%s/.cache/huggingface", value);
     return weir__mem_strdup("");
 }
@@ -85,21 +86,21 @@ static weir_status read_token(const char *path, char **token, weir_error *error)
 
 static weir_status find_token(const char *given, const char *home, weir__config *config, weir_error *error)
 {
-    const char *value = given != NULL
-                            ? given
-                            : environment((const char *const[]){"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", NULL});
+    const char *value =
+        given != NULL ? given
+                      : first_environment((const char *const[]){"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", NULL});
     weir_status status = WEIR_OK;
     if (value != NULL) {
         if (*value != '\0' && (config->token = weir__mem_strdup(value)) == NULL)
             return weir__error_set(error, WEIR_NO_MEMORY, "token", "out of memory");
     } else if (!is_on(getenv("HF_HUB_DISABLE_IMPLICIT_TOKEN"))) {
-        const char *named = environment((const char *const[]){"HF_TOKEN_PATH", NULL});
+        const char *named = first_environment((const char *const[]){"HF_TOKEN_PATH", NULL});
         char *path = named != NULL ? weir__mem_strdup(named) : weir__text_format("%s/token", home);
         if (path == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "token", "out of memory");
         status = read_token(path, &config->token, error);
         weir__mem_free(path);
     }
-    /* It becomes a line of a request. */
+    /* A token becomes a line of a request, so it must be plain ASCII. */
     for (const char *c = config->token; status == WEIR_OK && c != NULL && *c != '\0'; c++)
         if (*c <= ' ' || *c > '~')
             status = weir__error_set(
@@ -155,11 +156,11 @@ weir_status weir__config_read(const weir_hub_params *params, weir__config *confi
     if (status == WEIR_OK) status = weir__members_check(&members, &p, "", error);
     if (status != WEIR_OK) return status;
     const char *endpoint =
-        p.endpoint != NULL ? p.endpoint : environment((const char *const[]){"HF_ENDPOINT", NULL});
+        p.endpoint != NULL ? p.endpoint : first_environment((const char *const[]){"HF_ENDPOINT", NULL});
     const char *cache =
         p.cache_dir != NULL
             ? p.cache_dir
-            : environment((const char *const[]){"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", NULL});
+            : first_environment((const char *const[]){"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", NULL});
     char *home = home_folder();
     config->offline_by = p.offline                         ? "the parameter offline"
                          : is_on(getenv("HF_HUB_OFFLINE")) ? "HF_HUB_OFFLINE"

@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* fetch.c: downloads a file into the cache.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The lock of the file's blob is taken first, so that another process that downloads it is waited for. Bytes
+ * go into BLOB.incomplete; an earlier part is hashed and continued. Failures of the network are tried again
+ * from the last byte. A whole file whose checksum differs is downloaded once more if a part of it was of an
+ * earlier process. The file gets its name last, when it is on the disk. */
 #include "fetch.h"
 
 #include <errno.h>
@@ -40,7 +46,7 @@ typedef struct fetch {
     double rate;
 } fetch;
 
-static bool ended(fetch *f, weir_status status)
+static bool end_fetch(fetch *f, weir_status status)
 {
     f->problem = status;
     return false;
@@ -48,7 +54,7 @@ static bool ended(fetch *f, weir_status status)
 
 /* ---- Progress ---- */
 
-static bool show(fetch *f, bool always)
+static bool show_progress(fetch *f, bool always)
 {
     int64_t now = weir__clock_now_ns();
     if (f->config->progress == NULL || (!always && now - f->shown_ns < PROGRESS_NS)) return true;
@@ -70,12 +76,12 @@ static bool show(fetch *f, bool always)
                                         .sha256 = f->file->sha256};
     if (f->config->progress(&progress, f->config->progress_user)) return true;
     weir__error_set(f->error, WEIR_ABORTED, "progress", "the caller's callback asked to stop");
-    return ended(f, WEIR_ABORTED);
+    return end_fetch(f, WEIR_ABORTED);
 }
 
-static bool tick(void *user)
+static bool tick_fetch(void *user)
 {
-    return show(user, false);
+    return show_progress(user, false);
 }
 
 /* ---- The file on its way ---- */
@@ -92,7 +98,7 @@ static bool disk_failed(fetch *f, const char *what)
             "far is kept";
     weir__error_set(f->error, WEIR_IO, "cache_dir", "%.150s of %s cannot be %s in %.100s: %s%s",
                     f->file->name, f->file->repo, what, f->config->cache, strerror(code), hint);
-    return ended(f, WEIR_IO);
+    return end_fetch(f, WEIR_IO);
 }
 
 static bool start_over(fetch *f)
@@ -115,7 +121,7 @@ static bool take_up(fetch *f)
     unsigned char *bytes = weir__mem_alloc(step);
     if (bytes == NULL) {
         weir__error_set(f->error, WEIR_NO_MEMORY, "name", "out of memory for a download");
-        return ended(f, WEIR_NO_MEMORY);
+        return end_fetch(f, WEIR_NO_MEMORY);
     }
     bool ok = true;
     while (ok && f->n_done < (uint64_t)st.st_size) {
@@ -127,7 +133,7 @@ static bool take_up(fetch *f)
         }
         weir__sha256_feed(&f->sha256, bytes, n);
         f->n_done += n;
-        ok = show(f, false);
+        ok = show_progress(f, false);
     }
     weir__mem_free(bytes);
     f->rate_done = f->n_done;
@@ -147,29 +153,29 @@ static bool has_room(fetch *f)
                     "%.150s of %s needs %" PRIu64 " MB more and %.100s has room for %" PRIu64
                     ": free some, or choose another folder with HF_HUB_CACHE",
                     f->file->name, f->file->repo, needed / 1000000 + 1, f->config->cache, room / 1000000);
-    return ended(f, WEIR_IO);
+    return end_fetch(f, WEIR_IO);
 }
 
 /* ---- One request ---- */
 
-static bool wrong(fetch *f, const char *what)
+static bool refuse_file(fetch *f, const char *what)
 {
     weir__error_set(f->error, WEIR_FORMAT, "name",
                     "%.150s of %s %s; a proxy may have changed it, or the hub is damaged: try again later",
                     f->file->name, f->file->repo, what);
-    return ended(f, WEIR_FORMAT);
+    return end_fetch(f, WEIR_FORMAT);
 }
 
 static bool on_begin(const weir__http_answer *answer, void *user)
 {
     fetch *f = user;
     if (answer->total >= 0 && (uint64_t)answer->total != f->file->n_bytes)
-        return wrong(f, "has another size than the hub reports");
+        return refuse_file(f, "has another size than the hub reports");
     if (answer->linked_etag[0] != '\0' && f->file->sha256[0] != '\0' &&
         strcmp(answer->linked_etag, f->file->sha256) != 0)
-        return wrong(f, "has another checksum than the hub's list");
+        return refuse_file(f, "has another checksum than the hub's list");
     if (answer->code == 206 && answer->begin != f->n_done)
-        return wrong(f, "starts at another byte than was requested");
+        return refuse_file(f, "starts at another byte than was requested");
     /* The server honours no ranges, or has other bytes by now. */
     if (answer->code == 200 && f->n_done > 0 && !start_over(f)) return false;
     snprintf(f->etag, sizeof f->etag, "%s", answer->etag);
@@ -179,7 +185,7 @@ static bool on_begin(const weir__http_answer *answer, void *user)
 static bool on_write(const void *bytes, size_t n, void *user)
 {
     fetch *f = user;
-    if (n > f->file->n_bytes - f->n_done) return wrong(f, "is longer than the hub reports");
+    if (n > f->file->n_bytes - f->n_done) return refuse_file(f, "is longer than the hub reports");
     weir__sha256_feed(&f->sha256, bytes, n);
     if (!weir__file_write(f->descriptor, bytes, n, f->n_done)) return disk_failed(f, "written");
     f->n_done += n;
@@ -198,7 +204,7 @@ static weir_status get_all(fetch *f, weir__http *http, const char *url)
                                             .if_range = f->etag,
                                             .begin = on_begin,
                                             .write = on_write,
-                                            .tick = tick,
+                                            .tick = tick_fetch,
                                             .user = f};
         weir_status status = weir__http_get(http, &request, &answer);
         if (f->problem != WEIR_OK) return f->problem;
@@ -215,7 +221,7 @@ static weir_status get_all(fetch *f, weir__http *http, const char *url)
             retry = (weir__http_retry){0};
         }
         if (whole) snprintf(answer.reason, sizeof answer.reason, "it ended too early");
-        status = weir__http_wait(&retry, f->config, &answer, tick, f);
+        status = weir__http_wait(&retry, f->config, &answer, tick_fetch, f);
         if (f->problem != WEIR_OK) return f->problem;
         if (status != WEIR_OK)
             return weir__http_explain(f->config, &answer, f->file->repo, f->n_done > 0, f->error);
@@ -240,7 +246,7 @@ static weir_status get_checked(fetch *f, weir__http *http, const char *url)
         bool again = !f->restarted;
         if (!start_over(f)) return f->problem;
         if (!again) {
-            wrong(f, "does not have the checksum that the hub reports");
+            refuse_file(f, "does not have the checksum that the hub reports");
             return f->problem;
         }
         weir__hub_log(WEIR_LOG_WARN, "%s of %s: the part of an earlier download is damaged; beginning again",
@@ -257,7 +263,7 @@ static bool is_there(const char *path, uint64_t n_bytes)
 }
 
 /* The file's address: bytes other than letters, digits and -._~/ as %XX. */
-static char *address(const weir__config *config, const weir__name_file *file, const char *commit)
+static char *address_of(const weir__config *config, const weir__name_file *file, const char *commit)
 {
     static const char digits[] = "0123456789ABCDEF";
     char path[3 * WEIR__NAME_FILE_MAX];
@@ -275,10 +281,10 @@ static char *address(const weir__config *config, const weir__name_file *file, co
     return weir__text_format("%s/%s/resolve/%s/%s", config->endpoint, file->repo, commit, path);
 }
 
-static weir_status download(fetch *f, weir__http *http, const char *commit, const char *blob)
+static weir_status download_file(fetch *f, weir__http *http, const char *commit, const char *blob)
 {
     char *incomplete = weir__text_format("%s.incomplete", blob);
-    char *url = address(f->config, f->file, commit);
+    char *url = address_of(f->config, f->file, commit);
     weir_status status = WEIR_OK;
     if (incomplete == NULL || url == NULL) {
         status = weir__error_set(f->error, WEIR_NO_MEMORY, "name", "out of memory for a download");
@@ -290,7 +296,7 @@ static weir_status download(fetch *f, weir__http *http, const char *commit, cons
         status = f->problem;
         goto done;
     }
-    if (!take_up(f) || !has_room(f) || !show(f, true)) {
+    if (!take_up(f) || !has_room(f) || !show_progress(f, true)) {
         status = f->problem;
         goto done;
     }
@@ -303,7 +309,7 @@ static weir_status download(fetch *f, weir__http *http, const char *commit, cons
         status = f->problem;
         goto done;
     }
-    if (!show(f, true)) status = f->problem;
+    if (!show_progress(f, true)) status = f->problem;
 done:
     if (f->descriptor >= 0) close(f->descriptor);
     weir__mem_free(url);
@@ -323,11 +329,11 @@ weir_status weir__fetch(weir__http *http, const weir__config *config, const weir
     weir_status status = WEIR_OK;
     if (!config->force && is_there(blob, file->n_bytes)) goto done;
     if ((status = weir__cache_make_parents(blob, error)) != WEIR_OK) goto done;
-    if ((status = weir__cache_lock(config->cache, file->repo, file->blob, false, tick, &f, &lock, error)) !=
-        WEIR_OK)
+    if ((status = weir__cache_lock(config->cache, file->repo, file->blob, false, tick_fetch, &f, &lock,
+                                   error)) != WEIR_OK)
         goto done;
     /* Another process may have had it until now. */
-    if (config->force || !is_there(blob, file->n_bytes)) status = download(&f, http, commit, blob);
+    if (config->force || !is_there(blob, file->n_bytes)) status = download_file(&f, http, commit, blob);
 done:
     if (lock >= 0) close(lock);
     weir__mem_free(blob);

@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* http.c: GET with redirects, ranges and retries.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * weir__http_get makes one request for each hop, follows redirects itself, and refuses those from https to
+ * anything else. The body's first byte is checked to be the one that was asked for. Which answers may be
+ * tried again, and how long to wait before, is decided here; the caller counts the tries. */
 #include "http.h"
 
 #include <errno.h>
@@ -123,7 +128,7 @@ static bool collect_begin(const weir__http_answer *answer, void *user)
     return true;
 }
 
-static bool collect(const void *bytes, size_t n, void *user)
+static bool collect_bytes(const void *bytes, size_t n, void *user)
 {
     struct collected *to = user;
     to->too_long = n > to->max - to->text.n;
@@ -145,7 +150,7 @@ weir_status weir__http_text(weir__http *http, const weir__config *config, const 
     const weir__http_request request = {.url = url,
                                         .if_range = "",
                                         .begin = collect_begin,
-                                        .write = collect,
+                                        .write = collect_bytes,
                                         .tick = collect_tick,
                                         .user = &to};
     weir__http_answer answer;
@@ -279,7 +284,7 @@ static bool on_header(const char *line, size_t n, void *user)
     return true;
 }
 
-/* Whether the body is the requested one; calls begin() when that is so for the first time. length: of the
+/* True if the body is the requested one; calls begin() when that is so for the first time. length: of the
  * body. */
 static bool begin_body(struct flight *flight, int64_t length)
 {
@@ -330,7 +335,7 @@ static bool on_tick(void *user)
     return request->tick(request->user);
 }
 
-static weir_status transfer(weir__http *http, struct flight *flight, const weir__transfer_request *wanted)
+static weir_status run_transfer(weir__http *http, struct flight *flight, const weir__transfer_request *wanted)
 {
     weir_status status = weir__transfers_run(http->transfers, wanted, on_tick);
     if (status != WEIR_OK) return status;
@@ -340,7 +345,7 @@ static weir_status transfer(weir__http *http, struct flight *flight, const weir_
 }
 
 /* One hop. */
-static weir_status fly(weir__http *http, struct flight *flight, const char *url)
+static weir_status request_once(weir__http *http, struct flight *flight, const char *url)
 {
     const weir__config *config = http->config;
     const weir__http_request *request = flight->request;
@@ -369,7 +374,7 @@ static weir_status fly(weir__http *http, struct flight *flight, const char *url)
         .user = flight,
     };
     bool failed = token.failed || range.failed || condition.failed;
-    weir_status status = failed ? WEIR_NO_MEMORY : transfer(http, flight, &wanted);
+    weir_status status = failed ? WEIR_NO_MEMORY : run_transfer(http, flight, &wanted);
     weir__text_fini(&condition);
     weir__text_fini(&range);
     weir__text_fini(&token);
@@ -388,7 +393,7 @@ weir_status weir__http_get(weir__http *http, const weir__http_request *request, 
     *answer = (weir__http_answer){.total = -1};
     for (int hop = 0; status == WEIR_OK; hop++) {
         struct flight flight = {.request = request, .answer = answer};
-        status = fly(http, &flight, url);
+        status = request_once(http, &flight, url);
         char *next = flight.next;
         if (status != WEIR_OK || !is_redirect(answer->code)) {
             bool body = status == WEIR_OK && (answer->code == 200 || answer->code == 206);

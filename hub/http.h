@@ -32,7 +32,8 @@ typedef struct weir__http_request {
     const char *url;
     uint64_t from;        /* the first byte wanted */
     const char *if_range; /* ETag that the bytes before `from` had; "" = unknown */
-    /* Before the first byte of a body (200 or 206), and for each piece of it; false ends the request. */
+    /* Called before the first byte of a body (200 or 206), and for each piece of it; false ends the
+     * request. */
     bool (*begin)(const weir__http_answer *answer, void *user);
     bool (*write)(const void *bytes, size_t n, void *user);
     bool (*tick)(void *user); /* some ten times a second; false ends the request */
@@ -44,12 +45,12 @@ typedef struct weir__http_request {
  * endpoint's host only, and an https request is not redirected to http. */
 weir_status weir__http_get(weir__http *http, const weir__http_request *request, weir__http_answer *answer);
 
-/* Between tries. Zeroed at the start. */
+/* State between tries. Zeroed at the start. */
 typedef struct weir__http_retry {
     int32_t n; /* tries in a row that got no further */
 } weir__http_retry;
 
-/* Whether another try may help. */
+/* True if another try may help. */
 bool weir__http_may_retry(weir_status status, const weir__http_answer *answer);
 
 /* Waits before another try, as the hub asks or longer each time. ABORTED: tick said no. IO: enough. */

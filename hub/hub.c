@@ -1,5 +1,10 @@
 /* hub.c: hub.h's functions for models by name.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A call opens a session: configuration, name, connection. It asks the hub for the repository's files, or the
+ * cache if it must do without network, chooses the name's files, and fetches each file of a split model. The
+ * revision is noted last, so that it means a commit that is complete. SIGPIPE and SIGXFSZ are blocked during
+ * a call, and those that it caused are taken away at its end. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -92,7 +97,7 @@ static weir_status open_http(session *s, weir_error *error)
 }
 
 /* The repository's files in the hub; those that the cache has get their paths. */
-static weir_status ask(session *s, int32_t n_retries, weir__name_files *files, weir_error *error)
+static weir_status ask_hub(session *s, int32_t n_retries, weir__name_files *files, weir_error *error)
 {
     char *json = NULL, *url;
     size_t length = 0;
@@ -122,7 +127,7 @@ static weir_status ask(session *s, int32_t n_retries, weir__name_files *files, w
 }
 
 /* The files of this revision that the cache has; NOT_FOUND: none. */
-static weir_status recall(const session *s, weir__name_files *files, weir_error *error)
+static weir_status recall_cached(const session *s, weir__name_files *files, weir_error *error)
 {
     char commit[65];
     weir_status status = weir__cache_commit(s->config.cache, s->name.repo, s->config.revision, commit);
@@ -143,7 +148,7 @@ static weir_status recall_path(const session *s, char **path, weir_error *error)
     weir__name_files files = {0};
     size_t first;
     int32_t shard, n_shards;
-    weir_status status = recall(s, &files, error);
+    weir_status status = recall_cached(s, &files, error);
     if (status != WEIR_OK || (status = weir__name_choose(&s->name, &files, &first, error)) != WEIR_OK)
         goto done;
     weir__name_shard(files.items[first].name, &shard, &n_shards);
@@ -195,7 +200,7 @@ static weir_status fetch_all(session *s, const weir__name_files *files, char **p
     return status;
 }
 
-static weir_status download(session *s, char **path, weir_error *error)
+static weir_status download_files(session *s, char **path, weir_error *error)
 {
     weir__name_files files = {0};
     char *cached = NULL, *out = NULL;
@@ -207,7 +212,7 @@ static weir_status download(session *s, char **path, weir_error *error)
         *path = cached;
         return WEIR_OK;
     }
-    status = ask(s, cached != NULL ? 0 : s->config.n_retries, &files, &problem);
+    status = ask_hub(s, cached != NULL ? 0 : s->config.n_retries, &files, &problem);
     if (status == WEIR_OK)
         status = fetch_all(s, &files, &out, &problem);
     else if (status == WEIR_IO && cached != NULL) {
@@ -230,7 +235,7 @@ weir_status weir_hub_download(const char *name, const weir_hub_params *params, c
     if (name == NULL) return weir__name_parse(NULL, NULL, error);
     weir_status status = session_begin(&s, name, params, error);
     if (status != WEIR_OK) return status;
-    status = download(&s, path, error);
+    status = download_files(&s, path, error);
     session_end(&s);
     return status;
 }
@@ -246,7 +251,8 @@ weir_status weir_hub_resolve(const char *name, const weir_hub_params *params, ch
     if (name == NULL) return weir__name_parse(NULL, NULL, error);
     weir_status status = session_begin(&s, name, params, error);
     if (status != WEIR_OK) return status;
-    status = s.config.offline ? recall(&s, &files, error) : ask(&s, s.config.n_retries, &files, error);
+    status =
+        s.config.offline ? recall_cached(&s, &files, error) : ask_hub(&s, s.config.n_retries, &files, error);
     if (status == WEIR_OK) status = weir__name_choose(&s.name, &files, &first, error);
     if (status == WEIR_OK) {
         *file = files.items[first].name;
@@ -268,8 +274,8 @@ weir_status weir_hub_list(const char *name, const weir_hub_params *params, weir_
     if (files == NULL)
         status = weir__error_set(error, WEIR_NO_MEMORY, "files", "out of memory");
     else if (name != NULL)
-        status = s.config.offline ? recall(&s, &files->files, error)
-                                  : ask(&s, s.config.n_retries, &files->files, error);
+        status = s.config.offline ? recall_cached(&s, &files->files, error)
+                                  : ask_hub(&s, s.config.n_retries, &files->files, error);
     else if ((status = weir__cache_scan_all(s.config.cache, &files->files)) != WEIR_OK)
         weir__error_set(error, status, "files", "out of memory");
     session_end(&s);

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* hub_test.c: names and a cache folder on disk, without a network.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -140,7 +141,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Nothing here may ask the network: where it would, nobody listens. */
+/* Parameters with which nothing asks the network: at the endpoint nobody listens. */
 static weir_hub_params offline(void)
 {
     weir_hub_params params = weir_hub_params_default();
@@ -200,7 +201,7 @@ static void test_removing(void **state)
     uint64_t n_bytes;
     char path[2 * TEMP_PATH_MAX];
     (void)state;
-    /* The same contents under another name keep the blob. */
+    /* A blob stays if another name has the same contents. */
     link_file("copy-Q5_0.gguf", SHA);
     assert_ok(weir_hub_remove("hf:o/r:Q5_0", &params, &n_bytes, error));
     assert_true(n_bytes == 0);

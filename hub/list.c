@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* list.c: takes sizes, checksums and names of model files from the hub's JSON.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "list.h"
 
 #include <string.h>

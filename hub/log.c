@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* log.c: formats lines for weir's log.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "log.h"
 
 #include <stdarg.h>

@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* name.c: names at the hub, taken apart and matched with a repository's files.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A name is checked character by character before any part of it becomes a path or an address. A name without
+ * a file selects one by its quantization: a file fits if its name, or its folder's, ends in the word, and the
+ * shortest name wins. A name without a quantization tries a list of them in order. */
 #include "name.h"
 
 #include <stdio.h>
@@ -12,9 +17,9 @@
 
 #define SUFFIX ".gguf"
 
-/* Tried in this order where a name asks for none: small enough for most machines without much loss, then its
- * neighbours, then larger types, then those that lose more. */
-static const char *const preferred[] = {
+/* Quantizations in the order in which they are tried where a name asks for none: small enough for most
+ * machines without much loss, then its neighbours, then larger types, then those that lose more. */
+static const char *const preferred_types[] = {
     "Q4_K_M", "Q4_K_S", "Q4_0",   "Q4_1",   "IQ4_NL", "IQ4_XS", "Q5_K_M", "Q5_K_S", "Q5_0", "Q6_K", "Q8_0",
     "MXFP4",  "Q3_K_L", "Q3_K_M", "Q3_K_S", "BF16",   "F16",    "F32",    "IQ3_M",  "Q2_K", NULL,
 };
@@ -145,7 +150,7 @@ static const char *last_part(const char *file)
     return slash != NULL ? slash + 1 : file;
 }
 
-static bool contains(const char *text, const char *word)
+static bool contains_word(const char *text, const char *word)
 {
     size_t n = strlen(word);
     for (; *text != '\0'; text++)
@@ -156,11 +161,11 @@ static bool contains(const char *text, const char *word)
 bool weir__name_is_model(const char *file)
 {
     const char *base = last_part(file);
-    return ends_in_gguf(file) && strncasecmp(base, "mmproj", 6) != 0 && !contains(base, "imatrix");
+    return ends_in_gguf(file) && strncasecmp(base, "mmproj", 6) != 0 && !contains_word(base, "imatrix");
 }
 
 /* Bytes of the name before "-00001-of-00003.gguf", or before ".gguf". */
-static size_t stem(const char *file, int32_t *shard, int32_t *n_shards)
+static size_t stem_length(const char *file, int32_t *shard, int32_t *n_shards)
 {
     size_t n = strlen(file) - (ends_in_gguf(file) ? sizeof SUFFIX - 1 : 0);
     enum { TAIL = 15 }; /* -00001-of-00003 */
@@ -182,7 +187,7 @@ static size_t stem(const char *file, int32_t *shard, int32_t *n_shards)
 
 void weir__name_shard(const char *file, int32_t *shard, int32_t *n_shards)
 {
-    stem(file, shard, n_shards);
+    stem_length(file, shard, n_shards);
 }
 
 /* Q4_K_M, IQ3_XXS, TQ1_0, MXFP4, BF16 … */
@@ -204,7 +209,7 @@ static bool is_quantization(const char *text, size_t n)
 void weir__name_quantization(const char *file, char quantization[16])
 {
     int32_t shard, n_shards;
-    size_t end = stem(file, &shard, &n_shards);
+    size_t end = stem_length(file, &shard, &n_shards);
     quantization[0] = '\0';
     /* The last word that is one: of the name, then of the folders before it. */
     while (end > 0) {
@@ -221,11 +226,11 @@ void weir__name_quantization(const char *file, char quantization[16])
 
 /* ---- Which ---- */
 
-/* Whether a file's name, or its folder's, ends in these words: "UD-Q4_K_XL" as well as "Q4_K_XL". */
+/* True if a file's name, or its folder's, ends in these words: "UD-Q4_K_XL" as well as "Q4_K_XL". */
 static bool ends_in(const char *file, const char *what)
 {
     int32_t shard, n_shards;
-    size_t n = stem(file, &shard, &n_shards), n_what = strlen(what);
+    size_t n = stem_length(file, &shard, &n_shards), n_what = strlen(what);
     for (;;) {
         if (n >= n_what && strncasecmp(file + n - n_what, what, n_what) == 0 &&
             (n == n_what || strchr("-._/", file[n - n_what - 1]) != NULL))
@@ -263,8 +268,8 @@ weir_status weir__name_choose(const weir__name *name, const weir__name_files *fi
     } else if (name->what[0] != '\0') {
         if (find_file(files, name->what, chosen)) return WEIR_OK;
     } else {
-        for (size_t i = 0; preferred[i] != NULL; i++)
-            if (find_file(files, preferred[i], chosen)) return WEIR_OK;
+        for (size_t i = 0; preferred_types[i] != NULL; i++)
+            if (find_file(files, preferred_types[i], chosen)) return WEIR_OK;
         if (find_file(files, NULL, chosen)) return WEIR_OK;
     }
     char known[256] = "";
@@ -294,7 +299,7 @@ const weir__name_file *weir__name_shard_of(const weir__name_files *files, size_t
     int32_t i, n_shards;
     const weir__name_file *file = &files->items[first];
     if (shard == 1) return file;
-    size_t n = stem(file->name, &i, &n_shards);
+    size_t n = stem_length(file->name, &i, &n_shards);
     snprintf(name, sizeof name, "%.*s-%05d-of-%05d%s", (int)n, file->name, (int)shard, (int)n_shards,
              file->name + strlen(file->name) - (sizeof SUFFIX - 1));
     for (size_t k = 0; k < files->n; k++)

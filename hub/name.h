@@ -38,30 +38,31 @@ void weir__name_files_fini(weir__name_files *files);
 /* Adds a file, whose strings are copied; NULL: out of memory. */
 weir__name_file *weir__name_files_add(weir__name_files *files, const char *repo, const char *name);
 
-/* In the order of repository and name. */
+/* Sorts by repository and name. */
 void weir__name_files_sort(weir__name_files *files);
 
 /* INVALID (field "name"). */
 weir_status weir__name_parse(const char *text, weir__name *name, weir_error *error);
 
-/* Whether this may be a branch, a tag or a commit, and a path in refs/. */
+/* True if this may be a branch, a tag or a commit, and a path in refs/. */
 bool weir__name_is_revision(const char *text);
 bool weir__name_is_commit(const char *text);
 
 /* n lower-case hexadecimal digits and nothing else. */
 bool weir__name_is_hex(const char *text, size_t n);
 
-/* Whether a path stays below the folder that it is put in: relative, no empty part, none that begins with a
+/* True if a path stays below the folder that it is put in: relative, no empty part, none that begins with a
  * dot, no backslash, no control character. */
 bool weir__name_is_safe(const char *path);
 
-/* Whether a file is a model: *.gguf, and neither a projector nor an importance matrix. */
+/* True if a file is a model: *.gguf, and neither a projector nor an importance matrix. */
 bool weir__name_is_model(const char *file);
 
 /* The part of the file's name that names its quantization, in capitals, e.g. "Q4_K_M"; "" = none does. */
 void weir__name_quantization(const char *file, char quantization[16]);
 
-/* Of a name like x-00002-of-00003.gguf 2 and 3, of any other 1 and 1. Both are at least 1. */
+/* The numbers in a name like x-00002-of-00003.gguf, here 2 and 3; 1 and 1 for any other. Both are at least
+ * 1. */
 void weir__name_shard(const char *file, int32_t *shard, int32_t *n_shards);
 
 /* The file that a name means: the first shard of one with several. NOT_FOUND (field "name"): the message

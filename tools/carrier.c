@@ -1,5 +1,8 @@
 /* Requests to a server with OpenAI's API, over HTTP, all connections in one thread.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * An exchange becomes a transfer (transfer.h), whose bytes go through a reader of server-sent events. The end
+ * is told apart by status and by what came last. A server that is busy gives the time of the next try. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -149,7 +152,7 @@ static void let_go(request *r)
 }
 
 /* A status other than 200. */
-static int64_t refused(request *r, const weir__transfer_result *result)
+static int64_t end_refused(request *r, const weir__transfer_result *result)
 {
     char text[128];
     int64_t retry_s = result->retry_s > 0 ? result->retry_s : RETRY_S;
@@ -181,7 +184,7 @@ static void on_end(const weir__transfer_result *result, void *user)
     int64_t retry_ms = -1;
     bool whole = result->end == WEIR__TRANSFER_WHOLE;
     if (!r->ended && whole && result->head.status != 200)
-        retry_ms = refused(r, result);
+        retry_ms = end_refused(r, result);
     else if (!r->ended && !whole && !r->done)
         end_by_us(r, fate_of(result->end), result->problem);
     else if (!r->ended && r->done && !r->finished)
@@ -261,7 +264,7 @@ static bool ends_with(const char *text, const char *end)
 }
 
 /* The whole address: a host, or one with /v1, gets the rest of the path. */
-static char *address(const char *url, bool completions)
+static char *completions_address(const char *url, bool completions)
 {
     const char *path = completions ? "/completions" : "/chat/completions";
     if (ends_with(url, path)) return cli_format("%s", url);
@@ -289,7 +292,7 @@ static cli_exit read_key(cli_carrier *carrier)
     return CLI_OK;
 }
 
-/* As many connections as descriptors are to be had. */
+/* Raises the limit on descriptors. Returns how many connections they allow. */
 static int32_t raise_limit(void)
 {
     size_t n = cli_descriptors_raise(LIMIT + DESCRIPTORS);
@@ -314,7 +317,7 @@ cli_carrier *cli_carrier_create(const cli_args *args, const char *url, cli_exit 
     cli_carrier *carrier = cli_alloc(1, sizeof *carrier);
     carrier->limit = raise_limit();
     carrier->args = args;
-    carrier->url = address(url, args->completions);
+    carrier->url = completions_address(url, args->completions);
     carrier->model = cli_options_given(args, "--model") ? args->model_path : "default";
     carrier->transfers = weir__transfers_create(carrier->limit);
     if (carrier->transfers == NULL) cli_no_memory();

@@ -1,5 +1,8 @@
 /* weir bench engine: weir's engine and a plain llama.h loop, turn by turn.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Each row is a number of streams and a length of prompt and answer. Both sides run in pairs, the first one
+ * changing, so that other programs disturb both; the median of the pairs' ratios is the result. */
 #include "commands.h"
 
 #include <errno.h>
@@ -43,7 +46,8 @@ struct bench {
     json_t *rows;
 };
 
-/* Without llama.cpp there is nothing to compare with, and tools/plain is not linked. */
+/* Stands for the plain loop in builds without llama.cpp, which have nothing to compare with and do not link
+ * tools/plain. */
 #ifdef WEIR_NO_LLAMA
 #define llama_loop_load(path, n_gpu_layers, use_mmap) NULL
 #define llama_loop_unload(model)                      ((void)(model))
@@ -61,7 +65,7 @@ static bool go_on(void)
 /* ---- Output ---- */
 
 /* The median over the repetitions of one figure; `member` is its offset in cli_figures. */
-static double median(const cli_figures *runs, int32_t n, size_t member)
+static double median_of(const cli_figures *runs, int32_t n, size_t member)
 {
     double values[64];
     for (int32_t i = 0; i < n; i++) memcpy(&values[i], (const char *)&runs[i] + member, sizeof *values);
@@ -69,7 +73,7 @@ static double median(const cli_figures *runs, int32_t n, size_t member)
 }
 
 /* The median of the pairs' ratios: other programs disturb both runs of a pair. 0 = none. */
-static double ratio(const struct row *row, size_t member)
+static double ratio_of(const struct row *row, size_t member)
 {
     double values[64];
     if (row->runs[PLAIN_SIDE] == NULL || row->n_runs == 0) return 0;
@@ -88,13 +92,13 @@ static json_t *side_json(const struct row *row, int side)
     int32_t n = row->n_runs;
     if (runs == NULL) return json_null();
     return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "prefill_per_second",
-                     median(runs, n, offsetof(cli_figures, prefill_rate)), "decode_per_second",
-                     median(runs, n, offsetof(cli_figures, decode_rate)), "ttft_p50_ms",
-                     median(runs, n, offsetof(cli_figures, ttft_p50_ms)), "itl_p50_ms",
-                     median(runs, n, offsetof(cli_figures, itl_p50_ms)), "itl_p99_ms",
-                     median(runs, n, offsetof(cli_figures, itl_p99_ms)), "worst_gap_ms",
-                     median(runs, n, offsetof(cli_figures, worst_gap_ms)), "total_s",
-                     median(runs, n, offsetof(cli_figures, total_s)));
+                     median_of(runs, n, offsetof(cli_figures, prefill_rate)), "decode_per_second",
+                     median_of(runs, n, offsetof(cli_figures, decode_rate)), "ttft_p50_ms",
+                     median_of(runs, n, offsetof(cli_figures, ttft_p50_ms)), "itl_p50_ms",
+                     median_of(runs, n, offsetof(cli_figures, itl_p50_ms)), "itl_p99_ms",
+                     median_of(runs, n, offsetof(cli_figures, itl_p99_ms)), "worst_gap_ms",
+                     median_of(runs, n, offsetof(cli_figures, worst_gap_ms)), "total_s",
+                     median_of(runs, n, offsetof(cli_figures, total_s)));
 }
 
 static void keep_json(struct bench *bench, const struct row *row)
@@ -107,8 +111,8 @@ static void keep_json(struct bench *bench, const struct row *row)
     if (json != NULL && row->runs[PLAIN_SIDE] != NULL) {
         json_object_set_new(json, "ratio",
                             json_pack("{s:f, s:f}", "prefill",
-                                      ratio(row, offsetof(cli_figures, prefill_rate)), "decode",
-                                      ratio(row, offsetof(cli_figures, decode_rate))));
+                                      ratio_of(row, offsetof(cli_figures, prefill_rate)), "decode",
+                                      ratio_of(row, offsetof(cli_figures, decode_rate))));
         json_object_set_new(json, "same_text", json_integer(row->n_same));
     }
     if (json_array_append_new(bench->rows, json) != 0) cli_no_memory();
@@ -163,7 +167,7 @@ static weir_status measure_side(struct bench *bench, struct row *row, int side, 
     return status;
 }
 
-/* Both sides once, each first in turn; the first time, repetition -1, only warms up. */
+/* Measures both sides once, each first in turn; the first time, repetition -1, only warms up. */
 static weir_status measure_pair(struct bench *bench, struct row *row, weir_engine *engine, llama_loop *loop,
                                 int32_t repetition, weir_error *error)
 {

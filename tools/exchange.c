@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* exchange.c: records the pieces and the end of an exchange, and writes its row of the table.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "exchange.h"
 
 #include <stdio.h>

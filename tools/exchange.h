@@ -25,10 +25,12 @@ typedef struct cli_exchange {
     void *carried;       /* the carrier's */
 } cli_exchange;
 
-/* For the carrier: text came. False: the client leaves now; let go of the exchange and end it as LEFT. */
+/* Called by the carrier when text came. False: the client leaves now; let go of the exchange and end it as
+ * LEFT. */
 bool cli_exchange_piece(cli_exchange *exchange, const char *text, size_t n);
 
-/* It ended; the exchange is gone when this returns. retry_ms >= 0: with BUSY, when to try again. */
+/* Called by the carrier when the exchange has ended; it is gone when this returns. retry_ms >= 0: with BUSY,
+ * when to try again. */
 void cli_exchange_end(cli_exchange *exchange, cli_fate fate, const char *message, int64_t retry_ms);
 
 struct cli_exchanges {
@@ -52,10 +54,10 @@ struct cli_exchanges {
 
 extern const char cli_exchanges_csv_head[];
 
-/* Since the load began, in nanoseconds. */
+/* Nanoseconds since the load began. */
 int64_t cli_exchanges_now(const cli_exchanges *exchanges);
 
-/* Until all have ended, or a signal comes: then those under way are STOPPED. */
+/* Runs until all have ended, or a signal comes: then those under way are STOPPED. */
 void cli_exchanges_run(cli_exchanges *exchanges);
 
 /* ---- The carrier: sends requests to a server, and answers to the functions above ---- */

@@ -31,13 +31,13 @@ static void begin_exchange(cli_exchanges *exchanges, uint64_t index)
     send_exchange(exchange);
 }
 
-static bool more(const cli_exchanges *exchanges, int64_t now)
+static bool more_arrive(const cli_exchanges *exchanges, int64_t now)
 {
     return exchanges->next < exchanges->n_planned &&
            (exchanges->duration_ns == 0 || now < exchanges->duration_ns);
 }
 
-static size_t running(const cli_exchanges *exchanges)
+static size_t running_count(const cli_exchanges *exchanges)
 {
     bool late = false;
     for (size_t i = 0; exchanges->late_sent && i < exchanges->n && !late; i++)
@@ -45,17 +45,19 @@ static size_t running(const cli_exchanges *exchanges)
     return exchanges->n - late;
 }
 
-/* Closed: each client sends its next request when it has its answer. */
+/* Begins a closed load: each client sends its next request when it has its answer. */
 static void begin_closed(cli_exchanges *exchanges)
 {
-    while (running(exchanges) < (size_t)exchanges->n_clients && more(exchanges, cli_exchanges_now(exchanges)))
+    while (running_count(exchanges) < (size_t)exchanges->n_clients &&
+           more_arrive(exchanges, cli_exchanges_now(exchanges)))
         begin_exchange(exchanges, exchanges->next++);
 }
 
 /* Open: requests arrive whether the others have been answered or not. */
 static void begin_open(cli_exchanges *exchanges)
 {
-    while (cli_exchanges_now(exchanges) >= exchanges->arrival_ns && more(exchanges, exchanges->arrival_ns)) {
+    while (cli_exchanges_now(exchanges) >= exchanges->arrival_ns &&
+           more_arrive(exchanges, exchanges->arrival_ns)) {
         if (exchanges->n < (size_t)cli_carrier_limit(exchanges->carrier))
             begin_exchange(exchanges, exchanges->next);
         else
@@ -70,7 +72,7 @@ static void begin_late(cli_exchanges *exchanges)
 {
     if (exchanges->traffic.n_late == 0 || exchanges->late_sent || exchanges->n == 0) return;
     bool full = exchanges->traffic.rate > 0 || exchanges->n >= (size_t)exchanges->n_clients;
-    if (!full && more(exchanges, cli_exchanges_now(exchanges))) return;
+    if (!full && more_arrive(exchanges, cli_exchanges_now(exchanges))) return;
     for (size_t i = 0; i < exchanges->n; i++)
         if (exchanges->all[i]->record.n_pieces < LATE_AFTER) return;
     exchanges->late_sent = true;
@@ -93,7 +95,8 @@ static void begin_again(cli_exchanges *exchanges)
 static int timeout_of(const cli_exchanges *exchanges)
 {
     int64_t now = cli_exchanges_now(exchanges), next = now + CLI_LOOK_MS * WEIR__NS_PER_MS;
-    if (exchanges->traffic.rate > 0 && more(exchanges, exchanges->arrival_ns) && exchanges->arrival_ns < next)
+    if (exchanges->traffic.rate > 0 && more_arrive(exchanges, exchanges->arrival_ns) &&
+        exchanges->arrival_ns < next)
         next = exchanges->arrival_ns;
     for (size_t i = 0; exchanges->n_waiting > 0 && i < exchanges->n; i++)
         if (exchanges->all[i]->retry_at_ns > 0 && exchanges->all[i]->retry_at_ns < next)
@@ -101,7 +104,7 @@ static int timeout_of(const cli_exchanges *exchanges)
     return next <= now ? 0 : (int)((next - now + WEIR__NS_PER_MS - 1) / WEIR__NS_PER_MS);
 }
 
-static void show(cli_exchanges *exchanges)
+static void show_state(cli_exchanges *exchanges)
 {
     int64_t now = cli_exchanges_now(exchanges);
     if (exchanges->args->quiet || now < exchanges->shown_ns) return;
@@ -137,9 +140,9 @@ void cli_exchanges_run(cli_exchanges *exchanges)
             begin_closed(exchanges);
         begin_again(exchanges);
         begin_late(exchanges);
-        bool waits = exchanges->traffic.rate > 0 && more(exchanges, exchanges->arrival_ns);
-        if (exchanges->n == 0 && !waits && !more(exchanges, cli_exchanges_now(exchanges))) break;
-        show(exchanges);
+        bool waits = exchanges->traffic.rate > 0 && more_arrive(exchanges, exchanges->arrival_ns);
+        if (exchanges->n == 0 && !waits && !more_arrive(exchanges, cli_exchanges_now(exchanges))) break;
+        show_state(exchanges);
         cli_carrier_wait(exchanges->carrier, timeout_of(exchanges));
     }
     stop_all(exchanges);

@@ -46,7 +46,7 @@ static cli_exit out_of_range(const char *name, double value, const char *allowed
     return cli_fail(CLI_USAGE, "%s is %g; allowed: %s", name, value, allowed);
 }
 
-static bool within(double value, double least, double most)
+static bool is_within(double value, double least, double most)
 {
     return value >= least && value <= most; /* NaN is not */
 }
@@ -62,22 +62,23 @@ static cli_exit check_args(cli_args *args, cli_traffic *traffic)
                         WORDS_MAX);
     if (!cli_span_parse(answer, WORDS_MAX, &traffic->answer))
         return cli_fail(CLI_USAGE, "--gen is \"%.40s\"; expected: N or N-M, from 1 to %d", answer, WORDS_MAX);
-    if (!within(args->concurrency, 1, CLIENTS_MAX))
+    if (!is_within(args->concurrency, 1, CLIENTS_MAX))
         return out_of_range("--concurrency", args->concurrency, "1 to 16384");
-    if (!within((double)args->rate, 0, 1e5)) return out_of_range("--rate", (double)args->rate, "0 to 100000");
-    if (!within(args->n_requests, 1, REQUESTS_MAX))
+    if (!is_within((double)args->rate, 0, 1e5))
+        return out_of_range("--rate", (double)args->rate, "0 to 100000");
+    if (!is_within(args->n_requests, 1, REQUESTS_MAX))
         return out_of_range("--requests", args->n_requests, "1 to 100000000");
-    if (!within((double)args->duration_s, 0, 1e6))
+    if (!is_within((double)args->duration_s, 0, 1e6))
         return out_of_range("--duration", (double)args->duration_s, "0 to 1000000 seconds");
-    if (!within((double)args->timeout_s, 0.001, 1e6))
+    if (!is_within((double)args->timeout_s, 0.001, 1e6))
         return out_of_range("--timeout", (double)args->timeout_s, "0.001 to 1000000 seconds");
-    if (!within((double)args->leave, 0, 1)) return out_of_range("--leave", (double)args->leave, "0 to 1");
-    if (!within(args->n_shared, 0, WORDS_MAX))
+    if (!is_within((double)args->leave, 0, 1)) return out_of_range("--leave", (double)args->leave, "0 to 1");
+    if (!is_within(args->n_shared, 0, WORDS_MAX))
         return out_of_range("--shared-prefix", args->n_shared, "0 to 1048576");
-    if (!within(args->n_late, 0, WORDS_MAX))
+    if (!is_within(args->n_late, 0, WORDS_MAX))
         return out_of_range("--late-prompt", args->n_late, "0 to 1048576");
-    if (!within(args->n_tries, 1, 1000)) return out_of_range("--tries", args->n_tries, "1 to 1000");
-    if (!within(args->repeat, 1, 1000)) return out_of_range("--repeat", args->repeat, "1 to 1000");
+    if (!is_within(args->n_tries, 1, 1000)) return out_of_range("--tries", args->n_tries, "1 to 1000");
+    if (!is_within(args->repeat, 1, 1000)) return out_of_range("--repeat", args->repeat, "1 to 1000");
     if (args->rate > 0 && cli_options_given(args, "--concurrency"))
         return cli_fail(CLI_USAGE, "--concurrency and --rate exclude each other");
     if (args->duration_s > 0 && cli_options_given(args, "--requests"))
@@ -85,7 +86,7 @@ static cli_exit check_args(cli_args *args, cli_traffic *traffic)
     return CLI_OK;
 }
 
-static void complete(struct bench *bench)
+static void complete_params(struct bench *bench)
 {
     cli_args *args = bench->args;
     cli_traffic *traffic = &bench->exchanges.traffic;
@@ -105,7 +106,7 @@ static void complete(struct bench *bench)
 
 /* ---- The command ---- */
 
-static cli_exit measure(struct bench *bench)
+static cli_exit measure_load(struct bench *bench)
 {
     cli_exit code = CLI_OK;
     for (int32_t run = 0; run < bench->args->repeat && cli_signals_ended() == 0 && !cli_out_closed(); run++) {
@@ -126,7 +127,7 @@ cli_exit bench_http(cli_args *args)
     bench.target = args->words.items[0];
     bench.tally = cli_alloc(1, sizeof *bench.tally);
     bench.runs = json_array();
-    complete(&bench);
+    complete_params(&bench);
     bench.exchanges.carrier = cli_carrier_create(args, bench.target, &code);
     if (bench.exchanges.carrier == NULL) goto done;
     if (args->rate <= 0 && args->concurrency > cli_carrier_limit(bench.exchanges.carrier))
@@ -135,7 +136,7 @@ cli_exit bench_http(cli_args *args)
     if (code == CLI_OK)
         code = cli_file_csv_open(args->csv_path, cli_exchanges_csv_head, &bench.exchanges.csv);
     if (code != CLI_OK) goto done;
-    code = measure(&bench);
+    code = measure_load(&bench);
     bench_report(args, report_json(&bench), NULL, 0);
 done:
     code = cli_file_csv_close(args->csv_path, bench.exchanges.csv, code);

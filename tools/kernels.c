@@ -1,5 +1,9 @@
 /* weir bench kernels: weir's kernels and ggml's, turn by turn, beside the machine's limits.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Each row is an operation of one format and shape on a number of threads. All sides compute it in turn,
+ * several times, and the fastest run counts. The limits of the machine (limits.h) are measured beside it, and
+ * speeds are shown as parts of them. */
 #include "cli/lib/file.h"
 #include "cli/lib/options.h"
 #include "cli/lib/out.h"
@@ -123,7 +127,7 @@ static const char *processor(weir_device *device)
     return "";
 }
 
-/* With the limits at the end of the measurement. null for missing figures. */
+/* A JSON number; null for a missing figure. */
 static json_t *number(double value)
 {
     return value > 0 ? json_real(value) : json_null();
@@ -290,7 +294,7 @@ static cli_exit measure_shape(struct bench *bench, int kernel, const trial_shape
     return code;
 }
 
-/* As in a model of some billion weights: heads of queries share one of keys and values. */
+/* Measures attention as in a model of some billion weights: heads of queries share one of keys and values. */
 static cli_exit measure_attention(struct bench *bench)
 {
     static const trial_shape usual = {.n_heads = 32, .n_heads_kv = 8, .head_size = 128, .n_cells = 4096};

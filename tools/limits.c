@@ -108,7 +108,7 @@ static const struct multiplier multipliers[] = {
     {"", 0, NULL, NULL},
 };
 
-static const struct multiplier *fastest(void)
+static const struct multiplier *fastest_multiplier(void)
 {
     const struct multiplier *m = multipliers;
     while (m->runs != NULL && !m->runs()) m++;
@@ -117,7 +117,7 @@ static const struct multiplier *fastest(void)
 
 /* ---- Memory ---- */
 
-/* With wider loads a thread has more of them under way. */
+/* Reads memory with the widest loads: a thread has more of them under way. */
 #if defined(__x86_64__)
 __attribute__((target("avx512f"))) static void read_avx512(void *memory, int32_t block)
 {
@@ -155,7 +155,7 @@ static void read_words(void *memory, int32_t block)
     __asm__ volatile("" : : "r"(a | b | c | d));
 }
 
-static void (*reader(void))(void *memory, int32_t block)
+static void (*memory_reader(void))(void *memory, int32_t block)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
@@ -167,7 +167,7 @@ static void (*reader(void))(void *memory, int32_t block)
 
 /* ---- Both ---- */
 
-/* So much each second, where it is more than before. */
+/* Runs the function n times, and raises *best to the amount per second if it is more. */
 static void run_limited(const cli_limits *limits, void (*fn)(void *user, int32_t i), void *user, int32_t n,
                         double amount, double *best)
 {
@@ -179,7 +179,7 @@ static void run_limited(const cli_limits *limits, void (*fn)(void *user, int32_t
 
 bool cli_limits_init(cli_limits *limits, int32_t n_threads)
 {
-    *limits = (cli_limits){.instruction = fastest()->instruction, .n_threads = n_threads};
+    *limits = (cli_limits){.instruction = fastest_multiplier()->instruction, .n_threads = n_threads};
     limits->crew = weir__crew_create(n_threads - 1);
     return limits->crew != NULL;
 }
@@ -192,7 +192,7 @@ void cli_limits_fini(cli_limits *limits)
 
 void cli_limits_measure(cli_limits *limits, char *memory, size_t size)
 {
-    const struct multiplier *m = fastest();
+    const struct multiplier *m = fastest_multiplier();
     size_t skipped = -(uintptr_t)memory % 64; /* no load goes across two lines of the cache */
     memory += skipped;
     size -= skipped;
@@ -201,6 +201,6 @@ void cli_limits_measure(cli_limits *limits, char *memory, size_t size)
         run_limited(limits, m->steps, NULL, n_parts, (double)n_parts * STEPS * m->macs, &limits->macs);
     size_t bytes = (size_t)n_blocks * BLOCK;
     if (limits->at + bytes > size) limits->at = 0;
-    run_limited(limits, reader(), memory + limits->at, n_blocks, (double)bytes, &limits->bytes);
+    run_limited(limits, memory_reader(), memory + limits->at, n_blocks, (double)bytes, &limits->bytes);
     limits->at += bytes;
 }

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* measure.c: runs streams, takes the time of every token, and computes medians and rates.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "measure.h"
 
 #include <poll.h>
@@ -13,7 +14,7 @@
 
 /* ---- Figures ---- */
 
-static int compare(const void *a, const void *b)
+static int compare_numbers(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -22,7 +23,7 @@ static int compare(const void *a, const void *b)
 double cli_measure_part(double *values, size_t n, double p)
 {
     if (n == 0) return 0;
-    qsort(values, n, sizeof *values, compare);
+    qsort(values, n, sizeof *values, compare_numbers);
     double position = p * (double)(n - 1);
     size_t i = (size_t)position;
     double rest = position - (double)i;
@@ -59,7 +60,7 @@ cli_figures cli_measure_figures(const cli_shape *shape, const int64_t *at)
 
 /* ---- Prompts ---- */
 
-static uint64_t roll(uint64_t *state)
+static uint64_t roll_number(uint64_t *state)
 {
     /* Knuth's MMIX constants; the low bits of such a sequence are weak, so the high ones are used. */
     *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
@@ -77,7 +78,7 @@ void cli_measure_prompts(const weir_model *model, uint64_t seed, int32_t *tokens
         char piece[4];
         /* Control tokens render as nothing. */
         for (int tries = 0; tries < 1000 && (length == 0 || weir_is_eog(model, token)); tries++) {
-            token = (int32_t)(roll(&state) % (uint64_t)info.n_vocab);
+            token = (int32_t)(roll_number(&state) % (uint64_t)info.n_vocab);
             if (weir_piece(model, token, false, piece, sizeof piece, &length, NULL) == WEIR_INVALID)
                 length = 0;
         }

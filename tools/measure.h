@@ -19,7 +19,7 @@ typedef struct cli_figures {
     double total_s;
 } cli_figures;
 
-/* From at [n_streams][n_answer], ns after the start, each stream's ascending. */
+/* The figures of the times at [n_streams][n_answer], ns after the start, each stream's ascending. */
 cli_figures cli_measure_figures(const cli_shape *shape, const int64_t *at);
 
 /* Text tokens of the model, the same for the same seed: [n]. */

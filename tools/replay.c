@@ -1,5 +1,10 @@
 /* weir bench replay: a recorded schedule once more, on the fake backend and a clock that stands still while
- * weir works. SPDX-License-Identifier: Apache-2.0 */
+ * weir works.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Requests, their cancellations and the cost of ticks are derived from the record. The fake backend is given
+ * the recorded lengths and drafts, the clock stands, and each pass moves it by the cost of its work. With the
+ * recorded strategy each tick must have the recorded plan; with another one the two are compared. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -60,7 +65,7 @@ struct replay {
     char difference[160];    /* the first; "" = none */
 };
 
-static double most(double a, double b)
+static double larger_of(double a, double b)
 {
     return a > b ? a : b;
 }
@@ -85,7 +90,7 @@ static const weir_tick *last_tick(const cli_record *record)
 }
 
 /* Every number that the record has, once. */
-static void collect(struct replay *replay)
+static void collect_numbers(struct replay *replay)
 {
     const cli_record *record = &replay->recorded;
     size_t n = 0, kept = 0;
@@ -108,7 +113,7 @@ static void see_first(struct ask *ask, const weir_tick_slot *part, bool first_ti
         (first_tick && (part->state == WEIR_SLOT_GENERATING || part->n_past > part->n_cached)))
         ask->cut = true;
     if (ask->cut) {
-        /* Whether this tick made the newest of its tokens. */
+        /* True if this tick made the newest of its tokens. */
         bool made = part->n_tokens > 0 && part->n_generated > 0 &&
                     (part->state == WEIR_SLOT_GENERATING ||
                      part->n_past + part->n_tokens == part->n_prompt + part->n_generated - 1);
@@ -119,8 +124,8 @@ static void see_first(struct ask *ask, const weir_tick_slot *part, bool first_ti
     ask->n_prompt = left > 0 ? left : 1;
 }
 
-/* Its end, so that it repeats the recorded one. */
-static void settle(struct ask *ask, int64_t end)
+/* Derives the request's end, so that it repeats the recorded one. */
+static void settle_ask(struct ask *ask, int64_t end)
 {
     int32_t n = ask->n_generated - ask->n_before;
     ask->leave_ns = INT64_MAX;
@@ -139,11 +144,11 @@ static void settle(struct ask *ask, int64_t end)
     }
 }
 
-static void understand(struct replay *replay)
+static void derive_asks(struct replay *replay)
 {
     const cli_record *record = &replay->recorded;
     const weir_tick *last = last_tick(record);
-    collect(replay);
+    collect_numbers(replay);
     for (size_t i = 0; i < replay->n; i++) {
         replay->asks[i].submit_ns = record->ticks[0].start_ns;
         replay->asks[i].cut = true;
@@ -170,9 +175,9 @@ static void understand(struct replay *replay)
     size_t n = 0;
     for (size_t i = 0; i < replay->n; i++) {
         struct ask *ask = &replay->asks[i];
-        /* It had ended before the record begins, or waited all along. */
+        /* A request that is not shown had ended before the record begins, or waited all along. */
         if (record->ticks[0].serial > 0 && ask->number < record->ticks[0].n_arrived && !ask->shown) continue;
-        settle(ask, last->start_ns + last->tick_ns);
+        settle_ask(ask, last->start_ns + last->tick_ns);
         replay->asks[n++] = *ask;
     }
     replay->n = n;
@@ -181,7 +186,7 @@ static void understand(struct replay *replay)
 /* ---- The cost of ticks ---- */
 
 /* Solves 3 equations, rows [3][4], by elimination; unknowns without a unique solution are 0. */
-static void solve(double rows[3][4], double x[3])
+static void solve_equations(double rows[3][4], double x[3])
 {
     for (int i = 0; i < 3; i++) {
         if (fabs(rows[i][i]) < 1e-9) {
@@ -211,14 +216,14 @@ static struct cost learn_cost(const cli_record *record)
             for (int i = 0; i < 3; i++)
                 for (int j = 0; j < 4; j++) rows[i][j] += terms[i] * terms[j];
         }
-        solve(rows, x);
+        solve_equations(rows, x);
         int worst = 0;
         for (int i = 1; i < 3; i++)
             if (x[i] < x[worst]) worst = i;
         if (x[worst] >= 0) break;
         out[worst] = true;
     }
-    return (struct cost){most(x[0], 0), most(x[1], 0), most(x[2], 0)};
+    return (struct cost){larger_of(x[0], 0), larger_of(x[1], 0), larger_of(x[2], 0)};
 }
 
 /* ---- On the backend ---- */
@@ -231,9 +236,10 @@ static int32_t next_token(void *user, const int32_t *history, int32_t n)
     return ask->n_answer > 0 && n - ask->n_prompt + 1 >= ask->n_answer ? WEIR__FAKE_EOS : 'a';
 }
 
-/* As much as was drafted in the recorded tick, and as much of it right. Rows without a record have no
+/* Drafts as much as was drafted in the recorded tick, and as much of it right. Rows without a record have no
  * drafts. */
-static void draft(weir__drafter *drafter, weir__draft *const *drafts, size_t n, weir__drafting *drafting)
+static void draft_recorded(weir__drafter *drafter, weir__draft *const *drafts, size_t n,
+                           weir__drafting *drafting)
 {
     const struct replay *replay =
         (const struct replay *)(void *)((char *)drafter - offsetof(struct replay, drafter));
@@ -271,7 +277,7 @@ static bool may_load(void *user, int32_t token)
     return true;
 }
 
-static void leave(struct replay *replay, int64_t until)
+static void cancel_leaving(struct replay *replay, int64_t until)
 {
     for (size_t i = 0; i < replay->next; i++) {
         struct ask *ask = &replay->asks[i];
@@ -282,7 +288,7 @@ static void leave(struct replay *replay, int64_t until)
 }
 
 /* Time passes. */
-static void compute(void *user, const weir__batch *batch)
+static void compute_pass(void *user, const weir__batch *batch)
 {
     struct replay *replay = user;
     double ns = replay->cost.tick;
@@ -297,11 +303,11 @@ static void compute(void *user, const weir__batch *batch)
     if (ns > LONGEST) ns = LONGEST;
     const weir_tick *tick = replay->follow;
     if (tick == NULL)
-        replay->now += (int64_t)most(ns, 1);
+        replay->now += (int64_t)larger_of(ns, 1);
     else /* strategies learn from the same figures */
         replay->now += tick->work_ns > 0 ? tick->work_ns : tick->decode_ns;
     weir__clock_stand(replay->now);
-    leave(replay, replay->now);
+    cancel_leaving(replay, replay->now);
 }
 
 static cli_exit start_replay(struct replay *replay, const weir_strategy *strategy)
@@ -318,7 +324,7 @@ static cli_exit start_replay(struct replay *replay, const weir_strategy *strateg
     weir__fake *fake = weir__fake_of(replay->model);
     fake->next = next_token;
     fake->next_user = replay;
-    fake->before_decode = compute;
+    fake->before_decode = compute_pass;
     fake->before_decode_user = replay;
     fake->may_load = may_load;
     fake->may_load_user = replay;
@@ -331,7 +337,8 @@ static cli_exit start_replay(struct replay *replay, const weir_strategy *strateg
     status = weir_engine_create(replay->model, &params, &replay->engine, &error);
     if (status != WEIR_OK)
         return cli_fail_error(replay->args, CLI_FAILED, "cannot replay this record", &error);
-    static const weir__drafter_ops ops = {.name = "record", .draft = draft, .destroy = drafter_destroy};
+    static const weir__drafter_ops ops = {
+        .name = "record", .draft = draft_recorded, .destroy = drafter_destroy};
     replay->drafter = (weir__drafter){.ops = &ops, .target = replay->model};
     weir__speculate_use(&replay->engine->driver.speculate, &replay->drafter);
     cli_ring_begin(&replay->played, replay->engine, &params);
@@ -376,7 +383,7 @@ static void leave_before(struct replay *replay, const weir_tick *tick)
         if (ask->leave_ns == INT64_MAX || parts[i].end_ns == 0) continue;
         ask->leave_ns = during ? tick->start_ns + tick->decode_ns : tick->start_ns;
     }
-    leave(replay, tick->start_ns);
+    cancel_leaving(replay, tick->start_ns);
 }
 
 /* A pass that was refused is refused again. */
@@ -401,8 +408,8 @@ static bool says_something(const weir_tick_slot *part)
 }
 
 /* The part of the other record's tick that is of the same request and kind; NULL = none. */
-static const weir_tick_slot *twin(const struct replay *replay, const weir_tick_slot *of,
-                                  const weir_tick *tick, bool played)
+static const weir_tick_slot *twin_slot(const struct replay *replay, const weir_tick_slot *of,
+                                       const weir_tick *tick, bool played)
 {
     const weir_tick_slot *parts = (played ? replay->played.parts : replay->recorded.parts) + tick->first_slot;
     for (int32_t i = 0; i < tick->n_slots; i++) {
@@ -432,21 +439,21 @@ static void tell_difference(struct replay *replay, const weir_tick *tick, uint64
                  played != NULL ? played->n_tokens : 0);
 }
 
-/* Whether the newest tick has the recorded one's plan and suspensions; says where not. */
+/* True if the newest tick has the recorded one's plan and suspensions; says where not. */
 static bool same_plan(struct replay *replay, const weir_tick *tick)
 {
     const weir_tick *got = last_tick(&replay->played);
     for (int32_t i = 0; i < tick->n_slots; i++) {
         const weir_tick_slot *part = &replay->recorded.parts[tick->first_slot + (uint64_t)i];
         if (!says_something(part)) continue;
-        const weir_tick_slot *other = twin(replay, part, got, true);
+        const weir_tick_slot *other = twin_slot(replay, part, got, true);
         if (other != NULL && other->n_tokens == part->n_tokens) continue;
         tell_difference(replay, tick, part->request, part, other);
         return false;
     }
     for (int32_t i = 0; i < got->n_slots; i++) {
         const weir_tick_slot *part = &replay->played.parts[got->first_slot + (uint64_t)i];
-        if (!says_something(part) || twin(replay, part, tick, false) != NULL) continue;
+        if (!says_something(part) || twin_slot(replay, part, tick, false) != NULL) continue;
         tell_difference(replay, tick, replay->asks[part->request].number, NULL, part);
         return false;
     }
@@ -463,7 +470,7 @@ static int64_t next_event(const struct replay *replay)
     return next;
 }
 
-static cli_exit play(struct replay *replay, bool following)
+static cli_exit play_record(struct replay *replay, bool following)
 {
     const cli_record *record = &replay->recorded;
     cli_exit code = CLI_OK;
@@ -487,7 +494,7 @@ static cli_exit play(struct replay *replay, bool following)
             leave_before(replay, tick);
             fail_as_recorded(replay, tick);
         } else {
-            leave(replay, replay->now);
+            cancel_leaving(replay, replay->now);
         }
         if (code != CLI_OK) break;
         weir_report report = {.size = sizeof report};
@@ -515,14 +522,14 @@ static cli_exit play(struct replay *replay, bool following)
 
 /* ---- Figures ---- */
 
-static void three(double *values, size_t n, double figures[3])
+static void three_parts(double *values, size_t n, double figures[3])
 {
     figures[0] = cli_measure_part(values, n, 0.5);
     figures[1] = cli_measure_part(values, n, 0.99);
     figures[2] = cli_measure_part(values, n, 1);
 }
 
-/* Of a record; `played`: its numbers are positions. A token's time is the end of its tick. */
+/* The figures of a record; `played`: its numbers are positions. A token's time is the end of its tick. */
 static struct figures figures_of(const struct replay *replay, const cli_record *record, bool played)
 {
     struct figures figures = {0};
@@ -548,9 +555,9 @@ static struct figures figures_of(const struct replay *replay, const cli_record *
             at[which] = end;
         }
     }
-    three(ttft, figures.n_ttft, figures.ttft);
-    three(itl, figures.n_itl, figures.itl);
-    three(ticks, figures.n_ticks, figures.tick);
+    three_parts(ttft, figures.n_ttft, figures.ttft);
+    three_parts(itl, figures.n_itl, figures.itl);
+    three_parts(ticks, figures.n_ticks, figures.tick);
     if (record->n_ticks > 0) {
         const weir_tick *last = last_tick(record);
         figures.total_s = (double)(last->start_ns + last->tick_ns - record->ticks[0].start_ns) / 1e9;
@@ -573,7 +580,7 @@ static json_t *side_json(const struct figures *figures, const char *strategy)
                      "p99", c[1], "max", c[2]);
 }
 
-/* Whether prompts began with prefixes that other requests had computed. */
+/* True if prompts began with prefixes that other requests had computed. */
 static bool shared_prefixes(const cli_record *record)
 {
     for (size_t i = 0; i < record->n_parts; i++)
@@ -581,7 +588,7 @@ static bool shared_prefixes(const cli_record *record)
     return false;
 }
 
-static void report(const struct replay *replay, bool same)
+static void report_figures(const struct replay *replay, bool same)
 {
     struct figures a = figures_of(replay, &replay->recorded, false),
                    b = figures_of(replay, &replay->played, true);
@@ -632,12 +639,12 @@ cli_exit bench_replay(cli_args *args)
                         replay.recorded.strategy);
         goto done;
     }
-    understand(&replay);
+    derive_asks(&replay);
     replay.cost = learn_cost(&replay.recorded);
     if ((code = start_replay(&replay, strategy)) != CLI_OK) goto done;
     bool same = strcmp(strategy->name, replay.recorded.strategy) == 0;
-    code = play(&replay, same);
-    if (code == CLI_OK && cli_signals_ended() == 0) report(&replay, same);
+    code = play_record(&replay, same);
+    if (code == CLI_OK && cli_signals_ended() == 0) report_figures(&replay, same);
 done:
     weir_engine_destroy(replay.engine);
     for (size_t i = 0; i < replay.next; i++) weir_stream_release(replay.asks[i].stream);

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* report.c: prints a JSON object as tables, lines and numbers, by the shape of its members.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "report.h"
 
 #include <stdio.h>

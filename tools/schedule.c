@@ -59,7 +59,7 @@ static weir_status fill_queue(struct bench *bench, int32_t n_answer, weir_error 
 }
 
 /* Looks, plans and does it; the times when they are wanted. */
-static weir_status tick(struct bench *bench, bool measured, weir_error *error)
+static weir_status run_tick(struct bench *bench, bool measured, weir_error *error)
 {
     weir_plan_entry plan[SLOTS_MAX];
     weir_report report = {.size = sizeof report};
@@ -83,17 +83,17 @@ static weir_status warm_up(struct bench *bench, weir_error *error)
     while (status == WEIR_OK && bench->n_submitted < (uint64_t)bench->args->n_nodes &&
            cli_signals_ended() == 0) {
         status = fill_queue(bench, 1, error);
-        if (status == WEIR_OK) status = tick(bench, false, error);
+        if (status == WEIR_OK) status = run_tick(bench, false, error);
     }
-    /* Until every slot is busy, with requests as long as the measured ones. */
+    /* Ticks run until every slot is busy, with requests as long as the measured ones. */
     for (int32_t i = 0; i < 2 * N_ANSWER && status == WEIR_OK && cli_signals_ended() == 0; i++) {
         status = fill_queue(bench, N_ANSWER, error);
-        if (status == WEIR_OK) status = tick(bench, false, error);
+        if (status == WEIR_OK) status = run_tick(bench, false, error);
     }
     return status;
 }
 
-static weir_status measure(struct bench *bench, weir_error *error)
+static weir_status measure_ticks(struct bench *bench, weir_error *error)
 {
     weir_engine_params params = bench->args->engine;
     params.n_ctx = 256;
@@ -106,7 +106,7 @@ static weir_status measure(struct bench *bench, weir_error *error)
     if (status == WEIR_OK) status = warm_up(bench, error);
     for (int32_t i = 0; i < bench->args->n_requests && status == WEIR_OK && cli_signals_ended() == 0; i++) {
         status = fill_queue(bench, N_ANSWER, error);
-        if (status == WEIR_OK) status = tick(bench, true, error);
+        if (status == WEIR_OK) status = run_tick(bench, true, error);
     }
     weir_engine_stats stats = {.size = sizeof stats};
     if (status == WEIR_OK) status = weir_engine_get_stats(bench->engine, &stats);
@@ -142,7 +142,7 @@ cli_exit bench_schedule(cli_args *args)
     if (code != CLI_OK) return code;
     bench.decide = cli_alloc(1, sizeof *bench.decide);
     bench.tick = cli_alloc(1, sizeof *bench.tick);
-    if (measure(&bench, &error) != WEIR_OK)
+    if (measure_ticks(&bench, &error) != WEIR_OK)
         code = cli_fail_error(args, CLI_FAILED, "the measurement failed", &error);
     else
         bench_report(args,

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* tally.c: counts pieces and ends of requests. Times go into buckets, each wider than the last by the same
+ * factor.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "tally.h"
 
 #include <math.h>

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How a request ended: name, key in reports. */
+/* Ways in which a request can end: name, key in reports. */
 #define CLI_FATE_MAP(X)                                                                                      \
     X(ANSWERED, "answered")   /* to the end */                                                               \
     X(LEFT, "left")           /* the client left on purpose */                                               \
@@ -85,12 +85,13 @@ void cli_tally_init(cli_tally *tally);
 /* A piece of an answer came. */
 void cli_tally_piece(cli_tally *tally, cli_record *record, int64_t now_ns);
 
-/* It ended. message may be "". */
+/* Counts the end of an answer. message may be "". */
 void cli_tally_end(cli_tally *tally, const cli_record *record, const char *message);
 
 uint64_t cli_tally_errors(const cli_tally *tally);
 
-/* Generated tokens, and those with prompts, per second from the first request to the last end. */
+/* The rate of generated tokens, and of those with prompts, per second from the first request to the last
+ * end. */
 double cli_tally_rate(const cli_tally *tally, bool with_prompts);
 
 /* All of it. NULL: out of memory. */

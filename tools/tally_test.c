@@ -20,7 +20,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Against sorting them all. */
+/* The spread is that of all values sorted. */
 static void test_spread(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* answer.c: reads the members of an event that weir uses, and refuses those of another kind.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "answer.h"
 
 #include <stdio.h>
@@ -9,13 +10,13 @@
 /* The largest count that is believed: no context is longer. */
 #define COUNT_MAX (INT64_C(1) << 40)
 
-static void malformed(cli_answer *answer, const char *problem)
+static void refuse_answer(cli_answer *answer, const char *problem)
 {
     answer->kind = CLI_ANSWER_MALFORMED;
     snprintf(answer->message, sizeof answer->message, "%s", problem);
 }
 
-static bool count(const json_t *object, const char *key, int64_t *value)
+static bool read_count(const json_t *object, const char *key, int64_t *value)
 {
     const json_t *member = json_object_get(object, key);
     if (!json_is_integer(member) || json_integer_value(member) < 0 || json_integer_value(member) > COUNT_MAX)
@@ -27,14 +28,14 @@ static bool count(const json_t *object, const char *key, int64_t *value)
 static void read_usage(cli_answer *answer, const json_t *usage)
 {
     if (usage == NULL || json_is_null(usage)) return;
-    if (!json_is_object(usage) || !count(usage, "prompt_tokens", &answer->n_prompt) ||
-        !count(usage, "completion_tokens", &answer->n_generated)) {
-        malformed(answer, "usage has no prompt_tokens and completion_tokens");
+    if (!json_is_object(usage) || !read_count(usage, "prompt_tokens", &answer->n_prompt) ||
+        !read_count(usage, "completion_tokens", &answer->n_generated)) {
+        refuse_answer(answer, "usage has no prompt_tokens and completion_tokens");
         return;
     }
     answer->has_usage = true;
     const json_t *details = json_object_get(usage, "prompt_tokens_details");
-    if (!count(details, "cached_tokens", &answer->n_cached)) answer->n_cached = -1;
+    if (!read_count(details, "cached_tokens", &answer->n_cached)) answer->n_cached = -1;
 }
 
 /* Keeps a text member if there is one; null is none. False: it is of another kind. */
@@ -66,16 +67,16 @@ static void read_choice(cli_answer *answer, const json_t *choice, bool plain)
     const json_t *finish = json_object_get(choice, "finish_reason");
     const json_t *delta = plain ? choice : json_object_get(choice, "delta");
     if (!json_is_object(choice) || !json_is_object(delta)) {
-        malformed(answer, plain ? "a choice is not an object" : "a choice has no delta");
+        refuse_answer(answer, plain ? "a choice is not an object" : "a choice has no delta");
         return;
     }
     bool good = plain ? take_text(answer, delta, "text")
                       : take_calls(answer, delta) && take_text(answer, delta, "reasoning_content") &&
                             take_text(answer, delta, "content");
     if (!good)
-        malformed(answer, "a choice's text is not a string");
+        refuse_answer(answer, "a choice's text is not a string");
     else if (finish != NULL && !json_is_null(finish) && !json_is_string(finish))
-        malformed(answer, "finish_reason is not a string");
+        refuse_answer(answer, "finish_reason is not a string");
     else
         answer->finish = json_string_value(finish);
 }
@@ -99,7 +100,8 @@ void cli_answer_read(cli_answer *answer, const char *data, size_t length, bool p
     json_error_t problem;
     json_t *root = answer->root = json_loadb(data, length, JSON_REJECT_DUPLICATES, &problem);
     if (!json_is_object(root)) {
-        malformed(answer, root == NULL ? "an event's data is not JSON" : "an event's data is not an object");
+        refuse_answer(answer,
+                      root == NULL ? "an event's data is not JSON" : "an event's data is not an object");
         return;
     }
     const json_t *error = json_object_get(root, "error"), *choices = json_object_get(root, "choices");
@@ -109,11 +111,11 @@ void cli_answer_read(cli_answer *answer, const char *data, size_t length, bool p
         return;
     }
     if (!json_is_array(choices)) {
-        malformed(answer, "an event has no choices");
+        refuse_answer(answer, "an event has no choices");
         return;
     }
     if (json_array_size(choices) > 1) {
-        malformed(answer, "an event has more choices than the one that was asked for");
+        refuse_answer(answer, "an event has more choices than the one that was asked for");
         return;
     }
     if (json_array_size(choices) == 1) read_choice(answer, json_array_get(choices, 0), plain);

@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* batch.c: reads a request file into requests.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The top of the file and each request are objects whose members are options of weir run, besides some keys.
+ * A value is brought into the text that the command line would have, so that the option's own check reads it.
+ * Each error names the place in the file; errors of the library are given the name of the member that set the
+ * parameter. */
 #include "batch.h"
 
 #include <stdarg.h>
@@ -22,7 +28,7 @@ static const char *const item_keys[] = {"name", "prompt", "messages"};
 
 /* ---- Messages ---- */
 
-static cli_exit bad(const cli_batch *batch, const char *path, const char *format, ...)
+static cli_exit refuse_request(const cli_batch *batch, const char *path, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 static const char *name_of(const cli_batch *batch)
@@ -31,7 +37,7 @@ static const char *name_of(const cli_batch *batch)
 }
 
 /* path: of the value in the file; "" = the whole. */
-static cli_exit bad(const cli_batch *batch, const char *path, const char *format, ...)
+static cli_exit refuse_request(const cli_batch *batch, const char *path, const char *format, ...)
 {
     char message[512];
     va_list arguments;
@@ -55,15 +61,15 @@ static const char *kind_of(const json_t *value)
     }
 }
 
-static cli_exit expected(const cli_batch *batch, const char *path, const json_t *value, const char *what)
+static cli_exit refuse_value(const cli_batch *batch, const char *path, const json_t *value, const char *what)
 {
-    return bad(batch, path, "this is %s; expected: %s", kind_of(value), what);
+    return refuse_request(batch, path, "this is %s; expected: %s", kind_of(value), what);
 }
 
 /* ---- Values of options: as text, as the command line has them ---- */
 
 /* The JSON type of an option; NULL: the value is of that type. */
-static const char *wanted(const cli_option *option, const json_t *value)
+static const char *wanted_kind(const cli_option *option, const json_t *value)
 {
     switch (option->kind) {
     case CLI_FLAG:
@@ -88,12 +94,12 @@ static cli_exit set_option(const cli_batch *batch, const char *path, const cli_o
 static cli_exit take_value(const cli_batch *batch, const char *path, const cli_option *option,
                            const json_t *value, cli_ask *ask)
 {
-    const char *what = wanted(option, value);
-    if (what != NULL) return expected(batch, path, value, what);
+    const char *what = wanted_kind(option, value);
+    if (what != NULL) return refuse_value(batch, path, value, what);
     char *text;
     if (json_is_string(value)) {
         if (strlen(json_string_value(value)) != json_string_length(value))
-            return bad(batch, path, "this string has a NUL character, which cannot be used here");
+            return refuse_request(batch, path, "this string has a NUL character, which cannot be used here");
         text = cli_format("%s", json_string_value(value));
     } else if (json_is_boolean(value)) /* the field of such an option says the opposite of its name */
         text = cli_format("%d", json_is_true(value) == (option->kind == CLI_FLAG));
@@ -128,7 +134,7 @@ static cli_exit take_bias(const cli_batch *batch, const char *path, const cli_op
                           const char *token, const json_t *bias, cli_ask *ask)
 {
     if (!json_is_number(bias) && !json_is_false(bias))
-        return expected(batch, path, bias, "a number, or false to forbid the token");
+        return refuse_value(batch, path, bias, "a number, or false to forbid the token");
     char *text = json_is_false(bias) ? cli_format("%s-inf", token)
                                      : cli_format("%s%+.9g", token, json_number_value(bias));
     cli_exit code = set_option(batch, path, option, text, ask);
@@ -153,12 +159,12 @@ static cli_exit take_biases(const cli_batch *batch, const char *path, const cli_
         }
         return code;
     }
-    if (!json_is_array(value)) return expected(batch, path, value, "an object {\"token id\": bias}");
+    if (!json_is_array(value)) return refuse_value(batch, path, value, "an object {\"token id\": bias}");
     json_array_foreach(value, i, bias)
     {
         snprintf(place, sizeof place, "%.120s[%zu]", path, i);
         if (!json_is_array(bias) || json_array_size(bias) != 2 || !json_is_integer(json_array_get(bias, 0)))
-            return expected(batch, place, bias, "[token id, bias]");
+            return refuse_value(batch, place, bias, "[token id, bias]");
         snprintf(token, sizeof token, "%lld", (long long)json_integer_value(json_array_get(bias, 0)));
         code = take_bias(batch, place, option, token, json_array_get(bias, 1), ask);
         if (code != CLI_OK) break;
@@ -200,9 +206,10 @@ static cli_exit take_options(const cli_batch *batch, const char *path, json_t *o
             cli_nearest nearest = cli_nearest_to(key);
             for (size_t i = 0; i < n_keys; i++) cli_nearest_try(&nearest, keys[i]);
             cli_options_try_keys(&nearest);
-            return bad(batch, place, "there is no such field%s", cli_nearest_hint(&nearest, ""));
+            return refuse_request(batch, place, "there is no such field%s", cli_nearest_hint(&nearest, ""));
         }
-        if (seen[option - cli_options]) return bad(batch, place, "this is given twice, under two names");
+        if (seen[option - cli_options])
+            return refuse_request(batch, place, "this is given twice, under two names");
         seen[option - cli_options] = true;
         cli_exit code = take_option(batch, place, option, value, ask);
         if (code != CLI_OK) return code;
@@ -218,14 +225,15 @@ static cli_exit take_messages(const cli_batch *batch, const char *path, json_t *
     json_t *message;
     size_t i;
     if (!json_is_array(messages) || json_array_size(messages) == 0)
-        return expected(batch, path, messages, "an array of messages, not empty");
+        return refuse_value(batch, path, messages, "an array of messages, not empty");
     json_array_foreach(messages, i, message)
     {
         char place[WHERE_MAX];
         snprintf(place, sizeof place, "%.120s[%zu]", path, i);
-        if (!json_is_object(message)) return expected(batch, place, message, "{\"role\": …, \"content\": …}");
+        if (!json_is_object(message))
+            return refuse_value(batch, place, message, "{\"role\": …, \"content\": …}");
         if (!json_is_string(json_object_get(message, "role")))
-            return bad(batch, place, "this message has no \"role\" that is a string");
+            return refuse_request(batch, place, "this message has no \"role\" that is a string");
     }
     item->messages = messages;
     return CLI_OK;
@@ -236,7 +244,7 @@ static cli_exit take_item(const cli_batch *batch, json_t *object, size_t i, cli_
     char path[32], place[WHERE_MAX];
     snprintf(path, sizeof path, "requests[%zu].", i);
     snprintf(place, sizeof place, "requests[%zu]", i);
-    if (!json_is_object(object)) return expected(batch, place, object, "a request: {\"prompt\": …}");
+    if (!json_is_object(object)) return refuse_value(batch, place, object, "a request: {\"prompt\": …}");
     cli_exit code =
         take_options(batch, path, object, item_keys, sizeof item_keys / sizeof *item_keys, &item->ask);
     if (code != CLI_OK) return code;
@@ -244,39 +252,40 @@ static cli_exit take_item(const cli_batch *batch, json_t *object, size_t i, cli_
     json_t *messages = json_object_get(object, "messages");
     if (name != NULL && !json_is_string(name)) {
         snprintf(place, sizeof place, "%sname", path);
-        return expected(batch, place, name, "a string");
+        return refuse_value(batch, place, name, "a string");
     }
     item->name = name != NULL ? cli_format("%s", json_string_value(name)) : cli_format("%zu", i + 1);
     if (prompt == NULL && messages == NULL)
-        return bad(batch, place, "this request has no \"prompt\" and no \"messages\"");
+        return refuse_request(batch, place, "this request has no \"prompt\" and no \"messages\"");
     if (prompt != NULL && messages != NULL)
-        return bad(batch, place, "a request has \"prompt\" or \"messages\", not both");
+        return refuse_request(batch, place, "a request has \"prompt\" or \"messages\", not both");
     snprintf(place, sizeof place, "%s%s", path, messages != NULL ? "messages" : "prompt");
     if (messages != NULL) return take_messages(batch, place, messages, item);
-    if (!json_is_string(prompt)) return expected(batch, place, prompt, "a string");
+    if (!json_is_string(prompt)) return refuse_value(batch, place, prompt, "a string");
     item->prompt = json_string_value(prompt);
     item->prompt_length = json_string_length(prompt);
-    if (item->prompt_length == 0) return bad(batch, place, "the prompt is empty");
+    if (item->prompt_length == 0) return refuse_request(batch, place, "the prompt is empty");
     return CLI_OK;
 }
 
 /* Checks the top of the file. */
 static cli_exit take_root(cli_batch *batch, cli_ask *common)
 {
-    if (!json_is_object(batch->root)) return expected(batch, "", batch->root, "{\"requests\": [ … ]}");
+    if (!json_is_object(batch->root)) return refuse_value(batch, "", batch->root, "{\"requests\": [ … ]}");
     cli_exit code =
         take_options(batch, "", batch->root, top_keys, sizeof top_keys / sizeof *top_keys, common);
     if (code != CLI_OK) return code;
     const json_t *model = json_object_get(batch->root, "model"),
                  *list = json_object_get(batch->root, "requests");
     if (model != NULL && json_string_length(model) == 0)
-        return expected(batch, "model", model, "the path of a model");
+        return refuse_value(batch, "model", model, "the path of a model");
     batch->model = json_string_value(model);
-    if (list == NULL) return bad(batch, "", "the file has no \"requests\"");
-    if (!json_is_array(list)) return expected(batch, "requests", list, "an array of requests");
-    if (json_array_size(list) == 0) return bad(batch, "requests", "there is no request in it");
+    if (list == NULL) return refuse_request(batch, "", "the file has no \"requests\"");
+    if (!json_is_array(list)) return refuse_value(batch, "requests", list, "an array of requests");
+    if (json_array_size(list) == 0) return refuse_request(batch, "requests", "there is no request in it");
     if (json_array_size(list) > REQUESTS_MAX)
-        return bad(batch, "requests", "%zu requests are more than %d", json_array_size(list), REQUESTS_MAX);
+        return refuse_request(batch, "requests", "%zu requests are more than %d", json_array_size(list),
+                              REQUESTS_MAX);
     return CLI_OK;
 }
 

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* child.c: runs a program on weir's terminal, which it lends and takes back.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "child.h"
 
 #include <errno.h>
@@ -36,7 +37,7 @@ static bool start_child(const char *command, const char *argument, int input, pi
 }
 
 /* Ctrl-Z stops the child; then weir stops itself, because the shell waits for weir. */
-static int await(pid_t child)
+static int await_child(pid_t child)
 {
     for (;;) {
         int status;
@@ -60,5 +61,5 @@ int cli_child_run(const char *command, const char *argument, const char *input, 
     if (input != NULL) close(ends[0]);
     if (input != NULL && started) weir__file_send(ends[1], input, n);
     if (input != NULL) close(ends[1]);
-    return started ? await(child) : -1;
+    return started ? await_child(child) : -1;
 }

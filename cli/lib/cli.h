@@ -76,7 +76,7 @@ typedef struct cli_command {
     cli_run_fn *run; /* NULL: weir-bench does it (bench.h) */
 } cli_command;
 
-/* In the order of `weir help`; ends with a NULL name. */
+/* The commands in the order of `weir help`; ends with a NULL name. */
 extern const cli_command cli_commands[];
 
 /* The command that the words [n] begin with, and how many of them name it: "bench engine" takes two. ls is
@@ -129,7 +129,7 @@ void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 cli_exit cli_fail_error(const struct cli_args *args, cli_exit code, const char *context,
                         const weir_error *error);
 
-/* Whether the input is invalid on any machine and with any model: CLI_USAGE. */
+/* True if the input is invalid on any machine and with any model: CLI_USAGE. */
 bool cli_error_is_usage(const weir_error *error);
 
 /* The library's words; where they name the engine's parameters, as the options that set them. Valid until the

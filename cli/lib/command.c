@@ -1,4 +1,4 @@
-/* Which command a line means. The table of commands: help.c.
+/* command.c: finds the command that a line means. The table of commands: help.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>
@@ -47,7 +47,7 @@ const cli_command *cli_command_find(int n, char *const *words, int *used)
     return NULL;
 }
 
-/* Of the commands that begin with this word. */
+/* Asks for the second word of the commands that begin with this word. */
 static cli_exit ask_second_word(const char *word, bool alone)
 {
     char known[128] = "";

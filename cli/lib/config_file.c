@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* config_file.c: reads lines of settings into a list, and refuses settings that no option has.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "config_file.h"
 
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 
 #define BOM "\xEF\xBB\xBF" /* which some editors put before UTF-8 */
 
-/* True: the user named it, so that it has to be there. */
+/* Finds the path of the config file. True: the user named it, so that it has to be there. */
 static bool find_path(char **path)
 {
     const char *given = getenv("WEIR_CONFIG");
@@ -21,7 +22,7 @@ static bool find_path(char **path)
 }
 
 /* Takes blanks from both ends, in place. */
-static char *trim(char *string)
+static char *trim_text(char *string)
 {
     string += strspn(string, " \t\r");
     size_t n = strlen(string);
@@ -30,7 +31,7 @@ static char *trim(char *string)
 }
 
 /* Removes the quotes around a value, in place. False: they do not end where the value does. */
-static bool unquote(char *value)
+static bool unquote_value(char *value)
 {
     size_t n = 0;
     if (*value != '"') return true;
@@ -127,14 +128,14 @@ static cli_exit read_section(cli_config *config, int number, char *line)
     line[n - 1] = '\0';
     cli_grow(&config->sections, &config->sections_capacity, config->n_sections + 1, sizeof *config->sections);
     cli_section *section = &config->sections[config->n_sections++];
-    *section = (cli_section){.name = cli_format("%s", trim(line + 1)), .line = number};
+    *section = (cli_section){.name = cli_format("%s", trim_text(line + 1)), .line = number};
     return config->kind == CLI_CONFIG_MODELS ? check_model_name(config, section)
                                              : add_command(config, section);
 }
 
 static cli_exit read_line(cli_config *config, int number, char *line)
 {
-    line = trim(line);
+    line = trim_text(line);
     if (*line == '\0' || *line == '#') return CLI_OK;
     if (*line == '[') return read_section(config, number, line);
     char *equals = strchr(line, '=');
@@ -142,8 +143,8 @@ static cli_exit read_line(cli_config *config, int number, char *line)
         return cli_fail(CLI_USAGE, "%s:%d: there is no \"=\"; expected: name = value, such as ctx = 8192",
                         config->path, number);
     *equals = '\0';
-    char *key = trim(line), *value = trim(equals + 1);
-    if (!unquote(value))
+    char *key = trim_text(line), *value = trim_text(equals + 1);
+    if (!unquote_value(value))
         return cli_fail(CLI_USAGE, "%s:%d: the quotes of %.60s do not end with the line", config->path,
                         number, key);
     const cli_command *command = command_of(config);

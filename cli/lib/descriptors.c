@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* descriptors.c: raises the soft limit of the process.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "descriptors.h"
 
 #include <sys/resource.h>

@@ -16,7 +16,7 @@ void cli_text_tell(cli_text *text)
     weir__text_fini(text);
 }
 
-static void say(const char *message)
+static void say_message(const char *message)
 {
     cli_text text = {0};
     cli_term_progress_end();
@@ -46,6 +46,6 @@ cli_exit cli_fail(cli_exit code, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    say(message);
+    say_message(message);
     return code;
 }

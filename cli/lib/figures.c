@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* figures.c: rates, sizes and counts of a request, and how they are written.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "figures.h"
 
 #include <float.h>
@@ -72,7 +73,7 @@ void cli_figures_miss_line(cli_text *text, const weir_miss_info *miss)
     cli_text_puts(text, "\n");
 }
 
-static void rate(cli_text *text, double value)
+static void add_rate(cli_text *text, double value)
 {
     if (value > 0) cli_text_printf(text, value < 100 ? ", %.1f tok/s" : ", %.0f tok/s", value);
 }
@@ -81,9 +82,9 @@ void cli_figures_line(cli_text *text, const weir_usage *usage, weir_reason reaso
 {
     cli_text_printf(text, "prompt %d token%s", usage->n_prompt, usage->n_prompt == 1 ? "" : "s");
     if (usage->n_cached > 0) cli_text_printf(text, " (%d cached)", usage->n_cached);
-    rate(text, prompt_rate(usage));
+    add_rate(text, prompt_rate(usage));
     cli_text_printf(text, " · answer %d token%s", usage->n_generated, usage->n_generated == 1 ? "" : "s");
-    rate(text, answer_rate(usage));
+    add_rate(text, answer_rate(usage));
     if (usage->ttft_ns > 0) cli_text_printf(text, " · first token after %s", cli_time(usage->ttft_ns).text);
     switch (reason) {
     case WEIR_REASON_LENGTH: cli_text_puts(text, " · ended by its length"); break;

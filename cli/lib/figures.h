@@ -18,8 +18,8 @@ json_t *cli_figures_timings(const weir_usage *usage);
 /* "prompt 31 tokens, 512 tok/s · answer …", without newline. */
 void cli_figures_line(cli_text *text, const weir_usage *usage, weir_reason reason);
 
-/* Why the prompt was not cached as far as it might have been; as JSON (NULL: out of memory), and as a line
- * with its newline, nothing where all was cached. */
+/* The reason for which the prompt was not cached as far as it might have been; as JSON (NULL: out of memory),
+ * and as a line with its newline, nothing where all was cached. */
 weir_miss_info cli_figures_miss_of(const weir_stream *stream);
 json_t *cli_figures_miss(const weir_miss_info *miss);
 void cli_figures_miss_line(cli_text *text, const weir_miss_info *miss);
@@ -37,8 +37,9 @@ json_t *cli_figures_tokens(const int32_t *tokens, size_t n);
  * "logprob"}]}. NULL: out of memory. */
 json_t *cli_figures_logprobs(const weir_chunk *chunk);
 
-/* The same for the tokens whose text is in the chunks so far. held: those of the others, which come with a
- * later chunk, or never if they are the stop string; at first a pointer to NULL, in the end json_decref. */
+/* The items of cli_figures_logprobs for the tokens whose text is in the chunks so far. held: those of the
+ * others, which come with a later chunk, or never if they are the stop string; at first a pointer to NULL, in
+ * the end json_decref. */
 json_t *cli_figures_shown(json_t **held, const weir_chunk *chunk);
 
 /* {"code", "field", "message"}; of the library, so the texts are well-formed. NULL: out of memory. */

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* file.c: reads until the end or a signal, and writes whole files.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "file.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@
     (64u << 20) /* prompts, grammars and request files are far smaller; a wrong file may not be */
 
 /* Waits for bytes or a signal. False: a signal. */
-static bool readable(int descriptor)
+static bool is_readable(int descriptor)
 {
     for (;;) {
         struct pollfd fds[] = {
@@ -38,7 +39,7 @@ static cli_exit read_all(int descriptor, const char *name, const char *what, cha
     cli_exit code = CLI_OK;
     while (code == CLI_OK && got > 0) {
         cli_grow(&all, &capacity, n + 4096 + 1, 1);
-        if (!readable(descriptor)) {
+        if (!is_readable(descriptor)) {
             code = cli_signals_exit();
             break;
         }

@@ -30,7 +30,7 @@ cli_exit cli_file_write(char *path, const char *bytes, size_t n);
 /* The last part of a path. */
 const char *cli_file_name(const char *path);
 
-/* Whether it begins with ./ or ../ */
+/* True if it begins with ./ or ../ */
 bool cli_file_is_relative(const char *path);
 
 /* Bytes of a file; 0 = there is none. */

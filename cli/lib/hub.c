@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* hub.c: downloads with a bar or with lines, and asks before it does.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "hub.h"
 
 #include <stdio.h>
@@ -89,7 +90,7 @@ static void show_line(const weir_hub_progress *progress, int percent)
     cli_text_tell(&line);
 }
 
-static bool show(const weir_hub_progress *progress, void *user)
+static bool show_progress(const weir_hub_progress *progress, void *user)
 {
     struct display *display = user;
     bool asking = progress->file[0] == '\0';
@@ -115,7 +116,7 @@ cli_exit cli_hub_download(const cli_args *args, const char *name, char **path)
     weir_hub_params params = cli_hub_params(args);
     weir_error error = {0};
     if (cli_signals_ended() != 0) return cli_signals_exit();
-    params.progress = show;
+    params.progress = show_progress;
     params.progress_user = &display;
     weir_status status = weir_hub_download(name, &params, path, &error);
     cli_term_progress_end();

@@ -15,12 +15,12 @@ weir_hub_params cli_hub_params(const cli_args *args);
  * line now and then. *path is freed with weir_free. CLI_OK, or a code after a message. */
 cli_exit cli_hub_download(const cli_args *args, const char *name, char **path);
 
-/* The same for `name`, which `word` is short for. What is not in the cache is downloaded once the user agrees
- * to its size: on a terminal that is asked, elsewhere --yes says it. A cached file needs no network. CLI_OK,
- * or a code after a message. */
+/* Obtains the file of `name`, which `word` is short for. A file that is not in the cache is downloaded once
+ * the user agrees to its size: on a terminal that is asked, elsewhere --yes says it. A cached file needs no
+ * network. *path and the code are as above. */
 cli_exit cli_hub_obtain(const cli_args *args, const char *word, const char *name, char **path);
 
-/* Whether the user says yes; `standard`: what Enter says. A signal ends the reading, and is no yes. */
+/* True if the user says yes; `standard`: what Enter says. A signal ends the reading, and is no yes. */
 bool cli_hub_ask(cli_text *question, bool standard);
 
 /* The exit code for a failure of the hub, after a message. */

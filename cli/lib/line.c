@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* line.c: reads a line from a terminal or a pipe.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Without libedit bytes are read until a newline, and signals end or interrupt the wait. With it, libedit
+ * edits the line and asks read_key for each character: there a paste is inserted whole, Tab completes the
+ * word, and signals redraw or leave the line. */
 #include "line.h"
 
 #include <errno.h>
@@ -20,7 +25,7 @@
 
 #define HISTORY 1000 /* lines */
 
-/* In bracketed paste mode a terminal sends these around pasted text. */
+/* Marks that a terminal sends around pasted text in bracketed paste mode. */
 #define PASTE_BEGIN "\033[200~"
 #define PASTE_END   "\033[201~"
 #define REDISPLAY   '\036' /* Ctrl-^, a key that nobody needs */
@@ -90,7 +95,7 @@ static char *prompt_of(EditLine *edit)
 }
 
 /* Prompt and line anew, in the row of the cursor and below. */
-static void redraw(const cli_line *line)
+static void redraw_line(const cli_line *line)
 {
     cli_out("\r\033[J", 4);
     el_set(line->edit, EL_REFRESH);
@@ -101,7 +106,7 @@ static bool on_signal(cli_line *line)
 {
     if (cli_signals_took(SIGWINCH)) { /* lines that a narrower window has wrapped are left above */
         el_resize(line->edit);
-        redraw(line);
+        redraw_line(line);
     }
     if (cli_signals_took(SIGTSTP)) {
         el_set(line->edit, EL_PREP_TERM, 0);
@@ -109,14 +114,14 @@ static bool on_signal(cli_line *line)
         raise(SIGSTOP);
         cli_term_pastes(true);
         el_set(line->edit, EL_PREP_TERM, 1);
-        redraw(line);
+        redraw_line(line);
     }
     line->interrupted = cli_signals_took(SIGINT);
     return !line->interrupted && cli_signals_ended() == 0;
 }
 
 /* Tab at the end of a line: the rest that all words have in common which begin like it. */
-static void complete(const cli_line *line)
+static void complete_word(const cli_line *line)
 {
     const LineInfo *info = el_line(line->edit);
     const char *found = NULL;
@@ -136,7 +141,7 @@ static void complete(const cli_line *line)
     char rest[32];
     snprintf(rest, sizeof rest, "%.*s", (int)(common - typed), found + typed);
     el_insertstr(line->edit, rest);
-    redraw(line);
+    redraw_line(line);
 }
 
 /* Reads a paste to its end, and inserts it into the line with its newlines. */
@@ -206,7 +211,7 @@ static int read_key(EditLine *edit, wchar_t *key)
             return 1;
         }
         if (byte == '\t') { /* here, since libedit never frees functions that are bound to keys */
-            complete(line);
+            complete_word(line);
             continue;
         }
         size_t n = mbrtowc(key, (const char *)&byte, 1, &state);

@@ -19,10 +19,10 @@ typedef enum cli_line_what {
 cli_line *cli_line_create(const char *const *words, const char *history);
 void cli_line_destroy(cli_line *line);
 
-/* Whether a person is asked: prompts are shown. */
+/* True if a person is asked: prompts are shown. */
 bool cli_line_asks(const cli_line *line);
 
-/* Whether lines are edited here; elsewhere the terminal itself shows what is typed. */
+/* True if lines are edited here; elsewhere the terminal itself shows what is typed. */
 bool cli_line_edits(const cli_line *line);
 
 /* Reads a line into *text, without its newline. A paste is part of the line, with its newlines. */

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* load.c: finds the model's file, loads models and engines with progress, and writes weir's log to stderr.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "load.h"
 
 #include <stdio.h>
@@ -20,7 +21,7 @@
 
 /* ---- Log ---- */
 
-static cli_text kept; /* written by the sink, one call at a time; read once it has been taken away */
+static cli_text kept_log; /* written by the sink, one call at a time; read once it has been taken away */
 
 static void print_line(cli_text *text, weir_log_level level, const char *message)
 {
@@ -32,12 +33,12 @@ static void print_line(cli_text *text, weir_log_level level, const char *message
     cli_text_puts(text, "\n");
 }
 
-static void sink(weir_log_level level, const char *message, void *user)
+static void log_sink(weir_log_level level, const char *message, void *user)
 {
     const cli_args *args = user;
     if (level < WEIR_LOG_WARN && !args->verbose) return;
     if (cli_term_entered()) {
-        print_line(&kept, level, message);
+        print_line(&kept_log, level, message);
         return;
     }
     cli_text text = {0};
@@ -48,13 +49,13 @@ static void sink(weir_log_level level, const char *message, void *user)
 
 void cli_load_log(const cli_args *args)
 {
-    weir_log_set(sink, (void *)args);
+    weir_log_set(log_sink, (void *)args);
 }
 
 void cli_load_log_flush(void)
 {
     weir_log_set(NULL, NULL);
-    cli_text_tell(&kept);
+    cli_text_tell(&kept_log);
 }
 
 /* ---- Model ---- */

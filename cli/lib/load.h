@@ -14,7 +14,8 @@ void cli_load_log_flush(void);
  * after a message: there is none. */
 char *cli_load_path(const cli_args *args);
 
-/* The same of a given model: a path, "default", a short name, or a name or an address at the hub. */
+/* The file of a given model: a path, "default", a short name, or a name or an address at the hub. Else as
+ * cli_load_path. */
 char *cli_load_named(const cli_args *args, const char *model);
 
 /* *is: whether a word of the command line names a model: default, hf:…, a preset, a name that ends in .gguf,
@@ -30,8 +31,8 @@ cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **mod
 cli_exit cli_load_tokenize(const cli_args *args, const weir_model *model, const char *text, size_t length,
                            bool parse, int32_t **ids, size_t *n);
 
-/* Whether a model that generates has a chat template that can be parsed, or none, or the options give one:
- * otherwise every chat would be refused. */
+/* Checks that a model that generates has a chat template that can be parsed, or none, or that the options
+ * give one: otherwise every chat would be refused. */
 cli_exit cli_load_check_template(const cli_args *args, const char *path, weir_model *model);
 
 /* The draft model that is asked for; *model stays NULL where none is. */
@@ -41,8 +42,9 @@ cli_exit cli_load_draft_model(const cli_args *args, weir_model **model);
  * case. */
 cli_exit cli_load_split_adapter(const char *spec, char **path, float *scale);
 
-/* And the adapters of --lora, into args->adapters. For a server *engine stays NULL where the model generates
- * no text. CLI_OK; a code after a message, or the signal's. The caller destroys *engine where it is set. */
+/* Creates the engine, and loads the adapters of --lora into args->adapters. For a server *engine stays NULL
+ * where the model generates no text. CLI_OK; a code after a message, or the signal's. The caller destroys
+ * *engine where it is set. */
 cli_exit cli_load_engine(const cli_args *args, weir_model *model, weir_engine **engine);
 
 #endif

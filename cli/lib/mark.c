@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* mark.c: replaces marks by a terminal's escape sequences, or by nothing.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "mark.h"
 
 #include <string.h>

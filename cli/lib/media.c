@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* media.c: reads files of images and sounds, and puts them into messages.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "media.h"
 
 #include <stdio.h>

@@ -54,7 +54,7 @@ json_t *cli_media_parts(const cli_media *media, size_t message);
  * begins with `where`. */
 cli_exit cli_media_take(cli_media *media, const weir_model *model, json_t *messages, const char *where);
 
-/* The same for one content; unless it is an array of parts, it has none. */
+/* Adds the media of one content, as above; unless it is an array of parts, it has none. */
 cli_exit cli_media_take_parts(cli_media *media, const weir_model *model, const json_t *content,
                               const char *where, size_t message);
 

@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* model_list.c: makes the list of weir serve's models.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Sections, presets, folders and -m each add entries, and an entry's options are parsed with all their
+ * sources (options.h). Then names and aliases are checked against each other, each file is found or
+ * downloaded, and the parameters of server and pool are filled in. A pulled model with an error is left out;
+ * any other error refuses the whole list. */
 #include "model_list.h"
 
 #include <dirent.h>
@@ -173,7 +179,7 @@ static size_t stem_of(const char *name, int *shard)
 }
 
 /* A link that leads nowhere is no file. */
-static bool exists(const char *path, bool quiet)
+static bool file_exists(const char *path, bool quiet)
 {
     struct stat status;
     if (stat(path, &status) == 0) return true;
@@ -196,7 +202,7 @@ static bool folder_read(struct folder *folder, const char *path, bool quiet)
         if (shard > 1) continue;
         bool projector = strncasecmp(entry->d_name, "mmproj", 6) == 0;
         char *file = cli_format("%s/%s", path, entry->d_name);
-        if (exists(file, quiet))
+        if (file_exists(file, quiet))
             cli_list_add(projector ? &folder->projectors : &folder->models, file);
         else
             cli_free(file);
@@ -207,7 +213,8 @@ static bool folder_read(struct folder *folder, const char *path, bool quiet)
     return true;
 }
 
-/* Of several it would be a guess which projector belongs to which model. */
+/* True if the folder has one model and one projector. With several it would be a guess which projector
+ * belongs to which model. */
 static bool is_pair(const struct folder *folder)
 {
     return folder->models.n == 1 && folder->projectors.n == 1;
@@ -297,7 +304,7 @@ static cli_exit add_folders(cli_model_list *list, const cli_args *args, const cl
 
 /* ---- The model of -m, with workers ---- */
 
-/* It is loaded at the start, stays, and is loaded again after a worker was lost. */
+/* Adds the model of -m, which is loaded at the start, stays, and is loaded again after a worker was lost. */
 static cli_exit add_single(cli_model_list *list, const cli_args *args, const cli_config *config)
 {
     char *path = args->preset_path != NULL ? cli_format("%s", args->preset_path) : cli_load_path(args);
@@ -324,7 +331,7 @@ static bool has_name(const cli_model_entry *entry, const char *name)
            weir__words_have((const char *const *)aliases->items, aliases->n, name);
 }
 
-/* Whether a pulled model is still in the cache; the operator may have removed it. */
+/* True if a pulled model is still in the cache; the operator may have removed it. */
 static bool is_cached(const cli_args *args, const char *name)
 {
     weir_hub_params params = cli_hub_params(args);
@@ -481,7 +488,7 @@ static cli_exit check_defaults(const cli_model_entry *entry)
                                                             : cli_model_list_fail(entry, CLI_USAGE, &error);
 }
 
-static void fill(cli_model_entry *entry, serve_model_params *params)
+static void fill_params(cli_model_entry *entry, serve_model_params *params)
 {
     cli_args *args = &entry->args;
     args->model.optimized = args->optimized;
@@ -542,7 +549,7 @@ cli_exit cli_model_list_read(cli_model_list *list, const cli_args *args, const c
         if (code == CLI_OK) code = find_adapters(list->items[i]);
     }
     list->params = cli_alloc(list->n + 1, sizeof *list->params);
-    for (size_t i = 0; i < list->n && code == CLI_OK; i++) fill(list->items[i], &list->params[i]);
+    for (size_t i = 0; i < list->n && code == CLI_OK; i++) fill_params(list->items[i], &list->params[i]);
     cli_config_fini(&config);
     return code;
 }

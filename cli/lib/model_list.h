@@ -27,7 +27,7 @@ typedef struct cli_model_entry {
     char *from; /* where it is named, "models.conf:12", for messages */
     char *file; /* of --models; NULL = none */
     cli_args args;
-    /* For the server and its pool; points to the members above. */
+    /* The model as the server and its pool see it; points to the members above. */
     weir_pool_model pool;
     char *draft_path;
     cli_list adapter_paths, adapter_names;
@@ -50,10 +50,11 @@ weir_status cli_model_check(const cli_args *args, weir_error *error);
 /* An adapter's name in requests: its file's without .gguf. Freed with cli_free. */
 char *cli_model_adapter_name(const char *path);
 
-/* Whether a request that names no adapters can use n_used of them. CLI_OK, or CLI_USAGE after a message. */
+/* Checks that a request that names no adapters can use n_used of them. CLI_OK, or CLI_USAGE after a
+ * message. */
 cli_exit cli_model_check_adapters(size_t n_used);
 
-/* Whether the options name several models, or one that may have to be loaded again (--rpc). */
+/* True if the options name several models, or one that may have to be loaded again (--rpc). */
 bool cli_model_list_asked(const cli_args *args);
 
 /* Reads them, and adds `pulled` (NULL = none) with the settings of all, but for names that the operator's

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* model_list_test.c: files of --models that are refused, and folders with many models.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "model_list.h"
 
 #include <setjmp.h>
@@ -256,7 +257,7 @@ static void test_folder(void **state)
     cli_model_list_fini(&list);
 }
 
-/* However many other files lie beside the folders. */
+/* Folders are found however many other files lie beside them. */
 static void test_crowded_folder(void **state)
 {
     (void)state;

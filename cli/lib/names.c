@@ -17,7 +17,7 @@ bool cli_options_spelling(const cli_option *option, size_t i, char spelling[CLI_
     return true;
 }
 
-static bool spelled(const cli_option *option, const char *spelling, size_t length)
+static bool is_spelled(const cli_option *option, const char *spelling, size_t length)
 {
     char one[CLI_SPELLING_MAX];
     for (size_t i = 0; cli_options_spelling(option, i, one); i++)
@@ -28,7 +28,7 @@ static bool spelled(const cli_option *option, const char *spelling, size_t lengt
 const cli_option *cli_options_find(unsigned command, const char *spelling, size_t length)
 {
     for (const cli_option *option = cli_options; option->name != NULL; option++)
-        if ((option->commands & command) && spelled(option, spelling, length)) return option;
+        if ((option->commands & command) && is_spelled(option, spelling, length)) return option;
     return NULL;
 }
 
@@ -76,7 +76,7 @@ const cli_option *cli_options_by_setting(unsigned commands, const char *key)
     for (const cli_option *option = cli_options; option->name != NULL; option++) {
         if (!(option->commands & commands) || option->env == NULL) continue;
         plain_name(option->env + strlen("WEIR_"), setting, sizeof setting);
-        if (strcmp(setting, name + 2) == 0 || spelled(option, name, strlen(name))) return option;
+        if (strcmp(setting, name + 2) == 0 || is_spelled(option, name, strlen(name))) return option;
     }
     return NULL;
 }
@@ -94,13 +94,13 @@ bool cli_options_of_model(const cli_option *option)
            (option->whose == CLI_AS_PRESETS && cli_options_in_presets(option));
 }
 
-/* Of those that are allowed, the one whose spelling is --key. */
+/* The option whose spelling is --key, of those that are allowed. */
 static const cli_option *by_spelling(unsigned commands, const char *key, bool (*allowed)(const cli_option *))
 {
     char name[64] = "--";
     plain_name(key, name + 2, sizeof name - 2);
     for (const cli_option *option = cli_options; option->name != NULL; option++)
-        if ((option->commands & commands) && allowed(option) && spelled(option, name, strlen(name)))
+        if ((option->commands & commands) && allowed(option) && is_spelled(option, name, strlen(name)))
             return option;
     return NULL;
 }
@@ -142,7 +142,7 @@ const cli_option *cli_options_by_key(const char *key)
         if (cli_options_in_requests(option) &&
             (strcmp(option->field, key) == 0 ||
              (option->kind != CLI_FLAG_OFF && /* which would say the opposite */
-              strchr(key, '-') == NULL && spelled(option, spelling, n + 2))))
+              strchr(key, '-') == NULL && is_spelled(option, spelling, n + 2))))
             return option;
     return NULL;
 }

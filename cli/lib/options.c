@@ -31,7 +31,7 @@ static const char *const poolings[] = {"model", "mean", "cls", "last", NULL};
 static const char *const normalizations[] = {"l2", "max", "none", NULL};
 
 /* clang-format off */
-/* Where an option's value goes. A parameter of the library: kind, choices and help are those of its row. */
+/* Places of options' values. A parameter of the library has the kind, choices and help of its row. */
 #define AT(m) offsetof(cli_args, m)
 #define MEMBER(params, m, at) .of = #params, .field = #m, .target = AT(at)
 #define SAMPLER(m) MEMBER(sampler, m, ask.sampler.m)

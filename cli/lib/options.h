@@ -44,7 +44,7 @@ typedef struct cli_adapters {
     size_t capacity;
 } cli_adapters;
 
-/* Of numbers that an option may set: it has not, and cannot set this one. */
+/* A number that no option has set, nor can set. */
 #define CLI_UNSET INT32_MIN
 
 void cli_list_fini(cli_list *list);
@@ -60,7 +60,7 @@ typedef struct cli_ask {
     const cli_adapters *adapters; /* of the cli_args; NULL = none */
 } cli_ask;
 
-/* Where a value comes from; later ones win. */
+/* The source of a value; later ones win. */
 typedef enum cli_from {
     CLI_FROM_DEFAULT,
     CLI_FROM_FILE,
@@ -164,7 +164,7 @@ typedef enum cli_kind {
     CLI_TEMPLATE, /* char *, owned: the Jinja source of a name in `choices` */
 } cli_kind;
 
-/* In the order of a page of help. */
+/* Groups in the order of a page of help. */
 typedef enum cli_group {
     CLI_ASKING,
     CLI_MODEL,
@@ -177,15 +177,16 @@ typedef enum cli_group {
     CLI_N_GROUPS,
 } cli_group;
 
-/* What an empty value says. In the environment it usually counts as none; of an option that protects (keys,
- * TLS, limits of keys) it is an error everywhere, because the user wanted protection and would not get it. */
+/* The meaning of an empty value. In the environment it usually counts as none; of an option that protects
+ * (keys, TLS, limits of keys) it is an error everywhere, because the user wanted protection and would not get
+ * it. */
 typedef enum cli_empty {
     CLI_EMPTY_UNSAID,
     CLI_EMPTY_REFUSED,
     CLI_EMPTY_SAYS, /* it is a value, also in the environment */
 } cli_empty;
 
-/* In weir serve with several models; those of presets are each model's. */
+/* The owner of an option in weir serve with several models; those of presets are each model's. */
 typedef enum cli_whose { CLI_AS_PRESETS, CLI_OF_MODEL, CLI_OF_ALL } cli_whose;
 
 typedef struct cli_option {
@@ -229,8 +230,8 @@ weir_chat_params cli_args_chat(const cli_args *args, const cli_ask *ask);
 void cli_args_init(cli_args *args, const cli_command *command);
 void cli_args_fini(cli_args *args);
 
-/* Where nobody else's requests can be in the engine's cache, gives them a salt, so that reports on the
- * cache show its texts. With --cache-dir they may be there, as files: then only a --cache-salt does that. */
+/* Gives requests a salt where nobody else's can be in the engine's cache, so that reports on the cache show
+ * its texts. With --cache-dir they may be there, as files: then only a --cache-salt does that. */
 void cli_args_salt(cli_args *args);
 
 /* Adds a string, which cli_args_fini frees. */
@@ -244,9 +245,9 @@ void cli_numbers_default(cli_numbers *numbers, const int32_t *standard, size_t n
  * rest words. CLI_OK, or CLI_USAGE or CLI_FAILED (a file) after a message. */
 cli_exit cli_options_parse(cli_args *args, int n, char **argv);
 
-/* The same for one of several models of weir serve, without the server's options: the settings of `config`
- * for all models come before the model's preset, those of its section (CLI_CONFIG_NONE: it has none) after
- * it. model: used if the section has no line `model`. */
+/* Parses for one of several models of weir serve as cli_options_parse does, without the server's options: the
+ * settings of `config` for all models come before the model's preset, those of its section (CLI_CONFIG_NONE:
+ * it has none) after it. model: used if the section has no line `model`. */
 struct cli_config;
 cli_exit cli_options_parse_model(cli_args *args, int n, char **argv, const struct cli_config *config,
                                  size_t section, const char *model);
@@ -257,16 +258,16 @@ cli_exit cli_options_set(void *target, const cli_option *option, const char *sho
 /* Frees an option's value, and empties it. Numbers, flags and choices stay. */
 void cli_options_clear(void *target, const cli_option *option);
 
-/* Whether the command line, and not only environment or config file, sets the option of this name. */
+/* True if the command line, and not only environment or config file, sets the option of this name. */
 bool cli_options_given(const cli_args *args, const char *name);
 
 /* Spelling i of an option, 0 = its name; false: it has fewer. */
 bool cli_options_spelling(const cli_option *option, size_t i, char spelling[CLI_SPELLING_MAX]);
 
-/* Whether it takes no value. */
+/* True if it takes no value. */
 bool cli_options_is_flag(const cli_option *option);
 
-/* Whether each use adds a value. Help and man pages say so. */
+/* True if each use adds a value. Help and man pages say so. */
 bool cli_options_is_list(const cli_option *option);
 #define CLI_AGAIN "; may be given again"
 
@@ -281,29 +282,29 @@ const cli_option *cli_options_by_field(unsigned command, const char *field);
  * WEIR_ or by a long spelling, in any case, with hyphens or underscores. NULL = none. */
 const cli_option *cli_options_by_setting(unsigned commands, const char *key);
 
-/* Whether presets may set it: how a model is loaded and answers, not where a server listens. */
+/* True if presets may set it: how a model is loaded and answers, not where a server listens. */
 bool cli_options_in_presets(const cli_option *option);
 
-/* Whether each model of weir serve has its own: the settings of presets, and names, pinned, idle. */
+/* True if each model of weir serve has its own: the settings of presets, and names, pinned, idle. */
 bool cli_options_of_model(const cli_option *option);
 
 /* The option of a command that a preset calls `key`, or the models' file of weir serve. NULL = none. */
 const cli_option *cli_options_by_preset(unsigned commands, const char *key);
 const cli_option *cli_options_by_model(unsigned commands, const char *key);
 
-/* Whether its value is the path of a file or folder. */
+/* True if its value is the path of a file or folder. */
 bool cli_options_is_file(const cli_option *option);
 
 /* Offers the settings of all commands. */
 void cli_options_try_settings(cli_nearest *nearest);
 
-/* Whether the command has options that config file and environment can set. */
+/* True if the command has options that config file and environment can set. */
 bool cli_options_has_settings(unsigned command);
 
-/* Whether its value is a part of cli_ask. */
+/* True if its value is a part of cli_ask. */
 bool cli_options_in_ask(const cli_option *option);
 
-/* Whether requests in a file may set it. */
+/* True if requests in a file may set it. */
 bool cli_options_in_requests(const cli_option *option);
 
 /* The option that a request file calls `key`: its field, or a long spelling with underscores. NULL = none. */

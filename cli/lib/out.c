@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* out.c: writes to stdout with a wait for slow readers, and remembers that a reader has left.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "out.h"
 
 #include <errno.h>
@@ -13,13 +14,13 @@
 #define PIECE    512  /* POSIX's least PIPE_BUF: a pipe that polls writable takes that without blocking */
 #define GRACE_MS 2000 /* after a signal, for a reader that takes nothing */
 
-static bool closed;      /* the reader has left */
-static int failure;      /* errno of another failure */
-static int64_t given_up; /* when a signal's grace is over; 0 = no signal yet */
-static bool abandoned;   /* it is over */
+static bool reader_left;
+static int failure_errno; /* errno of another failure */
+static int64_t given_up;  /* when a signal's grace is over; 0 = no signal yet */
+static bool is_abandoned; /* a signal came while the reader was slow */
 
-/* Whether stdout takes a piece now. */
-static bool writable(void)
+/* True if stdout takes a piece now. */
+static bool is_writable(void)
 {
     for (;;) {
         struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
@@ -35,22 +36,22 @@ static bool writable(void)
 bool cli_out(const char *bytes, size_t n)
 {
     while (n > 0) {
-        if (closed || failure != 0 || abandoned) return false;
-        if (!writable()) {
-            abandoned = true;
+        if (reader_left || failure_errno != 0 || is_abandoned) return false;
+        if (!is_writable()) {
+            is_abandoned = true;
             return false;
         }
         ssize_t written = write(STDOUT_FILENO, bytes, n < PIECE ? n : PIECE);
         if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
         if (written < 0) {
-            closed = errno == EPIPE;
-            failure = closed ? 0 : errno;
+            reader_left = errno == EPIPE;
+            failure_errno = reader_left ? 0 : errno;
             return false;
         }
         bytes += written;
         n -= (size_t)written;
     }
-    return !closed && failure == 0 && !abandoned;
+    return !reader_left && failure_errno == 0 && !is_abandoned;
 }
 
 bool cli_out_text(weir__text *text)
@@ -74,17 +75,18 @@ bool cli_out_json(json_t *json)
 bool cli_out_closed(void)
 {
     struct pollfd out = {.fd = STDOUT_FILENO, .events = 0};
-    if (!closed && failure == 0 && poll(&out, 1, 0) > 0 && (out.revents & POLLERR)) closed = true;
-    return closed || failure != 0 || abandoned;
+    if (!reader_left && failure_errno == 0 && poll(&out, 1, 0) > 0 && (out.revents & POLLERR))
+        reader_left = true;
+    return reader_left || failure_errno != 0 || is_abandoned;
 }
 
 cli_exit cli_out_finish(cli_exit code)
 {
-    if (failure != 0) {
-        int error = failure;
-        failure = 0;
+    if (failure_errno != 0) {
+        int error = failure_errno;
+        failure_errno = 0;
         code = cli_fail(CLI_FAILED, "cannot write to stdout: %s", strerror(error));
     }
     if (cli_signals_ended() != 0) return cli_signals_exit();
-    return closed ? CLI_OK : code;
+    return reader_left ? CLI_OK : code;
 }

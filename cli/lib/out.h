@@ -14,13 +14,13 @@
  * has left or writing failed, now or before. */
 bool cli_out(const char *bytes, size_t n);
 
-/* The same with a text, which is freed. */
+/* Writes a text as cli_out does, and frees it. */
 bool cli_out_text(weir__text *text);
 
 /* One line of JSON. Takes the reference of `json`, which may be NULL (out of memory). */
 bool cli_out_json(json_t *json);
 
-/* Whether writing makes no sense any more. Looks, without writing, whether a pipe's reader has left. */
+/* True if writing makes no sense any more. Looks, without writing, whether a pipe's reader has left. */
 bool cli_out_closed(void);
 
 /* The program's exit code: `code`, unless writing to stdout failed (which is reported) or a signal came. */

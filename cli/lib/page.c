@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* page.c: writes the parts of a page in either form.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "page.h"
 
 #include <stdio.h>

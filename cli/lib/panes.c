@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* panes.c: draws the rows of each pane from its text and figures, and moves the focus.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "panes.h"
 
 #include <stdio.h>
@@ -41,7 +42,7 @@ void cli_panes_add(cli_pane *pane, const char *text, size_t length)
 
 /* ---- Rows ---- */
 
-/* How many rows each pane has, headline included. */
+/* The number of rows of each pane, headline included. */
 static int pane_rows(const cli_panes *panes, int available)
 {
     int rows = available / (int)(panes->n < 4096 ? panes->n : 4096);
@@ -193,7 +194,7 @@ static void draw_keys(const cli_panes *panes, size_t hidden_above, size_t hidden
 
 /* ---- Focus ---- */
 
-static int visible(const cli_panes *panes, int *rows_each)
+static int visible_panes(const cli_panes *panes, int *rows_each)
 {
     int available = panes->rows - 2;
     *rows_each = pane_rows(panes, available);
@@ -205,7 +206,7 @@ static int visible(const cli_panes *panes, int *rows_each)
 bool cli_panes_key(cli_panes *panes, int key)
 {
     int each;
-    size_t page = panes->rows > 0 ? (size_t)visible(panes, &each) : 1, last = panes->n - 1;
+    size_t page = panes->rows > 0 ? (size_t)visible_panes(panes, &each) : 1, last = panes->n - 1;
     switch (key) {
     case '\t':
     case CLI_KEY_RIGHT: panes->focus = panes->focus == last ? 0 : panes->focus + 1; return true;
@@ -234,7 +235,7 @@ void cli_panes_draw(cli_panes *panes)
 {
     cli_screen_size(&panes->columns, &panes->rows);
     int each;
-    size_t shown = (size_t)visible(panes, &each);
+    size_t shown = (size_t)visible_panes(panes, &each);
     if (panes->focus < panes->first) panes->first = panes->focus;
     if (panes->focus >= panes->first + shown) panes->first = panes->focus - shown + 1;
     if (panes->first + shown > panes->n) panes->first = panes->n - shown;

@@ -1,5 +1,9 @@
 /* Config file, environment and command line into cli_args; the functions are options.h's.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Config file, environment and command line are applied in this order, each over the one before. The lines of
+ * a preset or of a model's section come last, but only where the command line says nothing. Every value goes
+ * through cli_options_set, whose message names the source. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -267,7 +271,7 @@ static bool is_repository(const char *word, size_t length)
            ((length == 4 || length == 9) && memcmp(word, "--hf-repo", length) == 0);
 }
 
-static cli_exit unknown(const cli_args *args, const char *word, size_t length)
+static cli_exit refuse_unknown(const cli_args *args, const char *word, size_t length)
 {
     char given[64], one[CLI_SPELLING_MAX], lists[64];
     const char *name = args->command->name, all[] = "--help-all";
@@ -323,7 +327,7 @@ static cli_exit parse_option(cli_args *args, int n, char **argv, int *used)
     const cli_option *option = cli_options_find(command, word, length);
     char shown[64];
     *used = 1;
-    if (option == NULL) return unknown(args, word, length);
+    if (option == NULL) return refuse_unknown(args, word, length);
     if (strcmp(option->name, "--model") == 0 && args->sources[option - cli_options].from == CLI_FROM_WORDS)
         return cli_fail(CLI_USAGE,
                         "-m is given twice: it names one model; weir serve --models FILE serves several");
@@ -384,7 +388,7 @@ static cli_exit take_defaults(cli_args *args)
     return code;
 }
 
-/* Whether one word looks like a model's name of other programs, such as llama3.2 or qwen3:8b. */
+/* True if one word looks like a model's name of other programs, such as llama3.2 or qwen3:8b. */
 static bool resembles_model(const char *word)
 {
     bool digit = false, colon = false;
@@ -443,8 +447,8 @@ static cli_exit take_model_word(cli_args *args)
     return code;
 }
 
-/* Whether the command line sets the same value. */
-static bool overridden(const cli_args *args, const cli_option *option)
+/* True if the command line sets the same value. */
+static bool is_overridden(const cli_args *args, const cli_option *option)
 {
     for (const cli_option *other = cli_options; other->name != NULL; other++)
         if (other->target == option->target && args->sources[other - cli_options].from == CLI_FROM_WORDS)
@@ -465,7 +469,7 @@ static cli_exit take_lines(cli_args *args, const cli_config *config, size_t sect
         char *shown = cli_format("%s:%d: %s", config->path, setting->line, setting->key);
         if (model && from == CLI_FROM_PRESET) /* where it comes from is still known */
             code = cli_options_set(args, option, shown, setting->value);
-        else if (!model && !overridden(args, option))
+        else if (!model && !is_overridden(args, option))
             code = set_from(args, option, shown, setting->value, from, setting->line);
         cli_free(shown);
     }
@@ -510,7 +514,7 @@ static cli_exit take_words(cli_args *args, int n, char **argv)
     return code;
 }
 
-static void point(cli_args *args)
+static void point_at_lists(cli_args *args)
 {
     args->model.devices = args->devices;
     args->model.rpc = args->rpc;
@@ -523,12 +527,12 @@ cli_exit cli_options_parse(cli_args *args, int n, char **argv)
     cli_exit code = take_words(args, n, argv);
     if (code == CLI_OK) code = take_model_word(args);
     if (code == CLI_OK) code = take_preset(args);
-    point(args);
+    point_at_lists(args);
     return code;
 }
 
 /* Takes back the settings of config file and environment for a single model. */
-static void forget(cli_args *args, const char *name)
+static void forget_option(cli_args *args, const char *name)
 {
     const cli_option *option = cli_options_by_model(args->command->bit, name);
     cli_origin *origin = &args->sources[option - cli_options];
@@ -542,8 +546,8 @@ cli_exit cli_options_parse_model(cli_args *args, int n, char **argv, const cli_c
 {
     args->of_model = true;
     cli_exit code = take_words(args, n, argv);
-    forget(args, "model");
-    forget(args, "alias");
+    forget_option(args, "model");
+    forget_option(args, "alias");
     if (code == CLI_OK) code = take_lines(args, config, CLI_CONFIG_NONE, CLI_FROM_MODELS);
     const char *named =
         section != CLI_CONFIG_NONE ? cli_config_value(config, section, CLI_SERVE, "--model") : NULL;
@@ -551,6 +555,6 @@ cli_exit cli_options_parse_model(cli_args *args, int n, char **argv, const cli_c
     if (code == CLI_OK) code = take_preset(args);
     if (code == CLI_OK && section != CLI_CONFIG_NONE)
         code = take_lines(args, config, section, CLI_FROM_SECTION);
-    point(args);
+    point_at_lists(args);
     return code;
 }

@@ -16,8 +16,8 @@
 /* The file of the preset that this model's name means; NULL: it means none. Freed with cli_free. */
 char *cli_preset_path(const char *model);
 
-/* Where a preset of this name is or would be. NULL: no preset can have this name, or there is no home
- * folder. */
+/* The path where a preset of this name is or would be. NULL: no preset can have this name, or there is no
+ * home folder. */
 char *cli_preset_path_of(const char *name);
 
 /* The name of a preset's file, without its folder and suffix. Freed with cli_free. */

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* progress.c: draws the progress line, and follows a prompt's prefill and a load with it.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "progress.h"
 
 #include <stdio.h>

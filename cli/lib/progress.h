@@ -9,7 +9,7 @@
  * To end it: cli_term_progress_end. */
 void cli_progress_line(const char *line);
 
-/* The same with how far the stream's prompt is, once its prefill takes long; nothing with --quiet, and
+/* Shows a line with how far the stream's prompt is, once its prefill takes long; nothing with --quiet, and
  * nothing new once all of the prompt is there. */
 void cli_progress_prompt(const cli_args *args, const weir_stream *stream);
 
@@ -19,7 +19,7 @@ typedef struct cli_progress {
     int shown; /* percent, -1 = nothing yet */
 } cli_progress;
 
-/* With --quiet nothing is shown. To end it: cli_term_progress_end. */
+/* Begins a progress line, which --quiet hides. To end it: cli_term_progress_end. */
 cli_progress cli_progress_begin(const cli_args *args, const char *verb, const char *path);
 
 /* A weir_progress_fn; user is the cli_progress. A signal ends the transfer or load that is shown. */

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* prompt.c: joins the texts of files, of stdin and of the command line.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "prompt.h"
 
 #include <poll.h>

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* pulled.c: the list of names, and the wait of a download's thread until the main thread has read the list of
+ * models.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pulled.h"
 
 #include <stdio.h>

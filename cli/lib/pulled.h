@@ -26,13 +26,13 @@ void cli_pulled_fini(cli_pulled *pulled);
  * the server ends. Any thread but the main one. */
 weir_status cli_pulled_add(cli_pulled *pulled, const char *name, weir_error *error);
 
-/* Main thread. Whether names wait. */
+/* True if names wait. Main thread. */
 bool cli_pulled_waits(cli_pulled *pulled);
 
 /* A copy of the names, for the list that is read now, and a ticket for end. Freed with cli_list_fini. */
 cli_list cli_pulled_begin(cli_pulled *pulled, uint64_t *ticket);
 
-/* Whether the list with the first n names was read without an error; if not, its new names are forgotten,
+/* True if the list with the first n names was read without an error; if not, its new names are forgotten,
  * unless someone asked meanwhile, perhaps for one of them, and it is read again. */
 void cli_pulled_end(cli_pulled *pulled, size_t n, uint64_t ticket, bool ok);
 

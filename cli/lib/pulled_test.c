@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* pulled_test.c: threads that add names while the list is read, and the end of the server.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pulled.h"
 
 #include <setjmp.h>

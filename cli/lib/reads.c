@@ -1,11 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* reads.c: makes a blank image and a silent sound, and asks the engine for their tokens.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "reads.h"
 
 #include <string.h>
 
 #include "cli.h"
 
-/* Asked of the engine by a dry run of a request with an image or a sound. */
+/* Sizes of images and lengths of sounds that the engine is asked for, by a dry run of a request. */
 static const struct {
     int32_t width, height;
 } images[] = {{256, 256}, {1024, 1024}, {1920, 1080}};
@@ -33,7 +34,7 @@ static void blank_image(int32_t width, int32_t height, unsigned char *bytes)
 }
 
 /* A WAV of 8 bits at 8,000 Hz. Owned by the caller. */
-static unsigned char *silence(int32_t seconds, size_t *n)
+static unsigned char *silent_sound(int32_t seconds, size_t *n)
 {
     static const unsigned char head[44] = {'R',  'I',  'F', 'F', 0, 0, 0, 0, 'W', 'A', 'V',  'E',  'f', 'm',
                                            't',  ' ',  16,  0,   0, 0, 1, 0, 1,   0,   0x40, 0x1f, 0,   0,
@@ -84,7 +85,7 @@ static int32_t tokens_of_image(const weir_model_info *info, weir_engine *engine,
 static int32_t tokens_of_sound(const weir_model_info *info, weir_engine *engine, size_t i, weir_error *error)
 {
     size_t n;
-    unsigned char *bytes = silence(sounds[i], &n);
+    unsigned char *bytes = silent_sound(sounds[i], &n);
     int32_t tokens = tokens_of_file(info, engine, bytes, n, error);
     cli_free(bytes);
     return tokens;
@@ -118,7 +119,7 @@ void cli_reads_print(cli_text *text, const weir_model_info *info, weir_engine *e
     }
 }
 
-static json_t *number(int32_t tokens)
+static json_t *token_count(int32_t tokens)
 {
     return tokens > 0 ? json_integer(tokens) : json_null();
 }
@@ -129,7 +130,7 @@ json_t *cli_reads_images(const weir_model_info *info, weir_engine *engine)
     for (size_t i = 0; engine != NULL && info->reads_images && i < N_IMAGES; i++)
         json_array_append_new(list, json_pack("{s:i, s:i, s:o}", "width", images[i].width, "height",
                                               images[i].height, "tokens",
-                                              number(tokens_of_image(info, engine, i, NULL))));
+                                              token_count(tokens_of_image(info, engine, i, NULL))));
     return list;
 }
 
@@ -138,6 +139,6 @@ json_t *cli_reads_sounds(const weir_model_info *info, weir_engine *engine)
     json_t *list = json_array();
     for (size_t i = 0; engine != NULL && info->reads_sounds && i < N_SOUNDS; i++)
         json_array_append_new(list, json_pack("{s:i, s:o}", "seconds", sounds[i], "tokens",
-                                              number(tokens_of_sound(info, engine, i, NULL))));
+                                              token_count(tokens_of_sound(info, engine, i, NULL))));
     return list;
 }

@@ -150,7 +150,7 @@ static bool add_line(weir__text *text, json_t *object)
     return added;
 }
 
-/* The same with one more member. */
+/* Adds the line of an object with one more member. */
 static bool add_line_with(weir__text *text, json_t *object, const char *key, json_t *value)
 {
     if (set_new(object, key, value)) return add_line(text, object);

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* remote.c: asks the server for its events, passes them on as they come, and explains why it failed.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "remote.h"
 
 #include <stdio.h>
@@ -67,7 +68,7 @@ static cli_remote_state explain_status(cli_remote *remote, long status)
     return status == 429 || status >= 500 ? CLI_REMOTE_LOST : CLI_REMOTE_REFUSED;
 }
 
-static cli_remote_state explain(cli_remote *remote, const weir__transfer_result *result)
+static cli_remote_state explain_end(cli_remote *remote, const weir__transfer_result *result)
 {
     const char *words = "cannot connect; is weir serve running?";
     if (result->head.status != 0 && result->head.status != 200)
@@ -92,7 +93,7 @@ static cli_remote_state explain(cli_remote *remote, const weir__transfer_result 
 static void on_end(const weir__transfer_result *result, void *user)
 {
     cli_remote *remote = user;
-    remote->state = explain(remote, result);
+    remote->state = explain_end(remote, result);
     let_go(remote);
 }
 

@@ -24,7 +24,7 @@ void cli_remote_destroy(cli_remote *remote);
 /* Begins to read /events, anew where that was under way: each goes to on_event. */
 void cli_remote_listen(cli_remote *remote, cli_sse_fn on_event, void *user);
 
-/* Its state. */
+/* The state of the request for events. */
 cli_remote_state cli_remote_listening(const cli_remote *remote);
 
 /* Half a sentence about the loss: "cannot connect; is weir serve running?". */

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* reply.c: passes chunks to the chat's parser, and its deltas to stdout.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "reply.h"
 
 #include <poll.h>
@@ -40,8 +41,8 @@ cli_exit cli_reply_render(cli_reply *reply, const cli_args *args, const cli_ask 
     return status == WEIR_OK ? CLI_OK : cli_fail_error(args, CLI_REFUSED, context, &error);
 }
 
-/* To a terminal safely and broken between words, elsewhere as it is. */
-static void show(cli_reply *reply, const char *bytes, size_t n)
+/* Writes to a terminal safely and broken between words, elsewhere as it is. */
+static void show_bytes(cli_reply *reply, const char *bytes, size_t n)
 {
     cli_text text = {0}, safe = {0};
     if (!cli_term_out()) {
@@ -73,13 +74,13 @@ static void set_thinking(cli_reply *reply, bool thinking)
     const char *style = cli_term_style_out(thinking ? CLI_DIM : CLI_PLAIN);
     reply->thinking = thinking;
     cli_term_styled(thinking && *style != '\0');
-    if (thinking && *style == '\0') show(reply, "(thinking) ", 11);
+    if (thinking && *style == '\0') show_bytes(reply, "(thinking) ", 11);
     cli_out(style, strlen(style));
     /* One empty line between thoughts and answer. */
-    if (!thinking) show(reply, "\n\n", ends_line(&reply->reasoning) ? 1 : 2);
+    if (!thinking) show_bytes(reply, "\n\n", ends_line(&reply->reasoning) ? 1 : 2);
 }
 
-static void deliver(cli_reply *reply, weir_delta_kind kind, const char *text, size_t length)
+static void deliver_piece(cli_reply *reply, weir_delta_kind kind, const char *text, size_t length)
 {
     bool reasoning = kind == WEIR_DELTA_REASONING;
     cli_text *all = reasoning ? &reply->reasoning : &reply->content;
@@ -93,7 +94,7 @@ static void deliver(cli_reply *reply, weir_delta_kind kind, const char *text, si
     cli_text_add(all, text, length);
     if (reply->silent || (reasoning && !cli_term_out())) return;
     set_thinking(reply, reasoning);
-    show(reply, text, length);
+    show_bytes(reply, text, length);
 }
 
 static void take_chunk(cli_reply *reply, const weir_chunk *chunk)
@@ -101,13 +102,13 @@ static void take_chunk(cli_reply *reply, const weir_chunk *chunk)
     weir_delta delta;
     cli_term_progress_end();
     if (reply->parser == NULL) {
-        deliver(reply, WEIR_DELTA_CONTENT, chunk->text, chunk->length);
+        deliver_piece(reply, WEIR_DELTA_CONTENT, chunk->text, chunk->length);
         return;
     }
     if (weir_chat_parser_feed(reply->parser, chunk->text, chunk->length, chunk->finished, NULL) != WEIR_OK)
         cli_no_memory();
     while (weir_chat_parser_next(reply->parser, &delta) == WEIR_OK)
-        deliver(reply, delta.kind, delta.text, delta.length);
+        deliver_piece(reply, delta.kind, delta.text, delta.length);
 }
 
 cli_exit cli_reply_follow(cli_reply *reply, const cli_args *args, weir_stream *stream, cli_reply_fn *fn,

@@ -64,7 +64,7 @@ void cli_ring_take(cli_record *record, const weir_engine *engine)
         record->n_arrivals += n;
         if (n > 0) from = record->arrivals[record->n_arrivals - 1].request + 1;
     } while (n == PIECE);
-    /* From the engine's numbers to places in the record. */
+    /* The engine's numbers become places in the record. */
     if (before == 0 && record->n_parts > 0) {
         drop_ticks(record, record->parts[0].serial);
         return;

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* screen.c: wraps ncurses: rows with marks, keys, and the size of the window.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "screen.h"
 
 #include "term.h"
@@ -64,9 +65,9 @@ int cli_screen_key(void)
 #include "signals.h"
 #include "text.h"
 
-static SCREEN *screen; /* NULL = not open */
-static FILE *input;    /* a terminal of its own, where stdin is none; NULL = stdin */
-static bool has_keys, styled;
+static SCREEN *screen;   /* NULL = not open */
+static FILE *input_file; /* a terminal of its own, where stdin is none; NULL = stdin */
+static bool has_keys, has_style;
 
 static void give_back(void)
 {
@@ -78,19 +79,19 @@ bool cli_screen_open(void)
 {
     if (!cli_term_out()) return false;
     has_keys = isatty(STDIN_FILENO);
-    input = has_keys ? NULL : fopen("/dev/tty", "re");
-    has_keys = has_keys || input != NULL;
+    input_file = has_keys ? NULL : fopen("/dev/tty", "re");
+    has_keys = has_keys || input_file != NULL;
     /* Handlers first: ncurses puts its own only where there is none. */
-    cli_term_lend(has_keys ? fileno(input != NULL ? input : stdin) : -1);
+    cli_term_lend(has_keys ? fileno(input_file != NULL ? input_file : stdin) : -1);
     cli_signals_screen(true);
-    screen = newterm(NULL, stdout, input != NULL ? input : stdin);
+    screen = newterm(NULL, stdout, input_file != NULL ? input_file : stdin);
     if (screen == NULL) {
         give_back();
-        if (input != NULL) fclose(input);
+        if (input_file != NULL) fclose(input_file);
         return false;
     }
-    styled = *cli_term_style_out(CLI_BOLD) != '\0';
-    if (styled && has_colors() && start_color() == OK && use_default_colors() == OK) {
+    has_style = *cli_term_style_out(CLI_BOLD) != '\0';
+    if (has_style && has_colors() && start_color() == OK && use_default_colors() == OK) {
         init_pair(CLI_RED, COLOR_RED, -1);
         init_pair(CLI_GREEN, COLOR_GREEN, -1);
         init_pair(CLI_YELLOW, COLOR_YELLOW, -1);
@@ -114,8 +115,8 @@ void cli_screen_close(void)
     delscreen(screen);
     screen = NULL;
     give_back();
-    if (input != NULL) fclose(input);
-    input = NULL;
+    if (input_file != NULL) fclose(input_file);
+    input_file = NULL;
 }
 
 void cli_screen_size(int *columns, int *rows)
@@ -144,7 +145,7 @@ void cli_screen_begin(void)
 
 static void set_style(cli_style style)
 {
-    if (!styled) return;
+    if (!has_style) return;
     switch (style) {
     case CLI_BOLD: attrset(A_BOLD); break;
     case CLI_DIM: attrset(A_DIM); break;
@@ -189,7 +190,7 @@ void cli_screen_end(void)
 
 int cli_screen_keys(void)
 {
-    return !has_keys ? -1 : fileno(input != NULL ? input : stdin);
+    return !has_keys ? -1 : fileno(input_file != NULL ? input_file : stdin);
 }
 
 int cli_screen_key(void)

@@ -11,7 +11,7 @@
 bool cli_screen_open(void);
 void cli_screen_close(void);
 
-/* After open. The size follows the window when a SIGWINCH was noted and resize was called. */
+/* The size of the open screen. It follows the window when a SIGWINCH was noted and resize was called. */
 void cli_screen_size(int *columns, int *rows);
 void cli_screen_resize(void);
 
@@ -23,7 +23,8 @@ void cli_screen_begin(void);
 void cli_screen_line(int row, const char *marked, size_t n);
 void cli_screen_end(void);
 
-/* Where keys come from, -1 = nowhere; and the next one, a character or a cli_key, CLI_KEY_NONE = none. */
+/* The descriptor from which keys come, -1 = there is none; and the next key, a character or a cli_key,
+ * CLI_KEY_NONE = none. */
 int cli_screen_keys(void);
 int cli_screen_key(void);
 

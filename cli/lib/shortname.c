@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* shortname.c: looks words up in the user's file and the table, and takes addresses of pages apart.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "shortname.h"
 
 #include <stdio.h>
@@ -10,8 +11,8 @@
 #include "config_file.h"
 #include "file.h"
 
-/* By family and size. Models of fewer than 2 billion parameters are in Q8_0: they lose more by four bits, and
- * are small. docs/guides/models.md has this table, too. */
+/* Short names by family and size. Models of fewer than 2 billion parameters are in Q8_0: they lose more by
+ * four bits, and are small. docs/guides/models.md has this table, too. */
 static const struct row {
     const char *name;
     bool plain; /* the name without its tag means it, too */
@@ -40,7 +41,7 @@ static const struct row {
 
 /* ---- Short names ---- */
 
-/* What the table has for a name of n characters, without :latest; NULL = nothing. */
+/* The row for a name of n characters, without :latest; NULL = there is none. */
 static const char *find_row(const char *name, size_t n)
 {
     for (size_t i = 0; i < N_ROWS; i++) {
@@ -64,8 +65,8 @@ static cli_exit read_names(cli_config *config)
 static const char *after_hub(const char *word);
 static cli_exit expand_page(const char *word, const char *rest, char **name);
 
-/* What the user's file has for a name; the last line wins. It has names and addresses of the hub, no short
- * names: nothing leads back here. */
+/* Finds the meaning of a name in the user's file; the last line wins. The file has names and addresses of the
+ * hub, no short names: nothing leads back here. */
 static cli_exit find_own(const char *word, char **name)
 {
     cli_config config = {0};

@@ -10,7 +10,7 @@
 #include "options.h"
 #include "text.h"
 
-/* What may name a model, for messages. */
+/* The forms of a model's name, for messages. */
 #define CLI_SHORTNAME_FORMS                                                                                  \
     "a GGUF file, a preset, default, a short name such as llama3.2 (weir pull lists them), "                 \
     "hf:OWNER/REPO[:QUANTIZATION or FILE], or the address of its page at the hub"

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* signals.c: handlers that write a byte into a pipe, and those for files that were cut and for crashes.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "signals.h"
 
 #include <errno.h>
@@ -17,12 +18,12 @@
 #define LINE_BYTES 1024 /* of a line of /proc/self/maps */
 
 static int pipe_ends[2] = {-1, -1};
-static volatile sig_atomic_t ended;
-static volatile sig_atomic_t noted[NSIG]; /* by signal */
+static volatile sig_atomic_t end_signal;
+static volatile sig_atomic_t noted_signals[NSIG]; /* by signal */
 static bool had_terminal;
-static atomic_flag dying = ATOMIC_FLAG_INIT;
+static atomic_flag crash_flag = ATOMIC_FLAG_INIT;
 
-static void ring(void)
+static void ring_pipe(void)
 {
     int error = errno;
     ssize_t n = write(pipe_ends[1], "", 1); /* a full pipe is readable already */
@@ -32,18 +33,18 @@ static void ring(void)
 
 static void on_end(int signal)
 {
-    if (ended != 0) {
+    if (end_signal != 0) {
         cli_term_rescue();
         _exit(128 + signal);
     }
-    ended = signal;
-    ring();
+    end_signal = signal;
+    ring_pipe();
 }
 
 static void on_note(int signal)
 {
-    noted[signal] = 1;
-    ring();
+    noted_signals[signal] = 1;
+    ring_pipe();
 }
 
 static bool has_terminal(void)
@@ -61,7 +62,7 @@ static void on_hangup(int signal)
     (closed ? on_end : on_note)(signal);
 }
 
-static void handle(int signal, void (*handler)(int), int flags)
+static void set_handler(int signal, void (*handler)(int), int flags)
 {
     struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
     sigemptyset(&action.sa_mask);
@@ -72,7 +73,8 @@ static void handle(int signal, void (*handler)(int), int flags)
 static void handle_unless_ignored(int signal, void (*handler)(int))
 {
     struct sigaction before;
-    if (sigaction(signal, NULL, &before) == 0 && before.sa_handler != SIG_IGN) handle(signal, handler, 0);
+    if (sigaction(signal, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        set_handler(signal, handler, 0);
 }
 
 /* ---- A file that becomes shorter while it is mapped ---- */
@@ -117,7 +119,7 @@ static const char *find_file(uintptr_t address, char line[LINE_BYTES])
     return path != NULL ? path : "a file";
 }
 
-/* In one write, as other threads may log meanwhile. */
+/* Writes a message about the file that was cut, in one write, as other threads may log meanwhile. */
 static void say_cut(const char *path)
 {
     static const char before[] = "weir: ";
@@ -137,10 +139,11 @@ static void on_bus(int signal, siginfo_t *info, void *context)
 {
     char line[LINE_BYTES];
     (void)context;
-    while (atomic_flag_test_and_set(&dying)) pause(); /* only the first thread that found it reports it */
+    while (atomic_flag_test_and_set(&crash_flag))
+        pause(); /* only the first thread that found it reports it */
     cli_term_rescue();
     if (info->si_code != BUS_ADRERR) {
-        handle(SIGBUS, SIG_DFL, 0);
+        set_handler(SIGBUS, SIG_DFL, 0);
         raise(signal);
         return;
     }
@@ -176,9 +179,9 @@ bool cli_signals_init(void)
         fcntl(pipe_ends[i], F_SETFD, FD_CLOEXEC);
     }
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) handle_unless_ignored(ends[i], on_end);
-    handle(SIGPIPE, SIG_IGN, 0);
+    set_handler(SIGPIPE, SIG_IGN, 0);
     handle_bus();
-    handle(SIGXFSZ, SIG_IGN, 0); /* a file that becomes too large is an error of the write */
+    set_handler(SIGXFSZ, SIG_IGN, 0); /* a file that becomes too large is an error of the write */
     return true;
 }
 
@@ -189,7 +192,7 @@ int cli_signals_descriptor(void)
 
 void cli_signals_wake(void)
 {
-    ring();
+    ring_pipe();
 }
 
 void cli_signals_drain(void)
@@ -200,37 +203,37 @@ void cli_signals_drain(void)
 
 int cli_signals_ended(void)
 {
-    return ended;
+    return end_signal;
 }
 
 void cli_signals_end(int signal)
 {
-    if (ended == 0) ended = signal;
-    ring();
+    if (end_signal == 0) end_signal = signal;
+    ring_pipe();
 }
 
 cli_exit cli_signals_exit(void)
 {
-    return ended == 0 ? CLI_OK : (cli_exit)(128 + ended);
+    return end_signal == 0 ? CLI_OK : (cli_exit)(128 + end_signal);
 }
 
 void cli_signals_forget(void)
 {
-    ended = 0;
+    end_signal = 0;
 }
 
 bool cli_signals_took(int signal)
 {
-    bool was = noted[signal] != 0;
-    noted[signal] = 0;
+    bool was = noted_signals[signal] != 0;
+    noted_signals[signal] = 0;
     return was;
 }
 
 /* A changed window, and Ctrl-Z. */
 static void note_window(bool on)
 {
-    handle(SIGWINCH, on ? on_note : SIG_DFL, SA_RESTART);
-    handle(SIGTSTP, on ? on_note : SIG_DFL, SA_RESTART);
+    set_handler(SIGWINCH, on ? on_note : SIG_DFL, SA_RESTART);
+    set_handler(SIGTSTP, on ? on_note : SIG_DFL, SA_RESTART);
 }
 
 /* A crash puts the terminal in order first. */
@@ -238,7 +241,7 @@ static void rescue_crashes(bool on)
 {
     static const int crashes[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGFPE, SIGILL}; /* SIGBUS does so by itself */
     for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++)
-        handle(crashes[i], on ? on_crash : SIG_DFL, (int)SA_RESETHAND | SA_NODEFER);
+        set_handler(crashes[i], on ? on_crash : SIG_DFL, (int)SA_RESETHAND | SA_NODEFER);
 }
 
 void cli_signals_interrupts(bool on)
@@ -256,7 +259,7 @@ void cli_signals_hangups(void)
 
 bool cli_signals_noted(void)
 {
-    return noted[SIGINT] != 0 || noted[SIGWINCH] != 0 || noted[SIGTSTP] != 0;
+    return noted_signals[SIGINT] != 0 || noted_signals[SIGWINCH] != 0 || noted_signals[SIGTSTP] != 0;
 }
 
 void cli_signals_screen(bool on)

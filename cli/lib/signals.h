@@ -7,7 +7,7 @@
 
 #include "cli.h"
 
-/* How long a loop waits at the most before it looks again for events that wake no poll: a signal where the
+/* The longest wait of a loop before it looks again for events that wake no poll: a signal where the
  * descriptor is not polled, and a reader of stdout that has left. */
 #define CLI_LOOK_MS 100
 
@@ -17,7 +17,7 @@
  * names the file. False: no pipe; a message was written to stderr. */
 bool cli_signals_init(void);
 
-/* For poll: readable when something was noted. */
+/* A descriptor for poll: readable when something was noted. */
 int cli_signals_descriptor(void);
 
 /* Makes the descriptor readable, without a signal. Any thread. */
@@ -35,17 +35,17 @@ cli_exit cli_signals_exit(void);
 /* The signal's request has been carried out: the program ends as if there had been none. */
 void cli_signals_forget(void);
 
-/* As if `signal` had come. */
+/* Acts as if `signal` had come. */
 void cli_signals_end(int signal);
 
-/* Whether this signal was noted since the last call. */
+/* True if this signal was noted since the last call. */
 bool cli_signals_took(int signal);
 
-/* Where an answer can be interrupted and the program goes on (weir chat): SIGINT is noted and ends nothing; a
- * changed window (SIGWINCH) and Ctrl-Z (SIGTSTP) are noted too. Before, they have their usual effects. */
+/* Makes signals interrupt an answer where the program goes on (weir chat): SIGINT is noted and ends nothing;
+ * a changed window (SIGWINCH) and Ctrl-Z (SIGTSTP) are noted too. Before, they have their usual effects. */
 void cli_signals_interrupts(bool on);
 
-/* Whether one of the three was noted, without forgetting it. */
+/* True if one of the three was noted, without forgetting it. */
 bool cli_signals_noted(void);
 
 /* SIGHUP is noted and ends nothing (weir serve), unless the terminal that the program was started from is

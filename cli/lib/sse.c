@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* sse.c: collects lines, and delivers an event at each empty one.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "sse.h"
 
 #include <string.h>
@@ -11,12 +12,12 @@ static cli_sse_status fail_sse(cli_sse *sse, cli_sse_status status, const char *
     return sse->status = status;
 }
 
-static cli_sse_status malformed(cli_sse *sse, const char *problem)
+static cli_sse_status refuse_stream(cli_sse *sse, const char *problem)
 {
     return fail_sse(sse, CLI_SSE_MALFORMED, problem);
 }
 
-static bool named(const char *line, size_t n, const char *name)
+static bool is_named(const char *line, size_t n, const char *name)
 {
     return strlen(name) == n && memcmp(line, name, n) == 0;
 }
@@ -24,7 +25,7 @@ static bool named(const char *line, size_t n, const char *name)
 /* Adds a data line's value; the lines of one event are apart by newlines. */
 static cli_sse_status add_data(cli_sse *sse, const char *value, size_t n)
 {
-    if (sse->data.n + n + 2 > CLI_SSE_MAX) return malformed(sse, "an event is longer than 1 MiB");
+    if (sse->data.n + n + 2 > CLI_SSE_MAX) return refuse_stream(sse, "an event is longer than 1 MiB");
     if ((sse->has_data && !weir__text_add(&sse->data, "\n", 1)) || !weir__text_add(&sse->data, value, n))
         return fail_sse(sse, CLI_SSE_NO_MEMORY, "out of memory");
     sse->has_data = true;
@@ -52,8 +53,8 @@ static cli_sse_status end_line(cli_sse *sse, cli_sse_fn on_event, void *user)
     }
     sse->begun = true;
     if (n == 0) return end_event(sse, on_event, user);
-    if (memchr(line, '\0', n) != NULL) return malformed(sse, "a line has a NUL byte");
-    if (!weir__utf8_valid(line, n)) return malformed(sse, "a line is not UTF-8");
+    if (memchr(line, '\0', n) != NULL) return refuse_stream(sse, "a line has a NUL byte");
+    if (!weir__utf8_valid(line, n)) return refuse_stream(sse, "a line is not UTF-8");
     if (line[0] == ':') return CLI_SSE_OK;
     const char *colon = memchr(line, ':', n);
     size_t n_name = colon != NULL ? (size_t)(colon - line) : n;
@@ -64,17 +65,18 @@ static cli_sse_status end_line(cli_sse *sse, cli_sse_fn on_event, void *user)
         n_value--;
     }
     sse->has_field = true;
-    if (named(line, n_name, "data")) return add_data(sse, value, n_value);
-    if (named(line, n_name, "event") || named(line, n_name, "id")) return CLI_SSE_OK;
-    if (!named(line, n_name, "retry")) return malformed(sse, "a line is not a field of an event stream");
+    if (is_named(line, n_name, "data")) return add_data(sse, value, n_value);
+    if (is_named(line, n_name, "event") || is_named(line, n_name, "id")) return CLI_SSE_OK;
+    if (!is_named(line, n_name, "retry"))
+        return refuse_stream(sse, "a line is not a field of an event stream");
     for (size_t i = 0; i < n_value; i++)
         if (value[i] < '0' || value[i] > '9') n_value = 0;
-    return n_value > 0 ? CLI_SSE_OK : malformed(sse, "retry is not a number");
+    return n_value > 0 ? CLI_SSE_OK : refuse_stream(sse, "retry is not a number");
 }
 
 static cli_sse_status add_to_line(cli_sse *sse, const char *bytes, size_t n)
 {
-    if (sse->line.n + n > CLI_SSE_MAX) return malformed(sse, "a line is longer than 1 MiB");
+    if (sse->line.n + n > CLI_SSE_MAX) return refuse_stream(sse, "a line is longer than 1 MiB");
     return weir__text_add(&sse->line, bytes, n) ? CLI_SSE_OK
                                                 : fail_sse(sse, CLI_SSE_NO_MEMORY, "out of memory");
 }

@@ -37,7 +37,7 @@ typedef struct cli_sse {
 /* Reads the next bytes. Returns sse->status. */
 cli_sse_status cli_sse_feed(cli_sse *sse, const char *bytes, size_t n, cli_sse_fn on_event, void *user);
 
-/* Whether the stream may end here: not within a line or an event. */
+/* True if the stream may end here: not within a line or an event. */
 bool cli_sse_complete(const cli_sse *sse);
 
 void cli_sse_fini(cli_sse *sse);

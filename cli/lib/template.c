@@ -1,10 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* template.c: the sources of the named templates.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "template.h"
 
 #include <stddef.h>
 #include <string.h>
 
-/* After the messages, where the model is to answer. */
+/* The text after the messages, where the model is to answer. */
 #define PROMPT(text) "{% if add_generation_prompt %}{{ '" text "' }}{% endif %}"
 
 const char *const cli_template_names[] = {"chatml", "gemma",  "llama3", "mistral-v7", "phi3",

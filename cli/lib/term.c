@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* term.c: styles, sizes and the progress line, and what must be restored when the program ends.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "term.h"
 
 #include <errno.h>
@@ -19,15 +20,16 @@
 
 static bool out_term, err_term, out_colour, err_colour;
 
-/* Read by rescue, in whichever thread a signal comes: written only while that signal could do no harm. */
-static volatile sig_atomic_t entered;
+/* State that rescue reads, in whichever thread a signal comes: written only while that signal could do no
+ * harm. */
+static volatile sig_atomic_t is_entered;
 static volatile sig_atomic_t progress_shown;
 static volatile sig_atomic_t style_open;
 static volatile sig_atomic_t marks_pastes;
 static volatile sig_atomic_t echo_off;
-static struct termios echoing; /* stdin's settings before its echo was switched off */
-static int keys = -1;
-static struct termios before; /* of keys */
+static struct termios echo_settings; /* stdin's settings before its echo was switched off */
+static int keys_descriptor = -1;
+static struct termios settings_before; /* of keys */
 
 void cli_term_init(void)
 {
@@ -54,7 +56,7 @@ bool cli_term_err(void)
     return err_term;
 }
 
-static int window(bool columns)
+static int window_size(bool columns)
 {
     struct winsize size;
     const char *given = getenv(columns ? "COLUMNS" : "LINES");
@@ -70,15 +72,15 @@ static int window(bool columns)
 
 int cli_term_columns(void)
 {
-    return window(true);
+    return window_size(true);
 }
 
 int cli_term_rows(void)
 {
-    return window(false);
+    return window_size(false);
 }
 
-static const char *sequence(cli_style style)
+static const char *style_sequence(cli_style style)
 {
     static const char *const sequences[] = {
         [CLI_PLAIN] = "\033[0m",         [CLI_BOLD] = "\033[1m",          [CLI_DIM] = "\033[2m",
@@ -91,18 +93,18 @@ static const char *sequence(cli_style style)
 
 const char *cli_term_style_out(cli_style style)
 {
-    return out_colour ? sequence(style) : "";
+    return out_colour ? style_sequence(style) : "";
 }
 
 const char *cli_term_style_err(cli_style style)
 {
-    return err_colour ? sequence(style) : "";
+    return err_colour ? style_sequence(style) : "";
 }
 
 void cli_term_progress(const char *line)
 {
     static char shown[256];
-    if (!err_term || entered || (progress_shown && strncmp(shown, line, sizeof shown - 1) == 0)) return;
+    if (!err_term || is_entered || (progress_shown && strncmp(shown, line, sizeof shown - 1) == 0)) return;
     snprintf(shown, sizeof shown, "%s", line);
     progress_shown = 1;
     weir__file_send(STDERR_FILENO, CLEAR_LINE, sizeof CLEAR_LINE - 1);
@@ -133,10 +135,10 @@ void cli_term_echo(bool on)
     struct termios quiet;
     if (on == (echo_off == 0)) return;
     if (on) {
-        tcsetattr(STDIN_FILENO, TCSANOW, &echoing);
+        tcsetattr(STDIN_FILENO, TCSANOW, &echo_settings);
         echo_off = 0;
-    } else if (out_term && tcgetattr(STDIN_FILENO, &echoing) == 0) {
-        quiet = echoing;
+    } else if (out_term && tcgetattr(STDIN_FILENO, &echo_settings) == 0) {
+        quiet = echo_settings;
         quiet.c_lflag &= ~(tcflag_t)ECHO;
         echo_off = 1; /* before it is: a signal may come in between */
         if (tcsetattr(STDIN_FILENO, TCSANOW, &quiet) != 0) echo_off = 0;
@@ -153,21 +155,21 @@ void cli_term_stop(void)
 
 bool cli_term_entered(void)
 {
-    return entered != 0;
+    return is_entered != 0;
 }
 
 void cli_term_lend(int descriptor)
 {
     cli_term_progress_end();
-    keys = descriptor;
-    if (keys >= 0 && tcgetattr(keys, &before) != 0) keys = -1;
-    entered = 1;
+    keys_descriptor = descriptor;
+    if (keys_descriptor >= 0 && tcgetattr(keys_descriptor, &settings_before) != 0) keys_descriptor = -1;
+    is_entered = 1;
 }
 
 void cli_term_take_back(void)
 {
-    entered = 0;
-    keys = -1;
+    is_entered = 0;
+    keys_descriptor = -1;
 }
 
 void cli_term_rescue(void)
@@ -183,10 +185,10 @@ void cli_term_rescue(void)
     }
     if (marks_pastes) cli_term_pastes(false);
     if (echo_off) cli_term_echo(true);
-    if (entered) {
-        entered = 0;
+    if (is_entered) {
+        is_entered = 0;
         weir__file_send(STDOUT_FILENO, LEAVE, sizeof LEAVE - 1);
-        if (keys >= 0) tcsetattr(keys, TCSANOW, &before);
+        if (keys_descriptor >= 0) tcsetattr(keys_descriptor, TCSANOW, &settings_before);
     }
     errno = error;
 }

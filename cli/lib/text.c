@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* text.c: counts columns of UTF-8 text, makes it safe to print, and aligns tables.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "text.h"
 
 #include <stdarg.h>

@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* view.c: the lines of weir top and weir ps.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The last event is kept as JSON, and each line reads its members when it is written: a member that is
+ * missing or of another kind becomes "-". The head has lines for models, requests, latency, rates, cells,
+ * cache and ticks; the table has one for each slot. */
 #include "view.h"
 
 #include <math.h>
@@ -21,20 +26,20 @@ void cli_view_fini(cli_view *view)
     *view = (cli_view){0};
 }
 
-static double number(const json_t *object, const char *key)
+static double number_of(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
 /* A time; 0 if there were no events. */
-static double milliseconds(const json_t *pair, const char *key)
+static double milliseconds_of(const json_t *pair, const char *key)
 {
-    double ms = number(pair, key);
+    double ms = number_of(pair, key);
     return ms > 0 ? ms : NAN;
 }
 
-static int64_t whole(const json_t *object, const char *key)
+static int64_t whole_of(const json_t *object, const char *key)
 {
     return json_integer_value(json_object_get(object, key));
 }
@@ -71,7 +76,7 @@ bool cli_view_event(cli_view *view, const char *data, size_t length)
     json_decref(view->event);
     view->event = event;
     for (size_t i = 0; i < json_array_size(ticks); i++) {
-        double ms = number(json_array_get(ticks, i), "ms");
+        double ms = number_of(json_array_get(ticks, i), "ms");
         view->tick_ms[view->n_ticks++ % CLI_VIEW_TICKS] = (float)(ms >= 0 ? ms : 0);
     }
     return true;
@@ -88,7 +93,7 @@ json_t *cli_view_json(const cli_view *view)
 
 /* ---- Lines ---- */
 
-static void label(cli_text *text, const char *name)
+static void add_label(cli_text *text, const char *name)
 {
     cli_mark(text, CLI_DIM);
     cli_text_printf(text, "%-*s", LABEL, name);
@@ -96,7 +101,7 @@ static void label(cli_text *text, const char *name)
 }
 
 /* A figure of three digits or more: 0.12, 12.3, 123, 1,234. "-": nobody knows. */
-static cli_figure figure(double value)
+static cli_figure figure_of(double value)
 {
     cli_figure figure = {"-"};
     if (value >= 1000) return cli_count((uint64_t)(value + 0.5));
@@ -109,12 +114,12 @@ static cli_figure figure(double value)
     return figure;
 }
 
-static cli_figure count(const json_t *object, const char *key)
+static cli_figure count_of(const json_t *object, const char *key)
 {
-    return cli_count((uint64_t)whole(object, key));
+    return cli_count((uint64_t)whole_of(object, key));
 }
 
-static void bar(cli_text *text, double part, int width, cli_style style)
+static void add_bar(cli_text *text, double part, int width, cli_style style)
 {
     int full = part > 0 ? (int)(part * width + 0.5) : 0;
     if (full > width) full = width;
@@ -125,7 +130,7 @@ static void bar(cli_text *text, double part, int width, cli_style style)
     cli_mark(text, CLI_PLAIN);
 }
 
-/* Whether the server told only of this caller's own requests: its key is no operator's. */
+/* True if the server told only of this caller's own requests: its key is no operator's. */
 static bool is_short(const cli_view *view)
 {
     return json_is_false(json_object_get(view->event, "operator"));
@@ -151,9 +156,9 @@ static void add_model(const json_t *model, cli_text *text)
     const char *name = json_string_value(json_object_get(model, "name")),
                *state = json_string_value(json_object_get(model, "state")),
                *error = json_string_value(json_object_get(model, "error"));
-    int64_t bytes = whole(model, "bytes"), n_running = whole(model, "running"),
-            n_waiting = whole(model, "waiting");
-    double progress = number(model, "progress");
+    int64_t bytes = whole_of(model, "bytes"), n_running = whole_of(model, "running"),
+            n_waiting = whole_of(model, "waiting");
+    double progress = number_of(model, "progress");
     if (name == NULL || state == NULL) return;
     cli_text_add_cut(text, name, strlen(name), NAME, true);
     cli_text_puts(text, "  ");
@@ -171,37 +176,37 @@ static void add_model(const json_t *model, cli_text *text)
     }
 }
 
-/* Of a server of several models, all of them. */
-static void models(const cli_view *view, cli_text *text)
+/* Adds all models, of a server of several. */
+static void add_models(const cli_view *view, cli_text *text)
 {
     const json_t *all = json_object_get(view->event, "models");
     size_t n = json_array_size(all), n_shown = n > MODELS ? MODELS - 1 : n;
     for (size_t i = 0; i < n_shown; i++) {
-        label(text, i == 0 ? "models" : "");
+        add_label(text, i == 0 ? "models" : "");
         add_model(json_array_get(all, i), text);
         cli_text_puts(text, "\n");
     }
     if (n_shown == n) return;
-    label(text, "");
+    add_label(text, "");
     cli_text_printf(text, "and %zu more (GET /v1/models)\n", n - n_shown);
 }
 
-static void requests(const cli_view *view, cli_text *text)
+static void add_requests(const cli_view *view, cli_text *text)
 {
     size_t n = cli_view_n_slots(view), writing = count_state(view, "generating"),
            running = n - count_state(view, "idle");
-    int64_t suspended = whole(view->event, "suspended");
-    label(text, "requests");
+    int64_t suspended = whole_of(view->event, "suspended");
+    add_label(text, "requests");
     cli_text_printf(text, "%zu running", running);
     if (running > 0 && !is_short(view))
         cli_text_printf(text, " (%zu reading, %zu writing)", running - writing, writing);
-    cli_text_printf(text, ", %lld waiting", (long long)whole(view->event, "queue"));
+    cli_text_printf(text, ", %lld waiting", (long long)whole_of(view->event, "queue"));
     if (suspended > 0) cli_text_printf(text, " (%lld suspended)", (long long)suspended);
     cli_text_printf(text, "; %zu slot%s\n", n, n == 1 ? "" : "s");
 }
 
 /* "so far": of all requests, since the last seconds had none. */
-static void latency(const cli_view *view, cli_text *text)
+static void add_latency(const cli_view *view, cli_text *text)
 {
     static const struct {
         const char *name, *before, *after;
@@ -212,45 +217,46 @@ static void latency(const cli_view *view, cli_text *text)
     };
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
         const json_t *both = json_object_get(view->event, figures[i].name);
-        if (i < 2) label(text, i == 0 ? "latency" : "");
+        if (i < 2) add_label(text, i == 0 ? "latency" : "");
         cli_text_printf(
-            text, "%s %s / %s ms%s%s", figures[i].before, figure(milliseconds(both, "p50")).text,
-            figure(milliseconds(both, "p99")).text,
-            milliseconds(both, "p50") > 0 && json_is_false(json_object_get(both, "lately")) ? " so far" : "",
+            text, "%s %s / %s ms%s%s", figures[i].before, figure_of(milliseconds_of(both, "p50")).text,
+            figure_of(milliseconds_of(both, "p99")).text,
+            milliseconds_of(both, "p50") > 0 && json_is_false(json_object_get(both, "lately")) ? " so far"
+                                                                                               : "",
             figures[i].after);
     }
 }
 
-static void rates(const cli_view *view, cli_text *text)
+static void add_rates(const cli_view *view, cli_text *text)
 {
     const json_t *both = json_object_get(view->event, "rates");
-    label(text, "rates");
-    cli_text_printf(text, "%s tok/s written, %s tok/s read\n", figure(number(both, "decode")).text,
-                    figure(number(both, "prefill")).text);
+    add_label(text, "rates");
+    cli_text_printf(text, "%s tok/s written, %s tok/s read\n", figure_of(number_of(both, "decode")).text,
+                    figure_of(number_of(both, "prefill")).text);
 }
 
-static void cells(const cli_view *view, cli_text *text)
+static void add_cells(const cli_view *view, cli_text *text)
 {
     const json_t *kv = json_object_get(view->event, "kv");
-    int64_t used = whole(kv, "used"), size = whole(kv, "size");
+    int64_t used = whole_of(kv, "used"), size = whole_of(kv, "size");
     double part = size > 0 ? (double)used / (double)size : 0;
-    label(text, "cells");
-    bar(text, part, BAR, part > 0.9 ? CLI_YELLOW : CLI_GREEN);
-    cli_text_printf(text, " %s of %s\n", count(kv, "used").text, count(kv, "size").text);
+    add_label(text, "cells");
+    add_bar(text, part, BAR, part > 0.9 ? CLI_YELLOW : CLI_GREEN);
+    cli_text_printf(text, " %s of %s\n", count_of(kv, "used").text, count_of(kv, "size").text);
 }
 
-static void cache(const cli_view *view, cli_text *text)
+static void add_cache(const cli_view *view, cli_text *text)
 {
     const json_t *kept = json_object_get(view->event, "cache");
-    label(text, "cache");
+    add_label(text, "cache");
     cli_text_printf(text, "%s prompt%s kept, %s of states; %s of %s prompt tokens found there\n",
-                    count(kept, "entries").text, whole(kept, "entries") == 1 ? "" : "s",
-                    cli_bytes((uint64_t)whole(kept, "bytes")).text, count(kept, "cached_tokens").text,
-                    count(kept, "prompt_tokens").text);
+                    count_of(kept, "entries").text, whole_of(kept, "entries") == 1 ? "" : "s",
+                    cli_bytes((uint64_t)whole_of(kept, "bytes")).text, count_of(kept, "cached_tokens").text,
+                    count_of(kept, "prompt_tokens").text);
 }
 
 /* The last ticks as bars as high as they took long, the longest of them the highest. */
-static void ticks(const cli_view *view, int columns, cli_text *text)
+static void add_ticks(const cli_view *view, int columns, cli_text *text)
 {
     static const char *const heights[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     int room = columns - LABEL - 34;
@@ -262,7 +268,7 @@ static void ticks(const cli_view *view, int columns, cli_text *text)
         last = view->tick_ms[i % CLI_VIEW_TICKS];
         if (last > most) most = last;
     }
-    label(text, "ticks");
+    add_label(text, "ticks");
     if (n == 0) {
         cli_text_puts(text, "none yet\n");
         return;
@@ -273,18 +279,19 @@ static void ticks(const cli_view *view, int columns, cli_text *text)
         cli_text_puts(text, heights[height]);
     }
     cli_mark(text, CLI_PLAIN);
-    cli_text_printf(text, " %s ms, at most %s ms\n", figure((double)last).text, figure((double)most).text);
+    cli_text_printf(text, " %s ms, at most %s ms\n", figure_of((double)last).text,
+                    figure_of((double)most).text);
 }
 
-static void totals(const cli_view *view, cli_text *text)
+static void add_totals(const cli_view *view, cli_text *text)
 {
     const json_t *all = json_object_get(view->event, "total"), *finished = json_object_get(all, "finished"),
                  *n;
     const char *reason;
-    json_int_t refused = whole(all, "refused");
+    json_int_t refused = whole_of(all, "refused");
     if (json_object_get(all, "ticks") == NULL) return;
-    label(text, "so far");
-    cli_text_printf(text, "%s requests", count(all, "submitted").text);
+    add_label(text, "so far");
+    cli_text_printf(text, "%s requests", count_of(all, "submitted").text);
     const char *comma = " (";
     json_object_foreach((json_t *)finished, reason, n)
     {
@@ -296,30 +303,30 @@ static void totals(const cli_view *view, cli_text *text)
     if (comma[0] == ',') cli_text_puts(text, ")");
     if (refused > 0) cli_text_printf(text, ", %lld refused", (long long)refused);
     cli_text_puts(text, "\n");
-    label(text, "");
-    double busy = number(all, "busy_seconds");
+    add_label(text, "");
+    double busy = number_of(all, "busy_seconds");
     cli_text_printf(text, "%s tokens written, %s read, in %s ticks of %s\n",
-                    count(all, "generated_tokens").text, count(all, "prompt_tokens").text,
-                    count(all, "ticks").text,
+                    count_of(all, "generated_tokens").text, count_of(all, "prompt_tokens").text,
+                    count_of(all, "ticks").text,
                     cli_time(busy > 0 && busy < 1e9 ? (int64_t)(busy * 1e9) : 0).text);
 }
 
 void cli_view_head(const cli_view *view, int columns, bool live, cli_text *text)
 {
     if (view->event == NULL) return;
-    models(view, text);
-    requests(view, text);
+    add_models(view, text);
+    add_requests(view, text);
     if (is_short(view)) {
-        label(text, "");
+        add_label(text, "");
         cli_text_puts(text, "an operator's key shows other requests, rates, cells and the cache\n");
         return;
     }
-    if (live) rates(view, text);
-    if (live) latency(view, text);
-    cells(view, text);
-    cache(view, text);
-    if (live) ticks(view, columns, text);
-    totals(view, text);
+    if (live) add_rates(view, text);
+    if (live) add_latency(view, text);
+    add_cells(view, text);
+    add_cache(view, text);
+    if (live) add_ticks(view, columns, text);
+    add_totals(view, text);
 }
 
 /* ---- Slots ---- */
@@ -334,8 +341,8 @@ static void add_slot(const json_t *slot, bool wide, cli_text *text)
 {
     char shown[48];
     const char *state = state_of(slot);
-    long long prompt = whole(slot, "prompt"), done = whole(slot, "done");
-    cli_text_printf(text, "%4lld  ", (long long)whole(slot, "id"));
+    long long prompt = whole_of(slot, "prompt"), done = whole_of(slot, "done");
+    cli_text_printf(text, "%4lld  ", (long long)whole_of(slot, "id"));
     cli_mark(text, state_style(state));
     cli_text_printf(text, "%-10s", state);
     cli_mark(text, CLI_PLAIN);
@@ -345,11 +352,11 @@ static void add_slot(const json_t *slot, bool wide, cli_text *text)
             snprintf(shown, sizeof shown, "%lld/%lld", done, prompt);
         else
             snprintf(shown, sizeof shown, "%lld", prompt);
-        cli_text_printf(text, "  %11s  %6lld  %6lld  %8lld", shown, (long long)whole(slot, "generated"),
-                        (long long)whole(slot, "cached"), (long long)whole(slot, "priority"));
+        cli_text_printf(text, "  %11s  %6lld  %6lld  %8lld", shown, (long long)whole_of(slot, "generated"),
+                        (long long)whole_of(slot, "cached"), (long long)whole_of(slot, "priority"));
         if (wide && prompt > 0) {
             cli_text_puts(text, "  ");
-            bar(text, (double)done / (double)prompt, BAR, state_style(state));
+            add_bar(text, (double)done / (double)prompt, BAR, state_style(state));
         }
     }
     cli_text_puts(text, "\n");

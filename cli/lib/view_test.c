@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* view_test.c: the lines of an event, of a part of it, and of none.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "mark.h"
 #include "view.h"
 

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* wrap.c: breaks lines between words as text comes in pieces.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "wrap.h"
 
 #include <string.h>

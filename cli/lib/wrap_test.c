@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* wrap_test.c: lines are broken alike in whatever pieces a text comes.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "wrap.h"
 
 #include <locale.h>
@@ -27,7 +28,7 @@ static void expect_pieces(const char *text, int columns, size_t piece, const cha
     weir__text_fini(&out);
 }
 
-/* The same in any pieces. */
+/* Asserts the result of the text in pieces of any size. */
 static void expect(const char *text, int columns, const char *expected)
 {
     for (size_t piece = 1; piece <= strlen(text); piece++) expect_pieces(text, columns, piece, expected);

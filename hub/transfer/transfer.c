@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* transfer.c: transfers by libcurl's multi interface.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * weir__transfers_wait polls all connections and the caller's descriptors, lets libcurl work, and ends what
+ * is done; on_end is called there. libcurl opens sockets by a function here, which may bar an address. A
+ * secret goes to the origin that it is meant for and to no other, and redirects are left to the caller.
+ * Without libcurl all functions fail. */
 #include "transfer.h"
 
 #ifndef WEIR_CURL
@@ -79,7 +85,7 @@ struct weir__transfer {
 
 /* ---- Life ---- */
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_once_t init_guard = PTHREAD_ONCE_INIT;
 static bool curl_works;
 
 static void init_once(void)
@@ -89,7 +95,7 @@ static void init_once(void)
 
 weir__transfers *weir__transfers_create(long most)
 {
-    pthread_once(&once, init_once);
+    pthread_once(&init_guard, init_once);
     weir__transfers *transfers = weir__mem_calloc(1, sizeof *transfers);
     if (transfers == NULL) return NULL;
     transfers->multi = curl_works ? curl_multi_init() : NULL;
@@ -149,7 +155,7 @@ static size_t take_bytes(char *bytes, size_t one, size_t n, void *user)
     return t->left ? 0 : n;
 }
 
-static const char *environment(const char *name)
+static const char *environment_of(const char *name)
 {
     const char *value = getenv(name);
     return value != NULL && value[0] != '\0' ? value : NULL;
@@ -158,9 +164,9 @@ static const char *environment(const char *name)
 /* libcurl itself reads none of these variables; without them its build says whom it trusts. */
 static bool set_trust(CURL *easy)
 {
-    const char *bundle = environment("CURL_CA_BUNDLE");
-    const char *file = bundle != NULL ? bundle : environment("SSL_CERT_FILE");
-    const char *folder = bundle != NULL ? NULL : environment("SSL_CERT_DIR");
+    const char *bundle = environment_of("CURL_CA_BUNDLE");
+    const char *file = bundle != NULL ? bundle : environment_of("SSL_CERT_FILE");
+    const char *folder = bundle != NULL ? NULL : environment_of("SSL_CERT_DIR");
     return (file == NULL || curl_easy_setopt(easy, CURLOPT_CAINFO, file) == CURLE_OK) &&
            (folder == NULL || curl_easy_setopt(easy, CURLOPT_CAPATH, folder) == CURLE_OK);
 }
@@ -311,7 +317,7 @@ weir__transfer *weir__transfers_start(weir__transfers *transfers, const weir__tr
 
 /* ---- Going on ---- */
 
-static weir__transfer_end meaning(const weir__transfer *t, CURLcode code)
+static weir__transfer_end end_meaning(const weir__transfer *t, CURLcode code)
 {
     double ready = 0; /* 0: it never came to sending */
     if (t->left) return WEIR__TRANSFER_LEFT;
@@ -342,7 +348,7 @@ static void end_transfer(weir__transfer *t, CURLcode code)
     curl_easy_getinfo(t->easy, CURLINFO_REDIRECT_URL, &next);
     curl_easy_getinfo(t->easy, CURLINFO_RETRY_AFTER, &retry_s);
     const weir__transfer_result result = {
-        .end = meaning(t, code),
+        .end = end_meaning(t, code),
         .head = head_of(t),
         .problem = curl_easy_strerror(code),
         .detail = t->detail[0] != '\0' ? t->detail : curl_easy_strerror(code),

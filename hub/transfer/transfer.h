@@ -35,7 +35,7 @@ typedef struct weir__transfer_head {
     int64_t length;   /* of the body; -1 = unknown */
 } weir__transfer_head;
 
-/* How a transfer ended; texts are valid during on_end. */
+/* The end of a transfer; texts are valid during on_end. */
 typedef struct weir__transfer_result {
     weir__transfer_end end;
     weir__transfer_head head;
@@ -59,7 +59,7 @@ typedef struct weir__transfer_request {
     const char *secret, *secret_for; /* a line of the head, where url has the origin of secret_for; or NULL */
     /* A line of an answer's head; bytes of its body. False ends the transfer. on_header may be NULL. */
     bool (*on_header)(const char *line, size_t n, void *user);
-    /* Whether a connection to this address, of a name that was resolved, may be opened; NULL = to any. With a
+    /* True if a connection to this address, of a name that was resolved, may be opened; NULL = to any. With a
      * proxy it is the proxy's address. */
     bool (*may_connect)(const struct sockaddr *address, void *user);
     bool (*on_bytes)(const weir__transfer_head *head, const char *bytes, size_t n, void *user);
@@ -78,13 +78,13 @@ typedef struct weir__transfer_url {
 /* Reads a URL as libcurl will. False: it is no http or https URL, or it has a user or a password. */
 bool weir__transfer_read_url(const char *url, weir__transfer_url *parts);
 
-/* Whether this weir was built with libcurl. If not, there are no transfers. */
+/* True if this weir was built with libcurl. If not, there are no transfers. */
 extern const bool weir__transfer_exists;
 
 /* most: connections that are kept; 0 = a few. NULL: out of memory. */
 weir__transfers *weir__transfers_create(long most);
 
-/* Nothing may be under way. NULL is ignored. */
+/* Frees the pool of connections; no transfer may be under way. NULL is ignored. */
 void weir__transfers_destroy(weir__transfers *transfers);
 
 /* Begins one; it goes on in weir__transfers_wait. NULL: out of memory. */

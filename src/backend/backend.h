@@ -58,7 +58,7 @@ typedef enum weir__trigger_kind {
     WEIR__TRIGGER_TOKEN,
 } weir__trigger_kind;
 
-/* Where calls of tools begin. */
+/* A text or token with which calls of tools begin. */
 typedef struct weir__trigger {
     weir__trigger_kind kind;
     const char *value;
@@ -90,7 +90,7 @@ typedef struct weir__projector_info {
     uint64_t identity;   /* weir__gguf_info's */
 } weir__projector_info;
 
-/* Where a cell lies, from the first position of its segment: position, row and column (M-RoPE). */
+/* The place of a cell, from the first position of its segment: position, row and column (M-RoPE). */
 typedef struct weir__place {
     int32_t t, y, x, z;
 } weir__place;
@@ -121,7 +121,7 @@ typedef struct weir__slice {
     int32_t pos; /* of the segment's first cell */
 } weir__slice;
 
-/* From the segment's first position to that of a cell. */
+/* The positions from the segment's first one to that of a cell. */
 static inline int32_t weir__segment_step(const weir__segment *segment, int32_t cell)
 {
     return segment->places != NULL ? segment->places[cell].t : cell;

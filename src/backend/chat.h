@@ -17,10 +17,10 @@ weir_status weir__shim_template_create(const char *source, const char *bos, cons
                                        weir__shim_template **out, weir_error *error);
 void weir__shim_template_destroy(weir__shim_template *t);
 
-/* Whether it renders tools or calls of tools. */
+/* True if it renders tools or calls of tools. */
 bool weir__shim_template_knows_tools(const weir__shim_template *t);
 
-/* What of the last message goes on in the answer. */
+/* The part of the last message that goes on in the answer. */
 typedef enum weir__continuation {
     WEIR__CONTINUE_NONE,
     WEIR__CONTINUE_TEXT,
@@ -60,7 +60,7 @@ weir_status weir__shim_chat_prompt(const weir__shim_template *t, const weir__shi
                                    bool (*add)(void *user, const char *prompt, size_t n), void *user,
                                    weir_error *error);
 
-/* How answers of this form can be read without parsing all of them again. */
+/* The form of answers that can be read without parsing all of them again. */
 typedef struct weir__shim_form {
     bool plain_tail;           /* all that follows the start of the content is content, byte for byte */
     unsigned char breaks[256]; /* [byte]: nonzero if a delimiter of the form begins with it; other bytes
@@ -115,11 +115,11 @@ typedef struct weir__shim_message {
  * comes, and parsers do not all wait for it. */
 size_t weir__shim_chat_undecided(const weir__shim_chat *chat, const char *text, size_t length);
 
-/* Whether a word that triggers the grammar of calls is in the text, or the text ends with a delimiter that
+/* True if a word that triggers the grammar of calls is in the text, or the text ends with a delimiter that
  * lacks but white space. An answer's parser may take both for content. */
 bool weir__shim_chat_calls(const weir__shim_chat *chat, const char *text, size_t length);
 
-/* Whether a delimiter that ends content or reasoning is in the text, or one of those. After a delimiter of
+/* True if a delimiter that ends content or reasoning is in the text, or one of those. After a delimiter of
  * one byte, another text of the form must come. */
 bool weir__shim_chat_delimits(const weir__shim_chat *chat, const char *text, size_t length);
 

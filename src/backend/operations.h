@@ -158,8 +158,8 @@ OPERATION(weir_status, sampler_reset, weir__bsampler *sampler, weir_error *error
 OPERATION(weir_status, sample, weir__bsampler *sampler, weir__bcontext *context, int32_t row,
           const uint64_t *mask, int32_t *token, weir_error *error)
 OPERATION(weir_status, accept, weir__bsampler *sampler, int32_t token, weir_error *error)
-/* How many bytes of the text of the token accepted last come before a call that the chat's grammar holds; all
- * that follows them belongs to calls. WEIR__NO_CALL: none has begun. */
+/* The number of bytes of the last accepted token's text that come before a call that the chat's grammar
+ * holds; all that follows them belongs to calls. WEIR__NO_CALL: none has begun. */
 OPERATION(size_t, text_before_call, const weir__bsampler *sampler)
 /* Accepts a token of the prompt: penalties count it, the grammar does not see it. */
 OPERATION(weir_status, count, weir__bsampler *sampler, int32_t token, weir_error *error)

@@ -10,7 +10,7 @@
 #define WINDOW_PASSES 3
 /* The first passes touch memory for the first time and build graphs. */
 #define FIRST_PASSES 2
-/* After this many windows of other passes in a row, those become the ones that are compared. */
+/* Windows of other passes in a row after which those become the ones that are compared. */
 #define MOST_UNLIKE 16
 /* A trial must win by this factor against the windows before and after it. A window that costs this much more
  * than the one before need not be full. */
@@ -22,8 +22,8 @@
 #define DEARER  1.3
 /* The lowest cost rises by this factor each window, as longer contexts cost more. */
 #define FORGET 1.02
-/* After a trial that lost 1 ms, this many ms pass without one: undisturbed trials cost at most 0.25 %;
- * disturbed ones 2 %, down to 0.5 % as failures repeat. */
+/* Milliseconds without a trial after one that lost 1 ms: undisturbed trials cost at most 0.25 %; disturbed
+ * ones 2 %, down to 0.5 % as failures repeat. */
 #define REST_UNDISTURBED 400
 #define REST_DISTURBED   50
 #define REST_MORE        15
@@ -40,15 +40,15 @@ void weir__team_init(weir__team *team, int32_t most)
 
 /* ---- Numbers of threads: most, an eighth less, an eighth of that less, … 1 ---- */
 
-static int32_t fewer(int32_t n)
+static int32_t fewer_threads(int32_t n)
 {
     return n < 16 ? n - 1 : n - n / 8;
 }
 
-static int32_t more(const weir__team *team)
+static int32_t more_threads(const weir__team *team)
 {
     int32_t n = team->most;
-    while (fewer(n) > team->n_threads) n = fewer(n);
+    while (fewer_threads(n) > team->n_threads) n = fewer_threads(n);
     return n;
 }
 
@@ -59,7 +59,7 @@ static bool is_full(const weir__team_window *w)
     return w->n_passes >= WINDOW_PASSES && w->ns >= WINDOW_NS;
 }
 
-static double cost(const weir__team_window *w)
+static double window_cost(const weir__team_window *w)
 {
     return (double)w->ns / (double)w->n_tokens;
 }
@@ -79,7 +79,7 @@ static bool is_like(const weir__team *team, int32_t n_tokens)
 /* ---- Trials ---- */
 
 /* The number of threads to try now, if any. */
-static void choose(weir__team *team)
+static void choose_threads(weir__team *team)
 {
     const weir__team_window *w = &team->windows[0];
     bool has_fewer = team->n_threads > 1, has_more = team->n_threads < team->most;
@@ -95,15 +95,16 @@ static void choose(weir__team *team)
         begin_again(team);
         return;
     }
-    team->n_trial = has_fewer && (team->wants_fewer || !has_more) ? fewer(team->n_threads) : more(team);
+    team->n_trial =
+        has_fewer && (team->wants_fewer || !has_more) ? fewer_threads(team->n_threads) : more_threads(team);
     team->stage = 1;
 }
 
-static void succeed(weir__team *team)
+static void keep_trial(weir__team *team)
 {
     team->wants_fewer = team->n_trial < team->n_threads;
     team->n_threads = team->n_trial;
-    team->lowest = cost(&team->windows[1]);
+    team->lowest = window_cost(&team->windows[1]);
     team->n_failed = 0;
     begin_again(team);
 }
@@ -111,7 +112,7 @@ static void succeed(weir__team *team)
 static void fail_team(weir__team *team)
 {
     const weir__team_window *w = &team->windows[1];
-    double lost = (double)w->ns - cost(&team->windows[0]) * (double)w->n_tokens;
+    double lost = (double)w->ns - window_cost(&team->windows[0]) * (double)w->n_tokens;
     if (lost < 0.25 * (double)w->ns) lost = 0.25 * (double)w->ns;
     int32_t times = REST_UNDISTURBED;
     if (team->disturbed) {
@@ -161,15 +162,15 @@ void weir__team_took(weir__team *team, int32_t n_tokens, int64_t ns, int64_t sta
     w->stalled_ns += stalled_ns;
     if (ns > w->longest_ns) w->longest_ns = ns;
     if (stalled_ns > w->most_stalled_ns) w->most_stalled_ns = stalled_ns;
-    double clear = team->stage == 0 ? INFINITY : CLEAR * cost(&windows[team->stage - 1]);
-    if (!is_full(w) && cost(w) <= clear) return;
+    double clear = team->stage == 0 ? INFINITY : CLEAR * window_cost(&windows[team->stage - 1]);
+    if (!is_full(w) && window_cost(w) <= clear) return;
     team->n_unlike = 0;
     if (team->stage == 0)
-        choose(team);
-    else if (cost(&windows[1]) >= GAIN * cost(&windows[team->stage == 1 ? 0 : 2]))
+        choose_threads(team);
+    else if (window_cost(&windows[1]) >= GAIN * window_cost(&windows[team->stage == 1 ? 0 : 2]))
         fail_team(team);
     else if (team->stage == 2)
-        succeed(team);
+        keep_trial(team);
     else
         team->stage = 2;
 }

@@ -109,8 +109,8 @@ static const row rows[] = {
     {"twice as many threads as processors", {8, 1e4, 0.05, 0, true}, 16, 80, 0, 0, 0.3, 0.88},
 };
 
-/* Alone it keeps its speed; beside others it comes near the best; when they have gone it is soon as
- * before. */
+/* A team keeps its speed when it is alone; beside others it comes near the best; when they have gone it is
+ * soon as before. */
 static void follows_the_machine(void **state)
 {
     (void)state;
@@ -198,7 +198,7 @@ static void leaves_out_other_sizes(void **state)
     assert_in_range(n_fewer, 300, 400);
 }
 
-/* For any times it stays in its range. */
+/* The team stays in its range for any times. */
 static void bears_anything(void **state)
 {
     (void)state;

@@ -22,7 +22,7 @@ static inline bool weir__ascii_is_alnum(char c)
     return weir__ascii_is_letter(c) || weir__ascii_is_digit(c);
 }
 
-/* As isspace(). */
+/* True for what isspace() takes for space in the C locale. */
 static inline bool weir__ascii_is_space(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');

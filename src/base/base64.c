@@ -11,7 +11,7 @@
 #define TYPE_MAX 256 /* bytes of a data: URL before its base64 */
 
 /* -1: not a digit. */
-static int digit(char c)
+static int digit_value(char c)
 {
     if (c >= 'A' && c <= 'Z') return c - 'A';
     if (c >= 'a' && c <= 'z') return c - 'a' + 26;
@@ -26,7 +26,7 @@ weir_status weir__base64_decode(const char *text, size_t n, unsigned char **byte
     uint32_t bits = 0;
     if (out == NULL) return WEIR_NO_MEMORY;
     for (size_t i = 0; i < n; i++) {
-        int value = digit(text[i]);
+        int value = digit_value(text[i]);
         if (weir__ascii_is_space(text[i])) continue;
         if (text[i] == '=' && ++n_padding <= 2) continue;
         if (value < 0 || n_padding > 0) goto invalid;

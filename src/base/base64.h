@@ -11,7 +11,7 @@
  * weir__mem_free. INVALID: it is no base64. NO_MEMORY. */
 weir_status weir__base64_decode(const char *text, size_t n, unsigned char **bytes, size_t *n_bytes);
 
-/* Where the base64 begins in a URL "data:TYPE;base64,…". False: it is none. */
+/* Finds where the base64 begins in a URL "data:TYPE;base64,…". False: it is none. */
 bool weir__base64_in_url(const char *url, size_t n, size_t *from);
 
 #endif

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* base64_test.c: the RFC's vectors, invalid texts, random bytes there and back, and URLs.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/base64.h"
 
 #include <setjmp.h>

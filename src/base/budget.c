@@ -6,26 +6,26 @@
 
 #include "base/error.h"
 
-static _Thread_local weir__interrupt current;
+static _Thread_local weir__interrupt thread_interrupt;
 
 void weir_interrupt_set(weir_interrupt_fn fn, void *user)
 {
-    current = (weir__interrupt){fn, user};
+    thread_interrupt = (weir__interrupt){fn, user};
 }
 
 weir__interrupt weir__interrupt_get(void)
 {
-    return current;
+    return thread_interrupt;
 }
 
 void weir__interrupt_put(weir__interrupt interrupt)
 {
-    current = interrupt;
+    thread_interrupt = interrupt;
 }
 
 bool weir_interrupt_asked(void)
 {
-    return current.fn != NULL && current.fn(current.user);
+    return thread_interrupt.fn != NULL && thread_interrupt.fn(thread_interrupt.user);
 }
 
 weir_status weir__interrupt_error(weir_error *error)
@@ -42,7 +42,7 @@ void weir__budget_init(weir__budget *budget, uint64_t max_steps, uint64_t max_by
         .steps = max_steps,
         .bytes = max_bytes,
         .turns = WEIR__BUDGET_TURNS,
-        .interrupt = current,
+        .interrupt = thread_interrupt,
     };
 }
 

@@ -65,7 +65,7 @@ void weir__budget_init(weir__budget *budget, uint64_t max_steps, uint64_t max_by
 /* The slow half of the next. */
 bool weir__budget_step_far(weir__budget *budget, uint64_t n);
 
-/* Whether n further steps are within the budget; false also once anything was refused before. */
+/* True if n further steps are within the budget; false also once anything was refused before. */
 static inline bool weir__budget_step(weir__budget *budget, uint64_t n)
 {
     if (n >= budget->turns || n > budget->steps || budget->over != WEIR__LIMIT_NONE)
@@ -75,7 +75,7 @@ static inline bool weir__budget_step(weir__budget *budget, uint64_t n)
     return true;
 }
 
-/* The same for n further bytes. */
+/* Takes n further bytes, as weir__budget_step does steps. */
 bool weir__budget_grow(weir__budget *budget, uint64_t n);
 
 /* n bytes that it granted are free again; without such calls the limit holds for all allocations together. */

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* budget_test.c: steps and bytes are counted exactly, and the interrupt is asked at intervals.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>
 #include <string.h>
 

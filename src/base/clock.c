@@ -9,17 +9,17 @@
 #include <errno.h>
 #include <stdatomic.h>
 
-static _Atomic int64_t standing = -1;
+static _Atomic int64_t standing_ns = -1;
 
 void weir__clock_stand(int64_t ns)
 {
-    atomic_store_explicit(&standing, ns, memory_order_relaxed);
+    atomic_store_explicit(&standing_ns, ns, memory_order_relaxed);
 }
 
 int64_t weir__clock_now_ns(void)
 {
     struct timespec now;
-    int64_t still = atomic_load_explicit(&standing, memory_order_relaxed);
+    int64_t still = atomic_load_explicit(&standing_ns, memory_order_relaxed);
     if (still >= 0) return still;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * WEIR__NS_PER_S + now.tv_nsec;

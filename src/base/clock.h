@@ -17,8 +17,8 @@
  * thread, never fails, not negative. */
 int64_t weir__clock_now_ns(void);
 
-/* For replays and tests: from now on the clock above stands at ns until the next call; negative: it goes
- * again. The whole process: waits with deadlines do not belong into it meanwhile. */
+/* Makes the clock above stand at ns until the next call; negative: it goes again. For replays and tests. It
+ * holds for the whole process: waits with deadlines do not belong into it meanwhile. */
 void weir__clock_stand(int64_t ns);
 
 /* The deadline timeout_ms from now; negative: WEIR__CLOCK_NEVER. */

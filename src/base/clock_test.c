@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* clock_test.c: deadlines, waits, and a clock that stands.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,5 +1,9 @@
 /* cpu.c: the processors and memory that this process may use, and the processor's instruction sets.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Processors are counted from the affinity mask and the quotas of the groups (cgroups of version 1 or 2) from
+ * this process's own up to the root, and memory from /proc/meminfo and the groups' limits. Small files are
+ * read with bounds. Instruction sets are asked of the processor once. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* sched_getaffinity */
 #endif
@@ -210,7 +214,7 @@ weir__cpu_memory weir__cpu_memory_at(const char *root)
 }
 
 #ifdef __linux__
-static int32_t affinity(void)
+static int32_t affinity_cpus(void)
 {
     for (int n = 1024; n <= 1 << 16; n *= 2) {
         cpu_set_t *set = CPU_ALLOC((size_t)n);
@@ -224,7 +228,7 @@ static int32_t affinity(void)
     return 0;
 }
 #else
-static int32_t affinity(void)
+static int32_t affinity_cpus(void)
 {
     return 0;
 }
@@ -232,7 +236,7 @@ static int32_t affinity(void)
 
 int32_t weir__cpu_count(void)
 {
-    int64_t n = affinity();
+    int64_t n = affinity_cpus();
     if (n <= 0) n = sysconf(_SC_NPROCESSORS_ONLN);
     int32_t quota = weir__cpu_quota_at("");
     if (quota > 0 && quota < n) n = quota;
@@ -256,15 +260,15 @@ uint64_t weir__cpu_memory_available(void)
 
 /* ---- Instructions --------------------------------------------------------------------------------- */
 
-static _Atomic uint32_t hidden;
+static _Atomic uint32_t hidden_features;
 
 void weir__cpu_hide(uint32_t features)
 {
-    atomic_store_explicit(&hidden, features, memory_order_relaxed);
+    atomic_store_explicit(&hidden_features, features, memory_order_relaxed);
 }
 
 #if defined(__x86_64__)
-static uint32_t executed(void)
+static uint32_t executed_features(void)
 {
     unsigned a, b, c, d;
     uint32_t all = 0;
@@ -285,21 +289,21 @@ static uint32_t executed(void)
     return all;
 }
 #else
-static uint32_t executed(void)
+static uint32_t executed_features(void)
 {
     return 0;
 }
 #endif
 
-/* Asked once: on virtual machines the instruction takes microseconds. */
+/* The processor is asked once: on virtual machines the instruction takes microseconds. */
 uint32_t weir__cpu_features(void)
 {
     const uint32_t asked = UINT32_C(1) << 31;
     static _Atomic uint32_t known;
     uint32_t all = atomic_load_explicit(&known, memory_order_relaxed);
     if (all == 0) {
-        all = asked | executed();
+        all = asked | executed_features();
         atomic_store_explicit(&known, all, memory_order_relaxed);
     }
-    return all & ~asked & ~atomic_load_explicit(&hidden, memory_order_relaxed);
+    return all & ~asked & ~atomic_load_explicit(&hidden_features, memory_order_relaxed);
 }

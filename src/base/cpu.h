@@ -35,8 +35,8 @@ typedef enum weir__cpu_feature {
     WEIR__CPU_AVX512_BF16 = 1 << 7,
 } weir__cpu_feature;
 
-/* Those that the processor executes and the system lets programs use; 0 where it is none of x86-64's. Any
- * thread. */
+/* The features that the processor executes and the system lets programs use; 0 where it is none of x86-64's.
+ * Any thread. */
 uint32_t weir__cpu_features(void);
 
 /* ---- For tests: takes features away, from now on; 0 gives all back ---- */

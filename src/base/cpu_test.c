@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* cpu_test.c: quotas and memory under made-up trees of /proc and /sys, and instruction sets beside the
+ * kernel's list.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* sched_setaffinity */
 #endif
@@ -221,7 +223,7 @@ static void test_hidden_features_are_not_told(void **state)
     assert_int_equal(weir__cpu_features(), all);
 }
 
-/* As the kernel lists them. */
+/* The features are those that the kernel lists. */
 static void test_features_of_this_machine(void **state)
 {
     (void)state;

@@ -35,7 +35,7 @@ static void take_part(weir__crew *crew)
     while ((i = atomic_fetch_add(&crew->next, 1)) < crew->n) crew->fn(crew->user, i);
 }
 
-static void *help(void *argument)
+static void *help_crew(void *argument)
 {
     weir__crew *crew = argument;
     uint64_t seen = 0;
@@ -64,7 +64,7 @@ weir__crew *weir__crew_create(int32_t n_helpers)
     if (pthread_cond_init(&crew->work, NULL) != 0) goto no_work;
     if (pthread_cond_init(&crew->done, NULL) != 0) goto no_done;
     while (crew->n_helpers < n_helpers &&
-           weir__thread_start(&crew->helpers[crew->n_helpers], NULL, help, crew) == 0)
+           weir__thread_start(&crew->helpers[crew->n_helpers], NULL, help_crew, crew) == 0)
         crew->n_helpers++;
     return crew;
 

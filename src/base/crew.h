@@ -7,8 +7,8 @@
 
 typedef struct weir__crew weir__crew;
 
-/* Up to n_helpers threads that sleep until there is work; fewer where the process has reached a limit. NULL:
- * no memory. */
+/* Creates up to n_helpers threads that sleep until there is work; fewer where the process has reached a
+ * limit. NULL: no memory. */
 weir__crew *weir__crew_create(int32_t n_helpers);
 void weir__crew_destroy(weir__crew *crew);
 

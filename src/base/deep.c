@@ -24,7 +24,7 @@
 #define STACK_FACTOR ((size_t)1)
 #endif
 
-/* Kept for returns, thrown exceptions, and calls that do not recurse. */
+/* Bytes of a stack that are kept for returns, thrown exceptions, and calls that do not recurse. */
 #define RESERVE ((size_t)256 << 10)
 
 #define PAGE ((size_t)65536) /* a multiple of every page size that there is */
@@ -37,9 +37,9 @@ typedef struct deep {
 } deep;
 
 /* The address below which a thread's stack is low; 0 = unknown. Stacks grow downwards wherever weir runs. */
-static _Thread_local uintptr_t low;
+static _Thread_local uintptr_t low_end;
 
-static uintptr_t here(void)
+static uintptr_t stack_position(void)
 {
     return (uintptr_t)__builtin_frame_address(0);
 }
@@ -47,7 +47,7 @@ static uintptr_t here(void)
 static void *run_deep(void *user)
 {
     deep *d = user;
-    low = here() - d->stack + RESERVE * STACK_FACTOR;
+    low_end = stack_position() - d->stack + RESERVE * STACK_FACTOR;
     weir__interrupt_put(d->interrupt);
     d->fn(d->user);
     return NULL;
@@ -55,7 +55,7 @@ static void *run_deep(void *user)
 
 bool weir__deep_low(void)
 {
-    return low != 0 && here() < low;
+    return low_end != 0 && stack_position() < low_end;
 }
 
 /* Runs d on a thread with this stack and waits for its end; 0 or an errno value. */

@@ -13,7 +13,7 @@
  * had. */
 weir_status weir__deep_run(void (*fn)(void *user), void *user, size_t stack, weir_error *error);
 
-/* Whether little of that stack is left: enough to go back, and for calls of a known depth. False on threads
+/* True if little of that stack is left: enough to go back, and for calls of a known depth. False on threads
  * that weir__deep_run did not make. */
 bool weir__deep_low(void);
 

@@ -1,11 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* deep_test.c: the stack that a thread gets, and its end that is seen in time.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
 #include "base/budget.h"
 #include "base/deep.h"
 #include "support/model.h"
 
-/* How deep a recursion came before its stack was low, in frames of some 4 KiB. */
+/* The depth that a recursion reached before its stack was low, in frames of some 4 KiB. */
 typedef struct dive {
     int depth, limit;
     bool low;

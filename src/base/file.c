@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* file.c: reads and writes that go on after an interruption or a part.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/file.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* hash_test.c: kept hashes, every changed byte, and pieces beside the whole.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/hash.h"
 #include "support/model.h"
 
@@ -25,7 +26,7 @@ static void test_every_change_of_a_byte_shows(void **state)
     for (size_t n = 0; n < sizeof bytes; n++) assert_true(weir__hash(0, bytes, n) != before);
 }
 
-/* Of a table with n_slots places, a power of two, those that the hashes take. */
+/* The number of places that the hashes take, in a table of n_slots, a power of two. */
 static size_t places(const uint64_t *hashes, size_t n, size_t n_slots)
 {
     static bool taken[1 << 16];
@@ -39,7 +40,7 @@ static size_t places(const uint64_t *hashes, size_t n, size_t n_slots)
     return count;
 }
 
-/* As a table does: by the lowest bits. 256 values in 65,536 places leave 255.5 on average. */
+/* Places are chosen as in a table, by the lowest bits. 256 values in 65,536 places leave 255.5 on average. */
 static void test_every_byte_reaches_the_lowest_bits(void **state)
 {
     (void)state;

@@ -45,7 +45,8 @@ static void bounds_ascend_and_end_in_infinity(void **unused)
     }
 }
 
-/* Against a search through the bounds: at each bound, just below and just above it. */
+/* The bucket is the one that a search through the bounds finds: at each bound, just below and just above
+ * it. */
 static void a_value_lies_between_its_buckets_bounds(void **unused)
 {
     (void)unused;

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* json.c: bounds a text by one look at its bytes, then reads it; and writes values with a limit on their
+ * length.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/json.h"
 
 #include <math.h>
@@ -45,7 +47,7 @@ static weir_status refuse_interrupted(const char *field, weir_error *error)
                            field);
 }
 
-/* What a text's brackets and commas say of it, before it is read, which recurses and takes memory for each
+/* Counts that a text's brackets and commas give before it is read, which recurses and takes memory for each
  * value. */
 typedef struct shape {
     int depth, deepest;
@@ -72,7 +74,7 @@ static void measure_byte(shape *s, char c)
     }
 }
 
-static shape measure(const char *text, size_t length)
+static shape measure_text(const char *text, size_t length)
 {
     shape s = {.n_values = 1};
     for (size_t i = 0; i < length && s.deepest <= WEIR__JSON_DEPTH_MAX; i++) {
@@ -94,7 +96,7 @@ static weir_status check_text(const char *text, size_t length, const char *field
     if (!weir__utf8_valid(text, length))
         return weir__error_set(error, code, field, "%s is not well-formed UTF-8", field);
     if (weir_interrupt_asked()) return refuse_interrupted(field, error);
-    const shape s = measure(text, length);
+    const shape s = measure_text(text, length);
     if (s.deepest > WEIR__JSON_DEPTH_MAX)
         return weir__error_set(error, code, field, "%s is nested deeper than %d", field,
                                WEIR__JSON_DEPTH_MAX);
@@ -143,8 +145,8 @@ static weir_status report_fault(const weir__json_fault *fault, const char *text,
 }
 
 /* mends: replaces unfit escapes instead of refusing them. */
-static weir_status parse(const char *text, size_t length, const char *field, weir_status code, bool mends,
-                         bool exact, json_t **value, weir_error *error)
+static weir_status parse_text(const char *text, size_t length, const char *field, weir_status code,
+                              bool mends, bool exact, json_t **value, weir_error *error)
 {
     weir__json_fault fault;
     if (text == NULL) return weir__error_set(error, WEIR_INVALID, field, "%s is NULL", field);
@@ -161,19 +163,19 @@ static weir_status parse(const char *text, size_t length, const char *field, wei
 weir_status weir__json_parse(const char *text, size_t length, const char *field, weir_status code,
                              json_t **value, weir_error *error)
 {
-    return parse(text, length, field, code, false, false, value, error);
+    return parse_text(text, length, field, code, false, false, value, error);
 }
 
 weir_status weir__json_parse_texts(const char *text, size_t length, const char *field, weir_status code,
                                    json_t **value, weir_error *error)
 {
-    return parse(text, length, field, code, true, true, value, error);
+    return parse_text(text, length, field, code, true, true, value, error);
 }
 
 weir_status weir__json_parse_exact(const char *text, size_t length, const char *field, weir_status code,
                                    json_t **value, weir_error *error)
 {
-    return parse(text, length, field, code, false, true, value, error);
+    return parse_text(text, length, field, code, false, true, value, error);
 }
 
 json_t *weir__json_copy(const json_t *value)

@@ -8,14 +8,14 @@
 
 #include "base/text.h"
 
-/* For people who write JSON: jansson's own messages are for programmers and name its flags and types. With
- * the place in the text, if jansson names one. */
+/* A message for people who write JSON: jansson's own messages are for programmers and name its flags and
+ * types. It has the place in the text, if jansson names one. */
 typedef struct weir__json_words {
     char text[256];
 } weir__json_words;
 weir__json_words weir__json_problem(const json_error_t *what);
 
-/* Everything that walks these values recurses: here, in llama.cpp and in templates. */
+/* The depth of brackets: everything that walks these values recurses, here, in llama.cpp and in templates. */
 #define WEIR__JSON_DEPTH_MAX 100
 #define WEIR__JSON_BYTES_MAX ((size_t)256 << 20) /* the parsed tree takes several times that */
 
@@ -33,13 +33,13 @@ weir__json_words weir__json_problem(const json_error_t *what);
 weir_status weir__json_parse(const char *text, size_t length, const char *field, weir_status code,
                              json_t **value, weir_error *error);
 
-/* The same for texts of conversations, where these escapes become U+FFFD: a tool's output may have them, and
- * clients cut texts within a pair. A refusal would end the conversation. Integers beyond 64 bits keep their
- * digits, see json_read.h. */
+/* Parses texts of conversations, as above, but these escapes become U+FFFD: a tool's output may have them,
+ * and clients cut texts within a pair. A refusal would end the conversation. Integers beyond 64 bits keep
+ * their digits, see json_read.h. */
 weir_status weir__json_parse_texts(const char *text, size_t length, const char *field, weir_status code,
                                    json_t **value, weir_error *error);
 
-/* With these digits, but no other escapes than weir__json_parse allows. */
+/* Parses as weir__json_parse does, but integers beyond 64 bits keep their digits. */
 weir_status weir__json_parse_exact(const char *text, size_t length, const char *field, weir_status code,
                                    json_t **value, weir_error *error);
 
@@ -47,7 +47,7 @@ weir_status weir__json_parse_exact(const char *text, size_t length, const char *
  * json_copy leaves out those for which it has no memory. */
 json_t *weir__json_copy(const json_t *value);
 
-/* Whether few pairs of members are in the same object, 2^25 in all. llama.cpp's JSON, which keeps the
+/* True if few pairs of members are in the same object, 2^25 in all. llama.cpp's JSON, which keeps the
  * order of members, compares each with all before it. */
 bool weir__json_is_narrow(const json_t *value);
 
@@ -60,7 +60,7 @@ size_t weir__json_real_text(double value, char text[WEIR__JSON_REAL_MAX]);
  * interrupted, which the caller may ask (weir_interrupt_asked). */
 char *weir__json_dump(const json_t *value);
 
-/* The same of at most so many bytes. NULL, and *longer is true: there are more. */
+/* The text of weir__json_dump if it has at most so many bytes. NULL, and *longer is true: there are more. */
 char *weir__json_dump_most(const json_t *value, size_t most, bool *longer);
 
 /* ---- Into a text, piece by piece ---- */
@@ -74,8 +74,8 @@ void weir__json_key(weir__text *text, const char *name);
 /* A string with its quotes; invalid UTF-8 becomes U+FFFD. bytes are NULL when n is 0. */
 void weir__json_quote(weir__text *text, const char *bytes, size_t n);
 
-/* Members. A string that is NULL becomes null; a number is as short as `decimals` allows, and 0 if it is not
- * finite. */
+/* Add members to a text. A string that is NULL becomes null; a number is as short as `decimals` allows, and 0
+ * if it is not finite. */
 void weir__json_bytes(weir__text *text, const char *name, const char *bytes, size_t n);
 void weir__json_string(weir__text *text, const char *name, const char *string);
 void weir__json_number(weir__text *text, const char *name, double value, int decimals);

@@ -1,4 +1,9 @@
-/* json_read.c: JSON texts as jansson's values. SPDX-License-Identifier: Apache-2.0 */
+/* json_read.c: JSON texts as jansson's values.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A scanner gives one token at a time, and values are built by recursion, as deep as depth_max. Strings are
+ * unescaped into one scratch that all of them use. The first fault stays, and ends everything. Integers
+ * beyond 64 bits become reals, or keep their digits as a string with a mark (weir__json_digits). */
 #include "base/json_read.h"
 
 #include <float.h>
@@ -83,7 +88,7 @@ static int scan_number(reader *r)
     return r->at < r->length && weir__ascii_is_digit(r->text[r->at]) ? TOKEN_BAD : token; /* 01 */
 }
 
-/* Of one character that may not be there, all bytes. */
+/* Skips one character that may not be there, all its bytes. */
 static int scan_other(reader *r)
 {
     if (r->at < r->length) r->at++;
@@ -102,7 +107,7 @@ static bool goes_on(reader *r)
     return !r->interrupted;
 }
 
-/* Behind the quote that ends it. What its escapes stand for is read later. */
+/* Skips a string up to behind the quote that ends it. What its escapes stand for is read later. */
 static int scan_string(reader *r)
 {
     for (r->at++; r->at < r->length; r->at++) {

@@ -7,8 +7,8 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* Why a text could not be read. The token that is at fault is text[from, at); both are the length at the end
- * of the text. */
+/* The reason for which a text could not be read. The token that is at fault is text[from, at); both are the
+ * length at the end of the text. */
 typedef struct weir__json_fault {
     enum json_error_code code; /* stack_overflow: too deep; null_character: an unfit escape, see json.h */
     size_t from, at;

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* json_test.c: texts that are read, refused or bounded, and numbers as others write them.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/json.h"
 
 #include <math.h>
@@ -128,7 +129,8 @@ static void long_integers_become_reals(void **state)
     assert_int_equal(weir__json_parse(endless, WEIR_NUL, "body", WEIR_FORMAT, &list, NULL), WEIR_FORMAT);
 }
 
-/* In texts of conversations; all that walks the values gives them back as they came. */
+/* Long integers keep their digits in texts of conversations; all that walks the values gives them back as
+ * they came. */
 static void long_integers_keep_their_digits(void **state)
 {
     (void)state;
@@ -176,7 +178,7 @@ static void long_integers_keep_their_digits(void **state)
     }
 }
 
-/* As Python writes them; json_cpython.py compares many more. */
+/* Reals are written as Python writes them; json_cpython.py compares many more. */
 static void reals_are_as_short_as_can_be(void **state)
 {
     (void)state;
@@ -256,7 +258,7 @@ static const char nested[] =
     "token\",[],{},null,1,2,3,4,5,6,7],\"b\\n\":{"
     "\"c\":true,\"d\":1,\"e\":1,\"f\":1,\"g\":1,\"h\":1,\"i\":1,\"j\":1,\"k\":\"\\u00e9\"}}";
 
-/* Whichever allocation fails, of ours or of jansson's: a valid text is never called invalid. */
+/* A valid text is never called invalid, whichever allocation fails, of ours or of jansson's. */
 static void a_failing_allocation_is_no_fault_of_the_text(void **state)
 {
     (void)state;
@@ -367,7 +369,7 @@ static bool ask(void *user)
     return ++a->n == a->last;
 }
 
-/* Between two questions lie a few KiB of text, whatever is in them: work of at most some microseconds. */
+/* A few KiB of text lie between two questions, whatever is in them: work of at most some microseconds. */
 static void the_interrupt_is_asked_every_few_bytes(void **state)
 {
     (void)state;
@@ -406,7 +408,7 @@ static void the_interrupt_is_asked_every_few_bytes(void **state)
     }
 }
 
-/* Also within one string, plain or of escapes. */
+/* The interrupt is asked even within one string, plain or of escapes. */
 static void the_interrupt_is_asked_within_a_string(void **state)
 {
     (void)state;

@@ -35,7 +35,7 @@ static decimal decimal_of(const char *text)
     return d;
 }
 
-/* Whether the digits are read as the number. Below a power of two, numbers lie closer together than above:
+/* True if the digits are read as the number. Below a power of two, numbers lie closer together than above:
  * digits that are rounded down to below it may miss it where the next ones do not. */
 static bool reads_back(char *text, double value)
 {
@@ -48,7 +48,7 @@ static bool reads_back(char *text, double value)
 
 /* The fewest digits that are read as the same number. 15 are never more than that needs, unless it is
  * subnormal. */
-static decimal shortest(double value)
+static decimal shortest_decimal(double value)
 {
     char text[64];
     int precision = fabs(value) < DBL_MIN ? 1 : DBL_DIG;
@@ -59,7 +59,7 @@ static decimal shortest(double value)
 
 size_t weir__json_real_text(double value, char text[WEIR__JSON_REAL_MAX])
 {
-    const decimal d = shortest(value);
+    const decimal d = shortest_decimal(value);
     char *to = text;
     if (signbit(value)) *to++ = '-';
     if (d.exponent < -4 || d.exponent >= 16) {

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* largest.c: a bound that at least k numbers reach: the k-th largest of the blocks' maximums.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/largest.h"
 
 float weir__largest_bound(const float *x, size_t n_blocks, size_t k)

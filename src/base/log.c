@@ -25,7 +25,7 @@ static void *sink_user;
 /* The lowest level that the sink takes; read without the lock, so that dropped messages cost one load. */
 static atomic_int lowest_level = WEIR_LOG_WARN;
 
-/* Set while this thread holds sink_lock: a sink that logs must not wait for itself. */
+/* True while this thread holds sink_lock: a sink that logs must not wait for itself. */
 static _Thread_local bool in_sink;
 
 void weir_log_set(weir_log_fn fn, void *user)

@@ -15,7 +15,7 @@
  * call it with a lock that a sink might want. Messages from inside a sink are dropped. */
 void weir__log(weir_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Whether the sink takes this level: for messages that are costly to make. */
+/* True if the sink takes this level: for messages that are costly to make. */
 bool weir__log_wants(weir_log_level level);
 
 #endif

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* log_test.c: lines come whole, one at a time, and to the present sink only.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -170,7 +171,7 @@ static void calls_never_overlap(void **test)
     assert_false(sink.overlapped);
 }
 
-/* After weir_log_set returns, the former sink's memory may go: the sanitizers would see a late call. */
+/* The former sink's memory may go after weir_log_set returns: the sanitizers would see a late call. */
 static void former_sink_has_ended(void **test)
 {
     (void)test;

@@ -18,7 +18,7 @@ static bool must_fail(void)
     return atomic_fetch_sub_explicit(&fail_countdown, 1, memory_order_relaxed) == 0;
 }
 
-static void *counted(void *block)
+static void *count_block(void *block)
 {
     if (block != NULL) atomic_fetch_add_explicit(&live_blocks, 1, memory_order_relaxed);
     return block;
@@ -27,14 +27,14 @@ static void *counted(void *block)
 void *weir__mem_alloc(size_t size)
 {
     if (must_fail()) return NULL;
-    return counted(malloc(size > 0 ? size : 1));
+    return count_block(malloc(size > 0 ? size : 1));
 }
 
 void *weir__mem_calloc(size_t n, size_t size)
 {
     if (size > 0 && n > SIZE_MAX / size) return NULL;
     if (must_fail()) return NULL;
-    return counted(n > 0 && size > 0 ? calloc(n, size) : calloc(1, 1));
+    return count_block(n > 0 && size > 0 ? calloc(n, size) : calloc(1, 1));
 }
 
 void *weir__mem_realloc(void *ptr, size_t size)

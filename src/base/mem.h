@@ -38,7 +38,7 @@ bool weir__mem_grow(void *items, size_t *capacity, size_t need, size_t item_size
  * several threads exactly one allocation fails, but which one is up to their order. */
 void weir__mem_fail_after(long n);
 
-/* Whether the failure that was asked for is still to come. A loop over n ends when a run leaves it pending.
+/* True if the failure that was asked for is still to come. A loop over n ends when a run leaves it pending.
  */
 bool weir__mem_fail_pending(void);
 

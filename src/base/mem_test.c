@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* mem_test.c: live blocks are counted, and each allocation can be made to fail.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>

@@ -26,10 +26,10 @@ weir_status weir__member_check(const weir_member *member, const void *params, co
 /* Bytes of a member of this type; those of the pointer for texts and lists. */
 size_t weir__member_size(weir_member_type type);
 
-/* Whether its values are numbers, flags or choices. */
+/* True if its values are numbers, flags or choices. */
 bool weir__member_is_number(weir_member_type type);
 
-/* Whether the number is in the member's range. */
+/* True if the number is in the member's range. */
 bool weir__member_allows(const weir_member *member, double value);
 
 /* A number or choice of the struct. 64-bit values beyond 2^53 are rounded. */

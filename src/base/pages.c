@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* pages.c: gives whole pages back to the system (madvise), and counts which of them are not there (mincore).
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifdef __linux__
 #define _GNU_SOURCE /* madvise, mincore */
 #endif
@@ -23,7 +24,7 @@ typedef struct promise {
     size_t size;
 } promise;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects promises */
+static pthread_mutex_t promises_lock = PTHREAD_MUTEX_INITIALIZER; /* protects promises */
 static promise *promises;
 
 static size_t page_size(void)
@@ -42,13 +43,13 @@ static promise **find_promise(const void *memory)
 /* NULL: no memory. */
 static promise *note_promise(const void *memory, void *pages, size_t size)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&promises_lock);
     promise *p = *find_promise(memory);
     if (p == NULL && (p = weir__mem_alloc(sizeof *p)) != NULL) {
         *p = (promise){.next = promises, .memory = memory, .pages = pages, .size = size};
         promises = p;
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&promises_lock);
     return p;
 }
 
@@ -68,14 +69,14 @@ void weir__pages_clear(void *memory, size_t size)
 
 void weir__pages_forget(const void *memory)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&promises_lock);
     promise **link = find_promise(memory), *p = *link;
     if (p != NULL) *link = p->next;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&promises_lock);
     weir__mem_free(p);
 }
 
-static uint64_t missing(const promise *p, size_t page)
+static uint64_t missing_bytes(const promise *p, size_t page)
 {
     unsigned char there[PAGES];
     uint64_t n = 0;
@@ -91,9 +92,9 @@ static uint64_t missing(const promise *p, size_t page)
 uint64_t weir__pages_promised(void)
 {
     uint64_t n = 0;
-    pthread_mutex_lock(&lock);
-    for (const promise *p = promises; p != NULL; p = p->next) n += missing(p, page_size());
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&promises_lock);
+    for (const promise *p = promises; p != NULL; p = p->next) n += missing_bytes(p, page_size());
+    pthread_mutex_unlock(&promises_lock);
     return n;
 }
 #else

@@ -11,7 +11,7 @@
  * where the system refuses, it is written to. Any thread, but one at a time for one piece of memory. */
 void weir__pages_clear(void *memory, size_t size);
 
-/* Before memory that was cleared is freed; others may come. */
+/* Call before memory that was cleared is freed; other memory is ignored. */
 void weir__pages_forget(const void *memory);
 
 /* Bytes of all memory that was cleared which are not there yet, and will be taken without being asked for.

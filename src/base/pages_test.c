@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* pages_test.c: cleared memory is zeroes wherever it begins and ends, and absent pages are counted.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/pages.h"
 
 #include <stdlib.h>
@@ -52,7 +53,7 @@ static void cleared_wherever_it_begins_and_ends(void **state)
 }
 
 #ifdef __linux__
-/* More than is asked about at once. */
+/* More pages are absent than are asked about at once. */
 static void absent_pages_are_promised(void **state)
 {
     (void)state;

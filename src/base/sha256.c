@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* sha256.c: the rounds and the padding of SHA-256.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/sha256.h"
 
 #include <string.h>
@@ -14,22 +15,23 @@ static const uint32_t round_constants[64] = {
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 };
 
-static uint32_t rotated(uint32_t x, int n)
+static uint32_t rotate_word(uint32_t x, int n)
 {
     return x >> n | x << (32 - n);
 }
 
 /* One round on the state that begins at v[-i]: instead of moving all eight numbers, their names move. */
-static inline void turn(uint32_t v[8], unsigned i, uint32_t w)
+static inline void turn_state(uint32_t v[8], unsigned i, uint32_t w)
 {
     uint32_t a = v[(0 - i) % 8], b = v[(1 - i) % 8], c = v[(2 - i) % 8];
     uint32_t e = v[(4 - i) % 8], f = v[(5 - i) % 8], g = v[(6 - i) % 8], h = v[(7 - i) % 8];
-    uint32_t t = h + (rotated(e, 6) ^ rotated(e, 11) ^ rotated(e, 25)) + (g ^ (e & (f ^ g))) + w;
+    uint32_t t = h + (rotate_word(e, 6) ^ rotate_word(e, 11) ^ rotate_word(e, 25)) + (g ^ (e & (f ^ g))) + w;
     v[(3 - i) % 8] += t;
-    v[(7 - i) % 8] = t + (rotated(a, 2) ^ rotated(a, 13) ^ rotated(a, 22)) + ((a & b) | (c & (a | b)));
+    v[(7 - i) % 8] =
+        t + (rotate_word(a, 2) ^ rotate_word(a, 13) ^ rotate_word(a, 22)) + ((a & b) | (c & (a | b)));
 }
 
-static void compress(uint32_t h[8], const unsigned char *block)
+static void compress_block(uint32_t h[8], const unsigned char *block)
 {
     uint32_t w[64], v[8];
     for (size_t i = 0; i < 16; i++)
@@ -37,19 +39,19 @@ static void compress(uint32_t h[8], const unsigned char *block)
                (uint32_t)block[4 * i + 2] << 8 | block[4 * i + 3];
     for (size_t i = 16; i < 64; i++) {
         uint32_t a = w[i - 15], b = w[i - 2];
-        w[i] = w[i - 16] + (rotated(a, 7) ^ rotated(a, 18) ^ a >> 3) + w[i - 7] +
-               (rotated(b, 17) ^ rotated(b, 19) ^ b >> 10);
+        w[i] = w[i - 16] + (rotate_word(a, 7) ^ rotate_word(a, 18) ^ a >> 3) + w[i - 7] +
+               (rotate_word(b, 17) ^ rotate_word(b, 19) ^ b >> 10);
     }
     memcpy(v, h, 8 * sizeof *v);
     for (size_t i = 0; i < 64; i += 8) {
-        turn(v, 0, round_constants[i] + w[i]);
-        turn(v, 1, round_constants[i + 1] + w[i + 1]);
-        turn(v, 2, round_constants[i + 2] + w[i + 2]);
-        turn(v, 3, round_constants[i + 3] + w[i + 3]);
-        turn(v, 4, round_constants[i + 4] + w[i + 4]);
-        turn(v, 5, round_constants[i + 5] + w[i + 5]);
-        turn(v, 6, round_constants[i + 6] + w[i + 6]);
-        turn(v, 7, round_constants[i + 7] + w[i + 7]);
+        turn_state(v, 0, round_constants[i] + w[i]);
+        turn_state(v, 1, round_constants[i + 1] + w[i + 1]);
+        turn_state(v, 2, round_constants[i + 2] + w[i + 2]);
+        turn_state(v, 3, round_constants[i + 3] + w[i + 3]);
+        turn_state(v, 4, round_constants[i + 4] + w[i + 4]);
+        turn_state(v, 5, round_constants[i + 5] + w[i + 5]);
+        turn_state(v, 6, round_constants[i + 6] + w[i + 6]);
+        turn_state(v, 7, round_constants[i + 7] + w[i + 7]);
     }
     for (size_t i = 0; i < 8; i++) h[i] += v[i];
 }
@@ -69,11 +71,11 @@ void weir__sha256_feed(weir__sha256 *state, const void *bytes, size_t n)
         size_t taken = n < 64 - filled ? n : 64 - filled;
         if (taken > 0) memcpy(state->block + filled, at, taken);
         if (filled + taken < 64) return;
-        compress(state->h, state->block);
+        compress_block(state->h, state->block);
         at += taken;
         n -= taken;
     }
-    for (; n >= 64; at += 64, n -= 64) compress(state->h, at);
+    for (; n >= 64; at += 64, n -= 64) compress_block(state->h, at);
     if (n > 0) memcpy(state->block, at, n);
 }
 

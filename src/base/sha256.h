@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Owned by the caller, needs no fini, may be copied. One thread at a time. */
+/* The state of a hash. Owned by the caller, needs no fini, may be copied. One thread at a time. */
 typedef struct weir__sha256 {
     uint32_t h[8];
     uint64_t n; /* bytes so far */

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* signature.c: compares a file's first bytes with a table of kinds.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/signature.h"
 
 #include <stdbool.h>
@@ -28,7 +29,7 @@ static bool is_blank(unsigned char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* Where a text begins: behind a byte order mark and blanks. */
+/* The place where a text begins: behind a byte order mark and blanks. */
 static size_t text_start(const head *h)
 {
     size_t at = is_at(h, 0, "\xef\xbb\xbf", 3) ? 3 : 0;
@@ -36,7 +37,7 @@ static size_t text_start(const head *h)
     return at;
 }
 
-/* Whether the text begins with the word, in letters of either case. */
+/* True if the text begins with the word, in letters of either case. */
 static bool begins_with(const head *h, const char *word)
 {
     size_t at = text_start(h), n = strlen(word);

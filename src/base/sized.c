@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* sized.c: copies as much of a struct as the caller's size says.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/sized.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* stamps.c: reads size and time of each file when it is mapped, and compares them with the present ones.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/stamps.h"
 
 #include <errno.h>
@@ -42,7 +43,7 @@ static stamp read_stamp(const struct stat *is)
     return read;
 }
 
-/* Its last part: answers of a server have this error, and show no folders. */
+/* The path's last part: answers of a server have this error, and show no folders. */
 static const char *stamp_name(const stamp *s)
 {
     const char *slash = strrchr(s->path, '/');

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* stamps_test.c: files that are written, replaced or moved while they are mapped.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* text.c: a growing buffer whose failures stay, so that only the end is checked, and whose bytes a quota may
+ * count.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/text.h"
 
 #include <stdio.h>
@@ -9,7 +11,7 @@
 #define LEAST 64 /* bytes of capacity */
 
 /* Takes the bytes that a capacity counts from the quota, or gives back those that it counts no more. */
-static bool count(weir__text *text, size_t capacity)
+static bool count_capacity(weir__text *text, size_t capacity)
 {
     weir__quota *quota = text->quota;
     if (quota == NULL) return true;
@@ -27,7 +29,7 @@ bool weir__text_reserve(weir__text *text, size_t n)
     if (need <= text->capacity) return true;
     if (quota != NULL && wanted > quota->most) wanted = quota->most;
     if (wanted < need) wanted = need;
-    if (!count(text, wanted)) {
+    if (!count_capacity(text, wanted)) {
         text->failed = text->over = true;
         text->too_long = quota != NULL && need > quota->most;
         return false;
@@ -110,7 +112,7 @@ void weir__text_close(weir__text *text, const char *before, size_t n)
     if (bytes == NULL) return; /* it is as it was */
     text->bytes = bytes;
     text->capacity = text->n + 1;
-    (void)count(text, text->capacity);
+    (void)count_capacity(text, text->capacity);
 }
 
 void weir__text_cut(weir__text *text, size_t n)
@@ -126,7 +128,7 @@ void weir__text_clear(weir__text *text)
 
 void weir__text_fini(weir__text *text)
 {
-    (void)count(text, 0);
+    (void)count_capacity(text, 0);
     weir__mem_free(text->bytes);
     *text = (weir__text){.quota = text->quota};
 }

@@ -53,7 +53,7 @@ void weir__text_cut(weir__text *text, size_t n);
 /* Empty again; keeps the memory. */
 void weir__text_clear(weir__text *text);
 
-/* Also gives its share back to the quota. */
+/* Frees the text, and gives its share back to the quota. */
 void weir__text_fini(weir__text *text);
 
 #endif

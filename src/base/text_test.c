@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* text_test.c: additions, lengths, and failures that stay.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/text.h"
 
 #include <setjmp.h>

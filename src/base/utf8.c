@@ -16,7 +16,7 @@ static const char replacement[3] = {'\xef', '\xbf', '\xbd'};
 
 /* Looks at the sequence that begins at s[0], n >= 1; its length goes to *length. The ranges are those of
  * Table 3-7 of the Unicode Standard: only the second byte's range depends on the first. */
-static kind classify(const unsigned char *s, size_t n, size_t *length)
+static kind classify_sequence(const unsigned char *s, size_t n, size_t *length)
 {
     unsigned char lead = s[0];
     unsigned char low = 0x80;
@@ -62,7 +62,7 @@ static size_t well_formed(const unsigned char *s, size_t n)
         }
         while (at < n && s[at] < 0x80) at++;
         size_t length;
-        if (at == n || classify(s + at, n - at, &length) != WHOLE) return at;
+        if (at == n || classify_sequence(s + at, n - at, &length) != WHOLE) return at;
         at += length;
     }
 }
@@ -90,7 +90,7 @@ size_t weir__utf8_feed(weir__utf8 *state, const char *bytes, size_t n, char *out
         unsigned char joined[4];
         memcpy(joined, state->held, state->n_held);
         joined[state->n_held] = s[at];
-        switch (classify(joined, state->n_held + 1U, &length)) {
+        switch (classify_sequence(joined, state->n_held + 1U, &length)) {
         case WHOLE:
             n_out = put_bytes(out, n_out, joined, length);
             state->n_held = 0;
@@ -109,7 +109,7 @@ size_t weir__utf8_feed(weir__utf8 *state, const char *bytes, size_t n, char *out
         n_out = put_bytes(out, n_out, s + at, run);
         at += run;
         if (at == n) break;
-        if (classify(s + at, n - at, &length) == PARTIAL) {
+        if (classify_sequence(s + at, n - at, &length) == PARTIAL) {
             memcpy(state->held, s + at, length);
             state->n_held = (unsigned char)length;
             break;
@@ -165,7 +165,7 @@ size_t weir__utf8_cut(const char *bytes, size_t n)
         if (byte < 0x80) return n;
         if (byte < 0xc0) continue;
         size_t length;
-        return classify(s + n - back, back, &length) == PARTIAL ? n - back : n;
+        return classify_sequence(s + n - back, back, &length) == PARTIAL ? n - back : n;
     }
     return n;
 }

@@ -37,15 +37,15 @@ size_t weir__utf8_flush(weir__utf8 *state, char *out);
 /* A whole text at once: writes to out[WEIR__UTF8_BOUND(n)], no overlap; returns the bytes written. */
 size_t weir__utf8_sanitize(const char *bytes, size_t n, char *out);
 
-/* As much of the sanitized text as fits, in whole code points and terminated, to out[capacity], capacity >=
- * 1, no overlap; returns its length. For messages: slower than the others. */
+/* Writes as much of the sanitized text as fits, in whole code points and terminated, to out[capacity],
+ * capacity >= 1, no overlap; returns its length. For messages: slower than the others. */
 size_t weir__utf8_copy(char *out, size_t capacity, const char *bytes, size_t n);
 
-/* Whether all n bytes are well-formed. NUL is an ordinary code point here. */
+/* True if all n bytes are well-formed. NUL is an ordinary code point here. */
 bool weir__utf8_valid(const char *bytes, size_t n);
 
-/* Where to cut a text of which only the first n bytes fit: n less the incomplete sequence at the end, if
- * there is one. */
+/* The length at which to cut a text of which only the first n bytes fit: n less the incomplete sequence at
+ * the end, if there is one. */
 size_t weir__utf8_cut(const char *bytes, size_t n);
 
 #endif

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* utf8_test.c: every code point and every class of bytes beside a reference in a few lines.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +22,7 @@ static int wanted_length(unsigned char lead)
     return 0;
 }
 
-/* Whether some code point's shortest encoding begins with s[0 .. n): the code points that these bytes leave
+/* True if some code point's shortest encoding begins with s[0 .. n): the code points that these bytes leave
  * open are [low, high]. */
 static bool can_become_valid(const unsigned char *s, int n)
 {
@@ -83,7 +84,7 @@ static void check_cuts(const unsigned char *s, size_t n, unsigned cuts)
         size_t n_want = reference(s, to, want);
         if (n_all != n_want || memcmp(got, want, n_all) != 0 || ended.n_held != 0)
             fail_msg("%02x %02x %02x %02x (%zu bytes), cuts %x", s[0], s[1], s[2], s[3], n, cuts);
-        /* Only bytes that may still become valid are held. */
+        /* A held byte may still become valid. */
         if (state.n_held > 0 && !can_become_valid(state.held, state.n_held)) fail_msg("held in vain");
     }
 }

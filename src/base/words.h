@@ -14,7 +14,7 @@ static inline bool weir__words_have(const char *const *words, size_t n, const ch
     return false;
 }
 
-/* For qsort(). */
+/* Compares two words for qsort(). */
 static inline int weir__words_compare(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);

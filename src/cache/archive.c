@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* archive.c: the files of a folder of snapshots in order of use, and the thread that writes.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The driver owns the list and decides which file goes. It gives the writer one state at a time (IDLE, GIVEN,
+ * WRITTEN or FAILED, then IDLE), and files to unlink whenever it wants. The writer also looks for changes by
+ * other processes when there is nothing else to do, and leaves them as news for the driver. The times of
+ * files that others use are read by the reader before the oldest file is removed. */
 #include "cache/archive.h"
 
 #include <errno.h>
@@ -90,8 +96,8 @@ static void file_name(const weir__archive *a, char name[WEIR__FOLDER_NAME])
     snprintf(name, WEIR__FOLDER_NAME, "%016" PRIx64 WEIR__FOLDER_ENDING, weir__snapshot_name(&a->text));
 }
 
-/* Has another name until it is complete. Not synchronized: after a power loss the checksums reveal a damaged
- * file, and its tokens are computed again. */
+/* Writes the state's file under another name and renames it when it is complete. The file is not
+ * synchronized: after a power loss the checksums reveal a damaged file, and its tokens are computed again. */
 static bool write_file(weir__archive *a)
 {
     a->written = (weir__folder_file){0};
@@ -137,7 +143,7 @@ static bool look_around(weir__archive *a, int64_t *due)
     return found;
 }
 
-/* Waits, with the mutex, for something to do. Whether it is time to look at the folder. */
+/* Waits, with the mutex, for something to do. True if it is time to look at the folder. */
 static bool await_work(weir__archive *a, int64_t due)
 {
     while (!a->closing && a->doomed == NULL && a->phase != GIVEN) {

@@ -27,7 +27,7 @@ typedef struct weir__archive_params {
     uint64_t n_bytes; /* of all files together */
     weir__snapshot_limits limits;
     int64_t watch_ns; /* how often the writer looks for changes by other processes; 0 = never */
-    /* On a thread of the archive: a file was written or read, or could not be, or there is news. */
+    /* Called on a thread of the archive: a file was written or read, or could not be, or there is news. */
     void (*ring)(void *user);
     void *user;
 } weir__archive_params;
@@ -46,16 +46,17 @@ void weir__archive_close(weir__archive *archive);
 /* Call once, after open. */
 void weir__archive_index(weir__archive *archive, weir__archive_fn found, void *user);
 
-/* Whether the writer has a state to write, or one that was not collected yet. */
+/* True if the writer has a state to write, or one that was not collected yet. */
 bool weir__archive_is_busy(const weir__archive *archive);
 
-/* Whether a state of this size could be stored at all; and whether files must be removed first. */
+/* True if a state of this size can be stored at all (fits), and if files must be removed first
+ * (is_crowded). */
 bool weir__archive_fits(const weir__archive *archive, const weir__prefix_key *key, int32_t n_tokens,
                         uint64_t state_size);
 bool weir__archive_is_crowded(const weir__archive *archive, const weir__prefix_key *key, int32_t n_tokens,
                               uint64_t state_size);
 
-/* Whether there are more files than allowed. */
+/* True if there are more files than allowed. */
 bool weir__archive_is_overfull(const weir__archive *archive);
 
 /* The least recently used file, to remove it. NULL: there is none, or another process may have used it; then
@@ -70,8 +71,8 @@ bool weir__archive_put(weir__archive *archive, const weir__prefix_key *key, cons
 /* Call before freeing a block that the writer may be reading. True: the writer frees it. */
 bool weir__archive_adopt(weir__archive *archive, const void *state);
 
-/* After the writer is done with a state: its text, valid until the clear; *file is the new file, or NULL.
- * Returns NULL if nothing is done. */
+/* Returns the text of a state that the writer is done with, valid until the clear, and its new file, which is
+ * NULL if none was written. NULL: the writer is not done with a state. */
 const weir__snapshot *weir__archive_collect(weir__archive *archive, weir__archive_file **file);
 void weir__archive_clear(weir__archive *archive);
 

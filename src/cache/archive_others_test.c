@@ -22,7 +22,7 @@ static void note_gone(void *owner, void *user)
     f->n_gone++;
 }
 
-/* Until this many files of others have been added and removed in all. */
+/* Follows the folder until this many files of others have been added and removed in all. */
 static void follow_until(followed *f, int n_added, int n_gone)
 {
     for (int i = 0; i < 100000 && (f->added.n < n_added || f->n_gone < n_gone); i++)

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* archive_test.c: a folder on disk: the order of use, limits, foreign and damaged files, full disks.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "support/cache/archive.h"
 
 #include <errno.h>
@@ -332,8 +333,8 @@ static void test_files_changed_by_others_are_refused(void **state)
     assert_int_equal(count_files(""), 0);
 }
 
-/* As a full disk does: writes fail in the middle. Nothing is left, the next one is tried, and it is said
- * once. */
+/* Writes fail in the middle, as with a full disk. Nothing is left, the next state is tried, and the log has
+ * one line. */
 static void test_a_full_disk(void **state)
 {
     (void)state;

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* blocks.c: a hash table of blocks with counts by memory, and a list of those whose state differs from the
+ * one last taken.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "cache/blocks.h"
 
 #include <assert.h>
@@ -7,7 +9,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-/* It is freed when no text has it, no change is left to take, and no other block continues it. */
+/* A block is freed when no text has it, no change is left to take, and no other block continues it. */
 struct weir__block {
     uint64_t id;
     weir__block *parent;      /* NULL: the text's first */
@@ -107,7 +109,7 @@ static uint8_t present_in(const weir__block *block)
     return (uint8_t)present;
 }
 
-static void enlist(weir__blocks *blocks, weir__block *block)
+static void enlist_block(weir__blocks *blocks, weir__block *block)
 {
     block->changed = true;
     block->next = NULL;
@@ -116,7 +118,7 @@ static void enlist(weir__blocks *blocks, weir__block *block)
     blocks->last = block;
 }
 
-static void unlist(weir__blocks *blocks, weir__block *block)
+static void unlist_block(weir__blocks *blocks, weir__block *block)
 {
     *(block->prev != NULL ? &block->prev->next : &blocks->first) = block->next;
     *(block->next != NULL ? &block->next->prev : &blocks->last) = block->prev;
@@ -130,9 +132,9 @@ static void note_change(weir__blocks *blocks, weir__block *block)
     bool changed = present_in(block) != block->taken;
     if (changed == block->changed) return;
     if (changed)
-        enlist(blocks, block);
+        enlist_block(blocks, block);
     else
-        unlist(blocks, block);
+        unlist_block(blocks, block);
 }
 
 /* Frees the block, and those before it, if nothing needs them. */
@@ -222,7 +224,7 @@ size_t weir__blocks_take(weir__blocks *blocks, weir_cache_change *changes, int32
             memcpy(tokens + n * size, block->tokens, size * sizeof *tokens);
         }
         if (present_in(block) != block->taken) break;
-        unlist(blocks, block);
+        unlist_block(blocks, block);
         drop_unused(blocks, block);
     }
     return n;

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* blocks_test.c: changes that are taken lead from one listing of the texts' blocks to the next.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -89,7 +90,7 @@ typedef struct world {
 
 static const weir__prefix_key keys[] = {{NULL, 0, 0}, {"a", 1, 0}, {NULL, 0, 7}};
 
-/* How many of the text's first blocks are in the memory, by the contract. */
+/* The number of the text's first blocks that are in the memory by the contract. */
 static int32_t blocks_in(const text_of_mine *t, int memory)
 {
     static const int memories[] = {WEIR_CACHE_DEVICE, WEIR_CACHE_HOST, WEIR_CACHE_DISK, WEIR_CACHE_DEVICE,
@@ -248,7 +249,7 @@ static void test_ids_are_of_the_tokens(void **state)
     for (int i = 0; i < 2; i++) assert_true(changes[0][i].id == changes[1][i].id);
 }
 
-/* Without memory fewer blocks are counted, and a later call goes on. */
+/* Fewer blocks are counted when memory is short, and a later call goes on. */
 static void test_memory_runs_out(void **state)
 {
     (void)state;

@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* cache.c: looks prompts up, and moves entries between their states.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A look-up asks the tree for the best entry, the running request that has computed the most, and one that
+ * will have more, and chooses the source with the most tokens. A fetch shares the cells of a sequence, or
+ * loads a state from host memory or from the reader. What evicts or keeps entries is in cache.h's picture;
+ * files are in cache_files.c, and single entries in cache_entry.c. */
 #include "cache/cache.h"
 
 #include <assert.h>
@@ -90,7 +96,7 @@ static int32_t max32(int32_t a, int32_t b)
     return a > b ? a : b;
 }
 
-/* How many tokens a request without a salt would find now. */
+/* The number of tokens that a request without a salt would find now. */
 static int32_t find_open(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n)
 {
     const weir__prefix_key open = {.adapter = key->adapter};
@@ -304,7 +310,8 @@ static weir_status load_file(weir__cache *cache, weir__cache_entry *e, const wei
     return weir__error_set(error, WEIR_NOT_FOUND, "", "%s", why.message);
 }
 
-/* The same of a state in host memory, which may have come from another engine. */
+/* Loads the hit's tokens of a state in host memory, which may have come from another engine. A state that the
+ * backend refuses loses its entry. */
 static weir_status load_host(weir__cache *cache, weir__cache_entry *e, const weir__cache_hit *hit, int32_t to,
                              weir_error *error)
 {
@@ -350,7 +357,7 @@ static weir_status check_size(size_t size, uint64_t most, weir_error *error)
                            (unsigned long long)most);
 }
 
-static weir_status no_block(weir_error *error)
+static weir_status refuse_block(weir_error *error)
 {
     return weir__error_set(error, WEIR_NO_MEMORY, "", "no memory for the state");
 }
@@ -362,7 +369,7 @@ static weir_status copy_sequence(weir__cache *cache, int32_t seq, uint64_t most,
     size_t size = weir__memory_state_size(memory, seq);
     weir_status status = check_size(size, most, error);
     if (status != WEIR_OK) return status;
-    if ((*state = weir__mem_alloc(size)) == NULL) return no_block(error);
+    if ((*state = weir__mem_alloc(size)) == NULL) return refuse_block(error);
     *n_bytes = weir__memory_save(memory, seq, *state, size);
     if (*n_bytes > 0) return WEIR_OK;
     weir__mem_free(*state);
@@ -380,7 +387,7 @@ weir_status weir__cache_copy(weir__cache *cache, const weir__cache_hit *hit, int
     } else if (weir__cache_is_whole(hit)) {
         status = check_size(e->n_bytes, most, error);
         if (status != WEIR_OK) return status;
-        if ((*state = weir__mem_dup(e->bytes, e->n_bytes)) == NULL) return no_block(error);
+        if ((*state = weir__mem_dup(e->bytes, e->n_bytes)) == NULL) return refuse_block(error);
         *n_bytes = e->n_bytes;
     } else {
         status = weir__cache_fetch(cache, hit, from, spare, error);
@@ -396,7 +403,7 @@ weir_status weir__cache_copy(weir__cache *cache, const weir__cache_hit *hit, int
 /* ---- Evicting ---- */
 
 /* Evicts the entry, without a tombstone if a file has all of its tokens. */
-static void entry_leave(weir__cache *cache, weir__cache_entry *e)
+static void evict_entry(weir__cache *cache, weir__cache_entry *e)
 {
     if (weir__prefix_tree_on_disk(&e->end, cache->params.exact) == weir__cache_length(&e->end))
         weir__cache_drop(cache, e);
@@ -427,7 +434,7 @@ static bool make_host_room(weir__cache *cache, uint64_t n)
         weir__cache_entry *e = first_to_go(cache, WEIR__PREFIX_HOST, NULL);
         weir__cache_collect_file(cache);
         if (weir__cache_lacks_file(cache, e)) weir__cache_offer(cache, e);
-        entry_leave(cache, e);
+        evict_entry(cache, e);
     }
     return true;
 }
@@ -474,7 +481,7 @@ static void hold_bytes(weir__cache *cache, weir__cache_entry *e, void *bytes, si
 static void entry_to_host(weir__cache *cache, weir__cache_entry *e, void *bytes, size_t n_bytes)
 {
     if (bytes == NULL) {
-        entry_leave(cache, e);
+        evict_entry(cache, e);
         return;
     }
     weir__cache_empty(cache, e);

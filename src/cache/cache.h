@@ -1,6 +1,23 @@
 /* cache.h: cached prefixes, in running requests, in sequences of finished ones, and as saved states in host
  * memory and in files.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * An entry's state is the rank of its end (prefix_tree.h):
+ *
+ *        keep                     save, put, put_away                 a file was written, or found
+ *         |                                |                                     |
+ *         v       adopt, evict, keep       v                                     v
+ *      DEVICE ------------------------>  HOST                                  DISK
+ *         |                                |                                     |
+ *         | no room for the state, or      | host memory is wanted               | cache_dir is full
+ *         | not worth saving               | for another state                   |
+ *         v                                v                                     v
+ *     TOMBSTONE                        TOMBSTONE                             TOMBSTONE
+ *
+ * A file is an entry of its own, beside the entry that was written. A fetch moves no entry.
+ * Tombstones are freed when they take too much memory, the oldest first. An entry is freed without a
+ * tombstone if its tokens stay elsewhere (in a longer entry, in the sequence that adopt takes over, or in a
+ * file), and if its file or state proves unusable. */
 #ifndef WEIR_CACHE_CACHE_H
 #define WEIR_CACHE_CACHE_H
 
@@ -47,8 +64,9 @@ typedef struct weir__cache_counts {
     uint64_t n_evicted;  /* evicted entries */
 } weir__cache_counts;
 
-/* `look`, `changes` and `block` may be called by any thread, the rest by the driver only. The mutex
- * is never held during a call of the backend; the archive's is taken within it. */
+/* `look`, `changes` and `block` may be called by any thread, the rest only by the driver, which is the thread
+ * that runs the engine's ticks. The mutex is never held during a call of the backend; the archive's is taken
+ * within it. */
 weir_status weir__cache_create(const weir__cache_params *params, weir__cache **out, weir_error *error);
 
 /* First writes the entries that lack a file. Also frees the entries' sequences. */
@@ -76,11 +94,11 @@ bool weir__cache_begin(weir__cache *cache, const weir__prefix_key *key, const in
 void weir__cache_advance(weir__cache *cache, weir__prefix_end *end, int32_t n_ready, uint64_t serial);
 void weir__cache_end(weir__cache *cache, weir__prefix_end *end);
 
-/* Where the hit's tokens are: HERE; in a file that is being read, or will be after another one; or in a file
- * that does not come in time. */
+/* The place of the hit's tokens. HERE: in memory; COMES: in a file that is being read, or will be after
+ * another one; AWAY: in a file that does not come in time. */
 typedef enum weir__cache_place { WEIR__CACHE_HERE, WEIR__CACHE_COMES, WEIR__CACHE_AWAY } weir__cache_place;
 
-/* Somebody's wait for files. All zeroes at first. */
+/* A caller's wait for files. All zeroes at first. */
 typedef struct weir__cache_wait {
     int64_t due_ns; /* 0 = it has not begun */
     bool over;      /* without success */
@@ -94,7 +112,7 @@ weir__cache_place weir__cache_call(weir__cache *cache, const weir__cache_hit *hi
  * nobody waits long for a reader that hangs. */
 int64_t weir__cache_wait_begin(const weir__cache *cache, int64_t now);
 
-/* Whether a file is being read; whether one has been. */
+/* True if a file is being read (reads), and if one has been read (has_read). */
 bool weir__cache_reads(const weir__cache *cache);
 bool weir__cache_has_read(const weir__cache *cache);
 
@@ -108,7 +126,7 @@ void weir__cache_put_away(weir__cache *cache);
 weir_status weir__cache_fetch(weir__cache *cache, const weir__cache_hit *hit, int32_t from, int32_t to,
                               weir_error *error);
 
-/* Whether the hit's tokens are all that an entry in a sequence or in host memory has. */
+/* True if the hit's tokens are all that an entry in a sequence or in host memory has. */
 bool weir__cache_is_whole(const weir__cache_hit *hit);
 
 /* Copies the state of the hit's tokens into a new block of at most `most` bytes. from: as of fetch. spare: an
@@ -123,7 +141,7 @@ int32_t weir__cache_sequence(const weir__prefix_end *end);
 /* The number of the entry's tokens. */
 int32_t weir__cache_length(const weir__prefix_end *end);
 
-/* Whether little is lost if only its first n tokens stay: the others are few, or other entries hold most of
+/* True if little is lost if only its first n tokens stay: the others are few, or other entries hold most of
  * its tokens. */
 bool weir__cache_is_spare(const weir__prefix_end *end, int32_t n);
 
@@ -175,7 +193,7 @@ int64_t weir__cache_archive_due(const weir__cache *cache);
 bool weir__cache_claim(weir__cache *cache, uint64_t n);
 void weir__cache_unclaim(weir__cache *cache, uint64_t n);
 
-/* For debug builds and tests: asserts the invariants. */
+/* Asserts the invariants, in debug builds and tests. */
 void weir__cache_check(const weir__cache *cache);
 
 #endif

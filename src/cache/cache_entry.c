@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* cache_entry.c: makes, empties and drops entries, and turns them into tombstones.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "cache/cache_entry.h"
 
 #include "base/clock.h"

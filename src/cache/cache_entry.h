@@ -62,7 +62,7 @@ static inline void weir__cache_unlock(const weir__cache *cache)
     pthread_mutex_unlock((pthread_mutex_t *)&cache->mutex);
 }
 
-/* Of these tokens, without a state yet. NULL: no memory. */
+/* Makes an entry of these tokens, without a state yet. NULL: no memory. */
 weir__cache_entry *weir__cache_entry_new(weir__cache *cache, const weir__prefix_key *key,
                                          const int32_t *tokens, int32_t n, weir__prefix_rank rank,
                                          int32_t keep_ms);

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* cache_files.c: gives entries to the archive's writer, and makes entries of its files and of those that
+ * others have added.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "cache/cache_files.h"
 
 #include "base/clock.h"

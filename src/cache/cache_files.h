@@ -5,13 +5,13 @@
 
 #include "cache/cache_entry.h"
 
-/* For weir__archive_index: makes an entry, the file's owner. user: the cache. */
+/* Makes an entry, the file's owner; a callback of weir__archive_index. user: the cache. */
 void *weir__cache_index_file(weir__archive_file *file, const weir__snapshot *snapshot, void *user);
 
 /* Makes an entry for the file that the writer has finished. False: none. */
 bool weir__cache_collect_file(weir__cache *cache);
 
-/* Whether the entry should get a file. If most of the text is in a file already, computing the rest takes
+/* True if the entry should get a file. If most of the text is in a file already, computing the rest takes
  * less time than another file, and each turn of a conversation would write all of it again. */
 bool weir__cache_lacks_file(const weir__cache *cache, const weir__cache_entry *e);
 

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* cache_test.c: entries on their way through the states, beside the fake's memory and files.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
@@ -207,7 +208,7 @@ static void pass_by(shelf *s, int32_t number, int32_t *tokens, int32_t n)
     assert_int_equal(weir__cache_evict(s->cache, NULL), 0);
 }
 
-/* How many of the texts of numbers 0 to most are remembered; those must be the last ones. */
+/* The number of the texts 0 to most that are remembered; those must be the last ones. */
 static int32_t remembered(shelf *s, int32_t most, int32_t *tokens, int32_t n)
 {
     int32_t count = 0;
@@ -411,7 +412,7 @@ static int damage(const char *path, bool really)
     return n;
 }
 
-/* It is found out when it is read, and goes. */
+/* A damaged file is detected when it is read, and removed. */
 static void test_a_damaged_file_goes(void **state)
 {
     (void)state;
@@ -436,7 +437,8 @@ static void test_a_damaged_file_goes(void **state)
     temp_remove();
 }
 
-/* Under load that never pauses one is written now and then; states that leave host memory are handed over. */
+/* An entry is written now and then under load that never pauses; states that leave host memory are handed
+ * over. */
 static void test_files_without_a_pause(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* folder.c: checks that the folder is the user's own, and lists, finds and opens its files.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "cache/folder.h"
 
 #include <dirent.h>
@@ -26,7 +27,7 @@ static bool is_ours(const char *name)
     return strcmp(name + 16, WEIR__FOLDER_ENDING) == 0 || has_ending(name, n, WEIR__FOLDER_PART);
 }
 
-/* Whether nobody else can have a use for the folder: it has only our files, and its mode is not one of
+/* True if nobody else can have a use for the folder: it has only our files, and its mode is not one of
  * folders that are shared. */
 static bool is_private(int folder, mode_t mode)
 {

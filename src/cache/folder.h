@@ -36,7 +36,7 @@ weir_status weir__folder_open_file(int folder, const char *name, int *fd, weir_e
 
 bool weir__folder_is_complete(const char *name);
 
-/* Whether a is later than b. */
+/* True if a is later than b. */
 bool weir__folder_is_later(struct timespec a, struct timespec b);
 
 #endif

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* memory.c: counts the cells of sequences that share some, as a tree of runs, beside every call of the
+ * backend that changes them.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "cache/memory.h"
 
 #include <assert.h>
@@ -59,8 +61,8 @@ static void compress_runs(weir__memory *memory, int32_t seq)
         }
 }
 
-/* After compression each run has two or more references or is the last of a sequence: fewer than the array
- * holds. */
+/* Takes a free run. After compression each run has two or more references or is the last of a sequence: fewer
+ * than the array holds. */
 static int32_t run_new(weir__memory *memory)
 {
     for (int32_t s = 0; s < memory->n_seqs && memory->unused < 0; s++) compress_runs(memory, s);
@@ -170,7 +172,7 @@ size_t weir__memory_save(weir__memory *memory, int32_t seq, void *bytes, size_t 
     return length <= capacity ? length : 0;
 }
 
-/* Whether the sequence's last position may be that of the last of n tokens. */
+/* True if the sequence's last position may be that of the last of n tokens. */
 static bool ends_at(const weir__memory *memory, int32_t seq, int32_t n)
 {
     int32_t last = memory->ops->seq_pos_max(memory->context, seq);

@@ -48,7 +48,7 @@ bool weir__memory_cut(weir__memory *memory, int32_t seq, int32_t n, int32_t pos)
 weir_status weir__memory_share(weir__memory *memory, int32_t from, int32_t to, int32_t n, int32_t pos,
                                weir_error *error);
 
-/* Whether a state of n tokens may find cells. */
+/* True if a state of n tokens may find cells. */
 bool weir__memory_has_room(const weir__memory *memory, int32_t n);
 
 /* The bytes that save needs; 0 = cannot be saved. */
@@ -64,7 +64,7 @@ weir_status weir__memory_load(weir__memory *memory, int32_t seq, const void *byt
 /* The cells that the wanted sequences hold together. wanted: [n_seqs] */
 int32_t weir__memory_count(weir__memory *memory, const bool *wanted);
 
-/* For debug builds and tests: asserts the invariants. */
+/* Asserts the invariants, in debug builds and tests. */
 void weir__memory_check(const weir__memory *memory);
 
 #endif

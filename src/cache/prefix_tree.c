@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* prefix_tree.c: compressed radix trees, one for each key.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Children are found in one hash table, by parent and first token. A node counts the entries at it and below
+ * by rank, and keeps its children in lists by the best rank below, so that a match walks down the text, and
+ * from there to the best entry without a search. A running request's end is compared by the place where its
+ * path meets that of the match, which a stamp marks. */
 #include "cache/prefix_tree.h"
 
 #include <string.h>

@@ -13,7 +13,7 @@
 /* Texts with different keys share nothing. adapter is stored in files and must be the same in another
  * process: a checksum of the adapters' contents and scales; 0 = none. */
 typedef struct weir__prefix_key {
-    const char *salt; /* [salt_length] */
+    const char *salt; /* [salt_length]: the tenant's id, the caller's cache_salt */
     size_t salt_length;
     uint64_t adapter;
 } weir__prefix_key;
@@ -82,11 +82,11 @@ const int32_t *weir__prefix_tree_tokens(const weir__prefix_end *end, int32_t *n)
 /* Valid as long as the end is in the tree. */
 weir__prefix_key weir__prefix_tree_key(const weir__prefix_end *end);
 
-/* Whether another DEVICE (with `host`: or HOST) end has all of the end's tokens. */
+/* True if another DEVICE (with `host`: or HOST) end has all of the end's tokens. */
 bool weir__prefix_tree_is_covered(const weir__prefix_end *end, bool host);
 
-/* Of the other DEVICE and HOST ends (for a DISK end: of the DISK ends) whose tokens the end begins with, one
- * with the most tokens. NULL: none. */
+/* The end with the most tokens of those that this end begins with, among the other DEVICE and HOST ends; for
+ * a DISK end, among the other DISK ends. NULL: none. */
 weir__prefix_end *weir__prefix_tree_above(const weir__prefix_end *end);
 
 /* The number of a DEVICE or HOST end's tokens that no other such end has. */
@@ -96,7 +96,7 @@ int32_t weir__prefix_tree_own(const weir__prefix_end *end);
  * these, otherwise 0. */
 int32_t weir__prefix_tree_on_disk(const weir__prefix_end *end, bool whole);
 
-/* Whether there is no other end at its node or below. */
+/* True if there is no other end at its node or below. */
 bool weir__prefix_tree_is_alone(const weir__prefix_end *end);
 
 typedef struct weir__prefix_match {

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* prefix_tree_test.c: random texts beside plain arrays, and damage that the check finds.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +50,7 @@ static int32_t common(const int32_t *a, int32_t n_a, const int32_t *b, int32_t n
     return n;
 }
 
-/* Often a beginning of, or more than, a text that is there. */
+/* Makes a text that is often a beginning of one that is there, or goes on behind one. */
 static int32_t random_text(world *w, int32_t *tokens)
 {
     const text_of_mine *like = &w->texts[dice_in(&w->d, 0, TEXTS - 1)];
@@ -287,7 +288,7 @@ static void test_memory_of_what_has_gone(void **state)
     weir__prefix_tree_fini(&tree);
 }
 
-/* Also where many keys share a bucket. */
+/* Keys have nothing in common, even where many share a bucket. */
 static void test_keys_have_nothing_in_common(void **state)
 {
     (void)state;
@@ -315,8 +316,8 @@ static void test_keys_have_nothing_in_common(void **state)
     weir__prefix_tree_fini(&tree);
 }
 
-/* Nobody sees a text of another key: the salts are as long as each other and share their buckets, and so are
- * the adapters. */
+/* A text of another key is found by nobody: the salts are as long as each other and share their buckets, and
+ * so are the adapters. */
 static void test_strangers_see_nothing(void **state)
 {
     (void)state;
@@ -354,7 +355,7 @@ static void test_strangers_see_nothing(void **state)
     weir__prefix_tree_fini(&tree);
 }
 
-/* How long a look-up takes among many: printed, not checked. */
+/* Prints, but does not check, how long a look-up takes among many nodes. */
 static void test_many_nodes(void **state)
 {
     (void)state;

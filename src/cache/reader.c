@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* reader.c: one thread with one task in turn: FREE, READS and DONE are its phases.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "cache/reader.h"
 
 #include <string.h>

@@ -43,7 +43,7 @@ typedef struct weir__reader {
     size_t n_files;                              /* 0: a state was asked for */
 } weir__reader;
 
-/* Set before: the members up to `user`. False: no thread; nothing is to be closed. */
+/* Starts the thread. The members up to `user` must be set. False: no thread; nothing is to be closed. */
 bool weir__reader_start(weir__reader *reader);
 
 /* Waits for a file that is being read. */

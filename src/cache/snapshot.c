@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* snapshot.c: writes and reads snapshots, and takes them in pieces.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Reading checks the head's numbers against the size of the file before it allocates anything, and the state
+ * only when it is asked for. Pieces are copied to the place they have in that order, and each part is checked
+ * when it is complete. */
 #include "cache/snapshot.h"
 
 #include <errno.h>
@@ -103,7 +108,7 @@ bool weir__snapshot_write(weir__snapshot *s, const void *state, int fd)
 
 /* ---- Reading ---- */
 
-static weir_status unreadable(weir_error *error)
+static weir_status refuse_unreadable(weir_error *error)
 {
     return weir__error_set(error, WEIR_IO, "", "it cannot be read: %s",
                            errno != 0 ? strerror(errno) : "it was truncated");
@@ -186,7 +191,7 @@ static weir_status read_snapshot_text(weir__snapshot *s, int fd, weir_error *err
     if (status != WEIR_OK) return status;
     if (!weir__file_read(fd, s->tokens, tokens_size(s), sizeof s->head) ||
         !weir__file_read(fd, s->salt, s->head.salt_length, sizeof s->head + tokens_size(s)))
-        return unreadable(error);
+        return refuse_unreadable(error);
     return check_text(s, error);
 }
 
@@ -195,10 +200,10 @@ weir_status weir__snapshot_read(weir__snapshot *snapshot, const weir__snapshot_l
 {
     weir__snapshot s = {0};
     struct stat is;
-    if (fstat(fd, &is) != 0) return unreadable(error);
+    if (fstat(fd, &is) != 0) return refuse_unreadable(error);
     uint64_t size = is.st_size > 0 ? (uint64_t)is.st_size : 0;
     if (size < sizeof s.head) return weir__error_set(error, WEIR_FORMAT, "", "it is not a cached prompt");
-    if (!weir__file_read(fd, &s.head, sizeof s.head, 0)) return unreadable(error);
+    if (!weir__file_read(fd, &s.head, sizeof s.head, 0)) return refuse_unreadable(error);
     weir_status status = check_snapshot_head(&s, error);
     if (status == WEIR_OK) status = check_size(&s, size, error);
     if (status == WEIR_OK) status = read_snapshot_text(&s, fd, error);
@@ -217,7 +222,7 @@ weir_status weir__snapshot_read_state(const weir__snapshot *s, int fd, void **st
     weir_status status = allocate_state(s, &bytes, error);
     if (status != WEIR_OK) return status;
     if (!weir__file_read(fd, bytes, s->head.state_size, state_at(s)))
-        status = unreadable(error);
+        status = refuse_unreadable(error);
     else
         status = check_state(s, weir__hash(0, bytes, s->head.state_size), error);
     if (status == WEIR_OK)
@@ -237,7 +242,7 @@ typedef struct part {
 
 #define PARTS 4
 
-/* In their order; those that are not known yet are empty. */
+/* Lists the parts in their order; those that are not known yet are empty. */
 static void list_parts(const weir__snapshot *s, const void *state, part parts[PARTS])
 {
     parts[0] = (part){(char *)(uintptr_t)&s->head, sizeof s->head};
@@ -295,7 +300,7 @@ static weir_status take_text(weir__snapshot_arrival *a, weir_error *error)
     return status;
 }
 
-/* Of the part of the state that has come, in whole words until its end. */
+/* Adds the part of the state that has come to its checksum, in whole words until the state's end. */
 static weir_status take_state(weir__snapshot_arrival *a, weir_error *error)
 {
     uint64_t size = a->text.head.state_size, come = a->n - state_at(&a->text);

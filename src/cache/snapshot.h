@@ -93,7 +93,7 @@ typedef struct weir__snapshot_arrival {
 weir_status weir__snapshot_take(weir__snapshot_arrival *arrival, const void *bytes, size_t n,
                                 weir_error *error);
 
-/* Whether all has come. */
+/* True if all has come. */
 bool weir__snapshot_is_whole(const weir__snapshot_arrival *arrival);
 
 void weir__snapshot_arrival_fini(weir__snapshot_arrival *arrival);

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* snapshot_test.c: snapshots as files and in pieces: whole, cut, forged, and with each bit flipped.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "cache/snapshot.h"
 
 #include <setjmp.h>
@@ -79,7 +80,7 @@ static weir_status read_all(const page *p, const weir__snapshot_limits *of)
     return status;
 }
 
-/* The same bytes without a file, in pieces. */
+/* Reads the same bytes without a file, in pieces. */
 static weir_status arrive(const page *p, const weir__snapshot_limits *of, uint64_t most, size_t piece)
 {
     unsigned char bytes[300];
@@ -109,7 +110,7 @@ static weir_status arrive(const page *p, const weir__snapshot_limits *of, uint64
     return status;
 }
 
-/* By a file and in pieces of every size. */
+/* Reads a file, and its bytes in pieces of every size. */
 static weir_status read_both(const page *p, const weir__snapshot_limits *of)
 {
     static const size_t pieces[] = {1, 3, 8, 13, 64, 100, 300};
@@ -190,7 +191,7 @@ static void test_each_bit_counts(void **unused)
     close(p.fd);
 }
 
-/* With valid checksums, as a forger, or another weir, would write them. */
+/* Files with valid checksums, as a forger or another weir would write them, are refused. */
 static void test_others_and_lies(void **unused)
 {
     (void)unused;

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* watch.c: compares a folder's listing with the files known from the last one, when the folder's time has
+ * changed.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "cache/watch.h"
 
 #include <stdlib.h>
@@ -37,7 +39,7 @@ void weir__watch_fini(weir__watch *watch)
     *watch = (weir__watch){.folder = -1};
 }
 
-/* Where the name is, or would be. */
+/* The index at which the name is, or would be inserted. */
 static size_t place_of(const weir__watch *watch, const char *name, bool *there)
 {
     size_t at = 0, end = watch->n_known;
@@ -96,7 +98,7 @@ weir_status weir__watch_read(const weir__watch *watch, const char *name, weir__s
     return status;
 }
 
-/* Whether the folder may have changed since the last look. */
+/* True if the folder may have changed since the last look. */
 static bool has_changed(weir__watch *watch)
 {
     struct stat is;

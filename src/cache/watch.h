@@ -38,8 +38,8 @@ void weir__watch_init(weir__watch *watch, int folder, const char *path, const we
                       weir__folder_file *files, size_t n);
 void weir__watch_fini(weir__watch *watch);
 
-/* This process has added or removed the file: the next look does not report it, but a later change by others.
- * Without memory for the name, the file is reported once. */
+/* Tells the watch that this process has added or removed the file: the next look does not report it, but a
+ * later change by others. Without memory for the name, the file is reported once. */
 void weir__watch_add(weir__watch *watch, const char *name);
 void weir__watch_drop(weir__watch *watch, const char *name);
 

@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* calls.c: a form of tool calls for templates without one.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Describing adds a system message with the tools and makes a schema of all answers, from which the grammar
+ * comes. Reading is a machine of states over the answer's characters: it knows the frame {"name": …,
+ * "arguments": …} or {"response": …} and delivers the rest as it comes. An answer that leaves the frame
+ * becomes content, with all that was held back. */
 #include "chat/calls.h"
 
 #include <stdio.h>
@@ -160,7 +166,7 @@ static bool is_among(const char *key, const char *const *keys)
 
 /* Copies a schema that moves to the place `to` in another one, and adjusts its references. named: its keys
  * are names that the author chose, not keywords. NULL: out of memory. */
-static json_t *moved(const json_t *schema, const char *to, bool named)
+static json_t *move_references(const json_t *schema, const char *to, bool named)
 {
     static const char *const data[] = {"const", "enum", "default", "examples", "example", NULL};
     static const char *const names[] = {"properties",  "patternProperties", "$defs",
@@ -172,7 +178,7 @@ static json_t *moved(const json_t *schema, const char *to, bool named)
         copy = json_array();
         json_array_foreach((json_t *)schema, i, value)
         {
-            if (json_array_append_new(copy, moved(value, to, false)) != 0) goto failed;
+            if (json_array_append_new(copy, move_references(value, to, false)) != 0) goto failed;
         }
         return copy;
     }
@@ -184,7 +190,7 @@ static json_t *moved(const json_t *schema, const char *to, bool named)
         json_t *one = !named && is_among(key, data) ? json_incref(value)
                       : reference != NULL && reference[0] == '#'
                           ? json_sprintf("%s%s", to, reference + 1)
-                          : moved(value, to, !named && is_among(key, names));
+                          : move_references(value, to, !named && is_among(key, names));
         if (json_object_set_new(copy, key, one) != 0) goto failed;
     }
     return copy;
@@ -197,7 +203,7 @@ static json_t *moved_to(const json_t *schema, size_t branch, const char *propert
 {
     char to[64];
     snprintf(to, sizeof to, "#/anyOf/%zu/properties/%s", branch, property);
-    json_t *copy = moved(schema, to, false);
+    json_t *copy = move_references(schema, to, false);
     if (json_is_object(copy)) json_object_del(copy, "$id"); /* it identifies the whole document */
     return copy;
 }
@@ -249,7 +255,7 @@ static char *describe_answer(const json_t *tools, weir__chat_calls_talk talk, co
     return dumped;
 }
 
-/* Whether a grammar can be made from the schema. */
+/* Checks that a grammar can be made from the schema. */
 static weir_status try_schema(const json_t *rewritten, const char *field, weir_error *error)
 {
     char *grammar = NULL;
@@ -298,7 +304,8 @@ weir_status weir__chat_calls_describe(const json_t *messages, const weir__chat_t
 
 void weir__chat_calls_mark(weir__grammar *grammar, weir__chat_calls_talk talk)
 {
-    /* In a response, quotes are escaped, or an object comes after a colon, a comma or a bracket. */
+    /* A call begins with an object that has a name. Within a response, quotes are escaped, or such an object
+     * comes after a colon, a comma or a bracket. */
     static const weir__trigger begin = {
         .kind = WEIR__TRIGGER_PATTERN,
         .value = "(?:^|[^\\s:,\\[])\\s*(\\{\\s*\"name\")",
@@ -330,7 +337,7 @@ typedef struct output {
     void *user;
 } output;
 
-static bool deliver(const output *out, weir_delta_kind kind, const char *bytes, size_t n)
+static bool deliver_piece(const output *out, weir_delta_kind kind, const char *bytes, size_t n)
 {
     const weir_delta delta = {
         .kind = kind, .index = kind == WEIR_DELTA_CONTENT ? -1 : 0, .text = bytes, .length = n};
@@ -345,7 +352,7 @@ static bool is_space(char c)
 /* Delivers everything held back as content; all that follows is content too. */
 static bool give_up(weir__chat_calls_reader *reader, const output *out)
 {
-    if (!deliver(out, WEIR_DELTA_CONTENT, reader->seen.bytes, reader->seen.n)) return false;
+    if (!deliver_piece(out, WEIR_DELTA_CONTENT, reader->seen.bytes, reader->seen.n)) return false;
     reader->state = PLAIN;
     reader->seen.n = 0;
     return true;
@@ -370,7 +377,7 @@ static bool deliver_code_point(const output *out, uint32_t c)
         bytes[n++] = (char)(0x80 | (c >> 6 & 0x3F));
         bytes[n++] = (char)(0x80 | (c & 0x3F));
     }
-    return deliver(out, WEIR_DELTA_CONTENT, bytes, n);
+    return deliver_piece(out, WEIR_DELTA_CONTENT, bytes, n);
 }
 
 static bool is_one_of(char c, const char *set)
@@ -387,7 +394,7 @@ static bool read_escape(weir__chat_calls_reader *reader, char c, size_t *used, c
     if (!is_one_of(c, first ? "\"\\/bfnrtu" : "0123456789abcdefABCDEF")) {
         *used = 0;
         reader->escaped = false;
-        return deliver(out, WEIR_DELTA_CONTENT, reader->word.bytes, reader->word.n);
+        return deliver_piece(out, WEIR_DELTA_CONTENT, reader->word.bytes, reader->word.n);
     }
     if (!weir__text_add(&reader->word, &c, 1)) return false;
     if (first && c != 'u') {
@@ -409,7 +416,7 @@ static bool read_escape(weir__chat_calls_reader *reader, char c, size_t *used, c
     return deliver_code_point(out, code);
 }
 
-/* Whether this character may continue the frame. */
+/* True if this character may continue the frame. */
 static bool goes_on(const weir__chat_calls_reader *reader, char c)
 {
     switch (reader->state) {
@@ -497,10 +504,11 @@ static bool read_some(weir__chat_calls_reader *reader, const char *bytes, size_t
     case NAME:
         if (bytes[0] != '"') return weir__text_add(&reader->word, bytes, 1);
         reader->state = KEYS;
-        return deliver(out, WEIR_DELTA_TOOL_CALL, reader->word.bytes, reader->word.n);
+        return deliver_piece(out, WEIR_DELTA_TOOL_CALL, reader->word.bytes, reader->word.n);
     case JSON:
         *used = scan_json(reader, bytes, n);
-        return deliver(out, reader->key == 'a' ? WEIR_DELTA_ARGUMENTS : WEIR_DELTA_CONTENT, bytes, *used);
+        return deliver_piece(out, reader->key == 'a' ? WEIR_DELTA_ARGUMENTS : WEIR_DELTA_CONTENT, bytes,
+                             *used);
     case VALUE:
         if (!begins_json(reader, bytes[0])) return read_frame(reader, bytes[0], used, out);
         reader->state = JSON;
@@ -520,8 +528,8 @@ static bool read_some(weir__chat_calls_reader *reader, const char *bytes, size_t
             return weir__text_add(&reader->word, bytes, 1);
         }
         while (*used < n && bytes[*used] != '"' && bytes[*used] != '\\') ++*used;
-        return deliver(out, WEIR_DELTA_CONTENT, bytes, *used);
-    case PLAIN: *used = n; return deliver(out, WEIR_DELTA_CONTENT, bytes, n);
+        return deliver_piece(out, WEIR_DELTA_CONTENT, bytes, *used);
+    case PLAIN: *used = n; return deliver_piece(out, WEIR_DELTA_CONTENT, bytes, n);
     default: return read_frame(reader, bytes[0], used, out);
     }
 }
@@ -535,7 +543,7 @@ bool weir__chat_calls_feed(weir__chat_calls_reader *reader, const char *bytes, s
         size_t some;
         const bool ok = read_some(reader, bytes + *used, n - *used, &some, &out);
         if (!ok) {
-            /* Since then the texts have only grown, or were emptied. */
+            /* The texts have only grown since then, or were emptied. */
             weir__text seen = reader->seen, word = reader->word;
             seen.n = before.seen.n;
             word.n = before.word.n;
@@ -549,7 +557,7 @@ bool weir__chat_calls_feed(weir__chat_calls_reader *reader, const char *bytes, s
     return true;
 }
 
-/* Whether the answer breaks off before its first key is complete, and that may become a key of the form. */
+/* True if the answer breaks off before its first key is complete, and that may become a key of the form. */
 static bool is_frame(const weir__chat_calls_reader *reader)
 {
     const weir__text *word = &reader->word;

@@ -23,7 +23,7 @@ typedef struct bytes {
     size_t n, capacity;
 } bytes;
 
-/* Not weir's memory: it does not run out where that does. */
+/* Appends bytes in memory that is not weir's: it does not run out where weir's does. */
 static void add(bytes *to, const char *more, size_t n)
 {
     to->bytes = realloc(to->bytes, to->n + n + 1);
@@ -65,7 +65,7 @@ static void heard_fini(heard *h)
     bytes_fini(&h->content);
 }
 
-/* In pieces of up to `most` bytes and the rest of a character. */
+/* Reads the text in pieces of up to `most` bytes and the rest of a character. */
 static void read_in_pieces(dice *d, const char *text, int32_t most, heard *h)
 {
     weir__chat_calls_reader reader = {.form = h->form};

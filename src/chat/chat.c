@@ -144,7 +144,7 @@ static weir_status create_chat(weir_model *model, const weir_chat_params *params
     return status;
 }
 
-/* Whether a chat could not be created because the template lacks a form of calls. */
+/* True if a chat could not be created because the template lacks a form of calls. */
 static bool is_of_tools(const weir_error *error)
 {
     return strcmp(error->field, "tools_json") == 0 || strcmp(error->field, "tool_choice") == 0 ||

@@ -12,7 +12,7 @@
 #include "chat/stem.h"
 #include "model/model.h"
 
-/* How reasoning is marked in an answer. The texts lie in the chat's reader. */
+/* The marks of reasoning in an answer. The texts lie in the chat's reader. */
 typedef struct weir__chat_reasoning {
     const char *start;       /* NULL or "" = the answer begins within its reasoning */
     const char *const *ends; /* [n_ends]; none = there is no reasoning, or it is unknown how it ends */
@@ -94,8 +94,8 @@ weir_status weir__chat_media_mark(const weir_chat_params *params, json_t *messag
 weir_status weir__chat_media_find(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
                                   const weir__chat_markers *markers, weir_error *error);
 
-/* As weir_chat_tokenize; places: [n_media] gets the number of tokens before each of the chat's media; NULL:
- * not asked. */
+/* Tokenizes as weir_chat_tokenize does; places: [n_media] gets the number of tokens before each of the chat's
+ * media; NULL: not asked. */
 weir_status weir__chat_tokenize(const weir_chat *chat, int32_t *tokens, size_t capacity, size_t *n_tokens,
                                 size_t *places, weir_error *error);
 

@@ -24,7 +24,7 @@ static const char weather[] = "[{\"type\":\"function\",\"function\":{\"name\":\"
                               "\"Rome\"]},\"days\":{\"type\":\"integer\","
                               "\"minimum\":105}},\"required\":[\"city\"]}}}]";
 
-/* To be freed; NULL where there is none. */
+/* A pinned template, to be freed; NULL without llama.cpp. */
 static char *template_of(const char *name)
 {
     return no_llama() ? NULL : pin_template(name);
@@ -471,7 +471,7 @@ static void test_tools(void **state)
     free(source);
 }
 
-/* With ChatML, which knows no tools. */
+/* Tools are described to a template that knows none: ChatML. */
 static void test_described_tools(void **state)
 {
     static const char history[] =
@@ -494,7 +494,7 @@ static void test_described_tools(void **state)
     params.tool_choice = WEIR_TOOLS_AUTO;
     expect_described(&params, "\"sum\"");
 
-    /* Not to be called: as if there were none. No error is left of a success. */
+    /* Tools that must not be called are as if there were none. No error is left of a success. */
     params.tool_choice = WEIR_TOOLS_NONE;
     params.json_schema = NULL;
     weir_chat *chat;

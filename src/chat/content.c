@@ -21,7 +21,7 @@
 #define MARK_OPEN  'a'
 #define MARK_CLOSE 'z'
 
-/* How contents are marked. */
+/* The places of the marks of a content. */
 typedef enum way {
     AROUND, /* at both ends, inside surrounding white space, which templates strip */
     INSIDE, /* only beside possible parts of a control text: templates may look at the ends of a content */
@@ -47,7 +47,7 @@ void weir__spans_fini(weir__spans *spans)
 
 /* ---- Contents ---- */
 
-/* Whether special tokens are parsed in messages of this role. An unknown role counts as a user. */
+/* True if special tokens are parsed in messages of this role. An unknown role counts as a user. */
 static bool is_read(weir_special_content special, const char *role)
 {
     static const char *const trusted[] = {"system", "developer", "assistant"};
@@ -64,13 +64,13 @@ static weir__span core_of(const char *text, size_t n)
     return core;
 }
 
-/* Whether a control text in the prompt may begin with the text's first character. */
+/* True if a control text in the prompt may begin with the text's first character. */
 static bool may_begin(const finding *f, const char *text, size_t n)
 {
     return f->deletes ? f->controls->first[(unsigned char)*text] : weir__controls_begin(f->controls, text, n);
 }
 
-static bool matters(finding *f, const char *text, size_t n)
+static bool text_matters(finding *f, const char *text, size_t n)
 {
     if (weir__controls_open(f->controls, text, n) || weir__controls_close(f->controls, text, n)) return true;
     for (size_t i = 0; i < n && weir__budget_step(&f->budget, 1); i++)
@@ -86,7 +86,7 @@ static bool add_mark(const finding *f, weir__text *out, char kind)
 }
 
 /* The kind of a mark behind this byte, which the template may have removed. */
-static char behind(char byte)
+static char byte_behind(char byte)
 {
     return (char)('A' + ((unsigned char)byte & 15));
 }
@@ -101,7 +101,7 @@ static bool mark_inside(finding *f, weir__text *out, const char *core, size_t n)
     for (size_t i = 0, next; ok && i < n && weir__budget_step(&f->budget, 1); i = next) {
         for (next = i + 1; next < n && ((unsigned char)core[next] & 0xC0) == 0x80;) next++;
         if ((i == 0 && close) || may_begin(f, core + i, n - i))
-            ok = weir__text_add(out, core + i, next - i) && add_mark(f, out, behind(core[next - 1]));
+            ok = weir__text_add(out, core + i, next - i) && add_mark(f, out, byte_behind(core[next - 1]));
         else if (next == n && open)
             ok = add_mark(f, out, MARK_OPEN) && weir__text_add(out, core + i, next - i);
         else
@@ -118,7 +118,7 @@ static json_t *mark_text(finding *f, const json_t *given)
     weir__span core = core_of(text, n);
     size_t n_core = core.to - core.from;
     weir__text out = {0};
-    if (!matters(f, text + core.from, n_core)) return NULL;
+    if (!text_matters(f, text + core.from, n_core)) return NULL;
     bool ok = weir__text_add(&out, text, core.from);
     if (f->way == AROUND)
         ok = ok && add_mark(f, &out, MARK_OPEN) && weir__text_add(&out, text + core.from, n_core) &&
@@ -132,7 +132,8 @@ static json_t *mark_text(finding *f, const json_t *given)
     return marked;
 }
 
-/* The same for a string or an array of parts. */
+/* The content, a string or an array of parts, with marks in its texts. NULL: no text needs one, or
+ * f->no_memory. */
 static json_t *mark_content(finding *f, const json_t *content)
 {
     json_t *copy = NULL;
@@ -143,7 +144,7 @@ static json_t *mark_content(finding *f, const json_t *content)
         if (marked == NULL) continue;
         if (copy == NULL) copy = weir__json_copy(content);
         json_t *one = weir__json_copy(part);
-        /* Both take ownership, also when they fail. */
+        /* The setters take ownership, even when they fail. */
         bool failed = json_object_set_new(one, "text", marked) != 0;
         if (json_array_set_new(copy, i, one) != 0 || failed) f->no_memory = true;
     }
@@ -192,7 +193,7 @@ static bool read_mark(finding *f, char kind, size_t at, size_t *open, weir__span
 {
     if (f->way == INSIDE && kind == MARK_OPEN) return at < f->length && add_span(f, spans, at, at + 1);
     if (f->way == INSIDE)
-        return at > 0 && kind == behind(f->prompt[at - 1]) && add_span(f, spans, at - 1, at);
+        return at > 0 && kind == byte_behind(f->prompt[at - 1]) && add_span(f, spans, at - 1, at);
     if ((kind == MARK_OPEN) != (*open == SIZE_MAX)) return false;
     if (kind == MARK_OPEN) {
         *open = at;
@@ -222,7 +223,7 @@ static bool read_marks(finding *f, const weir__text *text, weir__spans *spans)
 
 /* ---- Finding ---- */
 
-static weir_status stopped(const finding *f, weir_error *error)
+static weir_status finding_error(const finding *f, weir_error *error)
 {
     if (weir__budget_over(&f->budget)) return weir__interrupt_error(error);
     return f->no_memory ? weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for a chat") : WEIR_OK;
@@ -234,7 +235,7 @@ static weir_status try_way(finding *f, const json_t *messages, weir__chat_render
 {
     weir__text text = {0};
     json_t *marked = mark_messages(f, messages);
-    weir_status status = stopped(f, error);
+    weir_status status = finding_error(f, error);
     spans->n = 0;
     spans->known = marked == NULL; /* there is nothing to find */
     if (status == WEIR_OK && marked != NULL) {
@@ -246,7 +247,7 @@ static weir_status try_way(finding *f, const json_t *messages, weir__chat_render
             status = weir__error_copy(error, &why);
         else
             status = WEIR_OK; /* the template refused the marks, not the messages */
-        if (status == WEIR_OK) status = stopped(f, error);
+        if (status == WEIR_OK) status = finding_error(f, error);
     }
     json_decref(marked);
     weir__text_fini(&text);

@@ -299,7 +299,7 @@ static void test_others_cost_nothing(void **state)
                      0);
 }
 
-/* Whose contents are text. */
+/* The roles decide whose contents are text. */
 static void test_whose(void **state)
 {
     (void)state;

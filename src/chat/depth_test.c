@@ -26,7 +26,7 @@ static void test_depth(void **state)
     expect_prompt(&params, "done");
 }
 
-/* How deep: a stack has no room for a call for each level. Sanitizers look for other mistakes. */
+/* Depths at which a stack has no room for a call for each level. Sanitizers look for other mistakes. */
 #ifdef WEIR_SANITIZED
 #define DEEP   "200"
 #define DEEPER "2000"

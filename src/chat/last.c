@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* last.c: copies of the conversation in which the last message has a mark, one part or no text.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memmem */
 #endif
@@ -40,7 +41,7 @@ void weir__chat_last_fini(weir__chat_last *last)
 static json_t *with_member(const json_t *messages, const char *name, json_t *value)
 {
     json_t *all = weir__json_copy(messages), *message = weir__json_copy(last_of(messages));
-    /* Both take ownership, also when they fail. */
+    /* The setters take ownership, even when they fail. */
     bool ok = json_object_set_new(message, name, value) == 0;
     ok = json_array_set_new(all, json_array_size(all) - 1, message) == 0 && ok;
     if (ok) return all;

@@ -30,10 +30,12 @@ void weir__chat_last_fini(weir__chat_last *last);
 json_t *weir__chat_last_marked(const weir__chat_last *last, const json_t *messages);
 json_t *weir__chat_last_single(const weir__chat_last *last, const json_t *messages, const char *text);
 
-/* The same with the text of these messages' own last one, in which marks may stand. */
+/* The messages of weir__chat_last_single with the text of these messages' own last one, in which marks may
+ * stand. */
 json_t *weir__chat_last_joined(const weir__chat_last *last, const json_t *messages);
 
-/* The messages without the last one; with a marked text as its whole content. As above. */
+/* The messages without the last one; with a marked text as its whole content. Freed with json_decref; NULL:
+ * out of memory. */
 json_t *weir__chat_last_before(const json_t *messages);
 json_t *weir__chat_last_alone(const weir__chat_last *last, const json_t *messages, const char *text);
 

@@ -14,7 +14,7 @@ static const char schema[] =
     "{\"type\":\"object\",\"properties\":{\"sum\":{\"type\":\"integer\"}},\"required\":"
     "[\"sum\"],\"additionalProperties\":false}";
 
-/* How a conversation is rendered. */
+/* The way a conversation is rendered. */
 typedef struct terms {
     const char *name, *source; /* the template's */
     const char *last;          /* members of the last message */
@@ -23,7 +23,7 @@ typedef struct terms {
     const char *schema;
 } terms;
 
-/* Whether the template renders tools at all: one has a macro that this Jinja does not read. */
+/* True if the template renders tools at all: one has a macro that this Jinja does not read. */
 static bool has_tools(const terms *t)
 {
     return strcmp(t->name, "CohereForAI-c4ai-command-r-plus-tool_use") != 0;
@@ -117,7 +117,7 @@ static void expect_answer(const terms *t, weir_chat *chat, const char *text, con
     }
 }
 
-/* Whether the grammar, if there is one, can begin where the prompt ends. */
+/* Asserts that the grammar, if there is one, can begin where the prompt ends. */
 static void expect_sampler(const terms *t, weir_chat *chat)
 {
     weir_sampler *sampler = NULL;
@@ -197,7 +197,7 @@ static void test_empty(void **state)
 
 /* ---- Answers ---- */
 
-/* Nothing of the prompt is in an answer, and what goes on is of the message's kind. */
+/* An answer has nothing of the prompt, and what goes on is of the message's kind. */
 static void test_answers(void **state)
 {
     (void)state;
@@ -231,8 +231,8 @@ static void test_answers(void **state)
     assert_true(n_reasoning > 0);
 }
 
-/* The same for answers that begin a message: the prompt of some templates ends with space after the
- * reasoning that they leave out, or with words in it. */
+/* An answer that begins a message has nothing of the prompt either: the prompt of some templates ends with
+ * space after the reasoning that they leave out, or with words in it. */
 static void test_fresh_answers(void **state)
 {
     (void)state;

@@ -73,7 +73,7 @@ static void test_arithmetic(void **state)
     expect_prompt(&params, "800");
 }
 
-/* How often it was asked, and when it says yes. */
+/* The number of times that an interrupt was asked, and the one at which it says yes. */
 typedef struct asking {
     int asked, last;
 } asking;

@@ -41,7 +41,7 @@ static const char *text_of(const json_t *message, size_t i, size_t *n)
     return text;
 }
 
-static void reverse(char *to, const char *from, size_t n)
+static void reverse_bytes(char *to, const char *from, size_t n)
 {
     for (size_t i = 0; i < n; i++) to[i] = from[n - 1 - i];
 }
@@ -61,7 +61,7 @@ static bool find_last(weir__chat_mark *mark, const json_t *message, backward *b)
         const char *given = text_of(message, i, &n);
         if (n == 0) continue;
         if (!weir__mem_grow(&b->text, &b->capacity, n, 1)) return false;
-        reverse(b->text, given, n);
+        reverse_bytes(b->text, given, n);
         const char *place = memmem(b->prompt + b->at, b->length - b->at, b->text, n); /* never NULL: the first
                                                                                        * place counts */
         b->at = (size_t)(place - b->prompt) + n;
@@ -76,7 +76,7 @@ static bool find_all_last(weir__chat_mark *marks, const json_t *messages, const 
 {
     backward b = {.prompt = weir__mem_alloc(length), .length = length};
     bool done = b.prompt != NULL;
-    if (done) reverse(b.prompt, prompt, length);
+    if (done) reverse_bytes(b.prompt, prompt, length);
     for (size_t i = json_array_size(messages); done && i-- > 0;)
         done = !marks[i].found || find_last(&marks[i], json_array_get(messages, i), &b);
     weir__mem_free(b.text);

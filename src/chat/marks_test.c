@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* marks_test.c: the places of messages' texts in prompts, random ones among them.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "chat/marks.h"
 
 #include <setjmp.h>
@@ -13,7 +14,8 @@
 #include "base/mem.h"
 #include "support/dice.h"
 
-/* Whatever a template makes of them: [role] text, with the role as it is. */
+/* The marks of messages in a prompt, whatever a template makes of them: [role] text, with the role as it
+ * is. */
 static weir__chat_mark *marks_of(const char *messages_json, const char *prompt, size_t *n)
 {
     json_t *messages = json_loads(messages_json, 0, NULL);
@@ -168,7 +170,8 @@ static void test_walks_in_vain_have_an_end(void **state)
     free(prompt);
 }
 
-/* Rendered by us, so that the place of each text is known: the report is right, or there is none. */
+/* The report is right, or there is none, for texts that are rendered here, so that the place of each is
+ * known. */
 static void test_random_texts(void **state)
 {
     (void)state;

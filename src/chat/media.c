@@ -42,7 +42,7 @@ static bool is_marker(const json_t *part)
     return type != NULL && strcmp(type, MARKER_TYPE) == 0;
 }
 
-/* Whether media[i] exists and is of the part's kind. */
+/* Checks that media[i] exists and is of the part's kind. */
 static weir_status check_part(const weir_chat_params *params, size_t i, weir__part_kind kind,
                               const char *field, weir_error *error)
 {
@@ -147,7 +147,7 @@ static size_t read_marker(const writing *w, size_t at, size_t *n)
 }
 
 /* The error that the template does this to medium i; SIZE_MAX: to one of them. */
-static weir_status wrong(const json_t *messages, size_t i, const char *does, weir_error *error)
+static weir_status refuse_part(const json_t *messages, size_t i, const char *does, weir_error *error)
 {
     parts p = {.messages = messages};
     size_t n = 0;
@@ -166,8 +166,8 @@ static weir_status take_markers(writing *w, const json_t *messages, weir_error *
     for (const char *marker; (marker = memmem(chat->prompt + at, chat->prompt_length - at, w->markers->stem,
                                               WEIR__CHAT_STEM)) != NULL;) {
         size_t from = (size_t)(marker - chat->prompt), n, i = read_marker(w, from, &n);
-        if (i == SIZE_MAX) return wrong(messages, SIZE_MAX, "changes", error);
-        if (w->is_found[i]) return wrong(messages, i, "repeats", error);
+        if (i == SIZE_MAX) return refuse_part(messages, SIZE_MAX, "changes", error);
+        if (w->is_found[i]) return refuse_part(messages, i, "repeats", error);
         w->is_found[i] = true;
         copy_prompt(w, at, from);
         move_spans(w, from + n, from + n);
@@ -177,7 +177,7 @@ static weir_status take_markers(writing *w, const json_t *messages, weir_error *
     }
     copy_prompt(w, at, chat->prompt_length);
     for (size_t i = 0; i < w->params->n_media; i++)
-        if (!w->is_found[i]) return wrong(messages, i, "leaves out", error);
+        if (!w->is_found[i]) return refuse_part(messages, i, "leaves out", error);
     return WEIR_OK;
 }
 

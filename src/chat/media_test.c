@@ -190,7 +190,7 @@ static void test_bad_media_are_refused(void **state)
     expect_error(&params, WEIR_INVALID, "messages[0].content[0]", "must be a sound");
 }
 
-/* Whatever allocation fails, the chat is made whole or not at all. */
+/* A chat is made whole or not at all, whatever allocation fails. */
 static void test_without_memory(void **state)
 {
     (void)state;
@@ -371,7 +371,7 @@ static void test_templates_that_do_this_and_that(void **state)
     weir_chat_release(chat);
 }
 
-/* Whether the texts differ in white space only: some handlers of llama.cpp strip it from parts. */
+/* True if the texts differ in white space only: some handlers of llama.cpp strip it from parts. */
 static bool is_same(const char *a, const char *b)
 {
     static const char blank[] = " \n";

@@ -1,5 +1,9 @@
 /* message.c: the messages and tools of a conversation, checked and normalized.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Messages come as structs or as JSON, and become one JSON array whose members are all of the kinds that
+ * templates expect. Each error names the place in the caller's terms. Tools are copied, with grammars' limits
+ * on names, and a second copy has reals in place of long integers. */
 #include "chat/message.h"
 
 #include <stdio.h>
@@ -26,7 +30,7 @@ typedef struct place {
     char text[64];
 } place;
 
-static place at(const char *list, size_t i, const char *rest)
+static place place_at(const char *list, size_t i, const char *rest)
 {
     place p;
     snprintf(p.text, sizeof p.text, "%s[%zu]%s", list, i, rest);
@@ -56,9 +60,9 @@ static weir_status from_structs(const weir_message *given, size_t n, json_t **me
 {
     *messages = json_array();
     for (size_t i = 0; i < n; i++) {
-        weir_status status = read_text(given[i].role, at("messages", i, ".role"), false, error);
+        weir_status status = read_text(given[i].role, place_at("messages", i, ".role"), false, error);
         if (status == WEIR_OK)
-            status = read_text(given[i].content, at("messages", i, ".content"), true, error);
+            status = read_text(given[i].content, place_at("messages", i, ".content"), true, error);
         if (status != WEIR_OK) return status;
         json_t *one = json_pack("{s:s,s:s}", "role", given[i].role, "content", given[i].content);
         if (json_array_append_new(*messages, one) != 0) return no_memory(error);
@@ -87,11 +91,11 @@ static weir_status check_content(const json_t *content, size_t i, weir_error *er
 {
     if (json_is_string(content) || json_is_null(content)) return WEIR_OK;
     if (!json_is_array(content))
-        return must_be(error, at("messages", i, ".content"), "a string, null or an array of parts");
+        return must_be(error, place_at("messages", i, ".content"), "a string, null or an array of parts");
     for (size_t k = 0; k < json_array_size(content); k++) {
         char rest[32];
         snprintf(rest, sizeof rest, ".content[%zu]", k);
-        place p = at("messages", i, rest);
+        place p = place_at("messages", i, rest);
         const json_t *part = json_array_get(content, k);
         const char *type = json_string_value(json_object_get(part, "type"));
         if (type == NULL) return must_be(error, p, "an object with a type");
@@ -124,7 +128,7 @@ static weir_status check_call(json_t *call, size_t i, size_t k, weir_error *erro
 {
     char rest[40];
     snprintf(rest, sizeof rest, ".tool_calls[%zu]", k);
-    place p = at("messages", i, rest);
+    place p = place_at("messages", i, rest);
     json_t *function = json_object_get(call, "function");
     const json_t *type = json_object_get(call, "type"), *id = json_object_get(call, "id");
     if (!json_is_object(function)) return must_be(error, p, "an object with a function");
@@ -159,23 +163,24 @@ static weir_status check_message(json_t *message, size_t i, weir_error *error)
 {
     static const char *const texts[] = {"reasoning_content", "name", "tool_call_id"};
     weir_status status;
-    if (!json_is_object(message)) return must_be(error, at("messages", i, ""), "an object");
+    if (!json_is_object(message)) return must_be(error, place_at("messages", i, ""), "an object");
     const json_t *role = json_object_get(message, "role"), *content = json_object_get(message, "content");
     json_t *calls = json_object_get(message, "tool_calls");
     if (!json_is_string(role) || json_string_length(role) == 0)
-        return must_be(error, at("messages", i, ".role"), "a string that is not empty");
+        return must_be(error, place_at("messages", i, ".role"), "a string that is not empty");
     if (json_is_null(calls)) {
         json_object_del(message, "tool_calls");
         calls = NULL;
     }
     if (calls != NULL && !json_is_array(calls))
-        return must_be(error, at("messages", i, ".tool_calls"), "an array of calls");
+        return must_be(error, place_at("messages", i, ".tool_calls"), "an array of calls");
     if (content == NULL && json_array_size(calls) == 0)
-        return must_be(error, at("messages", i, ".content"), "given, unless the message has tool_calls");
+        return must_be(error, place_at("messages", i, ".content"),
+                       "given, unless the message has tool_calls");
     if (content != NULL && (status = check_content(content, i, error)) != WEIR_OK) return status;
     if (json_is_null(content) && json_array_size(calls) == 0 &&
         strcmp(json_string_value(role), "assistant") != 0)
-        return must_be(error, at("messages", i, ".content"), "a string or an array of parts");
+        return must_be(error, place_at("messages", i, ".content"), "a string or an array of parts");
     for (size_t k = 0; k < json_array_size(calls); k++)
         if ((status = check_call(json_array_get(calls, k), i, k, error)) != WEIR_OK) return status;
     for (size_t k = 0; k < sizeof texts / sizeof *texts; k++) {
@@ -185,7 +190,7 @@ static weir_status check_message(json_t *message, size_t i, weir_error *error)
         if (json_is_null(text))
             json_object_del(message, texts[k]);
         else if (text != NULL && !json_is_string(text))
-            return must_be(error, at("messages", i, rest), "a string");
+            return must_be(error, place_at("messages", i, rest), "a string");
     }
     return WEIR_OK;
 }
@@ -279,8 +284,8 @@ static void rule_name(const char *name, char out[NAME_MAX_ + 1])
     out[n] = '\0';
 }
 
-/* Whether a grammar for both would have two rules of the same name. */
-static bool collide(const char *a, const char *b)
+/* True if a grammar for both would have two rules of the same name. */
+static bool names_collide(const char *a, const char *b)
 {
     char first[NAME_MAX_ + 1], second[NAME_MAX_ + 1];
     rule_name(a, first);
@@ -295,7 +300,7 @@ static bool collide(const char *a, const char *b)
 static weir_status add_tool(weir__chat_tools *tools, const json_t *given, const json_t *near, size_t i,
                             weir_error *error)
 {
-    place p = at("tools", i, ".function");
+    place p = place_at("tools", i, ".function");
     const json_t *type = json_object_get(given, "type"), *function = json_object_get(given, "function");
     const json_t *description = json_object_get(function, "description");
     json_t *parameters = json_object_get(function, "parameters"), *rewritten = NULL;
@@ -313,28 +318,28 @@ static weir_status add_tool(weir__chat_tools *tools, const json_t *given, const 
     weir_status status;
 
     if (type != NULL && (json_string_value(type) == NULL || strcmp(json_string_value(type), "function") != 0))
-        return must_be(error, at("tools", i, ".type"), "\"function\"");
+        return must_be(error, place_at("tools", i, ".type"), "\"function\"");
     if (!json_is_object(function)) return must_be(error, p, "an object");
     if (name == NULL || !is_name(name))
-        return must_be(error, at("tools", i, ".function.name"),
+        return must_be(error, place_at("tools", i, ".function.name"),
                        "1 to 64 of the letters, digits and '_', '-', '.'");
     if (description != NULL && !json_is_string(description) && !json_is_null(description))
-        return must_be(error, at("tools", i, ".function.description"), "a string");
+        return must_be(error, place_at("tools", i, ".function.description"), "a string");
     for (size_t k = 0; k < json_array_size(tools->shown); k++) {
         const json_t *other = json_object_get(json_array_get(tools->shown, k), "function");
         const char *other_name = json_string_value(json_object_get(other, "name"));
         if (strcmp(name, other_name) == 0)
-            return weir__error_set(error, WEIR_INVALID, at("tools", i, ".function.name").text,
+            return weir__error_set(error, WEIR_INVALID, place_at("tools", i, ".function.name").text,
                                    "tools %zu and %zu both have the name \"%s\"; rename one", k, i, name);
-        if (collide(name, other_name) || collide(other_name, name))
+        if (names_collide(name, other_name) || names_collide(other_name, name))
             return weir__error_set(
-                error, WEIR_INVALID, at("tools", i, ".function.name").text,
+                error, WEIR_INVALID, place_at("tools", i, ".function.name").text,
                 "the names \"%s\" and \"%s\" of tools %zu and %zu are too much alike: their "
                 "grammar would mix them up; rename one",
                 other_name, name, k, i);
     }
     if (strict != NULL && !json_is_boolean(strict) && !json_is_null(strict))
-        return must_be(error, at("tools", i, ".function.strict"), "true or false");
+        return must_be(error, place_at("tools", i, ".function.strict"), "true or false");
     tools->strict |= json_is_true(strict);
     snprintf(where, sizeof where, "/%zu/function/parameters", i);
     snprintf(tag, sizeof tag, "t%zuw", i);

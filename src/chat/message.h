@@ -21,7 +21,7 @@ typedef enum weir__part_kind {
 
 weir__part_kind weir__chat_part_kind(const json_t *part);
 
-/* Whether parsers of JSON recurse at this character. */
+/* True if parsers of JSON recurse at this character. */
 static inline bool weir__chat_is_bracket(char c)
 {
     return c == '[' || c == '{';

@@ -84,8 +84,8 @@ static weir_status no_memory(weir_error *error)
 /* ---- Deltas ---- */
 
 /* Queues a delta; id may be NULL. False: out of memory, nothing was queued. */
-static bool queue(weir_chat_parser *p, weir_delta_kind kind, int32_t index, const char *bytes, size_t n,
-                  const char *id)
+static bool queue_delta(weir_chat_parser *p, weir_delta_kind kind, int32_t index, const char *bytes, size_t n,
+                        const char *id)
 {
     size_t at = p->out.n, id_at = 0;
     if (!weir__mem_grow(&p->deltas, &p->deltas_capacity, p->n_deltas + 1, sizeof *p->deltas)) return false;
@@ -100,14 +100,14 @@ static bool queue(weir_chat_parser *p, weir_delta_kind kind, int32_t index, cons
 }
 
 /* Delivers more content or reasoning. read_calls queues content that holds calls. */
-static bool deliver(weir_chat_parser *p, weir_delta_kind kind, const char *bytes, size_t n)
+static bool deliver_piece(weir_chat_parser *p, weir_delta_kind kind, const char *bytes, size_t n)
 {
     weir__text *sent = kind == WEIR_DELTA_CONTENT ? &p->content : &p->reasoning;
     size_t before = sent->n;
     if (n == 0) return true;
     if (!weir__text_add(sent, bytes, n)) return false;
     if (kind == WEIR_DELTA_CONTENT && p->reads_calls) return true;
-    if (queue(p, kind, -1, bytes, n, NULL)) return true;
+    if (queue_delta(p, kind, -1, bytes, n, NULL)) return true;
     sent->n = before;
     return false;
 }
@@ -131,7 +131,7 @@ static size_t count_closing(const weir_chat_parser *p)
 static bool deliver_rest(weir_chat_parser *p)
 {
     p->settled += count_closing(p);
-    if (!deliver(p, WEIR_DELTA_CONTENT, p->raw.bytes + p->settled, p->raw.n - p->settled)) return false;
+    if (!deliver_piece(p, WEIR_DELTA_CONTENT, p->raw.bytes + p->settled, p->raw.n - p->settled)) return false;
     p->settled = p->raw.n;
     p->plain = true;
     return true;
@@ -158,7 +158,7 @@ static bool queue_read(void *user, const weir_delta *read)
     char id[ID_LENGTH + 1];
     bool head = read->kind == WEIR_DELTA_TOOL_CALL;
     if (head) make_id(id);
-    return queue(user, read->kind, read->index, read->text, read->length, head ? id : NULL);
+    return queue_delta(user, read->kind, read->index, read->text, read->length, head ? id : NULL);
 }
 
 /* False: out of memory; calls_reader keeps its progress. */
@@ -188,7 +188,7 @@ static size_t find_raw(const weir_chat_parser *p, const char *bytes, size_t n)
 
 /* Moves `settled` behind the delivered text, whose leading space may come from the prompt. Text that does not
  * occur, such as unescaped text, settles all of raw, and returns false. */
-static bool settle(weir_chat_parser *p, const char *bytes, size_t n)
+static bool settle_raw(weir_chat_parser *p, const char *bytes, size_t n)
 {
     size_t end = 0, skip = 0;
     while (skip < n && (end = find_raw(p, bytes + skip, n - skip)) == 0 &&
@@ -210,7 +210,7 @@ static bool is_space(const char *bytes, size_t n)
     return true;
 }
 
-/* Whether `now` continues the text that was sent. A shorter text brings nothing new; that of a whole answer
+/* True if `now` continues the text that was sent. A shorter text brings nothing new; that of a whole answer
  * lacks at most white space. */
 static bool goes_on(const weir__text *sent, const char *now, size_t n, bool whole)
 {
@@ -237,8 +237,8 @@ static bool deliver_text(weir_chat_parser *p, weir_delta_kind kind, const char *
 {
     size_t sent = kind == WEIR_DELTA_CONTENT ? p->content.n : p->reasoning.n;
     if (n <= sent) return true;
-    if (!deliver(p, kind, now + sent, n - sent)) return false;
-    p->verbatim = settle(p, now + sent, n - sent) && p->settled == p->raw.n;
+    if (!deliver_piece(p, kind, now + sent, n - sent)) return false;
+    p->verbatim = settle_raw(p, now + sent, n - sent) && p->settled == p->raw.n;
     p->verbatim_kind = kind;
     return true;
 }
@@ -264,9 +264,9 @@ static bool deliver_call(weir_chat_parser *p, const weir__shim_call *c, size_t i
         } else {
             make_id(id);
         }
-        if (!queue(p, WEIR_DELTA_TOOL_CALL, (int32_t)i, c->name, c->name_length, id)) return false;
+        if (!queue_delta(p, WEIR_DELTA_TOOL_CALL, (int32_t)i, c->name, c->name_length, id)) return false;
         sent->begun = true;
-        settle(p, c->name, c->name_length);
+        settle_raw(p, c->name, c->name_length);
     }
     size_t length = c->arguments_length, before = sent->arguments.n;
     if (open && length > 0 && c->arguments[length - 1] == '}') length--;
@@ -274,11 +274,11 @@ static bool deliver_call(weir_chat_parser *p, const weir__shim_call *c, size_t i
     const char *more = c->arguments + before;
     size_t n = length - before;
     if (!weir__text_add(&sent->arguments, more, n)) return false;
-    if (!queue(p, WEIR_DELTA_ARGUMENTS, (int32_t)i, more, n, NULL)) {
+    if (!queue_delta(p, WEIR_DELTA_ARGUMENTS, (int32_t)i, more, n, NULL)) {
         sent->arguments.n = before;
         return false;
     }
-    settle(p, more, n);
+    settle_raw(p, more, n);
     return true;
 }
 
@@ -313,7 +313,7 @@ typedef struct parse {
     weir_status status;
 } parse;
 
-/* Whether a character was cut off, for which U+FFFD stands. */
+/* True if a character was cut off, for which U+FFFD stands. */
 static bool ends_with_half(const weir__text *raw)
 {
     return raw->n >= 3 && memcmp(raw->bytes + raw->n - 3, "\xEF\xBF\xBD", 3) == 0;
@@ -365,7 +365,7 @@ static weir_status read_more(weir_chat_parser *p, weir_error *error)
     return ok ? WEIR_OK : no_memory(error);
 }
 
-/* Whether the text ends with the character; it is removed. */
+/* True if the text ends with the character; it is removed. */
 static bool take_last(const char *text, size_t *n, char last)
 {
     if (*n == 0 || text[*n - 1] != last) return false;
@@ -373,13 +373,13 @@ static bool take_last(const char *text, size_t *n, char last)
     return true;
 }
 
-static const char probe = '\1';
+static const char probe_byte = '\1';
 
 /* Parses the text with another character behind it: what ends with it goes on. Space at the end of a text
  * shows only then. As parse_raw. */
 static weir_status parse_probed(weir_chat_parser *p, weir__shim_message *m)
 {
-    if (!weir__text_add(&p->raw, &probe, 1)) return WEIR_NO_MEMORY;
+    if (!weir__text_add(&p->raw, &probe_byte, 1)) return WEIR_NO_MEMORY;
     weir_status status = parse_raw(p, false, m);
     p->raw.bytes[--p->raw.n] = '\0';
     return status;
@@ -394,7 +394,7 @@ static weir_status read_reasoning(weir_chat_parser *p, bool *within)
     if (p->verbatim && p->verbatim_kind == WEIR_DELTA_CONTENT) return WEIR_OK;
     weir_status status = parse_probed(p, &m);
     if (status != WEIR_OK) return status == WEIR_NO_MEMORY ? status : WEIR_OK;
-    *within = take_last(m.reasoning, &m.reasoning_length, probe);
+    *within = take_last(m.reasoning, &m.reasoning_length, probe_byte);
     if (*within) {
         if (is_space(m.reasoning, m.reasoning_length)) m.reasoning_length = 0;
         if (!deliver_message(p, &m, false)) status = WEIR_NO_MEMORY;
@@ -410,14 +410,14 @@ static bool has_schema(const weir_chat_parser *p)
     return p->chat->constraint != NULL && !p->chat->grammar.lazy && p->content.n > 0;
 }
 
-/* Whether the rest begins a call, although it could be read as content: the grammar would not have let it. */
+/* True if the rest begins a call, although it could be read as content: the grammar would not have let it. */
 static bool is_call(const weir_chat_parser *p, const weir__shim_message *m)
 {
     return m->n_calls == 0 && !has_schema(p) &&
            weir__shim_chat_calls(p->reader, p->raw.bytes + p->settled, p->raw.n - p->settled);
 }
 
-/* Whether the rest of an answer that breaks off within its form is certainly markup. It is if a call's name
+/* True if the rest of an answer that breaks off within its form is certainly markup. It is if a call's name
  * has begun, if nothing but calls may come, or if a delimiter has ended the text before it. */
 static bool is_markup(const weir_chat_parser *p, const weir__shim_message *m)
 {
@@ -433,7 +433,7 @@ static bool is_markup(const weir_chat_parser *p, const weir__shim_message *m)
 static weir_status read_end(weir_chat_parser *p, weir_error *error)
 {
     weir__shim_message m;
-    bool whole = true, ok = true, drop = false, within;
+    bool whole = true, ok = true, drop_delta = false, within;
     weir_status status = read_reasoning(p, &within);
     if (status == WEIR_NO_MEMORY) return no_memory(error);
     if (within) return WEIR_OK;
@@ -448,12 +448,12 @@ static weir_status read_end(weir_chat_parser *p, weir_error *error)
     }
     if (status == WEIR_NO_MEMORY) return no_memory(error);
     if (status == WEIR_OK) {
-        /* In a text that breaks off, a call without a certain name does not count. */
+        /* A call without a certain name does not count in a text that breaks off. */
         ok = deliver_message(p, &m, whole);
-        drop = whole || (!m.broken && is_markup(p, &m));
+        drop_delta = whole || (!m.broken && is_markup(p, &m));
         weir__shim_message_fini(&m);
     }
-    if (ok && !drop) ok = deliver_rest(p);
+    if (ok && !drop_delta) ok = deliver_rest(p);
     return ok ? WEIR_OK : no_memory(error);
 }
 
@@ -462,7 +462,7 @@ static bool pass_through(weir_chat_parser *p)
 {
     size_t end = p->settled;
     while (end < p->raw.n && !p->form.breaks[(unsigned char)p->raw.bytes[end]]) end++;
-    if (!deliver(p, p->verbatim_kind, p->raw.bytes + p->settled, end - p->settled)) return false;
+    if (!deliver_piece(p, p->verbatim_kind, p->raw.bytes + p->settled, end - p->settled)) return false;
     p->settled = end;
     if (end == p->raw.n)
         p->parsed = end;
@@ -479,14 +479,14 @@ static weir_status read_raw(weir_chat_parser *p, weir_error *error)
     return read_more(p, error);
 }
 
-/* What the prompt already holds of the answer is not delivered: a text that goes on, and what some templates
- * end a prompt with. False: out of memory. */
+/* Reads the part of the answer that the prompt already holds, which is not delivered: a text that goes on,
+ * and what some templates end a prompt with. False: out of memory. */
 static bool read_prefill(weir_chat_parser *p)
 {
     weir__shim_message m;
     weir_status status = parse_probed(p, &m);
-    bool open = status == WEIR_OK && (take_last(m.reasoning, &m.reasoning_length, probe) ||
-                                      take_last(m.content, &m.content_length, probe));
+    bool open = status == WEIR_OK && (take_last(m.reasoning, &m.reasoning_length, probe_byte) ||
+                                      take_last(m.content, &m.content_length, probe_byte));
     if (!open && status == WEIR_OK) weir__shim_message_fini(&m);
     if (!open && status != WEIR_NO_MEMORY) status = parse_raw(p, false, &m); /* no text may have the probe */
     if (status != WEIR_OK) return status != WEIR_NO_MEMORY;
@@ -500,14 +500,14 @@ static bool read_prefill(weir_chat_parser *p)
 
 /* ---- The parser ---- */
 
-static bool drop(void *user, const weir_delta *read)
+static bool drop_delta(void *user, const weir_delta *read)
 {
     (void)user, (void)read;
     return true;
 }
 
 /* Reads the beginning of the answer, which the prompt holds. False: out of memory. */
-static bool begin(weir_chat_parser *p)
+static bool begin_answer(weir_chat_parser *p)
 {
     const char *begun = p->plain && p->chat->begun != NULL ? p->chat->begun : "";
     if (!weir__text_add(&p->raw, "", 0) || !weir__text_add_string(&p->content, begun)) return false;
@@ -515,7 +515,8 @@ static bool begin(weir_chat_parser *p)
     if (!p->plain && !read_prefill(p)) return false;
 #endif
     if (!p->reads_calls) return true;
-    bool ok = weir__chat_calls_feed(&p->calls_reader, p->content.bytes, p->content.n, drop, NULL, &p->read);
+    bool ok =
+        weir__chat_calls_feed(&p->calls_reader, p->content.bytes, p->content.n, drop_delta, NULL, &p->read);
     p->calls_reader.seen.n = 0;
     return ok;
 }
@@ -539,7 +540,7 @@ weir_status weir_chat_parser_create(weir_chat *chat, weir_chat_parser **parser, 
     const char *begun = p->reader != NULL ? weir__shim_chat_rendered(p->reader)->generation_prompt : "";
     for (; *begun != '\0'; begun++) p->brackets += weir__chat_is_bracket(*begun);
 #endif
-    if (!begin(p)) {
+    if (!begin_answer(p)) {
         weir_chat_parser_destroy(p);
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for an answer's parser");
     }

@@ -70,7 +70,7 @@ static void test_long_ids(void **state)
     weir_chat_release(chat);
 }
 
-/* The same call with n brackets in all, to be freed. */
+/* A call with n brackets in all, to be freed. */
 static char *call_with(size_t n)
 {
     static const char begin[] = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"",
@@ -83,7 +83,7 @@ static char *call_with(size_t n)
     return text;
 }
 
-/* Whether a call is read from it, and no memory for it. */
+/* True if a call is read from it, and no memory for it. */
 static bool is_read(weir_chat *chat, size_t n, weir_status *status)
 {
     weir_delta d = {0};
@@ -97,7 +97,7 @@ static bool is_read(weir_chat *chat, size_t n, weir_status *status)
     return called;
 }
 
-/* With more than 64 brackets a thread with more stack is needed, with more than 20,000 none is enough. */
+/* More than 64 brackets need a thread with more stack, and for more than 20,000 no stack is enough. */
 static void test_brackets(void **state)
 {
     (void)state;

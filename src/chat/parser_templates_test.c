@@ -10,7 +10,7 @@
 
 /* ---- Answers that end within their reasoning ---- */
 
-/* Whether the prompt ends within reasoning, by its own marks. Not every parser of llama.cpp's knows them. */
+/* True if the prompt ends within reasoning, by its own marks. Not every parser of llama.cpp's knows them. */
 static bool opens_reasoning(const weir_chat *chat)
 {
     const char *end = "", *next = weir_chat_prompt(chat, NULL);
@@ -23,8 +23,8 @@ static const char *past_space(const char *text)
     return text + strspn(text, " \n");
 }
 
-/* Of each template and each beginning of each answer: its pieces put together are the whole answer, and what
- * comes before the end of reasoning that the prompt opens is reasoning. */
+/* The pieces of each beginning of each template's answers put together are the whole answer, and what comes
+ * before the end of reasoning that the prompt opens is reasoning. */
 static void test_ends_within_reasoning(void **state)
 {
     static const char *const texts[] = {"Sum <b> it.\n\nThen</think>\n\nIt is 4 </th",
@@ -70,8 +70,8 @@ static void test_ends_within_reasoning(void **state)
     assert_true(n_open > 0);
 }
 
-/* Beside tools, reasoning is read as without them, also where weir's own form of calls forbids the text
- * behind it. */
+/* Reasoning is read beside tools as without them, even where weir's own form of calls forbids the text behind
+ * it. */
 static void test_reasoning_beside_tools(void **state)
 {
     static const char *const texts[] = {"Sum <b> it.</think>\n\nIt is 4.",
@@ -159,8 +159,8 @@ static bool has_trigger(const weir_chat *chat, const char *text)
     return false;
 }
 
-/* Of each template: the call that it writes, cut anywhere, where calls are required and where they are not.
- * There it is certain once the trigger of the grammar is complete. */
+/* A call that a template writes is cut anywhere, where calls are required and where they are not. There it is
+ * certain once the trigger of the grammar is complete. */
 static void test_cut_templates(void **state)
 {
     static answer a;
@@ -197,7 +197,7 @@ static void test_cut_templates(void **state)
 
 #define THOUGHT "Sum it, as 2 < 3"
 
-/* What this template's answers have between the end of reasoning and the content. */
+/* The text between the end of reasoning and the content in this template's answers. */
 static const char *before_content(const weir_chat *chat)
 {
     return strcmp(weir_chat_reasoning_end(chat), "<|end|>") == 0
@@ -221,7 +221,7 @@ static void end_reasoning(weir_chat *chat, bool open, const char *said, char *te
     read_answer(chat, text, 0, NULL, a);
 }
 
-/* Whether the parser takes for reasoning what comes before the closing text, and for content what follows;
+/* True if the parser takes for reasoning what comes before the closing text, and for content what follows;
  * *exact: without the closing text, which is content in forms that have marks around content. never: the
  * prompt has ended the reasoning. */
 static bool reads_ended(weir_chat *chat, bool open, bool never, bool *exact)
@@ -253,7 +253,8 @@ static int32_t count_ended(weir_chat *chat, weir__reasoning *reasoning, bool ope
     return weir__reasoning_n(reasoning);
 }
 
-/* Of each template whose reasoning can be ended: the parser and the engine find it in the same place. */
+/* The parser and the engine find the end of reasoning in the same place, for each template whose reasoning
+ * can be ended. */
 static void test_reasoning_that_is_ended(void **state)
 {
     size_t n_templates = 0, n_open = 0, n_exact = 0;

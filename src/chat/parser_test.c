@@ -304,8 +304,8 @@ static void test_broken(void **state)
     }
 }
 
-/* From the end of the first of these on it is certain that a call has begun: a text of the form that is
- * complete, or a name in a form without one. */
+/* A call has certainly begun from the end of the first of these on: a text of the form that is complete, or a
+ * name in a form without one. */
 static const char *const marks[] = {"<tool_call>",
                                     "[TOOL_CALLS]",
                                     "<\xEF\xBD\x9Ctool\xE2\x96\x81"
@@ -360,7 +360,7 @@ static void test_damaged(void **state)
 
 /* ---- Answers that break off within a call ---- */
 
-/* However an answer breaks off, the markup of a call is no content once it is certain. */
+/* The markup of a call is no content once it is certain, however an answer breaks off. */
 static void test_cut(void **state)
 {
     (void)state;
@@ -385,7 +385,7 @@ static void test_cut(void **state)
 
 /* ---- Long answers, odd bytes, memory ---- */
 
-/* Of processor time: other programs do not matter. */
+/* Seconds of processor time: other programs do not matter. */
 static double seconds(void)
 {
     struct timespec now;
@@ -472,7 +472,7 @@ static void test_bytes(void **state)
     weir_chat_release(chat);
 }
 
-/* After a feed that ran out of memory the next one goes on, and nothing is lost or given twice. */
+/* A feed after one that ran out of memory goes on, and nothing is lost or given twice. */
 static void no_memory(const struct example *e)
 {
     weir_chat *chat = chat_with(e->template, e->tools);

@@ -133,7 +133,7 @@ static bool add_part(weir__parts *parts, size_t from, size_t to, bool plain)
     return true;
 }
 
-/* Whether the text up to `to` has a part of a control text that came with a content. */
+/* True if the text up to `to` has a part of a control text that came with a content. */
 static bool is_dirty(cutting *c, size_t to)
 {
     bool dirty = false;

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* probe.c: renders small conversations, and looks whether each text comes in its order.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "chat/probe.h"
 
 #ifndef WEIR_NO_LLAMA
@@ -111,7 +112,7 @@ static json_t *make_conversation(const char *letters, size_t n)
 
 /* ---- What a template takes ---- */
 
-/* Whether the prompt has the texts of these messages in order. */
+/* True if the prompt has the texts of these messages in order. */
 static bool has_marks(const char *prompt, const char *letters)
 {
     char mark[40];
@@ -129,7 +130,7 @@ static bool add_prompt(void *user, const char *prompt, size_t n)
     return weir__text_add(user, prompt, n);
 }
 
-/* Whether the prompt begins with that of the messages before the last one, up to its last text: some
+/* True if the prompt begins with that of the messages before the last one, up to its last text: some
  * templates write a system message of their own at the front unless there is another one anywhere. */
 static bool begins_with(const char *prompt, const char *before)
 {
@@ -161,7 +162,7 @@ static weir__text render_messages(probing *p, const json_t *messages)
     return prompt;
 }
 
-/* The same for the first n messages of a conversation, whose refused shapes are put. */
+/* Renders the first n messages of a conversation, whose refused shapes are put. */
 static weir__text render_letters(probing *p, const char *letters, size_t n, unsigned refused)
 {
     json_t *messages = make_conversation(letters, n), *put = NULL;
@@ -175,7 +176,7 @@ static weir__text render_letters(probing *p, const char *letters, size_t n, unsi
     return prompt;
 }
 
-static bool takes(probing *p, const char *letters, unsigned refused)
+static bool template_takes(probing *p, const char *letters, unsigned refused)
 {
     size_t n = strlen(letters);
     weir__text prompt = render_letters(p, letters, n, refused), before = {0};
@@ -191,13 +192,14 @@ static bool takes(probing *p, const char *letters, unsigned refused)
 
 static bool is_refused(probing *p, const char *letters, unsigned shape)
 {
-    return !takes(p, letters, p->refused) && p->status == WEIR_OK && takes(p, letters, p->refused | shape);
+    return !template_takes(p, letters, p->refused) && p->status == WEIR_OK &&
+           template_takes(p, letters, p->refused | shape);
 }
 
 static void run_probes(void *user)
 {
     probing *p = user;
-    if (!takes(p, "uau", 0)) return; /* this template is not for such conversations */
+    if (!template_takes(p, "uau", 0)) return; /* this template is not for such conversations */
     for (size_t i = 0; i < sizeof probes / sizeof *probes; i++)
         for (size_t k = 0; k < N_CONVERSATIONS && probes[i].conversations[k] != NULL; k++) {
             bool refused = is_refused(p, probes[i].conversations[k], probes[i].shape);

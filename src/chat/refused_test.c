@@ -173,7 +173,7 @@ static size_t common(const weir_chat *a, const weir_chat *b)
     return n;
 }
 
-/* Whether each prompt begins with that of the messages before, at least up to its last text: what joins a
+/* True if each prompt begins with that of the messages before, at least up to its last text: what joins a
  * turn stands before the turn's end. *taken: it is rendered, with all texts. */
 static bool grows(terms t, const char *word, bool *taken, weir_error *error)
 {

@@ -1,5 +1,10 @@
 /* render.c: renders a conversation with its template.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A rendering checks the arguments, changes messages that the template refuses (shape.c), asks llama.cpp for
+ * prompt, grammar and parser, and may do so twice: an answer that goes on must fit its form. Then BOS and EOS
+ * are cut off, control tokens in contents are found (content.c), and the chat gets the results. Templates run
+ * on a thread with enough stack and within limits. */
 #include "chat/chat.h"
 
 #ifndef WEIR_NO_LLAMA
@@ -292,7 +297,7 @@ static weir_status check_begun(const rendering *r, size_t n_added, weir_error *e
                            field, n, BEGUN_BRACKETS_MAX);
 }
 
-/* Whether the answer as it has begun fits its form, and whether it is within reasoning. */
+/* Reads the answer as it has begun: *fits, if it fits its form; *reasons, if it is within reasoning. */
 static weir_status read_begun(const rendering *r, bool *fits, bool *reasons, weir_error *error)
 {
     begun b = {.reader = r->out};
@@ -309,7 +314,7 @@ static weir_status read_begun(const rendering *r, bool *fits, bool *reasons, wei
     return status == WEIR_NO_MEMORY || status == WEIR_ABORTED ? weir__error_copy(error, &why) : WEIR_OK;
 }
 
-/* What the template adds for the last message, up to its text's end. */
+/* Renders the text that the template adds for the last message, up to the end of the message's own text. */
 static weir_status render_added(rendering *r, weir__text *added, weir_error *error)
 {
     weir__text before = {0};
@@ -416,7 +421,7 @@ static weir_status put_messages(rendering *r, const json_t *messages, size_t n_a
     return WEIR_OK;
 }
 
-/* Whether the template takes the first n of these messages, with the errors of render_again. */
+/* Checks that the template takes the first n of these messages. Errors are those of render_again. */
 static weir_status try_first(rendering *r, const json_t *messages, size_t n, weir_error *error)
 {
     json_t *first = json_array(), *message;
@@ -434,7 +439,7 @@ static weir_status try_first(rendering *r, const json_t *messages, size_t n, wei
     return status;
 }
 
-/* Whether the template takes a conversation at all. */
+/* True if the template takes a conversation at all. */
 static bool takes_hello(rendering *r)
 {
     json_t *hello = json_pack("[{s:s,s:s}]", "role", "user", "content", "Hello");
@@ -470,8 +475,8 @@ static void find_refused(rendering *r, const json_t *messages, size_t n_added, w
     weir__error_set(error, WEIR_TEMPLATE, field, "%s: %s", field, error->message);
 }
 
-/* Whether the template has words that remove text from a text. */
-static bool deletes(const weir__chat_template *t)
+/* True if the template has words that remove text from a text. */
+static bool template_deletes(const weir__chat_template *t)
 {
     static const char *const words[] = {"replace", "split", "join"};
     bool found = false;
@@ -481,7 +486,7 @@ static bool deletes(const weir__chat_template *t)
 
 /* ---- The prompt ---- */
 
-/* Whether bytes from..to of the prompt have a byte of a content. */
+/* True if bytes from..to of the prompt have a byte of a content. */
 static bool is_content(const weir_chat *chat, size_t from, size_t to)
 {
     for (size_t i = 0; i < chat->spans.n; i++)
@@ -566,8 +571,8 @@ static weir_status read_chat(weir_chat *chat, rendering *r, weir_error *error)
         if (chat->begun == NULL) status = weir__chat_no_memory(error);
     }
     if (status == WEIR_OK)
-        status = weir__chat_find_content(chat, r->params, r->messages, deletes(r->template), render_again, r,
-                                         error);
+        status = weir__chat_find_content(chat, r->params, r->messages, template_deletes(r->template),
+                                         render_again, r, error);
     if (status == WEIR_OK) status = strip_specials(chat, error);
     if (status == WEIR_OK) status = weir__chat_read_form(chat, rendered, r->schema, error);
     return status == WEIR_OK ? check_enforcement(chat, r, error) : status;

@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* shape.c: puts a conversation into a form that a template takes.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Messages are taken one by one, and appended as turns to a new list. What the template refuses is changed on
+ * the way: a message joins the one before it, becomes a user's text, or gets an empty message before it.
+ * Contents that join are collected and written once, when the turn ends. Ids of calls that do not fit are
+ * replaced in the call and in its result. */
 #include "chat/shape.h"
 
 #include <stdio.h>
@@ -240,7 +246,7 @@ static json_t *with_id(putting *p, json_t *of, const char *name, json_t *id)
 
 #define REFUSES_IDS (WEIR__SHAPE_CALL_ID | WEIR__SHAPE_NO_CALL_ID)
 
-/* The same message with ids that the template takes. */
+/* The message with ids of calls that the template takes. */
 static json_t *name_calls(putting *p, json_t *message, size_t i)
 {
     json_t *calls = json_object_get(message, "tool_calls"), *own = NULL, *call;
@@ -268,7 +274,8 @@ static json_t *name_calls(putting *p, json_t *message, size_t i)
     return copy;
 }
 
-/* The same for a result, which without an id is that of the next call. */
+/* The message of a result with an id that the template takes; without an id of its own, that of the next
+ * call. */
 static json_t *name_result(putting *p, json_t *message, size_t i)
 {
     json_t *had = json_object_get(message, "tool_call_id"), *id;

@@ -6,9 +6,9 @@
 #include "base/json.h"
 #include "base/text.h"
 
-/* What a template may refuse: it raises an error, leaves a message out, or moves it. Strict templates want
- * one system message, which is the first, then a user's and the assistant's in turn, where calls are followed
- * by their results and those by the assistant. */
+/* Forms that a template may refuse: it raises an error, leaves a message out, or moves it. Strict templates
+ * want one system message, which is the first, then a user's and the assistant's in turn, where calls are
+ * followed by their results and those by the assistant. */
 typedef enum weir__chat_shape {
     WEIR__SHAPE_TOOL_CALLS = 1 << 0,         /* calls: become text of the assistant */
     WEIR__SHAPE_TOOL_RESULTS = 1 << 1,       /* results: become text of a user */
@@ -32,7 +32,7 @@ typedef enum weir__chat_shape {
 /* Bytes of the list of messages that were put. */
 #define WEIR__SHAPE_LINES_MAX 4096
 
-/* Whether no template refuses the form: at most one system message, then a user's and the assistant's texts
+/* True if no template refuses the form: at most one system message, then a user's and the assistant's texts
  * in turn. */
 bool weir__chat_shape_is_regular(const json_t *messages);
 

@@ -280,8 +280,8 @@ static bool begins_with(const json_t *content, const json_t *start)
     return begins;
 }
 
-/* What becomes of messages does not depend on later ones, except that text may join the last. Behind an
- * empty user's message that closes system messages others may come. */
+/* Later messages do not change what becomes of a message, except that text may join the last. Behind an empty
+ * user's message that closes system messages others may come. */
 static void later_messages_change_nothing(void **state)
 {
     (void)state;

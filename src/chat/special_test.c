@@ -25,7 +25,7 @@ static const int32_t *ids_of(const weir_chat *chat, size_t *n)
     return ids[turn];
 }
 
-/* How many of the fake's ids are control tokens. */
+/* The number of the fake's ids that are control tokens. */
 static size_t count_controls(const int32_t *ids, size_t n)
 {
     size_t count = 0;
@@ -97,7 +97,7 @@ static void test_bad_arguments_are_refused(void **state)
     weir_chat_release(chat);
 }
 
-/* Whatever allocation fails, the chat is made whole or not at all. */
+/* A chat is made whole or not at all, whatever allocation fails. */
 static void test_without_memory(void **state)
 {
     (void)state;

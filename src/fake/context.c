@@ -1,5 +1,9 @@
 /* context.c: the fake's passes and their rows.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A row is made from a hash of all tokens before it, so that it tells whether the memory held what it should.
+ * Batches are checked as strictly as the contract allows, and a misuse is remembered as a fault that tests
+ * ask for. Embeddings are vectors made from the same hashes, pooled as llama.cpp pools them. */
 #include <string.h>
 
 #include "base/cpu.h"
@@ -18,7 +22,7 @@
 
 /* ---- Life ----------------------------------------------------------------------------------------- */
 
-static void sizes(const weir__bmodel *model, const weir_context_params *params, weir_context_info *info)
+static void set_sizes(const weir__bmodel *model, const weir_context_params *params, weir_context_info *info)
 {
     int32_t round = model->options.exact ? 1 : ROUND;
     int32_t wanted = params->n_ctx < INT32_MAX - ROUND ? params->n_ctx : INT32_MAX - ROUND;
@@ -77,7 +81,7 @@ weir_status weir__fake_context_create(weir__bmodel *model, const weir_context_pa
     made->model = model;
     made->embeddings = params->embeddings;
     atomic_fetch_add(&model->hooks.n_contexts, 1);
-    sizes(model, params, &made->info);
+    set_sizes(model, params, &made->info);
     if (made->info.n_ctx_seq == 0) {
         weir__fake_context_free(made);
         return weir__error_set(error, WEIR_INVALID, "n_ctx", "n_ctx is %d: too little for %d sequences",
@@ -129,7 +133,7 @@ weir_status weir__fake_context_create(weir__bmodel *model, const weir_context_pa
 
 /* ---- A pass --------------------------------------------------------------------------------------- */
 
-static weir_status fault(weir__bcontext *context, uint32_t bit, weir_error *error, const char *message)
+static weir_status inject_fault(weir__bcontext *context, uint32_t bit, weir_error *error, const char *message)
 {
     atomic_fetch_or(&context->model->hooks.faults, bit);
     return weir__error_set(error, WEIR_BACKEND, NULL, "the fake backend was misused: %s", message);
@@ -144,19 +148,19 @@ static weir_status batch_check(weir__bcontext *context, const weir__batch *batch
     bool lanes = context->info.layout == WEIR_LAYOUT_PER_SLOT, full = false;
 
     if (batch->n < 1 || batch->n > context->info.n_batch)
-        return fault(context, WEIR__FAKE_BAD_BATCH, error, "the batch is empty or over n_batch");
+        return inject_fault(context, WEIR__FAKE_BAD_BATCH, error, "the batch is empty or over n_batch");
     for (int32_t i = 0; i < batch->n; i++) {
         int32_t seq = batch->seq[i];
         if (seq < 0 || seq >= context->info.n_seq_max)
-            return fault(context, WEIR__FAKE_BAD_BATCH, error, "no such sequence");
+            return inject_fault(context, WEIR__FAKE_BAD_BATCH, error, "no such sequence");
         if (cells ? batch->token[i] >= 0
                   : batch->token[i] < 0 || batch->token[i] >= context->model->options.n_vocab)
-            return fault(context, WEIR__FAKE_BAD_BATCH, error, "no such token");
+            return inject_fault(context, WEIR__FAKE_BAD_BATCH, error, "no such token");
         const weir__fake_seq *at = &context->seqs[seq];
         if (count[seq] == 0) next[seq] = at->n > 0 ? weir__fake_seq_next(at, at->n - 1) : 0;
         if (batch->pos[i] != next[seq])
-            return fault(context, WEIR__FAKE_BAD_POSITION, error,
-                         "a position does not continue its sequence");
+            return inject_fault(context, WEIR__FAKE_BAD_POSITION, error,
+                                "a position does not continue its sequence");
         next[seq] += cells ? weir__fake_cell_step(batch->token[i]) : 1;
         count[seq]++;
         if (context->seqs[seq].n + count[seq] > context->info.n_ctx_seq) full = true;
@@ -189,7 +193,7 @@ static void pool_add(weir__bcontext *context, int32_t seq, const float *vector)
     }
 }
 
-/* Where the part of a pass starts over which a sequence of `count` tokens is pooled. Lanes are computed in
+/* The start of the part of a pass over which a sequence of `count` tokens is pooled. Lanes are computed in
  * parts of equal length, as in llama.cpp: 7, 8 and 7 tokens are three times 7, then once 1. */
 static int32_t pool_start(const weir__bcontext *context, const int32_t *counts, int32_t count)
 {
@@ -251,7 +255,7 @@ void weir__fake_set_abort(weir__bcontext *context, bool (*fn)(void *user), void 
     context->abort_user = user;
 }
 
-static bool aborted(const weir__bcontext *context)
+static bool is_aborted(const weir__bcontext *context)
 {
     return context->abort != NULL && context->abort(context->abort_user);
 }
@@ -279,10 +283,11 @@ static weir_status run_pass(weir__bcontext *context, const weir__batch *batch, b
     }
 
     int64_t us = atomic_load(&hooks->tick_us) + atomic_load(&hooks->token_us) * batch->n;
-    for (; us > 0 && !aborted(context); us -= ABORT_POLL_US)
+    for (; us > 0 && !is_aborted(context); us -= ABORT_POLL_US)
         weir__fake_wait(us < ABORT_POLL_US ? us : ABORT_POLL_US);
     for (int32_t i = 0; i < batch->n; i++) {
-        if (aborted(context)) return weir__error_set(error, WEIR_ABORTED, NULL, "the pass was interrupted");
+        if (is_aborted(context))
+            return weir__error_set(error, WEIR_ABORTED, NULL, "the pass was interrupted");
         weir__fake_seq *seq = &context->seqs[batch->seq[i]];
         weir__fake_seq_append(context, batch->seq[i], batch->token[i], batch->pos[i], context->adapters);
         context->row_of[i] = -1;
@@ -321,7 +326,7 @@ weir_status weir__fake_decode_segment(weir__bcontext *context, const weir__batch
                                context->info.n_ubatch, batch->n);
     if (segment->embeddings == NULL || slice->first < 0 || slice->first + batch->n > segment->n_cells ||
         (!segment->causal && batch->n != segment->n_cells))
-        return fault(context, WEIR__FAKE_BAD_BATCH, error, "the segment has no such part");
+        return inject_fault(context, WEIR__FAKE_BAD_BATCH, error, "the segment has no such part");
     weir_status status = weir__batch_init(&own, batch->n, error);
     for (int32_t i = 0; i < batch->n && status == WEIR_OK; i++) {
         int32_t cell = slice->first + i;

@@ -1,5 +1,9 @@
 /* fake.c: a deterministic model without weights: options, vocabulary, tokenizer.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Tokens are control tokens, words and single bytes, and the tokenizer takes the longest that fits. The next
+ * token is a hash of all tokens before it, so that each text has one right continuation; a test can script
+ * it, and let chosen calls fail. */
 #include "fake/fake.h"
 
 #include <errno.h>
@@ -156,7 +160,7 @@ static int32_t longest_piece(const weir__bmodel *model)
 }
 
 /* The longest piece of this kind that is a prefix of the text, -1 = none. Searches the whole vocabulary. */
-static int32_t match(const weir__bmodel *model, const char *text, size_t length, bool control)
+static int32_t match_word(const weir__bmodel *model, const char *text, size_t length, bool control)
 {
     int32_t best = -1, best_length = 0;
     for (int32_t i = 256; i < model->options.n_vocab; i++) {
@@ -183,8 +187,8 @@ weir_status weir__fake_tokenize(const weir__bmodel *model, const char *text, siz
     }
     for (size_t i = 0; i < length;) {
         int32_t token = -1;
-        if (parse_special && text[i] == '<') token = match(model, text + i, length - i, true);
-        if (token < 0 && model->options.longest) token = match(model, text + i, length - i, false);
+        if (parse_special && text[i] == '<') token = match_word(model, text + i, length - i, true);
+        if (token < 0 && model->options.longest) token = match_word(model, text + i, length - i, false);
         size_t used = token < 0 ? 1 : (size_t)model->pieces[token].length;
         if (token < 0) token = (unsigned char)text[i];
         if (n < capacity) tokens[n] = token;
@@ -329,7 +333,7 @@ fail:
 }
 
 /* A hash of the options that decide the text, without those that take time. */
-static uint64_t fingerprint(const weir__fake_options *o)
+static uint64_t options_fingerprint(const weir__fake_options *o)
 {
     const int64_t numbers[] = {o->n_vocab, o->n_ctx_train, o->seed, o->eos_every, o->any, o->longest, o->fim};
     return weir__hash(0, numbers, sizeof numbers);
@@ -367,7 +371,7 @@ void weir__fake_model_describe(const weir__bmodel *model, weir_model_info *info)
         .has_decoder = true,
         .kernels = "",
         .is_recurrent = model->options.recurrent != 0,
-        .fingerprint = fingerprint(&model->options),
+        .fingerprint = options_fingerprint(&model->options),
         .longest_piece = longest_piece(model),
     };
 }

@@ -51,7 +51,7 @@ typedef struct weir__fake {
     void *before_decode_user;
     void (*before_sample)(void *user, int32_t row);
     void *before_sample_user;
-    /* Whether the state of a sequence that starts with this token may be loaded; NULL = yes. */
+    /* True if the state of a sequence that starts with this token may be loaded; NULL = yes. */
     bool (*may_load)(void *user, int32_t token);
     void *may_load_user;
 

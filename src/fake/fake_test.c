@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* fake_test.c: the fake's options, tokenizer, contexts and faults, as tests rely on them.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "support/fake.h"
 #include <pthread.h>
 #include <stdlib.h>

@@ -98,12 +98,12 @@ uint64_t weir__fake_hash_start(const weir__bmodel *model);
 /* The hash of an adapter; those of several are added. 0: its scale is 0. */
 uint64_t weir__fake_adapter_hash(uint64_t number, float scale);
 uint64_t weir__fake_hash_next(uint64_t hash, int32_t token, uint64_t adapters);
-/* By the hash alone, without the test's next(). */
+/* Chooses by the hash alone, without the test's next(). */
 int32_t weir__fake_choose(const weir__bmodel *model, uint64_t hash);
 /* The logit of a token in a row. */
 float weir__fake_logit(uint64_t hash, int32_t chosen, int32_t token);
 void weir__fake_wait(int64_t us);
-/* Whether the test wants this call to fail. */
+/* True if the test wants this call to fail. */
 bool weir__fake_fails(_Atomic int64_t *at, _Atomic int64_t *more);
 /* The row of a batch entry, -1 = the last one kept. NULL, and a fault: there is none. */
 weir__fake_row *weir__fake_row_of(weir__bcontext *context, int32_t row);
@@ -139,7 +139,7 @@ static inline int32_t weir__fake_cell_step(int32_t cell)
     return (-1 - cell) & 0xff;
 }
 
-/* That of a segment's cell: its hash is that of all of its embedding. */
+/* The id of a segment's cell: its hash is that of all of its embedding. */
 int32_t weir__fake_cell_of(const weir__segment *segment, int32_t cell);
 
 /* The position that follows entry i of a sequence. */

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "fake/internal.h"
 
-static bool unified(const weir__bcontext *context)
+static bool is_unified(const weir__bcontext *context)
 {
     return context->info.layout == WEIR_LAYOUT_UNIFIED;
 }
@@ -18,7 +18,7 @@ static void cells_add(weir__bcontext *context, int64_t n)
 /* Releases entry i's cell; 1 if no sequence holds it any more. */
 static int32_t cell_leave(weir__bcontext *context, const weir__fake_seq *seq, int32_t i)
 {
-    if (!unified(context)) return 1;
+    if (!is_unified(context)) return 1;
     int32_t cell = seq->cell[i];
     if (--context->refs[cell] > 0) return 0;
     context->unused[context->n_unused++] = cell;
@@ -80,7 +80,7 @@ void weir__fake_seq_append(weir__bcontext *context, int32_t seq_id, int32_t toke
     seq->adapters[i] = adapters;
     seq->hash[i] = weir__fake_hash_next(i > 0 ? seq->hash[i - 1] : weir__fake_hash_start(context->model),
                                         token, adapters);
-    if (unified(context)) {
+    if (is_unified(context)) {
         seq->cell[i] = context->unused[--context->n_unused];
         context->refs[seq->cell[i]] = 1;
     }
@@ -98,7 +98,7 @@ void weir__fake_clear(weir__bcontext *context)
     }
     cells_add(context, -freed);
     /* the lowest cell is always used first */
-    context->n_unused = unified(context) ? context->info.n_ctx : 0;
+    context->n_unused = is_unified(context) ? context->info.n_ctx : 0;
     for (int32_t i = 0; i < context->n_unused; i++) context->unused[i] = context->n_unused - 1 - i;
 }
 
@@ -127,9 +127,9 @@ static void entries_copy(weir__bcontext *context, int32_t from_id, int32_t to_id
     uint64_t hash = weir__fake_hash_start(context->model);
     for (int32_t i = 0; i < to->n; i++) {
         to->hash[i] = hash = weir__fake_hash_next(hash, to->token[i], to->adapters[i]);
-        if (unified(context)) context->refs[to->cell[i]]++;
+        if (is_unified(context)) context->refs[to->cell[i]]++;
     }
-    if (!unified(context)) {
+    if (!is_unified(context)) {
         cells_add(context, to->n);
         to->pending_to = true;
         from->pending_from = true;
@@ -255,8 +255,8 @@ weir_status weir__fake_state_load(weir__bcontext *context, int32_t seq_id, const
     }
 
     int32_t n_own = 0; /* cells that no other sequence holds */
-    for (int32_t i = 0; unified(context) && i < seq->n; i++) n_own += context->refs[seq->cell[i]] == 1;
-    if (unified(context) && n > context->n_unused + n_own)
+    for (int32_t i = 0; is_unified(context) && i < seq->n; i++) n_own += context->refs[seq->cell[i]] == 1;
+    if (is_unified(context) && n > context->n_unused + n_own)
         return weir__error_set(error, WEIR_NO_SPACE, NULL, "no KV cells are left for %d tokens", n);
     entries_remove(context, seq, 0, seq->n);
     for (int32_t i = 0; i < n; i++) {

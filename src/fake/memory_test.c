@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* memory_test.c: the fake's memory beside a naive one, and the misuses that it sees.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "support/fake.h"
 
 static const weir_layout layouts[] = {WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT};

@@ -74,7 +74,8 @@ static bool add_token(weir__prepared *prepared, int32_t token)
     return segment->tokens != NULL;
 }
 
-/* With `positions`, all cells of a piece have the same position, and the next piece comes that many later. */
+/* Adds a piece of cells. With `positions`, all its cells have the same position, and the next piece comes
+ * that many later. */
 static bool add_piece(weir__prepared *prepared, const weir__fake_projector_options *o)
 {
     weir__segment *segment = &prepared->segments[prepared->n_segments++];

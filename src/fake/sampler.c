@@ -33,7 +33,7 @@ static int32_t piece_of(const void *model, int32_t token, char *bytes, int32_t c
     return weir__fake_piece(model, token, true, bytes, capacity);
 }
 
-static bool ends(const void *model, int32_t token)
+static bool token_ends(const void *model, int32_t token)
 {
     return weir__fake_is_eog(model, token);
 }
@@ -46,7 +46,7 @@ static int32_t find_token(const void *model, const char *text, size_t length)
     return n == 1 ? token : WEIR__GRAMMAR_NO_TOKEN;
 }
 
-static weir_status report(weir_status status, int32_t token, weir_error *error)
+static weir_status report_sample(weir_status status, int32_t token, weir_error *error)
 {
     if (status == WEIR_OK) return status;
     if (status != WEIR_REFUSED) return weir__error_set(error, status, NULL, "no memory for the grammar");
@@ -58,17 +58,17 @@ static weir_status report(weir_status status, int32_t token, weir_error *error)
 static weir_status start_grammar(weir__bsampler *s, const char *text, const char *root, const char *prefill,
                                  weir_error *error)
 {
-    const weir__trie_source source = {s->model, (int32_t)s->model->options.n_vocab, piece_of, ends};
+    const weir__trie_source source = {s->model, (int32_t)s->model->options.n_vocab, piece_of, token_ends};
     const weir__grammar_tokens tokens = {s->model, find_token};
     s->trie = weir__trie_create(&source);
     s->mask = weir__mem_calloc(WEIR__AUTOMATON_WORDS(source.n_vocab), sizeof *s->mask);
-    if (s->trie == NULL || s->mask == NULL) return report(WEIR_NO_MEMORY, -1, error);
+    if (s->trie == NULL || s->mask == NULL) return report_sample(WEIR_NO_MEMORY, -1, error);
     weir_status status = weir__grammar_compile(text, root, &tokens, s->trie, &s->automaton, error);
     if (status != WEIR_OK) return status;
     s->start = weir__automaton_start(s->automaton);
     for (; status == WEIR_OK && prefill != NULL && *prefill != '\0'; prefill++)
         status = weir__automaton_accept(s->automaton, &s->start, (unsigned char)*prefill);
-    if (status != WEIR_REFUSED) return report(status, -1, error);
+    if (status != WEIR_REFUSED) return report_sample(status, -1, error);
     return weir__error_set(error, WEIR_GRAMMAR, "grammar",
                            "the grammar does not allow the part of the answer that the prompt already holds");
 }
@@ -136,14 +136,14 @@ weir_status weir__fake_sampler_reset(weir__bsampler *sampler, weir_error *error)
 /* ---- Draws ---------------------------------------------------------------------------------------- */
 
 /* A double in [0, 1). */
-static double draw(weir__bsampler *sampler)
+static double draw_number(weir__bsampler *sampler)
 {
     sampler->state += UINT64_C(0x9e3779b97f4a7c15);
     return (double)(weir__fake_mix(sampler->state) >> 11) * 0x1p-53;
 }
 
 /* The logit with biases, ignore_eos, grammar and mask; -INFINITY forbids the token. */
-static float logit(const weir__bsampler *sampler, const weir__fake_row *row, int32_t token)
+static float logit_of(const weir__bsampler *sampler, const weir__fake_row *row, int32_t token)
 {
     float value = weir__fake_logit(row->hash, row->chosen, token);
     for (size_t i = 0; i < sampler->n_bias; i++)
@@ -155,18 +155,18 @@ static float logit(const weir__bsampler *sampler, const weir__fake_row *row, int
 }
 
 /* -1: nothing is allowed. */
-/* Whether a token that could be chosen is not there only because of the biases. */
+/* True if a token that could be chosen is not there only because of the biases. */
 static bool bias_excludes(const weir__bsampler *sampler, const weir__fake_row *row)
 {
     weir__bsampler plain = *sampler;
     bool excludes = false;
     plain.n_bias = 0;
     for (size_t i = 0; i < sampler->n_bias; i++)
-        excludes |= logit(&plain, row, sampler->bias[i].token) > -INFINITY;
+        excludes |= logit_of(&plain, row, sampler->bias[i].token) > -INFINITY;
     return excludes;
 }
 
-static int32_t choose(weir__bsampler *sampler, const weir__fake_row *row)
+static int32_t choose_token(weir__bsampler *sampler, const weir__fake_row *row)
 {
     int32_t n = (int32_t)sampler->model->options.n_vocab, best = -1;
     float highest = -INFINITY;
@@ -174,7 +174,7 @@ static int32_t choose(weir__bsampler *sampler, const weir__fake_row *row)
         !(sampler->ignore_eos && sampler->model->pieces[row->chosen].kind == WEIR__FAKE_END))
         return row->chosen;
     for (int32_t i = 0; i < n; i++) {
-        float value = logit(sampler, row, i);
+        float value = logit_of(sampler, row, i);
         if (value > highest) {
             highest = value;
             best = i;
@@ -183,10 +183,10 @@ static int32_t choose(weir__bsampler *sampler, const weir__fake_row *row)
     if (sampler->greedy || best < 0) return best;
 
     double sum = 0.0;
-    for (int32_t i = 0; i < n; i++) sum += exp((logit(sampler, row, i) - highest) / (double)sampler->temp);
-    double left = draw(sampler) * sum;
+    for (int32_t i = 0; i < n; i++) sum += exp((logit_of(sampler, row, i) - highest) / (double)sampler->temp);
+    double left = draw_number(sampler) * sum;
     for (int32_t i = 0; i < n; i++) {
-        left -= exp((logit(sampler, row, i) - highest) / (double)sampler->temp);
+        left -= exp((logit_of(sampler, row, i) - highest) / (double)sampler->temp);
         if (left < 0.0) return i;
     }
     return best;
@@ -195,7 +195,7 @@ static int32_t choose(weir__bsampler *sampler, const weir__fake_row *row)
 weir_status weir__fake_accept(weir__bsampler *sampler, int32_t token, weir_error *error)
 {
     if (sampler->automaton == NULL) return WEIR_OK;
-    return report(weir__automaton_accept(sampler->automaton, &sampler->place, token), token, error);
+    return report_sample(weir__automaton_accept(sampler->automaton, &sampler->place, token), token, error);
 }
 
 size_t weir__fake_text_before_call(const weir__bsampler *sampler)
@@ -225,9 +225,9 @@ weir_status weir__fake_sample(weir__bsampler *sampler, weir__bcontext *context, 
     weir_status status = sampler->automaton != NULL
                              ? weir__automaton_mask(sampler->automaton, &sampler->place, sampler->mask)
                              : WEIR_OK;
-    if (status != WEIR_OK) return report(status, -1, error);
+    if (status != WEIR_OK) return report_sample(status, -1, error);
     sampler->allowed = mask;
-    int32_t chosen = choose(sampler, from);
+    int32_t chosen = choose_token(sampler, from);
     sampler->allowed = NULL;
     if (chosen < 0 && mask != NULL)
         return weir__error_set(error, WEIR_REFUSED, "", "the mask leaves no token that may come next");

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* sampler_test.c: the fake's draws, biases, grammars and masks.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
 #include "support/fake.h"

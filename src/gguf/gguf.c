@@ -76,7 +76,7 @@ static void open_file(gguf_check *c, const char *path)
     }
 }
 
-/* The same for a part after the first. */
+/* Opens a part after the first. */
 static void open_part(gguf_check *c, const char *path, int part, int count)
 {
     struct stat st;
@@ -115,7 +115,7 @@ static void refuse_later_part(gguf_check *c, int part, int count)
                         part, count, (int)n_first, first);
 }
 
-/* How many files the model has, of which this must be the first one. */
+/* The number of files of the model, of which this must be the first one. */
 static uint16_t count_parts(gguf_check *c)
 {
     uint16_t count, no;
@@ -155,7 +155,7 @@ static void check_shards(gguf_check *c, const char *path, uint16_t count, weir__
         close_file(c);
         open_part(c, shard, i, count);
         if (c->status == WEIR_OK) weir__gguf_check_container(c);
-        /* Without the type check llama.cpp aborts here. */
+        /* A type other than the expected one would make llama.cpp abort. */
         if (c->status == WEIR_OK && (!split_number(c, "split.no", &no) || no != i - 1))
             weir__gguf_fail(
                 c, WEIR_FORMAT,
@@ -172,7 +172,7 @@ static void check_shards(gguf_check *c, const char *path, uint16_t count, weir__
     weir__mem_free(shard);
 }
 
-/* Of the file, or of data [size] where that is not NULL. *n_parts: of the model. NULL: out of memory. */
+/* Checks the file, or data [size] where that is not NULL. *n_parts: of the model. NULL: out of memory. */
 static gguf_check *check_one(const char *path, const void *data, size_t size, const gguf_use *use,
                              weir__stamps *files, uint16_t *n_parts, weir_error *error)
 {

@@ -21,14 +21,14 @@
  * NO_MEMORY. Messages name the offset, key or tensor. */
 weir_status weir__gguf_check(const char *path, weir__stamps *files, weir__gguf_info *info, weir_error *error);
 
-/* The same for a LoRA adapter, where llama.cpp does not check the types of some keys. identity is a checksum
- * of the whole file without its time. */
+/* Checks a LoRA adapter, where llama.cpp does not check the types of some keys. identity is a checksum of the
+ * whole file without its time. */
 weir_status weir__gguf_check_adapter(const char *path, weir__gguf_info *info, weir_error *error);
 
-/* The same for a projector: llama.cpp's encoder of images or sounds (mmproj). */
+/* Checks a projector: llama.cpp's encoder of images or sounds (mmproj). */
 weir_status weir__gguf_check_projector(const char *path, weir__gguf_info *info, weir_error *error);
 
-/* The same for one file in memory, which must not be a shard. */
+/* Checks one file in memory, which must not be a shard. */
 weir_status weir__gguf_check_memory(const void *data, size_t size, weir__gguf_info *info, weir_error *error);
 weir_status weir__gguf_check_projector_memory(const void *data, size_t size, weir__gguf_info *info,
                                               weir_error *error);

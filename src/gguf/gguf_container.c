@@ -84,16 +84,16 @@ void weir__gguf_refuse_cut(gguf_check *c, const char *format, ...)
 
 /* ---- Bytes ---------------------------------------------------------------------------------------- */
 
-static bool within(gguf_check *c, uint64_t n)
+static bool has_bytes(gguf_check *c, uint64_t n)
 {
     if (c->status == WEIR_OK && n > c->size - c->at)
         weir__gguf_refuse_cut(c, "ends at byte %" PRIu64 ", inside %s", c->size, c->part);
     return c->status == WEIR_OK;
 }
 
-static bool skip(gguf_check *c, uint64_t n)
+static bool skip_bytes(gguf_check *c, uint64_t n)
 {
-    if (within(c, n)) c->at += n;
+    if (has_bytes(c, n)) c->at += n;
     return c->status == WEIR_OK;
 }
 
@@ -110,7 +110,7 @@ static void fill_window(gguf_check *c)
 
 bool weir__gguf_take(gguf_check *c, void *to, size_t n)
 {
-    if (within(c, n)) {
+    if (has_bytes(c, n)) {
         if (c->fd < 0) {
             memcpy(to, c->data + c->at, n);
         } else {
@@ -201,13 +201,13 @@ static void read_entry(gguf_check *c, gguf_entry *e, uint64_t i)
     }
     e->type = (uint8_t)type;
     e->value_at = c->at;
-    if (c->status == WEIR_OK && type != GGUF_STRING) skip(c, e->n * value_size[type]);
+    if (c->status == WEIR_OK && type != GGUF_STRING) skip_bytes(c, e->n * value_size[type]);
     for (uint64_t k = 0; k < e->n && type == GGUF_STRING && c->status == WEIR_OK; k++) {
         n = weir__gguf_take_u64(c);
         if (n > STRING_MAX)
             weir__gguf_refuse(c, "key '%.60s' has a string of %" PRIu64 " bytes at byte %" PRIu64, key, n,
                               c->at - 8);
-        skip(c, n);
+        skip_bytes(c, n);
     }
 }
 
@@ -282,7 +282,7 @@ bool weir__gguf_dims(gguf_check *c, const char *name, uint64_t dim[4])
     return c->status == WEIR_OK && strcmp(name, other) == 0;
 }
 
-/* Whether llama.cpp can compute with this type in this tensor. On the CPU, vectors, norms, biases, short
+/* True if llama.cpp can compute with this type in this tensor. On the CPU, vectors, norms, biases, short
  * convolutions and parameters of state spaces must be F32. Two tables contain integers. */
 static bool type_fits(const char *name, uint32_t n_dims, uint32_t type)
 {
@@ -450,9 +450,9 @@ uint64_t weir__gguf_checksum(gguf_check *c, uint64_t h, uint64_t n)
 #define SAMPLES      64
 #define SAMPLE_BYTES 4096
 
-/* Of the file's size, all before the weights, and samples of the weights. Two models with equal metadata
- * differ in most of their weights. */
-static uint64_t fingerprint(gguf_check *c)
+/* A hash of the file's size, all before the weights, and samples of the weights. Two models with equal
+ * metadata differ in most of their weights. */
+static uint64_t file_fingerprint(gguf_check *c)
 {
     unsigned char bytes[SAMPLE_BYTES];
     const uint64_t start = c->at, span = c->size - start;
@@ -465,8 +465,8 @@ static uint64_t fingerprint(gguf_check *c)
     return h;
 }
 
-/* The same for this file alone: with its time. */
-static uint64_t identity(const gguf_check *c)
+/* A hash that tells this file from a copy: the fingerprint and the file's time. */
+static uint64_t file_identity(const gguf_check *c)
 {
     uint64_t of_file[] = {c->info.fingerprint, c->written_s, c->written_ns};
     return weir__hash(0, of_file, sizeof of_file);
@@ -479,7 +479,7 @@ void weir__gguf_check_container(gguf_check *c)
     read_header(c);
     if (c->status == WEIR_OK) read_entries(c);
     if (c->status == WEIR_OK) read_tensors(c);
-    if (c->status == WEIR_OK) c->info.fingerprint = fingerprint(c);
-    if (c->status == WEIR_OK) c->info.identity = identity(c);
+    if (c->status == WEIR_OK) c->info.fingerprint = file_fingerprint(c);
+    if (c->status == WEIR_OK) c->info.identity = file_identity(c);
     c->part = "the metadata";
 }

@@ -46,7 +46,7 @@ typedef struct gguf_mark {
 
 struct gguf_check;
 
-/* What a file is for. */
+/* The purpose of a file. */
 typedef struct gguf_use {
     void (*check_rules)(struct gguf_check *c); /* checks the metadata */
     const char *converter; /* llama.cpp's program that makes such a file of other formats */
@@ -82,7 +82,7 @@ typedef struct gguf_check {
 /* Checks header, keys and tensor table of one file, and fills c->info. */
 void weir__gguf_check_container(gguf_check *c);
 
-/* Of the first n bytes, from h on. */
+/* The hash of the first n bytes, from h on. */
 uint64_t weir__gguf_checksum(gguf_check *c, uint64_t h, uint64_t n);
 
 void weir__gguf_fail(gguf_check *c, weir_status code, const char *format, ...)

@@ -26,7 +26,7 @@
 /* ---- Values --------------------------------------------------------------------------------------- */
 
 /* Element i of numbers that llama.cpp reads as uint32. A scalar is the same for all i. */
-static bool number(gguf_check *c, const gguf_entry *e, uint64_t i, uint32_t *value)
+static bool number_at(gguf_check *c, const gguf_entry *e, uint64_t i, uint32_t *value)
 {
     unsigned char bit = 0;
     if (e == NULL || c->status != WEIR_OK || (e->is_array && i >= e->n)) return false;
@@ -45,7 +45,7 @@ static bool number(gguf_check *c, const gguf_entry *e, uint64_t i, uint32_t *val
 static uint32_t number_or(gguf_check *c, const char *suffix, uint64_t i, uint32_t otherwise)
 {
     uint32_t value;
-    return number(c, weir__gguf_find_arch(c, suffix), i, &value) ? value : otherwise;
+    return number_at(c, weir__gguf_find_arch(c, suffix), i, &value) ? value : otherwise;
 }
 
 /* A float of the architecture. */
@@ -59,7 +59,7 @@ static double real_or(gguf_check *c, const char *suffix, double otherwise)
 }
 
 /* 1, 0, or -1 if absent or no bool. */
-static int truth(gguf_check *c, const gguf_entry *e)
+static int truth_of(gguf_check *c, const gguf_entry *e)
 {
     unsigned char value;
     if (e == NULL || e->type != GGUF_BOOL || e->is_array) return -1;
@@ -68,7 +68,7 @@ static int truth(gguf_check *c, const gguf_entry *e)
 }
 
 /* Copies a string as llama.cpp sees it: up to a NUL. False: absent, no string, or longer than size - 1. */
-static bool text(gguf_check *c, const char *key, char *to, size_t size)
+static bool text_of(gguf_check *c, const char *key, char *to, size_t size)
 {
     const gguf_entry *e = weir__gguf_find(c, key);
     to[0] = '\0';
@@ -80,8 +80,8 @@ static bool text(gguf_check *c, const char *key, char *to, size_t size)
     return true;
 }
 
-/* Whether word is in list, which begins and ends with a space. */
-static bool listed(const char *list, const char *word)
+/* True if word is in list, which begins and ends with a space. */
+static bool is_listed(const char *list, const char *word)
 {
     char spaced[GGUF_KEY_MAX];
     snprintf(spaced, sizeof spaced, " %s ", word);
@@ -92,7 +92,7 @@ static bool listed(const char *list, const char *word)
 
 static bool is_arch(const gguf_check *c, const char *list)
 {
-    return listed(list, c->info.architecture);
+    return is_listed(list, c->info.architecture);
 }
 
 /* Safe values of the architecture's numbers with which llama.cpp divides, allocates or asserts. All elements
@@ -152,7 +152,7 @@ static void check_numbers(gguf_check *c)
     for (size_t k = 0; k < sizeof bounds / sizeof *bounds && c->status == WEIR_OK; k++) {
         const gguf_entry *e = weir__gguf_find_arch(c, bounds[k].key);
         uint32_t value;
-        for (uint64_t i = 0; number(c, e, i, &value); i++) {
+        for (uint64_t i = 0; number_at(c, e, i, &value); i++) {
             if (value < bounds[k].min || value > bounds[k].max)
                 weir__gguf_refuse(c, "key '%s.%s' is %u; allowed are %u to %u", c->info.architecture,
                                   bounds[k].key, value, bounds[k].min, bounds[k].max);
@@ -173,7 +173,7 @@ static const char equal_heads[] =
     " jina-bert-v3 laguna lfm2 lfm2moe maple minimax-m3 modern-bert mpt muse-glimmer nanbeige nemotron_h"
     " nemotron_h_moe neo-bert nomic-bert nomic-bert-moe openelm phi2 phi3 phimoe plamo3 qwen qwen35"
     " qwen35moe qwen3next qwen4exp refact spark2_5 stablelm starcoder t5 t5encoder ";
-/* ...and that the rotation covers the whole head. */
+/* Architectures of which llama.cpp also assumes that the rotation covers the whole head. */
 static const char whole_rotation[] =
     " apertus arcee arctic baichuan chameleon codeshell cogvlm cohere2moe dbrx deci deepseek dots1 dream"
     " ernie4_5 ernie4_5-moe exaone exaone-moe exaone4 falcon granite granite_swa granitemoe"
@@ -225,8 +225,8 @@ static head check_head(gguf_check *c, const char *kind, head otherwise)
     return (head){key, value, rotated};
 }
 
-/* In many architectures the loader uses the first layer's number of heads and the graph each layer's. Without
- * a uniform head size only layers without heads of keys are compared. */
+/* Checks the heads of a layer. In many architectures the loader uses the first layer's number of heads and
+ * the graph each layer's. Without a uniform head size only layers without heads of keys are compared. */
 static void check_layer_heads(gguf_check *c, uint32_t i, uint32_t heads, uint32_t heads_kv, head full,
                               head swa)
 {
@@ -317,8 +317,9 @@ static void check_window(gguf_check *c, uint32_t n_layers)
     if (e == NULL || weir__gguf_find_arch(c, "attention.sliding_window") == NULL ||
         is_arch(c, " dflash eagle3 "))
         return;
-    for (uint32_t i = 0; i < n_layers && e->is_array && number(c, e, i, &value); i++) n_windows += value != 0;
-    if (e->is_array ? n_windows == 0 : number(c, e, 0, &value) && value == 1)
+    for (uint32_t i = 0; i < n_layers && e->is_array && number_at(c, e, i, &value); i++)
+        n_windows += value != 0;
+    if (e->is_array ? n_windows == 0 : number_at(c, e, 0, &value) && value == 1)
         weir__gguf_refuse(c, "key '%s.attention.sliding_window_pattern' leaves no layer with a window",
                           c->info.architecture);
 }
@@ -362,7 +363,7 @@ static void check_recurrent(gguf_check *c, uint32_t n_layers)
     if (is_arch(c, " granitehybrid jamba ") && inner != 2 * n_embd)
         weir__gguf_refuse(c, "key '%s.ssm.inner_size' is not twice the embedding length",
                           c->info.architecture);
-    if (is_arch(c, " bailingmoe3 ") && (truth(c, weir__gguf_find_arch(c, "kda.safe_gate")) != 1 ||
+    if (is_arch(c, " bailingmoe3 ") && (truth_of(c, weir__gguf_find_arch(c, "kda.safe_gate")) != 1 ||
                                         !(real_or(c, "kda.gate_lower_bound", 0) < 0)))
         weir__gguf_refuse(c, "keys 'bailingmoe3.kda.safe_gate' and '.gate_lower_bound' are not set");
     if (is_arch(c, " hrm_text ") && n_layers != (uint64_t)number_or(c, "hrm.layers_per_stack", 0, 0) *
@@ -393,7 +394,7 @@ static void check_hyperparameters(gguf_check *c)
     snprintf(key, sizeof key, "%s.rope.scaling.type", arch);
     const gguf_entry *e = weir__gguf_find(c, key);
     if (e != NULL && e->type == GGUF_STRING && !e->is_array &&
-        (!text(c, key, scaling, sizeof scaling) || !listed(" none linear yarn longrope ", scaling)))
+        (!text_of(c, key, scaling, sizeof scaling) || !is_listed(" none linear yarn longrope ", scaling)))
         weir__gguf_fail(c, WEIR_UNSUPPORTED, "key '%s' is '%s', which llama.cpp does not know", key, scaling);
     /* Embeddings are read with this width from rows of the embedding length, unless a last layer widens them.
      */
@@ -493,7 +494,7 @@ static void check_tokens(gguf_check *c, const gguf_entry *e, const char *model)
 static int64_t special_id(gguf_check *c, uint32_t n_vocab, const char *key, int64_t otherwise)
 {
     uint32_t id;
-    if (number(c, weir__gguf_find(c, key), 0, &id) && id < n_vocab) return id;
+    if (number_at(c, weir__gguf_find(c, key), 0, &id) && id < n_vocab) return id;
     return otherwise < n_vocab ? otherwise : -1;
 }
 
@@ -502,8 +503,8 @@ static void check_added_tokens(gguf_check *c, uint32_t n_vocab, const char *mode
 {
     int64_t bos = -1;
     int64_t eos = -1;
-    int add_bos = truth(c, weir__gguf_find(c, "tokenizer.ggml.add_bos_token"));
-    int add_eos = truth(c, weir__gguf_find(c, "tokenizer.ggml.add_eos_token"));
+    int add_bos = truth_of(c, weir__gguf_find(c, "tokenizer.ggml.add_bos_token"));
+    int add_eos = truth_of(c, weir__gguf_find(c, "tokenizer.ggml.add_eos_token"));
     if (strcmp(model, "llama") == 0) {
         bos = 1;
         eos = 2;
@@ -514,10 +515,10 @@ static void check_added_tokens(gguf_check *c, uint32_t n_vocab, const char *mode
         add_eos = 0;
         if (special_id(c, n_vocab, "tokenizer.ggml.seperator_token_id", 102) < 0)
             weir__gguf_refuse(c, "has no separator token (key 'tokenizer.ggml.seperator_token_id')");
-    } else if (listed(" gpt2 hybriddna whitespace ", model)) {
-        bos = listed(" glm4 chatglm-bpe ", pre) ? -1 : 11;
+    } else if (is_listed(" gpt2 hybriddna whitespace ", model)) {
+        bos = is_listed(" glm4 chatglm-bpe ", pre) ? -1 : 11;
         eos = 11;
-        if (listed(" gemma4 granite-embed-multi-311m ", pre) || (bos >= 0 && add_bos < 0)) add_bos = 1;
+        if (is_listed(" gemma4 granite-embed-multi-311m ", pre) || (bos >= 0 && add_bos < 0)) add_bos = 1;
     } else if (strcmp(model, "gemma4") == 0) {
         add_bos = 1;
     } else if (strcmp(model, "t5") == 0) {
@@ -538,9 +539,9 @@ static void check_vocabulary(gguf_check *c)
 {
     char model[32];
     char pre[64];
-    if (!text(c, "tokenizer.ggml.model", model, sizeof model)) return;
-    text(c, "tokenizer.ggml.pre", pre, sizeof pre);
-    if (listed(" none no_vocab ", model))
+    if (!text_of(c, "tokenizer.ggml.model", model, sizeof model)) return;
+    text_of(c, "tokenizer.ggml.pre", pre, sizeof pre);
+    if (is_listed(" none no_vocab ", model))
         weir__gguf_fail(c, WEIR_UNSUPPORTED, "has no vocabulary, so it cannot read or write text");
     /* Otherwise runs of blanks reach an assert in the merge lookup. */
     if (strcmp(pre, "whitespace") == 0 && strcmp(model, "whitespace") != 0)
@@ -560,11 +561,11 @@ void weir__gguf_check_rules(gguf_check *c)
 {
     const char *key = "general.architecture";
     char kind[32];
-    if (text(c, "general.type", kind, sizeof kind) && strcmp(kind, "adapter") == 0)
+    if (text_of(c, "general.type", kind, sizeof kind) && strcmp(kind, "adapter") == 0)
         weir__gguf_fail(
             c, WEIR_UNSUPPORTED,
             "is an adapter: load the model that it was made for, and this one beside it (--lora)");
-    else if (!text(c, key, c->info.architecture, sizeof c->info.architecture) ||
+    else if (!text_of(c, key, c->info.architecture, sizeof c->info.architecture) ||
              c->info.architecture[0] == '\0')
         weir__gguf_refuse(c, "has no key '%s', or one that is not a short string", key);
     if (c->status == WEIR_OK) check_hyperparameters(c);
@@ -579,12 +580,12 @@ void weir__gguf_check_adapter_rules(gguf_check *c)
 {
     const char *alpha = "adapter.lora.alpha";
     char kind[32];
-    if (!text(c, "general.type", kind, sizeof kind) || strcmp(kind, "adapter") != 0)
+    if (!text_of(c, "general.type", kind, sizeof kind) || strcmp(kind, "adapter") != 0)
         weir__gguf_fail(c, WEIR_UNSUPPORTED, "is not an adapter: key 'general.type' is '%s', not 'adapter'",
                         kind);
-    else if (!text(c, "adapter.type", kind, sizeof kind) || strcmp(kind, "lora") != 0)
+    else if (!text_of(c, "adapter.type", kind, sizeof kind) || strcmp(kind, "lora") != 0)
         weir__gguf_fail(c, WEIR_UNSUPPORTED, "is not a LoRA adapter: key 'adapter.type' is '%s'", kind);
-    else if (!text(c, "general.architecture", c->info.architecture, sizeof c->info.architecture))
+    else if (!text_of(c, "general.architecture", c->info.architecture, sizeof c->info.architecture))
         weir__gguf_refuse(c, "has no key 'general.architecture', or one that is not a short string");
     else if (weir__gguf_find(c, "adapter.alora.invocation_tokens") != NULL)
         weir__gguf_fail(c, WEIR_UNSUPPORTED,
@@ -649,7 +650,7 @@ static void check_projector_part(gguf_check *c, const char *part)
         const gguf_entry *e = weir__gguf_find(c, key);
         if (e != NULL && (e->is_array || e->type != GGUF_U32))
             weir__gguf_refuse(c, "key '%s' is not a 32-bit number", key);
-        if (!number(c, e, 0, &value)) continue;
+        if (!number_at(c, e, 0, &value)) continue;
         if (value < projector_bounds[i].min || value > projector_bounds[i].max)
             weir__gguf_refuse(c, "key '%s' is %" PRIu32 "; allowed are %" PRIu32 " to %" PRIu32, key, value,
                               projector_bounds[i].min, projector_bounds[i].max);
@@ -667,7 +668,7 @@ static void check_projector_part(gguf_check *c, const char *part)
 static void check_projector_kind(gguf_check *c, const char *key)
 {
     char kind[64];
-    if (text(c, key, kind, sizeof kind) && listed(" deepseek4v hunyuanvl ", kind))
+    if (text_of(c, key, kind, sizeof kind) && is_listed(" deepseek4v hunyuanvl ", kind))
         weir__gguf_fail(c, WEIR_UNSUPPORTED,
                         "is a projector of the kind '%s', whose images depend on their place in the prompt: "
                         "weir does not have this kind",
@@ -676,7 +677,7 @@ static void check_projector_kind(gguf_check *c, const char *key)
 
 void weir__gguf_check_projector_rules(gguf_check *c)
 {
-    if (!text(c, "general.architecture", c->info.architecture, sizeof c->info.architecture) ||
+    if (!text_of(c, "general.architecture", c->info.architecture, sizeof c->info.architecture) ||
         strcmp(c->info.architecture, "clip") != 0)
         weir__gguf_fail(c, WEIR_UNSUPPORTED,
                         "is not a projector: key 'general.architecture' is '%s', not 'clip'",

@@ -12,7 +12,7 @@
 
 /* ---- Hyperparameters ------------------------------------------------------------------------------ */
 
-/* The same model under another architecture's name: "llama.x" becomes "NAME.x". */
+/* Gives the model another architecture's name: "llama.x" becomes "NAME.x". */
 static void as(model *m, const char *architecture)
 {
     set_text(m, "general.architecture", architecture);
@@ -26,7 +26,7 @@ static void as(model *m, const char *architecture)
     }
 }
 
-/* That model with one key of the architecture; the text after its name's dot. */
+/* Gives the model another architecture's name, and one key of that; suffix: the text after the name's dot. */
 static void with(model *m, const char *architecture, const char *suffix, uint32_t value)
 {
     char name[128];

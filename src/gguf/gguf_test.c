@@ -126,7 +126,7 @@ static void files_that_are_no_models_are_refused(void **state)
     temp_path(path, "missing.gguf");
     assert_refused(path, WEIR_NOT_FOUND, "missing.gguf\": cannot be opened");
     assert_refused("", WEIR_NOT_FOUND, "cannot be opened");
-    /* As it was given: who reads it sees that no shell expanded it. */
+    /* A path is shown as it was given: people see that no shell expanded it. */
     assert_refused("~/models/missing.gguf", WEIR_NOT_FOUND, "\"~/models/missing.gguf\": cannot be opened");
     char deep[600];
     snprintf(deep, sizeof deep, "~/%0500d/missing.gguf", 0);
@@ -149,7 +149,8 @@ static void files_that_are_no_models_are_refused(void **state)
 
 #define BYTES(text) (text), sizeof(text) - 1
 
-/* What each file is and what to do; nothing of it is damaged. [n] bytes at `at`, the rest is zeroes. */
+/* Files of other kinds, and what to do with them; nothing of them is damaged. [n] bytes at `at`, the rest is
+ * zeroes. */
 static const struct {
     const char *bytes;
     size_t n, at, size;
@@ -495,7 +496,8 @@ static void shards_are_checked_each(void **state)
     assert_refused(path, WEIR_UNSUPPORTED, "split into 2000 files");
 }
 
-/* As llama.cpp writes them: the metadata of the model is in the first part only. */
+/* A later part names the first one, as llama.cpp writes them: the metadata of the model is in the first part
+ * only. */
 static void a_later_part_names_the_first(void **state)
 {
     (void)state;
@@ -569,7 +571,7 @@ static void set_byte(const char *path, long at, int whence)
     assert_int_equal(fclose(f), 0);
 }
 
-/* Of weights: time and samples. */
+/* A model's identity depends on its files' times and on samples of its weights. */
 static void identity_is_that_of_files_and_times(void **state)
 {
     (void)state;

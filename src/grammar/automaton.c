@@ -32,7 +32,7 @@ enum { DEAD = 0 };
 #define UNKNOWN UINT32_MAX
 #define NONE    UINT32_MAX
 
-/* This element must follow, then those of the frame `below`; 0 = the end. */
+/* An element that must follow, then those of the frame `below`; 0 = the end. */
 typedef struct frame {
     uint32_t element, below;
 } frame;
@@ -117,7 +117,7 @@ static const weir__automaton_element *after_class(const weir__automaton_element 
     return e;
 }
 
-static bool matches(const weir__automaton_element *e, uint32_t code)
+static bool element_matches(const weir__automaton_element *e, uint32_t code)
 {
     bool positive = e->type != NOT_CHARACTER;
     do {
@@ -129,7 +129,7 @@ static bool matches(const weir__automaton_element *e, uint32_t code)
     return !positive;
 }
 
-/* Whether a code point with this beginning may match. As in llama.cpp, a negated class does not match if it
+/* True if a code point with this beginning may match. As in llama.cpp, a negated class does not match if it
  * excludes one of the possible code points. */
 static bool may_match(const weir__automaton_element *e, weir__partial partial)
 {
@@ -191,7 +191,7 @@ static uint32_t column_of(const weir__automaton *a, uint32_t code)
 
 /* ---- Frames and states ---------------------------------------------------------------------------- */
 
-/* Doubles the table when it is half full. */
+/* Makes room in the table, which doubles when it is half full. */
 static bool make_room(weir__automaton *a, table *t, uint64_t (*hash)(const weir__automaton *, uint32_t))
 {
     if (2 * (t->n + 1) <= t->capacity) return true;
@@ -222,7 +222,7 @@ static uint64_t hash_state(const weir__automaton *a, uint32_t id)
 }
 
 /* The frame of this element over `below`; at the end of a rule, `below` itself. */
-static bool stack(weir__automaton *a, const weir__automaton_element *e, uint32_t below, uint32_t *id)
+static bool frame_over(weir__automaton *a, const weir__automaton_element *e, uint32_t below, uint32_t *id)
 {
     frame f = {(uint32_t)(e - a->elements), below};
     table *t = &a->frame_table;
@@ -315,18 +315,18 @@ static bool open_rule(weir__automaton *a, uint32_t rule, uint32_t rest)
     const weir__automaton_element *e = &a->elements[a->starts[rule]];
     uint32_t id;
     for (;; e++) {
-        if (!stack(a, e, rest, &id) || !add_frame(a, id)) return false;
+        if (!frame_over(a, e, rest, &id) || !add_frame(a, id)) return false;
         while (!is_end(e)) e++;
         if (e->type == END) return true;
     }
 }
 
-/* The same for a frame whose element refers to a rule. */
+/* Opens the rule that the frame's element refers to. */
 static bool open_reference(weir__automaton *a, uint32_t id)
 {
     const weir__automaton_element *reference = &a->elements[a->frames[id].element];
     uint32_t rest;
-    return stack(a, reference + 1, a->frames[id].below, &rest) && open_rule(a, reference->value, rest);
+    return frame_over(a, reference + 1, a->frames[id].below, &rest) && open_rule(a, reference->value, rest);
 }
 
 /* Orders frames by their elements: their ids depend on earlier computations. */
@@ -373,7 +373,7 @@ static bool open_all(weir__automaton *a, size_t most, bool *cut)
     return true;
 }
 
-/* Whether the text may end here. */
+/* True if the text may end here. */
 static bool may_end(const weir__automaton *a, uint32_t id)
 {
     for (; id != 0; id = a->frames[id].below)
@@ -382,7 +382,7 @@ static bool may_end(const weir__automaton *a, uint32_t id)
     return true;
 }
 
-/* Which rules can match nothing. */
+/* Marks the rules that can match nothing, once. False: no memory. */
 static bool find_empty(weir__automaton *a)
 {
     if (a->empty != NULL) return true;
@@ -415,7 +415,7 @@ static bool end_step(weir__automaton *a, uint32_t *to)
 }
 
 /* The transition of a state by a column. */
-static bool go(weir__automaton *a, uint32_t from, uint32_t column, uint32_t *to)
+static bool next_state(weir__automaton *a, uint32_t from, uint32_t column, uint32_t *to)
 {
     if (from == DEAD) {
         *to = DEAD;
@@ -435,8 +435,9 @@ static bool go(weir__automaton *a, uint32_t from, uint32_t column, uint32_t *to)
         frame f = a->frames[a->pool[a->states[from].first + i]];
         const weir__automaton_element *e = &a->elements[f.element];
         uint32_t next;
-        if (a->pool[a->states[from].first + i] == 0 || is_token(e) || !matches(e, a->lows[column])) continue;
-        if (!stack(a, after_class(e), f.below, &next) || !add_frame(a, next)) return false;
+        if (a->pool[a->states[from].first + i] == 0 || is_token(e) || !element_matches(e, a->lows[column]))
+            continue;
+        if (!frame_over(a, after_class(e), f.below, &next) || !add_frame(a, next)) return false;
     }
     if (!end_step(a, to)) return false;
     a->states[from].row[column] = *to;
@@ -454,14 +455,14 @@ static bool go_token(weir__automaton *a, uint32_t from, int32_t token, uint32_t 
         frame f = a->frames[id];
         const weir__automaton_element *e = &a->elements[f.element];
         if (id == 0 || !is_token(e) || (e->value == (uint32_t)token) != (e->type == TOKEN)) continue;
-        if (!stack(a, e + 1, f.below, &next) || !add_frame(a, next)) return false;
+        if (!frame_over(a, e + 1, f.below, &next) || !add_frame(a, next)) return false;
     }
     return end_step(a, to);
 }
 
 /* ---- Accept --------------------------------------------------------------------------------------- */
 
-/* Whether a code point with this beginning may follow. */
+/* True if a code point with this beginning may follow. */
 static bool may_go(const weir__automaton *a, uint32_t in, weir__partial partial)
 {
     const state *s = &a->states[in];
@@ -485,8 +486,8 @@ static bool go_into(weir__automaton *a, uint32_t from, uint32_t *to)
     return end_step(a, to);
 }
 
-static weir_status accept(weir__automaton *a, weir__automaton_place *place, int32_t token, const char *bytes,
-                          size_t n)
+static weir_status accept_bytes(weir__automaton *a, weir__automaton_place *place, int32_t token,
+                                const char *bytes, size_t n)
 {
     weir__partial partial = place->partial;
     uint32_t to = place->state;
@@ -496,7 +497,7 @@ static weir_status accept(weir__automaton *a, weir__automaton_place *place, int3
     if (n_codes < 0) return WEIR_REFUSED;
     for (int64_t i = 0; i < n_codes && to != DEAD; i++) {
         if (a->codes[i] == 0) return WEIR_REFUSED;
-        if (!go(a, to, column_of(a, a->codes[i]), &to)) return WEIR_NO_MEMORY;
+        if (!next_state(a, to, column_of(a, a->codes[i]), &to)) return WEIR_NO_MEMORY;
     }
     if (partial.n > 0 && to != DEAD) {
         if (!may_go(a, to, partial))
@@ -515,7 +516,7 @@ weir_status weir__automaton_accept_bytes(weir__automaton *a, weir__automaton_pla
                                          const char *bytes, size_t n)
 {
     pthread_mutex_lock(&a->mutex);
-    weir_status status = accept(a, place, token, bytes, n);
+    weir_status status = accept_bytes(a, place, token, bytes, n);
     pthread_mutex_unlock(&a->mutex);
     return status;
 }
@@ -535,8 +536,8 @@ weir_status weir__automaton_accept(weir__automaton *a, weir__automaton_place *pl
     if (is_eog(trie, token))
         status = a->states[place->state].ends ? WEIR_OK : WEIR_REFUSED;
     else
-        status = accept(a, place, token, trie->bytes + trie->begins[token],
-                        trie->begins[token + 1] - trie->begins[token]);
+        status = accept_bytes(a, place, token, trie->bytes + trie->begins[token],
+                              trie->begins[token + 1] - trie->begins[token]);
     pthread_mutex_unlock(&a->mutex);
     return status;
 }
@@ -567,8 +568,8 @@ static void set_ends(const weir__automaton *a, size_t i, uint32_t in, uint64_t *
     }
 }
 
-/* Where a node leads nowhere, its whole branch is skipped. */
-static bool walk(weir__automaton *a, uint32_t from, uint64_t *bits)
+/* Sets the bits of the tokens that may come next. A node that leads nowhere skips its whole branch. */
+static bool walk_trie(weir__automaton *a, uint32_t from, uint64_t *bits)
 {
     const weir__trie *trie = a->trie;
     a->path[0] = from;
@@ -576,7 +577,7 @@ static bool walk(weir__automaton *a, uint32_t from, uint64_t *bits)
     for (size_t i = 1; i < trie->n_nodes;) {
         const weir__trie_node *node = &trie->nodes[i];
         uint32_t to;
-        if (!go(a, a->path[node->depth - 1], a->columns[i], &to)) return false;
+        if (!next_state(a, a->path[node->depth - 1], a->columns[i], &to)) return false;
         if (to == DEAD) {
             i = node->end;
             continue;
@@ -603,15 +604,15 @@ static void set_tokens(const weir__automaton *a, uint32_t from, uint64_t *bits)
     }
 }
 
-/* Few tokens can follow in the middle of a code point: each is tried. */
+/* Tries each token: few can follow in the middle of a code point. */
 static weir_status try_each(weir__automaton *a, const weir__automaton_place *place, uint64_t *bits)
 {
     const weir__trie *trie = a->trie;
     for (size_t i = 0; i < trie->n_continuations; i++) {
         weir__automaton_place to = *place;
         int32_t token = trie->continuations[i];
-        weir_status status = accept(a, &to, token, trie->bytes + trie->begins[token],
-                                    trie->begins[token + 1] - trie->begins[token]);
+        weir_status status = accept_bytes(a, &to, token, trie->bytes + trie->begins[token],
+                                          trie->begins[token + 1] - trie->begins[token]);
         if (status == WEIR_NO_MEMORY) return status;
         if (status == WEIR_OK) set_bit(bits, token);
     }
@@ -624,7 +625,7 @@ static weir_status compute_mask(weir__automaton *a, const weir__automaton_place 
     memset(bits, 0, WEIR__AUTOMATON_WORDS(trie->n_vocab) * sizeof *bits);
     for (size_t i = 0; a->states[place->state].ends && i < trie->n_eog; i++) set_bit(bits, trie->eog[i]);
     if (place->partial.n > 0) return try_each(a, place, bits);
-    if (!know_columns(a) || !walk(a, place->state, bits)) return WEIR_NO_MEMORY;
+    if (!know_columns(a) || !walk_trie(a, place->state, bits)) return WEIR_NO_MEMORY;
     if (a->states[place->state].tokens) set_tokens(a, place->state, bits);
     return WEIR_OK;
 }
@@ -668,7 +669,7 @@ weir_status weir__automaton_mask(weir__automaton *a, const weir__automaton_place
 
 /* ---- Life ----------------------------------------------------------------------------------------- */
 
-static void destroy(weir__automaton *a)
+static void destroy_automaton(weir__automaton *a)
 {
     for (size_t i = 0; i < a->n_states; i++) weir__mem_free(a->states[i].row);
     for (size_t i = 0; a->masks != NULL && i < a->n_masks; i++) weir__mem_free(a->masks[i].bits);
@@ -739,7 +740,7 @@ weir_status weir__automaton_create(const weir__automaton_element *rules, size_t 
     *automaton = a;
     return WEIR_OK;
 fail:
-    destroy(a);
+    destroy_automaton(a);
     return status;
 }
 
@@ -753,7 +754,7 @@ void weir__automaton_release(weir__automaton *a)
 {
     if (a == NULL || atomic_fetch_sub_explicit(&a->refs, 1, memory_order_acq_rel) != 1) return;
     pthread_mutex_destroy(&a->mutex);
-    destroy(a);
+    destroy_automaton(a);
 }
 
 size_t weir__automaton_size(weir__automaton *a)

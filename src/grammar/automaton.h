@@ -38,10 +38,10 @@ weir_status weir__automaton_create(const weir__automaton_element *rules, size_t 
 weir__automaton *weir__automaton_hold(weir__automaton *automaton);
 void weir__automaton_release(weir__automaton *automaton);
 
-/* In bytes; grows with the positions that texts reach. */
+/* The size in bytes; grows with the positions that texts reach. */
 size_t weir__automaton_size(weir__automaton *automaton);
 
-/* How often there were too many ways so far. */
+/* The number of times that there were too many ways so far. */
 uint64_t weir__automaton_n_cuts(weir__automaton *automaton);
 
 weir__automaton_place weir__automaton_start(const weir__automaton *automaton);
@@ -50,7 +50,7 @@ weir__automaton_place weir__automaton_start(const weir__automaton *automaton);
  * OK. */
 weir_status weir__automaton_accept(weir__automaton *automaton, weir__automaton_place *place, int32_t token);
 
-/* The same with bytes [n] instead of the token's own, as for the last part of a token. */
+/* Moves on by bytes [n] instead of the token's own, as for the last part of a token. */
 weir_status weir__automaton_accept_bytes(weir__automaton *automaton, weir__automaton_place *place,
                                          int32_t token, const char *bytes, size_t n);
 

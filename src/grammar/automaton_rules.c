@@ -59,7 +59,7 @@ static int compare_branches(const void *a, const void *b)
 }
 
 /* The length of the item at `from`: a class of characters is several elements. */
-static size_t item(const branch *b, size_t from)
+static size_t item_length(const branch *b, size_t from)
 {
     size_t to = from + 1;
     while (to < b->n && (b->elements[to].type == UPPER || b->elements[to].type == OR_CHARACTER)) to++;
@@ -67,12 +67,12 @@ static size_t item(const branch *b, size_t from)
 }
 
 /* The length of the whole items from `from` on that both share. */
-static size_t common(const branch *a, const branch *b, size_t from)
+static size_t common_length(const branch *a, const branch *b, size_t from)
 {
     size_t at = from;
     while (at < a->n && at < b->n) {
-        size_t n = item(a, at);
-        if (n != item(b, at)) break;
+        size_t n = item_length(a, at);
+        if (n != item_length(b, at)) break;
         size_t i = 0;
         while (i < n && a->elements[at + i].type == b->elements[at + i].type &&
                a->elements[at + i].value == b->elements[at + i].value)
@@ -90,7 +90,7 @@ static bool put_beginning(sharing *s, size_t first, size_t last, size_t skip, si
     const branch *b = &s->branches[first];
     size_t n = b->n - skip;
     for (size_t i = first + 1; i < last; i++) {
-        size_t alike = common(b, &s->branches[i], skip);
+        size_t alike = common_length(b, &s->branches[i], skip);
         if (alike < n) n = alike;
     }
     if (!put_elements(s->out, b->elements + skip, n)) return false;
@@ -108,7 +108,7 @@ static bool put_group(sharing *s, group g, size_t n_given)
         if (s->branches[i].n == g.skip) { /* empty; one of these is enough */
             while (next < g.last && s->branches[next].n == g.skip) next++;
         } else {
-            while (next < g.last && common(&s->branches[i], &s->branches[next], g.skip) > 0) next++;
+            while (next < g.last && common_length(&s->branches[i], &s->branches[next], g.skip) > 0) next++;
         }
         if (i > g.first && !put_one(s->out, ALTERNATIVE, 0)) return false;
         if (s->branches[i].n > g.skip && !put_beginning(s, i, next, g.skip, n_given)) return false;

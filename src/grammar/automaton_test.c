@@ -142,7 +142,7 @@ static bool matches(const weir__automaton_element *e, uint32_t code)
     return in != (e->type == NOT_CHARACTER);
 }
 
-/* Whether the codes from `at` on can be read where these elements are to come, the last one first. */
+/* True if the codes from `at` on can be read where these elements are to come, the last one first. */
 static bool reads(reader *r, const uint32_t *stack, size_t depth, size_t at)
 {
     uint32_t next[MOST_DEPTH];
@@ -386,7 +386,8 @@ static void ways_above_the_limit_are_left_out(void **state)
     weir__trie_destroy(v.trie);
 }
 
-/* With a large vocabulary few masks are kept; one that is computed again in another's place is the same. */
+/* A vocabulary so large that few masks are kept; one that is computed again in another's place is the
+ * same. */
 #define WIDE 2200000
 
 static int32_t wide_piece_of(const void *model, int32_t token, char *bytes, int32_t capacity)

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* digits.c: splits a range of integers where the number of digits or a leading digit changes, and writes a
+ * class for each digit.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/digits.h"
 
 #include <assert.h>

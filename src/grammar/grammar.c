@@ -68,7 +68,7 @@ static size_t line_of(parser *p, const char *at, size_t *column)
 static bool refuse_grammar(parser *p, const char *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Always false, so that a parse function can return it. */
+/* Reports an error in the grammar. Always false, so that a parse function can return it. */
 static bool refuse_grammar(parser *p, const char *at, const char *format, ...)
 {
     char text[256];
@@ -91,7 +91,7 @@ static bool no_memory(parser *p)
 }
 
 /* The character at pos, for a message. */
-static const char *found(const char *pos, char buffer[32])
+static const char *describe_found(const char *pos, char buffer[32])
 {
     if (*pos == '\0') return "the end of the text";
     if (*pos == '\n' || *pos == '\r') return "the end of the line";
@@ -115,7 +115,7 @@ static bool put_element(parser *p, row *to, uint32_t type, uint32_t value)
     return true;
 }
 
-static bool push(parser *p, uint32_t type, uint32_t value)
+static bool push_element(parser *p, uint32_t type, uint32_t value)
 {
     return put_element(p, &p->open, type, value);
 }
@@ -243,7 +243,7 @@ static bool read_char(parser *p, uint32_t *value)
         case '-': *value = (unsigned char)p->pos[1]; break;
         default:
             return refuse_grammar(p, p->pos, "%s cannot follow a backslash; allowed: x u U t r n \\ \" [ ] -",
-                                  found(p->pos + 1, buffer));
+                                  describe_found(p->pos + 1, buffer));
         }
         p->pos += 2;
         return true;
@@ -270,7 +270,7 @@ static bool parse_literal(parser *p)
     uint32_t c = 0;
     while (*p->pos != '"') {
         if (*p->pos == '\0') return refuse_grammar(p, begin, "this literal has no closing quote");
-        if (!read_char(p, &c) || !push(p, CHARACTER, c)) return false;
+        if (!read_char(p, &c) || !push_element(p, CHARACTER, c)) return false;
     }
     p->pos++;
     return true;
@@ -288,12 +288,12 @@ static bool parse_class(parser *p)
     while (*p->pos != ']') {
         const char *at = p->pos;
         if (*at == '\0') return refuse_grammar(p, begin, "this character class has no closing bracket");
-        if (!read_char(p, &low) || !push(p, type, low)) return false;
+        if (!read_char(p, &low) || !push_element(p, type, low)) return false;
         type = OR_CHARACTER;
         if (p->pos[0] != '-' || p->pos[1] == ']') continue;
         p->pos++;
         if (*p->pos == '\0') return refuse_grammar(p, begin, "this character class has no closing bracket");
-        if (!read_char(p, &high) || !push(p, UPPER, high)) return false;
+        if (!read_char(p, &high) || !push_element(p, UPPER, high)) return false;
         if (high < low) return refuse_grammar(p, at, "this range is reversed: it matches nothing");
     }
     if (p->open.n == n) return refuse_grammar(p, begin, "this character class is empty");
@@ -329,14 +329,14 @@ static bool parse_token(parser *p)
             return refuse_grammar(p, begin, "the model has no token '%.*s'",
                                   (int)(p->pos - text < 100 ? p->pos - text : 100), text);
     }
-    return push(p, type, (uint32_t)id);
+    return push_element(p, type, (uint32_t)id);
 }
 
 /* ---- Repetitions ---- */
 
 /* Writes out `least` to `most` times the open elements from `from` on, as llama.cpp does: S{2,4} becomes
  * S S S'2 with S'2 ::= S S'1 | and S'1 ::= S | . `unlimited` replaces most. */
-static bool repeat(parser *p, size_t from, uint32_t least, uint32_t most, bool unlimited)
+static bool repeat_elements(parser *p, size_t from, uint32_t least, uint32_t most, bool unlimited)
 {
     size_t n = p->open.n - from;
     size_t n_made = unlimited ? 1 : most - least;
@@ -353,7 +353,7 @@ static bool repeat(parser *p, size_t from, uint32_t least, uint32_t most, bool u
     if (least == 0) p->open.n = from;
     for (uint32_t i = 1; i < least; i++)
         if (!put_copy(p, &p->open, from, n)) return false;
-    return n_made == 0 || push(p, RULE, made);
+    return n_made == 0 || push_element(p, RULE, made);
 }
 
 /* n_rules: the rules that the repeated item made, which llama.cpp counts against its limit. */
@@ -369,7 +369,8 @@ static bool parse_repetition(parser *p, size_t from, uint64_t *n_rules, bool nes
     skip_space(p, nested);
     if (kind == '{') {
         if (!weir__ascii_is_digit(*p->pos))
-            return refuse_grammar(p, p->pos, "expected a number after '{', found %s", found(p->pos, buffer));
+            return refuse_grammar(p, p->pos, "expected a number after '{', found %s",
+                                  describe_found(p->pos, buffer));
         least = most = read_count(p, WEIR__GRAMMAR_REPEAT_MAX);
         skip_space(p, nested);
         if (*p->pos == ',') {
@@ -379,7 +380,8 @@ static bool parse_repetition(parser *p, size_t from, uint64_t *n_rules, bool nes
             if (!unlimited) most = read_count(p, WEIR__GRAMMAR_REPEAT_MAX);
             skip_space(p, nested);
         }
-        if (*p->pos != '}') return refuse_grammar(p, p->pos, "expected '}', found %s", found(p->pos, buffer));
+        if (*p->pos != '}')
+            return refuse_grammar(p, p->pos, "expected '}', found %s", describe_found(p->pos, buffer));
         p->pos++;
         skip_space(p, nested);
         if (least > WEIR__GRAMMAR_REPEAT_MAX || (!unlimited && most > WEIR__GRAMMAR_REPEAT_MAX))
@@ -397,7 +399,7 @@ static bool parse_repetition(parser *p, size_t from, uint64_t *n_rules, bool nes
             "group a rule of its own",
             (unsigned long long)*n_rules, (unsigned long long)times, WEIR__GRAMMAR_REPEAT_MAX);
     *n_rules *= times;
-    return repeat(p, from, least, most, unlimited);
+    return repeat_elements(p, from, least, most, unlimited);
 }
 
 /* ---- Sequences and rules ---- */
@@ -419,12 +421,12 @@ static bool parse_group(parser *p, uint64_t *n_rules, bool nested)
     if (*p->pos != ')') {
         char buffer[32];
         if (*p->pos == '\0') return refuse_grammar(p, begin, "this '(' is never closed");
-        return refuse_grammar(p, p->pos, "expected ')', found %s", found(p->pos, buffer));
+        return refuse_grammar(p, p->pos, "expected ')', found %s", describe_found(p->pos, buffer));
     }
     p->pos++;
     skip_space(p, nested);
     *n_rules = p->n_rules - n_before;
-    return push(p, RULE, id);
+    return push_element(p, RULE, id);
 }
 
 static bool parse_sequence(parser *p, bool nested)
@@ -448,14 +450,14 @@ static bool parse_sequence(parser *p, bool nested)
             ok = parse_token(p);
         } else if (c == '.') {
             p->pos++;
-            ok = push(p, ANY, 0);
+            ok = push_element(p, ANY, 0);
         } else if (c == '(') {
             ok = parse_group(p, &n_item_rules, nested);
         } else if (is_word(c)) {
             const char *name = p->pos;
             uint32_t id;
             while (is_word(*p->pos)) p->pos++;
-            ok = named_rule(p, name, (size_t)(p->pos - name), &id) && push(p, RULE, id);
+            ok = named_rule(p, name, (size_t)(p->pos - name), &id) && push_element(p, RULE, id);
         } else {
             return true;
         }
@@ -471,12 +473,12 @@ static bool parse_alternatives(parser *p, uint32_t id, bool nested)
     size_t from = p->open.n;
     bool ok = parse_sequence(p, nested);
     while (ok && *p->pos == '|') {
-        ok = push(p, ALTERNATIVE, 0);
+        ok = push_element(p, ALTERNATIVE, 0);
         p->pos++;
         skip_space(p, true);
         ok = ok && parse_sequence(p, nested);
     }
-    if (!ok || !push(p, END, 0)) return false;
+    if (!ok || !push_element(p, END, 0)) return false;
     p->starts[id] = (uint32_t)p->done.n;
     ok = put_copy(p, &p->done, from, p->open.n - from);
     p->open.n = from;
@@ -492,11 +494,11 @@ static bool parse_rule(parser *p)
     size_t length = (size_t)(p->pos - name);
     if (length == 0)
         return refuse_grammar(p, name, "expected a rule's name (letters, digits, '-'), found %s",
-                              found(name, buffer));
+                              describe_found(name, buffer));
     skip_space(p, false);
     if (strncmp(p->pos, "::=", 3) != 0)
         return refuse_grammar(p, p->pos, "expected '::=' after the rule's name, found %s",
-                              found(p->pos, buffer));
+                              describe_found(p->pos, buffer));
     p->pos += 3;
     skip_space(p, true);
     if (!named_rule(p, name, length, &id)) return false;
@@ -510,7 +512,7 @@ static bool parse_rule(parser *p)
     if (!parse_alternatives(p, id, false)) return false;
     if (*p->pos != '\0' && *p->pos != '\r' && *p->pos != '\n')
         return refuse_grammar(p, p->pos, "the rule must end here or go on with an item, not with %s",
-                              found(p->pos, buffer));
+                              describe_found(p->pos, buffer));
     skip_space(p, true);
     return true;
 }
@@ -561,8 +563,9 @@ static bool read_grammar(parser *p, const char *root, bool ends, int32_t *first)
 }
 
 /* automaton NULL: the text is checked only. */
-static weir_status parse(const char *grammar, const char *root, bool ends, const weir__grammar_tokens *tokens,
-                         const weir__trie *trie, weir__automaton **automaton, weir_error *error)
+static weir_status parse_grammar(const char *grammar, const char *root, bool ends,
+                                 const weir__grammar_tokens *tokens, const weir__trie *trie,
+                                 weir__automaton **automaton, weir_error *error)
 {
     if (grammar == NULL) return weir__error_set(error, WEIR_INVALID, "grammar", "grammar is NULL");
     parser p = {.start = grammar, .pos = grammar, .tokens = tokens, .error = error, .status = WEIR_OK};
@@ -587,13 +590,13 @@ static weir_status parse(const char *grammar, const char *root, bool ends, const
 
 weir_status weir_grammar_check(const char *grammar, const char *root, weir_error *error)
 {
-    return parse(grammar, root, false, NULL, NULL, NULL, error);
+    return parse_grammar(grammar, root, false, NULL, NULL, NULL, error);
 }
 
 weir_status weir__grammar_check_ending(const char *grammar, const char *field, weir_error *error)
 {
     weir_error own = {0};
-    weir_status status = parse(grammar, NULL, true, NULL, NULL, NULL, &own);
+    weir_status status = parse_grammar(grammar, NULL, true, NULL, NULL, NULL, &own);
     if (status == WEIR_OK) return status;
     if (status != WEIR_GRAMMAR) return weir__error_set(error, status, field, "%s", own.message);
     const char *reason = strncmp(own.message, "line ", 5) == 0 ? strstr(own.message, ": ") : NULL;
@@ -604,5 +607,5 @@ weir_status weir__grammar_check_ending(const char *grammar, const char *field, w
 weir_status weir__grammar_compile(const char *grammar, const char *root, const weir__grammar_tokens *tokens,
                                   const weir__trie *trie, weir__automaton **automaton, weir_error *error)
 {
-    return parse(grammar, root, false, tokens, trie, automaton, error);
+    return parse_grammar(grammar, root, false, tokens, trie, automaton, error);
 }

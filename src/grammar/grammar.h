@@ -12,11 +12,11 @@
 #define WEIR__GRAMMAR_ELEMENTS_MAX 400000 /* with repetitions written out; 8 bytes each */
 #define WEIR__GRAMMAR_REPEAT_MAX   2000   /* llama.cpp's */
 
-/* As weir_grammar_check, for the grammar of a schema, which `field` names. GRAMMAR also: no finite text
- * matches. */
+/* Checks the grammar of a schema, which `field` names, as weir_grammar_check does. GRAMMAR also: no finite
+ * text matches. */
 weir_status weir__grammar_check_ending(const char *grammar, const char *field, weir_error *error);
 
-/* Returned by `find` below instead of a token. */
+/* A result of `find` below that is no token. */
 #define WEIR__GRAMMAR_NO_TOKEN  (-1) /* the text is not one token */
 #define WEIR__GRAMMAR_NO_MEMORY (-2)
 

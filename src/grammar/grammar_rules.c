@@ -50,7 +50,7 @@ static const char too_many_chains[] = "begins with too long or too many chains o
 static const char left_recursive[] =
     "is left-recursive: it can begin with itself; put something before the recursion, or use a repetition";
 
-static bool mark(walk *w, bool terminals, uint8_t *marks)
+static bool mark_rules(walk *w, bool terminals, uint8_t *marks)
 {
     return weir__automaton_mark(w->elements, w->starts, w->n_rules, terminals, WEIR__GRAMMAR_CHAIN_MAX + 1,
                                 marks) ||
@@ -185,10 +185,10 @@ weir_status weir__grammar_rules_check(const weir__automaton_element *elements, c
     w.nullable = w.ending + n_rules;
     w.empty = w.nullable + n_rules;
     find_empty(&w);
-    if (ends >= 0 && !mark(&w, true, w.ending)) goto out;
+    if (ends >= 0 && !mark_rules(&w, true, w.ending)) goto out;
     if (ends >= 0 && !w.ending[ends])
         refuse_rule(&w, (uint32_t)ends, "never comes to an end: its recursion has no way out");
-    else if (mark(&w, false, w.nullable))
+    else if (mark_rules(&w, false, w.nullable))
         check_loops(&w);
 out:
     weir__mem_free(w.open);

@@ -6,7 +6,7 @@
 #include "grammar/automaton_rules.h"
 #include "weir/weir.h"
 
-/* They bound the work for a step of the automaton. */
+/* Bounds of the work for a step of the automaton. */
 #define WEIR__GRAMMAR_CHAIN_MAX 1000    /* rules that start with one another */
 #define WEIR__GRAMMAR_CALLS_MAX 4000000 /* rules opened at the starts of all rules */
 

@@ -206,7 +206,7 @@ static void test_limits(void **state)
         add(&t, "r%d ::= \"a\"\n", n, 0);
         expect(&t, n > 1000 ? "too long or too many chains" : NULL);
     }
-    /* The same chain where each rule can be empty only through the next. */
+    /* A chain as long in which each rule can be empty only through the next. */
     add(&t, "root ::= r0\n", 0, 0);
     for (int i = 0; i < 20000; i++) add(&t, "r%d ::= r%d\n", (i * 7919) % 20000, (i * 7919) % 20000 + 1);
     add(&t, "r20000 ::= \"\"\n", 0, 0);

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* literal.c: writes the compact JSON text of a value within the quotes of a GBNF literal.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/literal.h"
 
 #include <string.h>

@@ -11,7 +11,8 @@
  * as few digits as identify them. Recurses over the value. */
 void weir__literal_add(weir__text *text, const json_t *value);
 
-/* The same for a string, NUL-terminated, well-formed UTF-8. */
+/* Appends a GBNF literal that matches the JSON text of a string, which is NUL-terminated, well-formed
+ * UTF-8. */
 void weir__literal_add_string(weir__text *text, const char *string);
 
 #endif

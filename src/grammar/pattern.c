@@ -1,5 +1,9 @@
 /* pattern.c: regular expressions of a JSON Schema, rewritten in terms of JSON strings.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The pattern is parsed by recursion, and the new one written at the same time. Each character becomes a set
+ * of code points, and a set becomes what a JSON string has for it: raw characters and escapes. Shortest and
+ * longest match are counted along the way. */
 #include "grammar/pattern.h"
 
 #include <inttypes.h>
@@ -13,7 +17,8 @@
 
 const char weir__pattern_no_memory[] = "out of memory";
 
-/* Larger counts are written as repeated blocks: GBNF allows 2,000, and each repetition costs a rule. */
+/* The largest count of a repetition. Larger ones are written as repeated blocks: GBNF allows 2,000, and each
+ * repetition costs a rule. */
 #define BLOCKS_MAX 1000
 #define RANGES_MAX 128    /* of a class; charsets are on the stack */
 #define OUTPUT_MAX 262144 /* bytes */
@@ -57,7 +62,7 @@ static void add_range(rewriter *r, charset *set, uint32_t low, uint32_t high)
         set->ranges[set->n++] = (range){low, high};
 }
 
-static void normalize(charset *set)
+static void normalize_set(charset *set)
 {
     size_t n = 0;
     for (size_t i = 1; i < set->n; i++) {
@@ -76,11 +81,11 @@ static void normalize(charset *set)
     set->n = n;
 }
 
-static void complement(rewriter *r, charset *set)
+static void complement_set(rewriter *r, charset *set)
 {
     charset given = *set;
     uint32_t next = 0;
-    normalize(&given);
+    normalize_set(&given);
     set->n = 0;
     for (size_t i = 0; i < given.n; i++) {
         if (given.ranges[i].low > next) add_range(r, set, next, given.ranges[i].low - 1);
@@ -89,7 +94,7 @@ static void complement(rewriter *r, charset *set)
     if (next <= 0x10FFFF) add_range(r, set, next, 0x10FFFF);
 }
 
-static bool has(const charset *set, uint32_t c)
+static bool set_has(const charset *set, uint32_t c)
 {
     for (size_t i = 0; i < set->n; i++)
         if (set->ranges[i].low <= c && c <= set->ranges[i].high) return true;
@@ -117,7 +122,7 @@ static bool add_named(rewriter *r, charset *set, char c)
         return false;
     }
     for (size_t i = 0; i < n; i++) add_range(r, &named, ranges[i].low, ranges[i].high);
-    if (c < 'a') complement(r, &named);
+    if (c < 'a') complement_set(r, &named);
     for (size_t i = 0; i < named.n; i++) add_range(r, set, named.ranges[i].low, named.ranges[i].high);
     return true;
 }
@@ -140,13 +145,14 @@ static bool put_set(rewriter *r, charset *set)
 {
     static const char escapes[][2] = {{'"', '"'},  {'\\', '\\'}, {'\b', 'b'}, {'\f', 'f'},
                                       {'\n', 'n'}, {'\r', 'r'},  {'\t', 't'}};
-    /* Without the characters that JSON forbids, surrogates and, as in strings without a pattern, DEL. */
+    /* Characters that may stand raw: not those that JSON forbids, surrogates and, as in strings without a
+     * pattern, DEL. */
     static const range raw[] = {{0x20, 0x21}, {0x23, 0x5B}, {0x5D, 0x7E}, {0x80, 0xD7FF}, {0xE000, 0x10FFFF}};
     charset plain = {.n = 0};
     char escaped[sizeof escapes / sizeof *escapes];
     size_t n_escaped = 0;
 
-    normalize(set);
+    normalize_set(set);
     for (size_t i = 0; i < set->n; i++)
         for (size_t k = 0; k < sizeof raw / sizeof *raw; k++) {
             uint32_t low = set->ranges[i].low > raw[k].low ? set->ranges[i].low : raw[k].low;
@@ -154,7 +160,7 @@ static bool put_set(rewriter *r, charset *set)
             if (low <= high) add_range(r, &plain, low, high);
         }
     for (size_t i = 0; i < sizeof escapes / sizeof *escapes; i++)
-        if (has(set, (unsigned char)escapes[i][0])) escaped[n_escaped++] = escapes[i][1];
+        if (set_has(set, (unsigned char)escapes[i][0])) escaped[n_escaped++] = escapes[i][1];
     if (plain.n == 0 && n_escaped == 0)
         return refuse_pattern(r, "a character class or escape matches nothing that a JSON string can hold");
 
@@ -175,13 +181,13 @@ static bool put_set(rewriter *r, charset *set)
 
 /* ---- Repetitions ---- */
 
-static uint64_t times(uint64_t a, uint64_t b)
+static uint64_t multiply_counts(uint64_t a, uint64_t b)
 {
     if (a == 0 || b == 0) return 0;
     return a > WEIR__PATTERN_ENDLESS / b ? WEIR__PATTERN_ENDLESS : a * b;
 }
 
-static uint64_t plus(uint64_t a, uint64_t b)
+static uint64_t add_counts(uint64_t a, uint64_t b)
 {
     return a > WEIR__PATTERN_ENDLESS - b ? WEIR__PATTERN_ENDLESS : a + b;
 }
@@ -235,7 +241,7 @@ static bool put_repeated(rewriter *r, size_t from, uint64_t least, uint64_t most
 
 /* ---- Parsing ---- */
 
-static bool hex(rewriter *r, size_t n, uint32_t *value)
+static bool read_hex(rewriter *r, size_t n, uint32_t *value)
 {
     *value = 0;
     for (size_t i = 0; i < n; i++) {
@@ -254,7 +260,7 @@ static bool unicode_escape(rewriter *r, uint32_t *value)
         *value = 0;
         while (*r->pos != '\0' && *r->pos != '}') {
             uint32_t digit;
-            if (!hex(r, 1, &digit)) return false;
+            if (!read_hex(r, 1, &digit)) return false;
             *value = *value << 4 | digit;
             if (*value > 0x10FFFF) return refuse_pattern(r, "\\u{…} is above U+10FFFF");
         }
@@ -262,10 +268,10 @@ static bool unicode_escape(rewriter *r, uint32_t *value)
         r->pos++;
         return true;
     }
-    if (!hex(r, 4, value)) return false;
+    if (!read_hex(r, 4, value)) return false;
     if (*value >= 0xD800 && *value < 0xDC00 && strlen(r->pos) >= 6 && r->pos[0] == '\\' && r->pos[1] == 'u') {
         r->pos += 2;
-        if (!hex(r, 4, &low)) return false;
+        if (!read_hex(r, 4, &low)) return false;
         if (low < 0xDC00 || low > 0xDFFF) return refuse_pattern(r, "a surrogate has no partner");
         *value = 0x10000 + ((*value - 0xD800) << 10) + (low - 0xDC00);
     } else if (*value >= 0xD800 && *value < 0xE000) {
@@ -284,7 +290,7 @@ static bool character_escape(rewriter *r, bool in_class, uint32_t *value)
     case 'r': *value = '\r'; return true;
     case 'f': *value = '\f'; return true;
     case 'v': *value = '\v'; return true;
-    case 'x': return hex(r, 2, value);
+    case 'x': return read_hex(r, 2, value);
     case 'u': return unicode_escape(r, value);
     case 'b':
         if (!in_class) return refuse_pattern(r, "\\b (a word boundary) has no grammar");
@@ -353,7 +359,7 @@ static bool parse_class(rewriter *r)
     }
     if (*r->pos == '\0') return refuse_pattern(r, "a character class has no closing bracket");
     r->pos++;
-    if (negated) complement(r, &set);
+    if (negated) complement_set(r, &set);
     return put_set(r, &set);
 }
 
@@ -396,7 +402,7 @@ static bool parse_atom(rewriter *r, span *lengths)
         add_range(r, &set, '\n', '\n');
         add_range(r, &set, '\r', '\r');
         add_range(r, &set, 0x2028, 0x2029);
-        complement(r, &set);
+        complement_set(r, &set);
         return put_set(r, &set);
     case '*':
     case '+':
@@ -413,7 +419,7 @@ static bool parse_atom(rewriter *r, span *lengths)
     }
 }
 
-static bool number(rewriter *r, uint64_t *value)
+static bool read_number(rewriter *r, uint64_t *value)
 {
     const char *begin = r->pos;
     *value = 0;
@@ -430,11 +436,11 @@ static bool parse_quantifier(rewriter *r, size_t from, span *lengths)
     if (c == '+') least = 1;
     if (c == '?') most = 1;
     if (c == '{') {
-        if (!number(r, &least)) return refuse_pattern(r, "{…} must hold one or two numbers");
+        if (!read_number(r, &least)) return refuse_pattern(r, "{…} must hold one or two numbers");
         most = least;
         if (*r->pos == ',') {
             r->pos++;
-            if (!number(r, &most)) most = WEIR__PATTERN_ENDLESS;
+            if (!read_number(r, &most)) most = WEIR__PATTERN_ENDLESS;
         }
         if (*r->pos != '}') return refuse_pattern(r, "{…} must hold one or two numbers");
         r->pos++;
@@ -443,8 +449,8 @@ static bool parse_quantifier(rewriter *r, size_t from, span *lengths)
     if (*r->pos == '?') r->pos++; /* lazy: the same texts match */
     if (most == WEIR__PATTERN_ENDLESS && lengths->least == 0)
         return refuse_pattern(r, "something that can be empty is repeated without bound");
-    lengths->least = times(lengths->least, least);
-    lengths->most = times(lengths->most, most);
+    lengths->least = multiply_counts(lengths->least, least);
+    lengths->most = multiply_counts(lengths->most, most);
     if (most == 0)
         r->out.n = from;
     else if (c == '{')
@@ -483,8 +489,8 @@ static bool parse_sequence(rewriter *r, bool top, span *lengths)
         if (!parse_atom(r, &item) || !parse_quantifier(r, from, &item)) return false;
         if (r->out.n > OUTPUT_MAX)
             return refuse_pattern(r, "the pattern becomes too large when it is written out");
-        lengths->least = plus(lengths->least, item.least);
-        lengths->most = plus(lengths->most, item.most);
+        lengths->least = add_counts(lengths->least, item.least);
+        lengths->most = add_counts(lengths->most, item.most);
     }
     if (!ended) put_anything(r, lengths);
     return true;

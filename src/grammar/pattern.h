@@ -25,7 +25,7 @@
 const char *weir__pattern_rewrite(const char *pattern, char **rewritten, uint64_t *shortest,
                                   uint64_t *longest);
 
-/* About how many elements of a grammar a rewritten pattern becomes. */
+/* The number of a grammar's elements that a rewritten pattern becomes, roughly. */
 uint64_t weir__pattern_elements(const char *rewritten);
 
 extern const char weir__pattern_no_memory[];

@@ -34,7 +34,7 @@ json_t *weir__schema_below_index(weir__schema_walk *w, const char *keyword, size
 }
 
 /* A reference to the target's definition in the result, which is made at the first reference. */
-static json_t *refer(weir__schema_walk *w, const json_t *target)
+static json_t *refer_to(weir__schema_walk *w, const json_t *target)
 {
     char name[64];
     size_t i = 0;
@@ -88,7 +88,7 @@ static json_t *of_types(weir__schema_walk *w, const json_t *schema, unsigned mas
 
 /* A schema without `type` gets the type that all its keywords are about. It would allow values of other
  * types, too; the grammar does not. */
-static json_t *untyped(weir__schema_walk *w, const json_t *schema)
+static json_t *untyped_schema(weir__schema_walk *w, const json_t *schema)
 {
     static const unsigned types[] = {[OBJECT] = TYPE_OBJECT, [ARRAY] = TYPE_ARRAY, [STRING] = TYPE_STRING};
     const char *name, *first = NULL;
@@ -118,7 +118,7 @@ static json_t *flat_node(weir__schema_walk *w, const json_t *schema)
         return weir__schema_alternatives(w, schema);
     if (json_object_get(schema, "enum") != NULL || json_object_get(schema, "const") != NULL)
         return weir__schema_values(w, schema);
-    if (json_object_get(schema, "type") == NULL) return untyped(w, schema);
+    if (json_object_get(schema, "type") == NULL) return untyped_schema(w, schema);
     unsigned mask = weir__schema_declared_types(w, schema);
     return mask == 0 ? NULL : of_types(w, schema, mask);
 }
@@ -161,11 +161,11 @@ json_t *weir__schema_enforce(weir__schema_walk *w, const json_t *schema)
         if (other != NULL)
             return weir__schema_refuse(w, other, "it stands beside $ref; put both into an allOf");
         const json_t *target = weir__schema_resolve(w, json_object_get(schema, "$ref"));
-        result = target != NULL ? refer(w, target) : NULL;
+        result = target != NULL ? refer_to(w, target) : NULL;
     } else if (json_object_get(schema, "allOf") != NULL) {
         const json_t *all = json_object_get(schema, "allOf");
         if (json_array_size(all) == 1 && weir__schema_other_constraint(schema, only_all) == NULL) {
-            /* Not merged, so that a reference stays a reference and may be recursive. */
+            /* The only schema is not merged, so that a reference stays a reference and may be recursive. */
             result = weir__schema_below_index(w, "allOf", 0, json_array_get(all, 0), false);
         } else {
             json_t *flat = weir__schema_flatten(w, schema);
@@ -231,7 +231,7 @@ weir_status weir__schema_rewrite(const json_t *schema, const weir__schema_terms 
     else
         /* A reference even here: llama.cpp's converter then names all rules after it. Otherwise a property
          * such as "date_time" could get the name of one of its own rules. */
-        result = json_is_boolean(schema) ? weir__schema_node(&w, schema) : refer(&w, schema);
+        result = json_is_boolean(schema) ? weir__schema_node(&w, schema) : refer_to(&w, schema);
     if (json_is_false(result)) result = weir__schema_refuse(&w, NULL, "nothing can satisfy this schema");
     if (result != NULL && json_object_size(w.defs) > 0)
         weir__schema_set(&w, result, "$defs", json_incref(w.defs));

@@ -14,7 +14,7 @@
 #define HOUR "([01][0-9]|2[0-3])"
 #define TIME HOUR ":[0-5][0-9]:[0-5][0-9](\\.[0-9]{3})?(Z|[+-]" HOUR ":[0-5][0-9])"
 
-/* At most 32 characters, without two hyphens in a row. */
+/* A label of a host's name: at most 32 characters, without two hyphens in a row. */
 #define LABEL "[A-Za-z0-9]{1,10}(-[A-Za-z0-9]{1,10}){0,2}"
 #define ATOM  "[A-Za-z0-9_+-]{1,20}"
 

@@ -43,7 +43,7 @@ static bool is_listed(const char *const *names, const char *name)
     return *names != NULL;
 }
 
-/* Why the keyword is refused, or NULL. */
+/* The reason for which the keyword is refused, or NULL. */
 static const char *refusal_of(const char *name)
 {
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)

@@ -1,5 +1,9 @@
 /* schema_merge.c: allOf, anyOf and oneOf.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A conjunction is merged into one flat schema, keyword by keyword, and cached by the address of its source.
+ * The branches of an alternative are merged with the keywords beside them. oneOf is enforced as anyOf where
+ * its branches exclude each other: by types, by values, or by a required property that the other has not. */
 #include "grammar/schema_walk.h"
 
 #include <string.h>
@@ -11,7 +15,7 @@
 
 static const char *const array_items[] = {"items", "prefixItems", "additionalItems", NULL};
 
-/* Whether the schema restricts properties that it does not list. */
+/* True if the schema restricts properties that it does not list. */
 static bool is_closing(const json_t *schema)
 {
     const json_t *additional = json_object_get(schema, "additionalProperties");
@@ -21,7 +25,7 @@ static bool is_closing(const json_t *schema)
 }
 
 /* False also after a refusal. */
-static bool equal(weir__schema_walk *w, const json_t *a, const json_t *b)
+static bool values_equal(weir__schema_walk *w, const json_t *a, const json_t *b)
 {
     if (a == b) return true;
     size_t length = json_dumpb(a, NULL, 0, JSON_COMPACT | JSON_ENCODE_ANY);
@@ -36,7 +40,7 @@ static bool merge_members(weir__schema_walk *w, json_t *dst, json_t *src, const 
     json_object_foreach(src, name, value)
     {
         const json_t *known = json_object_get(dst, name);
-        if (known != NULL && !equal(w, known, value))
+        if (known != NULL && !values_equal(w, known, value))
             return weir__schema_refuse(w, "allOf",
                                        "the schemas that meet here give '%.60s' in '%s' in different ways",
                                        name, keyword) != NULL;
@@ -45,7 +49,7 @@ static bool merge_members(weir__schema_walk *w, json_t *dst, json_t *src, const 
     return true;
 }
 
-/* The same for lists of required properties. */
+/* Merges lists of required properties. */
 static bool merge_required(weir__schema_walk *w, json_t *dst, const json_t *src)
 {
     if (!weir__schema_spend(w, (json_array_size(dst) + 1) * json_array_size(src))) return false;
@@ -81,13 +85,13 @@ static bool merge_keyword(weir__schema_walk *w, json_t *dst, const json_t *src, 
         bool ok = properties ? merge_members(w, both, value, name) : merge_required(w, both, value);
         return weir__schema_set(w, dst, name, both) && ok;
     }
-    return equal(w, known, value) ||
+    return values_equal(w, known, value) ||
            weir__schema_refuse(
                w, name, "the schemas that meet here, by allOf or anyOf, give it different values") != NULL;
 }
 
 /* dst becomes the conjunction of dst and src. */
-static bool merge(weir__schema_walk *w, json_t *dst, const json_t *src)
+static bool merge_schema(weir__schema_walk *w, json_t *dst, const json_t *src)
 {
     const char *name;
     json_t *value;
@@ -133,7 +137,7 @@ static bool merge_all(weir__schema_walk *w, const json_t *all, json_t *flat, boo
         ok = ok && weir__schema_check_keywords(w, member);
         json_t *part = ok ? weir__schema_flatten(w, member) : NULL;
         *impossible = json_is_false(part);
-        ok = part != NULL && !*impossible && merge(w, flat, part);
+        ok = part != NULL && !*impossible && merge_schema(w, flat, part);
         json_decref(part);
         weir__schema_leave(w, before);
         if (!ok) return false;
@@ -142,7 +146,7 @@ static bool merge_all(weir__schema_walk *w, const json_t *all, json_t *flat, boo
 }
 
 /* Caches a flattened schema. Both are held, so that no other schema gets the same address. */
-static bool remember(weir__schema_walk *w, const json_t *schema, json_t *flat)
+static bool remember_merged(weir__schema_walk *w, const json_t *schema, json_t *flat)
 {
     if (!weir__mem_grow(&w->flats, &w->flats_capacity, w->n_flats + 1, sizeof *w->flats))
         return weir__schema_no_memory(w) != NULL;
@@ -168,7 +172,7 @@ json_t *weir__schema_flatten(weir__schema_walk *w, const json_t *schema)
         flat = impossible ? json_false() : NULL;
     }
     w->depth--;
-    if (flat == NULL || remember(w, schema, flat)) return flat;
+    if (flat == NULL || remember_merged(w, schema, flat)) return flat;
     json_decref(flat);
     return NULL;
 }
@@ -253,7 +257,7 @@ static bool values_differ(weir__schema_walk *w, const json_t *a, const json_t *b
     return differ;
 }
 
-/* Whether b requires a property that a does not list: objects for a have a's properties only. */
+/* True if b requires a property that a does not list: objects for a have a's properties only. */
 static bool lacks_required(const json_t *a, const json_t *b)
 {
     static const char *const wider[] = {"anyOf", "oneOf", "allOf", NULL};
@@ -269,7 +273,7 @@ static bool lacks_required(const json_t *a, const json_t *b)
     return false;
 }
 
-/* Whether no text of one schema's grammar satisfies the other schema. */
+/* True if no text of one schema's grammar satisfies the other schema. */
 static bool exclude_each_other(weir__schema_walk *w, const json_t *a, const json_t *b)
 {
     unsigned types_a = weir__schema_possible_types(w, a), types_b = weir__schema_possible_types(w, b);
@@ -310,7 +314,7 @@ static json_t *merged_branch(weir__schema_walk *w, const json_t *schema, const c
     json_t *flat = weir__schema_flatten(w, target);
     if (flat == NULL || json_is_false(flat)) return flat;
     json_t *whole = weir__schema_without(w, schema, keyword);
-    bool ok = whole != NULL && merge(w, whole, flat);
+    bool ok = whole != NULL && merge_schema(w, whole, flat);
     json_decref(flat);
     if (ok) return whole;
     json_decref(whole);

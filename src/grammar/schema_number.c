@@ -31,7 +31,7 @@ static bool integer_bound(weir__schema_walk *w, const json_t *schema, const char
 }
 
 /* All multiples of step from low to high. */
-static json_t *multiples(weir__schema_walk *w, int64_t low, int64_t high, int64_t step)
+static json_t *multiples_rule(weir__schema_walk *w, int64_t low, int64_t high, int64_t step)
 {
     int64_t first = low / step + (low % step > 0), last = high / step - (high % step < 0);
     if (last - first >= LISTED_MAX)
@@ -63,7 +63,7 @@ json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema)
         return weir__schema_refuse(w, "format", "'%.40s' is not known for integers; supported: int32, int64",
                                    format);
     }
-    /* In draft 4 a boolean says that the other bound is exclusive. */
+    /* A boolean says, in draft 4, that the other bound is exclusive. */
     bool not_low = json_is_true(json_object_get(schema, "exclusiveMinimum"));
     bool not_high = json_is_true(json_object_get(schema, "exclusiveMaximum"));
     if (!integer_bound(w, schema, "minimum", not_low, 1, &low) ||
@@ -72,7 +72,7 @@ json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema)
         !integer_bound(w, schema, "exclusiveMaximum", true, -1, &high))
         return NULL;
     if (low > high) return json_false();
-    if (step > 1) return multiples(w, low, high, (int64_t)step);
+    if (step > 1) return multiples_rule(w, low, high, (int64_t)step);
     /* llama.cpp's converter is correct for two bounds, a lower one up to 9, and an upper one from 0. With
      * others it is not: a lower bound of 105 allows 15. */
     bool lower = bounded && (low > -WEIR__SCHEMA_INTEGER_MAX || high < 0);
@@ -116,7 +116,7 @@ static bool read_bounds(weir__schema_walk *w, const json_t *schema, bounds *b)
 }
 
 /* A list of the decimal numbers between the bounds, with up to three places as far as LISTED_MAX allows. */
-static json_t *decimals(weir__schema_walk *w, const bounds *b, const char *keyword)
+static json_t *decimals_rule(weir__schema_walk *w, const bounds *b, const char *keyword)
 {
     static const double powers[] = {10, 100, 1000};
     double power = 0;
@@ -163,7 +163,7 @@ json_t *weir__schema_number(weir__schema_walk *w, const json_t *schema)
     if (!read_bounds(w, schema, &b)) return NULL;
     for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++) {
         const json_t *value = json_object_get(schema, keywords[i]);
-        if (value != NULL && !json_is_boolean(value)) return decimals(w, &b, keywords[i]);
+        if (value != NULL && !json_is_boolean(value)) return decimals_rule(w, &b, keywords[i]);
     }
     return weir__schema_pack(w, "{s:s}", "type", "number");
 }

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "grammar/schema_walk.h"
 
-/* Whether the text has this line. */
+/* True if the text has this line. */
 static bool has_line(const weir__text *text, const char *line)
 {
     size_t n = strlen(line);
@@ -16,7 +16,7 @@ static bool has_line(const weir__text *text, const char *line)
 }
 
 /* Notes that a keyword of the current schema was left out. */
-static bool note(weir__schema_walk *w, const char *keyword)
+static bool note_keyword(weir__schema_walk *w, const char *keyword)
 {
     static const char more[] = "...";
     weir__text *t = w->relaxed, line = {0};
@@ -63,7 +63,7 @@ static const char *to_leave_out(const weir__schema_walk *w, const json_t *schema
 static bool leave_out(weir__schema_walk *w, json_t *schema, const char *keyword)
 {
     json_t *branches = json_object_get(schema, "oneOf");
-    if (!note(w, keyword)) return false;
+    if (!note_keyword(w, keyword)) return false;
     if (strcmp(keyword, "oneOf") == 0 && json_object_get(schema, "anyOf") == NULL &&
         json_array_size(branches) > 0 && !weir__schema_set(w, schema, "anyOf", json_incref(branches)))
         return false;
@@ -83,7 +83,7 @@ static json_t *without_nulls(weir__schema_walk *w, const json_t *schema)
             json_decref(rest);
             rest = weir__schema_made(w, weir__json_copy(schema));
         }
-        if (rest != NULL && note(w, key) && json_object_del(rest, key) == 0) continue;
+        if (rest != NULL && note_keyword(w, key) && json_object_del(rest, key) == 0) continue;
         json_decref(rest);
         return NULL;
     }
@@ -104,7 +104,8 @@ json_t *weir__schema_relax(weir__schema_walk *w, const json_t *schema)
         w->level = level;
         weir__schema_leave(w, path_length);
         if (found == NULL) {
-            if (note(w, w->refused[0] != '\0' ? w->refused : "all of it")) result = types_only(w, given);
+            if (note_keyword(w, w->refused[0] != '\0' ? w->refused : "all of it"))
+                result = types_only(w, given);
             break;
         }
         snprintf(keyword, sizeof keyword, "%s", found);
@@ -125,19 +126,19 @@ json_t *weir__schema_relax_object(weir__schema_walk *w, const json_t *schema)
     json_t *result = NULL;
     if (target == NULL && (w->final || w->status != WEIR_GRAMMAR)) return NULL;
     w->status = WEIR_OK;
-    if (target == NULL && !note(w, "$ref")) return NULL;
+    if (target == NULL && !note_keyword(w, "$ref")) return NULL;
     if (target != NULL) {
         result = weir__schema_relax(w, target);
         if (result == NULL || weir__schema_is_object(result)) return result;
     }
     if (json_is_false(result)) {
-        note(w, "all of it");
+        note_keyword(w, "all of it");
         return weir__schema_pack(w, "{s:s}", "type", "object");
     }
     json_decref(result);
     json_t *less = json_is_object(target) ? weir__json_copy(target) : json_object();
     for (size_t i = 0; i < sizeof wider / sizeof *wider; i++)
-        if (json_object_del(less, wider[i]) == 0) note(w, wider[i]);
+        if (json_object_del(less, wider[i]) == 0) note_keyword(w, wider[i]);
     weir__schema_set(w, less, "type", json_string("object"));
     result = w->status == WEIR_OK ? weir__schema_relax(w, less) : NULL;
     json_decref(less);

@@ -22,7 +22,7 @@ static weir_status rewrite(const json_t *schema, bool relax, weir__text *relaxed
     return weir__schema_rewrite(schema, &terms, rewritten, error);
 }
 
-/* Whether the text has exactly these lines. */
+/* Asserts that the text has exactly these lines. */
 static void assert_lines(const char *name, const char *text, const json_t *lines)
 {
     size_t n = 0, i;
@@ -91,7 +91,7 @@ static void test_tools(void **state)
         json_decref(rewritten);
         weir__text_fini(&relaxed);
 
-        /* To the letter, it is refused just where something would be left out. */
+        /* The schema is refused to the letter just where something would be left out. */
         rewritten = NULL;
         weir_status status = rewrite(schema, false, NULL, &rewritten, &error);
         if (status != (json_array_size(lines) == 0 ? WEIR_OK : WEIR_GRAMMAR))
@@ -189,7 +189,7 @@ static void test_left_out(void **state)
     }
 }
 
-/* What is no JSON Schema at all is refused, also where keywords may be left out. */
+/* A text that is no JSON Schema at all is refused, even where keywords may be left out. */
 static void test_malformed(void **state)
 {
     (void)state;
@@ -285,7 +285,7 @@ static void test_edges(void **state)
     weir__text_fini(&relaxed);
 }
 
-/* Of parts that are too deep the types are left. */
+/* Parts that are too deep keep their types. */
 static void test_too_deep(void **state)
 {
     (void)state;

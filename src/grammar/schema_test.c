@@ -446,7 +446,7 @@ static void test_limits(void **state)
         assert_string_equal(error.field, large[i].pointer);
         assert_non_null(strstr(error.message, large[i].word));
     }
-    /* As many items as there may be, and more. */
+    /* Arrays of as many items as there may be, and of more. */
     for (int n = 1998; n <= 2001; n++) {
         sprintf(text, "{\"type\":\"array\",\"items\":{\"type\":\"null\"},\"maxItems\":%d%s}", n,
                 n % 2 ? ",\"minItems\":1998" : "");

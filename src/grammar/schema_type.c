@@ -14,8 +14,9 @@
 
 /* ---- Values ---- */
 
-/* Of sorted texts [n], the most that differ in the character after a common prefix. forks [longest + 1]
- * counts by the length of the prefix: in this order a prefix is done before the next of its length comes. */
+/* The largest number of sorted texts [n] that differ in the character after a common prefix. forks [longest +
+ * 1] counts by the length of the prefix: in this order a prefix is done before the next of its length
+ * comes. */
 static size_t most_forks(const char *const *texts, size_t n, size_t *forks, size_t longest)
 {
     size_t most = 1;
@@ -176,9 +177,9 @@ json_t *weir__schema_string(weir__schema_walk *w, const json_t *schema)
 
 /* ---- Arrays ---- */
 
-/* Exactly the items of prefixItems, as far as maxItems allows. */
-static json_t *tuple(weir__schema_walk *w, const json_t *prefix, const char *keyword, uint64_t least,
-                     uint64_t most)
+/* The rule of exactly the items of prefixItems, as far as maxItems allows. */
+static json_t *tuple_rule(weir__schema_walk *w, const json_t *prefix, const char *keyword, uint64_t least,
+                          uint64_t most)
 {
     size_t n = json_array_size(prefix);
     if (most < n) n = (size_t)most;
@@ -215,7 +216,7 @@ json_t *weir__schema_array(weir__schema_walk *w, const json_t *schema)
                                    "item");
     if (unevaluated != NULL && !json_is_true(unevaluated) && !(json_is_false(unevaluated) && listed))
         return weir__schema_refuse(w, "unevaluatedItems", "only false beside prefixItems is supported");
-    if (listed) return tuple(w, prefix ? prefix : items, prefix ? "prefixItems" : "items", least, most);
+    if (listed) return tuple_rule(w, prefix ? prefix : items, prefix ? "prefixItems" : "items", least, most);
 
     json_t *item = items == NULL ? json_object() : weir__schema_below(w, "items", NULL, items, true);
     if (json_is_false(item)) most = 0;

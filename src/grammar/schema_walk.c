@@ -74,7 +74,7 @@ const char *weir__schema_path(const weir__schema_walk *w)
     return w->path.n > 0 ? w->path.bytes : "";
 }
 
-static void refuse(weir__schema_walk *w, const char *keyword, const char *format, va_list args)
+static void refuse_keyword(weir__schema_walk *w, const char *keyword, const char *format, va_list args)
 {
     char text[320], field[64];
     const char *path = weir__schema_path(w);
@@ -93,7 +93,7 @@ json_t *weir__schema_refuse(weir__schema_walk *w, const char *keyword, const cha
 {
     va_list args;
     va_start(args, format);
-    if (w->status == WEIR_OK) refuse(w, keyword, format, args);
+    if (w->status == WEIR_OK) refuse_keyword(w, keyword, format, args);
     va_end(args);
     return NULL;
 }
@@ -103,7 +103,7 @@ json_t *weir__schema_refuse_finally(weir__schema_walk *w, const char *keyword, c
     va_list args;
     va_start(args, format);
     if (w->status == WEIR_OK) {
-        refuse(w, keyword, format, args);
+        refuse_keyword(w, keyword, format, args);
         w->final = true;
     }
     va_end(args);

@@ -98,10 +98,11 @@ bool weir__schema_take(weir__schema_walk *w, const char *keyword, uint64_t n);
 /* The value. After a failure NULL, and the value is released. A value of NULL means out of memory. */
 json_t *weir__schema_made(weir__schema_walk *w, json_t *value);
 
-/* The same with the result of json_pack. */
+/* The result of json_pack, as of weir__schema_made. */
 json_t *weir__schema_pack(weir__schema_walk *w, const char *format, ...);
 
-/* These take over the reference to the value, of which NULL means out of memory. */
+/* Adds the value to the list or object, and takes over the reference to it. A value of NULL means out of
+ * memory. */
 bool weir__schema_append(weir__schema_walk *w, json_t *list, json_t *value);
 bool weir__schema_set(weir__schema_walk *w, json_t *object, const char *name, json_t *value);
 
@@ -111,7 +112,7 @@ json_t *weir__schema_without(weir__schema_walk *w, const json_t *schema, const c
 /* {keyword: list}, with `enum` or `anyOf`; `false` if the list is empty. Takes over the list. */
 json_t *weir__schema_choice(weir__schema_walk *w, const char *keyword, json_t *list);
 
-/* The same with `anyOf`; the only schema of a list of one. */
+/* {"anyOf": list}, or the only schema of a list of one. Takes over the list. */
 json_t *weir__schema_any_of(weir__schema_walk *w, json_t *list);
 
 /* -- schema.c: schemas -- */
@@ -119,7 +120,7 @@ json_t *weir__schema_any_of(weir__schema_walk *w, json_t *list);
 /* Rewrites a schema; with relax, without refused keywords. */
 json_t *weir__schema_node(weir__schema_walk *w, const json_t *schema);
 
-/* The same, and always refuses. */
+/* Rewrites a schema, and refuses even with relax. */
 json_t *weir__schema_enforce(weir__schema_walk *w, const json_t *schema);
 
 /* weir__schema_node of a schema below the current one. name may be NULL. deeper: text comes before it. */
@@ -133,7 +134,7 @@ json_t *weir__schema_below_index(weir__schema_walk *w, const char *keyword, size
 /* weir__schema_enforce of the schema without the keywords that it refuses. */
 json_t *weir__schema_relax(weir__schema_walk *w, const json_t *schema);
 
-/* The same for the arguments of a function, which must be an object. */
+/* weir__schema_relax for the arguments of a function, which must be an object. */
 json_t *weir__schema_relax_object(weir__schema_walk *w, const json_t *schema);
 
 /* -- schema_keyword.c: keywords and types -- */
@@ -144,7 +145,7 @@ bool weir__schema_check_keywords(weir__schema_walk *w, const json_t *schema);
 /* The first keyword that is neither an annotation nor in `allowed` (NULL-terminated), or NULL. */
 const char *weir__schema_other_constraint(const json_t *schema, const char *const *allowed);
 
-/* Whether the schema has one of the keywords (NULL-terminated). */
+/* True if the schema has one of the keywords (NULL-terminated). */
 bool weir__schema_has_any(const json_t *schema, const char *const *keywords);
 extern const char *const weir__schema_named_properties[]; /* properties, required */
 
@@ -159,14 +160,14 @@ extern const struct weir__schema_type {
 bool weir__schema_is_object(const json_t *schema); /* its `type` is object alone */
 unsigned weir__schema_type_of(const json_t *value);
 
-/* In terms of JSON Schema: 1 and 1.0 are equal. */
+/* True if both are equal in terms of JSON Schema, where 1 and 1.0 are, or if one of the list's values is. */
 bool weir__schema_equal(const json_t *a, const json_t *b);
 bool weir__schema_has_value(const json_t *list, const json_t *value);
 
 /* The types that `type` allows, all if it is absent; 0 after a refusal. */
 unsigned weir__schema_declared_types(weir__schema_walk *w, const json_t *schema);
 
-/* Whether type i of weir__schema_types belongs to the mask; a number includes integers. type_array lists
+/* True if type i of weir__schema_types belongs to the mask; a number includes integers. type_array lists
  * them. */
 bool weir__schema_has_type(unsigned mask, size_t i);
 json_t *weir__schema_type_array(weir__schema_walk *w, unsigned mask);

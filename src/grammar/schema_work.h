@@ -17,8 +17,8 @@
     4000 /* values of an enum that differ in the character after a common prefix: see automaton.h */
 #define WEIR__SCHEMA_RELAXED_MAX 4096 /* bytes of the list of omitted keywords */
 
-/* For all schemas of a request: steps of work, about one for each value or name that is read, and elements of
- * their grammar, about one for each given character and each counted item. */
+/* Bounds for all schemas of a request: steps of work, about one for each value or name that is read, and
+ * elements of their grammar, about one for each given character and each counted item. */
 #define WEIR__SCHEMA_STEPS_MAX    3500000
 #define WEIR__SCHEMA_ELEMENTS_MAX 390000 /* WEIR__GRAMMAR_ELEMENTS_MAX, less the rules around them */
 

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* trie.c: decodes tokens into code points, sorts them, and builds the tree in one pass over the sorted list.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/trie.h"
 
 #include <stdlib.h>
@@ -8,8 +9,8 @@
 
 /* ---- Bytes to code points ------------------------------------------------------------------------- */
 
-/* How many bytes follow this first one; -1: it is no first byte. */
-static int32_t following(unsigned char first)
+/* The number of bytes that follow this first one; -1: it is no first byte. */
+static int32_t bytes_following(unsigned char first)
 {
     if (first < 0x80) return 0;
     if (first < 0xC0) return -1;
@@ -24,7 +25,7 @@ int64_t weir__trie_decode(const char *bytes, size_t n, weir__partial *partial, u
     for (size_t i = 0; i < n && bytes[i] != '\0'; i++) {
         unsigned char byte = (unsigned char)bytes[i];
         if (left == 0) {
-            left = following(byte);
+            left = bytes_following(byte);
             if (left < 0) return -1;
             value = byte & ((1u << (7 - left)) - 1);
         } else {
@@ -48,7 +49,7 @@ typedef struct spelling {
     size_t n;
 } spelling;
 
-static int compare(const void *a, const void *b)
+static int compare_spellings(const void *a, const void *b)
 {
     const spelling *x = a, *y = b;
     size_t n = x->n < y->n ? x->n : y->n;
@@ -85,7 +86,7 @@ static bool read_pieces(weir__trie *trie, const weir__trie_source *source)
 
 /* Decodes the tokens into codes, which has room for one code point per byte. Returns the number of
  * spellings. */
-static size_t spell(weir__trie *trie, spelling *spellings, uint32_t *codes)
+static size_t spell_tokens(weir__trie *trie, spelling *spellings, uint32_t *codes)
 {
     size_t n = 0;
     for (int32_t token = 0; token < trie->n_vocab; token++) {
@@ -108,7 +109,7 @@ static size_t spell(weir__trie *trie, spelling *spellings, uint32_t *codes)
     return n;
 }
 
-static size_t common(const spelling *a, const spelling *b)
+static size_t common_codes(const spelling *a, const spelling *b)
 {
     size_t n = 0;
     while (n < a->n && n < b->n && a->codes[n] == b->codes[n]) n++;
@@ -127,7 +128,7 @@ static bool grow_tree(weir__trie *trie, const spelling *spellings, size_t n, uin
     open[0] = 0;
     for (size_t i = 0; i < n; i++) {
         const spelling *s = &spellings[i];
-        size_t same = i > 0 ? common(&spellings[i - 1], s) : 0;
+        size_t same = i > 0 ? common_codes(&spellings[i - 1], s) : 0;
         for (; depth > same; depth--) trie->nodes[open[depth]].end = (uint32_t)trie->n_nodes;
         for (; depth < s->n; depth++) {
             if (!weir__mem_grow(&trie->nodes, &capacity, trie->n_nodes + 2, sizeof *trie->nodes))
@@ -168,8 +169,8 @@ weir__trie *weir__trie_create(const weir__trie_source *source)
     codes = weir__mem_calloc(n_bytes + 1, sizeof *codes);
     open = weir__mem_calloc(n_bytes + 1, sizeof *open);
     if (codes == NULL || open == NULL) goto out;
-    size_t n = spell(trie, spellings, codes);
-    qsort(spellings, n, sizeof *spellings, compare);
+    size_t n = spell_tokens(trie, spellings, codes);
+    qsort(spellings, n, sizeof *spellings, compare_spellings);
     made = grow_tree(trie, spellings, n, open);
 out:
     weir__mem_free(open);

@@ -23,8 +23,8 @@ typedef struct weir__trie_token {
     weir__partial partial;
 } weir__trie_token;
 
-/* In preorder: the descendants of node i are i + 1 … end - 1, and its tokens ends[first … the next one's
- * first). Node 0 is the root. */
+/* A node of the tree, which lies in preorder: the descendants of node i are i + 1 … end - 1, and its tokens
+ * ends[first … the next one's first). Node 0 is the root. */
 typedef struct weir__trie_node {
     uint32_t code;
     uint32_t depth;

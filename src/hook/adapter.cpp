@@ -9,7 +9,7 @@
 #include "hook/numbers.h"
 #include "hook/parts.h"
 
-/* Not public: an adapter's matrices and a model's tensors. */
+/* Headers that llama.cpp does not install: an adapter's matrices and a model's tensors. */
 #include <../src/llama-adapter.h>
 #include <../src/llama-model.h>
 
@@ -62,7 +62,8 @@ int64_t wide_of(int64_t rank)
     return (rank + WEIR__UNIT - 1) / WEIR__UNIT * WEIR__UNIT;
 }
 
-/* Those that stand beside panels. llama.cpp divides the scale by the columns of b, which are more then. */
+/* The pairs of matrices that stand beside panels. llama.cpp divides the scale by the columns of b, which are
+ * more then. */
 std::vector<pair> pairs_of(const llama_model *model, const llama_adapter_lora *adapter)
 {
     std::vector<pair> pairs;

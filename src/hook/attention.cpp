@@ -1,5 +1,10 @@
 /* attention.cpp: attention, as ggml's operation.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * An operation is divided into tiles of queries, streams and heads, which threads take in turn. The cells
+ * that a tile's queries see are looked up once, as lists; queries with the same list are computed together.
+ * Few queries over many cells are split by pieces of the cells instead, and their sums added. Lanes that hold
+ * the same text are joined, so that their cells are read once. */
 #include "hook/hook.h"
 #include "hook/parts.h"
 
@@ -10,7 +15,7 @@ extern "C" {
 
 #include <ggml-backend.h>
 
-/* Not public: the cells of a sequence. */
+/* Headers that llama.cpp does not install: the cells of a sequence. */
 #include <../src/llama-context.h>
 #include <../src/llama-kv-cache.h>
 #include <../src/llama-model.h>
@@ -78,11 +83,11 @@ float slope_of(int64_t head, int64_t n_heads, float max_bias)
 /* ---- Lanes with the same text ---- */
 
 /* The streams of an operation in the order in which their queries form tiles. */
-struct company {
+struct stream_order {
     bool joined = false; /* tiles have queries of several streams, because these have many cells in common */
     int32_t streams[LLAMA_MAX_SEQ]; /* joined: their order */
 
-    explicit company(const ggml_tensor *op)
+    explicit stream_order(const ggml_tensor *op)
     {
         const ggml_tensor *k = op->src[1], *v = op->src[2];
         const llama_kv_cache *cache = k->ne[3] > 1 ? cache_of(k) : nullptr;
@@ -124,7 +129,7 @@ struct tile {
     weir__attention_query queries[most_queries]; /* task_of sets q and out */
 };
 
-/* How an operation is divided into items of work: tiles × streams × groups of KV heads × parts of the query
+/* A division of an operation into items of work: tiles × streams × groups of KV heads × parts of the query
  * heads that share them. With few rows one call takes several KV heads, because the heads of a cell are
  * adjacent in memory. */
 struct division {
@@ -195,7 +200,7 @@ struct division {
         if (split) bytes += static_cast<size_t>(n_items * n_pieces) * item_sums() * sizeof(float);
     }
 
-    division(const ggml_tensor *op, const company &streams, int n_threads)
+    division(const ggml_tensor *op, const stream_order &streams, int n_threads)
         : division(op->src[0]->ne[2] / op->src[1]->ne[2], op->src[1]->ne[2],
                    op->src[0]->ne[1] * (streams.joined ? op->src[0]->ne[3] : 1),
                    streams.joined ? 1 : op->src[0]->ne[3], op->src[1]->ne[1],
@@ -210,7 +215,7 @@ struct division {
         return keep ? item % n_tiles : item / (n_beside() * n_streams);
     }
 
-    /* Which part of a group of KV heads of a stream. */
+    /* The part of a group of KV heads of a stream. */
     int64_t heads_of(int64_t item) const
     {
         return keep ? item / n_tiles : item % (n_beside() * n_streams);
@@ -245,7 +250,7 @@ struct division {
     /* Bytes of the sums of an operation that is split, if rows are not few. */
     static constexpr size_t most_sums = size_t{32} << 20;
 
-    /* These of the most queries, at most. 0: there are few pieces. */
+    /* Bytes of these sums for the most queries, at most. 0: there are few pieces. */
     static size_t split_bytes(int64_t n_rows_shared, int64_t n_kv_heads, int64_t n_pieces, int32_t size_v,
                               int n_threads)
     {
@@ -281,7 +286,7 @@ struct attention_op : ggml::cpu::tensor_traits {
                (op->src[4] == nullptr || op->src[4]->type == GGML_TYPE_F32);
     }
 
-    /* Whether a work buffer of this size can be allocated. If ggml tries that in vain, it goes on using the
+    /* True if a work buffer of this size can be allocated. If ggml tries that in vain, it goes on using the
      * buffer that it has freed before. */
     static bool there_is_memory(const ggml_tensor *op, size_t size)
     {
@@ -297,7 +302,7 @@ struct attention_op : ggml::cpu::tensor_traits {
     bool work_size(int n_threads, const ggml_tensor *op, size_t &size) override
     {
         if (!takes(op)) return false;
-        size = division(op, company(op), n_threads).bytes;
+        size = division(op, stream_order(op), n_threads).bytes;
         if (there_is_memory(op, size)) return true;
         spoil(WEIR_NO_MEMORY);
         size = 0;
@@ -307,7 +312,7 @@ struct attention_op : ggml::cpu::tensor_traits {
     bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override
     {
         if (!takes(op)) return false;
-        company streams(op);
+        stream_order streams(op);
         division d(op, streams, params->nth);
         if (params->wsize < d.bytes) { /* the pass fails */
             if (params->ith == 0) std::memset(op->data, 0, ggml_nbytes(op));
@@ -355,7 +360,7 @@ struct attention_op : ggml::cpu::tensor_traits {
     /* A thread's state, kept from item to item. */
     struct worker {
         ggml_tensor *op;
-        const company &streams;
+        const stream_order &streams;
         const division &d;
         char *memory;
         int64_t packed; /* whose cells are; -1: none */
@@ -583,7 +588,7 @@ struct attention_op : ggml::cpu::tensor_traits {
             }
         }
 
-        /* Without a mask n queries see all cells. */
+        /* Adds n queries without a mask, which see all cells. */
         void see_all(int32_t n, int32_t n_cells)
         {
             std::iota(room(0), room(0) + n_cells, 0);
@@ -597,22 +602,22 @@ struct attention_op : ggml::cpu::tensor_traits {
         /* The offset of a stream's cell numbers in lists. */
         int32_t cells_before(int64_t stream) const
         {
-            return streams.joined ? static_cast<int32_t>(stream * company::lane_cells(op->src[1])) : 0;
+            return streams.joined ? static_cast<int32_t>(stream * stream_order::lane_cells(op->src[1])) : 0;
         }
 
-        /* How many of the last list's and the stream's n cells are equal, from the beginning on. A copied
-         * cell has the same number in both lanes. */
+        /* The number of cells from the beginning on that the last list's and the stream's n have in common. A
+         * copied cell has the same number in both lanes. */
         int32_t n_equal(const int32_t *theirs, const int32_t *cells, int32_t n, int64_t stream) const
         {
             const ggml_tensor *k = op->src[1];
-            auto apart = static_cast<int32_t>((stream - some.list_stream) * company::lane_cells(k));
+            auto apart = static_cast<int32_t>((stream - some.list_stream) * stream_order::lane_cells(k));
             auto end = std::mismatch(theirs, theirs + n, cells, [apart](int32_t a, int32_t b) {
                            return a + apart == b;
                        }).second;
             if (stream == some.list_stream) return static_cast<int32_t>(end - cells);
             const llama_kv_cache *cache = cache_of(k);
             const llama_kv_cells *memory = cells_of(cache, k, stream);
-            auto before = static_cast<int32_t>(stream * company::lane_cells(k));
+            auto before = static_cast<int32_t>(stream * stream_order::lane_cells(k));
             llama_pos common = weir__lane_texts_common(lane_texts_of(cache), lane_of(cache, k, stream),
                                                        lane_of(cache, k, some.list_stream));
             return static_cast<int32_t>(
@@ -623,9 +628,9 @@ struct attention_op : ggml::cpu::tensor_traits {
                 cells);
         }
 
-        /* If the next query's cells are those of the query before it, less some of the first and with some
-         * more at the end, gives it the same list; otherwise returns false. Most of a prompt's queries are
-         * like that, and comparing masks is faster than looking up all cells. */
+        /* Gives the next query the list of the query before it, if its cells are the same less some of the
+         * first and with some more at the end; otherwise returns false. Most of a prompt's queries are like
+         * that, and comparing masks is faster than looking up all cells. */
         bool follows(const uint16_t *row, const llama_kv_cells *cells)
         {
             constexpr int64_t at_once = 256;

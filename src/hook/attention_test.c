@@ -106,7 +106,7 @@ static void check_row(const struct ggml_tensor *op, const float *keys, const flo
     n_checked++;
 }
 
-/* As many rows of a result, chosen at random, as can be computed in some milliseconds. */
+/* Checks as many rows of a result, chosen at random, as can be computed in some milliseconds. */
 static void check_attention(const struct ggml_tensor *op)
 {
     const struct ggml_tensor *q = op->src[0], *k = op->src[1];
@@ -145,7 +145,7 @@ static struct ggml_tensor *make_side(stage *s, enum ggml_type type, int size, in
     return ggml_view_4d(s->computed, all, size, n, heads, streams, all->nb[2], all->nb[1], all->nb[3], 0);
 }
 
-/* Behind the rows there are no numbers. */
+/* Fills a side with numbers; behind the rows there are none. */
 static void fill(dice *d, struct ggml_tensor *side)
 {
     float numbers[WEIR__ATTENTION_SIZE];
@@ -163,8 +163,8 @@ static void hide(ggml_fp16_t *row, int from, int to)
     for (int c = from; c < to; c++) row[c] = HIDDEN;
 }
 
-/* Which cells a query sees: those of the query before, less some of the first and a few more, as in a prompt;
- * or all, none, one, a window, or some, with a bias or without. */
+/* Makes the mask of a query: it sees the cells of the query before, less some of the first and a few more, as
+ * in a prompt; or all, none, one, a window, or some, with a bias or without. */
 static void mask_row(dice *d, ggml_fp16_t *row, int query, int cells, bool biased)
 {
     int from = dice_in(d, 0, cells - 1), to = dice_in(d, from, cells), one_in = dice_in(d, 2, 9);

@@ -3,7 +3,7 @@
 #include "hook/hook.h"
 #include "hook/parts.h"
 
-/* Not public: caches and their cells. */
+/* Headers that llama.cpp does not install: caches and their cells. */
 #include <../src/llama-context.h>
 #include <../src/llama-kv-cache-iswa.h>
 #include <../src/llama-kv-cache.h>

@@ -34,8 +34,8 @@ typedef struct weir__hook_load {
     struct weir__optimized_writer *to; /* NULL, or the packed weights are written to it */
 } weir__hook_load;
 
-/* Around a load on this thread. False: no memory, and there is nothing to end. Returns the bytes of the
- * model's file that the kernels took over; *n_from_file of them came from the optimized file. model: NULL
+/* Begin and end a load on this thread. False: no memory, and there is nothing to end. Returns the bytes of
+ * the model's file that the kernels took over; *n_from_file of them came from the optimized file. model: NULL
  * when the load failed. */
 bool weir__hook_begin(const weir__hook_load *how);
 uint64_t weir__hook_end(const struct llama_model *model, uint64_t *n_from_file);
@@ -63,10 +63,10 @@ void weir__hook_copied(const struct llama_context *context);
 void weir__hook_repeats(const struct llama_context *context, int32_t from, int32_t to, int32_t n);
 void weir__hook_changes(const struct llama_context *context, int32_t seq, int32_t from);
 
-/* Whether all of a context's attention runs on weir's kernels. */
+/* True if all of a context's attention runs on weir's kernels. */
 bool weir__hook_attends(const struct llama_context *context);
 
-/* Whether each row of a product with these weights is the same whatever the others are. */
+/* True if each row of a product with these weights is the same whatever the others are. */
 bool weir__hook_multiplies(const struct llama_model *model);
 
 /* The i-th kind of a model's weights. END past the last; NO_MEMORY. */
@@ -78,8 +78,8 @@ weir_status weir__hook_weights(const struct llama_model *model, size_t i, weir_m
 uint64_t weir__hook_scratch(uint64_t n_cells, int32_t n_heads, int32_t n_head_kv, int64_t size,
                             int32_t n_threads);
 
-/* Why the result of this thread's last pass is invalid: UNSUPPORTED, an operation that the kernels lack used
- * packed weights; NO_MEMORY, for attention. OK: it is valid. The call resets it. */
+/* The reason for which the result of this thread's last pass is invalid: UNSUPPORTED, an operation that the
+ * kernels lack used packed weights; NO_MEMORY, for attention. OK: it is valid. The call resets it. */
 weir_status weir__hook_fault(void);
 
 /* The kernels in use, "" = none. Static. */

@@ -95,7 +95,7 @@ static void multiply_with_experts(int n_tokens, bool shared, int n_threads)
     for (int e = 0; e < EXPERTS; e++)
         ggml_backend_tensor_set(one[e], rounded + (size_t)e * ggml_nbytes(one[e]), 0, ggml_nbytes(one[e]));
 
-    /* As llama.cpp has it: the first columns of more. */
+    /* The chosen experts are the first columns of more, as in llama.cpp. */
     struct ggml_tensor *all_ids = ggml_new_tensor_2d(s.computed, GGML_TYPE_I32, EXPERTS, n_tokens);
     struct ggml_tensor *ids = ggml_view_2d(s.computed, all_ids, USED, n_tokens, all_ids->nb[1], 0);
     struct ggml_tensor *x = ggml_new_tensor_3d(s.computed, GGML_TYPE_F32, K, shared ? 1 : USED, n_tokens);
@@ -199,8 +199,8 @@ static void heads_are_rotated(void **state)
     }
 }
 
-/* On any number of threads, in place or not, the kernel's numbers. ggml's table gives strided ones,
- * in half precision. */
+/* Numbers are the kernel's on any number of threads, in place or not. ggml's table gives strided ones, in
+ * half precision. */
 static void numbers_pass_through_gelu(void **state)
 {
     (void)state;
@@ -273,10 +273,10 @@ static void make_activations(float *x)
     for (int i = 0; i < MOST * WIDE; i++) x[i] = cosf((float)i * 0.7f) * (float)(1 + i / WIDE % 5);
 }
 
-/* Both round activations alike, so only the order of additions in single precision differs. With a format
- * that has minimums, ggml also rounds the sum of a unit's activations, which a minimum is multiplied by, to
- * half precision (Q8_1). The bounds are relative to the products that are added, each taken without its
- * sign. */
+/* Products are those of ggml. Both round activations alike, so only the order of additions in single
+ * precision differs. With a format that has minimums, ggml also rounds the sum of a unit's activations, which
+ * a minimum is multiplied by, to half precision (Q8_1). The bounds are relative to the products that are
+ * added, each taken without its sign. */
 static void products_are_those_of_ggml(void **state)
 {
     (void)state;
@@ -398,7 +398,7 @@ static void other_uses_of_weights_are_refused(void **state)
     }
 }
 
-/* Only the thread that asked for the pass gets the error. */
+/* The error goes only to the thread that asked for the pass. */
 static void a_pass_that_misreads_fails(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* lane_text.c: the lists of parts, which are cut and copied as the lanes' cells are.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "hook/lane_text.h"
 
 #include "base/mem.h"
@@ -17,13 +18,13 @@ void weir__lane_texts_fini(weir__lane_texts *texts)
     *texts = (weir__lane_texts){0};
 }
 
-/* Where the i-th part of a text ends. */
+/* The position where the i-th part of a text ends. */
 static int32_t end_of(const weir__lane_text *text, int32_t i)
 {
     return i + 1 < text->n ? text->parts[i + 1].from : INT32_MAX;
 }
 
-/* Whether another lane has positions from this one on in a part with this id. */
+/* True if another lane has positions from this one on in a part with this id. */
 static bool is_shared(const weir__lane_texts *texts, int32_t lane, uint64_t id, int32_t from)
 {
     for (int32_t l = 0; l < texts->n; l++)

@@ -1,5 +1,7 @@
 /* lane_text.h: which lanes of a context begin with the same cells, because one was copied to the other.
  *
+ * A lane is a sequence of a context in which each sequence has cells of its own.
+ *
  * A lane's text is divided into parts, each with an id. Lanes that have a position in parts of the same id
  * hold the same cell there. Whatever changes cells begins a part with an id that no lane has ever had, before
  * it changes them. So there are no notes that could become stale.
@@ -35,7 +37,7 @@ typedef struct weir__lane_texts {
 bool weir__lane_texts_init(weir__lane_texts *texts, int32_t n);
 void weir__lane_texts_fini(weir__lane_texts *texts);
 
-/* From this position on the lane's cells will change. */
+/* Cuts the lane's text: its cells will change from this position on. */
 void weir__lane_texts_cut(weir__lane_texts *texts, int32_t lane, int32_t from);
 
 /* `to` becomes a copy of the n tokens of `from`. */

@@ -32,7 +32,7 @@ static void check(const weir__lane_texts *texts, const lane *lanes)
         }
 }
 
-/* Whatever happens to lanes, none is said to hold another lane's cell that it does not hold. */
+/* A lane is never said to hold another lane's cell that it does not hold, whatever happens to lanes. */
 static void never_too_much(void **state)
 {
     (void)state;

@@ -14,7 +14,7 @@ extern "C" {
 
 #include <ggml-backend.h>
 
-/* Not public: which cells a lane uses. */
+/* Headers that llama.cpp does not install: which cells a lane uses. */
 #include <../src/llama-context.h>
 #include <../src/llama-kv-cache.h>
 
@@ -85,7 +85,7 @@ template <typename visit> void for_each(const llama_context *context, visit &&fn
 void lanes_enter(const llama_context *context, const llama_kv_cache *cache)
 {
     std::vector<uint32_t> layers = cache->get_layer_ids();
-    /* Without flash attention a value's row is not a cell's. */
+    /* Flash attention is needed: without it a value's row is not a cell's. */
     if (cache->get_n_stream() == 1 || layers.empty() || !context->get_cparams().flash_attn) return;
     ggml_backend_buffer_t buffer = cache->get_k_storage(static_cast<int32_t>(layers[0]))->buffer;
     if (buffer->buft != ggml_backend_cpu_buffer_type()) return;

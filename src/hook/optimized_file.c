@@ -1,5 +1,9 @@
 /* optimized_file.c: a model's packed weights, in a file that loads map.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A reader checks header and table when it opens the file, maps one buffer after another, and compares each
+ * tensor with the table. A writer collects the bytes of buffers in pieces in a temporary file, and renames it
+ * when all of it, and the folder's entry, is on the disk. */
 #include "hook/optimized_file.h"
 
 #include <errno.h>
@@ -36,12 +40,12 @@ typedef struct header {
 _Static_assert(sizeof(header) == 88 && sizeof(weir__optimized_tensor) == 120,
                "no padding that would be written");
 
-static uint64_t steps(uint64_t size)
+static uint64_t round_to_steps(uint64_t size)
 {
     return (size + WEIR__OPTIMIZED_STEP - 1) / WEIR__OPTIMIZED_STEP * WEIR__OPTIMIZED_STEP;
 }
 
-static uint64_t checksum(const header *head, const weir__optimized_tensor *table)
+static uint64_t header_checksum(const header *head, const weir__optimized_tensor *table)
 {
     return weir__hash(weir__hash(0, head, offsetof(header, checksum)), table,
                       head->n_tensors * sizeof *table);
@@ -49,7 +53,7 @@ static uint64_t checksum(const header *head, const weir__optimized_tensor *table
 
 static uint64_t payload_at(uint32_t n_tensors)
 {
-    return steps(sizeof(header) + n_tensors * sizeof(weir__optimized_tensor));
+    return round_to_steps(sizeof(header) + n_tensors * sizeof(weir__optimized_tensor));
 }
 
 static weir_status no_memory(const char *path, weir_error *error)
@@ -69,13 +73,13 @@ struct weir__optimized_file {
     uint64_t next_at;
 };
 
-static weir_status unreadable(const weir__optimized_file *f, weir_error *error)
+static weir_status refuse_unreadable(const weir__optimized_file *f, weir_error *error)
 {
     return weir__error_set(error, WEIR_IO, "optimized", "%.200s cannot be read: %s", f->path,
                            errno != 0 ? strerror(errno) : "it became shorter");
 }
 
-static weir_status damaged(const weir__optimized_file *f, const char *what, weir_error *error)
+static weir_status refuse_damaged(const weir__optimized_file *f, const char *what, weir_error *error)
 {
     return weir__error_set(error, WEIR_FORMAT, "optimized", "%.200s is damaged: %s", f->path, what);
 }
@@ -90,11 +94,12 @@ static weir_status read_head(weir__optimized_file *f, weir_error *error)
     if (f->fd < 0)
         return weir__error_set(error, errno == ENOENT || errno == ENOTDIR ? WEIR_NOT_FOUND : WEIR_IO,
                                "optimized", "%.200s cannot be opened: %s", f->path, strerror(errno));
-    if (fstat(f->fd, &st) != 0) return unreadable(f, error);
+    if (fstat(f->fd, &st) != 0) return refuse_unreadable(f, error);
     if (!S_ISREG(st.st_mode))
         return weir__error_set(error, WEIR_FORMAT, "optimized", "%.200s is not a file", f->path);
     uint64_t size = (uint64_t)st.st_size;
-    if (size >= sizeof *head && !weir__file_read(f->fd, head, sizeof *head, 0)) return unreadable(f, error);
+    if (size >= sizeof *head && !weir__file_read(f->fd, head, sizeof *head, 0))
+        return refuse_unreadable(f, error);
     if (size < sizeof *head || memcmp(head->magic, magic, sizeof magic) != 0)
         return weir__error_set(error, WEIR_FORMAT, "optimized", "%.200s holds no optimized weights", f->path);
     if (head->version != VERSION)
@@ -103,15 +108,15 @@ static weir_status read_head(weir__optimized_file *f, weir_error *error)
                                VERSION);
     if (head->n_tensors > TENSORS_MAX || head->payload_at != payload_at(head->n_tensors) ||
         head->payload_size % WEIR__OPTIMIZED_STEP != 0)
-        return damaged(f, "its header is wrong", error);
+        return refuse_damaged(f, "its header is wrong", error);
     if (size < head->payload_at || size - head->payload_at != head->payload_size)
-        return damaged(f, "it is not as long as it was written", error);
+        return refuse_damaged(f, "it is not as long as it was written", error);
     f->table = weir__mem_calloc(head->n_tensors, sizeof *f->table);
     if (f->table == NULL) return no_memory(f->path, error);
     if (!weir__file_read(f->fd, f->table, head->n_tensors * sizeof *f->table, sizeof *head))
-        return unreadable(f, error);
-    if (head->checksum != checksum(head, f->table))
-        return damaged(f, "the checksum of its header is wrong", error);
+        return refuse_unreadable(f, error);
+    if (head->checksum != header_checksum(head, f->table))
+        return refuse_damaged(f, "the checksum of its header is wrong", error);
     return WEIR_OK;
 }
 
@@ -165,7 +170,7 @@ void *weir__optimized_file_map(weir__optimized_file *f, size_t size)
     if (at == MAP_FAILED) return NULL;
     posix_madvise(at, size, POSIX_MADV_WILLNEED); /* start reading ahead */
     f->buffer_at = f->next_at;
-    f->next_at += steps(size);
+    f->next_at += round_to_steps(size);
     return at;
 }
 
@@ -192,14 +197,14 @@ weir_status weir__optimized_file_check(weir__optimized_file *f, weir_progress_fn
     for (uint64_t at = 0; at < size && status == WEIR_OK; at += PIECE) {
         size_t n = size - at < PIECE ? (size_t)(size - at) : PIECE;
         if (!weir__file_read(f->fd, bytes, n, f->head.payload_at + at))
-            status = unreadable(f, error);
+            status = refuse_unreadable(f, error);
         else if (progress != NULL && !progress((float)((double)at / (double)size), user))
             status =
                 weir__error_set(error, WEIR_ABORTED, "progress", "the progress callback ended the check");
         h = weir__hash(h, bytes, n);
     }
     if (status == WEIR_OK && h != f->head.payload_checksum)
-        status = damaged(f, "the checksum of its weights is wrong", error);
+        status = refuse_damaged(f, "the checksum of its weights is wrong", error);
     if (status == WEIR_OK && progress != NULL) progress(1.0f, user);
     weir__mem_free(bytes);
     return status;
@@ -221,13 +226,13 @@ struct weir__optimized_writer {
     uint64_t written, checksum; /* of the payload */
 };
 
-static weir_status unwritable(const weir__optimized_writer *w, weir_error *error)
+static weir_status refuse_unwritable(const weir__optimized_writer *w, weir_error *error)
 {
     return weir__error_set(error, WEIR_IO, "optimized", "%.200s cannot be written: %s", w->path,
                            strerror(errno));
 }
 
-/* Not mkstemp: the umask decides who may read the file. */
+/* Creates the file. mkstemp would not let the umask decide who may read it. */
 static weir_status create_temporary(weir__optimized_writer *w, size_t room, weir_error *error)
 {
     for (int i = 0; i < 100; i++) {
@@ -237,7 +242,7 @@ static weir_status create_temporary(weir__optimized_writer *w, size_t room, weir
         if (errno != EEXIST) break;
     }
     w->temporary[0] = '\0';
-    return unwritable(w, error);
+    return refuse_unwritable(w, error);
 }
 
 bool weir__optimized_file_may_replace(const char *path)
@@ -288,7 +293,7 @@ void weir__optimized_writer_close(weir__optimized_writer *w)
 void weir__optimized_writer_buffer(weir__optimized_writer *w, size_t size)
 {
     w->buffer_at = w->end;
-    w->end += steps(size);
+    w->end += round_to_steps(size);
 }
 
 bool weir__optimized_writer_tensor(weir__optimized_writer *w, const weir__optimized_tensor *tensor,
@@ -304,7 +309,7 @@ bool weir__optimized_writer_tensor(weir__optimized_writer *w, const weir__optimi
 }
 
 /* Writes the buffered payload. An empty piece is not written, as it would change the checksum. */
-static bool flush(weir__optimized_writer *w)
+static bool flush_bytes(weir__optimized_writer *w)
 {
     if (w->n_piece == 0) return true;
     if (!weir__file_write(w->fd, w->piece, w->n_piece, payload_at((uint32_t)w->n) + w->written)) return false;
@@ -315,7 +320,7 @@ static bool flush(weir__optimized_writer *w)
 }
 
 /* Appends n bytes to the payload; NULL: zeroes. */
-static bool append(weir__optimized_writer *w, const void *bytes, uint64_t n)
+static bool append_bytes(weir__optimized_writer *w, const void *bytes, uint64_t n)
 {
     for (uint64_t done = 0; done < n;) {
         size_t room = PIECE - w->n_piece, part = n - done < room ? (size_t)(n - done) : room;
@@ -325,7 +330,7 @@ static bool append(weir__optimized_writer *w, const void *bytes, uint64_t n)
             memset(w->piece + w->n_piece, 0, part);
         w->n_piece += part;
         done += part;
-        if (w->n_piece == PIECE && !flush(w)) return false;
+        if (w->n_piece == PIECE && !flush_bytes(w)) return false;
     }
     return true;
 }
@@ -338,11 +343,12 @@ static weir_status write_payload(weir__optimized_writer *w, weir_progress_fn pro
         if (progress != NULL && !progress((float)((double)tensor->at / (double)w->end), user))
             return weir__error_set(error, WEIR_ABORTED, "progress",
                                    "the progress callback ended the writing");
-        if (!append(w, NULL, tensor->at - (w->written + w->n_piece)) ||
-            !append(w, w->panels[i], tensor->size))
-            return unwritable(w, error);
+        if (!append_bytes(w, NULL, tensor->at - (w->written + w->n_piece)) ||
+            !append_bytes(w, w->panels[i], tensor->size))
+            return refuse_unwritable(w, error);
     }
-    if (!append(w, NULL, w->end - (w->written + w->n_piece)) || !flush(w)) return unwritable(w, error);
+    if (!append_bytes(w, NULL, w->end - (w->written + w->n_piece)) || !flush_bytes(w))
+        return refuse_unwritable(w, error);
     return WEIR_OK;
 }
 
@@ -375,11 +381,11 @@ weir_status weir__optimized_writer_finish(weir__optimized_writer *w, const weir_
         .payload_checksum = w->checksum,
     };
     memcpy(head.magic, magic, sizeof magic);
-    head.checksum = checksum(&head, w->table);
+    head.checksum = header_checksum(&head, w->table);
     if (!weir__file_write(w->fd, &head, sizeof head, 0) ||
         !weir__file_write(w->fd, w->table, w->n * sizeof *w->table, sizeof head) || fsync(w->fd) != 0 ||
         rename(w->temporary, w->path) != 0)
-        return unwritable(w, error);
+        return refuse_unwritable(w, error);
     w->temporary[0] = '\0';
     sync_folder(w);
     if (progress != NULL) progress(1.0f, user);

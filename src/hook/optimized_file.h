@@ -51,7 +51,7 @@ void *weir__optimized_file_map(weir__optimized_file *file, size_t size);
 weir_status weir__optimized_file_watch(const weir__optimized_file *file, weir__stamps *files,
                                        weir_error *error);
 
-/* Whether this is the next tensor of the table, in the buffer that was mapped last. */
+/* True if this is the next tensor of the table, in the buffer that was mapped last. */
 bool weir__optimized_file_is_next(weir__optimized_file *file, const weir__optimized_tensor *tensor);
 
 /* Reads the payload and compares its checksum. ABORTED: by progress, which may be NULL; IO; FORMAT. */
@@ -62,7 +62,7 @@ weir_status weir__optimized_file_check(weir__optimized_file *file, weir_progress
 
 typedef struct weir__optimized_writer weir__optimized_writer;
 
-/* Whether the path has nothing, an empty file or an optimized file. */
+/* True if the path has nothing, an empty file or an optimized file. */
 bool weir__optimized_file_may_replace(const char *path);
 
 /* Starts a file beside `path`, which replaces it when complete. IO, NO_MEMORY. */

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* optimized_file_test.c: files that are written and mapped, damaged, forged, cut, or without space.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -14,7 +15,7 @@
 #include "support/model.h"
 #include "support/temp.h"
 
-/* Where in the file things lie. */
+/* Places in the file. */
 enum { VERSION_AT = 8, N_TENSORS_AT = 12, CHECKSUM_AT = 80, TABLE_AT = 88 };
 
 #define N_TENSORS   3

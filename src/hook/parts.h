@@ -28,7 +28,7 @@ extern const weir__attention *attention;
 extern weir__hadamard *hadamard;
 extern weir__gelu *gelu;
 
-/* Whether any of them is weir's. */
+/* True if any of them is weir's. */
 inline bool installed()
 {
     return gemms[WEIR__PANEL_Q8_0] != nullptr;
@@ -36,7 +36,7 @@ inline bool installed()
 
 /* ---- weights.cpp ---- */
 
-/* Of a matrix, or of one for each expert behind one another. False: ggml's own. */
+/* Tells the format of a matrix, or of one for each expert behind one another. False: it is ggml's own. */
 bool format_of(const ggml_tensor *weights, weir__panel_format *format);
 
 /* Most rows of a matrix in single precision that is taken over where it lies; beyond, ggml's products are
@@ -49,20 +49,21 @@ bool is_on_host(const ggml_tensor *tensor);
 
 ggml_backend_buffer_type_t buffer_type();
 
-/* The same for the matrices of an encoder, which are multiplied with many rows: those in half precision
- * become panels of integers. */
+/* The buffers, and the formats, of an encoder's matrices, which are multiplied with many rows: those in half
+ * precision become panels of integers. */
 ggml_backend_buffer_type_t encoder_buffer_type();
 bool format_in_encoder(const ggml_tensor *weights, weir__panel_format *format);
 
-/* Asked for by buffer_type(); in hook.cpp. */
+/* The operations that buffer_type() offers; in hook.cpp. */
 ggml::cpu::extra_buffer_type *operations();
 
-/* Once: lets a load that an optimized file spares its reading not read ahead. */
+/* Lets a load that an optimized file spares its reading not read ahead. Called once. */
 void spare_reading();
 
 /* ---- lanes.cpp ---- */
 
-/* While the context lives copies between its lanes copy the cells that weir__hook_copies named. May throw. */
+/* Make copies between the lanes of a context copy the cells that weir__hook_copies named, from enter to
+ * leave, while the context lives. May throw. */
 void lanes_enter(const llama_context *context, const llama_kv_cache *cache);
 void lanes_leave(const llama_kv_cache *cache);
 
@@ -100,7 +101,8 @@ void caches_of(const llama_context *context, const llama_kv_cache *caches[2]);
 
 /* ---- zeroes.cpp ---- */
 
-/* Once: buffers in the machine's memory that are made from now on take no memory by being cleared. */
+/* Makes buffers in the machine's memory that are made from now on take no memory by being cleared. Called
+ * once. */
 void spare_zeroes();
 
 /* ---- product.cpp, attention.cpp, gelu.cpp ---- */
@@ -108,7 +110,7 @@ void spare_zeroes();
 /* Makes the pass that this thread plans fail: a plan itself cannot. In hook.cpp. */
 void spoil(weir_status status);
 
-/* Whether weights in weir's buffers can take part in an operation. */
+/* True if weights in weir's buffers can take part in an operation. */
 bool multiplies(const ggml_tensor *op);
 
 /* The code that computes an operation; nullptr: ggml's own. */

@@ -1,5 +1,10 @@
 /* product.cpp: products of weights and activations, as ggml's operations.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A thread rounds the activations that it needs, or its part of all, and then takes parts of the panels from
+ * a counter until there are none. Products with experts sort the rows by expert first. Small matrices in
+ * single precision, and the rotations of quantized caches, have products of their own. Anything else that
+ * ggml would do to panels fails the pass. */
 #include "hook/hook.h"
 #include "hook/parts.h"
 
@@ -15,8 +20,8 @@ namespace weir
 namespace
 {
 
-/* Up to this number of rows each thread rounds all activations itself, which costs less than waiting for the
- * others. */
+/* The largest number of rows for which each thread rounds all activations itself, which costs less than
+ * waiting for the others. */
 constexpr int64_t rounded_alone = 4;
 
 /* The operation's parameter in which a product counts the parts that threads have taken. ggml leaves it zero.
@@ -65,7 +70,7 @@ char *aligned(void *scratch)
                                     ~static_cast<uintptr_t>(63));
 }
 
-/* Whole panels: a view of them has another layout than its shape and place suggest. */
+/* True if the tensor is whole panels: a view of them has another layout than its shape and place suggest. */
 bool is_weight(const ggml_tensor *tensor)
 {
     return is_ours(tensor) && tensor->view_src == nullptr;
@@ -129,7 +134,8 @@ constexpr int64_t group_rows = int64_t{8} * WEIR__TILE;
 /* Parts of a product for each thread, so that one that was held up does not hold up the others. */
 constexpr int64_t parts = 6;
 
-/* Their activations, which are passed over for each panel, should stay in the second-level cache. */
+/* Bytes of a group's activations, which are passed over for each panel and should stay in the second-level
+ * cache. */
 constexpr int64_t group_bytes = int64_t{384} * 1024;
 
 /* Row r of the operation is the product of expert ids[r % n_used][r / n_used] and a row of activations. The

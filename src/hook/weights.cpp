@@ -1,12 +1,16 @@
 /* weights.cpp: buffers that keep weights as panels.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * llama.cpp asks a buffer type for memory and sets tensors one by one. A tensor whose format has a kernel is
+ * packed when it is set, by several threads, or is found in a mapping of the optimized file, in which case
+ * nothing is copied. The state of a load is in a variable of the thread that loads. */
 #include "hook/hook.h"
 #include "hook/parts.h"
 
 #include <ggml-backend.h>
 #include <ggml-cpu.h>
 
-/* Not public: a model's tensors. */
+/* A header that llama.cpp does not install: a model's tensors. */
 #include <../src/llama-model.h>
 
 #include <sys/mman.h>
@@ -37,7 +41,7 @@ bool has_shape(const ggml_tensor *weights, weir__panel_format format, int64_t co
            weights->ne[1] % WEIR__PANEL_ROWS == 0 && ggml_is_contiguous(weights);
 }
 
-/* Of a matrix in a buffer of buffer_type(). */
+/* Tells the format of a matrix in a buffer of buffer_type(). */
 bool format_in_model(const ggml_tensor *weights, weir__panel_format *format)
 {
     switch (weights->type) {
@@ -126,7 +130,7 @@ struct loading {
 };
 thread_local loading load;
 
-/* For the whole pages of a mapping. */
+/* Advises the system about the whole pages of a mapping. */
 void advise(const void *data, size_t size, int advice)
 {
     uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE)), begin = reinterpret_cast<uintptr_t>(data);
@@ -149,7 +153,7 @@ void set_tensor(ggml_backend_buffer_t, ggml_tensor *tensor, const void *data, si
     if (load.mapped) advise(data, size, MADV_DONTNEED); /* the pages can be read again */
 }
 
-/* Of an encoder. Half precision passes through single precision, some panels at a time. */
+/* Packs a tensor of an encoder. Half precision passes through single precision, some panels at a time. */
 void set_encoder_tensor(ggml_backend_buffer_t buffer, ggml_tensor *tensor, const void *data, size_t offset,
                         size_t size)
 {
@@ -184,7 +188,7 @@ size_t allocated(ggml_backend_buffer_type_t type, const ggml_tensor *tensor)
     return weir__panel_bytes(format, ggml_nrows(tensor), tensor->ne[0]);
 }
 
-/* As an optimized file's table has it. */
+/* The tensor's entry in an optimized file's table. */
 weir__optimized_tensor entry_of(ggml_backend_buffer_t buffer, const ggml_tensor *tensor)
 {
     weir__optimized_tensor entry = {};
@@ -255,7 +259,7 @@ const char *name(ggml_backend_buffer_type_t)
     return "CPU_WEIR";
 }
 
-/* In pages of its own, so that they are unlocked with the buffer. */
+/* Allocates a buffer in pages of its own, so that they are unlocked with it. */
 ggml_backend_buffer_t allocate_pages(size_t size)
 {
     void *at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -360,7 +364,7 @@ void spare_reading()
 namespace
 {
 
-/* Why weir's kernels do not multiply a tensor; "": they do. */
+/* The reason for which weir's kernels do not multiply a tensor; "": they do. */
 const char *reason(const ggml_tensor *tensor)
 {
     weir__panel_format format;
@@ -375,7 +379,7 @@ const char *reason(const ggml_tensor *tensor)
     return "no kernels for this type";
 }
 
-/* Whether a product with it has the same rows in any company. Tensors that are no matrices are used row by
+/* True if a product with it has the same rows in any company. Tensors that are no matrices are used row by
  * row, and small matrices in single precision are taken over where they lie. */
 bool multiplies_evenly(const ggml_tensor *tensor)
 {

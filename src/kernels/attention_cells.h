@@ -29,8 +29,8 @@ INLINE int32_t pairs_in(int32_t size)
 /* The cells that are packed together: as many scales are computed at the same time. */
 #define BATCH 16
 
-/* How the cells of a batch become integers: the factors of numbers, or in formats of blocks those of each
- * block's bytes, in units of 1 / 128. */
+/* Factors by which the cells of a batch become integers: of numbers, or in formats of blocks of each block's
+ * bytes, in units of 1 / 128. */
 typedef struct scales {
     _Alignas(64) float numbers[BATCH];
     _Alignas(64) int16_t blocks[WEIR__ATTENTION_SIZE / 32][BATCH];

@@ -17,8 +17,8 @@
 #define FEW_UNIT   8 /* rows that follow one another; more are many */
 #define FEW_GROUPS (FEW_UNIT / FEW * GROUPS)
 
-/* Of a group: weighted values [width of size_v], maximum score, sum of weights, all [LANES]. Few rows need
- * less. */
+/* Floats of a group: weighted values [width of size_v], maximum score, sum of weights, all [LANES]. Few rows
+ * need less. */
 #define GROUP_SUMS ((SIZE + 2) * LANES)
 
 /* Keys and values as integers, and the factors that give their numbers. */
@@ -60,7 +60,7 @@ static int32_t max_of(int32_t a, int32_t b)
     return a > b ? a : b;
 }
 
-/* How rows of a KV head are divided into groups: those of queries with the same list follow one another, and
+/* The division of a KV head's rows into groups: those of queries with the same list follow one another, and
  * those of queries with lists of their own begin new groups. */
 typedef struct layout {
     bool few;

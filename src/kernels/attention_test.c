@@ -53,7 +53,7 @@ static const struct {
                {WEIR__ATTENTION_Q8_0, GGML_TYPE_Q8_0},
                {WEIR__ATTENTION_Q4_0, GGML_TYPE_Q4_0}};
 
-/* In the i-th format. */
+/* Fills a side with numbers in the i-th format. */
 static void fill(side *s, int32_t size, int32_t i)
 {
     const struct ggml_type_traits *traits = ggml_get_type_traits(formats[i].type);
@@ -68,7 +68,7 @@ static void fill(side *s, int32_t size, int32_t i)
 
 #define N_KV 2 /* heads of keys */
 
-/* Of N_KV heads, in formats that the sizes allow. */
+/* Makes N_KV heads, in formats that the sizes allow. */
 static pool *pool_make(int32_t size_k, int32_t size_v)
 {
     pool *p = aligned_alloc(64, N_KV * sizeof *p);
@@ -119,7 +119,7 @@ static void range_of(const weir__attention_task *t, int32_t *first, int32_t *n)
     *n = (to + WEIR__ATTENTION_PIECE - 1) / WEIR__ATTENTION_PIECE - *first;
 }
 
-/* Of a query; here, those of a query lie behind one another. */
+/* The number of a query's heads, which lie behind one another here. */
 static int32_t n_heads_of(const weir__attention_task *t)
 {
     return t->n_kv * t->n_heads;
@@ -287,7 +287,8 @@ static void attention_is_what_it_says(void **state)
         }
 }
 
-/* To the bit: alone or with others, wherever the cells lie, pieces together or apart. */
+/* A query gives the same to the bit: alone or with others, wherever the cells lie, pieces together or
+ * apart. */
 static void a_query_does_not_depend_on_its_company(void **state)
 {
     (void)state;
@@ -335,7 +336,8 @@ static void a_query_does_not_depend_on_its_company(void **state)
         }
 }
 
-/* However the queries are divided into tasks, with one list of cells or one for each query. */
+/* Sums need no more than their most, however the queries are divided into tasks, with one list of cells or
+ * one for each query. */
 static void sums_need_no_more_than_their_most(void **state)
 {
     (void)state;
@@ -356,7 +358,7 @@ static void sums_need_no_more_than_their_most(void **state)
         }
 }
 
-/* To the bit: cells that were packed before, which are not read any more. */
+/* Cells that were packed before, which are not read any more, give the same to the bit. */
 static void packed_cells_give_the_same(void **state)
 {
     (void)state;
@@ -397,7 +399,7 @@ static void packed_cells_give_the_same(void **state)
         }
 }
 
-/* To the bit: sequences that share their first cells, computed together and each by itself. */
+/* Sequences that share their first cells give the same to the bit, computed together and each by itself. */
 static void a_shared_prefix_changes_nothing(void **state)
 {
     (void)state;
@@ -443,7 +445,7 @@ static void a_shared_prefix_changes_nothing(void **state)
         }
 }
 
-/* To the bit, however long their vectors are. */
+/* All levels give the same to the bit, however long their vectors are. */
 static void all_levels_give_the_same(void **state)
 {
     (void)state;

@@ -29,7 +29,7 @@ typedef __m512i integers;
 
 typedef __mmask16 lanes_of; /* some lanes */
 
-/* Those in which x >= least, or x is no number. */
+/* The lanes in which x >= least, or x is no number. */
 INLINE lanes_of lanes_from(vector x, float least)
 {
     return _mm512_cmp_ps_mask(x, _mm512_set1_ps(least), _CMP_NLT_UQ);
@@ -114,7 +114,7 @@ INLINE void times_256(integers *x, __m256i from)
     x[0] = _mm512_slli_epi16(_mm512_cvtepi8_epi16(from), 8);
 }
 
-/* And zeroes. */
+/* Thirty-two bytes, then zeroes. */
 INLINE void extended(integers *x, __m256i from)
 {
     x[0] = _mm512_zextsi256_si512(from);
@@ -416,7 +416,7 @@ INLINE sixteen_integers larger_integers(sixteen_integers a, sixteen_integers b)
     return a;
 }
 
-/* Of 16-bit integers without a sign. */
+/* The larger of each two 16-bit integers without a sign. */
 INLINE sixteen_integers larger_halves(sixteen_integers a, sixteen_integers b)
 {
     EACH_PART a.part[i] = MM(max_epu16)(a.part[i], b.part[i]);
@@ -456,7 +456,7 @@ INLINE sixteen number_of_halves(const weir__attention_format format, sixteen_int
     return y;
 }
 
-/* To the nearest. */
+/* The nearest integers. */
 INLINE sixteen_integers rounded(sixteen x)
 {
     sixteen_integers y;
@@ -483,7 +483,7 @@ INLINE sixteen_integers multiply_add_pairs(sixteen_integers a, sixteen_integers 
     return sum;
 }
 
-/* Of four vectors a, lanes 4 i + j go to lanes 4 i of the j-th, with a[0] first. */
+/* Transposes four vectors a: their lanes 4 i + j go to lanes 4 i of the j-th, with a[0] first. */
 INLINE void transpose_fours(sixteen_integers *a)
 {
     EACH_PART
@@ -527,7 +527,7 @@ COMBINE(largest_half, MM(max_epu16))
 
 #define LOG2_E 1.44269504f
 
-/* Below this, 2^x counts as 0. */
+/* The least exponent: below it, 2^x counts as 0. */
 #define LEAST_EXPONENT (-100.0f)
 
 /* 2^x for LEAST_EXPONENT <= x <= 0: a power of two times a polynomial in the rest (Chebyshev's points), with
@@ -559,7 +559,8 @@ INLINE sixteen weight_of(sixteen score, sixteen max)
     return score;
 }
 
-/* The same; *product: times the factors, and 0 where it is 0, whatever the factor is. */
+/* The weight of a score; *product: the weight times the factor, and 0 where the weight is 0, whatever the
+ * factor is. */
 INLINE sixteen weight_and_product(sixteen score, sixteen max, sixteen factor, sixteen *product)
 {
     EACH_PART
@@ -585,7 +586,7 @@ INLINE sixteen capped(sixteen x, float softcap)
     return x;
 }
 
-/* Of `size` dimensions of a cell. */
+/* The bytes of `size` dimensions of a cell. */
 INLINE int32_t bytes_of(weir__attention_format format, int32_t size)
 {
     switch (format) {

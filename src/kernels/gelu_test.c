@@ -47,7 +47,8 @@ static void extremes(void **state)
     }
 }
 
-/* To the bit: alone or behind others, in place or not, on all levels; nothing else is read or written. */
+/* Numbers are the same to the bit: alone or behind others, in place or not, on all levels; nothing else is
+ * read or written. */
 static void company_does_not_matter(void **state)
 {
     (void)state;

@@ -25,7 +25,7 @@ typedef struct weir__activations {
     int32_t minus_half[WEIR__TILE]; /* the same of the first 16 */
 } weir__activations;
 
-/* The same for floating-point weights: as BF16, or rounded and kept in single precision. */
+/* Activations for floating-point weights: as BF16, or rounded and kept in single precision. */
 typedef struct weir__activations_bf16 {
     uint16_t x[WEIR__TILE][WEIR__UNIT];
 } weir__activations_bf16;
@@ -34,7 +34,7 @@ typedef struct weir__activations_float {
     float x[WEIR__TILE][WEIR__UNIT];
 } weir__activations_float;
 
-/* The same for weights that are 16-bit integers: an activation is q × factor. */
+/* Activations for weights that are 16-bit integers: an activation is q × factor. */
 typedef struct weir__activations_integers {
     int16_t q[WEIR__TILE][WEIR__UNIT];
     float factor[WEIR__TILE]; /* not finite where the sum of the squares of a unit is not */
@@ -78,7 +78,7 @@ typedef struct weir__gemm_run {
     int64_t tile_row;
 } weir__gemm_run;
 
-/* Those of units [first, end) that are in the first one's row. */
+/* The run of the units of [first, end) that are in the first one's row. */
 static inline weir__gemm_run weir__gemm_run_at(int64_t first, int64_t end, int64_t n_units, int64_t rows)
 {
     int64_t row = first / n_units, unit = first % n_units, left = n_units - unit;

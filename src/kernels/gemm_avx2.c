@@ -36,7 +36,7 @@ INLINE float largest(const float *x)
     return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
 }
 
-/* Whether one of a unit's numbers is none. */
+/* True if one of a unit's numbers is none. */
 INLINE bool has_nan(const float *x)
 {
     __m256 odd = _mm256_setzero_ps();
@@ -149,7 +149,7 @@ INLINE __m256i plane(const unsigned char *at, const int bit)
                             _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(packed), spread), each));
 }
 
-/* Whether a pair are nibbles of neighbouring bytes. */
+/* True if a pair are nibbles of neighbouring bytes. */
 INLINE bool has_neighbours(const weir__panel_format format)
 {
     return format == WEIR__PANEL_Q8_0 || format == WEIR__PANEL_Q6_K;

@@ -164,7 +164,7 @@ INLINE void unpack(const weir__panel_format format, const unsigned char *head, c
     }
 }
 
-/* By how many bits an offset, a power of two, shifts the sum of the activations; -1: there is none. */
+/* The bits by which an offset, a power of two, shifts the sum of the activations; -1: there is none. */
 INLINE int offset_bits(const weir__panel_format format)
 {
     switch (format) {
@@ -243,7 +243,7 @@ INLINE void multiply_group(const weir__panel_format format, const int n_panels, 
             }
 }
 
-/* Of one row they stay in the first-level cache. */
+/* Fetches the activations; those of one row stay in the first-level cache. */
 INLINE void fetch_activations(const weir__activations *x, int rows)
 {
     for (int r = 0; r < rows; r += 2) _mm_prefetch((const char *)x->q[r], _MM_HINT_T0);

@@ -11,7 +11,7 @@
 
 #define PANELS 2
 
-/* Of a unit of a panel. */
+/* Bytes of a unit of a panel. */
 #define UNIT_BYTES 1024
 
 /* Units ahead to fetch. */

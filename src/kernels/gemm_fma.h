@@ -9,7 +9,7 @@
 
 #include "kernels/gemm_float.h"
 
-/* Of a column of a panel. */
+/* Vectors of a column of a panel. */
 #define VECTORS (WEIR__PANEL_ROWS / WIDTH)
 
 /* The numbers of a vector as they are stored. */
@@ -35,7 +35,7 @@ INLINE vector multiply_add(vector a, float b, vector sum)
 
 /* ---- Activations ---- */
 
-/* To the nearest, ties to even, and back; NaN stays NaN. */
+/* Rounds to the nearest BF16, ties to even, and back; NaN stays NaN. */
 INLINE vector to_bf16(vector x)
 {
     bits none = (bits)(x != x); /* NOLINT(misc-redundant-expression): where it is a NaN */

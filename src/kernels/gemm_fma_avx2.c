@@ -6,7 +6,7 @@ typedef __m256 vector;
 #define WIDTH    8
 #define MM(what) _mm256_##what
 
-/* Of sixteen registers twelve hold sums: of six rows of one panel. The weights of two panels take eight. */
+/* Twelve of sixteen registers hold sums: of six rows of one panel. The weights of two panels take eight. */
 #define GROUP            6
 #define MOST_ROWS_OF_TWO 1
 #define ROWS             SIX_ROWS

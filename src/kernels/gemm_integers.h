@@ -41,7 +41,7 @@ INLINE void round_batch(const float *x, int n, int64_t n_columns, weir__activati
         sums[i] = bits_of(multiply_add(values[i][1], values[i][1], multiply(values[i][0], values[i][0])));
     }
     sixteen max = floats_of(largest_each(most)), norm = root(floats_of(float_sum_each(sums)));
-    /* Of two numbers of which one is none, `larger` gives the second. */
+    /* `larger` gives the second of two numbers if one is none. */
     sixteen factor = larger(multiply(norm, all_of(1.0f / WEIR__INTEGERS_NORM)),
                             multiply(max, all_of(1.0f / WEIR__INTEGERS_MOST)));
     float factors[BATCH], scales[BATCH];

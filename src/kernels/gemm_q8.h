@@ -38,7 +38,7 @@ typedef struct batch {
  * precision. */
 INLINE void divide(batch *b, int at);
 
-/* Their sums, times scale. */
+/* Sums the rounded activations, times scale. */
 INLINE void sum_up(batch *b, int at);
 
 /* n units of row r of a tile, n <= BATCH. */

@@ -199,7 +199,7 @@ static void products_are_right(void **state)
             }
 }
 
-/* The same bits whatever else is multiplied at the same time, and in whatever parts. */
+/* A row has the same bits whatever else is multiplied at the same time, and in whatever parts. */
 static void a_row_does_not_depend_on_its_company(void **state)
 {
     (void)state;
@@ -229,7 +229,8 @@ static void a_row_does_not_depend_on_its_company(void **state)
         }
 }
 
-/* As many as are passed over in several parts, so that they stay in a cache. */
+/* Rows of a batch so large that it is passed over in several parts, which stay in a cache, are those of small
+ * ones. */
 static void rows_of_a_large_batch_are_those_of_small_ones(void **state)
 {
     (void)state;
@@ -256,7 +257,7 @@ static void rows_of_a_large_batch_are_those_of_small_ones(void **state)
         }
 }
 
-/* To the bit, however long their vectors are, where activations are rounded alike. */
+/* All levels give the same to the bit where activations are rounded alike, however long their vectors are. */
 static void all_levels_give_the_same(void **state)
 {
     (void)state;
@@ -287,7 +288,7 @@ static void all_levels_give_the_same(void **state)
         }
 }
 
-/* As ggml's Q8_0, to the bit. */
+/* Activations are ggml's Q8_0, to the bit. */
 static void activations_are_rounded_as_ggml_rounds_them(void **state)
 {
     (void)state;
@@ -322,7 +323,8 @@ static void activations_are_rounded_as_ggml_rounds_them(void **state)
     }
 }
 
-/* As ggml's BF16 and F16, to the bit; but kernels with vdpbf16ps may take subnormal numbers for zero. */
+/* Activations are ggml's BF16 and F16, to the bit; but kernels with vdpbf16ps may take subnormal numbers for
+ * zero. */
 static void activations_are_rounded_to_the_format_of_the_weights(void **state)
 {
     (void)state;
@@ -453,8 +455,8 @@ static void infinities_and_nans_stay_in_their_row(void **state)
             }
 }
 
-/* Where a row's scale, or its weights that have none, lie in a block of the file; -1: a format without a
- * NaN. */
+/* The place of a row's scale, or of its weights that have none, in a block of the file; -1: a format without
+ * a NaN. */
 static int scale_at(int format)
 {
     if (format == WEIR__PANEL_MXFP4) return -1;

@@ -23,7 +23,7 @@ static double entry(int64_t n, int64_t i, int64_t k)
     return (__builtin_popcountll((unsigned long long)(i & k)) % 2 == 0 ? 1.0 : -1.0) / sqrt((double)n);
 }
 
-/* In ggml's order: scaled first, then level by level, from neighbours on. */
+/* Transforms in ggml's order: scaled first, then level by level, from neighbours on. */
 static void as_ggml(const float *x, float *to, int64_t n)
 {
     float scale = 1.0f / sqrtf((float)n);

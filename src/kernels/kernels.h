@@ -8,8 +8,9 @@
 #include "kernels/gemm.h"
 #include "kernels/hadamard.h"
 
-/* Those of the i-th level that this processor can run, the best first: for weights of that format, NULL where
- * ggml's own serve them; for attention; for heads whose cells are quantized; for GELU. NULL past the last. */
+/* The kernels of the i-th level that this processor can run, the best first: for weights of that format, NULL
+ * where ggml's own serve them; for attention; for heads whose cells are quantized; for GELU. NULL past the
+ * last. */
 const weir__gemm *weir__kernels_gemm(weir__panel_format format, int i);
 const weir__attention *weir__kernels_attention(int i);
 weir__hadamard *weir__kernels_hadamard(int i);

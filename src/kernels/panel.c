@@ -63,7 +63,7 @@ INLINE void read_scales_k(const unsigned char *packed, int i, uint8_t *scales)
     }
 }
 
-/* Of 32 columns in as many bytes, from bit `shift` on. */
+/* Reads 32 columns in as many bytes, from bit `shift` on. */
 INLINE void read_nibbles(const unsigned char *bytes, int shift, uint8_t *values)
 {
     for (int k = 0; k < WEIR__UNIT / 2; k++)
@@ -123,7 +123,7 @@ INLINE void read_unit(const weir__panel_format format, const unsigned char *bloc
 
 /* ---- Panels ---------------------------------------------------------------------------------------- */
 
-/* In an unpacked unit four neighbouring columns of a row stand together, and a quad of one row stands 64
+/* Neighbouring columns: four of a row stand together in an unpacked unit, and a quad of one row stands 64
  * bytes before the same row's next. */
 #define QUAD      4
 #define QUAD_STEP (QUAD * WEIR__PANEL_ROWS)
@@ -181,7 +181,7 @@ INLINE void pack_floats(const int width, int64_t columns, const unsigned char *r
                 memcpy(out, from + row * row_bytes + at, size);
 }
 
-/* Up to a unit's numbers as integers; returns the factor that gives them back, NaN if the sum of their
+/* Rounds up to a unit's numbers to integers; returns the factor that gives them back, NaN if the sum of their
  * squares is not finite. */
 static float to_integers(const float *from, int n, int16_t *q)
 {

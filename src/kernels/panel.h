@@ -15,13 +15,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Raised when the order of any format changes: files hold panels (hook/optimized_file.h). */
+/* The version of the order of all formats: files hold panels (hook/optimized_file.h). */
 #define WEIR__PANEL_VERSION 1
 
 #define WEIR__PANEL_ROWS 16 /* of sums, as many as a register of AVX-512 has */
 #define WEIR__UNIT       32 /* columns; also those that share an activation's scale */
 
-/* In the order of the kernels' tables. */
+/* Formats in the order of the kernels' tables. */
 #define WEIR__PANEL_QUANTIZED(X)                                                                             \
     X(Q8_0)                                                                                                  \
     X(Q4_0)                                                                                                  \
@@ -61,7 +61,7 @@ typedef struct weir__panel_layout {
     int32_t unit_bytes;
 } weir__panel_layout;
 
-/* Here, so that the kernels see constants. */
+/* Layouts, defined here so that the kernels see constants. */
 static const weir__panel_layout weir__panel_layouts[WEIR__PANEL_N_FORMATS] = {
     {"q8_0", 32, 34, 0, 512, 512 + 32},    {"q4_0", 32, 18, 0, 256, 256 + 32},
     {"q4_1", 32, 20, 0, 256, 256 + 64},    {"q5_0", 32, 22, 0, 320, 320 + 32},

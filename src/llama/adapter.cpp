@@ -5,7 +5,7 @@
 #include "llama/guard.h"
 #include "llama/internal.h"
 
-/* Not public: an adapter's matrices, and sched_reserve. */
+/* Headers that llama.cpp does not install: an adapter's matrices, and sched_reserve. */
 #include <../src/llama-adapter.h>
 #include <../src/llama-context.h>
 #include <../src/llama-model.h>
@@ -67,7 +67,8 @@ weir_status check_weight(const llama_model &model, const std::string &name,
     return WEIR_OK;
 }
 
-/* Under the model's adapter_lock: llama.cpp adds the adapter to the model's list. */
+/* Loads the file. The caller holds the model's adapter_lock: llama.cpp adds the adapter to the model's
+ * list. */
 weir_status load_file(weir__badapter *adapter, const char *path, weir_error *error)
 {
     return guard(error, WEIR_FORMAT, "the adapter cannot be loaded", [&] {
@@ -108,7 +109,7 @@ weir_status prepare(weir__badapter *adapter, weir_error *error)
     });
 }
 
-/* Under the model's adapter_lock. */
+/* Sets a context's adapters. The caller holds the model's adapter_lock. */
 weir_status set_all(llama_context *context, llama_adapter_lora **adapters, float *scales, int32_t n,
                     weir_error *error)
 {
@@ -129,7 +130,7 @@ weir_status weir__llama_adapter_load(weir__bmodel *model, const char *path, weir
     weir__gguf_info file;
     if (model->vocab_only)
         return weir__error_set(error, WEIR_UNSUPPORTED, "model", "the model was loaded without its weights");
-    /* This reads the whole file, so that the system has it cached before the lock is taken. */
+    /* The check reads the whole file, so that the system has it cached before the lock is taken. */
     weir_status status = weir__gguf_check_adapter(path, &file, error);
     if (status != WEIR_OK) return status;
     if (std::strcmp(file.architecture, model->architecture) != 0)

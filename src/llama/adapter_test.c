@@ -62,7 +62,7 @@ static answer say(weir__badapter *const *adapters, const float *scales, int32_t 
     return a;
 }
 
-/* The same by llama.h alone, without weir's treatment of adapters. */
+/* The answer by llama.h alone, without weir's treatment of adapters. */
 static answer say_plainly(const char *const *paths, float *scales, size_t n)
 {
     answer a;
@@ -198,8 +198,8 @@ static void it_is_what_merging_gives(void **state)
 
 /* ---- Setting ---- */
 
-/* With others in between, and with another at the same address, a pass uses the adapters that were set
- * last. */
+/* A pass uses the adapters that were set last, with others in between, and with another at the same
+ * address. */
 static void a_pass_has_what_was_set_last(void **state)
 {
     (void)state;
@@ -389,7 +389,7 @@ static void write_all(const char *path, const unsigned char *bytes, size_t n)
     fclose(file);
 }
 
-/* Whatever a damaged file says, it is refused, or computed with: nothing ends the process. */
+/* A damaged file is refused, or computed with, whatever it says: nothing ends the process. */
 static void damaged_files_end_nothing(void **state)
 {
     (void)state;

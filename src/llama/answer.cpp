@@ -46,8 +46,8 @@ void add_delimiter(weir__shim_chat &chat, const std::string &delimiter)
     if (delimiter.size() > 1) chat.delimiters.insert(delimiter);
 }
 
-/* Like common_chat_parse, which does not report how a parse ended: an answer that breaks off within markup
- * counts as whole, and one that cannot continue as partial. False: there is no message. */
+/* Parses as common_chat_parse does, which does not report how a parse ended: an answer that breaks off within
+ * markup counts as whole, and one that cannot continue as partial. False: there is no message. */
 bool parse_answer(const weir__shim_chat *chat, const std::string &answer, bool whole,
                   common_chat_msg &message, bool &broken)
 {
@@ -75,7 +75,7 @@ bool parse_answer(const weir__shim_chat *chat, const std::string &answer, bool w
     return true;
 }
 
-/* Whether the parser takes an answer that is `before`, a letter, `closing` and `after` for reasoning that
+/* True if the parser takes an answer that is `before`, a letter, `closing` and `after` for reasoning that
  * ends with the letter, and the rest for content. */
 bool closes(const weir__shim_chat &chat, const std::string &before, const std::string &closing,
             const std::string &after)

@@ -450,7 +450,8 @@ static float *pass_with(rig *r, const int32_t *ids, int32_t n, stop *s)
     return row;
 }
 
-/* Behind any operation, with pieces that are items of work of their own and with tiles that threads claim. */
+/* A thread is taken away behind any operation, with pieces that are items of work of their own and with tiles
+ * that threads claim. */
 static void a_thread_is_taken_away(void **state)
 {
     (void)state;

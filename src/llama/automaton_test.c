@@ -165,7 +165,7 @@ static void compute(pair *p)
     p->n++;
 }
 
-/* Whether there were more ways to read a text than weir follows; llama.cpp has no limit. */
+/* True if there were more ways to read a text than weir follows; llama.cpp has no limit. */
 static bool is_cut(const pair *p)
 {
     return weir__automaton_n_cuts(p->ours) > 0;

@@ -48,7 +48,7 @@ common_chat_params render_template(const weir__shim_template *t, const weir__shi
 /* Reads from the chat's serialized parser how its texts end: rendered.form, delimiters, ends. */
 void read_form(weir__shim_chat &chat);
 
-/* Whether the parser takes this beginning of an answer for a call of the tool. */
+/* True if the parser takes this beginning of an answer for a call of the tool. */
 bool begins_call(const weir__shim_chat &chat, const std::string &text, const std::string &tool);
 
 /* Finds the text that ends reasoning early. Handlers name marks without their white space, which some parsers

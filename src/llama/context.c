@@ -1,5 +1,10 @@
 /* context.c: llama.cpp's contexts: passes and rows.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A context is made with llama.cpp's parameters after checks of all that llama.cpp would only assert, and of
+ * the memory it will need. A pass runs on a pool of threads of its own and returns before its rows are read;
+ * the first question about a row waits for them. An outline makes the same context without memory, to
+ * estimate it. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -26,8 +31,9 @@ static enum ggml_type kv_type(weir_kv_type type)
     }
 }
 
-/* Exact if all layers are equal. If their numbers of heads differ, the first layer's counts; layers without
- * KV (hybrid models, shared layers) and compressed KV (MLA) count like the others, which is too much. */
+/* The bytes of a cell in all layers, exact if these are equal. If their numbers of heads differ, the first
+ * layer's counts; layers without KV (hybrid models, shared layers) and compressed KV (MLA) count like the
+ * others, which is too much. */
 uint64_t weir__llama_cell_bytes(const weir__bmodel *model, weir_kv_type type_k, weir_kv_type type_v)
 {
     const weir_model_info *info = &model->info;
@@ -116,16 +122,17 @@ static weir_status check_params(const weir__bmodel *model, const weir_context_pa
     return WEIR_OK;
 }
 
-/* When llama.cpp plans its memory, it rounds a pass of all sequences up to equal shares, but not the rows
- * that pooling reads, and aborts if the two differ. So the batch is rounded first: up, if that fits. */
+/* Rounds the batch to equal shares of the sequences: up, if that fits. When llama.cpp plans its memory, it
+ * rounds a pass of all sequences up to equal shares, but not the rows that pooling reads, and aborts if the
+ * two differ. */
 static int64_t equal_shares(int64_t n_batch, int64_t n_seq_max, int64_t n_ctx)
 {
     int64_t up = (n_batch + n_seq_max - 1) / n_seq_max * n_seq_max;
     return up <= n_ctx ? up : n_batch / n_seq_max * n_seq_max;
 }
 
-static struct llama_context_params complete(weir__bcontext *c, const weir_context_params *params,
-                                            const weir__bcontext *target)
+static struct llama_context_params params_of(weir__bcontext *c, const weir_context_params *params,
+                                             const weir__bcontext *target)
 {
     const weir__bmodel *model = c->model;
     struct llama_context_params p = model->attention;
@@ -230,7 +237,7 @@ static weir_status start_pool(weir__bcontext *c, const weir_context_params *para
     return WEIR_OK;
 }
 
-/* Further members for an outline. */
+/* Fills in what the context says of itself; further members are for an outline. */
 static void fill_info(const weir__bcontext *c, weir_context_info *info)
 {
     info->n_ctx = (int32_t)llama_n_ctx(c->context);
@@ -251,7 +258,7 @@ weir_status weir__llama_context_open(weir__bmodel *model, const weir_context_par
     c->model = model;
     c->embeddings = params->embeddings;
     c->unified = params->layout == WEIR_LAYOUT_UNIFIED;
-    struct llama_context_params p = complete(c, params, target);
+    struct llama_context_params p = params_of(c, params, target);
     status = check_memory(model, params, &p, error);
     if (status == WEIR_OK) {
         pthread_mutex_lock(&model->adapter_lock);
@@ -309,7 +316,7 @@ weir_status weir__llama_outline_open(weir__bmodel *model, const weir_context_par
         .embeddings = params->embeddings,
         .unified = params->layout == WEIR_LAYOUT_UNIFIED,
     };
-    status = weir__shim_context_create(model->model, complete(c, params, target), &c->context, error);
+    status = weir__shim_context_create(model->model, params_of(c, params, target), &c->context, error);
     if (status != WEIR_OK) return status;
     c->n_batch = (int32_t)llama_n_batch(c->context);
     c->n_seq_max = (int32_t)llama_n_seq_max(c->context);
@@ -341,7 +348,7 @@ weir_status weir__llama_context_estimate(weir__bmodel *model, const weir_context
 /* ---- Passes --------------------------------------------------------------------------------------- */
 
 /* Notes that no copies between lanes are pending. */
-static void copied(weir__bcontext *c)
+static void end_copies(weir__bcontext *c)
 {
     if (c->copy_pending) weir__hook_copied(c->context);
     c->copy_pending = false;
@@ -397,7 +404,7 @@ static weir_status run_pass(weir__bcontext *c, const weir__batch *batch, int32_t
     llama_set_n_threads(c->context, n_threads, n_threads);
     status =
         weir__shim_decode(c->context, b, c->model->encoder_only || c->model->encoder_decoder, &began, error);
-    if (began) copied(c);
+    if (began) end_copies(c);
     if (status != WEIR_OK) { /* a lost worker or a changed file is the better reason */
         weir_status lost = weir__llama_model_check(c->model, error);
         return lost != WEIR_OK ? lost : status;
@@ -459,7 +466,7 @@ weir_status weir__llama_settle(weir__bcontext *c, weir_error *error)
 {
     if (!c->copy_pending) return WEIR_OK;
     weir_status status = weir__shim_flush(c->context, error);
-    if (status == WEIR_OK) copied(c);
+    if (status == WEIR_OK) end_copies(c);
     return status;
 }
 
@@ -469,7 +476,7 @@ void weir__llama_set_abort(weir__bcontext *c, bool (*fn)(void *user), void *user
     c->abort_user = user;
 }
 
-/* After this a row is an address: llama.cpp is not called again until the next pass. */
+/* Waits for the pass, and makes a row an address: llama.cpp is not called again until the next pass. */
 void weir__llama_logits_ready(weir__bcontext *c)
 {
     if (c->settled) return;

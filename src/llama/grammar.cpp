@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* grammar.cpp: feeds an automaton with the tokens of an answer, from its start or from a trigger on.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "llama/grammar.h"
 
 #include <algorithm>
@@ -55,8 +56,8 @@ std::string grammar::piece(int32_t token) const
     return text;
 }
 
-/* Where the constrained text starts in seen, npos = no trigger. The first old_length bytes, before the last
- * token, have been searched. */
+/* The place where the constrained text starts in seen, npos = no trigger. The first old_length bytes, before
+ * the last token, have been searched. */
 std::size_t grammar::triggered(std::size_t old_length) const
 {
     for (const std::string &word : words) {

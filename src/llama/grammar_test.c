@@ -85,7 +85,7 @@ static void the_answer_is_constrained(void **state)
     rig_fini(&r);
 }
 
-/* Also where candidates are drawn, and where a character is cut by a token's end. */
+/* Answers are constrained even where candidates are drawn, and where a token's end cuts a character. */
 static void drawn_answers_are_constrained(void **state)
 {
     (void)state;
@@ -255,7 +255,7 @@ static void repetitions_in_each_other(void **state)
     ops->sampler_free(sampler);
 }
 
-/* More values of an enum than ways are followed. */
+/* An enum has more values than ways are followed. */
 static void a_long_enum_in_an_object(void **state)
 {
     (void)state;
@@ -360,7 +360,7 @@ static void triggers_of_every_kind(void **state)
     assert_true(create(NULL, &grammar, &sampler, NULL) == WEIR_GRAMMAR);
 }
 
-/* Where a call begins, in the token that completes the trigger and in all that follow it. */
+/* A call's begin is told in the token that completes the trigger and in all that follow it. */
 static void text_before_a_call(void **state)
 {
     (void)state;

@@ -33,7 +33,7 @@ weir__llama_grammars *weir__llama_grammars_create(void)
     return g;
 }
 
-static void forget(known *k)
+static void forget_grammar(known *k)
 {
     weir__automaton_release(k->automaton);
     weir__mem_free(k->text);
@@ -43,7 +43,7 @@ static void forget(known *k)
 void weir__llama_grammars_destroy(weir__llama_grammars *g)
 {
     if (g == NULL) return;
-    while (g->n > 0) forget(&g->known[--g->n]);
+    while (g->n > 0) forget_grammar(&g->known[--g->n]);
     weir__trie_destroy(g->trie);
     pthread_mutex_destroy(&g->mutex);
     weir__mem_free(g);
@@ -54,7 +54,7 @@ static int32_t piece_of(const void *model, int32_t token, char *bytes, int32_t c
     return weir__llama_piece(model, token, true, bytes, capacity);
 }
 
-static bool ends(const void *model, int32_t token)
+static bool token_ends(const void *model, int32_t token)
 {
     return weir__llama_is_eog(model, token);
 }
@@ -72,12 +72,12 @@ static int32_t find_token(const void *model, const char *text, size_t length)
 /* The model's vocabulary as a trie. The mutex is held. */
 static const weir__trie *get_trie(weir__bmodel *model)
 {
-    const weir__trie_source source = {model, model->info.n_vocab, piece_of, ends};
+    const weir__trie_source source = {model, model->info.n_vocab, piece_of, token_ends};
     if (model->grammars->trie == NULL) model->grammars->trie = weir__trie_create(&source);
     return model->grammars->trie;
 }
 
-static bool same(const char *a, const char *b)
+static bool texts_equal(const char *a, const char *b)
 {
     return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
 }
@@ -87,7 +87,7 @@ static weir__automaton *find_automaton(weir__llama_grammars *g, const char *text
 {
     for (size_t i = 0; i < g->n; i++) {
         known found = g->known[i];
-        if (strcmp(found.text, text) != 0 || !same(found.root, root)) continue;
+        if (strcmp(found.text, text) != 0 || !texts_equal(found.root, root)) continue;
         memmove(g->known + 1, g->known, i * sizeof *g->known);
         g->known[0] = found;
         return weir__automaton_hold(found.automaton);
@@ -96,28 +96,29 @@ static weir__automaton *find_automaton(weir__llama_grammars *g, const char *text
 }
 
 /* Adds a grammar, if there is memory. The mutex is held. */
-static void remember(weir__llama_grammars *g, const char *text, const char *root, weir__automaton *automaton)
+static void remember_grammar(weir__llama_grammars *g, const char *text, const char *root,
+                             weir__automaton *automaton)
 {
     known made = {weir__mem_strdup(text), root != NULL ? weir__mem_strdup(root) : NULL, automaton};
     weir__automaton_hold(automaton);
     if (made.text == NULL || (root != NULL && made.root == NULL)) {
-        forget(&made);
+        forget_grammar(&made);
         return;
     }
-    if (g->n == MOST_GRAMMARS) forget(&g->known[--g->n]);
+    if (g->n == MOST_GRAMMARS) forget_grammar(&g->known[--g->n]);
     memmove(g->known + 1, g->known, g->n * sizeof *g->known);
     g->known[0] = made;
     g->n++;
 }
 
 /* Drops grammars until the rest fits: automata grow with use. Samplers keep those that they use. */
-static void shrink(weir__llama_grammars *g)
+static void shrink_list(weir__llama_grammars *g)
 {
     size_t sum = 0;
     for (size_t i = 0; i < g->n; i++) sum += weir__automaton_size(g->known[i].automaton);
     while (sum > MOST_BYTES && g->n > 0) {
         sum -= weir__automaton_size(g->known[g->n - 1].automaton);
-        forget(&g->known[--g->n]);
+        forget_grammar(&g->known[--g->n]);
     }
 }
 
@@ -138,9 +139,9 @@ weir_status weir__llama_grammar_get(weir__bmodel *model, const char *text, const
     weir_status status = weir__grammar_compile(text, root, &tokens, trie, automaton, error);
     if (status != WEIR_OK) return status;
     pthread_mutex_lock(&g->mutex);
-    shrink(g);
+    shrink_list(g);
     weir__automaton *meanwhile = find_automaton(g, text, root);
-    if (meanwhile == NULL) remember(g, text, root, *automaton);
+    if (meanwhile == NULL) remember_grammar(g, text, root, *automaton);
     pthread_mutex_unlock(&g->mutex);
     if (meanwhile != NULL) {
         weir__automaton_release(*automaton);

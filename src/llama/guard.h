@@ -12,7 +12,7 @@ extern "C" {
 #include "base/error.h"
 }
 
-/* Whether scripts/llama.patch is applied: then templates and tokenizers report their work. */
+/* 1 if scripts/llama.patch is applied: then templates and tokenizers report their work. */
 #if __has_include(<jinja/limits.h>)
 #define WEIR_PATCHED 1
 #else
@@ -22,16 +22,17 @@ extern "C" {
 namespace weir
 {
 
-/* Thrown through llama.cpp if a budget is exceeded. No std::exception, so that nothing there catches it. */
+/* An exception that passes through llama.cpp if a budget is exceeded. No std::exception, so that nothing
+ * there catches it. */
 struct over {
 };
 
 /* vocab.cpp: lets interrupt functions end tokenizations. Once, after llama.cpp's start. */
 void watch_tokenizing();
 
-/* While it exists, collects the lines that llama.cpp logs at error level on this thread: the reasons that its
- * return values lack. The text is cut at its capacity; the first lines name the cause. These lines are logged
- * as information only, as they are returned as an error. */
+/* Collects, while it exists, the lines that llama.cpp logs at error level on this thread: the reasons that
+ * its return values lack. The text is cut at its capacity; the first lines name the cause. These lines are
+ * logged as information only, as they are returned as an error. */
 struct capture {
     char text[360];
     std::size_t length = 0;
@@ -51,7 +52,7 @@ struct capture {
     {
         return std::strstr(text, part) != nullptr;
     }
-    /* Whether an allocation failed, as llama.cpp and its backends say it. */
+    /* True if an allocation failed, as llama.cpp and its backends say it. */
     bool starved() const;
     /* The bytes of the first allocation that failed; 0 = unknown. */
     unsigned long long starved_bytes() const;
@@ -62,7 +63,7 @@ struct capture {
     }
 };
 
-/* While it exists, watches whether operator new fails on this thread. llama.cpp turns bad_alloc into other
+/* Watches, while it exists, whether operator new fails on this thread. llama.cpp turns bad_alloc into other
  * exceptions or goes on without what it wanted, and C++'s streams lose text. */
 class starving
 {
@@ -78,7 +79,8 @@ class starving
     bool before;
 };
 
-/* At the end of what makes a result, before it is handed over: the result may be incomplete. */
+/* Throws if memory ran out. Called at the end of a function that makes a result, before it is handed over:
+ * the result may be incomplete. */
 inline void refuse_starved()
 {
     if (starving::is_known()) throw std::bad_alloc();
@@ -110,7 +112,7 @@ template <typename F> weir_status guard(weir_error *error, weir_status code, con
 weir_status refuse_memory(weir_error *error, const char *field, const capture &said, const char *what,
                           const char *advice);
 
-/* The same for functions that can only report failure. */
+/* Runs a function that can only report failure: `failed` if it throws. */
 template <typename T, typename F> T attempt(T failed, F fn)
 {
     try {

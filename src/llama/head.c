@@ -110,7 +110,7 @@ static void add_row(weir__bcontext *head, int32_t seq, int32_t pos, int32_t toke
 }
 
 /* Encodes the states of n rows. */
-static bool fuse(weir__bcontext *head, int32_t n)
+static bool fuse_rows(weir__bcontext *head, int32_t n)
 {
     weir__llama_following *f = head->following;
     for (int32_t i = 0, some; f->n_taps > 0 && i < n; i += some) {
@@ -127,12 +127,12 @@ static bool fuse(weir__bcontext *head, int32_t n)
 }
 
 /* Adds the waiting rows to the next pass. */
-static bool gather(weir__bcontext *head, bool logits)
+static bool gather_rows(weir__bcontext *head, bool logits)
 {
     weir__llama_following *f = head->following;
     int32_t n = f->n;
     f->rows.n = f->n = 0;
-    if (!fuse(head, n)) return false;
+    if (!fuse_rows(head, n)) return false;
     for (int32_t i = 0; i < n; i++) {
         int32_t seq = f->seq[i], pos = f->pos[i];
         bool follows = f->known[seq] >= 0 && f->known[seq] == pos - 1;
@@ -150,7 +150,8 @@ static void take_in(weir__bcontext *head)
 {
     weir__llama_following *f = head->following;
     if (f->n == 0) return;
-    if (!gather(head, false) || (f->rows.n > 0 && weir__llama_pass(head, &f->rows, f->embd, NULL) != WEIR_OK))
+    if (!gather_rows(head, false) ||
+        (f->rows.n > 0 && weir__llama_pass(head, &f->rows, f->embd, NULL) != WEIR_OK))
         weir__llama_head_forget(head);
 }
 
@@ -191,7 +192,7 @@ static weir_status decode_head(weir__bcontext *head, const weir__batch *batch, w
     if (f->n + batch->n > f->rows.capacity) take_in(head);
     /* The graphs return states, and EAGLE-3's also logits, for the first rows, as many as want logits. So all
      * rows want them. */
-    bool good = gather(head, true) && add_guesses(head, batch);
+    bool good = gather_rows(head, true) && add_guesses(head, batch);
     weir_status status = good ? weir__llama_pass(head, &f->rows, f->embd, error)
                               : weir__error_set(error, WEIR_INVALID, "pos",
                                                 "the states of the tokens before these are unknown");
@@ -262,7 +263,7 @@ static const float *features_of(const weir__llama_following *f, int32_t tap)
     return f->n_taps > 0 ? weir__shim_layer_input(context, f->taps[tap]) : weir__shim_hidden(context);
 }
 
-static void note(weir__bcontext *head, const weir__batch *batch)
+static void note_states(weir__bcontext *head, const weir__batch *batch)
 {
     weir__llama_following *f = head->following;
     int32_t n_parts = f->n_taps > 0 ? f->n_taps : 1, n_part = f->n_features / n_parts;
@@ -382,7 +383,7 @@ void weir__llama_head_state_load(weir__bcontext *head, int32_t seq, const void *
 
 /* Makes the target keep the states that the head reads, from the next pass on. Plans for it now: planning
  * reads the model's list of adapters, and passes do not take its lock. */
-static weir_status listen(const weir__llama_following *f, bool on, weir_error *error)
+static weir_status keep_states(const weir__llama_following *f, bool on, weir_error *error)
 {
     const weir__bcontext *target = f->target;
     for (int32_t i = 0; i < f->n_taps; i++) weir__shim_keep_layer_input(target->context, f->taps[i], on);
@@ -394,13 +395,13 @@ static weir_status listen(const weir__llama_following *f, bool on, weir_error *e
 }
 
 /* Separates a context from its head or target. */
-static void leave(weir__bcontext *c)
+static void detach_context(weir__bcontext *c)
 {
     weir__llama_following *f = c->following;
     if (c->head != NULL) c->head->following->target = NULL;
     if (f == NULL) return;
     if (f->target != NULL && f->target->head == c) {
-        listen(f, false, NULL);
+        keep_states(f, false, NULL);
         f->target->head = NULL;
     }
     weir__mem_free(f->embd);
@@ -417,7 +418,7 @@ static void leave(weir__bcontext *c)
 void weir__llama_context_free(weir__bcontext *c)
 {
     if (c == NULL) return;
-    leave(c);
+    detach_context(c);
     weir__llama_context_close(c);
 }
 
@@ -489,7 +490,7 @@ weir_status weir__llama_head_create(weir__bcontext *target, weir__bmodel *model,
     weir__shim_keep_hidden(head->context, true, true);
     f->target = target;
     target->head = head;
-    status = listen(f, true, error);
+    status = keep_states(f, true, error);
     if (status != WEIR_OK) goto fail;
     *out = head;
     return WEIR_OK;
@@ -526,7 +527,7 @@ weir_status weir__llama_head_estimate(weir__bmodel *target_model, const weir_con
     if (status == WEIR_OK) status = weir__llama_outline_open(model, params, &target, &head, error);
     if (status == WEIR_OK) {
         find_shape(&f, model, target_model);
-        status = listen(&f, true, error);
+        status = keep_states(&f, true, error);
     }
     if (status == WEIR_OK)
         status = weir__llama_outline_bytes(&target, target_params, kv_bytes, compute_bytes, error);
@@ -563,7 +564,7 @@ weir_status weir__llama_decode(weir__bcontext *c, const weir__batch *batch, weir
     if (status != WEIR_OK) return status;
     if (c->following != NULL) return decode_head(c, batch, error);
     status = weir__llama_pass(c, batch, NULL, error);
-    if (status == WEIR_OK && c->head != NULL) note(c->head, batch);
+    if (status == WEIR_OK && c->head != NULL) note_states(c->head, batch);
     return status;
 }
 

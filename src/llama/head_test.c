@@ -351,7 +351,7 @@ static void one_head_at_a_time(void **state)
         assert_refused(ops->head_create(p.target.context, model, &smaller[i], &another, &info, error),
                        WEIR_INVALID, "n_batch");
     assert_ok(ops->head_create(p.target.context, model, &params, &p.head, &info, error));
-    /* Nothing can be guessed after tokens whose states it lacks, and it stays usable. */
+    /* The head guesses nothing after tokens whose states it lacks, and stays usable. */
     give(&p, 0, 0, ids, N);
     weir__batch_add(&p.batch, 5, N + 3, 0, true);
     assert_refused(ops->decode(p.head, &p.batch, error), WEIR_INVALID, "pos");

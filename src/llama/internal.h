@@ -114,7 +114,7 @@ struct weir__bcontext {
 
 /* ---- meta.cpp ---- */
 
-/* Whether models of this architecture are loaded with their MTP layers, also to pack their weights. */
+/* True if models of this architecture are loaded with their MTP layers, also to pack their weights. */
 bool weir__llama_has_mtp(const char *architecture);
 
 /* A metadata number of the model's architecture, `otherwise` if it is missing or no number. */
@@ -143,7 +143,7 @@ weir_status weir__llama_outline_bytes(const weir__bcontext *c, const weir_contex
 /* Runs one pass over a checked batch. embd: [n][width of a head's rows], NULL: tokens alone. */
 weir_status weir__llama_pass(weir__bcontext *c, const weir__batch *batch, float *embd, weir_error *error);
 
-/* The same over cells of a segment. */
+/* Runs one pass over cells of a segment. */
 weir_status weir__llama_pass_segment(weir__bcontext *c, const weir__batch *batch, const weir__slice *slice,
                                      weir_error *error);
 

@@ -20,7 +20,7 @@ static void make(const char *kind)
 
 static const weir_layout layouts[] = {WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT};
 
-/* In passes of few rows, so that ggml computes all of them in one way. */
+/* Feeds tokens in passes of few rows, so that ggml computes all of them in one way. */
 static void feed_slowly(rig *r, int32_t seq, const int32_t *ids, size_t n)
 {
     for (size_t i = 0; i < n; i += 16) assert_ok(feed(r, seq, ids + i, n - i < 16 ? n - i : 16, error));
@@ -101,9 +101,9 @@ static void a_window_that_slid_away(void **state)
         float *want = expected(ids, CUT, 3, layouts[l]);
         rig_init(&r, 2048, 4, layouts[l]);
         for (int32_t s = 0; s < 2; s++) feed_slowly(&r, s, ids, N);
-        /* Either the cells are still there, then the result is right; or it is refused, and nothing was done.
-         * In this order no token comes into a cell before those it looks back on: sums are made in the order
-         * of cells, so that would change the bits. */
+        /* A share gives the right result if the cells are still there; otherwise it is refused, and nothing
+         * was done. In this order no token comes into a cell before those it looks back on: sums are made in
+         * the order of cells, so that would change the bits. */
         if (ops->share(r.context, 1, 3, CUT, NULL) == WEIR_OK)
             check_next(&r, 3, 3, want);
         else
@@ -192,8 +192,8 @@ static void quiet(enum ggml_log_level level, const char *text, void *user)
     (void)user;
 }
 
-/* In a process of its own, since kernels are chosen once in each: quantizes a file and writes the rows of
- * logits of some tokens to `out`. */
+/* Quantizes a file and writes the rows of logits of some tokens to `out`, in a process of its own, since
+ * kernels are chosen once in each. */
 static void rows_in_a_child(const char *path, enum llama_ftype type, const char *kernels, float *out)
 {
     enum { WIDTH = 512 };
@@ -254,7 +254,7 @@ static void experts_are_what_ggml_makes_of_them(void **state)
     for (size_t f = 0; f < N_ELEMENTS(formats); f++) {
         rows_in_a_child(path, formats[f].type, "auto", ours[0]);
         rows_in_a_child(path, formats[f].type, "off", theirs[0]);
-        /* Where two experts are nearly equal another may be chosen: few rows may be further off. */
+        /* Another expert may be chosen where two are nearly equal: few rows may be further off. */
         int n_close = 0;
         for (int i = 0; i < N_EXPERT_TOKENS; i++) {
             double off = 0, size = 0;
@@ -269,7 +269,7 @@ static void experts_are_what_ggml_makes_of_them(void **state)
     }
 }
 
-/* To the bit, with weir's kernels. */
+/* Rows of experts are equal to the bit with weir's kernels. */
 static void experts_do_not_depend_on_the_company(void **state)
 {
     (void)state;

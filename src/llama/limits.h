@@ -23,15 +23,15 @@ extern "C" {
 namespace weir
 {
 
-/* For a chat with n bytes of messages and tools. A conversation takes some hundred steps per message, the
- * analysis of a template some hundred thousand. */
+/* Limits of a chat with n bytes of messages and tools. A conversation takes some hundred steps per message,
+ * the analysis of a template some hundred thousand. */
 constexpr uint64_t template_steps = 10000000, template_steps_byte = 256;
 constexpr uint64_t template_bytes = UINT64_C(256) << 20, template_bytes_byte = 64;  /* memory */
 constexpr uint64_t template_output = UINT64_C(4) << 20, template_output_byte = 256; /* an output */
 
 #if WEIR_PATCHED
 
-/* While it exists, templates on this thread pay from its budget. */
+/* Makes templates on this thread pay from its budget while it exists. */
 class template_limits final : public jinja::limits
 {
   public:

@@ -18,7 +18,7 @@ void weir__llama_clear(weir__bcontext *c)
     weir__shim_clear(c->context);
 }
 
-/* Whether a sequence can be cut to its first n positions and continued: a sliding window must still hold all
+/* True if a sequence can be cut to its first n positions and continued: a sliding window must still hold all
  * that the next token attends to. */
 static bool can_end_at(const weir__bcontext *c, int32_t seq, int32_t n)
 {
@@ -47,7 +47,8 @@ bool weir__llama_seq_remove(weir__bcontext *c, int32_t seq, int32_t from, int32_
     return weir__shim_seq_remove(c->context, seq, from, to_end ? -1 : to);
 }
 
-/* Between lanes llama.cpp copies all of seq's cells, and does so in the next pass. */
+/* Copies positions of a sequence. Between lanes llama.cpp copies all of seq's cells, and does so in the next
+ * pass. */
 static bool copy_sequence(weir__bcontext *c, int32_t seq, int32_t to_seq, int32_t from, int32_t to)
 {
     bool lanes = !c->unified && c->n_seq_max > 1;

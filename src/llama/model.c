@@ -1,5 +1,9 @@
 /* model.c: llama.cpp's models and their vocabularies.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A load chooses devices and workers, fills in llama.cpp's parameters, lets buffers of weir's take the
+ * weights (hook/weights.cpp), and then reads what other parts ask of a model: kinds, tokens, lengths of
+ * pieces. An outline has everything but the weights. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +27,7 @@ static bool meta_is(const weir__bmodel *model, const char *name, const char *val
 }
 
 /* Derives properties that llama.h does not report from the architecture's name. */
-static void classify(weir__bmodel *m)
+static void classify_model(weir__bmodel *m)
 {
     static const char *const without_memory[] = {
         "wavtokenizer-dec", "gemma-embedding", "dream", "llada", "llada-moe", "rnd1"};
@@ -97,8 +101,8 @@ static void fill_info(weir__bmodel *m)
     info->kernels = weir__hook_kernels();
 }
 
-/* Only for kinds whose tokens hold each byte of a text. Others drop some bytes, or make one unknown token of
- * a whole word, and have no such length. */
+/* The length of the longest piece; 0 = there is none. Only vocabularies whose tokens hold each byte of a text
+ * have one: others drop some bytes, or make one unknown token of a whole word. */
 static int32_t measure_pieces(const weir__bmodel *m)
 {
     char kind[16];
@@ -176,8 +180,8 @@ static bool on_progress(float done, void *user)
     return !l->aborted;
 }
 
-/* Whether weights stay in the file's pages. */
-static bool maps(const weir_model_params *params, bool outline)
+/* True if weights stay in the file's pages. */
+static bool maps_file(const weir_model_params *params, bool outline)
 {
     return params->use_mmap && !params->use_direct_io && !params->vocab_only && !outline;
 }
@@ -190,8 +194,8 @@ static weir__bmodel *create_model(const weir_model_params *params, bool outline,
     if (pthread_mutex_init(&m->scratch_lock, NULL) != 0) goto no_lock;
     if (pthread_mutex_init(&m->adapter_lock, NULL) != 0) goto one_lock;
     m->grammars = weir__llama_grammars_create();
-    if (maps(params, outline)) m->files = weir__stamps_create();
-    if (m->grammars != NULL && (m->files != NULL || !maps(params, outline))) return m;
+    if (maps_file(params, outline)) m->files = weir__stamps_create();
+    if (m->grammars != NULL && (m->files != NULL || !maps_file(params, outline))) return m;
     weir__llama_grammars_destroy(m->grammars);
     weir__stamps_destroy(m->files);
     pthread_mutex_destroy(&m->adapter_lock);
@@ -266,7 +270,7 @@ static weir_status choose_devices(loading *l, weir__bmodel *m, weir_error *error
     }
 }
 
-/* How all contexts of the model compute attention. */
+/* Decides how all contexts of the model compute attention. */
 static void decide_attention(const weir_model_params *params, weir__bmodel *m)
 {
     static const enum llama_flash_attn_type flash[] = {
@@ -308,7 +312,7 @@ static weir_status copy_split(loading *l, weir_error *error)
 }
 
 /* Fills l->how. offloads: layers go to a GPU. */
-static void decide(loading *l, bool offloads)
+static void decide_offload(loading *l, bool offloads)
 {
     const weir_model_params *params = l->params;
     struct llama_model_params *p = &l->how;
@@ -363,14 +367,14 @@ static weir_status read_weights(loading *l, weir__bmodel *m, weir_error *error)
 }
 
 /* Fills in the members that are known once llama.cpp has the model. */
-static weir_status describe(const loading *l, weir__bmodel *m, weir_error *error)
+static weir_status describe_model(const loading *l, weir__bmodel *m, weir_error *error)
 {
     m->vocab = llama_model_get_vocab(m->model);
     m->vocab_only = l->params->vocab_only;
     m->identity = l->file.identity;
     decide_attention(l->params, m);
     weir__llama_model_meta(m, "general.architecture", m->architecture, sizeof m->architecture);
-    classify(m);
+    classify_model(m);
     weir_status status = weir__shim_template_text(m->model, &m->info.chat_template, error);
     if (status != WEIR_OK) return status;
     fill_info(m);
@@ -390,11 +394,11 @@ weir_status weir__llama_model_load(const char *path, const weir_model_params *pa
     if (status == WEIR_OK) status = choose_devices(l, m, error);
     if (status != WEIR_OK) goto out;
     m->offloads = l->params->n_gpu_layers != 0 && (l->chosen ? l->n_devices > 0 : has_gpu());
-    decide(l, m->offloads);
+    decide_offload(l, m->offloads);
     status = read_weights(l, m, error);
     if (status == WEIR_OK && m->files != NULL) status = weir__stamps_settle(m->files, error);
     if (status == WEIR_OK) status = weir__llama_model_check(m, error);
-    if (status == WEIR_OK) status = describe(l, m, error);
+    if (status == WEIR_OK) status = describe_model(l, m, error);
     if (status != WEIR_OK) goto out;
     *out = m;
     m = NULL;

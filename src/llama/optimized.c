@@ -71,8 +71,8 @@ static weir_status no_kernels(weir_error *error)
 }
 
 /* Loads the model, which gives the writer its packed weights, and writes the file. */
-static weir_status pack(const char *path, const weir__gguf_info *file, weir__optimized_writer *writer,
-                        halves *watch, weir_error *error)
+static weir_status pack_model(const char *path, const weir__gguf_info *file, weir__optimized_writer *writer,
+                              halves *watch, weir_error *error)
 {
     struct llama_model_params params = llama_model_default_params();
     struct llama_model *model = NULL;
@@ -133,7 +133,7 @@ weir_status weir__llama_model_optimize(const char *path, const char *out, weir_p
                             "name another place",
                             file);
     if (status == WEIR_OK) status = weir__optimized_writer_open(file, &writer, error);
-    if (status == WEIR_OK) status = pack(path, &info, writer, &watch, error);
+    if (status == WEIR_OK) status = pack_model(path, &info, writer, &watch, error);
     weir__optimized_writer_close(writer);
     weir__mem_free(file);
     return status;

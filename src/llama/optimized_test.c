@@ -13,7 +13,7 @@
 #include "support/llama.h"
 #include "support/temp.h"
 
-/* Where in the file things lie. */
+/* Places in the file. */
 enum { N_TENSORS_AT = 12, CHECKSUM_AT = 80, TABLE_AT = 88 };
 
 static char gguf[TEMP_PATH_MAX], optimized[TEMP_PATH_MAX];
@@ -192,7 +192,7 @@ static void packed_weights_are_locked_too(void **state)
     if (tells) assert_true(now - locked_bytes() >= weights);
 }
 
-/* Whether a part of the model's mapping is marked as read here and there (rr), and whether a part is not. */
+/* True if a part of the model's mapping is marked as read here and there (rr), and whether a part is not. */
 static void look_at_mappings(bool *random, bool *ahead)
 {
     char line[1024];
@@ -209,7 +209,7 @@ static void look_at_mappings(bool *random, bool *ahead)
     fclose(maps);
 }
 
-/* Of a model with experts: the weights that choose them are multiplied where they lie. */
+/* The weights that choose a model's experts are multiplied where they lie. */
 static void unpacked_weights_are_read_ahead(void **state)
 {
     (void)state;
@@ -302,7 +302,7 @@ static void damaged_files_are_not_used(void **state)
     free(bytes);
 }
 
-/* As another build of weir or of llama.cpp would have written it: all sums are right. */
+/* A file as another build of weir or of llama.cpp would have written it is not used: all sums are right. */
 static void other_tables_are_not_used(void **state)
 {
     (void)state;

@@ -13,7 +13,7 @@
 
 #include <mtmd.h>
 
-/* Not public: the width of embeddings. */
+/* A header that llama.cpp does not install: the width of embeddings. */
 #include <clip.h>
 
 #include <cmath>
@@ -446,7 +446,7 @@ weir_status weir__llama_projector_load(weir__bmodel *, const char *, bool, int32
                            "this build was made without projectors (WEIR_MEDIA is off)");
 }
 
-/* Without a projector, nobody calls these. */
+/* Operations that nobody calls without a projector. */
 void weir__llama_projector_free(weir__bprojector *)
 {
 }

@@ -72,7 +72,7 @@ static void encode_all(weir__prepared *prepared)
 
 /* ---- Against libmtmd ---- */
 
-/* The same media between two words, as a program of llama.cpp would have it. */
+/* Compares with the same media between two words, as a program of llama.cpp would have it. */
 static void compare(const weir_media_info *media)
 {
     struct mtmd_context_params params = mtmd_context_params_default();
@@ -146,7 +146,7 @@ static void test_images_are_encoded_as_by_libmtmd(void **state)
     assert_refused(ops->projector_prepare(projector, &media, &prepared, error), WEIR_UNSUPPORTED, "");
 }
 
-/* With M-RoPE an image takes as many positions as its longer side has cells, which lie in rows and
+/* An image takes, with M-RoPE, as many positions as its longer side has cells, which lie in rows and
  * columns. */
 static void test_cells_in_rows_and_columns(void **state)
 {
@@ -244,7 +244,7 @@ static void test_layers_by_weirs_kernels(void **state)
     }
 }
 
-/* At whatever question it is cancelled, the next encode is as if nothing had been. */
+/* The next encode after one that was cancelled, at whatever question, is as if nothing had been. */
 static void test_cancel(void **state)
 {
     (void)state;
@@ -322,7 +322,7 @@ static void test_bad_projectors(void **state)
     refuse("gemma3", WEIR_UNSUPPORTED);
 }
 
-/* Whether a name of a tensor, n bytes, is at `at`: behind its length. */
+/* True if a name of a tensor, n bytes, is at `at`: behind its length. */
 static bool is_name(const unsigned char *file, size_t at, size_t n)
 {
     uint64_t length;

@@ -1,5 +1,8 @@
 /* render.cpp: conversations rendered for an answer: prompt, grammar, marks of reasoning.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * llama.cpp applies the template and gives prompt, grammar and a parser. Where its grammar is not strict
+ * enough, its parser, which can be saved as JSON, is changed here, and the grammar made again from it. */
 #include "llama/chat_parts.h"
 #include "llama/guard.h"
 #include "llama/limits.h"
@@ -27,7 +30,7 @@ namespace
  * calls. So its parser is changed (saved, it is JSON: nodes that name each other by number), and the grammar
  * made again. */
 
-/* Makes nodes with this tag match only the empty text. As a choice of one, because only a choice gets
+/* Makes nodes with this tag match only the empty text. They become a choice of one: only a choice gets
  * brackets in the grammar, and a "?" may follow. */
 void silence(common_json &arena, const char *tag)
 {
@@ -237,7 +240,7 @@ bool have_required(const char *tools_json)
     return false;
 }
 
-/* Whether every answer that the parser accepts is a call of a known tool with all required arguments. */
+/* True if every answer that the parser accepts is a call of a known tool with all required arguments. */
 bool holds_to_calls(const common_peg_arena &arena, const weir__shim_render *in)
 {
     std::set<std::pair<std::size_t, bool>> seen;
@@ -356,7 +359,7 @@ void fill_rendered(weir__shim_chat &chat, bool calls_only)
     weir::read_form(chat);
 }
 
-/* What an unmarked call begins with, in one of the ways in which JSON is usually written. */
+/* The begin of an unmarked call, in one of the ways in which JSON is usually written. */
 std::string unmarked_call(const std::string &tool, const char *key, const char *space)
 {
     return std::string("{\"name\":") + space + "\"" + tool + "\"," + space + "\"" + key + "\":";

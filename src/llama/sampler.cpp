@@ -1,5 +1,9 @@
 /* sampler.cpp: sampling: biases, llama.cpp's chain, the grammar.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A choice is made without the grammar first, and only if the grammar refuses it, among the tokens that the
+ * grammar's mask allows. Greedy choices read the row alone; others list the likeliest tokens and run
+ * llama.cpp's chain over them. Scratch is lent by the model. */
 #include "llama/grammar.h"
 #include "llama/guard.h"
 #include "llama/internal.h"
@@ -64,11 +68,11 @@ struct weir__bsampler {
 namespace
 {
 
-/* Larger logits count as this one: so sums, divisions by the lowest temperature and bucket sorts stay within
- * float and int. Such a token is certain anyway. */
+/* The largest logit; larger ones count as this one, so that sums, divisions by the lowest temperature and
+ * bucket sorts stay within float and int. Such a token is certain anyway. */
 constexpr float most_logit = 1e5f;
 
-/* Lower temperatures count as 0: dividing by them would give infinities. */
+/* The lowest temperature; lower ones count as 0, as dividing by them would give infinities. */
 constexpr float least_temp = 1e-3f;
 
 /* The most tokens in a row that a waiting grammar may refuse, because they would start it wrongly, before it
@@ -101,7 +105,7 @@ llama_sampler_i finite_interface = {
     nullptr,     nullptr, nullptr,      nullptr, nullptr, nullptr,
 };
 
-/* Whether a sampler that the order names does anything. A new one stands here, in make_sampler and in
+/* True if a sampler that the order names does anything. A new one stands here, in make_sampler and in
  * order_names of model/sampler.c, and in may_drop_first below if it may remove the likeliest candidate: where
  * nothing does, greedy sampling leaves out all but the penalties and DRY. Mirostat replaces them all. */
 bool is_active(const std::string &name, const weir_sampler_params &p)
@@ -367,7 +371,7 @@ weir_status choose(const weir__bsampler &s, llama_token_data *candidates, std::s
     return WEIR_OK;
 }
 
-/* Whether a token that could be chosen is not there only because the caller's biases exclude it. */
+/* True if a token that could be chosen is not there only because the caller's biases exclude it. */
 bool bias_excludes(const weir__bsampler &s, const float *logits)
 {
     const auto own = s.bias.begin() + static_cast<std::ptrdiff_t>(s.n_given);

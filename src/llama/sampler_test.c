@@ -96,7 +96,7 @@ static void the_first_of_the_largest(void **state)
     ops->sampler_free(sampler);
 }
 
-/* With something that makes it list candidates the choice is the same. */
+/* The choice is the same with something that makes the sampler list candidates. */
 static void greedy_by_candidates(void **state)
 {
     (void)state;
@@ -442,7 +442,7 @@ static void biases_that_leave_nothing_are_the_callers_error(void **state)
     free(bias);
 }
 
-/* As with a bias of minus infinity for all tokens out of it: greedy, drawn, with a grammar. */
+/* A mask works as a bias of minus infinity for all tokens out of it: greedy, drawn, with a grammar. */
 static void a_mask_is_as_biases(void **state)
 {
     (void)state;
@@ -493,7 +493,7 @@ static void a_mask_is_as_biases(void **state)
     free(bias);
 }
 
-/* Nothing in range may hang, abort or choose a token that is not there. */
+/* No value in range may hang, abort or choose a token that is not there. */
 static void extremes(void **state)
 {
     (void)state;

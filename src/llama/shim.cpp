@@ -1,10 +1,13 @@
 /* shim.cpp: llama.cpp's start and log, and what throws of its models and contexts. No exception leaves it.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Each function calls one of llama.cpp's and turns exceptions and logged errors into a status, by guard.h.
+ * Memory that ran out is noticed by a handler of operator new. */
 #include "llama/shim.h"
 #include "hook/hook.h"
 #include "llama/guard.h"
 
-/* Not public: llama.h has no pending copies and no hidden states. */
+/* Headers that llama.cpp does not install: llama.h has no pending copies and no hidden states. */
 #include <../src/llama-context.h>
 #include <../src/llama-ext.h>
 #include <../src/llama-model.h>
@@ -37,7 +40,7 @@ thread_local bool is_starving = false;
 
 std::new_handler next_handler = nullptr;
 
-/* What operator new does without a handler, after it was noted. */
+/* Notes the failure and does what operator new does without a handler. */
 void on_no_memory(void)
 {
     is_starving = true;
@@ -317,7 +320,7 @@ weir_status weir__shim_decode(llama_context *context, llama_batch batch, bool en
                                    said.reason("llama.cpp gives no reason"));
         }
     });
-    /* Where an exception ended it, cells were taken for tokens that were not computed. */
+    /* Cells were taken for tokens that were not computed if an exception ended the pass. */
     if (status == WEIR_NO_MEMORY && llama_get_memory(context) != nullptr)
         for (int32_t i = 0; i < batch.n_tokens; i++)
             weir__shim_seq_remove(context, batch.seq_id[i][0], batch.pos[i], -1);
@@ -344,7 +347,7 @@ bool weir__shim_seq_remove(llama_context *context, int32_t seq, int32_t from, in
     return attempt(false, [&] {
         llama_memory_t memory = llama_get_memory(context);
         bool removed = llama_memory_seq_rm(memory, seq, from, to);
-        /* If there was a hole before `from`, the next token comes into it. */
+        /* The next token comes into a hole before `from`, if there was one. */
         weir__hook_changes(context, seq, llama_memory_seq_pos_max(memory, seq) + 1);
         return removed;
     });
@@ -450,14 +453,14 @@ int32_t weir__shim_mtp_layers(const llama_model *model)
 namespace
 {
 
-/* Whether the target's graph can return the inputs of its layers. */
+/* True if the target's graph can return the inputs of its layers. */
 bool keeps_layer_inputs(const llama_model *model)
 {
     return model->arch == LLM_ARCH_LLAMA || model->arch == LLM_ARCH_QWEN3 ||
            model->arch == LLM_ARCH_QWEN3MOE || model->arch == LLM_ARCH_MINIMAX_M2;
 }
 
-/* Whether the head's map of logits to tokens is valid. */
+/* True if the head's map of logits to tokens is valid. */
 bool are_tokens(const ggml_tensor *d2t, int64_t n_vocab)
 {
     std::vector<int64_t> ids(static_cast<std::size_t>(ggml_nelements(d2t)));

@@ -44,7 +44,7 @@ weir_status weir__shim_workers_check(const weir__workers *workers, weir_error *e
 /* Returns how many devices it wrote. */
 size_t weir__shim_workers_devices(const weir__workers *workers, ggml_backend_dev_t *devices, size_t capacity);
 
-/* After the models that use them. NULL is ignored. */
+/* Closes the connections, after the models that use them. NULL is ignored. */
 void weir__shim_workers_close(weir__workers *workers);
 
 /* ---- Context -------------------------------------------------------------------------------------- */
@@ -72,7 +72,7 @@ bool weir__shim_seq_remove(struct llama_context *context, int32_t seq, int32_t f
 bool weir__shim_seq_copy(struct llama_context *context, int32_t seq, int32_t to_seq, int32_t from,
                          int32_t to);
 void weir__shim_clear(struct llama_context *context);
-/* Whether later passes are causal. Plans them under this lock (adapter_lock), as llama.cpp would without one
+/* True if later passes are causal. Plans them under this lock (adapter_lock), as llama.cpp would without one
  * when the next pass begins. */
 void weir__shim_set_causal(struct llama_context *context, bool causal, pthread_mutex_t *lock);
 

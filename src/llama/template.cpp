@@ -23,8 +23,9 @@ struct weir__shim_found {
 
 struct weir__shim_template {
     common_chat_templates_ptr templates;
-    /* The same without the end token's text, or empty. llama.cpp takes that text for a part of the form of
-     * calls, and then misses ids before the arguments. So parsers of calls come from here; prompts do not. */
+    /* The templates without the end token's text, or empty. llama.cpp takes that text for a part of the form
+     * of calls, and then misses ids before the arguments. So parsers of calls come from here; prompts do
+     * not. */
     common_chat_templates_ptr endless;
     /* llama.cpp has no handler for it: it renders examples to find how reasoning and calls are marked, again
      * for each prompt. */
@@ -65,8 +66,8 @@ bool is_analyzed(const common_chat_templates *templates, const char *bos, const 
     }
 }
 
-/* Without tools, schema and a message to continue, the result of the analysis depends only on how the prompt
- * ends. So the prompt is rendered alone, and the rest is reused. */
+/* Renders the prompt alone, and reuses the rest: without tools, schema and a message to continue, the result
+ * of the analysis depends only on how the prompt ends. */
 common_chat_params apply_analyzed(const weir__shim_template *t, common_chat_templates_inputs &inputs)
 {
     const bool parse_reasoning = inputs.reasoning_format != COMMON_REASONING_FORMAT_NONE;
@@ -103,7 +104,7 @@ common_chat_continuation continuation(weir__continuation kind)
     }
 }
 
-/* Why it cannot be parsed; "" = it can. */
+/* The reason for which it cannot be parsed; "" = it can. */
 std::string parse_error(const std::string &source)
 {
     try {
@@ -154,7 +155,7 @@ common_chat_params weir::render_template(const weir__shim_template *t, const wei
     for (const auto &arg : args.items()) inputs.chat_template_kwargs[arg.key()] = arg.value().dump();
     inputs.parallel_tool_calls = in->parallel_tool_calls;
     inputs.add_generation_prompt = in->add_generation_prompt && in->continuation == WEIR__CONTINUE_NONE;
-    /* Without it, some handlers do not read the reasoning that goes on. */
+    /* Some handlers read reasoning that goes on only if it is enabled. */
     inputs.enable_thinking = in->enable_thinking || in->continuation == WEIR__CONTINUE_REASONING;
     inputs.continue_final_message = continuation(in->continuation);
     inputs.reasoning_format =
@@ -188,7 +189,7 @@ weir_status weir__shim_template_create(const char *source, const char *bos, cons
         weir::refuse_starved();
         return WEIR_OK;
     });
-    /* With limits of its own, as llama.cpp renders the template for each of them. */
+    /* The second set has limits of its own, as llama.cpp renders the template for each of them. */
     if (status == WEIR_OK && t->analyzed && *eos != '\0')
         status = weir::limited(0, error, nullptr, "the chat template cannot be parsed", [&] {
             t->endless = common_chat_templates_init(nullptr, source, bos, "");

@@ -69,7 +69,7 @@ static void test_many_marks_take_little_time(void **state)
     free(ids);
 }
 
-/* More stack than there is memory is asked for, and little of it used. */
+/* A stack larger than memory is asked for, and little of it used. */
 static void test_a_long_text_needs_no_memory_for_its_stack(void **state)
 {
     (void)state;

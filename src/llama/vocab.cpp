@@ -23,14 +23,14 @@ extern "C" void (*llama_tokenize_step)(void);
 namespace
 {
 
-/* Longer texts are tokenized on a thread whose stack grows with them: some vocabularies split words by
- * regular expressions of libstdc++, which recurses over each byte of a run. The stack's pages are touched
- * only as far as that goes. */
+/* The largest text that is tokenized on the caller's thread. A longer one gets a thread whose stack grows
+ * with it: some vocabularies split words by regular expressions of libstdc++, which recurses over each byte
+ * of a run. The stack's pages are touched only as far as that goes. */
 constexpr int32_t short_text = 256;
 constexpr size_t stack_base = 512 << 10;
 constexpr size_t stack_per_byte = 1024; /* about 300 are needed at -O2 */
 
-/* While it exists, the interrupt function can end the tokenization of a long text on this thread. */
+/* Lets the interrupt function, while it exists, end the tokenization of a long text on this thread. */
 struct interruptible {
     weir__budget budget;
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-/* Whether scripts/llama_rpc.patch is applied: without it a lost connection ends the process. */
+/* scripts/llama_rpc.patch defines this. Without the patch a lost connection ends the process. */
 #ifndef GGML_RPC_IS_PATCHED
 
 weir_status weir__shim_workers_open(const char *, int32_t, weir__workers **, weir_error *error)

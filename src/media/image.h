@@ -26,7 +26,7 @@ weir_status weir__webp_decode(const unsigned char *bytes, size_t n, const weir_m
 weir_status weir__image_begin(weir__image *image, uint64_t width, uint64_t height, int n_channels,
                               const weir_media_params *params, weir_error *error);
 
-/* From red, green, blue, alpha to the same on white. */
+/* Turns red, green, blue and alpha to red, green and blue on white. */
 void weir__image_flatten(weir__image *image);
 
 /* The orientation in the Exif data of a JPEG, 1 … 8; 1 where there is none. */

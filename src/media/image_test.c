@@ -352,7 +352,7 @@ static void test_jpeg_of_all_kinds(void **state)
     }
 }
 
-/* Where the stored pixel (0, 0) and its neighbour (1, 0) are shown, by orientation. */
+/* The places where the stored pixel (0, 0) and its neighbour (1, 0) are shown, by orientation. */
 static void test_jpeg_is_turned(void **state)
 {
     (void)state;

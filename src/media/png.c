@@ -57,7 +57,7 @@ static void png_on_read(png_structp png, png_bytep to, size_t n)
     reader->n_row -= n;
 }
 
-/* Only the chunks that pixels and their colors need are read. */
+/* Skips all chunks but those that pixels and their colors need. */
 static void png_skip_other_chunks(png_structp png)
 {
     static const png_byte needed[] = "cHRM\0gAMA\0iCCP\0sBIT\0sRGB";
@@ -65,7 +65,7 @@ static void png_skip_other_chunks(png_structp png)
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_AS_DEFAULT, needed, sizeof needed / 5);
 }
 
-/* Has libpng convert rows to 8 bits of sRGB: red, green, blue, and alpha if the image has it. */
+/* Makes libpng convert rows to 8 bits of sRGB: red, green, blue, and alpha if the image has it. */
 static void png_convert(png_reader *reader)
 {
     png_structp png = reader->png;

@@ -83,7 +83,7 @@ size_t weir__resampler_room(const weir__resampler *r)
 }
 
 /* The sum of x times the row between a and b. */
-static float weigh(const float *x, const float *a, const float *b, float fraction, size_t n)
+static float weigh_samples(const float *x, const float *a, const float *b, float fraction, size_t n)
 {
     float lane[LANES] = {0}, sum = 0;
     for (size_t i = 0; i < n; i += LANES)
@@ -93,7 +93,7 @@ static float weigh(const float *x, const float *a, const float *b, float fractio
     return sum;
 }
 
-/* Where the samples of the next result begin in the window. */
+/* The place in the window where the samples of the next result begin. */
 static size_t window_begin(const weir__resampler *r)
 {
     int64_t before = (int64_t)(r->n_out * r->from / r->to);
@@ -108,7 +108,8 @@ static size_t take_results(weir__resampler *r, uint64_t limit, float *results)
         double place = (double)(r->n_out * r->from % r->to) / (double)r->to * PHASES;
         size_t phase = (size_t)place;
         const float *row = r->kernel + phase * taps;
-        results[n++] = weigh(r->window + begin, row, row + taps, (float)(place - (double)phase), taps);
+        results[n++] =
+            weigh_samples(r->window + begin, row, row + taps, (float)(place - (double)phase), taps);
         r->n_out++;
         begin = window_begin(r);
     }

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* resampler_test.c: tones that both rates can carry stay, others are gone, and pieces make no difference.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "media/resampler.h"
 
 #include "support/media.h"

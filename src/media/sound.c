@@ -57,7 +57,7 @@ weir_status weir__sound_begin(weir__sound *sound, uint64_t rate, uint64_t n_chan
 }
 
 /* False: a sample is not finite. */
-static bool mix(const weir__sound *sound, const float *frames, size_t n, float *mixed)
+static bool mix_channels(const weir__sound *sound, const float *frames, size_t n, float *mixed)
 {
     for (size_t i = 0; i < n; i++) {
         double sum = 0;
@@ -87,7 +87,7 @@ weir_status weir__sound_push(weir__sound *sound, const float *frames, size_t n, 
         if (weir_interrupt_asked()) return weir__interrupt_error(error);
         if (now > weir__sound_frames_max(sound, (uint64_t)sound->rate) - sound->n_frames)
             return sound_too_long(sound, sound->n_frames + now, error);
-        if (!mix(sound, frames, now, mixed))
+        if (!mix_channels(sound, frames, now, mixed))
             return weir__error_set(error, WEIR_FORMAT, NULL, "a sample near %.1f s is not a finite number",
                                    (double)sound->n_frames / sound->rate);
         float *results = sound_room(sound, error);

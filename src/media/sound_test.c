@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* sound_test.c: sounds of each kind that are made here, and hostile ones.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "media/sound.h"
 
 #include "support/media.h"

@@ -108,17 +108,17 @@ static weir_status check_adapters(const weir_model *model, const weir_adapter_us
     return WEIR_OK;
 }
 
-static bool before(const weir_adapter_use *a, const weir__adapters *adapters, int32_t i)
+static bool goes_before(const weir_adapter_use *a, const weir__adapters *adapters, int32_t i)
 {
     uint64_t x = a->adapter->info.identity, y = adapters->adapter[i]->info.identity;
     return x < y || (x == y && a->scale < adapters->scale[i]);
 }
 
 /* Inserts by contents and scale, so that sums and keys do not depend on the caller's order. */
-static void insert(weir__adapters *adapters, const weir_adapter_use *use)
+static void insert_use(weir__adapters *adapters, const weir_adapter_use *use)
 {
     int32_t at = adapters->n++;
-    for (; at > 0 && before(use, adapters, at - 1); at--) {
+    for (; at > 0 && goes_before(use, adapters, at - 1); at--) {
         adapters->adapter[at] = adapters->adapter[at - 1];
         adapters->scale[at] = adapters->scale[at - 1];
     }
@@ -144,7 +144,7 @@ weir_status weir__adapters_take(weir__adapters *adapters, const weir_model *mode
     if (status != WEIR_OK) return status;
     memset(adapters, 0, sizeof *adapters);
     for (size_t i = 0; i < n; i++)
-        if (uses[i].scale != 0.0f) insert(adapters, &uses[i]);
+        if (uses[i].scale != 0.0f) insert_use(adapters, &uses[i]);
     adapters->key = key_of(adapters);
     return WEIR_OK;
 }

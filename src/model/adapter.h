@@ -32,7 +32,7 @@ weir_status weir__adapters_take(weir__adapters *adapters, const weir_model *mode
 void weir__adapters_copy(weir__adapters *to, const weir__adapters *from);
 void weir__adapters_fini(weir__adapters *adapters);
 
-/* Where the request is that has them. */
+/* The place of a request that waits for adapters. */
 typedef enum weir__adapters_place {
     WEIR__ADAPTERS_NOWHERE = 0,
     WEIR__ADAPTERS_WAITING = 1,

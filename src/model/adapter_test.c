@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* adapter_test.c: adapters of the fake: what a context computes with, and what is freed.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "model/adapter.h"
 
 #include "support/model.h"

@@ -51,8 +51,8 @@ static void test_template(void **state)
     memset(big, '(', 100000);
     big[100000] = '\0';
     expect_error(&params, WEIR_INVALID, "template_source", "brackets");
-    /* As deep as is allowed, and as long a chain: an error of the template's or none, but no end of the
-     * process. */
+    /* An expression as deep as is allowed, and a chain as long: an error of the template's or none, but no
+     * end of the process. */
     strcpy(big, "{{ ");
     memset(big + 3, '(', 16000);
     strcpy(big + 16003, "1 }}");

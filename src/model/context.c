@@ -1,5 +1,9 @@
 /* context.c: the low-level API: passes, rows, samples.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Arguments are checked here, since llama.cpp only asserts them; a backend then gets a batch that it can
+ * compute. A pass that fails is undone: its sequences are cut back to the tokens that they had. Rows stay
+ * valid until the next pass. */
 #include "model/context.h"
 
 #include <stddef.h>
@@ -17,7 +21,7 @@
 /* llama.cpp rounds sizes up in int32_t; this leaves room for that. */
 #define SIZE_LIMIT (1 << 30)
 
-/* For a model without a training length. */
+/* The context of a model without a training length. */
 #define CTX_DEFAULT 2048
 
 void weir_context_params_init(weir_context_params *params, size_t size)
@@ -28,7 +32,7 @@ void weir_context_params_init(weir_context_params *params, size_t size)
 /* ---- Life ----------------------------------------------------------------------------------------- */
 
 /* Replaces values that mean a default. */
-static void complete(const weir_model *model, weir_context_params *params)
+static void complete_params(const weir_model *model, weir_context_params *params)
 {
     if (params->n_ctx == 0) params->n_ctx = model->info.n_ctx_train;
     if (params->n_ctx <= 0) params->n_ctx = CTX_DEFAULT;
@@ -44,7 +48,7 @@ static void complete(const weir_model *model, weir_context_params *params)
 }
 
 /* Passes call it, on the thread that computes. */
-static bool interrupted(void *user)
+static bool is_interrupted(void *user)
 {
     (void)user;
     return weir_interrupt_asked();
@@ -62,7 +66,7 @@ weir_status weir_context_create(weir_model *model, const weir_context_params *pa
     if (!full.embeddings && !model->info.has_decoder)
         return weir__error_set(error, WEIR_UNSUPPORTED, "embeddings",
                                "this model cannot generate: set embeddings and use weir_embed");
-    complete(model, &full);
+    complete_params(model, &full);
 
     weir_context *made = weir__mem_calloc(1, sizeof *made);
     if (made == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a context");
@@ -75,7 +79,7 @@ weir_status weir_context_create(weir_model *model, const weir_context_params *pa
         weir_context_destroy(made);
         return status;
     }
-    model->ops->set_abort(made->context, interrupted, NULL);
+    model->ops->set_abort(made->context, is_interrupted, NULL);
     *context = made;
     return WEIR_OK;
 }
@@ -108,7 +112,7 @@ weir_status weir_context_estimate(const weir_model *model, const weir_context_pa
     if (status == WEIR_OK) status = weir__members_check(&weir__context_members, &full, "", error);
     if (status == WEIR_OK) status = weir__model_outline(model->path, NULL, &outline, error);
     if (status != WEIR_OK) return status;
-    complete(model, &full);
+    complete_params(model, &full);
     status = weir__context_estimate(outline, &full, &info, &kv_bytes, &compute_bytes, error);
     weir_model_release(outline);
     if (status == WEIR_OK) *n_bytes = kv_bytes + compute_bytes;

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* context_test.c: parameters, estimates, passes and rows of a context of the fake.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "model/context.h"
 
 #include "base/cpu.h"
@@ -552,7 +553,8 @@ static void test_a_context_for_embeddings_does_not_generate(void **state)
     fake_release(model);
 }
 
-/* As many bytes as there are cells, whatever is allocated beside them; more cells are more. */
+/* An estimate has as many bytes as there are cells, whatever is allocated beside them; more cells are
+ * more. */
 static void test_an_estimate_is_of_the_context_that_is_made(void **state)
 {
     (void)state;

@@ -10,7 +10,7 @@
 
 /* ---- The table ---- */
 
-static int compare(const void *left, const void *right)
+static int compare_controls(const void *left, const void *right)
 {
     const weir__control *a = left, *b = right;
     int order = memcmp(a->text, b->text, a->n < b->n ? a->n : b->n);
@@ -18,16 +18,16 @@ static int compare(const void *left, const void *right)
 }
 
 /* Sorts a table. Two tokens with the same text count once: it does not matter which the tokenizer takes. */
-static void sort(weir__control *table, size_t *n_table)
+static void sort_controls(weir__control *table, size_t *n_table)
 {
     size_t n = 0;
-    qsort(table, *n_table, sizeof *table, compare);
+    qsort(table, *n_table, sizeof *table, compare_controls);
     for (size_t i = 0; i < *n_table; i++)
-        if (n == 0 || compare(&table[n - 1], &table[i]) != 0) table[n++] = table[i];
+        if (n == 0 || compare_controls(&table[n - 1], &table[i]) != 0) table[n++] = table[i];
     *n_table = n;
 }
 
-static size_t count(const weir__backend *ops, const weir__bmodel *model, int32_t n_vocab)
+static size_t count_controls(const weir__backend *ops, const weir__bmodel *model, int32_t n_vocab)
 {
     size_t n = 0, length;
     int strip;
@@ -36,10 +36,10 @@ static size_t count(const weir__backend *ops, const weir__bmodel *model, int32_t
     return n;
 }
 
-static bool fill(weir__controls *controls, const weir__backend *ops, const weir__bmodel *model,
-                 int32_t n_vocab)
+static bool fill_controls(weir__controls *controls, const weir__backend *ops, const weir__bmodel *model,
+                          int32_t n_vocab)
 {
-    controls->sorted = weir__mem_calloc(count(ops, model, n_vocab), sizeof *controls->sorted);
+    controls->sorted = weir__mem_calloc(count_controls(ops, model, n_vocab), sizeof *controls->sorted);
     if (controls->sorted == NULL) return false;
     for (int32_t token = 0; token < n_vocab; token++) {
         weir__control *control = &controls->sorted[controls->n];
@@ -52,7 +52,7 @@ static bool fill(weir__controls *controls, const weir__backend *ops, const weir_
         if (n > controls->longest) controls->longest = n;
         controls->n++;
     }
-    sort(controls->sorted, &controls->n);
+    sort_controls(controls->sorted, &controls->n);
     return true;
 }
 
@@ -66,7 +66,7 @@ static bool cut_ends(weir__controls *controls)
         for (size_t k = 1; k < controls->sorted[i].n; k++)
             controls->ends[controls->n_ends++] =
                 (weir__control){.text = controls->sorted[i].text + k, .n = controls->sorted[i].n - k};
-    sort(controls->ends, &controls->n_ends);
+    sort_controls(controls->ends, &controls->n_ends);
     return true;
 }
 
@@ -81,7 +81,8 @@ void weir__controls_free(weir__controls *controls)
 weir__controls *weir__controls_create(const weir__backend *ops, const weir__bmodel *model, int32_t n_vocab)
 {
     weir__controls *controls = weir__mem_calloc(1, sizeof *controls);
-    if (controls != NULL && fill(controls, ops, model, n_vocab) && cut_ends(controls)) return controls;
+    if (controls != NULL && fill_controls(controls, ops, model, n_vocab) && cut_ends(controls))
+        return controls;
     weir__controls_free(controls);
     return NULL;
 }
@@ -95,7 +96,7 @@ typedef struct range {
 } range;
 
 /* The first entry whose next byte is above c, or not below it if `equal`. */
-static size_t bound(const range *r, unsigned char c, bool equal)
+static size_t range_bound(const range *r, unsigned char c, bool equal)
 {
     size_t low = r->from, high = r->to;
     while (low < high) {
@@ -119,7 +120,7 @@ static const weir__control *take_end(range *r)
 /* Narrows the range to the entries that continue with c; those that end here have been removed. */
 static bool go_on(range *r, char c)
 {
-    size_t from = bound(r, (unsigned char)c, true), to = bound(r, (unsigned char)c, false);
+    size_t from = range_bound(r, (unsigned char)c, true), to = range_bound(r, (unsigned char)c, false);
     r->from = from;
     r->to = to;
     r->depth++;
@@ -151,7 +152,7 @@ bool weir__controls_begin(const weir__controls *controls, const char *text, size
     return found;
 }
 
-/* Whether a longer control text begins with this one. */
+/* True if a longer control text begins with this one. */
 static bool is_beginning(const weir__controls *controls, const char *text, size_t n)
 {
     range r = {.table = controls->sorted, .to = controls->n};

@@ -21,7 +21,7 @@ typedef struct weir__controls {
     bool first[256];
 } weir__controls;
 
-/* Those of a model's n_vocab tokens. NULL: no memory. */
+/* Collects the control texts of a model's n_vocab tokens. NULL: no memory. */
 weir__controls *weir__controls_create(const weir__backend *ops, const weir__bmodel *model, int32_t n_vocab);
 
 /* NULL is allowed. */
@@ -33,11 +33,11 @@ typedef bool (*weir__control_fn)(void *user, const weir__control *control);
 void weir__controls_at(const weir__controls *controls, const char *text, size_t n, weir__control_fn take,
                        void *user);
 
-/* Whether a control text is a prefix of text[n]. */
+/* True if a control text is a prefix of text[n]. */
 bool weir__controls_begin(const weir__controls *controls, const char *text, size_t n);
 
-/* Whether a control text may begin at the end of the text and continue behind it; whether one that began
- * before the text may end in it or continue behind it. */
+/* True if a control text may begin at the end of the text and continue behind it (open), and if one that
+ * began before the text may end in it or continue behind it (close). */
 bool weir__controls_open(const weir__controls *controls, const char *text, size_t n);
 bool weir__controls_close(const weir__controls *controls, const char *text, size_t n);
 

@@ -130,10 +130,10 @@ weir_status weir_embeddings(weir_context *context, int32_t seq, weir_normalize n
 
 /* ---- Many texts ----------------------------------------------------------------------------------- */
 
-/* Whether the next input can share the pass of those before it. llama.cpp splits a pass over lanes into parts
+/* True if the next input can share the pass of those before it. llama.cpp splits a pass over lanes into parts
  * of equal length, and pools each sequence over its last part. So there, only texts of one length share a
  * pass. */
-static bool joins(const weir_context *context, const weir_tokens *inputs, size_t n)
+static bool joins_pass(const weir_context *context, const weir_tokens *inputs, size_t n)
 {
     bool pools_parts =
         context->info.layout == WEIR_LAYOUT_PER_SLOT && context->info.pooling != WEIR_POOLING_NONE;
@@ -151,7 +151,7 @@ static weir_status embed_some(weir_context *context, const weir_tokens *inputs, 
     size_t n = 0, width = weir_embedding_width(context), written = 0;
     weir__context_clear(context);
     context->batch.n = 0;
-    while (n < n_inputs && joins(context, inputs, n)) {
+    while (n < n_inputs && joins_pass(context, inputs, n)) {
         batch_add(context, inputs[n].ids, inputs[n].n, (int32_t)n);
         n++;
     }

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* embedding_test.c: embeddings beside those of each text alone.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
 #include "support/model.h"
@@ -41,7 +42,7 @@ static double largest(const float *vector, size_t n)
     return most;
 }
 
-/* Both point the same way. */
+/* Asserts that both vectors point the same way. */
 static void assert_parallel(const float *a, const float *b, size_t n)
 {
     double dot = 0.0;

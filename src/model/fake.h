@@ -17,7 +17,7 @@ bool weir__fake_set_piece(weir_model *model, int32_t token, const char *bytes, s
 /* The token that greedily follows history[n]: tests compute their expectations with it. */
 int32_t weir__fake_next(const weir_model *model, const int32_t *history, int32_t n);
 
-/* The same with adapters: uses [n_adapters], in any order. */
+/* The next token of weir__fake_next with adapters: uses [n_adapters], in any order. */
 int32_t weir__fake_next_adapted(const weir_model *model, const weir_adapter_use *uses, size_t n_adapters,
                                 const int32_t *history, int32_t n);
 

@@ -16,7 +16,7 @@ typedef struct output {
 } output;
 
 /* Sets out->enough if the caller wants no more. */
-static weir_status deliver(output *out, int32_t token, weir_error *error)
+static weir_status deliver_token(output *out, int32_t token, weir_error *error)
 {
     if (out->fn == NULL) return WEIR_OK;
     out->piece.n = out->text.n = 0;
@@ -28,8 +28,8 @@ static weir_status deliver(output *out, int32_t token, weir_error *error)
     return WEIR_OK;
 }
 
-static weir_status generate(weir_context *context, weir_sampler *sampler, int32_t n_past, int32_t max_tokens,
-                            output *out, weir_reason *reason, weir_error *error)
+static weir_status generate_tokens(weir_context *context, weir_sampler *sampler, int32_t n_past,
+                                   int32_t max_tokens, output *out, weir_reason *reason, weir_error *error)
 {
     for (int32_t n = 0;; n++) {
         int32_t token;
@@ -42,7 +42,7 @@ static weir_status generate(weir_context *context, weir_sampler *sampler, int32_
             *reason = WEIR_REASON_END;
             return WEIR_OK;
         }
-        status = deliver(out, token, error);
+        status = deliver_token(out, token, error);
         if (status != WEIR_OK) return status;
         if (out->enough) {
             *reason = WEIR_REASON_CANCELLED;
@@ -56,8 +56,8 @@ static weir_status generate(weir_context *context, weir_sampler *sampler, int32_
 }
 
 /* Prefills pass by pass, so that the caller can stop in between. */
-static weir_status prefill(weir_context *context, const int32_t *prompt, size_t n_prompt, output *out,
-                           int32_t *n_past, weir_error *error)
+static weir_status prefill_prompt(weir_context *context, const int32_t *prompt, size_t n_prompt, output *out,
+                                  int32_t *n_past, weir_error *error)
 {
     size_t n_batch = (size_t)context->info.n_batch;
     while (n_prompt > n_batch) {
@@ -95,12 +95,13 @@ weir_status weir_context_generate(weir_context *context, weir_sampler *sampler, 
     output out = {.model = context->model, .fn = fn, .user = user};
     weir__utf8_init(&out.utf8);
     status = weir_sequence_remove(context, 0, -1, -1, error);
-    if (status == WEIR_OK) status = prefill(context, prompt, n_prompt, &out, &n_past, error);
+    if (status == WEIR_OK) status = prefill_prompt(context, prompt, n_prompt, &out, &n_past, error);
     if (out.enough) {
         ended = WEIR_REASON_CANCELLED;
     } else {
         if (status == WEIR_OK) status = weir_sampler_count(sampler, prompt, n_prompt, error);
-        if (status == WEIR_OK) status = generate(context, sampler, n_past, max_tokens, &out, &ended, error);
+        if (status == WEIR_OK)
+            status = generate_tokens(context, sampler, n_past, max_tokens, &out, &ended, error);
     }
     if (status == WEIR_OK && ended != WEIR_REASON_CANCELLED && fn != NULL) {
         char rest[WEIR__UTF8_FLUSH_BOUND];

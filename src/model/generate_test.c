@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* generate_test.c: the ends of a generation, its pieces of text, and its errors.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "support/model.h"
 
 #include "base/utf8.h"
@@ -148,7 +149,7 @@ static int32_t scripted(void *user, const int32_t *history, int32_t n)
     return script[n - 2];
 }
 
-/* How often it was asked between passes; ends it at the stop_at-th time. */
+/* Counts how often it was asked between passes; ends the answer at the stop_at-th time. */
 typedef struct asked {
     int n, stop_at, n_tokens;
 } asked;
@@ -354,7 +355,7 @@ static bool lose_patience(void *user)
     return ++p->asked >= p->last;
 }
 
-/* Also in the middle of a prompt that is one pass. */
+/* An interrupt ends it even in the middle of a prompt that is one pass. */
 static void test_an_interrupt_ends_it_within_a_pass(void **state)
 {
     (void)state;

@@ -10,8 +10,8 @@
 
 #include "base/largest.h"
 
-/* Smaller exponents count as this one: its exponential is a normal float, and a whole vocabulary of such
- * tokens does not change the sum. */
+/* The least exponent; smaller ones count as this one: its exponential is a normal float, and a whole
+ * vocabulary of such tokens does not change the sum. */
 #define LEAST (-87.0f)
 
 static const float log2_e = 1.44269504f;

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* log_sum_avx2.c: log_sum of log_sum.h, compiled for AVX2 and FMA.
+ * SPDX-License-Identifier: Apache-2.0 */
 #define WEIR__WIDTH 8
 #include "model/log_sum.h"
 

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* logprob.c: log-probabilities from logits: the logarithm of the sum of exponentials, and the likeliest
+ * tokens.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "model/logprob.h"
 
 #include <float.h>
@@ -13,7 +15,7 @@
 #define LANES WEIR__LARGEST_LANES
 #define BLOCK WEIR__LARGEST_BLOCK
 
-static float number(float x)
+static float number_or_least(float x)
 {
     return x > -INFINITY ? x : -INFINITY;
 }
@@ -26,7 +28,7 @@ static void find_top(const float *x, size_t n, weir_logprob *top, size_t n_top)
         size_t end = b < n_blocks ? (b + 1) * BLOCK : n;
         if (b < n_blocks && weir__largest(x + b * BLOCK, BLOCK) < bound) continue;
         for (size_t i = b * BLOCK; i < end; i++) {
-            float value = number(x[i]);
+            float value = number_or_least(x[i]);
             if (value < bound || (found == n_top && !(value > top[n_top - 1].logprob))) continue;
             size_t at = found < n_top ? found++ : n_top - 1;
             for (; at > 0 && top[at - 1].logprob < value; at--) top[at] = top[at - 1];
@@ -35,7 +37,7 @@ static void find_top(const float *x, size_t n, weir_logprob *top, size_t n_top)
     }
 }
 
-static double sum(const float *x, size_t n, float max)
+static double sum_exponents(const float *x, size_t n, float max)
 {
 #if defined(__x86_64__)
     const uint32_t needed = WEIR__CPU_AVX2 | WEIR__CPU_FMA;
@@ -51,8 +53,8 @@ float weir__logprob(const float *logits, int32_t n_vocab, int32_t token, weir_lo
     float max = n_top > 0 ? top[0].logprob : weir__largest(logits, whole);
     for (size_t i = whole; i < n && n_top == 0; i++) max = logits[i] > max ? logits[i] : max;
     if (!(max < FLT_MAX)) max = FLT_MAX; /* infinite logits count as certain */
-    double below = (double)max + sum(logits, n, max);
+    double below = (double)max + sum_exponents(logits, n, max);
     for (int32_t i = 0; i < n_top; i++)
         top[i].logprob = (float)((double)fminf(top[i].logprob, FLT_MAX) - below);
-    return (float)((double)fminf(number(logits[token]), FLT_MAX) - below);
+    return (float)((double)fminf(number_or_least(logits[token]), FLT_MAX) - below);
 }

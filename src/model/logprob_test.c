@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* logprob_test.c: log-probabilities beside a naive sum, on each instruction set.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/cpu.h"
 #include "model/logprob.h"
 

@@ -26,7 +26,7 @@ void weir_model_params_init(weir_model_params *params, size_t size)
     weir__members_init(&weir__model_members, params, size);
 }
 
-/* Whether the first n characters are HOST:PORT. */
+/* True if the first n characters are HOST:PORT. */
 static bool is_worker(const char *name, size_t n)
 {
     const char *colon = memchr(name, ':', n);

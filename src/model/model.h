@@ -27,7 +27,8 @@ struct weir_model {
 /* INVALID: a value is out of range; the field is its name. */
 weir_status weir__model_params_check(const weir_model_params *params, weir_error *error);
 
-/* As weir_model_load, without weights: for describe, estimates and cell_bytes. */
+/* Loads a model without weights, for describe, estimates and cell_bytes; the parameters are those of
+ * weir_model_load. */
 weir_status weir__model_outline(const char *path, const weir_model_params *params, weir_model **model,
                                 weir_error *error);
 

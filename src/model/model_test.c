@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* model_test.c: the arguments of a load, and what a loaded model says of itself.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <pthread.h>
 

@@ -21,7 +21,7 @@ void weir_rpc_params_init(weir_rpc_params *params, size_t size)
     if (params != NULL && size > offsetof(weir_rpc_params, listen)) params->listen = LISTEN_DEFAULT;
 }
 
-/* Loopback, and RFC 1918's and RFC 3927's addresses. */
+/* True for loopback, and for RFC 1918's and RFC 3927's addresses. */
 static bool is_private(uint32_t address)
 {
     return address >> 24 == 127 || address >> 24 == 10 || address >> 20 == (172u << 4 | 1) ||

@@ -136,7 +136,7 @@ weir_status weir__sampler_params_check(const weir_model *model, const weir_sampl
 /* ---- Create --------------------------------------------------------------------------------------- */
 
 /* Puts the prefix before the field of an error from elsewhere, or before `name` instead of it. */
-static weir_status wrap(weir_error *error, weir_status status, const char *prefix, const char *name)
+static weir_status name_field(weir_error *error, weir_status status, const char *prefix, const char *name)
 {
     char field[sizeof error->field];
     if (error == NULL || status == WEIR_NO_MEMORY) return status;
@@ -161,7 +161,7 @@ weir_status weir__sampler_create(weir_model *model, const weir_sampler_params *p
             "the chat has a grammar of its own (tools or a schema): leave the sampler's out");
     if (full.json_schema != NULL) {
         status = weir_grammar_from_json_schema(full.json_schema, WEIR_NUL, &converted, error);
-        if (status != WEIR_OK) return wrap(error, status, prefix, "json_schema");
+        if (status != WEIR_OK) return name_field(error, status, prefix, "json_schema");
         full.grammar = converted;
         full.grammar_root = NULL; /* a converted schema's root is "root" */
         full.json_schema = NULL;
@@ -175,7 +175,7 @@ weir_status weir__sampler_create(weir_model *model, const weir_sampler_params *p
     status = model->ops->sampler_create(model->model, &full, grammar, &made->chain, error);
     if (status != WEIR_OK) {
         bool schema = converted != NULL && error != NULL && strcmp(error->field, "grammar") == 0;
-        status = wrap(error, status, prefix, schema ? "json_schema" : NULL);
+        status = name_field(error, status, prefix, schema ? "json_schema" : NULL);
         goto end;
     }
     made->model = weir_model_hold(model);

@@ -16,7 +16,8 @@ struct weir_sampler {
 weir_status weir__sampler_params_check(const weir_model *model, const weir_sampler_params *given,
                                        const char *prefix, weir_sampler_params *full, weir_error *error);
 
-/* As weir_sampler_create. grammar (may be NULL) comes from a chat; params must not have another one. */
+/* Creates a sampler as weir_sampler_create does. grammar (may be NULL) comes from a chat; params must not
+ * have another one. */
 weir_status weir__sampler_create(weir_model *model, const weir_sampler_params *params,
                                  const weir__grammar *grammar, const char *prefix, weir_sampler **sampler,
                                  weir_error *error);

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* sampler_test.c: every parameter's range and message, and the sampler's functions on the fake.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
 #include "model/sampler.h"

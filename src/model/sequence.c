@@ -74,10 +74,10 @@ typedef struct header {
 #define MAGIC   UINT32_C(0x53726557) /* "WerS" */
 #define VERSION 2
 
-/* Longer metadata values count by their first bytes and their length. */
+/* The bytes by which a metadata value counts; a longer one counts by its first bytes and its length. */
 #define META_BYTES 512
 
-static uint64_t fingerprint(const weir_context *context)
+static uint64_t context_fingerprint(const weir_context *context)
 {
     const weir_model *model = context->model;
     const int64_t numbers[] = {
@@ -98,7 +98,7 @@ static uint64_t fingerprint(const weir_context *context)
     return h;
 }
 
-static uint64_t checksum(const header *head, const void *bytes, size_t n)
+static uint64_t state_checksum(const header *head, const void *bytes, size_t n)
 {
     return weir__hash(weir__hash(head->fingerprint ^ head->version, &head->length, sizeof head->length),
                       bytes, n);
@@ -116,7 +116,7 @@ weir_status weir_state_save(weir_context *context, int32_t seq, void *bytes, siz
     if (status != WEIR_OK) return status;
 
     const weir__backend *ops = context->model->ops;
-    header head = {.magic = MAGIC, .version = VERSION, .fingerprint = fingerprint(context)};
+    header head = {.magic = MAGIC, .version = VERSION, .fingerprint = context_fingerprint(context)};
     size_t need = sizeof head + ops->state_size(context->context, seq);
     if (bytes == NULL || capacity < need) {
         *length = need;
@@ -129,7 +129,7 @@ weir_status weir_state_save(weir_context *context, int32_t seq, void *bytes, siz
     if (n == 0 || n > need - sizeof head)
         return weir__error_set(error, WEIR_BACKEND, "seq", "the backend could not save sequence %d", seq);
     head.length = n;
-    head.checksum = checksum(&head, rest, n);
+    head.checksum = state_checksum(&head, rest, n);
     memcpy(bytes, &head, sizeof head);
     *length = sizeof head + n;
     return WEIR_OK;
@@ -154,9 +154,9 @@ weir_status weir_state_load(weir_context *context, int32_t seq, const void *byte
     if (head.length != length - sizeof head)
         return weir__error_set(error, WEIR_FORMAT, "length", "the state has %zu bytes, %zu were given",
                                (size_t)head.length + sizeof head, length);
-    if (head.checksum != checksum(&head, rest, length - sizeof head))
+    if (head.checksum != state_checksum(&head, rest, length - sizeof head))
         return weir__error_set(error, WEIR_FORMAT, "bytes", "the state is damaged: its checksum is wrong");
-    if (head.fingerprint != fingerprint(context))
+    if (head.fingerprint != context_fingerprint(context))
         return weir__error_set(
             error, WEIR_FORMAT, "bytes",
             "the state belongs to another model, or to a context with another layout, KV type, "

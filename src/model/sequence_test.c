@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* sequence_test.c: sequences that are cut, copied, kept and saved, beside what the fake computes of their
+ * texts.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "support/model.h"
 
 static const int32_t abcdef[] = {'a', 'b', 'c', 'd', 'e', 'f'};

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* vocab_test.c: tokens from texts and back, also where there is no room.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "support/model.h"
 
 #include "base/utf8.h"
@@ -156,7 +157,7 @@ static void test_bad_arguments_of_detokenize_are_named(void **state)
     weir_model_release(model);
 }
 
-/* Whatever the tokens are, the text equals sanitizing all their bytes at once. */
+/* The text equals sanitizing all tokens' bytes at once, whatever the tokens are. */
 static void test_text_equals_the_sanitized_bytes(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* members.c: the bytes of a struct's members, as a key that compares two structs.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "params/members.h"
 
 #include <stdint.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* members_test.c: every parameter's default, range and name, and the keys that compare parameters.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -287,7 +288,7 @@ static void assert_keys(const weir__members *members, const void *a, const void 
     weir__text_fini(&right);
 }
 
-/* Of each number one byte changes. */
+/* Every number is in the key: one byte of each changes. */
 static void test_every_number_is_in_the_key(void **state)
 {
     (void)state;

@@ -67,7 +67,7 @@ static void wait_open(weir_model *model, void *user)
     while (!atomic_load(open)) nanosleep(&ms, NULL);
 }
 
-/* Its resident is the loader's by then. */
+/* A model that leaves reserves nothing: its resident is the loader's by then. */
 static void a_model_that_leaves_reserves_nothing(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* entry.c: makes and frees entries, and answers questions about their states.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/entry.h"
 
 #include <stdio.h>

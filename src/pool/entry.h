@@ -5,8 +5,8 @@
 
 #include "pool/resident.h"
 
-/* Under the pool's mutex, apart from the two atomics, which the loader uses. Invariant: n_bytes > 0 only
- * while the state is LOADING, LOADED or LEAVING; resident is set while it is LOADED. */
+/* An entry, under the pool's mutex, apart from the two atomics, which the loader uses. Invariant: n_bytes > 0
+ * only while the state is LOADING, LOADED or LEAVING; resident is set while it is LOADED. */
 typedef struct weir__entry {
     struct weir__entry *next; /* of all entries of the pool */
     weir__spec *spec;
@@ -38,10 +38,10 @@ typedef struct weir__entry {
 weir__entry *weir__entry_create(weir__spec *spec);
 void weir__entry_destroy(weir__entry *entry);
 
-/* Neither loaded nor on its way in or out. */
+/* True if it is neither loaded nor on its way in or out. */
 bool weir__entry_is_out(const weir__entry *entry);
 
-/* Whether a lease is granted now. */
+/* True if a lease is granted now. */
 bool weir__entry_is_open(const weir__entry *entry);
 
 /* Bytes that a load takes: by estimate, or as the last load did if that was more. 0 = not known. */

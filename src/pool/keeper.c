@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* keeper.c: one loop: it ends the loader's job, fails late leases, grants those whose model is there, and
+ * begins the next job.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/keeper.h"
 
 #include <stdio.h>
@@ -56,8 +58,8 @@ static void refuse_size(weir_pool *pool, const weir__room *room)
     fail_entry(pool, room->entry, &error);
 }
 
-/* Why a lease was not granted in time: the loader's job where that took most of the time, or else the
- * memory. */
+/* Explains why a lease was not granted in time: the loader's job where that took most of the time, or else
+ * the memory. */
 static void explain_late(const weir_pool *pool, const weir_lease *lease, int64_t now, char *why, size_t size)
 {
     static const char *const doing[] = {
@@ -208,7 +210,7 @@ static void end_job(weir_pool *pool)
 }
 
 /* Destroys entries that weir_pool_set has removed and that are no longer in use. */
-static void sweep(weir_pool *pool)
+static void sweep_entries(weir_pool *pool)
 {
     weir__entry **at = &pool->entries;
     while (*at != NULL) {
@@ -234,7 +236,7 @@ static int64_t next_ns(const weir_pool *pool)
 }
 
 /* Gives the loader a job, or says that a model is too large. False: neither. */
-static bool decide(weir_pool *pool, int64_t now)
+static bool decide_job(weir_pool *pool, int64_t now)
 {
     weir__room room = weir__room_next(pool, now);
     if (room.job == WEIR__JOB_READ)
@@ -272,10 +274,10 @@ void *weir__keeper_run(void *user)
         if (pool->stopping) end_all(pool);
         end_late(pool, now);
         grant_all(pool); /* before the next choice: a model that was loaded for a lease must not go again */
-        if (pool->job.kind == WEIR__JOB_NONE && !pool->stopping && decide(pool, now)) continue;
+        if (pool->job.kind == WEIR__JOB_NONE && !pool->stopping && decide_job(pool, now)) continue;
         grant_all(pool);
         if (weir__lease_ring(pool)) continue;
-        sweep(pool);
+        sweep_entries(pool);
         if (!pool->job.done && !is_over(pool))
             weir__clock_cond_wait(&pool->wake, &pool->mutex, next_ns(pool));
     }

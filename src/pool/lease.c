@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* lease.c: leases: how they wait, are granted or fail, and end.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A lease whose model is loaded is granted at once. Another one waits in the pool's queue, in order of age,
+ * until the keeper grants or fails it. That settles it: callers that wait are woken, and a ready function is
+ * put into a list from which the keeper calls it without the mutex. A lease that is released while its
+ * function runs is freed when the function returns. */
 #include "pool/lease.h"
 
 #include <stdio.h>
@@ -25,7 +31,7 @@ weir__entry *weir__lease_find_entry(const weir_pool *pool, const char *name)
 
 /* ---- The queue ---- */
 
-static void enqueue(weir_lease *lease, weir__entry *entry)
+static void enqueue_lease(weir_lease *lease, weir__entry *entry)
 {
     weir_pool *pool = lease->pool;
     lease->entry = entry;
@@ -46,7 +52,7 @@ static void leave_entry(weir_lease *lease)
         atomic_store(&entry->cancelled, true);
 }
 
-static void dequeue(weir_lease *lease)
+static void dequeue_lease(weir_lease *lease)
 {
     weir_pool *pool = lease->pool;
     *(lease->before != NULL ? &lease->before->next : &pool->first) = lease->next;
@@ -63,7 +69,7 @@ static void hold_entry(weir_lease *lease, weir__entry *entry)
     entry->used_ns = weir__clock_now_ns();
 }
 
-static void settle(weir_lease *lease)
+static void settle_lease(weir_lease *lease)
 {
     weir_pool *pool = lease->pool;
     pthread_cond_broadcast(&lease->settled);
@@ -76,20 +82,20 @@ static void settle(weir_lease *lease)
 
 void weir__lease_grant(weir_lease *lease)
 {
-    dequeue(lease);
+    dequeue_lease(lease);
     lease->entry->n_waiting--;
     hold_entry(lease, lease->entry);
-    settle(lease);
+    settle_lease(lease);
 }
 
 void weir__lease_fail(weir_lease *lease, const weir_error *error)
 {
-    dequeue(lease);
+    dequeue_lease(lease);
     leave_entry(lease);
     lease->entry = NULL;
     lease->is = WEIR__LEASE_FAILED;
     lease->error = *error;
-    settle(lease);
+    settle_lease(lease);
 }
 
 void weir__lease_move(weir_lease *lease, weir__entry *entry)
@@ -109,7 +115,7 @@ static void free_lease(weir_lease *lease)
     if (--pool->n_objects == 0) pthread_cond_broadcast(&pool->empty);
 }
 
-static void call(weir_lease *lease)
+static void call_ready(weir_lease *lease)
 {
     weir_pool *pool = lease->pool;
     const weir_pool *outer = rings_here;
@@ -133,7 +139,7 @@ bool weir__lease_ring(weir_pool *pool)
     if (lease == NULL) return false;
     pool->ringing = lease->next;
     lease->next = NULL;
-    call(lease);
+    call_ready(lease);
     return true;
 }
 
@@ -146,7 +152,7 @@ weir_status weir_lease_set_ready(weir_lease *lease, weir_lease_fn fn, void *user
     if (lease->fn == NULL) {
         lease->fn = fn;
         lease->user = user;
-        if (lease->is != WEIR__LEASE_WAITING) call(lease);
+        if (lease->is != WEIR__LEASE_WAITING) call_ready(lease);
         status = WEIR_OK;
     }
     pthread_mutex_unlock(&pool->mutex);
@@ -175,7 +181,7 @@ static void check_model(weir_pool *pool, weir__entry *entry)
     pthread_cond_signal(&pool->wake);
 }
 
-/* With the mutex locked. */
+/* Begins a lease. The caller holds the mutex. */
 static weir_status begin_lease(weir_lease *lease, weir_error *error)
 {
     weir_pool *pool = lease->pool;
@@ -191,7 +197,7 @@ static weir_status begin_lease(weir_lease *lease, weir_error *error)
                                "queue_limit is %d, and as many requests wait for models: try again later",
                                pool->params.queue_limit);
     } else {
-        enqueue(lease, entry);
+        enqueue_lease(lease, entry);
         pthread_cond_signal(&pool->wake);
     }
     pool->n_objects++;
@@ -281,7 +287,7 @@ weir_adapter *weir_lease_adapter(const weir_lease *lease, size_t i)
     return resident != NULL && i < resident->n_adapters ? resident->adapters[i] : NULL;
 }
 
-static void unring(weir_lease *lease)
+static void cancel_ring(weir_lease *lease)
 {
     for (weir_lease **at = &lease->pool->ringing; *at != NULL; at = &(*at)->next)
         if (*at == lease) {
@@ -296,10 +302,10 @@ void weir_lease_release(weir_lease *lease)
     weir_pool *pool = lease->pool;
     pthread_mutex_lock(&pool->mutex);
     if (lease->is == WEIR__LEASE_WAITING) {
-        dequeue(lease);
+        dequeue_lease(lease);
         leave_entry(lease);
     } else {
-        unring(lease);
+        cancel_ring(lease);
     }
     if (lease->is == WEIR__LEASE_GRANTED) {
         lease->entry->n_leases--;

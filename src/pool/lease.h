@@ -11,7 +11,7 @@ typedef enum weir__lease_state {
     WEIR__LEASE_FAILED = 2,
 } weir__lease_state;
 
-/* Under the pool's mutex, apart from `pool`. */
+/* A lease, under the pool's mutex, apart from `pool`. */
 struct weir_lease {
     weir_pool *pool;
     weir__entry *entry;        /* NULL when it has failed */
@@ -43,7 +43,7 @@ void weir__lease_move(weir_lease *lease, weir__entry *entry);
 /* Calls a ready function that is due, with the mutex unlocked meanwhile. False: there is none. */
 bool weir__lease_ring(weir_pool *pool);
 
-/* Whether this thread runs a ready function of the pool. */
+/* True if this thread runs a ready function of the pool. */
 bool weir__lease_rings_here(const weir_pool *pool);
 
 #endif

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* loader.c: does the jobs that the keeper gives, one at a time.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/loader.h"
 
 #include "base/clock.h"
@@ -11,7 +12,7 @@ static bool take_progress(float progress, void *user)
     return !atomic_load(&entry->cancelled);
 }
 
-static void work(const weir_pool *pool, weir__job *job)
+static void do_job(const weir_pool *pool, weir__job *job)
 {
     const weir__resident_params params = {
         .cache_dir = job->cache_dir,
@@ -53,7 +54,7 @@ void *weir__loader_run(void *user)
         }
         weir__job job = pool->job;
         pthread_mutex_unlock(&pool->mutex);
-        work(pool, &job);
+        do_job(pool, &job);
         pthread_mutex_lock(&pool->mutex);
         job.done = true;
         pool->job = job;

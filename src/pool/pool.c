@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* pool.c: creates and ends a pool, and changes and describes its list of models.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A new list is checked as a whole before the mutex is taken. Entries whose description loads the same model
+ * are kept, the others leave when nothing uses them, and leases that wait move to the entry of their name.
+ * The keeper and the loader do the rest (shared.h). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* mkdtemp */
 #endif
@@ -48,7 +53,8 @@ const char *weir_pool_kind_name(weir_pool_kind kind)
 
 /* ---- The folder ---- */
 
-/* Without one the pool works, but prefixes are lost when a model sleeps. */
+/* Makes the folder for prefixes of models that sleep. Without one the pool works, but such prefixes are
+ * lost. */
 static void make_folder(weir_pool *pool)
 {
     const char *temp = getenv("TMPDIR");
@@ -243,7 +249,7 @@ no_memory:
     return weir__error_set(error, WEIR_NO_MEMORY, "models", "out of memory for a list of %zu models", n);
 }
 
-/* Of the present list, the entry that stays for this description. */
+/* The entry of the present list that stays for this description. */
 static weir__entry *find_same(const weir_pool *pool, const weir__spec *spec)
 {
     for (size_t i = 0; i < pool->n_list; i++) {

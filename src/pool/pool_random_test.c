@@ -21,7 +21,7 @@ static unsigned next(unsigned *seed)
     return *seed >> 16;
 }
 
-/* In the budget of 230 MiB. Checked by the threads while others load. */
+/* True if all is within the budget of 230 MiB. Checked by the threads while others load. */
 static bool fits(rack *r)
 {
     weir_pool_stats stats = {.size = sizeof stats};

@@ -143,7 +143,7 @@ static void the_keeper_sleeps_while_the_loader_works(void **state)
     rack_close(&r);
 }
 
-/* After waking, the next turn of a conversation hits the prefix that was cached before. */
+/* The next turn of a conversation hits, after waking, the prefix that was cached before. */
 static void sleep_keeps_prefixes(void **state)
 {
     (void)state;
@@ -220,7 +220,7 @@ static void drafts_and_adapters_are_loaded_with_the_model(void **state)
     rack_close(&r);
 }
 
-/* With llama.cpp: a template that cannot be parsed fails the load, and others load on. */
+/* A template that cannot be parsed fails the load, and others load on. Needs llama.cpp. */
 static void a_broken_template_fails_the_load(void **state)
 {
     (void)state;
@@ -245,7 +245,7 @@ static void a_broken_template_fails_the_load(void **state)
     rack_close(&r);
 }
 
-/* Those with leases stay; the others sleep until the rest fits, the least recently used first. */
+/* Models with leases stay; the others sleep until the rest fits, the least recently used first. */
 static void a_smaller_budget_puts_idle_models_to_sleep(void **state)
 {
     (void)state;
@@ -423,7 +423,7 @@ static void the_machines_memory_is_read_before_a_load(void **state)
     rack_close(&r);
 }
 
-/* It would wait for itself. */
+/* The memory is read without the mutex: a reader that needs it would wait for itself. */
 static void the_machines_memory_is_read_without_the_mutex(void **state)
 {
     (void)state;

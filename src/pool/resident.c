@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* resident.c: estimates the memory of a model, loads it, and frees it.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * An estimate is made from the headers of the files, and remembered with a hash of what these are, so that it
+ * is not made again while the files stay. Both the estimate and the load read files on a thread of low
+ * priority; the engine is made on the loader's own thread. After a load the estimate gets the number of cells
+ * and the sizes of adapters as they turned out. */
 #include "pool/resident.h"
 
 #include <pthread.h>
@@ -30,7 +36,7 @@ static void step_aside(void)
 
 /* ---- Estimate ---- */
 
-/* Of an adapter; 0 if there is no such file, which the load reports. */
+/* The size of an adapter's file; 0 if there is no such file, which the load reports. */
 static uint64_t file_bytes(const char *path)
 {
     struct stat info;
@@ -96,7 +102,7 @@ static void add_file(uint64_t *files, const char *path)
 }
 
 /* The files whose headers the estimate is of. */
-static uint64_t identify(const weir__spec *spec)
+static uint64_t identify_files(const weir__spec *spec)
 {
     const weir_pool_model *given = &spec->given;
     uint64_t files = 1;
@@ -107,13 +113,13 @@ static uint64_t identify(const weir__spec *spec)
     return files;
 }
 
-/* Whether the number of cells may depend on free memory. */
+/* True if the number of cells may depend on free memory. */
 static bool is_tight(const weir__demand *demand, uint64_t available)
 {
     return available > 0 && demand->kv > available / 4;
 }
 
-static weir_status estimate(const weir__spec *spec, weir__demand *demand, weir_error *error)
+static weir_status estimate_memory(const weir__spec *spec, weir__demand *demand, weir_error *error)
 {
     const weir_pool_model *given = &spec->given;
     weir_engine_params engine = spec->engine;
@@ -151,7 +157,7 @@ static void *answer_question(void *user)
 {
     question *q = user;
     step_aside();
-    q->status = estimate(q->spec, q->demand, q->error);
+    q->status = estimate_memory(q->spec, q->demand, q->error);
     return NULL;
 }
 
@@ -159,7 +165,8 @@ weir_status weir__resident_estimate(const weir__spec *spec, uint64_t available, 
                                     weir_error *error)
 {
     question q = {spec, demand, error, WEIR_NO_MEMORY};
-    uint64_t files = identify(spec); /* before they are read: a file that changes meanwhile is another one */
+    uint64_t files =
+        identify_files(spec); /* before they are read: a file that changes meanwhile is another one */
     if (files != 0 && files == demand->files && !is_tight(demand, available)) return WEIR_OK;
     if (run_aside(answer_question, &q, error) && q.status == WEIR_OK && !is_tight(demand, available))
         demand->files = files;
@@ -177,7 +184,7 @@ typedef struct load {
     float from, share; /* of the progress: the part that is loaded now */
 } load;
 
-static bool relay(float progress, void *user)
+static bool relay_progress(float progress, void *user)
 {
     const load *l = user;
     return l->params->progress(l->from + progress * l->share, l->params->user);
@@ -186,7 +193,7 @@ static bool relay(float progress, void *user)
 static weir_status load_model(load *l, const char *path, const weir_model_params *given, weir_model **model)
 {
     weir_model_params params = *given;
-    params.progress = relay;
+    params.progress = relay_progress;
     params.progress_user = l;
     return weir_model_load(path, &params, model, l->error);
 }
@@ -201,7 +208,8 @@ static weir_status load_adapters(load *l)
     if (made->adapters == NULL)
         return weir__error_set(l->error, WEIR_NO_MEMORY, "adapters", "out of memory for adapters");
     while (status == WEIR_OK && made->n_adapters < given->n_adapters) {
-        if (!relay(0, l)) return weir__error_set(l->error, WEIR_ABORTED, "", "the load was cancelled");
+        if (!relay_progress(0, l))
+            return weir__error_set(l->error, WEIR_ABORTED, "", "the load was cancelled");
         status = weir_adapter_load(made->model, given->adapters[made->n_adapters],
                                    &made->adapters[made->n_adapters], l->error);
         made->n_adapters += status == WEIR_OK;
@@ -209,7 +217,7 @@ static weir_status load_adapters(load *l)
     return status;
 }
 
-/* Of a model that generates: a template that cannot be parsed would refuse every chat. */
+/* Checks the template of a model that generates: one that cannot be parsed would refuse every chat. */
 static weir_status check_template(const load *l)
 {
     const char *source = l->spec->given.template_source;
@@ -244,7 +252,7 @@ static void *load_weights(void *user)
     return NULL;
 }
 
-/* On this thread, whose priority the engine's threads inherit. */
+/* Makes the engine, on this thread, whose priority the engine's threads inherit. */
 static weir_status make_engine(load *l, const weir__demand *demand)
 {
     weir_engine_params params = l->spec->engine;
@@ -259,7 +267,7 @@ static weir_status make_engine(load *l, const weir__demand *demand)
 }
 
 /* The estimate, with the number of cells and the adapters' sizes as they are. */
-static void measure(weir__resident *made, const weir__demand *demand)
+static void measure_memory(weir__resident *made, const weir__demand *demand)
 {
     weir_engine_stats stats = {.size = sizeof stats};
     uint64_t kv = demand->kv, adapters = 0;
@@ -285,7 +293,7 @@ weir_status weir__resident_load(const weir__spec *spec, const weir__demand *dema
     if (!run_aside(load_weights, &l, error)) l.status = WEIR_NO_MEMORY;
     if (l.status == WEIR_OK) l.status = make_engine(&l, demand);
     if (l.status == WEIR_OK) {
-        measure(l.made, demand);
+        measure_memory(l.made, demand);
         l.made->leaving = params->leaving;
         l.made->leaving_user = params->leaving_user;
         *made = l.made;

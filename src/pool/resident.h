@@ -36,9 +36,9 @@ typedef struct weir__resident_params {
     void *leaving_user;
 } weir__resident_params;
 
-/* As *demand says if it is of the same files, else from their headers, at low priority beside the threads of
- * engines. `available`: free memory of the machine, 0 = unknown. cache is 0 if the parameters leave it to the
- * pool (WEIR_AUTO). */
+/* Estimates the memory: as *demand says if it is of the same files, else from their headers, at low priority
+ * beside the threads of engines. `available`: free memory of the machine, 0 = unknown. cache is 0 if the
+ * parameters leave it to the pool (WEIR_AUTO). */
 weir_status weir__resident_estimate(const weir__spec *spec, uint64_t available, weir__demand *demand,
                                     weir_error *error);
 
@@ -48,7 +48,7 @@ weir_status weir__resident_load(const weir__spec *spec, const weir__demand *dema
                                 const weir__resident_params *params, weir__resident **made,
                                 weir_error *error);
 
-/* It can compute no more. Does not wait. */
+/* True if it can compute no more. Does not wait. */
 bool weir__resident_is_lost(const weir__resident *resident);
 
 /* Calls `leaving`, ends the streams that still run and writes prefixes to the cache_dir. Blocks. NULL is

@@ -78,7 +78,7 @@ static void a_model_without_files_is_always_estimated(void **state)
 #ifdef __linux__
 #define NICENESS 10
 
-/* Of the threads that load, and of the one that decodes. */
+/* Priorities of the threads that load, and of the one that decodes. */
 typedef struct priorities {
     int load, engine;
 } priorities;

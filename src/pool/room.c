@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* room.c: adds up the budget, and chooses loads and victims. It decides only; the keeper acts.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/room.h"
 
 #include "base/clock.h"
@@ -7,7 +8,7 @@
 #define AGAIN_NS WEIR__NS_PER_S          /* how often the machine's memory is read */
 #define FRESH_NS (100 * WEIR__NS_PER_MS) /* how old it may be when it decides on a load */
 
-static uint64_t sum(uint64_t a, uint64_t b)
+static uint64_t add_bytes(uint64_t a, uint64_t b)
 {
     return a < UINT64_MAX - b ? a + b : UINT64_MAX;
 }
@@ -15,7 +16,7 @@ static uint64_t sum(uint64_t a, uint64_t b)
 uint64_t weir__room_used(const weir_pool *pool)
 {
     uint64_t used = 0;
-    for (const weir__entry *e = pool->entries; e != NULL; e = e->next) used = sum(used, e->n_bytes);
+    for (const weir__entry *e = pool->entries; e != NULL; e = e->next) used = add_bytes(used, e->n_bytes);
     return used;
 }
 
@@ -28,7 +29,7 @@ static uint64_t most_of(uint64_t bytes)
 void weir__room_set_limit(weir_pool *pool, weir__cpu_memory memory, int64_t now)
 {
     if (pool->params.memory_bytes != WEIR_AUTO) return;
-    uint64_t present = sum(weir__room_used(pool), most_of(memory.available));
+    uint64_t present = add_bytes(weir__room_used(pool), most_of(memory.available));
     if (pool->limit_ns == 0) /* at create, or newly set */
         pool->limit = pool->most = memory.available == 0 ? WEIR__POOL_NO_LIMIT : present;
     else if (memory.available != 0)
@@ -81,7 +82,7 @@ static bool must_go(const weir__entry *e, int64_t now)
     return !e->listed || e->leave || now >= idle_ns(e);
 }
 
-/* Whether a goes before b: those without leases first, then those that were chosen before, so that the end of
+/* True if a goes before b: those without leases first, then those that were chosen before, so that the end of
  * a lease does not change the choice, then the least recently used. */
 static bool goes_before(const weir__entry *a, const weir__entry *b)
 {
@@ -104,7 +105,7 @@ static weir__entry *next_victim(const weir_pool *pool, bool idle_only)
 /* A model without a lease that must sleep because the budget has shrunk, or for memory beside another. */
 static weir__entry *next_surplus(weir_pool *pool)
 {
-    uint64_t used = sum(weir__room_used(pool), pool->wanted);
+    uint64_t used = add_bytes(weir__room_used(pool), pool->wanted);
     weir__entry *surplus = NULL;
     if (used <= pool->limit) {
         pool->wanted = 0;
@@ -134,7 +135,7 @@ static weir__room make_room(weir_pool *pool, weir__entry *entry, bool for_lease)
     weir__entry *first = NULL;
     bool ready = true;
     open_all(pool);
-    while (sum(used, needs) > pool->limit) {
+    while (add_bytes(used, needs) > pool->limit) {
         weir__entry *victim = next_victim(pool, !for_lease);
         if (victim == NULL) {
             if (!for_lease) open_all(pool);
@@ -151,7 +152,7 @@ static weir__room make_room(weir_pool *pool, weir__entry *entry, bool for_lease)
 
 /* ---- The next job ---- */
 
-static weir__room estimate(weir__entry *e)
+static weir__room estimate_job(weir__entry *e)
 {
     return (weir__room){.job = WEIR__JOB_ESTIMATE, .entry = e};
 }
@@ -166,7 +167,7 @@ static uint64_t pinned_beside(const weir_pool *pool, const weir__entry *entry)
 {
     uint64_t pinned = 0;
     for (const weir__entry *e = pool->entries; e != NULL; e = e->next)
-        if (e != entry && is_kept(e)) pinned = sum(pinned, e->n_bytes);
+        if (e != entry && is_kept(e)) pinned = add_bytes(pinned, e->n_bytes);
     return pinned;
 }
 
@@ -174,8 +175,9 @@ weir_status weir__room_reserve(weir_pool *pool, weir__entry *entry, uint64_t n_b
 {
     uint64_t own = entry->n_bytes - entry->reserved, others = weir__room_used(pool) - entry->n_bytes;
     *pinned = pinned_beside(pool, entry);
-    if (n_bytes > entry->reserved && sum(sum(own, n_bytes), *pinned) > pool->limit) return WEIR_TOO_LONG;
-    if (n_bytes > entry->reserved && sum(sum(own, n_bytes), others) > pool->limit) {
+    if (n_bytes > entry->reserved && add_bytes(add_bytes(own, n_bytes), *pinned) > pool->limit)
+        return WEIR_TOO_LONG;
+    if (n_bytes > entry->reserved && add_bytes(add_bytes(own, n_bytes), others) > pool->limit) {
         pool->wanted = n_bytes - entry->reserved;
         return WEIR_BUSY;
     }
@@ -195,7 +197,7 @@ static weir__entry *oldest_wanted(const weir_pool *pool, bool *for_lease)
     return NULL;
 }
 
-/* For the lease or the load that waits longest, if none of those that wait is too large. */
+/* The job for the lease or the load that waits longest, if none of those that wait is too large. */
 static weir__room next_load(weir_pool *pool)
 {
     bool for_lease;
@@ -208,7 +210,7 @@ static weir__room next_load(weir_pool *pool)
         weir__entry *e = pool->list[i];
         if (!is_wanted(e)) continue;
         uint64_t pinned = pinned_beside(pool, e), needs = weir__entry_needs(e);
-        if (sum(needs, pinned) > pool->limit)
+        if (add_bytes(needs, pinned) > pool->limit)
             return (weir__room){.entry = e, .needs = needs, .limit = pool->limit, .pinned = pinned};
     }
     return make_room(pool, entry, for_lease);
@@ -223,11 +225,11 @@ weir__room weir__room_next(weir_pool *pool, int64_t now)
     weir__entry *surplus = next_surplus(pool);
     if (surplus != NULL) return (weir__room){.job = WEIR__JOB_UNLOAD, .entry = surplus};
     for (size_t i = 0; i < pool->n_list; i++)
-        if (is_wanted(pool->list[i]) && !pool->list[i]->known) return estimate(pool->list[i]);
+        if (is_wanted(pool->list[i]) && !pool->list[i]->known) return estimate_job(pool->list[i]);
     weir__room room = next_load(pool);
     if (room.entry != NULL && pool->params.memory_bytes == WEIR_AUTO && now - pool->limit_ns >= FRESH_NS)
         return read;
     for (size_t i = 0; i < pool->n_list && room.entry == NULL; i++)
-        if (!pool->list[i]->looked && weir__entry_is_out(pool->list[i])) room = estimate(pool->list[i]);
+        if (!pool->list[i]->looked && weir__entry_is_out(pool->list[i])) room = estimate_job(pool->list[i]);
     return room;
 }

@@ -11,7 +11,7 @@ uint64_t weir__room_used(const weir_pool *pool);
 /* Computes the budget anew if it depends on the machine's memory. */
 void weir__room_set_limit(weir_pool *pool, weir__cpu_memory memory, int64_t now);
 
-/* When that memory is to be read again because leases wait or models are loaded: every second.
+/* The time when that memory is to be read again because leases wait or models are loaded: every second.
  * WEIR__CLOCK_NEVER: not at all. */
 int64_t weir__room_read_ns(const weir_pool *pool);
 
@@ -24,13 +24,13 @@ typedef struct weir__room {
     uint64_t needs, limit, pinned;
 } weir__room;
 
-/* While the loader has no job. In this order: models to unload, sizes that leases wait for, models that can
- * never fit, the oldest waiting lease, models that are wanted without a lease, other sizes. Sets `closed` of
- * the models that will be unloaded for the oldest waiting lease when their leases have ended. */
+/* The next job of a loader that has none. In this order: models to unload, sizes that leases wait for, models
+ * that can never fit, the oldest waiting lease, models that are wanted without a lease, other sizes. Sets
+ * `closed` of the models that will be unloaded for the oldest waiting lease when their leases have ended. */
 weir__room weir__room_next(weir_pool *pool, int64_t now);
 
-/* When there will be a job although nothing happens before: a model has been idle for long enough, or the
- * machine's memory is to be read. WEIR__CLOCK_NEVER: no such time, or the loader takes no job now. */
+/* The time when there will be a job although nothing happens before: a model has been idle for long enough,
+ * or the machine's memory is to be read. WEIR__CLOCK_NEVER: no such time, or the loader takes no job now. */
 int64_t weir__room_wake_ns(const weir_pool *pool);
 
 /* Counts n_bytes beside the entry, which is loaded, in place of `reserved`. BUSY: not yet, but models without

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* spec.c: copies a description with all that it points to, checks it, and makes a key that compares two.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/spec.h"
 
 #include <stddef.h>
@@ -70,7 +71,7 @@ static bool keep_all(weir__spec *spec)
            keep_list(spec, &given->adapters, given->n_adapters);
 }
 
-/* Everything that weir__members_key leaves out: lists of numbers, handles. */
+/* Adds everything that weir__members_key leaves out: lists of numbers, handles. */
 static bool add_rest(const weir__spec *spec, weir__text *key)
 {
     const weir_model_params *model = &spec->model;

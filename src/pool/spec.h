@@ -26,10 +26,10 @@ weir_status weir__spec_create(const weir_pool_model *given, const char *prefix, 
 weir__spec *weir__spec_hold(weir__spec *spec);
 void weir__spec_release(weir__spec *spec);
 
-/* Whether a model that was loaded for one of them may serve the other. */
+/* True if a model that was loaded for one of them may serve the other. */
 bool weir__spec_equal(const weir__spec *a, const weir__spec *b);
 
-/* Whether the name is this model's, or an alias. */
+/* True if the name is this model's, or an alias. */
 bool weir__spec_is(const weir__spec *spec, const char *name);
 
 #endif

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* cost.c: a Kalman filter: the costs of a tick's parts are its state, and each tick's time is a measurement.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/cost.h"
 
 #include <math.h>
@@ -31,7 +32,7 @@ static void shape_terms(const weir__shape *shape, double *x)
     x[WEIR__COST_CONTEXT] = shape->n_context_k;
 }
 
-static double dot(const double *a, const double *b)
+static double dot_product(const double *a, const double *b)
 {
     double sum = 0;
     for (int i = 0; i < WEIR__COST_TERMS; i++) sum += a[i] * b[i];
@@ -72,7 +73,7 @@ void weir__cost_observe(weir__cost *cost, const weir__shape *shape, int64_t ns)
 {
     double x[WEIR__COST_TERMS], spread[WEIR__COST_TERMS];
     shape_terms(shape, x);
-    double predicted = dot(cost->ns, x), actual = (double)ns;
+    double predicted = dot_product(cost->ns, x), actual = (double)ns;
     if (shape->n_passes < 1 || ns < 1) return;
     if (cost->n_ticks < INT32_MAX) cost->n_ticks++;
     if (cost->n_ticks == 1) {
@@ -80,9 +81,9 @@ void weir__cost_observe(weir__cost *cost, const weir__shape *shape, int64_t ns)
         return;
     }
     drift_cost(cost);
-    for (int i = 0; i < WEIR__COST_TERMS; i++) spread[i] = dot(cost->covariance[i], x);
+    for (int i = 0; i < WEIR__COST_TERMS; i++) spread[i] = dot_product(cost->covariance[i], x);
     double noise = NOISE * (predicted > FLOOR_NS ? predicted : FLOOR_NS);
-    double variance = dot(spread, x) + noise * noise;
+    double variance = dot_product(spread, x) + noise * noise;
     double most = GATE * sqrt(variance), off = actual - predicted;
     if (off > most) off = most;
     if (off < -most) off = -most;
@@ -122,8 +123,9 @@ double weir__cost_context_k(int32_t n_past, int32_t n)
 
 /* ---- Passes ---- */
 
-/* With lanes, a pass takes the first lane that has tokens left and the lanes after it without a gap, and the
- * same number of tokens from each: as many as the shortest lane has, within n_ubatch. */
+/* The number of passes over lanes. A pass takes the first lane that has tokens left and the lanes after it
+ * without a gap, and the same number of tokens from each: as many as the shortest lane has, within
+ * n_ubatch. */
 static int32_t lane_passes(int32_t *rows, int32_t n_lanes, int32_t n_ubatch)
 {
     int32_t n_passes = 0;

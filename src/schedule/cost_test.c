@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* cost_test.c: what the filter learns from ticks of a machine with known costs.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/cost.h"
 
 #include <math.h>
@@ -120,7 +121,7 @@ static void without_data_it_is_a_guess(void **state)
     assert_int_equal(weir__cost_get(&cost).n_ticks, 1);
 }
 
-/* From a thousand times faster than the guess to a hundred times slower. */
+/* The first tick finds the scale, from a thousand times faster than the guess to a hundred times slower. */
 static void the_first_tick_finds_the_scale(void **state)
 {
     (void)state;

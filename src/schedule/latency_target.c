@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* latency_target.c: the strategy latency-target: as many prompt tokens in a tick as its streams' target
+ * leaves time for, but at least some.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/schedule.h"
 
 #include <math.h>

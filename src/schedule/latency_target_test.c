@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* latency_target_test.c: plans beside a simulated machine: what ticks take, and how prompts progress.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/schedule.h"
 
 #include <setjmp.h>
@@ -56,7 +57,7 @@ static void latency_target_knows_the_context(void **state)
     assert_in_range(s.plan[1].n_tokens, 27, 28);
 }
 
-/* Twice the spread, half of the tick at the most. */
+/* The margin is twice the spread, and half of the tick at the most. */
 static void latency_target_keeps_a_margin(void **state)
 {
     (void)state;
@@ -158,7 +159,7 @@ static void latency_target_holds_beside_a_prompt_of_16000_tokens(void **state)
             total_ns += ns;
         }
         assert_true(n_late * 20 <= n_ticks);
-        /* At most a half more than without streams, in chunks of 512. */
+        /* The prompt takes at most a half more than without streams, in chunks of 512. */
         assert_true(total_ns < 1.5 * weir_cost_tick_ns(&truth, 32, 0, 16000, weir__cost_context_k(0, 16000)));
     }
 }

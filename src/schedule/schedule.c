@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* schedule.c: chooses slots that generate and prompts that wait, and adds up the work of a plan.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/schedule.h"
 
 /* ---- Parts of plans ---- */

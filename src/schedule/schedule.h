@@ -24,7 +24,7 @@ int32_t weir__schedule_generating(const weir_view *view);
  * short, then their drafts while it lasts. Reduces *budget. Returns the number of entries so far. */
 size_t weir__schedule_decodes(const weir_view *view, weir_plan_entry *plan, size_t n, int32_t *budget);
 
-/* The same for chunks of prompts. */
+/* Adds entries for chunks of prompts. Reduces *budget. Returns the number of entries so far. */
 size_t weir__schedule_prefills(const weir_view *view, const weir__prompts *prompts, weir_plan_entry *plan,
                                size_t n, int32_t *budget);
 
@@ -36,7 +36,7 @@ weir__shape weir__schedule_shape(const weir_view *view, const weir_plan_entry *p
 int32_t weir__latency_target_fit(const weir_cost *cost, int64_t target_ns, double rest_ns, double token_ns,
                                  int32_t most);
 
-/* The same for a tick that latency-target plans. */
+/* The prompt tokens, up to `most`, of a tick that latency-target plans. */
 int32_t weir__latency_target_prefill(const weir_cost *cost, int64_t target_ns, double rest_ns,
                                      double token_ns, int32_t most);
 

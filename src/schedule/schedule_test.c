@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* schedule_test.c: plans of the strategies, and the work that they are counted as.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/schedule.h"
 
 #include <math.h>

@@ -6,7 +6,7 @@
 
 /* ---- decode-maximal ---- */
 
-/* Someone is waiting for the running streams, so their tokens come first; prompts fill the rest. */
+/* Plans the running streams' tokens first, because someone is waiting for them; prompts fill the rest. */
 static size_t plan_decode_maximal(const weir_view *view, weir_plan_entry *plan, void *user)
 {
     (void)user;

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* acceptance.c: rates of right drafts by class, from counts that fade.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "speculate/acceptance.h"
 
 #define PRIOR 6.0         /* tries that the first guess counts as */

@@ -9,8 +9,8 @@
 
 #define WEIR__ACCEPTANCE_CLASSES 6
 
-/* Of one stream and one drafter: how often its draft tokens were right, by class: how sure it could be of
- * them. Invariant: 0 <= right <= tries of each. */
+/* Counts, of one stream and one drafter, how often its draft tokens were right, by class: how sure it could
+ * be of them. Invariant: 0 <= right <= tries of each. */
 typedef struct weir__acceptance {
     struct {
         double right, tries; /* both fade, so that recent drafts count most */

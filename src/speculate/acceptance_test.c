@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* acceptance_test.c: rates begin at the prior and follow what is seen.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* corpus.c: texts in blocks of tokens, indexed by grams of GRAM tokens.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Blocks are filled one after another, and the oldest is overwritten, so that memory stays the same. A text
+ * that is known is not added again: a reader follows the place in the corpus that agrees with it, and a new
+ * run of blocks begins only where the texts diverge. Chains of grams may lead to overwritten places, so each
+ * place is compared with the text before it is used. */
 #include "speculate/corpus.h"
 
 #include <string.h>
@@ -14,9 +20,9 @@
 #define KNOWN       32 /* predicted tokens in a row, each by the longest match: the next ones are not added */
 #define KEY_BUCKETS 256 /* a power of two */
 
-/* For drafts from other texts: somewhat lower than the rates in agents' sessions, higher than those in prose
- * (ADR 0069). The first two classes are shorter than a gram. */
-static const double prior[WEIR__ACCEPTANCE_CLASSES] = {0.3, 0.4, 0.4, 0.6, 0.75, 0.95};
+/* Rates for drafts from other texts: somewhat lower than those in agents' sessions, higher than those in
+ * prose (ADR 0069). The first two classes are shorter than a gram. */
+static const double prior_rates[WEIR__ACCEPTANCE_CLASSES] = {0.3, 0.4, 0.4, 0.6, 0.75, 0.95};
 
 struct weir__corpus_key {
     weir__corpus_key *next; /* in its bucket */
@@ -49,7 +55,7 @@ struct weir__corpus {
     weir__corpus_key *keys[KEY_BUCKETS];
 };
 
-static const weir__corpus_place nowhere = {.block = -1};
+static const weir__corpus_place no_place = {.block = -1};
 
 /* ---- Keys ---- */
 
@@ -80,7 +86,7 @@ static weir__corpus_key *find_key(const weir__corpus *corpus, const weir__prefix
 
 /* ---- Blocks ---- */
 
-/* Its run loses this part, and its key perhaps its last one. */
+/* Clears the block. Its run loses this part, and its key perhaps its last one. */
 static void clear_block(weir__corpus *corpus, int32_t index)
 {
     block *b = &corpus->blocks[index];
@@ -113,12 +119,12 @@ static bool is_there(const weir__corpus *corpus, weir__corpus_place place)
     return place.block >= 0 && corpus->blocks[place.block].use == place.use;
 }
 
-/* Of a place that is there. */
+/* The place after one that is there. */
 static weir__corpus_place place_after(const weir__corpus *corpus, weir__corpus_place place)
 {
     const block *b = &corpus->blocks[place.block];
     if (++place.at < b->n) return place;
-    if (b->next < 0) return nowhere;
+    if (b->next < 0) return no_place;
     return (weir__corpus_place){.block = b->next, .use = corpus->blocks[b->next].use};
 }
 
@@ -189,8 +195,8 @@ static weir__corpus_key *add_key(weir__corpus *corpus, const weir__prefix_key *k
 bool weir__corpus_open(weir__corpus *corpus, weir__corpus_reader *reader, const weir__prefix_key *key)
 {
     uint64_t hash = weir__hash(key->adapter, key->salt, key->salt_length);
-    *reader = (weir__corpus_reader){.from = nowhere, .writable = nowhere};
-    weir__acceptance_init(&reader->acceptance, prior);
+    *reader = (weir__corpus_reader){.from = no_place, .writable = no_place};
+    weir__acceptance_init(&reader->acceptance, prior_rates);
     reader->key = find_key(corpus, key, hash);
     if (reader->key == NULL) reader->key = add_key(corpus, key, hash);
     if (reader->key == NULL) return false;
@@ -207,7 +213,7 @@ void weir__corpus_close(weir__corpus *corpus, weir__corpus_reader *reader)
 
 /* ---- Grams ---- */
 
-/* Of the gram that ends at `at`, which is GRAM - 1 or more. */
+/* The head of the chain of the gram that ends at `at`, which is GRAM - 1 or more. */
 static int32_t *head_of(const weir__corpus *corpus, const weir__corpus_key *key, const int32_t *tokens,
                         int32_t at)
 {
@@ -251,7 +257,7 @@ static void write_token(weir__corpus *corpus, weir__corpus_reader *reader, const
 
 /* ---- Matches ---- */
 
-/* How many tokens up to `at` are those up to the place. */
+/* The number of tokens up to `at` that are those up to the place. */
 static int32_t count_agreeing(const weir__corpus *corpus, const int32_t *tokens, int32_t at,
                               weir__corpus_place place)
 {
@@ -294,7 +300,7 @@ static void follow_token(weir__corpus *corpus, weir__corpus_reader *reader, cons
 {
     int32_t length = reader->length;
     weir__corpus_place from = reader->from;
-    reader->from = nowhere;
+    reader->from = no_place;
     reader->length = 0;
     bool right = is_there(corpus, from) && token_at(corpus, from) == tokens[at];
     reader->n_known = right && length == WEIR__LOOKUP_MOST ? reader->n_known + 1 : 0;
@@ -313,7 +319,7 @@ void weir__corpus_read(weir__corpus *corpus, weir__corpus_reader *reader, const 
         follow_token(corpus, reader, tokens, at, !first);
         find_place(corpus, reader, tokens, at);
         if (reader->n_known > KNOWN)
-            reader->writable = nowhere;
+            reader->writable = no_place;
         else
             write_token(corpus, reader, tokens, at);
     }

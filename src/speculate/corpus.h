@@ -7,8 +7,8 @@
 #include "cache/prefix_tree.h"
 #include "speculate/acceptance.h"
 
-/* Not for two threads at once. Takes all its memory when it is created, apart from keys; those are within the
- * limit too. The oldest texts make room for new ones. */
+/* A corpus of texts; not for two threads at once. Takes all its memory when it is created, apart from keys;
+ * those are within the limit too. The oldest texts make room for new ones. */
 typedef struct weir__corpus weir__corpus;
 typedef struct weir__corpus_key weir__corpus_key;
 
@@ -36,7 +36,7 @@ typedef struct weir__corpus_reader {
 /* n_bytes: WEIR__CORPUS_LEAST or more. NULL: out of memory. */
 weir__corpus *weir__corpus_create(size_t n_bytes);
 
-/* After its readers were closed. NULL is OK. */
+/* Frees the corpus, after its readers were closed. NULL is OK. */
 void weir__corpus_destroy(weir__corpus *corpus);
 
 /* Another text begins. The reader is zeroed or closed before. False: out of memory, the reader is closed. */

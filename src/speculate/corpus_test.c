@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* corpus_test.c: drafts from other texts, by key, within the limit, and with random texts.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "speculate/corpus.h"
 
 #include "base/mem.h"
@@ -135,7 +136,7 @@ static void running_texts_serve_each_other(void **state)
     weir__corpus_destroy(corpus);
 }
 
-/* The same text again and again takes the room of one; so another one stays. */
+/* A text that comes again and again takes the room of one; so another one stays. */
 static void a_known_text_takes_no_room(void **state)
 {
     (void)state;

@@ -21,14 +21,14 @@
 #define CATCH_UP 256
 /* Vocabularies of one family are padded to different lengths. */
 #define PADDING 128
-/* Where drafts do not pay, one token is tried after a pause of this many tokens; the pause doubles with each
- * wrong one. */
+/* Pauses, in tokens, before one token is tried where drafts do not pay; the pause doubles with each wrong
+ * one. */
 #define PAUSE_LEAST 16
 #define PAUSE_MOST  1024
 #define NEWEST      0.1 /* weight of the newest measurement of its own cost */
 
-/* By place in the draft: a model that was right so far is likely to be right again. */
-static const double prior[WEIR__ACCEPTANCE_CLASSES] = {0.6, 0.7, 0.7, 0.75, 0.8, 0.8};
+/* Rates by place in the draft: a model that was right so far is likely to be right again. */
+static const double prior_rates[WEIR__ACCEPTANCE_CLASSES] = {0.6, 0.7, 0.7, 0.75, 0.8, 0.8};
 
 /* Invariant, of a model: the sequence holds held[0 … n_held - 1], and the first n_same of them are the
  * text's. */
@@ -73,7 +73,7 @@ static void meet_text(slot *s, const weir__draft *draft)
     s->n_same = 0;
     s->pause = PAUSE_LEAST;
     s->tried_at = draft->n_tokens;
-    weir__acceptance_init(&s->acceptance, prior);
+    weir__acceptance_init(&s->acceptance, prior_rates);
 }
 
 /* Cuts the sequence back to the prefix it shares with the text, without the text's last token, whose row is
@@ -126,7 +126,7 @@ static bool ask_head(draft_model *m, slot *s, const weir__draft *draft)
     return true;
 }
 
-/* After a failed pass the content of the sequences is unknown. */
+/* Forgets the texts of the sequences, whose content is unknown after a failed pass. */
 static void forget_texts(draft_model *m)
 {
     m->model->ops->clear(m->context);
@@ -135,7 +135,7 @@ static void forget_texts(draft_model *m)
 
 /* ---- Drafts ---- */
 
-/* Whether one more token is worth a pass for it. */
+/* True if one more token is worth a pass for it. */
 static bool token_pays(const draft_model *m, const slot *s, int32_t place, const weir__drafting *drafting)
 {
     weir__throughput throughput = drafting->throughput;

@@ -33,7 +33,7 @@ typedef struct weir__draft {
     weir__drafter *by;              /* who made it */
 } weir__draft;
 
-/* Shared by the drafts of a tick. */
+/* Data that the drafts of a tick share. */
 typedef struct weir__drafting {
     weir__throughput throughput;
     int64_t room; /* tokens that all drafts together may still have */
@@ -89,7 +89,7 @@ weir_status weir__drafter_head(weir_model *target, weir__bcontext *context, weir
                                const weir_context_params *params, int32_t n_slots, weir__drafter **drafter,
                                weir_error *error);
 
-/* Whether the model's tokens are the target's. Errors: INVALID, UNSUPPORTED, field "draft_model". */
+/* Checks that the model's tokens are the target's. Errors: INVALID, UNSUPPORTED, field "draft_model". */
 weir_status weir__drafter_model_check(const weir_model *target, const weir_model *model, weir_error *error);
 
 #endif

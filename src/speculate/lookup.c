@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* lookup.c: an index of pairs of neighbouring tokens in chains, and the search for the place whose past
+ * agrees longest.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "speculate/lookup.h"
 
 #include <string.h>
@@ -8,9 +10,9 @@
 #define CANDIDATES 16 /* looked at for each token: some hundred nanoseconds */
 #define SURE       12 /* tokens alike: no other place is looked for */
 
-/* In prose, the token that followed two equal ones before seldom follows again; after ten equal tokens it
- * nearly always does. Measured over prose and code, bench/results/speculate.md. */
-static const double prior[WEIR__ACCEPTANCE_CLASSES] = {0.3, 0.4, 0.5, 0.75, 0.85, 0.95};
+/* Rates by length. In prose, the token that followed two equal ones before seldom follows again; after ten
+ * equal tokens it nearly always does. Measured over prose and code, bench/results/speculate.md. */
+static const double prior_rates[WEIR__ACCEPTANCE_CLASSES] = {0.3, 0.4, 0.5, 0.75, 0.85, 0.95};
 
 int weir__lookup_class(int32_t length)
 {
@@ -20,7 +22,7 @@ int weir__lookup_class(int32_t length)
 void weir__lookup_init(weir__lookup *lookup)
 {
     *lookup = (weir__lookup){.from = -1};
-    weir__acceptance_init(&lookup->acceptance, prior);
+    weir__acceptance_init(&lookup->acceptance, prior_rates);
 }
 
 void weir__lookup_fini(weir__lookup *lookup)
@@ -36,7 +38,7 @@ void weir__lookup_reset(weir__lookup *lookup)
     lookup->n = 0;
     lookup->from = -1;
     lookup->length = 0;
-    weir__acceptance_init(&lookup->acceptance, prior);
+    weir__acceptance_init(&lookup->acceptance, prior_rates);
 }
 
 /* ---- Pairs ---- */
@@ -56,7 +58,8 @@ static void add_pair(weir__lookup *lookup, const int32_t *tokens, int32_t at)
     *head = at + 1;
 }
 
-/* As many heads as tokens that there is room for: a chain is of one pair, mostly. */
+/* Reserves memory for the tokens, and as many heads as there is room for tokens: a chain is of one pair,
+ * mostly. */
 static bool reserve_tokens(weir__lookup *lookup, const int32_t *tokens, int32_t n)
 {
     size_t n_heads = lookup->n_heads > 0 ? lookup->n_heads : 1024;
@@ -74,7 +77,7 @@ static bool reserve_tokens(weir__lookup *lookup, const int32_t *tokens, int32_t 
 
 /* ---- Matches ---- */
 
-/* How many tokens up to `a` are those up to `b`, b < a. */
+/* The number of tokens up to `a` that are those up to `b`, b < a. */
 static int32_t count_alike(const int32_t *tokens, int32_t a, int32_t b)
 {
     int32_t n = 0;

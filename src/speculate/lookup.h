@@ -11,8 +11,9 @@
 #define WEIR__LOOKUP_LEAST 2  /* tokens that must be alike: one alone is right too seldom to pay for a row */
 #define WEIR__LOOKUP_MOST  32 /* more count as this many */
 
-/* Of one text, which only grows. A pair is two neighbouring tokens; its position is the second one's.
- * Invariants: chains descend; `from` is below n, and the `length` tokens before it are the last ones. */
+/* The pairs of one text, which only grows. A pair is two neighbouring tokens; its position is the second
+ * one's. Invariants: chains descend; `from` is below n, and the `length` tokens before it are the last
+ * ones. */
 typedef struct weir__lookup {
     int32_t *head;   /* [n_heads], a power of two: position + 1 of the newest pair with this hash, 0 = none */
     int32_t *before; /* [capacity]: the same of the one before the pair here */

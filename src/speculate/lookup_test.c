@@ -19,7 +19,7 @@
 /* Pairs of one hash share a chain, of which a part is looked at: so the best place may be missed. */
 static int n_checks, n_missed;
 
-/* How many tokens before `place` are the last ones of the text. */
+/* The number of tokens before `place` that are the last ones of the text. */
 static int32_t alike(const int32_t *tokens, int32_t n, int32_t place)
 {
     int32_t count = 0;

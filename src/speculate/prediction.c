@@ -1,20 +1,22 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* prediction.c: follows the answer through the predicted text, and finds the place again after a difference.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "speculate/prediction.h"
 
 #include <string.h>
 
 #include "speculate/lookup.h"
 
-/* Higher than for texts that are only similar: the caller expects the answer to repeat this one. */
-static const double prior[WEIR__ACCEPTANCE_CLASSES] = {0.6, 0.7, 0.8, 0.85, 0.9, 0.95};
+/* Rates that are higher than for texts that are only similar: the caller expects the answer to repeat this
+ * one. */
+static const double prior_rates[WEIR__ACCEPTANCE_CLASSES] = {0.6, 0.7, 0.8, 0.85, 0.9, 0.95};
 
 void weir__prediction_init(weir__prediction *prediction, const int32_t *tokens, int32_t n)
 {
     *prediction = (weir__prediction){.tokens = tokens, .n = n, .length = n > 0 ? WEIR__PREDICTION_LEAST : 0};
-    weir__acceptance_init(&prediction->acceptance, prior);
+    weir__acceptance_init(&prediction->acceptance, prior_rates);
 }
 
-/* Whether the last tokens of the answer, [n], are those before `at`. */
+/* True if the last tokens of the answer, [n], are those before `at`. */
 static bool is_here(const weir__prediction *prediction, const int32_t *answer, int32_t n, int32_t at)
 {
     return at >= WEIR__PREDICTION_LEAST && n >= WEIR__PREDICTION_LEAST &&

@@ -8,7 +8,8 @@
 #define WEIR__PREDICTION_LEAST  3    /* tokens that must match before an answer that left is found again */
 #define WEIR__PREDICTION_SOUGHT 4096 /* places that each call compares meanwhile */
 
-/* Of one answer, which only grows. Invariant: 0 <= at <= n; length > 0 while the answer is at `at`. */
+/* The prediction of one answer, which only grows. Invariant: 0 <= at <= n; length > 0 while the answer is at
+ * `at`. */
 typedef struct weir__prediction {
     const int32_t *tokens; /* [n], borrowed */
     int32_t n;
@@ -19,7 +20,7 @@ typedef struct weir__prediction {
     weir__acceptance acceptance;
 } weir__prediction;
 
-/* Of an answer that begins as the prediction does. n = 0: there is none. */
+/* Predicts an answer that begins as the prediction does. n = 0: there is none. */
 void weir__prediction_init(weir__prediction *prediction, const int32_t *tokens, int32_t n);
 
 /* Reads more of the answer, [n]. Once the answer has left the prediction, each call compares the next

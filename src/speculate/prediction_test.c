@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* prediction_test.c: an answer is followed through its prediction, and found again after a change.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "speculate/prediction.h"
 
 #include <setjmp.h>

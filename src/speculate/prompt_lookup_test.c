@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* prompt_lookup_test.c: each text is followed from its beginning, and the longer match wins.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "speculate/drafter.h"
 #include "support/model.h"
 

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* throughput.c: a draft token is worth its cost if it raises the tokens per second of a tick by more than the
+ * doubt about that cost.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "speculate/throughput.h"
 
 #define MARGIN 1.1 /* the cost of a row is known to about a tenth */

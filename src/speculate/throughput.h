@@ -12,7 +12,7 @@ typedef struct weir__throughput {
     double row_ns; /* of one more row */
 } weir__throughput;
 
-/* Whether a draft token that is right with this probability brings the tick's tokens sooner, where drafting
+/* True if a draft token that is right with this probability brings the tick's tokens sooner, where drafting
  * it takes own_ns besides. If so it is counted in. */
 bool weir__throughput_raise(weir__throughput *throughput, double probability, double own_ns);
 

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* throughput_test.c: drafts are as long as makes ticks fastest.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +17,7 @@ static double rate(double p, int d, double tick, double row, double others)
     return tokens / (tick + d * row);
 }
 
-/* Beside all lengths tried one by one. */
+/* Drafts are as long as the fastest of all lengths tried one by one. */
 static void drafts_are_as_long_as_makes_them_fastest(void **state)
 {
     (void)state;

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* llama_loop.c: loads a model, fills a context with prompts, and generates one token for each stream in a
+ * pass.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "llama_loop.h"
 
 #include <llama.h>
@@ -97,7 +99,7 @@ static void add_token(struct llama_batch *batch, int32_t token, int32_t position
     batch->logits[i] = logits;
 }
 
-static int32_t likeliest(const llama_loop *loop, int32_t row)
+static int32_t likeliest_token(const llama_loop *loop, int32_t row)
 {
     const float *logits = llama_get_logits_ith(loop->context, row);
     const bool *ends = loop->model->ends;
@@ -128,7 +130,7 @@ bool llama_loop_run(llama_loop *loop, const int32_t *prompts, int32_t n_prompt, 
         for (int32_t row = 0; row < batch->n_tokens; row++) {
             size_t first = (size_t)batch->seq_id[row][0] * (size_t)n_answer;
             if (!batch->logits[row]) continue;
-            tokens[first] = likeliest(loop, row);
+            tokens[first] = likeliest_token(loop, row);
             at[first] = now_ns() - started;
         }
         batch->n_tokens = 0;
@@ -141,7 +143,7 @@ bool llama_loop_run(llama_loop *loop, const int32_t *prompts, int32_t n_prompt, 
         if (!go_on() || llama_decode(loop->context, *batch) != 0) return false;
         for (int32_t stream = 0; stream < n_streams; stream++) {
             size_t i = (size_t)stream * (size_t)n_answer + (size_t)k;
-            tokens[i] = likeliest(loop, stream);
+            tokens[i] = likeliest_token(loop, stream);
             at[i] = now_ns() - started;
         }
     }

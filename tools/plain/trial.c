@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* trial.c: operations as ggml graphs on weights in a buffer of weir's or ggml's.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The side decides the type of the buffer, and the buffer which kernels compute. Data are made once and
+ * shared by the operations on them. A graph holds one node for each of several matrices, and ggml's thread
+ * pool runs it as the engine's runs a pass. */
 #include "trial.h"
 
 #include <ggml-alloc.h>
@@ -51,7 +56,7 @@ struct trial {
 
 /* ---- Threads ---- */
 
-/* As the engine's: they look for work for some milliseconds after a pass. */
+/* Creates threads like the engine's: they look for work for some milliseconds after a pass. */
 trial_threads *trial_threads_create(int32_t n)
 {
     struct ggml_threadpool_params params = ggml_threadpool_params_default(n);
@@ -93,8 +98,9 @@ static enum ggml_type type_of(const char *format)
     return GGML_TYPE_COUNT;
 }
 
-/* Whether a product whose weights lie in such a buffer is computed there. */
-static bool computes(ggml_backend_dev_t device, ggml_backend_buffer_type_t type, const trial_shape *shape)
+/* True if a product whose weights lie in such a buffer is computed there. */
+static bool device_computes(ggml_backend_dev_t device, ggml_backend_buffer_type_t type,
+                            const trial_shape *shape)
 {
     struct ggml_init_params room = {.mem_size = 4 * ggml_tensor_overhead(), .no_alloc = true};
     struct ggml_context *tensors = ggml_init(room);
@@ -123,7 +129,7 @@ static ggml_backend_buffer_type_t buffer_type(trial_side side, const trial_shape
     for (; types != NULL && *types != NULL; types++) {
         bool ours = strcmp(ggml_backend_buft_name(*types), "CPU_WEIR") == 0;
         if (ours != (side == TRIAL_WEIR)) continue;
-        if (shape->format != NULL && computes(device, *types, shape)) return *types;
+        if (shape->format != NULL && device_computes(device, *types, shape)) return *types;
         if (shape->format == NULL && ours) return ggml_backend_cpu_buffer_type();
     }
     return NULL;
@@ -137,7 +143,7 @@ bool trial_serves(trial_side side, const trial_shape *shape)
 /* ---- Data ---- */
 
 /* -1 … 1. Knuth's MMIX constants. */
-static void fill(float *values, int64_t n)
+static void fill_values(float *values, int64_t n)
 {
     uint64_t state = 1;
     for (int64_t i = 0; i < n; i++) {
@@ -154,7 +160,7 @@ static bool set_weights(struct ggml_tensor *weights)
     float *values = malloc((size_t)(distinct * k) * sizeof *values);
     char *rows = malloc((size_t)n * row);
     if (values != NULL && rows != NULL) {
-        fill(values, distinct * k);
+        fill_values(values, distinct * k);
         ggml_quantize_chunk(weights->type, values, rows, 0, distinct, k, NULL);
         for (int64_t i = distinct; i < n; i++)
             memcpy(rows + (size_t)i * row, rows + (size_t)(i % distinct) * row, row);
@@ -171,7 +177,7 @@ static bool set_halves(struct ggml_tensor *to)
     int64_t n = ggml_nelements(to);
     float *values = malloc((size_t)n * sizeof *values);
     if (values == NULL) return false;
-    fill(values, n);
+    fill_values(values, n);
     ggml_fp32_to_fp16_row(values, to->data, n);
     free(values);
     return true;
@@ -319,7 +325,7 @@ trial *trial_create(trial_data *data, int32_t m)
         ggml_build_forward_expand(i == 0 ? t->lead : t->pass, t->ops[i]);
     }
     if ((t->buffer = ggml_backend_alloc_ctx_tensors_from_buft(t->tensors, type)) == NULL) goto failed;
-    fill(input->data, ggml_nelements(input));
+    fill_values(input->data, ggml_nelements(input));
     if (mask != NULL) set_mask(mask);
     return t;
 failed:

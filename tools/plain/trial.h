@@ -29,7 +29,7 @@ typedef struct trial_threads trial_threads;
 trial_threads *trial_threads_create(int32_t n);
 void trial_threads_destroy(trial_threads *threads);
 
-/* Whether this side computes this shape. */
+/* True if this side computes this shape. */
 bool trial_serves(trial_side side, const trial_shape *shape);
 
 /* The weights, or keys and values, of as many matrices as fill `bytes`; at least one. NULL: no memory. */
@@ -52,7 +52,7 @@ double trial_run(trial *t, trial_threads *threads);
 /* Multiplications with an addition in one operation. */
 double trial_macs(const trial *t);
 
-/* How far the results of two sides that have run are apart: root mean square, as a part of b's. */
+/* The difference between the results of two sides that have run: root mean square, as a part of b's. */
 double trial_difference(const trial *a, const trial *b);
 
 #endif
