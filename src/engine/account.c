@@ -68,7 +68,7 @@ void weir__account_publish(weir__account *account)
     pthread_mutex_lock(&shared->mutex);
     for (weir__slot *slot = account->slots.first; slot < account->slots.end; slot++) {
         if (slot->request == NULL || slot->n_unbilled == 0) continue; /* also one that is about to end */
-        weir__salt_bill(slot->request->salt, slot->n_unbilled, account->tick.start_ns);
+        weir__tenant_bill(slot->request->tenant, slot->n_unbilled, account->tick.start_ns);
         slot->n_unbilled = 0;
     }
     publish_running(account);

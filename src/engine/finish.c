@@ -15,7 +15,7 @@
 static void finish_request(weir__driver *driver, weir__slot *slot)
 {
     int64_t now = weir__clock_now_ns();
-    weir__salt *salt = slot->request->salt;
+    weir__tenant *tenant = slot->request->tenant;
     weir__media_drop(driver->encoder, slot->request);
     weir__slot_settle(slot, &driver->scratch);
     weir__account_finish(&driver->account, slot, now);
@@ -24,7 +24,7 @@ static void finish_request(weir__driver *driver, weir__slot *slot)
     weir__account_publish(&driver->account);
     slot->state = state;
     weir__slot_finish(slot, now);
-    weir__shared_end(driver->shared, salt);
+    weir__shared_end(driver->shared, tenant);
 }
 
 static void finish_slot(weir__driver *driver, weir__slot *slot)

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "engine/queue.h"
-#include "engine/salt.h"
 
 /* A tenant that is ahead of another one by less does not stand back for it. */
 #define AHEAD_US 1000000
@@ -14,7 +13,7 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static weir__peer *first;
-static weir__salts tenants; /* their time in microseconds; guarded by the mutex */
+static weir__tenants tenants; /* their time in microseconds; guarded by the mutex */
 static atomic_int n_peers;
 static atomic_uint n_rises;
 
@@ -108,15 +107,15 @@ void weir__peers_bill(const weir__peer *peer, uint64_t tenant, int64_t ns, int64
 {
     if (is_alone(peer)) return;
     pthread_mutex_lock(&mutex);
-    weir__salt *salt = weir__salt_hold(&tenants, tenant, now);
-    weir__salt_bill(salt, (int32_t)(ns / 1000 < INT32_MAX ? ns / 1000 : INT32_MAX), now);
-    weir__salt_release(salt);
+    weir__tenant *account = weir__tenant_hold(&tenants, tenant, now);
+    weir__tenant_bill(account, (int32_t)(ns / 1000 < INT32_MAX ? ns / 1000 : INT32_MAX), now);
+    weir__tenant_release(account);
     pthread_mutex_unlock(&mutex);
 }
 
 static int64_t recent_us(uint64_t tenant, int64_t now)
 {
-    return weir__salt_served(weir__salt_find(&tenants, tenant), now);
+    return weir__tenant_served(weir__tenant_find(&tenants, tenant), now);
 }
 
 int64_t weir__peers_recent_ns(const weir__peer *peer, uint64_t tenant, int64_t now)

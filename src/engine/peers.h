@@ -32,7 +32,7 @@ bool weir__peers_outrank(weir__peer *peer, const weir__request *request, int64_t
 /* The time that passes of this engine took for a request of the tenant. */
 void weir__peers_bill(const weir__peer *peer, uint64_t tenant, int64_t ns, int64_t now);
 
-/* The recent time of the tenant's requests, in all engines; see salt.h for how it is forgotten. */
+/* The recent time of the tenant's requests, in all engines; see queue.h for how it is forgotten. */
 int64_t weir__peers_recent_ns(const weir__peer *peer, uint64_t tenant, int64_t now);
 
 /* Whether another engine has a running request of a tenant with less recent time, whose priority is not lower

@@ -12,7 +12,8 @@
 #include "engine/filter.h"
 #include "engine/history.h"
 #include "engine/reasoning.h"
-#include "engine/salt.h"
+
+typedef struct weir__tenant weir__tenant; /* queue.h */
 
 /* weir_generate waits for this: its requests count down. In the memory of that call. */
 typedef struct weir__ticket {
@@ -35,7 +36,7 @@ typedef struct weir__request {
     uint64_t serial;            /* order of submit */
     int32_t priority;
     uint64_t tenant_hash; /* of the tenant, or else of the salt; 0 = neither */
-    weir__salt *salt;     /* held from submit to the end */
+    weir__tenant *tenant;     /* held from submit to the end */
     bool cache_prompt;
     int32_t cache_keep_ms;
     int32_t itl_target_ms; /* 0 = the engine's */

@@ -116,7 +116,7 @@ weir_status weir__shared_submit(weir__shared *shared, const weir_engine_params *
             weir__request *request = requests[i];
             request->serial = shared->serial++;
             if (request->stream != NULL) weir__stream_number(request->stream, request->serial);
-            request->salt = weir__salt_hold(&shared->salts, request->tenant_hash, request->submit_ns);
+            request->tenant = weir__tenant_hold(&shared->tenants, request->tenant_hash, request->submit_ns);
             add_arrival(shared, request);
             weir__request_move(request, WEIR__ADAPTERS_WAITING);
             weir__queue_push(&shared->queue, request);
@@ -241,7 +241,7 @@ void weir__shared_admit(weir__shared *shared, weir__request *request, bool resum
     pthread_mutex_lock(&shared->mutex);
     weir__queue_remove(&shared->queue, request);
     weir__request_move(request, WEIR__ADAPTERS_RUNNING);
-    if (!resumed) weir__salt_bill(request->salt, request->history.n_prompt, now);
+    if (!resumed) weir__tenant_bill(request->tenant, request->history.n_prompt, now);
     pthread_mutex_unlock(&shared->mutex);
 }
 
@@ -277,10 +277,10 @@ weir__request *weir__shared_take_all(weir__shared *shared)
     return all;
 }
 
-void weir__shared_end(weir__shared *shared, weir__salt *salt)
+void weir__shared_end(weir__shared *shared, weir__tenant *tenant)
 {
     pthread_mutex_lock(&shared->mutex);
-    weir__salt_release(salt);
+    weir__tenant_release(tenant);
     if (--shared->n_live == 0) pthread_cond_broadcast(&shared->drained);
     pthread_mutex_unlock(&shared->mutex);
 }

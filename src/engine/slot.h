@@ -45,7 +45,7 @@ typedef struct weir__slot {
     weir__request *request;
     int32_t n_past;
     int32_t n_planned;  /* tokens in this tick's batch */
-    int32_t n_unbilled; /* generated tokens that its salt does not count yet */
+    int32_t n_unbilled; /* generated tokens that its tenant does not count yet */
     int32_t row;        /* the first batch row to sample from, followed by the draft's; -1 = none */
     weir__draft draft;  /* tokens that may follow its last one */
     int32_t n_drafted;  /* tokens of the draft in this tick's batch */
