@@ -10,7 +10,6 @@
 #include "engine/cells.h"
 #include "engine/doorbell.h"
 #include "engine/encoder.h"
-#include "engine/lanes.h"
 #include "engine/peers.h"
 #include "engine/prefix.h"
 #include "engine/rotation.h"

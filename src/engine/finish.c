@@ -3,11 +3,11 @@
 #include "engine/finish.h"
 #include "base/clock.h"
 #include "engine/account.h"
+#include "engine/admit.h"
+#include "engine/cells.h"
 #include "engine/driver.h"
-#include "engine/lanes.h"
 #include "engine/media.h"
 #include "engine/prefix.h"
-#include "engine/suspend.h"
 
 /* ---- Finish ---- */
 
@@ -48,7 +48,7 @@ static void finish_queued(weir__driver *driver, weir__request *request, weir_rea
         next = request->next;
         weir__slot_init(&slot, -1);
         driver->account.counts.n_suspended -= request->admit_ns != 0;
-        weir__suspend_drop(driver->prefix.cache, request);
+        weir__cells_forget(driver->prefix.cache, request);
         weir__slot_start(&slot, request, weir__clock_now_ns());
         if (weir__request_cancelled(request))
             weir__slot_latch(&slot, WEIR_REASON_CANCELLED);

@@ -1,15 +1,43 @@
-/* history.h: a stream's request and its answer so far, from which a fork starts.
+/* history.h: a stream's request and its answer so far, from which a fork starts, with the images and sounds of
+ * its prompt.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_HISTORY_H
 #define WEIR_ENGINE_HISTORY_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "cache/prefix_tree.h"
-#include "engine/medium.h"
 #include "engine/score.h"
 #include "model/adapter.h"
+#include "model/model.h"
 #include "weir/weir.h"
+
+/* ---- Images and sounds ---- */
+
+/* An image or a sound of a prompt, as its model reads it. Immutable but for refs. May outlive the model. */
+typedef struct weir__medium {
+    _Atomic int refs;
+    const weir__backend *ops;
+    weir_media *media;        /* held: encoded from its pixels or samples */
+    weir__prepared *prepared; /* trimmed: its segments */
+    uint64_t projector;       /* weir__projector_info's identity */
+    bool image;
+} weir__medium;
+
+/* limits: of the engine; n_ubatch counts. Errors name the field "media": UNSUPPORTED (the model does not
+ * read this; a segment does not fit into a pass), NO_MEMORY. */
+weir_status weir__medium_create(const weir_model *model, const weir_engine_params *limits, weir_media *media,
+                                weir__medium **out, weir_error *error);
+weir__medium *weir__medium_hold(weir__medium *medium);
+void weir__medium_release(weir__medium *medium);
+
+/* SHA-256 of all data that the embeddings of a segment depend on, and of `more`; 64 hexadecimal digits. */
+void weir__medium_key(const weir__medium *medium, int32_t segment, const void *more, size_t n_more,
+                      char hex[65]);
+
+/* The ids of a segment's cells, [n_cells] (cache/cell.h). */
+void weir__medium_ids(const weir__medium *medium, int32_t segment, int32_t *ids);
 
 /* Cells of a segment in a text: their ids are below zero (ADR 0074). */
 typedef struct weir__media_span {
@@ -18,6 +46,8 @@ typedef struct weir__media_span {
     int32_t at, end;      /* cells of the text */
     int32_t n_still;      /* cells without a position of their own, in this span and those before */
 } weir__media_span;
+
+/* ---- The text ---- */
 
 /* Zeroed at first. Invariant: n_head <= n_prompt <= n_tokens. */
 typedef struct weir__history {

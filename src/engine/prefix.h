@@ -4,7 +4,7 @@
 #define WEIR_ENGINE_PREFIX_H
 
 #include "cache/cache.h"
-#include "engine/lanes.h"
+#include "engine/cells.h"
 #include "engine/shared.h"
 #include "engine/slot.h"
 

@@ -36,7 +36,7 @@ typedef struct weir__request {
     uint64_t serial;            /* order of submit */
     int32_t priority;
     uint64_t tenant_hash; /* of the tenant, or else of the salt; 0 = neither */
-    weir__tenant *tenant;     /* held from submit to the end */
+    weir__tenant *tenant; /* held from submit to the end */
     bool cache_prompt;
     int32_t cache_keep_ms;
     int32_t itl_target_ms; /* 0 = the engine's */

@@ -11,7 +11,6 @@
 #include "engine/doctor.h"
 #include "engine/driver.h"
 #include "engine/stream.h"
-#include "engine/suspend.h"
 
 /* Waiting for another request's prefill is worthwhile from this many tokens on. */
 #define JOIN_LEAST 8
@@ -213,7 +212,7 @@ void weir__reuse_start(weir__driver *driver, weir__slot *slot)
     bool waits = join_leader(driver, slot, &hit) || join_file(driver, slot, &hit);
     if (!waits && slot->wait.over) waits = join_leader(driver, slot, &hit);
     if (!waits && obtain_lane(driver, slot, hit)) {
-        weir__suspend_restore(&driver->memory, driver->prefix.cache, slot);
+        weir__cells_restore(&driver->memory, driver->prefix.cache, slot);
         bool fed = request->n_generated > 0 && slot->n_past == request->history.n_tokens - 1;
         slot->state = fed ? WEIR_SLOT_GENERATING : WEIR_SLOT_PREFILLING;
         note_start(driver, slot);

@@ -4,7 +4,6 @@
 #define WEIR_ENGINE_SPECULATE_H
 
 #include "engine/cells.h"
-#include "engine/lanes.h"
 #include "engine/rotation.h"
 #include "schedule/cost.h"
 #include "speculate/drafter.h"

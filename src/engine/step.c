@@ -7,17 +7,15 @@
 #include "engine/account.h"
 #include "engine/admit.h"
 #include "engine/batch.h"
+#include "engine/cells.h"
 #include "engine/driver.h"
 #include "engine/finish.h"
-#include "engine/lanes.h"
-#include "engine/lookahead.h"
 #include "engine/media.h"
 #include "engine/pace.h"
 #include "engine/reuse.h"
 #include "engine/sample.h"
 #include "engine/step.h"
 #include "engine/stream.h"
-#include "engine/suspend.h"
 
 /* ---- Prepare ---- */
 
@@ -27,13 +25,13 @@ void weir__step_prepare(weir__driver *driver, bool admits, int64_t now)
     driver->file_came = weir__cache_has_read(driver->prefix.cache);
     weir__reuse_transfer(driver);
     weir__finish_collect(driver, now);
-    weir__suspend_relieve(driver, now);
+    weir__admit_relieve(driver, now);
     if (admits) weir__admit(driver, now);
     do /* a suspended request may have been a leader */
         weir__reuse_rejoin(driver);
-    while (weir__suspend_relieve(driver, now));
+    while (weir__admit_relieve(driver, now));
     if (weir__media_collect(driver->encoder, &driver->slots)) weir__finish_latched(driver);
-    weir__lookahead(driver, now);
+    weir__media_look_ahead(driver, now);
     weir__lanes_compact(&driver->lanes);
     weir__rotation_choose(&driver->rotation, &driver->slots);
     weir__pace_choose(driver, now);

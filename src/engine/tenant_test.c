@@ -23,7 +23,8 @@ static void served_tokens_are_halved_each_half_life(void **state)
     assert_int_equal(weir__tenant_served(tenant, SECOND + WEIR__TENANT_HALF_NS), 500);
     weir__tenant_bill(tenant, 100, SECOND + WEIR__TENANT_HALF_NS);
     assert_int_equal(weir__tenant_served(tenant, SECOND + 2 * WEIR__TENANT_HALF_NS), 300);
-    assert_int_equal(weir__tenant_served(tenant, SECOND + 20 * WEIR__TENANT_HALF_NS), 0); /* nothing, not a bit */
+    assert_int_equal(weir__tenant_served(tenant, SECOND + 20 * WEIR__TENANT_HALF_NS),
+                     0); /* nothing, not a bit */
     assert_int_equal(weir__tenant_served(NULL, 0), 0);
 }
 
@@ -57,7 +58,8 @@ static void beyond_the_limit_tenants_count_as_one_and_lose_nothing(void **state)
         assert_ptr_equal(weir__tenant_find(&tenants, 1000 + i), held[i]);
         assert_int_equal(weir__tenant_served(held[i], 0), i + 1);
     }
-    for (uint64_t i = WEIR__TENANTS - 1; i < WEIR__TENANTS + 3; i++) assert_ptr_equal(held[i], &tenants.each[0]);
+    for (uint64_t i = WEIR__TENANTS - 1; i < WEIR__TENANTS + 3; i++)
+        assert_ptr_equal(held[i], &tenants.each[0]);
     /* a place becomes free: of those nobody lives for, the one that had least */
     weir__tenant_release(held[9]);
     weir__tenant_release(held[5]);
