@@ -70,7 +70,7 @@ static void start_request(weir__driver *driver, weir__request *request, int64_t 
     bool resumed = request->admit_ns != 0;
     weir__shared_admit(driver->shared, request, resumed, now);
     weir__slot_start(slot, request, now);
-    weir__rotation_enter(&driver->rotation, slot);
+    weir__turns_enter(&driver->turns, slot);
     weir__reuse_start(driver, slot);
     weir__account_admit(&driver->account, slot, resumed);
 }

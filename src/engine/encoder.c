@@ -29,7 +29,7 @@ struct weir__embedding {
 struct weir__encoder {
     weir_model *model; /* its engine holds it */
     weir__cache *cache;
-    weir__doorbell *bell;
+    weir__waker *waker;
     uint64_t n_bytes, n_claimed, n_saved; /* the driver's */
     pthread_t thread;
     _Atomic bool stopping;
@@ -154,7 +154,7 @@ static void settle(weir__encoder *encoder, weir__embedding *embedding, weir_stat
     pthread_mutex_unlock(&encoder->mutex);
     weir__medium_release(used);
     if (gone) free_embedding(embedding);
-    weir__doorbell_ring(encoder->bell);
+    weir__waker_wake(encoder->waker);
 }
 
 static void *run_encoder(void *user)
@@ -173,15 +173,15 @@ static void *run_encoder(void *user)
 
 /* ---- Life ---- */
 
-weir_status weir__encoder_create(weir_model *model, weir__cache *cache, uint64_t n_bytes,
-                                 weir__doorbell *bell, weir__encoder **out, weir_error *error)
+weir_status weir__encoder_create(weir_model *model, weir__cache *cache, uint64_t n_bytes, weir__waker *waker,
+                                 weir__encoder **out, weir_error *error)
 {
     weir__encoder *encoder = weir__mem_calloc(1, sizeof *encoder);
     if (encoder == NULL) goto no_encoder;
     encoder->model = model;
     encoder->cache = cache;
     encoder->n_bytes = n_bytes;
-    encoder->bell = bell;
+    encoder->waker = waker;
     atomic_init(&encoder->stopping, false);
     if (pthread_mutex_init(&encoder->mutex, NULL) != 0) goto no_mutex;
     if (pthread_cond_init(&encoder->more, NULL) != 0) goto no_cond;

@@ -5,8 +5,8 @@
 #define WEIR_ENGINE_ENCODER_H
 
 #include "cache/cache.h"
-#include "engine/doorbell.h"
 #include "engine/history.h"
+#include "engine/waker.h"
 
 typedef struct weir__encoder weir__encoder;
 
@@ -14,9 +14,9 @@ typedef struct weir__encoder weir__encoder;
 typedef struct weir__embedding weir__embedding;
 
 /* The model has a projector. The embeddings that nobody needs now stay within a part of the cache's budget,
- * n_bytes. bell: rung when one is done. NO_MEMORY. */
-weir_status weir__encoder_create(weir_model *model, weir__cache *cache, uint64_t n_bytes,
-                                 weir__doorbell *bell, weir__encoder **out, weir_error *error);
+ * n_bytes. waker: woken when one is done. NO_MEMORY. */
+weir_status weir__encoder_create(weir_model *model, weir__cache *cache, uint64_t n_bytes, weir__waker *waker,
+                                 weir__encoder **out, weir_error *error);
 
 /* Ends the encode that runs. No embedding may be held; before the cache ends. */
 void weir__encoder_destroy(weir__encoder *encoder);

@@ -81,7 +81,7 @@ void weir__finish_collect_slots(const weir__slots *slots, int64_t now)
 
 void weir__finish_collect(weir__driver *driver, int64_t now)
 {
-    uint32_t cancels = weir__doorbell_cancels(driver->bell);
+    uint32_t cancels = weir__waker_cancels(driver->waker);
     finish_queued(driver, weir__shared_take_over(driver->shared, cancels != driver->cancels_seen, now),
                   WEIR_REASON_DEADLINE);
     driver->cancels_seen = cancels;

@@ -31,7 +31,7 @@ struct weir_flight {
     char *key; /* [n_key]; NULL = not shared */
     size_t n_key;
     weir_stream *stream;
-    const weir__doorbell *bell; /* the engine's, which the stream holds */
+    const weir__waker *waker; /* the engine's, which the stream holds */
     pthread_mutex_t mutex;
     pthread_cond_t more;
     weir_chunk *chunks;
@@ -237,13 +237,13 @@ static void set_running(weir_flight *flight, bool running)
 /* Runs the watchers from `first` on. The caller holds watch_mutex and the flight. */
 static void run_watchers(weir_flight *flight, size_t first)
 {
-    weir__wheel wheel;
+    weir__driving driving;
     size_t n = 0;
     set_running(flight, true);
-    weir__wheel_take(&wheel, flight->bell); /* the driver waits for them, on whatever thread they run */
+    weir__driving_begin(&driving, flight->waker); /* the driver waits for them, on whatever thread they run */
     for (size_t i = first; i < flight->n_watchers; i++)
         if (flight->watchers[i].fn != NULL) flight->watchers[i].fn(flight, flight->watchers[i].user);
-    weir__wheel_leave(&wheel);
+    weir__driving_end(&driving);
     set_running(flight, false);
     for (size_t i = 0; i < flight->n_watchers; i++)
         if (flight->watchers[i].fn != NULL) flight->watchers[n++] = flight->watchers[i];
@@ -301,7 +301,7 @@ weir_status weir_flight_next(weir_flight *flight, uint64_t *at, int timeout_ms, 
     int64_t deadline = weir__clock_deadline_ns(timeout_ms);
     pthread_mutex_lock(&flight->mutex);
     while (*at >= flight->n && !flight->ended && status == WEIR_OK)
-        if (timeout_ms != 0 && !weir__wheel_may_wait(flight->bell))
+        if (timeout_ms != 0 && !weir__waker_may_wait(flight->waker))
             status = WEIR_STATE;
         else if (timeout_ms == 0 ||
                  (weir__clock_cond_wait(&flight->more, &flight->mutex, deadline) != 0 && *at >= flight->n))
@@ -438,7 +438,7 @@ static weir_status create_flight(const weir_engine *engine, weir_flight **out, w
     if (flight == NULL) return no_memory(error);
     flight->refs = 1;
     flight->flights = flights;
-    flight->bell = engine->bell;
+    flight->waker = engine->waker;
     if (pthread_mutex_init(&flight->mutex, NULL) != 0) goto no_mutex;
     if (pthread_mutex_init(&flight->watch_mutex, NULL) != 0) goto no_watch_mutex;
     if (weir__clock_cond_init(&flight->more) != 0) goto no_cond;

@@ -174,7 +174,7 @@ weir_status weir_engine_plan_request(weir_engine *engine, const weir_request *gi
     weir_engine_params limits = engine->params;
     limits.n_ctx = INT32_MAX;
     limits.prompt_lookup = false; /* and without drafts */
-    status = weir__request_create(engine->model, &limits, given, 0, engine->bell, NULL, &request, error);
+    status = weir__request_create(engine->model, &limits, given, 0, engine->waker, NULL, &request, error);
     if (status != WEIR_OK) return status;
     full.n_prompt = request->history.n_prompt;
     full.fits = request->history.n_prompt + (request->max_tokens > 0) <= engine->params.n_ctx;

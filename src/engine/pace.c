@@ -28,7 +28,7 @@ typedef struct tick_load {
 static bool runs(const tick_load *c, const weir__slot *slot)
 {
     return (slot->state == WEIR_SLOT_PREFILLING || slot->state == WEIR_SLOT_GENERATING) &&
-           weir__rotation_has(&c->driver->rotation, slot);
+           weir__turns_has(&c->driver->turns, slot);
 }
 
 /* Whether slot `by` waits for this slot's prompt, with which it shares a prefix. */
@@ -179,9 +179,9 @@ static void count_slot(tick_load *c, weir__slot *slot)
     c->has_prompts = c->has_work = true;
 }
 
-static int64_t share_ns(const weir__rotation *rotation, int64_t ms)
+static int64_t share_ns(const weir__turns *turns, int64_t ms)
 {
-    return ms * WEIR__NS_PER_MS / (rotation->n_sets > 0 ? rotation->n_sets : 1);
+    return ms * WEIR__NS_PER_MS / (turns->n_sets > 0 ? turns->n_sets : 1);
 }
 
 int64_t weir__pace_target_ns(const weir__driver *driver)
@@ -192,14 +192,14 @@ int64_t weir__pace_target_ns(const weir__driver *driver)
         int32_t own = slot->request->itl_target_ms > 0 ? slot->request->itl_target_ms : usual;
         if (own < least) least = own;
     }
-    return share_ns(&driver->rotation, least == INT32_MAX ? usual : least > floor ? least : floor);
+    return share_ns(&driver->turns, least == INT32_MAX ? usual : least > floor ? least : floor);
 }
 
 /* Whatever streams allow, others wait for no longer than the engine's target. */
 static int64_t own_target_ns(const weir__driver *driver)
 {
     int64_t target_ns = weir__pace_target_ns(driver),
-            own_ns = share_ns(&driver->rotation, driver->params->itl_target_ms);
+            own_ns = share_ns(&driver->turns, driver->params->itl_target_ms);
     return target_ns < own_ns ? target_ns : own_ns;
 }
 

@@ -19,7 +19,7 @@ static atomic_uint n_rises;
 
 static bool is_alone(const weir__peer *peer)
 {
-    return peer->bell == NULL || atomic_load_explicit(&n_peers, memory_order_relaxed) < 2;
+    return peer->waker == NULL || atomic_load_explicit(&n_peers, memory_order_relaxed) < 2;
 }
 
 /* In a child of fork(): the engines of its parent do not run there, and one of them may hold the mutex. */
@@ -35,9 +35,9 @@ static void watch_forks(void)
     pthread_atfork(NULL, NULL, forget_all);
 }
 
-void weir__peers_join(weir__peer *peer, weir__doorbell *bell)
+void weir__peers_join(weir__peer *peer, weir__waker *waker)
 {
-    *peer = (weir__peer){.bell = bell};
+    *peer = (weir__peer){.waker = waker};
     pthread_once(&once, watch_forks);
     pthread_mutex_lock(&mutex);
     peer->next = first;
@@ -51,13 +51,13 @@ static void wake_others(const weir__peer *peer)
     for (weir__peer *p = first; p != NULL; p = p->next) {
         if (p == peer || !p->yields) continue;
         p->yields = false;
-        weir__doorbell_ring(p->bell);
+        weir__waker_wake(p->waker);
     }
 }
 
 void weir__peers_leave(weir__peer *peer)
 {
-    if (peer->bell == NULL) return;
+    if (peer->waker == NULL) return;
     pthread_mutex_lock(&mutex);
     for (weir__peer **at = &first; *at != NULL; at = &(*at)->next) {
         if (*at != peer) continue;
@@ -67,13 +67,13 @@ void weir__peers_leave(weir__peer *peer)
     }
     wake_others(peer);
     pthread_mutex_unlock(&mutex);
-    peer->bell = NULL;
+    peer->waker = NULL;
 }
 
 void weir__peers_report(weir__peer *peer, const weir__request *top)
 {
     /* Record the end of a request even when alone: the engine may be asleep when another one joins. */
-    bool ends = peer->bell != NULL && peer->runs && top == NULL;
+    bool ends = peer->waker != NULL && peer->runs && top == NULL;
     if (is_alone(peer) && !ends) return;
     pthread_mutex_lock(&mutex);
     bool rises = top != NULL && (!peer->runs || top->priority > peer->priority);

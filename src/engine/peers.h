@@ -4,21 +4,21 @@
 #ifndef WEIR_ENGINE_PEERS_H
 #define WEIR_ENGINE_PEERS_H
 
-#include "engine/doorbell.h"
 #include "engine/request.h"
+#include "engine/waker.h"
 
 /* An engine with a thread of its own. The list's mutex guards it, which is held for a few instructions. */
 typedef struct weir__peer {
     struct weir__peer *next;
-    weir__doorbell *bell; /* NULL: not in the list; all functions do nothing */
-    bool runs;            /* the next three are of a request */
+    weir__waker *waker; /* NULL: not in the list; all functions do nothing */
+    bool runs;          /* the next three are of a request */
     int32_t priority;
     int64_t submit_ns;
     uint64_t tenant;
     bool yields; /* another one's request was found to go before one of its own */
 } weir__peer;
 
-void weir__peers_join(weir__peer *peer, weir__doorbell *bell);
+void weir__peers_join(weir__peer *peer, weir__waker *waker);
 void weir__peers_leave(weir__peer *peer);
 
 /* Reports which of the engine's running requests has the highest priority, and of these belongs to the tenant

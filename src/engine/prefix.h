@@ -23,8 +23,8 @@ typedef struct weir__prefix {
     int32_t least;      /* the shortest prefix worth keeping, in tokens */
 } weir__prefix;
 
-/* Set before: the members up to `cache`, and the memory. Creates the cache, which rings the bell. */
-weir_status weir__prefix_open(weir__prefix *prefix, weir__memory *memory, weir__doorbell *bell,
+/* Set before: the members up to `cache`, and the memory. Creates the cache, which wakes the engine. */
+weir_status weir__prefix_open(weir__prefix *prefix, weir__memory *memory, weir__waker *waker,
                               weir_error *error);
 
 /* Whether the request may use the cache and leave its text there. */

@@ -6,12 +6,12 @@
 
 #include <pthread.h>
 
-#include "engine/doorbell.h"
 #include "engine/emit.h"
 #include "engine/encoder.h"
 #include "engine/filter.h"
 #include "engine/history.h"
 #include "engine/reasoning.h"
+#include "engine/waker.h"
 
 typedef struct weir__tenant weir__tenant; /* queue.h */
 
@@ -88,12 +88,12 @@ typedef struct weir__request {
 } weir__request;
 
 /* Checks and copies *given_request; error fields begin with "requests[index].". Does not attach the stream.
- * limits: of the engine; n_ctx, max_tokens and ageing_ms count. bell: the engine's; a fork's source must have
+ * limits: of the engine; n_ctx, max_tokens and ageing_ms count. waker: the engine's; a fork's source must have
  * the same. first: NULL, or for another answer to a request the one that was made of *given_request for the
  * first answer and is not queued yet. The other answers' seeds are the first one's plus `index`, and only the
  * first has a score. */
 weir_status weir__request_create(weir_model *model, const weir_engine_params *limits,
-                                 const weir_request *given_request, size_t index, const weir__doorbell *bell,
+                                 const weir_request *given_request, size_t index, const weir__waker *waker,
                                  const weir__request *first, weir__request **out, weir_error *error);
 /* It is in the queue, in a slot, or in neither; its adapters count it. */
 void weir__request_move(weir__request *request, weir__adapters_place to);

@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "engine/doctor.h"
 #include "engine/driver.h"
+#include "engine/miss.h"
 #include "engine/stream.h"
 
 /* Waiting for another request's prefill is worthwhile from this many tokens on. */
@@ -40,10 +40,10 @@ static void note_start(weir__driver *driver, const weir__slot *slot)
         info->miss = WEIR_MISS_NONE;
     else if (request->n_cached < slot->n_promised || info->miss == WEIR_MISS_NONE)
         info->miss = WEIR_MISS_EVICTED;
-    if (info->miss != WEIR_MISS_DIVERGED) weir__doctor_forget(info);
+    if (info->miss != WEIR_MISS_DIVERGED) weir__miss_forget(info);
     driver->account.counts.n_misses[info->miss]++;
     request->miss = *info;
-    if (request->history.salt_length == 0) weir__doctor_withhold(&request->miss, request->n_cached);
+    if (request->history.salt_length == 0) weir__miss_withhold(&request->miss, request->n_cached);
     if (request->stream != NULL) weir__stream_set_miss(request->stream, &request->miss);
 }
 
@@ -207,7 +207,7 @@ void weir__reuse_start(weir__driver *driver, weir__slot *slot)
     if (slot->state != WEIR_SLOT_JOINED) {
         slot->n_promised = hit.n;
         if (request->n_cached < 0)
-            weir__doctor_note(driver->model, &request->history, &hit, &slot->request->found);
+            weir__miss_note(driver->model, &request->history, &hit, &slot->request->found);
     }
     bool waits = join_leader(driver, slot, &hit) || join_file(driver, slot, &hit);
     if (!waits && slot->wait.over) waits = join_leader(driver, slot, &hit);
@@ -248,7 +248,7 @@ void weir__reuse_rejoin(weir__driver *driver)
         driver->file_came = false;
         weir__cache_put_away(driver->prefix.cache);
         changed = rejoin_slots(driver) || changed;
-        weir__doorbell_ring(driver->bell); /* a transfer may wait for one, too */
+        weir__waker_wake(driver->waker); /* a transfer may wait for one, too */
     }
     if (changed) weir__account_publish(&driver->account);
 }
@@ -306,5 +306,5 @@ void weir__reuse_transfer(weir__driver *driver)
     }
     weir__account_publish(&driver->account);
     weir__kv_transfers_finish(transfers, transfer, status);
-    weir__doorbell_ring(driver->bell); /* there may be more of them */
+    weir__waker_wake(driver->waker); /* there may be more of them */
 }

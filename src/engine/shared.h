@@ -7,10 +7,26 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/ring.h"
 #include "engine/kv_transfer.h"
 #include "engine/queue.h"
-#include "engine/rates.h"
-#include "engine/ring.h"
+#include "weir/weir.h"
+
+/* ---- Recent rates ---- */
+
+/* The recent cost of requests and ticks. */
+typedef struct weir__rates {
+    double service_ns; /* from first slot to end of a request, as a running average; 0 = none yet */
+    weir_cost cost;
+} weir__rates;
+
+void weir__rates_finished(weir__rates *rates, int64_t service_ns);
+
+/* The time until `places` requests have left the queue: 1 ms to an hour; a second each if nothing was
+ * measured. */
+int64_t weir__rates_retry_ns(const weir__rates *rates, int32_t n_slots, int64_t places);
+
+/* ---- Data ---- */
 
 /* A request in a slot, as of the last tick, for forecasts. */
 typedef struct weir__running {

@@ -182,7 +182,7 @@ void weir__speculate_close(weir__speculate *all)
 static bool slot_generates(const weir__speculate *all, const weir__slot *slot)
 {
     return slot->state == WEIR_SLOT_GENERATING && slot->reason == WEIR_REASON_NOT_FINISHED &&
-           weir__rotation_has(all->rotation, slot);
+           weir__turns_has(all->turns, slot);
 }
 
 /* The time of the generating slots' rows, with their drafts. */

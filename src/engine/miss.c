@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/doctor.h"
+#include "engine/miss.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -91,14 +91,14 @@ static size_t common(const char *a, size_t n_a, const char *b, size_t n_b)
 
 /* ---- Notes ---- */
 
-void weir__doctor_forget(weir_miss_info *info)
+void weir__miss_forget(weir_miss_info *info)
 {
     info->prompt[0] = info->cached[0] = info->role[0] = info->line[0] = '\0';
     info->message = -1;
     info->in_message = false;
 }
 
-void weir__doctor_withhold(weir_miss_info *info, int32_t n_cached)
+void weir__miss_withhold(weir_miss_info *info, int32_t n_cached)
 {
     bool more = info->n_matched > n_cached;
     info->cached[0] = info->line[0] = '\0';
@@ -107,16 +107,16 @@ void weir__doctor_withhold(weir_miss_info *info, int32_t n_cached)
         (info->miss != WEIR_MISS_DIVERGED || !more))
         return;
     info->miss = WEIR_MISS_COLD;
-    weir__doctor_forget(info);
+    weir__miss_forget(info);
 }
 
-void weir__doctor_note(const weir_model *model, const weir__history *history, const weir__cache_hit *hit,
-                       weir_miss_info *info)
+void weir__miss_note(const weir_model *model, const weir__history *history, const weir__cache_hit *hit,
+                     weir_miss_info *info)
 {
     char prompt[BYTES_MAX], cached[BYTES_MAX];
     info->miss = hit->miss;
     info->n_matched = hit->n_matched;
-    weir__doctor_forget(info);
+    weir__miss_forget(info);
     if (hit->n_other == 0) return;
     const int32_t *tokens = history->tokens;
     int32_t at = hit->n_matched, left = history->n_prompt - at;
