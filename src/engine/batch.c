@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* batch.c: a plan as rows of a batch, in an order of lanes that llama.cpp computes in few passes.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
 #include "engine/batch.h"
@@ -41,7 +42,7 @@ static bool is_scored(const weir__slot *slot)
            slot->request->history.score->n_scored < slot->request->history.score->n;
 }
 
-/* Whether the row of the slot's token at `pos` is needed to score the token after it. */
+/* The row of the slot's token at `pos` is needed to score the token after it. */
 static bool scores_after(const weir__slot *slot, int32_t pos)
 {
     if (!is_scored(slot)) return false;

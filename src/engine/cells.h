@@ -66,7 +66,7 @@ int32_t weir__cells_held(const weir__cells *cells);
  * token to each slot, so passes do not run out of cells as long as the tokens fit. Drafts take the rest. */
 int64_t weir__cells_left(const weir__cells *cells);
 
-/* Whether the request fits beside the running ones; with `preempts`: beside those that it does not preempt.
+/* The request fits beside the running ones; with `preempts`: beside those that it does not preempt.
  * It always fits alone, because the engine's limits hold for it. */
 bool weir__cells_fits(const weir__cells *cells, const weir__request *request, bool preempts, int64_t now);
 

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* driver.c: opens and closes the driver's data.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/driver.h"
 
 #include "base/error.h"

@@ -26,12 +26,12 @@ void weir__encoder_destroy(weir__encoder *encoder);
 weir__embedding *weir__encoder_want(weir__encoder *encoder, const weir__history *history,
                                     const weir__media_span *span);
 
-/* Whether the thread has nothing to do. */
+/* The thread has nothing to do. */
 bool weir__encoder_is_idle(weir__encoder *encoder);
 
-/* Likewise, before a slot needs them and within the budget. NULL: there is no room beside embeddings that are
- * held. Segments that slots need are encoded first: they interrupt an encode ahead, which is repeated
- * later. */
+/* The embeddings of a span, as above, before a slot needs them and within the budget. NULL: there is no
+ * room beside embeddings that are held. Segments that slots need are encoded first: they interrupt an
+ * encode ahead, which is repeated later. */
 weir__embedding *weir__encoder_want_ahead(weir__encoder *encoder, const weir__history *history,
                                           const weir__media_span *span);
 

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* engine.c: the life of an engine. Create checks the parameters, fits the context to them, and starts the
+ * thread that ticks until the engine stops; a manual engine is ticked by its caller. Submit makes requests on
+ * the caller's thread and queues all of them or none. A list of the engines that exist refuses calls with a
+ * pointer to another one.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/engine.h"
 
 #include <stddef.h>

@@ -10,7 +10,8 @@
 #include "engine/shared.h"
 #include "engine/waker.h"
 
-/* The table in which an engine finds a flight with the same request. Reference-counted by the engine and by each flight, because a flight may outlive its engine. */
+/* The table in which an engine finds a flight with the same request. Reference-counted by the engine and
+ * by each flight, because a flight may outlive its engine. */
 typedef struct weir__flights {
     pthread_mutex_t mutex; /* protects the rest and the flights' refs and links */
     weir_flight *first;    /* the shared flights */

@@ -1,5 +1,6 @@
 /* flight.c: one generation for any number of readers. The flight is the reader of an ordinary stream and
- * keeps all of its chunks.
+ * keeps all of its chunks; readers and watchers copy from these. Requests share a flight if their keys are
+ * equal, which have every member that may change the answer.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/flight.h"
 
@@ -116,7 +117,7 @@ static void key_add_chat(bytes *key, const weir_chat *chat)
     key_add_text(key, weir_chat_reasoning_end(chat), WEIR_NUL);
 }
 
-/* Whether the same parameters give the same answer each time. */
+/* The same parameters give the same answer each time. */
 static bool is_repeatable(const weir_sampler_params *s)
 {
     bool greedy = s->temp == 0 && s->mirostat == 0 && s->adaptive_target < 0 && s->order == NULL &&
@@ -217,7 +218,7 @@ static bool hold_live(weir_flight *flight)
     return live;
 }
 
-/* Whether one of its watchers makes this call: then this thread has watch_mutex. */
+/* One of its watchers makes this call: then this thread has watch_mutex. */
 static bool in_watcher(weir_flight *flight)
 {
     pthread_mutex_lock(&flight->mutex);

@@ -1,5 +1,5 @@
-/* history.c: the tokens of a prompt and its answer so far, the images and sounds among them, and the logprobs of
- * the prompt (ADR 0039).
+/* history.c: the tokens of a prompt and its answer so far, the images and sounds among them, and the logprobs
+ * of the prompt (ADR 0039).
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/history.h"
 
@@ -254,7 +254,7 @@ int32_t weir__history_shared(const weir__history *history, int32_t n)
     return n;
 }
 
-static bool reserve(weir__history *history, size_t n)
+static bool reserve_tokens(weir__history *history, size_t n)
 {
     return weir__mem_grow(&history->tokens, &history->capacity, (size_t)history->n_tokens + n,
                           sizeof *history->tokens);
@@ -265,7 +265,7 @@ static bool add_segment(weir__history *history, weir__medium *medium, int32_t i)
     const weir__segment *segment = &medium->prepared->segments[i];
     int32_t n_spans = history->n_spans, at = history->n_tokens;
     if (segment->tokens != NULL) return weir__history_add(history, segment->tokens, (size_t)segment->n_cells);
-    if (!reserve(history, (size_t)segment->n_cells) ||
+    if (!reserve_tokens(history, (size_t)segment->n_cells) ||
         !weir__mem_grow(&history->spans, &history->spans_capacity, (size_t)n_spans + 1,
                         sizeof *history->spans))
         return false;

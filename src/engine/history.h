@@ -118,7 +118,7 @@ weir_status weir__history_insert(weir__history *history, const weir_model *model
 /* The first span that ends behind cell n; NULL: none. */
 const weir__media_span *weir__history_span(const weir__history *history, int32_t n);
 
-/* Whether cell n is one of a span, which then is not NULL. */
+/* Cell n is one of a span, which then is not NULL. */
 static inline bool weir__history_in_span(const weir__media_span *span, int32_t n)
 {
     return span != NULL && n >= span->at;
@@ -140,7 +140,8 @@ static inline int32_t weir__history_cut(const weir__history *history, int32_t n)
     return weir__history_in_span(span, n) ? span->at : n;
 }
 
-/* Likewise, of n cells whose ids another text has, too: those of few cells may be equal by chance. */
+/* The cells, likewise at most n, whose ids another text has, too: those of few cells may be equal by
+ * chance. */
 int32_t weir__history_shared(const weir__history *history, int32_t n);
 
 /* False: out of memory, nothing was added. */

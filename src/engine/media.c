@@ -1,4 +1,5 @@
-/* media.c: gives slots the embeddings of their next image or sound, and has those of later ones encoded ahead.
+/* media.c: gives slots the embeddings of their next image or sound, and has those of later ones encoded
+ * ahead.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/media.h"
 
@@ -18,7 +19,7 @@ void weir__media_leave(weir__encoder *encoder, weir__slot *slot)
 }
 
 /* Releases the embeddings encoded ahead for the request's first n spans. */
-static void drop_first(weir__encoder *encoder, weir__request *request, int32_t n)
+static void drop_first_ahead(weir__encoder *encoder, weir__request *request, int32_t n)
 {
     for (int32_t i = 0; request->ahead != NULL && i < n; i++) {
         if (request->ahead[i] != NULL) weir__encoder_leave(encoder, request->ahead[i]);
@@ -28,13 +29,14 @@ static void drop_first(weir__encoder *encoder, weir__request *request, int32_t n
 
 void weir__media_drop(weir__encoder *encoder, weir__request *request)
 {
-    drop_first(encoder, request, request->history.n_spans);
+    drop_first_ahead(encoder, request, request->history.n_spans);
     weir__mem_free(request->ahead);
     request->ahead = NULL;
 }
 
 /* Held for the slot; NULL: out of memory. */
-static weir__embedding *want(weir__encoder *encoder, weir__request *request, const weir__media_span *span)
+static weir__embedding *want_embedding(weir__encoder *encoder, weir__request *request,
+                                       const weir__media_span *span)
 {
     const weir__history *history = &request->history;
     weir__embedding **ahead = request->ahead != NULL ? &request->ahead[span - history->spans] : NULL;
@@ -46,7 +48,7 @@ static weir__embedding *want(weir__encoder *encoder, weir__request *request, con
 }
 
 /* False: the slot has failed. */
-static bool look_at(weir__encoder *encoder, weir__slot *slot)
+static bool collect_slot(weir__encoder *encoder, weir__slot *slot)
 {
     const weir__history *history = &slot->request->history;
     const weir__media_span *span =
@@ -58,8 +60,8 @@ static bool look_at(weir__encoder *encoder, weir__slot *slot)
         return true;
     }
     if (slot->embedding == NULL) {
-        drop_first(encoder, slot->request, (int32_t)(span - history->spans));
-        slot->embedding = want(encoder, slot->request, span);
+        drop_first_ahead(encoder, slot->request, (int32_t)(span - history->spans));
+        slot->embedding = want_embedding(encoder, slot->request, span);
     }
     slot->span = span;
     weir_status status = slot->embedding != NULL ? weir__encoder_state(encoder, slot->embedding, &error)
@@ -82,7 +84,7 @@ bool weir__media_collect(weir__encoder *encoder, const weir__slots *slots)
     if (encoder == NULL) return false;
     for (weir__slot *slot = slots->first; slot < slots->end; slot++) {
         if (slot->state != WEIR_SLOT_IDLE && (slot->request->history.n_spans > 0 || slot->span != NULL))
-            failed |= !look_at(encoder, slot);
+            failed |= !collect_slot(encoder, slot);
     }
     return failed;
 }

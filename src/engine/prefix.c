@@ -119,7 +119,7 @@ bool weir__prefix_serves(const weir__prefix *prefix, const weir__request *reques
 
 /* ---- Checkpoints: where memory cannot be cut ---- */
 
-/* Whether an image or a sound ends with cell n: its cells cost most of the prompt's. */
+/* An image or a sound ends with cell n: its cells cost most of the prompt's. */
 static bool ends_medium(const weir__history *history, int32_t n)
 {
     for (int32_t i = 0; i < history->n_spans && history->spans[i].end <= n; i++)
@@ -203,7 +203,7 @@ void weir__prefix_keep(const weir__prefix *prefix, weir__lanes *lanes, weir__slo
         weir__lanes_hand_over(lanes, slot);
 }
 
-/* Whether a fork's source generates in a slot, as seen by another thread. A suspended source is in the
+/* A fork's source generates in a slot, as seen by another thread. A suspended source is in the
  * queue. */
 static bool source_generates(const weir__prefix *prefix, weir__shared *shared, const weir__request *request)
 {

@@ -31,7 +31,7 @@ bool weir__rank_outranks(int32_t priority, int64_t submit_ns, int32_t running_pr
 
 /* ---- Tenants: fair shares of the slots ---- */
 
-static double decayed(const weir__tenant *tenant, int64_t now)
+static double decayed_tokens(const weir__tenant *tenant, int64_t now)
 {
     if (now <= tenant->at_ns) return tenant->served;
     return tenant->served * exp2(-(double)(now - tenant->at_ns) / (double)WEIR__TENANT_HALF_NS);
@@ -54,7 +54,7 @@ weir__tenant *weir__tenant_hold(weir__tenants *tenants, uint64_t hash, int64_t n
         for (size_t i = 1; i < WEIR__TENANTS; i++) {
             weir__tenant *other = &tenants->each[i];
             if (other->n_live > 0) continue;
-            double served = decayed(other, now);
+            double served = decayed_tokens(other, now);
             if (tenant != NULL && served >= least) continue;
             tenant = other;
             least = served;
@@ -75,13 +75,13 @@ void weir__tenant_release(weir__tenant *tenant)
 
 void weir__tenant_bill(weir__tenant *tenant, int32_t n_tokens, int64_t now)
 {
-    tenant->served = decayed(tenant, now) + n_tokens;
+    tenant->served = decayed_tokens(tenant, now) + n_tokens;
     if (now > tenant->at_ns) tenant->at_ns = now;
 }
 
 int64_t weir__tenant_served(const weir__tenant *tenant, int64_t now)
 {
-    return tenant != NULL ? (int64_t)decayed(tenant, now) : 0;
+    return tenant != NULL ? (int64_t)decayed_tokens(tenant, now) : 0;
 }
 
 /* ---- The list ---- */

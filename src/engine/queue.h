@@ -1,5 +1,5 @@
-/* queue.h: the requests that wait for a slot, and which of them is next: by priority and age, then by the recent
- * tokens of their tenants, then by submit.
+/* queue.h: the requests that wait for a slot, and which of them is next: by priority and age, then by the
+ * recent tokens of their tenants, then by submit.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_QUEUE_H
 #define WEIR_ENGINE_QUEUE_H
@@ -21,10 +21,10 @@ typedef struct weir__rank {
  * the priority. */
 int32_t weir__rank_level(int32_t priority, int64_t waited_ns, int64_t ageing_ns, int32_t top);
 
-/* Whether a goes before b: a strict order if serials differ. */
+/* Rank a goes before b: a strict order if serials differ. */
 bool weir__rank_before(const weir__rank *a, const weir__rank *b);
 
-/* Whether a request may preempt a running one: its priority is higher, even counting the other's age. */
+/* A request may preempt a running one: its priority is higher, even counting the other's age. */
 bool weir__rank_outranks(int32_t priority, int64_t submit_ns, int32_t running_priority,
                          int64_t running_submit_ns, int64_t ageing_ns, int64_t now);
 
@@ -90,7 +90,7 @@ weir__request *weir__queue_take(weir__queue *queue, bool (*wanted)(const weir__r
 /* The request's rank among requests of priorities up to `top`. */
 weir__rank weir__queue_rank(const weir__request *request, int32_t top, int64_t now);
 
-/* Whether a waiting request may preempt a running one: its priority is higher, even counting the running
+/* A waiting request may preempt a running one: its priority is higher, even counting the running
  * one's age. Never both ways and never among equals, so that no two requests preempt each other in turns. */
 bool weir__queue_outranks(const weir__request *waiting, const weir__request *running, int64_t now);
 
@@ -98,9 +98,9 @@ bool weir__queue_outranks(const weir__request *waiting, const weir__request *run
 int32_t weir__queue_top(const weir__queue *queue, uint64_t end);
 
 /* The next request of those with serials below `end` and a higher priority than `above` that are `wanted`
- * (NULL: all); NULL = none. Age lifts a request up to their highest priority, but not above it. At the same
- * level tenants take turns, and a tenant's oldest request goes first: a tenant with many old requests does not hold
- * back the first request of another. */
+ * (NULL: all); NULL = none. Age lifts a request up to their highest priority, but not above it. At the
+ * same level tenants take turns, and a tenant's oldest request goes first: a tenant with many old requests
+ * does not hold back the first request of another. */
 weir__request *weir__queue_next(weir__queue *queue, uint64_t end, int32_t above,
                                 bool (*wanted)(const weir__request *request), int64_t now);
 

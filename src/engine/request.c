@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* request.c: makes the engine's form of a weir_request. Submit calls this on the caller's thread: it checks
+ * each field, tokenizes the prompt or copies that of a fork's source, and compiles stop strings, filter and
+ * sampler, so that the driver has nothing to check. A request belongs to its submitter until it is queued,
+ * and ends with weir__request_finish.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/request.h"
 
 #include <stdio.h>

@@ -87,11 +87,11 @@ typedef struct weir__request {
     weir__ticket *ticket;
 } weir__request;
 
-/* Checks and copies *given_request; error fields begin with "requests[index].". Does not attach the stream.
- * limits: of the engine; n_ctx, max_tokens and ageing_ms count. waker: the engine's; a fork's source must have
- * the same. first: NULL, or for another answer to a request the one that was made of *given_request for the
- * first answer and is not queued yet. The other answers' seeds are the first one's plus `index`, and only the
- * first has a score. */
+/* Checks and copies *given_request; error fields begin with "requests[index].". Does not attach the
+ * stream. limits: of the engine; n_ctx, max_tokens and ageing_ms count. waker: the engine's; a fork's
+ * source must have the same. first: NULL, or for another answer to a request the one that was made of
+ * *given_request for the first answer and is not queued yet. The other answers' seeds are the first one's
+ * plus `index`, and only the first has a score. */
 weir_status weir__request_create(weir_model *model, const weir_engine_params *limits,
                                  const weir_request *given_request, size_t index, const weir__waker *waker,
                                  const weir__request *first, weir__request **out, weir_error *error);
@@ -100,10 +100,10 @@ void weir__request_move(weir__request *request, weir__adapters_place to);
 
 void weir__request_destroy(weir__request *request);
 
-/* Whether the reader has cancelled. */
+/* The reader has cancelled. */
 bool weir__request_cancelled(const weir__request *request);
 
-/* Whether the reader wants its reasoning to end. */
+/* The reader wants its reasoning to end. */
 bool weir__request_ends_reasoning(const weir__request *request);
 
 weir_usage weir__request_usage(const weir__request *request, int64_t now);

@@ -1,5 +1,7 @@
 /* reuse.c: the tokens that a request need not compute, because they are in the prefix cache, in a running
- * request, or in one that is computing them now.
+ * request, or in one that is computing them now. A slot starts with the best of these: it takes over or
+ * shares cells, loads a state, or waits (JOINED) for a leader or a file. Once its wait is over, it looks
+ * again.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/reuse.h"
 
@@ -113,7 +115,7 @@ static int64_t patience_ns(const weir__cost *learned, int32_t n)
 }
 
 /* Where the hit's tokens are, for one that may wait for a file. AWAY: the wait is over: look up again. */
-static weir__cache_place locate(weir__driver *driver, const weir__cache_hit *hit, weir__cache_wait *wait)
+static weir__cache_place locate_hit(weir__driver *driver, const weir__cache_hit *hit, weir__cache_wait *wait)
 {
     int64_t now = weir__clock_now_ns(), due = wait->due_ns;
     if (due == 0)
@@ -129,7 +131,7 @@ static weir__cache_place locate(weir__driver *driver, const weir__cache_hit *hit
  * that are in memory. */
 static bool join_file(weir__driver *driver, weir__slot *slot, weir__cache_hit *hit)
 {
-    weir__cache_place place = locate(driver, hit, &slot->wait);
+    weir__cache_place place = locate_hit(driver, hit, &slot->wait);
     if (place == WEIR__CACHE_AWAY) look_up_prefix(driver, slot, hit);
     if (place != WEIR__CACHE_COMES) return false;
     slot->state = WEIR_SLOT_JOINED;
@@ -138,7 +140,7 @@ static bool join_file(weir__driver *driver, weir__slot *slot, weir__cache_hit *h
     return true;
 }
 
-/* Whether the slot takes the entry's sequence over, with its first n tokens, instead of copying them. A new
+/* The slot takes the entry's sequence over, with its first n tokens, instead of copying them. A new
  * answer to the same prompt takes the place of the old one, rather than of an entry that the next request may
  * need; but a fork leaves its source as it is. full: no other lane is free. */
 static bool takes_over(weir_layout layout, const weir__slot *slot, const weir__prefix_end *device, int32_t n,
@@ -220,7 +222,7 @@ void weir__reuse_start(weir__driver *driver, weir__slot *slot)
     if (weir__prefix_serves(&driver->prefix, request)) begin_text(&driver->prefix, slot);
 }
 
-/* Whether the tokens that the slot waits for may still come. */
+/* The tokens that the slot waits for may still come. */
 static bool may_come(const weir__driver *driver, const weir__slot *slot)
 {
     if (weir__slot_awaits_file(slot))
@@ -267,7 +269,7 @@ static weir_status give_state(weir__driver *driver, weir__kv_transfer *transfer)
                          0, &hit);
         if (hit.n == 0 || hit.n <= transfer->more_than)
             return weir__error_set(&transfer->error, WEIR_NOT_FOUND, "", "no more of the prompt is cached");
-        weir__cache_place place = locate(driver, &hit, &transfer->wait);
+        weir__cache_place place = locate_hit(driver, &hit, &transfer->wait);
         if (place == WEIR__CACHE_COMES) return WEIR_TIMEOUT;
         if (place == WEIR__CACHE_AWAY) continue;
         if (lane >= 0 || weir__cache_is_whole(&hit)) break;

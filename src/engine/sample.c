@@ -95,7 +95,7 @@ static void sample_slot(void *user, int32_t i)
     slot->error = error;
 }
 
-/* Whether helpers save more time than they cost, judged by the slots' last draws. */
+/* Helpers save more time than they cost, judged by the slots' last draws. */
 static bool is_worth_sharing(const weir__driver *driver, int32_t n)
 {
     int64_t ns = 0, longest = 0;

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* shared.c: data behind the engine's mutex. Callers count their requests against the limits and queue them;
+ * the driver takes them out for slots, when they are cancelled, or when their deadline has passed, and
+ * publishes counters once in a tick. Nothing under the mutex takes long: readers of the rings copy a few
+ * hundred items at a time.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/shared.h"
 
 #include "base/clock.h"

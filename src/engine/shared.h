@@ -36,10 +36,10 @@ typedef struct weir__running {
     int32_t n_answer; /* tokens of its answer that may follow */
 } weir__running;
 
-/* `mutex` protects everything except `arrived` and reads of `stopping`, and the requests' data that queue and
- * tenants use. Only the driver removes requests from the queue. Of an engine's locks this one is taken last. It
- * is held for a few instructions, never during a pass, a template, a callback or a large allocation. The
- * functions below take it unless they say that it is held. */
+/* `mutex` protects everything except `arrived` and reads of `stopping`, and the requests' data that queue
+ * and tenants use. Only the driver removes requests from the queue. Of an engine's locks this one is taken
+ * last. It is held for a few instructions, never during a pass, a template, a callback or a large
+ * allocation. The functions below take it unless they say that it is held. */
 typedef struct weir__shared {
     pthread_mutex_t mutex;
     pthread_cond_t drained; /* n_live became 0 */
@@ -84,7 +84,7 @@ weir_status weir__shared_submit(weir__shared *shared, const weir_engine_params *
  * TIMEOUT. */
 weir_status weir__shared_drain(weir__shared *shared, bool may_wait, int64_t deadline_ns);
 
-/* Whether a request of this stream is in the queue. */
+/* A request of this stream is in the queue. */
 bool weir__shared_has(weir__shared *shared, const weir_stream *stream);
 
 void weir__shared_stop(weir__shared *shared);

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* slot.c: a running request's state, and whose turn it is.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/slot.h"
 
 #include <string.h>
@@ -43,7 +44,7 @@ bool weir__slot_awaits(const weir__slots *slots, const weir__slot *slot)
     return slot->next == WEIR__NEXT_AWAITED || weir__slot_awaits_file(slot);
 }
 
-static int64_t earlier(int64_t a, int64_t b)
+static int64_t earlier_deadline(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -55,8 +56,8 @@ int64_t weir__slot_deadline(const weir__slots *slots)
     for (const weir__slot *slot = slots->first; slot < slots->end; slot++) {
         if (slot->state == WEIR_SLOT_IDLE) continue;
         awaits |= weir__slot_awaits(slots, slot);
-        deadline = earlier(deadline, slot->request->deadline_ns);
-        if (weir__slot_awaits_file(slot)) deadline = earlier(deadline, slot->wait.due_ns);
+        deadline = earlier_deadline(deadline, slot->request->deadline_ns);
+        if (weir__slot_awaits_file(slot)) deadline = earlier_deadline(deadline, slot->wait.due_ns);
     }
     return awaits ? deadline : 0;
 }
@@ -150,7 +151,7 @@ static bool is_same_set(const weir__slot *a, const weir__slot *b)
                                   a->request->history.adapters.key == b->request->history.adapters.key);
 }
 
-/* Whether it is the first one from `from` on that has work with its set. */
+/* The slot is the first one from `from` on that has work with its set. */
 static bool is_first(const weir__slot *from, const weir__slot *slot)
 {
     for (const weir__slot *other = from; other < slot; other++)
@@ -158,7 +159,7 @@ static bool is_first(const weir__slot *from, const weir__slot *slot)
     return true;
 }
 
-/* Of the slots with a segment, that of the oldest request: its image is complete first. */
+/* The slot with a segment whose request is the oldest: its image is complete first. */
 static const weir__slot *oldest_segment(const weir__slots *slots)
 {
     const weir__slot *oldest = NULL;

@@ -101,13 +101,13 @@ int32_t weir__slot_count_active(const weir__slots *slots);
  * its request. Otherwise 0: the driver has work. WEIR__CLOCK_NEVER: never. */
 int64_t weir__slot_deadline(const weir__slots *slots);
 
-/* Whether it waits for a file that has its tokens. */
+/* The slot waits for a file that has its tokens. */
 static inline bool weir__slot_awaits_file(const weir__slot *slot)
 {
     return slot->state == WEIR_SLOT_JOINED && slot->leader < 0;
 }
 
-/* Whether it, or the slot that computes its tokens, waits for something outside the engine: an embedding or a
+/* The slot, or the one that computes its tokens, waits for something outside the engine: an embedding or a
  * file. Then it computes nothing, and nobody stands back for it. */
 bool weir__slot_awaits(const weir__slots *slots, const weir__slot *slot);
 
@@ -131,7 +131,7 @@ typedef struct weir__turns {
     weir__adapters adapters; /* of the context */
 } weir__turns;
 
-/* Whether the slot may be planned in this tick. */
+/* The slot may be planned in this tick. */
 static inline bool weir__turns_has(const weir__turns *turns, const weir__slot *slot)
 {
     if (turns->segment >= 0) return slot->index == turns->segment;

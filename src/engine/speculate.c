@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* speculate.c: which slots get drafts, and how long. Each tick, the drafters are asked in their order for the
+ * slots that have no draft yet. Drafts stay within the KV cells that no request needs. They are halved, the
+ * longest first, until the tick is worth its time and streams without a draft do not wait much longer. Later
+ * the drafters learn how many tokens were right, and the text of a request that ends.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/speculate.h"
 
 #include <stdio.h>

@@ -1,4 +1,6 @@
-/* step.c: the tick; docs/architecture.md describes its phases.
+/* step.c: the tick. It prepares the slots (ends, suspends, admits, joins), lets the strategy plan, decodes
+ * one batch, samples, and puts chunks into the streams; then it does the accounts. A failed pass ends its
+ * streams, an abandoned one is computed again. docs/architecture.md describes the phases.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
@@ -98,7 +100,7 @@ static weir__shape shape_of(weir__driver *driver)
     return weir__schedule_shape(&driver->view, driver->plan, n);
 }
 
-/* Whether the view has a slot that may get tokens. */
+/* The view has a slot that may get tokens. */
 static bool has_work(const weir_view *view)
 {
     for (size_t i = 0; i < view->n_slots; i++)

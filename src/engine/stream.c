@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* stream.c: a stream of chunks from the driver to one reader. The driver appends to one buffer and the reader
+ * reads the other; they are swapped when the reader has read all of its own, so neither waits for the other
+ * and nothing is copied. The reader waits, polls a descriptor, or has a callback called. The last chunk needs
+ * no memory.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/stream.h"
 
 #include <errno.h>

@@ -12,8 +12,8 @@
 #define WEIR__STREAM_MARKS 32
 
 /* Attaches a fresh stream to a request of n_prompt tokens. index: its place in the submit; interval 0: the
- * stream keeps its own; waker: cancels wake it. The engine holds a reference until weir__stream_finish. STATE:
- * the stream was attached before, or cancelled. */
+ * stream keeps its own; waker: cancels wake it. The engine holds a reference until weir__stream_finish.
+ * STATE: the stream was attached before, or cancelled. */
 weir_status weir__stream_attach(weir_stream *stream, int32_t index, int32_t interval, int32_t n_prompt,
                                 weir__waker *waker);
 
@@ -29,7 +29,7 @@ bool weir__stream_remember(weir_stream *stream, const weir__history *from);
 weir_status weir__stream_recall(const weir_stream *stream, int32_t at, const weir__waker *waker,
                                 weir__history *out, weir_error *error);
 
-/* Whether it has tokens and has not ended. Then its request has them in its cells, unless it is suspended. */
+/* The stream has tokens and has not ended. Then its request has them in its cells, unless it is suspended. */
 bool weir__stream_flows(const weir_stream *stream);
 
 /* A reference that does not stop the request from being cancelled when its readers are gone. */
