@@ -62,7 +62,8 @@ static weir__slot *idle_slot(const weir__slots *slots)
     return NULL;
 }
 
-/* At the time of the tick, which a replay repeats, or of the request, if it arrived while the tick began. */
+/* Gives the request a slot, at the time of the tick, which a replay repeats, or of the request, if it arrived
+ * while the tick began. */
 static void start_request(weir__driver *driver, weir__request *request, int64_t now)
 {
     weir__slot *slot = idle_slot(&driver->slots);

@@ -444,7 +444,7 @@ static weir_status begin_driving(weir_engine *engine, weir_error *error)
     return WEIR_OK;
 }
 
-/* Also completes a stop that was called within the tick. */
+/* Ends what begin_driving began, and completes a stop that was called within the tick. */
 static void end_driving(weir_engine *engine)
 {
     if (atomic_load(&engine->shared.stopping)) weir__finish_all(&engine->driver);

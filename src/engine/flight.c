@@ -125,6 +125,22 @@ static bool is_repeatable(const weir_sampler_params *s)
     return greedy || s->seed != WEIR_SEED_RANDOM;
 }
 
+/* The request's stop strings, tokens that end it, tokens that it allows, and words that it forbids. */
+static void key_add_words(bytes *key, const weir_request *r)
+{
+    KEY_ADD(key, r->n_stop);
+    for (size_t i = 0; r->stop != NULL && i < r->n_stop; i++)
+        key_add_text(key, r->stop[i], r->stop_length != NULL ? r->stop_length[i] : WEIR_NUL);
+    KEY_ADD(key, r->n_stop_tokens);
+    if (r->stop_tokens != NULL) key_add(key, r->stop_tokens, r->n_stop_tokens * sizeof *r->stop_tokens);
+    KEY_ADD(key, r->n_allowed_tokens);
+    if (r->allowed_tokens != NULL)
+        key_add(key, r->allowed_tokens, r->n_allowed_tokens * sizeof *r->allowed_tokens);
+    KEY_ADD(key, r->n_bad_words);
+    for (size_t i = 0; r->bad_words != NULL && i < r->n_bad_words; i++)
+        key_add_text(key, r->bad_words[i], WEIR_NUL);
+}
+
 char *weir__flight_key(const weir_request *request, size_t *n)
 {
     bytes key = {0};
@@ -155,17 +171,7 @@ char *weir__flight_key(const weir_request *request, size_t *n)
         KEY_ADD(&key, r.adapters[i].adapter);
         KEY_ADD(&key, r.adapters[i].scale);
     }
-    KEY_ADD(&key, r.n_stop);
-    for (size_t i = 0; r.stop != NULL && i < r.n_stop; i++)
-        key_add_text(&key, r.stop[i], r.stop_length != NULL ? r.stop_length[i] : WEIR_NUL);
-    KEY_ADD(&key, r.n_stop_tokens);
-    if (r.stop_tokens != NULL) key_add(&key, r.stop_tokens, r.n_stop_tokens * sizeof *r.stop_tokens);
-    KEY_ADD(&key, r.n_allowed_tokens);
-    if (r.allowed_tokens != NULL)
-        key_add(&key, r.allowed_tokens, r.n_allowed_tokens * sizeof *r.allowed_tokens);
-    KEY_ADD(&key, r.n_bad_words);
-    for (size_t i = 0; r.bad_words != NULL && i < r.n_bad_words; i++)
-        key_add_text(&key, r.bad_words[i], WEIR_NUL);
+    key_add_words(&key, &r);
     if (r.chat != NULL) key_add_chat(&key, r.chat);
     if (!key.failed) {
         *n = key.text.n;

@@ -317,7 +317,7 @@ weir_status weir__history_insert(weir__history *history, const weir_model *model
         from = to;
         if (status == WEIR_OK && i < n)
             status = weir__medium_create(model, limits, media[i].media, &medium, error);
-        if (status == WEIR_OK && i < n) status = add_medium(history, medium, limits, error);
+        if (medium != NULL) status = add_medium(history, medium, limits, error);
         weir__medium_release(medium);
     }
     history->n_prompt = history->n_tokens;

@@ -34,7 +34,7 @@ void weir__media_drop(weir__encoder *encoder, weir__request *request)
     request->ahead = NULL;
 }
 
-/* Held for the slot; NULL: out of memory. */
+/* The embedding of a span, held for the slot; NULL: out of memory. */
 static weir__embedding *want_embedding(weir__encoder *encoder, weir__request *request,
                                        const weir__media_span *span)
 {

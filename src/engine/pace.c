@@ -99,7 +99,7 @@ static int32_t most_of(const tick_load *c, const weir__slot *slot)
                                 c->driver->params->chunk_size);
 }
 
-/* How many of the prompt's tokens keep the tick within a target. */
+/* The prompt's tokens, at most, that keep the tick within a target. */
 static int32_t fitting_tokens(const tick_load *c, const weir__slot *slot, int64_t target_ns)
 {
     int32_t n_passes = c->driver->info.layout == WEIR_LAYOUT_PER_SLOT && c->n_decode > 0 ? 2 : 1;
@@ -200,7 +200,7 @@ int64_t weir__pace_target_ns(const weir__driver *driver)
     return share_ns(&driver->turns, least == INT32_MAX ? usual : least > floor ? least : floor);
 }
 
-/* Whatever streams allow, others wait for no longer than the engine's target. */
+/* The streams' target, but at most the engine's: others wait for no longer, whatever streams allow. */
 static int64_t own_target_ns(const weir__driver *driver)
 {
     int64_t target_ns = weir__pace_target_ns(driver),

@@ -37,14 +37,15 @@ void weir_request_init(weir_request *request, size_t size)
 
 /* ---- The prompt, and whose it is ---- */
 
-/* Never 0, which means no salt. Two with the same hash share their turns and nothing else. */
+/* The hash of a salt, which is never 0: that means no salt. Two with the same hash share their turns and
+ * nothing else. */
 static uint64_t hash_salt(const char *salt, size_t length)
 {
     uint64_t hash = weir__hash(0, salt, length);
     return hash != 0 ? hash : 1;
 }
 
-/* salt: [length], or NULL = none. */
+/* Copies the salt [length]; NULL = none. */
 static weir_status copy_salt(weir__request *request, const char *salt, size_t length, weir_error *error)
 {
     if (salt == NULL) return WEIR_OK;

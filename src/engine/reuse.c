@@ -114,7 +114,7 @@ static int64_t patience_ns(const weir__cost *learned, int32_t n)
     return ns > (double)PATIENCE_LEAST ? (int64_t)ns : PATIENCE_LEAST;
 }
 
-/* Where the hit's tokens are, for one that may wait for a file. AWAY: the wait is over: look up again. */
+/* The place of the hit's tokens, for one that may wait for a file. AWAY: the wait is over: look up again. */
 static weir__cache_place locate_hit(weir__driver *driver, const weir__cache_hit *hit, weir__cache_wait *wait)
 {
     int64_t now = weir__clock_now_ns(), due = wait->due_ns;

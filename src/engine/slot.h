@@ -78,7 +78,7 @@ typedef struct weir__slots {
 
 void weir__slot_init(weir__slot *slot, int32_t index);
 
-/* Takes over the request. None of its cells are there. */
+/* The slot takes over the request. None of its cells are there. */
 void weir__slot_start(weir__slot *slot, weir__request *request, int64_t now);
 
 /* Ends the slot for this reason, unless it already has one. */

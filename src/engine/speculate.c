@@ -206,7 +206,7 @@ static double tick_ns(const weir__speculate *all, const weir_cost *cost)
 
 /* ---- Drafts ---- */
 
-/* With no tokens yet. */
+/* A draft for the slot, with no tokens yet. */
 static weir__draft draft_of(const weir__slot *slot)
 {
     const weir__request *request = slot->request;

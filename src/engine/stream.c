@@ -163,7 +163,7 @@ static bool can_take(const weir_stream *stream)
     return stream->front_mark < stream->front.n_marks || stream->back.n_marks > 0;
 }
 
-/* Called under mutex, which it releases while it waits. Returns when no other thread is inside ready. */
+/* Waits until no other thread is inside ready. Called under mutex, which it releases while it waits. */
 static void wait_for_ready(weir_stream *stream)
 {
     while (stream->n_inside > 0 && !pthread_equal(stream->caller, pthread_self()) &&
@@ -171,7 +171,7 @@ static void wait_for_ready(weir_stream *stream)
         pthread_cond_wait(&stream->left, &stream->mutex);
 }
 
-/* Called under mutex, which it releases meanwhile. The stream is attached. */
+/* Runs the ready callback of an attached stream. Called under mutex, which it releases meanwhile. */
 static void run_ready(weir_stream *stream)
 {
     if (stream->ready == NULL) return;
@@ -467,7 +467,7 @@ void weir__stream_advance(weir_stream *stream, const weir_progress *progress)
     pthread_mutex_unlock(&stream->mutex);
 }
 
-/* Called under mutex: still in its prefill. */
+/* The request is still in its prefill. Called under mutex. */
 static bool is_prefilling(const weir_stream *stream)
 {
     return stream->phase == ATTACHED && stream->progress.started &&
@@ -502,7 +502,7 @@ void weir__stream_finish(weir_stream *stream, const weir_chunk *chunk, const wei
 
 /* ---- Consumer ---- */
 
-/* Called under mutex. Takes the next chunk of front; if front is empty, swaps front and back first. */
+/* Takes the next chunk of front; if front is empty, swaps front and back first. Called under mutex. */
 static bool take_chunk(weir_stream *stream, weir_chunk *chunk)
 {
     if (stream->front_mark == stream->front.n_marks) {
