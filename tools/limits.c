@@ -172,7 +172,7 @@ static void run_limited(const cli_limits *limits, void (*fn)(void *user, int32_t
                         double amount, double *best)
 {
     int64_t started = weir__clock_now_ns();
-    weir__crew_run(limits->crew, fn, user, n);
+    weir__thread_pool_run(limits->threads, fn, user, n);
     int64_t took = weir__clock_now_ns() - started;
     if (took > 0 && amount * 1e9 / (double)took > *best) *best = amount * 1e9 / (double)took;
 }
@@ -180,13 +180,13 @@ static void run_limited(const cli_limits *limits, void (*fn)(void *user, int32_t
 bool cli_limits_init(cli_limits *limits, int32_t n_threads)
 {
     *limits = (cli_limits){.instruction = fastest_multiplier()->instruction, .n_threads = n_threads};
-    limits->crew = weir__crew_create(n_threads - 1);
-    return limits->crew != NULL;
+    limits->threads = weir__thread_pool_create(n_threads - 1);
+    return limits->threads != NULL;
 }
 
 void cli_limits_fini(cli_limits *limits)
 {
-    weir__crew_destroy(limits->crew);
+    weir__thread_pool_destroy(limits->threads);
     *limits = (cli_limits){0};
 }
 

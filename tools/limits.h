@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/crew.h"
+#include "base/thread_pool.h"
 
 /* The best seen so far, by threads that work at the same time. */
 typedef struct cli_limits {
@@ -15,7 +15,7 @@ typedef struct cli_limits {
     double macs;             /* multiplications with an addition, per second; 0 = not known */
     double bytes;            /* read from memory, per second */
     int32_t n_threads;
-    weir__crew *crew;
+    weir__thread_pool *threads;
     size_t at; /* the next byte of the memory that is read */
 } cli_limits;
 

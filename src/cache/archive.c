@@ -181,7 +181,7 @@ static void *run_writer(void *user)
         if (!given && !found) continue;
         pthread_cond_broadcast(&a->changed);
         pthread_mutex_unlock(&a->mutex);
-        a->params.ring(a->params.user);
+        a->params.wake(a->params.user);
         pthread_mutex_lock(&a->mutex);
     }
     pthread_mutex_unlock(&a->mutex);
@@ -497,7 +497,7 @@ weir_status weir__archive_open(const weir__archive_params *params, weir__archive
                                .limits = params->limits,
                                .open_file = weir__folder_open_file,
                                .find_file = weir__folder_find,
-                               .ring = params->ring,
+                               .wake = params->wake,
                                .user = params->user};
     if (!weir__reader_start(&a->reader)) goto no_reader;
     if (pthread_mutex_init(&a->mutex, NULL) != 0) goto no_mutex;

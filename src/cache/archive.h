@@ -28,7 +28,7 @@ typedef struct weir__archive_params {
     weir__snapshot_limits limits;
     int64_t watch_ns; /* how often the writer looks for changes by other processes; 0 = never */
     /* Called on a thread of the archive: a file was written or read, or could not be, or there is news. */
-    void (*ring)(void *user);
+    void (*wake)(void *user);
     void *user;
 } weir__archive_params;
 

@@ -104,8 +104,9 @@ typedef struct weir__cache_wait {
     bool over;      /* without success */
 } weir__cache_wait;
 
-/* Asks for the hit's tokens if they are in a file. The reader reads one at a time, and rings; its state is
- * memory in addition to n_bytes, until put_away. due: when the caller's wait ends; its file is AWAY then. */
+/* Asks for the hit's tokens if they are in a file. The reader reads one at a time, and wakes the engine;
+ * its state is memory in addition to n_bytes, until put_away. due: when the caller's wait ends; its file
+ * is AWAY then. */
 weir__cache_place weir__cache_call(weir__cache *cache, const weir__cache_hit *hit, int64_t due);
 
 /* The time from which a wait that starts now counts: if a file is being read, since its read began, so that

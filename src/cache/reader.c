@@ -71,7 +71,7 @@ static void *run_reader(void *user)
         r->phase = WEIR__READER_DONE;
         pthread_cond_broadcast(&r->changed);
         pthread_mutex_unlock(&r->mutex);
-        r->ring(r->user);
+        r->wake(r->user);
         pthread_mutex_lock(&r->mutex);
     }
     pthread_mutex_unlock(&r->mutex);

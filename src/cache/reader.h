@@ -23,7 +23,7 @@ typedef struct weir__reader {
     weir__snapshot_limits limits;
     weir_status (*open_file)(int folder, const char *name, int *fd, weir_error *error);
     bool (*find_file)(int folder, const char *name, weir__folder_file *file);
-    void (*ring)(void *user); /* on the reader's thread: it is DONE */
+    void (*wake)(void *user); /* on the reader's thread: it is DONE */
     void *user;
     pthread_t thread;
 

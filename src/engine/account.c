@@ -68,7 +68,7 @@ void weir__account_publish(weir__account *account)
     pthread_mutex_lock(&shared->mutex);
     for (weir__slot *slot = account->slots.first; slot < account->slots.end; slot++) {
         if (slot->request == NULL || slot->n_unbilled == 0) continue; /* also one that is about to end */
-        weir__salt_bill(slot->request->salt, slot->n_unbilled, account->tick.start_ns);
+        weir__tenant_bill(slot->request->tenant, slot->n_unbilled, account->tick.start_ns);
         slot->n_unbilled = 0;
     }
     publish_running(account);
@@ -81,7 +81,7 @@ void weir__account_publish(weir__account *account)
     pthread_mutex_unlock(&shared->mutex);
 }
 
-static double seconds(int64_t ns)
+static double to_seconds(int64_t ns)
 {
     return (double)ns * 1e-9;
 }
@@ -91,13 +91,13 @@ void weir__account_token(weir__account *account, const weir__request *request)
     account->counts.n_generated_tokens++;
     if (request->n_generated == 1)
         weir__histogram_observe(&account->counts.ttft_seconds,
-                                seconds(request->first_ns - request->submit_ns));
+                                to_seconds(request->first_ns - request->submit_ns));
 }
 
 /* A chunk of n tokens, which is not the request's first. */
 static void count_gap(weir__account *account, const weir__request *request, size_t n, int64_t now)
 {
-    double gap = seconds(now - request->sent_ns);
+    double gap = to_seconds(now - request->sent_ns);
     weir__histogram_observe(&account->counts.itl_seconds, gap);
     if (n > 0) weir__histogram_add(&account->counts.tpot_seconds, gap / (double)n, n);
 }
@@ -190,7 +190,7 @@ void weir__account_admit(weir__account *account, const weir__slot *slot, bool re
     weir_engine_stats *counts = &account->counts;
     const weir__request *request = slot->request;
     if (!resumed) {
-        weir__histogram_observe(&counts->queue_seconds, seconds(request->admit_ns - request->submit_ns));
+        weir__histogram_observe(&counts->queue_seconds, to_seconds(request->admit_ns - request->submit_ns));
         return;
     }
     counts->n_resumes++;
@@ -275,7 +275,7 @@ void weir__account_end(weir__account *account, const weir_report *report, int64_
     counts->tick_ns = report->tick_ns;
     counts->busy_ns += report->tick_ns;
     counts->n_bad_plans += report->bad_plan;
-    weir__histogram_observe(&counts->tick_seconds, seconds(report->tick_ns));
+    weir__histogram_observe(&counts->tick_seconds, to_seconds(report->tick_ns));
     weir__account_publish(account);
     account->tick.work_ns = work_ns;
     add_tick(account, report);

@@ -270,11 +270,11 @@ static void a_suspension_is_in_the_record_and_no_second_admission(void **state)
 /* Tokens that requests without a salt have been billed; the clock stands. */
 static int64_t billed(const rig *r, int64_t now)
 {
-    return weir__salt_served(weir__salt_find(&r->engine->shared.salts, 0), now);
+    return weir__tenant_served(weir__tenant_find(&r->engine->shared.tenants, 0), now);
 }
 
 /* The prompt when it gets a slot, then each generated token once it is fed, which the last one never is. */
-static void a_salt_pays_for_prompt_and_answer(void **state)
+static void a_tenant_pays_for_prompt_and_answer(void **state)
 {
     rig *r = *state;
     r->params.n_slots = 1;
@@ -302,7 +302,7 @@ static void take_a_second(void *user, const weir__batch *batch)
 }
 
 /* The replay of a record knows that time, and not the one at which a tick ends. */
-static void a_salt_pays_at_the_time_of_the_tick(void **state)
+static void a_tenant_pays_at_the_time_of_the_tick(void **state)
 {
     rig *r = *state;
     rig_script(r, 'A', 4, "abcdefgh");
@@ -313,13 +313,13 @@ static void a_salt_pays_at_the_time_of_the_tick(void **state)
     rig_submit_key(r, 'A');
     for (int i = 0; i < 4; i++) {
         rig_tick(r);
-        assert_int_equal(weir__salt_find(&r->engine->shared.salts, 0)->at_ns, now + i * WEIR__NS_PER_S);
+        assert_int_equal(weir__tenant_find(&r->engine->shared.tenants, 0)->at_ns, now + i * WEIR__NS_PER_S);
     }
     weir__clock_stand(-1);
 }
 
 /* Whatever was computed again: who was suspended pays as who was not. */
-static void a_suspension_costs_a_salt_nothing(void **state)
+static void a_suspension_costs_a_tenant_nothing(void **state)
 {
     rig *r = *state;
     for (int saved = 0; saved < 2; saved++) {
@@ -623,9 +623,9 @@ int main(void)
         RIG_TEST(cancels_are_counted_by_where_they_come),
         RIG_TEST(histograms_have_what_happened),
         RIG_TEST(a_suspension_is_in_the_record_and_no_second_admission),
-        RIG_TEST(a_salt_pays_for_prompt_and_answer),
-        RIG_TEST(a_salt_pays_at_the_time_of_the_tick),
-        RIG_TEST(a_suspension_costs_a_salt_nothing),
+        RIG_TEST(a_tenant_pays_for_prompt_and_answer),
+        RIG_TEST(a_tenant_pays_at_the_time_of_the_tick),
+        RIG_TEST(a_suspension_costs_a_tenant_nothing),
         RIG_TEST(slots_are_shared_between_tenants_not_salts),
         RIG_TEST(a_sum_of_logprobs_goes_through_a_suspension),
         RIG_TEST(idle_is_since_the_last_token),

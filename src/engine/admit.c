@@ -1,9 +1,59 @@
-/* admit.c: moves requests from the queue into slots.
+/* admit.c: which requests have slots. Takes requests out of the queue, suspends them when cells run out or a
+ * request of higher priority preempts them. Their readers only see a pause.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/admit.h"
+
+#include "base/mem.h"
+#include "engine/account.h"
+#include "engine/cells.h"
 #include "engine/driver.h"
+#include "engine/media.h"
 #include "engine/reuse.h"
-#include "engine/suspend.h"
+
+/* ---- Suspending ---- */
+
+/* Saves the cells of the slot's request if possible, frees them, and puts the request into the queue. */
+static void suspend_slot(weir__driver *driver, weir__slot *slot)
+{
+    weir__account_suspend(&driver->account, slot);
+    weir__cells_save(&driver->memory, driver->prefix.cache, slot);
+    weir__cache_end(driver->prefix.cache, &slot->live);
+    weir__media_leave(driver->encoder, slot);
+    weir__lanes_leave(&driver->lanes, slot);
+    weir__shared_requeue(driver->shared, slot->request);
+    weir__slot_init(slot, slot->index);
+}
+
+/* The slot to suspend first: the youngest of the lowest priority among those that `by` outranks (NULL: among
+ * all). */
+static weir__slot *choose_victim(const weir__slots *slots, const weir__request *by, int64_t now)
+{
+    weir__slot *victim = NULL;
+    for (weir__slot *slot = slots->first; slot < slots->end; slot++) {
+        if (slot->state == WEIR_SLOT_IDLE) continue;
+        const weir__request *request = slot->request;
+        if (by != NULL && !weir__queue_outranks(by, request, now)) continue;
+        if (victim == NULL || request->priority < victim->request->priority ||
+            (request->priority == victim->request->priority && request->serial > victim->request->serial))
+            victim = slot;
+    }
+    return victim;
+}
+
+bool weir__admit_relieve(weir__driver *driver, int64_t now)
+{
+    bool suspended = false;
+    while (weir__cells_left(&driver->cells) < 0) {
+        if (weir__cells_evict(&driver->cells)) continue;
+        if (weir__slot_count_active(&driver->slots) < 2) break;
+        suspend_slot(driver, choose_victim(&driver->slots, NULL, now));
+        suspended = true;
+    }
+    if (suspended) weir__account_publish(&driver->account);
+    return suspended;
+}
+
+/* ---- Admission ---- */
 
 static weir__slot *idle_slot(const weir__slots *slots)
 {
@@ -12,7 +62,8 @@ static weir__slot *idle_slot(const weir__slots *slots)
     return NULL;
 }
 
-/* At the time of the tick, which a replay repeats, or of the request, if it arrived while the tick began. */
+/* Gives the request a slot, at the time of the tick, which a replay repeats, or of the request, if it arrived
+ * while the tick began. */
 static void start_request(weir__driver *driver, weir__request *request, int64_t now)
 {
     weir__slot *slot = idle_slot(&driver->slots);
@@ -20,7 +71,7 @@ static void start_request(weir__driver *driver, weir__request *request, int64_t 
     bool resumed = request->admit_ns != 0;
     weir__shared_admit(driver->shared, request, resumed, now);
     weir__slot_start(slot, request, now);
-    weir__rotation_enter(&driver->rotation, slot);
+    weir__turns_enter(&driver->turns, slot);
     weir__reuse_start(driver, slot);
     weir__account_admit(&driver->account, slot, resumed);
 }
@@ -50,7 +101,7 @@ static weir__request *choose_request(weir__driver *driver, int64_t now)
     request = weir__shared_next(shared, shared->n_seen, lowest_priority(slots), NULL, now);
     if (request == NULL || !weir__cells_fits(&driver->cells, request, true, now)) return NULL;
     while (idle_slot(slots) == NULL || !weir__cells_fits(&driver->cells, request, false, now))
-        weir__suspend(driver, weir__suspend_victim(slots, request, now));
+        suspend_slot(driver, choose_victim(slots, request, now));
     return request;
 }
 

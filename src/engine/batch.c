@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* batch.c: a plan as rows of a batch, in an order of lanes that llama.cpp computes in few passes.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
 #include "engine/batch.h"
@@ -13,8 +14,7 @@
 /* The most tokens that a plan may give the slot; 0 if it has no work or its adapters' turn has not come. */
 static int32_t slot_allowance(const weir__driver *driver, const weir__slot *slot)
 {
-    if (slot->state == WEIR_SLOT_IDLE || !weir__pace_has(slot) ||
-        !weir__rotation_has(&driver->rotation, slot))
+    if (slot->state == WEIR_SLOT_IDLE || !weir__pace_has(slot) || !weir__turns_has(&driver->turns, slot))
         return 0;
     if (slot->state == WEIR_SLOT_GENERATING) return 1 + slot->draft.n;
     if (slot->state != WEIR_SLOT_PREFILLING) return 0;
@@ -42,7 +42,7 @@ static bool is_scored(const weir__slot *slot)
            slot->request->history.score->n_scored < slot->request->history.score->n;
 }
 
-/* Whether the row of the slot's token at `pos` is needed to score the token after it. */
+/* The row of the slot's token at `pos` is needed to score the token after it. */
 static bool scores_after(const weir__slot *slot, int32_t pos)
 {
     if (!is_scored(slot)) return false;
@@ -131,7 +131,7 @@ static void fill_lane(weir__driver *driver, int32_t lane)
     if (slot == NULL) return;
     const weir__request *request = slot->request;
     int32_t first = slot->n_planned > 0 ? weir__history_position(&request->history, slot->n_past) : 0;
-    if (slot->n_planned > 0 && driver->rotation.segment >= 0) fill_slice(driver, slot);
+    if (slot->n_planned > 0 && driver->turns.segment >= 0) fill_slice(driver, slot);
     for (int32_t i = 0; i < slot->n_planned; i++) {
         int32_t at = slot->n_past + i, past = at - request->history.n_tokens;
         /* Keep logits only for the rows that are sampled from and those that score tokens of the prompt. */

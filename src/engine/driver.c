@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* driver.c: opens and closes the driver's data.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/driver.h"
 
 #include "base/error.h"
@@ -37,7 +38,7 @@ static weir_status open_prefix(weir__driver *driver, weir_error *error)
         weir__memory_init(&driver->memory, driver->model->ops, driver->context, &driver->info, error);
     if (status != WEIR_OK) return status;
     driver->memory.uneven = driver->model->projector != NULL;
-    return weir__prefix_open(&driver->prefix, &driver->memory, driver->bell, error);
+    return weir__prefix_open(&driver->prefix, &driver->memory, driver->waker, error);
 }
 
 static weir_status open_speculate(weir__driver *driver, weir_error *error)
@@ -49,7 +50,7 @@ static weir_status open_speculate(weir__driver *driver, weir_error *error)
         .slots = driver->slots,
         .cells = &driver->cells,
         .lanes = &driver->lanes,
-        .rotation = &driver->rotation,
+        .turns = &driver->turns,
         .cost = &driver->cost,
     };
     return weir__speculate_open(&driver->speculate, driver->context, error);
@@ -103,20 +104,20 @@ weir_status weir__driver_open(weir__driver *driver, weir_error *error)
     if (status == WEIR_OK) status = open_speculate(driver, error);
     if (status == WEIR_OK && driver->model->projector != NULL)
         status = weir__encoder_create(driver->model, driver->prefix.cache,
-                                      driver->params->cache_bytes / EMBEDDINGS_PART, driver->bell,
+                                      driver->params->cache_bytes / EMBEDDINGS_PART, driver->waker,
                                       &driver->encoder, error);
     return status == WEIR_OK ? open_account(driver, error) : status;
 }
 
 void weir__driver_close(weir__driver *driver)
 {
-    weir__crew_destroy(driver->crew);
+    weir__thread_pool_destroy(driver->threads);
     weir__speculate_close(&driver->speculate);
     weir__encoder_destroy(driver->encoder);
     weir__cache_destroy(driver->prefix.cache);
     weir__memory_fini(&driver->memory);
     if (driver->context != NULL) driver->model->ops->context_free(driver->context);
-    weir__adapters_fini(&driver->rotation.adapters);
+    weir__adapters_fini(&driver->turns.adapters);
     weir__batch_fini(&driver->batch);
     weir__account_fini(&driver->account);
     weir__emit_scratch_fini(&driver->scratch);

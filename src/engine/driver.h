@@ -4,19 +4,17 @@
 #define WEIR_ENGINE_DRIVER_H
 
 #include "base/clock.h"
-#include "base/crew.h"
+#include "base/thread_pool.h"
 #include "cache/cache.h"
 #include "engine/account.h"
 #include "engine/cells.h"
-#include "engine/doorbell.h"
 #include "engine/encoder.h"
-#include "engine/lanes.h"
 #include "engine/peers.h"
 #include "engine/prefix.h"
-#include "engine/rotation.h"
 #include "engine/shared.h"
 #include "engine/slot.h"
 #include "engine/speculate.h"
+#include "engine/waker.h"
 #include "schedule/schedule.h"
 
 /* The pass that is being computed; pace.c writes it. */
@@ -36,7 +34,7 @@ typedef struct weir__driver {
     const weir_engine_params *params; /* complete */
     weir_context_info info;           /* of the context that was created */
     weir_strategy strategy;
-    weir__doorbell *bell;
+    weir__waker *waker;
     weir__prefix prefix;
     weir__shared *shared;
 
@@ -46,8 +44,8 @@ typedef struct weir__driver {
     weir__cells cells;
     weir__batch batch;
     weir__slots slots;
-    weir__slot **sampling; /* [n_slots] the slots that this tick samples */
-    weir__crew *crew;      /* NULL until sampling takes long enough to share */
+    weir__slot **sampling;      /* [n_slots] the slots that this tick samples */
+    weir__thread_pool *threads; /* NULL until sampling takes long enough to share */
     uint32_t cancels_seen;
     int64_t transfer_due_ns; /* until when a transfer waits for a file; 0 = none does */
     bool file_came;          /* a file had been read when this tick began */
@@ -61,7 +59,7 @@ typedef struct weir__driver {
     weir_view view;
     weir__cost cost;
     weir__shape shape; /* of this tick's batch */
-    weir__rotation rotation;
+    weir__turns turns;
     weir__pass_watch watch; /* of this tick's pass */
     weir__peer peer;        /* in no list if the engine is manual */
     weir__encoder *encoder; /* NULL: the model has no projector */

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* emit.c: turns tokens into text for the stream.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/emit.h"
 
 #include <string.h>
@@ -97,7 +98,7 @@ static weir_status emit_bytes(weir__emit *emit, weir__emit_scratch *scratch, con
     return emit_text(emit, scratch->clean.bytes, length, stopped);
 }
 
-/* What is held back has turned out not to begin a stop string. */
+/* The held-back text has turned out not to begin a stop string. */
 static weir_status release_held(weir__emit *emit)
 {
     if (emit->stop == NULL) return WEIR_OK;

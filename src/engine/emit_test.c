@@ -21,7 +21,7 @@ typedef struct emitter {
     weir_sampler sampler;
     weir__request request;
     weir__emit_scratch scratch;
-    weir__doorbell *bell;
+    weir__waker *waker;
     bool over; /* the stream has its terminal chunk */
     int32_t tokens[N_PIECES];
     bool stopped;
@@ -54,9 +54,9 @@ static int setup(void **state)
     e->request.history.tokens = e->tokens;
     weir__emit_init(&e->request.emit, &e->model);
     *state = e;
-    if (weir__doorbell_create(&e->bell) != WEIR_OK) return -1;
+    if (weir__waker_create(&e->waker) != WEIR_OK) return -1;
     if (weir_stream_create(&e->request.stream, NULL) != WEIR_OK) return -1;
-    return weir__stream_attach(e->request.stream, 0, 1, 1, e->bell) == WEIR_OK ? 0 : -1;
+    return weir__stream_attach(e->request.stream, 0, 1, 1, e->waker) == WEIR_OK ? 0 : -1;
 }
 
 static void stop_at(emitter *e, const char *const *strings, size_t n)
@@ -85,7 +85,7 @@ static int teardown(void **state)
     static const weir_chunk end = {.reason = WEIR_REASON_END};
     if (!e->over) weir__stream_finish(e->request.stream, &end, NULL, &usage);
     weir_stream_release(e->request.stream);
-    weir__doorbell_release(e->bell);
+    weir__waker_release(e->waker);
     weir__emit_fini(&e->request.emit);
     weir__emit_scratch_fini(&e->scratch);
     long left = weir__mem_live() - e->live;

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* encoder.c: encodes images and sounds on a thread of its own. The driver asks for embeddings by key and
+ * holds them; equal ones exist once, in a list whose first is the most recently used. The thread takes what a
+ * slot needs before what is encoded ahead, encodes without the mutex, and wakes the driver. Embeddings that
+ * nobody holds stay within a part of the cache's budget, and the least recently used go first.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/encoder.h"
 
 #include <string.h>
@@ -29,7 +33,7 @@ struct weir__embedding {
 struct weir__encoder {
     weir_model *model; /* its engine holds it */
     weir__cache *cache;
-    weir__doorbell *bell;
+    weir__waker *waker;
     uint64_t n_bytes, n_claimed, n_saved; /* the driver's */
     pthread_t thread;
     _Atomic bool stopping;
@@ -59,8 +63,9 @@ static void unlink_embedding(weir__encoder *encoder, const weir__embedding *embe
     *at = embedding->next;
 }
 
-/* Of those that wait, the one that was wanted first; one that a slot needs before any other. */
-static weir__embedding *next_one(const weir__encoder *encoder)
+/* The embedding that is encoded next: of those that wait, the one that was wanted first; one that a slot
+ * needs before any other. */
+static weir__embedding *next_embedding(const weir__encoder *encoder)
 {
     weir__embedding *next = NULL;
     for (weir__embedding *at = encoder->first; at != NULL; at = at->next)
@@ -93,7 +98,7 @@ typedef struct stop {
     const weir__embedding *embedding;
 } stop;
 
-static bool is_over(void *user)
+static bool encode_is_over(void *user)
 {
     const stop *s = user;
     return atomic_load_explicit(&s->embedding->cancelled, memory_order_relaxed) ||
@@ -101,7 +106,7 @@ static bool is_over(void *user)
            atomic_load_explicit(&s->encoder->stopping, memory_order_relaxed);
 }
 
-static weir_status encode(weir__encoder *encoder, weir__embedding *embedding)
+static weir_status encode_embedding(weir__encoder *encoder, weir__embedding *embedding)
 {
     stop s = {encoder, embedding};
     int32_t i = embedding->segment;
@@ -110,7 +115,7 @@ static weir_status encode(weir__encoder *encoder, weir__embedding *embedding)
     if (status != WEIR_OK) return status;
     pthread_mutex_lock(&encoder->model->encoding); /* another engine of the model may encode */
     status = embedding->medium->ops->projector_encode(encoder->model->projector, encoder->prepared, i,
-                                                      is_over, &s, error);
+                                                      encode_is_over, &s, error);
     pthread_mutex_unlock(&encoder->model->encoding);
     weir__segment *segment = &encoder->prepared->segments[i];
     if (status != WEIR_OK) return status;
@@ -126,7 +131,7 @@ static weir__embedding *take_next(weir__encoder *encoder)
 {
     weir__embedding *next = NULL;
     pthread_mutex_lock(&encoder->mutex);
-    while (!atomic_load(&encoder->stopping) && (next = next_one(encoder)) == NULL)
+    while (!atomic_load(&encoder->stopping) && (next = next_embedding(encoder)) == NULL)
         pthread_cond_wait(&encoder->more, &encoder->mutex);
     if (next != NULL) next->is = RUNNING;
     pthread_mutex_unlock(&encoder->mutex);
@@ -134,7 +139,8 @@ static weir__embedding *take_next(weir__encoder *encoder)
 }
 
 /* The encode has ended, or made way for another one. */
-static void settle(weir__encoder *encoder, weir__embedding *embedding, weir_status status, int64_t took_ns)
+static void settle_embedding(weir__encoder *encoder, weir__embedding *embedding, weir_status status,
+                             int64_t took_ns)
 {
     weir__medium *used = NULL; /* its pixels are large */
     pthread_mutex_lock(&encoder->mutex);
@@ -154,7 +160,7 @@ static void settle(weir__encoder *encoder, weir__embedding *embedding, weir_stat
     pthread_mutex_unlock(&encoder->mutex);
     weir__medium_release(used);
     if (gone) free_embedding(embedding);
-    weir__doorbell_ring(encoder->bell);
+    weir__waker_wake(encoder->waker);
 }
 
 static void *run_encoder(void *user)
@@ -165,23 +171,23 @@ static void *run_encoder(void *user)
     weir__thread_yield(); /* streams wait for passes */
     while ((embedding = take_next(encoder)) != NULL) {
         int64_t began_ns = weir__clock_now_ns();
-        weir_status status = encode(encoder, embedding);
-        settle(encoder, embedding, status, weir__clock_now_ns() - began_ns);
+        weir_status status = encode_embedding(encoder, embedding);
+        settle_embedding(encoder, embedding, status, weir__clock_now_ns() - began_ns);
     }
     return NULL;
 }
 
 /* ---- Life ---- */
 
-weir_status weir__encoder_create(weir_model *model, weir__cache *cache, uint64_t n_bytes,
-                                 weir__doorbell *bell, weir__encoder **out, weir_error *error)
+weir_status weir__encoder_create(weir_model *model, weir__cache *cache, uint64_t n_bytes, weir__waker *waker,
+                                 weir__encoder **out, weir_error *error)
 {
     weir__encoder *encoder = weir__mem_calloc(1, sizeof *encoder);
     if (encoder == NULL) goto no_encoder;
     encoder->model = model;
     encoder->cache = cache;
     encoder->n_bytes = n_bytes;
-    encoder->bell = bell;
+    encoder->waker = waker;
     atomic_init(&encoder->stopping, false);
     if (pthread_mutex_init(&encoder->mutex, NULL) != 0) goto no_mutex;
     if (pthread_cond_init(&encoder->more, NULL) != 0) goto no_cond;
@@ -221,7 +227,7 @@ void weir__encoder_destroy(weir__encoder *encoder)
 
 /* ---- The driver ---- */
 
-static void unclaim(weir__encoder *encoder, weir__embedding *embedding)
+static void unclaim_bytes(weir__encoder *encoder, weir__embedding *embedding)
 {
     weir__cache_unclaim(encoder->cache, embedding->claimed);
     encoder->n_claimed -= embedding->claimed;
@@ -229,7 +235,7 @@ static void unclaim(weir__encoder *encoder, weir__embedding *embedding)
 }
 
 /* Frees the one that was used longest ago of those that nobody holds. False: there is none. */
-static bool evict(weir__encoder *encoder)
+static bool evict_embedding(weir__encoder *encoder)
 {
     weir__embedding *oldest = NULL;
     pthread_mutex_lock(&encoder->mutex);
@@ -238,25 +244,25 @@ static bool evict(weir__encoder *encoder)
     if (oldest != NULL) unlink_embedding(encoder, oldest);
     pthread_mutex_unlock(&encoder->mutex);
     if (oldest == NULL) return false;
-    unclaim(encoder, oldest);
+    unclaim_bytes(encoder, oldest);
     free_embedding(oldest);
     return true;
 }
 
 /* Bytes claimed for it, 0 = no room: then it is freed when it was used. */
-static size_t claim(weir__encoder *encoder, size_t n)
+static size_t claim_bytes(weir__encoder *encoder, size_t n)
 {
     while (n <= encoder->n_bytes) {
         if (encoder->n_claimed + n <= encoder->n_bytes && weir__cache_claim(encoder->cache, n)) {
             encoder->n_claimed += n;
             return n;
         }
-        if (!evict(encoder)) return 0;
+        if (!evict_embedding(encoder)) return 0;
     }
     return 0;
 }
 
-/* Of those that are there or on their way; it becomes the most recently used. */
+/* An embedding that is there or on its way; it becomes the most recently used. */
 static weir__embedding *find_embedding(weir__encoder *encoder, const char *key)
 {
     weir__embedding *at = encoder->first;
@@ -272,7 +278,7 @@ static weir__embedding *find_embedding(weir__encoder *encoder, const char *key)
 }
 
 /* A slot needs this one. The mutex is held. */
-static void need(weir__encoder *encoder, weir__embedding *embedding)
+static void need_embedding(weir__encoder *encoder, weir__embedding *embedding)
 {
     embedding->ahead = false;
     if (embedding->is != WAITING) return;
@@ -283,7 +289,7 @@ static void need(weir__encoder *encoder, weir__embedding *embedding)
 void weir__encoder_need(weir__encoder *encoder, weir__embedding *embedding)
 {
     pthread_mutex_lock(&encoder->mutex);
-    need(encoder, embedding);
+    need_embedding(encoder, embedding);
     pthread_mutex_unlock(&encoder->mutex);
 }
 
@@ -298,7 +304,7 @@ static weir__embedding *add_embedding(weir__encoder *encoder, const char *key, c
 {
     weir__embedding *made = weir__mem_calloc(1, sizeof *made);
     if (made == NULL) return NULL;
-    made->claimed = claim(encoder, bytes_of(encoder, span));
+    made->claimed = claim_bytes(encoder, bytes_of(encoder, span));
     if (ahead && made->claimed == 0) {
         weir__mem_free(made);
         return NULL;
@@ -313,7 +319,7 @@ static weir__embedding *add_embedding(weir__encoder *encoder, const char *key, c
     pthread_mutex_lock(&encoder->mutex);
     made->next = encoder->first;
     encoder->first = made;
-    if (!ahead) need(encoder, made);
+    if (!ahead) need_embedding(encoder, made);
     pthread_cond_signal(&encoder->more);
     pthread_mutex_unlock(&encoder->mutex);
     return made;
@@ -326,7 +332,7 @@ static weir__embedding *hold_found(weir__encoder *encoder, const weir__history *
     weir__medium_key(span->medium, span->segment, history->salt, history->salt_length, key);
     pthread_mutex_lock(&encoder->mutex);
     weir__embedding *found = find_embedding(encoder, key);
-    if (found != NULL && needed) need(encoder, found);
+    if (found != NULL && needed) need_embedding(encoder, found);
     pthread_mutex_unlock(&encoder->mutex);
     return found;
 }
@@ -355,7 +361,7 @@ weir__embedding *weir__encoder_want_ahead(weir__encoder *encoder, const weir__hi
     char key[65];
     weir__embedding *embedding = hold_found(encoder, history, span, key, false);
     if (embedding == NULL) return add_embedding(encoder, key, span, true);
-    if (embedding->claimed == 0) embedding->claimed = claim(encoder, bytes_of(encoder, span));
+    if (embedding->claimed == 0) embedding->claimed = claim_bytes(encoder, bytes_of(encoder, span));
     if (embedding->claimed == 0) {
         weir__encoder_leave(encoder, embedding);
         return NULL;
@@ -384,13 +390,13 @@ void weir__encoder_leave(weir__encoder *encoder, weir__embedding *embedding)
     bool last = --embedding->refs == 0, running = embedding->is == RUNNING;
     bool stays = embedding->is == DONE && embedding->status == WEIR_OK && embedding->claimed > 0;
     if (last && running) {
-        unclaim(encoder, embedding);
+        unclaim_bytes(encoder, embedding);
         atomic_store(&embedding->cancelled, true); /* the thread frees it */
     }
     if (last && !running && !stays) unlink_embedding(encoder, embedding);
     pthread_mutex_unlock(&encoder->mutex);
     if (!last || running || stays) return;
-    unclaim(encoder, embedding);
+    unclaim_bytes(encoder, embedding);
     free_embedding(embedding);
 }
 

@@ -5,8 +5,8 @@
 #define WEIR_ENGINE_ENCODER_H
 
 #include "cache/cache.h"
-#include "engine/doorbell.h"
 #include "engine/history.h"
+#include "engine/waker.h"
 
 typedef struct weir__encoder weir__encoder;
 
@@ -14,9 +14,9 @@ typedef struct weir__encoder weir__encoder;
 typedef struct weir__embedding weir__embedding;
 
 /* The model has a projector. The embeddings that nobody needs now stay within a part of the cache's budget,
- * n_bytes. bell: rung when one is done. NO_MEMORY. */
-weir_status weir__encoder_create(weir_model *model, weir__cache *cache, uint64_t n_bytes,
-                                 weir__doorbell *bell, weir__encoder **out, weir_error *error);
+ * n_bytes. waker: woken when one is done. NO_MEMORY. */
+weir_status weir__encoder_create(weir_model *model, weir__cache *cache, uint64_t n_bytes, weir__waker *waker,
+                                 weir__encoder **out, weir_error *error);
 
 /* Ends the encode that runs. No embedding may be held; before the cache ends. */
 void weir__encoder_destroy(weir__encoder *encoder);
@@ -26,12 +26,12 @@ void weir__encoder_destroy(weir__encoder *encoder);
 weir__embedding *weir__encoder_want(weir__encoder *encoder, const weir__history *history,
                                     const weir__media_span *span);
 
-/* Whether the thread has nothing to do. */
+/* The thread has nothing to do. */
 bool weir__encoder_is_idle(weir__encoder *encoder);
 
-/* Likewise, before a slot needs them and within the budget. NULL: there is no room beside embeddings that are
- * held. Segments that slots need are encoded first: they interrupt an encode ahead, which is repeated
- * later. */
+/* The embeddings of a span, as above, before a slot needs them and within the budget. NULL: there is no
+ * room beside embeddings that are held. Segments that slots need are encoded first: they interrupt an
+ * encode ahead, which is repeated later. */
 weir__embedding *weir__encoder_want_ahead(weir__encoder *encoder, const weir__history *history,
                                           const weir__media_span *span);
 

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* engine.c: the life of an engine. Create checks the parameters, fits the context to them, and starts the
+ * thread that ticks until the engine stops; a manual engine is ticked by its caller. Submit makes requests on
+ * the caller's thread and queues all of them or none. A list of the engines that exist refuses calls with a
+ * pointer to another one.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/engine.h"
 
 #include <stddef.h>
@@ -27,7 +31,81 @@
 
 _Static_assert(WEIR__SEQ_MAX <= WEIR__SCHEDULE_SLOTS, "strategies plan all slots");
 
-_Static_assert(offsetof(weir_engine, row) == 0, "the roster has the address of the engine");
+/* ---- The engines of the process ---- */
+
+/* The engines that exist, so that a call with another pointer is refused before it reads freed memory. An
+ * engine at the address of an earlier one passes for that one. The mutex protects both lists; it is held for
+ * one search of a list, and no other lock is taken under it. */
+static pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
+static weir_engine *engines_here, *engines_of_parents;
+static pthread_once_t list_once = PTHREAD_ONCE_INIT;
+
+static void lock_list(void)
+{
+    pthread_mutex_lock(&list_mutex);
+}
+
+static void unlock_list(void)
+{
+    pthread_mutex_unlock(&list_mutex);
+}
+
+/* In a child of fork(): all engines that it knows are those of its parents. */
+static void inherit_list(void)
+{
+    weir_engine **end = &engines_of_parents;
+    while (*end != NULL) end = &(*end)->next;
+    *end = engines_here;
+    engines_here = NULL;
+    unlock_list();
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(lock_list, unlock_list, inherit_list);
+}
+
+static void list_engine(weir_engine *engine)
+{
+    pthread_once(&list_once, watch_forks);
+    pthread_mutex_lock(&list_mutex);
+    engine->next = engines_here;
+    engines_here = engine;
+    pthread_mutex_unlock(&list_mutex);
+}
+
+static void unlist_engine(const weir_engine *engine)
+{
+    pthread_mutex_lock(&list_mutex);
+    weir_engine **at = &engines_here;
+    while (*at != NULL && *at != engine) at = &(*at)->next;
+    if (*at != NULL) *at = engine->next;
+    pthread_mutex_unlock(&list_mutex);
+}
+
+static bool list_has(const weir_engine *list, const weir_engine *engine)
+{
+    while (list != NULL && list != engine) list = list->next;
+    return list != NULL;
+}
+
+/* Where an engine lives. */
+typedef enum engine_place {
+    ENGINE_NOWHERE, /* it was destroyed, or never was an engine */
+    ENGINE_HERE,
+    ENGINE_OF_PARENT, /* this process is a child of fork() */
+} engine_place;
+
+/* Compares addresses and reads no engine but those of the list. */
+static engine_place find_engine(const weir_engine *engine)
+{
+    pthread_mutex_lock(&list_mutex);
+    engine_place place = list_has(engines_here, engine)         ? ENGINE_HERE
+                         : list_has(engines_of_parents, engine) ? ENGINE_OF_PARENT
+                                                                : ENGINE_NOWHERE;
+    pthread_mutex_unlock(&list_mutex);
+    return place;
+}
 
 static weir_status refuse_destroyed(weir_error *error)
 {
@@ -37,7 +115,7 @@ static weir_status refuse_destroyed(weir_error *error)
 
 weir_status weir__engine_check_exists(const weir_engine *engine, weir_error *error)
 {
-    bool exists = engine == NULL || weir__roster_find(engine) != WEIR__ROSTER_NOWHERE;
+    bool exists = engine == NULL || find_engine(engine) != ENGINE_NOWHERE;
     return exists ? WEIR_OK : refuse_destroyed(error);
 }
 
@@ -45,10 +123,10 @@ weir_status weir__engine_check_exists(const weir_engine *engine, weir_error *err
 static weir_status check_process(const weir_engine *engine, weir_error *error)
 {
     if (engine == NULL) return WEIR_OK;
-    switch (weir__roster_find(engine)) {
-    case WEIR__ROSTER_HERE: return WEIR_OK;
-    case WEIR__ROSTER_NOWHERE: return refuse_destroyed(error);
-    case WEIR__ROSTER_PARENT: break;
+    switch (find_engine(engine)) {
+    case ENGINE_HERE: return WEIR_OK;
+    case ENGINE_NOWHERE: return refuse_destroyed(error);
+    case ENGINE_OF_PARENT: break;
     }
     return weir__error_set(
         error, WEIR_STATE, "engine",
@@ -174,7 +252,7 @@ static weir_status create_driver(weir_engine *engine, weir_error *error)
         .model = model,
         .params = params,
         .strategy = params->strategy ? *params->strategy : *weir_strategy_decode_maximal(),
-        .bell = engine->bell,
+        .waker = engine->waker,
         .shared = &engine->shared,
     };
     weir_status status = plan_context(model, params, &context, error);
@@ -236,13 +314,34 @@ weir_status weir_engine_estimate(const char *path, const weir_model_params *mode
 
 /* ---- Life ---- */
 
+static weir__flights *create_flights(void)
+{
+    weir__flights *flights = weir__mem_calloc(1, sizeof *flights);
+    if (flights == NULL) return NULL;
+    flights->refs = 1;
+    if (pthread_mutex_init(&flights->mutex, NULL) == 0) return flights;
+    weir__mem_free(flights);
+    return NULL;
+}
+
+void weir__flights_release(weir__flights *flights)
+{
+    if (flights == NULL) return;
+    pthread_mutex_lock(&flights->mutex);
+    bool last = --flights->refs == 0;
+    pthread_mutex_unlock(&flights->mutex);
+    if (!last) return;
+    pthread_mutex_destroy(&flights->mutex);
+    weir__mem_free(flights);
+}
+
 static void *run_engine(void *argument)
 {
     weir_engine *engine = argument;
     weir__driver *driver = &engine->driver;
     weir__thread_name("weir-engine");
-    weir__wheel_take(&engine->wheel, engine->bell);
-    weir__peers_join(&driver->peer, engine->bell);
+    weir__driving_begin(&engine->driving, engine->waker);
+    weir__peers_join(&driver->peer, engine->waker);
     for (;;) {
         weir_report report;
         if (atomic_load(&engine->shared.stopping)) break;
@@ -256,12 +355,12 @@ static void *run_engine(void *argument)
             if (ends < deadline) deadline = ends;
             if (driver->transfer_due_ns != 0 && driver->transfer_due_ns < deadline)
                 deadline = driver->transfer_due_ns;
-            weir__doorbell_wait(engine->bell, due < deadline ? due : deadline);
+            weir__waker_wait(engine->waker, due < deadline ? due : deadline);
         }
     }
     weir__finish_all(driver);
     weir__peers_leave(&driver->peer);
-    weir__wheel_leave(&engine->wheel);
+    weir__driving_end(&engine->driving);
     return NULL;
 }
 
@@ -270,7 +369,7 @@ static void free_engine(weir_engine *engine)
     weir__driver_close(&engine->driver);
     weir__shared_fini(&engine->shared);
     weir__flights_release(engine->flights);
-    weir__doorbell_release(engine->bell);
+    weir__waker_release(engine->waker);
     weir_model_release(engine->model);
     weir__mem_free(engine);
 }
@@ -290,8 +389,8 @@ weir_status weir_engine_create(weir_model *model, const weir_engine_params *give
     engine->model = weir_model_hold(model);
     engine->params = params;
     if ((status = weir__shared_init(&engine->shared, params.n_slots, error)) != WEIR_OK) goto no_shared;
-    engine->flights = weir__flights_create();
-    if (engine->flights == NULL || weir__doorbell_create(&engine->bell) != WEIR_OK) {
+    engine->flights = create_flights();
+    if (engine->flights == NULL || weir__waker_create(&engine->waker) != WEIR_OK) {
         status = weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for the engine");
         goto no_driver;
     }
@@ -303,7 +402,7 @@ weir_status weir_engine_create(weir_model *model, const weir_engine_params *give
         if (weir__thread_start(&engine->thread, NULL, run_engine, engine) != 0) goto no_thread;
         engine->has_thread = true;
     }
-    weir__roster_join(&engine->row);
+    list_engine(engine);
     *out = engine;
     return WEIR_OK;
 
@@ -323,13 +422,13 @@ no_shared:
 weir_status weir__engine_check_caller(const weir_engine *engine, weir_error *error)
 {
     weir_status status = check_process(engine, error);
-    if (status != WEIR_OK || engine == NULL || !weir__wheel_held(engine->bell)) return status;
+    if (status != WEIR_OK || engine == NULL || !weir__driving_here(engine->waker)) return status;
     return weir__error_set(error, WEIR_STATE, "engine",
                            "this thread runs a callback of the engine or of one of its streams, and the call "
                            "would wait for it to return: make it from another thread, or after the callback");
 }
 
-static weir_status take_wheel(weir_engine *engine, weir_error *error)
+static weir_status begin_driving(weir_engine *engine, weir_error *error)
 {
     if (engine == NULL) return weir__error_set(error, WEIR_INVALID, "engine", "engine is NULL");
     if (check_process(engine, error) != WEIR_OK) return WEIR_STATE;
@@ -338,18 +437,18 @@ static weir_status take_wheel(weir_engine *engine, weir_error *error)
                                "the engine has a thread of its own; set params.manual to drive it");
     if (atomic_exchange(&engine->driven, true))
         return weir__error_set(error, WEIR_STATE, "engine",
-                               weir__wheel_held(engine->bell)
+                               weir__driving_here(engine->waker)
                                    ? "this callback runs within a tick of the engine"
                                    : "another thread drives the engine at this moment");
-    weir__wheel_take(&engine->wheel, engine->bell);
+    weir__driving_begin(&engine->driving, engine->waker);
     return WEIR_OK;
 }
 
-/* Also completes a stop that was called within the tick. */
-static void leave_wheel(weir_engine *engine)
+/* Ends what begin_driving began, and completes a stop that was called within the tick. */
+static void end_driving(weir_engine *engine)
 {
     if (atomic_load(&engine->shared.stopping)) weir__finish_all(&engine->driver);
-    weir__wheel_leave(&engine->wheel);
+    weir__driving_end(&engine->driving);
     atomic_store(&engine->driven, false);
 }
 
@@ -361,10 +460,10 @@ void weir_engine_stop(weir_engine *engine)
         weir__log(WEIR_LOG_ERROR, "weir_engine_stop did nothing: %s", error.message);
     if (check_process(engine, NULL) != WEIR_OK) return;
     weir__shared_stop(&engine->shared);
-    weir__doorbell_ring(engine->bell);
-    if (weir__wheel_held(
-            engine->bell)) { /* from a callback: the end of the tick, if there is one, ends the requests */
-        if (engine->params.manual && take_wheel(engine, NULL) == WEIR_OK) leave_wheel(engine);
+    weir__waker_wake(engine->waker);
+    if (weir__driving_here(
+            engine->waker)) { /* from a callback: the end of the tick, if there is one, ends the requests */
+        if (engine->params.manual && begin_driving(engine, NULL) == WEIR_OK) end_driving(engine);
         return;
     }
     pthread_mutex_lock(&engine->stop_mutex);
@@ -372,9 +471,9 @@ void weir_engine_stop(weir_engine *engine)
         pthread_join(engine->thread, NULL);
         engine->has_thread = false;
     } else if (engine->params.manual) {
-        while (take_wheel(engine, NULL) != WEIR_OK) /* another thread's tick ends soon */
-            weir__doorbell_wait(engine->bell, weir__clock_deadline_ns(1)); /* no event announces that */
-        leave_wheel(engine);                                               /* ends everything */
+        while (begin_driving(engine, NULL) != WEIR_OK)                   /* another thread's tick ends soon */
+            weir__waker_wait(engine->waker, weir__clock_deadline_ns(1)); /* no event announces that */
+        end_driving(engine);                                             /* ends everything */
     }
     pthread_mutex_unlock(&engine->stop_mutex);
 }
@@ -388,7 +487,7 @@ weir_status weir_engine_destroy(weir_engine *engine)
         return WEIR_STATE;
     }
     weir_engine_stop(engine);
-    weir__roster_leave(&engine->row);
+    unlist_engine(engine);
     pthread_mutex_destroy(&engine->stop_mutex);
     free_engine(engine);
     return WEIR_OK;
@@ -398,7 +497,7 @@ weir_status weir_engine_drain(weir_engine *engine, int timeout_ms)
 {
     if (engine == NULL) return WEIR_INVALID;
     if (check_process(engine, NULL) != WEIR_OK) return WEIR_STATE;
-    bool may_wait = !engine->params.manual && !weir__wheel_held(engine->bell);
+    bool may_wait = !engine->params.manual && !weir__driving_here(engine->waker);
     return weir__shared_drain(&engine->shared, may_wait, weir__clock_deadline_ns(timeout_ms));
 }
 
@@ -416,7 +515,7 @@ static weir_status attach_all(weir_engine *engine, weir__request **made, size_t 
     for (size_t i = 0; i < n; i++) {
         if (streams == NULL || streams[i] == NULL) continue;
         weir_status status = weir__stream_attach(streams[i], (int32_t)i, made[i]->interval,
-                                                 made[i]->history.n_prompt, engine->bell);
+                                                 made[i]->history.n_prompt, engine->waker);
         if (status == WEIR_OK) {
             made[i]->stream = streams[i];
             if (made[i]->reasoning.end != NULL) weir__stream_set_reasoning(streams[i]);
@@ -465,7 +564,7 @@ weir_status weir__engine_submit(weir_engine *engine, const weir_request *request
     for (; n_made < n; n_made++) {
         const weir_request *request =
             (const weir_request *)((const char *)requests + (choices ? 0 : n_made) * requests->size);
-        status = weir__request_create(engine->model, &engine->params, request, n_made, engine->bell,
+        status = weir__request_create(engine->model, &engine->params, request, n_made, engine->waker,
                                       choices && n_made > 0 ? made[0] : NULL, &made[n_made], error);
         if (status != WEIR_OK) goto fail;
         made[n_made]->ticket = ticket;
@@ -477,7 +576,7 @@ weir_status weir__engine_submit(weir_engine *engine, const weir_request *request
     if ((status = weir__shared_submit(&engine->shared, &engine->params, made, n, error)) != WEIR_OK)
         goto detach;
     weir__mem_free(made);
-    weir__doorbell_ring(engine->bell);
+    weir__waker_wake(engine->waker);
     return WEIR_OK;
 
 detach:
@@ -571,7 +670,7 @@ weir_status weir_engine_block_tokens(const weir_engine *engine, uint64_t id, int
 weir_status weir_engine_view(weir_engine *engine, const weir_view **view, weir_error *error)
 {
     if (view == NULL) return weir__error_set(error, WEIR_INVALID, "view", "view is NULL");
-    weir_status status = take_wheel(engine, error);
+    weir_status status = begin_driving(engine, error);
     if (status != WEIR_OK) return status;
     int64_t now = weir__clock_now_ns();
     weir__driver *driver = &engine->driver;
@@ -580,7 +679,7 @@ weir_status weir_engine_view(weir_engine *engine, const weir_view **view, weir_e
     weir__step_view(driver, now);
     weir__batch_show(driver);
     *view = &driver->view;
-    leave_wheel(engine);
+    end_driving(engine);
     return WEIR_OK;
 }
 
@@ -588,11 +687,11 @@ weir_status weir_engine_step(weir_engine *engine, const weir_plan_entry *plan, s
                              weir_report *report, weir_error *error)
 {
     weir_report full = {.size = sizeof full};
-    weir_status status = take_wheel(engine, error);
+    weir_status status = begin_driving(engine, error);
     if (status != WEIR_OK) return status;
     if (report != NULL) status = weir__sized_give(report, &full, sizeof full, "report", error);
     if (status == WEIR_OK) weir__step_tick(&engine->driver, plan, n_plan, &full);
-    leave_wheel(engine);
+    end_driving(engine);
     if (report != NULL && status == WEIR_OK)
         status = weir__sized_give(report, &full, sizeof full, "report", error);
     return status;

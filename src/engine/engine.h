@@ -6,28 +6,36 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "engine/doorbell.h"
 #include "engine/driver.h"
-#include "engine/flights.h"
-#include "engine/roster.h"
 #include "engine/shared.h"
-#include "engine/wheel.h"
+#include "engine/waker.h"
+
+/* The table in which an engine finds a flight with the same request. Reference-counted by the engine and
+ * by each flight, because a flight may outlive its engine. */
+typedef struct weir__flights {
+    pthread_mutex_t mutex; /* protects the rest and the flights' refs and links */
+    weir_flight *first;    /* the shared flights */
+    int refs;
+} weir__flights;
+
+void weir__flights_release(weir__flights *flights);
 
 /* Access:
  *   - Any thread: `shared`, by the functions of shared.h, and members with a lock of their own.
  *   - The driver alone: `driver`.
+ *   - `next` is the list's.
  *   - The rest up to `shared` is constant after create. */
 struct weir_engine {
-    weir__roster_row row; /* the first member */
+    weir_engine *next; /* in the list of the process's engines */
     weir_model *model;
     weir_engine_params params; /* complete */
-    weir__doorbell *bell;
+    weir__waker *waker;
     weir__flights *flights; /* has its own lock */
 
     weir__shared shared; /* has its own lock */
 
     atomic_bool driven;
-    weir__wheel wheel; /* of the thread that has set driven */
+    weir__driving driving; /* of the thread that has set driven */
     weir__driver driver;
 
     pthread_mutex_t stop_mutex; /* held while stop joins the thread; taken before mutex */

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* filter.c: the tokens that may come next, as bits; kept up to date token by token.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/filter.h"
 
 #include <string.h>
@@ -194,7 +195,7 @@ static void fill_mask(weir__filter *filter)
     filter->stale = false;
 }
 
-/* Whether the newest tokens are all of a sequence but its last. */
+/* The newest tokens are all of a sequence but its last. */
 static bool awaits_last(const weir__filter *filter, const int32_t *sequence, int32_t length)
 {
     int32_t n = length - 1;

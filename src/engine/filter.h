@@ -47,7 +47,7 @@ void weir__filter_take(weir__filter *filter, int32_t token);
 /* Takes the answer of a fork's source, which bad_words see and min_tokens does not count. */
 void weir__filter_replay(weir__filter *filter, const int32_t *tokens, int32_t n);
 
-/* Whether the token is one of stop_tokens. */
+/* The token is one of stop_tokens. */
 bool weir__filter_stops(const weir__filter *filter, int32_t token);
 
 #endif

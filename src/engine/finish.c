@@ -3,11 +3,11 @@
 #include "engine/finish.h"
 #include "base/clock.h"
 #include "engine/account.h"
+#include "engine/admit.h"
+#include "engine/cells.h"
 #include "engine/driver.h"
-#include "engine/lanes.h"
 #include "engine/media.h"
 #include "engine/prefix.h"
-#include "engine/suspend.h"
 
 /* ---- Finish ---- */
 
@@ -15,7 +15,7 @@
 static void finish_request(weir__driver *driver, weir__slot *slot)
 {
     int64_t now = weir__clock_now_ns();
-    weir__salt *salt = slot->request->salt;
+    weir__tenant *tenant = slot->request->tenant;
     weir__media_drop(driver->encoder, slot->request);
     weir__slot_settle(slot, &driver->scratch);
     weir__account_finish(&driver->account, slot, now);
@@ -24,7 +24,7 @@ static void finish_request(weir__driver *driver, weir__slot *slot)
     weir__account_publish(&driver->account);
     slot->state = state;
     weir__slot_finish(slot, now);
-    weir__shared_end(driver->shared, salt);
+    weir__shared_end(driver->shared, tenant);
 }
 
 static void finish_slot(weir__driver *driver, weir__slot *slot)
@@ -48,7 +48,7 @@ static void finish_queued(weir__driver *driver, weir__request *request, weir_rea
         next = request->next;
         weir__slot_init(&slot, -1);
         driver->account.counts.n_suspended -= request->admit_ns != 0;
-        weir__suspend_drop(driver->prefix.cache, request);
+        weir__cells_forget(driver->prefix.cache, request);
         weir__slot_start(&slot, request, weir__clock_now_ns());
         if (weir__request_cancelled(request))
             weir__slot_latch(&slot, WEIR_REASON_CANCELLED);
@@ -81,7 +81,7 @@ void weir__finish_collect_slots(const weir__slots *slots, int64_t now)
 
 void weir__finish_collect(weir__driver *driver, int64_t now)
 {
-    uint32_t cancels = weir__doorbell_cancels(driver->bell);
+    uint32_t cancels = weir__waker_cancels(driver->waker);
     finish_queued(driver, weir__shared_take_over(driver->shared, cancels != driver->cancels_seen, now),
                   WEIR_REASON_DEADLINE);
     driver->cancels_seen = cancels;

@@ -1,5 +1,6 @@
 /* flight.c: one generation for any number of readers. The flight is the reader of an ordinary stream and
- * keeps all of its chunks.
+ * keeps all of its chunks; readers and watchers copy from these. Requests share a flight if their keys are
+ * equal, which have every member that may change the answer.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/flight.h"
 
@@ -31,7 +32,7 @@ struct weir_flight {
     char *key; /* [n_key]; NULL = not shared */
     size_t n_key;
     weir_stream *stream;
-    const weir__doorbell *bell; /* the engine's, which the stream holds */
+    const weir__waker *waker; /* the engine's, which the stream holds */
     pthread_mutex_t mutex;
     pthread_cond_t more;
     weir_chunk *chunks;
@@ -116,12 +117,28 @@ static void key_add_chat(bytes *key, const weir_chat *chat)
     key_add_text(key, weir_chat_reasoning_end(chat), WEIR_NUL);
 }
 
-/* Whether the same parameters give the same answer each time. */
+/* The same parameters give the same answer each time. */
 static bool is_repeatable(const weir_sampler_params *s)
 {
     bool greedy = s->temp == 0 && s->mirostat == 0 && s->adaptive_target < 0 && s->order == NULL &&
                   (s->xtc_probability == 0 || s->xtc_threshold > 0.5f);
     return greedy || s->seed != WEIR_SEED_RANDOM;
+}
+
+/* The request's stop strings, tokens that end it, tokens that it allows, and words that it forbids. */
+static void key_add_words(bytes *key, const weir_request *r)
+{
+    KEY_ADD(key, r->n_stop);
+    for (size_t i = 0; r->stop != NULL && i < r->n_stop; i++)
+        key_add_text(key, r->stop[i], r->stop_length != NULL ? r->stop_length[i] : WEIR_NUL);
+    KEY_ADD(key, r->n_stop_tokens);
+    if (r->stop_tokens != NULL) key_add(key, r->stop_tokens, r->n_stop_tokens * sizeof *r->stop_tokens);
+    KEY_ADD(key, r->n_allowed_tokens);
+    if (r->allowed_tokens != NULL)
+        key_add(key, r->allowed_tokens, r->n_allowed_tokens * sizeof *r->allowed_tokens);
+    KEY_ADD(key, r->n_bad_words);
+    for (size_t i = 0; r->bad_words != NULL && i < r->n_bad_words; i++)
+        key_add_text(key, r->bad_words[i], WEIR_NUL);
 }
 
 char *weir__flight_key(const weir_request *request, size_t *n)
@@ -154,17 +171,7 @@ char *weir__flight_key(const weir_request *request, size_t *n)
         KEY_ADD(&key, r.adapters[i].adapter);
         KEY_ADD(&key, r.adapters[i].scale);
     }
-    KEY_ADD(&key, r.n_stop);
-    for (size_t i = 0; r.stop != NULL && i < r.n_stop; i++)
-        key_add_text(&key, r.stop[i], r.stop_length != NULL ? r.stop_length[i] : WEIR_NUL);
-    KEY_ADD(&key, r.n_stop_tokens);
-    if (r.stop_tokens != NULL) key_add(&key, r.stop_tokens, r.n_stop_tokens * sizeof *r.stop_tokens);
-    KEY_ADD(&key, r.n_allowed_tokens);
-    if (r.allowed_tokens != NULL)
-        key_add(&key, r.allowed_tokens, r.n_allowed_tokens * sizeof *r.allowed_tokens);
-    KEY_ADD(&key, r.n_bad_words);
-    for (size_t i = 0; r.bad_words != NULL && i < r.n_bad_words; i++)
-        key_add_text(&key, r.bad_words[i], WEIR_NUL);
+    key_add_words(&key, &r);
     if (r.chat != NULL) key_add_chat(&key, r.chat);
     if (!key.failed) {
         *n = key.text.n;
@@ -217,7 +224,7 @@ static bool hold_live(weir_flight *flight)
     return live;
 }
 
-/* Whether one of its watchers makes this call: then this thread has watch_mutex. */
+/* One of its watchers makes this call: then this thread has watch_mutex. */
 static bool in_watcher(weir_flight *flight)
 {
     pthread_mutex_lock(&flight->mutex);
@@ -237,13 +244,13 @@ static void set_running(weir_flight *flight, bool running)
 /* Runs the watchers from `first` on. The caller holds watch_mutex and the flight. */
 static void run_watchers(weir_flight *flight, size_t first)
 {
-    weir__wheel wheel;
+    weir__driving driving;
     size_t n = 0;
     set_running(flight, true);
-    weir__wheel_take(&wheel, flight->bell); /* the driver waits for them, on whatever thread they run */
+    weir__driving_begin(&driving, flight->waker); /* the driver waits for them, on whatever thread they run */
     for (size_t i = first; i < flight->n_watchers; i++)
         if (flight->watchers[i].fn != NULL) flight->watchers[i].fn(flight, flight->watchers[i].user);
-    weir__wheel_leave(&wheel);
+    weir__driving_end(&driving);
     set_running(flight, false);
     for (size_t i = 0; i < flight->n_watchers; i++)
         if (flight->watchers[i].fn != NULL) flight->watchers[n++] = flight->watchers[i];
@@ -301,7 +308,7 @@ weir_status weir_flight_next(weir_flight *flight, uint64_t *at, int timeout_ms, 
     int64_t deadline = weir__clock_deadline_ns(timeout_ms);
     pthread_mutex_lock(&flight->mutex);
     while (*at >= flight->n && !flight->ended && status == WEIR_OK)
-        if (timeout_ms != 0 && !weir__wheel_may_wait(flight->bell))
+        if (timeout_ms != 0 && !weir__waker_may_wait(flight->waker))
             status = WEIR_STATE;
         else if (timeout_ms == 0 ||
                  (weir__clock_cond_wait(&flight->more, &flight->mutex, deadline) != 0 && *at >= flight->n))
@@ -438,7 +445,7 @@ static weir_status create_flight(const weir_engine *engine, weir_flight **out, w
     if (flight == NULL) return no_memory(error);
     flight->refs = 1;
     flight->flights = flights;
-    flight->bell = engine->bell;
+    flight->waker = engine->waker;
     if (pthread_mutex_init(&flight->mutex, NULL) != 0) goto no_mutex;
     if (pthread_mutex_init(&flight->watch_mutex, NULL) != 0) goto no_watch_mutex;
     if (weir__clock_cond_init(&flight->more) != 0) goto no_cond;

@@ -13,7 +13,7 @@ static int32_t n_before(const weir__shared *shared, weir__request *request, int6
     int32_t n = 0, top = weir__queue_top(&shared->queue, UINT64_MAX);
     if (request->priority > top) top = request->priority;
     request->serial = shared->serial;
-    request->salt = (weir__salt *)weir__salt_find(&shared->salts, request->tenant_hash);
+    request->tenant = (weir__tenant *)weir__tenant_find(&shared->tenants, request->tenant_hash);
     weir__rank own = weir__queue_rank(request, top, now);
     for (const weir__request *at = shared->queue.first; at != NULL; at = at->next) {
         weir__rank rank = weir__queue_rank(at, top, now);
@@ -174,7 +174,7 @@ weir_status weir_engine_plan_request(weir_engine *engine, const weir_request *gi
     weir_engine_params limits = engine->params;
     limits.n_ctx = INT32_MAX;
     limits.prompt_lookup = false; /* and without drafts */
-    status = weir__request_create(engine->model, &limits, given, 0, engine->bell, NULL, &request, error);
+    status = weir__request_create(engine->model, &limits, given, 0, engine->waker, NULL, &request, error);
     if (status != WEIR_OK) return status;
     full.n_prompt = request->history.n_prompt;
     full.fits = request->history.n_prompt + (request->max_tokens > 0) <= engine->params.n_ctx;

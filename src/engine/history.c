@@ -1,13 +1,188 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* history.c: the tokens of a prompt and its answer so far, the images and sounds among them, and the logprobs
+ * of the prompt (ADR 0039).
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/history.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/sha256.h"
+#include "cache/cell.h"
+#include "model/logprob.h"
+#include "model/model.h"
+
+/* ---- Logprobs of the prompt ---- */
+
+/* Cells of images and sounds have no logprob. */
+static void skip_media(weir__score *score)
+{
+    while (score->n_scored < score->n && score->tokens[score->n_scored] < 0) score->n_scored++;
+}
+
+weir__score *weir__score_create(const int32_t *prompt, int32_t n, int32_t n_top)
+{
+    weir__score *score = weir__mem_calloc(1, sizeof *score);
+    if (score == NULL) return NULL;
+    atomic_init(&score->refs, 1);
+    score->n = n;
+    score->n_top = n_top;
+    score->n_scored = 1;
+    score->tokens = weir__mem_dup(prompt, (size_t)n * sizeof *prompt);
+    score->logprobs = weir__mem_calloc((size_t)n, sizeof *score->logprobs);
+    if (n_top > 0) score->top = weir__mem_calloc((size_t)n * (size_t)n_top, sizeof *score->top);
+    if (score->tokens == NULL || score->logprobs == NULL || (n_top > 0 && score->top == NULL)) {
+        weir__score_release(score);
+        return NULL;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        if (i > 0 && prompt[i] >= 0) continue;
+        if (prompt[i] < 0) score->tokens[i] = -1;
+        score->logprobs[i] = NAN;
+        for (int32_t k = 0; k < n_top; k++)
+            score->top[(size_t)i * (size_t)n_top + (size_t)k] = (weir_logprob){-1, NAN};
+    }
+    skip_media(score);
+    atomic_init(&score->done, score->n_scored == n);
+    return score;
+}
+
+weir__score *weir__score_hold(weir__score *score)
+{
+    if (score != NULL) atomic_fetch_add_explicit(&score->refs, 1, memory_order_relaxed);
+    return score;
+}
+
+void weir__score_release(weir__score *score)
+{
+    if (score == NULL || atomic_fetch_sub_explicit(&score->refs, 1, memory_order_acq_rel) != 1) return;
+    weir__mem_free(score->top);
+    weir__mem_free(score->logprobs);
+    weir__mem_free(score->tokens);
+    weir__mem_free(score);
+}
+
+weir_chunk weir__score_chunk(const weir__score *score)
+{
+    return (weir_chunk){
+        .tokens = score->tokens,
+        .n_tokens = (size_t)score->n,
+        .text = "",
+        .logprobs = score->logprobs,
+        .top_logprobs = score->top,
+        .n_top_logprobs = score->n_top,
+    };
+}
+
+weir_status weir__score_rows(weir__score *score, const weir_model *model, weir__bcontext *context,
+                             int32_t row, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++) {
+        const float *logits = model->ops->logits(context, row + i);
+        if (logits == NULL) return WEIR_NO_MEMORY; /* the pass kept the row */
+        int32_t at = score->n_scored++;
+        score->logprobs[at] = weir__logprob(
+            logits, model->info.n_vocab, score->tokens[at],
+            score->n_top > 0 ? score->top + (size_t)at * (size_t)score->n_top : NULL, score->n_top);
+        skip_media(score);
+    }
+    if (n > 0 && score->n_scored == score->n) atomic_store_explicit(&score->done, true, memory_order_release);
+    return WEIR_OK;
+}
+
+/* ---- Images and sounds ---- */
+
+static weir_status check_segment(const weir__segment *segment, const weir_engine_params *limits,
+                                 weir_error *error)
+{
+    if (segment->tokens != NULL) return WEIR_OK;
+    if (segment->n_positions > segment->n_cells)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "media",
+                               "the projector gives %d cells %d positions: such models are not known",
+                               segment->n_cells, segment->n_positions);
+    if (!segment->causal && segment->n_cells > limits->n_ubatch)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "media",
+                               "this model computes the %d tokens of an image at once, and the engine at "
+                               "most %d: give it a larger "
+                               "n_ubatch and n_batch",
+                               segment->n_cells, limits->n_ubatch);
+    return WEIR_OK;
+}
+
+weir_status weir__medium_create(const weir_model *model, const weir_engine_params *limits, weir_media *media,
+                                weir__medium **out, weir_error *error)
+{
+    weir_media_info info = {.size = sizeof info};
+    weir_error why = {0};
+    weir__medium *made = weir__mem_calloc(1, sizeof *made);
+    if (made == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "media", "out of memory for media");
+    atomic_init(&made->refs, 1);
+    made->ops = model->ops;
+    made->media = weir_media_hold(media);
+    made->projector = model->projector_info.identity;
+    weir_status status = weir_media_describe(media, &info);
+    made->image = info.kind == WEIR_MEDIA_IMAGE;
+    if (status == WEIR_OK)
+        status = model->ops->projector_prepare(model->projector, &info, &made->prepared, &why);
+    if (status != WEIR_OK) weir__error_set(error, status, "media", "%s", why.message);
+    for (int32_t i = 0; status == WEIR_OK && i < made->prepared->n_segments; i++)
+        status = check_segment(&made->prepared->segments[i], limits, error);
+    if (status != WEIR_OK) {
+        weir__medium_release(made);
+        return status;
+    }
+    model->ops->prepared_trim(made->prepared); /* it has a copy of all pixels, and most requests wait */
+    *out = made;
+    return WEIR_OK;
+}
+
+weir__medium *weir__medium_hold(weir__medium *medium)
+{
+    if (medium != NULL) atomic_fetch_add_explicit(&medium->refs, 1, memory_order_relaxed);
+    return medium;
+}
+
+void weir__medium_release(weir__medium *medium)
+{
+    if (medium == NULL || atomic_fetch_sub_explicit(&medium->refs, 1, memory_order_acq_rel) > 1) return;
+    if (medium->prepared != NULL) medium->ops->prepared_free(medium->prepared);
+    weir_media_release(medium->media);
+    weir__mem_free(medium);
+}
+
+void weir__medium_key(const weir__medium *medium, int32_t segment, const void *more, size_t n_more,
+                      char hex[65])
+{
+    weir_media_info info = {.size = sizeof info, .hash = ""};
+    uint64_t numbers[] = {medium->projector, (uint64_t)segment, n_more};
+    weir__sha256 sha;
+    (void)weir_media_describe(medium->media, &info);
+    weir__sha256_init(&sha);
+    weir__sha256_feed(&sha, numbers, sizeof numbers);
+    weir__sha256_feed(&sha, info.hash, strlen(info.hash));
+    weir__sha256_feed(&sha, more, n_more);
+    weir__sha256_hex(&sha, hex);
+}
+
+void weir__medium_ids(const weir__medium *medium, int32_t segment, int32_t *ids)
+{
+    enum { AT_ONCE = 8 }; /* words of a SHA-256 */
+    const weir__segment *is = &medium->prepared->segments[segment];
+    char hex[65], word[9] = "";
+    for (int32_t i = 0; i < is->n_cells; i++) {
+        int32_t block = i / AT_ONCE;
+        if (i % AT_ONCE == 0) weir__medium_key(medium, segment, &block, sizeof block, hex);
+        memcpy(word, hex + (size_t)(i % AT_ONCE) * 8, 8);
+        ids[i] = weir__cell_id((uint32_t)strtoul(word, NULL, 16), i >= is->n_positions);
+    }
+}
 
 /* An id has 30 bits of a hash, so this many cells have enough of them to identify an image or a sound. */
 #define CELLS_LEAST 4
+
+/* ---- The text ---- */
 
 void weir__history_fini(weir__history *history)
 {
@@ -79,7 +254,7 @@ int32_t weir__history_shared(const weir__history *history, int32_t n)
     return n;
 }
 
-static bool reserve(weir__history *history, size_t n)
+static bool reserve_tokens(weir__history *history, size_t n)
 {
     return weir__mem_grow(&history->tokens, &history->capacity, (size_t)history->n_tokens + n,
                           sizeof *history->tokens);
@@ -90,7 +265,7 @@ static bool add_segment(weir__history *history, weir__medium *medium, int32_t i)
     const weir__segment *segment = &medium->prepared->segments[i];
     int32_t n_spans = history->n_spans, at = history->n_tokens;
     if (segment->tokens != NULL) return weir__history_add(history, segment->tokens, (size_t)segment->n_cells);
-    if (!reserve(history, (size_t)segment->n_cells) ||
+    if (!reserve_tokens(history, (size_t)segment->n_cells) ||
         !weir__mem_grow(&history->spans, &history->spans_capacity, (size_t)n_spans + 1,
                         sizeof *history->spans))
         return false;
@@ -142,7 +317,7 @@ weir_status weir__history_insert(weir__history *history, const weir_model *model
         from = to;
         if (status == WEIR_OK && i < n)
             status = weir__medium_create(model, limits, media[i].media, &medium, error);
-        if (status == WEIR_OK && i < n) status = add_medium(history, medium, limits, error);
+        if (medium != NULL) status = add_medium(history, medium, limits, error);
         weir__medium_release(medium);
     }
     history->n_prompt = history->n_tokens;

@@ -1,15 +1,71 @@
-/* history.h: a stream's request and its answer so far, from which a fork starts.
+/* history.h: a stream's request and its answer so far, from which a fork starts, with the images, sounds and
+ * logprobs of its prompt.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_HISTORY_H
 #define WEIR_ENGINE_HISTORY_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "cache/prefix_tree.h"
-#include "engine/medium.h"
-#include "engine/score.h"
 #include "model/adapter.h"
+#include "model/model.h"
 #include "weir/weir.h"
+
+/* ---- Logprobs of the prompt ---- */
+
+typedef struct weir__bcontext weir__bcontext;
+
+/* Reference-counted by the request and its stream. Invariant: tokens before n_scored have their logprob,
+ * apart from the first token and the cells of media, which never have one; token n_scored, if there is one,
+ * is not a cell of a medium. Until `done`, the driver owns all but refs and done. */
+typedef struct weir__score {
+    atomic_int refs;
+    atomic_bool done; /* all logprobs are there; release, for the readers' acquire */
+    int32_t n, n_scored;
+    int32_t n_top;
+    int32_t *tokens;   /* [n]; -1 = a cell of an image or a sound */
+    float *logprobs;   /* [n] */
+    weir_logprob *top; /* [n][n_top] */
+} weir__score;
+
+/* For the prompt [n], n >= 1; ids below zero are cells of media. NULL: out of memory. */
+weir__score *weir__score_create(const int32_t *prompt, int32_t n, int32_t n_top);
+weir__score *weir__score_hold(weir__score *score);
+void weir__score_release(weir__score *score);
+
+/* The scored tokens as a chunk without text. */
+weir_chunk weir__score_chunk(const weir__score *score);
+
+/* Scores the next n tokens, from n rows of the pass. n == 0: does nothing, and score may be NULL. */
+weir_status weir__score_rows(weir__score *score, const weir_model *model, weir__bcontext *context,
+                             int32_t row, int32_t n);
+
+/* ---- Images and sounds ---- */
+
+/* An image or a sound of a prompt, as its model reads it. Immutable but for refs. May outlive the model. */
+typedef struct weir__medium {
+    _Atomic int refs;
+    const weir__backend *ops;
+    weir_media *media;        /* held: encoded from its pixels or samples */
+    weir__prepared *prepared; /* trimmed: its segments */
+    uint64_t projector;       /* weir__projector_info's identity */
+    bool image;
+} weir__medium;
+
+/* limits: of the engine; n_ubatch counts. Errors name the field "media": UNSUPPORTED (the model does not
+ * read this; a segment does not fit into a pass), NO_MEMORY. */
+weir_status weir__medium_create(const weir_model *model, const weir_engine_params *limits, weir_media *media,
+                                weir__medium **out, weir_error *error);
+weir__medium *weir__medium_hold(weir__medium *medium);
+void weir__medium_release(weir__medium *medium);
+
+/* SHA-256 of all data that the embeddings of a segment depend on, and of `more`; 64 hexadecimal digits. */
+void weir__medium_key(const weir__medium *medium, int32_t segment, const void *more, size_t n_more,
+                      char hex[65]);
+
+/* The ids of a segment's cells, [n_cells] (cache/cell.h). */
+void weir__medium_ids(const weir__medium *medium, int32_t segment, int32_t *ids);
 
 /* Cells of a segment in a text: their ids are below zero (ADR 0074). */
 typedef struct weir__media_span {
@@ -18,6 +74,8 @@ typedef struct weir__media_span {
     int32_t at, end;      /* cells of the text */
     int32_t n_still;      /* cells without a position of their own, in this span and those before */
 } weir__media_span;
+
+/* ---- The text ---- */
 
 /* Zeroed at first. Invariant: n_head <= n_prompt <= n_tokens. */
 typedef struct weir__history {
@@ -60,7 +118,7 @@ weir_status weir__history_insert(weir__history *history, const weir_model *model
 /* The first span that ends behind cell n; NULL: none. */
 const weir__media_span *weir__history_span(const weir__history *history, int32_t n);
 
-/* Whether cell n is one of a span, which then is not NULL. */
+/* Cell n is one of a span, which then is not NULL. */
 static inline bool weir__history_in_span(const weir__media_span *span, int32_t n)
 {
     return span != NULL && n >= span->at;
@@ -82,7 +140,8 @@ static inline int32_t weir__history_cut(const weir__history *history, int32_t n)
     return weir__history_in_span(span, n) ? span->at : n;
 }
 
-/* Likewise, of n cells whose ids another text has, too: those of few cells may be equal by chance. */
+/* The cells, likewise at most n, whose ids another text has, too: those of few cells may be equal by
+ * chance. */
 int32_t weir__history_shared(const weir__history *history, int32_t n);
 
 /* False: out of memory, nothing was added. */

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* kv_transfer.c: transfers of cached prefixes: a caller waits while the driver copies.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/kv_transfer.h"
 
 #include "base/budget.h"
@@ -24,7 +25,7 @@ void weir__kv_transfers_fini(weir__kv_transfers *transfers)
 
 /* ---- Callers ---- */
 
-static weir_status stopped(weir_error *error)
+static weir_status refuse_stopped(weir_error *error)
 {
     return weir__error_set(error, WEIR_STOPPED, "engine", "the engine was stopped");
 }
@@ -42,11 +43,11 @@ weir_status weir__kv_transfers_post(weir__kv_transfers *transfers, weir__kv_tran
         atomic_store(&transfers->waiting, true);
     }
     pthread_mutex_unlock(&transfers->mutex);
-    return closed ? stopped(error) : WEIR_OK;
+    return closed ? refuse_stopped(error) : WEIR_OK;
 }
 
 /* The mutex is held. */
-static void unlist(weir__kv_transfers *transfers, weir__kv_transfer *transfer)
+static void unlist_transfer(weir__kv_transfers *transfers, weir__kv_transfer *transfer)
 {
     weir__kv_transfer *before = NULL, **at = &transfers->first;
     for (; *at != transfer; at = &(*at)->next) before = *at;
@@ -70,7 +71,7 @@ weir_status weir__kv_transfers_wait(weir__kv_transfers *transfers, weir__kv_tran
         pthread_mutex_lock(&transfers->mutex);
     }
     bool done = transfer->done;
-    if (!done) unlist(transfers, transfer);
+    if (!done) unlist_transfer(transfers, transfer);
     pthread_mutex_unlock(&transfers->mutex);
     if (done && transfer->status == WEIR_OK) return WEIR_OK;
     if (done)
@@ -88,7 +89,7 @@ weir__kv_transfer *weir__kv_transfers_take(weir__kv_transfers *transfers)
     pthread_mutex_lock(&transfers->mutex);
     weir__kv_transfer *transfer = transfers->first;
     if (transfer != NULL) {
-        unlist(transfers, transfer);
+        unlist_transfer(transfers, transfer);
         transfer->taken = true;
     }
     pthread_mutex_unlock(&transfers->mutex);
@@ -122,5 +123,5 @@ void weir__kv_transfers_close(weir__kv_transfers *transfers)
     transfers->closed = true;
     pthread_mutex_unlock(&transfers->mutex);
     while ((transfer = weir__kv_transfers_take(transfers)) != NULL)
-        weir__kv_transfers_finish(transfers, transfer, stopped(&transfer->error));
+        weir__kv_transfers_finish(transfers, transfer, refuse_stopped(&transfer->error));
 }

@@ -1,6 +1,6 @@
 /* Lanes: which one a slot gets, and how gaps between them close, without an engine.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/lanes.h"
+#include "engine/cells.h"
 
 #include "support/cache/cache.h"
 

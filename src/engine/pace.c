@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* pace.c: how far prompts go on beside requests that go before them. Of the outranked prompts at most one
+ * gets tokens in a tick: beside streams the next one those that fit the target, and every fourth tick the
+ * oldest. A prompt that is no longer outranked has a limit that grows with the time since then. During a
+ * pass, the backend asks now and then whether to abandon it: because nobody waits for it, or because others
+ * go before all of it.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/pace.h"
 
 #include "base/clock.h"
@@ -25,13 +30,13 @@ typedef struct tick_load {
     weir__slot *oldest;        /* outranked prompt */
 } tick_load;
 
-static bool runs(const tick_load *c, const weir__slot *slot)
+static bool slot_runs(const tick_load *c, const weir__slot *slot)
 {
     return (slot->state == WEIR_SLOT_PREFILLING || slot->state == WEIR_SLOT_GENERATING) &&
-           weir__rotation_has(&c->driver->rotation, slot);
+           weir__turns_has(&c->driver->turns, slot);
 }
 
-/* Whether slot `by` waits for this slot's prompt, with which it shares a prefix. */
+/* Slot `by` waits for this slot's prompt, with which it shares a prefix. */
 static bool is_waited_for(const weir__slot *slot, const weir__slot *by)
 {
     return by->state == WEIR_SLOT_JOINED && by->leader == slot->index;
@@ -42,7 +47,7 @@ static bool slot_outranks(const tick_load *c, const weir__slot *a, const weir__s
     return weir__queue_outranks(a->request, b->request, c->now);
 }
 
-/* Whether a slot in this state (IDLE = any) has a request that outranks the prompt, and does not wait for
+/* A slot in this state (IDLE = any) has a request that outranks the prompt, and does not wait for
  * something outside the engine. False if a request that outranks it waits for it. */
 static bool is_outranked(const tick_load *c, const weir__slot *slot, weir_slot_state state)
 {
@@ -56,21 +61,21 @@ static bool is_outranked(const tick_load *c, const weir__slot *slot, weir_slot_s
     return outranked;
 }
 
-static bool tops(const weir__peer *peer, const weir__request *a, const weir__request *b, int64_t now)
+static bool request_tops(const weir__peer *peer, const weir__request *a, const weir__request *b, int64_t now)
 {
     if (a->priority != b->priority) return a->priority > b->priority;
     return a->tenant_hash != b->tenant_hash && weir__peers_recent_ns(peer, a->tenant_hash, now) <
                                                    weir__peers_recent_ns(peer, b->tenant_hash, now);
 }
 
-/* Of the running requests that do not wait for something outside the engine, one of the highest priority, of
- * the tenant with the least recent time; NULL = none. */
+/* The request that goes before all others that run and do not wait for something outside the engine: one
+ * of the highest priority, of the tenant with the least recent time; NULL = none. */
 static const weir__request *top_request(const weir__driver *driver, int64_t now)
 {
     const weir__request *top = NULL;
     for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->state == WEIR_SLOT_IDLE || weir__slot_awaits(&driver->slots, slot)) continue;
-        if (top == NULL || tops(&driver->peer, slot->request, top, now)) top = slot->request;
+        if (top == NULL || request_tops(&driver->peer, slot->request, top, now)) top = slot->request;
     }
     return top;
 }
@@ -94,8 +99,8 @@ static int32_t most_of(const tick_load *c, const weir__slot *slot)
                                 c->driver->params->chunk_size);
 }
 
-/* How many of the prompt's tokens keep the tick within a target. */
-static int32_t fitting(const tick_load *c, const weir__slot *slot, int64_t target_ns)
+/* The prompt's tokens, at most, that keep the tick within a target. */
+static int32_t fitting_tokens(const tick_load *c, const weir__slot *slot, int64_t target_ns)
 {
     int32_t n_passes = c->driver->info.layout == WEIR_LAYOUT_PER_SLOT && c->n_decode > 0 ? 2 : 1;
     return weir__latency_target_fit(&c->cost, target_ns,
@@ -110,7 +115,7 @@ static void give_turn(const tick_load *c)
 {
     bool due = c->oldest->pace.n_skipped + 1 >= WEIR__PACE_TURN;
     weir__slot *slot = due ? c->oldest : c->next;
-    int32_t n = due || !c->has_prompts ? fitting(c, slot, c->target_ns) : 0;
+    int32_t n = due || !c->has_prompts ? fitting_tokens(c, slot, c->target_ns) : 0;
     if (due && !is_outranked(c, slot, WEIR_SLOT_GENERATING) && c->prompts_ns > n * token_ns(c, slot))
         n = (int32_t)(c->prompts_ns / token_ns(c, slot));
     slot->pace.limit = n > 0 ? n : due || !c->has_work;
@@ -122,12 +127,12 @@ static int32_t recovery_limit(const tick_load *c, weir__slot *slot)
 {
     if (slot->pace.outranked_ns == 0) return INT32_MAX;
     int64_t tick_ns = (c->now - slot->pace.outranked_ns) / RECOVERY_PART;
-    int32_t n = fitting(c, slot, tick_ns > c->own_ns ? tick_ns : c->own_ns);
+    int32_t n = fitting_tokens(c, slot, tick_ns > c->own_ns ? tick_ns : c->own_ns);
     if (n >= most_of(c, slot)) return INT32_MAX;
     return n > 1 ? n : 1;
 }
 
-/* Whether another engine's request outranks the prompt, and all that wait for it. */
+/* Another engine's request outranks the prompt, and all that wait for it. */
 static bool outranked_by_peers(weir__driver *driver, const weir__slot *slot, int64_t now)
 {
     if (!weir__peers_outrank(&driver->peer, slot->request, now)) return false;
@@ -138,7 +143,7 @@ static bool outranked_by_peers(weir__driver *driver, const weir__slot *slot, int
     return true;
 }
 
-/* Whether another engine's request goes before the prompt, and before all that wait for it. */
+/* Another engine's request goes before the prompt, and before all that wait for it. */
 static bool yields_to_peers(weir__driver *driver, const weir__slot *slot, int64_t now)
 {
     if (outranked_by_peers(driver, slot, now)) return true;
@@ -179,9 +184,9 @@ static void count_slot(tick_load *c, weir__slot *slot)
     c->has_prompts = c->has_work = true;
 }
 
-static int64_t share_ns(const weir__rotation *rotation, int64_t ms)
+static int64_t share_ns(const weir__turns *turns, int64_t ms)
 {
-    return ms * WEIR__NS_PER_MS / (rotation->n_sets > 0 ? rotation->n_sets : 1);
+    return ms * WEIR__NS_PER_MS / (turns->n_sets > 0 ? turns->n_sets : 1);
 }
 
 int64_t weir__pace_target_ns(const weir__driver *driver)
@@ -192,14 +197,14 @@ int64_t weir__pace_target_ns(const weir__driver *driver)
         int32_t own = slot->request->itl_target_ms > 0 ? slot->request->itl_target_ms : usual;
         if (own < least) least = own;
     }
-    return share_ns(&driver->rotation, least == INT32_MAX ? usual : least > floor ? least : floor);
+    return share_ns(&driver->turns, least == INT32_MAX ? usual : least > floor ? least : floor);
 }
 
-/* Whatever streams allow, others wait for no longer than the engine's target. */
+/* The streams' target, but at most the engine's: others wait for no longer, whatever streams allow. */
 static int64_t own_target_ns(const weir__driver *driver)
 {
     int64_t target_ns = weir__pace_target_ns(driver),
-            own_ns = share_ns(&driver->rotation, driver->params->itl_target_ms);
+            own_ns = share_ns(&driver->turns, driver->params->itl_target_ms);
     return target_ns < own_ns ? target_ns : own_ns;
 }
 
@@ -215,10 +220,10 @@ void weir__pace_choose(weir__driver *driver, int64_t now)
     for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         slot->pace.limit = INT32_MAX;
         slot->pace.yields = false;
-        if (runs(&c, slot)) count_slot(&c, slot);
+        if (slot_runs(&c, slot)) count_slot(&c, slot);
     }
     for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
-        if (slot->state == WEIR_SLOT_PREFILLING && runs(&c, slot) && slot->pace.limit > 0)
+        if (slot->state == WEIR_SLOT_PREFILLING && slot_runs(&c, slot) && slot->pace.limit > 0)
             slot->pace.limit = recovery_limit(&c, slot);
     }
     if (c.next != NULL) give_turn(&c);
@@ -258,8 +263,8 @@ int64_t weir__pace_rest_ns(const weir__driver *driver)
 
 /* ---- Abandoned passes ---- */
 
-/* Whether the pass has a prompt that yields to another engine's requests. */
-static bool yields(const weir__driver *driver)
+/* The pass has a prompt that yields to another engine's requests. */
+static bool pass_yields(const weir__driver *driver)
 {
     for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->state == WEIR_SLOT_PREFILLING && slot->n_planned > 0 && slot->pace.yields) return true;
@@ -275,7 +280,7 @@ void weir__pace_begin(weir__driver *driver, int64_t now)
     int64_t longest_ns = own_target_ns(driver);
     driver->watch.checked_ns = now;
     driver->watch.end_ns = now + pass_ns;
-    if (yields(driver))
+    if (pass_yields(driver))
         driver->watch.rest_ns =
             driver->watch.end_ns + WEIR__PACE_TURN * (pass_ns < longest_ns ? pass_ns : longest_ns);
 }
@@ -298,7 +303,7 @@ static const weir__request *who_preempts(weir__driver *driver, int64_t now)
     return request != NULL && weir__cells_fits(&driver->cells, request, true, now) ? request : NULL;
 }
 
-/* Whether requests of other engines outrank all of the pass. */
+/* Requests of other engines outrank all of the pass. */
 static bool peers_preempt(weir__driver *driver, int64_t now)
 {
     for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
@@ -308,8 +313,8 @@ static bool peers_preempt(weir__driver *driver, int64_t now)
     return true;
 }
 
-/* Whether a request has arrived for which the pass should not finish. */
-static bool abandons(weir__driver *driver)
+/* A request has arrived for which the pass should not finish. */
+static bool abandons_pass(weir__driver *driver)
 {
     weir__pass_watch *watch = &driver->watch;
     bool arrived = atomic_load_explicit(&driver->shared->arrived, memory_order_relaxed);
@@ -324,14 +329,15 @@ static bool abandons(weir__driver *driver)
     return risen && end_ns - now > target_ns && peers_preempt(driver, now);
 }
 
-/* Whether the pass that is being computed need not finish: nobody waits for it, or others go first. The
+/* The pass that is being computed need not finish: nobody waits for it, or others go first. The
  * driver is inside decode, so the slots do not change. */
 static bool ends_pass(void *user)
 {
     weir__driver *driver = user;
     if (atomic_load_explicit(&driver->shared->stopping, memory_order_relaxed)) return true;
     for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
-        if (slot->state != WEIR_SLOT_IDLE && !weir__request_cancelled(slot->request)) return abandons(driver);
+        if (slot->state != WEIR_SLOT_IDLE && !weir__request_cancelled(slot->request))
+            return abandons_pass(driver);
     }
     return true;
 }

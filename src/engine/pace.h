@@ -21,7 +21,7 @@ int64_t weir__pace_target_ns(const weir__driver *driver);
  * have ended since. */
 void weir__pace_choose(weir__driver *driver, int64_t now);
 
-/* Whether the slot may be planned in this tick. */
+/* The slot may be planned in this tick. */
 static inline bool weir__pace_has(const weir__slot *slot)
 {
     return slot->state != WEIR_SLOT_PREFILLING || slot->pace.limit > 0;

@@ -11,21 +11,21 @@
 /* Another engine, of which there is only the part that its peers see. */
 typedef struct other {
     weir__peer peer;
-    weir__doorbell *bell;
+    weir__waker *waker;
     weir__request request;
 } other;
 
 static void other_join(other *o)
 {
     memset(o, 0, sizeof *o);
-    assert_int_equal(weir__doorbell_create(&o->bell), WEIR_OK);
-    weir__peers_join(&o->peer, o->bell);
+    assert_int_equal(weir__waker_create(&o->waker), WEIR_OK);
+    weir__peers_join(&o->peer, o->waker);
 }
 
 static void other_leave(other *o)
 {
     weir__peers_leave(&o->peer);
-    weir__doorbell_release(o->bell);
+    weir__waker_release(o->waker);
 }
 
 static void other_runs(other *o, int32_t priority)
@@ -41,7 +41,7 @@ static int peers_setup(void **state)
     rig *r = *state;
     rig_script(r, 'A', LONG, "low");
     rig_start(r);
-    weir__peers_join(&r->engine->driver.peer, r->engine->bell); /* as if it had a thread */
+    weir__peers_join(&r->engine->driver.peer, r->engine->waker); /* as if it had a thread */
     return 0;
 }
 
@@ -82,7 +82,7 @@ static void a_prompt_has_a_fifth_of_the_time(void **state)
     expect_at(r, 2 * REST, FIT);
     weir__peers_report(&o.peer, NULL); /* no rest; passes grow again */
     assert_false(r->engine->driver.peer.yields);
-    weir__doorbell_wait(r->engine->bell, WEIR__CLOCK_NEVER); /* it was woken */
+    weir__waker_wait(r->engine->waker, WEIR__CLOCK_NEVER); /* it was woken */
     expect_at(r, 2 * REST + 1, FIT);
     assert_true(weir__pace_rest_ns(&r->engine->driver) == WEIR__CLOCK_NEVER);
     expect_at(r, 2 * REST + 1000, CHUNK);
@@ -131,7 +131,7 @@ static void an_engine_that_ended_its_request_alone_outranks_nobody(void **state)
     other_runs(&o, 5);
     weir__peers_leave(&r->engine->driver.peer);
     weir__peers_report(&o.peer, NULL);
-    weir__peers_join(&r->engine->driver.peer, r->engine->bell);
+    weir__peers_join(&r->engine->driver.peer, r->engine->waker);
     rig_submit_key(r, 'A');
     expect_at(r, 0, CHUNK);
     rig_run(r);

@@ -20,9 +20,9 @@
 
 /* ---- Life ---- */
 
-static void ring_bell(void *user)
+static void wake_engine(void *user)
 {
-    weir__doorbell_ring(user);
+    weir__waker_wake(user);
 }
 
 /* Models with an original context may have other factors of RoPE for contexts beyond it: then the length of
@@ -64,7 +64,7 @@ weir__snapshot_limits weir__prefix_limits(const weir__prefix *prefix)
 }
 
 /* Opens cache_dir, if there is one and prefixes are kept at all. */
-static weir_status open_archive(const weir__prefix *prefix, weir__doorbell *bell, weir__archive **archive,
+static weir_status open_archive(const weir__prefix *prefix, weir__waker *waker, weir__archive **archive,
                                 weir_error *error)
 {
     const weir__archive_params params = {
@@ -72,14 +72,14 @@ static weir_status open_archive(const weir__prefix *prefix, weir__doorbell *bell
         .n_bytes = prefix->params->cache_disk_bytes,
         .limits = limits_of(prefix, prefix->model->ops->model_identity(prefix->model->model)),
         .watch_ns = WATCH_NS,
-        .ring = ring_bell,
-        .user = bell,
+        .wake = wake_engine,
+        .user = waker,
     };
     if (params.path == NULL || *params.path == '\0' || !prefix->caching) return WEIR_OK;
     return weir__archive_open(&params, archive, error);
 }
 
-weir_status weir__prefix_open(weir__prefix *prefix, weir__memory *memory, weir__doorbell *bell,
+weir_status weir__prefix_open(weir__prefix *prefix, weir__memory *memory, weir__waker *waker,
                               weir_error *error)
 {
     const weir_engine_params *params = prefix->params;
@@ -89,7 +89,7 @@ weir_status weir__prefix_open(weir__prefix *prefix, weir__memory *memory, weir__
     prefix->checkpoints = prefix->exact && params->cache_bytes > 0;
     prefix->least = lanes || prefix->exact ? COPY_LEAST : 1;
     weir__archive *archive = NULL;
-    weir_status status = open_archive(prefix, bell, &archive, error);
+    weir_status status = open_archive(prefix, waker, &archive, error);
     if (status != WEIR_OK) return status;
     int32_t beside = prefix->info->n_seq_max - params->n_slots;
     weir__cache_params cache = {
@@ -119,7 +119,7 @@ bool weir__prefix_serves(const weir__prefix *prefix, const weir__request *reques
 
 /* ---- Checkpoints: where memory cannot be cut ---- */
 
-/* Whether an image or a sound ends with cell n: its cells cost most of the prompt's. */
+/* An image or a sound ends with cell n: its cells cost most of the prompt's. */
 static bool ends_medium(const weir__history *history, int32_t n)
 {
     for (int32_t i = 0; i < history->n_spans && history->spans[i].end <= n; i++)
@@ -203,7 +203,7 @@ void weir__prefix_keep(const weir__prefix *prefix, weir__lanes *lanes, weir__slo
         weir__lanes_hand_over(lanes, slot);
 }
 
-/* Whether a fork's source generates in a slot, as seen by another thread. A suspended source is in the
+/* A fork's source generates in a slot, as seen by another thread. A suspended source is in the
  * queue. */
 static bool source_generates(const weir__prefix *prefix, weir__shared *shared, const weir__request *request)
 {

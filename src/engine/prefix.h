@@ -4,11 +4,11 @@
 #define WEIR_ENGINE_PREFIX_H
 
 #include "cache/cache.h"
-#include "engine/lanes.h"
+#include "engine/cells.h"
 #include "engine/shared.h"
 #include "engine/slot.h"
 
-/* Whether a model's memory can be cut only at the end of a sequence. */
+/* A model's memory can be cut only at the end of a sequence. */
 bool weir__prefix_is_exact(const weir_model *model);
 
 /* Constant after open; the cache has its own lock. */
@@ -23,11 +23,11 @@ typedef struct weir__prefix {
     int32_t least;      /* the shortest prefix worth keeping, in tokens */
 } weir__prefix;
 
-/* Set before: the members up to `cache`, and the memory. Creates the cache, which rings the bell. */
-weir_status weir__prefix_open(weir__prefix *prefix, weir__memory *memory, weir__doorbell *bell,
+/* Set before: the members up to `cache`, and the memory. Creates the cache, which wakes the engine. */
+weir_status weir__prefix_open(weir__prefix *prefix, weir__memory *memory, weir__waker *waker,
                               weir_error *error);
 
-/* Whether the request may use the cache and leave its text there. */
+/* The request may use the cache and leave its text there. */
 bool weir__prefix_serves(const weir__prefix *prefix, const weir__request *request);
 
 /* Shortens the hit, so that it does not end within an image. */
@@ -45,7 +45,7 @@ void weir__prefix_advance(const weir__prefix *prefix, weir__slot *slot);
 /* The slot has ended: its tokens are no longer found. The cache may take over its lane. */
 void weir__prefix_keep(const weir__prefix *prefix, weir__lanes *lanes, weir__slot *slot);
 
-/* Of snapshots for other engines, whose files have other times. Any thread. */
+/* The limits of snapshots for other engines, whose files have other times. Any thread. */
 weir__snapshot_limits weir__prefix_limits(const weir__prefix *prefix);
 
 /* Tokens of a prompt that would come from the cache. Any thread. */

@@ -1,5 +1,88 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* queue.c: the requests that wait for a slot; their ranks, and the recent tokens of their tenants.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/queue.h"
+
+#include <math.h>
+#include <stddef.h>
+
+/* ---- Ranks: pure functions ---- */
+
+int32_t weir__rank_level(int32_t priority, int64_t waited_ns, int64_t ageing_ns, int32_t top)
+{
+    if (ageing_ns <= 0 || waited_ns <= 0 || priority >= top) return priority;
+    int64_t gained = waited_ns / ageing_ns;
+    return gained < (int64_t)top - priority ? priority + (int32_t)gained : top;
+}
+
+bool weir__rank_before(const weir__rank *a, const weir__rank *b)
+{
+    if (a->level != b->level) return a->level > b->level;
+    if (a->served != b->served) return a->served < b->served;
+    return a->serial < b->serial;
+}
+
+bool weir__rank_outranks(int32_t priority, int64_t submit_ns, int32_t running_priority,
+                         int64_t running_submit_ns, int64_t ageing_ns, int64_t now)
+{
+    return priority > running_priority &&
+           weir__rank_level(priority, now - submit_ns, ageing_ns, INT32_MAX) >
+               weir__rank_level(running_priority, now - running_submit_ns, ageing_ns, INT32_MAX);
+}
+
+/* ---- Tenants: fair shares of the slots ---- */
+
+static double decayed_tokens(const weir__tenant *tenant, int64_t now)
+{
+    if (now <= tenant->at_ns) return tenant->served;
+    return tenant->served * exp2(-(double)(now - tenant->at_ns) / (double)WEIR__TENANT_HALF_NS);
+}
+
+const weir__tenant *weir__tenant_find(const weir__tenants *tenants, uint64_t hash)
+{
+    for (size_t i = 1; i < WEIR__TENANTS; i++) {
+        const weir__tenant *tenant = &tenants->each[i];
+        if (tenant->hash == hash && (tenant->n_live > 0 || tenant->served > 0)) return tenant;
+    }
+    return NULL;
+}
+
+weir__tenant *weir__tenant_hold(weir__tenants *tenants, uint64_t hash, int64_t now)
+{
+    weir__tenant *tenant = (weir__tenant *)weir__tenant_find(tenants, hash);
+    if (tenant == NULL) { /* replace the unused one with the fewest recent tokens */
+        double least = 0;
+        for (size_t i = 1; i < WEIR__TENANTS; i++) {
+            weir__tenant *other = &tenants->each[i];
+            if (other->n_live > 0) continue;
+            double served = decayed_tokens(other, now);
+            if (tenant != NULL && served >= least) continue;
+            tenant = other;
+            least = served;
+        }
+        if (tenant != NULL)
+            *tenant = (weir__tenant){.hash = hash, .at_ns = now};
+        else
+            tenant = &tenants->each[0];
+    }
+    tenant->n_live++;
+    return tenant;
+}
+
+void weir__tenant_release(weir__tenant *tenant)
+{
+    tenant->n_live--;
+}
+
+void weir__tenant_bill(weir__tenant *tenant, int32_t n_tokens, int64_t now)
+{
+    tenant->served = decayed_tokens(tenant, now) + n_tokens;
+    if (now > tenant->at_ns) tenant->at_ns = now;
+}
+
+int64_t weir__tenant_served(const weir__tenant *tenant, int64_t now)
+{
+    return tenant != NULL ? (int64_t)decayed_tokens(tenant, now) : 0;
+}
 
 /* ---- The list ---- */
 
@@ -54,7 +137,7 @@ weir__rank weir__queue_rank(const weir__request *request, int32_t top, int64_t n
 {
     return (weir__rank){
         .level = weir__rank_level(request->priority, now - request->submit_ns, request->ageing_ns, top),
-        .served = weir__salt_served(request->salt, now),
+        .served = weir__tenant_served(request->tenant, now),
         .serial = request->serial,
     };
 }

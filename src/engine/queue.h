@@ -1,10 +1,66 @@
-/* queue.h: the requests that wait for a slot, and which of them is next.
+/* queue.h: the requests that wait for a slot, and which of them is next: by priority and age, then by the
+ * recent tokens of their tenants, then by submit.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_QUEUE_H
 #define WEIR_ENGINE_QUEUE_H
 
-#include "engine/rank.h"
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "engine/request.h"
+
+/* ---- Ranks: pure functions ---- */
+
+typedef struct weir__rank {
+    int32_t level;   /* priority plus age; higher goes first */
+    int64_t served;  /* recent tokens of its tenant; fewer goes first */
+    uint64_t serial; /* order of submit; earlier goes first */
+} weir__rank;
+
+/* The priority plus one level for each whole ageing_ns (0 = never) of waiting: at most `top`, but not below
+ * the priority. */
+int32_t weir__rank_level(int32_t priority, int64_t waited_ns, int64_t ageing_ns, int32_t top);
+
+/* Rank a goes before b: a strict order if serials differ. */
+bool weir__rank_before(const weir__rank *a, const weir__rank *b);
+
+/* A request may preempt a running one: its priority is higher, even counting the other's age. */
+bool weir__rank_outranks(int32_t priority, int64_t submit_ns, int32_t running_priority,
+                         int64_t running_submit_ns, int64_t ageing_ns, int64_t now);
+
+/* ---- Tenants: fair shares of the slots ---- */
+
+#define WEIR__TENANTS 256 /* tenants with an account of their own; live ones beyond that share one */
+
+/* The time after which half of a tenant's tokens are forgotten: nothing is left after some minutes. */
+#define WEIR__TENANT_HALF_NS INT64_C(10000000000)
+
+typedef struct weir__tenant {
+    uint64_t hash;  /* 0 = requests without a tenant */
+    int32_t n_live; /* requests, waiting or running */
+    double served;  /* tokens, decayed to at_ns */
+    int64_t at_ns;
+} weir__tenant;
+
+/* Zeroed at first. The engine's mutex guards it. */
+typedef struct weir__tenants {
+    weir__tenant each[WEIR__TENANTS]; /* [0] is shared by those that found no place */
+} weir__tenants;
+
+/* The tenant of this hash, with one more live request. Does not move until release. */
+weir__tenant *weir__tenant_hold(weir__tenants *tenants, uint64_t hash, int64_t now);
+void weir__tenant_release(weir__tenant *tenant);
+
+/* The tenant of this hash; NULL = not known. */
+const weir__tenant *weir__tenant_find(const weir__tenants *tenants, uint64_t hash);
+
+/* Counts tokens computed for the tenant. */
+void weir__tenant_bill(weir__tenant *tenant, int32_t n_tokens, int64_t now);
+
+/* Recent tokens; 0 for NULL. */
+int64_t weir__tenant_served(const weir__tenant *tenant, int64_t now);
+
+/* ---- The list ---- */
 
 /* A singly linked list whose order has no meaning. Invariant: n is its length; last is NULL exactly when
  * first is; while n > 0, no request in it has an earlier deadline than deadline_ns or a higher priority than
@@ -34,7 +90,7 @@ weir__request *weir__queue_take(weir__queue *queue, bool (*wanted)(const weir__r
 /* The request's rank among requests of priorities up to `top`. */
 weir__rank weir__queue_rank(const weir__request *request, int32_t top, int64_t now);
 
-/* Whether a waiting request may preempt a running one: its priority is higher, even counting the running
+/* A waiting request may preempt a running one: its priority is higher, even counting the running
  * one's age. Never both ways and never among equals, so that no two requests preempt each other in turns. */
 bool weir__queue_outranks(const weir__request *waiting, const weir__request *running, int64_t now);
 
@@ -42,9 +98,9 @@ bool weir__queue_outranks(const weir__request *waiting, const weir__request *run
 int32_t weir__queue_top(const weir__queue *queue, uint64_t end);
 
 /* The next request of those with serials below `end` and a higher priority than `above` that are `wanted`
- * (NULL: all); NULL = none. Age lifts a request up to their highest priority, but not above it. At the same
- * level salts take turns, and a salt's oldest request goes first: a salt with many old requests does not hold
- * back the first request of another. */
+ * (NULL: all); NULL = none. Age lifts a request up to their highest priority, but not above it. At the
+ * same level tenants take turns, and a tenant's oldest request goes first: a tenant with many old requests
+ * does not hold back the first request of another. */
 weir__request *weir__queue_next(weir__queue *queue, uint64_t end, int32_t above,
                                 bool (*wanted)(const weir__request *request), int64_t now);
 

@@ -17,7 +17,7 @@
 typedef struct scene {
     weir__queue queue;
     weir__request requests[MOST];
-    weir__salt salts[5];
+    weir__tenant tenants[5];
     int n;
     int64_t ageing_ns, now;
 } scene;
@@ -29,8 +29,8 @@ static void make_scene(scene *s, dice *d)
     s->ageing_ns = dice_one_in(d, 4) ? 0 : dice_in(d, 1, 50) * MS;
     s->now = 1000 * MS;
     for (int i = 0; i < 5; i++) {
-        s->salts[i].at_ns = s->now - dice_in(d, 0, 3) * WEIR__SALT_HALF_NS;
-        s->salts[i].served = dice_in(d, 0, 3) * 64;
+        s->tenants[i].at_ns = s->now - dice_in(d, 0, 3) * WEIR__TENANT_HALF_NS;
+        s->tenants[i].served = dice_in(d, 0, 3) * 64;
     }
     int spread = dice_in(d, 0, 4);
     for (int i = 0; i < s->n; i++) {
@@ -39,7 +39,7 @@ static void make_scene(scene *s, dice *d)
         r->submit_ns = s->now - dice_in(d, -5, 300) * MS;
         r->ageing_ns = s->ageing_ns;
         r->serial = (uint64_t)i * 7 % 41; /* suspended ones come in again later */
-        r->salt = &s->salts[dice_in(d, 0, 4)];
+        r->tenant = &s->tenants[dice_in(d, 0, 4)];
         weir__queue_push(&s->queue, r);
     }
 }
@@ -55,11 +55,11 @@ static int naive_level(const scene *s, const weir__request *r, int top)
     return level;
 }
 
-/* The tokens of its salt that are not yet forgotten: half-lives are whole ones here. */
+/* The tokens of its tenant that are not yet forgotten: half-lives are whole ones here. */
 static int naive_served(const scene *s, const weir__request *r)
 {
-    int64_t served = (int64_t)r->salt->served;
-    for (int64_t at = r->salt->at_ns; at < s->now; at += WEIR__SALT_HALF_NS) served /= 2;
+    int64_t served = (int64_t)r->tenant->served;
+    for (int64_t at = r->tenant->at_ns; at < s->now; at += WEIR__TENANT_HALF_NS) served /= 2;
     return (int)served;
 }
 
@@ -108,7 +108,7 @@ static void the_whole_order_is_the_naive_models(void **state)
             int n = s.queue.n;
             weir__queue_remove(&s.queue, next);
             assert_int_equal(s.queue.n, n - 1);
-            if (dice_one_in(&d, 2)) weir__salt_bill(next->salt, 64, next->salt->at_ns);
+            if (dice_one_in(&d, 2)) weir__tenant_bill(next->tenant, 64, next->tenant->at_ns);
         }
         assert_null(s.queue.first);
         assert_null(s.queue.last);
@@ -144,60 +144,60 @@ static void nobody_starves(void **state)
     (void)state;
     enum { FLOW = 8, STEPS = 4000 };
     static weir__request requests[FLOW + 3];
-    static weir__salts salts;
+    static weir__tenants tenants;
     weir__queue queue = {0};
     const int64_t step = 100 * MS;
     uint64_t serial = 0, fresh = 100;
     dice d = {.state = seed_of()};
     memset(requests, 0, sizeof requests);
-    memset(&salts, 0, sizeof salts);
+    memset(&tenants, 0, sizeof tenants);
     int64_t now = 0, worst = 0;
     for (int i = 0; i < FLOW + 3; i++) {
         weir__request *r = &requests[i];
         r->serial = serial++;
         r->submit_ns = now;
         r->ageing_ns = 1000 * MS;
-        /* flows: priority 5 of one salt; 0 of ever new salts. Singles: the lowest of a third salt. */
+        /* flows: priority 5 of one tenant; 0 of ever new tenants. Singles: the lowest of a third tenant. */
         r->priority = i < FLOW / 2 ? 5 : i < FLOW ? 0 : -3;
-        r->salt = weir__salt_hold(&salts, i < FLOW / 2 ? 1 : i < FLOW ? fresh++ : 2, now);
+        r->tenant = weir__tenant_hold(&tenants, i < FLOW / 2 ? 1 : i < FLOW ? fresh++ : 2, now);
         weir__queue_push(&queue, r);
     }
     for (int i = 0; i < STEPS; i++) {
         now += step;
         weir__request *r = weir__queue_next(&queue, UINT64_MAX, INT32_MIN, NULL, now);
         weir__queue_remove(&queue, r);
-        weir__salt_bill(r->salt, dice_in(&d, 50, 2000), now);
+        weir__tenant_bill(r->tenant, dice_in(&d, 50, 2000), now);
         if (r->priority == -3 && now - r->submit_ns > worst) worst = now - r->submit_ns;
-        weir__salt_release(r->salt);
-        r->salt = weir__salt_hold(&salts, r->priority == 5 ? 1 : r->priority == 0 ? fresh++ : 2, now);
+        weir__tenant_release(r->tenant);
+        r->tenant = weir__tenant_hold(&tenants, r->priority == 5 ? 1 : r->priority == 0 ? fresh++ : 2, now);
         r->serial = serial++;
         r->submit_ns = now;
         weir__queue_push(&queue, r);
     }
     for (const weir__request *r = queue.first; r != NULL; r = r->next)
         if (now - r->submit_ns > worst) worst = now - r->submit_ns;
-    /* 8 levels of a second; then its salt's tokens are forgotten: 2^15 tokens in 15 half-lives */
-    assert_true(worst < 8 * 1000 * MS + 15 * WEIR__SALT_HALF_NS + 20 * step);
+    /* 8 levels of a second; then its tenant's tokens are forgotten: 2^15 tokens in 15 half-lives */
+    assert_true(worst < 8 * 1000 * MS + 15 * WEIR__TENANT_HALF_NS + 20 * step);
 }
 
-static void a_hundred_of_one_salt_do_not_keep_back_the_first_of_another(void **state)
+static void a_hundred_of_one_tenant_do_not_keep_back_the_first_of_another(void **state)
 {
     (void)state;
     static weir__request requests[101];
-    static weir__salts salts;
+    static weir__tenants tenants;
     weir__queue queue = {0};
     memset(requests, 0, sizeof requests);
-    memset(&salts, 0, sizeof salts);
+    memset(&tenants, 0, sizeof tenants);
     for (int i = 0; i < 100; i++) {
         requests[i].serial = (uint64_t)i;
         requests[i].ageing_ns = 10000 * MS;
-        requests[i].salt = weir__salt_hold(&salts, 1, 0);
+        requests[i].tenant = weir__tenant_hold(&tenants, 1, 0);
         weir__queue_push(&queue, &requests[i]);
     }
     int64_t now = 60000 * MS; /* they are old */
-    weir__salt_bill(requests[0].salt, 500, now);
+    weir__tenant_bill(requests[0].tenant, 500, now);
     requests[100] = (weir__request){.serial = 100, .submit_ns = now, .ageing_ns = 10000 * MS};
-    requests[100].salt = weir__salt_hold(&salts, 2, now);
+    requests[100].tenant = weir__tenant_hold(&tenants, 2, now);
     weir__queue_push(&queue, &requests[100]);
     assert_ptr_equal(weir__queue_next(&queue, UINT64_MAX, INT32_MIN, NULL, now), &requests[100]);
     weir__queue_remove(&queue, &requests[100]);
@@ -210,7 +210,7 @@ int main(void)
         cmocka_unit_test(the_whole_order_is_the_naive_models),
         cmocka_unit_test(nobody_outranks_whom_he_could_lose_to),
         cmocka_unit_test(nobody_starves),
-        cmocka_unit_test(a_hundred_of_one_salt_do_not_keep_back_the_first_of_another),
+        cmocka_unit_test(a_hundred_of_one_tenant_do_not_keep_back_the_first_of_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

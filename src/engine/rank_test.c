@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/rank.h"
+#include "engine/queue.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/rates.h"
+#include "engine/shared.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* reasoning.c: follows the reasoning of an answer by its marks, byte by byte.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/reasoning.h"
 
 #include <string.h>
@@ -11,13 +12,13 @@
 
 /* ---- The answer ---- */
 
-static void enter(weir__reasoning *r)
+static void enter_reasoning(weir__reasoning *r)
 {
     r->place = WEIR__REASONING_WITHIN;
     weir__stop_state_init(&r->state);
 }
 
-static void leave(weir__reasoning *r)
+static void leave_reasoning(weir__reasoning *r)
 {
     r->place = r->recurs ? WEIR__REASONING_BETWEEN : WEIR__REASONING_NEVER;
     r->n_partial = 0;
@@ -34,9 +35,9 @@ static void take_byte(weir__reasoning *r, char byte, bool prompt)
     const weir__stop *marks = r->place == WEIR__REASONING_WITHIN ? r->end : r->start;
     if (weir__stop_feed(marks, &r->state, &byte, 1, out, &n) >= 0) {
         if (r->place == WEIR__REASONING_WITHIN)
-            leave(r);
+            leave_reasoning(r);
         else
-            enter(r);
+            enter_reasoning(r);
     } else if (r->place == WEIR__REASONING_BEFORE && !r->recurs && !prompt &&
                strchr(" \t\r\n", byte) == NULL && weir__stop_held(r->start, &r->state) == 0) {
         r->place = WEIR__REASONING_NEVER;
@@ -68,7 +69,7 @@ static void count_token(weir__reasoning *r, const char *bytes, int32_t n)
     if (matched >= 0) {
         bool whole = r->length[matched] >= i; /* the token begins within that text */
         r->n_used -= whole ? r->n_partial + 1 : 0;
-        leave(r);
+        leave_reasoning(r);
         for (; i < n; i++) take_byte(r, bytes[i], false);
         return;
     }
@@ -102,7 +103,7 @@ bool weir__reasoning_take(weir__reasoning *r, int32_t token, bool forced)
             for (int32_t i = 0; i < n; i++) take_byte(r, r->piece.bytes[i], false);
     }
     if (r->n_forced < r->n_closing || r->n_forced == 0) return true;
-    if (r->place == WEIR__REASONING_WITHIN) leave(r); /* whatever stood before the closing text */
+    if (r->place == WEIR__REASONING_WITHIN) leave_reasoning(r); /* whatever stood before the closing text */
     r->n_forced = 0;
     return true;
 }

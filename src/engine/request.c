@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* request.c: makes the engine's form of a weir_request. Submit calls this on the caller's thread: it checks
+ * each field, tokenizes the prompt or copies that of a fork's source, and compiles stop strings, filter and
+ * sampler, so that the driver has nothing to check. A request belongs to its submitter until it is queued,
+ * and ends with weir__request_finish.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/request.h"
 
 #include <stdio.h>
@@ -11,7 +15,7 @@
 #include "base/sized.h"
 #include "base/utf8.h"
 #include "chat/chat.h"
-#include "engine/doctor.h"
+#include "engine/miss.h"
 #include "engine/stream.h"
 #include "model/logprob.h"
 #include "model/sampler.h"
@@ -33,14 +37,15 @@ void weir_request_init(weir_request *request, size_t size)
 
 /* ---- The prompt, and whose it is ---- */
 
-/* Never 0, which means no salt. Two with the same hash share their turns and nothing else. */
+/* The hash of a salt, which is never 0: that means no salt. Two with the same hash share their turns and
+ * nothing else. */
 static uint64_t hash_salt(const char *salt, size_t length)
 {
     uint64_t hash = weir__hash(0, salt, length);
     return hash != 0 ? hash : 1;
 }
 
-/* salt: [length], or NULL = none. */
+/* Copies the salt [length]; NULL = none. */
 static weir_status copy_salt(weir__request *request, const char *salt, size_t length, weir_error *error)
 {
     if (salt == NULL) return WEIR_OK;
@@ -166,10 +171,11 @@ static weir_status copy_first(weir__request *request, const weir__request *first
     return WEIR_OK;
 }
 
-static weir_status read_source(weir__request *request, const weir_request *given, const weir__doorbell *bell,
+static weir_status read_source(weir__request *request, const weir_request *given, const weir__waker *waker,
                                weir_error *error)
 {
-    weir_status status = weir__stream_recall(given->source, given->source_at, bell, &request->history, error);
+    weir_status status =
+        weir__stream_recall(given->source, given->source_at, waker, &request->history, error);
     if (status == WEIR_OK) finish_copy(request, given->source);
     return status;
 }
@@ -272,7 +278,7 @@ static weir_status truncate_prompt(weir__request *request, const weir_engine_par
 }
 
 static weir_status read_prompt(weir__request *request, weir_model *model, const weir_engine_params *limits,
-                               const weir_request *given, const weir__doorbell *bell, weir_error *error)
+                               const weir_request *given, const weir__waker *waker, weir_error *error)
 {
     int given_kinds =
         (given->chat != NULL) + (given->tokens != NULL) + (given->text != NULL) + (given->source != NULL);
@@ -291,7 +297,7 @@ static weir_status read_prompt(weir__request *request, weir_model *model, const 
     if (given->source != NULL && given->truncate_prompt != 0)
         return weir__error_set(error, WEIR_INVALID, "truncate_prompt",
                                "the prompt of a fork is its source's: leave truncate_prompt out");
-    if (given->source != NULL && given->n_media == 0) return read_source(request, given, bell, error);
+    if (given->source != NULL && given->n_media == 0) return read_source(request, given, waker, error);
     weir_status status = read_new_prompt(request, model, limits, given, error);
     if (status == WEIR_OK) status = truncate_prompt(request, limits, given, error);
     if (status != WEIR_OK) return status;
@@ -526,7 +532,7 @@ static void set_fields(weir__request *request, const weir_model *model, const we
     if (given->tenant != NULL && *given->tenant != '\0')
         request->tenant_hash = hash_salt(given->tenant, strlen(given->tenant));
     request->found.size = sizeof request->found;
-    weir__doctor_forget(&request->found);
+    weir__miss_forget(&request->found);
     request->miss = request->found;
     request->emit.special = given->special;
     request->emit.n_kept_stops = given->include_stop ? request->n_stops : 0;
@@ -535,14 +541,14 @@ static void set_fields(weir__request *request, const weir_model *model, const we
 
 /* first: as in weir__request_create; the seed is `choice` more. */
 static weir_status fill_request(weir__request *request, weir_model *model, const weir_engine_params *limits,
-                                const weir_request *given, const weir__doorbell *bell,
+                                const weir_request *given, const weir__waker *waker,
                                 const weir__request *first, size_t choice, weir_error *error)
 {
     weir_sampler_params reseeded;
     weir_status status = weir__members_check(&weir__request_members, given, "", error);
     if (status == WEIR_OK)
         status = first != NULL ? copy_first(request, first, error)
-                               : read_prompt(request, model, limits, given, bell, error);
+                               : read_prompt(request, model, limits, given, waker, error);
     if (status == WEIR_OK) status = limit_answer(request, limits, given, error);
     if (status == WEIR_OK) status = compile_stops(request, given, error);
     if (status == WEIR_OK)
@@ -567,7 +573,7 @@ static weir_status fill_request(weir__request *request, weir_model *model, const
 }
 
 weir_status weir__request_create(weir_model *model, const weir_engine_params *limits,
-                                 const weir_request *given_request, size_t index, const weir__doorbell *bell,
+                                 const weir_request *given_request, size_t index, const weir__waker *waker,
                                  const weir__request *first, weir__request **out, weir_error *error)
 {
     char name[32], field[sizeof name + sizeof error->field];
@@ -580,7 +586,7 @@ weir_status weir__request_create(weir_model *model, const weir_engine_params *li
     weir__request *request = weir__mem_calloc(1, sizeof *request);
     if (request == NULL) return weir__error_set(error, WEIR_NO_MEMORY, name, "out of memory for a request");
     weir__emit_init(&request->emit, model);
-    status = fill_request(request, model, limits, &given, bell, first, index, &why);
+    status = fill_request(request, model, limits, &given, waker, first, index, &why);
     if (status == WEIR_OK) {
         *out = request;
         return WEIR_OK;

@@ -6,13 +6,14 @@
 
 #include <pthread.h>
 
-#include "engine/doorbell.h"
 #include "engine/emit.h"
 #include "engine/encoder.h"
 #include "engine/filter.h"
 #include "engine/history.h"
 #include "engine/reasoning.h"
-#include "engine/salt.h"
+#include "engine/waker.h"
+
+typedef struct weir__tenant weir__tenant; /* queue.h */
 
 /* weir_generate waits for this: its requests count down. In the memory of that call. */
 typedef struct weir__ticket {
@@ -35,7 +36,7 @@ typedef struct weir__request {
     uint64_t serial;            /* order of submit */
     int32_t priority;
     uint64_t tenant_hash; /* of the tenant, or else of the salt; 0 = neither */
-    weir__salt *salt;     /* held from submit to the end */
+    weir__tenant *tenant; /* held from submit to the end */
     bool cache_prompt;
     int32_t cache_keep_ms;
     int32_t itl_target_ms; /* 0 = the engine's */
@@ -86,23 +87,23 @@ typedef struct weir__request {
     weir__ticket *ticket;
 } weir__request;
 
-/* Checks and copies *given_request; error fields begin with "requests[index].". Does not attach the stream.
- * limits: of the engine; n_ctx, max_tokens and ageing_ms count. bell: the engine's; a fork's source must have
- * the same. first: NULL, or for another answer to a request the one that was made of *given_request for the
- * first answer and is not queued yet. The other answers' seeds are the first one's plus `index`, and only the
- * first has a score. */
+/* Checks and copies *given_request; error fields begin with "requests[index].". Does not attach the
+ * stream. limits: of the engine; n_ctx, max_tokens and ageing_ms count. waker: the engine's; a fork's
+ * source must have the same. first: NULL, or for another answer to a request the one that was made of
+ * *given_request for the first answer and is not queued yet. The other answers' seeds are the first one's
+ * plus `index`, and only the first has a score. */
 weir_status weir__request_create(weir_model *model, const weir_engine_params *limits,
-                                 const weir_request *given_request, size_t index, const weir__doorbell *bell,
+                                 const weir_request *given_request, size_t index, const weir__waker *waker,
                                  const weir__request *first, weir__request **out, weir_error *error);
 /* It is in the queue, in a slot, or in neither; its adapters count it. */
 void weir__request_move(weir__request *request, weir__adapters_place to);
 
 void weir__request_destroy(weir__request *request);
 
-/* Whether the reader has cancelled. */
+/* The reader has cancelled. */
 bool weir__request_cancelled(const weir__request *request);
 
-/* Whether the reader wants its reasoning to end. */
+/* The reader wants its reasoning to end. */
 bool weir__request_ends_reasoning(const weir__request *request);
 
 weir_usage weir__request_usage(const weir__request *request, int64_t now);

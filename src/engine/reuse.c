@@ -1,5 +1,7 @@
 /* reuse.c: the tokens that a request need not compute, because they are in the prefix cache, in a running
- * request, or in one that is computing them now.
+ * request, or in one that is computing them now. A slot starts with the best of these: it takes over or
+ * shares cells, loads a state, or waits (JOINED) for a leader or a file. Once its wait is over, it looks
+ * again.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/reuse.h"
 
@@ -8,10 +10,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "engine/doctor.h"
 #include "engine/driver.h"
+#include "engine/miss.h"
 #include "engine/stream.h"
-#include "engine/suspend.h"
 
 /* Waiting for another request's prefill is worthwhile from this many tokens on. */
 #define JOIN_LEAST 8
@@ -41,10 +42,10 @@ static void note_start(weir__driver *driver, const weir__slot *slot)
         info->miss = WEIR_MISS_NONE;
     else if (request->n_cached < slot->n_promised || info->miss == WEIR_MISS_NONE)
         info->miss = WEIR_MISS_EVICTED;
-    if (info->miss != WEIR_MISS_DIVERGED) weir__doctor_forget(info);
+    if (info->miss != WEIR_MISS_DIVERGED) weir__miss_forget(info);
     driver->account.counts.n_misses[info->miss]++;
     request->miss = *info;
-    if (request->history.salt_length == 0) weir__doctor_withhold(&request->miss, request->n_cached);
+    if (request->history.salt_length == 0) weir__miss_withhold(&request->miss, request->n_cached);
     if (request->stream != NULL) weir__stream_set_miss(request->stream, &request->miss);
 }
 
@@ -113,8 +114,8 @@ static int64_t patience_ns(const weir__cost *learned, int32_t n)
     return ns > (double)PATIENCE_LEAST ? (int64_t)ns : PATIENCE_LEAST;
 }
 
-/* Where the hit's tokens are, for one that may wait for a file. AWAY: the wait is over: look up again. */
-static weir__cache_place locate(weir__driver *driver, const weir__cache_hit *hit, weir__cache_wait *wait)
+/* The place of the hit's tokens, for one that may wait for a file. AWAY: the wait is over: look up again. */
+static weir__cache_place locate_hit(weir__driver *driver, const weir__cache_hit *hit, weir__cache_wait *wait)
 {
     int64_t now = weir__clock_now_ns(), due = wait->due_ns;
     if (due == 0)
@@ -130,7 +131,7 @@ static weir__cache_place locate(weir__driver *driver, const weir__cache_hit *hit
  * that are in memory. */
 static bool join_file(weir__driver *driver, weir__slot *slot, weir__cache_hit *hit)
 {
-    weir__cache_place place = locate(driver, hit, &slot->wait);
+    weir__cache_place place = locate_hit(driver, hit, &slot->wait);
     if (place == WEIR__CACHE_AWAY) look_up_prefix(driver, slot, hit);
     if (place != WEIR__CACHE_COMES) return false;
     slot->state = WEIR_SLOT_JOINED;
@@ -139,7 +140,7 @@ static bool join_file(weir__driver *driver, weir__slot *slot, weir__cache_hit *h
     return true;
 }
 
-/* Whether the slot takes the entry's sequence over, with its first n tokens, instead of copying them. A new
+/* The slot takes the entry's sequence over, with its first n tokens, instead of copying them. A new
  * answer to the same prompt takes the place of the old one, rather than of an entry that the next request may
  * need; but a fork leaves its source as it is. full: no other lane is free. */
 static bool takes_over(weir_layout layout, const weir__slot *slot, const weir__prefix_end *device, int32_t n,
@@ -208,12 +209,12 @@ void weir__reuse_start(weir__driver *driver, weir__slot *slot)
     if (slot->state != WEIR_SLOT_JOINED) {
         slot->n_promised = hit.n;
         if (request->n_cached < 0)
-            weir__doctor_note(driver->model, &request->history, &hit, &slot->request->found);
+            weir__miss_note(driver->model, &request->history, &hit, &slot->request->found);
     }
     bool waits = join_leader(driver, slot, &hit) || join_file(driver, slot, &hit);
     if (!waits && slot->wait.over) waits = join_leader(driver, slot, &hit);
     if (!waits && obtain_lane(driver, slot, hit)) {
-        weir__suspend_restore(&driver->memory, driver->prefix.cache, slot);
+        weir__cells_restore(&driver->memory, driver->prefix.cache, slot);
         bool fed = request->n_generated > 0 && slot->n_past == request->history.n_tokens - 1;
         slot->state = fed ? WEIR_SLOT_GENERATING : WEIR_SLOT_PREFILLING;
         note_start(driver, slot);
@@ -221,7 +222,7 @@ void weir__reuse_start(weir__driver *driver, weir__slot *slot)
     if (weir__prefix_serves(&driver->prefix, request)) begin_text(&driver->prefix, slot);
 }
 
-/* Whether the tokens that the slot waits for may still come. */
+/* The tokens that the slot waits for may still come. */
 static bool may_come(const weir__driver *driver, const weir__slot *slot)
 {
     if (weir__slot_awaits_file(slot))
@@ -249,7 +250,7 @@ void weir__reuse_rejoin(weir__driver *driver)
         driver->file_came = false;
         weir__cache_put_away(driver->prefix.cache);
         changed = rejoin_slots(driver) || changed;
-        weir__doorbell_ring(driver->bell); /* a transfer may wait for one, too */
+        weir__waker_wake(driver->waker); /* a transfer may wait for one, too */
     }
     if (changed) weir__account_publish(&driver->account);
 }
@@ -268,7 +269,7 @@ static weir_status give_state(weir__driver *driver, weir__kv_transfer *transfer)
                          0, &hit);
         if (hit.n == 0 || hit.n <= transfer->more_than)
             return weir__error_set(&transfer->error, WEIR_NOT_FOUND, "", "no more of the prompt is cached");
-        weir__cache_place place = locate(driver, &hit, &transfer->wait);
+        weir__cache_place place = locate_hit(driver, &hit, &transfer->wait);
         if (place == WEIR__CACHE_COMES) return WEIR_TIMEOUT;
         if (place == WEIR__CACHE_AWAY) continue;
         if (lane >= 0 || weir__cache_is_whole(&hit)) break;
@@ -307,5 +308,5 @@ void weir__reuse_transfer(weir__driver *driver)
     }
     weir__account_publish(&driver->account);
     weir__kv_transfers_finish(transfers, transfer, status);
-    weir__doorbell_ring(driver->bell); /* there may be more of them */
+    weir__waker_wake(driver->waker); /* there may be more of them */
 }

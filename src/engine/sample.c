@@ -95,7 +95,7 @@ static void sample_slot(void *user, int32_t i)
     slot->error = error;
 }
 
-/* Whether helpers save more time than they cost, judged by the slots' last draws. */
+/* Helpers save more time than they cost, judged by the slots' last draws. */
 static bool is_worth_sharing(const weir__driver *driver, int32_t n)
 {
     int64_t ns = 0, longest = 0;
@@ -108,11 +108,12 @@ static bool is_worth_sharing(const weir__driver *driver, int32_t n)
 }
 
 /* Starts the helpers when they are first needed. NULL: not possible. */
-static weir__crew *sampling_crew(weir__driver *driver)
+static weir__thread_pool *sampling_threads(weir__driver *driver)
 {
     int32_t n = driver->params->n_threads - 1;
-    if (driver->crew == NULL) driver->crew = weir__crew_create(n < MOST_HELPERS ? n : MOST_HELPERS);
-    return driver->crew;
+    if (driver->threads == NULL)
+        driver->threads = weir__thread_pool_create(n < MOST_HELPERS ? n : MOST_HELPERS);
+    return driver->threads;
 }
 
 void weir__sample(weir__driver *driver)
@@ -125,9 +126,9 @@ void weir__sample(weir__driver *driver)
         if (slot->row < 0 && slot->n_scored == 0) continue;
         driver->sampling[n++] = slot;
     }
-    weir__crew *crew = is_worth_sharing(driver, n) ? sampling_crew(driver) : NULL;
-    if (crew != NULL) {
-        weir__crew_run(crew, sample_slot, driver, n);
+    weir__thread_pool *threads = is_worth_sharing(driver, n) ? sampling_threads(driver) : NULL;
+    if (threads != NULL) {
+        weir__thread_pool_run(threads, sample_slot, driver, n);
         return;
     }
     for (int32_t i = 0; i < n; i++) sample_slot(driver, i);

@@ -30,7 +30,7 @@ static void draw(rig *r, int32_t n_threads, sink *got)
         sink_take(&got[i], streams[i]);
         rig_release(r, streams[i]);
     }
-    assert_int_equal(r->engine->driver.crew != NULL, n_threads > 1);
+    assert_int_equal(r->engine->driver.threads != NULL, n_threads > 1);
     rig_stop(r);
 }
 

@@ -1,10 +1,36 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* shared.c: data behind the engine's mutex. Callers count their requests against the limits and queue them;
+ * the driver takes them out for slots, when they are cancelled, or when their deadline has passed, and
+ * publishes counters once in a tick. Nothing under the mutex takes long: readers of the rings copy a few
+ * hundred items at a time.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/shared.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "engine/stream.h"
+
+/* ---- Recent rates ---- */
+
+#define NEWEST       0.125               /* weight of the newest measurement */
+#define RETRY_NS     INT64_C(1000000000) /* until something is measured */
+#define RETRY_MAX_NS (3600 * INT64_C(1000000000))
+
+void weir__rates_finished(weir__rates *rates, int64_t service_ns)
+{
+    if (service_ns <= 0) return;
+    double newest = (double)service_ns;
+    rates->service_ns =
+        rates->service_ns > 0 ? rates->service_ns + NEWEST * (newest - rates->service_ns) : newest;
+}
+
+int64_t weir__rates_retry_ns(const weir__rates *rates, int32_t n_slots, int64_t places)
+{
+    double each = rates->service_ns > 0 ? rates->service_ns / n_slots : (double)RETRY_NS;
+    double ns = each * (double)places;
+    if (ns > (double)RETRY_MAX_NS) return RETRY_MAX_NS;
+    return ns > (double)WEIR__NS_PER_MS ? (int64_t)ns : WEIR__NS_PER_MS;
+}
 
 #define PIECE    256  /* items copied at a time under the lock: a few microseconds */
 #define TICKS    4096 /* as more.h promises: a minute or so */
@@ -116,7 +142,7 @@ weir_status weir__shared_submit(weir__shared *shared, const weir_engine_params *
             weir__request *request = requests[i];
             request->serial = shared->serial++;
             if (request->stream != NULL) weir__stream_number(request->stream, request->serial);
-            request->salt = weir__salt_hold(&shared->salts, request->tenant_hash, request->submit_ns);
+            request->tenant = weir__tenant_hold(&shared->tenants, request->tenant_hash, request->submit_ns);
             add_arrival(shared, request);
             weir__request_move(request, WEIR__ADAPTERS_WAITING);
             weir__queue_push(&shared->queue, request);
@@ -241,7 +267,7 @@ void weir__shared_admit(weir__shared *shared, weir__request *request, bool resum
     pthread_mutex_lock(&shared->mutex);
     weir__queue_remove(&shared->queue, request);
     weir__request_move(request, WEIR__ADAPTERS_RUNNING);
-    if (!resumed) weir__salt_bill(request->salt, request->history.n_prompt, now);
+    if (!resumed) weir__tenant_bill(request->tenant, request->history.n_prompt, now);
     pthread_mutex_unlock(&shared->mutex);
 }
 
@@ -277,10 +303,10 @@ weir__request *weir__shared_take_all(weir__shared *shared)
     return all;
 }
 
-void weir__shared_end(weir__shared *shared, weir__salt *salt)
+void weir__shared_end(weir__shared *shared, weir__tenant *tenant)
 {
     pthread_mutex_lock(&shared->mutex);
-    weir__salt_release(salt);
+    weir__tenant_release(tenant);
     if (--shared->n_live == 0) pthread_cond_broadcast(&shared->drained);
     pthread_mutex_unlock(&shared->mutex);
 }

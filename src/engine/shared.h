@@ -1,4 +1,4 @@
-/* shared.h: data that callers' threads share with the driver: the queue, the salts, the published counters
+/* shared.h: data that callers' threads share with the driver: the queue, the tenants, the published counters
  * and the record of ticks.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_SHARED_H
@@ -7,11 +7,26 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/ring.h"
 #include "engine/kv_transfer.h"
 #include "engine/queue.h"
-#include "engine/rates.h"
-#include "engine/ring.h"
-#include "engine/salt.h"
+#include "weir/weir.h"
+
+/* ---- Recent rates ---- */
+
+/* The recent cost of requests and ticks. */
+typedef struct weir__rates {
+    double service_ns; /* from first slot to end of a request, as a running average; 0 = none yet */
+    weir_cost cost;
+} weir__rates;
+
+void weir__rates_finished(weir__rates *rates, int64_t service_ns);
+
+/* The time until `places` requests have left the queue: 1 ms to an hour; a second each if nothing was
+ * measured. */
+int64_t weir__rates_retry_ns(const weir__rates *rates, int32_t n_slots, int64_t places);
+
+/* ---- Data ---- */
 
 /* A request in a slot, as of the last tick, for forecasts. */
 typedef struct weir__running {
@@ -21,10 +36,10 @@ typedef struct weir__running {
     int32_t n_answer; /* tokens of its answer that may follow */
 } weir__running;
 
-/* `mutex` protects everything except `arrived` and reads of `stopping`, and the requests' data that queue and
- * salts use. Only the driver removes requests from the queue. Of an engine's locks this one is taken last. It
- * is held for a few instructions, never during a pass, a template, a callback or a large allocation. The
- * functions below take it unless they say that it is held. */
+/* `mutex` protects everything except `arrived` and reads of `stopping`, and the requests' data that queue
+ * and tenants use. Only the driver removes requests from the queue. Of an engine's locks this one is taken
+ * last. It is held for a few instructions, never during a pass, a template, a callback or a large
+ * allocation. The functions below take it unless they say that it is held. */
 typedef struct weir__shared {
     pthread_mutex_t mutex;
     pthread_cond_t drained; /* n_live became 0 */
@@ -34,7 +49,7 @@ typedef struct weir__shared {
     atomic_bool stopping; /* ends the requests it has; written under the mutex */
     int32_t n_live;       /* queued or in a slot */
     weir_engine_stats stats;
-    weir__salts salts;
+    weir__tenants tenants;
     uint64_t serial;   /* of the next request */
     uint64_t n_seen;   /* requests below this number had arrived when slots were assigned; the driver's */
     weir__rates rates; /* as of the last tick, like the next two */
@@ -69,7 +84,7 @@ weir_status weir__shared_submit(weir__shared *shared, const weir_engine_params *
  * TIMEOUT. */
 weir_status weir__shared_drain(weir__shared *shared, bool may_wait, int64_t deadline_ns);
 
-/* Whether a request of this stream is in the queue. */
+/* A request of this stream is in the queue. */
 bool weir__shared_has(weir__shared *shared, const weir_stream *stream);
 
 void weir__shared_stop(weir__shared *shared);
@@ -93,7 +108,7 @@ void weir__shared_see(weir__shared *shared);
 weir__request *weir__shared_next(weir__shared *shared, uint64_t end, int32_t above,
                                  bool (*wanted)(const weir__request *request), int64_t now);
 
-/* Takes a request out of the queue for a slot. Unless it resumes, its salt is billed for the prompt. */
+/* Takes a request out of the queue for a slot. Unless it resumes, its tenant is billed for the prompt. */
 void weir__shared_admit(weir__shared *shared, weir__request *request, bool resumed, int64_t now);
 
 /* Puts a suspended request back into the queue. */
@@ -106,8 +121,8 @@ weir__request *weir__shared_take_over(weir__shared *shared, bool cancels, int64_
 /* Takes out all requests, as such a list. */
 weir__request *weir__shared_take_all(weir__shared *shared);
 
-/* A request has ended; its salt is released. */
-void weir__shared_end(weir__shared *shared, weir__salt *salt);
+/* A request has ended; its tenant is released. */
+void weir__shared_end(weir__shared *shared, weir__tenant *tenant);
 
 /* The time of the queue's next deadline, or an earlier one; WEIR__CLOCK_NEVER = none. */
 int64_t weir__shared_next_deadline(weir__shared *shared);

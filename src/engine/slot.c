@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* slot.c: a running request's state, and whose turn it is.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/slot.h"
 
 #include <string.h>
@@ -43,7 +44,7 @@ bool weir__slot_awaits(const weir__slots *slots, const weir__slot *slot)
     return slot->next == WEIR__NEXT_AWAITED || weir__slot_awaits_file(slot);
 }
 
-static int64_t earlier(int64_t a, int64_t b)
+static int64_t earlier_deadline(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -55,8 +56,8 @@ int64_t weir__slot_deadline(const weir__slots *slots)
     for (const weir__slot *slot = slots->first; slot < slots->end; slot++) {
         if (slot->state == WEIR_SLOT_IDLE) continue;
         awaits |= weir__slot_awaits(slots, slot);
-        deadline = earlier(deadline, slot->request->deadline_ns);
-        if (weir__slot_awaits_file(slot)) deadline = earlier(deadline, slot->wait.due_ns);
+        deadline = earlier_deadline(deadline, slot->request->deadline_ns);
+        if (weir__slot_awaits_file(slot)) deadline = earlier_deadline(deadline, slot->wait.due_ns);
     }
     return awaits ? deadline : 0;
 }
@@ -134,4 +135,65 @@ void weir__slot_finish(weir__slot *slot, int64_t now)
     slot->state = WEIR_SLOT_IDLE;
     slot->request = NULL;
     weir__request_finish(request, &output, slot->reason == WEIR_REASON_ERROR ? &slot->error : NULL, &usage);
+}
+
+/* ---- Turns of adapters ---- */
+
+static bool slot_has_work(const weir__slot *slot)
+{
+    return (slot->state == WEIR_SLOT_PREFILLING || slot->state == WEIR_SLOT_GENERATING) &&
+           slot->next != WEIR__NEXT_AWAITED;
+}
+
+static bool is_same_set(const weir__slot *a, const weir__slot *b)
+{
+    return a->next == b->next && (a->next == WEIR__NEXT_SEGMENT ||
+                                  a->request->history.adapters.key == b->request->history.adapters.key);
+}
+
+/* The slot is the first one from `from` on that has work with its set. */
+static bool is_first(const weir__slot *from, const weir__slot *slot)
+{
+    for (const weir__slot *other = from; other < slot; other++)
+        if (slot_has_work(other) && is_same_set(other, slot)) return false;
+    return true;
+}
+
+/* The slot with a segment whose request is the oldest: its image is complete first. */
+static const weir__slot *oldest_segment(const weir__slots *slots)
+{
+    const weir__slot *oldest = NULL;
+    for (const weir__slot *slot = slots->first; slot < slots->end; slot++)
+        if (slot_has_work(slot) && slot->next == WEIR__NEXT_SEGMENT &&
+            (oldest == NULL || slot->request->serial < oldest->request->serial))
+            oldest = slot;
+    return oldest;
+}
+
+void weir__turns_choose(weir__turns *turns, const weir__slots *slots)
+{
+    const weir__slot *next = NULL, *first = NULL; /* first: with work */
+    turns->n_sets = 0;
+    turns->segment = -1;
+    for (const weir__slot *slot = slots->first; slot < slots->end; slot++) {
+        if (!slot_has_work(slot)) continue;
+        if (first == NULL) first = slot;
+        turns->n_sets += is_first(first, slot);
+        if (next == NULL || slot->served < next->served) next = slot;
+    }
+    if (next == NULL) return;
+    if (next->next == WEIR__NEXT_SEGMENT) {
+        next = oldest_segment(slots);
+        turns->segment = next->index;
+    }
+    turns->key = next->request->history.adapters.key;
+}
+
+void weir__turns_pass(weir__turns *turns, const weir__slots *slots)
+{
+    for (weir__slot *slot = slots->first; slot < slots->end; slot++)
+        if (slot->state != WEIR_SLOT_IDLE &&
+            (turns->segment >= 0 ? slot->next == WEIR__NEXT_SEGMENT : weir__turns_has(turns, slot)))
+            slot->served = turns->stamp;
+    turns->stamp++;
 }

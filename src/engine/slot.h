@@ -1,4 +1,4 @@
-/* slot.h: the place of a running request in the batch.
+/* slot.h: the place of a running request in the batch, and which slots have their turn in a tick.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_SLOT_H
 #define WEIR_ENGINE_SLOT_H
@@ -45,7 +45,7 @@ typedef struct weir__slot {
     weir__request *request;
     int32_t n_past;
     int32_t n_planned;  /* tokens in this tick's batch */
-    int32_t n_unbilled; /* generated tokens that its salt does not count yet */
+    int32_t n_unbilled; /* generated tokens that its tenant does not count yet */
     int32_t row;        /* the first batch row to sample from, followed by the draft's; -1 = none */
     weir__draft draft;  /* tokens that may follow its last one */
     int32_t n_drafted;  /* tokens of the draft in this tick's batch */
@@ -78,7 +78,7 @@ typedef struct weir__slots {
 
 void weir__slot_init(weir__slot *slot, int32_t index);
 
-/* Takes over the request. None of its cells are there. */
+/* The slot takes over the request. None of its cells are there. */
 void weir__slot_start(weir__slot *slot, weir__request *request, int64_t now);
 
 /* Ends the slot for this reason, unless it already has one. */
@@ -101,13 +101,13 @@ int32_t weir__slot_count_active(const weir__slots *slots);
  * its request. Otherwise 0: the driver has work. WEIR__CLOCK_NEVER: never. */
 int64_t weir__slot_deadline(const weir__slots *slots);
 
-/* Whether it waits for a file that has its tokens. */
+/* The slot waits for a file that has its tokens. */
 static inline bool weir__slot_awaits_file(const weir__slot *slot)
 {
     return slot->state == WEIR_SLOT_JOINED && slot->leader < 0;
 }
 
-/* Whether it, or the slot that computes its tokens, waits for something outside the engine: an embedding or a
+/* The slot, or the one that computes its tokens, waits for something outside the engine: an embedding or a
  * file. Then it computes nothing, and nobody stands back for it. */
 bool weir__slot_awaits(const weir__slots *slots, const weir__slot *slot);
 
@@ -116,4 +116,38 @@ static inline int32_t weir__slot_n_there(const weir__slot *slot)
 {
     return slot->state == WEIR_SLOT_JOINED ? slot->n_promised : slot->n_past;
 }
+
+/* ---- Turns of adapters ---- */
+
+/* Chooses the set of adapters for a tick: a pass has one set, so requests with different sets take turns. The
+ * driver's. Segments of images and sounds are a set of their own, of which a tick computes one (ADR
+ * 0074). The set whose slot with work was served or admitted longest ago is next. So none waits for more
+ * ticks than there are sets, whatever arrives meanwhile. */
+typedef struct weir__turns {
+    uint64_t key;            /* of the set that is served */
+    int32_t segment;         /* the slot whose segment is computed; -1 = tokens are */
+    int32_t n_sets;          /* sets with work, including this one */
+    uint64_t stamp;          /* for the next slot that is served or admitted */
+    weir__adapters adapters; /* of the context */
+} weir__turns;
+
+/* The slot may be planned in this tick. */
+static inline bool weir__turns_has(const weir__turns *turns, const weir__slot *slot)
+{
+    if (turns->segment >= 0) return slot->index == turns->segment;
+    return slot->next == WEIR__NEXT_TOKEN && slot->request->history.adapters.key == turns->key;
+}
+
+/* The slot has got a request. */
+static inline void weir__turns_enter(weir__turns *turns, weir__slot *slot)
+{
+    slot->served = turns->stamp++;
+}
+
+/* Chooses the set. Called again in the same tick, it chooses the same one, as long as that has work. */
+void weir__turns_choose(weir__turns *turns, const weir__slots *slots);
+
+/* The tick is over: its slots go to the end of the line. */
+void weir__turns_pass(weir__turns *turns, const weir__slots *slots);
+
 #endif

@@ -426,8 +426,8 @@ static void test_nobody_stands_back_for_a_waiter(void **state)
     r->params.chunk_size = 16;
     start_stalled(r, WEIR_LAYOUT_UNIFIED, 1);
     weir__driver *driver = &r->engine->driver;
-    weir__peers_join(&driver->peer, r->engine->bell);
-    weir__peers_join(&other, r->engine->bell);
+    weir__peers_join(&driver->peer, r->engine->waker);
+    weir__peers_join(&other, r->engine->waker);
     talk_make(r, &high, 1, LENGTH);
     for (int i = 0; i < 20; i++) high.tokens[high.n++] = 'a'; /* the second joins the first */
     talk_answer(r, &high);

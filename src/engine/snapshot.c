@@ -105,7 +105,7 @@ static weir_status send_transfer(weir_engine *engine, weir__kv_transfer *transfe
     weir_status status = weir__engine_check_caller(engine, error);
     if (status == WEIR_OK) status = weir__kv_transfers_post(&engine->shared.transfers, transfer, error);
     if (status != WEIR_OK) return status;
-    weir__doorbell_ring(engine->bell);
+    weir__waker_wake(engine->waker);
     return weir__kv_transfers_wait(&engine->shared.transfers, transfer, weir__clock_deadline_ns(timeout_ms),
                                    error);
 }

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* speculate.c: which slots get drafts, and how long. Each tick, the drafters are asked in their order for the
+ * slots that have no draft yet. Drafts stay within the KV cells that no request needs. They are halved, the
+ * longest first, until the tick is worth its time and streams without a draft do not wait much longer. Later
+ * the drafters learn how many tokens were right, and the text of a request that ends.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/speculate.h"
 
 #include <stdio.h>
@@ -182,7 +186,7 @@ void weir__speculate_close(weir__speculate *all)
 static bool slot_generates(const weir__speculate *all, const weir__slot *slot)
 {
     return slot->state == WEIR_SLOT_GENERATING && slot->reason == WEIR_REASON_NOT_FINISHED &&
-           weir__rotation_has(all->rotation, slot);
+           weir__turns_has(all->turns, slot);
 }
 
 /* The time of the generating slots' rows, with their drafts. */
@@ -202,7 +206,7 @@ static double tick_ns(const weir__speculate *all, const weir_cost *cost)
 
 /* ---- Drafts ---- */
 
-/* With no tokens yet. */
+/* A draft for the slot, with no tokens yet. */
 static weir__draft draft_of(const weir__slot *slot)
 {
     const weir__request *request = slot->request;

@@ -4,8 +4,7 @@
 #define WEIR_ENGINE_SPECULATE_H
 
 #include "engine/cells.h"
-#include "engine/lanes.h"
-#include "engine/rotation.h"
+#include "engine/slot.h"
 #include "schedule/cost.h"
 #include "speculate/drafter.h"
 
@@ -19,7 +18,7 @@ typedef struct weir__speculate {
     weir__slots slots;
     const weir__cells *cells;
     const weir__lanes *lanes;
-    const weir__rotation *rotation;
+    const weir__turns *turns;
     const weir__cost *cost;
     weir__drafter
         *drafters[WEIR__DRAFTERS_MAX]; /* [n]; for each stream, the first one that has a draft makes it */

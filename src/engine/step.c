@@ -1,4 +1,6 @@
-/* step.c: the tick; docs/architecture.md describes its phases.
+/* step.c: the tick. It prepares the slots (ends, suspends, admits, joins), lets the strategy plan, decodes
+ * one batch, samples, and puts chunks into the streams; then it does the accounts. A failed pass ends its
+ * streams, an abandoned one is computed again. docs/architecture.md describes the phases.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
@@ -7,17 +9,15 @@
 #include "engine/account.h"
 #include "engine/admit.h"
 #include "engine/batch.h"
+#include "engine/cells.h"
 #include "engine/driver.h"
 #include "engine/finish.h"
-#include "engine/lanes.h"
-#include "engine/lookahead.h"
 #include "engine/media.h"
 #include "engine/pace.h"
 #include "engine/reuse.h"
 #include "engine/sample.h"
 #include "engine/step.h"
 #include "engine/stream.h"
-#include "engine/suspend.h"
 
 /* ---- Prepare ---- */
 
@@ -27,15 +27,15 @@ void weir__step_prepare(weir__driver *driver, bool admits, int64_t now)
     driver->file_came = weir__cache_has_read(driver->prefix.cache);
     weir__reuse_transfer(driver);
     weir__finish_collect(driver, now);
-    weir__suspend_relieve(driver, now);
+    weir__admit_relieve(driver, now);
     if (admits) weir__admit(driver, now);
     do /* a suspended request may have been a leader */
         weir__reuse_rejoin(driver);
-    while (weir__suspend_relieve(driver, now));
+    while (weir__admit_relieve(driver, now));
     if (weir__media_collect(driver->encoder, &driver->slots)) weir__finish_latched(driver);
-    weir__lookahead(driver, now);
+    weir__media_look_ahead(driver, now);
     weir__lanes_compact(&driver->lanes);
-    weir__rotation_choose(&driver->rotation, &driver->slots);
+    weir__turns_choose(&driver->turns, &driver->slots);
     weir__pace_choose(driver, now);
     if (driver->account.counts.n_kv_used != driver->memory.n_used) weir__account_publish(&driver->account);
 }
@@ -69,7 +69,7 @@ void weir__step_view(weir__driver *driver, int64_t now)
     size_t n = 0;
     for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->state == WEIR_SLOT_IDLE || !weir__pace_has(slot) ||
-            (slot->next != WEIR__NEXT_AWAITED && !weir__rotation_has(&driver->rotation, slot)))
+            (slot->next != WEIR__NEXT_AWAITED && !weir__turns_has(&driver->turns, slot)))
             continue;
         size_t at = n++;
         for (; at > 0 && driver->slots.first[views[at - 1].slot].request->serial > slot->request->serial;
@@ -100,7 +100,7 @@ static weir__shape shape_of(weir__driver *driver)
     return weir__schedule_shape(&driver->view, driver->plan, n);
 }
 
-/* Whether the view has a slot that may get tokens. */
+/* The view has a slot that may get tokens. */
 static bool has_work(const weir_view *view)
 {
     for (size_t i = 0; i < view->n_slots; i++)
@@ -154,11 +154,11 @@ static void fail_pass(weir__driver *driver, weir_status status, const weir_error
 static weir_status adapt_context(weir__driver *driver, weir_error *error)
 {
     const weir__adapters *wanted = NULL;
-    if (driver->rotation.key == driver->rotation.adapters.key) return WEIR_OK;
+    if (driver->turns.key == driver->turns.adapters.key) return WEIR_OK;
     for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end && wanted == NULL; slot++)
         if (slot->n_planned > 0) wanted = &slot->request->history.adapters;
     driver->account.counts.n_adapter_changes++;
-    return weir__adapters_set(driver->model, driver->context, &driver->rotation.adapters, wanted, error);
+    return weir__adapters_set(driver->model, driver->context, &driver->turns.adapters, wanted, error);
 }
 
 static weir_status decode_batch(weir__driver *driver, int64_t *decode_ns, weir_error *error)
@@ -167,7 +167,7 @@ static weir_status decode_batch(weir__driver *driver, int64_t *decode_ns, weir_e
     weir__pace_begin(driver, start);
     weir_status status = adapt_context(driver, error);
     const weir__backend *ops = driver->model->ops;
-    if (status == WEIR_OK && driver->rotation.segment >= 0)
+    if (status == WEIR_OK && driver->turns.segment >= 0)
         status = ops->decode_segment(driver->context, &driver->batch, &driver->slice, error);
     else if (status == WEIR_OK)
         status = ops->decode(driver->context, &driver->batch, error);
@@ -399,7 +399,7 @@ void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n
             weir__finish_latched(driver);
         }
     }
-    weir__rotation_pass(&driver->rotation, &driver->slots);
+    weir__turns_pass(&driver->turns, &driver->slots);
     account_tick(driver, report, start, work_ns);
     if (weir__cache_archive(driver->prefix.cache, start, report->idle))
         weir__account_publish(&driver->account);

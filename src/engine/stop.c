@@ -153,8 +153,8 @@ int weir__stop_feed(const weir__stop *stop, weir__stop_state *state, const char 
         match = stop->nodes[node].match;
     }
 
-    /* Of the text held before and text[0 .. at): neither the stop string nor the part that is held back
-     * now */
+    /* The bytes to release, of the text held before and text[0 .. at): neither the stop string nor the
+     * part that is held back now */
     size_t n_free = held + at - (match != NO_MATCH ? stop->lens[match] : stop->nodes[node].depth);
     size_t from_held = n_free < held ? n_free : held;
     memcpy(out, stop->text + stop->nodes[state->node].origin, from_held);

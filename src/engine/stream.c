@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* stream.c: a stream of chunks from the driver to one reader. The driver appends to one buffer and the reader
+ * reads the other; they are swapped when the reader has read all of its own, so neither waits for the other
+ * and nothing is copied. The reader waits, polls a descriptor, or has a callback called. The last chunk needs
+ * no memory.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/stream.h"
 
 #include <errno.h>
@@ -15,7 +19,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/sized.h"
-#include "engine/wheel.h"
+#include "engine/waker.h"
 
 #define DEFAULT_POLL_MS 100 /* as weir.h says */
 
@@ -74,7 +78,7 @@ struct weir_stream {
     buffer front;            /* the consumer's: changes only inside next_chunk */
     int front_mark;          /* the next chunk of front */
     int interval_before;     /* interval before the attach: a detach restores it */
-    weir__doorbell *bell;    /* NULL while FRESH; kept until the end, so that a late cancel may ring */
+    weir__waker *waker;      /* NULL while FRESH; kept until the end, so that a late cancel may wake */
     weir_usage usage;        /* as of the newest chunk */
     weir_progress progress;  /* prefill_ns: as of its last change */
     int64_t prefill_from_ns; /* once it has started */
@@ -130,7 +134,7 @@ void weir__stream_drop(weir_stream *stream)
     if (stream == NULL || atomic_fetch_sub_explicit(&stream->refs, 1, memory_order_acq_rel) != 1) return;
     if (stream->fds[0] >= 0) close(stream->fds[0]);
     if (stream->fds[1] >= 0 && stream->fds[1] != stream->fds[0]) close(stream->fds[1]);
-    weir__doorbell_release(stream->bell);
+    weir__waker_release(stream->waker);
     free_buffer(&stream->back);
     free_buffer(&stream->front);
     weir__history_fini(&stream->history);
@@ -159,15 +163,15 @@ static bool can_take(const weir_stream *stream)
     return stream->front_mark < stream->front.n_marks || stream->back.n_marks > 0;
 }
 
-/* Called under mutex, which it releases while it waits. Returns when no other thread is inside ready. */
+/* Waits until no other thread is inside ready. Called under mutex, which it releases while it waits. */
 static void wait_for_ready(weir_stream *stream)
 {
     while (stream->n_inside > 0 && !pthread_equal(stream->caller, pthread_self()) &&
-           !(stream->bell != NULL && weir__doorbell_is_inherited(stream->bell)))
+           !(stream->waker != NULL && weir__waker_is_inherited(stream->waker)))
         pthread_cond_wait(&stream->left, &stream->mutex);
 }
 
-/* Called under mutex, which it releases meanwhile. The stream is attached. */
+/* Runs the ready callback of an attached stream. Called under mutex, which it releases meanwhile. */
 static void run_ready(weir_stream *stream)
 {
     if (stream->ready == NULL) return;
@@ -175,14 +179,14 @@ static void run_ready(weir_stream *stream)
     weir_ready_fn fn = stream->ready; /* it may have changed */
     void *user = stream->ready_user;
     if (fn == NULL) return;
-    weir__wheel wheel;
-    weir__wheel_take(&wheel, stream->bell); /* the driver waits for the callback, on any thread */
+    weir__driving driving;
+    weir__driving_begin(&driving, stream->waker); /* the driver waits for the callback, on any thread */
     stream->caller = pthread_self();
     stream->n_inside++;
     pthread_mutex_unlock(&stream->mutex);
     fn(stream, user);
     pthread_mutex_lock(&stream->mutex);
-    weir__wheel_leave(&wheel);
+    weir__driving_end(&driving);
     if (--stream->n_inside == 0) pthread_cond_broadcast(&stream->left);
 }
 
@@ -278,13 +282,13 @@ weir_status weir_stream_descriptor(weir_stream *stream, int *descriptor, weir_er
 /* ---- Producer ---- */
 
 weir_status weir__stream_attach(weir_stream *stream, int32_t index, int32_t interval, int32_t n_prompt,
-                                weir__doorbell *bell)
+                                weir__waker *waker)
 {
     weir_status status = WEIR_STATE;
     pthread_mutex_lock(&stream->mutex);
     if (stream->phase == FRESH && !atomic_load(&stream->cancelled)) {
         stream->phase = ATTACHED;
-        stream->bell = weir__doorbell_hold(bell);
+        stream->waker = weir__waker_hold(waker);
         atomic_fetch_add_explicit(&stream->refs, 1, memory_order_relaxed);
         atomic_store(&stream->index, index);
         stream->usage.n_prompt = stream->progress.n_prompt = n_prompt;
@@ -300,10 +304,10 @@ weir_status weir__stream_attach(weir_stream *stream, int32_t index, int32_t inte
 void weir__stream_detach(weir_stream *stream)
 {
     pthread_mutex_lock(&stream->mutex);
-    weir__doorbell *bell = stream->bell;
+    weir__waker *waker = stream->waker;
     weir__history_fini(&stream->history);
     stream->phase = FRESH;
-    stream->bell = NULL;
+    stream->waker = NULL;
     stream->usage.n_prompt = stream->progress.n_prompt = 0;
     atomic_store(&stream->may_end_reasoning, false);
     atomic_store(&stream->ends_reasoning, false);
@@ -311,7 +315,7 @@ void weir__stream_detach(weir_stream *stream)
     atomic_store(&stream->interval, stream->interval_before);
     pthread_cond_broadcast(&stream->cond); /* threads that already wait for a chunk */
     pthread_mutex_unlock(&stream->mutex);
-    weir__doorbell_release(bell);
+    weir__waker_release(waker);
     weir__stream_drop(stream);
 }
 
@@ -331,7 +335,7 @@ bool weir__stream_remember(weir_stream *stream, const weir__history *from)
     return true;
 }
 
-weir_status weir__stream_recall(const weir_stream *stream, int32_t at, const weir__doorbell *bell,
+weir_status weir__stream_recall(const weir_stream *stream, int32_t at, const weir__waker *waker,
                                 weir__history *out, weir_error *error)
 {
     pthread_mutex_t *mutex = (pthread_mutex_t *)&stream->mutex;
@@ -342,7 +346,7 @@ weir_status weir__stream_recall(const weir_stream *stream, int32_t at, const wei
     if (stream->phase == FRESH || history->tokens == NULL)
         status = weir__error_set(error, WEIR_STATE, "source",
                                  "the source was not submitted: fork a stream that was");
-    else if (stream->bell != bell)
+    else if (stream->waker != waker)
         status = weir__error_set(error, WEIR_INVALID, "source", "the source is another engine's stream");
     else if (at < -1 || at > n_out)
         status = weir__error_set(error, WEIR_INVALID, "source_at",
@@ -463,7 +467,7 @@ void weir__stream_advance(weir_stream *stream, const weir_progress *progress)
     pthread_mutex_unlock(&stream->mutex);
 }
 
-/* Called under mutex: still in its prefill. */
+/* The request is still in its prefill. Called under mutex. */
 static bool is_prefilling(const weir_stream *stream)
 {
     return stream->phase == ATTACHED && stream->progress.started &&
@@ -498,7 +502,7 @@ void weir__stream_finish(weir_stream *stream, const weir_chunk *chunk, const wei
 
 /* ---- Consumer ---- */
 
-/* Called under mutex. Takes the next chunk of front; if front is empty, swaps front and back first. */
+/* Takes the next chunk of front; if front is empty, swaps front and back first. Called under mutex. */
 static bool take_chunk(weir_stream *stream, weir_chunk *chunk)
 {
     if (stream->front_mark == stream->front.n_marks) {
@@ -556,7 +560,7 @@ static weir_status next_chunk(weir_stream *stream, int timeout_ms, reader who, w
         while (!take_chunk(stream, chunk)) {
             if (expired || (wakes && atomic_load(&stream->cancelled))) status = WEIR_TIMEOUT;
             if (stream->phase == FRESH) status = WEIR_STATE; /* the submit failed and detached it */
-            if (status == WEIR_OK && !weir__wheel_may_wait(stream->bell)) status = WEIR_STATE;
+            if (status == WEIR_OK && !weir__waker_may_wait(stream->waker)) status = WEIR_STATE;
             if (status != WEIR_OK) break;
             expired = weir__clock_cond_wait(&stream->cond, &stream->mutex, deadline) == ETIMEDOUT;
         }
@@ -600,15 +604,15 @@ weir_status weir_stream_consume(weir_stream *stream, weir_chunk_fn fn, int poll_
 void weir_stream_cancel(weir_stream *stream)
 {
     if (stream == NULL) return;
-    weir__doorbell *bell = NULL;
+    weir__waker *waker = NULL;
     pthread_mutex_lock(&stream->mutex);
     if (stream->phase != FINISHED && !atomic_exchange(&stream->cancelled, 1)) {
-        if (stream->bell != NULL) bell = weir__doorbell_hold(stream->bell); /* a detach may drop it */
+        if (stream->waker != NULL) waker = weir__waker_hold(stream->waker); /* a detach may drop it */
         pthread_cond_broadcast(&stream->cond);
     }
     pthread_mutex_unlock(&stream->mutex);
-    if (bell != NULL) weir__doorbell_cancel(bell);
-    weir__doorbell_release(bell);
+    if (waker != NULL) weir__waker_cancel(waker);
+    weir__waker_release(waker);
 }
 
 weir_status weir_stream_set_ready(weir_stream *stream, weir_ready_fn fn, void *user)

@@ -3,8 +3,8 @@
 #ifndef WEIR_ENGINE_STREAM_H
 #define WEIR_ENGINE_STREAM_H
 
-#include "engine/doorbell.h"
 #include "engine/history.h"
+#include "engine/waker.h"
 #include "weir/weir.h"
 
 /* Chunks that may wait unread before the newest is merged into the one before it. A reader that keeps up has
@@ -12,10 +12,10 @@
 #define WEIR__STREAM_MARKS 32
 
 /* Attaches a fresh stream to a request of n_prompt tokens. index: its place in the submit; interval 0: the
- * stream keeps its own; bell: cancels ring it. The engine holds a reference until weir__stream_finish. STATE:
- * the stream was attached before, or cancelled. */
+ * stream keeps its own; waker: cancels wake it. The engine holds a reference until weir__stream_finish.
+ * STATE: the stream was attached before, or cancelled. */
 weir_status weir__stream_attach(weir_stream *stream, int32_t index, int32_t interval, int32_t n_prompt,
-                                weir__doorbell *bell);
+                                weir__waker *waker);
 
 /* Undoes an attach before anything was put: for a submit that fails half way. */
 void weir__stream_detach(weir_stream *stream);
@@ -24,12 +24,12 @@ void weir__stream_detach(weir_stream *stream);
  * of memory. */
 bool weir__stream_remember(weir_stream *stream, const weir__history *from);
 
-/* A copy of the history as a prompt: of the first `at` tokens of the answer, -1 = all. bell: of the engine
+/* A copy of the history as a prompt: of the first `at` tokens of the answer, -1 = all. waker: of the engine
  * that asks. INVALID: error->field is "source" or "source_at"; STATE; NO_MEMORY. */
-weir_status weir__stream_recall(const weir_stream *stream, int32_t at, const weir__doorbell *bell,
+weir_status weir__stream_recall(const weir_stream *stream, int32_t at, const weir__waker *waker,
                                 weir__history *out, weir_error *error);
 
-/* Whether it has tokens and has not ended. Then its request has them in its cells, unless it is suspended. */
+/* The stream has tokens and has not ended. Then its request has them in its cells, unless it is suspended. */
 bool weir__stream_flows(const weir_stream *stream);
 
 /* A reference that does not stop the request from being cancelled when its readers are gone. */

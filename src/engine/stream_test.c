@@ -43,14 +43,14 @@ static void a_stream_cancelled_before_the_submit_cannot_be_attached(void **state
     bench *b = *state;
     weir_stream_cancel(b->stream);
     assert_true(weir_stream_cancelled(b->stream));
-    assert_int_equal(weir__stream_attach(b->stream, 0, 1, 6, b->bell), WEIR_STATE);
+    assert_int_equal(weir__stream_attach(b->stream, 0, 1, 6, b->waker), WEIR_STATE);
     assert_int_equal(weir_stream_index(b->stream), -1);
 }
 
 static void attaching_gives_the_index(void **state)
 {
     bench *b = *state;
-    assert_int_equal(weir__stream_attach(b->stream, 5, 1, 6, b->bell), WEIR_OK);
+    assert_int_equal(weir__stream_attach(b->stream, 5, 1, 6, b->waker), WEIR_OK);
     b->attached = true;
     assert_int_equal(weir_stream_index(b->stream), 5);
     bench_end(b, WEIR_REASON_END, "");
@@ -60,11 +60,11 @@ static void attaching_gives_the_index(void **state)
 static void a_second_attachment_is_refused_while_running_and_after(void **state)
 {
     bench *b = *state;
-    assert_int_equal(weir__stream_attach(b->stream, 3, 4, 6, b->bell), WEIR_STATE);
+    assert_int_equal(weir__stream_attach(b->stream, 3, 4, 6, b->waker), WEIR_STATE);
     assert_int_equal(weir_stream_index(b->stream), 0);
     assert_int_equal(weir_stream_interval(b->stream), 1);
     bench_end(b, WEIR_REASON_END, "");
-    assert_int_equal(weir__stream_attach(b->stream, 3, 4, 6, b->bell), WEIR_STATE);
+    assert_int_equal(weir__stream_attach(b->stream, 3, 4, 6, b->waker), WEIR_STATE);
     assert_int_equal(weir_stream_index(b->stream), 0);
 }
 
@@ -73,7 +73,7 @@ static void detaching_leaves_the_stream_as_it_was(void **state)
     bench *b = *state;
     weir_chunk chunk;
     weir_stream_set_interval(b->stream, 2);
-    assert_int_equal(weir__stream_attach(b->stream, 1, 6, 6, b->bell), WEIR_OK);
+    assert_int_equal(weir__stream_attach(b->stream, 1, 6, 6, b->waker), WEIR_OK);
     assert_int_equal(weir_stream_interval(b->stream), 6);
     weir__stream_detach(b->stream);
     assert_int_equal(weir_stream_index(b->stream), -1);
@@ -96,7 +96,7 @@ static void the_interval_is_never_below_one(void **state)
     weir_stream_set_interval(b->stream, INT32_MAX);
     assert_int_equal(weir_stream_interval(b->stream), INT32_MAX);
     weir_stream_set_interval(b->stream, -1);
-    assert_int_equal(weir__stream_attach(b->stream, 0, -7, 6, b->bell), WEIR_OK);
+    assert_int_equal(weir__stream_attach(b->stream, 0, -7, 6, b->waker), WEIR_OK);
     b->attached = true;
     assert_int_equal(weir_stream_interval(b->stream), 1);
 }
@@ -105,14 +105,14 @@ static void the_requests_interval_counts_unless_it_is_0(void **state)
 {
     bench *b = *state;
     weir_stream_set_interval(b->stream, 3);
-    assert_int_equal(weir__stream_attach(b->stream, 0, 0, 6, b->bell), WEIR_OK);
+    assert_int_equal(weir__stream_attach(b->stream, 0, 0, 6, b->waker), WEIR_OK);
     assert_int_equal(weir_stream_interval(b->stream), 3);
     weir__stream_detach(b->stream);
-    assert_int_equal(weir__stream_attach(b->stream, 0, 1, 6, b->bell), WEIR_OK);
+    assert_int_equal(weir__stream_attach(b->stream, 0, 1, 6, b->waker), WEIR_OK);
     assert_int_equal(weir_stream_interval(b->stream), 1);
     weir__stream_detach(b->stream);
     assert_int_equal(weir_stream_interval(b->stream), 3);
-    assert_int_equal(weir__stream_attach(b->stream, 0, 8, 6, b->bell), WEIR_OK);
+    assert_int_equal(weir__stream_attach(b->stream, 0, 8, 6, b->waker), WEIR_OK);
     b->attached = true;
     assert_int_equal(weir_stream_interval(b->stream), 8);
 }
@@ -473,7 +473,7 @@ static void a_cancel_rings_once_however_often_it_is_asked_for(void **state)
     bench *b = *state;
     for (int i = 0; i < 5; i++) weir_stream_cancel(b->stream);
     assert_true(weir_stream_cancelled(b->stream));
-    assert_int_equal(weir__doorbell_cancels(b->bell), 1);
+    assert_int_equal(weir__waker_cancels(b->waker), 1);
     assert_false(weir_stream_finished(b->stream)); /* that is for the engine to say */
 }
 
@@ -484,7 +484,7 @@ static void a_cancel_after_the_end_does_nothing(void **state)
     bench_end(b, WEIR_REASON_END, "");
     weir_stream_cancel(b->stream);
     assert_false(weir_stream_cancelled(b->stream));
-    assert_int_equal(weir__doorbell_cancels(b->bell), 0);
+    assert_int_equal(weir__waker_cancels(b->waker), 0);
     sink_take(&got, b->stream);
     assert_sink(got, WEIR_REASON_END, "");
 }
@@ -495,9 +495,9 @@ static void the_last_release_cancels(void **state)
     weir_stream *second = weir_stream_hold(b->stream);
     assert_ptr_equal(second, b->stream);
     weir_stream_release(second);
-    assert_int_equal(weir__doorbell_cancels(b->bell), 0);
+    assert_int_equal(weir__waker_cancels(b->waker), 0);
     weir_stream_release(b->stream);
-    assert_int_equal(weir__doorbell_cancels(b->bell), 1);
+    assert_int_equal(weir__waker_cancels(b->waker), 1);
     assert_true(weir_stream_cancelled(b->stream)); /* the producer still has it */
     bench_push(b, "nobody reads this");
     bench_end(b, WEIR_REASON_CANCELLED, "");
@@ -510,18 +510,18 @@ static void releasing_a_finished_stream_rings_nobody(void **state)
     bench_end(b, WEIR_REASON_END, "unread");
     weir_stream_release(b->stream);
     b->stream = NULL;
-    assert_int_equal(weir__doorbell_cancels(b->bell), 0);
+    assert_int_equal(weir__waker_cancels(b->waker), 0);
 }
 
-static void a_stream_outlives_the_doorbell_of_its_engine(void **state)
+static void a_stream_outlives_the_waker_of_its_engine(void **state)
 {
     bench *b = *state;
-    weir__doorbell_release(b->bell);
-    weir_stream_cancel(b->stream); /* rings a doorbell that only the stream still holds */
+    weir__waker_release(b->waker);
+    weir_stream_cancel(b->stream); /* wakes by a waker that only the stream still holds */
     bench_end(b, WEIR_REASON_CANCELLED, "");
     weir_stream_release(b->stream);
     b->stream = NULL;
-    b->bell = NULL;
+    b->waker = NULL;
 }
 
 /* ---- Consume -------------------------------------------------------------------------------------- */
@@ -636,7 +636,7 @@ int main(void)
         BENCH_TEST(a_cancel_after_the_end_does_nothing),
         BENCH_TEST(the_last_release_cancels),
         BENCH_TEST(releasing_a_finished_stream_rings_nobody),
-        BENCH_TEST(a_stream_outlives_the_doorbell_of_its_engine),
+        BENCH_TEST(a_stream_outlives_the_waker_of_its_engine),
         BENCH_TEST(consume_handles_everything_once),
         BENCH_TEST(consume_calls_back_while_nothing_comes),
         BENCH_TEST(consume_polls_every_100_ms_by_default),

@@ -197,7 +197,7 @@ static void ready_may_silence_other_streams(void **state)
     const weir_chunk x = {.text = "x", .length = 1}, end = {.text = "", .finished = true};
     pair p = {.streams = {b->stream}};
     assert_int_equal(weir_stream_create(&p.streams[1], NULL), WEIR_OK);
-    assert_int_equal(weir__stream_attach(p.streams[1], 1, 1, 3, b->bell), WEIR_OK);
+    assert_int_equal(weir__stream_attach(p.streams[1], 1, 1, 3, b->waker), WEIR_OK);
     for (int i = 0; i < 2; i++) {
         for (int k = 0; k < 2; k++) weir_stream_set_ready(p.streams[k], silence_both, &p);
         for (int k = 0; k < 2; k++) assert_true(weir__stream_push(p.streams[k ^ i], &x, &usage));
@@ -216,7 +216,7 @@ static void the_last_release_may_come_from_within_ready(void **state)
     weir_stream_set_ready(b->stream, on_ready, &r);
     bench_push(b, "a");
     assert_int_equal(r.calls, 1);
-    assert_int_equal(weir__doorbell_cancels(b->bell), 1);
+    assert_int_equal(weir__waker_cancels(b->waker), 1);
     bench_end(b, WEIR_REASON_CANCELLED, ""); /* ready is gone with the last holder */
     assert_int_equal(r.calls, 1);
     b->stream = NULL;
@@ -451,7 +451,7 @@ static void cancels_from_many_threads_are_one_cancel(void **state)
         assert_int_equal(pthread_create(&threads[i], NULL, cancel_often, b->stream), 0);
     for (int i = 0; i < 200; i++) bench_push(b, "x");
     for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
-    assert_int_equal(weir__doorbell_cancels(b->bell), 1);
+    assert_int_equal(weir__waker_cancels(b->waker), 1);
     bench_end(b, WEIR_REASON_CANCELLED, "");
     sink_take(&got, b->stream);
     assert_int_equal(got.reason, WEIR_REASON_CANCELLED);

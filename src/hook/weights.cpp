@@ -24,8 +24,8 @@
 
 extern "C" {
 #include "base/cpu.h"
-#include "base/crew.h"
 #include "base/log.h"
+#include "base/thread_pool.h"
 #include "hook/optimized_file.h"
 }
 
@@ -126,7 +126,7 @@ struct loading {
     weir__optimized_writer *to; /* nullptr: none */
     bool unread;                /* the model was not read ahead, because there was an optimized file */
     uint64_t n_packed, n_from_file;
-    weir__crew *crew; /* nullptr: outside a load, the thread packs alone */
+    weir__thread_pool *threads; /* nullptr: outside a load, the thread packs alone */
 };
 thread_local loading load;
 
@@ -145,8 +145,8 @@ void set_tensor(ggml_backend_buffer_t, ggml_tensor *tensor, const void *data, si
     packing all = {format, tensor->ne[0], ggml_nrows(tensor) / WEIR__PANEL_ROWS, data, tensor->data};
     auto n_parts = static_cast<int32_t>((all.n_panels + pack_panels - 1) / pack_panels);
     if (load.unread) advise(data, size, MADV_WILLNEED);
-    if (load.crew != nullptr)
-        weir__crew_run(load.crew, pack, &all, n_parts);
+    if (load.threads != nullptr)
+        weir__thread_pool_run(load.threads, pack, &all, n_parts);
     else
         for (int32_t i = 0; i < n_parts; i++) pack(&all, i);
     load.n_packed += size;
@@ -445,8 +445,8 @@ bool weir__hook_begin(const weir__hook_load *how)
 {
     weir::load = {how->mapped, how->locked, how->from, how->to, how->from != nullptr, 0, 0, nullptr};
     if (!weir::installed()) return true;
-    weir::load.crew = weir__crew_create(std::min(weir__cpu_count(), weir::most_packers) - 1);
-    if (weir::load.crew != nullptr) return true;
+    weir::load.threads = weir__thread_pool_create(std::min(weir__cpu_count(), weir::most_packers) - 1);
+    if (weir::load.threads != nullptr) return true;
     weir::load = {};
     return false;
 }
@@ -454,7 +454,7 @@ bool weir__hook_begin(const weir__hook_load *how)
 uint64_t weir__hook_end(const llama_model *model, uint64_t *n_from_file)
 {
     if (model != nullptr && weir::load.unread) weir::read_rest(model);
-    weir__crew_destroy(weir::load.crew);
+    weir__thread_pool_destroy(weir::load.threads);
     *n_from_file = weir::load.n_from_file;
     uint64_t n_packed = weir::load.n_packed;
     weir::load = {};

@@ -31,7 +31,7 @@ static _Atomic int n_rung;
 static char said[4096];
 static _Atomic int n_said;
 
-static inline void ring(void *user)
+static inline void wake(void *user)
 {
     (void)user;
     n_rung++;
@@ -50,7 +50,7 @@ static int64_t watch_ns; /* of archives that are opened from now on */
 static inline weir_status try_open(uint64_t kind, uint64_t n_bytes, weir__archive **a, weir_error *error)
 {
     const weir__archive_params params = {
-        .path = path, .n_bytes = n_bytes, .limits = {kind, 100, 1000}, .watch_ns = watch_ns, .ring = ring};
+        .path = path, .n_bytes = n_bytes, .limits = {kind, 100, 1000}, .watch_ns = watch_ns, .wake = wake};
     return weir__archive_open(&params, a, error);
 }
 

@@ -22,7 +22,7 @@ typedef struct shelf {
     weir__cache_params params;
 } shelf;
 
-static inline void ring(void *user)
+static inline void wake(void *user)
 {
     (void)user;
 }
@@ -42,7 +42,7 @@ static inline void shelf_init_sized(shelf *s, const char *options, int32_t n_ctx
         .exact = s->r.model->info.is_recurrent,
     };
     const weir__archive_params kept = {
-        .path = path, .n_bytes = disk_bytes, .limits = {1, s->r.info.n_ctx_seq, 320}, .ring = ring};
+        .path = path, .n_bytes = disk_bytes, .limits = {1, s->r.info.n_ctx_seq, 320}, .wake = wake};
     if (path != NULL) assert_ok(weir__archive_open(&kept, &s->params.archive, error));
     assert_ok(weir__cache_create(&s->params, &s->cache, error));
 }

@@ -402,7 +402,7 @@ static inline void rig_refuses(rig *r, const weir_request *requests, size_t n, w
 /* ---- A producer without an engine ----------------------------------------------------------------- */
 
 typedef struct bench {
-    weir__doorbell *bell;
+    weir__waker *waker;
     weir_stream *stream;
     bool attached; /* and not yet finished */
     long live;
@@ -414,13 +414,13 @@ static inline int bench_setup(void **state)
     if (b == NULL) return -1;
     b->live = weir__mem_live();
     *state = b;
-    if (weir__doorbell_create(&b->bell) != WEIR_OK) return -1;
+    if (weir__waker_create(&b->waker) != WEIR_OK) return -1;
     return weir_stream_create(&b->stream, NULL) == WEIR_OK ? 0 : -1;
 }
 
 static inline void bench_attach(bench *b)
 {
-    assert_int_equal(weir__stream_attach(b->stream, 0, 1, 6, b->bell), WEIR_OK);
+    assert_int_equal(weir__stream_attach(b->stream, 0, 1, 6, b->waker), WEIR_OK);
     b->attached = true;
 }
 
@@ -447,7 +447,7 @@ static inline int bench_teardown(void **state)
     weir_stream_set_ready(b->stream, NULL, NULL); /* its user data may be gone with the test */
     if (b->attached) bench_end(b, WEIR_REASON_END, "");
     weir_stream_release(b->stream);
-    weir__doorbell_release(b->bell);
+    weir__waker_release(b->waker);
     long left = weir__mem_live() - b->live;
     free(b);
     if (left != 0) print_error("%ld blocks left behind\n", left);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/doorbell.h"
+#include "engine/waker.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,33 +17,33 @@
 
 #define SOON (30 * WEIR__NS_PER_MS)
 
-/* A ring wakes one wait, before or during it; the next wait lasts as long as it may. */
+/* A call wakes one wait, before or during it; the next wait lasts as long as it may. */
 static void a_ring_is_heard_once(void **state)
 {
     (void)state;
-    weir__doorbell *bell = NULL;
-    assert_int_equal(weir__doorbell_create(&bell), WEIR_OK);
+    weir__waker *waker = NULL;
+    assert_int_equal(weir__waker_create(&waker), WEIR_OK);
     for (int i = 0; i < 2; i++) {
-        weir__doorbell_ring(bell);
-        weir__doorbell_ring(bell);                /* not counted */
-        weir__doorbell_wait(bell, INT64_MAX / 2); /* would hang */
+        weir__waker_wake(waker);
+        weir__waker_wake(waker);                /* not counted */
+        weir__waker_wait(waker, INT64_MAX / 2); /* would hang */
         int64_t until = weir__clock_now_ns() + SOON;
-        weir__doorbell_wait(bell, until);
+        weir__waker_wait(waker, until);
         assert_true(weir__clock_now_ns() >= until);
     }
-    uint32_t n = weir__doorbell_cancels(bell);
-    weir__doorbell_cancel(bell); /* rings, too */
-    assert_int_equal(weir__doorbell_cancels(bell), n + 1);
-    weir__doorbell_wait(bell, INT64_MAX / 2);
-    assert_false(weir__doorbell_is_inherited(bell));
-    weir__doorbell_release(bell);
+    uint32_t n = weir__waker_cancels(waker);
+    weir__waker_cancel(waker); /* wakes, too */
+    assert_int_equal(weir__waker_cancels(waker), n + 1);
+    weir__waker_wait(waker, INT64_MAX / 2);
+    assert_false(weir__waker_is_inherited(waker));
+    weir__waker_release(waker);
 }
 
 static atomic_bool over;
 
-static void *ring_until_over(void *bell)
+static void *wake_until_over(void *waker)
 {
-    while (!atomic_load(&over)) weir__doorbell_ring(bell);
+    while (!atomic_load(&over)) weir__waker_wake(waker);
     return NULL;
 }
 
@@ -51,16 +51,16 @@ static void *ring_until_over(void *bell)
 static void a_child_rings_without_waiting(void **state)
 {
     (void)state;
-    weir__doorbell *bell = NULL;
-    pthread_t ringer;
-    assert_int_equal(weir__doorbell_create(&bell), WEIR_OK);
-    assert_int_equal(pthread_create(&ringer, NULL, ring_until_over, bell), 0);
+    weir__waker *waker = NULL;
+    pthread_t thread;
+    assert_int_equal(weir__waker_create(&waker), WEIR_OK);
+    assert_int_equal(pthread_create(&thread, NULL, wake_until_over, waker), 0);
     int n_hung = 0;
     for (int i = 0; i < 50; i++) {
         pid_t child = fork();
         if (child == 0) {
             alarm(5); /* a hang ends it with a signal */
-            weir__doorbell_cancel(bell);
+            weir__waker_cancel(waker);
             _exit(0);
         }
         int status = -1;
@@ -69,8 +69,8 @@ static void a_child_rings_without_waiting(void **state)
         n_hung += !WIFEXITED(status);
     }
     atomic_store(&over, true);
-    pthread_join(ringer, NULL);
-    weir__doorbell_release(bell);
+    pthread_join(thread, NULL);
+    weir__waker_release(waker);
     assert_int_equal(n_hung, 0);
 }
 

@@ -1,6 +1,6 @@
 /* Calls that would wait for the engine, from where they would wait for ever.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/wheel.h"
+#include "engine/waker.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -9,28 +9,28 @@
 
 #include "support/engine/engine.h"
 
-static void held_wheels_are_a_stack(void **state)
+static void driven_engines_are_a_stack(void **state)
 {
     (void)state;
-    weir__doorbell *a = NULL, *b = NULL;
-    weir__wheel outer, inner, again;
-    assert_int_equal(weir__doorbell_create(&a), WEIR_OK);
-    assert_int_equal(weir__doorbell_create(&b), WEIR_OK);
-    assert_false(weir__wheel_held(a));
-    weir__wheel_take(&outer, a);
-    weir__wheel_take(&inner, b);
-    weir__wheel_take(&again, a);
-    assert_true(weir__wheel_held(a) && weir__wheel_held(b));
-    assert_false(weir__wheel_may_wait(a));
-    weir__wheel_leave(&again);
-    assert_true(weir__wheel_held(a) && weir__wheel_held(b));
-    weir__wheel_leave(&inner);
-    assert_true(weir__wheel_held(a) && !weir__wheel_held(b));
-    assert_true(weir__wheel_may_wait(b));
-    weir__wheel_leave(&outer);
-    assert_true(weir__wheel_may_wait(a));
-    weir__doorbell_release(a);
-    weir__doorbell_release(b);
+    weir__waker *a = NULL, *b = NULL;
+    weir__driving outer, inner, again;
+    assert_int_equal(weir__waker_create(&a), WEIR_OK);
+    assert_int_equal(weir__waker_create(&b), WEIR_OK);
+    assert_false(weir__driving_here(a));
+    weir__driving_begin(&outer, a);
+    weir__driving_begin(&inner, b);
+    weir__driving_begin(&again, a);
+    assert_true(weir__driving_here(a) && weir__driving_here(b));
+    assert_false(weir__waker_may_wait(a));
+    weir__driving_end(&again);
+    assert_true(weir__driving_here(a) && weir__driving_here(b));
+    weir__driving_end(&inner);
+    assert_true(weir__driving_here(a) && !weir__driving_here(b));
+    assert_true(weir__waker_may_wait(b));
+    weir__driving_end(&outer);
+    assert_true(weir__waker_may_wait(a));
+    weir__waker_release(a);
+    weir__waker_release(b);
 }
 
 /* ---- From callbacks ---- */
@@ -235,7 +235,7 @@ static void a_child_cannot_use_its_parents_engine(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(held_wheels_are_a_stack),
+        cmocka_unit_test(driven_engines_are_a_stack),
         RIG_TEST(the_engine_s_thread_refuses_to_wait_for_itself),
         RIG_TEST(a_tick_by_hand_refuses_to_wait_for_itself),
         RIG_TEST(so_does_a_callback_within_set_ready),

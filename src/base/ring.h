@@ -1,7 +1,7 @@
 /* ring.h: a ring buffer with the last items of a series, numbered from 0.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef WEIR_ENGINE_RING_H
-#define WEIR_ENGINE_RING_H
+#ifndef WEIR_BASE_RING_H
+#define WEIR_BASE_RING_H
 
 #include <stdbool.h>
 #include <stddef.h>

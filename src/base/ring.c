@@ -1,6 +1,6 @@
 /* ring.c: a ring buffer.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/ring.h"
+#include "base/ring.h"
 
 #include <string.h>
 

@@ -1,5 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/doctor.h"
+/* miss.c: why a prompt missed the cache, for programs and in words.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "engine/miss.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -82,7 +83,7 @@ static void find_message(const weir__history *history, const weir_model *model, 
         copy_line(prompt, chat->marks[message].last_from, end < length ? end : length, info);
 }
 
-static size_t common(const char *a, size_t n_a, const char *b, size_t n_b)
+static size_t common_bytes(const char *a, size_t n_a, const char *b, size_t n_b)
 {
     size_t n = 0;
     while (n < n_a && n < n_b && a[n] == b[n]) n++;
@@ -91,14 +92,14 @@ static size_t common(const char *a, size_t n_a, const char *b, size_t n_b)
 
 /* ---- Notes ---- */
 
-void weir__doctor_forget(weir_miss_info *info)
+void weir__miss_forget(weir_miss_info *info)
 {
     info->prompt[0] = info->cached[0] = info->role[0] = info->line[0] = '\0';
     info->message = -1;
     info->in_message = false;
 }
 
-void weir__doctor_withhold(weir_miss_info *info, int32_t n_cached)
+void weir__miss_withhold(weir_miss_info *info, int32_t n_cached)
 {
     bool more = info->n_matched > n_cached;
     info->cached[0] = info->line[0] = '\0';
@@ -107,16 +108,16 @@ void weir__doctor_withhold(weir_miss_info *info, int32_t n_cached)
         (info->miss != WEIR_MISS_DIVERGED || !more))
         return;
     info->miss = WEIR_MISS_COLD;
-    weir__doctor_forget(info);
+    weir__miss_forget(info);
 }
 
-void weir__doctor_note(const weir_model *model, const weir__history *history, const weir__cache_hit *hit,
-                       weir_miss_info *info)
+void weir__miss_note(const weir_model *model, const weir__history *history, const weir__cache_hit *hit,
+                     weir_miss_info *info)
 {
     char prompt[BYTES_MAX], cached[BYTES_MAX];
     info->miss = hit->miss;
     info->n_matched = hit->n_matched;
-    weir__doctor_forget(info);
+    weir__miss_forget(info);
     if (hit->n_other == 0) return;
     const int32_t *tokens = history->tokens;
     int32_t at = hit->n_matched, left = history->n_prompt - at;
@@ -125,7 +126,7 @@ void weir__doctor_note(const weir_model *model, const weir__history *history, co
     size_t n_cached = text_around(model, tokens, at, hit->other, hit->n_other, cached);
     weir__utf8_copy(info->prompt, sizeof info->prompt, prompt, n_prompt);
     weir__utf8_copy(info->cached, sizeof info->cached, cached, n_cached);
-    size_t n_same = common(prompt, n_prompt, cached, n_cached);
+    size_t n_same = common_bytes(prompt, n_prompt, cached, n_cached);
     size_t n_before = text_around(model, tokens, at, tokens, 0, cached); /* whose bytes are not needed now */
     find_message(history, model, n_same > n_before ? n_same - n_before : 0, info);
 }
@@ -137,7 +138,7 @@ typedef struct line {
     size_t n, capacity;
 } line;
 
-__attribute__((format(printf, 2, 3))) static void add(line *l, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void add_words(line *l, const char *format, ...)
 {
     va_list list;
     va_start(list, format);
@@ -153,22 +154,22 @@ static void add_quoted(line *l, const char *text)
     snprintf(shown, sizeof shown, "%s", text);
     for (char *c = shown; *c != '\0'; c++)
         if ((unsigned char)*c < ' ' || *c == 0x7f) *c = ' ';
-    add(l, "\"%s\"", shown);
+    add_words(l, "\"%s\"", shown);
 }
 
 static void add_diverged(line *l, const weir_miss_info *info)
 {
-    add(l, "it differs from token %d on", info->n_matched);
+    add_words(l, "it differs from token %d on", info->n_matched);
     if (info->message >= 0)
-        add(l, ", %s message %d%s%s%s", info->in_message ? "in" : "before", info->message,
-            info->role[0] != '\0' ? " (" : "", info->role, info->role[0] != '\0' ? ")" : "");
-    add(l, "; now ");
+        add_words(l, ", %s message %d%s%s%s", info->in_message ? "in" : "before", info->message,
+                  info->role[0] != '\0' ? " (" : "", info->role, info->role[0] != '\0' ? ")" : "");
+    add_words(l, "; now ");
     add_quoted(l, info->prompt);
     if (info->cached[0] != '\0') {
-        add(l, ", cached ");
+        add_words(l, ", cached ");
         add_quoted(l, info->cached);
     } else
-        add(l, " (requests with a cache_salt see the cached text, too)");
+        add_words(l, " (requests with a cache_salt see the cached text, too)");
 }
 
 size_t weir_miss_text(const weir_miss_info *given, char *text, size_t capacity)
@@ -184,21 +185,21 @@ size_t weir_miss_text(const weir_miss_info *given, char *text, size_t capacity)
     case WEIR_MISS_NONE: break;
     case WEIR_MISS_COLD:
         if (info.n_matched > 0)
-            add(&l, "only the first %d token%s cached: the rest is new", info.n_matched,
-                info.n_matched == 1 ? " was" : "s were");
+            add_words(&l, "only the first %d token%s cached: the rest is new", info.n_matched,
+                      info.n_matched == 1 ? " was" : "s were");
         else
-            add(&l, "no cached text has the same beginning");
+            add_words(&l, "no cached text has the same beginning");
         break;
     case WEIR_MISS_EVICTED:
-        add(&l, "more of it was cached and then evicted: give the cache more memory or KV cells");
+        add_words(&l, "more of it was cached and then evicted: give the cache more memory or KV cells");
         break;
-    case WEIR_MISS_SALT: add(&l, "more of it is cached, but without a salt"); break;
+    case WEIR_MISS_SALT: add_words(&l, "more of it is cached, but without a salt"); break;
     case WEIR_MISS_DIVERGED: add_diverged(&l, &info); break;
     case WEIR_MISS_UNCUTTABLE:
-        add(&l, "%d token%s known, but this model's memory cannot be cut at every token", info.n_matched,
-            info.n_matched == 1 ? " is" : "s are");
+        add_words(&l, "%d token%s known, but this model's memory cannot be cut at every token",
+                  info.n_matched, info.n_matched == 1 ? " is" : "s are");
         break;
-    case WEIR_MISS_OFF: add(&l, "the cache is off for the request or the engine"); break;
+    case WEIR_MISS_OFF: add_words(&l, "the cache is off for the request or the engine"); break;
     }
     l.n = weir__utf8_cut(text, strlen(text));
     text[l.n] = '\0';
