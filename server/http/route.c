@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "server/api/anthropic/handlers.h"
-#include "server/api/core/handlers.h"
+#include "server/api/common/handlers.h"
 #include "server/api/native/handlers.h"
 #include "server/api/ollama/handlers.h"
 #include "server/api/openai/handlers.h"

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "server/router/kv_events.h"
+#include "server/kv_events/kv_events.h"
 
 #define NAMES_LISTED 16 /* in a message */
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "server/calls/serve.h"
+#include "server/request/serve.h"
 #include "server/system/secret.h"
 
 typedef struct entry {

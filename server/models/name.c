@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "catalog.h"
-#include "server/calls/call.h"
+#include "server/request/call.h"
 
 size_t serve_name_untagged(const char *name)
 {

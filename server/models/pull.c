@@ -7,9 +7,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "server/calls/call.h"
-#include "server/calls/mask.h"
-#include "server/calls/ready.h"
+#include "server/request/call.h"
+#include "server/request/mask.h"
+#include "server/request/ready.h"
 #include "server/system/log.h"
 
 struct serve_pull {

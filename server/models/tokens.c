@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "loaded.h"
-#include "server/calls/body.h"
-#include "server/calls/call.h"
+#include "server/request/body.h"
+#include "server/request/call.h"
 
 /* ---- How long a text may be ---- */
 

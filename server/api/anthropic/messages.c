@@ -7,10 +7,10 @@
 #include "ask.h"
 #include "base/json.h"
 #include "handlers.h"
-#include "server/api/core/answer.h"
-#include "server/api/core/ask.h"
-#include "server/api/core/dialect.h"
-#include "server/calls/call.h"
+#include "server/api/common/answer.h"
+#include "server/api/common/ask.h"
+#include "server/api/common/dialect.h"
+#include "server/request/call.h"
 
 /* ---- Errors ---- */
 

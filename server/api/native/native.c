@@ -5,13 +5,13 @@
 
 #include "base/member.h"
 #include "handlers.h"
-#include "server/api/core/ask.h"
-#include "server/api/core/dialect.h"
+#include "server/api/common/ask.h"
+#include "server/api/common/dialect.h"
 #include "server/api/openai/completions.h"
 #include "server/api/openai/openai.h"
-#include "server/calls/call.h"
 #include "server/models/loaded.h"
 #include "server/models/model.h"
+#include "server/request/call.h"
 
 #define PIECE_MAX 512 /* bytes of a token's text */
 

@@ -6,16 +6,16 @@
 #include <string.h>
 
 #include "base/words.h"
-#include "server/api/core/ask.h"
-#include "server/api/core/custom_tool.h"
-#include "server/api/core/error.h"
-#include "server/api/core/field.h"
-#include "server/api/core/foreign.h"
-#include "server/api/core/hint.h"
-#include "server/api/core/records.h"
-#include "server/api/core/turns.h"
-#include "server/calls/call.h"
-#include "server/calls/keys.h"
+#include "server/access/keys.h"
+#include "server/api/common/ask.h"
+#include "server/api/common/custom_tool.h"
+#include "server/api/common/error.h"
+#include "server/api/common/field.h"
+#include "server/api/common/foreign.h"
+#include "server/api/common/hint.h"
+#include "server/api/common/records.h"
+#include "server/api/common/turns.h"
+#include "server/request/call.h"
 
 /* ---- Content ---- */
 

@@ -3,9 +3,9 @@
 
 #include "handlers.h"
 #include "openai.h"
-#include "server/api/core/ask.h"
-#include "server/api/core/custom_tool.h"
-#include "server/api/core/dialect.h"
+#include "server/api/common/ask.h"
+#include "server/api/common/custom_tool.h"
+#include "server/api/common/dialect.h"
 #include "server/models/loaded.h"
 
 /* always: also where there are none. */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "server/api/core/foreign.h"
+#include "server/api/common/foreign.h"
 
 #define ID_MAX   63 /* bytes of an id, and of a status or phase, that are repeated; no prompt has them */
 #define WORD_MAX 31

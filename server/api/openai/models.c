@@ -9,14 +9,14 @@
 #include "base/utf8.h"
 #include "handlers.h"
 #include "server/api/anthropic/models.h"
-#include "server/api/core/embedder.h"
-#include "server/api/core/field.h"
-#include "server/api/core/fim.h"
-#include "server/api/core/lease.h"
-#include "server/calls/body.h"
-#include "server/calls/call.h"
-#include "server/calls/mask.h"
+#include "server/api/common/embedder.h"
+#include "server/api/common/field.h"
+#include "server/api/common/fim.h"
+#include "server/api/common/lease.h"
 #include "server/models/catalog.h"
+#include "server/request/body.h"
+#include "server/request/call.h"
+#include "server/request/mask.h"
 
 /* ---- One model ---- */
 

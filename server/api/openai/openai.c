@@ -4,8 +4,8 @@
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "server/calls/call.h"
 #include "server/models/loaded.h"
+#include "server/request/call.h"
 
 /* ---- Shared by whole answers and events ---- */
 

@@ -11,13 +11,13 @@
 #include "base/mem.h"
 #include "handlers.h"
 #include "items.h"
-#include "server/api/core/answer.h"
-#include "server/api/core/ask.h"
-#include "server/api/core/custom_tool.h"
-#include "server/api/core/dialect.h"
-#include "server/calls/call.h"
-#include "server/calls/keys.h"
+#include "server/access/keys.h"
+#include "server/api/common/answer.h"
+#include "server/api/common/ask.h"
+#include "server/api/common/custom_tool.h"
+#include "server/api/common/dialect.h"
 #include "server/models/loaded.h"
+#include "server/request/call.h"
 
 /* ---- Items ---- */
 
