@@ -39,7 +39,7 @@ SAMPLER = re.search(r"static const weir_member sampler\[\] = \{(.*?)\n\};", read
 NUMBERS = re.findall(r"^    (?:NUMBER|OR_OFF|FLAG)\((\w+)", SAMPLER, re.M)
 PLAIN = set(NUMBERS) - {member for _, of, member in SETS if of == "sampler"}
 FIELDS = set(re.findall(r'(?:SERVE_FIELD|SERVE_FIELD_BY|NUMBER|ONLY|NO|SETS|SETS_IN|HAND_SETS|TAKE_FOR)\("([\w.]+)"', read("server/api/common/ask_fields.c"))) | PLAIN
-NAMES = dict(re.findall(r'\{"(\w+)", "([\w.-]+)"\}', read("server/api/common/names.c")))
+NAMES = dict(re.findall(r'\{"(\w+)", "([\w.-]+)"\}', read("server/api/common/error.c")))
 FIRST = {member: field for field, _, member in reversed(SETS)}
 NAMES.update({member: field for member, field in FIRST.items() if field != member})
 ODD = members() - FIELDS

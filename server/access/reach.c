@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* reach.c: from where the server can be reached, and who operates it. SPDX-License-Identifier: Apache-2.0 */
 #include "reach.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* share.c: what each owner holds of a store that callers share (ADR 0097).
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "share.h"
 
 #include <arpa/inet.h>

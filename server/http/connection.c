@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* connection.c: a client's socket: reads requests, sends answers, and notices that the client has left.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "connection.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* route.c: the table of paths. SPDX-License-Identifier: Apache-2.0 */
 #include "route.h"
 
 #include <string.h>

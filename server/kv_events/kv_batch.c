@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* kv_batch.c: changes of a prefix cache as MessagePack, as vLLM publishes them.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kv_batch.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* kv_events.c: the thread that publishes which blocks of tokens the prefix caches hold.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kv_events.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* kv_message.c: a published batch as the bytes that its readers get. SPDX-License-Identifier: Apache-2.0 */
 #include "kv_message.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* kv_socket.c: a socket at which routers read what is published, and its connections.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kv_socket.h"
 
 #include <errno.h>

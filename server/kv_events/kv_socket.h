@@ -1,6 +1,6 @@
-/* kv_socket.h: one of the two sockets at which routers read what is published, and their connections. A reader
- * has a place in what is kept and nothing of its own: one that does not read costs a few kilobytes. One
- * thread.
+/* kv_socket.h: one of the two sockets at which routers read what is published, and their connections. A
+ * reader has a place in what is kept and nothing of its own: one that does not read costs a few kilobytes.
+ * One thread.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_KV_EVENTS_KV_SOCKET_H
 #define WEIR_SERVER_KV_EVENTS_KV_SOCKET_H

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* zmtp.c: ZeroMQ's protocol on a connection: greetings, commands and frames.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "zmtp.h"
 
 #include <stdint.h>

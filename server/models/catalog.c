@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* catalog.c: the models that requests may name, and those of them that are in memory.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "catalog.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* kept.c: recent answers by their ids, for forks. SPDX-License-Identifier: Apache-2.0 */
 #include "kept.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* name.c: the model that a request names. SPDX-License-Identifier: Apache-2.0 */
 #include "name.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* pull.c: downloads of models that clients ask for, each on a thread of its own.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pull.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* tokens.c: the ids of texts and prompts. SPDX-License-Identifier: Apache-2.0 */
 #include "tokens.h"
 
 #include "base/error.h"

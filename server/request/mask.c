@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* mask.c: takes ids of answers and folders of this machine out of texts.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "mask.h"
 
 #include <string.h>

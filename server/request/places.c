@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* places.c: where a request has its values. SPDX-License-Identifier: Apache-2.0 */
 #include "places.h"
 
 #include <stdio.h>

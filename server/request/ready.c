@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* ready.c: the service thread's next work: calls that others hand to it.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ready.h"
 
 void serve_ready_post(serve_call *call)

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* relaxed.c: the header X-Weir-Relaxed: names of what in a request has no effect.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "relaxed.h"
 
 #include <stdio.h>

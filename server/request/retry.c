@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* retry.c: whether it pays to repeat a refused request, and when. SPDX-License-Identifier: Apache-2.0 */
 #include "retry.h"
 
 #include <string.h>

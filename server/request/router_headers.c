@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* router_headers.c: headers of llm-d's router that say how to treat a request.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "router_headers.h"
 
 #include <stdlib.h>

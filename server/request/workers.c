@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* workers.c: threads that read, render and write in place of the service thread.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "workers.h"
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* answer.c: an answer from its submit to its end, as events or as a whole.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "answer.h"
 
 #include <stdio.h>

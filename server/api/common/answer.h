@@ -170,15 +170,15 @@ void serve_answer_end_event(serve_answer *answer);
 /* Appends the member "prompt_progress", as llama-server has it, without a comma before it. */
 void serve_answer_add_progress(const weir_progress *progress, weir__text *text);
 
+/* ---- choice.c ---- */
+
 /* Appends an object that explains why no more of the prompt was cached. texts: it quotes a few words of the
  * prompt and, as far as the library tells them, of the cached text. False: there is no miss, and nothing was
  * added. */
-bool serve_miss_add(const weir_stream *stream, bool texts, weir__text *text);
+bool serve_choice_add_miss(const serve_choice *choice, bool texts, weir__text *text);
 
 /* Appends it as the member "miss" of an object, if there is one. */
-void serve_miss_add_member(const weir_stream *stream, bool texts, weir__text *text);
-
-/* ---- choice.c ---- */
+void serve_choice_add_miss_member(const serve_choice *choice, bool texts, weir__text *text);
 
 /* False: out of memory; freed with fini always. */
 bool serve_choice_init(serve_choice *choice, serve_answer *answer, int32_t index);

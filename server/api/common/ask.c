@@ -1,11 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* ask.c: a request for text: read, checked and made a request of the library.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ask.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "dialect.h"
 #include "field.h"
 #include "lease.h"
 #include "lora.h"

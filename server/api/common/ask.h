@@ -5,8 +5,6 @@
 #include <string.h>
 
 #include "answer.h"
-#include "dialect.h"
-#include "fetch.h"
 #include "field.h"
 #include "server/models/adapters.h"
 #include "server/models/kept.h"
@@ -22,6 +20,12 @@
 /* Of the cache's salt: a request's own part after its key's digest, and both. */
 #define SERVE_SALT_OWN 256
 #define SERVE_SALT_MAX 512
+
+/* All that one request fetches. */
+typedef struct serve_fetches {
+    int32_t n;
+    size_t n_bytes;
+} serve_fetches;
 
 /* Values borrow from `json`, which is owned. */
 typedef struct serve_ask {
@@ -78,6 +82,31 @@ typedef struct serve_ask {
     weir_chat *rendered; /* held; NULL = no chat's */
 } serve_ask;
 
+/* A field of the request; NULL: it is not given, or null. */
+static inline const json_t *serve_ask_given(const serve_ask *ask, const char *name)
+{
+    const json_t *value = json_object_get(ask->json, name);
+    return json_is_null(value) ? NULL : value;
+}
+
+/* The field that has the conversation. */
+static inline const char *serve_ask_conversation(const serve_ask *ask)
+{
+    return (ask->where & SERVE_ASK_RESPONSES) != 0  ? "input"
+           : (ask->where & SERVE_ASK_GENERATE) != 0 ? "prompt"
+                                                    : "messages";
+}
+
+static inline bool serve_ask_is(const char *word, const char *wanted)
+{
+    return word != NULL && strcmp(word, wanted) == 0;
+}
+
+static inline bool serve_ask_has_role(const json_t *message, const char *role)
+{
+    return serve_ask_is(json_string_value(json_object_get(message, "role")), role);
+}
+
 /* Reads call->body. False: the call has its answer, a refusal that names the field. Freed with fini
  * always. */
 bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where);
@@ -87,21 +116,105 @@ void serve_ask_fini(serve_ask *ask);
  * has its answer. */
 bool serve_ask_request(serve_ask *ask, weir_request *request);
 
-/* ask_room.c: more texts, images and calls than the context has tokens need not be rendered, and few cost
- * little, whether they fit or not. */
+/* Creates the call's answer with n choices and the request's options for it. NULL: out of memory, and the
+ * call has its answer. */
+serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int32_t n);
+
+/* ---- ask_fields.c ---- */
+
+/* Reads ask->json. has_option: whether Ollama's requests may have "options.NAME". */
+bool serve_ask_fields(serve_ask *ask);
+bool serve_ask_has_option(const char *name);
+
+/* ---- ask_readers.c: readers of fields (serve_field); `to` is a serve_ask ---- */
+
+/* The schema of the answer, or that of any object; place: where it is in the request, static. */
+bool serve_ask_set_schema(serve_ask *ask, const char *name, const char *place, const json_t *schema);
+bool serve_ask_set_any_object(serve_ask *ask, const char *name, const char *place);
+serve_reader serve_ask_json_schema, serve_ask_response_format;
+serve_reader serve_ask_stop, serve_ask_logit_bias, serve_ask_seed, serve_ask_breakers, serve_ask_samplers;
+serve_reader serve_ask_stop_ids, serve_ask_allowed_ids, serve_ask_bad_words, serve_ask_truncate;
+serve_reader serve_ask_reasoning_effort, serve_ask_cache_control, serve_ask_cache_salt, serve_ask_fork,
+    serve_ask_logprobs, serve_ask_metadata, serve_ask_native, serve_ask_num_ctx, serve_ask_num_predict,
+    serve_ask_prediction, serve_ask_priority, serve_ask_prompt_logprobs, serve_ask_repeat_last_n,
+    serve_ask_store, serve_ask_stream_options;
+
+/* Where a request has vLLM's repetition_penalty and no window, all of prompt and answer count; after
+ * serve_ask_fields. */
+void serve_ask_widen_penalty(serve_ask *ask);
+
+/* ---- ask_messages.c ---- */
+
+/* Takes the messages of chat completions, if they have no unknown members. */
+serve_reader serve_ask_chat_messages;
+
+/* How many texts, images and calls the messages may have: more than the context has tokens need not be
+ * rendered, and few cost little, whether they fit or not. */
 size_t serve_ask_room(const serve_call *call);
 
 /* Whether the messages may have n texts, images and calls, each of which is at least a token. False: the
  * call has its answer. */
 bool serve_ask_has_room(const serve_ask *ask, size_t n);
 
-/* ask_lines.c: removes lines that change from request to request, and notes their number and places. False:
- * the call has its answer. */
+/* Removes lines that change from request to request, and notes their number and places. False: the call has
+ * its answer. */
 bool serve_ask_drop_lines(serve_ask *ask);
 
-/* ask_media.c: decodes the images and sounds of the messages, whose payloads it removes. False: the call has
- * its answer. */
+/* ---- ask_media.c ---- */
+
+/* Decodes the images and sounds of the messages, whose payloads it removes. False: the call has its
+ * answer. */
 bool serve_ask_media(serve_ask *ask);
+
+/* The threads for the call's job. A call that may name an image by URL runs on threads of its own
+ * (server->fetchers): a slow host delays no request that needs nothing from it. The body must be there.
+ * Service thread. */
+serve_workers *serve_ask_media_workers(serve_call *call);
+
+/* ---- ask_tools.c ---- */
+
+/* The name in {"function": {"name": …}} or {"custom": {"name": …}}; NULL: it has none. */
+const char *serve_ask_tool_name(const json_t *tool);
+
+/* The number of the tool of this name; that of all tools: there is none. */
+size_t serve_ask_find_tool(const json_t *tools, const char *name);
+
+/* add_tool: a function, and its place in the request; name, description, schema and strict may be NULL.
+ * bring_tool: one that joins the request's own later, when read_brought reads all of these with `each`;
+ * is_brought: a tool of this name is there already. */
+bool serve_ask_add_tool(serve_ask *ask, const char *place, const json_t *name, const json_t *description,
+                        const json_t *schema, const json_t *strict);
+bool serve_ask_bring_tool(serve_ask *ask, const char *place, json_t *tool);
+bool serve_ask_read_brought(serve_ask *ask, serve_reader *each);
+bool serve_ask_is_brought(const serve_ask *ask, const json_t *name);
+serve_reader serve_ask_tools, serve_ask_tool_choice;
+
+/* Reads the `mode` and the `tools` of a choice among allowed tools, which is at `place`. `each` reads a tool:
+ * it leaves out one that runs on another server (serve_foreign_skip), or passes its name, or null, to
+ * allow_tool, which takes the reference. If none is left, no tool may be called. False: the call has its
+ * answer. */
+bool serve_ask_allow_tools(serve_ask *ask, const char *place, const json_t *allowed, serve_reader *each);
+bool serve_ask_allow_tool(serve_ask *ask, json_t *name);
+
+/* The tools that may be called, as functions: with a named one, that alone. Freed with json_decref. False:
+ * the call has its answer. */
+bool serve_ask_choose_tools(serve_ask *ask, json_t **tools);
+
+/* Custom tools have a text as input. Models call them as functions with one parameter. */
+
+/* The function's parameters, {"input": a text of the tool's format}; format may be NULL. place: the format's.
+ * Freed with json_decref; NULL: the call has its answer. */
+json_t *serve_ask_custom_schema(serve_call *call, const char *place, const json_t *format);
+
+/* Adds a custom tool's name to the ask's; NULL: it has none. False: out of memory, and the call has its
+ * answer. */
+bool serve_ask_custom_name(serve_ask *ask, const json_t *name);
+
+/* Appends the input that the arguments of a call have, as far as they were generated. *at: bytes of the
+ * arguments that were read before, 0 at first. Arguments of another form are the input themselves. */
+void serve_ask_custom_input(const weir__text *arguments, size_t *at, weir__text *input);
+
+/* ---- ask_chat.c ---- */
 
 /* Renders the messages, for the request. False: the call has its answer. */
 bool serve_ask_render(serve_ask *ask, weir_request *request);
@@ -122,79 +235,5 @@ void serve_ask_submit(serve_ask *ask, const serve_dialect *dialect);
 /* Answers a request for a conversation; answers one with the number of its prompt's tokens. Worker. */
 void serve_ask_converse(serve_call *call, const serve_dialect *dialect);
 void serve_ask_count(serve_call *call, const serve_dialect *dialect);
-
-/* ask_tools.c: the tools that may be called, as functions: with a named one, that alone. Freed with
- * json_decref. False: the call has its answer. */
-bool serve_ask_choose_tools(serve_ask *ask, json_t **tools);
-
-/* A field of the request; NULL: it is not given, or null. */
-static inline const json_t *serve_ask_given(const serve_ask *ask, const char *name)
-{
-    const json_t *value = json_object_get(ask->json, name);
-    return json_is_null(value) ? NULL : value;
-}
-
-/* Creates the call's answer with n choices and the request's options for it. NULL: out of memory, and the
- * call has its answer. */
-serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int32_t n);
-
-/* The field that has the conversation. */
-static inline const char *serve_ask_conversation(const serve_ask *ask)
-{
-    return (ask->where & SERVE_ASK_RESPONSES) != 0  ? "input"
-           : (ask->where & SERVE_ASK_GENERATE) != 0 ? "prompt"
-                                                    : "messages";
-}
-
-static inline bool serve_ask_is(const char *word, const char *wanted)
-{
-    return word != NULL && strcmp(word, wanted) == 0;
-}
-
-/* The name in {"function": {"name": …}} or {"custom": {"name": …}}; NULL: it has none. */
-const char *serve_ask_tool_name(const json_t *tool);
-
-/* The number of the tool of this name; that of all tools: there is none. */
-size_t serve_ask_find_tool(const json_t *tools, const char *name);
-
-/* ---- Readers of fields (serve_field); `to` is a serve_ask ---- */
-
-/* ask_form.c. set_schema: of the answer, or that of any object; place: where it is in the request, static.
- * add_tool: a function, and its place in the request; name, description, schema and strict may be NULL.
- * bring_tool: one that joins the request's own later, when read_brought reads all of these with `each`;
- * is_brought: a tool of this name is there already. */
-bool serve_ask_set_schema(serve_ask *ask, const char *name, const char *place, const json_t *schema);
-bool serve_ask_set_any_object(serve_ask *ask, const char *name, const char *place);
-bool serve_ask_add_tool(serve_ask *ask, const char *place, const json_t *name, const json_t *description,
-                        const json_t *schema, const json_t *strict);
-bool serve_ask_bring_tool(serve_ask *ask, const char *place, json_t *tool);
-bool serve_ask_read_brought(serve_ask *ask, serve_reader *each);
-bool serve_ask_is_brought(const serve_ask *ask, const json_t *name);
-serve_reader serve_ask_json_schema, serve_ask_response_format, serve_ask_tool_choice;
-
-/* Reads the `mode` and the `tools` of a choice among allowed tools, which is at `place`. `each` reads a tool:
- * it leaves out one that runs on another server (serve_foreign_skip), or passes its name, or null, to
- * allow_tool, which takes the reference. If none is left, no tool may be called. False: the call has its
- * answer. */
-bool serve_ask_allow_tools(serve_ask *ask, const char *place, const json_t *allowed, serve_reader *each);
-bool serve_ask_allow_tool(serve_ask *ask, json_t *name);
-
-/* ask_members.c: take the messages and tools of chat completions, if they have no unknown members. */
-serve_reader serve_ask_chat_messages, serve_ask_tools;
-
-/* ask_sampling.c */
-serve_reader serve_ask_stop, serve_ask_logit_bias, serve_ask_seed, serve_ask_breakers, serve_ask_samplers;
-
-/* ask_vllm.c. widen_penalty: where a request has vLLM's repetition_penalty and no window, all of prompt and
- * answer count; after serve_ask_fields. */
-serve_reader serve_ask_stop_ids, serve_ask_allowed_ids, serve_ask_bad_words, serve_ask_truncate;
-void serve_ask_widen_penalty(serve_ask *ask);
-
-/* ask_fields.c; serve_ask_fields reads ask->json. has_option: whether Ollama's requests may have
- * "options.NAME". */
-extern const serve_field_table serve_ask_table, serve_ask_option_table;
-serve_reader serve_ask_reasoning_effort;
-bool serve_ask_fields(serve_ask *ask);
-bool serve_ask_has_option(const char *name);
 
 #endif

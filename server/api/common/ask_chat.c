@@ -8,7 +8,6 @@
 #include "base/ascii.h"
 #include "base/mem.h"
 #include "base/words.h"
-#include "dialect.h"
 #include "error.h"
 #include "field.h"
 #include "hint.h"
@@ -135,7 +134,7 @@ static size_t measure(const json_t *message)
 {
     const json_t *content = json_object_get(message, "content"),
                  *calls = json_object_get(message, "tool_calls");
-    bool assistant = serve_ask_is(json_string_value(json_object_get(message, "role")), "assistant");
+    bool assistant = serve_ask_has_role(message, "assistant");
     size_t n = stripped(content), n_more = json_string_length(json_object_get(message, "reasoning_content"));
     for (size_t i = 0; i < json_array_size(content); i++)
         n += stripped(json_object_get(json_array_get(content, i), "text"));
@@ -198,8 +197,8 @@ static json_t *messages_of(const serve_ask *ask, bool *added)
     const char *system = ask->call->model->params.system;
     *added = system != NULL && *system != '\0';
     for (size_t i = 0; i < json_array_size(ask->messages) && *added; i++) {
-        const char *role = json_string_value(json_object_get(json_array_get(ask->messages, i), "role"));
-        if (role != NULL && (serve_ask_is(role, "system") || serve_ask_is(role, "developer"))) *added = false;
+        const json_t *message = json_array_get(ask->messages, i);
+        *added = !serve_ask_has_role(message, "system") && !serve_ask_has_role(message, "developer");
     }
     if (!*added) return json_incref((json_t *)ask->messages);
     json_t *all = json_pack("[{s:s, s:s}]", "role", "system", "content", system);

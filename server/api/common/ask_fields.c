@@ -5,7 +5,6 @@
 
 #include "ask.h"
 #include "base/member.h"
-#include "dialect.h"
 #include "field.h"
 #include "hint.h"
 #include "server/access/keys.h"
@@ -20,220 +19,6 @@
 #define OLLAMA  (SERVE_ASK_OLLAMA | SERVE_ASK_GENERATE)
 #define EVERY   (ALL | OLLAMA)
 #define BINDS   SERVE_FIELD_BINDS
-
-/* A flag of an object, which may be left out. */
-static bool read_flag(serve_call *call, const char *place, const json_t *object, const char *name, bool *flag)
-{
-    const json_t *value = json_object_get(object, name);
-    if (value == NULL) return true;
-    if (!json_is_boolean(value))
-        return serve_field_refuse(call, serve_place_of(place, name).text, "true or false");
-    *flag = json_is_true(value);
-    return true;
-}
-
-static bool read_stream_options(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    /* The second one as vLLM has it. Events of other dialects have the usage anyway. */
-    static const char *const members[] = {"include_usage", "continuous_usage_stats", NULL}, *const none[] = {
-                                                                                                NULL};
-    serve_ask *ask = to;
-    bool both = (ask->where & BOTH) != 0;
-    if (!json_is_object(value)) return serve_field_refuse(call, name, "an object");
-    return serve_field_only(call, name, value, both ? members : none) &&
-           (!both || (read_flag(call, name, value, members[0], &ask->include_usage) &&
-                      read_flag(call, name, value, members[1], &ask->continuous_usage)));
-}
-
-bool serve_ask_reasoning_effort(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    serve_ask *ask = to;
-    const char *word = serve_effort_word(json_string_value(value));
-    if (word == NULL)
-        return serve_field_refuse(
-            call, name, "\"none\", \"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" or \"max\"");
-    ask->reasoning_effort = word;
-    ask->chat.enable_thinking = strcmp(word, "none") != 0;
-    return true;
-}
-
-/* Where nothing is said, the answer can be forked for a while. */
-static bool read_store(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    serve_ask *ask = to;
-    bool responses = (ask->where & SERVE_ASK_RESPONSES) != 0, none = call->server->params.response_bytes == 0;
-    ask->unkept = !responses || json_is_false(value);
-    if (!json_is_boolean(value)) return serve_field_refuse(call, name, "true or false");
-    if (json_is_false(value) || (responses && !none)) return true;
-    return serve_hint_take(call, name,
-                           responses ? "false or left out: this server keeps none (--response-memory 0)"
-                                     : "false or left out: answers are kept for forks only");
-}
-
-/* Chat says whether, completions how many of the likeliest. */
-static bool read_logprobs(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    serve_ask *ask = to;
-    if (json_is_boolean(value) && (ask->where & (SERVE_ASK_CHAT | OLLAMA)) != 0) {
-        ask->request.logprobs = json_is_true(value);
-        return true;
-    }
-    json_int_t n;
-    if (!serve_json_whole(value, &n) || (ask->where & SERVE_ASK_COMPLETIONS) == 0 ||
-        !weir__member_allows(weir_member_find("request", "n_logprobs"), (double)n))
-        return serve_field_refuse(call, name,
-                                  (ask->where & SERVE_ASK_COMPLETIONS) == 0 ? "true or false"
-                                                                            : "a whole number from 0 to 20");
-    ask->request.logprobs = true;
-    ask->request.n_logprobs = (int32_t)n;
-    return true;
-}
-
-/* The text of a part of a content; NULL: it is none. */
-static const json_t *text_of(const json_t *part)
-{
-    const json_t *text = json_object_get(part, "text");
-    return serve_ask_is(serve_field_type(part), "text") && json_is_string(text) ? text : NULL;
-}
-
-/* OpenAI's: what the answer is expected to repeat, a text or parts of one. */
-static bool read_prediction(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    serve_ask *ask = to;
-    static const char *const members[] = {"type", "content", NULL};
-    const json_t *content = json_object_get(value, "content");
-    bool ok = serve_ask_is(serve_field_type(value), "content") &&
-              (json_is_string(content) || json_is_array(content));
-    if (json_is_object(value) && !serve_field_only(call, name, value, members)) return false;
-    if (json_is_string(content))
-        weir__text_add(&ask->prediction, json_string_value(content), json_string_length(content));
-    for (size_t i = 0; ok && i < json_array_size(content); i++) {
-        const json_t *text = text_of(json_array_get(content, i));
-        ok = text != NULL;
-        if (ok) weir__text_add(&ask->prediction, json_string_value(text), json_string_length(text));
-    }
-    if (!ok)
-        return serve_field_refuse(call, name,
-                                  "{\"type\": \"content\", \"content\": …} with a text, or an array of "
-                                  "parts of the type \"text\"");
-    if (ask->prediction.failed) return serve_call_no_memory(call);
-    ask->request.prediction = ask->prediction.n > 0 ? ask->prediction.bytes : NULL;
-    ask->request.prediction_length = ask->prediction.n;
-    return true;
-}
-
-/* vLLM's: how many of the likeliest in each place. */
-static bool read_prompt_logprobs(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    serve_ask *ask = to;
-    const weir_member *member = weir_member_find("request", "n_prompt_logprobs");
-    json_int_t n;
-    bool boolean = json_is_boolean(value), whole = serve_json_whole(value, &n);
-    if (!boolean && (!whole || !weir__member_allows(member, (double)n)))
-        return serve_field_refuse(call, name, "true, false or a whole number from 0 to 20");
-    ask->request.prompt_logprobs = !json_is_false(value);
-    ask->request.n_prompt_logprobs = boolean ? 0 : (int32_t)n;
-    return true;
-}
-
-/* Whole, or not at all: one that was cut would be another tenant's. */
-static bool read_cache_salt(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    serve_ask *ask = to;
-    ask->cache_salt = json_string_value(value);
-    return (json_is_string(value) && json_string_length(value) <= SERVE_SALT_OWN) ||
-           serve_field_refuse(call, name, "a string of at most 256 bytes");
-}
-
-static bool read_fork(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    serve_ask *ask = to;
-    ask->fork = value;
-    return json_is_object(value) ||
-           serve_field_refuse(call, name, "an object: {\"id\": …, \"index\": 0, \"at\": …}");
-}
-
-static bool read_priority(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    serve_ask *ask = to;
-    int32_t most = serve_keys_priority(call->server->keys, call->key);
-    const weir_member *member = weir_member_find("request", "priority");
-    json_int_t n;
-    if (serve_json_whole(value, &n) && n >= (json_int_t)member->min && n <= most) {
-        ask->request.priority = (int32_t)n;
-        return true;
-    }
-    return serve_call_refuse(
-        call, 400, name, "invalid_value", "priority must be a whole number from %d to %d%s", (int)member->min,
-        most, most < (int32_t)member->max ? "; the operator of this server allows no more" : "");
-}
-
-/* llama-server's fields. Editors send some with every request: these are never refused. */
-static bool read_native(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    static const char *const of_editors[] = {"id_slot", "n_indent", "t_max_prompt_ms", "t_max_predict_ms",
-                                             "response_fields"};
-    const serve_ask *ask = to;
-    double number = json_number_value(value);
-    bool off = json_is_false(value) || (json_is_number(value) && (number == 0 || number == -1));
-    if (off) return true; /* weir's own behaviour: nothing, any slot */
-    for (size_t i = 0; i < sizeof of_editors / sizeof *of_editors; i++)
-        if ((ask->where & (SERVE_ASK_INFILL | SERVE_ASK_CHAT)) != 0 && strcmp(name, of_editors[i]) == 0)
-            return serve_hint_name(call, name);
-    return serve_hint_take(call, name,
-                           strcmp(name, "n_probs") == 0 ? "0: /v1/completions has logprobs"
-                           : strcmp(name, "t_max_predict_ms") == 0
-                               ? "0: deadline_ms bounds the whole request"
-                               : "left out: this server does not support it");
-}
-
-/* Prompts are cached anyway. */
-static bool read_cache_control(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    (void)to;
-    return serve_ask_is(serve_field_type(value), "ephemeral") ||
-           serve_field_refuse(call, name, "an object with the type \"ephemeral\"");
-}
-
-static bool read_metadata(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    (void)to;
-    return json_is_object(value) || serve_field_refuse(call, name, "an object");
-}
-
-/* The context is at least that large, or this has no effect. */
-static bool read_num_ctx(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    weir_engine_stats stats = {.size = sizeof stats};
-    json_int_t n;
-    (void)to;
-    bool met = serve_json_whole(value, &n) &&
-               weir_engine_get_stats(call->loaded->engine, &stats) == WEIR_OK && n <= stats.n_ctx;
-    return met || serve_hint_name(call, name);
-}
-
-/* -1 and -2: as many as there is room for. */
-static bool read_num_predict(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    serve_ask *ask = to;
-    if (json_is_number(value) && json_number_value(value) == -2) {
-        ask->request.max_tokens = -1;
-        return true;
-    }
-    return serve_field_member(call, name, weir_member_find("request", "max_tokens"), &ask->request, value);
-}
-
-/* The last -1 tokens are all of them: as many as can be looked at. */
-static bool read_repeat_last_n(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    serve_ask *ask = to;
-    const weir_member *member = weir_member_find("sampler", "penalty_last_n");
-    if (json_is_number(value) && json_number_value(value) == -1) {
-        ask->sampler.penalty_last_n = (int32_t)member->max;
-        return true;
-    }
-    return serve_field_member(call, name, member, &ask->sampler, value);
-}
 
 static serve_reader read_options;
 
@@ -272,7 +57,7 @@ static const serve_field fields[] = {
     SERVE_FIELD_BY("messages", SERVE_ASK_CHAT | BINDS, serve_ask_chat_messages),
     SERVE_FIELD("prompt", SERVE_ASK_COMPLETIONS | BINDS, VALUE, serve_ask, prompt),
     SERVE_FIELD("stream", ALL, BOOL, serve_ask, stream),
-    SERVE_FIELD_BY("stream_options", BOTH | SERVE_ASK_RESPONSES, read_stream_options),
+    SERVE_FIELD_BY("stream_options", BOTH | SERVE_ASK_RESPONSES, serve_ask_stream_options),
     SERVE_FIELD("resume", BOTH, BOOL, serve_ask, resume),
     SERVE_FIELD("share", BOTH, BOOL, serve_ask, share),
     NUMBER("n", BOTH | BINDS, n, 1, SERVE_N_MAX),
@@ -291,11 +76,11 @@ static const serve_field fields[] = {
     HAND_SETS("bad_words", ALL | BINDS, serve_ask_bad_words, request, bad_words),
     HAND_SETS("truncate_prompt_tokens", ALL, serve_ask_truncate, request, truncate_prompt),
     SERVE_FIELD("return_token_ids", BOTH, BOOL, serve_ask, returns_ids),
-    SERVE_FIELD_BY("logprobs", BOTH | OLLAMA, read_logprobs),
+    SERVE_FIELD_BY("logprobs", BOTH | OLLAMA, serve_ask_logprobs),
     SETS("top_logprobs", SERVE_ASK_CHAT | SERVE_ASK_RESPONSES | OLLAMA, request, n_logprobs),
-    HAND_SETS("prompt_logprobs", BOTH, read_prompt_logprobs, request, n_prompt_logprobs),
-    HAND_SETS("fork", BOTH | BINDS, read_fork, request, source),
-    SERVE_FIELD_BY("store", BOTH | SERVE_ASK_RESPONSES, read_store),
+    HAND_SETS("prompt_logprobs", BOTH, serve_ask_prompt_logprobs, request, n_prompt_logprobs),
+    HAND_SETS("fork", BOTH | BINDS, serve_ask_fork, request, source),
+    SERVE_FIELD_BY("store", BOTH | SERVE_ASK_RESPONSES, serve_ask_store),
     HAND_SETS("logit_bias", ALL, serve_ask_logit_bias, sampler, logit_bias),
     HAND_SETS("seed", ALL, serve_ask_seed, sampler, seed),
     SETS("temperature", ALL, sampler, temp),
@@ -312,8 +97,8 @@ static const serve_field fields[] = {
     SERVE_FIELD_BY("response_format", BOTH | BINDS, serve_ask_response_format),
     SERVE_FIELD("lora", ALL | BINDS, VALUE, serve_ask, lora), /* as llama-server has it */
     SETS("cache_prompt", ALL, request, cache_prompt),
-    SERVE_FIELD_BY("cache_salt", ALL, read_cache_salt),
-    SERVE_FIELD_BY("priority", ALL, read_priority),
+    SERVE_FIELD_BY("cache_salt", ALL, serve_ask_cache_salt),
+    SERVE_FIELD_BY("priority", ALL, serve_ask_priority),
     SETS_IN("deadline_ms", ALL, request, deadline_ms, 0, 1e12),
     SETS("speculative.n_max", ALL, request, n_draft_max), /* as llama-server has it */
     SERVE_FIELD_BY("tools", SERVE_ASK_CHAT | BINDS, serve_ask_tools),
@@ -332,23 +117,23 @@ static const serve_field fields[] = {
     SETS("add_generation_prompt", SERVE_ASK_CHAT, chat, add_generation_prompt), /* as vLLM has it */
     SERVE_FIELD("echo", SERVE_ASK_COMPLETIONS, BOOL, serve_ask, echo),
     NUMBER("n_cmpl", SERVE_ASK_NATIVE, n, 1, SERVE_N_MAX),
-    HINT_BY("n_probs", SERVE_ASK_NATIVE, read_native),
-    HINT_BY("post_sampling_probs", SERVE_ASK_NATIVE, read_native),
-    HINT_BY("return_tokens", SERVE_ASK_NATIVE, read_native),
+    HINT_BY("n_probs", SERVE_ASK_NATIVE, serve_ask_native),
+    HINT_BY("post_sampling_probs", SERVE_ASK_NATIVE, serve_ask_native),
+    HINT_BY("return_tokens", SERVE_ASK_NATIVE, serve_ask_native),
     SERVE_FIELD("timings_per_token", BOTH, BOOL, serve_ask, timings), /* as llama-server has it */
     SERVE_FIELD("return_progress", ALL | OLLAMA, BOOL, serve_ask, progress), /* as llama-server has it */
-    HINT_BY("id_slot", SERVE_ASK_NATIVE | SERVE_ASK_CHAT, read_native),
-    HINT_BY("n_keep", SERVE_ASK_NATIVE, read_native),
-    HINT_BY("n_discard", SERVE_ASK_NATIVE, read_native),
-    HINT_BY("n_indent", SERVE_ASK_NATIVE, read_native),
-    HINT_BY("n_cache_reuse", SERVE_ASK_NATIVE, read_native),
-    HINT_BY("t_max_predict_ms", SERVE_ASK_NATIVE, read_native),
+    HINT_BY("id_slot", SERVE_ASK_NATIVE | SERVE_ASK_CHAT, serve_ask_native),
+    HINT_BY("n_keep", SERVE_ASK_NATIVE, serve_ask_native),
+    HINT_BY("n_discard", SERVE_ASK_NATIVE, serve_ask_native),
+    HINT_BY("n_indent", SERVE_ASK_NATIVE, serve_ask_native),
+    HINT_BY("n_cache_reuse", SERVE_ASK_NATIVE, serve_ask_native),
+    HINT_BY("t_max_predict_ms", SERVE_ASK_NATIVE, serve_ask_native),
     SERVE_FIELD("user", BOTH | SERVE_ASK_RESPONSES, STRING, serve_ask, unused),
     SERVE_FIELD("safety_identifier", SERVE_ASK_CHAT | SERVE_ASK_RESPONSES, STRING, serve_ask, unused),
     SERVE_FIELD("prompt_cache_key", SERVE_ASK_CHAT | SERVE_ASK_RESPONSES, STRING, serve_ask, unused),
     HINT("prompt_cache_retention", SERVE_ASK_RESPONSES, 0, NULL, NULL),
-    SERVE_FIELD_BY("metadata", DIALOGS, read_metadata),
-    SERVE_FIELD_BY("client_metadata", SERVE_ASK_RESPONSES, read_metadata), /* Codex */
+    SERVE_FIELD_BY("metadata", DIALOGS, serve_ask_metadata),
+    SERVE_FIELD_BY("client_metadata", SERVE_ASK_RESPONSES, serve_ask_metadata), /* Codex */
     HINT("service_tier", SERVE_ASK_CHAT | SERVE_ASK_RESPONSES, STRING, "\"auto\"|\"default\"", "\"auto\" or \"default\"; to run before other requests, give a priority"),
     HINT("service_tier", SERVE_ASK_MESSAGES, STRING, "\"auto\"|\"standard_only\"", "\"auto\" or \"standard_only\"; to run before other requests, give a priority"),
     /* SGLang's gateway always sends these. */
@@ -361,7 +146,7 @@ static const serve_field fields[] = {
     NO("functions", SERVE_ASK_CHAT | BINDS, "give tools instead"),
     NO("function_call", SERVE_ASK_CHAT | BINDS, "give tool_choice instead"),
     NO("audio", SERVE_ASK_CHAT | BINDS, "answers are text here"),
-    SERVE_FIELD_BY("prediction", SERVE_ASK_CHAT, read_prediction),
+    SERVE_FIELD_BY("prediction", SERVE_ASK_CHAT, serve_ask_prediction),
     HINT("web_search_options", SERVE_ASK_CHAT, OBJECT, NULL, "left out: this server has no web search"),
     HINT("prompt_cache_retention", SERVE_ASK_CHAT, STRING, NULL, "left out: the server decides which prompts are cached"),
     HINT("prompt_cache_options", SERVE_ASK_CHAT | SERVE_ASK_RESPONSES, OBJECT, NULL, ""),
@@ -373,7 +158,7 @@ static const serve_field fields[] = {
     LATER("output_config", SERVE_ASK_MESSAGES | BINDS),
     LATER("context_management", SERVE_ASK_MESSAGES),
     SERVE_FIELD_BY("stop_sequences", SERVE_ASK_MESSAGES | BINDS, serve_ask_stop),
-    SERVE_FIELD_BY("cache_control", SERVE_ASK_MESSAGES, read_cache_control),
+    SERVE_FIELD_BY("cache_control", SERVE_ASK_MESSAGES, serve_ask_cache_control),
     HINT("speed", SERVE_ASK_MESSAGES, STRING, "\"standard\"", "\"standard\""),
     HINT("mcp_servers", SERVE_ASK_MESSAGES, LIST, "[]", "[]: this server connects to no MCP servers"),
     HINT("container", SERVE_ASK_MESSAGES, 0, NULL, "left out: this server runs no code"),
@@ -395,8 +180,8 @@ static const serve_field fields[] = {
     LATER("input_prefix", SERVE_ASK_INFILL | BINDS),
     LATER("input_suffix", SERVE_ASK_INFILL | BINDS),
     LATER("input_extra", SERVE_ASK_INFILL | BINDS),
-    HINT_BY("t_max_prompt_ms", SERVE_ASK_INFILL, read_native),
-    HINT_BY("response_fields", SERVE_ASK_INFILL | SERVE_ASK_CHAT, read_native),
+    HINT_BY("t_max_prompt_ms", SERVE_ASK_INFILL, serve_ask_native),
+    HINT_BY("response_fields", SERVE_ASK_INFILL | SERVE_ASK_CHAT, serve_ask_native),
     SERVE_FIELD("stream", OLLAMA, BOOL, serve_ask, stream),
     LATER("messages", SERVE_ASK_OLLAMA),
     SERVE_FIELD_BY("tools", SERVE_ASK_OLLAMA, serve_ask_tools),
@@ -417,7 +202,7 @@ static const serve_field fields[] = {
     NO("width", SERVE_ASK_GENERATE, "no images are generated here"),
     NO("height", SERVE_ASK_GENERATE, "no images are generated here"),
     NO("steps", SERVE_ASK_GENERATE, "no images are generated here"),
-    HAND_SETS("options.num_predict", SERVE_ASK_OPTIONS, read_num_predict, request, max_tokens),
+    HAND_SETS("options.num_predict", SERVE_ASK_OPTIONS, serve_ask_num_predict, request, max_tokens),
     SERVE_FIELD_BY("options.stop", SERVE_ASK_OPTIONS, serve_ask_stop),
     HAND_SETS("options.seed", SERVE_ASK_OPTIONS, serve_ask_seed, sampler, seed),
     SETS("options.temperature", SERVE_ASK_OPTIONS, sampler, temp),
@@ -426,13 +211,13 @@ static const serve_field fields[] = {
     SETS("options.min_p", SERVE_ASK_OPTIONS, sampler, min_p),
     SETS("options.typical_p", SERVE_ASK_OPTIONS, sampler, typical_p),
     SETS("options.repeat_penalty", SERVE_ASK_OPTIONS, sampler, penalty_repeat),
-    HAND_SETS("options.repeat_last_n", SERVE_ASK_OPTIONS, read_repeat_last_n, sampler, penalty_last_n),
+    HAND_SETS("options.repeat_last_n", SERVE_ASK_OPTIONS, serve_ask_repeat_last_n, sampler, penalty_last_n),
     SETS("options.presence_penalty", SERVE_ASK_OPTIONS, sampler, penalty_present),
     SETS("options.frequency_penalty", SERVE_ASK_OPTIONS, sampler, penalty_freq),
     SETS("options.mirostat", SERVE_ASK_OPTIONS, sampler, mirostat),
     SETS("options.mirostat_tau", SERVE_ASK_OPTIONS, sampler, mirostat_tau),
     SETS("options.mirostat_eta", SERVE_ASK_OPTIONS, sampler, mirostat_eta),
-    HINT_BY("options.num_ctx", SERVE_ASK_OPTIONS, read_num_ctx),
+    HINT_BY("options.num_ctx", SERVE_ASK_OPTIONS, serve_ask_num_ctx),
     HINT("options.num_batch", SERVE_ASK_OPTIONS, 0, NULL, NULL),
     HINT("options.num_gpu", SERVE_ASK_OPTIONS, 0, NULL, NULL),
     HINT("options.main_gpu", SERVE_ASK_OPTIONS, 0, NULL, NULL),
@@ -506,17 +291,6 @@ const serve_field_table serve_ask_table = {
     .fields = fields, .n = N_FIELDS, .read = read_plain, .of = "sampler", .of_where = ALL};
 const serve_field_table serve_ask_option_table = {.fields = fields, .n = N_FIELDS, .place = "options"};
 
-const char *serve_ask_name(const char *of, const char *member, size_t n, unsigned where)
-{
-    for (size_t i = 0; i < N_FIELDS; i++) {
-        const serve_field *f = &fields[i];
-        if (f->of == NULL || (of != NULL && strcmp(f->of, of) != 0)) continue;
-        if (where == 0 ? f->where == SERVE_ASK_OPTIONS : (f->where & where) == 0) continue;
-        if (strlen(f->member) == n && memcmp(f->member, member, n) == 0) return f->name;
-    }
-    return NULL;
-}
-
 /* Each option is a field of its own, "options.NAME". */
 static bool read_options(serve_call *call, void *to, const char *name, const json_t *value)
 {
@@ -530,7 +304,7 @@ static bool read_plain(serve_call *call, void *to, const char *name, const json_
     serve_ask *ask = to;
     const weir_member *member = weir_member_find("sampler", name);
     *known = member != NULL && member->type < WEIR_MEMBER_CHOICE && (ask->where & OLLAMA) == 0 &&
-             serve_ask_name("sampler", name, strlen(name), ask->where) == NULL;
+             serve_fields_name("sampler", name, strlen(name), ask->where) == NULL;
     return !*known || json_is_null(value) || serve_field_member(call, name, member, &ask->sampler, value);
 }
 

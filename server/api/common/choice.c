@@ -5,8 +5,48 @@
 
 #include "answer.h"
 #include "base/mem.h"
-#include "names.h"
+#include "error.h"
 #include "server/request/ready.h"
+
+/* ---- Cache misses ---- */
+
+/* Adds how the line begins in which both texts diverge, if it is in a system message or a tool's result: such
+ * a line may change with each request, and --drop-line or --drop-last-line could drop it. */
+static void add_line(const weir_miss_info *info, weir__text *text)
+{
+    bool told = strcmp(info->role, "system") == 0 || strcmp(info->role, "developer") == 0 ||
+                strcmp(info->role, "tool") == 0;
+    if (told && info->line[0] != '\0') weir__json_string(text, "line", info->line);
+}
+
+bool serve_choice_add_miss(const serve_choice *choice, bool texts, weir__text *text)
+{
+    weir_miss_info info = {.size = sizeof info};
+    if (weir_stream_miss(choice->stream, &info) != WEIR_OK || info.miss == WEIR_MISS_NONE ||
+        info.miss == WEIR_MISS_COLD || info.miss == WEIR_MISS_OFF)
+        return false;
+    weir__text_printf(text, "{\"reason\":\"%s\",\"matched_tokens\":%d", weir_miss_name(info.miss),
+                      info.n_matched);
+    if (info.message >= 0) {
+        weir__text_printf(text, ",\"message\":%d,\"in_message\":%s", info.message,
+                          info.in_message ? "true" : "false");
+        weir__json_string(text, "role", info.role);
+    }
+    if (texts && info.miss == WEIR_MISS_DIVERGED) {
+        weir__json_string(text, "prompt", info.prompt);
+        if (info.cached[0] != '\0') weir__json_string(text, "cached", info.cached);
+        add_line(&info, text);
+    }
+    weir__text_add_string(text, "}");
+    return true;
+}
+
+void serve_choice_add_miss_member(const serve_choice *choice, bool texts, weir__text *text)
+{
+    size_t before = text->n;
+    weir__json_key(text, "miss");
+    if (!serve_choice_add_miss(choice, texts, text)) weir__text_cut(text, before);
+}
 
 /* ---- When something can be taken ---- */
 
@@ -73,7 +113,7 @@ void serve_choice_settle(serve_choice *choice)
 {
     bool shows = choice->answer->call->server->params.log_text;
     if (!choice->finished) return;
-    serve_miss_add_member(choice->stream, shows, &choice->miss);
+    serve_choice_add_miss_member(choice, shows, &choice->miss);
     serve_choice_unwatch(choice);
     weir_stream_release(choice->stream);
     weir_flight_release(choice->flight);

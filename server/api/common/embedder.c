@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* embedder.c: embeddings and scores of texts, by a context that is there while it is used.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "embedder.h"
 
 #include <stdio.h>
@@ -14,7 +15,6 @@
 #include "server/models/model.h"
 #include "server/models/tokens.h"
 #include "server/request/call.h"
-#include "too_long.h"
 
 #define CELLS_MAX   8192 /* the longest text, where the model was trained on more */
 #define CELLS_LEAST 512  /* a shorter longest text is of no use */

@@ -6,6 +6,17 @@
 
 #include "server/request/serve.h"
 
+/* The kinds of requests for text, whose fields have different names. */
+#define SERVE_ASK_CHAT        1u
+#define SERVE_ASK_COMPLETIONS 2u
+#define SERVE_ASK_NATIVE      4u   /* beside COMPLETIONS: llama-server's own */
+#define SERVE_ASK_INFILL      32u  /* beside NATIVE: its /infill */
+#define SERVE_ASK_MESSAGES    8u   /* Anthropic's */
+#define SERVE_ASK_RESPONSES   16u  /* OpenAI's */
+#define SERVE_ASK_OLLAMA      64u  /* Ollama's /api/chat */
+#define SERVE_ASK_GENERATE    128u /* and /api/generate */
+#define SERVE_ASK_OPTIONS     256u /* beside these two: the members of their "options" */
+
 typedef enum serve_field_kind {
     SERVE_FIELD_BOOL,
     SERVE_FIELD_INT32,
@@ -68,11 +79,16 @@ typedef struct serve_field_table {
         .fields = (rows), .n = sizeof(rows) / sizeof *(rows)                                                 \
     }
 
-/* Those of requests for embeddings, Ollama's too, for ranks, and for tokens. */
-extern const serve_field_table serve_embeddings_table, serve_ollama_embed_table, serve_rerank_table,
-    serve_tokenize_table;
+/* Those of requests for text and of Ollama's options, for embeddings, Ollama's too, for ranks, and for
+ * tokens. */
+extern const serve_field_table serve_ask_table, serve_ask_option_table, serve_embeddings_table,
+    serve_ollama_embed_table, serve_rerank_table, serve_tokenize_table;
 
-/* field_tables.c: whether some request or part of one has a field of this name. */
+/* The field that sets a member of `of`, "sampler", "chat" or "request" (NULL: any), where requests for text
+ * of `where` (0: any) have a row for it; member is [n]. NULL: there is none. */
+const char *serve_fields_name(const char *of, const char *member, size_t n, unsigned where);
+
+/* Whether some request or part of one has a field of this name. */
 bool serve_fields_know(const char *name);
 
 /* The row of a field that a request of another kind needs (SERVE_FIELD_BINDS), and that of a hint or refusal
@@ -111,6 +127,13 @@ static inline const char *serve_field_type(const json_t *object)
 /* Judges the members of an object that are not among these, a list that ends with NULL, as hints; `place` is
  * where it is in the request. False: the call has its answer. */
 bool serve_field_only(serve_call *call, const char *place, const json_t *object, const char *const *members);
+
+/* The same of a member that is itself an object. */
+static inline bool serve_field_only_in(serve_call *call, const char *place, const json_t *object,
+                                       const char *name, const char *const *members)
+{
+    return serve_field_only(call, serve_place_of(place, name).text, json_object_get(object, name), members);
+}
 
 /* "PLACE is of type …; supported here: ALLOWED", of an object at that place in the request. Returns false. */
 bool serve_field_refuse_type(serve_call *call, const char *place, const json_t *object, const char *allowed);

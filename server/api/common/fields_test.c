@@ -11,7 +11,7 @@
 
 #include "ask.h"
 #include "base/text.h"
-#include "dialect.h"
+#include "field.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -43,7 +43,7 @@ static const serve_field *find_row(const char *name, unsigned where)
 static const char *state_of(const char *name, unsigned where)
 {
     const serve_field *f = find_row(name, where);
-    bool plain = f == NULL && serve_ask_name("sampler", name, strlen(name), where) == NULL &&
+    bool plain = f == NULL && serve_fields_name("sampler", name, strlen(name), where) == NULL &&
                  (where & serve_ask_table.of_where) != 0;
     const weir_member *member = plain ? weir_member_find("sampler", name) : NULL;
     if (f == NULL && member != NULL && member->type < WEIR_MEMBER_CHOICE) return "yes";

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* foreign.c: tools that run on another server, and what they left in a conversation.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "foreign.h"
 
 #include <stdio.h>
@@ -7,7 +8,6 @@
 #include "base/ascii.h"
 #include "base/base64.h"
 #include "base/mem.h"
-#include "dialect.h"
 #include "field.h"
 #include "hint.h"
 #include "server/request/call.h"

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* lark.c: grammars in Lark's syntax as regular expressions. SPDX-License-Identifier: Apache-2.0 */
 #include "lark.h"
 
 #include <stdarg.h>

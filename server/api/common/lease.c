@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "names.h"
+#include "error.h"
 #include "server/models/catalog.h"
 #include "server/models/name.h"
 #include "server/request/body.h"

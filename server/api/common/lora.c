@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* lora.c: the adapters that a request asks for. SPDX-License-Identifier: Apache-2.0 */
 #include "lora.h"
 
 #include "server/models/loaded.h"

@@ -1,13 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* prefix.c: fetches cached prefixes from other servers (ADR 0089). SPDX-License-Identifier: Apache-2.0 */
 #include "prefix.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "ask.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "error.h"
-#include "fetch.h"
 #include "hub/transfer/transfer.h"
 #include "server/models/loaded.h"
 #include "server/models/model.h"
@@ -70,7 +70,7 @@ serve_workers *serve_prefix_workers(serve_call *call)
 {
     serve_server *server = call->server;
     if (call->route->peer && server->carriers != NULL) return server->carriers;
-    serve_workers *workers = serve_fetch_workers(call);
+    serve_workers *workers = serve_ask_media_workers(call);
     if (call->peer == NULL || workers != server->workers) return workers;
     if (!serve_workers_have_room(server->carriers, call, QUEUE_MAX)) {
         call->peer = NULL;

@@ -1,4 +1,4 @@
-/* prefix.h: other servers, to which this one gives cached prefixes, and from which it fetches them (ADR 0089).
+/* prefix.h: cached prefixes, which this server fetches from others and gives to them (ADR 0089).
  *
  * Calls that give or may fetch one have threads of their own (server->carriers): they wait for the engine's
  * driver or for another server.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* records.c: responses that are kept for later requests. SPDX-License-Identifier: Apache-2.0 */
 #include "records.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* scores.c: logprobs of tokens, until they are returned, and how dialects write them.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "scores.h"
 
 #include <math.h>

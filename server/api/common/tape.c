@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* tape.c: the replay buffer of a stream that outlives its connections (ADR 0044).
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "tape.h"
 
 #include <stdio.h>

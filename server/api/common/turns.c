@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* turns.c: a conversation of another dialect, rewritten as messages of chat completions.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "turns.h"
 
 #include <string.h>
@@ -26,14 +27,9 @@ void serve_turns_begin(serve_turns *turns, const char *role, const char *place)
     if (turns->failed) turns->last = NULL;
 }
 
-static bool has_role(const json_t *message, const char *role)
-{
-    return serve_ask_is(json_string_value(json_object_get(message, "role")), role);
-}
-
 void serve_turns_go_on(serve_turns *turns, const char *role, const char *place)
 {
-    if (!has_role(turns->last, role)) serve_turns_begin(turns, role, place);
+    if (!serve_ask_has_role(turns->last, role)) serve_turns_begin(turns, role, place);
 }
 
 /* Adds a value to an array of the last message. Takes the value. */
@@ -91,7 +87,7 @@ void serve_turns_drop_empty(serve_turns *turns)
     bool empty = json_array_size(json_object_get(turns->last, "content")) == 0 &&
                  json_object_get(turns->last, "reasoning_content") == NULL &&
                  json_object_get(turns->last, "tool_calls") == NULL;
-    if (empty && (has_role(turns->last, "assistant") || has_role(turns->last, "system")))
+    if (empty && (serve_ask_has_role(turns->last, "assistant") || serve_ask_has_role(turns->last, "system")))
         serve_turns_cut(turns, json_array_size(turns->messages) - 1);
 }
 
@@ -140,7 +136,7 @@ void serve_turns_continue(serve_ask *ask)
 {
     const json_t *last = json_array_get(ask->messages, json_array_size(ask->messages) - 1);
     const json_t *content = json_object_get(last, "content");
-    if (!has_role(last, "assistant") || json_object_get(last, "tool_calls") != NULL) return;
+    if (!serve_ask_has_role(last, "assistant") || json_object_get(last, "tool_calls") != NULL) return;
     for (size_t i = 0; i < json_array_size(content); i++)
         if (json_object_get(json_array_get(content, i), "text") == NULL) return;
     ask->chat.continue_final = true;

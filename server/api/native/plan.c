@@ -2,7 +2,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "handlers.h"
 #include "server/api/common/ask.h"
-#include "server/api/common/dialect.h"
 #include "server/api/common/error.h"
 #include "server/api/common/field.h"
 #include "server/models/loaded.h"

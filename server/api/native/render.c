@@ -3,7 +3,6 @@
 #include "base/mem.h"
 #include "handlers.h"
 #include "server/api/common/ask.h"
-#include "server/api/common/dialect.h"
 #include "server/api/common/error.h"
 #include "server/api/common/field.h"
 #include "server/api/common/prompts.h"

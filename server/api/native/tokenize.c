@@ -6,7 +6,6 @@
 #include "base/utf8.h"
 #include "handlers.h"
 #include "server/api/common/ask.h"
-#include "server/api/common/dialect.h"
 #include "server/api/common/error.h"
 #include "server/api/common/field.h"
 #include "server/models/loaded.h"

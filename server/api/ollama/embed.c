@@ -8,7 +8,6 @@
 #include "handlers.h"
 #include "ollama.h"
 #include "server/api/common/ask.h"
-#include "server/api/common/dialect.h"
 #include "server/api/common/embedder.h"
 #include "server/api/common/field.h"
 #include "server/api/common/hint.h"

@@ -7,7 +7,7 @@
 #include "handlers.h"
 #include "ollama.h"
 #include "server/api/common/field.h"
-#include "server/api/common/fim.h"
+#include "server/api/common/prompts.h"
 #include "server/models/catalog.h"
 #include "server/models/name.h"
 #include "server/models/pull.h"
@@ -266,7 +266,7 @@ static void add_capabilities(const serve_call *call, const weir_model_info *info
         {generates, "completion"},
         {generates, "tools"}, /* enforced with any template */
         {generates && strstr(template, "think") != NULL, "thinking"},
-        {generates && serve_fim_is_known(info), "insert"},
+        {generates && serve_prompts_can_infill(info), "insert"},
         {info->reads_images, "vision"},
         {!info->ranks, "embedding"},
     };

@@ -7,7 +7,7 @@
 #include "handlers.h"
 #include "openai.h"
 #include "server/api/common/ask.h"
-#include "server/api/common/dialect.h"
+#include "server/api/common/field.h"
 #include "server/api/common/prefix.h"
 #include "server/api/common/prompts.h"
 #include "server/models/loaded.h"

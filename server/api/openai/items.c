@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* items.c: items of a conversation, as they are kept. SPDX-License-Identifier: Apache-2.0 */
 #include "items.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "near.h"
+#include "hint.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
