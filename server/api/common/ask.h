@@ -122,8 +122,10 @@ serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int
 
 /* ---- ask_fields.c ---- */
 
-/* Reads ask->json. has_option: whether Ollama's requests may have "options.NAME". */
+/* Reads ask->json. given_for: the field that was given for this member of the library's struct; NULL: none
+ * was. has_option: whether Ollama's requests may have "options.NAME". */
 bool serve_ask_fields(serve_ask *ask);
+const char *serve_ask_given_for(const serve_ask *ask, const char *of, const char *member);
 bool serve_ask_has_option(const char *name);
 
 /* ---- ask_readers.c: readers of fields (serve_field); `to` is a serve_ask ---- */

@@ -167,15 +167,12 @@ static int32_t reasoning_budget(const serve_ask *ask)
  * there is none. */
 static const char *loose_budget(const serve_ask *ask)
 {
-    static const char *const names[] = {"reasoning_budget", "reasoning_budget_tokens",
-                                        "thinking_budget_tokens", "thinking_token_budget"};
     int32_t budget = ask->request.reasoning_budget, most = ask->request.max_tokens;
     if (budget < 0 || (most >= 0 && budget >= most) || !ask->chat.enable_thinking ||
         weir_chat_reasoning_end(ask->rendered)[0] != '\0')
         return NULL;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (serve_ask_given(ask, names[i]) != NULL) return names[i];
-    return "thinking.budget_tokens";
+    const char *name = serve_ask_given_for(ask, "request", "reasoning_budget");
+    return name != NULL ? name : "thinking.budget_tokens";
 }
 
 /* Reports which parts of the request are not enforced. */
@@ -245,8 +242,9 @@ bool serve_ask_render(serve_ask *ask, weir_request *request)
     bool added = false, longer = false;
     char *messages_text = NULL, *tools_text = NULL;
 
-    if (!serve_ask_drop_lines(ask)) return false;
-    if (!check_count(ask) || !check_roles(ask) || !check_length(ask) || !serve_ask_media(ask)) return false;
+    if (!serve_ask_drop_lines(ask) || !check_count(ask) || !check_roles(ask) || !check_length(ask) ||
+        !serve_ask_media(ask))
+        return false;
     if (!serve_ask_choose_tools(ask, &tools) || !collect_args(ask, args, &params.n_args)) goto out;
     messages = messages_of(ask, &added);
     if (messages != NULL) messages_text = weir__json_dump(messages);

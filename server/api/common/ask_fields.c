@@ -344,6 +344,16 @@ bool serve_ask_fields(serve_ask *ask)
     return serve_fields_read(ask->call, &serve_ask_table, ask->where, ask->json, ask) && check_names(ask);
 }
 
+const char *serve_ask_given_for(const serve_ask *ask, const char *of, const char *member)
+{
+    for (size_t i = 0; i < N_FIELDS; i++) {
+        const serve_field *f = &fields[i];
+        bool sets = (f->where & ask->where) != 0 && serve_ask_is(f->of, of) && strcmp(f->member, member) == 0;
+        if (sets && serve_ask_given(ask, f->name) != NULL) return f->name;
+    }
+    return NULL;
+}
+
 bool serve_ask_has_option(const char *name)
 {
     for (size_t i = 0; i < N_FIELDS; i++)

@@ -24,6 +24,12 @@
 #define QUEUE_MAX     64       /* calls that wait for a thread */
 #define PIXELS_MAX    24000000 /* of an image, 12 bytes of each while it is decoded */
 
+static bool refuse_for_others(serve_call *call)
+{
+    return serve_call_refuse(call, 503, NULL, "too_many_media",
+                             "the images and sounds of other requests take the memory for them");
+}
+
 /* ---- Threads ---- */
 
 static const char *skip_space_back(const char *at, const char *begin)
@@ -146,9 +152,7 @@ static bool check_fetched(const fetch *f, const char *field)
 {
     serve_call *call = f->call;
     if (f->bytes->failed || f->end == WEIR__TRANSFER_NO_MEMORY) return serve_call_no_memory(call);
-    if (f->too_many)
-        return serve_call_refuse(call, 503, NULL, "too_many_media",
-                                 "the images and sounds of other requests take the memory for them");
+    if (f->too_many) return refuse_for_others(call);
     if (f->too_large)
         return serve_call_refuse(call, 413, field, "media_too_large",
                                  "the files that this request names by URL have more than %lld bytes "
@@ -243,8 +247,7 @@ static bool reserve(const serve_ask *ask, size_t n)
                                    "decoded, the images and sounds of this request take more than the %zu "
                                    "MiB that one caller may have (three quarters of --media-memory)",
                                    alone >> 20)
-               : serve_call_refuse(call, 503, NULL, "too_many_media",
-                                   "the images and sounds of other requests take the memory for them");
+               : refuse_for_others(call);
 }
 
 static bool refuse_medium(serve_call *call, const char *field, weir_error *error)

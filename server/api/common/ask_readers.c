@@ -20,7 +20,8 @@
 
 /* ---- Where an answer stops, and how it is chosen ---- */
 
-#define WORD_MAX 4096 /* bytes of a breaker, and of the samplers' names */
+#define WORD_MAX     4096 /* bytes of a breaker, and of the samplers' names */
+#define BREAKERS_MAX 64
 
 bool serve_ask_stop(serve_call *call, void *to, const char *name, const json_t *value)
 {
@@ -99,22 +100,36 @@ bool serve_ask_seed(serve_call *call, void *to, const char *name, const json_t *
     return true;
 }
 
+/* An array of at most `most` texts of at most `longest` bytes, as a list that is freed with weir__mem_free.
+ * what: such an array in words. NULL: the call has its answer. */
+static const char **read_words(serve_call *call, const char *name, const json_t *value, size_t most,
+                               size_t longest, const char *what)
+{
+    size_t n = json_array_size(value), i = 0;
+    bool few = json_is_array(value) && n <= most;
+    const char **words = few ? weir__mem_calloc(n, sizeof *words) : NULL;
+    for (; words != NULL && i < n; i++) {
+        const json_t *word = json_array_get(value, i);
+        words[i] = json_string_value(word);
+        if (words[i] == NULL || json_string_length(word) > longest) break;
+    }
+    if (words != NULL && i == n) return words;
+    if (few && words == NULL)
+        serve_call_no_memory(call);
+    else
+        serve_field_refuse(call, name, what);
+    weir__mem_free((void *)words);
+    return NULL;
+}
+
 bool serve_ask_breakers(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
-    size_t n = json_array_size(value);
-    bool strings = json_is_array(value) && n <= 64;
-    ask->breakers = strings ? weir__mem_calloc(n, sizeof *ask->breakers) : NULL;
-    if (strings && ask->breakers == NULL) return serve_call_no_memory(call);
-    for (size_t i = 0; strings && i < n; i++) {
-        ask->breakers[i] = json_string_value(json_array_get(value, i));
-        strings = ask->breakers[i] != NULL && strlen(ask->breakers[i]) <= WORD_MAX;
-    }
-    if (!strings)
-        return serve_field_refuse(call, name, "an array of at most 64 strings of at most 4096 bytes each");
+    ask->breakers = read_words(call, name, value, BREAKERS_MAX, WORD_MAX,
+                               "an array of at most 64 strings of at most 4096 bytes each");
     ask->sampler.dry_breakers = ask->breakers;
-    ask->sampler.n_dry_breakers = n;
-    return true;
+    ask->sampler.n_dry_breakers = json_array_size(value);
+    return ask->breakers != NULL;
 }
 
 /* "top_k;temperature" or ["top_k", "temperature"]. */
@@ -173,19 +188,10 @@ bool serve_ask_allowed_ids(serve_call *call, void *to, const char *name, const j
 bool serve_ask_bad_words(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
-    size_t n = json_array_size(value);
-    bool strings = json_is_array(value) && n <= BAD_MAX;
-    ask->bad_words = strings ? weir__mem_calloc(n, sizeof *ask->bad_words) : NULL;
-    if (strings && ask->bad_words == NULL) return serve_call_no_memory(call);
-    for (size_t i = 0; strings && i < n; i++) {
-        const json_t *word = json_array_get(value, i);
-        ask->bad_words[i] = json_string_value(word);
-        strings = ask->bad_words[i] != NULL && strlen(ask->bad_words[i]) == json_string_length(word);
-    }
-    if (!strings) return serve_field_refuse(call, name, "an array of at most 128 strings");
+    ask->bad_words = read_words(call, name, value, BAD_MAX, SIZE_MAX, "an array of at most 128 strings");
     ask->request.bad_words = ask->bad_words;
-    ask->request.n_bad_words = n;
-    return true;
+    ask->request.n_bad_words = json_array_size(value);
+    return ask->bad_words != NULL;
 }
 
 bool serve_ask_truncate(serve_call *call, void *to, const char *name, const json_t *value)

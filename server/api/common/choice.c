@@ -109,12 +109,9 @@ void serve_choice_cancel(serve_choice *choice)
     if (choice->flight == NULL) weir_stream_cancel(choice->stream);
 }
 
-void serve_choice_settle(serve_choice *choice)
+/* Releases what holds the engine and the model. */
+static void release_choice(serve_choice *choice)
 {
-    bool shows = choice->answer->call->server->params.log_text;
-    if (!choice->finished) return;
-    serve_choice_add_miss_member(choice, shows, &choice->miss);
-    serve_choice_unwatch(choice);
     weir_stream_release(choice->stream);
     weir_flight_release(choice->flight);
     weir_chat_parser_destroy(choice->parser);
@@ -123,20 +120,24 @@ void serve_choice_settle(serve_choice *choice)
     choice->parser = NULL;
 }
 
+void serve_choice_settle(serve_choice *choice)
+{
+    bool shows = choice->answer->call->server->params.log_text;
+    if (!choice->finished) return;
+    serve_choice_add_miss_member(choice, shows, &choice->miss);
+    serve_choice_unwatch(choice);
+    release_choice(choice);
+}
+
 void serve_choice_fini(serve_choice *choice)
 {
-    weir__text_fini(&choice->miss);
-    if (choice->stream == NULL) { /* settled, or never created */
-        weir_chat_parser_destroy(choice->parser);
-        serve_choice_forget(choice);
-        return;
+    if (choice->stream != NULL) { /* else it is settled, or was never created */
+        serve_choice_unwatch(choice);
+        serve_choice_cancel(choice); /* it may be kept, and then a release ends nothing */
     }
-    serve_choice_unwatch(choice);
-    serve_choice_cancel(choice); /* it may be kept, and then a release ends nothing */
-    weir_stream_release(choice->stream);
-    weir_flight_release(choice->flight);
-    weir_chat_parser_destroy(choice->parser);
+    release_choice(choice);
     serve_choice_forget(choice);
+    weir__text_fini(&choice->miss);
 }
 
 /* ---- Calls ---- */

@@ -43,16 +43,9 @@ bool serve_fields_know(const char *name)
     return weir_member_find("sampler", name) != NULL;
 }
 
-const serve_field *serve_fields_binding(const char *name)
-{
-    const serve_field_table *table = &serve_ask_table;
-    for (size_t i = 0; i < table->n; i++)
-        if ((table->fields[i].where & SERVE_FIELD_BINDS) != 0 && strcmp(table->fields[i].name, name) == 0)
-            return &table->fields[i];
-    return NULL;
-}
-
-const serve_field *serve_fields_inner(const char *name)
+/* The row of a hint or refusal within a part of a request, "text.verbosity" or "tools[].strict". NULL: there
+ * is none. */
+static const serve_field *find_inner(const char *name)
 {
     const serve_field_table *table = &serve_ask_table;
     if (strchr(name, '.') == NULL) return NULL;
@@ -156,7 +149,7 @@ static bool judge_member(serve_call *call, const char *place, const char *key, c
 {
     char name[128], field[128];
     serve_hint_place(place, key, name, sizeof name);
-    const serve_field *f = strlen(key) < sizeof name - SERVE_PLACE_MAX ? serve_fields_inner(name) : NULL;
+    const serve_field *f = strlen(key) < sizeof name - SERVE_PLACE_MAX ? find_inner(name) : NULL;
     snprintf(field, sizeof field, "%s%s%.60s", place, place[0] != '\0' ? "." : "", key);
     if (f == NULL) {
         const known_members known = {key, members};
@@ -321,7 +314,8 @@ bool serve_fields_judge(serve_call *call, const serve_field_table *table, unsign
                         const json_t *value)
 {
     const known_fields known = {key, table, where};
-    bool binds = table->place == NULL && serve_fields_binding(key) != NULL && !asks_for_nothing(value);
+    bool binds = table->place == NULL && find_field(&serve_ask_table, key, SERVE_FIELD_BINDS) != NULL &&
+                 !asks_for_nothing(value);
     if (binds || (call->strict && find_field(table, key, ~0U) != NULL))
         return serve_call_refuse(call, 400, key, "unknown_parameter",
                                  "\"%.64s\" is a field of another kind of request; leave it out, or give "

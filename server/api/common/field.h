@@ -91,11 +91,6 @@ const char *serve_fields_name(const char *of, const char *member, size_t n, unsi
 /* Whether some request or part of one has a field of this name. */
 bool serve_fields_know(const char *name);
 
-/* The row of a field that a request of another kind needs (SERVE_FIELD_BINDS), and that of a hint or refusal
- * within a part of a request, "text.verbosity" or "tools[].strict". NULL: there is none. */
-const serve_field *serve_fields_binding(const char *name);
-const serve_field *serve_fields_inner(const char *name);
-
 /* Judges a field without a row and meaning as a hint. False: the call has its answer. */
 bool serve_fields_judge(serve_call *call, const serve_field_table *table, unsigned where, const char *key,
                         const json_t *value);

@@ -187,6 +187,37 @@ static size_t count_code_points(const weir_model *model, int32_t token)
     return count;
 }
 
+/* The likeliest tokens in one place, an object of logprobs by the tokens' texts, or "null". */
+static void add_top_object(const serve_scores *scores, const weir_model *model, size_t i, weir__text *text)
+{
+    const weir_logprob *top = &scores->top[i * (size_t)scores->n_top];
+    size_t keys[32], lengths[32], n_keys = 0; /* 20 are the most */
+    if (top->token < 0) {
+        weir__text_add_string(text, "null");
+        return;
+    }
+    weir__text_add_string(text, "{");
+    for (int32_t k = 0; k < scores->n_top; k++) {
+        size_t before = text->n;
+        if (n_keys > 0) weir__text_add_string(text, ",");
+        keys[n_keys] = text->n;
+        add_token(model, top[k].token, text);
+        lengths[n_keys] = text->n - keys[n_keys];
+        bool twice = text->failed; /* a less likely token of the same text has no place in an object */
+        for (size_t j = 0; j < n_keys && !twice; j++)
+            twice = lengths[j] == lengths[n_keys] &&
+                    memcmp(text->bytes + keys[j], text->bytes + keys[n_keys], lengths[j]) == 0;
+        if (twice) {
+            weir__text_cut(text, before);
+            continue;
+        }
+        n_keys += n_keys + 1 < sizeof keys / sizeof *keys;
+        weir__text_add_string(text, ":");
+        add_logprob(top[k].logprob, text);
+    }
+    weir__text_add_string(text, "}");
+}
+
 void serve_scores_add_completion(serve_scores *scores, const weir_model *model, weir__text *text)
 {
     size_t n = count_shown(scores);
@@ -206,31 +237,8 @@ void serve_scores_add_completion(serve_scores *scores, const weir_model *model, 
     }
     weir__text_add_string(text, "],\"top_logprobs\":");
     for (size_t i = 0; scores->n_top > 0 && i < n; i++) {
-        bool none = scores->top[i * (size_t)scores->n_top].token < 0;
         weir__text_add_string(text, i == 0 ? "[" : ",");
-        weir__text_add_string(text, none ? "null" : "{");
-        if (none) continue;
-        size_t keys[32], lengths[32], n_keys = 0; /* 20 are the most */
-        for (int32_t k = 0; k < scores->n_top; k++) {
-            const weir_logprob *top = &scores->top[i * (size_t)scores->n_top + (size_t)k];
-            size_t before = text->n;
-            if (n_keys > 0) weir__text_add_string(text, ",");
-            keys[n_keys] = text->n;
-            add_token(model, top->token, text);
-            lengths[n_keys] = text->n - keys[n_keys];
-            bool twice = text->failed; /* a less likely token of the same text has no place in an object */
-            for (size_t j = 0; j < n_keys && !twice; j++)
-                twice = lengths[j] == lengths[n_keys] &&
-                        memcmp(text->bytes + keys[j], text->bytes + keys[n_keys], lengths[j]) == 0;
-            if (twice) {
-                weir__text_cut(text, before);
-                continue;
-            }
-            n_keys += n_keys + 1 < sizeof keys / sizeof *keys;
-            weir__text_add_string(text, ":");
-            add_logprob(top->logprob, text);
-        }
-        weir__text_add_string(text, "}");
+        add_top_object(scores, model, i, text);
     }
     weir__text_add_string(text, scores->n_top > 0 ? "],\"text_offset\":[" : "null,\"text_offset\":[");
     for (size_t i = 0; i < n; i++) {

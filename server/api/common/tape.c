@@ -324,6 +324,36 @@ static bool has_room(serve_call *call)
     return true;
 }
 
+/* Gives a call without a connection what belongs to the request's answer: its name in the log, its model, its
+ * place among its key's, and the answer itself. */
+static void hand_over(serve_call *call, serve_call *maker)
+{
+    memcpy(maker->method, call->method, sizeof maker->method);
+    memcpy(maker->path, call->path, sizeof maker->path);
+    memcpy(maker->id, call->id, sizeof maker->id);
+    memcpy(maker->client, call->client, sizeof maker->client);
+    memcpy(maker->agent, call->agent, sizeof maker->agent);
+    memcpy(maker->request_id, call->request_id, sizeof maker->request_id);
+    memcpy(maker->session, call->session, sizeof maker->session);
+    maker->began_ns = call->began_ns;
+    maker->model = serve_model_hold(call->model);
+    maker->loaded = call->loaded;
+    maker->lease = call->lease;
+    maker->key = call->key;
+    maker->owner = call->owner;
+    maker->counted = call->counted;
+    maker->body_length = call->body_length;
+    maker->answer = call->answer;
+    maker->state = SERVE_ANSWERING;
+    maker->begun = true;
+    maker->status = 200;
+    call->loaded = NULL;
+    call->lease = NULL;
+    call->counted = 0;
+    call->body_length = 0;
+    call->answer = NULL;
+}
+
 serve_tape *serve_tape_start(serve_call *call, const char id[SERVE_ID_MAX], const weir__text *head,
                              bool background, bool unread, serve_call **made)
 {
@@ -338,31 +368,8 @@ serve_tape *serve_tape_start(serve_call *call, const char id[SERVE_ID_MAX], cons
     tape->owner = call->owner;
     if (!count(tape)) goto no_memory;
     if ((maker = serve_call_create(call->server, NULL)) == NULL) goto no_memory;
-    /* The answer's part of the request: its name in the log, and its place among its key's. */
-    memcpy(maker->method, call->method, sizeof maker->method);
-    memcpy(maker->path, call->path, sizeof maker->path);
-    memcpy(maker->id, call->id, sizeof maker->id);
-    memcpy(maker->client, call->client, sizeof maker->client);
-    memcpy(maker->agent, call->agent, sizeof maker->agent);
-    memcpy(maker->request_id, call->request_id, sizeof maker->request_id);
-    memcpy(maker->session, call->session, sizeof maker->session);
-    maker->began_ns = call->began_ns;
-    maker->model = serve_model_hold(call->model);
-    maker->loaded = call->loaded;
-    maker->lease = call->lease;
-    call->loaded = NULL;
-    call->lease = NULL;
-    maker->key = call->key;
-    maker->owner = call->owner;
-    maker->counted = call->counted;
-    call->counted = 0;
-    maker->body_length = call->body_length;
-    call->body_length = 0;
-    maker->state = SERVE_ANSWERING;
-    maker->begun = true;
-    maker->status = 200;
-    maker->answer = tape->answer = call->answer;
-    call->answer = NULL;
+    tape->answer = call->answer;
+    hand_over(call, maker);
     memcpy(tape->id, id, sizeof tape->id);
     tape->next = tapes->newest;
     tapes->newest = tape;
