@@ -1,17 +1,9 @@
 /* ask_fields.c: every field that a request for text may have. SPDX-License-Identifier: Apache-2.0 */
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "ask.h"
-#include "base/member.h"
 #include "field.h"
-#include "hint.h"
-#include "server/access/keys.h"
-#include "server/models/loaded.h"
-#include "server/request/body.h"
 #include "server/request/call.h"
-#include "server/settings/effort.h"
 
 #define BOTH    (SERVE_ASK_CHAT | SERVE_ASK_COMPLETIONS)
 #define DIALOGS (SERVE_ASK_CHAT | SERVE_ASK_MESSAGES | SERVE_ASK_RESPONSES)
@@ -67,7 +59,7 @@ static const serve_field fields[] = {
     SETS_IN("max_tokens", SERVE_ASK_MESSAGES, request, max_tokens, 1, INT32_MAX), /* as Anthropic has it */
     SETS("max_completion_tokens", SERVE_ASK_CHAT, request, max_tokens),
     SETS("n_predict", BOTH, request, max_tokens),
-    /* vLLM's, see ask_vllm.c */
+    /* vLLM's */
     SETS("min_tokens", ALL, request, min_tokens),
     SETS("include_stop_str_in_output", ALL, request, include_stop),
     SETS("no_stop_trim", BOTH, request, include_stop), /* as SGLang has it; its gateway always sends it */
