@@ -12,22 +12,21 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "fuzz.h"
-#include "server/api/core/answer.h"
-#include "server/api/core/call_end.h"
-#include "server/api/core/handlers.h"
-#include "server/api/core/lease.h"
-#include "server/api/core/tape.h"
+#include "server/access/keys.h"
+#include "server/api/common/answer.h"
+#include "server/api/common/call_end.h"
+#include "server/api/common/handlers.h"
+#include "server/api/common/lease.h"
+#include "server/api/common/tape.h"
 #include "server/api/native/handlers.h"
 #include "server/api/openai/handlers.h"
-#include "server/calls/call.h"
-#include "server/calls/keys.h"
-#include "server/calls/reach.h"
-#include "server/calls/ready.h"
-#include "server/calls/workers.h"
 #include "server/models/catalog.h"
 #include "server/models/kept.h"
 #include "server/models/loaded.h"
 #include "server/models/model.h"
+#include "server/request/call.h"
+#include "server/request/ready.h"
+#include "server/request/workers.h"
 
 #define TICKS_MAX 400 /* the client's patience */
 
@@ -35,7 +34,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 static serve_server server;
 static serve_loaded *loaded;
 
-/* ---- In place of ready.c, reach.c, workers.c ---- */
+/* ---- In place of ready.c and workers.c ---- */
 
 void serve_ready_post(serve_call *call)
 {
@@ -45,18 +44,6 @@ void serve_ready_post(serve_call *call)
 void serve_ready_unlist(serve_call *call)
 {
     (void)call;
-}
-
-bool serve_reach_is_open(const serve_server *of)
-{
-    (void)of;
-    return false;
-}
-
-bool serve_reach_operates(const serve_server *of, int32_t key)
-{
-    (void)of, (void)key;
-    return true;
 }
 
 void serve_workers_give(serve_workers *workers, serve_call *call, void (*job)(serve_call *call))

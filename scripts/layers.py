@@ -45,17 +45,19 @@ BELOW = {
 }
 
 # The rooms of server/ (ADR 0121), and the rooms that each may include, beside base and hub/transfer.
-LOW = ["server/system", "server/settings", "server/calls"]
-MODELS = [*LOW, "server/router", "server/models"]
-API = [*MODELS, "server/api/core"]
+SETTINGS = ["server/system", "server/settings"]
+LOW = [*SETTINGS, "server/access", "server/request"]
+MODELS = [*LOW, "server/kv_events", "server/models"]
+API = [*MODELS, "server/api/common"]
 DIALECTS = [f"server/api/{name}" for name in ("anthropic", "openai", "ollama", "native")]
 ROOMS = {
     "server/system": [],
     "server/settings": [],
-    "server/calls": LOW[:2],
-    "server/router": LOW,
+    "server/access": SETTINGS,
+    "server/request": LOW[:-1],
+    "server/kv_events": LOW,
     "server/models": MODELS[:-1],
-    "server/api/core": MODELS,
+    "server/api/common": MODELS,
     "server/api/anthropic": API,
     "server/api/openai": [*API, "server/api/anthropic"],
     "server/api/ollama": [*API, "server/api/openai"],
@@ -89,12 +91,12 @@ FUNCTION = re.compile(r"^(?!static|typedef|extern)[A-Za-z_][\w *]*?\b([a-z]+_\w+
 
 
 def folder_of(path):
-    """src/cache/cache.c: cache. cli/run.c: cli. server/api/core/ask.c: server/api/core."""
+    """src/cache/cache.c: cache. cli/run.c: cli. server/api/common/ask.c: server/api/common."""
     return str(path.parent).removeprefix("src/")
 
 
 def included_folder(include, folder):
-    """cache/cache.h: cache. server/api/core/ask.h: server/api/core. ask.h: the folder itself."""
+    """cache/cache.h: cache. server/api/common/ask.h: server/api/common. ask.h: the folder itself."""
     if include.startswith("../"):
         return folder_of(pathlib.Path(os.path.normpath(f"{folder}/{include}")))
     return include.rpartition("/")[0] or folder

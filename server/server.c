@@ -13,23 +13,23 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "server/api/core/answer.h"
-#include "server/api/core/call_end.h"
-#include "server/api/core/embedder.h"
-#include "server/api/core/lease.h"
-#include "server/api/core/peers.h"
-#include "server/api/core/records.h"
-#include "server/api/core/tape.h"
-#include "server/calls/keys.h"
-#include "server/calls/reach.h"
-#include "server/calls/ready.h"
-#include "server/calls/workers.h"
+#include "server/access/keys.h"
+#include "server/access/reach.h"
+#include "server/api/common/answer.h"
+#include "server/api/common/call_end.h"
+#include "server/api/common/embedder.h"
+#include "server/api/common/lease.h"
+#include "server/api/common/prefix.h"
+#include "server/api/common/records.h"
+#include "server/api/common/tape.h"
 #include "server/http/connection.h"
 #include "server/http/listener.h"
+#include "server/kv_events/kv_events.h"
 #include "server/models/catalog.h"
 #include "server/models/pull.h"
 #include "server/operate/events.h"
-#include "server/router/kv_events.h"
+#include "server/request/ready.h"
+#include "server/request/workers.h"
 #include "server/system/log.h"
 #include "server/system/tls.h"
 #include "service.h"
@@ -61,7 +61,7 @@ static void forget_body(serve_call *call)
 static void go_on(serve_call *call)
 {
     if (call->state == SERVE_WAITING) {
-        serve_workers_give(serve_peers_workers(call), call, serve_lease_work);
+        serve_workers_give(serve_prefix_workers(call), call, serve_lease_work);
         return;
     }
     if (call->state != SERVE_WORKING) {
@@ -243,7 +243,7 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     if (status == WEIR_OK) status = serve_listener_open(server, error);
     if (status == WEIR_OK && params->kv_events != NULL) status = open_kv_events(server, error);
     if (status == WEIR_OK) serve_catalog_publish(server->catalog, server->kv_events);
-    if (status == WEIR_OK && serve_reach_is_open(server))
+    if (status == WEIR_OK && serve_reach_is_open(server->reachable, server->keys))
         serve_log("warning", "open",
                   "%s has no API key: anyone who reaches it may use it; give --api-key-file",
                   server->address);

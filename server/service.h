@@ -2,7 +2,7 @@
 #ifndef WEIR_SERVER_SERVICE_H
 #define WEIR_SERVER_SERVICE_H
 
-#include "server/calls/serve.h"
+#include "server/request/serve.h"
 
 #define SERVE_SWEEP_US 250000 /* how often the deadlines of calls are checked */
 

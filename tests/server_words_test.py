@@ -33,13 +33,13 @@ def members():
 
 
 # Fields that set a member: (the field, the struct, the member), as the table has them.
-SETS = re.findall(r'(?:SETS(?:_IN)?|TAKE_FOR)\("([\w.]+)", [\w |]+,(?: \w+,)? (sampler|chat|request), (\w+)', read("server/api/core/ask_fields.c"))
+SETS = re.findall(r'(?:SETS(?:_IN)?|TAKE_FOR)\("([\w.]+)", [\w |]+,(?: \w+,)? (sampler|chat|request), (\w+)', read("server/api/common/ask_fields.c"))
 SETS = [row for row in SETS if not row[0].startswith("options.")]  # Ollama's names for what has a field
 SAMPLER = re.search(r"static const weir_member sampler\[\] = \{(.*?)\n\};", read("src/params/tables.c"), re.S).group(1)
 NUMBERS = re.findall(r"^    (?:NUMBER|OR_OFF|FLAG)\((\w+)", SAMPLER, re.M)
 PLAIN = set(NUMBERS) - {member for _, of, member in SETS if of == "sampler"}
-FIELDS = set(re.findall(r'(?:SERVE_FIELD|SERVE_FIELD_BY|NUMBER|ONLY|NO|SETS|SETS_IN|HAND_SETS|TAKE_FOR)\("([\w.]+)"', read("server/api/core/ask_fields.c"))) | PLAIN
-NAMES = dict(re.findall(r'\{"(\w+)", "([\w.-]+)"\}', read("server/api/core/names.c")))
+FIELDS = set(re.findall(r'(?:SERVE_FIELD|SERVE_FIELD_BY|NUMBER|ONLY|NO|SETS|SETS_IN|HAND_SETS|TAKE_FOR)\("([\w.]+)"', read("server/api/common/ask_fields.c"))) | PLAIN
+NAMES = dict(re.findall(r'\{"(\w+)", "([\w.-]+)"\}', read("server/api/common/error.c")))
 FIRST = {member: field for field, _, member in reversed(SETS)}
 NAMES.update({member: field for member, field in FIRST.items() if field != member})
 ODD = members() - FIELDS

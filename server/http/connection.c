@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* connection.c: a client's socket: reads requests, sends answers, and notices that the client has left.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "connection.h"
 
 #include <errno.h>
@@ -9,12 +10,12 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "server/api/core/answer.h"
-#include "server/api/core/call_end.h"
-#include "server/api/core/peers.h"
-#include "server/api/core/tape.h"
+#include "server/api/common/answer.h"
+#include "server/api/common/call_end.h"
+#include "server/api/common/prefix.h"
+#include "server/api/common/tape.h"
 #include "server/api/native/prefixes.h"
-#include "server/calls/ready.h"
+#include "server/request/ready.h"
 
 #define READ_BYTES        ((size_t)16 << 10) /* in one turn: others get theirs */
 #define IDLE_S            75                 /* between two requests */

@@ -5,7 +5,7 @@
 
 #include <llhttp.h>
 
-#include "server/calls/serve.h"
+#include "server/request/serve.h"
 #include "server/system/tls.h"
 
 #define SERVE_HEAD_BYTES  ((size_t)16 << 10) /* of a request's first line and fields */

@@ -7,17 +7,17 @@
 #include "connection.h"
 #include "hosts.h"
 #include "route.h"
+#include "server/access/keys.h"
+#include "server/access/reach.h"
 #include "server/api/anthropic/handlers.h"
-#include "server/api/core/lease.h"
-#include "server/api/core/peers.h"
-#include "server/calls/body.h"
-#include "server/calls/call.h"
-#include "server/calls/keys.h"
-#include "server/calls/mask.h"
-#include "server/calls/reach.h"
+#include "server/api/common/lease.h"
+#include "server/api/common/prefix.h"
 #include "server/models/loaded.h"
 #include "server/page/page.h"
-#include "server/router/headers.h"
+#include "server/request/body.h"
+#include "server/request/call.h"
+#include "server/request/mask.h"
+#include "server/request/router_headers.h"
 #include "server/settings/origin.h"
 
 /* Parts of a head that are kept until the gate is passed. */
@@ -225,7 +225,7 @@ static bool check_peer(visit *v)
         return refuse_call(v->call, 403, "no_prefixes",
                            "this server gives no prefixes to others (it has no --prefix-key)");
     if (!read_key(v, &key, &any)) return false;
-    return serve_peers_is_key(v->call->server, key) ||
+    return serve_prefix_is_key(v->call->server, key) ||
            refuse_call(v->call, 401, "invalid_prefix_key", "the key is not this server's --prefix-key");
 }
 
@@ -234,7 +234,7 @@ static bool check_operator(serve_call *call)
 {
     const serve_server *server = call->server;
     const serve_route *route = call->route;
-    call->operates = serve_reach_operates(server, call->key);
+    call->operates = serve_reach_operates(server->reachable, server->keys, call->key);
     if (route == NULL || !route->operators || call->operates ||
         (route->metrics && server->params.live.metrics_need_no_key))
         return true;
@@ -340,7 +340,7 @@ static bool check_state(serve_call *call, const char *hint)
     if (!serve_server_loaded(server)) return refuse_call(call, 503, "loading", "the model is being loaded");
     serve_lease_begin(call);
     if (call->route->engine && call->route->work && !call->route->peer && hint != NULL)
-        serve_peers_hint(call, hint);
+        serve_prefix_hint(call, hint);
     if (call->route->engine && call->loaded != NULL && call->loaded->engine == NULL)
         return serve_call_refuse(call, 400, "model", "unsupported_value",
                                  "this model generates no text: use /v1/embeddings or /v1/rerank");

@@ -7,11 +7,11 @@
 
 #include "base/clock.h"
 #include "connection.h"
-#include "server/api/core/lease.h"
-#include "server/api/core/peers.h"
-#include "server/calls/call.h"
-#include "server/calls/ready.h"
-#include "server/calls/workers.h"
+#include "server/api/common/lease.h"
+#include "server/api/common/prefix.h"
+#include "server/request/call.h"
+#include "server/request/ready.h"
+#include "server/request/workers.h"
 
 #define BODIES_MAX 16                 /* × body_bytes: the limit of all bodies together */
 #define SMALL_BODY ((size_t)64 << 10) /* always has room, so that announced large ones keep nobody out */
@@ -190,7 +190,7 @@ static void handle(serve_call *call)
     if (call->begun) {
         serve_call_send(call);
     } else if (call->route->work) {
-        serve_workers_give(serve_peers_workers(call), call, serve_lease_work);
+        serve_workers_give(serve_prefix_workers(call), call, serve_lease_work);
     } else {
         call->state = SERVE_ANSWERING;
         serve_lease_glance(call);

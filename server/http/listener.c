@@ -18,8 +18,8 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "connection.h"
-#include "server/calls/reach.h"
-#include "server/router/kv_peers.h"
+#include "server/access/reach.h"
+#include "server/kv_events/kv_socket.h"
 #include "server/system/bind.h"
 #include "server/system/log.h"
 

@@ -2,7 +2,7 @@
 #ifndef WEIR_SERVER_HTTP_LISTENER_H
 #define WEIR_SERVER_HTTP_LISTENER_H
 
-#include "server/calls/serve.h"
+#include "server/request/serve.h"
 
 weir_status serve_listener_open(serve_server *server, weir_error *error);
 void serve_listener_close(serve_server *server);

@@ -1,10 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* route.c: the table of paths. SPDX-License-Identifier: Apache-2.0 */
 #include "route.h"
 
 #include <string.h>
 
 #include "server/api/anthropic/handlers.h"
-#include "server/api/core/handlers.h"
+#include "server/api/common/handlers.h"
 #include "server/api/native/handlers.h"
 #include "server/api/ollama/handlers.h"
 #include "server/api/openai/handlers.h"

@@ -2,7 +2,7 @@
 #ifndef WEIR_SERVER_HTTP_ROUTE_H
 #define WEIR_SERVER_HTTP_ROUTE_H
 
-#include "server/calls/serve.h"
+#include "server/request/serve.h"
 
 /* What stands in a path at its row's star, as it was sent; at NULL: the row has none. */
 typedef struct serve_path_name {

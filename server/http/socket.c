@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "connection.h"
-#include "server/api/core/call_end.h"
+#include "server/api/common/call_end.h"
 
 int serve_connection_send(serve_connection *connection, const void *bytes, size_t n)
 {

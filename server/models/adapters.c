@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* adapters.c: the adapters that requests may name. SPDX-License-Identifier: Apache-2.0 */
 #include "adapters.h"
 
 #include <limits.h>

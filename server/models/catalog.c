@@ -1,11 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* catalog.c: the models that requests may name, and those of them that are in memory.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "catalog.h"
 
 #include <string.h>
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "server/router/kv_events.h"
+#include "server/kv_events/kv_events.h"
 
 #define NAMES_LISTED 16 /* in a message */
 

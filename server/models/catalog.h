@@ -5,7 +5,7 @@
 
 #include "loaded.h"
 #include "model.h"
-#include "server/calls/serve.h"
+#include "server/request/serve.h"
 
 typedef struct serve_catalog serve_catalog;
 typedef struct serve_kv_events serve_kv_events;

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* kept.c: recent answers by their ids, for forks. SPDX-License-Identifier: Apache-2.0 */
 #include "kept.h"
 
 #include <pthread.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "server/calls/serve.h"
+#include "server/request/serve.h"
 #include "server/system/secret.h"
 
 typedef struct entry {

@@ -5,7 +5,7 @@
 
 #include <weir/weir.h>
 
-#include "server/calls/share.h"
+#include "server/access/share.h"
 
 #define SERVE_KEPT_MOST 64 /* choices: each has its tokens, and the text that was not taken */
 

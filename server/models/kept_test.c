@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "server/calls/serve.h"
+#include "server/request/serve.h"
 
 /* Keeps an answer with this id, one choice and a salt; adapter NULL: of the model. */
 static void keep(serve_kept *kept, const char *id, const char *adapter)

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* loaded.c: a model in memory, and all that the server has of it. SPDX-License-Identifier: Apache-2.0 */
 #include "loaded.h"
 
 #include <stdatomic.h>

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 
 #include "adapters.h"
-#include "server/calls/serve.h"
+#include "server/request/serve.h"
 
 typedef struct serve_kept serve_kept;
 

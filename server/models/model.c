@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* model.c: a model that requests may name: its names and the defaults of their parameters.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "model.h"
 
 #include <stdio.h>

@@ -5,7 +5,7 @@
 
 #include <stdatomic.h>
 
-#include "server/calls/serve.h"
+#include "server/request/serve.h"
 #include "server/settings/params.h"
 
 /* Nothing changes once requests can name it: a reload brings another one. */

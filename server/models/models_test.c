@@ -21,7 +21,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "model.h"
-#include "server/calls/serve.h"
+#include "server/request/serve.h"
 #include "server/server.h"
 
 #define N_MODELS 3

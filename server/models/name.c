@@ -1,10 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* name.c: the model that a request names. SPDX-License-Identifier: Apache-2.0 */
 #include "name.h"
 
 #include <string.h>
 
 #include "catalog.h"
-#include "server/calls/call.h"
+#include "server/request/call.h"
 
 size_t serve_name_untagged(const char *name)
 {

@@ -2,7 +2,7 @@
 #ifndef WEIR_SERVER_MODELS_NAME_H
 #define WEIR_SERVER_MODELS_NAME_H
 
-#include "server/calls/serve.h"
+#include "server/request/serve.h"
 
 /* Whether `name`, a request's "model", is one of this server's, or NULL. *adapter: the same where it is an
  * adapter's, else NULL; borrowed. Of a tagged route, an unknown name loses its tag. False: the call has its

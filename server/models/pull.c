@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* pull.c: downloads of models that clients ask for, each on a thread of its own.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pull.h"
 
 #include <stdio.h>
@@ -7,9 +8,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "server/calls/call.h"
-#include "server/calls/mask.h"
-#include "server/calls/ready.h"
+#include "server/request/call.h"
+#include "server/request/mask.h"
+#include "server/request/ready.h"
 #include "server/system/log.h"
 
 struct serve_pull {

@@ -3,7 +3,7 @@
 #ifndef WEIR_SERVER_MODELS_PULL_H
 #define WEIR_SERVER_MODELS_PULL_H
 
-#include "server/calls/serve.h"
+#include "server/request/serve.h"
 
 #define SERVE_PULLS_MAX 4 /* at a time */
 

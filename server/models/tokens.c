@@ -1,11 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* tokens.c: the ids of texts and prompts. SPDX-License-Identifier: Apache-2.0 */
 #include "tokens.h"
 
 #include "base/error.h"
 #include "base/mem.h"
 #include "loaded.h"
-#include "server/calls/body.h"
-#include "server/calls/call.h"
+#include "server/request/body.h"
+#include "server/request/call.h"
 
 /* ---- How long a text may be ---- */
 

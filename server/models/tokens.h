@@ -3,7 +3,7 @@
 #define WEIR_SERVER_MODELS_TOKENS_H
 
 #include "loaded.h"
-#include "server/calls/serve.h"
+#include "server/request/serve.h"
 
 /* Token ids, an array in a request's `field`, into *ids, [*n], which the caller frees in any case. False: the
  * call has its answer. */

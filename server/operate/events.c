@@ -10,13 +10,13 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "handlers.h"
-#include "server/api/core/answer.h"
+#include "server/access/keys.h"
+#include "server/access/reach.h"
+#include "server/api/common/answer.h"
 #include "server/api/openai/models.h"
-#include "server/calls/call.h"
-#include "server/calls/keys.h"
-#include "server/calls/reach.h"
-#include "server/calls/ready.h"
 #include "server/models/catalog.h"
+#include "server/request/call.h"
+#include "server/request/ready.h"
 
 #define PERIOD_US  100000 /* at most ten events a second */
 #define IDLE_NS    WEIR__NS_PER_S
@@ -318,15 +318,16 @@ static void send_event(serve_call *call, const weir__text *text)
 static void send_kind(serve_events *events, serve_call *reader, const weir_engine_stats *stats,
                       int64_t now_ns, weir__text *text)
 {
-    bool operates = serve_reach_operates(events->server, reader->key);
+    const serve_server *server = events->server;
+    bool operates = serve_reach_operates(server->reachable, server->keys, reader->key);
     weir__text_clear(text);
     if (operates)
         compose(events, stats, now_ns, text);
     else
         compose_own(events, stats, reader->key, text);
     for (serve_call *call = reader; call != NULL; call = find_reader(events, call->after)) {
-        if (call->key != reader->key && !(operates && serve_reach_operates(events->server, call->key)))
-            continue;
+        bool as_reader = operates && serve_reach_operates(server->reachable, server->keys, call->key);
+        if (call->key != reader->key && !as_reader) continue;
         call->n_told = events->n_rounds;
         send_event(call, text);
     }

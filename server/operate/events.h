@@ -2,7 +2,7 @@
 #ifndef WEIR_SERVER_OPERATE_EVENTS_H
 #define WEIR_SERVER_OPERATE_EVENTS_H
 
-#include "server/calls/serve.h"
+#include "server/request/serve.h"
 
 void serve_events_destroy(serve_server *server);
 void serve_events_end(serve_server *server);

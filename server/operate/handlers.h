@@ -2,7 +2,7 @@
 #ifndef WEIR_SERVER_OPERATE_HANDLERS_H
 #define WEIR_SERVER_OPERATE_HANDLERS_H
 
-#include "server/calls/serve.h"
+#include "server/request/serve.h"
 
 serve_handler serve_health, serve_metrics, serve_slots, serve_events_begin;
 

@@ -1,6 +1,6 @@
 /* health.c: GET /health. SPDX-License-Identifier: Apache-2.0 */
 #include "handlers.h"
-#include "server/calls/call.h"
+#include "server/request/call.h"
 
 void serve_health(serve_call *call)
 {

@@ -8,13 +8,13 @@
 
 #include "base/mem.h"
 #include "handlers.h"
-#include "server/api/core/embedder.h"
-#include "server/api/core/peers.h"
-#include "server/api/core/tape.h"
-#include "server/calls/call.h"
-#include "server/calls/workers.h"
+#include "server/api/common/embedder.h"
+#include "server/api/common/prefix.h"
+#include "server/api/common/tape.h"
+#include "server/kv_events/kv_events.h"
 #include "server/models/catalog.h"
-#include "server/router/kv_events.h"
+#include "server/request/call.h"
+#include "server/request/workers.h"
 
 /* Of a histogram's 162 buckets those are written whose bound is a power of two in this range. */
 #define LEAST_EXPONENT (-14)
@@ -291,7 +291,7 @@ static void add_prefixes(const serve_server *server, weir__text *text)
     add_head(text, "prefix_fetches_total", "counter",
              "requests that name a server with their prefix, by result");
     for (int i = SERVE_PREFIX_NONE + 1; i < SERVE_PREFIX_ENDS; i++) {
-        snprintf(more, sizeof more, "end=\"%s\"", serve_peers_end_name((serve_prefix_end)i));
+        snprintf(more, sizeof more, "end=\"%s\"", serve_prefix_end_name((serve_prefix_end)i));
         add_count(text, "prefix_fetches_total", "", more, &(weir__text){0},
                   atomic_load(&prefixes->n_ends[i]));
     }

@@ -2,7 +2,7 @@
 #ifndef WEIR_SERVER_OPERATE_METRICS_H
 #define WEIR_SERVER_OPERATE_METRICS_H
 
-#include "server/calls/serve.h"
+#include "server/request/serve.h"
 
 /* An engine's statistics, and the labels of its samples. */
 typedef struct serve_source {

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "page.h"
 #include "files.h"
-#include "server/calls/call.h"
+#include "server/request/call.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef WEIR_SERVER_PAGE_PAGE_H
 #define WEIR_SERVER_PAGE_PAGE_H
 
-#include "server/calls/serve.h"
+#include "server/request/serve.h"
 
 serve_handler serve_page;
 bool serve_page_has(const char *path, size_t n);

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* effort.c: the tokens that reasoning may take, by the effort. SPDX-License-Identifier: Apache-2.0 */
 #include "effort.h"
 
 #include <stdlib.h>

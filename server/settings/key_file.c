@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* key_file.c: reads a file of API keys, one a line. SPDX-License-Identifier: Apache-2.0 */
 #include "key_file.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* objective.c: the priorities of the objectives that a router names. SPDX-License-Identifier: Apache-2.0 */
 #include "objective.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* origin.c: scheme, host and port of another server, compared. SPDX-License-Identifier: Apache-2.0 */
 #include "origin.h"
 
 #include <stdio.h>

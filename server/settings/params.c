@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* params.c: the parameters of a server, and their checks. SPDX-License-Identifier: Apache-2.0 */
 #include "params.h"
 
 #include <stdio.h>

@@ -124,7 +124,7 @@ typedef struct serve_params {
      * all prompts without cache_salt */
     const char *kv_events, *kv_events_replay;
 #define SERVE_KV_BLOCK 16
-    /* false: headers of llm-d's router are not heeded (router/headers.h) */
+    /* false: headers of llm-d's router are not heeded (request/router_headers.h) */
     bool router_headers;
     const char *const *objectives; /* [n_objectives] "NAME=PRIORITY": of a router's objectives */
     size_t n_objectives;

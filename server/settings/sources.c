@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* sources.c: the hosts from which images may be fetched (--media-host).
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "sources.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* bind.c: sockets that listen. SPDX-License-Identifier: Apache-2.0 */
 #include "bind.h"
 
 #include <errno.h>

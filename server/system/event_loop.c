@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* event_loop.c: waits for descriptors, times and other threads, by epoll or poll.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "event_loop.h"
 
 #include <errno.h>

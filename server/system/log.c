@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* log.c: lines on stderr, as JSON or plain text. SPDX-License-Identifier: Apache-2.0 */
 #include "log.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* notify.c: messages to systemd from a service of type notify. SPDX-License-Identifier: Apache-2.0 */
 #include "notify.h"
 
 #include <stddef.h>

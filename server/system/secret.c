@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* secret.c: ids and keys that nobody can guess. SPDX-License-Identifier: Apache-2.0 */
 #include "secret.h"
 
 #include <sys/random.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* tls.c: TLS in front of HTTP, by OpenSSL. SPDX-License-Identifier: Apache-2.0 */
 #include "tls.h"
 
 #include <limits.h>

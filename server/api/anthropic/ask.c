@@ -5,12 +5,12 @@
 
 #include <string.h>
 
-#include "server/api/core/ask.h"
-#include "server/api/core/field.h"
-#include "server/api/core/foreign.h"
-#include "server/api/core/hint.h"
-#include "server/api/core/turns.h"
-#include "server/calls/body.h"
+#include "server/api/common/ask.h"
+#include "server/api/common/field.h"
+#include "server/api/common/foreign.h"
+#include "server/api/common/hint.h"
+#include "server/api/common/turns.h"
+#include "server/request/body.h"
 #include "server/settings/effort.h"
 
 /* ---- Blocks ---- */

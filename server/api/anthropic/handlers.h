@@ -2,7 +2,7 @@
 #ifndef WEIR_SERVER_API_ANTHROPIC_HANDLERS_H
 #define WEIR_SERVER_API_ANTHROPIC_HANDLERS_H
 
-#include "server/calls/serve.h"
+#include "server/request/serve.h"
 
 serve_handler serve_messages, serve_count_tokens;
 

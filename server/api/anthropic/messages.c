@@ -7,10 +7,10 @@
 #include "ask.h"
 #include "base/json.h"
 #include "handlers.h"
-#include "server/api/core/answer.h"
-#include "server/api/core/ask.h"
-#include "server/api/core/dialect.h"
-#include "server/calls/call.h"
+#include "server/api/common/answer.h"
+#include "server/api/common/ask.h"
+#include "server/api/common/field.h"
+#include "server/request/call.h"
 
 /* ---- Errors ---- */
 
@@ -56,7 +56,7 @@ static void add_usage(const serve_answer *answer, bool ended, weir__text *text)
                       "\"output_tokens\":%d",
                       usage.n_prompt - usage.n_cached, usage.n_cached, usage.n_generated);
     if (ended && answer->n_dropped > 0) weir__text_printf(text, ",\"dropped_lines\":%d", answer->n_dropped);
-    if (ended) serve_miss_add_member(choice->stream, answer->shows_texts, text);
+    if (ended) serve_choice_add_miss_member(choice, answer->shows_texts, text);
     weir__text_add_string(text, "}");
 }
 

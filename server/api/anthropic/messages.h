@@ -2,7 +2,7 @@
 #ifndef WEIR_SERVER_API_ANTHROPIC_MESSAGES_H
 #define WEIR_SERVER_API_ANTHROPIC_MESSAGES_H
 
-#include "server/api/core/answer.h"
+#include "server/api/common/answer.h"
 
 extern const serve_form serve_messages_form;
 

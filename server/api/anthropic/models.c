@@ -7,9 +7,9 @@
 #include <time.h>
 
 #include "base/mem.h"
-#include "server/api/core/field.h"
-#include "server/calls/body.h"
-#include "server/calls/call.h"
+#include "server/api/common/field.h"
+#include "server/request/body.h"
+#include "server/request/call.h"
 
 #define LIMIT      20 /* models of a page, as Anthropic's API has it; and the most */
 #define LIMIT_MOST 1000

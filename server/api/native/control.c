@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "handlers.h"
-#include "server/api/core/answer.h"
-#include "server/api/core/field.h"
-#include "server/calls/body.h"
-#include "server/calls/call.h"
+#include "server/api/common/answer.h"
+#include "server/api/common/field.h"
+#include "server/request/body.h"
+#include "server/request/call.h"
 #include "server/system/secret.h"
 
 #define BODY_MAX 4096 /* bytes: it is read on the service thread */

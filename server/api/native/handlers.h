@@ -3,7 +3,7 @@
 #ifndef WEIR_SERVER_API_NATIVE_HANDLERS_H
 #define WEIR_SERVER_API_NATIVE_HANDLERS_H
 
-#include "server/calls/serve.h"
+#include "server/request/serve.h"
 
 serve_handler serve_native, serve_infill, serve_props, serve_rerank, serve_tokenize, serve_detokenize,
     serve_apply_template, serve_plan, serve_render_completions, serve_render_chat, serve_control,

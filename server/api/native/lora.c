@@ -7,12 +7,12 @@
 
 #include "base/error.h"
 #include "handlers.h"
-#include "server/api/core/field.h"
-#include "server/api/core/lora.h"
-#include "server/calls/body.h"
-#include "server/calls/call.h"
-#include "server/calls/mask.h"
+#include "server/api/common/field.h"
+#include "server/api/common/lora.h"
 #include "server/models/catalog.h"
+#include "server/request/body.h"
+#include "server/request/call.h"
+#include "server/request/mask.h"
 
 void serve_lora_list(serve_call *call)
 {

@@ -5,13 +5,13 @@
 
 #include "base/member.h"
 #include "handlers.h"
-#include "server/api/core/ask.h"
-#include "server/api/core/dialect.h"
+#include "server/api/common/ask.h"
+#include "server/api/common/field.h"
 #include "server/api/openai/completions.h"
 #include "server/api/openai/openai.h"
-#include "server/calls/call.h"
 #include "server/models/loaded.h"
 #include "server/models/model.h"
+#include "server/request/call.h"
 
 #define PIECE_MAX 512 /* bytes of a token's text */
 
@@ -106,7 +106,7 @@ void serve_infill(serve_call *call)
 
 static void add_setting(const weir_member *member, const weir_sampler_params *sampler, weir__text *text)
 {
-    const char *name = serve_ask_name("sampler", member->name, strlen(member->name), 0);
+    const char *name = serve_fields_name("sampler", member->name, strlen(member->name), 0);
     double value = weir__member_number(member, sampler);
     if (name == NULL) name = member->name;
     if (member->type == WEIR_MEMBER_BOOL)

@@ -1,12 +1,11 @@
 /* plan.c: POST /v1/plan: a forecast for a request, without starting it.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "handlers.h"
-#include "server/api/core/ask.h"
-#include "server/api/core/dialect.h"
-#include "server/api/core/error.h"
-#include "server/api/core/field.h"
-#include "server/calls/call.h"
+#include "server/api/common/ask.h"
+#include "server/api/common/error.h"
+#include "server/api/common/field.h"
 #include "server/models/loaded.h"
+#include "server/request/call.h"
 
 static void add_ms(weir__text *text, const char *name, int64_t ns)
 {

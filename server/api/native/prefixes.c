@@ -8,13 +8,13 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "handlers.h"
-#include "server/api/core/error.h"
-#include "server/api/core/field.h"
-#include "server/api/core/peers.h"
-#include "server/calls/body.h"
-#include "server/calls/call.h"
+#include "server/api/common/error.h"
+#include "server/api/common/field.h"
+#include "server/api/common/prefix.h"
 #include "server/models/loaded.h"
 #include "server/models/tokens.h"
+#include "server/request/body.h"
+#include "server/request/call.h"
 
 #define AT_ONCE 2 /* prefixes that are being sent, each in memory as a whole */
 

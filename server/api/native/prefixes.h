@@ -2,7 +2,7 @@
 #ifndef WEIR_SERVER_API_NATIVE_PREFIXES_H
 #define WEIR_SERVER_API_NATIVE_PREFIXES_H
 
-#include "server/calls/serve.h"
+#include "server/request/serve.h"
 
 /* More of the prefix that the call gives, once bytes of it were sent. Service thread. */
 void serve_prefixes_feed(serve_call *call);

@@ -5,14 +5,14 @@
 
 #include "base/mem.h"
 #include "handlers.h"
-#include "server/api/core/embedder.h"
-#include "server/api/core/field.h"
-#include "server/api/core/lora.h"
-#include "server/api/core/too_long.h"
-#include "server/calls/body.h"
-#include "server/calls/call.h"
+#include "server/api/common/embedder.h"
+#include "server/api/common/error.h"
+#include "server/api/common/field.h"
+#include "server/api/common/lora.h"
 #include "server/models/loaded.h"
 #include "server/models/model.h"
+#include "server/request/body.h"
+#include "server/request/call.h"
 
 #define TEMPLATE_MAX 65536 /* bytes of the model's own prompt */
 

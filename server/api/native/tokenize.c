@@ -5,14 +5,13 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "handlers.h"
-#include "server/api/core/ask.h"
-#include "server/api/core/dialect.h"
-#include "server/api/core/error.h"
-#include "server/api/core/field.h"
-#include "server/calls/body.h"
-#include "server/calls/call.h"
+#include "server/api/common/ask.h"
+#include "server/api/common/error.h"
+#include "server/api/common/field.h"
 #include "server/models/loaded.h"
 #include "server/models/tokens.h"
+#include "server/request/body.h"
+#include "server/request/call.h"
 
 #define PIECE_MAX 512 /* bytes of a token's text */
 

@@ -7,11 +7,11 @@
 #include "base/mem.h"
 #include "base/words.h"
 #include "ollama.h"
-#include "server/api/core/field.h"
-#include "server/api/core/hint.h"
-#include "server/api/core/turns.h"
-#include "server/calls/call.h"
+#include "server/api/common/field.h"
+#include "server/api/common/hint.h"
+#include "server/api/common/turns.h"
 #include "server/models/catalog.h"
+#include "server/request/call.h"
 #include "server/settings/effort.h"
 
 /* A call of the last message of the assistant. */

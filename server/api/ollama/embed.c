@@ -7,16 +7,15 @@
 #include "base/clock.h"
 #include "handlers.h"
 #include "ollama.h"
-#include "server/api/core/ask.h"
-#include "server/api/core/dialect.h"
-#include "server/api/core/embedder.h"
-#include "server/api/core/field.h"
-#include "server/api/core/hint.h"
-#include "server/api/core/lora.h"
-#include "server/calls/body.h"
-#include "server/calls/call.h"
+#include "server/api/common/ask.h"
+#include "server/api/common/embedder.h"
+#include "server/api/common/field.h"
+#include "server/api/common/hint.h"
+#include "server/api/common/lora.h"
 #include "server/models/loaded.h"
 #include "server/models/model.h"
+#include "server/request/body.h"
+#include "server/request/call.h"
 
 #define EMBED      1u
 #define EMBEDDINGS 2u /* the older one: one text, one vector */

@@ -2,7 +2,7 @@
 #ifndef WEIR_SERVER_API_OLLAMA_HANDLERS_H
 #define WEIR_SERVER_API_OLLAMA_HANDLERS_H
 
-#include "server/calls/serve.h"
+#include "server/request/serve.h"
 
 serve_handler serve_ollama_chat, serve_ollama_generate, serve_ollama_embed, serve_ollama_embeddings,
     serve_ollama_tags, serve_ollama_ps, serve_ollama_show, serve_ollama_version, serve_ollama_pull,

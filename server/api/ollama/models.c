@@ -6,13 +6,13 @@
 #include "base/sha256.h"
 #include "handlers.h"
 #include "ollama.h"
-#include "server/api/core/field.h"
-#include "server/api/core/fim.h"
-#include "server/calls/body.h"
-#include "server/calls/call.h"
+#include "server/api/common/field.h"
+#include "server/api/common/prompts.h"
 #include "server/models/catalog.h"
 #include "server/models/name.h"
 #include "server/models/pull.h"
+#include "server/request/body.h"
+#include "server/request/call.h"
 
 #define SPOKEN_VERSION "0.12.6" /* of Ollama, whose API this is: clients refuse older ones */
 
@@ -266,7 +266,7 @@ static void add_capabilities(const serve_call *call, const weir_model_info *info
         {generates, "completion"},
         {generates, "tools"}, /* enforced with any template */
         {generates && strstr(template, "think") != NULL, "thinking"},
-        {generates && serve_fim_is_known(info), "insert"},
+        {generates && serve_prompts_can_infill(info), "insert"},
         {info->reads_images, "vision"},
         {!info->ranks, "embedding"},
     };

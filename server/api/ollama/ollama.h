@@ -2,7 +2,7 @@
 #ifndef WEIR_SERVER_API_OLLAMA_OLLAMA_H
 #define WEIR_SERVER_API_OLLAMA_OLLAMA_H
 
-#include "server/api/core/ask.h"
+#include "server/api/common/ask.h"
 
 /* Appends the time as RFC 3339 has it, the value of a member. */
 void serve_ollama_add_time(weir__text *text, const char *member, int64_t seconds);

@@ -12,12 +12,12 @@
 
 #include "ask_responses.h"
 #include "base/mem.h"
-#include "server/api/core/ask.h"
-#include "server/api/core/error.h"
-#include "server/api/core/field.h"
-#include "server/api/core/records.h"
-#include "server/calls/call.h"
-#include "server/calls/keys.h"
+#include "server/access/keys.h"
+#include "server/api/common/ask.h"
+#include "server/api/common/error.h"
+#include "server/api/common/field.h"
+#include "server/api/common/records.h"
+#include "server/request/call.h"
 
 #define SEARCH_MOST ((size_t)64 << 20) /* bytes of kept responses: less than a second, if all are parsed */
 #define ID_MAX      64                 /* of an item that is kept, with the zero at its end */

@@ -6,16 +6,15 @@
 #include <string.h>
 
 #include "base/words.h"
-#include "server/api/core/ask.h"
-#include "server/api/core/custom_tool.h"
-#include "server/api/core/error.h"
-#include "server/api/core/field.h"
-#include "server/api/core/foreign.h"
-#include "server/api/core/hint.h"
-#include "server/api/core/records.h"
-#include "server/api/core/turns.h"
-#include "server/calls/call.h"
-#include "server/calls/keys.h"
+#include "server/access/keys.h"
+#include "server/api/common/ask.h"
+#include "server/api/common/error.h"
+#include "server/api/common/field.h"
+#include "server/api/common/foreign.h"
+#include "server/api/common/hint.h"
+#include "server/api/common/records.h"
+#include "server/api/common/turns.h"
+#include "server/request/call.h"
 
 /* ---- Content ---- */
 
@@ -335,7 +334,7 @@ static bool add_tool(serve_ask *ask, const char *place, const json_t *tool, cons
     }
     json_t *words = join(json_object_get(space, "description"), "\n\n", json_object_get(tool, "description"));
     bool ok = serve_ask_add_tool(ask, place, name, words, schema, strict);
-    if (ok && custom) ok = serve_custom_tool_name(ask, name);
+    if (ok && custom) ok = serve_ask_custom_name(ask, name);
     if (ok && space != NULL && json_is_string(own)) ok = note_plain(ask, own, name);
     json_decref(words);
     json_decref(name);
@@ -357,8 +356,8 @@ static bool read_custom(serve_ask *ask, const char *place, const json_t *tool, c
 {
     static const char *const members[] = {"type", "name", "description", "format", NULL};
     if (!serve_field_only(ask->call, place, tool, members)) return false;
-    json_t *schema = serve_custom_tool_schema(ask->call, serve_place_of(place, "format").text,
-                                              json_object_get(tool, "format"));
+    json_t *schema = serve_ask_custom_schema(ask->call, serve_place_of(place, "format").text,
+                                             json_object_get(tool, "format"));
     bool ok = schema != NULL && add_tool(ask, place, tool, space, schema, json_true(), true);
     json_decref(schema);
     return ok;

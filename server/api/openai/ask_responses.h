@@ -2,7 +2,7 @@
 #ifndef WEIR_SERVER_API_OPENAI_ASK_RESPONSES_H
 #define WEIR_SERVER_API_OPENAI_ASK_RESPONSES_H
 
-#include "server/api/core/ask.h"
+#include "server/api/common/ask.h"
 
 /* Reads its conversation, tools and options, after serve_ask_read. False: the call has its answer. */
 bool serve_ask_responses(serve_ask *ask);

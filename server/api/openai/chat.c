@@ -3,9 +3,8 @@
 
 #include "handlers.h"
 #include "openai.h"
-#include "server/api/core/ask.h"
-#include "server/api/core/custom_tool.h"
-#include "server/api/core/dialect.h"
+#include "server/api/common/ask.h"
+#include "server/api/common/field.h"
 #include "server/models/loaded.h"
 
 /* always: also where there are none. */
@@ -35,7 +34,7 @@ static void add_custom(const char *name, size_t n, serve_part *part, weir__text 
 {
     weir__text input = {0};
     size_t at = 0;
-    serve_custom_tool_read(&part->text, name != NULL ? &at : &part->n_read, &input);
+    serve_ask_custom_input(&part->text, name != NULL ? &at : &part->n_read, &input);
     weir__text_add_string(text, "\"custom\":{");
     if (name != NULL) weir__json_bytes(text, "name", name, n);
     weir__json_bytes(text, "input", input.bytes, input.n);

@@ -6,12 +6,12 @@
 #include "base/mem.h"
 #include "handlers.h"
 #include "openai.h"
-#include "server/api/core/ask.h"
-#include "server/api/core/dialect.h"
-#include "server/api/core/peers.h"
-#include "server/api/core/prompts.h"
-#include "server/calls/call.h"
+#include "server/api/common/ask.h"
+#include "server/api/common/field.h"
+#include "server/api/common/prefix.h"
+#include "server/api/common/prompts.h"
 #include "server/models/loaded.h"
+#include "server/request/call.h"
 
 static void add_logprobs(serve_choice *choice, weir__text *text)
 {
@@ -139,7 +139,7 @@ static void submit_prompts(serve_ask *ask, const serve_form *written, const serv
     if (ok) answer->begins = ask->echo;
     for (size_t i = 0; ok && ask->echo && i < n_prompts; i++)
         ok = keep_echo(call, &answer->choices[i * n_each], n_each, &all[i]);
-    if (ok && serve_peers_fetch(call, &requests[0])) serve_answer_submit(answer, requests, n_requests);
+    if (ok && serve_prefix_fetch(call, &requests[0])) serve_answer_submit(answer, requests, n_requests);
     weir__mem_free(samplers);
     weir__mem_free(requests);
 }

@@ -2,7 +2,7 @@
 #ifndef WEIR_SERVER_API_OPENAI_COMPLETIONS_H
 #define WEIR_SERVER_API_OPENAI_COMPLETIONS_H
 
-#include "server/api/core/ask.h"
+#include "server/api/common/ask.h"
 
 /* Answers a request with a prompt in the form that is written; where: SERVE_ASK_COMPLETIONS and more.
  * Worker. */

@@ -3,12 +3,12 @@
 
 #include "base/error.h"
 #include "handlers.h"
-#include "server/api/core/embedder.h"
-#include "server/api/core/field.h"
-#include "server/api/core/lora.h"
-#include "server/calls/body.h"
-#include "server/calls/call.h"
+#include "server/api/common/embedder.h"
+#include "server/api/common/field.h"
+#include "server/api/common/lora.h"
 #include "server/models/model.h"
+#include "server/request/body.h"
+#include "server/request/call.h"
 
 /* ---- Reading ---- */
 

@@ -1,9 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* items.c: items of a conversation, as they are kept. SPDX-License-Identifier: Apache-2.0 */
 #include "items.h"
 
 #include <string.h>
 
-#include "server/api/core/foreign.h"
+#include "server/api/common/foreign.h"
 
 #define ID_MAX   63 /* bytes of an id, and of a status or phase, that are repeated; no prompt has them */
 #define WORD_MAX 31

@@ -9,14 +9,14 @@
 #include "base/utf8.h"
 #include "handlers.h"
 #include "server/api/anthropic/models.h"
-#include "server/api/core/embedder.h"
-#include "server/api/core/field.h"
-#include "server/api/core/fim.h"
-#include "server/api/core/lease.h"
-#include "server/calls/body.h"
-#include "server/calls/call.h"
-#include "server/calls/mask.h"
+#include "server/api/common/embedder.h"
+#include "server/api/common/field.h"
+#include "server/api/common/lease.h"
+#include "server/api/common/prompts.h"
 #include "server/models/catalog.h"
+#include "server/request/body.h"
+#include "server/request/call.h"
+#include "server/request/mask.h"
 
 /* ---- One model ---- */
 
@@ -29,7 +29,7 @@ static void add_abilities(const serve_loaded *loaded, const weir_model_info *inf
     } abilities[] = {
         {writes && info->chat_template != NULL, "chat"},
         {writes, "completion"},
-        {writes && serve_fim_is_known(info), "infill"},
+        {writes && serve_prompts_can_infill(info), "infill"},
         {info->reads_images, "images"},
         {info->reads_sounds, "audio"},
         {!info->ranks, "embeddings"},

@@ -1,11 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* openai.c: objects of choices, as chat, completions and llama-server have them.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "openai.h"
 
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "server/calls/call.h"
 #include "server/models/loaded.h"
+#include "server/request/call.h"
 
 /* ---- Shared by whole answers and events ---- */
 
@@ -15,13 +16,13 @@ static void add_misses(const serve_answer *answer, weir__text *text)
     bool texts = answer->shows_texts, any = false;
     size_t before = text->n;
     if (answer->n == answer->n_each) {
-        serve_miss_add_member(answer->choices[0].stream, texts, text);
+        serve_choice_add_miss_member(&answer->choices[0], texts, text);
         return;
     }
     weir__text_add_string(text, ",\"misses\":[");
     for (int32_t i = 0; i < answer->n; i += answer->n_each) {
         if (i > 0) weir__text_add_string(text, ",");
-        bool some = serve_miss_add(answer->choices[i].stream, texts, text);
+        bool some = serve_choice_add_miss(&answer->choices[i], texts, text);
         if (!some) weir__text_add_string(text, "null");
         any = any || some;
     }

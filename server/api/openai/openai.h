@@ -4,7 +4,7 @@
 #ifndef WEIR_SERVER_API_OPENAI_OPENAI_H
 #define WEIR_SERVER_API_OPENAI_OPENAI_H
 
-#include "server/api/core/answer.h"
+#include "server/api/common/answer.h"
 
 /* A choice's object is written without the frame around it. */
 struct serve_openai {

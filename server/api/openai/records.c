@@ -7,16 +7,16 @@
 
 #include "base/mem.h"
 #include "handlers.h"
-#include "server/api/core/answer.h"
-#include "server/api/core/call_end.h"
-#include "server/api/core/error.h"
-#include "server/api/core/field.h"
-#include "server/api/core/hint.h"
-#include "server/api/core/records.h"
-#include "server/api/core/tape.h"
-#include "server/calls/body.h"
-#include "server/calls/call.h"
-#include "server/calls/keys.h"
+#include "server/access/keys.h"
+#include "server/api/common/answer.h"
+#include "server/api/common/call_end.h"
+#include "server/api/common/error.h"
+#include "server/api/common/field.h"
+#include "server/api/common/hint.h"
+#include "server/api/common/records.h"
+#include "server/api/common/tape.h"
+#include "server/request/body.h"
+#include "server/request/call.h"
 
 /* The id in the path. */
 static void read_id(const serve_call *call, char id[SERVE_RECORD_ID])

@@ -11,13 +11,12 @@
 #include "base/mem.h"
 #include "handlers.h"
 #include "items.h"
-#include "server/api/core/answer.h"
-#include "server/api/core/ask.h"
-#include "server/api/core/custom_tool.h"
-#include "server/api/core/dialect.h"
-#include "server/calls/call.h"
-#include "server/calls/keys.h"
+#include "server/access/keys.h"
+#include "server/api/common/answer.h"
+#include "server/api/common/ask.h"
+#include "server/api/common/field.h"
 #include "server/models/loaded.h"
+#include "server/request/call.h"
 
 /* ---- Items ---- */
 
@@ -72,7 +71,7 @@ static void add_arguments(const serve_answer *answer, const serve_part *part, bo
         weir__json_bytes(text, "arguments", part->text.bytes, empty ? 0 : part->text.n);
         return;
     }
-    if (!empty) serve_custom_tool_read(&part->text, &at, &input);
+    if (!empty) serve_ask_custom_input(&part->text, &at, &input);
     weir__json_bytes(text, "input", input.bytes, input.n);
     text->failed = text->failed || input.failed;
     weir__text_fini(&input);
@@ -146,7 +145,7 @@ static void add_usage(const serve_answer *answer, weir__text *text)
                       "\"cache_write_tokens\":0",
                       usage->n_prompt, usage->n_cached);
     if (answer->n_dropped > 0) weir__text_printf(text, ",\"dropped_lines\":%d", answer->n_dropped);
-    serve_miss_add_member(choice->stream, answer->shows_texts, text);
+    serve_choice_add_miss_member(choice, answer->shows_texts, text);
     weir__text_printf(text,
                       "},\"output_tokens\":%d,\"output_tokens_details\":{\"reasoning_tokens\":%d},"
                       "\"total_tokens\":%d}",
@@ -292,7 +291,7 @@ static void score(serve_choice *choice, serve_part *part, const char *bytes, siz
 static void send_input(serve_choice *choice, serve_part *part)
 {
     weir__text input = {0};
-    serve_custom_tool_read(&part->text, &part->n_read, &input);
+    serve_ask_custom_input(&part->text, &part->n_read, &input);
     if (input.n > 0 || input.failed) {
         weir__text *text = begin_inner(choice, "response.custom_tool_call_input.delta", choice->n_kept - 1);
         weir__json_bytes(text, "delta", input.bytes, input.n);

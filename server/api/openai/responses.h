@@ -2,7 +2,7 @@
 #ifndef WEIR_SERVER_API_OPENAI_RESPONSES_H
 #define WEIR_SERVER_API_OPENAI_RESPONSES_H
 
-#include "server/api/core/answer.h"
+#include "server/api/common/answer.h"
 
 extern const serve_form serve_responses_form;
 
