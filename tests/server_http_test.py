@@ -252,7 +252,7 @@ def order():
             sent += connection.sock.send(flood)
     except socket.timeout:
         pass
-    connection.sock.settimeout(60)
+    connection.sock.settimeout(300)
     check("what comes before an answer is bounded", sent < 32 << 20, sent)
     check("and the answer comes all the same", connection.reply().json["usage"]["completion_tokens"] == 100 and connection.reply().status == 200)
     connection.close()

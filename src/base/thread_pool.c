@@ -35,7 +35,7 @@ static void take_part(weir__thread_pool *pool)
     while ((i = atomic_fetch_add(&pool->next, 1)) < pool->n) pool->fn(pool->user, i);
 }
 
-static void *help(void *argument)
+static void *help_pool(void *argument)
 {
     weir__thread_pool *pool = argument;
     uint64_t seen = 0;
@@ -64,7 +64,7 @@ weir__thread_pool *weir__thread_pool_create(int32_t n_helpers)
     if (pthread_cond_init(&pool->work, NULL) != 0) goto no_work;
     if (pthread_cond_init(&pool->done, NULL) != 0) goto no_done;
     while (pool->n_helpers < n_helpers &&
-           weir__thread_start(&pool->helpers[pool->n_helpers], NULL, help, pool) == 0)
+           weir__thread_start(&pool->helpers[pool->n_helpers], NULL, help_pool, pool) == 0)
         pool->n_helpers++;
     return pool;
 

@@ -7,8 +7,8 @@
 
 typedef struct weir__thread_pool weir__thread_pool;
 
-/* Creates up to n_helpers threads that sleep until there is work; fewer where the process has reached a limit. NULL:
- * no memory. */
+/* Creates up to n_helpers threads that sleep until there is work; fewer where the process has reached a
+ * limit. NULL: no memory. */
 weir__thread_pool *weir__thread_pool_create(int32_t n_helpers);
 void weir__thread_pool_destroy(weir__thread_pool *pool);
 

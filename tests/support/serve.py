@@ -54,7 +54,7 @@ class Reply:
 class Connection:
     """One connection; requests one after the other. room: unread bytes that the kernel may keep; source: the client's own address."""
 
-    def __init__(self, server, timeout=60, kind=None, room=None, source=None):
+    def __init__(self, server, timeout=300, kind=None, room=None, source=None):
         kind = kind or server.kind
         self.sock = socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET)
         self.sock.settimeout(timeout)

@@ -64,7 +64,7 @@ def essence(value):
     return [essence(v) for v in value] if isinstance(value, list) else value
 
 
-def said(server, path, body, timeout=60):
+def said(server, path, body, timeout=300):
     """Status and essence of an answer; a stream's is its text. Status None: the connection was closed without one."""
     try:
         connection = server.connect(timeout=timeout)
