@@ -111,7 +111,8 @@ static const char **read_words(serve_call *call, const char *name, const json_t 
     for (; words != NULL && i < n; i++) {
         const json_t *word = json_array_get(value, i);
         words[i] = json_string_value(word);
-        if (words[i] == NULL || json_string_length(word) > longest) break;
+        size_t length = json_string_length(word);
+        if (words[i] == NULL || length > longest || strlen(words[i]) != length) break;
     }
     if (words != NULL && i == n) return words;
     if (few && words == NULL)

@@ -59,7 +59,7 @@ serve_answer *serve_tapes_drop(serve_tapes *tapes, int64_t now_ns);
  * that nobody reads. */
 void serve_tapes_revoke(serve_tapes *tapes);
 
-/* streams.c: ends answers that nobody has read for too long. */
+/* call_end.c: ends answers that nobody has read for too long. */
 void serve_tapes_sweep(serve_tapes *tapes, int64_t now_ns);
 
 typedef struct serve_tapes_stats {
