@@ -1,9 +1,10 @@
 /* weir serve: the engine behind HTTP.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The model or the list of models is loaded, then the server starts, and this thread waits for signals: one
- * that ends it, or SIGHUP, which reads options, keys and models again. At the end, requests that run are
- * waited for; while models and caches are closed, another signal ends the process at once. */
+ * The server starts first and answers 503 while its one model is loaded here; of a list, the pool loads
+ * models. Then this thread waits for signals: one that ends it, or SIGHUP, which reads options, keys and
+ * models again. At the end, requests that run are waited for; while models and caches are closed, another
+ * signal ends the process at once. */
 #include "server/server.h"
 
 #include <errno.h>

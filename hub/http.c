@@ -3,7 +3,8 @@
  *
  * weir__http_get makes one request for each hop, follows redirects itself, and refuses those from https to
  * anything else. The body's first byte is checked to be the one that was asked for. Which answers may be
- * tried again, and how long to wait before, is decided here; the caller counts the tries. */
+ * tried again, how often, and how long to wait before, is decided here; the caller makes the tries, and
+ * begins the count anew after progress. */
 #include "http.h"
 
 #include <errno.h>

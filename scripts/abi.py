@@ -81,7 +81,7 @@ def main():
     same_version = kept[0] == now[0]
     if "--write" in sys.argv[1:]:
         if same_version and (changed or added) and not unreleased(version):
-            print(f"weir.h differs from what {version} promised; give it another version first (weir.h, CMakeLists.txt, CHANGELOG.md)")
+            print(f"a header differs from what {version} promised; give it another version first (weir.h, CMakeLists.txt, CHANGELOG.md)")
             return 1
         KEPT.write_text("\n".join(now) + "\n")
         return 0
@@ -94,7 +94,7 @@ def main():
     if same_version and not unreleased(version):
         print(f"this is not {version} any more: give it another version (weir.h, CMakeLists.txt, CHANGELOG.md), then scripts/abi.py --write")
     else:
-        print("what was compiled against weir.h before has to be compiled again; if that is meant: scripts/abi.py --write")
+        print("what was compiled against the headers before has to be compiled again; if that is meant: scripts/abi.py --write")
     return 1
 
 

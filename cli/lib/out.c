@@ -17,7 +17,7 @@
 static bool reader_left;
 static int failure_errno; /* errno of another failure */
 static int64_t given_up;  /* when a signal's grace is over; 0 = no signal yet */
-static bool is_abandoned; /* a signal came while the reader was slow */
+static bool is_abandoned; /* after a signal, the reader took nothing for GRACE_MS */
 
 /* True if stdout takes a piece now. */
 static bool is_writable(void)

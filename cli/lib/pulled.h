@@ -32,8 +32,8 @@ bool cli_pulled_waits(cli_pulled *pulled);
 /* A copy of the names, for the list that is read now, and a ticket for end. Freed with cli_list_fini. */
 cli_list cli_pulled_begin(cli_pulled *pulled, uint64_t *ticket);
 
-/* True if the list with the first n names was read without an error; if not, its new names are forgotten,
- * unless someone asked meanwhile, perhaps for one of them, and it is read again. */
+/* Ends the reading of the list with the first n names. ok: without an error; if not, its new names are
+ * forgotten, unless someone asked meanwhile, perhaps for one of them, and it is read again. */
 void cli_pulled_end(cli_pulled *pulled, size_t n, uint64_t ticket, bool ok);
 
 /* No more names are waited for. */

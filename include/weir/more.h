@@ -108,24 +108,7 @@ WEIR_API weir_status weir_model_check(const weir_model *model, weir_error *error
 
 /* ---- Vocabulary ------------------------------------------------------------------------------------ */
 
-/* Any number of threads may call these functions on one model. Token ids are int32_t; an id outside 0 …
- * n_vocab - 1 is INVALID. */
-
-/* Converts text to token ids. add_special adds BOS and EOS as the model requires; parse_special reads control
- * tokens such as "<|im_end|>" as one token. *n_tokens is the number of ids, also with TOO_LONG (capacity too
- * small; the contents of tokens are then undefined). Invalid UTF-8 and NUL bytes are ordinary text. tokens
- * may be NULL if capacity is 0. */
-WEIR_API weir_status weir_tokenize(const weir_model *model, const char *text, size_t length, bool add_special,
-                                   bool parse_special, int32_t *tokens, size_t capacity, size_t *n_tokens,
-                                   weir_error *error);
-
-/* Converts token ids to well-formed UTF-8: the same bytes as a stream of these ids, except that a chat's
- * streams also show the control tokens of its answer format. special: include control tokens. *length is the
- * length of the text in bytes, also with TOO_LONG (capacity too small). The text is NUL-terminated if there
- * is room. */
-WEIR_API weir_status weir_detokenize(const weir_model *model, const int32_t *tokens, size_t n_tokens,
-                                     bool special, char *text, size_t capacity, size_t *length,
-                                     weir_error *error);
+/* Any number of threads may call these functions on one model; weir.h has weir_tokenize. */
 
 /* The raw bytes of one token, which may be part of a code point. */
 WEIR_API weir_status weir_piece(const weir_model *model, int32_t token, bool special, char *bytes,

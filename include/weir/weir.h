@@ -215,6 +215,25 @@ WEIR_API WEIR_CHECKED weir_status weir_model_load(const char *path, const weir_m
 WEIR_API weir_model *weir_model_hold(weir_model *model);
 WEIR_API void weir_model_release(weir_model *model);
 
+/* Text and token ids: any number of threads may call these two on one model. Ids are int32_t; one outside 0 …
+ * n_vocab - 1 is INVALID. */
+
+/* Converts text to token ids. add_special adds BOS and EOS as the model requires; parse_special reads control
+ * tokens such as "<|im_end|>" as one token. *n_tokens is the number of ids, also with TOO_LONG (capacity too
+ * small; the contents of tokens are then undefined). Invalid UTF-8 and NUL bytes are ordinary text. tokens
+ * may be NULL if capacity is 0. */
+WEIR_API weir_status weir_tokenize(const weir_model *model, const char *text, size_t length, bool add_special,
+                                   bool parse_special, int32_t *tokens, size_t capacity, size_t *n_tokens,
+                                   weir_error *error);
+
+/* Converts token ids to well-formed UTF-8: the same bytes as a stream of these ids, except that a chat's
+ * streams also show the control tokens of its answer format. special: include control tokens. *length is the
+ * length of the text in bytes, also with TOO_LONG (capacity too small). The text is NUL-terminated if there
+ * is room. */
+WEIR_API weir_status weir_detokenize(const weir_model *model, const int32_t *tokens, size_t n_tokens,
+                                     bool special, char *text, size_t capacity, size_t *length,
+                                     weir_error *error);
+
 /* ---- Chat ------------------------------------------------------------------------------------------ */
 
 /* A rendered conversation: the prompt, and how to constrain and parse the answer. Immutable,
@@ -246,12 +265,6 @@ typedef enum weir_special_content {
 } weir_special_content;
 
 typedef struct weir_media weir_media; /* below: an image or a sound */
-
-/* An image or a sound at a place of a prompt. */
-typedef struct weir_media_use {
-    weir_media *media; /* held by the request */
-    size_t at;         /* bytes of text, or tokens, before it; ascending */
-} weir_media_use;
 
 typedef struct weir_chat_params {
     size_t size;
@@ -544,6 +557,12 @@ typedef struct weir_stream weir_stream;
 
 typedef struct weir_adapter_use weir_adapter_use; /* below: LoRA adapters */
 
+/* An image or a sound at a place of a prompt. */
+typedef struct weir_media_use {
+    weir_media *media; /* held by the request */
+    size_t at;         /* bytes of text, or tokens, before it; ascending */
+} weir_media_use;
+
 /* Exactly one of chat, tokens, text and source is the prompt. Everything is copied at submit. */
 typedef struct weir_request {
     size_t size;
@@ -697,8 +716,8 @@ WEIR_API WEIR_CHECKED weir_status weir_engine_submit_n(weir_engine *engine, cons
  * (threads may hand it over). Status reads, cancel and set_interval: any thread, any time.
  *
  * Guarantees: after a successful submit there is exactly one terminal chunk (finished) and nothing follows
- * it; the text of each chunk, and so of all of them, is well-formed UTF-8; stop strings never appear; unread
- * chunks merge when more than a few wait, without loss. */
+ * it; the text of each chunk, and so of all of them, is well-formed UTF-8; stop strings never appear (but see
+ * include_stop); unread chunks merge when more than a few wait, without loss. */
 
 typedef enum weir_reason {
     WEIR_REASON_NOT_FINISHED = 0,

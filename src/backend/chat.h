@@ -60,7 +60,7 @@ weir_status weir__shim_chat_prompt(const weir__shim_template *t, const weir__shi
                                    bool (*add)(void *user, const char *prompt, size_t n), void *user,
                                    weir_error *error);
 
-/* The form of answers that can be read without parsing all of them again. */
+/* Properties of a form of answers: how these can be read without parsing all of them again. */
 typedef struct weir__shim_form {
     bool plain_tail;           /* all that follows the start of the content is content, byte for byte */
     unsigned char breaks[256]; /* [byte]: nonzero if a delimiter of the form begins with it; other bytes

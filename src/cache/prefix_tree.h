@@ -13,7 +13,7 @@
 /* Texts with different keys share nothing. adapter is stored in files and must be the same in another
  * process: a checksum of the adapters' contents and scales; 0 = none. */
 typedef struct weir__prefix_key {
-    const char *salt; /* [salt_length]: the tenant's id, the caller's cache_salt */
+    const char *salt; /* [salt_length]: the caller's cache_salt */
     size_t salt_length;
     uint64_t adapter;
 } weir__prefix_key;

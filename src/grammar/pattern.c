@@ -27,7 +27,7 @@ typedef struct range {
     uint32_t low, high;
 } range;
 
-/* A set of code points. Invariant: ranges are ascending and do not touch after normalize(). */
+/* A set of code points. Invariant: ranges are ascending and do not touch after normalize_set(). */
 typedef struct charset {
     range ranges[RANGES_MAX];
     size_t n;

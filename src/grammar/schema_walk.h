@@ -112,7 +112,7 @@ json_t *weir__schema_without(weir__schema_walk *w, const json_t *schema, const c
 /* {keyword: list}, with `enum` or `anyOf`; `false` if the list is empty. Takes over the list. */
 json_t *weir__schema_choice(weir__schema_walk *w, const char *keyword, json_t *list);
 
-/* {"anyOf": list}, or the only schema of a list of one. Takes over the list. */
+/* {"anyOf": list}, or the only schema of a list of one; `false` if the list is empty. Takes over the list. */
 json_t *weir__schema_any_of(weir__schema_walk *w, json_t *list);
 
 /* -- schema.c: schemas -- */

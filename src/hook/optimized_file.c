@@ -3,7 +3,7 @@
  *
  * A reader checks header and table when it opens the file, maps one buffer after another, and compares each
  * tensor with the table. A writer collects the bytes of buffers in pieces in a temporary file, and renames it
- * when all of it, and the folder's entry, is on the disk. */
+ * when all of it is on the disk; then the folder's entry is synced too, where the file system can. */
 #include "hook/optimized_file.h"
 
 #include <errno.h>

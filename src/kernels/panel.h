@@ -15,7 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The version of the order of all formats: files hold panels (hook/optimized_file.h). */
+/* The version of the order of all formats, raised when that of any changes: files hold panels
+ * (hook/optimized_file.h). */
 #define WEIR__PANEL_VERSION 1
 
 #define WEIR__PANEL_ROWS 16 /* of sums, as many as a register of AVX-512 has */

@@ -237,7 +237,7 @@ static weir_status start_pool(weir__bcontext *c, const weir_context_params *para
     return WEIR_OK;
 }
 
-/* Fills in what the context says of itself; further members are for an outline. */
+/* Fills in the members that an outline has, too; the others are those of a context that was made. */
 static void fill_info(const weir__bcontext *c, weir_context_info *info)
 {
     info->n_ctx = (int32_t)llama_n_ctx(c->context);

@@ -43,7 +43,7 @@ class grammar
      * accept may refuse one that would start it wrongly. */
     weir_status mask(uint64_t *bits, weir_error *error) const;
 
-    /* See sampler_text_before_call in backend/operations.h. */
+    /* See text_before_call in backend/operations.h. */
     std::size_t text_before_call() const
     {
         return before_call;

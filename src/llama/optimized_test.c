@@ -192,7 +192,7 @@ static void packed_weights_are_locked_too(void **state)
     if (tells) assert_true(now - locked_bytes() >= weights);
 }
 
-/* True if a part of the model's mapping is marked as read here and there (rr), and whether a part is not. */
+/* Tells if a part of the model's mapping is marked as read here and there (rr), and if a part is not. */
 static void look_at_mappings(bool *random, bool *ahead)
 {
     char line[1024];

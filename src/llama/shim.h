@@ -72,8 +72,8 @@ bool weir__shim_seq_remove(struct llama_context *context, int32_t seq, int32_t f
 bool weir__shim_seq_copy(struct llama_context *context, int32_t seq, int32_t to_seq, int32_t from,
                          int32_t to);
 void weir__shim_clear(struct llama_context *context);
-/* True if later passes are causal. Plans them under this lock (adapter_lock), as llama.cpp would without one
- * when the next pass begins. */
+/* Makes later passes causal, or not. Plans them under this lock (adapter_lock), as llama.cpp would without
+ * one when the next pass begins. */
 void weir__shim_set_causal(struct llama_context *context, bool causal, pthread_mutex_t *lock);
 
 /* Carries out pending copies between lanes now. */

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Arguments are checked here, since llama.cpp only asserts them; a backend then gets a batch that it can
- * compute. A pass that fails is undone: its sequences are cut back to the tokens that they had. Rows stay
- * valid until the next pass. */
+ * compute. A prefill that fails is undone: its sequence is cut back to the tokens that it had. A batch that
+ * fails may leave some of its entries. Rows stay valid until the next pass. */
 #include "model/context.h"
 
 #include <stddef.h>

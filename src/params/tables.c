@@ -1,5 +1,5 @@
 /* tables.c: the members of every parameter struct: type, range, default, unit, help. A new parameter is a row
- * here, a member in weir.h, and the code that acts on it; CONTRIBUTING.md has the steps.
+ * here, a member in its header, and the code that acts on it; CONTRIBUTING.md has the steps.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
