@@ -365,7 +365,7 @@ def removed():
     reader = server.connect()
     reader.request("GET", f"/v1/streams/{stream}", key="alice")
     check("it reads its stream again", reader.head()[0] == 200)
-    asleep = server.post(RESPONSES, {"input": "hello", "background": True, "max_output_tokens": 90000}, key="alice").json["id"]
+    asleep = server.post(RESPONSES, {"input": "hello", "background": True, "max_output_tokens": 90000, "temperature": 0}, key="alice").json["id"]
     (alice, first), (boss, whole), (other, _) = watch("alice"), watch("boss"), watch("other")
     check("an ordinary key's events are short, an operator's whole", first["operator"] is False and "rates" in whole and "operator" not in whole, first, whole)
     again("boss\nother operator\n")

@@ -176,7 +176,7 @@ server.stop()
 # ---- In the background
 
 server = Server(WEIR, "-np", "2", "--resume-grace", "1", "--api-key", "one", "--api-key", "two", "--operator-key", "boss", model="fake:tick_us=10000")
-LONG = {"input": "hello", "max_output_tokens": 250}
+LONG = {"input": "hello", "max_output_tokens": 250, "temperature": 0}
 
 
 def ends(identity, states=("queued", "in_progress")):

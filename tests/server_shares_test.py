@@ -106,7 +106,7 @@ def forks():
 def background():
     for name, words, hog, other in CALLERS:
         server = Server(WEIR, "-np", "1", "--queue", "0", "--resume-keep", "3600", "--drain", "0", *words, model="fake:tick_us=500000,n_ctx_train=100000")
-        body = {"input": "hello", "max_output_tokens": 5000, "background": True}
+        body = {"input": "hello", "max_output_tokens": 5000, "temperature": 0, "background": True}
         replies = []
         while len(replies) < 300 and (not replies or replies[-1].status == 200):
             replies.append(ask(server, hog, "POST", RESPONSES, body))
@@ -176,7 +176,7 @@ def repeated():
     """What an answer repeats of its request is counted as long as it runs."""
     for name, words, hog, other in CALLERS:
         server = Server(WEIR, "-np", "1", "--queue", "0", "--max-body", "1M", "--drain", "0", *words, model=SLOW)
-        body = {"input": "hello", "max_output_tokens": 5000, "background": True, "metadata": {"a": "x" * 900000}}
+        body = {"input": "hello", "max_output_tokens": 5000, "temperature": 0, "background": True, "metadata": {"a": "x" * 900000}}
         replies = [ask(server, hog, "POST", RESPONSES, body) for _ in range(20)]
         got = [reply.status for reply in replies]
         # near the bound the body of the request before may count still, so that one more fits later
