@@ -213,8 +213,8 @@ weir_engine_stats weir__shared_stats(weir__shared *shared)
     return stats;
 }
 
-/* In pieces, so that nobody waits long for the lock. Reading stops where the driver has overwritten the next
- * tick. */
+/* Reads in pieces, so that nobody waits long for the lock. Reading stops where the driver has overwritten the
+ * next tick. */
 weir_status weir__shared_read(const weir__shared *shared, const weir__ring *ring, uint64_t from, void *items,
                               size_t capacity, size_t *n)
 {
