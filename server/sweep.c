@@ -50,7 +50,7 @@ static void check_call(serve_call *call, int64_t now_ns)
     }
 }
 
-/* Whether it has work and has made no tick for too long. The catalog is locked. */
+/* True if the engine has work and has made no tick for too long. The catalog is locked. */
 static bool is_stuck(const serve_server *server, serve_loaded *loaded, int64_t now_ns)
 {
     weir_engine_stats stats = {.size = sizeof stats};
@@ -80,7 +80,7 @@ static void watch_engines(serve_server *server, int64_t now_ns)
     server->stuck = stuck;
 }
 
-/* Of several models the pool loads such a one again. */
+/* Watches the one model: of several models the pool loads such a one again. */
 static void watch_model(serve_server *server)
 {
     weir_error error = {0};
@@ -118,7 +118,7 @@ static void *trim(void *unused)
 }
 #endif
 
-/* After a crowd or large bodies: glibc keeps their memory, though it is free. */
+/* Gives memory back after a crowd or large bodies: glibc keeps it, though it is free. */
 static void give_back_memory(serve_server *server)
 {
     if (server->n_calls > server->most_calls) server->most_calls = server->n_calls;

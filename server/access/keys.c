@@ -151,7 +151,7 @@ int32_t serve_keys_find(serve_keys *keys, const char *given, size_t n)
     return found;
 }
 
-/* Under the mutex. */
+/* The owner with this key. Under the mutex. */
 static owner *of(serve_keys *keys, int32_t key)
 {
     return key >= 0 ? keys->owners[key] : &keys->everybody;

@@ -57,7 +57,7 @@ void serve_share_fini(serve_share *share)
     share->holders = NULL;
 }
 
-/* Under the mutex, as the next one. NULL: it holds nothing. */
+/* The owner's holder. Under the mutex, as the next one. NULL: it holds nothing. */
 static serve_holder *find_holder(const serve_share *share, serve_owner owner)
 {
     for (size_t i = 0; i < share->n; i++)

@@ -134,7 +134,7 @@ static void drop(serve_connection *connection)
         serve_connection_close(connection);
 }
 
-/* As much as one turn may bring. */
+/* Receives as much as one turn may bring. */
 static void receive(serve_connection *connection)
 {
     weir__text *in = &connection->in;
@@ -177,7 +177,7 @@ static void skip_empty_lines(serve_connection *connection)
     }
 }
 
-/* Of one request, as far as it is there. */
+/* Reads one request, as far as it is there. */
 static void read_request(serve_connection *connection)
 {
     skip_empty_lines(connection);

@@ -170,9 +170,10 @@ static bool check_host(visit *v)
 
 /* ---- Who ---- */
 
-/* Whether the page came from where its request goes: from the host and port of its Host, which are this
- * server's, by the same scheme. Whether the scheme is the same the browser says itself where it can; else the
- * page's is https over TLS, or where a proxy ended TLS. A page of another origin cannot set these headers. */
+/* True if the page came from where its request goes: from the host and port of its Host, which are this
+ * server's, by the same scheme. The browser says itself, where it can, whether the scheme is the same; else
+ * the page's is https over TLS, or where a proxy ended TLS. A page of another origin cannot set these
+ * headers. */
 static bool is_own_page(const visit *v, const char *origin)
 {
     int n_site, n_scheme;
@@ -216,7 +217,7 @@ static bool read_key(visit *v, const char **key, bool *any)
     return true;
 }
 
-/* Of another server. The keys of clients are not its own. */
+/* Checks the key of another server. The keys of clients are not its own. */
 static bool check_peer(visit *v)
 {
     const char *key;
@@ -229,7 +230,7 @@ static bool check_peer(visit *v)
            refuse_call(v->call, 401, "invalid_prefix_key", "the key is not this server's --prefix-key");
 }
 
-/* Whether it is one, where the route is for operators only. */
+/* Checks that the call is an operator's, where the route is for operators only. */
 static bool check_operator(serve_call *call)
 {
     const serve_server *server = call->server;
@@ -274,7 +275,7 @@ static bool check_key(visit *v)
 
 /* ---- Which request ---- */
 
-/* Whether what has no effect is refused; the request's word counts, else the server's. */
+/* Reads whether what has no effect is refused; the request's word counts, else the server's. */
 static bool read_strict(visit *v)
 {
     const char *given;
@@ -285,8 +286,8 @@ static bool read_strict(visit *v)
            refuse_call(v->call, 400, "bad_request", "X-Weir-Strict must be 0 or 1");
 }
 
-/* Where in a stream the client wants to go on. The header of an EventSource that reconnects wins over the
- * address. */
+/* Reads where in a stream the client wants to go on. The header of an EventSource that reconnects wins over
+ * the address. */
 static bool read_position(visit *v)
 {
     serve_call *call = v->call;
@@ -322,7 +323,8 @@ static bool check_route(const visit *v)
     return !call->begun;
 }
 
-/* When connections are scarce, the last ones are reserved for /health and /metrics. */
+/* Checks that there is room: when connections are scarce, the last ones are reserved for /health and
+ * /metrics. */
 static bool check_room(visit *v)
 {
     const serve_route *route = v->call->route;
@@ -371,7 +373,7 @@ static void ask_router(const visit *v)
     serve_router_headers_read(v->call, values);
 }
 
-/* For the log; a session's prompts also stay cached for longer. */
+/* Describes the visit for the log; a session's prompts also stay cached for longer. */
 static void describe(visit *v)
 {
     /* Routers', Claude Code's, Codex's and OpenCode's. */
@@ -393,7 +395,7 @@ static void describe(visit *v)
     if (call->server->params.router_headers) ask_router(v);
 }
 
-/* Which form of the page's files the client wants, and which it has. A list in several fields counts as
+/* Reads which form of the page's files the client wants, and which it has. A list in several fields counts as
  * none. */
 static void read_forms(visit *v)
 {

@@ -42,7 +42,7 @@ static int end_bytes(llhttp_t *parser)
     return head->bytes.failed ? -1 : 0;
 }
 
-/* Without blanks behind it. */
+/* Ends a value, without blanks behind it. */
 static int end_value(llhttp_t *parser)
 {
     weir__text *bytes = &connection_of(parser)->head.bytes;

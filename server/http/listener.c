@@ -92,7 +92,7 @@ static weir_status open_tcp(serve_server *server, weir_error *error)
     for (const struct addrinfo *at = list; at != NULL && status == WEIR_OK; at = at->ai_next) {
         int fd = serve_bind_tcp(at);
         if (fd < 0) {
-            /* Where a name has several addresses, one that this machine lacks is no error. */
+            /* An address that this machine lacks is no error where the name has several. */
             if (at->ai_next == NULL && n == 0)
                 status = fail_listener(error, "port", "cannot listen on", where);
             continue;
@@ -190,8 +190,8 @@ void serve_listener_close(serve_server *server)
 
 /* ---- Connections ---- */
 
-/* Without descriptors the listeners stay readable: they are not looked at for a while, so that the loop does
- * not spin. Who asks meanwhile waits in the kernel's backlog. */
+/* Pauses the listeners, which stay readable without descriptors: they are not looked at for a while, so that
+ * the loop does not spin. Who asks meanwhile waits in the kernel's backlog. */
 static void pause_all(serve_server *server)
 {
     server->full = true;
@@ -226,7 +226,8 @@ static serve_connection *oldest_waiting(serve_server *server, const serve_owner 
     return found;
 }
 
-/* Of those that are there one owner has half at most, where others cannot have come by a proxy's address. */
+/* True if the owner has half of all connections: one owner has no more, unless others may come by its
+ * address, a proxy's. */
 static bool has_its_share(const serve_server *server, const char *address, serve_owner owner)
 {
     int32_t n = 0;
