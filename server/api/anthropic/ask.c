@@ -15,7 +15,7 @@
 
 /* ---- Blocks ---- */
 
-/* Those that are read here; foreign.c has the others. */
+/* The kinds of blocks that are read here; foreign.c has the others. */
 typedef enum block_kind {
     BLOCK_TEXT,
     BLOCK_IMAGE,
@@ -99,7 +99,7 @@ static bool read_content(serve_turns *turns, const char *place, const json_t *co
     return true;
 }
 
-/* Whether a member is a string or left out. False: the call has its answer. */
+/* True if a member is a string or left out. False: the call has its answer. */
 static bool check_word(serve_call *call, const char *place, const json_t *block, const char *name)
 {
     const json_t *word = json_object_get(block, name);
@@ -219,7 +219,7 @@ static bool read_system(serve_turns *turns, const char *place, const json_t *own
     return true;
 }
 
-/* What the history before it has become. Without words it stands for a summary that failed. */
+/* Reads what the history before it has become. Without words it stands for a summary that failed. */
 static bool read_compaction(serve_turns *turns, const char *place, const json_t *block)
 {
     static const char *const members[] = {"type",      "content",           "cache_control",
@@ -378,7 +378,7 @@ static bool read_choice(serve_ask *ask)
 
 /* ---- Options ---- */
 
-/* Without the field an answer has no thinking, as in Anthropic's API. */
+/* Reads "thinking": without the field an answer has none, as in Anthropic's API. */
 static bool read_thinking_option(serve_ask *ask)
 {
     static const char *const members[] = {"type", "budget_tokens", NULL};

@@ -14,7 +14,7 @@
 #define LIMIT      20 /* models of a page, as Anthropic's API has it; and the most */
 #define LIMIT_MOST 1000
 
-/* Which page: the models from `first` on, up to `end`, of those in the list. */
+/* A page: the models from `first` on, up to `end`, of those in the list. */
 typedef struct page {
     char after[256], before[256]; /* "" = not given */
     size_t limit;

@@ -289,8 +289,8 @@ static void write_progress(serve_choice *choice, const weir_progress *progress, 
     choice->shown_ns = weir__clock_now_ns();
 }
 
-/* Of the choices of a prompt the first one tells of it: where the prefill begins and where it has ended, and
- * between these from time to time. */
+/* Shows the progress of a prompt, by the first of its choices: where the prefill begins and where it has
+ * ended, and between these from time to time. */
 static void show_progress(serve_choice *choice)
 {
     const serve_answer *answer = choice->answer;

@@ -20,11 +20,11 @@
 
 /* ---- Messages ---- */
 
-/* Of all variables: they are read, written and copied several times. */
+/* Limits of all variables together: they are read, written and copied several times. */
 #define ARGS_BYTES  ((size_t)1 << 20)
 #define ARGS_VALUES ((size_t)64 << 10)
 
-/* Whether the value has at most *left values, itself included, which it takes. */
+/* True if the value has at most *left values, itself included, which it takes. */
 static bool take_values(const json_t *value, size_t *left)
 {
     const char *key;

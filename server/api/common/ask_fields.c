@@ -40,7 +40,7 @@ static serve_reader read_options;
  * lines the first has the name that messages give it. */
 static const serve_field fields[] = {
     SERVE_FIELD("model", ALL | OLLAMA, MODEL, serve_ask, adapter),
-    /* Before the rows of these fields for the other requests. */
+    /* Rows that refuse these fields stand before those of the same names for other requests. */
     NO("logprobs", SERVE_ASK_NATIVE, "/v1/completions has it"),
     NO("prompt_logprobs", SERVE_ASK_NATIVE, "/v1/completions has it"),
     NO("return_token_ids", SERVE_ASK_NATIVE, "/v1/completions has it"),
@@ -239,7 +239,7 @@ static const serve_field fields[] = {
     HINT("tools[].allowed_callers", DIALOGS, LIST, NULL, ""),
     HINT("tools[].input_examples", DIALOGS, LIST, NULL, ""),
     NO("tools[].function.input_schema", SERVE_ASK_CHAT | SERVE_ASK_OLLAMA, "give parameters instead"),
-    /* Of other servers and clients. */
+    /* Fields of other servers and clients. */
     HINT("inference_geo", SERVE_ASK_MESSAGES, STRING, NULL, ""),
     HINT("diagnostics", SERVE_ASK_MESSAGES | SERVE_ASK_RESPONSES, 0, NULL, ""),
     HINT("num_ctx", EVERY, NUM, NULL, ""),

@@ -38,7 +38,7 @@ static const char *skip_space_back(const char *at, const char *begin)
     return at;
 }
 
-/* Whether the string at this quotation mark is the value of a member whose name ends with "url". */
+/* True if the string at this quotation mark is the value of a member whose name ends with "url". */
 static bool is_of_url(const char *quote, const char *begin)
 {
     const char *at = skip_space_back(quote, begin);
@@ -47,7 +47,7 @@ static bool is_of_url(const char *quote, const char *begin)
     return at - begin > 4 && memcmp(at - 4, "url\"", 4) == 0;
 }
 
-/* Whether a URL of the JSON begins with "http". One with escapes in these letters or in the member's name is
+/* True if a URL of the JSON begins with "http". One with escapes in these letters or in the member's name is
  * refused later. */
 static bool has_url(const weir__text *body)
 {
@@ -68,7 +68,7 @@ serve_workers *serve_ask_media_workers(serve_call *call)
     return server->fetchers;
 }
 
-/* Of a request's first URL. */
+/* Checks that the request may fetch, at its first URL. */
 static bool may_fetch(serve_call *call, const char *field)
 {
     if (call->server->fetchers == NULL)
@@ -173,7 +173,7 @@ static bool check_fetched(const fetch *f, const char *field)
            serve_call_refuse(call, 400, field, "invalid_value", "%s cannot be fetched: %s", field, f->detail);
 }
 
-/* Of f->next, once. False: the call has its answer. */
+/* Gets f->next, once. False: the call has its answer. */
 static bool get(fetch *f, const char *field, weir__transfers *transfers)
 {
     int64_t rest_ms = (f->call->fetch_by_ns - weir__clock_now_ns()) / 1000000;

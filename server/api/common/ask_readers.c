@@ -317,7 +317,7 @@ bool serve_ask_reasoning_effort(serve_call *call, void *to, const char *name, co
     return true;
 }
 
-/* Where nothing is said, the answer can be forked for a while. */
+/* The answer can be forked for a while where nothing is said. */
 bool serve_ask_store(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;

@@ -92,7 +92,7 @@ bool serve_ask_tools(serve_call *call, void *to, const char *name, const json_t 
 
 #define DEFINITION_MAX ((size_t)512 << 10) /* grammars have fewer elements */
 
-/* Whether the library enforces the pattern. False: the call has its answer. */
+/* True if the library enforces the pattern. False: the call has its answer. */
 static bool check_pattern(serve_call *call, const char *place, const char *pattern)
 {
     json_t *schema = json_pack("{s:s,s:s}", "type", "string", "pattern", pattern);
@@ -189,8 +189,8 @@ bool serve_ask_custom_name(serve_ask *ask, const json_t *name)
 
 /* ---- Custom tools: inputs ---- */
 
-/* Where the input's text begins, behind the quotation mark; 0: that was not generated yet; SIZE_MAX: the
- * arguments have another form. */
+/* The place where the input's text begins, behind the quotation mark; 0: that was not generated yet;
+ * SIZE_MAX: the arguments have another form. */
 static size_t find_start(const char *bytes, size_t n)
 {
     static const char *const words[] = {"{", "\"input\"", ":", "\""};
@@ -279,7 +279,7 @@ static json_t *flatten(serve_call *call, const char *place, const json_t *format
     return NULL;
 }
 
-/* As a function with one parameter. */
+/* Adds a custom tool as a function with one parameter. */
 static bool add_custom(serve_ask *ask, const char *place, const json_t *tool)
 {
     static const char *const members[] = {"type", "custom", "cache_control", NULL};

@@ -93,7 +93,7 @@ static weir_context_params context_params(size_t n_cells)
     return params;
 }
 
-/* With a pooled vector for each text, also where the model names no pooling. */
+/* Creates a context with a pooled vector for each text, also where the model names no pooling. */
 static weir_status create_context(weir_model *model, size_t n_cells, weir_context **context,
                                   weir_error *error)
 {
@@ -152,7 +152,7 @@ static void *make_context(void *user)
     return NULL;
 }
 
-/* Under the mutex. After a failure the next request tries again. */
+/* Opens the context. Under the mutex. After a failure the next request tries again. */
 static weir_status open_context(serve_embedder *embedder, weir_model *model, weir_error *error)
 {
     making m = {embedder, model, error, WEIR_NO_MEMORY};
@@ -167,7 +167,7 @@ static weir_status open_context(serve_embedder *embedder, weir_model *model, wei
     return WEIR_OK;
 }
 
-/* In words that name no parameter of a context. */
+/* Refuses in words that name no parameter of a context. */
 static bool refuse_context(serve_call *call, weir_status status, weir_error *error)
 {
     weir_error told = {0};
@@ -189,7 +189,7 @@ static bool refuse_context(serve_call *call, weir_status status, weir_error *err
     }
 }
 
-/* For a call. False: it has its answer. */
+/* Opens the context for a call. False: it has its answer. */
 static bool open_for(serve_call *call)
 {
     serve_embedder *embedder = &call->loaded->embedder;

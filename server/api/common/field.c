@@ -89,8 +89,7 @@ static bool refuse_types(serve_call *call, const char *name, unsigned types)
     return serve_field_refuse(call, name, list);
 }
 
-/* Whether a value is one of a row's `only`. *same is set unless the result is false: then the call has its
- * answer. */
+/* Compares a value with those of a row's `only`. False: the call has its answer, and *same is false. */
 static bool compare_only(serve_call *call, const serve_field *f, const json_t *value, bool *same)
 {
     char *text = weir__json_dump(value);
@@ -228,7 +227,7 @@ bool serve_field_member(serve_call *call, const char *name, const weir_member *m
     return true;
 }
 
-/* As the library's row says, at the field's place and within its range. */
+/* Reads a member as the library's row says, at the field's place and within its range. */
 static bool read_member(serve_call *call, const serve_field *f, void *to, const json_t *value)
 {
     weir_member row = {.min = f->least, .max = f->most};
@@ -286,7 +285,7 @@ static const serve_field *find_field(const serve_field_table *table, const char 
     return NULL;
 }
 
-/* The same of a request's field. */
+/* The known names of a request's fields, likewise. */
 typedef struct known_fields {
     const char *key;
     const serve_field_table *table;

@@ -17,8 +17,8 @@
 
 /* ---- The table ---- */
 
-/* What a prompt has of an item or block. asked: members that a model wrote; got: members that came back. A
- * row without any is skipped, as are types without a row. */
+/* A row says what a prompt has of an item or block. asked: members that a model wrote; got: members that came
+ * back. A row without any is skipped, as are types without a row. */
 typedef struct foreign_row {
     unsigned where; /* bits of SERVE_ASK_* */
     const char *type;
@@ -119,7 +119,7 @@ const char *serve_foreign_left_out(const serve_ask *ask, const char *name)
 
 /* ---- Texts ---- */
 
-/* Whether prompts have a member: no ids of files, no signatures, and neither pictures nor other files. */
+/* True if prompts have a member: no ids of files, no signatures, and neither pictures nor other files. */
 static bool is_readable(const json_t *owner, const char *name, const json_t *value)
 {
     static const char *const hidden[] = {"encrypted_content", "encrypted_index", "encrypted_stdout",
@@ -151,7 +151,7 @@ static json_t *readable(const json_t *value)
     return NULL;
 }
 
-/* Whether a value is an array of texts alone. */
+/* True if a value is an array of texts alone. */
 static bool is_texts(const json_t *value)
 {
     size_t i;
@@ -207,7 +207,7 @@ bool serve_foreign_add_text(serve_turns *turns, const json_t *item, const char *
     return add_text(turns, item, members, false);
 }
 
-/* Whether an item has any of the members. */
+/* True if an item has any of the members. */
 static bool has_any(const json_t *item, const char *const *members)
 {
     for (size_t i = 0; members[i] != NULL; i++) {

@@ -115,7 +115,7 @@ static void tell_once(const serve_call *call, uint64_t hash, const char *name)
 
 /* ---- The header ---- */
 
-/* Whether the call's header has the name. False also if memory ran out, and the call has its answer then. */
+/* True if the call's header has the name. False also if memory ran out, and the call has its answer then. */
 static bool is_named(serve_call *call, uint64_t hash)
 {
     if (call->relaxed == NULL) call->relaxed = weir__mem_calloc(1, sizeof *call->relaxed);
@@ -173,7 +173,7 @@ static const char *find_near(const char *name, serve_known_name *known, const vo
     return nearest;
 }
 
-/* How a field is called in messages: its place and its name, which is cut if it is long. */
+/* A field as messages call it: its place and its name, which is cut if it is long. */
 typedef struct hint_field {
     char text[SERVE_PLACE_MAX + NAME_SHOWN + 2];
     bool cut;

@@ -172,7 +172,8 @@ static bool read_import(lark *l)
     return take_word(l, ")") || refuse_lark(l, "%%import has no end");
 }
 
-/* To the definition's end: a line that is not indented and does not begin with "|", outside of brackets. */
+/* Passes to the definition's end: a line that is not indented and does not begin with "|", outside of
+ * brackets. */
 static bool pass_body(lark *l)
 {
     int open = 0;

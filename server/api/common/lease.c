@@ -276,7 +276,7 @@ static void on_ready(weir_lease *lease, void *user)
     serve_ready_post(user);
 }
 
-/* Whether the address names the one model, or an adapter, if it names any. */
+/* True if the address names the one model, or an adapter, if it names any. */
 static bool check_address(serve_call *call)
 {
     serve_catalog *catalog = call->server->catalog;

@@ -49,7 +49,7 @@ void serve_prefix_hint(serve_call *call, const char *url)
         if (serve_origin_is(params->prefix_peers[i], url)) call->peer = params->prefix_peers[i];
     if (call->peer != NULL) return;
     end_peer(call, SERVE_PREFIX_REFUSED);
-    /* Never the URL itself: it may have a password or a key. */
+    /* The log never has the URL itself: it may have a password or a key. */
     weir__transfer_url parts = {.host = "?"};
     (void)weir__transfer_read_url(url, &parts);
     serve_log("warning", "prefix",
@@ -162,7 +162,7 @@ static bool transfer(fetch *f, const char *body)
     return status == WEIR_OK;
 }
 
-/* Why the transfer brought no prefix; NULL: it did. *how: the same in short. */
+/* The reason why the transfer brought no prefix; NULL: it did. *how: the same in short. */
 static const char *judge(const fetch *f, serve_prefix_end *how)
 {
     *how = SERVE_PREFIX_FAILED;

@@ -179,7 +179,7 @@ void serve_scores_take(serve_scores *scores, const weir_model *model, const char
     forget(scores, i);
 }
 
-/* As the token stands in the text, which has no control tokens. */
+/* Code points of the token as it stands in the text, which has no control tokens. */
 static size_t count_code_points(const weir_model *model, int32_t token)
 {
     char bytes[PIECE_MAX];

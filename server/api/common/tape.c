@@ -14,7 +14,7 @@
 #include "server/request/call.h"
 #include "server/request/ready.h"
 
-/* Where an event ends in the bytes; headed: the tape's head goes before its own. */
+/* The place where an event ends in the bytes; headed: the tape's head goes before its own. */
 typedef struct mark {
     size_t end;
     bool headed;
@@ -430,7 +430,7 @@ serve_tape *serve_tape_find(serve_call *call)
     return found;
 }
 
-/* After which event to go on. False: the call has its answer. */
+/* Reads after which event to go on. False: the call has its answer. */
 static bool read_position(serve_call *call, const serve_tape *tape, uint64_t offset, uint64_t *after)
 {
     const char *text = call->position,
@@ -474,7 +474,8 @@ void serve_stream_read(serve_call *call)
 
 /* ---- All of them ---- */
 
-/* Who came back to a stream reads an endless answer; a request's own one goes on (ADR 0052). */
+/* Ends the answers of readers that came back to a stream, which have no other end; a request's own one goes
+ * on (ADR 0052). */
 static void dismiss_readers(serve_tape *tape)
 {
     for (serve_call *reader = tape->readers; reader != NULL; reader = reader->reader_after)

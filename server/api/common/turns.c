@@ -11,7 +11,7 @@ static void check_turns(serve_turns *turns, bool ok)
     turns->failed = turns->failed || !ok;
 }
 
-/* Whether there is room for one more. */
+/* Counts one more part. False: there is no room for it. */
 static bool count_part(serve_turns *turns)
 {
     return !turns->ask->call->begun && serve_ask_has_room(turns->ask, ++turns->n_parts);

@@ -78,7 +78,7 @@ static bool read_asked(serve_call *call, asked *a)
 
 /* ---- Pairs ---- */
 
-/* How the model wants a query and a document. */
+/* The shape that the model wants a query and a document in. */
 typedef struct shape {
     weir_model_info info;
     char *prompt; /* its own prompt for this, owned; NULL: it has none */
@@ -99,7 +99,7 @@ static bool learn_shape(serve_call *call, const asked *a, const weir_context_inf
         if (s->prompt == NULL) return serve_call_no_memory(call);
         (void)weir_model_meta(call->loaded->model, key, s->prompt, n + 1, &n);
     }
-    /* It is repeated with each document, so its length is checked first. */
+    /* The query is repeated with each document, so its length is checked first. */
     if (!serve_embedder_tokens(call, "query", a->query, false, false, &s->query, &s->n_query)) return false;
     return s->n_query < s->most ||
            serve_call_too_long(call, "query", "query has %zu tokens; with a document it may have up to %zu",

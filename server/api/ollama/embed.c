@@ -114,7 +114,7 @@ static bool truncate(serve_call *call, inputs *in)
     return true;
 }
 
-/* What makes the first n of a vector a vector of length 1. */
+/* The factor that makes the first n of a vector a vector of length 1. */
 static double scale_of(const float *vector, size_t n)
 {
     double sum = 0;

@@ -81,7 +81,7 @@ static bool read_content(serve_turns *turns, const char *place, const json_t *co
     return true;
 }
 
-/* Both strings with `between` between them, or the one that is given; freed with json_decref. */
+/* Joins two strings with `between` between them, or gives the one that is there; freed with json_decref. */
 static json_t *join(const json_t *first, const char *between, const json_t *second)
 {
     if (!json_is_string(first) || !json_is_string(second))
@@ -374,7 +374,7 @@ static bool read_tool(serve_ask *ask, const char *place, const json_t *tool, con
 
 #define DESCRIPTION_MAX ((size_t)64 << 10) /* bytes; each tool of the namespace gets a copy */
 
-/* Whether an item brings a namespace once more. */
+/* True if an item brings a namespace once more. */
 static bool has_namespace(const serve_ask *ask, const json_t *name)
 {
     size_t i = 0, n = ask->again ? json_array_size(ask->namespaces) : 0;

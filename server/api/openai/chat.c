@@ -43,7 +43,7 @@ static void add_custom(const char *name, size_t n, serve_part *part, weir__text 
     weir__text_fini(&input);
 }
 
-/* Of a call, what comes first and what follows. */
+/* Adds what comes first of a call, or what follows. */
 static void add_call(serve_choice *choice, const weir_delta *given, weir__text *text)
 {
     bool first = given->kind == WEIR_DELTA_TOOL_CALL;

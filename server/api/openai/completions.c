@@ -78,7 +78,7 @@ const serve_openai serve_openai_completions = {
     .whole = whole_text,
 };
 
-/* For all choices [n_each] of a prompt. */
+/* Keeps the prompt's text for all its choices [n_each]. */
 static bool keep_echo(serve_call *call, serve_choice *choices, size_t n_each, const serve_prompt *from)
 {
     weir_model *model = call->loaded->model;

@@ -178,7 +178,7 @@ static void list_model(serve_server *server, const serve_model *model, weir__tex
     add_adapters(server, model, NULL, text);
 }
 
-/* Of each model of the pool. */
+/* Adds each model of the pool. */
 static void each_model(serve_server *server, weir__text *text,
                        void (*add)(serve_server *server, const serve_model *model, weir__text *text))
 {

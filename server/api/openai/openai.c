@@ -270,7 +270,7 @@ static void fail_answer(serve_answer *answer, const serve_failure *why)
 
 /* ---- Whole answers ---- */
 
-/* Those of one prompt, in their order where all are returned, else the best ones first. */
+/* Adds the choices of one prompt, in their order where all are returned, else the best ones first. */
 static void add_best(serve_answer *answer, int32_t first, weir__text *text)
 {
     serve_choice *choices = answer->choices + first;

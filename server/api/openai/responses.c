@@ -20,7 +20,7 @@
 
 /* ---- Items ---- */
 
-/* Whether a part is the call of a custom tool. */
+/* True if a part is the call of a custom tool. */
 static bool is_custom(const serve_answer *answer, const serve_part *part)
 {
     return serve_answer_is_custom(answer, part->name);
@@ -129,7 +129,7 @@ static const char *status_of(const serve_choice *choice)
                                                                                              : "completed";
 }
 
-/* Only the last item may have been cut. status: the response's. */
+/* The status of an item: only the last one may have been cut. status: the response's. */
 static const char *item_status(const serve_choice *choice, size_t index, const char *status)
 {
     bool whole = index + 1 < choice->n_kept || strcmp(status, "completed") == 0;
@@ -331,7 +331,7 @@ static void end_response(serve_choice *choice)
     if (choice->n_kept > 0) stop_item(choice, choice->n_kept - 1);
 }
 
-/* For later requests. */
+/* Keeps the response for later requests. */
 static void keep_response(serve_answer *answer, const char *status, const char *error)
 {
     serve_record *record = answer->record;
