@@ -180,7 +180,7 @@ static void welcome(serve_kv_socket *sock, int fd, int64_t now_ns)
     sock->all[sock->n++] = p;
 }
 
-/* Who finds no place waits in the kernel's backlog. */
+/* Accepts all that find a place; the others wait in the kernel's backlog. */
 static void accept_all(serve_kv_socket *sock, int64_t now_ns)
 {
     while (sock->n < SERVE_KV_PEERS) {
@@ -257,7 +257,7 @@ static bool take_command(peer *p, const serve_zmtp_frame *frame)
     return true;
 }
 
-/* Whether input is looked at: a connection has one replay at a time, and reads the answers to its
+/* True if input is looked at: a connection has one replay at a time, and reads the answers to its
  * commands. */
 static bool listens(const serve_kv_socket *sock, const peer *p)
 {
@@ -424,7 +424,7 @@ void serve_kv_socket_restart(serve_kv_socket *sock)
     for (size_t i = 0; i < sock->n; i++) sock->all[i]->next = 0;
 }
 
-/* Whether a connection before this one is in the middle of the same message. */
+/* True if a connection before this one is in the middle of the same message. */
 static bool is_counted(const serve_kv_socket *sock, size_t i)
 {
     for (size_t k = 0; k < i; k++)

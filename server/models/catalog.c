@@ -21,7 +21,7 @@ struct serve_catalog {
 
 /* ---- Those in memory ---- */
 
-/* Nobody leases the model, and its memory is wanted. The pool's thread. */
+/* Forgets a model that nobody leases, and whose memory is wanted. The pool's thread. */
 static void forget(weir_model *model, void *user)
 {
     serve_catalog *catalog = user;
@@ -123,7 +123,7 @@ serve_loaded *serve_catalog_loaded(serve_catalog *catalog)
 
 /* ---- Those that may be named ---- */
 
-/* These below: the mutex is held. */
+/* The next three functions are called with the mutex held. */
 
 static serve_model *find_own(const serve_catalog *catalog, const char *name)
 {

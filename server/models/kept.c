@@ -112,7 +112,7 @@ void serve_kept_add(serve_kept *kept, const char *id, serve_owner owner, const c
     add_entry(kept, e);
 }
 
-/* Under the mutex. */
+/* Copies what the choice of an entry has. Under the mutex. */
 static weir_status choose(const entry *e, int32_t index, serve_kept_choice *choice)
 {
     if (index < 0 || index >= e->n) return WEIR_INVALID;

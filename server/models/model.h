@@ -8,7 +8,7 @@
 #include "server/request/serve.h"
 #include "server/settings/params.h"
 
-/* Nothing changes once requests can name it: a reload brings another one. */
+/* A model of the catalog. Nothing changes once requests can name it: a reload brings another one. */
 typedef struct serve_model {
     _Atomic int32_t n_holders;
     serve_model_params params; /* copies */

@@ -40,7 +40,7 @@ typedef struct snap {
     weir_histogram ttft, itl, tpot;
 } snap;
 
-/* Of one model. */
+/* The events of one model. */
 struct serve_events {
     serve_events *next; /* the server's */
     serve_server *server;
@@ -165,8 +165,8 @@ static void keep_snap(serve_events *events, const weir_engine_stats *stats, int6
                                            .tpot = stats->tpot_seconds};
 }
 
-/* Of what was observed since `before`; if that is nothing, as with first tokens while a long answer runs, of
- * all so far, which `lately` says. */
+/* Adds quantiles of what was observed since `before`; if that is nothing, as with first tokens while a long
+ * answer runs, of all so far, which `lately` says. */
 static void add_quantiles(weir__text *text, const char *name, const weir_histogram *now,
                           const weir_histogram *before)
 {
@@ -392,7 +392,7 @@ static serve_events *create_events(serve_server *server, serve_model *model)
     return events;
 }
 
-/* Those of the call's model, which the next turn sends or forgets. NULL: out of memory. */
+/* The events of the call's model, which the next turn sends or forgets. NULL: out of memory. */
 static serve_events *events_of(const serve_call *call)
 {
     serve_server *server = call->server;

@@ -16,7 +16,8 @@
 #include "server/request/call.h"
 #include "server/request/workers.h"
 
-/* Of a histogram's 162 buckets those are written whose bound is a power of two in this range. */
+/* Exponents of the buckets, of a histogram's 162, that are written: their bounds are powers of two in this
+ * range. */
 #define LEAST_EXPONENT (-14)
 #define MOST_EXPONENT  12
 
@@ -197,7 +198,7 @@ static void add_label(const char *name, weir__text *label)
     weir__text_add_string(label, "\"");
 }
 
-/* Whether a newer one has the same name: a reload replaced the model, and this one still answers. */
+/* True if a newer one has the same name: a reload replaced the model, and this one still answers. */
 static bool is_shadowed(serve_catalog *catalog, const serve_loaded *loaded)
 {
     const serve_loaded *newer = serve_catalog_loaded(catalog);

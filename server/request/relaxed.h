@@ -22,7 +22,7 @@ typedef struct serve_relaxed {
     size_t n_names;
 } serve_relaxed;
 
-/* Whether the name with this hash is there. */
+/* True if the name with this hash is there. */
 bool serve_relaxed_has(const serve_relaxed *relaxed, uint64_t hash);
 
 /* Adds a name that is not there, or counts it. */

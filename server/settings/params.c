@@ -91,7 +91,7 @@ static weir_status check_models(const serve_params *params, weir_error *error)
 
 /* ---- Prefixes of other servers ---- */
 
-/* As a header can carry it. */
+/* True if a key can be carried by a header. */
 static bool is_printable(const char *key)
 {
     const char *at = key;

@@ -149,7 +149,7 @@ static bool is_public_6(const uint8_t *address)
            !is_in(address, (const uint8_t[]){0x3f, 0xff, 0}, 20);
 }
 
-/* Whether the address is one of this machine's: the system binds sockets only to these. In doubt it is. */
+/* True if the address is one of this machine's: the system binds sockets only to these. In doubt it is. */
 static bool is_own(int family, const void *address, socklen_t n)
 {
     int fd = socket(family, SOCK_STREAM, 0);

@@ -15,8 +15,8 @@
 
 #define EVENTS_MAX 256 /* of one turn */
 
-/* With epoll: watches and polled stay NULL. With poll: [n], and an entry that was forgotten is NULL until the
- * next turn. */
+/* The loop. With epoll: watches and polled stay NULL. With poll: [n], and an entry that was forgotten is NULL
+ * until the next turn. */
 struct serve_loop {
     int epoll; /* -1: poll */
     int pipe[2];

@@ -87,7 +87,8 @@ static void add_message(weir__text *line, const char *level, const char *event, 
 
 /* ---- Unwritten lines ---- */
 
-/* Who reads stderr may stand still, and a write would wait for it: nobody here does. */
+/* Lines that are not written yet. The reader of stderr may stand still, and a write would wait for it: nobody
+ * here does. */
 static struct {
     pthread_mutex_t mutex; /* held for no longer than a write that does not wait */
     weir__text text;       /* [at .. n) is to be written */
@@ -95,7 +96,7 @@ static struct {
     uint64_t n_lost; /* lines, since the last one that was kept */
 } backlog = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* Whether a write of at most PIPE_BUF bytes goes through at once. */
+/* True if a write of at most PIPE_BUF bytes goes through at once. */
 static bool takes(int timeout_ms)
 {
     struct pollfd descriptor = {.fd = STDERR_FILENO, .events = POLLOUT};
