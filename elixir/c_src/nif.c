@@ -16,8 +16,8 @@ static bool caller_is_gone(void *user)
     return !enif_is_process_alive(NULL, user);
 }
 
-/* When a process is killed inside a native function, the VM continues without it, but the function keeps the
- * dirty scheduler. So the library ends the call. */
+/* Runs on a dirty scheduler. When a process is killed inside a native function, the VM continues without it,
+ * but the function keeps the scheduler. So the library ends the call. */
 static ERL_NIF_TERM run_dirty(const function *f, nif_call *call, const ERL_NIF_TERM argv[])
 {
     ErlNifPid self;

@@ -200,7 +200,7 @@ static nif_claim *claim_new(nif_call *call, nif_object *object, ErlNifPid to, ER
     return claim;
 }
 
-/* Both objects are new. */
+/* Begins a lease; both objects are new. */
 static ERL_NIF_TERM lease_begin(nif_call *call, nif_object *pool, const char *name, int32_t timeout,
                                 nif_object *lease, nif_claim *claim)
 {

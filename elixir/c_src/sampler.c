@@ -27,7 +27,7 @@ static bool penalizes(const weir_sampler_params *p)
            (p->penalty_repeat != 1.0f || p->penalty_freq != 0.0f || p->penalty_present != 0.0f);
 }
 
-/* Whether a draw may sort the whole vocabulary, or walk it more than once: it does unless the chain starts
+/* True if a draw may sort the whole vocabulary, or walk it more than once: it does unless the chain starts
  * with a cut by top_k. A sampler whose chain has another order is slow anyway. */
 static bool walks_all(const weir_sampler_params *p)
 {

@@ -54,7 +54,7 @@ static ERL_NIF_TERM usage_map(ErlNifEnv *env, const weir_usage *usage)
     return map;
 }
 
-/* Why no more of the prompt was cached, if there are details. */
+/* Puts into the map why no more of the prompt was cached, if there are details. */
 static void put_miss(ErlNifEnv *env, ERL_NIF_TERM *map, const weir_stream *stream)
 {
     weir_miss_info info = {.size = sizeof info};
@@ -75,7 +75,7 @@ static void put_miss(ErlNifEnv *env, ERL_NIF_TERM *map, const weir_stream *strea
     nif_put(env, map, "miss_info", miss);
 }
 
-/* Of a stream whose terminal chunk was taken. */
+/* The usage of a stream whose terminal chunk was taken. */
 static ERL_NIF_TERM last_usage(ErlNifEnv *env, const weir_stream *stream, bool fork)
 {
     struct timespec now;
@@ -92,8 +92,8 @@ static ERL_NIF_TERM last_usage(ErlNifEnv *env, const weir_stream *stream, bool f
     return map;
 }
 
-/* For each token {logprob, [{id, logprob}]}, the likeliest first; {nil, []} for a prompt's first token,
- * which has no predecessor. */
+/* A list with {logprob, [{id, logprob}]} for each token, the likeliest first; {nil, []} for a prompt's first
+ * token, which has no predecessor. */
 static ERL_NIF_TERM scores(ErlNifEnv *env, const weir_chunk *chunk)
 {
     ERL_NIF_TERM list = enif_make_list(env, 0);
@@ -148,7 +148,7 @@ static ERL_NIF_TERM end_of(nif_stream *s, const weir_stream *stream, ErlNifEnv *
 
 /* ---- Progress ---- */
 
-/* With the lock: tells how far the prompt is, if it is further than last told. last: a chunk was taken, and
+/* Tells, with the lock, how far the prompt is, if it is further than last told. last: a chunk was taken, and
  * its credit does. False: there is nothing to tell, or no credit. */
 static bool tell_progress(nif_stream *s, ErlNifEnv *messages, bool last)
 {
@@ -169,7 +169,7 @@ static bool tell_progress(nif_stream *s, ErlNifEnv *messages, bool last)
 
 /* ---- Chunks ---- */
 
-/* With the lock: the next chunk, if it may be sent. */
+/* Takes, with the lock, the next chunk, if it may be sent. */
 static bool take_chunk(nif_stream *s, weir_chunk *chunk)
 {
     if (s->object.handle == NULL || s->sending || (!s->deaf && s->credit < 1)) return false;
@@ -178,7 +178,7 @@ static bool take_chunk(nif_stream *s, weir_chunk *chunk)
     return true;
 }
 
-/* With the lock, which is released meanwhile: sends one chunk's messages. Returns the stream if they were the
+/* Sends one chunk's messages, with the lock, which is released meanwhile. Returns the stream if they were the
  * last. */
 static weir_stream *send_chunk(nif_stream *s, ErlNifEnv *messages, const weir_chunk *chunk)
 {
