@@ -492,7 +492,7 @@ weir_status weir_flight_open(weir_engine *engine, const weir_request *request, b
         own->n_key = n_key;
         key = NULL;
         status = weir_engine_submit(engine, request, 1, &own->stream, error);
-        /* Two concurrent calls may both submit: the later one drops its own flight. */
+        /* Concurrent calls may both submit: the later one drops its own flight. */
         if (status == WEIR_OK) flight = find_flight(engine->flights, own->key, n_key, own);
     }
     bool found = flight != own;

@@ -184,7 +184,7 @@ void weir__prefix_advance(const weir__prefix *prefix, weir__slot *slot)
                      request->cache_keep_ms);
 }
 
-/* First cuts off the cells that a failed pass left. */
+/* Keeps the slot's text; first cuts off the cells that a failed pass left. */
 void weir__prefix_keep(const weir__prefix *prefix, weir__lanes *lanes, weir__slot *slot)
 {
     const weir__request *request = slot->request;

@@ -105,7 +105,7 @@ int64_t weir__shared_over(const weir__shared *shared, const weir_engine_params *
     if (limit == 0) return 0;
     if (tenant == 0 || 3 * room + 3 + n_free >= depth + (int64_t)n) return over > 0 ? over : 0;
     *waiting = n_waiting(&shared->queue, tenant);
-    /* One that has less than three times what is free may add one. Each that leaves changes both. */
+    /* A tenant that has less than three times what is free may add one. Each that leaves changes both. */
     int64_t beyond = (*waiting + (int64_t)n - n_free - 3 * room - 3 + 3) / 4;
     if (beyond > over) over = beyond;
     return over > 0 ? over : 0;

@@ -44,11 +44,12 @@ void weir__stream_reserve(weir_stream *stream, weir_ready_fn fn, void *user);
 /* weir_stream_try_next for the flight that reserved the stream. */
 weir_status weir__stream_take(weir_stream *stream, weir_chunk *chunk);
 
-/* Its request knows how reasoning ends; whether weir_stream_end_reasoning has asked for that. Any thread. */
+/* set: its request knows how reasoning ends. ends: true if weir_stream_end_reasoning has asked for that. Any
+ * thread. */
 void weir__stream_set_reasoning(weir_stream *stream);
 bool weir__stream_ends_reasoning(const weir_stream *stream);
 
-/* Its request has got this number. */
+/* Sets the number that its request has got. */
 void weir__stream_number(weir_stream *stream, uint64_t request);
 
 /* Sets how far its prompt is; n_processed may be less than before. Wakes who watches the progress, if it has
