@@ -12,8 +12,8 @@
 #define DIGEST        64 /* hexadecimal digits */
 #define PRIORITY_MOST 100
 
-/* One for each key, and one for everybody where there are none. Its digest and place never change, and it
- * lives as long as the table: calls and tapes know it by its number. */
+/* The owner of each key, and one for everybody where there are none. Its digest and place never change, and
+ * it lives as long as the table: calls and tapes know it by its number. */
 typedef struct owner {
     char digest[DIGEST + 1];
     bool revoked, operates;

@@ -38,7 +38,8 @@ int32_t serve_keys_priority(serve_keys *keys, int32_t key);
 /* Counts one more request; false: too many, *retry_s is the time until a retry. */
 bool serve_keys_enter(serve_keys *keys, int32_t key, int64_t now_ns, int32_t *retry_s, const char **why);
 
-/* n more answers of a request that has entered. False: the key may have no more than *most at a time. */
+/* Counts n more answers of a request that has entered. False: the key may have no more than *most at a
+ * time. */
 bool serve_keys_more(serve_keys *keys, int32_t key, int32_t n, int32_t *most);
 
 /* n of the counted answers have ended. */

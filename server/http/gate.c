@@ -52,7 +52,7 @@ static bool refuse_call(serve_call *call, int status, const char *code, const ch
     return serve_call_refuse(call, status, NULL, code, "%s", message);
 }
 
-/* A field that is given once at most; *value NULL: not at all. */
+/* Reads a field that is given once at most; *value NULL: not at all. */
 static bool read_once(visit *v, const char *name, const char **value)
 {
     int n;
@@ -205,7 +205,7 @@ static bool check_origin(visit *v)
                        "requests from pages of another origin are not allowed (--cors)");
 }
 
-/* The key that was given; NULL: none, or in a form that is not known. */
+/* Reads the key that was given; NULL: none, or in a form that is not known. */
 static bool read_key(visit *v, const char **key, bool *any)
 {
     const char *bearer, *other;

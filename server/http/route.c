@@ -90,7 +90,7 @@ static const char *skip_version(const char *pattern, const char **path, size_t *
     return pattern + sizeof optional - 1;
 }
 
-/* *name: what stands at the star. */
+/* True if a path matches the pattern. *name: what stands at the star. */
 static bool matches(const char *pattern, const char *path, size_t n, serve_path_name *name)
 {
     *name = (serve_path_name){0};

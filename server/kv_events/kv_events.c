@@ -90,7 +90,7 @@ static void start_again(serve_kv_events *events)
     publish_batch(events, events->topic, &payload);
 }
 
-/* One batch of the source's changes. False: there was none. */
+/* Publishes one batch of the source's changes. False: there was none. */
 static bool publish_source(serve_kv_events *events, source *s)
 {
     size_t n;
@@ -137,7 +137,7 @@ static serve_kv_events_stats count_stats(const serve_kv_events *events)
     return stats;
 }
 
-/* Publishes, if it is time to. */
+/* Publishes what is due, if it is time to. */
 static bool publish_due(serve_kv_events *events, int64_t *due_ns)
 {
     int64_t now_ns = weir__clock_now_ns();

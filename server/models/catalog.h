@@ -14,7 +14,7 @@ typedef struct serve_kv_events serve_kv_events;
  * NO_MEMORY, INVALID (models). */
 weir_status serve_catalog_create(const serve_params *params, serve_catalog **out, weir_error *error);
 
-/* No call may have a lease. NULL is ignored. */
+/* Destroys the catalog. No call may have a lease. NULL is ignored. */
 void serve_catalog_destroy(serve_catalog *catalog);
 
 /* Sets, before the first lease, where events of the models' caches go; NULL = nowhere. */

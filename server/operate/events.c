@@ -344,7 +344,7 @@ static void send_all(serve_events *events, const weir_engine_stats *stats, int64
     weir__text_fini(&text);
 }
 
-/* The statistics of the model's engine, which stays in memory meanwhile; zeroes without one. */
+/* Reads the statistics of the model's engine, which stays in memory meanwhile; zeroes without one. */
 static bool look(serve_events *events, weir_engine_stats *stats)
 {
     const serve_loaded *loaded = serve_catalog_lock(events->server->catalog, events->model);

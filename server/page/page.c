@@ -53,7 +53,7 @@ bool serve_page_takes_gzip(const char *codings)
     return others;
 }
 
-/* A proxy that packs a file itself puts W/ before its tag. */
+/* True if the client has the file with this tag. A proxy that packs a file itself puts W/ before it. */
 static bool is_known(const char *known, const char *tag)
 {
     return strcmp(known, "*") == 0 || strstr(known, tag) != NULL;

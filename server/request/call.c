@@ -327,7 +327,7 @@ bool serve_call_goes_on(serve_call *call)
     return ++call->n_steps % STEPS != 0 || !weir_interrupt_asked() || serve_call_interrupted(call);
 }
 
-/* Work that was interrupted leaves the same traces. */
+/* Refuses for lack of memory; work that was interrupted leaves the same traces. */
 bool serve_call_no_memory(serve_call *call)
 {
     if (weir_interrupt_asked()) return serve_call_interrupted(call);

@@ -35,7 +35,8 @@ bool serve_call_refuse(serve_call *call, int status, const char *field, const ch
                        ...) __attribute__((format(printf, 5, 6)));
 bool serve_call_no_memory(serve_call *call);
 
-/* The worker's job was interrupted: the client has left, the server stops, or --work-timeout has passed. */
+/* Ends the call, whose job was interrupted: the client has left, the server stops, or --work-timeout has
+ * passed. Returns false. */
 bool serve_call_interrupted(serve_call *call);
 
 /* Asks the worker's interrupt once in some thousand calls; for each turn of a loop over what a request has.

@@ -13,7 +13,7 @@ typedef struct queue {
     int32_t n;
 } queue;
 
-/* One thread and its job. */
+/* A worker: one thread and its job. */
 typedef struct worker {
     serve_workers *workers;
     pthread_t thread;

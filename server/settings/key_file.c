@@ -20,7 +20,7 @@ static const struct {
     {"rate", offsetof(serve_key, rate), 0, 1000000},
 };
 
-/* One word: NAME=N, or "operator". */
+/* Reads one word: NAME=N, or "operator". */
 static weir_status read_word(const char *word, int line, serve_key *key, weir_error *error)
 {
     const char *equals = strchr(word, '=');

@@ -122,7 +122,7 @@ static weir_status check_prefixes(const serve_params *params, weir_error *error)
 
 /* ---- Routers ---- */
 
-/* HOST:PORT, where "@" would end a topic's part. */
+/* True if a text is HOST:PORT, where "@" would end a topic's part. */
 static bool is_endpoint(const char *text)
 {
     const char *colon = strrchr(text, ':');

@@ -63,7 +63,7 @@ bool serve_sources_check(const char *entry)
     return name[0] != '\0' && name[0] != '.' && name[strlen(name) - 1] != '.';
 }
 
-/* IPv6 addresses are compared by value, because one has several spellings. */
+/* True if two hosts are the same. IPv6 addresses are compared by value, because one has several spellings. */
 static bool same_host(const char *a, const char *b)
 {
     unsigned char x[16], y[16];
@@ -140,7 +140,7 @@ static const uint8_t *four_in_6(const uint8_t *address)
     return has ? address + 12 : NULL;
 }
 
-/* Global unicast alone, without 2001::/23, 2001:db8::/32, 2002::/16 and 3fff::/20. */
+/* True if an address is global unicast, without 2001::/23, 2001:db8::/32, 2002::/16 and 3fff::/20. */
 static bool is_public_6(const uint8_t *address)
 {
     return is_in(address, (const uint8_t[]){0x20}, 3) && !is_in(address, (const uint8_t[]){0x20, 1, 0}, 23) &&

@@ -89,7 +89,7 @@ static bool read_image(serve_turns *turns, const char *place, const json_t *bloc
 
 static serve_reader read_block;
 
-/* A string, or an array of blocks, into the last message. */
+/* Reads a string, or an array of blocks, into the last message. */
 static bool read_content(serve_turns *turns, const char *place, const json_t *content)
 {
     serve_call *call = turns->ask->call;
@@ -152,7 +152,7 @@ static bool read_addition(serve_turns *turns, const char *place, const json_t *b
     return serve_ask_bring_tool(turns->ask, at.text, definition);
 }
 
-/* Into the last message. */
+/* Reads a block into the last message. */
 static bool read_block(serve_call *call, void *to, const char *place, const json_t *block)
 {
     static const char allowed[] = "text, image, document";

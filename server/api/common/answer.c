@@ -142,7 +142,7 @@ static weir_status submit_shared(serve_answer *answer, const weir_request *reque
     return WEIR_OK;
 }
 
-/* Each answer of a request is one among its key's. */
+/* Counts the answers: each of a request is one among its key's. */
 static bool count_answers(serve_answer *answer)
 {
     serve_call *call = answer->call;

@@ -191,7 +191,7 @@ void serve_choice_fini(serve_choice *choice);
 bool serve_choice_watch(serve_choice *choice);
 void serve_choice_unwatch(serve_choice *choice);
 
-/* take: takes the next chunk if there is one. complete: whether all chunks have been generated. */
+/* take: takes the next chunk if there is one. complete: true if all chunks have been generated. */
 bool serve_choice_take(serve_choice *choice, weir_chunk *chunk);
 bool serve_choice_complete(const serve_choice *choice);
 

@@ -283,14 +283,14 @@ const serve_field_table serve_ask_table = {
     .fields = fields, .n = N_FIELDS, .read = read_plain, .of = "sampler", .of_where = ALL};
 const serve_field_table serve_ask_option_table = {.fields = fields, .n = N_FIELDS, .place = "options"};
 
-/* Each option is a field of its own, "options.NAME". */
+/* Reads options: each is a field of its own, "options.NAME". */
 static bool read_options(serve_call *call, void *to, const char *name, const json_t *value)
 {
     if (!json_is_object(value)) return serve_field_refuse(call, name, "an object");
     return serve_fields_read(call, &serve_ask_option_table, SERVE_ASK_OPTIONS, value, to);
 }
 
-/* A member of the sampler that is a field without a line in the table. */
+/* Reads a member of the sampler that is a field without a line in the table. */
 static bool read_plain(serve_call *call, void *to, const char *name, const json_t *value, bool *known)
 {
     serve_ask *ask = to;
@@ -312,7 +312,7 @@ static bool are_equal(const json_t *a, const json_t *b)
                                                   : json_equal(a, b);
 }
 
-/* Some members have several names, which may not contradict each other. */
+/* Checks that the several names of a member do not contradict each other. */
 static bool check_names(const serve_ask *ask)
 {
     for (size_t i = 0; i < N_FIELDS; i++) {

@@ -201,7 +201,7 @@ static size_t without_white(const char *text, size_t n)
     return n;
 }
 
-/* line [n], with its newline if it has one. */
+/* True if a line [n], with its newline if it has one, is to be dropped. */
 static bool is_dropped(const serve_params *params, const char *line, size_t n)
 {
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)

@@ -357,7 +357,7 @@ static const json_t *text_of(const json_t *part)
     return serve_ask_is(serve_field_type(part), "text") && json_is_string(text) ? text : NULL;
 }
 
-/* OpenAI's: what the answer is expected to repeat, a text or parts of one. */
+/* Reads OpenAI's prediction: what the answer is expected to repeat, a text or parts of one. */
 bool serve_ask_prediction(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
@@ -383,7 +383,7 @@ bool serve_ask_prediction(serve_call *call, void *to, const char *name, const js
     return true;
 }
 
-/* vLLM's: how many of the likeliest in each place. */
+/* Reads vLLM's number of the likeliest in each place. */
 bool serve_ask_prompt_logprobs(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
@@ -397,7 +397,7 @@ bool serve_ask_prompt_logprobs(serve_call *call, void *to, const char *name, con
     return true;
 }
 
-/* Whole, or not at all: one that was cut would be another tenant's. */
+/* Reads the salt whole, or not at all: one that was cut would be another tenant's. */
 bool serve_ask_cache_salt(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;

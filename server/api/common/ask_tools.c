@@ -253,7 +253,7 @@ void serve_ask_custom_input(const weir__text *arguments, size_t *at, weir__text 
 
 /* ---- Tools of other types in chat completions ---- */
 
-/* Its type may be left out. */
+/* True if a tool is a function; its type may be left out. */
 static bool is_function(const json_t *tool)
 {
     const char *type = serve_field_type(tool);
@@ -354,7 +354,7 @@ bool serve_ask_allow_tools(serve_ask *ask, const char *place, const json_t *allo
     ask->tools_allowed = json_array();
     if (!serve_field_each(ask->call, ask, list.text, tools, each)) return false;
     if (json_array_size(ask->tools_allowed) > 0) return true;
-    /* All run on another server. */
+    /* The allowed tools all run on another server. */
     json_decref(ask->tools_allowed);
     ask->tools_allowed = NULL;
     ask->chat.tool_choice = WEIR_TOOLS_NONE;

@@ -110,7 +110,7 @@ static bool asks_for_nothing(const json_t *value)
            (json_is_array(value) && json_array_size(value) == 0);
 }
 
-/* name: where it is in the request. */
+/* Reads a hint; name: where it is in the request. */
 static bool read_hint(serve_call *call, const serve_field *f, void *to, const char *name, const json_t *value)
 {
     bool same = false, none = json_is_array(value) && json_array_size(value) == 0;

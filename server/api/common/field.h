@@ -101,7 +101,7 @@ bool serve_fields_judge(serve_call *call, const serve_field_table *table, unsign
 bool serve_fields_read(serve_call *call, const serve_field_table *table, unsigned where, const json_t *json,
                        void *to);
 
-/* A number, flag, choice or string into its struct. False: the call has its answer. */
+/* Sets a number, flag, choice or string in its struct. False: the call has its answer. */
 bool serve_field_member(serve_call *call, const char *name, const weir_member *member, void *of,
                         const json_t *value);
 

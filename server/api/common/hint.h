@@ -11,14 +11,15 @@
  * has its answer. */
 bool serve_hint_name(serve_call *call, const char *name);
 
-/* `field` has a value that asks for something else than this server does: named, without the numbers of its
- * place; strict: "FIELD must be WHAT", unless that is NULL. False: the call has its answer. */
+/* Takes a hint: `field` has a value that asks for something else than this server does. It is named, without
+ * the numbers of its place; strict: "FIELD must be WHAT", unless that is NULL. False: the call has its
+ * answer. */
 bool serve_hint_take(serve_call *call, const char *field, const char *what);
 
 /* The i-th name that a field may have; NULL: there is none. */
 typedef const char *serve_known_name(const void *of, size_t i);
 
-/* A field without a row: refused where its name is nearly one of the known ones, and else a hint; of a
+/* Takes a field without a row: refused where its name is nearly one of the known ones, and else a hint; of a
  * thousand more than the header holds, all others are hints. place: of its object, "messages[0]"; "" = the
  * request itself. False: the call has its answer. */
 bool serve_hint_unknown(serve_call *call, const char *place, const char *name, serve_known_name *known,

@@ -133,8 +133,8 @@ static bool add_rule(lark *l, const char *name, size_t n, const char *body, cons
     return true;
 }
 
-/* A terminal of Lark's own, under another name if one is given. Its body is no text of the grammar: it is
- * found again by its pattern. */
+/* Imports a terminal of Lark's own, under another name if one is given. Its body is no text of the grammar:
+ * it is found again by its pattern. */
 static bool import(lark *l, const char *name, size_t n, const char *own, size_t n_own)
 {
     for (size_t i = 0; i < sizeof common / sizeof *common; i++)
@@ -240,7 +240,7 @@ static void write_plain(weir__text *out, const char *bytes, size_t n)
     weir__text_add(out, bytes, n);
 }
 
-/* The escape behind a backslash; *l is behind it afterwards. */
+/* Writes the escape behind a backslash; *l is behind it afterwards. */
 static bool write_escape(lark *l, weir__text *out)
 {
     static const char plain[][2] = {"n\n", "t\t", "r\r", "f\f"};

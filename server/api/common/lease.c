@@ -71,7 +71,8 @@ static weir_pool_kind wanted_kind(const serve_route *route)
     return route->engine ? WEIR_POOL_KIND_TEXT : route->kind;
 }
 
-/* unknown: the answer where the model's header has not been read yet. */
+/* True if the model fits the call's route. unknown: the answer where the model's header has not been read
+ * yet. */
 static bool model_fits(const serve_call *call, const serve_model *model, bool unknown)
 {
     weir_pool_kind kind = wanted_kind(call->route);

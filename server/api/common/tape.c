@@ -74,7 +74,7 @@ static void tape_destroy(serve_tape *tape)
     weir__mem_free(tape);
 }
 
-/* Its answer still comes, or it is read: it stays. */
+/* True if its answer still comes, or it is read: then it stays. */
 static bool is_running(const serve_tape *tape)
 {
     return tape->answer != NULL || tape->n_readers > 0;
@@ -310,7 +310,8 @@ bool serve_tape_failed(const serve_tape *tape)
 
 /* ---- Answers ---- */
 
-/* Room for one more that runs; those that do not run have what is left. False: the call has its answer. */
+/* True if there is room for one more that runs; those that do not run have what is left. False: the call has
+ * its answer. */
 static bool has_room(serve_call *call)
 {
     serve_tapes *tapes = call->server->tapes;

@@ -49,7 +49,7 @@ static bool read_wish(serve_call *call, json_t **json, wish *w)
     return serve_call_read_json(call, json) && serve_fields_read(call, &table, 1u, *json, w);
 }
 
-/* Its memory goes first: another prefix takes the place at once. */
+/* Leaves the place; memory goes first: another prefix takes the place at once. */
 static void leave_place(serve_call *call)
 {
     weir_snapshot_destroy(call->snapshot);
@@ -57,7 +57,7 @@ static void leave_place(serve_call *call)
     atomic_fetch_sub(&call->server->prefixes.n_giving, 1);
 }
 
-/* One of the AT_ONCE places. */
+/* Takes one of the AT_ONCE places. False: the call has its answer. */
 static bool enter(serve_call *call)
 {
     if (atomic_fetch_add(&call->server->prefixes.n_giving, 1) < AT_ONCE) {

@@ -223,7 +223,8 @@ static bool make_messages(serve_ask *ask, bool chat)
 
 /* ---- Options ---- */
 
-/* A schema with another one, such as OpenAI's "json_object", would allow any value. */
+/* True if a schema has no type or a known one. With another one, such as OpenAI's "json_object", it would
+ * allow any value. */
 static bool has_known_type(const json_t *schema)
 {
     static const char *const types[] = {"object", "array", "string", "number", "integer", "boolean", "null"};

@@ -122,7 +122,7 @@ static void add_running(const serve_model *model, const serve_loaded *loaded, we
     weir__text_add_string(text, "}");
 }
 
-/* One of several models. */
+/* Adds one of several models. */
 static void add_pooled(serve_server *server, const serve_model *model, bool running, weir__text *text)
 {
     weir_pool_info info = {.size = sizeof info};

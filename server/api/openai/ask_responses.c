@@ -71,7 +71,7 @@ static bool read_part(serve_call *call, void *to, const char *place, const json_
     return serve_foreign_add(to, place, part, true, allowed);
 }
 
-/* A string, or an array of texts and images, into the last message. */
+/* Reads a string, or an array of texts and images, into the last message. */
 static bool read_content(serve_turns *turns, const char *place, const json_t *content)
 {
     serve_call *call = turns->ask->call;

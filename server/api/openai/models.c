@@ -50,7 +50,7 @@ static void add_context(int32_t n_ctx, weir__text *text)
     if (n_ctx > 0) weir__text_printf(text, ",\"context_length\":%d,\"max_model_len\":%d", n_ctx, n_ctx);
 }
 
-/* Its properties once it is in memory. */
+/* Adds the model's properties once it is in memory. */
 static void add_meta(const serve_loaded *loaded, weir__text *text)
 {
     weir_model_info info = {.size = sizeof info};

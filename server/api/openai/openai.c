@@ -10,7 +10,7 @@
 
 /* ---- Shared by whole answers and events ---- */
 
-/* One for each prompt, where there are several. */
+/* Adds the misses, one for each prompt, where there are several. */
 static void add_misses(const serve_answer *answer, weir__text *text)
 {
     bool texts = answer->shows_texts, any = false;

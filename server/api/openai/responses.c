@@ -430,7 +430,7 @@ static bool add_items(serve_call *call, const json_t *items, const char *token, 
     return ok;
 }
 
-/* The conversation, for a response that is to be kept. False: out of memory. */
+/* Keeps the conversation, for a response that is to be kept. False: out of memory. */
 static bool record(const serve_ask *ask, serve_answer *answer)
 {
     serve_call *call = ask->call;
