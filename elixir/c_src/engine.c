@@ -73,7 +73,7 @@ static weir_plan_entry *get_plan(nif_call *call, ERL_NIF_TERM list, size_t *n)
     return plan;
 }
 
-/* One tick; with `turn` also the view for the next plan. */
+/* Runs one tick; with `turn` also the view for the next plan. */
 static ERL_NIF_TERM step(nif_call *call, const ERL_NIF_TERM argv[], bool turn)
 {
     ErlNifEnv *env = call->env;

@@ -104,7 +104,8 @@ static bool wanted(sender *s)
     return !stopped && enif_is_process_alive(NULL, &s->self) && enif_is_process_alive(NULL, &s->to);
 }
 
-/* Called for each node of a pass's graph, which is too often to look each time. */
+/* True if the generation is not wanted any more. Called for each node of a pass's graph, which is too often
+ * to look each time. */
 static bool unwanted(void *user)
 {
     sender *s = user;

@@ -10,7 +10,8 @@ typedef struct function {
     vm_fn *run;
 } function;
 
-/* Asked by the library during long calls, on this thread or one that works for it. */
+/* True if the caller is gone. Asked by the library during long calls, on this thread or one that works for
+ * it. */
 static bool caller_is_gone(void *user)
 {
     return !enif_is_process_alive(NULL, user);

@@ -161,7 +161,7 @@ static void lease_ready(weir_lease *lease, void *user)
     enif_mutex_unlock(claim->lock);
 }
 
-/* No message follows. */
+/* Ends a lease; no message follows. */
 static void lease_end(nif_object *lease)
 {
     enif_mutex_lock(lease->lock);
