@@ -110,7 +110,7 @@ static void watch_workers(serve_server *server, int64_t now_ns)
 
 #ifdef __GLIBC__
 /* Takes 0.2 s for a gigabyte. */
-static void *trim(void *unused)
+static void *trim_heap(void *unused)
 {
     weir__thread_name("weir-trim");
     malloc_trim(0);
@@ -130,7 +130,7 @@ static void give_back_memory(serve_server *server)
     server->most_bodies = bodies;
 #ifdef __GLIBC__
     pthread_t thread;
-    if (weir__thread_start(&thread, NULL, trim, NULL) == 0) pthread_detach(thread);
+    if (weir__thread_start(&thread, NULL, trim_heap, NULL) == 0) pthread_detach(thread);
 #endif
 }
 

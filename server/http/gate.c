@@ -53,7 +53,7 @@ static bool refuse_call(serve_call *call, int status, const char *code, const ch
 }
 
 /* Reads a field that is given once at most; *value NULL: not at all. */
-static bool read_once(visit *v, const char *name, const char **value)
+static bool read_field(visit *v, const char *name, const char **value)
 {
     int n;
     *value = serve_gate_field(v->connection, name, &n);
@@ -70,7 +70,7 @@ static bool check_framing(visit *v)
     const char *coding;
     if (parser->http_major != 1 || parser->http_minor > 1)
         return refuse_call(v->call, 505, "http_version", "this server speaks HTTP/1.1 and HTTP/1.0");
-    if (!read_once(v, "Transfer-Encoding", &coding)) return false;
+    if (!read_field(v, "Transfer-Encoding", &coding)) return false;
     if (coding == NULL) return true;
     if (v->call->http_1_0)
         return refuse_call(v->call, 400, "bad_request", "HTTP/1.0 has no Transfer-Encoding");
@@ -148,7 +148,7 @@ static bool read_model(visit *v)
 static bool check_host(visit *v)
 {
     const char *given;
-    if (!read_once(v, "Host", &given)) return false;
+    if (!read_field(v, "Host", &given)) return false;
     if (given == NULL && !v->call->http_1_0)
         return refuse_call(v->call, 400, "bad_request", "an HTTP/1.1 request must have a Host header");
     v->host = given != NULL ? given : "";
@@ -191,7 +191,7 @@ static bool check_origin(visit *v)
     serve_call *call = v->call;
     const serve_params *params = &call->server->params;
     const char *origin;
-    if (!read_once(v, "Origin", &origin)) return false;
+    if (!read_field(v, "Origin", &origin)) return false;
     if (origin == NULL || origin[0] == '\0') return true;
     for (size_t i = 0; i < params->live.n_origins; i++) {
         if (strcmp(params->live.origins[i], "*") != 0 && strcasecmp(params->live.origins[i], origin) != 0)
@@ -209,7 +209,7 @@ static bool check_origin(visit *v)
 static bool read_key(visit *v, const char **key, bool *any)
 {
     const char *bearer, *other;
-    if (!read_once(v, "Authorization", &bearer) || !read_once(v, "X-Api-Key", &other)) return false;
+    if (!read_field(v, "Authorization", &bearer) || !read_field(v, "X-Api-Key", &other)) return false;
     bool none = bearer == NULL || bearer[0] == '\0'; /* then as Anthropic's and Azure's clients have it */
     *any = !none || (other != NULL && other[0] != '\0');
     *key = none ? other : NULL;
@@ -279,7 +279,7 @@ static bool check_key(visit *v)
 static bool read_strict(visit *v)
 {
     const char *given;
-    if (!read_once(v, "X-Weir-Strict", &given)) return false;
+    if (!read_field(v, "X-Weir-Strict", &given)) return false;
     if (given == NULL) return true;
     v->call->strict = strcmp(given, "1") == 0;
     return v->call->strict || strcmp(given, "0") == 0 ||
@@ -293,7 +293,7 @@ static bool read_position(visit *v)
     serve_call *call = v->call;
     const char *given;
     size_t n;
-    if (!read_once(v, "Last-Event-ID", &given)) return false;
+    if (!read_field(v, "Last-Event-ID", &given)) return false;
     if (given != NULL) {
         call->position_from = "Last-Event-ID";
         n = strlen(given);
@@ -374,7 +374,7 @@ static void ask_router(const visit *v)
 }
 
 /* Describes the visit for the log; a session's prompts also stay cached for longer. */
-static void describe(visit *v)
+static void describe_visit(visit *v)
 {
     /* Routers', Claude Code's, Codex's and OpenCode's. */
     static const char *const sessions[] = {"X-Session-Id", "X-Claude-Code-Session-Id", "Session-Id",
@@ -416,7 +416,7 @@ bool serve_gate_pass(serve_call *call, bool close)
     snprintf(call->path, sizeof call->path, "%s", whole ? "*" : "");
     split_target(&v);
     read_path(&v);
-    describe(&v);
+    describe_visit(&v);
     read_forms(&v);
     call->close = true; /* no other request follows an ambiguous one */
     if (!check_framing(&v) || !check_host(&v) || (!whole && !check_path(&v))) return false;
@@ -429,5 +429,5 @@ bool serve_gate_pass(serve_call *call, bool close)
         serve_gate_field(v.connection, "Anthropic-Version", &n) != NULL)
         call->error = serve_messages_error;
     return read_strict(&v) && read_position(&v) && read_model(&v) && check_key(&v) && check_route(&v) &&
-           check_room(&v) && read_once(&v, "X-Weir-Prefix-From", &hint) && check_state(call, hint);
+           check_room(&v) && read_field(&v, "X-Weir-Prefix-From", &hint) && check_state(call, hint);
 }

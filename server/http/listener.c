@@ -39,7 +39,7 @@ static weir_status fail_listener(weir_error *error, const char *field, const cha
 static void on_ready(serve_watch *watch, unsigned what);
 
 /* Takes the socket, also when it fails. */
-static weir_status adopt(serve_server *server, int fd, weir_error *error)
+static weir_status adopt_socket(serve_server *server, int fd, weir_error *error)
 {
     if (server->n_listeners == (int32_t)N_LISTENERS) {
         close(fd);
@@ -99,7 +99,7 @@ static weir_status open_tcp(serve_server *server, weir_error *error)
         }
         n++;
         keep_address(server, fd);
-        status = adopt(server, fd, error);
+        status = adopt_socket(server, fd, error);
         if (server->params.port == 0) break; /* the others would get other ports */
     }
     freeaddrinfo(list);
@@ -120,7 +120,7 @@ static weir_status open_unix(serve_server *server, weir_error *error)
     if (fd < 0) return fail_listener(error, "unix_path", "cannot listen on", path);
     server->unix_path = weir__mem_strdup(path);
     if (server->address[0] == '\0') snprintf(server->address, sizeof server->address, "unix:%s", path);
-    return adopt(server, fd, error);
+    return adopt_socket(server, fd, error);
 }
 
 /* ---- systemd ---- */
@@ -142,7 +142,7 @@ static weir_status take_systemd(serve_server *server, int *n, weir_error *error)
                                    "descriptor %d from systemd is not a listening socket", fd);
         serve_bind_quiet(fd);
         keep_address(server, fd);
-        status = adopt(server, fd, error);
+        status = adopt_socket(server, fd, error);
     }
     return status;
 }
@@ -251,7 +251,7 @@ static bool make_room(serve_server *server, const char *address)
     return victim != NULL;
 }
 
-static void welcome(serve_server *server, int fd, const struct sockaddr *from, socklen_t n)
+static void welcome_client(serve_server *server, int fd, const struct sockaddr *from, socklen_t n)
 {
     char address[46] = "";
     int on = 1;
@@ -279,7 +279,7 @@ static void on_ready(serve_watch *watch, unsigned what)
         socklen_t n = sizeof from;
         int fd = accept(watch->fd, (struct sockaddr *)&from, &n);
         if (fd >= 0) {
-            welcome(server, fd, (struct sockaddr *)&from, n);
+            welcome_client(server, fd, (struct sockaddr *)&from, n);
             continue;
         }
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {

@@ -22,7 +22,7 @@ struct serve_catalog {
 /* ---- Those in memory ---- */
 
 /* Forgets a model that nobody leases, and whose memory is wanted. The pool's thread. */
-static void forget(weir_model *model, void *user)
+static void forget_model(weir_model *model, void *user)
 {
     serve_catalog *catalog = user;
     pthread_mutex_lock(&catalog->mutex);
@@ -257,7 +257,7 @@ weir_status serve_catalog_create(const serve_params *params, serve_catalog **out
     pthread_mutex_init(&catalog->mutex, NULL);
     if (params->n_models > 0) {
         weir_pool_params pool = params->pool != NULL ? *params->pool : weir_pool_params_default();
-        pool.leaving = forget;
+        pool.leaving = forget_model;
         pool.leaving_user = catalog;
         status = weir_pool_create(&pool, &catalog->pool, error);
         if (status == WEIR_OK) status = serve_catalog_set(catalog, params, error);

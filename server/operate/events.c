@@ -257,7 +257,8 @@ static void add_total(const weir_engine_stats *stats, weir__text *text)
     weir__text_add_string(text, "}}");
 }
 
-static void compose(serve_events *events, const weir_engine_stats *stats, int64_t now_ns, weir__text *text)
+static void compose_event(serve_events *events, const weir_engine_stats *stats, int64_t now_ns,
+                          weir__text *text)
 {
     uint64_t cached = stats->n_cached_tokens, prompt = cached + stats->n_prompt_tokens;
     weir__text_add_string(text, "event: tick\ndata: ");
@@ -322,7 +323,7 @@ static void send_kind(serve_events *events, serve_call *reader, const weir_engin
     bool operates = serve_reach_operates(server->reachable, server->keys, reader->key);
     weir__text_clear(text);
     if (operates)
-        compose(events, stats, now_ns, text);
+        compose_event(events, stats, now_ns, text);
     else
         compose_own(events, stats, reader->key, text);
     for (serve_call *call = reader; call != NULL; call = find_reader(events, call->after)) {
@@ -333,7 +334,7 @@ static void send_kind(serve_events *events, serve_call *reader, const weir_engin
     }
 }
 
-static void send_all(serve_events *events, const weir_engine_stats *stats, int64_t now_ns)
+static void send_to_readers(serve_events *events, const weir_engine_stats *stats, int64_t now_ns)
 {
     weir__text text = {0};
     serve_call *call = find_reader(events, events->server->calls);
@@ -345,7 +346,7 @@ static void send_all(serve_events *events, const weir_engine_stats *stats, int64
 }
 
 /* Reads the statistics of the model's engine, which stays in memory meanwhile; zeroes without one. */
-static bool look(serve_events *events, weir_engine_stats *stats)
+static bool read_stats(serve_events *events, weir_engine_stats *stats)
 {
     const serve_loaded *loaded = serve_catalog_lock(events->server->catalog, events->model);
     const weir_engine *engine = loaded != NULL ? loaded->engine : NULL;
@@ -355,7 +356,7 @@ static bool look(serve_events *events, weir_engine_stats *stats)
     return ok;
 }
 
-static void forget(serve_events *events)
+static void forget_events(serve_events *events)
 {
     serve_events **at = &events->server->events;
     while (*at != events) at = &(*at)->next;
@@ -370,14 +371,14 @@ static void send_ticks(serve_timer *timer)
     int64_t now_ns = weir__clock_now_ns();
     weir_engine_stats stats = {.size = sizeof stats};
     if (events->n_readers == 0) {
-        forget(events);
+        forget_events(events);
         return;
     }
-    bool ok = look(events, &stats);
+    bool ok = read_stats(events, &stats);
     if (ok && (events->n_sent < events->n_ticks || now_ns - events->sent_ns >= IDLE_NS)) {
         events->sent_ns = now_ns;
         keep_snap(events, &stats, now_ns);
-        send_all(events, &stats, now_ns);
+        send_to_readers(events, &stats, now_ns);
     }
     serve_loop_set(events->server->loop, &events->timer, PERIOD_US);
 }
@@ -451,7 +452,7 @@ void serve_events_revoke(serve_server *server)
 
 void serve_events_destroy(serve_server *server)
 {
-    while (server->events != NULL) forget(server->events);
+    while (server->events != NULL) forget_events(server->events);
 }
 
 void serve_slots(serve_call *call)

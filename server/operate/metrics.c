@@ -337,7 +337,7 @@ static void add_pool(const serve_server *server, weir__text *text)
     add_number(text, "pool_failed_loads_total", "counter", "loads that failed", stats.n_failures);
 }
 
-static uint64_t unsent(const serve_server *server)
+static uint64_t unsent_bytes(const serve_server *server)
 {
     uint64_t n = 0;
     for (const serve_call *call = server->calls; call != NULL; call = call->after)
@@ -378,7 +378,7 @@ void serve_metrics(serve_call *call)
     add_number(&text, "http_live", "gauge", "requests being read or answered",
                (uint64_t)(server->n_calls - tapes.n_running));
     add_number(&text, "http_unsent_bytes", "gauge", "bytes of answers that clients have not read yet",
-               unsent(server));
+               unsent_bytes(server));
     add_number(&text, "shared_total", "counter", "requests that joined another request's generation",
                atomic_load_explicit(&server->n_shared, memory_order_relaxed));
     add_tapes(&text, &tapes);

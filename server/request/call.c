@@ -80,7 +80,7 @@ bool serve_call_is_stalled(serve_call *call, int64_t now_ns)
 
 /* ---- Heads ---- */
 
-static const char *phrase(int status)
+static const char *status_phrase(int status)
 {
     static const struct {
         int status;
@@ -137,8 +137,8 @@ static void begin_head(serve_call *call, int status, const char *type)
     call->status = status;
     if (call->http_1_0) call->close = true;
     if (gmtime_r(&now, &utc) != NULL) strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &utc);
-    weir__text_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nX-Request-Id: %s\r\n", status, phrase(status), date,
-                      serve_call_request_id(call));
+    weir__text_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nX-Request-Id: %s\r\n", status,
+                      status_phrase(status), date, serve_call_request_id(call));
     if (call->error != NULL) /* Anthropic's name for it */
         weir__text_printf(out, "Request-Id: %s\r\n", serve_call_request_id(call));
     if (type != NULL) weir__text_printf(out, "Content-Type: %s\r\nX-Content-Type-Options: nosniff\r\n", type);
@@ -158,7 +158,7 @@ static void begin_head(serve_call *call, int status, const char *type)
     add_cors(call);
 }
 
-static const char uncached[] = "Cache-Control: no-store\r\n";
+static const char uncached_line[] = "Cache-Control: no-store\r\n";
 
 /* Writes the whole head of an answer whose body has n bytes. */
 static void whole_head(serve_call *call, int status, const char *type, const char *more, uint64_t n)
@@ -175,7 +175,7 @@ static void whole_head(serve_call *call, int status, const char *type, const cha
 void serve_call_begin_sized(serve_call *call, const char *type, uint64_t n)
 {
     if (call->begun) return;
-    whole_head(call, 200, type, uncached, n);
+    whole_head(call, 200, type, uncached_line, n);
     call->ended = call->head_only;
 }
 
@@ -220,7 +220,7 @@ static void answer_text(serve_call *call, int status, const char *type, const ch
 
 void serve_call_answer_text(serve_call *call, int status, const char *type, weir__text *text)
 {
-    answer_text(call, status, type, uncached, text);
+    answer_text(call, status, type, uncached_line, text);
 }
 
 void serve_call_answer_more(serve_call *call, int status, const char *type, const char *more,
@@ -239,7 +239,7 @@ void serve_call_answer_more(serve_call *call, int status, const char *type, cons
 
 void serve_call_answer(serve_call *call, int status, const char *type, const char *bytes, size_t n)
 {
-    serve_call_answer_more(call, status, type, uncached, bytes, n);
+    serve_call_answer_more(call, status, type, uncached_line, bytes, n);
 }
 
 void serve_call_answer_json(serve_call *call, weir__text *text)

@@ -174,7 +174,7 @@ static bool check_fetched(const fetch *f, const char *field)
 }
 
 /* Gets f->next, once. False: the call has its answer. */
-static bool get(fetch *f, const char *field, weir__transfers *transfers)
+static bool get_next(fetch *f, const char *field, weir__transfers *transfers)
 {
     int64_t rest_ms = (f->call->fetch_by_ns - weir__clock_now_ns()) / 1000000;
     char url[sizeof f->next];
@@ -199,7 +199,7 @@ static bool get(fetch *f, const char *field, weir__transfers *transfers)
 }
 
 /* Follows redirects to hosts of the list. False: the call has its answer. */
-static bool get_all(fetch *f, const char *field, weir__transfers *transfers)
+static bool follow_redirects(fetch *f, const char *field, weir__transfers *transfers)
 {
     const serve_params *params = &f->call->server->params;
     for (int i = 0; f->next[0] != '\0'; i++) {
@@ -210,7 +210,7 @@ static bool get_all(fetch *f, const char *field, weir__transfers *transfers)
                                 to.is_default_port))
             return refuse_source(f, field, &to, i > 0);
         if (i > REDIRECTS_MAX) return refuse_status(f, field);
-        if (!get(f, field, transfers)) return false;
+        if (!get_next(f, field, transfers)) return false;
     }
     return true;
 }
@@ -229,7 +229,7 @@ static bool fetch_url(serve_call *call, const char *field, const char *url, serv
         return serve_field_refuse(call, field, "a URL of at most 2,047 bytes");
     weir__transfers *transfers = weir__transfers_create(1);
     if (transfers == NULL) return serve_call_no_memory(call);
-    bool ok = get_all(&f, field, transfers);
+    bool ok = follow_redirects(&f, field, transfers);
     weir__transfers_destroy(transfers);
     return ok;
 }
@@ -237,7 +237,7 @@ static bool fetch_url(serve_call *call, const char *field, const char *url, serv
 /* ---- Decoding ---- */
 
 /* Counts decoded media among those of all calls, until the call's end. */
-static bool reserve(const serve_ask *ask, size_t n)
+static bool reserve_media(const serve_ask *ask, size_t n)
 {
     serve_call *call = ask->call;
     size_t most = (size_t)call->server->params.media_bytes, alone = serve_share_alone(most);
@@ -261,8 +261,8 @@ static bool refuse_medium(serve_call *call, const char *field, weir_error *error
                              "%s cannot be read: %s", field, error->message);
 }
 
-static bool decode(serve_ask *ask, const weir_model_info *info, weir_media_kind kind, const char *field,
-                   const void *bytes, size_t n_bytes)
+static bool decode_medium(serve_ask *ask, const weir_model_info *info, weir_media_kind kind,
+                          const char *field, const void *bytes, size_t n_bytes)
 {
     weir_media_params params = weir_media_params_default();
     weir_media_info made = {.size = sizeof made};
@@ -276,7 +276,7 @@ static bool decode(serve_ask *ask, const weir_model_info *info, weir_media_kind 
     (void)weir_media_describe(media, &made);
     if (made.kind != kind)
         return serve_field_refuse(ask->call, field, kind == WEIR_MEDIA_IMAGE ? "an image" : "a sound");
-    return reserve(ask, made.n_bytes);
+    return reserve_media(ask, made.n_bytes);
 }
 
 static bool decode_base64(serve_ask *ask, const weir_model_info *info, weir_media_kind kind,
@@ -287,7 +287,7 @@ static bool decode_base64(serve_ask *ask, const weir_model_info *info, weir_medi
     weir_status status = weir__base64_decode(text, n, &bytes, &n_bytes);
     if (status == WEIR_INVALID) return serve_field_refuse(ask->call, field, "base64");
     if (status != WEIR_OK) return serve_call_no_memory(ask->call);
-    bool ok = decode(ask, info, kind, field, bytes, n_bytes);
+    bool ok = decode_medium(ask, info, kind, field, bytes, n_bytes);
     weir__mem_free(bytes);
     return ok;
 }
@@ -296,7 +296,7 @@ static bool fetch_image(serve_ask *ask, const weir_model_info *info, const char 
 {
     weir__text bytes = {0};
     bool ok = fetch_url(ask->call, field, url, &ask->fetches, &bytes) &&
-              decode(ask, info, WEIR_MEDIA_IMAGE, field, bytes.bytes, bytes.n);
+              decode_medium(ask, info, WEIR_MEDIA_IMAGE, field, bytes.bytes, bytes.n);
     serve_call_drop_media(ask->call, bytes.n);
     weir__text_fini(&bytes);
     return ok;

@@ -164,7 +164,7 @@ bool serve_ask_chat_messages(serve_call *call, void *to, const char *name, const
 #define PLACES_BYTES 2048 /* of the report; the answer's header has no more */
 
 /* Lines that agents are known to send: how those of system messages begin, and last lines. */
-static const char *const known[] = {"x-anthropic-billing-header:"};
+static const char *const known_first[] = {"x-anthropic-billing-header:"};
 static const char *const known_last[] = {"<total_tokens># tokens left</total_tokens>"};
 
 /* True if the pattern, in which # stands for digits, is the line [n]. */
@@ -204,8 +204,8 @@ static size_t without_white(const char *text, size_t n)
 /* True if a line [n], with its newline if it has one, is to be dropped. */
 static bool is_dropped(const serve_params *params, const char *line, size_t n)
 {
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strncmp(line, known[i], strlen(known[i])) == 0) return true;
+    for (size_t i = 0; i < sizeof known_first / sizeof *known_first; i++)
+        if (strncmp(line, known_first[i], strlen(known_first[i])) == 0) return true;
     for (size_t i = 0; i < params->n_drop_lines; i++)
         if (strncmp(line, params->drop_lines[i], strlen(params->drop_lines[i])) == 0) return true;
     return is_last_line(params, line, without_white(line, n));

@@ -206,7 +206,7 @@ static size_t find_start(const char *bytes, size_t n)
 }
 
 /* Bytes of a character of a JSON string, or of an escape; 0: it is not complete. */
-static size_t measure(const char *bytes, size_t n)
+static size_t character_bytes(const char *bytes, size_t n)
 {
     char digits[5] = "";
     if (bytes[0] != '\\') return 1;
@@ -246,7 +246,7 @@ void serve_ask_custom_input(const weir__text *arguments, size_t *at, weir__text 
     }
     if (*at < start) *at = start;
     size_t end = *at, step = 1;
-    while (end < n && bytes[end] != '"' && (step = measure(bytes + end, n - end)) > 0) end += step;
+    while (end < n && bytes[end] != '"' && (step = character_bytes(bytes + end, n - end)) > 0) end += step;
     if (end > *at) add_decoded(bytes + *at, end - *at, input);
     *at = end;
 }
@@ -261,7 +261,7 @@ static bool is_function(const json_t *tool)
 }
 
 /* Responses' format: its members are not in one of their own. NULL: the call has its answer. */
-static json_t *flatten(serve_call *call, const char *place, const json_t *format)
+static json_t *flatten_format(serve_call *call, const char *place, const json_t *format)
 {
     static const char *const members[] = {"type", "grammar", NULL};
     const json_t *grammar = json_object_get(format, "grammar");
@@ -290,7 +290,7 @@ static bool add_custom(serve_ask *ask, const char *place, const json_t *tool)
     if (!json_is_object(custom)) return serve_field_refuse(ask->call, at.text, "an object with a name");
     if (!serve_field_only(ask->call, at.text, custom, of_custom)) return false;
     bool given = format != NULL && !json_is_null(format);
-    json_t *flat = given ? flatten(ask->call, of_format.text, format) : NULL, *schema = NULL;
+    json_t *flat = given ? flatten_format(ask->call, of_format.text, format) : NULL, *schema = NULL;
     if (given && flat == NULL) return false;
     if (serve_ask_is(serve_field_type(format), "grammar"))
         of_format = serve_place_of(of_format.text, "grammar");

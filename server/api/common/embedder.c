@@ -190,7 +190,7 @@ static bool refuse_context(serve_call *call, weir_status status, weir_error *err
 }
 
 /* Opens the context for a call. False: it has its answer. */
-static bool open_for(serve_call *call)
+static bool open_for_call(serve_call *call)
 {
     serve_embedder *embedder = &call->loaded->embedder;
     weir_error error = {0};
@@ -217,7 +217,7 @@ static bool is_idle(const serve_embedder *embedder, int64_t now_ns)
            now_ns - embedder->used_ns >= SERVE_EMBEDDER_IDLE_S * WEIR__NS_PER_S;
 }
 
-static void *reap(void *user)
+static void *reap_context(void *user)
 {
     serve_loaded *loaded = user;
     serve_embedder *embedder = &loaded->embedder;
@@ -246,7 +246,7 @@ void serve_embedder_rest(serve_loaded *loaded, int64_t now_ns)
     serve_loaded_wait(loaded); /* the one before, which has ended */
     embedder->rest_ns = now_ns;
     atomic_store(&embedder->reaps, true);
-    embedder->has_reaper = weir__thread_start(&embedder->reaper, NULL, reap, loaded) == 0;
+    embedder->has_reaper = weir__thread_start(&embedder->reaper, NULL, reap_context, loaded) == 0;
     if (!embedder->has_reaper) atomic_store(&embedder->reaps, false);
 }
 
@@ -256,7 +256,7 @@ bool serve_embedder_describe(serve_call *call, weir_context_info *info)
 {
     serve_embedder *embedder = &call->loaded->embedder;
     pthread_mutex_lock(&embedder->mutex);
-    bool ok = open_for(call);
+    bool ok = open_for_call(call);
     if (ok) (void)weir_context_describe(embedder->context, info);
     pthread_mutex_unlock(&embedder->mutex);
     return ok;
@@ -304,8 +304,8 @@ static weir_status compute_turn(weir_context *context, const serve_texts_form *f
 
 /* *vectors is [texts->n][*width], freed with weir__mem_free in any case. False: the call has its answer, or
  * the client has left. */
-static bool compute(serve_call *call, const serve_texts_form *form, const serve_texts *texts, float **vectors,
-                    size_t *width)
+static bool compute_vectors(serve_call *call, const serve_texts_form *form, const serve_texts *texts,
+                            float **vectors, size_t *width)
 {
     serve_embedder *embedder = &call->loaded->embedder;
     bool ok = true;
@@ -314,7 +314,7 @@ static bool compute(serve_call *call, const serve_texts_form *form, const serve_
         weir_error error = {0};
         if (atomic_load_explicit(&call->gone, memory_order_acquire)) return serve_call_interrupted(call);
         pthread_mutex_lock(&embedder->mutex);
-        ok = open_for(call);
+        ok = open_for_call(call);
         if (ok) {
             weir_status status =
                 compute_turn(embedder->context, form, texts, done, n, vectors, width, &error);
@@ -335,7 +335,7 @@ void serve_embedder_answer(serve_call *call, const serve_texts_form *form)
         serve_call_no_memory(call);
         return;
     }
-    if (form->read(call, texts) && compute(call, form, texts, &vectors, &width))
+    if (form->read(call, texts) && compute_vectors(call, form, texts, &vectors, &width))
         form->answer(call, texts, vectors, width);
     for (size_t i = 0; i < texts->n; i++) weir__mem_free((void *)texts->tokens[i].ids);
     weir__mem_free(vectors);

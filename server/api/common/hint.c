@@ -31,7 +31,7 @@ typedef struct near_name {
 } near_name;
 
 /* False: it is too long to be near a field. */
-static bool fold(near_name *folded, const char *name)
+static bool fold_name(near_name *folded, const char *name)
 {
     *folded = (near_name){.n = 0};
     for (size_t i = 0; name[i] != '\0'; i++) {
@@ -76,7 +76,7 @@ static int count_edits(const near_name *a, const near_name *b)
 int serve_near(const char *name, const char *known)
 {
     near_name a, b;
-    if (!fold(&a, name) || !fold(&b, known) || b.n == 0) return -1;
+    if (!fold_name(&a, name) || !fold_name(&b, known) || b.n == 0) return -1;
     if (a.n == b.n && memcmp(a.letters, b.letters, a.n) == 0) return 0;
     size_t most = b.n < 3 ? 0 : b.n < 6 ? 1 : 2, apart = a.n > b.n ? a.n - b.n : b.n - a.n;
     /* An edit changes the set by two letters at most. */

@@ -51,7 +51,7 @@ struct serve_tapes {
 /* ---- Room ---- */
 
 /* False: out of memory, which can be only the first time. */
-static bool count(serve_tape *tape)
+static bool count_tape(serve_tape *tape)
 {
     size_t n = sizeof *tape + tape->head.capacity + tape->bytes.capacity + tape->capacity * sizeof(mark);
     serve_share *bytes = &tape->of->bytes;
@@ -97,7 +97,7 @@ static size_t n_running(const serve_tapes *tapes)
 }
 
 /* Drops the tape of the owner that does not run and was read longest ago. False: there is none. */
-static bool drop_of(serve_tapes *tapes, serve_owner owner)
+static bool drop_tape_of(serve_tapes *tapes, serve_owner owner)
 {
     serve_tape *oldest = NULL;
     for (serve_tape *tape = tapes->newest; tape != NULL; tape = tape->next)
@@ -111,7 +111,7 @@ static bool drop_of(serve_tapes *tapes, serve_owner owner)
 }
 
 /* Drops a tape of the owner who has most that do not run. False: there is none. */
-static bool drop_one(serve_tapes *tapes)
+static bool drop_tape(serve_tapes *tapes)
 {
     const serve_tape *victim = NULL;
     size_t most = 0;
@@ -121,11 +121,11 @@ static bool drop_one(serve_tapes *tapes)
         if (n > most) victim = tape;
         if (n > most) most = n;
     }
-    return victim != NULL && drop_of(tapes, victim->owner);
+    return victim != NULL && drop_tape_of(tapes, victim->owner);
 }
 
 /* Gives back unused memory of its arrays. */
-static void fit(serve_tape *tape)
+static void fit_tape(serve_tape *tape)
 {
     char *bytes = weir__mem_realloc(tape->bytes.bytes, tape->bytes.n + 1);
     mark *marks = weir__mem_realloc(tape->marks, tape->n_marks * sizeof *marks);
@@ -137,11 +137,11 @@ static void fit(serve_tape *tape)
         tape->marks = marks;
         tape->capacity = tape->n_marks;
     }
-    (void)count(tape);
+    (void)count_tape(tape);
 }
 
 /* Forgets its first n events. */
-static void cut(serve_tape *tape, size_t n)
+static void cut_tape(serve_tape *tape, size_t n)
 {
     size_t gone = tape->marks[n - 1].end;
     tape->bytes.n -= gone;
@@ -150,7 +150,7 @@ static void cut(serve_tape *tape, size_t n)
     memmove(tape->bytes.bytes, tape->bytes.bytes + gone, tape->bytes.n + 1);
     memmove(tape->marks, tape->marks + n, tape->n_marks * sizeof *tape->marks);
     for (size_t i = 0; i < tape->n_marks; i++) tape->marks[i].end -= gone;
-    fit(tape);
+    fit_tape(tape);
 }
 
 /* The owner's longest tape that still has events. */
@@ -171,21 +171,21 @@ static void make_room(serve_tapes *tapes)
     serve_owner owner;
     while (serve_share_used(&tapes->bytes) > (size_t)tapes->server->params.resume_bytes &&
            serve_share_largest(&tapes->bytes, &owner)) {
-        if (drop_of(tapes, owner)) continue;
+        if (drop_tape_of(tapes, owner)) continue;
         serve_tape *longest = longest_of(tapes, owner);
         if (longest == NULL) return;
-        cut(longest, (longest->n_marks + 1) / 2);
+        cut_tape(longest, (longest->n_marks + 1) / 2);
     }
 }
 
 /* ---- Readers ---- */
 
-static uint64_t last(const serve_tape *tape)
+static uint64_t last_event(const serve_tape *tape)
 {
     return tape->first + tape->n_marks - 1;
 }
 
-static void attach(serve_tape *tape, serve_call *reader, uint64_t from)
+static void attach_reader(serve_tape *tape, serve_call *reader, uint64_t from)
 {
     reader->tape = tape;
     reader->tape_at = from;
@@ -253,10 +253,10 @@ void serve_tape_feed(serve_call *reader)
         return;
     }
     size_t at = serve_call_begin_piece(reader);
-    while (reader->tape_at <= last(tape) && reader->out.n - reader->out_at < SERVE_BUFFER_MAX)
+    while (reader->tape_at <= last_event(tape) && reader->out.n - reader->out_at < SERVE_BUFFER_MAX)
         write_event(tape, reader->tape_at++, &reader->out);
     serve_call_end_piece(reader, at);
-    if (tape->ended && reader->tape_at > last(tape)) serve_call_end(reader);
+    if (tape->ended && reader->tape_at > last_event(tape)) serve_call_end(reader);
     if (reader->ended || reader->out.n > reader->out_at) serve_call_send(reader);
 }
 
@@ -275,7 +275,7 @@ void serve_tape_add(serve_tape *tape, const weir__text *event)
     tape->marks[tape->n_marks++] = (mark){.end = tape->bytes.n, .headed = headed};
     for (serve_call *reader = tape->readers; reader != NULL; reader = reader->reader_after)
         serve_tape_feed(reader);
-    (void)count(tape);
+    (void)count_tape(tape);
     make_room(tape->of);
 }
 
@@ -283,7 +283,7 @@ void serve_tape_pass(serve_tape *tape, const weir__text *event, bool urgent)
 {
     for (serve_call *reader = tape->readers; reader != NULL; reader = reader->reader_after) {
         size_t waiting = reader->out.n - reader->out_at;
-        if (event->failed || reader->ended || reader->tape_at <= last(tape) ||
+        if (event->failed || reader->ended || reader->tape_at <= last_event(tape) ||
             waiting >= (urgent ? SERVE_BUFFER_MAX : 1))
             continue;
         size_t at = serve_call_begin_piece(reader);
@@ -298,7 +298,7 @@ void serve_tape_end(serve_tape *tape)
     if (tape->failed) return;
     tape->ended = true;
     tape->alone_ns = weir__clock_now_ns();
-    fit(tape);
+    fit_tape(tape);
     for (serve_call *reader = tape->readers; reader != NULL; reader = reader->reader_after)
         serve_tape_feed(reader);
 }
@@ -321,7 +321,7 @@ static bool has_room(serve_call *call)
                                  "%zu resumable streams run, %zu of them yours; allowed: %d in all, and of "
                                  "one caller at most three times as many as are free",
                                  n, held, SERVE_TAPES_MOST);
-    if (tapes->stats.n >= SERVE_TAPES_MOST) (void)drop_one(tapes); /* there is one: not all of them run */
+    if (tapes->stats.n >= SERVE_TAPES_MOST) (void)drop_tape(tapes); /* there is one: not all of them run */
     return true;
 }
 
@@ -367,7 +367,7 @@ serve_tape *serve_tape_start(serve_call *call, const char id[SERVE_ID_MAX], cons
     if (head->failed || tape->head.failed) goto no_memory;
     tape->of = tapes;
     tape->owner = call->owner;
-    if (!count(tape)) goto no_memory;
+    if (!count_tape(tape)) goto no_memory;
     if ((maker = serve_call_create(call->server, NULL)) == NULL) goto no_memory;
     tape->answer = call->answer;
     hand_over(call, maker);
@@ -380,7 +380,7 @@ serve_tape *serve_tape_start(serve_call *call, const char id[SERVE_ID_MAX], cons
     tape->first = 1;
     *made = maker;
     if (unread) return tape;
-    attach(tape, call, 1);
+    attach_reader(tape, call, 1);
     serve_call_send(call);
     return tape;
 no_memory:
@@ -442,15 +442,15 @@ static bool read_position(serve_call *call, const serve_tape *tape, uint64_t off
     if (!counts) offset = 0;
     uint64_t least = tape->first > offset ? tape->first - 1 - offset : 0;
     *after = number ? strtoull(text, NULL, 10) + offset : 0;
-    if (call->position_from != NULL && (!number || *after > last(tape)))
+    if (call->position_from != NULL && (!number || *after > last_event(tape)))
         return serve_call_refuse(
             call, 400, field, "invalid_value",
             "\"%.32s\" is not the number of an event that this stream has had; allowed: %llu to %llu", text,
-            (unsigned long long)least, (unsigned long long)(last(tape) - offset));
+            (unsigned long long)least, (unsigned long long)(last_event(tape) - offset));
     if (*after + 1 < tape->first)
         return serve_call_refuse(call, 410, field, "events_gone",
                                  "the stream's first events are no longer kept; allowed: %llu to %llu",
-                                 (unsigned long long)least, (unsigned long long)(last(tape) - offset));
+                                 (unsigned long long)least, (unsigned long long)(last_event(tape) - offset));
     return true;
 }
 
@@ -458,12 +458,12 @@ void serve_tape_read(serve_call *call, serve_tape *tape, uint64_t offset)
 {
     uint64_t after;
     if (!read_position(call, tape, offset, &after)) return;
-    if (tape->ended && after == last(tape)) { /* a 204 makes an EventSource stop asking */
+    if (tape->ended && after == last_event(tape)) { /* a 204 makes an EventSource stop asking */
         serve_call_answer_more(call, 204, NULL, "Cache-Control: no-store\r\n", "", 0);
         return;
     }
     tape->of->stats.n_resumed++;
-    attach(tape, call, after + 1);
+    attach_reader(tape, call, after + 1);
     serve_tape_feed(call);
 }
 

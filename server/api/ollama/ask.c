@@ -320,7 +320,7 @@ static bool read_keep_alive(serve_ask *ask)
            (!unmet || serve_hint_name(ask->call, "keep_alive"));
 }
 
-static bool read_rest(serve_ask *ask)
+static bool read_settings(serve_ask *ask)
 {
     if (serve_ask_given(ask, "stream") == NULL) ask->stream = true;
     if (!ask->request.logprobs) ask->request.n_logprobs = 0; /* top_logprobs alone asks for nothing */
@@ -329,7 +329,7 @@ static bool read_rest(serve_ask *ask)
 
 bool serve_ask_ollama(serve_ask *ask)
 {
-    return read_rest(ask) && make_messages(ask, true);
+    return read_settings(ask) && make_messages(ask, true);
 }
 
 static bool check_text(const serve_ask *ask, const char *name)
@@ -347,7 +347,7 @@ static bool read_images_of_text(const serve_ask *ask)
 bool serve_ask_generate(serve_ask *ask)
 {
     const json_t *raw = serve_ask_given(ask, "raw");
-    if (!check_text(ask, "prompt") || !check_text(ask, "system") || !read_rest(ask)) return false;
+    if (!check_text(ask, "prompt") || !check_text(ask, "system") || !read_settings(ask)) return false;
     if (raw != NULL && !json_is_boolean(raw)) return serve_field_refuse(ask->call, "raw", "true or false");
     if (json_is_true(raw) || json_string_length(ask->suffix) > 0) return read_images_of_text(ask);
     bool empty = json_string_length(ask->prompt) == 0 && json_array_size(serve_ask_given(ask, "images")) == 0;

@@ -36,7 +36,7 @@ static void add_size(uint64_t n, weir__text *text)
 }
 
 /* The last word of a description "llama 135M Q4_1". */
-static const char *quantization(const weir_model_info *info)
+static const char *quantization_of(const weir_model_info *info)
 {
     const char *space = info->description != NULL ? strchr(info->description, ' ') : NULL;
     const char *next = space != NULL ? strchr(space + 1, ' ') : NULL;
@@ -53,7 +53,7 @@ static void add_details(const weir_model_info *info, weir__text *text)
     weir__json_quote(text, family, strlen(family));
     weir__text_add_string(text, "]");
     add_size(info->n_params, text);
-    weir__json_string(text, "quantization_level", quantization(info));
+    weir__json_string(text, "quantization_level", quantization_of(info));
     weir__text_add_string(text, "}");
 }
 

@@ -136,7 +136,7 @@ static void whole_message(serve_choice *choice, weir__text *text)
 }
 
 /* vLLM has them beside the choices. */
-static void rest(const serve_answer *answer, weir__text *text)
+static void add_prompt(const serve_answer *answer, weir__text *text)
 {
     serve_openai_add_prompt(&answer->choices[0], text);
 }
@@ -149,7 +149,7 @@ const serve_openai serve_openai_chat = {
     .silent = add_silence,
     .end = end_message,
     .whole = whole_message,
-    .rest = rest,
+    .rest = add_prompt,
 };
 
 void serve_chat(serve_call *call)

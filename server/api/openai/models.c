@@ -203,7 +203,7 @@ static bool add_pooled(serve_server *server, const char *name, weir__text *text)
 }
 
 /* The list, or the model that the address names. False: there is no such model. */
-static bool add_all(serve_call *call, weir__text *text)
+static bool add_models(serve_call *call, weir__text *text)
 {
     serve_server *server = call->server;
     const char *name = call->name;
@@ -223,7 +223,7 @@ static bool add_all(serve_call *call, weir__text *text)
 void serve_models(serve_call *call)
 {
     weir__text text = {0};
-    if (!add_all(call, &text)) {
+    if (!add_models(call, &text)) {
         serve_call_refuse(call, 404, "model", "model_not_found", "there is no model \"%.200s\" here",
                           call->name);
         weir__text_fini(&text);
@@ -285,7 +285,8 @@ static serve_model *read_model(serve_call *call, json_t **json)
     return NULL;
 }
 
-static void change(serve_call *call, weir_status (*act)(weir_pool *pool, const char *name, weir_error *error))
+static void change_model(serve_call *call,
+                         weir_status (*act)(weir_pool *pool, const char *name, weir_error *error))
 {
     json_t *json = NULL;
     weir_error error = {0};
@@ -303,10 +304,10 @@ static void change(serve_call *call, weir_status (*act)(weir_pool *pool, const c
 
 void serve_models_load(serve_call *call)
 {
-    change(call, weir_pool_load);
+    change_model(call, weir_pool_load);
 }
 
 void serve_models_unload(serve_call *call)
 {
-    change(call, weir_pool_unload);
+    change_model(call, weir_pool_unload);
 }

@@ -276,7 +276,8 @@ static void stop_item(serve_choice *choice, size_t index)
 }
 
 /* Takes the tokens of a part's next piece; of content, their logprobs into *scores and the part's own. */
-static void score(serve_choice *choice, serve_part *part, const char *bytes, size_t n, weir__text *scores)
+static void score_piece(serve_choice *choice, serve_part *part, const char *bytes, size_t n,
+                        weir__text *scores)
 {
     const serve_answer *answer = choice->answer;
     bool content = part->kind == WEIR_DELTA_CONTENT;
@@ -309,7 +310,7 @@ static void send_delta(serve_choice *choice, const weir_delta *given)
     if (choice->fresh && index > 0) stop_item(choice, index - 1);
     if (choice->fresh) start_item(choice, index);
     if (given->kind == WEIR_DELTA_TOOL_CALL) return;
-    score(choice, part, given->text, given->length, &scores);
+    score_piece(choice, part, given->text, given->length, &scores);
     if (is_custom(choice->answer, part)) {
         send_input(choice, part);
     } else {
@@ -361,7 +362,7 @@ static void whole_response(serve_answer *answer, weir__text *text)
     serve_choice *choice = &answer->choices[0];
     for (size_t i = 0; i < choice->n_kept; i++) {
         weir__text scores = {0};
-        score(choice, &choice->parts[i], choice->parts[i].text.bytes, choice->parts[i].text.n, &scores);
+        score_piece(choice, &choice->parts[i], choice->parts[i].text.bytes, choice->parts[i].text.n, &scores);
         weir__text_fini(&scores);
     }
     add_response(answer, status_of(&answer->choices[0]), NULL, text);
@@ -377,7 +378,7 @@ static void write_progress(const serve_choice *choice, const weir_progress *prog
     weir__text_add_string(text, "}\n\n");
 }
 
-static void pending(const serve_answer *answer, weir__text *text)
+static void add_pending(const serve_answer *answer, weir__text *text)
 {
     add_response(answer, "in_progress", NULL, text);
 }
@@ -392,12 +393,12 @@ const serve_form serve_responses_form = {
     .finish = finish_response,
     .fail = fail_response,
     .whole = whole_response,
-    .pending = pending,
+    .pending = add_pending,
 };
 
 /* ---- The endpoints ---- */
 
-static bool repeat(const serve_ask *ask, const char *name, const char *standard, weir__text *text)
+static bool repeat_option(const serve_ask *ask, const char *name, const char *standard, weir__text *text)
 {
     const json_t *value = serve_ask_given(ask, name);
     char *dump = value != NULL ? weir__json_dump(value) : NULL;
@@ -431,7 +432,7 @@ static bool add_items(serve_call *call, const json_t *items, const char *token, 
 }
 
 /* Keeps the conversation, for a response that is to be kept. False: out of memory. */
-static bool record(const serve_ask *ask, serve_answer *answer)
+static bool record_conversation(const serve_ask *ask, serve_answer *answer)
 {
     serve_call *call = ask->call;
     const json_t *input = serve_ask_given(ask, "input");
@@ -449,7 +450,7 @@ static bool record(const serve_ask *ask, serve_answer *answer)
 }
 
 /* The request's options, which a response repeats: as given, or else their defaults. */
-static bool repeat_all(const serve_ask *ask, serve_answer *answer)
+static bool repeat_options(const serve_ask *ask, serve_answer *answer)
 {
     weir__text *text = &answer->repeated;
     static const struct {
@@ -471,14 +472,14 @@ static bool repeat_all(const serve_ask *ask, serve_answer *answer)
     /* json_key would omit the comma at the start of a text. */
     weir__text_printf(text, ",\"background\":%s,\"parallel_tool_calls\":%s,\"service_tier\":\"default\"",
                       ask->background ? "true" : "false", ask->chat.parallel_tool_calls ? "true" : "false");
-    ok = record(ask, answer);
+    ok = record_conversation(ask, answer);
     weir__text_printf(text, ",\"store\":%s,\"truncation\":\"disabled\"",
                       answer->record != NULL ? "true" : "false");
     weir__json_number(text, "temperature", (double)ask->sampler.temp, 6);
     weir__json_number(text, "top_p", (double)ask->sampler.top_p, 6);
     weir__text_printf(text, ",\"top_logprobs\":%d", ask->request.n_logprobs);
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
-        ok = repeat(ask, members[i].name, members[i].standard, text) && ok;
+        ok = repeat_option(ask, members[i].name, members[i].standard, text) && ok;
     weir__text_close(text, "", 0); /* it is there as long as the answer */
     return ok && !text->failed;
 }
@@ -487,7 +488,7 @@ static const serve_dialect dialect = {
     .where = SERVE_ASK_RESPONSES,
     .read = serve_ask_responses,
     .form = &serve_responses_form,
-    .repeat = repeat_all,
+    .repeat = repeat_options,
     .count = "{\"object\":\"response.input_tokens\",\"input_tokens\":",
 };
 
