@@ -87,7 +87,7 @@ static int load_nif(ErlNifEnv *env, void **priv, ERL_NIF_TERM info)
     return nif_resources_open(env, nif_stream_down, nif_lease_down) ? 0 : 1;
 }
 
-static int upgrade(ErlNifEnv *env, void **priv, void **old, ERL_NIF_TERM info)
+static int upgrade_module(ErlNifEnv *env, void **priv, void **old, ERL_NIF_TERM info)
 {
     (void)old;
     return load_nif(env, priv, info);
@@ -96,4 +96,4 @@ static int upgrade(ErlNifEnv *env, void **priv, void **old, ERL_NIF_TERM info)
 #define ENTRY(name, arity, flags) {#name, arity, run_##name, flags},
 static ErlNifFunc functions[] = {NIF_TABLE(ENTRY)};
 
-ERL_NIF_INIT(Elixir.Weir.NIF, functions, load_nif, NULL, upgrade, NULL)
+ERL_NIF_INIT(Elixir.Weir.NIF, functions, load_nif, NULL, upgrade_module, NULL)

@@ -136,7 +136,7 @@ ERL_NIF_TERM nif_pool_unload(nif_call *call, const ERL_NIF_TERM argv[])
 
 /* ---- Leases ---- */
 
-static ERL_NIF_TERM failure(ErlNifEnv *env, weir_status status, const weir_error *error)
+static ERL_NIF_TERM failure_term(ErlNifEnv *env, weir_status status, const weir_error *error)
 {
     switch (status) {
     case WEIR_BUSY: return nif_error_atom(env, "timeout");
@@ -154,7 +154,7 @@ static void lease_ready(weir_lease *lease, void *user)
     nif_claim *claim = user;
     ErlNifEnv *env = claim->messages;
     weir_status status = weir_lease_wait(lease, 0, &error);
-    ERL_NIF_TERM what = status == WEIR_OK ? nif_atom(env, "ready") : failure(env, status, &error);
+    ERL_NIF_TERM what = status == WEIR_OK ? nif_atom(env, "ready") : failure_term(env, status, &error);
     ERL_NIF_TERM message = enif_make_tuple2(env, claim->ref, what);
     enif_mutex_lock(claim->lock);
     if (!claim->deaf) enif_send(NULL, &claim->to, env, message);
@@ -210,7 +210,7 @@ static ERL_NIF_TERM lease_begin(nif_call *call, nif_object *pool, const char *na
     if (status != WEIR_OK) {
         enif_release_resource(lease);
         return status == WEIR_BUSY ? nif_error_atom(call->env, "queue_full")
-                                   : failure(call->env, status, &call->error);
+                                   : failure_term(call->env, status, &call->error);
     }
     claim->pool = pool;
     enif_keep_resource(pool);
