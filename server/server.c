@@ -1,4 +1,9 @@
-/* server.c: the server: its thread, its ready list, its life. SPDX-License-Identifier: Apache-2.0 */
+/* server.c: the server: its thread, its ready list, its life. The service thread waits in the loop for
+ * sockets and timers, then goes on with the calls of the ready list, which workers and engines have posted,
+ * takes a reload and begins a drain, and then works the connections that have something to do. At the end it
+ * closes the listener, ends the workers and then the calls; a worker that does not end in time ends the
+ * process, because it still uses the model.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "server.h"
 
 #include <errno.h>

@@ -1,4 +1,8 @@
-/* connection.c: a client's socket: reads requests, sends answers, and notices that the client has left.
+/* connection.c: a client's socket: reads requests, sends answers, and notices that the client has left. All
+ * runs on the service thread, in turns: a turn receives at most READ_BYTES, reads one request as far as it is
+ * there, and sends at most one piece of its answer; what is left makes the connection due for another turn,
+ * after the others. A connection has one request at a time, and reads only a little ahead of it. After the
+ * last answer it parts from the client, and drops input for a moment.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "connection.h"
 

@@ -1,4 +1,9 @@
-/* gate.c: checks a request's head: who may send which requests. SPDX-License-Identifier: Apache-2.0 */
+/* gate.c: checks a request's head: who may send which requests. The checks have an order, and the first one
+ * that refuses answers the call: framing, host and path; the page's origin; what the headers ask for; the
+ * key; then the route, the room for connections, and the server's state with the key's limits. So the key
+ * comes before refusals that tell of routes and models. The model of the call is set here where there is but
+ * one.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>

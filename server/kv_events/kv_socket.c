@@ -1,4 +1,8 @@
-/* kv_socket.c: a socket at which routers read what is published, and its connections.
+/* kv_socket.c: a socket at which routers read what is published, and its connections. It speaks ZeroMQ's
+ * protocol, as PUB for subscribers or as ROUTER for replays, on the thread of the events. Messages are kept
+ * once and counted by reference: a connection has only the number of its next one. So a slow reader takes no
+ * memory but a place; it is dropped when it takes nothing for some time. Input, subscriptions and commands
+ * that wait have limits.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kv_socket.h"
 

@@ -1,4 +1,8 @@
-/* metrics.c: GET /metrics, in Prometheus' text format. SPDX-License-Identifier: Apache-2.0 */
+/* metrics.c: GET /metrics, in Prometheus' text format. The statistics of all engines are read first, with the
+ * catalog locked; then each metric is written with a sample for each engine, whose label names its model
+ * where there are several. A table says which numbers of weir_engine_stats are written, and their rows have
+ * the type and the help. Numbers of the pool, the server and the process follow.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "metrics.h"
 
 #include <math.h>

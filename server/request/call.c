@@ -1,4 +1,9 @@
-/* call.c: one request and its answer, as bytes. SPDX-License-Identifier: Apache-2.0 */
+/* call.c: one request and its answer, as bytes. An answer is whole, with a head that gives its length, or
+ * comes in pieces, which HTTP/1.1 gets as chunks; either is put into call->out, which the connection sends.
+ * The first answer to a call counts, and later ones are ignored. Large texts take their part of the answers'
+ * quota before they are sent: without room for one, the answer is an error. Work on a call asks now and then
+ * whether to go on, and ends with an answer if not.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "call.h"
 
 #include <stdarg.h>

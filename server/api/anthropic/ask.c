@@ -1,5 +1,7 @@
-/* ask.c: a request in the format of Anthropic's Messages API. Its conversation, tools and options
- * become those of chat completions.
+/* ask.c: a request in the format of Anthropic's Messages API. Its conversation, tools and options become
+ * those of chat completions. Each message's blocks are read into turns: results of tools become messages of
+ * their own, calls join the assistant's message, and blocks that this server does not run are foreign.c's.
+ * Tools, the choice and the options follow, each from its own field.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ask.h"
 

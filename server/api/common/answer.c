@@ -1,4 +1,8 @@
-/* answer.c: an answer from its submit to its end, as events or as a whole.
+/* answer.c: an answer from its submit to its end, as events or as a whole. A worker submits the requests;
+ * then the answer belongs to the service thread. As events, each pump takes the chunks of all choices and
+ * writes them by the dialect's form, until so much output waits that the client has to read first. As a
+ * whole, the pump waits until all streams have ended and gives the answer to a worker, which composes it.
+ * With a tape, events go there instead of to the connection.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "answer.h"
 

@@ -1,4 +1,8 @@
-/* ask_chat.c: the messages of a request and its tools, rendered.
+/* ask_chat.c: the messages of a request and its tools, rendered. Messages lose their dropped lines, and are
+ * counted and measured before anything is rendered, because a conversation that has no room must cost little.
+ * Then media are decoded, tools chosen, and both written as JSON for weir_chat_create, whose chat becomes the
+ * prompt; what it does not enforce and what it has put into another form is reported. A fork takes the chat
+ * of its source instead.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,8 @@
-/* ask_fields.c: every field that a request for text may have. SPDX-License-Identifier: Apache-2.0 */
+/* ask_fields.c: every field that a request for text may have. The table has a row for each field and kind of
+ * request: what it sets, its reader, or why it is a hint or refused. Numbers and flags of the sampler need no
+ * row. The fields of Ollama's `options` are rows whose name begins with "options.". docs/guides/fields.md is
+ * written from this table by fields_test.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
 #include "ask.h"

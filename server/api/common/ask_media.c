@@ -1,4 +1,8 @@
-/* ask_media.c: the images and sounds in the messages of a request, also by URL, from hosts of --media-host.
+/* ask_media.c: the images and sounds in the messages of a request, also by URL, from hosts of --media-host. A
+ * request whose body may name a URL goes to threads of its own, where waiting for hosts keeps no other
+ * request back, and all its URLs share one time limit. Each redirect is checked like the first URL, and each
+ * address before it is connected to. A part's data is decoded, counted among the media of all calls, and
+ * removed from the message.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,8 @@
 /* ask_messages.c: the messages of a conversation: how many it may have, the members of each, and the lines
- * that are left out of the prompt.
+ * that are left out of the prompt. All parts are counted before any is read, since each is at least a token.
+ * Members are checked where they stand in the JSON, and some are changed there into what the library reads.
+ * Lines are dropped afterwards: a message of which nothing is left goes, too, unless it is the last one or a
+ * call's result, and the places of the others in the request move with them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 

@@ -1,4 +1,7 @@
-/* ask_readers.c: readers of fields whose values need more than a row of ask_fields.c.
+/* ask_readers.c: readers of fields whose values need more than a row of ask_fields.c. A reader checks the
+ * value, in the request's words, and writes it into the sampler's or request's parameters, or keeps it in the
+ * serve_ask for later; false means that the call has its answer. Memory that it allocates belongs to the
+ * serve_ask.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,7 @@
-/* ask_tools.c: the tools of a request: functions, custom ones, and the choice among them.
+/* ask_tools.c: the tools of a request: functions, custom ones, and the choice among them. A custom tool
+ * becomes a function with one string, whose pattern is its format's; of an answer, its input is decoded again
+ * as it is generated. Tools of other types are left out by foreign.c. When all fields are known, the tools
+ * that may be called are chosen from the list, with their places in the request, which errors name.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,7 @@
-/* embedder.c: embeddings and scores of texts, by a context that is there while it is used.
+/* embedder.c: embeddings and scores of texts, by a context that is there while it is used. The first request
+ * creates the context on a thread of its own, counted in the pool's budget; after some idle time another
+ * thread destroys it. Texts are computed in turns of a few under the mutex, so that requests with many texts
+ * alternate with others, and the first turn checks all texts before anything is computed.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "embedder.h"
 

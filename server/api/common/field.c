@@ -1,4 +1,8 @@
-/* field.c: reads the fields of a request's JSON by their rows, and judges those without one.
+/* field.c: reads the fields of a request's JSON by their rows, and judges those without one. A request is
+ * walked once, member by member. A row says of which requests the field is, what it sets and what its value
+ * may be, mostly by the library's own row for that member; special values have a reader. A member without a
+ * row is refused if it is nearly a known name, or binds the answer elsewhere; else it is a hint, which
+ * `strict` refuses.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "field.h"
 

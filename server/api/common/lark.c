@@ -1,4 +1,8 @@
-/* lark.c: grammars in Lark's syntax as regular expressions. SPDX-License-Identifier: Apache-2.0 */
+/* lark.c: grammars in Lark's syntax as regular expressions. All definitions are read first, each with the
+ * place of its body. Then the rule "start" is written as an expression, and each name in it by writing its
+ * body at that place; so a rule may not name itself, and the depth is bounded. A refusal says in `why` what
+ * an expression cannot have.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "lark.h"
 
 #include <stdarg.h>

@@ -1,5 +1,8 @@
 /* lease.c: the model that a request is about, and with several of them its lease: a call whose model is not
- * in memory waits for it without a worker.
+ * in memory waits for it without a worker. A worker finds the model and asks the pool for a lease. If there
+ * is none yet, the worker gives the call back, and the service thread has the lease post the call when it is
+ * ready, or has failed; then a worker begins with it again. An owner may have only so many calls that wait. A
+ * handler that does not wait gets the model if it is in memory, where the catalog keeps it meanwhile.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "lease.h"
 

@@ -1,4 +1,9 @@
-/* tape.c: the replay buffer of a stream that outlives its connections (ADR 0044).
+/* tape.c: the replay buffer of a stream that outlives its connections (ADR 0044). The answer goes to a call
+ * without a connection, which writes each event into the tape; readers copy events from there at their own
+ * pace, by number. All tapes share a limit of bytes: over it, the owner with most bytes loses a tape that
+ * does not run, else the older half of its longest, and a reader that still needed that is ended. Some time
+ * after its last reader has left, an answer that still comes is given up, unless it runs in the background,
+ * and one that has ended is forgotten.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tape.h"
 

@@ -1,5 +1,8 @@
 /* ask.c: a request in the format of Ollama's API. Its conversation and options become those of chat
- * completions. SPDX-License-Identifier: Apache-2.0 */
+ * completions. Messages, or the prompt of /api/generate, are read into turns. Calls of tools may have no id
+ * here, so each gets one, and a result finds its call by its id, else by its tool's name, else it is that of
+ * the first call that waits.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

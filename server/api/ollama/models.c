@@ -1,4 +1,7 @@
-/* models.c: GET /api/tags, /api/ps and /api/version, POST /api/show and /api/pull, as Ollama has them.
+/* models.c: GET /api/tags, /api/ps and /api/version, POST /api/show and /api/pull, as Ollama has them. A
+ * model's object has its name and the size of its files; its properties, too, while it is in memory, where
+ * the catalog keeps it meanwhile. Of several models /api/tags lists all, and /api/ps those in memory. A pull
+ * is prepared here by a worker, and pull.c downloads.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>

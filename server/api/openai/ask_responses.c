@@ -1,5 +1,8 @@
 /* ask_responses.c: a request in the format of OpenAI's Responses API. Its conversation, tools and options
- * become those of chat completions.
+ * become those of chat completions. The items of the response before, if one is named, are read first, then
+ * those of the request, in which kept items stand for references. Items of the assistant that follow each
+ * other become one message. Templates know no namespaces: a tool in one has the name SPACE.NAME there, and
+ * answers have both apart again.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ask_responses.h"
 

@@ -1,5 +1,7 @@
 /* models.c: GET /v1/models and /v1/models/ID; where several models share a pool, also POST /v1/models/load
- * and /v1/models/unload, which are operators', and the pool's state.
+ * and /v1/models/unload, which are operators', and the pool's state. A server of one model lists it under all
+ * its names, and its adapters; of a pool each model has its state, and its properties while it is in memory,
+ * where the catalog keeps it meanwhile. Anthropic's clients get the same list in their API's form.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "models.h"
 

@@ -1,4 +1,6 @@
-/* openai.c: objects of choices, as chat, completions and llama-server have them.
+/* openai.c: objects of choices, as chat, completions and llama-server have them. This file writes the frame,
+ * of events and of whole answers: the head, usage, times and ids; the endpoint's serve_openai writes what
+ * stands within a choice, and says by `bare` that there is no frame, as in llama-server's own format.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "openai.h"
 

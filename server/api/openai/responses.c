@@ -1,4 +1,7 @@
-/* responses.c: POST /v1/responses and /v1/responses/input_tokens.
+/* responses.c: POST /v1/responses and /v1/responses/input_tokens. The parts of the one choice are the
+ * response's items: as events, an item begins with its first delta and stops when the next one begins; as a
+ * whole, all are written at the end. So the parts are kept in both cases. A response that is to be kept takes
+ * the request's conversation along, and goes to the records when it has ended.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "responses.h"
 
