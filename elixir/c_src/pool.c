@@ -1,5 +1,7 @@
 /* pool.c: several models under one budget of memory, and leases of them. A lease's process gets {ref, :ready}
- * or {ref, {:error, reason}} once. The lease ends with that process, is released, or is collected.
+ * or {ref, {:error, reason}} once. The lease ends with that process, is released, or is collected. Its handle
+ * is a claim, which calls and streams keep, too, so that the model stays until they have ended. The message
+ * is sent under the claim's lock; a lease that has ended sends none.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
