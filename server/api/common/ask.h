@@ -123,7 +123,7 @@ serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int
 /* ---- ask_fields.c ---- */
 
 /* Reads ask->json. given_for: the field that was given for this member of the library's struct; NULL: none
- * was. has_option: whether Ollama's requests may have "options.NAME". */
+ * was. has_option: true if Ollama's requests may have "options.NAME". */
 bool serve_ask_fields(serve_ask *ask);
 const char *serve_ask_given_for(const serve_ask *ask, const char *of, const char *member);
 bool serve_ask_has_option(const char *name);
