@@ -135,7 +135,7 @@ static void give_back_memory(serve_server *server)
 }
 
 /* The drain's time is over: answers everyone who still waits. Called again as workers return other calls. */
-static void cut_off(serve_server *server)
+static void cut_off_calls(serve_server *server)
 {
     if (!server->cut)
         serve_log("info", "cut", "%d request%s cut off", server->n_calls, server->n_calls == 1 ? "" : "s");
@@ -179,7 +179,7 @@ void serve_server_sweep(serve_timer *timer)
     give_back_memory(server);
     serve_log_flush(0);
     int64_t late_ns = server->draining ? now_ns - server->drain_deadline_ns : -1;
-    if (late_ns >= 0 && server->n_calls > 0) cut_off(server);
+    if (late_ns >= 0 && server->n_calls > 0) cut_off_calls(server);
     if (server->draining && (server->n_calls == 0 || late_ns >= FAREWELL_S * WEIR__NS_PER_S)) {
         pthread_mutex_lock(&server->mutex);
         server->drained = true;

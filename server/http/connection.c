@@ -284,7 +284,7 @@ static void shake_hands(serve_connection *connection)
     if (result > 0) connection->stage = SERVE_IDLE;
 }
 
-static void watch_for(serve_connection *connection)
+static void watch_connection(serve_connection *connection)
 {
     unsigned want = 0;
     if (connection->stage == SERVE_SHAKING)
@@ -308,7 +308,7 @@ static void work_connection(serve_connection *connection, bool readable)
     if (connection->dead) return;
     if (connection->tls != NULL && SSL_pending(connection->tls) > 0 && is_read(connection))
         serve_connection_due(connection);
-    watch_for(connection);
+    watch_connection(connection);
 }
 
 static void on_ready(serve_watch *watch, unsigned what)

@@ -192,7 +192,7 @@ void serve_listener_close(serve_server *server)
 
 /* Pauses the listeners, which stay readable without descriptors: they are not looked at for a while, so that
  * the loop does not spin. Who asks meanwhile waits in the kernel's backlog. */
-static void pause_all(serve_server *server)
+static void pause_listeners(serve_server *server)
 {
     server->full = true;
     for (int32_t i = 0; i < server->n_listeners; i++)
@@ -284,7 +284,7 @@ static void on_ready(serve_watch *watch, unsigned what)
         }
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             log_full(server);
-            pause_all(server);
+            pause_listeners(server);
         }
         return;
     }

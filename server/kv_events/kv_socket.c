@@ -185,7 +185,7 @@ static void welcome_peer(serve_kv_socket *sock, int fd, int64_t now_ns)
 }
 
 /* Accepts all that find a place; the others wait in the kernel's backlog. */
-static void accept_all(serve_kv_socket *sock, int64_t now_ns)
+static void accept_peers(serve_kv_socket *sock, int64_t now_ns)
 {
     while (sock->n < SERVE_KV_PEERS) {
         int fd = accept(sock->fd, NULL, NULL);
@@ -420,7 +420,7 @@ void serve_kv_socket_work(serve_kv_socket *sock, const serve_kv_kept *kept, bool
         if (end == PEER_DROPPED) sock->n_dropped++;
         if (end != PEER_STAYS) close_peer(sock, i);
     }
-    if (polls[0].revents != 0) accept_all(sock, now_ns);
+    if (polls[0].revents != 0) accept_peers(sock, now_ns);
 }
 
 void serve_kv_socket_restart(serve_kv_socket *sock)

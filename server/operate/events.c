@@ -140,7 +140,7 @@ static void mark_slot(serve_events *events, const weir_stream *stream)
 
 /* Marks the slots that have requests of this key; -1: of nobody, because clients without a key cannot be told
  * apart. A call that a worker still has is left out. */
-static void mark_own(serve_events *events, int32_t key)
+static void mark_own_slots(serve_events *events, int32_t key)
 {
     for (size_t i = 0; i < SLOTS_MAX; i++) events->slots[i].own = false;
     for (serve_call *call = events->server->calls; key >= 0 && call != NULL; call = call->after) {
@@ -283,9 +283,10 @@ static void compose_event(serve_events *events, const weir_engine_stats *stats, 
 
 /* The event for a reader who is not an operator. Sums and times of ticks would reveal the lengths of others'
  * prompts and answers: differences of two sums are theirs. */
-static void compose_own(serve_events *events, const weir_engine_stats *stats, int32_t key, weir__text *text)
+static void compose_own_event(serve_events *events, const weir_engine_stats *stats, int32_t key,
+                              weir__text *text)
 {
-    mark_own(events, key);
+    mark_own_slots(events, key);
     weir__text_add_string(text, "event: tick\ndata: {\"operator\":false,\"ticks\":[],\"slots\":");
     add_slots(events, stats->n_slots, false, text);
     weir__text_printf(text, ",\"queue\":%d,\"suspended\":%d,\"kv\":{\"size\":%d}", stats->queue_depth,
@@ -325,7 +326,7 @@ static void send_kind(serve_events *events, serve_call *reader, const weir_engin
     if (operates)
         compose_event(events, stats, now_ns, text);
     else
-        compose_own(events, stats, reader->key, text);
+        compose_own_event(events, stats, reader->key, text);
     for (serve_call *call = reader; call != NULL; call = find_reader(events, call->after)) {
         bool as_reader = operates && serve_reach_operates(server->reachable, server->keys, call->key);
         if (call->key != reader->key && !as_reader) continue;
@@ -467,7 +468,7 @@ void serve_slots(serve_call *call)
     read_engine(events, call->loaded);
     if (call->loaded != NULL && call->loaded->engine != NULL)
         weir_engine_get_stats(call->loaded->engine, &stats);
-    if (!call->operates) mark_own(events, call->key);
+    if (!call->operates) mark_own_slots(events, call->key);
     add_slots(events, stats.n_slots, call->operates, &text);
     serve_call_answer_json(call, &text);
 }

@@ -185,7 +185,8 @@ void serve_call_begin_sized(serve_call *call, const char *type, uint64_t n)
 }
 
 /* Makes the text the answer, without copying it. */
-static void answer_with(serve_call *call, int status, const char *type, const char *more, weir__text *text)
+static void answer_with_text(serve_call *call, int status, const char *type, const char *more,
+                             weir__text *text)
 {
     whole_head(call, status, type, more, text->n);
     if (call->head_only || call->out.failed) return;
@@ -219,7 +220,7 @@ static void answer_text(serve_call *call, int status, const char *type, const ch
     else if (text->failed)
         serve_call_no_memory(call);
     else if (!call->begun)
-        answer_with(call, status, type, more, text);
+        answer_with_text(call, status, type, more, text);
     weir__text_fini(text);
 }
 

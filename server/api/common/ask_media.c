@@ -178,7 +178,7 @@ static bool check_fetched(const fetch *f, const char *field)
 }
 
 /* Gets f->next, once. False: the call has its answer. */
-static bool get_next(fetch *f, const char *field, weir__transfers *transfers)
+static bool get_url(fetch *f, const char *field, weir__transfers *transfers)
 {
     int64_t rest_ms = (f->call->fetch_by_ns - weir__clock_now_ns()) / 1000000;
     char url[sizeof f->next];
@@ -214,7 +214,7 @@ static bool follow_redirects(fetch *f, const char *field, weir__transfers *trans
                                 to.is_default_port))
             return refuse_source(f, field, &to, i > 0);
         if (i > REDIRECTS_MAX) return refuse_status(f, field);
-        if (!get_next(f, field, transfers)) return false;
+        if (!get_url(f, field, transfers)) return false;
     }
     return true;
 }

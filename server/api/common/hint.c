@@ -101,7 +101,7 @@ static bool has_name(const uint64_t *names, size_t n, uint64_t name)
     return false;
 }
 
-static void tell_once(const serve_call *call, uint64_t hash, const char *name)
+static void log_once(const serve_call *call, uint64_t hash, const char *name)
 {
     pthread_mutex_lock(&told.mutex);
     bool is_new = told.n < TOLD_MAX && !has_name(told.names, told.n, hash);
@@ -129,7 +129,7 @@ static bool name_hash(serve_call *call, uint64_t hash, const char *name)
     if (is_named(call, hash)) return true;
     if (call->relaxed == NULL) return false;
     serve_relaxed_add(call->relaxed, hash, name);
-    tell_once(call, hash, name);
+    log_once(call, hash, name);
     return true;
 }
 

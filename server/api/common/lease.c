@@ -174,7 +174,7 @@ static int64_t deadline_ms(const serve_call *call)
 }
 
 /* Joins those who wait for the model, until the request's deadline at the latest. */
-static weir_status ask_for(serve_call *call, weir_error *error)
+static weir_status ask_for_lease(serve_call *call, weir_error *error)
 {
     int64_t most_ms = (int64_t)call->server->params.load_s * 1000, own_ms = deadline_ms(call);
     call->late_ns = own_ms > 0 ? weir__clock_deadline_ns(own_ms) : 0;
@@ -227,7 +227,7 @@ static bool take_lease(serve_call *call)
     if (call->route->peer && !is_loaded(call)) /* a model that is not loaded has no cached prefixes */
         return serve_call_refuse(call, 404, "model", "model_not_loaded", "the model \"%.100s\" is not loaded",
                                  call->model->name);
-    if (call->lease == NULL) status = ask_for(call, &error);
+    if (call->lease == NULL) status = ask_for_lease(call, &error);
     if (status == WEIR_NOT_FOUND)
         return serve_lease_refuse_name(call, call->model->name); /* a reload took it out */
     if (status == WEIR_OK) {

@@ -81,7 +81,7 @@ static bool set_number(json_t *of, const char *tool, size_t number)
 }
 
 /* Takes the id. False: out of memory. */
-static bool open_one(reading *r, json_t *id, const char *tool)
+static bool open_tool_call(reading *r, json_t *id, const char *tool)
 {
     size_t number = r->n;
     if (id == NULL || !weir__mem_grow(&r->calls, &r->capacity, number + 1, sizeof *r->calls)) {
@@ -95,7 +95,7 @@ static bool open_one(reading *r, json_t *id, const char *tool)
 }
 
 /* A call, its tool's first one that waits, has its result. False: out of memory. */
-static bool close_one(reading *r, size_t number)
+static bool close_tool_call(reading *r, size_t number)
 {
     open_call *call = &r->calls[number];
     json_decref(call->id);
@@ -130,7 +130,7 @@ static bool read_tool_call(serve_call *of, void *to, const char *place, const js
     json_t *id =
         json_string_length(given) > 0 ? json_incref((json_t *)given) : json_sprintf("call%05zu", r->n);
     serve_turns_add_call(&r->turns, id, name, arguments);
-    return open_one(r, id, json_string_value(name)) || serve_call_no_memory(of);
+    return open_tool_call(r, id, json_string_value(name)) || serve_call_no_memory(of);
 }
 
 static bool read_tool_calls(reading *r, const char *place, const json_t *calls)
@@ -152,7 +152,7 @@ static bool set_call(reading *r, const json_t *message)
     size_t i = find_call(r, json_string_value(json_object_get(message, "tool_name")));
     if (i == r->n) return true;
     serve_turns_set_call(&r->turns, r->calls[i].id);
-    return close_one(r, i) || serve_call_no_memory(r->turns.ask->call);
+    return close_tool_call(r, i) || serve_call_no_memory(r->turns.ask->call);
 }
 
 static bool read_texts(reading *r, const char *place, const json_t *message)

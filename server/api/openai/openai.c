@@ -178,7 +178,7 @@ static weir__text *begin_event(serve_answer *answer)
 
 /* The rest of the frame without its last bracket: as vLLM and llama-server have the counts and times so
  * far. */
-static void add_rest(const serve_choice *choice, weir__text *out)
+static void add_frame_end(const serve_choice *choice, weir__text *out)
 {
     const serve_answer *answer = choice->answer;
     weir_usage usage = {0};
@@ -197,7 +197,7 @@ static void add_rest(const serve_choice *choice, weir__text *out)
 static void end_event(serve_choice *choice, weir__text *out)
 {
     if (!choice->answer->form->openai->bare) {
-        add_rest(choice, out);
+        add_frame_end(choice, out);
         /* vLLM has a chat's ids of the prompt beside the choices. */
         if (choice->answer->chat != NULL) serve_openai_add_prompt_ids(choice, out);
         weir__text_add_string(out, "}");
@@ -227,7 +227,7 @@ static void write_progress(const serve_choice *choice, const weir_progress *prog
     weir__text_add_string(out, "data: ");
     if (!form->bare) head_event(choice->answer, out);
     form->silent(choice, out);
-    if (!form->bare) add_rest(choice, out);
+    if (!form->bare) add_frame_end(choice, out);
     weir__text_add_string(out, ",");
     serve_answer_add_progress(progress, out);
     weir__text_add_string(out, "}\n\n");
