@@ -135,7 +135,7 @@ static int by_address(const void *a, const void *b)
 }
 
 /* Locks the context and each sampler once, in the order of their addresses, in which `samplers` is sorted. */
-static bool lock_all(nif_call *call, nif_object *context, nif_object **samplers, size_t n)
+static bool lock_samplers(nif_call *call, nif_object *context, nif_object **samplers, size_t n)
 {
     if (!nif_lock(call, context)) return false;
     if (n > 0) qsort(samplers, n, sizeof *samplers, by_address);
@@ -155,7 +155,7 @@ ERL_NIF_TERM nif_decode_batch(nif_call *call, const ERL_NIF_TERM argv[])
     int32_t *sampled = nif_alloc(call, n * sizeof *sampled);
     if (call->end != NIF_RESULT) return 0;
     for (size_t i = 0; i < n; i++) handles[i] = samplers[i] != NULL ? samplers[i]->handle : NULL;
-    if (!lock_all(call, context, samplers, n)) return 0;
+    if (!lock_samplers(call, context, samplers, n)) return 0;
     weir_status status = weir_decode_batch(context->handle, entries, n, handles, sampled, &call->error);
     if (status != WEIR_OK) return nif_status(call, status);
     ERL_NIF_TERM list = enif_make_list(call->env, 0);
