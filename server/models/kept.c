@@ -112,7 +112,7 @@ void serve_kept_add(serve_kept *kept, const char *id, serve_owner owner, const c
     add_entry(kept, e);
 }
 
-/* Copies what the choice of an entry has. Under the mutex. */
+/* Copies the adapter's name, the stream and the chat of an entry's choice. Under the mutex. */
 static weir_status copy_choice(const entry *e, int32_t index, serve_kept_choice *choice)
 {
     if (index < 0 || index >= e->n) return WEIR_INVALID;
