@@ -334,7 +334,7 @@ static void a_suspended_request_keeps_its_own(void **state)
     }
 }
 
-/* Nothing else has work in the ticks of its set. */
+/* The ticks of its set have no other work. */
 static void a_prompt_goes_on_beside_a_higher_priority_of_another_set(void **state)
 {
     rig *r = *state;
