@@ -41,7 +41,8 @@ static weir_status check_reload(const serve_server *server, const serve_params *
     return WEIR_OK;
 }
 
-/* All that can fail, in an order in which a failure leaves no change: the list of models is the last. */
+/* The steps that can fail, in an order in which a failure leaves no change: the list of models is the
+ * last. */
 static weir_status prepare_reload(serve_server *server, const serve_params *params, SSL_CTX **tls,
                                   weir_error *error)
 {

@@ -1,4 +1,9 @@
-/* server.c: the server: its thread, its ready list, its life. SPDX-License-Identifier: Apache-2.0 */
+/* server.c: the server: its thread, its ready list, its life. The service thread waits in the loop for
+ * sockets and timers, then goes on with the calls of the ready list, which workers and engines have posted,
+ * takes a reload and begins a drain, and then works the connections that have something to do. At the end it
+ * closes the listener, ends the workers and then the calls; a worker that does not end in time ends the
+ * process, because it still uses the model.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "server.h"
 
 #include <errno.h>
@@ -58,7 +63,7 @@ static void forget_body(serve_call *call)
     if (!call->server->params.log_text) weir__text_fini(&call->body);
 }
 
-static void go_on(serve_call *call)
+static void continue_call(serve_call *call)
 {
     if (call->state == SERVE_WAITING) {
         serve_workers_give(serve_prefix_workers(call), call, serve_lease_work);
@@ -89,7 +94,7 @@ static void go_on(serve_call *call)
 void serve_server_wake(serve_server *server)
 {
     serve_call *call;
-    while ((call = serve_ready_take(server)) != NULL) go_on(call);
+    while ((call = serve_ready_take(server)) != NULL) continue_call(call);
     serve_reload_take(server);
     pthread_mutex_lock(&server->mutex);
     bool drain = server->drain_asked && !server->draining;
@@ -152,7 +157,7 @@ static void end_workers(serve_server *server)
     server->workers = server->fetchers = server->carriers = NULL;
 }
 
-static void *serve(void *user)
+static void *run_service(void *user)
 {
     serve_server *server = user;
     bool hurry = false;
@@ -248,7 +253,7 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
                   "%s has no API key: anyone who reaches it may use it; give --api-key-file",
                   server->address);
     if (status == WEIR_OK) {
-        code = weir__thread_start(&server->thread, NULL, serve, server);
+        code = weir__thread_start(&server->thread, NULL, run_service, server);
         server->started = code == 0;
         if (code != 0)
             status =

@@ -16,8 +16,8 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
 /* Sets the name of the model's file; before adapters and ready. */
 void serve_server_name(serve_server *server, const char *file_name);
 
-/* Before ready: an adapter of its model that requests may name. scale: of those that do not say which they
- * want; 0 = not theirs. Holds it. INVALID, BUSY, NO_MEMORY. */
+/* Adds, before ready, an adapter of its model that requests may name. scale: of those that do not say which
+ * they want; 0 = not theirs. Holds it. INVALID, BUSY, NO_MEMORY. */
 weir_status serve_server_add_adapter(serve_server *server, const char *name, weir_adapter *adapter,
                                      float scale, weir_error *error);
 
@@ -31,10 +31,10 @@ void serve_server_ready(serve_server *server, weir_model *model, weir_engine *en
  * IO (tls_cert), NO_MEMORY; nothing has changed. */
 weir_status serve_server_reload(serve_server *server, const serve_params *params, weir_error *error);
 
-/* Whether the service thread answers within timeout_ms, and says that the engine works. Any thread. */
+/* True if the service thread answers within timeout_ms, and says that the engine works. Any thread. */
 bool serve_server_is_healthy(serve_server *server, int timeout_ms);
 
-/* Where it listens: "http://127.0.0.1:8080"; valid as long as the server. */
+/* The address where it listens: "http://127.0.0.1:8080"; valid as long as the server. */
 const char *serve_server_address(const serve_server *server);
 
 /* Running requests may end; new ones get 503, apart from those about running ones. Sockets from systemd are

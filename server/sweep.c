@@ -50,7 +50,7 @@ static void check_call(serve_call *call, int64_t now_ns)
     }
 }
 
-/* Whether it has work and has made no tick for too long. The catalog is locked. */
+/* True if the engine has work and has made no tick for too long. The catalog is locked. */
 static bool is_stuck(const serve_server *server, serve_loaded *loaded, int64_t now_ns)
 {
     weir_engine_stats stats = {.size = sizeof stats};
@@ -80,7 +80,7 @@ static void watch_engines(serve_server *server, int64_t now_ns)
     server->stuck = stuck;
 }
 
-/* Of several models the pool loads such a one again. */
+/* Watches the one model: of several models the pool loads such a one again. */
 static void watch_model(serve_server *server)
 {
     weir_error error = {0};
@@ -110,7 +110,7 @@ static void watch_workers(serve_server *server, int64_t now_ns)
 
 #ifdef __GLIBC__
 /* Takes 0.2 s for a gigabyte. */
-static void *trim(void *unused)
+static void *trim_heap(void *unused)
 {
     weir__thread_name("weir-trim");
     malloc_trim(0);
@@ -118,7 +118,7 @@ static void *trim(void *unused)
 }
 #endif
 
-/* After a crowd or large bodies: glibc keeps their memory, though it is free. */
+/* Gives memory back after a crowd or large bodies: glibc keeps it, though it is free. */
 static void give_back_memory(serve_server *server)
 {
     if (server->n_calls > server->most_calls) server->most_calls = server->n_calls;
@@ -130,12 +130,12 @@ static void give_back_memory(serve_server *server)
     server->most_bodies = bodies;
 #ifdef __GLIBC__
     pthread_t thread;
-    if (weir__thread_start(&thread, NULL, trim, NULL) == 0) pthread_detach(thread);
+    if (weir__thread_start(&thread, NULL, trim_heap, NULL) == 0) pthread_detach(thread);
 #endif
 }
 
 /* The drain's time is over: answers everyone who still waits. Called again as workers return other calls. */
-static void cut_off(serve_server *server)
+static void cut_off_calls(serve_server *server)
 {
     if (!server->cut)
         serve_log("info", "cut", "%d request%s cut off", server->n_calls, server->n_calls == 1 ? "" : "s");
@@ -179,7 +179,7 @@ void serve_server_sweep(serve_timer *timer)
     give_back_memory(server);
     serve_log_flush(0);
     int64_t late_ns = server->draining ? now_ns - server->drain_deadline_ns : -1;
-    if (late_ns >= 0 && server->n_calls > 0) cut_off(server);
+    if (late_ns >= 0 && server->n_calls > 0) cut_off_calls(server);
     if (server->draining && (server->n_calls == 0 || late_ns >= FAREWELL_S * WEIR__NS_PER_S)) {
         pthread_mutex_lock(&server->mutex);
         server->drained = true;

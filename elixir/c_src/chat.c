@@ -35,7 +35,7 @@ static ERL_NIF_TERM prompt_term(ErlNifEnv *env, const weir_chat *chat)
     return nif_binary(env, prompt, length);
 }
 
-static ERL_NIF_TERM render(nif_call *call, weir_model *model, const weir_chat_params *params)
+static ERL_NIF_TERM render_chat(nif_call *call, weir_model *model, const weir_chat_params *params)
 {
     weir_chat *chat = NULL;
     weir_status status = weir_chat_create(model, params, &chat, &call->error);
@@ -56,7 +56,7 @@ ERL_NIF_TERM nif_chat_apply_template(nif_call *call, const ERL_NIF_TERM argv[])
     if (call->end != NIF_RESULT) return 0;
     /* The library renders for a model; the fake one suffices. */
     weir_status status = weir_model_load("fake:", NULL, &model, &call->error);
-    ERL_NIF_TERM result = status == WEIR_OK ? render(call, model, &params) : nif_status(call, status);
+    ERL_NIF_TERM result = status == WEIR_OK ? render_chat(call, model, &params) : nif_status(call, status);
     weir_model_release(model);
     return result;
 }
@@ -70,7 +70,7 @@ ERL_NIF_TERM nif_chat_apply_template_jinja(nif_call *call, const ERL_NIF_TERM ar
     params.add_generation_prompt = nif_bool(call, argv[2]);
     params.enable_thinking = nif_bool(call, argv[3]);
     get_args(call, argv[4], &params);
-    return call->end != NIF_RESULT ? 0 : render(call, model, &params);
+    return call->end != NIF_RESULT ? 0 : render_chat(call, model, &params);
 }
 
 /* ---- Conversations ---- */

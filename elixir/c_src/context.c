@@ -28,7 +28,7 @@ ERL_NIF_TERM nif_context_create(nif_call *call, const ERL_NIF_TERM argv[])
     return nif_made(call, status, object, context);
 }
 
-static weir_context_info describe(const weir_context *context)
+static weir_context_info describe_context(const weir_context *context)
 {
     weir_context_info info = {.size = sizeof info};
     (void)weir_context_describe(context, &info);
@@ -37,12 +37,12 @@ static weir_context_info describe(const weir_context *context)
 
 ERL_NIF_TERM nif_context_n_ctx(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    return enif_make_int(call->env, describe(nif_handle(call, argv[0], NIF_CONTEXT)).n_ctx);
+    return enif_make_int(call->env, describe_context(nif_handle(call, argv[0], NIF_CONTEXT)).n_ctx);
 }
 
 ERL_NIF_TERM nif_context_n_seq_max(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    return enif_make_int(call->env, describe(nif_handle(call, argv[0], NIF_CONTEXT)).n_seq_max);
+    return enif_make_int(call->env, describe_context(nif_handle(call, argv[0], NIF_CONTEXT)).n_seq_max);
 }
 
 /* context_set_adapters(context, [{adapter, scale}]) */
@@ -57,7 +57,7 @@ ERL_NIF_TERM nif_context_set_adapters(nif_call *call, const ERL_NIF_TERM argv[])
 
 /* ---- Forward passes ---- */
 
-static weir_status append(nif_call *call, const ERL_NIF_TERM argv[], int32_t seq, int32_t *n_past)
+static weir_status append_prompt(nif_call *call, const ERL_NIF_TERM argv[], int32_t seq, int32_t *n_past)
 {
     nif_object *context = nif_resource(call, argv[0], NIF_CONTEXT);
     weir_tokens tokens = nif_tokens(call, argv[1]);
@@ -68,14 +68,14 @@ static weir_status append(nif_call *call, const ERL_NIF_TERM argv[], int32_t seq
 /* decode(context, tokens): appends them to sequence 0 */
 ERL_NIF_TERM nif_decode(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    return nif_status(call, append(call, argv, 0, NULL));
+    return nif_status(call, append_prompt(call, argv, 0, NULL));
 }
 
 /* prefill(context, tokens, seq): {:ok, n_past} */
 ERL_NIF_TERM nif_prefill(nif_call *call, const ERL_NIF_TERM argv[])
 {
     int32_t n_past = 0;
-    weir_status status = append(call, argv, nif_i32(call, argv[2]), &n_past);
+    weir_status status = append_prompt(call, argv, nif_i32(call, argv[2]), &n_past);
     return status == WEIR_OK ? nif_ok(call->env, enif_make_int(call->env, n_past)) : nif_status(call, status);
 }
 
@@ -135,7 +135,7 @@ static int by_address(const void *a, const void *b)
 }
 
 /* Locks the context and each sampler once, in the order of their addresses, in which `samplers` is sorted. */
-static bool lock_all(nif_call *call, nif_object *context, nif_object **samplers, size_t n)
+static bool lock_samplers(nif_call *call, nif_object *context, nif_object **samplers, size_t n)
 {
     if (!nif_lock(call, context)) return false;
     if (n > 0) qsort(samplers, n, sizeof *samplers, by_address);
@@ -155,7 +155,7 @@ ERL_NIF_TERM nif_decode_batch(nif_call *call, const ERL_NIF_TERM argv[])
     int32_t *sampled = nif_alloc(call, n * sizeof *sampled);
     if (call->end != NIF_RESULT) return 0;
     for (size_t i = 0; i < n; i++) handles[i] = samplers[i] != NULL ? samplers[i]->handle : NULL;
-    if (!lock_all(call, context, samplers, n)) return 0;
+    if (!lock_samplers(call, context, samplers, n)) return 0;
     weir_status status = weir_decode_batch(context->handle, entries, n, handles, sampled, &call->error);
     if (status != WEIR_OK) return nif_status(call, status);
     ERL_NIF_TERM list = enif_make_list(call->env, 0);
@@ -170,16 +170,17 @@ ERL_NIF_TERM nif_decode_batch(nif_call *call, const ERL_NIF_TERM argv[])
 /* ---- The memory of sequences ---- */
 
 /* Locks the context that a call's first argument is. NULL: the call ends otherwise. */
-static weir_context *enter(nif_call *call, ERL_NIF_TERM term)
+static weir_context *enter_context(nif_call *call, ERL_NIF_TERM term)
 {
     nif_object *context = nif_resource(call, term, NIF_CONTEXT);
-    if (context == NULL || (describe(context->handle).n_ctx > CELLS_MAX && nif_move(call))) return NULL;
+    if (context == NULL || (describe_context(context->handle).n_ctx > CELLS_MAX && nif_move(call)))
+        return NULL;
     return nif_lock(call, context) ? context->handle : NULL;
 }
 
 ERL_NIF_TERM nif_memory_clear(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    weir_context *context = enter(call, argv[0]);
+    weir_context *context = enter_context(call, argv[0]);
     return context == NULL ? 0 : nif_status(call, weir_context_clear(context, &call->error));
 }
 
@@ -187,7 +188,7 @@ ERL_NIF_TERM nif_memory_clear(nif_call *call, const ERL_NIF_TERM argv[])
 ERL_NIF_TERM nif_memory_seq_rm(nif_call *call, const ERL_NIF_TERM argv[])
 {
     int32_t seq = nif_i32(call, argv[1]), from = nif_i32(call, argv[2]), to = nif_i32(call, argv[3]);
-    weir_context *context = enter(call, argv[0]);
+    weir_context *context = enter_context(call, argv[0]);
     return context == NULL ? 0 : nif_status(call, weir_sequence_remove(context, seq, from, to, &call->error));
 }
 
@@ -196,7 +197,7 @@ ERL_NIF_TERM nif_memory_seq_cp(nif_call *call, const ERL_NIF_TERM argv[])
 {
     int32_t seq = nif_i32(call, argv[1]), to_seq = nif_i32(call, argv[2]);
     int32_t from = nif_i32(call, argv[3]), to = nif_i32(call, argv[4]);
-    weir_context *context = enter(call, argv[0]);
+    weir_context *context = enter_context(call, argv[0]);
     if (context == NULL) return 0;
     return nif_status(call, weir_sequence_copy(context, seq, to_seq, from, to, &call->error));
 }
@@ -205,7 +206,7 @@ ERL_NIF_TERM nif_memory_seq_cp(nif_call *call, const ERL_NIF_TERM argv[])
 ERL_NIF_TERM nif_memory_seq_keep(nif_call *call, const ERL_NIF_TERM argv[])
 {
     int32_t seq = nif_i32(call, argv[1]);
-    weir_context *context = enter(call, argv[0]);
+    weir_context *context = enter_context(call, argv[0]);
     return context == NULL ? 0 : nif_status(call, weir_sequence_keep(context, seq, &call->error));
 }
 
@@ -213,7 +214,7 @@ ERL_NIF_TERM nif_memory_seq_keep(nif_call *call, const ERL_NIF_TERM argv[])
 ERL_NIF_TERM nif_memory_seq_pos_max(nif_call *call, const ERL_NIF_TERM argv[])
 {
     int32_t seq = nif_i32(call, argv[1]);
-    weir_context *context = enter(call, argv[0]);
+    weir_context *context = enter_context(call, argv[0]);
     return context == NULL ? 0 : enif_make_int(call->env, weir_sequence_pos_max(context, seq));
 }
 

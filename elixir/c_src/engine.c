@@ -73,8 +73,8 @@ static weir_plan_entry *get_plan(nif_call *call, ERL_NIF_TERM list, size_t *n)
     return plan;
 }
 
-/* One tick; with `turn` also the view for the next plan. */
-static ERL_NIF_TERM step(nif_call *call, const ERL_NIF_TERM argv[], bool turn)
+/* Runs one tick; with `turn` also the view for the next plan. */
+static ERL_NIF_TERM step_engine(nif_call *call, const ERL_NIF_TERM argv[], bool turn)
 {
     ErlNifEnv *env = call->env;
     size_t n = 0;
@@ -95,13 +95,13 @@ static ERL_NIF_TERM step(nif_call *call, const ERL_NIF_TERM argv[], bool turn)
 /* engine_step(engine, plan or nil): {:ok, report} of one tick */
 ERL_NIF_TERM nif_engine_step(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    return step(call, argv, false);
+    return step_engine(call, argv, false);
 }
 
 /* engine_turn(engine, plan or nil): {:ok, report, view}; engine_step and engine_view in one visit */
 ERL_NIF_TERM nif_engine_turn(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    return step(call, argv, true);
+    return step_engine(call, argv, true);
 }
 
 /* ---- Statistics and the end ---- */

@@ -23,8 +23,8 @@ static bool prompt_read(nif_call *call, const ERL_NIF_TERM argv[], prompt *p)
     return nif_lock(call, p->context) && nif_lock(call, p->sampler);
 }
 
-static weir_status generate(nif_call *call, const prompt *p, weir_token_fn fn, void *user,
-                            weir_reason *reason)
+static weir_status run_generation(nif_call *call, const prompt *p, weir_token_fn fn, void *user,
+                                  weir_reason *reason)
 {
     return weir_context_generate(p->context->handle, p->sampler->handle, p->tokens.ids, p->tokens.n,
                                  p->max_tokens, fn, user, reason, &call->error);
@@ -40,7 +40,7 @@ typedef struct answer {
 } answer;
 
 /* Ends the generation if the caller was killed. */
-static bool collect(int32_t token, const char *text, size_t length, void *user)
+static bool collect_token(int32_t token, const char *text, size_t length, void *user)
 {
     (void)token;
     answer *a = user;
@@ -60,7 +60,7 @@ ERL_NIF_TERM nif_generate(nif_call *call, const ERL_NIF_TERM argv[])
     answer a = {.env = call->env};
     if (!prompt_read(call, argv, &p)) return 0;
     if (!enif_alloc_binary(1024, &a.text)) return nif_stop(call, NIF_NO_MEMORY);
-    weir_status status = generate(call, &p, collect, &a, NULL);
+    weir_status status = run_generation(call, &p, collect_token, &a, NULL);
     if (status == WEIR_OK && (a.no_memory || !enif_realloc_binary(&a.text, a.length)))
         status = WEIR_NO_MEMORY;
     if (status == WEIR_OK) return nif_ok(call->env, enif_make_binary(call->env, &a.text));
@@ -77,7 +77,7 @@ typedef struct sender {
     ERL_NIF_TERM ref; /* in env */
     nif_halt *halt;   /* NULL: ref is a plain reference */
     ErlNifPid self;   /* the process that generates */
-    unsigned n_asked; /* how often unwanted() was called */
+    unsigned n_asked; /* how often is_unwanted() was called */
 } sender;
 
 /* Sends {ref, what}, a term of s->messages. False: nobody wants it. */
@@ -93,7 +93,7 @@ static bool send_message(sender *s, ERL_NIF_TERM what)
 }
 
 /* False: the generating process was killed, or the receiver has ended or stopped the generation. */
-static bool wanted(sender *s)
+static bool is_wanted(sender *s)
 {
     bool stopped = false;
     if (s->halt != NULL) {
@@ -104,17 +104,18 @@ static bool wanted(sender *s)
     return !stopped && enif_is_process_alive(NULL, &s->self) && enif_is_process_alive(NULL, &s->to);
 }
 
-/* Called for each node of a pass's graph, which is too often to look each time. */
-static bool unwanted(void *user)
+/* True if the generation is not wanted any more. Called for each node of a pass's graph, which is too often
+ * to look each time. */
+static bool is_unwanted(void *user)
 {
     sender *s = user;
-    return s->n_asked++ % ASKED == 0 && !wanted(s);
+    return s->n_asked++ % ASKED == 0 && !is_wanted(s);
 }
 
-static bool deliver(int32_t token, const char *text, size_t length, void *user)
+static bool deliver_token(int32_t token, const char *text, size_t length, void *user)
 {
     sender *s = user;
-    if (!wanted(s)) return false;
+    if (!is_wanted(s)) return false;
     if (token < 0 && length == 0) return true; /* between passes of the prompt */
     return send_message(s, enif_make_tuple3(s->messages, nif_atom(s->messages, "token"),
                                             enif_make_int(s->messages, token),
@@ -133,8 +134,8 @@ ERL_NIF_TERM nif_generate_tokens(nif_call *call, const ERL_NIF_TERM argv[])
     s.halt = nif_resource_find(call->env, argv[5], NIF_HALT);
     s.messages = enif_alloc_env();
     if (s.messages == NULL) return nif_stop(call, NIF_NO_MEMORY);
-    weir_interrupt_set(unwanted, &s);
-    if (wanted(&s)) status = generate(call, &p, deliver, &s, &reason);
+    weir_interrupt_set(is_unwanted, &s);
+    if (is_wanted(&s)) status = run_generation(call, &p, deliver_token, &s, &reason);
     nif_uninterrupted();
     if (status != WEIR_OK && status != WEIR_ABORTED)
         send_message(&s, nif_refused(s.messages, status, &call->error));

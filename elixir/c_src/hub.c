@@ -12,7 +12,7 @@ typedef struct session {
     ERL_NIF_TERM ref;
 } session;
 
-static bool progress(const weir_hub_progress *p, void *user)
+static bool send_progress(const weir_hub_progress *p, void *user)
 {
     session *s = user;
     ErlNifEnv *env = s->messages;
@@ -38,7 +38,7 @@ static bool session_init(session *s, nif_call *call, const ERL_NIF_TERM argv[], 
     *s = (session){.call = call, .params = weir_hub_params_default()};
     s->name = nil ? nif_text_or_null(call, argv[0]) : nif_text(call, argv[0]);
     nif_options(call, argv[1], "hub", NULL, &s->params);
-    s->params.progress = progress;
+    s->params.progress = send_progress;
     s->params.progress_user = s;
     return call->end == NIF_RESULT;
 }

@@ -7,7 +7,7 @@
 
 /* ---- The rows ---- */
 
-static const char *const types[] = {
+static const char *const type_names[] = {
     [WEIR_MEMBER_BOOL] = "bool",       [WEIR_MEMBER_INT32] = "int32",   [WEIR_MEMBER_UINT32] = "uint32",
     [WEIR_MEMBER_INT64] = "int64",     [WEIR_MEMBER_UINT64] = "uint64", [WEIR_MEMBER_FLOAT] = "float",
     [WEIR_MEMBER_DOUBLE] = "double",   [WEIR_MEMBER_CHOICE] = "choice", [WEIR_MEMBER_STRING] = "string",
@@ -46,7 +46,7 @@ static ERL_NIF_TERM row_map(ErlNifEnv *env, const weir_member *member)
 {
     ERL_NIF_TERM map = enif_make_new_map(env);
     nif_put(env, &map, "name", nif_atom(env, member->name));
-    nif_put(env, &map, "type", nif_atom(env, types[member->type]));
+    nif_put(env, &map, "type", nif_atom(env, type_names[member->type]));
     nif_put(env, &map, "min", number_term(env, member->type, member->min));
     nif_put(env, &map, "max", number_term(env, member->type, member->max));
     nif_put(env, &map, "or_minus_one", nif_truth(env, member->or_minus_one));

@@ -10,14 +10,15 @@ typedef struct function {
     vm_fn *run;
 } function;
 
-/* Asked by the library during long calls, on this thread or one that works for it. */
+/* True if the caller is gone. Asked by the library during long calls, on this thread or one that works for
+ * it. */
 static bool caller_is_gone(void *user)
 {
     return !enif_is_process_alive(NULL, user);
 }
 
-/* When a process is killed inside a native function, the VM continues without it, but the function keeps the
- * dirty scheduler. So the library ends the call. */
+/* Runs on a dirty scheduler. When a process is killed inside a native function, the VM continues without it,
+ * but the function keeps the scheduler. So the library ends the call. */
 static ERL_NIF_TERM run_dirty(const function *f, nif_call *call, const ERL_NIF_TERM argv[])
 {
     ErlNifPid self;
@@ -86,7 +87,7 @@ static int load_nif(ErlNifEnv *env, void **priv, ERL_NIF_TERM info)
     return nif_resources_open(env, nif_stream_down, nif_lease_down) ? 0 : 1;
 }
 
-static int upgrade(ErlNifEnv *env, void **priv, void **old, ERL_NIF_TERM info)
+static int upgrade_module(ErlNifEnv *env, void **priv, void **old, ERL_NIF_TERM info)
 {
     (void)old;
     return load_nif(env, priv, info);
@@ -95,4 +96,4 @@ static int upgrade(ErlNifEnv *env, void **priv, void **old, ERL_NIF_TERM info)
 #define ENTRY(name, arity, flags) {#name, arity, run_##name, flags},
 static ErlNifFunc functions[] = {NIF_TABLE(ENTRY)};
 
-ERL_NIF_INIT(Elixir.Weir.NIF, functions, load_nif, NULL, upgrade, NULL)
+ERL_NIF_INIT(Elixir.Weir.NIF, functions, load_nif, NULL, upgrade_module, NULL)

@@ -17,7 +17,7 @@
 
 /* ---- call.c ---- */
 
-/* How a call ends if not with its own result. */
+/* The end of a call, if not with its own result. */
 typedef enum nif_end {
     NIF_RESULT = 0,
     NIF_WRONG,     /* ArgumentError */
@@ -49,7 +49,7 @@ typedef ERL_NIF_TERM nif_fn(nif_call *call, const ERL_NIF_TERM argv[]);
 /* Ends the call this way, unless it ends already. Returns 0, for `return nif_stop(…)`. */
 ERL_NIF_TERM nif_stop(nif_call *call, nif_end end);
 
-/* On a normal scheduler: true, and the call moves to a dirty one. */
+/* Moves the call from a normal scheduler to a dirty one. True: it moves. */
 bool nif_move(nif_call *call);
 
 /* Memory until the end of the call, aligned for pointers and numbers. NULL: the call ends with NO_MEMORY. */
@@ -95,7 +95,7 @@ void *nif_list(nif_call *call, ERL_NIF_TERM list, size_t size, size_t *n);
 /* Moves to the next element of a list. False: it was the last, or the call ends otherwise. */
 bool nif_next(nif_call *call, ERL_NIF_TERM *list, ERL_NIF_TERM *head);
 
-/* The same for a list of tuples of this arity. */
+/* Moves to the next element of a list of tuples of this arity, likewise. */
 bool nif_next_tuple(nif_call *call, ERL_NIF_TERM *list, int arity, const ERL_NIF_TERM **elements);
 
 /* The value of a map's key. False: the key is missing, or its value is nil. */
@@ -104,7 +104,7 @@ bool nif_key(nif_call *call, ERL_NIF_TERM map, const char *name, ERL_NIF_TERM *v
 /* The size of a binary in bytes; 0 for other terms. */
 size_t nif_size(ErlNifEnv *env, ERL_NIF_TERM term);
 
-/* Whether a list has more than `limit` elements; false for other terms. */
+/* True if a list has more than `limit` elements; false for other terms. */
 bool nif_longer_than(ErlNifEnv *env, ERL_NIF_TERM list, size_t limit);
 
 bool nif_is(ErlNifEnv *env, ERL_NIF_TERM term, const char *atom);
@@ -256,9 +256,9 @@ weir_model *nif_claim_model(const nif_object *claim);
  * NIF_WRONG. */
 weir_model *nif_model(nif_call *call, ERL_NIF_TERM term);
 
-/* The same for an engine; *keeper is the resource that a stream must keep. NULL with the call not ended: the
- * lease's model cannot generate. An engine that was destroyed ends the call with NIF_STOPPED. The second
- * accepts no lease. */
+/* The handle of an engine, or of a lease's engine, likewise; *keeper is the resource that a stream must keep.
+ * NULL with the call not ended: the lease's model cannot generate. An engine that was destroyed ends the call
+ * with NIF_STOPPED. The second accepts no lease. */
 weir_engine *nif_engine(nif_call *call, ERL_NIF_TERM term, nif_object **keeper);
 nif_object *nif_own_engine(nif_call *call, ERL_NIF_TERM term);
 
@@ -290,10 +290,10 @@ typedef struct nif_request {
 void nif_request_read(nif_call *call, ERL_NIF_TERM map, nif_request *request);
 void nif_request_fini(nif_request *request);
 
-/* Whether reading and submitting it takes longer than a normal scheduler should give. */
+/* True if reading and submitting it takes longer than a normal scheduler should give. */
 bool nif_request_long(nif_call *call, ERL_NIF_TERM map);
 
-/* The same for a sampler of these options. */
+/* True if creating a sampler of these options takes that long. */
 bool nif_sampling_long(nif_call *call, ERL_NIF_TERM map);
 
 /* A list of {adapter, scale}, at most WEIR_ADAPTERS_MAX. */

@@ -1,5 +1,7 @@
 /* pool.c: several models under one budget of memory, and leases of them. A lease's process gets {ref, :ready}
- * or {ref, {:error, reason}} once. The lease ends with that process, is released, or is collected.
+ * or {ref, {:error, reason}} once. The lease ends with that process, is released, or is collected. Its handle
+ * is a claim, which calls and streams keep, too, so that the model stays until they have ended. The message
+ * is sent under the claim's lock; a lease that has ended sends none.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
@@ -136,7 +138,7 @@ ERL_NIF_TERM nif_pool_unload(nif_call *call, const ERL_NIF_TERM argv[])
 
 /* ---- Leases ---- */
 
-static ERL_NIF_TERM failure(ErlNifEnv *env, weir_status status, const weir_error *error)
+static ERL_NIF_TERM failure_term(ErlNifEnv *env, weir_status status, const weir_error *error)
 {
     switch (status) {
     case WEIR_BUSY: return nif_error_atom(env, "timeout");
@@ -154,14 +156,14 @@ static void lease_ready(weir_lease *lease, void *user)
     nif_claim *claim = user;
     ErlNifEnv *env = claim->messages;
     weir_status status = weir_lease_wait(lease, 0, &error);
-    ERL_NIF_TERM what = status == WEIR_OK ? nif_atom(env, "ready") : failure(env, status, &error);
+    ERL_NIF_TERM what = status == WEIR_OK ? nif_atom(env, "ready") : failure_term(env, status, &error);
     ERL_NIF_TERM message = enif_make_tuple2(env, claim->ref, what);
     enif_mutex_lock(claim->lock);
     if (!claim->deaf) enif_send(NULL, &claim->to, env, message);
     enif_mutex_unlock(claim->lock);
 }
 
-/* No message follows. */
+/* Ends a lease; no message follows. */
 static void lease_end(nif_object *lease)
 {
     enif_mutex_lock(lease->lock);
@@ -200,7 +202,7 @@ static nif_claim *claim_new(nif_call *call, nif_object *object, ErlNifPid to, ER
     return claim;
 }
 
-/* Both objects are new. */
+/* Begins a lease; both objects are new. */
 static ERL_NIF_TERM lease_begin(nif_call *call, nif_object *pool, const char *name, int32_t timeout,
                                 nif_object *lease, nif_claim *claim)
 {
@@ -210,7 +212,7 @@ static ERL_NIF_TERM lease_begin(nif_call *call, nif_object *pool, const char *na
     if (status != WEIR_OK) {
         enif_release_resource(lease);
         return status == WEIR_BUSY ? nif_error_atom(call->env, "queue_full")
-                                   : failure(call->env, status, &call->error);
+                                   : failure_term(call->env, status, &call->error);
     }
     claim->pool = pool;
     enif_keep_resource(pool);

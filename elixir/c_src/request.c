@@ -118,7 +118,7 @@ bool nif_request_long(nif_call *call, ERL_NIF_TERM map)
         if (nif_key(call, map, lists[i], &value) && nif_longer_than(call->env, value, TOKENS_MAX))
             return true;
     }
-    /* Each is tokenized in several spellings. */
+    /* The words are tokenized in several spellings each. */
     if (nif_key(call, map, "bad_words", &value) && nif_longer_than(call->env, value, 0)) return true;
     if (nif_key(call, map, "cache_salt", &value)) n_bytes += nif_size(call->env, value);
     if (nif_key(call, map, "stop", &value)) {

@@ -24,8 +24,8 @@ static struct {
     bool running;
 } reaper = {.lock = PTHREAD_MUTEX_INITIALIZER, .some = PTHREAD_COND_INITIALIZER};
 
-static ErlNifResourceType *types[NIF_KINDS];
-static atomic_int live[NIF_KINDS]; /* created and not yet freed */
+static ErlNifResourceType *resource_types[NIF_KINDS];
+static atomic_int n_live[NIF_KINDS]; /* created and not yet freed */
 
 static void claim_destroy(nif_claim *claim)
 {
@@ -37,7 +37,7 @@ static void claim_destroy(nif_claim *claim)
     enif_free(claim);
 }
 
-static void bury(nif_corpse *corpse)
+static void bury_corpse(nif_corpse *corpse)
 {
     switch (corpse->kind) {
     case NIF_MODEL: weir_model_release(corpse->handle); break;
@@ -59,11 +59,11 @@ static void bury(nif_corpse *corpse)
     case NIF_HALT:
     case NIF_KINDS: break;
     }
-    atomic_fetch_sub(&live[corpse->kind], 1);
+    atomic_fetch_sub(&n_live[corpse->kind], 1);
     enif_free(corpse);
 }
 
-static void *reap(void *unused)
+static void *reap_corpses(void *unused)
 {
     (void)unused;
     pthread_mutex_lock(&reaper.lock);
@@ -72,7 +72,7 @@ static void *reap(void *unused)
         nif_corpse *corpse = reaper.first;
         reaper.first = corpse->next;
         pthread_mutex_unlock(&reaper.lock);
-        bury(corpse);
+        bury_corpse(corpse);
         pthread_mutex_lock(&reaper.lock);
     }
     return NULL;
@@ -82,7 +82,7 @@ static bool reaper_start(void)
 {
     pthread_t thread;
     pthread_mutex_lock(&reaper.lock);
-    if (!reaper.running && pthread_create(&thread, NULL, reap, NULL) == 0) {
+    if (!reaper.running && pthread_create(&thread, NULL, reap_corpses, NULL) == 0) {
         pthread_detach(thread);
         reaper.running = true;
     }
@@ -91,7 +91,7 @@ static bool reaper_start(void)
     return running;
 }
 
-static void destroy(ErlNifEnv *env, void *resource)
+static void destroy_resource(ErlNifEnv *env, void *resource)
 {
     (void)env;
     nif_object *object = resource;
@@ -102,7 +102,7 @@ static void destroy(ErlNifEnv *env, void *resource)
     corpse->handle = object->handle;
     if (corpse->kind == NIF_STREAM && corpse->handle == NULL) corpse->handle = ((nif_stream *)resource)->kept;
     if (corpse->handle == NULL) {
-        bury(corpse);
+        bury_corpse(corpse);
         return;
     }
     pthread_mutex_lock(&reaper.lock);
@@ -140,11 +140,11 @@ bool nif_resources_open(ErlNifEnv *env, nif_down *stream_down, nif_down *lease_d
     const ErlNifResourceFlags flags = ERL_NIF_RT_CREATE | ERL_NIF_RT_TAKEOVER;
     if (!reaper_start()) return false;
     for (int i = 0; i < NIF_KINDS; i++) {
-        ErlNifResourceTypeInit init = {.dtor = destroy, .down = downs[i]};
+        ErlNifResourceTypeInit init = {.dtor = destroy_resource, .down = downs[i]};
         char name[64];
-        snprintf(name, sizeof name, "%s %p", kinds[i].name, (void *)types);
-        types[i] = enif_open_resource_type_x(env, name, &init, flags, NULL);
-        if (types[i] == NULL) return false;
+        snprintf(name, sizeof name, "%s %p", kinds[i].name, (void *)resource_types);
+        resource_types[i] = enif_open_resource_type_x(env, name, &init, flags, NULL);
+        if (resource_types[i] == NULL) return false;
     }
     return true;
 }
@@ -152,7 +152,7 @@ bool nif_resources_open(ErlNifEnv *env, nif_down *stream_down, nif_down *lease_d
 /* NULL: no memory. */
 static nif_object *object_new(nif_kind kind)
 {
-    nif_object *object = enif_alloc_resource(types[kind], kinds[kind].size);
+    nif_object *object = enif_alloc_resource(resource_types[kind], kinds[kind].size);
     if (object == NULL) return NULL;
     memset(object, 0, kinds[kind].size);
     object->lock = enif_mutex_create("weir");
@@ -165,7 +165,7 @@ static nif_object *object_new(nif_kind kind)
         return NULL;
     }
     object->corpse->kind = kind;
-    atomic_fetch_add(&live[kind], 1);
+    atomic_fetch_add(&n_live[kind], 1);
     return object;
 }
 
@@ -190,7 +190,7 @@ void nif_handle_free(nif_object *object)
     corpse->handle = object->handle;
     object->corpse = NULL;
     object->handle = NULL;
-    bury(corpse);
+    bury_corpse(corpse);
 }
 
 ERL_NIF_TERM nif_made(nif_call *call, weir_status status, nif_object *object, void *handle)
@@ -206,7 +206,7 @@ ERL_NIF_TERM nif_made(nif_call *call, weir_status status, nif_object *object, vo
 void *nif_resource_find(ErlNifEnv *env, ERL_NIF_TERM term, nif_kind kind)
 {
     void *resource;
-    return enif_get_resource(env, term, types[kind], &resource) ? resource : NULL;
+    return enif_get_resource(env, term, resource_types[kind], &resource) ? resource : NULL;
 }
 
 void *nif_resource(nif_call *call, ERL_NIF_TERM term, nif_kind kind)
@@ -281,6 +281,6 @@ ERL_NIF_TERM nif_live_handles(nif_call *call, const ERL_NIF_TERM argv[])
     (void)argv;
     ERL_NIF_TERM map = enif_make_new_map(call->env);
     for (int i = 0; i < NIF_KINDS; i++)
-        nif_put(call->env, &map, kinds[i].name, enif_make_int(call->env, atomic_load(&live[i])));
+        nif_put(call->env, &map, kinds[i].name, enif_make_int(call->env, atomic_load(&n_live[i])));
     return map;
 }

@@ -21,19 +21,19 @@ bool nif_sampling_long(nif_call *call, ERL_NIF_TERM map)
 }
 
 /* Penalties look up each token of the vocabulary among the last ones. */
-static bool penalizes(const weir_sampler_params *p)
+static bool sampler_penalizes(const weir_sampler_params *p)
 {
     return p->penalty_last_n > 0 &&
            (p->penalty_repeat != 1.0f || p->penalty_freq != 0.0f || p->penalty_present != 0.0f);
 }
 
-/* Whether a draw may sort the whole vocabulary, or walk it more than once: it does unless the chain starts
+/* True if a draw may sort the whole vocabulary, or walk it more than once: it does unless the chain starts
  * with a cut by top_k. A sampler whose chain has another order is slow anyway. */
 static bool walks_all(const weir_sampler_params *p)
 {
     bool sorts = p->typical_p < 1.0f || p->xtc_probability > 0.0f;
     bool cut = p->top_k > 0 && p->top_k <= KEPT_MAX;
-    if (penalizes(p)) return true;
+    if (sampler_penalizes(p)) return true;
     if (p->temp > 0.0f) return p->mirostat != 0 || p->top_n_sigma > 0.0f || !cut;
     return sorts && !cut;
 }
@@ -88,7 +88,7 @@ ERL_NIF_TERM nif_sampler_init(nif_call *call, const ERL_NIF_TERM argv[])
 }
 
 /* Locks the sampler. NULL: the call ends otherwise. */
-static weir_sampler *enter(nif_call *call, nif_sampler *sampler)
+static weir_sampler *enter_sampler(nif_call *call, nif_sampler *sampler)
 {
     if (call->end != NIF_RESULT || (sampler->slow && nif_move(call))) return NULL;
     return nif_lock(call, &sampler->object) ? sampler->object.handle : NULL;
@@ -98,23 +98,23 @@ static weir_sampler *enter(nif_call *call, nif_sampler *sampler)
 ERL_NIF_TERM nif_sampler_accept(nif_call *call, const ERL_NIF_TERM argv[])
 {
     int32_t token = nif_i32(call, argv[1]);
-    weir_sampler *sampler = enter(call, nif_resource(call, argv[0], NIF_SAMPLER));
+    weir_sampler *sampler = enter_sampler(call, nif_resource(call, argv[0], NIF_SAMPLER));
     return sampler == NULL ? 0 : nif_status(call, weir_sampler_accept(sampler, token, &call->error));
 }
 
 ERL_NIF_TERM nif_sampler_reset(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    weir_sampler *sampler = enter(call, nif_resource(call, argv[0], NIF_SAMPLER));
+    weir_sampler *sampler = enter_sampler(call, nif_resource(call, argv[0], NIF_SAMPLER));
     return sampler == NULL ? 0 : nif_status(call, weir_sampler_reset(sampler, &call->error));
 }
 
-static ERL_NIF_TERM sample(nif_call *call, const ERL_NIF_TERM argv[], int32_t index)
+static ERL_NIF_TERM sample_token(nif_call *call, const ERL_NIF_TERM argv[], int32_t index)
 {
     int32_t token;
     nif_sampler *sampler = nif_resource(call, argv[0], NIF_SAMPLER);
     nif_object *context = nif_resource(call, argv[1], NIF_CONTEXT);
     if (call->end != NIF_RESULT || (sampler->walks && nif_move(call)) || !nif_lock(call, context)) return 0;
-    weir_sampler *handle = enter(call, sampler);
+    weir_sampler *handle = enter_sampler(call, sampler);
     if (handle == NULL) return 0;
     weir_status status = weir_sample_at(handle, context->handle, index, &token, &call->error);
     return status == WEIR_OK ? enif_make_int(call->env, token) : nif_status(call, status);
@@ -123,11 +123,11 @@ static ERL_NIF_TERM sample(nif_call *call, const ERL_NIF_TERM argv[], int32_t in
 /* sampler_sample(sampler, context): a token from the last row */
 ERL_NIF_TERM nif_sampler_sample(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    return sample(call, argv, -1);
+    return sample_token(call, argv, -1);
 }
 
 /* sampler_sample_at(sampler, context, index): a token from this row */
 ERL_NIF_TERM nif_sampler_sample_at(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    return sample(call, argv, nif_i32(call, argv[2]));
+    return sample_token(call, argv, nif_i32(call, argv[2]));
 }

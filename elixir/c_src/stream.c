@@ -54,7 +54,7 @@ static ERL_NIF_TERM usage_map(ErlNifEnv *env, const weir_usage *usage)
     return map;
 }
 
-/* Why no more of the prompt was cached, if there are details. */
+/* Puts into the map why no more of the prompt was cached, if there are details. */
 static void put_miss(ErlNifEnv *env, ERL_NIF_TERM *map, const weir_stream *stream)
 {
     weir_miss_info info = {.size = sizeof info};
@@ -75,7 +75,7 @@ static void put_miss(ErlNifEnv *env, ERL_NIF_TERM *map, const weir_stream *strea
     nif_put(env, map, "miss_info", miss);
 }
 
-/* Of a stream whose terminal chunk was taken. */
+/* The usage of a stream whose terminal chunk was taken. */
 static ERL_NIF_TERM last_usage(ErlNifEnv *env, const weir_stream *stream, bool fork)
 {
     struct timespec now;
@@ -92,9 +92,9 @@ static ERL_NIF_TERM last_usage(ErlNifEnv *env, const weir_stream *stream, bool f
     return map;
 }
 
-/* For each token {logprob, [{id, logprob}]}, the likeliest first; {nil, []} for a prompt's first token,
- * which has no predecessor. */
-static ERL_NIF_TERM scores(ErlNifEnv *env, const weir_chunk *chunk)
+/* A list with {logprob, [{id, logprob}]} for each token, the likeliest first; {nil, []} for a prompt's first
+ * token, which has no predecessor. */
+static ERL_NIF_TERM scores_term(ErlNifEnv *env, const weir_chunk *chunk)
 {
     ERL_NIF_TERM list = enif_make_list(env, 0);
     size_t n_top = chunk->top_logprobs != NULL ? (size_t)chunk->n_top_logprobs : 0;
@@ -118,8 +118,9 @@ static void send_prompt(nif_stream *s, const weir_stream *stream, ErlNifEnv *mes
     weir_chunk prompt;
     if (weir_stream_prompt_logprobs(stream, &prompt) != WEIR_OK) return; /* it has ended earlier */
     ERL_NIF_TERM ids = nif_ids(messages, prompt.tokens, prompt.n_tokens);
-    send_message(s, messages,
-                 enif_make_tuple3(messages, nif_atom(messages, "prompt"), ids, scores(messages, &prompt)));
+    send_message(
+        s, messages,
+        enif_make_tuple3(messages, nif_atom(messages, "prompt"), ids, scores_term(messages, &prompt)));
 }
 
 static void send_tokens(nif_stream *s, ErlNifEnv *messages, const weir_chunk *chunk)
@@ -130,7 +131,7 @@ static void send_tokens(nif_stream *s, ErlNifEnv *messages, const weir_chunk *ch
     send_message(s, messages,
                  chunk->logprobs == NULL
                      ? enif_make_tuple3(messages, name, ids, text)
-                     : enif_make_tuple5(messages, name, ids, text, scores(messages, chunk),
+                     : enif_make_tuple5(messages, name, ids, text, scores_term(messages, chunk),
                                         enif_make_int(messages, chunk->n_hidden)));
 }
 
@@ -148,7 +149,7 @@ static ERL_NIF_TERM end_of(nif_stream *s, const weir_stream *stream, ErlNifEnv *
 
 /* ---- Progress ---- */
 
-/* With the lock: tells how far the prompt is, if it is further than last told. last: a chunk was taken, and
+/* Tells, with the lock, how far the prompt is, if it is further than last told. last: a chunk was taken, and
  * its credit does. False: there is nothing to tell, or no credit. */
 static bool tell_progress(nif_stream *s, ErlNifEnv *messages, bool last)
 {
@@ -169,7 +170,7 @@ static bool tell_progress(nif_stream *s, ErlNifEnv *messages, bool last)
 
 /* ---- Chunks ---- */
 
-/* With the lock: the next chunk, if it may be sent. */
+/* Takes, with the lock, the next chunk, if it may be sent. */
 static bool take_chunk(nif_stream *s, weir_chunk *chunk)
 {
     if (s->object.handle == NULL || s->sending || (!s->deaf && s->credit < 1)) return false;
@@ -178,7 +179,7 @@ static bool take_chunk(nif_stream *s, weir_chunk *chunk)
     return true;
 }
 
-/* With the lock, which is released meanwhile: sends one chunk's messages. Returns the stream if they were the
+/* Sends one chunk's messages, with the lock, which is released meanwhile. Returns the stream if they were the
  * last. */
 static weir_stream *send_chunk(nif_stream *s, ErlNifEnv *messages, const weir_chunk *chunk)
 {
@@ -204,7 +205,7 @@ static weir_stream *send_chunk(nif_stream *s, ErlNifEnv *messages, const weir_ch
 
 /* Sends chunks as far as they were asked for. One thread does at a time; others return at once and leave the
  * chunks to it. Returns the stream, once, after its last message; the caller releases it. */
-static weir_stream *pump(nif_stream *s)
+static weir_stream *pump_stream(nif_stream *s)
 {
     weir_chunk chunk;
     weir_stream *ended = NULL;
@@ -219,11 +220,11 @@ static weir_stream *pump(nif_stream *s)
 }
 
 /* Sends chunks as far as they were asked for, and releases the stream at the end. The engine's thread may be
- * about to call ready() although another thread has taken the terminal chunk. set_ready waits for that; the
- * release would only if it were the last, and a fork or `kept` may hold the stream, too. */
-static void serve(nif_stream *s)
+ * about to call stream_ready() although another thread has taken the terminal chunk. set_ready waits for
+ * that; the release would only if it were the last, and a fork or `kept` may hold the stream, too. */
+static void serve_stream(nif_stream *s)
 {
-    weir_stream *ended = pump(s);
+    weir_stream *ended = pump_stream(s);
     if (ended == NULL) return;
     nif_object *engine = s->engine; /* no other thread uses it any more */
     s->engine = NULL;
@@ -233,10 +234,10 @@ static void serve(nif_stream *s)
     enif_release_resource(s);
 }
 
-static void ready(weir_stream *stream, void *user)
+static void stream_ready(weir_stream *stream, void *user)
 {
     (void)stream;
-    serve(user);
+    serve_stream(user);
 }
 
 /* The usage so far, also after the end. */
@@ -248,7 +249,7 @@ static weir_usage usage_of(nif_stream *s)
     return usage;
 }
 
-static void cancel(nif_stream *s, bool deaf)
+static void cancel_stream(nif_stream *s, bool deaf)
 {
     enif_mutex_lock(s->object.lock);
     s->deaf |= deaf;
@@ -260,8 +261,8 @@ void nif_stream_down(ErlNifEnv *env, void *resource, ErlNifPid *pid, ErlNifMonit
 {
     (void)env, (void)pid, (void)monitor;
     nif_stream *s = resource;
-    cancel(s, true);
-    serve(s);
+    cancel_stream(s, true);
+    serve_stream(s);
 }
 
 /* ---- Submit ---- */
@@ -310,10 +311,11 @@ static ERL_NIF_TERM stream_begin(nif_call *call, nif_stream *s, bool keep)
     enif_keep_resource(s->engine);
     enif_keep_resource(s); /* until the terminal chunk was taken */
     weir_stream_watch_progress(s->object.handle, s->progress);
-    weir_stream_set_ready(s->object.handle, ready, s);
-    /* Monitored only now: nothing but serve() may remove the callback. Everything may have ended already. */
+    weir_stream_set_ready(s->object.handle, stream_ready, s);
+    /* The monitor begins only now: nothing but serve_stream() may remove the callback. Everything may have
+     * ended already. */
     if (enif_monitor_process(call->env, s, &to, &monitor) != 0) nif_stream_down(call->env, s, &to, NULL);
-    if (s->progress) serve(s); /* the prefill may have begun before the callback was there */
+    if (s->progress) serve_stream(s); /* the prefill may have begun before the callback was there */
     return nif_resource_term(call, s);
 }
 
@@ -326,7 +328,7 @@ static int64_t get_credit(nif_call *call, ERL_NIF_TERM term)
 }
 
 /* Queues the request n times, all or none. */
-static ERL_NIF_TERM queue(nif_call *call, const submission *sub)
+static ERL_NIF_TERM queue_requests(nif_call *call, const submission *sub)
 {
     nif_stream *streams[ANSWERS_MAX];
     weir_stream *handles[ANSWERS_MAX];
@@ -365,7 +367,7 @@ static ERL_NIF_TERM submit_request(nif_call *call, const ERL_NIF_TERM argv[], su
     if (sub->r.fork && sub->r.request.source == NULL)
         result = nif_error(call->env, "source: the stream has ended, and was submitted without keep: true");
     else if (call->end == NIF_RESULT)
-        result = queue(call, sub);
+        result = queue_requests(call, sub);
     nif_request_fini(&sub->r);
     return result;
 }
@@ -402,7 +404,7 @@ ERL_NIF_TERM nif_engine_demand(nif_call *call, const ERL_NIF_TERM argv[])
     if (terms <= TERMS_MAX || !nif_move(call))
         s->credit = credit > INT64_MAX - s->credit ? INT64_MAX : s->credit + credit;
     enif_mutex_unlock(s->object.lock);
-    if (call->end == NIF_RESULT) serve(s);
+    if (call->end == NIF_RESULT) serve_stream(s);
     return nif_atom(call->env, "ok");
 }
 
@@ -410,7 +412,7 @@ ERL_NIF_TERM nif_engine_demand(nif_call *call, const ERL_NIF_TERM argv[])
 ERL_NIF_TERM nif_engine_cancel(nif_call *call, const ERL_NIF_TERM argv[])
 {
     nif_stream *s = nif_resource(call, argv[0], NIF_STREAM);
-    if (s != NULL) cancel(s, false);
+    if (s != NULL) cancel_stream(s, false);
     return nif_atom(call->env, "ok");
 }
 

@@ -55,7 +55,7 @@ typedef struct weir_hub_params {
     void *progress_user;
 } weir_hub_params;
 
-/* As weir_model_params_init. */
+/* Fills params as weir_model_params_init does. */
 WEIR_API void weir_hub_params_init(weir_hub_params *params, size_t size);
 static inline weir_hub_params weir_hub_params_default(void)
 {

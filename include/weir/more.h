@@ -114,7 +114,7 @@ WEIR_API weir_status weir_model_check(const weir_model *model, weir_error *error
 WEIR_API weir_status weir_piece(const weir_model *model, int32_t token, bool special, char *bytes,
                                 size_t capacity, size_t *length, weir_error *error);
 
-/* Whether the token ends generation (EOS, EOT, …). False for ids outside the vocabulary. */
+/* True if the token ends generation (EOS, EOT, …). False for ids outside the vocabulary. */
 WEIR_API bool weir_is_eog(const weir_model *model, int32_t token);
 
 /* ---- Grammar --------------------------------------------------------------------------------------- */
@@ -449,24 +449,24 @@ WEIR_API WEIR_CHECKED weir_status weir_engine_fork(weir_engine *engine, weir_str
                                                    int32_t source_at, const weir_request *request,
                                                    weir_stream *stream, weir_error *error);
 
-/* For a fork: the source's text up to the fork, which the stream's own text continues; NUL-terminated, valid
+/* The text of a fork's source up to the fork, which the fork's own text continues; NUL-terminated, valid
  * until the last release. Text that was still held back there (part of a character, or a possible start of a
- * stop string) is not included: the stream's own text begins with it. "" for other streams. length may be
- * NULL. Any thread. */
+ * stop string) is not included: the stream's own text begins with it. "" for streams that are no forks.
+ * length may be NULL. Any thread. */
 WEIR_API const char *weir_stream_source_text(const weir_stream *stream, size_t *length);
 
-/* With `on`, the ready callback (weir_stream_set_ready), or the watchers of the stream's flight, are also
- * called when the progress has changed: at the start of the prefill and after each pass that had
- * tokens of the prompt. There may be no chunk then. Off (default) changes nothing for other readers. Any
- * thread, any time. NULL is ignored. */
+/* Watches the progress: with `on`, the ready callback (weir_stream_set_ready), or the watchers of the
+ * stream's flight, are also called when the progress has changed: at the start of the prefill and after each
+ * pass that had tokens of the prompt. There may be no chunk then. Off (default) changes nothing for other
+ * readers. Any thread, any time. NULL is ignored. */
 WEIR_API void weir_stream_watch_progress(weir_stream *stream, bool on);
 
-/* Why no more of the prompt was cached; all zero until its prefill starts. Words of cached texts are only
- * those of requests with the same salt, which is not empty. INVALID: size. */
+/* Tells why no more of the prompt was cached; all zero until its prefill starts. Words of cached texts are
+ * only those of requests with the same salt, which is not empty. INVALID: size. */
 WEIR_API weir_status weir_stream_miss(const weir_stream *stream, weir_miss_info *info);
 
-/* The same as a sentence, well-formed UTF-8 without newlines, truncated to capacity and NUL-terminated; ""
- * for WEIR_MISS_NONE. Returns its length. */
+/* Writes a miss as a sentence, well-formed UTF-8 without newlines, truncated to capacity and NUL-terminated;
+ * "" for WEIR_MISS_NONE. Returns its length. */
 WEIR_API size_t weir_miss_text(const weir_miss_info *info, char *text, size_t capacity);
 
 /* The number of its request among those of the engine, as in weir_arrival and weir_tick_slot: *request. Any
@@ -521,8 +521,9 @@ WEIR_API weir_status weir_flight_next(weir_flight *flight, uint64_t *at, int tim
 typedef void (*weir_flight_fn)(weir_flight *flight, void *user);
 WEIR_API weir_status weir_flight_watch(weir_flight *flight, weir_flight_fn fn, void *user);
 
-/* When it returns, fn is not running with this user (unless called from within it) and will not be called
- * again. Call it before the watcher's last release. Does nothing if fn was not watching. Any thread. */
+/* Ends a watch: when it returns, fn is not running with this user (unless called from within it) and will not
+ * be called again. Call it before the watcher's last release. Does nothing if fn was not watching. Any
+ * thread. */
 WEIR_API void weir_flight_unwatch(weir_flight *flight, weir_flight_fn fn, void *user);
 
 /* The flight's stream, for usage, miss, error and status, and as the source of forks. The flight owns it and
@@ -746,8 +747,8 @@ WEIR_API const weir_strategy *weir_strategy_get(size_t i);
 WEIR_API double weir_cost_tick_ns(const weir_cost *cost, int32_t n_passes, int32_t n_decode,
                                   int32_t n_prefill, double n_context_k);
 
-/* The same for a plan, whose passes, rows and context follow from the view. Entries for slots that are not in
- * the view are ignored. Any thread. */
+/* The cost of a plan's tick in ns; its passes, rows and context follow from the view. Entries for slots
+ * that are not in the view are ignored. Any thread. */
 WEIR_API double weir_plan_tick_ns(const weir_view *view, const weir_plan_entry *plan, size_t n_plan);
 
 /* ---- Driving the engine by hand -------------------------------------------------------------------- */
@@ -942,7 +943,7 @@ WEIR_API weir_status weir_engine_arrivals(const weir_engine *engine, uint64_t fr
 
 /* ---- Cached prefixes for other engines ------------------------------------------------------------- */
 
-/* Where cached tokens are. */
+/* The memory that has cached tokens. */
 typedef enum weir_cache_memory {
     WEIR_CACHE_DEVICE = 0, /* in KV cells */
     WEIR_CACHE_HOST = 1,   /* in host memory, as a saved state */
@@ -1068,9 +1069,9 @@ typedef void (*weir_pool_leaving_fn)(weir_model *model, void *user);
 
 typedef struct weir_pool_params {
     size_t size;
-    /* For all models: weights, KV cells, buffers, adapters, cached prefixes in host memory (cache_bytes) and
-     * texts for drafts. WEIR_AUTO (default) = nine tenths of the memory available at create, and less when
-     * less is available or a cgroup allows less; 0 = no limit */
+    /* The memory of all models: weights, KV cells, buffers, adapters, cached prefixes in host memory
+     * (cache_bytes) and texts for drafts. WEIR_AUTO (default) = nine tenths of the memory available at
+     * create, and less when less is available or a cgroup allows less; 0 = no limit */
     uint64_t memory_bytes;
     /* The cache_dir of all engines: prefixes of models that sleep. NULL (default) = a new folder in $TMPDIR
      * or /tmp, which destroy removes; pinned models do not use that one. "" = none */
@@ -1106,8 +1107,8 @@ typedef struct weir_pool_model {
     size_t n_adapters;
     bool pinned;     /* false; loaded by weir_pool_set, and never put to sleep */
     int64_t idle_ms; /* 0; put to sleep this long after its last lease; 0 = when memory is needed */
-    /* For a model that generates, as in weir_chat_check, with which the load fails; NULL = not checked, "" =
-     * the model's own templates */
+    /* The chat template of a model that generates: the load checks it as weir_chat_check does, and fails with
+     * it; NULL = not checked, "" = the model's own templates */
     const char *template_source;
 } weir_pool_model;
 
@@ -1281,7 +1282,7 @@ typedef struct weir_quantize_params {
     void *progress_user;
 } weir_quantize_params;
 
-/* As weir_model_params_init. */
+/* Fills params as weir_model_params_init does. */
 WEIR_API void weir_quantize_params_init(weir_quantize_params *params, size_t size);
 static inline weir_quantize_params weir_quantize_params_default(void)
 {
@@ -1329,7 +1330,7 @@ typedef struct weir_rpc_params {
     bool insecure;
 } weir_rpc_params;
 
-/* As weir_model_params_init. */
+/* Fills params as weir_model_params_init does. */
 WEIR_API void weir_rpc_params_init(weir_rpc_params *params, size_t size);
 static inline weir_rpc_params weir_rpc_params_default(void)
 {

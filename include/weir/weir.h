@@ -174,10 +174,11 @@ typedef struct weir_model_params {
      * the model end with BACKEND; release it and load it again (a weir_pool does that at the next lease) */
     const char *rpc;
     int32_t rpc_timeout_ms; /* 60000; 1 … 3600000; the longest wait for a worker's answer, a pass included */
-    /* For all contexts of the model. OFF leaves attention to llama.cpp alone, with intermediate results that
-     * grow with the context, and values (type_v) cannot be quantized; answers are then not batch-invariant */
+    /* Flash attention in all contexts of the model. OFF leaves attention to llama.cpp alone, with
+     * intermediate results that grow with the context, and values (type_v) cannot be quantized; answers are
+     * then not batch-invariant */
     weir_flash_attn flash_attn;
-    /* How positions are encoded in all contexts of the model, for contexts longer than in its training. Saved
+    /* The encoding of positions in all contexts of the model, for contexts longer than in its training. Saved
      * states and cached prompts can be used only with the same values */
     weir_rope_scaling rope_scaling;
     float rope_freq_base;   /* 0 … 1e9; 0 = the model's */
@@ -750,9 +751,9 @@ typedef struct weir_chunk {
     const float *logprobs;            /* [n_tokens] if requested, else NULL */
     const weir_logprob *top_logprobs; /* [n_tokens][n_top_logprobs], the likeliest first; or NULL */
     int32_t n_top_logprobs;           /* the request's n_logprobs, or the vocabulary's size if smaller */
-    /* With logprobs: the number of the newest tokens, of this chunk and earlier ones, whose text no chunk has
-     * yet, because it may begin a stop string. In the terminal chunk: those of the stop string that ended the
-     * answer. A token with a part of its text in a chunk does not count */
+    /* The number, with logprobs, of the newest tokens, of this chunk and earlier ones, whose text no chunk
+     * has yet, because it may begin a stop string. In the terminal chunk: those of the stop string that ended
+     * the answer. A token with a part of its text in a chunk does not count */
     int32_t n_hidden;
     /* usage.n_generated and total_ns when the engine emitted its last token, however late it is taken: a
      * stream's tokens up to and including this chunk; the terminal one also counts the end token */
@@ -776,8 +777,8 @@ WEIR_API void weir_stream_release(weir_stream *stream);
  * weir_engine_step and weir_stream_try_next. */
 WEIR_API weir_status weir_stream_next(weir_stream *stream, int timeout_ms, weir_chunk *chunk);
 
-/* The same without waiting: TIMEOUT when there is no chunk now. Chunks that are queued at the end or a cancel
- * can still be taken; then END. */
+/* Takes the next chunk likewise, but without waiting: TIMEOUT when there is no chunk now. Chunks that are
+ * queued at the end or a cancel can still be taken; then END. */
 WEIR_API weir_status weir_stream_try_next(weir_stream *stream, weir_chunk *chunk);
 
 /* Called with each chunk, and with an empty one (not finished) whenever poll_ms passed without a chunk and as
@@ -825,9 +826,10 @@ WEIR_API void weir_stream_error(const weir_stream *stream, weir_error *error);
 
 /* ---- Usage and whole answers ----------------------------------------------------------------------- */
 
-/* Why the prompt, or part of it, was not cached. Without a salt, texts may be other callers', and the caller
- * learns of no more tokens of them than were cached for it. Then EVICTED and UNCUTTABLE, which reveal that
- * more was known, become COLD, and so does DIVERGED unless all tokens before that place were cached. */
+/* The reason why the prompt, or part of it, was not cached. Without a salt, texts may be other callers', and
+ * the caller learns of no more tokens of them than were cached for it. Then EVICTED and UNCUTTABLE, which
+ * reveal that more was known, become COLD, and so does DIVERGED unless all tokens before that place were
+ * cached. */
 typedef enum weir_miss {
     WEIR_MISS_NONE = 0,     /* everything but the last token was cached */
     WEIR_MISS_COLD = 1,     /* the rest has never been seen, or see above */
@@ -851,12 +853,12 @@ typedef struct weir_miss_info {
      * well-formed UTF-8, truncated; else "". cached: "" also for a request without a salt */
     char prompt[96];
     char cached[96];
-    /* Likewise: the chat message in or before which the token lies. -1 = unknown, no chat, or after the last
-     * message */
+    /* The chat message, likewise of WEIR_MISS_DIVERGED, in or before which the token lies. -1 = unknown, no
+     * chat, or after the last message */
     int32_t message;
     bool in_message; /* in its text; false: in the template's text before it, such as tools and dates */
     char role[16];   /* of the message; "" = none */
-    /* With in_message, and with a salt: the line in which they diverge, from its beginning to that place;
+    /* The line, with in_message and with a salt, in which they diverge, from its beginning to that place;
      * else "" */
     char line[96];
 } weir_miss_info;
@@ -882,7 +884,7 @@ typedef struct weir_usage {
     int32_t n_reasoning;
 } weir_usage;
 
-/* How far a prompt is, for who waits for the first token. */
+/* The progress of a prompt, for who waits for the first token. */
 typedef struct weir_progress {
     size_t size;
     bool started;        /* false: the request is queued, and the next three are 0 */
@@ -912,7 +914,8 @@ typedef struct weir_result {
     weir_logprob *top_logprobs; /* [n_tokens][n_top_logprobs], the likeliest first; or NULL */
     int32_t n_top_logprobs;
     int32_t n_hidden; /* as the terminal chunk's: the last of them, which are the stop string */
-    /* As weir_stream_prompt_logprobs; NULL if not requested, or if the request ended before. */
+    /* The prompt's logprobs as in weir_stream_prompt_logprobs; NULL if not requested, or if the request ended
+     * before. */
     int32_t *prompt_tokens; /* [n_prompt_tokens] */
     size_t n_prompt_tokens;
     float *prompt_logprobs;
@@ -980,7 +983,7 @@ typedef struct weir_media_params {
     int32_t sample_rate; /* 16000; 4000 … 96000; a sound is resampled to this rate: the projector's, in Hz */
 } weir_media_params;
 
-/* As weir_model_params_init. */
+/* Fills params as weir_model_params_init does. */
 WEIR_API void weir_media_params_init(weir_media_params *params, size_t size);
 static inline weir_media_params weir_media_params_default(void)
 {

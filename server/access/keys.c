@@ -12,8 +12,8 @@
 #define DIGEST        64 /* hexadecimal digits */
 #define PRIORITY_MOST 100
 
-/* One for each key, and one for everybody where there are none. Its digest and place never change, and it
- * lives as long as the table: calls and tapes know it by its number. */
+/* The owner of each key, and one for everybody where there are none. Its digest and place never change, and
+ * it lives as long as the table: calls and tapes know it by its number. */
 typedef struct owner {
     char digest[DIGEST + 1];
     bool revoked, operates;
@@ -32,7 +32,7 @@ struct serve_keys {
     owner **owners; /* [n] */
 };
 
-static void digest(const char *bytes, size_t n, char hex[DIGEST + 1])
+static void digest_key(const char *bytes, size_t n, char hex[DIGEST + 1])
 {
     weir__sha256 state;
     weir__sha256_init(&state);
@@ -83,7 +83,7 @@ bool serve_keys_reserve(serve_keys *keys, const serve_params *params)
     bool ok = true;
     pthread_mutex_lock(&keys->mutex);
     for (size_t i = 0; i < params->live.n_keys && ok; i++) {
-        digest(params->live.keys[i].text, strlen(params->live.keys[i].text), hex);
+        digest_key(params->live.keys[i].text, strlen(params->live.keys[i].text), hex);
         ok = find_key(keys, hex) >= 0 || add_owner(keys, hex) != NULL;
     }
     pthread_mutex_unlock(&keys->mutex);
@@ -100,7 +100,7 @@ void serve_keys_set(serve_keys *keys, const serve_params *params)
         keys->owners[i]->operates = false;
     }
     for (size_t i = 0; i < params->live.n_keys; i++) {
-        digest(params->live.keys[i].text, strlen(params->live.keys[i].text), hex);
+        digest_key(params->live.keys[i].text, strlen(params->live.keys[i].text), hex);
         owner *o = keys->owners[find_key(keys, hex)];
         o->revoked = false;
         o->operates = o->operates || params->live.keys[i].operates; /* one of its lines says so */
@@ -143,7 +143,7 @@ bool serve_keys_are_wanted(serve_keys *keys)
 int32_t serve_keys_find(serve_keys *keys, const char *given, size_t n)
 {
     char hex[DIGEST + 1];
-    digest(given, n, hex);
+    digest_key(given, n, hex);
     pthread_mutex_lock(&keys->mutex);
     int32_t found = find_key(keys, hex);
     if (found >= 0 && keys->owners[found]->revoked) found = -1;
@@ -151,8 +151,8 @@ int32_t serve_keys_find(serve_keys *keys, const char *given, size_t n)
     return found;
 }
 
-/* Under the mutex. */
-static owner *of(serve_keys *keys, int32_t key)
+/* The owner with this key. Under the mutex. */
+static owner *owner_of(serve_keys *keys, int32_t key)
 {
     return key >= 0 ? keys->owners[key] : &keys->everybody;
 }
@@ -176,7 +176,7 @@ bool serve_keys_operate(serve_keys *keys, int32_t key)
 const char *serve_keys_salt(serve_keys *keys, int32_t key)
 {
     pthread_mutex_lock(&keys->mutex);
-    const char *salt = of(keys, key)->digest;
+    const char *salt = owner_of(keys, key)->digest;
     pthread_mutex_unlock(&keys->mutex);
     return salt;
 }
@@ -184,7 +184,7 @@ const char *serve_keys_salt(serve_keys *keys, int32_t key)
 int32_t serve_keys_priority(serve_keys *keys, int32_t key)
 {
     pthread_mutex_lock(&keys->mutex);
-    int32_t priority = of(keys, key)->priority;
+    int32_t priority = owner_of(keys, key)->priority;
     pthread_mutex_unlock(&keys->mutex);
     return priority;
 }
@@ -207,7 +207,7 @@ static bool take_token(owner *o, int64_t now_ns, int32_t *retry_s)
 bool serve_keys_enter(serve_keys *keys, int32_t key, int64_t now_ns, int32_t *retry_s, const char **why)
 {
     pthread_mutex_lock(&keys->mutex);
-    owner *o = of(keys, key);
+    owner *o = owner_of(keys, key);
     bool crowded = o->limit > 0 && o->n_live >= o->limit;
     bool ok = !crowded && (o->rate == 0 || take_token(o, now_ns, retry_s));
     if (crowded) *retry_s = 1;
@@ -222,7 +222,7 @@ bool serve_keys_enter(serve_keys *keys, int32_t key, int64_t now_ns, int32_t *re
 bool serve_keys_more(serve_keys *keys, int32_t key, int32_t n, int32_t *most)
 {
     pthread_mutex_lock(&keys->mutex);
-    owner *o = of(keys, key);
+    owner *o = owner_of(keys, key);
     bool ok = o->limit == 0 || n <= o->limit - o->n_live;
     if (ok) o->n_live += n;
     *most = o->limit;
@@ -233,6 +233,6 @@ bool serve_keys_more(serve_keys *keys, int32_t key, int32_t n, int32_t *most)
 void serve_keys_leave(serve_keys *keys, int32_t key, int32_t n)
 {
     pthread_mutex_lock(&keys->mutex);
-    of(keys, key)->n_live -= n;
+    owner_of(keys, key)->n_live -= n;
     pthread_mutex_unlock(&keys->mutex);
 }

@@ -172,7 +172,7 @@ static void test_a_rate_fills_again(void **state)
     assert_int_equal(retry_s, 2);
     assert_int_equal(ask_all(keys, 0, START + 14 * SECOND + 1000, &retry_s), 1);
     assert_int_equal(ask_all(keys, 1, START + 25 * SECOND, &retry_s), 2);
-    /* Never more than a minute's worth, however long it was quiet. */
+    /* A minute's worth is the most, however long it was quiet. */
     assert_int_equal(ask_all(keys, 0, START + 1000 * SECOND, &retry_s), 30);
     serve_keys_destroy(keys);
 }

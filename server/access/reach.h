@@ -4,16 +4,16 @@
 
 #include "keys.h"
 
-/* Whether strangers have access: the server is reachable from other machines, and it has no keys. Any
+/* True if strangers have access: the server is reachable from other machines, and it has no keys. Any
  * thread. */
 bool serve_reach_is_open(bool reachable, serve_keys *keys);
 
-/* Whether requests with this key (-1: without one) are an operator's: the key is one, or there
+/* True if requests with this key (-1: without one) are an operator's: the key is one, or there
  * are no keys and only this machine reaches the server (ADR 0095). It may change with a reload. Any
  * thread. */
 bool serve_reach_operates(bool reachable, serve_keys *keys, int32_t key);
 
-/* Whether only this machine can reach the listening socket. */
+/* True if only this machine can reach the listening socket. */
 bool serve_reach_is_local(int fd);
 
 #endif

@@ -12,7 +12,7 @@
 /* Kinds of owners. */
 enum { UNIX_SOCKET, KEY, IPV4, IPV6, UNKNOWN };
 
-static uint64_t number(const unsigned char *bytes, size_t n)
+static uint64_t address_number(const unsigned char *bytes, size_t n)
 {
     uint64_t value = 0;
     for (size_t i = 0; i < n; i++) value = value << 8 | bytes[i];
@@ -27,10 +27,10 @@ serve_owner serve_owner_of(int32_t key, const char *address)
     if (key >= 0) return (serve_owner){KEY, (uint64_t)key};
     if (address[0] == '\0') return (serve_owner){UNIX_SOCKET, 0};
     snprintf(plain, sizeof plain, "%.*s", (int)strcspn(address, "%"), address); /* without an interface */
-    if (inet_pton(AF_INET, plain, bytes) == 1) return (serve_owner){IPV4, number(bytes, 4)};
+    if (inet_pton(AF_INET, plain, bytes) == 1) return (serve_owner){IPV4, address_number(bytes, 4)};
     if (inet_pton(AF_INET6, plain, bytes) != 1) return (serve_owner){UNKNOWN, 0};
-    if (memcmp(bytes, mapped, sizeof mapped) == 0) return (serve_owner){IPV4, number(bytes + 12, 4)};
-    return (serve_owner){IPV6, number(bytes, 8)};
+    if (memcmp(bytes, mapped, sizeof mapped) == 0) return (serve_owner){IPV4, address_number(bytes + 12, 4)};
+    return (serve_owner){IPV6, address_number(bytes, 8)};
 }
 
 bool serve_owner_is(serve_owner a, serve_owner b)
@@ -57,7 +57,7 @@ void serve_share_fini(serve_share *share)
     share->holders = NULL;
 }
 
-/* Under the mutex, as the next one. NULL: it holds nothing. */
+/* The owner's holder. Under the mutex, as the next one. NULL: it holds nothing. */
 static serve_holder *find_holder(const serve_share *share, serve_owner owner)
 {
     for (size_t i = 0; i < share->n; i++)
@@ -65,7 +65,7 @@ static serve_holder *find_holder(const serve_share *share, serve_owner owner)
     return NULL;
 }
 
-static bool add(serve_share *share, serve_owner owner, size_t n)
+static bool add_held(serve_share *share, serve_owner owner, size_t n)
 {
     serve_holder *holder = find_holder(share, owner);
     if (n == 0) return true;
@@ -82,7 +82,7 @@ static bool add(serve_share *share, serve_owner owner, size_t n)
 bool serve_share_hold(serve_share *share, serve_owner owner, size_t n)
 {
     pthread_mutex_lock(&share->mutex);
-    bool held = add(share, owner, n);
+    bool held = add_held(share, owner, n);
     pthread_mutex_unlock(&share->mutex);
     return held;
 }
@@ -106,7 +106,7 @@ serve_share_result serve_share_take(serve_share *share, serve_owner owner, size_
     const serve_holder *holder = find_holder(share, owner);
     serve_share_result result = SERVE_SHARE_FULL;
     if (serve_share_admits(holder != NULL ? holder->held : 0, n, share->used, most))
-        result = add(share, owner, n) ? SERVE_SHARE_OK : SERVE_SHARE_NO_MEMORY;
+        result = add_held(share, owner, n) ? SERVE_SHARE_OK : SERVE_SHARE_NO_MEMORY;
     pthread_mutex_unlock(&share->mutex);
     return result;
 }

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Whom a share belongs to: an API key, or an address where there is none. Zeroes: a Unix socket. */
+/* The owner of a share: an API key, or an address where there is none. Zeroes: a Unix socket. */
 typedef struct serve_owner {
     uint64_t kind, value;
 } serve_owner;
@@ -49,8 +49,8 @@ typedef enum serve_share_result {
     SERVE_SHARE_NO_MEMORY
 } serve_share_result;
 
-/* The same for a store whose entries stay until they end, and which has `most` in all: OK, where the owner
- * may hold n more by serve_share_admits. */
+/* Counts n more for the owner of a store whose entries stay until they end, and which has `most` in all.
+ * FULL: it may not hold n more, by serve_share_admits. */
 serve_share_result serve_share_take(serve_share *share, serve_owner owner, size_t n, size_t most);
 
 size_t serve_share_used(serve_share *share);
@@ -60,7 +60,7 @@ size_t serve_share_held(serve_share *share, serve_owner owner);
  * than its equal share, whatever the others do. False: nobody holds anything. */
 bool serve_share_largest(serve_share *share, serve_owner *owner);
 
-/* Whether an owner that holds so many may have n more, where `used` of `most` are taken: one that has less
+/* True if an owner that holds so many may have n more, where `used` of `most` are taken: one that has less
  * than three times what is free may take one more. So an owner alone has three quarters, and there is room
  * for the next one. */
 static inline bool serve_share_admits(size_t held, size_t n, size_t used, size_t most)
@@ -68,7 +68,7 @@ static inline bool serve_share_admits(size_t held, size_t n, size_t used, size_t
     return n == 0 || (used <= most && n <= most - used && held + n <= 3 * (most - used - n) + 3);
 }
 
-/* What an owner that is alone may hold. */
+/* The most that an owner that is alone may hold. */
 static inline size_t serve_share_alone(size_t most)
 {
     return most - most / 4;

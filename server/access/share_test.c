@@ -91,8 +91,8 @@ static void test_as_if_counted_one_by_one(void **state)
     assert_int_equal(weir__mem_live(), 0);
 }
 
-/* Of a store whose entries stay, whatever the first owner does, each of n others may have a quarter of its
- * equal part at any time; and alone it has three quarters. */
+/* Entries of the store stay: whatever the first owner does, each of n others may have a quarter of its equal
+ * part at any time; and alone it has three quarters. */
 static void test_who_takes_all_leaves_room(void **state)
 {
     dice d = {dice_environment("WEIR_TEST_SEED", 2)};
@@ -123,7 +123,8 @@ static void test_who_takes_all_leaves_room(void **state)
     }
 }
 
-/* Of a store whose entries can go: who holds no more than its equal share keeps all, whatever others do. */
+/* Entries of the store can go: an owner that holds no more than its equal share keeps all, whatever others
+ * do. */
 static void test_who_has_less_than_its_share_keeps_it(void **state)
 {
     dice d = {dice_environment("WEIR_TEST_SEED", 3)};

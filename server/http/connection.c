@@ -1,4 +1,8 @@
-/* connection.c: a client's socket: reads requests, sends answers, and notices that the client has left.
+/* connection.c: a client's socket: reads requests, sends answers, and notices that the client has left. All
+ * runs on the service thread, in turns: a turn receives at most READ_BYTES, reads one request as far as it is
+ * there, and sends at most one piece of its answer; what is left makes the connection due for another turn,
+ * after the others. A connection has one request at a time, and reads only a little ahead of it. After the
+ * last answer it parts from the client, and drops input for a moment.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "connection.h"
 
@@ -37,7 +41,7 @@ static int receive_bytes(serve_connection *connection, void *bytes, size_t n)
     return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? AGAIN : GONE;
 }
 
-static size_t unread(const serve_connection *connection)
+static size_t unread_bytes(const serve_connection *connection)
 {
     return connection->in.n - connection->in_at;
 }
@@ -49,7 +53,7 @@ static void set_deadline(serve_connection *connection, int32_t seconds)
 
 /* Announces the end, and drops bytes that the client still sends for a moment: closing at once would lose the
  * end of the answer. */
-static void part(serve_connection *connection)
+static void part_from_client(serve_connection *connection)
 {
     if (connection->tls != NULL) SSL_shutdown(connection->tls);
     if (connection->ended) {
@@ -58,7 +62,7 @@ static void part(serve_connection *connection)
     }
     shutdown(connection->watch.fd, SHUT_WR);
     connection->stage = SERVE_PARTING;
-    connection->n_dropped = unread(connection);
+    connection->n_dropped = unread_bytes(connection);
     connection->blocked = false;
     weir__text_fini(&connection->in);
     connection->in_at = 0;
@@ -74,7 +78,7 @@ static const char no_memory[] =
     "\"param\":null,\"code\":\"out_of_memory\"}}\n";
 
 /* Answers 503 with bytes that need no memory, unless an answer has begun, and parts from the client. */
-static void starve(serve_connection *connection)
+static void starve_connection(serve_connection *connection)
 {
     serve_call *call = connection->call;
     size_t at = connection->probed ? N_BEGINNING : 0;
@@ -90,14 +94,14 @@ static void starve(serve_connection *connection)
     connection->starved = false;
     if (call != NULL) call->starved = true;
     if (call != NULL) serve_call_leave(call);
-    part(connection);
+    part_from_client(connection);
 }
 
 /* ---- Who leaves ---- */
 
 /* The client has closed its side: it may wait for its answer, or be gone. If it is gone, its system says so
  * when something is sent to it: the beginning of every answer, or a comment. */
-static void probe(serve_connection *connection)
+static void probe_client(serve_connection *connection)
 {
     serve_call *call = connection->call;
     if (connection->doubted) return;
@@ -113,19 +117,19 @@ static void probe(serve_connection *connection)
 
 static bool is_read(const serve_connection *connection)
 {
-    return !connection->ended && unread(connection) < SERVE_AHEAD_BYTES;
+    return !connection->ended && unread_bytes(connection) < SERVE_AHEAD_BYTES;
 }
 
 static void end_input(serve_connection *connection)
 {
     connection->ended = true;
     if (connection->stage == SERVE_BUSY)
-        probe(connection);
-    else if (unread(connection) == 0 || connection->stage == SERVE_PARTING)
+        probe_client(connection);
+    else if (unread_bytes(connection) == 0 || connection->stage == SERVE_PARTING)
         serve_connection_close(connection);
 }
 
-static void drop(serve_connection *connection)
+static void drop_input(serve_connection *connection)
 {
     serve_server *server = connection->server;
     int n = receive_bytes(connection, server->scratch, sizeof server->scratch);
@@ -134,17 +138,17 @@ static void drop(serve_connection *connection)
         serve_connection_close(connection);
 }
 
-/* As much as one turn may bring. */
-static void receive(serve_connection *connection)
+/* Receives as much as one turn may bring. */
+static void receive_input(serve_connection *connection)
 {
     weir__text *in = &connection->in;
     if (connection->stage == SERVE_PARTING) {
-        drop(connection);
+        drop_input(connection);
         return;
     }
     if (!is_read(connection)) return;
     if (!weir__text_reserve(in, READ_BYTES)) {
-        starve(connection);
+        starve_connection(connection);
         return;
     }
     int n = receive_bytes(connection, in->bytes + in->n, READ_BYTES);
@@ -155,11 +159,11 @@ static void receive(serve_connection *connection)
 
 static void forget_read(serve_connection *connection)
 {
-    if (unread(connection) == 0) {
+    if (unread_bytes(connection) == 0) {
         weir__text_fini(&connection->in);
         connection->in_at = 0;
     } else if (connection->in_at > READ_BYTES) {
-        memmove(connection->in.bytes, connection->in.bytes + connection->in_at, unread(connection));
+        memmove(connection->in.bytes, connection->in.bytes + connection->in_at, unread_bytes(connection));
         connection->in.n -= connection->in_at;
         connection->in_at = 0;
     }
@@ -168,7 +172,7 @@ static void forget_read(serve_connection *connection)
 /* Empty lines before a request are no beginning of one (RFC 9112, 2.2); they count as a part of its head. */
 static void skip_empty_lines(serve_connection *connection)
 {
-    while (connection->stage == SERVE_IDLE && unread(connection) > 0 &&
+    while (connection->stage == SERVE_IDLE && unread_bytes(connection) > 0 &&
            connection->head.n_read < EMPTY_LINES_BYTES) {
         char byte = connection->in.bytes[connection->in_at];
         if (byte != '\r' && byte != '\n') break;
@@ -177,16 +181,16 @@ static void skip_empty_lines(serve_connection *connection)
     }
 }
 
-/* Of one request, as far as it is there. */
+/* Reads one request, as far as it is there. */
 static void read_request(serve_connection *connection)
 {
     skip_empty_lines(connection);
-    if (connection->stage == SERVE_IDLE && unread(connection) > 0) {
+    if (connection->stage == SERVE_IDLE && unread_bytes(connection) > 0) {
         connection->stage = SERVE_REQUEST;
         set_deadline(connection, connection->server->params.live.head_s);
     }
     if (connection->stage == SERVE_REQUEST) serve_http_read(connection);
-    if (connection->starved && !connection->dead) starve(connection);
+    if (connection->starved && !connection->dead) starve_connection(connection);
     if (connection->dead) return;
     forget_read(connection);
     if (connection->stage == SERVE_REQUEST && connection->call != NULL &&
@@ -196,26 +200,26 @@ static void read_request(serve_connection *connection)
     if (connection->stage == SERVE_REQUEST || connection->stage == SERVE_IDLE)
         serve_connection_close(connection); /* the rest will not come */
     else if (connection->stage == SERVE_BUSY)
-        probe(connection);
+        probe_client(connection);
 }
 
 /* ---- Writing ---- */
 
-static void complete(serve_connection *connection)
+static void complete_call(serve_connection *connection)
 {
     serve_call *call = connection->call;
     bool close = call->close || connection->server->draining;
     connection->call = NULL;
     serve_call_destroy(call);
     connection->probed = connection->doubted = false;
-    if (close || (connection->ended && unread(connection) == 0)) {
-        part(connection);
+    if (close || (connection->ended && unread_bytes(connection) == 0)) {
+        part_from_client(connection);
         return;
     }
     connection->stage = SERVE_IDLE;
     serve_http_reset(connection);
     set_deadline(connection, IDLE_S);
-    if (unread(connection) > 0 || (connection->tls != NULL && SSL_pending(connection->tls) > 0))
+    if (unread_bytes(connection) > 0 || (connection->tls != NULL && SSL_pending(connection->tls) > 0))
         serve_connection_due(connection);
 }
 
@@ -232,7 +236,7 @@ static void forget_sent(serve_call *call)
 }
 
 /* False: nothing more goes out at the moment. */
-static bool send_some(serve_connection *connection)
+static bool send_output(serve_connection *connection)
 {
     serve_call *call = connection->call;
     if (connection->probed && call->n_sent == 0) call->out_at = call->n_sent = N_BEGINNING;
@@ -254,11 +258,11 @@ static void answer_request(serve_connection *connection)
     serve_call *call = connection->call;
     if (call == NULL || call->state != SERVE_ANSWERING || connection->blocked) return;
     if (call->out.failed) {
-        starve(connection);
+        starve_connection(connection);
         return;
     }
     if (call->out.n > call->out_at) {
-        if (!send_some(connection)) return;
+        if (!send_output(connection)) return;
         forget_sent(call);
         if (call->answer != NULL && call->answer->starved) serve_answer_pump(call->answer);
         if (connection->call != call) return; /* refused, and gone */
@@ -268,19 +272,19 @@ static void answer_request(serve_connection *connection)
     if (call->out.n > call->out_at)
         serve_connection_due(connection);
     else if (call->ended)
-        complete(connection);
+        complete_call(connection);
 }
 
 /* ---- Turns ---- */
 
-static void shake(serve_connection *connection)
+static void shake_hands(serve_connection *connection)
 {
     int result = serve_tls_shake(connection->tls);
     if (result == GONE) serve_connection_close(connection);
     if (result > 0) connection->stage = SERVE_IDLE;
 }
 
-static void watch_for(serve_connection *connection)
+static void watch_connection(serve_connection *connection)
 {
     unsigned want = 0;
     if (connection->stage == SERVE_SHAKING)
@@ -291,19 +295,20 @@ static void watch_for(serve_connection *connection)
     serve_loop_want(connection->server->loop, &connection->watch, want);
 }
 
-static void work(serve_connection *connection, bool readable)
+static void work_connection(serve_connection *connection, bool readable)
 {
     bool more =
         connection->tls != NULL && connection->stage != SERVE_SHAKING && SSL_pending(connection->tls) > 0;
-    if (connection->stage == SERVE_SHAKING) shake(connection);
-    if (!connection->dead && connection->stage != SERVE_SHAKING && (readable || more)) receive(connection);
+    if (connection->stage == SERVE_SHAKING) shake_hands(connection);
+    if (!connection->dead && connection->stage != SERVE_SHAKING && (readable || more))
+        receive_input(connection);
     if (!connection->dead && connection->stage != SERVE_PARTING && connection->stage != SERVE_SHAKING)
         read_request(connection);
     if (!connection->dead && connection->stage == SERVE_BUSY) answer_request(connection);
     if (connection->dead) return;
     if (connection->tls != NULL && SSL_pending(connection->tls) > 0 && is_read(connection))
         serve_connection_due(connection);
-    watch_for(connection);
+    watch_connection(connection);
 }
 
 static void on_ready(serve_watch *watch, unsigned what)
@@ -314,7 +319,7 @@ static void on_ready(serve_watch *watch, unsigned what)
         return;
     }
     if ((what & SERVE_LOOP_WRITE) != 0) connection->blocked = false;
-    work(connection, (what & SERVE_LOOP_READ) != 0);
+    work_connection(connection, (what & SERVE_LOOP_READ) != 0);
 }
 
 bool serve_connections_work(serve_server *server)
@@ -327,7 +332,7 @@ bool serve_connections_work(serve_server *server)
         if (connection->dead)
             weir__mem_free(connection);
         else
-            work(connection, false);
+            work_connection(connection, false);
     }
     return server->due != NULL;
 }
@@ -377,7 +382,7 @@ void serve_connections_sweep(serve_server *server, int64_t now_ns)
             serve_http_late(connection);
         else
             serve_connection_close(connection);
-        if (connection->starved && !connection->dead) starve(connection);
+        if (connection->starved && !connection->dead) starve_connection(connection);
     }
 }
 

@@ -1,4 +1,9 @@
-/* gate.c: checks a request's head: who may send which requests. SPDX-License-Identifier: Apache-2.0 */
+/* gate.c: checks a request's head: who may send which requests. The checks have an order, and the first one
+ * that refuses answers the call: framing, host and path; the page's origin; what the headers ask for; the
+ * key; then the route, the room for connections, and the server's state with the key's limits. So the key
+ * comes before refusals that tell of routes and models. The model of the call is set here where there is but
+ * one.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -52,8 +57,8 @@ static bool refuse_call(serve_call *call, int status, const char *code, const ch
     return serve_call_refuse(call, status, NULL, code, "%s", message);
 }
 
-/* A field that is given once at most; *value NULL: not at all. */
-static bool read_once(visit *v, const char *name, const char **value)
+/* Reads a field that is given once at most; *value NULL: not at all. */
+static bool read_field(visit *v, const char *name, const char **value)
 {
     int n;
     *value = serve_gate_field(v->connection, name, &n);
@@ -70,7 +75,7 @@ static bool check_framing(visit *v)
     const char *coding;
     if (parser->http_major != 1 || parser->http_minor > 1)
         return refuse_call(v->call, 505, "http_version", "this server speaks HTTP/1.1 and HTTP/1.0");
-    if (!read_once(v, "Transfer-Encoding", &coding)) return false;
+    if (!read_field(v, "Transfer-Encoding", &coding)) return false;
     if (coding == NULL) return true;
     if (v->call->http_1_0)
         return refuse_call(v->call, 400, "bad_request", "HTTP/1.0 has no Transfer-Encoding");
@@ -148,7 +153,7 @@ static bool read_model(visit *v)
 static bool check_host(visit *v)
 {
     const char *given;
-    if (!read_once(v, "Host", &given)) return false;
+    if (!read_field(v, "Host", &given)) return false;
     if (given == NULL && !v->call->http_1_0)
         return refuse_call(v->call, 400, "bad_request", "an HTTP/1.1 request must have a Host header");
     v->host = given != NULL ? given : "";
@@ -170,9 +175,10 @@ static bool check_host(visit *v)
 
 /* ---- Who ---- */
 
-/* Whether the page came from where its request goes: from the host and port of its Host, which are this
- * server's, by the same scheme. Whether the scheme is the same the browser says itself where it can; else the
- * page's is https over TLS, or where a proxy ended TLS. A page of another origin cannot set these headers. */
+/* True if the page came from where its request goes: from the host and port of its Host, which are this
+ * server's, by the same scheme. The browser says itself, where it can, whether the scheme is the same; else
+ * the page's is https over TLS, or where a proxy ended TLS. A page of another origin cannot set these
+ * headers. */
 static bool is_own_page(const visit *v, const char *origin)
 {
     int n_site, n_scheme;
@@ -190,7 +196,7 @@ static bool check_origin(visit *v)
     serve_call *call = v->call;
     const serve_params *params = &call->server->params;
     const char *origin;
-    if (!read_once(v, "Origin", &origin)) return false;
+    if (!read_field(v, "Origin", &origin)) return false;
     if (origin == NULL || origin[0] == '\0') return true;
     for (size_t i = 0; i < params->live.n_origins; i++) {
         if (strcmp(params->live.origins[i], "*") != 0 && strcasecmp(params->live.origins[i], origin) != 0)
@@ -204,11 +210,11 @@ static bool check_origin(visit *v)
                        "requests from pages of another origin are not allowed (--cors)");
 }
 
-/* The key that was given; NULL: none, or in a form that is not known. */
+/* Reads the key that was given; NULL: none, or in a form that is not known. */
 static bool read_key(visit *v, const char **key, bool *any)
 {
     const char *bearer, *other;
-    if (!read_once(v, "Authorization", &bearer) || !read_once(v, "X-Api-Key", &other)) return false;
+    if (!read_field(v, "Authorization", &bearer) || !read_field(v, "X-Api-Key", &other)) return false;
     bool none = bearer == NULL || bearer[0] == '\0'; /* then as Anthropic's and Azure's clients have it */
     *any = !none || (other != NULL && other[0] != '\0');
     *key = none ? other : NULL;
@@ -216,7 +222,7 @@ static bool read_key(visit *v, const char **key, bool *any)
     return true;
 }
 
-/* Of another server. The keys of clients are not its own. */
+/* Checks the key of another server. The keys of clients are not its own. */
 static bool check_peer(visit *v)
 {
     const char *key;
@@ -229,7 +235,7 @@ static bool check_peer(visit *v)
            refuse_call(v->call, 401, "invalid_prefix_key", "the key is not this server's --prefix-key");
 }
 
-/* Whether it is one, where the route is for operators only. */
+/* Checks that the call is an operator's, where the route is for operators only. */
 static bool check_operator(serve_call *call)
 {
     const serve_server *server = call->server;
@@ -274,25 +280,25 @@ static bool check_key(visit *v)
 
 /* ---- Which request ---- */
 
-/* Whether what has no effect is refused; the request's word counts, else the server's. */
+/* Reads whether what has no effect is refused; the request's word counts, else the server's. */
 static bool read_strict(visit *v)
 {
     const char *given;
-    if (!read_once(v, "X-Weir-Strict", &given)) return false;
+    if (!read_field(v, "X-Weir-Strict", &given)) return false;
     if (given == NULL) return true;
     v->call->strict = strcmp(given, "1") == 0;
     return v->call->strict || strcmp(given, "0") == 0 ||
            refuse_call(v->call, 400, "bad_request", "X-Weir-Strict must be 0 or 1");
 }
 
-/* Where in a stream the client wants to go on. The header of an EventSource that reconnects wins over the
- * address. */
+/* Reads where in a stream the client wants to go on. The header of an EventSource that reconnects wins over
+ * the address. */
 static bool read_position(visit *v)
 {
     serve_call *call = v->call;
     const char *given;
     size_t n;
-    if (!read_once(v, "Last-Event-ID", &given)) return false;
+    if (!read_field(v, "Last-Event-ID", &given)) return false;
     if (given != NULL) {
         call->position_from = "Last-Event-ID";
         n = strlen(given);
@@ -322,7 +328,8 @@ static bool check_route(const visit *v)
     return !call->begun;
 }
 
-/* When connections are scarce, the last ones are reserved for /health and /metrics. */
+/* Checks that there is room: when connections are scarce, the last ones are reserved for /health and
+ * /metrics. */
 static bool check_room(visit *v)
 {
     const serve_route *route = v->call->route;
@@ -371,8 +378,8 @@ static void ask_router(const visit *v)
     serve_router_headers_read(v->call, values);
 }
 
-/* For the log; a session's prompts also stay cached for longer. */
-static void describe(visit *v)
+/* Describes the visit for the log; a session's prompts also stay cached for longer. */
+static void describe_visit(visit *v)
 {
     /* Routers', Claude Code's, Codex's and OpenCode's. */
     static const char *const sessions[] = {"X-Session-Id", "X-Claude-Code-Session-Id", "Session-Id",
@@ -393,7 +400,7 @@ static void describe(visit *v)
     if (call->server->params.router_headers) ask_router(v);
 }
 
-/* Which form of the page's files the client wants, and which it has. A list in several fields counts as
+/* Reads which form of the page's files the client wants, and which it has. A list in several fields counts as
  * none. */
 static void read_forms(visit *v)
 {
@@ -414,7 +421,7 @@ bool serve_gate_pass(serve_call *call, bool close)
     snprintf(call->path, sizeof call->path, "%s", whole ? "*" : "");
     split_target(&v);
     read_path(&v);
-    describe(&v);
+    describe_visit(&v);
     read_forms(&v);
     call->close = true; /* no other request follows an ambiguous one */
     if (!check_framing(&v) || !check_host(&v) || (!whole && !check_path(&v))) return false;
@@ -427,5 +434,5 @@ bool serve_gate_pass(serve_call *call, bool close)
         serve_gate_field(v.connection, "Anthropic-Version", &n) != NULL)
         call->error = serve_messages_error;
     return read_strict(&v) && read_position(&v) && read_model(&v) && check_key(&v) && check_route(&v) &&
-           check_room(&v) && read_once(&v, "X-Weir-Prefix-From", &hint) && check_state(call, hint);
+           check_room(&v) && read_field(&v, "X-Weir-Prefix-From", &hint) && check_state(call, hint);
 }

@@ -24,9 +24,9 @@ static bool read_name(const char *authority, char *name, size_t capacity)
     return name[0] != '\0';
 }
 
-/* local: over a Unix socket, where a proxy asks. Without other settings it gives its own name of this server,
- * such as that of nginx's `upstream`, which has no dot. No page of another site has such a name: those of the
- * public DNS have dots. */
+/* True if a name is this server's own. local: over a Unix socket, where a proxy asks. Without other settings
+ * it gives its own name of this server, such as that of nginx's `upstream`, which has no dot. No page of
+ * another site has such a name: those of the public DNS have dots. */
 static bool is_own(const serve_params *params, const char *name, bool local)
 {
     char host[256];

@@ -42,7 +42,7 @@ static int end_bytes(llhttp_t *parser)
     return head->bytes.failed ? -1 : 0;
 }
 
-/* Without blanks behind it. */
+/* Ends a value, without blanks behind it. */
 static int end_value(llhttp_t *parser)
 {
     weir__text *bytes = &connection_of(parser)->head.bytes;
@@ -184,7 +184,7 @@ static int end_request(llhttp_t *parser)
     return HPE_PAUSED;
 }
 
-static void handle(serve_call *call)
+static void handle_call(serve_call *call)
 {
     call->n_received = call->body.n;
     if (call->begun) {
@@ -200,7 +200,7 @@ static void handle(serve_call *call)
 
 /* ---- Pieces ---- */
 
-static const llhttp_settings_t settings = {
+static const llhttp_settings_t parser_settings = {
     .on_url = add_bytes,
     .on_url_complete = end_bytes,
     .on_header_field = add_bytes,
@@ -220,7 +220,7 @@ void serve_http_reset(serve_connection *connection)
     serve_head *head = &connection->head;
     weir__text_fini(&head->bytes);
     memset(head, 0, sizeof *head);
-    llhttp_init(&head->parser, HTTP_REQUEST, &settings);
+    llhttp_init(&head->parser, HTTP_REQUEST, &parser_settings);
     head->parser.data = connection;
 }
 
@@ -283,7 +283,7 @@ void serve_http_read(serve_connection *connection)
         if (!read_piece(connection)) break;
     if (connection->dead || !head->complete || connection->call == NULL) return;
     if (head->ended) {
-        handle(connection->call);
+        handle_call(connection->call);
     } else if (head->expects && !connection->call->begun && connection->call->body.n == 0) {
         head->expects = false;
         (void)serve_connection_say(connection, "HTTP/1.1 100 Continue\r\n\r\n", 25);

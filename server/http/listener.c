@@ -39,7 +39,7 @@ static weir_status fail_listener(weir_error *error, const char *field, const cha
 static void on_ready(serve_watch *watch, unsigned what);
 
 /* Takes the socket, also when it fails. */
-static weir_status adopt(serve_server *server, int fd, weir_error *error)
+static weir_status adopt_socket(serve_server *server, int fd, weir_error *error)
 {
     if (server->n_listeners == (int32_t)N_LISTENERS) {
         close(fd);
@@ -92,14 +92,14 @@ static weir_status open_tcp(serve_server *server, weir_error *error)
     for (const struct addrinfo *at = list; at != NULL && status == WEIR_OK; at = at->ai_next) {
         int fd = serve_bind_tcp(at);
         if (fd < 0) {
-            /* Where a name has several addresses, one that this machine lacks is no error. */
+            /* An address that this machine lacks is no error where the name has several. */
             if (at->ai_next == NULL && n == 0)
                 status = fail_listener(error, "port", "cannot listen on", where);
             continue;
         }
         n++;
         keep_address(server, fd);
-        status = adopt(server, fd, error);
+        status = adopt_socket(server, fd, error);
         if (server->params.port == 0) break; /* the others would get other ports */
     }
     freeaddrinfo(list);
@@ -120,7 +120,7 @@ static weir_status open_unix(serve_server *server, weir_error *error)
     if (fd < 0) return fail_listener(error, "unix_path", "cannot listen on", path);
     server->unix_path = weir__mem_strdup(path);
     if (server->address[0] == '\0') snprintf(server->address, sizeof server->address, "unix:%s", path);
-    return adopt(server, fd, error);
+    return adopt_socket(server, fd, error);
 }
 
 /* ---- systemd ---- */
@@ -142,7 +142,7 @@ static weir_status take_systemd(serve_server *server, int *n, weir_error *error)
                                    "descriptor %d from systemd is not a listening socket", fd);
         serve_bind_quiet(fd);
         keep_address(server, fd);
-        status = adopt(server, fd, error);
+        status = adopt_socket(server, fd, error);
     }
     return status;
 }
@@ -190,9 +190,9 @@ void serve_listener_close(serve_server *server)
 
 /* ---- Connections ---- */
 
-/* Without descriptors the listeners stay readable: they are not looked at for a while, so that the loop does
- * not spin. Who asks meanwhile waits in the kernel's backlog. */
-static void pause_all(serve_server *server)
+/* Pauses the listeners, which stay readable without descriptors: they are not looked at for a while, so that
+ * the loop does not spin. Who asks meanwhile waits in the kernel's backlog. */
+static void pause_listeners(serve_server *server)
 {
     server->full = true;
     for (int32_t i = 0; i < server->n_listeners; i++)
@@ -226,7 +226,8 @@ static serve_connection *oldest_waiting(serve_server *server, const serve_owner 
     return found;
 }
 
-/* Of those that are there one owner has half at most, where others cannot have come by a proxy's address. */
+/* True if the owner has half of all connections: one owner has no more, unless others may come by its
+ * address, a proxy's. */
 static bool has_its_share(const serve_server *server, const char *address, serve_owner owner)
 {
     int32_t n = 0;
@@ -250,7 +251,7 @@ static bool make_room(serve_server *server, const char *address)
     return victim != NULL;
 }
 
-static void welcome(serve_server *server, int fd, const struct sockaddr *from, socklen_t n)
+static void welcome_client(serve_server *server, int fd, const struct sockaddr *from, socklen_t n)
 {
     char address[46] = "";
     int on = 1;
@@ -278,12 +279,12 @@ static void on_ready(serve_watch *watch, unsigned what)
         socklen_t n = sizeof from;
         int fd = accept(watch->fd, (struct sockaddr *)&from, &n);
         if (fd >= 0) {
-            welcome(server, fd, (struct sockaddr *)&from, n);
+            welcome_client(server, fd, (struct sockaddr *)&from, n);
             continue;
         }
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             log_full(server);
-            pause_all(server);
+            pause_listeners(server);
         }
         return;
     }

@@ -90,8 +90,8 @@ static const char *skip_version(const char *pattern, const char **path, size_t *
     return pattern + sizeof optional - 1;
 }
 
-/* *name: what stands at the star. */
-static bool matches(const char *pattern, const char *path, size_t n, serve_path_name *name)
+/* True if a path matches the pattern. *name: what stands at the star. */
+static bool path_matches(const char *pattern, const char *path, size_t n, serve_path_name *name)
 {
     *name = (serve_path_name){0};
     if (pattern == NULL) return serve_page_has(path, n);
@@ -118,7 +118,7 @@ const serve_route *serve_route_find(const char *method, const char *path, size_t
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
         const serve_route *route = &routes[i];
         serve_path_name here;
-        if (!matches(route->path, path, n, &here)) continue;
+        if (!path_matches(route->path, path, n, &here)) continue;
         get = get || strcmp(route->method, "GET") == 0;
         post = post || strcmp(route->method, "POST") == 0;
         delete = delete || strcmp(route->method, "DELETE") == 0;

@@ -4,7 +4,7 @@
 
 #include "server/request/serve.h"
 
-/* What stands in a path at its row's star, as it was sent; at NULL: the row has none. */
+/* The name that stands in a path at its row's star, as it was sent; at NULL: the row has none. */
 typedef struct serve_path_name {
     const char *at;
     size_t n;
@@ -16,7 +16,7 @@ typedef struct serve_path_name {
 const serve_route *serve_route_find(const char *method, const char *path, size_t n, serve_path_name *name,
                                     const char **allow);
 
-/* How the API of a path writes errors, also where nothing is at the path. NULL: as OpenAI's. */
+/* The form in which the API of a path writes errors, also where nothing is at the path. NULL: as OpenAI's. */
 serve_error_form *serve_route_error(const char *path);
 
 #endif

@@ -43,7 +43,7 @@ static void put_array(weir__text *out, size_t n)
         put_big_endian(out, 0xdd, n, 4);
 }
 
-/* At most 31 bytes. */
+/* Puts a string of at most 31 bytes. */
 static void put_string(weir__text *out, const char *string)
 {
     size_t n = strlen(string);
@@ -59,7 +59,7 @@ static void put_medium(weir__text *out, weir_cache_memory memory)
     put_string(out, names[memory]);
 }
 
-/* How many of the n changes make one event with the first. */
+/* The number of the n changes that make one event with the first. */
 static size_t run_of(const weir_cache_change *changes, size_t n)
 {
     size_t i = 1;

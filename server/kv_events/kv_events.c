@@ -90,7 +90,7 @@ static void start_again(serve_kv_events *events)
     publish_batch(events, events->topic, &payload);
 }
 
-/* One batch of the source's changes. False: there was none. */
+/* Publishes one batch of the source's changes. False: there was none. */
 static bool publish_source(serve_kv_events *events, source *s)
 {
     size_t n;
@@ -104,7 +104,7 @@ static bool publish_source(serve_kv_events *events, source *s)
     return true;
 }
 
-static void publish_all(serve_kv_events *events)
+static void publish_sources(serve_kv_events *events)
 {
     if (events->topic == NULL) return;
     if (events->restart) start_again(events);
@@ -137,12 +137,12 @@ static serve_kv_events_stats count_stats(const serve_kv_events *events)
     return stats;
 }
 
-/* Publishes, if it is time to. */
+/* Publishes what is due, if it is time to. */
 static bool publish_due(serve_kv_events *events, int64_t *due_ns)
 {
     int64_t now_ns = weir__clock_now_ns();
     if (now_ns < *due_ns) return false;
-    publish_all(events);
+    publish_sources(events);
     *due_ns = now_ns + POLL_MS * WEIR__NS_PER_MS;
     return true;
 }
@@ -174,7 +174,7 @@ static void *run_publisher(void *user)
 
 /* ---- Life ---- */
 
-static void close_all(serve_kv_events *events)
+static void close_events(serve_kv_events *events)
 {
     serve_kv_socket_close(events->publisher);
     serve_kv_socket_close(events->replays);
@@ -205,7 +205,7 @@ weir_status serve_kv_events_create(const char *address, const char *replay, cons
     if (status == WEIR_OK)
         *out = events;
     else
-        close_all(events);
+        close_events(events);
     return status;
 }
 
@@ -219,7 +219,7 @@ void serve_kv_events_destroy(serve_kv_events *events)
     while (events->sources != NULL) serve_kv_events_leave(events, events->sources->engine);
     forget_kept(&events->kept);
     pthread_mutex_destroy(&events->mutex);
-    close_all(events);
+    close_events(events);
 }
 
 bool serve_kv_events_join(serve_kv_events *events, const char *model, weir_engine *engine)

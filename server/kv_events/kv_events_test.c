@@ -123,7 +123,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Of a prompt; one byte in MessagePack. */
+/* Token i of a prompt; one byte in MessagePack. */
 static int32_t token_of(int32_t first, int32_t i)
 {
     return 10 + (first + i * i) % 100;
@@ -235,7 +235,7 @@ static void test_replays(void **state)
     assert_int_equal(count_replayed(r, UINT64_MAX - 1), 0);
 }
 
-/* When an engine has gone the sequence starts again, with the blocks of the others. */
+/* The sequence starts again when an engine has gone, with the blocks of the others. */
 static void test_an_engine_leaves(void **state)
 {
     rig *r = *state;
@@ -262,7 +262,7 @@ static void test_an_engine_leaves(void **state)
     assert_true(told);
 }
 
-/* Neither a prompt with a salt nor one with an adapter, whose blocks say nothing about the model alone. */
+/* Blocks of a prompt with a salt or an adapter say nothing about the model alone. */
 static void test_salts_and_adapters_are_not_told(void **state)
 {
     enum { SALTED = 1, ADAPTED = 20, PLAIN = 50, LAST = 70 };
@@ -291,7 +291,7 @@ static void test_salts_and_adapters_are_not_told(void **state)
     weir_adapter_release(adapter);
 }
 
-/* Whatever comes from outside changes nothing. */
+/* Bytes from outside, whatever they are, change nothing. */
 static void test_garbage(void **state)
 {
     rig *r = *state;

@@ -19,7 +19,7 @@ typedef struct serve_kv_message {
     char bytes[]; /* [n] */
 } serve_kv_message;
 
-/* All that was published since the sequence began: all[i] has the number i. */
+/* The messages that were published since the sequence began: all[i] has the number i. */
 typedef struct serve_kv_kept {
     serve_kv_message **all; /* [n] */
     size_t n, n_bytes;

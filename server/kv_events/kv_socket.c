@@ -1,4 +1,8 @@
-/* kv_socket.c: a socket at which routers read what is published, and its connections.
+/* kv_socket.c: a socket at which routers read what is published, and its connections. It speaks ZeroMQ's
+ * protocol, as PUB for subscribers or as ROUTER for replays, on the thread of the events. Messages are kept
+ * once and counted by reference: a connection has only the number of its next one. So a slow reader takes no
+ * memory but a place; it is dropped when it takes nothing for some time. Input, subscriptions and commands
+ * that wait have limits.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kv_socket.h"
 
@@ -158,7 +162,7 @@ void serve_kv_socket_close(serve_kv_socket *sock)
     weir__mem_free(sock);
 }
 
-static void welcome(serve_kv_socket *sock, int fd, int64_t now_ns)
+static void welcome_peer(serve_kv_socket *sock, int fd, int64_t now_ns)
 {
     int on = 1, n_kernel = KERNEL_BYTES;
     unsigned char greeting[SERVE_ZMTP_GREETING];
@@ -180,13 +184,13 @@ static void welcome(serve_kv_socket *sock, int fd, int64_t now_ns)
     sock->all[sock->n++] = p;
 }
 
-/* Who finds no place waits in the kernel's backlog. */
-static void accept_all(serve_kv_socket *sock, int64_t now_ns)
+/* Accepts all that find a place; the others wait in the kernel's backlog. */
+static void accept_peers(serve_kv_socket *sock, int64_t now_ns)
 {
     while (sock->n < SERVE_KV_PEERS) {
         int fd = accept(sock->fd, NULL, NULL);
         if (fd >= 0) {
-            welcome(sock, fd, now_ns);
+            welcome_peer(sock, fd, now_ns);
             continue;
         }
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
@@ -202,7 +206,7 @@ static size_t topic_length(const peer *p, size_t at)
     return (size_t)(unsigned char)p->topics.bytes[at] << 8 | (unsigned char)p->topics.bytes[at + 1];
 }
 
-static bool subscribe(peer *p, const serve_kv_kept *kept, const unsigned char *topic, size_t n)
+static bool subscribe_topic(peer *p, const serve_kv_kept *kept, const unsigned char *topic, size_t n)
 {
     const char head[2] = {(char)(n >> 8), (char)n};
     if (p->topics.n + sizeof head + n > TOPICS_MOST) return false;
@@ -214,7 +218,7 @@ static bool subscribe(peer *p, const serve_kv_kept *kept, const unsigned char *t
     return true;
 }
 
-static void unsubscribe(peer *p, const unsigned char *topic, size_t n)
+static void unsubscribe_topic(peer *p, const unsigned char *topic, size_t n)
 {
     for (size_t at = 0, size; at < p->topics.n; at += size) {
         char *one = p->topics.bytes + at;
@@ -243,8 +247,8 @@ static bool take_frame(const serve_kv_socket *sock, peer *p, const serve_kv_kept
         p->reads = true;
     }
     if (sock->replays || i > 0 || frame->n == 0) return true;
-    if (frame->body[0] == 1) return subscribe(p, kept, frame->body + 1, frame->n - 1);
-    if (frame->body[0] == 0) unsubscribe(p, frame->body + 1, frame->n - 1);
+    if (frame->body[0] == 1) return subscribe_topic(p, kept, frame->body + 1, frame->n - 1);
+    if (frame->body[0] == 0) unsubscribe_topic(p, frame->body + 1, frame->n - 1);
     return true;
 }
 
@@ -257,9 +261,9 @@ static bool take_command(peer *p, const serve_zmtp_frame *frame)
     return true;
 }
 
-/* Whether input is looked at: a connection has one replay at a time, and reads the answers to its
+/* True if input is looked at: a connection has one replay at a time, and reads the answers to its
  * commands. */
-static bool listens(const serve_kv_socket *sock, const peer *p)
+static bool listens_to(const serve_kv_socket *sock, const peer *p)
 {
     return p->out.n - p->out_at < ANSWERS_MOST && !(sock->replays && (p->reads || p->message != NULL));
 }
@@ -284,7 +288,7 @@ static bool take_input(const serve_kv_socket *sock, peer *p, const serve_kv_kept
     serve_zmtp_frame frame;
     if (!p->greeted && p->n_in < SERVE_ZMTP_GREETING) return true;
     if (!p->greeted && !take_greeting(sock, p)) return false;
-    while (listens(sock, p) && (published || !sock->replays || !p->ready)) {
+    while (listens_to(sock, p) && (published || !sock->replays || !p->ready)) {
         serve_zmtp_status status = serve_zmtp_read(p->in, p->n_in, sizeof p->in, &frame);
         if (status == SERVE_ZMTP_CUT) return true;
         if (status == SERVE_ZMTP_BAD) return false;
@@ -348,7 +352,7 @@ static void count_sent(peer *p, size_t n, int64_t now_ns)
 }
 
 /* False: the other side has gone. */
-static bool send_some(const serve_kv_socket *sock, peer *p, const serve_kv_kept *kept, int64_t now_ns)
+static bool send_output(const serve_kv_socket *sock, peer *p, const serve_kv_kept *kept, int64_t now_ns)
 {
     for (size_t room = TURN_MOST; room > 0;) {
         if (p->message == NULL && p->out_at == p->out.n) begin_message(sock, p, kept, now_ns);
@@ -367,7 +371,7 @@ static bool send_some(const serve_kv_socket *sock, peer *p, const serve_kv_kept 
 
 typedef enum peer_end { PEER_STAYS, PEER_LEFT, PEER_DROPPED } peer_end;
 
-static peer_end receive(peer *p)
+static peer_end receive_input(peer *p)
 {
     ssize_t n = recv(p->fd, p->in + p->n_in, sizeof p->in - p->n_in, 0);
     if (n == 0) return PEER_LEFT;
@@ -382,11 +386,11 @@ static peer_end work_peer(const serve_kv_socket *sock, peer *p, const serve_kv_k
 {
     size_t before;
     if ((what & (POLLERR | POLLHUP | POLLNVAL)) != 0) return PEER_LEFT;
-    if ((what & POLLIN) != 0 && receive(p) == PEER_LEFT) return PEER_LEFT;
+    if ((what & POLLIN) != 0 && receive_input(p) == PEER_LEFT) return PEER_LEFT;
     do {
         before = p->n_in;
         if (!take_input(sock, p, kept, published)) return PEER_DROPPED;
-        if (!send_some(sock, p, kept, now_ns)) return PEER_LEFT;
+        if (!send_output(sock, p, kept, now_ns)) return PEER_LEFT;
     } while (p->n_in < before);
     int64_t limit_s = p->ready ? SERVE_KV_SILENT_S : SERVE_KV_HANDSHAKE_S;
     bool waits = !p->ready || has_output(sock, p, kept);
@@ -400,7 +404,7 @@ void serve_kv_socket_poll(const serve_kv_socket *sock, const serve_kv_kept *kept
     polls[0] = (struct pollfd){.fd = sock->fd, .events = open ? POLLIN : 0};
     for (size_t i = 0; i < sock->n; i++) {
         const peer *p = sock->all[i];
-        bool in = p->n_in < sizeof p->in && listens(sock, p), out = has_output(sock, p, kept);
+        bool in = p->n_in < sizeof p->in && listens_to(sock, p), out = has_output(sock, p, kept);
         polls[i + 1] =
             (struct pollfd){.fd = p->fd, .events = (short)((in ? POLLIN : 0) | (out ? POLLOUT : 0))};
     }
@@ -416,7 +420,7 @@ void serve_kv_socket_work(serve_kv_socket *sock, const serve_kv_kept *kept, bool
         if (end == PEER_DROPPED) sock->n_dropped++;
         if (end != PEER_STAYS) close_peer(sock, i);
     }
-    if (polls[0].revents != 0) accept_all(sock, now_ns);
+    if (polls[0].revents != 0) accept_peers(sock, now_ns);
 }
 
 void serve_kv_socket_restart(serve_kv_socket *sock)
@@ -424,7 +428,7 @@ void serve_kv_socket_restart(serve_kv_socket *sock)
     for (size_t i = 0; i < sock->n; i++) sock->all[i]->next = 0;
 }
 
-/* Whether a connection before this one is in the middle of the same message. */
+/* True if a connection before this one is in the middle of the same message. */
 static bool is_counted(const serve_kv_socket *sock, size_t i)
 {
     for (size_t k = 0; k < i; k++)

@@ -65,7 +65,8 @@ void serve_zmtp_write(weir__text *out, unsigned flags, const void *body, size_t 
     if (n > 0) weir__text_add(out, body, n);
 }
 
-/* Its one property: the length and name of it, then the length in four bytes and the value. */
+/* Writes the command READY with its one property: the length and name of it, then the length in four bytes
+ * and the value. */
 void serve_zmtp_ready(weir__text *out, const char *type)
 {
     static const char head[] = "\5READY\13Socket-Type\0\0";

@@ -25,14 +25,14 @@ typedef enum serve_zmtp_status {
     SERVE_ZMTP_BAD, /* no frame, or a longer one than allowed */
 } serve_zmtp_status;
 
-/* This side's greeting, and whether the other side's is one that can be answered. */
+/* greet: writes this side's greeting. greets: true if the other side's is one that can be answered. */
 void serve_zmtp_greet(unsigned char bytes[SERVE_ZMTP_GREETING]);
 bool serve_zmtp_greets(const unsigned char bytes[SERVE_ZMTP_GREETING]);
 
 /* The first frame of n bytes; its head and body have `most` bytes at most. */
 serve_zmtp_status serve_zmtp_read(const unsigned char *bytes, size_t n, size_t most, serve_zmtp_frame *frame);
 
-/* Whether the frame is the command of this name. *n: the bytes behind the name. */
+/* True if the frame is the command of this name. *n: the bytes behind the name. */
 bool serve_zmtp_is(const serve_zmtp_frame *frame, const char *name, const unsigned char **rest, size_t *n);
 
 void serve_zmtp_write(weir__text *out, unsigned flags, const void *body, size_t n);

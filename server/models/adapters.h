@@ -35,7 +35,7 @@ bool serve_adapters_has(serve_adapters *adapters, const char *name);
 /* The one of that name alone, at its scale, or 1 where that is 0. False: there is none. */
 bool serve_adapters_named(serve_adapters *adapters, const char *name, serve_adapter_set *set);
 
-/* Those that requests have which do not say. */
+/* The adapters of requests that do not say which they want. */
 void serve_adapters_standard(serve_adapters *adapters, serve_adapter_set *set);
 
 /* Adds the adapter with this number, replacing an entry of the set; a scale of 0 removes it. False: there is
@@ -45,8 +45,8 @@ bool serve_adapters_numbered(serve_adapters *adapters, int64_t id, float scale, 
 /* Makes the set the standard; all others have the scale 0. */
 void serve_adapters_set_standard(serve_adapters *adapters, const serve_adapter_set *set);
 
-/* As llama-server has them: an array of objects. A path is the file's name: where it lies is the
- * operator's. */
+/* Lists the adapters as llama-server has them: an array of objects. A path is the file's name: where it lies
+ * is the operator's. */
 void serve_adapters_list(serve_adapters *adapters, weir__text *text);
 
 /* Writes adapters as entries of /v1/models: all of them into an array that was begun, or only the one of that

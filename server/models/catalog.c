@@ -21,8 +21,8 @@ struct serve_catalog {
 
 /* ---- Those in memory ---- */
 
-/* Nobody leases the model, and its memory is wanted. The pool's thread. */
-static void forget(weir_model *model, void *user)
+/* Forgets a model that nobody leases, and whose memory is wanted. The pool's thread. */
+static void forget_model(weir_model *model, void *user)
 {
     serve_catalog *catalog = user;
     pthread_mutex_lock(&catalog->mutex);
@@ -123,7 +123,7 @@ serve_loaded *serve_catalog_loaded(serve_catalog *catalog)
 
 /* ---- Those that may be named ---- */
 
-/* These below: the mutex is held. */
+/* The next three functions are called with the mutex held. */
 
 static serve_model *find_own(const serve_catalog *catalog, const char *name)
 {
@@ -257,7 +257,7 @@ weir_status serve_catalog_create(const serve_params *params, serve_catalog **out
     pthread_mutex_init(&catalog->mutex, NULL);
     if (params->n_models > 0) {
         weir_pool_params pool = params->pool != NULL ? *params->pool : weir_pool_params_default();
-        pool.leaving = forget;
+        pool.leaving = forget_model;
         pool.leaving_user = catalog;
         status = weir_pool_create(&pool, &catalog->pool, error);
         if (status == WEIR_OK) status = serve_catalog_set(catalog, params, error);

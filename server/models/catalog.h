@@ -10,14 +10,14 @@
 typedef struct serve_catalog serve_catalog;
 typedef struct serve_kv_events serve_kv_events;
 
-/* Without models in the parameters there is one, which serve_server_ready brings. NO_MEMORY, INVALID
- * (models). */
+/* Creates the catalog. Without models in the parameters there is one, which serve_server_ready brings.
+ * NO_MEMORY, INVALID (models). */
 weir_status serve_catalog_create(const serve_params *params, serve_catalog **out, weir_error *error);
 
-/* No call may have a lease. NULL is ignored. */
+/* Destroys the catalog. No call may have a lease. NULL is ignored. */
 void serve_catalog_destroy(serve_catalog *catalog);
 
-/* Before the first lease: where events of the models' caches go; NULL = nowhere. */
+/* Sets, before the first lease, where events of the models' caches go; NULL = nowhere. */
 void serve_catalog_publish(serve_catalog *catalog, serve_kv_events *events);
 
 /* All below: any thread. */
@@ -35,7 +35,7 @@ serve_model *serve_catalog_find(serve_catalog *catalog, const char *name);
 
 bool serve_catalog_has(serve_catalog *catalog, const char *name);
 
-/* Whether it is a model's own name, which no adapter may have. */
+/* True if it is a model's own name, which no adapter may have. */
 bool serve_catalog_names(serve_catalog *catalog, const char *name);
 
 /* Appends the models' names, in quotes, as far as a message has room for them. */
@@ -50,7 +50,7 @@ void serve_catalog_list_fini(serve_model **models, size_t n);
 serve_loaded *serve_catalog_lock(serve_catalog *catalog, const serve_model *model);
 void serve_catalog_unlock(serve_catalog *catalog);
 
-/* While it is locked: the first one of those in memory, which are linked. */
+/* The first one of the models in memory, which are linked; while it is locked. */
 serve_loaded *serve_catalog_loaded(serve_catalog *catalog);
 
 /* The server's part of a leased model, which stays as long as the lease. NULL: out of memory. */

@@ -112,8 +112,8 @@ void serve_kept_add(serve_kept *kept, const char *id, serve_owner owner, const c
     add_entry(kept, e);
 }
 
-/* Under the mutex. */
-static weir_status choose(const entry *e, int32_t index, serve_kept_choice *choice)
+/* Copies the adapter's name, the stream and the chat of an entry's choice. Under the mutex. */
+static weir_status copy_choice(const entry *e, int32_t index, serve_kept_choice *choice)
 {
     if (index < 0 || index >= e->n) return WEIR_INVALID;
     choice->adapter = e->adapter != NULL ? weir__mem_strdup(e->adapter) : NULL;
@@ -134,7 +134,7 @@ weir_status serve_kept_find(serve_kept *kept, const char *id, const char *salt, 
     for (size_t i = 0; i < kept->n; i++) {
         const entry *e = kept->entries[i];
         if (!serve_secret_is(e->id, given, sizeof given) || strcmp(e->salt, salt) != 0) continue;
-        status = choose(e, index, choice);
+        status = copy_choice(e, index, choice);
         break;
     }
     pthread_mutex_unlock(&kept->mutex);

@@ -43,7 +43,7 @@ static void test_only_requests_with_the_same_salt_may_fork(void **state)
     serve_kept_destroy(kept);
 }
 
-/* It does not become a fork of the model. */
+/* The answer does not become a fork of the model. */
 static void test_no_memory_for_the_name(void **state)
 {
     serve_kept *kept = serve_kept_create();

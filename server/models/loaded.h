@@ -44,7 +44,7 @@ serve_loaded *serve_loaded_create(const char *name, weir_model *model, weir_engi
 /* Waits for a thread that works on it for nobody. Before its pool goes. */
 void serve_loaded_wait(serve_loaded *loaded);
 
-/* No call may have it. Before its engine goes. NULL is ignored. */
+/* Destroys it, before its engine goes. No call may have it. NULL is ignored. */
 void serve_loaded_destroy(serve_loaded *loaded);
 
 #endif

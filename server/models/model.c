@@ -76,7 +76,7 @@ static uint64_t bytes_of(const char *path)
     return stat(path, &status) == 0 && S_ISREG(status.st_mode) ? (uint64_t)status.st_size : 0;
 }
 
-/* Of a split model all of them; 0: one is missing. */
+/* Bytes of a model's file, of a split model those of all its files; 0: one is missing. */
 static uint64_t bytes_of_files(const char *first)
 {
     static const char tail[] = "-00001-of-00003.gguf";

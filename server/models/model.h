@@ -8,7 +8,7 @@
 #include "server/request/serve.h"
 #include "server/settings/params.h"
 
-/* Nothing changes once requests can name it: a reload brings another one. */
+/* A model of the catalog. Nothing changes once requests can name it: a reload brings another one. */
 typedef struct serve_model {
     _Atomic int32_t n_holders;
     serve_model_params params; /* copies */
@@ -28,7 +28,7 @@ void serve_model_release(serve_model *model);
 /* Sets the file's name; before anything asks for the model's name. */
 void serve_model_call(serve_model *model, const char *file_name);
 
-/* named: whether `name` is one of the model's own names; has_adapter: that of an adapter which is loaded with
+/* named: true if `name` is one of the model's own names; has_adapter: that of an adapter which is loaded with
  * it. */
 bool serve_model_named(const serve_model *model, const char *name);
 bool serve_model_has_adapter(const serve_model *model, const char *name);

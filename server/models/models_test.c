@@ -131,7 +131,7 @@ static int request(const serve_server *to, const char *method, const char *path,
     return fd;
 }
 
-/* Until the server closes; ends the connection. */
+/* Reads until the server closes; ends the connection. */
 static reply finish(int fd)
 {
     reply r = {0};
@@ -218,7 +218,7 @@ static void await_state(const char *model, const char *state)
 #define PROMPTS 8
 static char *alone[N_MODELS][PROMPTS];
 
-/* By a server of that one model. */
+/* Asks a server of that one model. */
 static void ask_alone(size_t i)
 {
     serve_params single = serve_params_default();

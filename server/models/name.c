@@ -19,7 +19,7 @@ static bool is_known(const serve_call *call, const char *word)
 }
 
 /* An unknown name loses its tag, in `name` itself. False: out of memory. */
-static bool untag(const serve_call *call, json_t *name)
+static bool untag_name(const serve_call *call, json_t *name)
 {
     const char *word = json_string_value(name);
     size_t n = word != NULL && !is_known(call, word) ? serve_name_untagged(word) : 0;
@@ -30,7 +30,7 @@ bool serve_name_read(serve_call *call, const json_t *name, const char **adapter)
 {
     *adapter = NULL;
     if (name == NULL || json_is_null(name)) return true;
-    if (call->route->tagged && !untag(call, (json_t *)name)) return serve_call_no_memory(call);
+    if (call->route->tagged && !untag_name(call, (json_t *)name)) return serve_call_no_memory(call);
     const char *word = json_string_value(name);
     if (word != NULL && serve_adapters_has(call->loaded->adapters, word))
         *adapter = word;

@@ -4,7 +4,7 @@
 
 #include "server/request/serve.h"
 
-/* Whether `name`, a request's "model", is one of this server's, or NULL. *adapter: the same where it is an
+/* True if `name`, a request's "model", is one of this server's, or NULL. *adapter: the same where it is an
  * adapter's, else NULL; borrowed. Of a tagged route, an unknown name loses its tag. False: the call has its
  * answer. */
 bool serve_name_read(serve_call *call, const json_t *name, const char **adapter);

@@ -78,7 +78,7 @@ static bool on_progress(const serve_pull_progress *progress, void *user)
     return goes_on;
 }
 
-static void *download(void *user)
+static void *download_model(void *user)
 {
     serve_pull *pull = user;
     serve_server *server = pull->server;
@@ -117,7 +117,7 @@ static bool begin_thread(serve_pull *pull)
         return serve_call_refuse(pull->call, 503, NULL, "too_many_pulls",
                                  "%d models are being downloaded; try again later", SERVE_PULLS_MAX);
     pull->n_holders++;
-    if (weir__thread_start(&thread, NULL, download, pull) == 0) {
+    if (weir__thread_start(&thread, NULL, download_model, pull) == 0) {
         pthread_detach(thread);
         return true;
     }

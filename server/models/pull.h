@@ -7,12 +7,12 @@
 
 #define SERVE_PULLS_MAX 4 /* at a time */
 
-/* For a call whose answer they will be: as lines in Ollama's format, or as a whole. False: out of memory, and
- * the call has its answer. Worker. */
+/* Prepares a download for a call whose answer it will be: as lines in Ollama's format, or as a whole. False:
+ * out of memory, and the call has its answer. Worker. */
 bool serve_pull_prepare(serve_call *call, const char *name, bool stream);
 
-/* These, on the service thread. start: a worker has prepared it. pump: there may be progress to send. leave:
- * the call ends, and so does its download. */
+/* Functions of the service thread. start: a worker has prepared it. pump: there may be progress to send.
+ * leave: the call ends, and so does its download. */
 void serve_pull_start(serve_call *call);
 void serve_pull_pump(serve_call *call);
 void serve_pull_leave(serve_call *call);

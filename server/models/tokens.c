@@ -16,7 +16,7 @@ size_t serve_tokens_least(const weir_model *model, size_t length)
     return info.longest_piece > 0 ? length / (size_t)info.longest_piece : 0;
 }
 
-/* With the engine's words for a prompt that is too long. */
+/* Checks a length with the engine's words for a prompt that is too long. */
 weir_status serve_tokens_check(const serve_loaded *loaded, const char *field, size_t length,
                                weir_error *error)
 {
@@ -42,7 +42,7 @@ weir_status serve_tokens_check(const serve_loaded *loaded, const char *field, si
 
 /* ---- Ids ---- */
 
-/* Of a text or a chat. */
+/* Reads the ids of a text or a chat. */
 static weir_status read_ids(const weir_model *model, const weir_request *request, size_t length,
                             int32_t **tokens, size_t *n, weir_error *error)
 {

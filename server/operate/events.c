@@ -40,7 +40,7 @@ typedef struct snap {
     weir_histogram ttft, itl, tpot;
 } snap;
 
-/* Of one model. */
+/* The events of one model. */
 struct serve_events {
     serve_events *next; /* the server's */
     serve_server *server;
@@ -140,7 +140,7 @@ static void mark_slot(serve_events *events, const weir_stream *stream)
 
 /* Marks the slots that have requests of this key; -1: of nobody, because clients without a key cannot be told
  * apart. A call that a worker still has is left out. */
-static void mark_own(serve_events *events, int32_t key)
+static void mark_own_slots(serve_events *events, int32_t key)
 {
     for (size_t i = 0; i < SLOTS_MAX; i++) events->slots[i].own = false;
     for (serve_call *call = events->server->calls; key >= 0 && call != NULL; call = call->after) {
@@ -165,8 +165,8 @@ static void keep_snap(serve_events *events, const weir_engine_stats *stats, int6
                                            .tpot = stats->tpot_seconds};
 }
 
-/* Of what was observed since `before`; if that is nothing, as with first tokens while a long answer runs, of
- * all so far, which `lately` says. */
+/* Adds quantiles of what was observed since `before`; if that is nothing, as with first tokens while a long
+ * answer runs, of all so far, which `lately` says. */
 static void add_quantiles(weir__text *text, const char *name, const weir_histogram *now,
                           const weir_histogram *before)
 {
@@ -257,7 +257,8 @@ static void add_total(const weir_engine_stats *stats, weir__text *text)
     weir__text_add_string(text, "}}");
 }
 
-static void compose(serve_events *events, const weir_engine_stats *stats, int64_t now_ns, weir__text *text)
+static void compose_event(serve_events *events, const weir_engine_stats *stats, int64_t now_ns,
+                          weir__text *text)
 {
     uint64_t cached = stats->n_cached_tokens, prompt = cached + stats->n_prompt_tokens;
     weir__text_add_string(text, "event: tick\ndata: ");
@@ -282,9 +283,10 @@ static void compose(serve_events *events, const weir_engine_stats *stats, int64_
 
 /* The event for a reader who is not an operator. Sums and times of ticks would reveal the lengths of others'
  * prompts and answers: differences of two sums are theirs. */
-static void compose_own(serve_events *events, const weir_engine_stats *stats, int32_t key, weir__text *text)
+static void compose_own_event(serve_events *events, const weir_engine_stats *stats, int32_t key,
+                              weir__text *text)
 {
-    mark_own(events, key);
+    mark_own_slots(events, key);
     weir__text_add_string(text, "event: tick\ndata: {\"operator\":false,\"ticks\":[],\"slots\":");
     add_slots(events, stats->n_slots, false, text);
     weir__text_printf(text, ",\"queue\":%d,\"suspended\":%d,\"kv\":{\"size\":%d}", stats->queue_depth,
@@ -322,9 +324,9 @@ static void send_kind(serve_events *events, serve_call *reader, const weir_engin
     bool operates = serve_reach_operates(server->reachable, server->keys, reader->key);
     weir__text_clear(text);
     if (operates)
-        compose(events, stats, now_ns, text);
+        compose_event(events, stats, now_ns, text);
     else
-        compose_own(events, stats, reader->key, text);
+        compose_own_event(events, stats, reader->key, text);
     for (serve_call *call = reader; call != NULL; call = find_reader(events, call->after)) {
         bool as_reader = operates && serve_reach_operates(server->reachable, server->keys, call->key);
         if (call->key != reader->key && !as_reader) continue;
@@ -333,7 +335,7 @@ static void send_kind(serve_events *events, serve_call *reader, const weir_engin
     }
 }
 
-static void send_all(serve_events *events, const weir_engine_stats *stats, int64_t now_ns)
+static void send_to_readers(serve_events *events, const weir_engine_stats *stats, int64_t now_ns)
 {
     weir__text text = {0};
     serve_call *call = find_reader(events, events->server->calls);
@@ -344,8 +346,8 @@ static void send_all(serve_events *events, const weir_engine_stats *stats, int64
     weir__text_fini(&text);
 }
 
-/* The statistics of the model's engine, which stays in memory meanwhile; zeroes without one. */
-static bool look(serve_events *events, weir_engine_stats *stats)
+/* Reads the statistics of the model's engine, which stays in memory meanwhile; zeroes without one. */
+static bool read_stats(serve_events *events, weir_engine_stats *stats)
 {
     const serve_loaded *loaded = serve_catalog_lock(events->server->catalog, events->model);
     const weir_engine *engine = loaded != NULL ? loaded->engine : NULL;
@@ -355,7 +357,7 @@ static bool look(serve_events *events, weir_engine_stats *stats)
     return ok;
 }
 
-static void forget(serve_events *events)
+static void forget_events(serve_events *events)
 {
     serve_events **at = &events->server->events;
     while (*at != events) at = &(*at)->next;
@@ -370,14 +372,14 @@ static void send_ticks(serve_timer *timer)
     int64_t now_ns = weir__clock_now_ns();
     weir_engine_stats stats = {.size = sizeof stats};
     if (events->n_readers == 0) {
-        forget(events);
+        forget_events(events);
         return;
     }
-    bool ok = look(events, &stats);
+    bool ok = read_stats(events, &stats);
     if (ok && (events->n_sent < events->n_ticks || now_ns - events->sent_ns >= IDLE_NS)) {
         events->sent_ns = now_ns;
         keep_snap(events, &stats, now_ns);
-        send_all(events, &stats, now_ns);
+        send_to_readers(events, &stats, now_ns);
     }
     serve_loop_set(events->server->loop, &events->timer, PERIOD_US);
 }
@@ -392,7 +394,7 @@ static serve_events *create_events(serve_server *server, serve_model *model)
     return events;
 }
 
-/* Those of the call's model, which the next turn sends or forgets. NULL: out of memory. */
+/* The events of the call's model, which the next turn sends or forgets. NULL: out of memory. */
 static serve_events *events_of(const serve_call *call)
 {
     serve_server *server = call->server;
@@ -451,7 +453,7 @@ void serve_events_revoke(serve_server *server)
 
 void serve_events_destroy(serve_server *server)
 {
-    while (server->events != NULL) forget(server->events);
+    while (server->events != NULL) forget_events(server->events);
 }
 
 void serve_slots(serve_call *call)
@@ -466,7 +468,7 @@ void serve_slots(serve_call *call)
     read_engine(events, call->loaded);
     if (call->loaded != NULL && call->loaded->engine != NULL)
         weir_engine_get_stats(call->loaded->engine, &stats);
-    if (!call->operates) mark_own(events, call->key);
+    if (!call->operates) mark_own_slots(events, call->key);
     add_slots(events, stats.n_slots, call->operates, &text);
     serve_call_answer_json(call, &text);
 }

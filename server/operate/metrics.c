@@ -1,4 +1,8 @@
-/* metrics.c: GET /metrics, in Prometheus' text format. SPDX-License-Identifier: Apache-2.0 */
+/* metrics.c: GET /metrics, in Prometheus' text format. The statistics of all engines are read first, with the
+ * catalog locked; then each metric is written with a sample for each engine, whose label names its model
+ * where there are several. A table says which numbers of weir_engine_stats are written, and their rows have
+ * the type and the help. Numbers of the pool, the server and the process follow.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "metrics.h"
 
 #include <math.h>
@@ -16,7 +20,8 @@
 #include "server/request/call.h"
 #include "server/request/workers.h"
 
-/* Of a histogram's 162 buckets those are written whose bound is a power of two in this range. */
+/* Exponents of the buckets, of a histogram's 162, that are written: their bounds are powers of two in this
+ * range. */
 #define LEAST_EXPONENT (-14)
 #define MOST_EXPONENT  12
 
@@ -197,7 +202,7 @@ static void add_label(const char *name, weir__text *label)
     weir__text_add_string(label, "\"");
 }
 
-/* Whether a newer one has the same name: a reload replaced the model, and this one still answers. */
+/* True if a newer one has the same name: a reload replaced the model, and this one still answers. */
 static bool is_shadowed(serve_catalog *catalog, const serve_loaded *loaded)
 {
     const serve_loaded *newer = serve_catalog_loaded(catalog);
@@ -336,7 +341,7 @@ static void add_pool(const serve_server *server, weir__text *text)
     add_number(text, "pool_failed_loads_total", "counter", "loads that failed", stats.n_failures);
 }
 
-static uint64_t unsent(const serve_server *server)
+static uint64_t unsent_bytes(const serve_server *server)
 {
     uint64_t n = 0;
     for (const serve_call *call = server->calls; call != NULL; call = call->after)
@@ -377,7 +382,7 @@ void serve_metrics(serve_call *call)
     add_number(&text, "http_live", "gauge", "requests being read or answered",
                (uint64_t)(server->n_calls - tapes.n_running));
     add_number(&text, "http_unsent_bytes", "gauge", "bytes of answers that clients have not read yet",
-               unsent(server));
+               unsent_bytes(server));
     add_number(&text, "shared_total", "counter", "requests that joined another request's generation",
                atomic_load_explicit(&server->n_shared, memory_order_relaxed));
     add_tapes(&text, &tapes);

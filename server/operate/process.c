@@ -46,7 +46,7 @@ static void add_files(weir__text *text)
                    (double)limit.rlim_cur);
 }
 
-static double seconds(struct timeval time)
+static double to_seconds(struct timeval time)
 {
     return (double)time.tv_sec + (double)time.tv_usec / 1e6;
 }
@@ -65,7 +65,7 @@ void serve_process_metrics(const serve_server *server, weir__text *text)
                (double)server->created_s);
     if (getrusage(RUSAGE_SELF, &usage) == 0)
         add_metric(text, "process_cpu_seconds_total", "counter", "processor time of all threads",
-                   seconds(usage.ru_utime) + seconds(usage.ru_stime));
+                   to_seconds(usage.ru_utime) + to_seconds(usage.ru_stime));
     if (read_pages(&all, &resident)) {
         add_metric(text, "process_virtual_memory_bytes", "gauge", "virtual memory", all * page);
         add_metric(text, "process_resident_memory_bytes", "gauge", "resident memory, mapped files included",

@@ -45,7 +45,8 @@ static void add_blocks(weir__text *text, const char *prefix, const serve_source 
     }
 }
 
-/* Which adapters are in use, as labels; the value is the time, by which readers find the newest sample. */
+/* Adds which adapters are in use, as labels; the value is the time, by which readers find the newest
+ * sample. */
 static void add_adapters(weir__text *text, const char *prefix, const serve_source *sources, size_t n)
 {
     bool any = false;

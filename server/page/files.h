@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* One file of it. All of it lives as long as the program. */
+/* A file of the page. All of it lives as long as the program. */
 typedef struct weir__page_file {
     const char *path;           /* as in a request: "/app.js"; index.html is "/" */
     const char *type;           /* Content-Type */

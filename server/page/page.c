@@ -29,7 +29,7 @@ bool serve_page_has(const char *path, size_t n)
 
 /* ---- Which form of a file ---- */
 
-/* Whether the weight among a coding's parameters, such as ";q=0.5", is 0: the client refuses the coding. */
+/* True if the weight among a coding's parameters, such as ";q=0.5", is 0: the client refuses the coding. */
 static bool is_refused(const char *parameters, size_t n)
 {
     size_t at = 0;
@@ -53,7 +53,7 @@ bool serve_page_takes_gzip(const char *codings)
     return others;
 }
 
-/* A proxy that packs a file itself puts W/ before its tag. */
+/* True if the client has the file with this tag. A proxy that packs a file itself puts W/ before it. */
 static bool is_known(const char *known, const char *tag)
 {
     return strcmp(known, "*") == 0 || strstr(known, tag) != NULL;

@@ -7,7 +7,7 @@
 serve_handler serve_page;
 bool serve_page_has(const char *path, size_t n);
 
-/* Whether a list of codings, such as "br, gzip;q=0.5", has gzip. */
+/* True if a list of codings, such as "br, gzip;q=0.5", has gzip. */
 bool serve_page_takes_gzip(const char *codings);
 
 #endif

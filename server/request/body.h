@@ -4,13 +4,13 @@
 
 #include "serve.h"
 
-/* Whether the body is JSON; *json is an object that the caller frees, or NULL after an answer. */
+/* True if the body is JSON; *json is an object that the caller frees, or NULL after an answer. */
 bool serve_call_read_json(serve_call *call, json_t **json);
 
-/* The same for any JSON value. */
+/* True if the body is any JSON value, likewise. */
 bool serve_call_read_any(serve_call *call, json_t **json);
 
-/* Whether it is a whole number, which may be written as 1.0; into *n, else 0. */
+/* True if it is a whole number, which may be written as 1.0; into *n, else 0. */
 bool serve_json_whole(const json_t *value, json_int_t *n);
 
 /* The value of an argument of a query, which is the address behind "?", as it stands there, [*n]; NULL: it is
@@ -21,10 +21,10 @@ const char *serve_argument_find(const char *query, const char *name, size_t *n);
  * NUL. */
 bool serve_argument_decode(const char *from, size_t n, char *to, size_t capacity);
 
-/* The same of the call's address, copied. False: it is not given. */
+/* Copies an argument of the call's address, likewise. False: it is not given. */
 bool serve_call_argument(const serve_call *call, const char *name, char *value, size_t capacity);
 
-/* Whether the address has no arguments but these, a list "order limit". False: the call has its answer. */
+/* True if the address has no arguments but these, a list "order limit". False: the call has its answer. */
 bool serve_call_arguments(serve_call *call, const char *known);
 
 #endif

@@ -1,4 +1,9 @@
-/* call.c: one request and its answer, as bytes. SPDX-License-Identifier: Apache-2.0 */
+/* call.c: one request and its answer, as bytes. An answer is whole, with a head that gives its length, or
+ * comes in pieces, which HTTP/1.1 gets as chunks; either is put into call->out, which the connection sends.
+ * The first answer to a call counts, and later ones are ignored. Large texts take their part of the answers'
+ * quota before they are sent: without room for one, the answer is an error. Work on a call asks now and then
+ * whether to go on, and ends with an answer if not.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "call.h"
 
 #include <stdarg.h>
@@ -80,7 +85,7 @@ bool serve_call_is_stalled(serve_call *call, int64_t now_ns)
 
 /* ---- Heads ---- */
 
-static const char *phrase(int status)
+static const char *status_phrase(int status)
 {
     static const struct {
         int status;
@@ -137,8 +142,8 @@ static void begin_head(serve_call *call, int status, const char *type)
     call->status = status;
     if (call->http_1_0) call->close = true;
     if (gmtime_r(&now, &utc) != NULL) strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &utc);
-    weir__text_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nX-Request-Id: %s\r\n", status, phrase(status), date,
-                      serve_call_request_id(call));
+    weir__text_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nX-Request-Id: %s\r\n", status,
+                      status_phrase(status), date, serve_call_request_id(call));
     if (call->error != NULL) /* Anthropic's name for it */
         weir__text_printf(out, "Request-Id: %s\r\n", serve_call_request_id(call));
     if (type != NULL) weir__text_printf(out, "Content-Type: %s\r\nX-Content-Type-Options: nosniff\r\n", type);
@@ -158,7 +163,7 @@ static void begin_head(serve_call *call, int status, const char *type)
     add_cors(call);
 }
 
-static const char uncached[] = "Cache-Control: no-store\r\n";
+static const char uncached_line[] = "Cache-Control: no-store\r\n";
 
 /* Writes the whole head of an answer whose body has n bytes. */
 static void whole_head(serve_call *call, int status, const char *type, const char *more, uint64_t n)
@@ -175,12 +180,13 @@ static void whole_head(serve_call *call, int status, const char *type, const cha
 void serve_call_begin_sized(serve_call *call, const char *type, uint64_t n)
 {
     if (call->begun) return;
-    whole_head(call, 200, type, uncached, n);
+    whole_head(call, 200, type, uncached_line, n);
     call->ended = call->head_only;
 }
 
 /* Makes the text the answer, without copying it. */
-static void answer_with(serve_call *call, int status, const char *type, const char *more, weir__text *text)
+static void answer_with_text(serve_call *call, int status, const char *type, const char *more,
+                             weir__text *text)
 {
     whole_head(call, status, type, more, text->n);
     if (call->head_only || call->out.failed) return;
@@ -214,13 +220,13 @@ static void answer_text(serve_call *call, int status, const char *type, const ch
     else if (text->failed)
         serve_call_no_memory(call);
     else if (!call->begun)
-        answer_with(call, status, type, more, text);
+        answer_with_text(call, status, type, more, text);
     weir__text_fini(text);
 }
 
 void serve_call_answer_text(serve_call *call, int status, const char *type, weir__text *text)
 {
-    answer_text(call, status, type, uncached, text);
+    answer_text(call, status, type, uncached_line, text);
 }
 
 void serve_call_answer_more(serve_call *call, int status, const char *type, const char *more,
@@ -239,7 +245,7 @@ void serve_call_answer_more(serve_call *call, int status, const char *type, cons
 
 void serve_call_answer(serve_call *call, int status, const char *type, const char *bytes, size_t n)
 {
-    serve_call_answer_more(call, status, type, uncached, bytes, n);
+    serve_call_answer_more(call, status, type, uncached_line, bytes, n);
 }
 
 void serve_call_answer_json(serve_call *call, weir__text *text)
@@ -327,7 +333,7 @@ bool serve_call_goes_on(serve_call *call)
     return ++call->n_steps % STEPS != 0 || !weir_interrupt_asked() || serve_call_interrupted(call);
 }
 
-/* Work that was interrupted leaves the same traces. */
+/* Refuses for lack of memory; work that was interrupted leaves the same traces. */
 bool serve_call_no_memory(serve_call *call)
 {
     if (weir_interrupt_asked()) return serve_call_interrupted(call);

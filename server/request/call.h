@@ -19,14 +19,14 @@ int serve_call_status(const serve_call *call);
  * takes its part of the answers' quota, or becomes 503. */
 void serve_call_answer(serve_call *call, int status, const char *type, const char *bytes, size_t n);
 
-/* The same with a text, which is freed. It has the answers' quota already if the request decides its
+/* Sends a text likewise, which is freed. It has the answers' quota already if the request decides its
  * length. */
 void serve_call_answer_text(serve_call *call, int status, const char *type, weir__text *text);
 
-/* The same with 200 and a text of JSON, which gets a newline at its end. */
+/* Sends 200 and a text of JSON likewise, which gets a newline at its end. */
 void serve_call_answer_json(serve_call *call, weir__text *text);
 
-/* `more` are lines of the head, each with its end. */
+/* Sends a whole answer likewise; `more` are lines of the head, each with its end. */
 void serve_call_answer_more(serve_call *call, int status, const char *type, const char *more,
                             const char *bytes, size_t n);
 
@@ -35,7 +35,8 @@ bool serve_call_refuse(serve_call *call, int status, const char *field, const ch
                        ...) __attribute__((format(printf, 5, 6)));
 bool serve_call_no_memory(serve_call *call);
 
-/* The worker's job was interrupted: the client has left, the server stops, or --work-timeout has passed. */
+/* Ends the call, whose job was interrupted: the client has left, the server stops, or --work-timeout has
+ * passed. Returns false. */
 bool serve_call_interrupted(serve_call *call);
 
 /* Asks the worker's interrupt once in some thousand calls; for each turn of a loop over what a request has.
@@ -58,7 +59,7 @@ size_t serve_call_begin_piece(serve_call *call);
 void serve_call_end_piece(serve_call *call, size_t at);
 void serve_call_end(serve_call *call);
 
-/* Whether the client has let bytes wait for longer than stall_s. Called at each sweep. Service thread. */
+/* True if the client has let bytes wait for longer than stall_s. Called at each sweep. Service thread. */
 bool serve_call_is_stalled(serve_call *call, int64_t now_ns);
 
 /* Counts bytes of the call's images and sounds until its end, or until they are dropped. False: its owner may

@@ -56,7 +56,7 @@ static void test_an_interrupt_has_its_cause(void **state)
     for (int i = 0; i < 2; i++) weir__text_fini(&calls[i].out);
 }
 
-/* Whatever they are: a file of the page, or a text whose length no request decides. */
+/* Answers count whatever they are: a file of the page, or a text whose length no request decides. */
 static void test_unread_answers_share_a_quota(void **state)
 {
     enum { CALLS = 24, LARGE = 12 << 20 }; /* twelve of them are more than one caller may have */

@@ -9,7 +9,7 @@
 
 #define SHOWN 8 /* digits: enough to tell ids apart, and 96 bits stay secret */
 
-/* Whether digits that begin here can be those of an id: "resp_" and "chatcmpl-" stand before them. Ids of
+/* True if digits that begin here can be those of an id: "resp_" and "chatcmpl-" stand before them. Ids of
  * traces have no such word. */
 static bool follows_word(const char *text, const char *at)
 {

@@ -21,7 +21,7 @@ static void test_ids(void **state)
         {"/a/msg_" HEX "/x-" HEX "?", "/a/msg_01234567*/x-01234567*?"},
         {"msg_" HEX "_0", "msg_01234567*_0"},
         {"resp_" HEX "0a", "resp_01234567*"},
-        /* Too short, or the ids of traces. */
+        /* Digits that are too few, or the ids of traces. */
         {"resp_0123456789abcdef0123456789abcde", "resp_0123456789abcdef0123456789abcde"},
         {HEX, HEX},
         {"00-" HEX "-0123456789abcdef-01", "00-" HEX "-0123456789abcdef-01"},

@@ -8,7 +8,7 @@
 
 #define SERVE_PLACE_MAX 64
 
-/* Where a value is in the request: "messages[2].content". */
+/* The place where a value is in the request: "messages[2].content". */
 typedef struct serve_place {
     char text[SERVE_PLACE_MAX];
 } serve_place;
@@ -32,7 +32,7 @@ typedef struct serve_terms {
     serve_places messages, tools; /* where each is that was rewritten or chosen; none: they are as given */
 } serve_terms;
 
-/* Where message i is, "messages[I]" if none has a place. */
+/* The place of message i, "messages[I]" if none has a place. */
 serve_place serve_places_message(const serve_places *places, size_t i);
 
 /* False: out of memory. */

@@ -13,7 +13,8 @@ bool serve_relaxed_has(const serve_relaxed *relaxed, uint64_t hash)
     return false;
 }
 
-/* As it may stand in a header: the rest is %XX. Cut where there is no room; returns its length. */
+/* Writes a name as it may stand in a header: the rest is %XX. Cut where there is no room; returns its
+ * length. */
 static size_t write_name(const char *name, char *out, size_t capacity)
 {
     size_t n = 0;

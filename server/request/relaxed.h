@@ -13,7 +13,7 @@
 #define SERVE_RELAXED_NAMES 64   /* the most names in it */
 #define SERVE_RELAXED_MANY  1000 /* names that are known again; of more each counts each time */
 
-/* Each name is there once. */
+/* The names of hints; each is there once. */
 typedef struct serve_relaxed {
     char text[SERVE_RELAXED_MAX]; /* [n], the header's value: names, with "; " between them */
     size_t n, n_shown;
@@ -22,7 +22,7 @@ typedef struct serve_relaxed {
     size_t n_names;
 } serve_relaxed;
 
-/* Whether the name with this hash is there. */
+/* True if the name with this hash is there. */
 bool serve_relaxed_has(const serve_relaxed *relaxed, uint64_t hash);
 
 /* Adds a name that is not there, or counts it. */

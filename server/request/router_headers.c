@@ -35,7 +35,7 @@ void serve_router_headers_read(serve_call *call, const char *const values[SERVE_
     router->priority =
         serve_objective_priority(params->objectives, params->n_objectives, values[SERVE_ROUTER_OBJECTIVE]);
     router->itl_target_ms = read_ms(values[SERVE_ROUTER_TPOT]);
-    /* It is sent back, so it may only have characters of an address. */
+    /* The endpoint is sent back, so it may only have characters of an address. */
     if (strlen(endpoint) < sizeof router->endpoint && strspn(endpoint, allowed) == strlen(endpoint))
         memcpy(router->endpoint, endpoint, strlen(endpoint) + 1);
 }

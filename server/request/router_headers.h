@@ -19,9 +19,9 @@ extern const char *const serve_router_header_names[SERVE_ROUTER_HEADERS];
 /* Keeps the values of the headers in call->router; "" = not sent. A value that cannot be is as none. */
 void serve_router_headers_read(serve_call *call, const char *const values[SERVE_ROUTER_HEADERS]);
 
-/* Within the limits of the call's key. A priority of the body, if not 0, stays. Without such a header and a
- * key the tenant is the call's owner, whose name is written to `owner` and must live as long as the request.
- */
+/* Applies them within the limits of the call's key. A priority of the body, if not 0, stays. Without such a
+ * header and a key the tenant is the call's owner, whose name is written to `owner` and must live as long as
+ * the request. */
 void serve_router_headers_apply(const serve_call *call, weir_request *request, char owner[SERVE_OWNER_NAME]);
 
 #endif

@@ -145,7 +145,7 @@ struct serve_call {
     bool head_only, http_1_0;
     bool close; /* the connection, after the answer */
     bool has_body;
-    /* As the server's parameters were when the call began: a reload may change these while a worker reads. */
+    /* The server's parameters when the call began: a reload may change these while a worker reads. */
     int64_t body_most;
     int32_t response_s;
     size_t body_length; /* counted in server->bodies; later what the answer keeps of it */

@@ -13,7 +13,7 @@ typedef struct queue {
     int32_t n;
 } queue;
 
-/* One thread and its job. */
+/* A worker: one thread and its job. */
 typedef struct worker {
     serve_workers *workers;
     pthread_t thread;
@@ -115,22 +115,22 @@ static serve_call *take_call(worker *w)
     return w->call;
 }
 
-static _Thread_local worker *self; /* NULL: not one of the workers' threads */
+static _Thread_local worker *this_worker; /* NULL: not one of the workers' threads */
 
 bool serve_workers_go_on(void *unused)
 {
     (void)unused;
-    return self == NULL || !is_to_end(self);
+    return this_worker == NULL || !is_to_end(this_worker);
 }
 
 bool serve_workers_are_stopping(void)
 {
-    return self != NULL && atomic_load_explicit(&self->workers->stopping, memory_order_relaxed);
+    return this_worker != NULL && atomic_load_explicit(&this_worker->workers->stopping, memory_order_relaxed);
 }
 
 static void *run_worker(void *user)
 {
-    worker *w = self = user;
+    worker *w = this_worker = user;
     serve_call *call;
     weir__thread_name("weir-work");
     weir_interrupt_set(is_to_end, w);
@@ -162,7 +162,7 @@ serve_workers *serve_workers_create(int32_t n, int32_t most_s, void (*done)(serv
     return NULL;
 }
 
-static void give_back(serve_workers *workers, queue *jobs)
+static void give_back_jobs(serve_workers *workers, queue *jobs)
 {
     serve_call *call;
     while ((call = take_job(jobs)) != NULL) workers->done(call);
@@ -182,8 +182,8 @@ bool serve_workers_destroy(serve_workers *workers, int timeout_ms)
     pthread_mutex_unlock(&workers->mutex);
     if (!ended) return false;
     for (int32_t i = 0; i < workers->n; i++) pthread_join(workers->all[i].thread, NULL);
-    give_back(workers, &workers->quick);
-    give_back(workers, &workers->slow);
+    give_back_jobs(workers, &workers->quick);
+    give_back_jobs(workers, &workers->slow);
     pthread_cond_destroy(&workers->changed);
     pthread_mutex_destroy(&workers->mutex);
     weir__mem_free(workers);

@@ -13,10 +13,10 @@ serve_workers *serve_workers_create(int32_t n, int32_t most_s, void (*done)(serv
 /* Interrupts the running jobs and waits for them; the queued ones are given back. False: one did not end in
  * time (negative: no limit), and nothing that the workers use may be freed. */
 bool serve_workers_destroy(serve_workers *workers, int timeout_ms);
-/* Whether the job of this thread may go on, for jobs that wait. */
+/* True if the job of this thread may go on, for jobs that wait. */
 bool serve_workers_go_on(void *unused);
 
-/* Whether it may not because the workers are destroyed. */
+/* True if the job may not go on because the workers are destroyed. */
 bool serve_workers_are_stopping(void);
 
 /* Owners take turns: a job waits for one of each other owner at most, and for its own owner's. */
@@ -29,7 +29,7 @@ int32_t serve_workers_stuck(serve_workers *workers, int64_t now_ns, int32_t late
 /* Counts workers, busy workers, and calls that wait for one. */
 void serve_workers_count(serve_workers *workers, int32_t *n, int32_t *n_busy, int32_t *n_queued);
 
-/* Whether the call's owner may have one more call among `most` that wait for these workers. */
+/* True if the call's owner may have one more call among `most` that wait for these workers. */
 bool serve_workers_have_room(serve_workers *workers, const serve_call *call, size_t most);
 
 #endif

@@ -55,7 +55,7 @@ static void quick(serve_call *call)
 
 static _Atomic bool released;
 
-/* Never asks. */
+/* A job that never asks. */
 static void deaf(serve_call *call)
 {
     (void)call;
@@ -157,7 +157,8 @@ static void note(serve_call *call)
     count(&n_begun);
 }
 
-/* Who has queued many jobs does not hold back the first one of another; each one's keep their order. */
+/* An owner who has queued many jobs does not hold back the first one of another; each one's keep their
+ * order. */
 static void test_owners_take_turns(void **state)
 {
     enum { HOG = 6, OTHER = 2, LATE = 1 };

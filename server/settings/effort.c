@@ -65,7 +65,7 @@ const char *serve_effort_word(const char *word)
     return NULL;
 }
 
-/* Whether the source has the word in quotation marks. */
+/* True if the source has the word in quotation marks. */
 static bool has_word(const char *source, const char *word)
 {
     size_t n = strlen(word);

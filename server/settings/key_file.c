@@ -20,7 +20,7 @@ static const struct {
     {"rate", offsetof(serve_key, rate), 0, 1000000},
 };
 
-/* One word: NAME=N, or "operator". */
+/* Reads one word: NAME=N, or "operator". */
 static weir_status read_word(const char *word, int line, serve_key *key, weir_error *error)
 {
     const char *equals = strchr(word, '=');
@@ -42,13 +42,13 @@ static weir_status read_word(const char *word, int line, serve_key *key, weir_er
         memcpy((char *)key + limits[i].at, &(int32_t){(int32_t)value}, sizeof(int32_t));
         return WEIR_OK;
     }
-    /* It is not shown: it may be a part of the key. */
+    /* The word is not shown: it may be a part of the key. */
     return weir__error_set(
         error, WEIR_INVALID, FIELD,
         "line %d: a word behind the key is not known; known: operator, priority=N, requests=N, rate=N", line);
 }
 
-/* Whether a line's first word is one of those behind a key, or nothing in quotation marks: what a program
+/* True if a line's first word is one of those behind a key, or nothing in quotation marks: what a program
  * writes that has no key to write. */
 static bool is_no_key(const char *word)
 {

@@ -5,17 +5,17 @@
 
 #include <stdbool.h>
 
-/* Whether an entry is HOST:PORT, http://HOST:PORT or https://HOST:PORT, with or without a final "/". */
+/* True if an entry is HOST:PORT, http://HOST:PORT or https://HOST:PORT, with or without a final "/". */
 bool serve_origin_check(const char *entry);
 
-/* Whether a request's URL, which has no path but "/", has the origin of an entry. */
+/* True if a request's URL, which has no path but "/", has the origin of an entry. */
 bool serve_origin_is(const char *entry, const char *url);
 
-/* Whether a page's origin is http://HOST or https://HOST (*secure) with the host and port of an authority
+/* True if a page's origin is http://HOST or https://HOST (*secure) with the host and port of an authority
  * as a Host header has it, whose port is the scheme's own if it has none. */
 bool serve_origin_is_at(const char *origin, const char *authority, bool *secure);
 
-/* Whether an entry is what the pages of one site send as Origin: SCHEME://HOST, or with a port that is not
+/* True if an entry is what the pages of one site send as Origin: SCHEME://HOST, or with a port that is not
  * the scheme's own; or "null", which pages without a site send. */
 bool serve_origin_is_page(const char *entry);
 

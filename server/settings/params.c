@@ -91,7 +91,7 @@ static weir_status check_models(const serve_params *params, weir_error *error)
 
 /* ---- Prefixes of other servers ---- */
 
-/* As a header can carry it. */
+/* True if a key can be carried by a header. */
 static bool is_printable(const char *key)
 {
     const char *at = key;
@@ -122,7 +122,7 @@ static weir_status check_prefixes(const serve_params *params, weir_error *error)
 
 /* ---- Routers ---- */
 
-/* HOST:PORT, where "@" would end a topic's part. */
+/* True if a text is HOST:PORT, where "@" would end a topic's part. */
 static bool is_endpoint(const char *text)
 {
     const char *colon = strrchr(text, ':');

@@ -42,7 +42,7 @@ typedef struct serve_model_params {
 
 serve_model_params serve_model_params_default(void);
 
-/* Of a download: the file of the model that comes now. */
+/* The progress of a download: the file of the model that comes now. */
 typedef struct serve_pull_progress {
     const char *file, *sha256; /* "" = unknown; valid during the call */
     uint64_t n_done, n_bytes;  /* 0 bytes: it has not begun */
@@ -54,7 +54,7 @@ typedef weir_status (*serve_pull_fn)(const char *name,
                                      bool (*progress)(const serve_pull_progress *progress, void *to),
                                      void *to, void *user, weir_error *error);
 
-/* What a reload replaces. The service thread alone reads the server's. */
+/* The parameters that a reload replaces. The service thread alone reads the server's. */
 typedef struct serve_live_params {
     const serve_key *keys; /* [n_keys]; none = everybody may ask */
     size_t n_keys;

@@ -63,7 +63,7 @@ bool serve_sources_check(const char *entry)
     return name[0] != '\0' && name[0] != '.' && name[strlen(name) - 1] != '.';
 }
 
-/* IPv6 addresses are compared by value, because one has several spellings. */
+/* True if two hosts are the same. IPv6 addresses are compared by value, because one has several spellings. */
 static bool same_host(const char *a, const char *b)
 {
     unsigned char x[16], y[16];
@@ -118,7 +118,7 @@ static const struct network {
     {{240}, 4},
 };
 
-static bool is_in(const uint8_t *address, const uint8_t *network, int n_bits)
+static bool is_in_network(const uint8_t *address, const uint8_t *network, int n_bits)
 {
     int whole = n_bits / 8, rest = n_bits % 8;
     return memcmp(address, network, (size_t)whole) == 0 &&
@@ -128,7 +128,7 @@ static bool is_in(const uint8_t *address, const uint8_t *network, int n_bits)
 static bool is_public_4(const uint8_t *address)
 {
     for (size_t i = 0; i < sizeof special_4 / sizeof *special_4; i++)
-        if (is_in(address, special_4[i].bytes, special_4[i].n_bits)) return false;
+        if (is_in_network(address, special_4[i].bytes, special_4[i].n_bits)) return false;
     return true;
 }
 
@@ -140,16 +140,17 @@ static const uint8_t *four_in_6(const uint8_t *address)
     return has ? address + 12 : NULL;
 }
 
-/* Global unicast alone, without 2001::/23, 2001:db8::/32, 2002::/16 and 3fff::/20. */
+/* True if an address is global unicast, without 2001::/23, 2001:db8::/32, 2002::/16 and 3fff::/20. */
 static bool is_public_6(const uint8_t *address)
 {
-    return is_in(address, (const uint8_t[]){0x20}, 3) && !is_in(address, (const uint8_t[]){0x20, 1, 0}, 23) &&
-           !is_in(address, (const uint8_t[]){0x20, 1, 0x0d, 0xb8}, 32) &&
-           !is_in(address, (const uint8_t[]){0x20, 2}, 16) &&
-           !is_in(address, (const uint8_t[]){0x3f, 0xff, 0}, 20);
+    return is_in_network(address, (const uint8_t[]){0x20}, 3) &&
+           !is_in_network(address, (const uint8_t[]){0x20, 1, 0}, 23) &&
+           !is_in_network(address, (const uint8_t[]){0x20, 1, 0x0d, 0xb8}, 32) &&
+           !is_in_network(address, (const uint8_t[]){0x20, 2}, 16) &&
+           !is_in_network(address, (const uint8_t[]){0x3f, 0xff, 0}, 20);
 }
 
-/* Whether the address is one of this machine's: the system binds sockets only to these. In doubt it is. */
+/* True if the address is one of this machine's: the system binds sockets only to these. In doubt it is. */
 static bool is_own(int family, const void *address, socklen_t n)
 {
     int fd = socket(family, SOCK_STREAM, 0);

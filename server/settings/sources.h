@@ -19,17 +19,17 @@ struct sockaddr;
  * or from the colon on; NULL: it is none of these. */
 const char *serve_sources_split(const char *authority, char *host, size_t capacity);
 
-/* Whether a name is an address: nobody else can point it elsewhere. */
+/* True if a name is an address: nobody else can point it elsewhere. */
 bool serve_sources_is_address(const char *host);
 
-/* Whether an entry is one. */
+/* True if a text is such an entry. */
 bool serve_sources_check(const char *entry);
 
-/* Whether a URL's host and port are in the list of entries [n]. host: lower case, without brackets. */
+/* True if a URL's host and port are in the list of entries [n]. host: lower case, without brackets. */
 bool serve_sources_have(const char *const *entries, size_t n, const char *host, uint16_t port,
                         bool is_default_port);
 
-/* Whether the address is public and another machine's, or itself in the list. */
+/* True if the address is public and another machine's, or itself in the list. */
 bool serve_sources_reach(const char *const *entries, size_t n, const struct sockaddr *address);
 
 #endif

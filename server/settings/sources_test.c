@@ -75,7 +75,7 @@ static bool reaches(const char *entry, const char *address, uint16_t port)
     return serve_sources_reach(&entry, n, (const struct sockaddr *)(const void *)&six);
 }
 
-/* Both ends of each special network, and their neighbours. */
+/* Addresses at both ends of each special network, and their neighbours. */
 static void test_addresses(void **state)
 {
     static const char *const public[] = {

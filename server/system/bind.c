@@ -40,7 +40,7 @@ int serve_bind_tcp(const struct addrinfo *at)
     return fail_bind(fd);
 }
 
-/* A socket file stays behind when its server is killed. */
+/* True if a socket file stayed behind because its server was killed. */
 static bool is_stale(const struct sockaddr_un *address)
 {
     struct stat stat;

@@ -8,10 +8,10 @@
 /* Makes a descriptor such a one. */
 void serve_bind_quiet(int fd);
 
-/* Of an address that getaddrinfo gave. -1: errno says why. */
+/* Binds an address that getaddrinfo gave. -1: errno says why. */
 int serve_bind_tcp(const struct addrinfo *at);
 
-/* Of a path shorter than a sockaddr_un's. Replaces the file that a killed server left; only its user and
+/* Binds a path shorter than a sockaddr_un's. Replaces the file that a killed server left; only its user and
  * group may connect. -1: errno says why, and no file is left. */
 int serve_bind_unix(const char *path);
 

@@ -15,8 +15,8 @@
 
 #define EVENTS_MAX 256 /* of one turn */
 
-/* With epoll: watches and polled stay NULL. With poll: [n], and an entry that was forgotten is NULL until the
- * next turn. */
+/* The loop. With epoll: watches and polled stay NULL. With poll: [n], and an entry that was forgotten is NULL
+ * until the next turn. */
 struct serve_loop {
     int epoll; /* -1: poll */
     int pipe[2];
@@ -185,7 +185,7 @@ static int until_next_ms(const serve_loop *loop)
     return ns <= 0 ? 0 : (int)((ns + WEIR__NS_PER_MS - 1) / WEIR__NS_PER_MS);
 }
 
-static void fire_all(serve_loop *loop)
+static void fire_timers(serve_loop *loop)
 {
     int64_t now_ns = weir__clock_now_ns();
     while (loop->timers != NULL && loop->timers->at_ns <= now_ns) {
@@ -202,7 +202,7 @@ void serve_loop_turn(serve_loop *loop, bool hurry)
         epoll_turn(loop, timeout_ms);
     else
         poll_turn(loop, timeout_ms);
-    fire_all(loop);
+    fire_timers(loop);
 }
 
 /* ---- Life ---- */

@@ -13,7 +13,7 @@
 
 typedef struct serve_loop serve_loop;
 
-/* Its owner keeps it where it is until the turn in which it was forgotten is over. */
+/* A watch. Its owner keeps it where it is until the turn in which it was forgotten is over. */
 typedef struct serve_watch {
     int fd;
     unsigned want; /* READ, WRITE */

@@ -17,16 +17,16 @@
 #define BACKLOG_MAX  ((size_t)1 << 20)  /* of lines that nobody reads; beyond, they are counted */
 #define BACKLOG_KEEP ((size_t)64 << 10) /* of memory, once they are read */
 
-static bool plain; /* set before there are threads */
+static bool plain_lines; /* set before there are threads */
 
 void serve_log_plain(void)
 {
-    plain = true;
+    plain_lines = true;
 }
 
 bool serve_log_is_plain(void)
 {
-    return plain;
+    return plain_lines;
 }
 
 void serve_log_text(weir__text *line, const char *bytes, size_t n)
@@ -70,7 +70,7 @@ static void begin_json(weir__text *line, const char *level, const char *event)
 
 void serve_log_begin(weir__text *line, const char *level, const char *event)
 {
-    if (plain)
+    if (plain_lines)
         begin_plain(line, level);
     else
         begin_json(line, level, event);
@@ -79,7 +79,7 @@ void serve_log_begin(weir__text *line, const char *level, const char *event)
 static void add_message(weir__text *line, const char *level, const char *event, const char *message)
 {
     serve_log_begin(line, level, event);
-    if (plain)
+    if (plain_lines)
         serve_log_text(line, message, strlen(message));
     else
         weir__json_string(line, "message", message);
@@ -87,7 +87,8 @@ static void add_message(weir__text *line, const char *level, const char *event, 
 
 /* ---- Unwritten lines ---- */
 
-/* Who reads stderr may stand still, and a write would wait for it: nobody here does. */
+/* Lines that are not written yet. The reader of stderr may stand still, and a write would wait for it: nobody
+ * here does. */
 static struct {
     pthread_mutex_t mutex; /* held for no longer than a write that does not wait */
     weir__text text;       /* [at .. n) is to be written */
@@ -95,17 +96,17 @@ static struct {
     uint64_t n_lost; /* lines, since the last one that was kept */
 } backlog = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* Whether a write of at most PIPE_BUF bytes goes through at once. */
-static bool takes(int timeout_ms)
+/* True if a write of at most PIPE_BUF bytes goes through at once. */
+static bool stderr_takes(int timeout_ms)
 {
     struct pollfd descriptor = {.fd = STDERR_FILENO, .events = POLLOUT};
     return poll(&descriptor, 1, timeout_ms) == 1;
 }
 
-static void write_some(int timeout_ms)
+static void write_backlog(int timeout_ms)
 {
     weir__text *text = &backlog.text;
-    while (backlog.at < text->n && takes(timeout_ms)) {
+    while (backlog.at < text->n && stderr_takes(timeout_ms)) {
         size_t left = text->n - backlog.at;
         ssize_t n = write(STDERR_FILENO, text->bytes + backlog.at, left < PIPE_BUF ? left : PIPE_BUF);
         if (n < 0 && errno == EINTR) continue;
@@ -136,21 +137,21 @@ static void add_lost(void)
     snprintf(text, sizeof text, "%llu line%s lost: nobody read the log", (unsigned long long)n,
              n == 1 ? " was" : "s were");
     add_message(&line, "warning", "log", text);
-    weir__text_add_string(&line, plain ? "\n" : "}\n");
+    weir__text_add_string(&line, plain_lines ? "\n" : "}\n");
     if (!line.failed) keep_line(&line);
     weir__text_fini(&line);
 }
 
 void serve_log_end(weir__text *line)
 {
-    weir__text_add_string(line, plain ? "\n" : "}\n");
+    weir__text_add_string(line, plain_lines ? "\n" : "}\n");
     pthread_mutex_lock(&backlog.mutex);
     if (backlog.n_lost > 0 && backlog.text.n - backlog.at < BACKLOG_MAX / 2) add_lost();
     if (line->failed)
         backlog.n_lost++;
     else
         keep_line(line);
-    write_some(0);
+    write_backlog(0);
     pthread_mutex_unlock(&backlog.mutex);
     weir__text_fini(line);
 }
@@ -158,7 +159,7 @@ void serve_log_end(weir__text *line)
 void serve_log_flush(int timeout_ms)
 {
     pthread_mutex_lock(&backlog.mutex);
-    write_some(timeout_ms);
+    write_backlog(timeout_ms);
     pthread_mutex_unlock(&backlog.mutex);
 }
 

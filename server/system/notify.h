@@ -6,7 +6,7 @@
  * none. Does not block. */
 void serve_notify(const char *state);
 
-/* How often systemd wants to hear WATCHDOG=1, in ms: half of its limit. 0 = not at all. */
+/* The interval at which systemd wants to hear WATCHDOG=1, in ms: half of its limit. 0 = not at all. */
 int serve_notify_watchdog_ms(void);
 
 #endif

@@ -9,7 +9,7 @@
  * bytes. */
 bool serve_secret_make(char *hex, size_t n);
 
-/* Whether two of the same capacity, filled up with zeroes, are the same; the time reveals nothing about
+/* True if two of the same capacity, filled up with zeroes, are the same; the time reveals nothing about
  * them. */
 bool serve_secret_is(const char *a, const char *b, size_t capacity);
 

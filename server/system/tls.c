@@ -60,7 +60,7 @@ SSL *serve_tls_accept(SSL_CTX *tls, int fd)
 }
 
 /* Translates the result of a call of OpenSSL; `ended`: the other side will send no more. */
-static int meaning(SSL *ssl, int result, int ended)
+static int translate_result(SSL *ssl, int result, int ended)
 {
     if (result > 0) return result;
     switch (SSL_get_error(ssl, result)) {
@@ -71,7 +71,7 @@ static int meaning(SSL *ssl, int result, int ended)
     }
 }
 
-static int length(size_t n)
+static int int_length(size_t n)
 {
     return n > INT_MAX ? INT_MAX : (int)n;
 }
@@ -79,7 +79,7 @@ static int length(size_t n)
 int serve_tls_shake(SSL *ssl)
 {
     ERR_clear_error();
-    return meaning(ssl, SSL_do_handshake(ssl), SERVE_TLS_GONE);
+    return translate_result(ssl, SSL_do_handshake(ssl), SERVE_TLS_GONE);
 }
 
 /* The end of TCP without close_notify is an end as well: a request says its length, so that a part of one is
@@ -87,11 +87,11 @@ int serve_tls_shake(SSL *ssl)
 int serve_tls_read(SSL *ssl, void *bytes, size_t n)
 {
     ERR_clear_error();
-    return meaning(ssl, SSL_read(ssl, bytes, length(n)), 0);
+    return translate_result(ssl, SSL_read(ssl, bytes, int_length(n)), 0);
 }
 
 int serve_tls_write(SSL *ssl, const void *bytes, size_t n)
 {
     ERR_clear_error();
-    return meaning(ssl, SSL_write(ssl, bytes, length(n)), SERVE_TLS_GONE);
+    return translate_result(ssl, SSL_write(ssl, bytes, int_length(n)), SERVE_TLS_GONE);
 }

@@ -9,7 +9,7 @@
  * (tls_cert), NO_MEMORY. */
 weir_status serve_tls_create(const char *cert, const char *key, SSL_CTX **tls, weir_error *error);
 
-/* Of a connection that is accepted; NULL: out of memory. */
+/* Begins TLS on a connection that was accepted; NULL: out of memory. */
 SSL *serve_tls_accept(SSL_CTX *tls, int fd);
 
 /* Results as of read(2) and write(2), with these values for errors. */

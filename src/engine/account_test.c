@@ -102,7 +102,7 @@ static void the_record_tells_what_happened(void **state)
         assert_int_equal(ticks[t].n_kv_used, n_used);
         assert_false(ticks[t].bad_plan || ticks[t].failed);
     }
-    /* From the middle, and in pieces. */
+    /* Reads from the middle, and in pieces. */
     assert_int_equal(read_ticks(r, 3, ticks, 8), 1);
     assert_int_equal(read_ticks(r, 4, ticks, 8), 0);
     assert_int_equal(read_ticks(r, UINT64_MAX, ticks, 8), 0);
@@ -112,7 +112,7 @@ static void the_record_tells_what_happened(void **state)
     assert_int_equal(arrivals[0].request, 1);
 }
 
-/* In the queue, while its prompt is read, while it generates, and before its first tick. */
+/* Cancels in the queue, while a prompt is read, while its request generates, and before its first tick. */
 static void cancels_are_counted_by_where_they_come(void **state)
 {
     rig *r = *state;
@@ -135,7 +135,8 @@ static void cancels_are_counted_by_where_they_come(void **state)
     assert_int_equal(stats.n_cancelled_prefilling, 1);
     assert_int_equal(stats.n_cancelled_generating, 1);
     assert_int_equal(stats.n_finished[WEIR_REASON_CANCELLED], 3);
-    /* They ended after the last tick: their parts are the next tick's, which is still to come. */
+    /* The cancelled ones ended after the last tick: their parts are the next tick's, which is still to
+     * come. */
     size_t n = read_parts(r, 6, parts, 32);
     assert_int_equal(n, 3);
     static const int32_t slots[] = {-1, 0, 1};
@@ -318,7 +319,7 @@ static void a_tenant_pays_at_the_time_of_the_tick(void **state)
     weir__clock_stand(-1);
 }
 
-/* Whatever was computed again: who was suspended pays as who was not. */
+/* A tenant whose request was suspended pays as one whose was not, whatever was computed again. */
 static void a_suspension_costs_a_tenant_nothing(void **state)
 {
     rig *r = *state;
@@ -348,7 +349,7 @@ static void a_suspension_costs_a_tenant_nothing(void **state)
     }
 }
 
-/* Both first requests are A's, and the slot is one: of the next two the other tenant's goes first, unless
+/* The first two requests are A's, and the slot is one: of the next two the other tenant's goes first, unless
  * both are nobody's or each is somebody else's. */
 static void slots_are_shared_between_tenants_not_salts(void **state)
 {

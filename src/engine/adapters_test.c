@@ -59,7 +59,7 @@ static void ask(rig *r, talk *t)
     t->stream = rig_submit(r, &request);
 }
 
-/* It got its text, and n_cached tokens of its prompt were not computed. */
+/* Checks that a request got its text, and that n_cached tokens of its prompt were not computed. */
 static void judge(talk *t, int32_t n_cached)
 {
     sink_take(&t->got, t->stream);
@@ -70,7 +70,7 @@ static void judge(talk *t, int32_t n_cached)
     assert_int_equal(weir_stream_usage(t->stream).n_cached, n_cached);
 }
 
-/* None, two scales of one, two together. */
+/* Sets of adapters: none, two scales of one, two together. */
 typedef struct sets {
     weir_adapter *a, *b;
     weir_adapter_use uses[SETS][2];
@@ -334,7 +334,7 @@ static void a_suspended_request_keeps_its_own(void **state)
     }
 }
 
-/* In the ticks of its set nothing else has work. */
+/* The ticks of its set have no other work. */
 static void a_prompt_goes_on_beside_a_higher_priority_of_another_set(void **state)
 {
     rig *r = *state;
@@ -463,7 +463,7 @@ static void assert_counts(const weir_adapter *adapter, int32_t n_running, int32_
     assert_int_equal(info.n_waiting, n_waiting);
 }
 
-/* With two slots; the last request preempts one. */
+/* Two slots run the requests; the last one preempts one. */
 static void adapters_count_their_requests(void **state)
 {
     rig *r = *state;

@@ -9,8 +9,8 @@
 
 typedef struct weir__driver weir__driver;
 
-/* Before a pass: evicts cached prefixes, then suspends requests, until the slots' tokens fit. One request
- * always fits. True: some were suspended. */
+/* Makes room before a pass: evicts cached prefixes, then suspends requests, until the slots' tokens fit. One
+ * request always fits. True: some were suspended. */
 bool weir__admit_relieve(weir__driver *driver, int64_t now);
 
 /* Fills free slots from the queue, and lets requests preempt those that they outrank. now: the start of the

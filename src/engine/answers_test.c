@@ -150,7 +150,7 @@ static void random_seeds_give_different_answers(void **state)
     for (int i = 1; i < N; i++) assert_string_not_equal(got[0].text, got[i].text);
 }
 
-/* Also those that find no slot at once. */
+/* All answers have it computed once, also those that find no slot at once. */
 static void the_prompt_is_computed_once(void **state)
 {
     rig *r = *state;

@@ -42,7 +42,7 @@ static bool is_scored(const weir__slot *slot)
            slot->request->history.score->n_scored < slot->request->history.score->n;
 }
 
-/* The row of the slot's token at `pos` is needed to score the token after it. */
+/* True if the row of the slot's token at `pos` is needed to score the token after it. */
 static bool scores_after(const weir__slot *slot, int32_t pos)
 {
     if (!is_scored(slot)) return false;
@@ -160,10 +160,11 @@ static int32_t group_start(const int32_t *rows, int32_t end)
     return start;
 }
 
-/* In one pass llama.cpp takes equal numbers of rows of lanes that follow each other with consecutive numbers.
- * So in ascending order a long chunk has one row in the streams' pass and the rest in another one, and both
- * read all its cells. If lanes with equal numbers of rows are neighbours, descending groups of them take no
- * more passes, and each lane is in one. */
+/* True if lanes are added in descending groups of neighbours with equal numbers of rows. In one pass
+ * llama.cpp takes equal numbers of rows of lanes that follow each other with consecutive numbers. So in
+ * ascending order a long chunk has one row in the streams' pass and the rest in another one, and both read
+ * all its cells. If lanes with equal numbers of rows are neighbours, descending groups of them take no more
+ * passes, and each lane is in one. */
 static bool groups_apart(const weir_context_info *info, const int32_t *rows, int32_t n)
 {
     int32_t n_passes = 0;

@@ -114,7 +114,7 @@ static void more_prompt_than_is_left_is_a_bad_plan(void **state)
     finish_mixed(r, streams);
 }
 
-/* It was right when it was made: nobody's mistake. */
+/* The plan was right when it was made: nobody's mistake. */
 static void slots_that_ended_since_the_view_are_left_out(void **state)
 {
     rig *r = *state;
@@ -298,9 +298,9 @@ static void the_view_tells_what_a_plan_may_hold(void **state)
     finish_mixed(r, streams);
 }
 
-/* How llama.cpp divides a batch between lanes: in one pass it takes equal numbers of rows of the first lane
- * that is left and of those that follow in the batch with the next number. Returns the passes; *n_reads: in
- * how many passes each lane is, added up. */
+/* Divides a batch between lanes as llama.cpp does: in one pass it takes equal numbers of rows of the first
+ * lane that is left and of those that follow in the batch with the next number. Returns the passes; *n_reads:
+ * in how many passes each lane is, added up. */
 static int32_t divide(const weir__fake_entry *log, size_t n, int32_t *n_reads)
 {
     int32_t left[8] = {0}, n_passes = 0;

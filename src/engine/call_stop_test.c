@@ -17,7 +17,7 @@ static size_t before_call(const weir__bsampler *sampler)
     return n_seen++ < first_of_call ? WEIR__NO_CALL : 0;
 }
 
-/* After the model was loaded. */
+/* Sets the hook, after the model was loaded. */
 static void hook_call(rig *r, int32_t first)
 {
     static weir__backend ops;

@@ -27,7 +27,7 @@ static void trap_sample(void *user, int32_t row)
     spring(user);
 }
 
-/* Before the engine is made. */
+/* Sets the traps, before the engine is made. */
 static void set_traps(rig *r, trap *decode, trap *sample)
 {
     if (decode != NULL) r->fake->before_decode = trap_decode;

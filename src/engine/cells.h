@@ -66,7 +66,7 @@ int32_t weir__cells_held(const weir__cells *cells);
  * token to each slot, so passes do not run out of cells as long as the tokens fit. Drafts take the rest. */
 int64_t weir__cells_left(const weir__cells *cells);
 
-/* The request fits beside the running ones; with `preempts`: beside those that it does not preempt.
+/* True if the request fits beside the running ones; with `preempts`: beside those that it does not preempt.
  * It always fits alone, because the engine's limits hold for it. */
 bool weir__cells_fits(const weir__cells *cells, const weir__request *request, bool preempts, int64_t now);
 
@@ -83,7 +83,7 @@ void weir__cells_reset(weir__cells *cells);
 /* Saves the slot's cells in its request if memory and budget allow it. Otherwise they are computed again. */
 void weir__cells_save(weir__memory *memory, weir__cache *cache, const weir__slot *slot);
 
-/* After weir__lanes_enter: restores the saved cells, if there are any. Otherwise the tokens are computed
+/* Restores the saved cells, if there are any, after weir__lanes_enter. Otherwise the tokens are computed
  * again. */
 void weir__cells_restore(weir__memory *memory, weir__cache *cache, weir__slot *slot);
 

@@ -108,7 +108,7 @@ static void a_draft_model_that_is_wrong_is_hardly_asked(void **state)
     weir_model_release(model);
 }
 
-/* It knows no adapters: where a request has one it is wrong, and that is all. */
+/* A draft model knows no adapters: where a request has one it is wrong, and that is all. */
 static void a_draft_model_beside_adapters(void **state)
 {
     rig *r = *state;
@@ -326,7 +326,7 @@ static void the_oldest_texts_are_dropped(void **state)
     assert_int_equal(count_ticks(r, 'B', NULL, true, SPOKEN), alone);
 }
 
-/* Where all was said before, and where memory is so scarce that requests are suspended. */
+/* Texts are compared where all was said before, and where memory is so scarce that requests are suspended. */
 static void texts_of_others_change_no_text(void **state)
 {
     rig *r = *state;

@@ -127,7 +127,7 @@ weir_status weir__emit_token(weir__emit *emit, weir__emit_scratch *scratch, int3
 
 weir_status weir__emit_end(weir__emit *emit, weir__emit_scratch *scratch, bool *stopped)
 {
-    /* Most have nothing held back, and an end without text must not fail for lack of memory. */
+    /* Ends mostly have nothing held back, and one without text must not fail for lack of memory. */
     if (emit->utf8.n_held == 0 && (emit->stop == NULL || weir__stop_held(emit->stop, &emit->stop_state) == 0))
         return WEIR_OK;
     if (!weir__text_reserve(&scratch->clean, WEIR__UTF8_FLUSH_BOUND)) return WEIR_NO_MEMORY;

@@ -47,7 +47,7 @@ void weir__emit_scratch_fini(weir__emit_scratch *scratch);
 weir_status weir__emit_token(weir__emit *emit, weir__emit_scratch *scratch, int32_t token, size_t before_call,
                              bool *stopped);
 
-/* No more tokens will come: releases the text held back. *stopped as above: the last bytes may complete a
+/* Releases the text held back: no more tokens will come. *stopped as above: the last bytes may complete a
  * stop string. NO_MEMORY: the held-back text is lost. */
 weir_status weir__emit_end(weir__emit *emit, weir__emit_scratch *scratch, bool *stopped);
 

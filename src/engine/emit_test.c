@@ -434,7 +434,7 @@ static void without_a_stream_nothing_is_put_anywhere(void **state)
 
 /* ---- Calls ---------------------------------------------------------------------------------------- */
 
-/* As say, for a token that a call begins in, `before` bytes behind the start of its text. */
+/* Says text as say does, for a token that a call begins in, `before` bytes behind the start of its text. */
 static int say_call(emitter *e, const char *text, size_t before)
 {
     static const weir_usage usage = {0};
@@ -555,7 +555,8 @@ static bool ends_with(const char *text, size_t n, const char *tail)
     return length <= n && memcmp(text + n - length, tail, length) == 0;
 }
 
-/* How much of text[0 .. n) may be shown; *stopped: a stop string lies in it. At the end nothing is held. */
+/* The length of text[0 .. n) that may be shown; *stopped: a stop string lies in it. At the end nothing is
+ * held. */
 static size_t shown(const char *text, size_t n, const char *const *stops, size_t n_stops, bool at_end,
                     bool *stopped)
 {

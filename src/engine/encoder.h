@@ -26,7 +26,7 @@ void weir__encoder_destroy(weir__encoder *encoder);
 weir__embedding *weir__encoder_want(weir__encoder *encoder, const weir__history *history,
                                     const weir__media_span *span);
 
-/* The thread has nothing to do. */
+/* True if the thread has nothing to do. */
 bool weir__encoder_is_idle(weir__encoder *encoder);
 
 /* The embeddings of a span, as above, before a slot needs them and within the budget. NULL: there is no

@@ -50,7 +50,7 @@ static void unlock_list(void)
     pthread_mutex_unlock(&list_mutex);
 }
 
-/* In a child of fork(): all engines that it knows are those of its parents. */
+/* Moves all engines to those of the parents, in a child of fork(): it knows no others. */
 static void inherit_list(void)
 {
     weir_engine **end = &engines_of_parents;
@@ -89,7 +89,7 @@ static bool list_has(const weir_engine *list, const weir_engine *engine)
     return list != NULL;
 }
 
-/* Where an engine lives. */
+/* The place where an engine lives. */
 typedef enum engine_place {
     ENGINE_NOWHERE, /* it was destroyed, or never was an engine */
     ENGINE_HERE,

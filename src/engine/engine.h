@@ -57,10 +57,10 @@ weir_status weir__engine_submit(weir_engine *engine, const weir_request *request
 weir_status weir__engine_check_count(const weir_engine *engine, uint64_t tenant, const char *field, size_t n,
                                      weir_error *error);
 
-/* For every call, before it reads the engine. STATE: the engine was destroyed. */
+/* Checks, in every call, before it reads the engine, that the engine exists. STATE: it was destroyed. */
 weir_status weir__engine_check_exists(const weir_engine *engine, weir_error *error);
 
-/* For calls that wait for the engine. STATE: on this thread the call would wait forever, because the thread
+/* Checks that a call may wait for the engine. STATE: on this thread it would wait forever, because the thread
  * runs one of the engine's callbacks, or because this is a child of fork(); or the engine was destroyed. */
 weir_status weir__engine_check_caller(const weir_engine *engine, weir_error *error);
 

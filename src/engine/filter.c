@@ -195,7 +195,7 @@ static void fill_mask(weir__filter *filter)
     filter->stale = false;
 }
 
-/* The newest tokens are all of a sequence but its last. */
+/* True if the newest tokens are all of a sequence but its last. */
 static bool awaits_last(const weir__filter *filter, const int32_t *sequence, int32_t length)
 {
     int32_t n = length - 1;

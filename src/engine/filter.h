@@ -37,17 +37,17 @@ void weir__filter_fini(weir__filter *filter);
 /* The tokens that may come next, as a backend's sample takes them. NULL: all. */
 const uint64_t *weir__filter_mask(weir__filter *filter);
 
-/* None of them may come: adds the tokens that end the answer, for the next token only. False: there is no
- * filter. */
+/* Adds the tokens that end the answer to the mask, for the next token only: none of the mask's may come.
+ * False: there is no filter. */
 bool weir__filter_yield(weir__filter *filter);
 
-/* The next token of the answer. */
+/* Takes the next token of the answer. */
 void weir__filter_take(weir__filter *filter, int32_t token);
 
 /* Takes the answer of a fork's source, which bad_words see and min_tokens does not count. */
 void weir__filter_replay(weir__filter *filter, const int32_t *tokens, int32_t n);
 
-/* The token is one of stop_tokens. */
+/* True if the token is one of stop_tokens. */
 bool weir__filter_stops(const weir__filter *filter, int32_t token);
 
 #endif

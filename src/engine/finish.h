@@ -10,8 +10,8 @@ typedef struct weir__driver weir__driver;
 /* Ends requests in slots and in the queue that were cancelled or whose deadline has passed. */
 void weir__finish_collect(weir__driver *driver, int64_t now);
 
-/* Only latches the reasons of slots. Also called between a pass and its sampling: a cancel or deadline has
- * precedence over an end by that pass. */
+/* Latches the reasons of slots and does no more. Also called between a pass and its sampling: a cancel or
+ * deadline has precedence over an end by that pass. */
 void weir__finish_collect_slots(const weir__slots *slots, int64_t now);
 
 /* Ends the requests of slots that have a reason. */

@@ -62,7 +62,7 @@ static void key_add_members(bytes *key, const weir__members *members, const void
     key->failed = key->failed || !weir__members_key(members, params, &key->text);
 }
 
-/* With the length, so that two different lists of texts differ. */
+/* Adds a text with its length, so that two different lists of texts differ. */
 static void key_add_text(bytes *key, const char *text, size_t length)
 {
     size_t n = text == NULL ? SIZE_MAX : length == WEIR_NUL ? strlen(text) : length;
@@ -117,7 +117,7 @@ static void key_add_chat(bytes *key, const weir_chat *chat)
     key_add_text(key, weir_chat_reasoning_end(chat), WEIR_NUL);
 }
 
-/* The same parameters give the same answer each time. */
+/* True if the same parameters give the same answer each time. */
 static bool is_repeatable(const weir_sampler_params *s)
 {
     bool greedy = s->temp == 0 && s->mirostat == 0 && s->adaptive_target < 0 && s->order == NULL &&
@@ -224,7 +224,7 @@ static bool hold_live(weir_flight *flight)
     return live;
 }
 
-/* One of its watchers makes this call: then this thread has watch_mutex. */
+/* True if one of its watchers makes this call: then this thread has watch_mutex. */
 static bool in_watcher(weir_flight *flight)
 {
     pthread_mutex_lock(&flight->mutex);
@@ -492,7 +492,7 @@ weir_status weir_flight_open(weir_engine *engine, const weir_request *request, b
         own->n_key = n_key;
         key = NULL;
         status = weir_engine_submit(engine, request, 1, &own->stream, error);
-        /* Two concurrent calls may both submit: the later one drops its own flight. */
+        /* Concurrent calls may both submit: the later one drops its own flight. */
         if (status == WEIR_OK) flight = find_flight(engine->flights, own->key, n_key, own);
     }
     bool found = flight != own;

@@ -5,8 +5,8 @@
 
 #include "weir/weir.h"
 
-/* For tests: bytes that are equal for requests that may share a generation; free with weir__mem_free. NULL:
- * the request must not be shared or, if *n is 1, out of memory. */
+/* The key of a request, for tests: bytes that are equal for requests that may share a generation; free with
+ * weir__mem_free. NULL: the request must not be shared or, if *n is 1, out of memory. */
 char *weir__flight_key(const weir_request *request, size_t *n);
 
 #endif

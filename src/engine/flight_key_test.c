@@ -31,7 +31,7 @@ static void add_key(keys *all, const weir_request *request)
     weir__mem_free(same);
 }
 
-/* Of a short greedy request with these. */
+/* Adds the key of a short greedy request with these. */
 static void add_key_with(keys *all, const weir_adapter_use *adapters, size_t n_adapters,
                          const weir_media_use *media, size_t n_media)
 {
@@ -352,7 +352,7 @@ static void all_of_a_chat_counts(void **state)
 
 /* ---- Random sampling ---- */
 
-/* Without a seed only deterministic answers are shared. */
+/* Deterministic answers alone are shared without a seed. */
 static void random_answers_are_not_shared(void **state)
 {
     (void)state;

@@ -242,8 +242,7 @@ static void test_it_outlives_its_engine(void **state)
 
 /* ---- Who shares ---- */
 
-/* Whether a request like this one joins one that has a key; every member that is changed must change the
- * key. */
+/* Every member that is changed changes the key: then a request joins no other one that has a key. */
 static void test_every_member_changes_the_key(void **state)
 {
     rig *r = *state;

@@ -100,7 +100,7 @@ static void guess_times(const weir_engine *engine, const weir_cost *cost, const 
     int32_t chunk = chunk_of(engine), fitting = chunk;
     int32_t n_new = forecast->n_prompt - forecast->n_cached;
     int32_t n_rest = request->max_tokens > 1 ? request->max_tokens - 1 : 0;
-    /* In lanes the chunk is a pass of its own, beside that of the streams' tokens. */
+    /* The chunk is, in lanes, a pass of its own, beside that of the streams' tokens. */
     int32_t n_passes = engine->driver.info.layout == WEIR_LAYOUT_PER_SLOT && beside->n > 0 ? 2 : 1;
     double context_k = weir__cost_context_k(forecast->n_cached, n_new);
     if (beside->n > 0 && n_new > 0) {
@@ -170,7 +170,7 @@ weir_status weir_engine_plan_request(weir_engine *engine, const weir_request *gi
     weir_status status = weir__engine_check_exists(engine, error);
     if (status == WEIR_OK) status = weir__sized_give(forecast, &full, sizeof full, "forecast", error);
     if (status != WEIR_OK) return status;
-    /* Without the engine's limit: the forecast also has the length of a prompt that does not fit. */
+    /* Limits without the engine's own: the forecast also has the length of a prompt that does not fit. */
     weir_engine_params limits = engine->params;
     limits.n_ctx = INT32_MAX;
     limits.prompt_lookup = false; /* and without drafts */

@@ -84,7 +84,7 @@ static weir_request rest(rig *r, int32_t at, const char *const *stop, size_t n_s
     return request;
 }
 
-/* At each token, of the running source and of the finished one. */
+/* Forks begin at each token, of the running source and of the finished one. */
 static void a_greedy_fork_goes_on_as_its_source(void **state)
 {
     rig *r = *state;
@@ -138,8 +138,8 @@ static void a_greedy_fork_goes_on_as_its_source(void **state)
     }
 }
 
-/* In the first two of four rounds nothing is cached, and each other one has the other layout: an engine, and
- * a source that has come some tokens far. */
+/* Runs a source some tokens far in an engine of its own: in the first two of four rounds nothing is cached,
+ * and each other one has the other layout. */
 static weir_stream *run_source(rig *r, const int32_t *prompt, int round, sink *whole)
 {
     memset(whole, 0, sizeof *whole);
@@ -153,7 +153,7 @@ static weir_stream *run_source(rig *r, const int32_t *prompt, int round, sink *w
     return source;
 }
 
-/* Also where prompts are not cached: the source's cells are there. */
+/* One token is computed also where prompts are not cached: the source's cells are there. */
 static void a_fork_of_a_running_source_computes_one_token(void **state)
 {
     rig *r = *state;
@@ -378,7 +378,7 @@ static void a_grammar_sees_the_answer_from_its_beginning(void **state)
     assert_int_equal(weir_stream_index(stream), -1);
 }
 
-/* It is the source's, so that no other request finds a fork's prefix. */
+/* The salt is the source's, so that no other request finds a fork's prefix. */
 static void a_fork_has_its_sources_salt(void **state)
 {
     rig *r = *state;

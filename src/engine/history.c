@@ -1,5 +1,7 @@
 /* history.c: the tokens of a prompt and its answer so far, the images and sounds among them, and the logprobs
- * of the prompt (ADR 0039).
+ * of the prompt (ADR 0039). A cell of an image or a sound stands among the tokens with an id below zero, made
+ * from a hash of its content, so that prefixes are compared by ids alone; spans say where these cells are.
+ * Copies share the media, and a request and its stream share the logprobs; both are counted by reference.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/history.h"
 

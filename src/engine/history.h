@@ -29,7 +29,7 @@ typedef struct weir__score {
     weir_logprob *top; /* [n][n_top] */
 } weir__score;
 
-/* For the prompt [n], n >= 1; ids below zero are cells of media. NULL: out of memory. */
+/* Creates the score of the prompt [n], n >= 1; ids below zero are cells of media. NULL: out of memory. */
 weir__score *weir__score_create(const int32_t *prompt, int32_t n, int32_t n_top);
 weir__score *weir__score_hold(weir__score *score);
 void weir__score_release(weir__score *score);
@@ -103,7 +103,7 @@ typedef struct weir__history {
 bool weir__history_copy(weir__history *to, const weir__history *from, int32_t n);
 void weir__history_fini(weir__history *history);
 
-/* Whose texts it may be compared with; valid as long as the history. */
+/* The key of its prefixes: whose texts it may be compared with; valid as long as the history. */
 static inline weir__prefix_key weir__history_key(const weir__history *history)
 {
     return (weir__prefix_key){history->salt, history->salt_length, history->adapters.key};
@@ -118,7 +118,7 @@ weir_status weir__history_insert(weir__history *history, const weir_model *model
 /* The first span that ends behind cell n; NULL: none. */
 const weir__media_span *weir__history_span(const weir__history *history, int32_t n);
 
-/* Cell n is one of a span, which then is not NULL. */
+/* True if cell n is one of a span, which then is not NULL. */
 static inline bool weir__history_in_span(const weir__media_span *span, int32_t n)
 {
     return span != NULL && n >= span->at;

@@ -65,7 +65,7 @@ static weir_status copy_bytes(const weir_snapshot *from, weir_snapshot *to, size
     return status;
 }
 
-/* Of the prompt's tokens, n_moved are taken from an engine to the other. */
+/* Moves n_moved of the prompt's tokens from an engine to the other. */
 static void move_as(weir_engine *from, weir_engine *to, const talk *t, const char *salt, int32_t n_moved)
 {
     weir_error error = {0};
@@ -108,7 +108,7 @@ static void test_an_engine_takes_prefixes_of_another_one(void **state)
         }
 }
 
-/* From host memory: the lanes had to go to others. */
+/* The prefix comes from host memory: the lanes had to go to others. */
 static void test_from_host_memory(void **state)
 {
     rig *r = *state;
@@ -131,7 +131,7 @@ static void test_from_host_memory(void **state)
     assert_int_equal(weir_engine_destroy(to), WEIR_OK);
 }
 
-/* Of a request that still runs. */
+/* The prefix is that of a request that still runs. */
 static void test_from_a_running_request(void **state)
 {
     rig *r = *state;
@@ -318,7 +318,7 @@ static bool yes(void *user)
     return true;
 }
 
-/* Of an engine that nobody drives, of one that was stopped, and from a thread that is to end. */
+/* Transfers of an engine that nobody drives, of one that was stopped, and from a thread that is to end. */
 static void test_an_engine_that_does_not_come(void **state)
 {
     rig *r = *state;

@@ -111,7 +111,7 @@ static void test_a_prefix_leaves_the_gap_first(void **state)
     row_fini(&r);
 }
 
-/* Without a free lane a slot and a prefix exchange theirs, and no prefix is lost. */
+/* A slot and a prefix exchange their lanes where none is free, and no prefix is lost. */
 static void test_a_prefix_changes_places(void **state)
 {
     (void)state;

@@ -19,7 +19,7 @@ void weir__media_leave(weir__encoder *encoder, weir__slot *slot);
 /* The request ends: gives back those that were encoded ahead. */
 void weir__media_drop(weir__encoder *encoder, weir__request *request);
 
-/* If the encoder is idle, has it encode media of slots, then of queued requests, as far as its budget goes.
+/* Lets the encoder, if it is idle, encode media of slots, then of queued requests, as far as its budget goes.
  * now: as in weir__admit. */
 void weir__media_look_ahead(weir__driver *driver, int64_t now);
 

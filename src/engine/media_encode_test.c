@@ -62,7 +62,7 @@ static void queued_media_are_encoded(void **state)
     assert_int_equal(rig_stats(r).n_encodes, 4);
 }
 
-/* It will not be needed. */
+/* The image will not be needed. */
 static void a_queued_image_with_cached_cells_is_not_encoded(void **state)
 {
     rig *r = *state;
@@ -92,7 +92,7 @@ static void a_queued_image_with_cached_cells_is_not_encoded(void **state)
     assert_int_equal(n_encodes(r), before + 1);
 }
 
-/* In the order of the queue, as far as the budget goes. */
+/* Media are encoded in the order of the queue, as far as the budget goes. */
 static void media_of_the_next_request_are_encoded_first(void **state)
 {
     rig *r = *state;

@@ -77,7 +77,7 @@ static void tokens_and_answers_and_forks_have_media(void **state)
     assert_memory_equal(got.tokens, t.cells + t.n_prompt + 5, (ANSWER - 5) * sizeof *got.tokens);
 }
 
-/* In company and after cache hits, too; media first, last, beside each other and alone. */
+/* Tokens have them in company and after cache hits, too; media first, last, beside each other and alone. */
 static void tokens_beside_media_have_logprobs(void **state)
 {
     rig *r = *state;
@@ -308,8 +308,8 @@ static void a_suspended_request_goes_on(void **state)
 
 /* ---- Limits ---- */
 
-/* If any allocation fails, the submit is refused and leaves nothing, or the request ends with an error, or
- * only a cache is missing. */
+/* Any allocation fails: the submit is refused and leaves nothing, or the request ends with an error, or only
+ * a cache is missing. */
 static void without_memory(void **state)
 {
     rig *r = *state;

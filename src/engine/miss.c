@@ -147,7 +147,7 @@ __attribute__((format(printf, 2, 3))) static void add_words(line *l, const char 
     l->n = n < 0 || (size_t)n >= l->capacity - l->n ? l->capacity - 1 : l->n + (size_t)n;
 }
 
-/* In quotes, with spaces for control characters. */
+/* Adds a text in quotes, with spaces for control characters. */
 static void add_quoted(line *l, const char *text)
 {
     char shown[sizeof((weir_miss_info *)NULL)->prompt];

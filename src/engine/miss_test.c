@@ -108,7 +108,7 @@ static void assert_own(const weir_miss_info *miss, int32_t n_cached)
     assert_null(strstr(text, "11-21"));
 }
 
-/* Without a salt, or with an empty one, any caller may have sent the cached text. */
+/* Any caller may have sent the cached text where there is no salt, or an empty one. */
 static void test_without_a_salt_only_own_words(void **state)
 {
     rig *r = *state;

@@ -36,7 +36,7 @@ static bool slot_runs(const tick_load *c, const weir__slot *slot)
            weir__turns_has(&c->driver->turns, slot);
 }
 
-/* Slot `by` waits for this slot's prompt, with which it shares a prefix. */
+/* True if slot `by` waits for this slot's prompt, with which it shares a prefix. */
 static bool is_waited_for(const weir__slot *slot, const weir__slot *by)
 {
     return by->state == WEIR_SLOT_JOINED && by->leader == slot->index;
@@ -47,7 +47,7 @@ static bool slot_outranks(const tick_load *c, const weir__slot *a, const weir__s
     return weir__queue_outranks(a->request, b->request, c->now);
 }
 
-/* A slot in this state (IDLE = any) has a request that outranks the prompt, and does not wait for
+/* True if a slot in this state (IDLE = any) has a request that outranks the prompt, and does not wait for
  * something outside the engine. False if a request that outranks it waits for it. */
 static bool is_outranked(const tick_load *c, const weir__slot *slot, weir_slot_state state)
 {
@@ -132,7 +132,7 @@ static int32_t recovery_limit(const tick_load *c, weir__slot *slot)
     return n > 1 ? n : 1;
 }
 
-/* Another engine's request outranks the prompt, and all that wait for it. */
+/* True if another engine's request outranks the prompt, and all that wait for it. */
 static bool outranked_by_peers(weir__driver *driver, const weir__slot *slot, int64_t now)
 {
     if (!weir__peers_outrank(&driver->peer, slot->request, now)) return false;
@@ -143,7 +143,7 @@ static bool outranked_by_peers(weir__driver *driver, const weir__slot *slot, int
     return true;
 }
 
-/* Another engine's request goes before the prompt, and before all that wait for it. */
+/* True if another engine's request goes before the prompt, and before all that wait for it. */
 static bool yields_to_peers(weir__driver *driver, const weir__slot *slot, int64_t now)
 {
     if (outranked_by_peers(driver, slot, now)) return true;
@@ -263,7 +263,7 @@ int64_t weir__pace_rest_ns(const weir__driver *driver)
 
 /* ---- Abandoned passes ---- */
 
-/* The pass has a prompt that yields to another engine's requests. */
+/* True if the pass has a prompt that yields to another engine's requests. */
 static bool pass_yields(const weir__driver *driver)
 {
     for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
@@ -313,7 +313,7 @@ static bool peers_preempt(weir__driver *driver, int64_t now)
     return true;
 }
 
-/* A request has arrived for which the pass should not finish. */
+/* True if a request has arrived for which the pass should not finish. */
 static bool abandons_pass(weir__driver *driver)
 {
     weir__pass_watch *watch = &driver->watch;
@@ -329,7 +329,7 @@ static bool abandons_pass(weir__driver *driver)
     return risen && end_ns - now > target_ns && peers_preempt(driver, now);
 }
 
-/* The pass that is being computed need not finish: nobody waits for it, or others go first. The
+/* True if the pass that is being computed need not finish: nobody waits for it, or others go first. The
  * driver is inside decode, so the slots do not change. */
 static bool ends_pass(void *user)
 {

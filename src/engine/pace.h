@@ -10,7 +10,7 @@ typedef struct weir__driver weir__driver;
 
 #define WEIR__PACE_TURN 4 /* one tick in this many belongs to an outranked prompt */
 
-/* From now on, a pass that need not finish ends early. */
+/* Watches passes: from now on, a pass that need not finish ends early. */
 void weir__pace_watch(weir__driver *driver);
 
 /* The target for the length of a tick: the least of the streams that generate; a set of adapters has its
@@ -21,7 +21,7 @@ int64_t weir__pace_target_ns(const weir__driver *driver);
  * have ended since. */
 void weir__pace_choose(weir__driver *driver, int64_t now);
 
-/* The slot may be planned in this tick. */
+/* True if the slot may be planned in this tick. */
 static inline bool weir__pace_has(const weir__slot *slot)
 {
     return slot->state != WEIR_SLOT_PREFILLING || slot->pace.limit > 0;

@@ -124,7 +124,7 @@ static void a_prompt_waits_for_one_of_higher_priority(void **state)
     weir_stream *low = submit_at(r, 'A', 0);
     rig_tick(r);
     weir_stream *high = submit_at(r, 'B', 1);
-    /* In one tick of four it has as much time as the other one. */
+    /* The low prompt has as much time as the other one in one tick of four. */
     expect_tokens(r, LONG, (const int32_t[]){0, 0, 0, CHUNK, 0, 0, 0}, 7);
     assert_int_equal(rig_stats(r).n_prompt_tokens, CHUNK + 7 * CHUNK + CHUNK);
     rig_run_out(r, high, &got[1]);
@@ -229,7 +229,7 @@ static void equals_and_lower_ones_change_nothing(void **state)
     }
 }
 
-/* As for preemption: one level for each ageing_ms since submit. */
+/* Age counts as for preemption: one level for each ageing_ms since submit. */
 static void an_older_prompt_is_not_outranked(void **state)
 {
     rig *r = *state;
@@ -251,7 +251,7 @@ static void expect_after(rig *r, int64_t ms, int32_t wanted)
     expect_tokens(r, LONG, &wanted, 1);
 }
 
-/* With a quarter of the time since then, if that is more than the target. */
+/* The limit becomes a quarter of the time since then, if that is more than the target. */
 static void the_limit_grows_when_the_others_have_gone(void **state)
 {
     rig *r = *state;

@@ -23,7 +23,8 @@ static bool is_alone(const weir__peer *peer)
     return peer->waker == NULL || atomic_load_explicit(&n_peers, memory_order_relaxed) < 2;
 }
 
-/* In a child of fork(): the engines of its parent do not run there, and one of them may hold the mutex. */
+/* Forgets all peers in a child of fork(): the engines of its parent do not run there, and one of them may
+ * hold the mutex. */
 static void forget_peers(void)
 {
     pthread_mutex_init(&peers_mutex, NULL);

@@ -26,7 +26,7 @@ void weir__peers_leave(weir__peer *peer);
  * woken. */
 void weir__peers_report(weir__peer *peer, const weir__request *top);
 
-/* Another engine has a running request that outranks this one. */
+/* True if another engine has a running request that outranks this one. */
 bool weir__peers_outrank(weir__peer *peer, const weir__request *request, int64_t now);
 
 /* The time that passes of this engine took for a request of the tenant. */
@@ -35,11 +35,11 @@ void weir__peers_bill(const weir__peer *peer, uint64_t tenant, int64_t ns, int64
 /* The recent time of the tenant's requests, in all engines; see queue.h for how it is forgotten. */
 int64_t weir__peers_recent_ns(const weir__peer *peer, uint64_t tenant, int64_t now);
 
-/* Another engine has a running request of a tenant with less recent time, whose priority is not lower
+/* True if another engine has a running request of a tenant with less recent time, whose priority is not lower
  * than this request's. */
 bool weir__peers_precede(weir__peer *peer, const weir__request *request, int64_t now);
 
-/* How often an engine's priority has risen, in all engines. */
+/* The number of times that an engine's priority has risen, in all engines. */
 uint32_t weir__peers_rises(void);
 
 #endif

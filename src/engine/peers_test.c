@@ -183,7 +183,7 @@ static void a_tenant_with_less_time_goes_first(void **state)
     other_leave(&o);
 }
 
-/* Of the running requests, an engine reports that of the tenant with the least time. */
+/* An engine reports, of its running requests, that of the tenant with the least time. */
 static void an_engine_tells_the_tenant_with_the_least_time(void **state)
 {
     rig *r = *state;

@@ -9,13 +9,12 @@
 #include "base/hash.h"
 #include "engine/stream.h"
 
-/* Where a prefix is copied between lanes or loaded, which takes some milliseconds, it has at least as many
- * tokens. */
+/* The fewest tokens of a prefix that is copied between lanes or loaded, which takes some milliseconds. */
 #define COPY_LEAST 8
 /* A checkpoint ends a chunk, and short chunks compute slowly. */
 #define CHECKPOINT_LEAST 8
 
-/* How often an engine looks for files that other processes have added to its cache_dir. */
+/* The interval at which an engine looks for files that other processes have added to its cache_dir. */
 #define WATCH_NS (WEIR__NS_PER_S / 4)
 
 /* ---- Life ---- */
@@ -119,7 +118,7 @@ bool weir__prefix_serves(const weir__prefix *prefix, const weir__request *reques
 
 /* ---- Checkpoints: where memory cannot be cut ---- */
 
-/* An image or a sound ends with cell n: its cells cost most of the prompt's. */
+/* True if an image or a sound ends with cell n: its cells cost most of the prompt's. */
 static bool ends_medium(const weir__history *history, int32_t n)
 {
     for (int32_t i = 0; i < history->n_spans && history->spans[i].end <= n; i++)
@@ -185,7 +184,7 @@ void weir__prefix_advance(const weir__prefix *prefix, weir__slot *slot)
                      request->cache_keep_ms);
 }
 
-/* First cuts off the cells that a failed pass left. */
+/* Keeps the slot's text; first cuts off the cells that a failed pass left. */
 void weir__prefix_keep(const weir__prefix *prefix, weir__lanes *lanes, weir__slot *slot)
 {
     const weir__request *request = slot->request;
@@ -203,7 +202,7 @@ void weir__prefix_keep(const weir__prefix *prefix, weir__lanes *lanes, weir__slo
         weir__lanes_hand_over(lanes, slot);
 }
 
-/* A fork's source generates in a slot, as seen by another thread. A suspended source is in the
+/* True if a fork's source generates in a slot, as seen by another thread. A suspended source is in the
  * queue. */
 static bool source_generates(const weir__prefix *prefix, weir__shared *shared, const weir__request *request)
 {

@@ -8,7 +8,7 @@
 #include "engine/shared.h"
 #include "engine/slot.h"
 
-/* A model's memory can be cut only at the end of a sequence. */
+/* True if a model's memory can be cut only at the end of a sequence. */
 bool weir__prefix_is_exact(const weir_model *model);
 
 /* Constant after open; the cache has its own lock. */
@@ -27,7 +27,7 @@ typedef struct weir__prefix {
 weir_status weir__prefix_open(weir__prefix *prefix, weir__memory *memory, weir__waker *waker,
                               weir_error *error);
 
-/* The request may use the cache and leave its text there. */
+/* True if the request may use the cache and leave its text there. */
 bool weir__prefix_serves(const weir__prefix *prefix, const weir__request *request);
 
 /* Shortens the hit, so that it does not end within an image. */

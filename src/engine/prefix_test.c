@@ -43,7 +43,7 @@ static void ask(rig *r, talk *t)
     t->stream = rig_submit(r, &request);
 }
 
-/* It got its text, and n_cached tokens of its prompt were not computed. */
+/* Checks that a request got its text, and that n_cached tokens of its prompt were not computed. */
 static void judge(talk *t, int32_t n_cached, weir_miss miss)
 {
     weir_miss_info info = {.size = sizeof info};
@@ -108,7 +108,8 @@ static void test_a_conversation_goes_on(void **state)
     }
 }
 
-/* As many requests as there are lanes, and the same ones again: none takes a lane that another one needs. */
+/* Requests as many as there are lanes come, and the same ones again: none takes a lane that another one
+ * needs. */
 static void test_the_same_requests_again(void **state)
 {
     rig *r = *state;

@@ -6,7 +6,7 @@
 #define PROMPT 100
 #define CHUNK  16
 
-/* What a reader of the progress saw, each time that it was called. */
+/* The progress that a reader saw, each time that it was called. */
 typedef struct seen {
     weir_stream *stream;
     int n;
@@ -100,7 +100,7 @@ static void each_pass_is_told(void **state)
     check(&s, PROMPT);
 }
 
-/* Who does not watch is called as before; a chunk that waits is one call, whatever else happens. */
+/* A reader that does not watch is called as before; a chunk that waits is one call, whatever else happens. */
 static void only_those_who_watch_are_called(void **state)
 {
     rig *r = *state;

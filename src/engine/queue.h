@@ -21,10 +21,10 @@ typedef struct weir__rank {
  * the priority. */
 int32_t weir__rank_level(int32_t priority, int64_t waited_ns, int64_t ageing_ns, int32_t top);
 
-/* Rank a goes before b: a strict order if serials differ. */
+/* True if rank a goes before b: a strict order if serials differ. */
 bool weir__rank_before(const weir__rank *a, const weir__rank *b);
 
-/* A request may preempt a running one: its priority is higher, even counting the other's age. */
+/* True if a request may preempt a running one: its priority is higher, even counting the other's age. */
 bool weir__rank_outranks(int32_t priority, int64_t submit_ns, int32_t running_priority,
                          int64_t running_submit_ns, int64_t ageing_ns, int64_t now);
 
@@ -90,7 +90,7 @@ weir__request *weir__queue_take(weir__queue *queue, bool (*wanted)(const weir__r
 /* The request's rank among requests of priorities up to `top`. */
 weir__rank weir__queue_rank(const weir__request *request, int32_t top, int64_t now);
 
-/* A waiting request may preempt a running one: its priority is higher, even counting the running
+/* True if a waiting request may preempt a running one: its priority is higher, even counting the running
  * one's age. Never both ways and never among equals, so that no two requests preempt each other in turns. */
 bool weir__queue_outranks(const weir__request *waiting, const weir__request *running, int64_t now);
 

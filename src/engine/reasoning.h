@@ -38,9 +38,9 @@ typedef struct weir__reasoning {
     weir__text piece; /* scratch */
 } weir__reasoning;
 
-/* How a request and its chat (may be NULL) mark reasoning; the answer begins behind the chat's prompt.
- * Errors: INVALID (reasoning_start, reasoning_end, reasoning_budget), NO_MEMORY. Free with
- * fini in any case. */
+/* Sets how a request and its chat (may be NULL) mark reasoning; the answer begins behind the chat's prompt.
+ * Errors: INVALID (reasoning_start, reasoning_end, reasoning_budget), NO_MEMORY. Free with fini in any
+ * case. */
 weir_status weir__reasoning_init(weir__reasoning *r, const weir_model *model, const weir_request *given,
                                  const weir_chat *chat, weir_error *error);
 void weir__reasoning_fini(weir__reasoning *r);
@@ -48,7 +48,7 @@ void weir__reasoning_fini(weir__reasoning *r);
 /* The token that must come next; -1 = any. asked: a reader wants the reasoning to end. */
 int32_t weir__reasoning_forced(const weir__reasoning *r, bool asked);
 
-/* The next token of the answer. forced: it is the one that had to come. False: out of memory. */
+/* Takes the next token of the answer. forced: it is the one that had to come. False: out of memory. */
 bool weir__reasoning_take(weir__reasoning *r, int32_t token, bool forced);
 
 /* Takes the answer of a fork's source. */

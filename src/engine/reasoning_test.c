@@ -38,7 +38,7 @@ static int32_t think(void *user, const int32_t *history, int32_t n)
     return 'a' + n % 26;
 }
 
-/* What it says with this budget. */
+/* Writes the text that the thinker says with this budget. */
 static void fill_text(const thinker *t, int32_t budget, char *text)
 {
     int32_t from = t->n_prompt + (t->opens ? (int32_t)strlen(START) : 0), n = budget;
@@ -129,7 +129,7 @@ static void drafts_change_nothing(void **state)
     assert_true(n_accepted > 100);
 }
 
-/* With a sampler that draws: a token that had to come takes no random number. */
+/* The sampler draws: a token that had to come takes no random number. */
 static void draws_are_the_same_with_drafts(void **state)
 {
     rig *r = *state;
@@ -422,7 +422,7 @@ static void a_reader_may_end_it(void **state)
     assert_int_equal(weir_stream_usage(plain).n_reasoning, 0);
 }
 
-/* Whoever asks later for the same does not get an answer whose reasoning another reader has ended. */
+/* A reader that asks later for the same does not get an answer whose reasoning another one has ended. */
 static void a_flight_that_was_cut_is_not_shared(void **state)
 {
     rig *r = *state;

@@ -153,8 +153,8 @@ static void set_preserved(weir__request *request)
     request->emit.n_preserved = chat != NULL ? chat->n_preserved : 0;
 }
 
-/* For a prompt copied from another request, the first answer's or a fork's source. Its salt and adapters are
- * copied, too. */
+/* Finishes a prompt that was copied from another request, the first answer's or a fork's source. Its salt and
+ * adapters are copied, too. */
 static void finish_copy(weir__request *request, weir_stream *source)
 {
     const weir__history *history = &request->history;

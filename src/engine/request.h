@@ -95,15 +95,15 @@ typedef struct weir__request {
 weir_status weir__request_create(weir_model *model, const weir_engine_params *limits,
                                  const weir_request *given_request, size_t index, const weir__waker *waker,
                                  const weir__request *first, weir__request **out, weir_error *error);
-/* It is in the queue, in a slot, or in neither; its adapters count it. */
+/* Moves it to the queue, to a slot, or to neither; its adapters count it there. */
 void weir__request_move(weir__request *request, weir__adapters_place to);
 
 void weir__request_destroy(weir__request *request);
 
-/* The reader has cancelled. */
+/* True if the reader has cancelled. */
 bool weir__request_cancelled(const weir__request *request);
 
-/* The reader wants its reasoning to end. */
+/* True if the reader wants its reasoning to end. */
 bool weir__request_ends_reasoning(const weir__request *request);
 
 weir_usage weir__request_usage(const weir__request *request, int64_t now);

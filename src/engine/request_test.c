@@ -208,7 +208,7 @@ static void prompts_that_can_never_fit_are_refused_at_submit(void **state)
     refused(r, &request, WEIR_TOO_LONG, "requests[0].text");
 }
 
-/* Whatever its tokens are, so that nobody has to look for them. */
+/* Bytes decide, whatever the tokens are, so that nobody has to look for them. */
 static void a_text_that_is_hopelessly_long_is_refused_by_its_bytes(void **state)
 {
     rig *r = *state;
@@ -422,7 +422,7 @@ static void priorities_have_a_range(void **state)
     assert_int_equal(rig_stats(r).n_finished[WEIR_REASON_END], COUNT(good));
 }
 
-/* Who waits shares with whom: by the bytes of the salt, and no salt is one too. */
+/* Requests that wait share by the bytes of the salt, and no salt is one too. */
 static void salts_are_told_apart_by_their_bytes(void **state)
 {
     rig *r = *state;

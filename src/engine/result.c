@@ -76,7 +76,7 @@ double weir_usage_score(const weir_usage *usage)
     return usage != NULL && usage->n_generated > 0 ? usage->logprob / usage->n_generated : -INFINITY;
 }
 
-/* Result a is better than b. */
+/* True if result a is better than b. */
 static bool is_better(const weir_result *a, const weir_result *b)
 {
     bool a_failed = a->reason == WEIR_REASON_ERROR, b_failed = b->reason == WEIR_REASON_ERROR;

@@ -16,7 +16,7 @@
 
 /* Waiting for another request's prefill is worthwhile from this many tokens on. */
 #define JOIN_LEAST 8
-/* How long a request waits for a file: as long as computing its tokens takes, within these bounds. Before any
+/* The wait of a request for a file: as long as computing its tokens takes, within these bounds. Before any
  * tick has been measured, the longest. */
 #define PATIENCE_LEAST WEIR__NS_PER_S
 #define PATIENCE_MOST  (60 * WEIR__NS_PER_S)
@@ -67,7 +67,7 @@ static void look_up_prefix(weir__driver *driver, const weir__slot *slot, weir__c
     const weir__request *request = slot->request;
     weir__prefix_key key = weir__history_key(&request->history);
     int32_t n = request->history.n_tokens;
-    /* To score a token, the row before it is computed. */
+    /* The row before a token is computed to score it. */
     if (request->history.score != NULL && request->history.score->n_scored < request->history.score->n)
         n = request->history.score->n_scored;
     *hit = (weir__cache_hit){.miss = WEIR_MISS_OFF};
@@ -140,7 +140,7 @@ static bool join_file(weir__driver *driver, weir__slot *slot, weir__cache_hit *h
     return true;
 }
 
-/* The slot takes the entry's sequence over, with its first n tokens, instead of copying them. A new
+/* True if the slot takes the entry's sequence over, with its first n tokens, instead of copying them. A new
  * answer to the same prompt takes the place of the old one, rather than of an entry that the next request may
  * need; but a fork leaves its source as it is. full: no other lane is free. */
 static bool takes_over(weir_layout layout, const weir__slot *slot, const weir__prefix_end *device, int32_t n,
@@ -222,7 +222,7 @@ void weir__reuse_start(weir__driver *driver, weir__slot *slot)
     if (weir__prefix_serves(&driver->prefix, request)) begin_text(&driver->prefix, slot);
 }
 
-/* The tokens that the slot waits for may still come. */
+/* True if the tokens that the slot waits for may still come. */
 static bool may_come(const weir__driver *driver, const weir__slot *slot)
 {
     if (weir__slot_awaits_file(slot))

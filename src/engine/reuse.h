@@ -7,7 +7,7 @@
 
 typedef struct weir__driver weir__driver;
 
-/* After weir__slot_start: gives the slot a lane with those of the request's tokens that are available, or
+/* Gives the slot, after weir__slot_start, a lane with those of the request's tokens that are available, or
  * makes it JOINED, without a lane. */
 void weir__reuse_start(weir__driver *driver, weir__slot *slot);
 

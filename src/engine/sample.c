@@ -7,9 +7,9 @@
 
 /* Waking a helper takes about 50 us; a greedy choice takes less. */
 #define WORTH_SHARING_NS 200000
-/* With a smaller vocabulary a choice takes this long only under a debugger or a sanitizer. */
+/* The vocabulary below which a choice takes this long only under a debugger or a sanitizer. */
 #define LEAST_VOCABULARY 4096
-/* With 7 helpers, draws of 100 to 600 us for 8 slots, the default, take the time of one. */
+/* Helpers at most: with 7, draws of 100 to 600 us for 8 slots, the default, take the time of one. */
 #define MOST_HELPERS 7
 
 static weir_status score_row(weir__driver *driver, const weir__slot *slot, int32_t row,

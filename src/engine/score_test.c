@@ -180,7 +180,7 @@ static void a_result_has_them_and_n_logprobs_implies_them(void **state)
     assert_null(results[0].logprobs);
 }
 
-/* Too few cells for all: some wait, suspended, and their logprobs with them. */
+/* Cells are too few for all: some wait, suspended, and their logprobs with them. */
 static void a_suspension_loses_none(void **state)
 {
     rig *r = *state;
@@ -305,7 +305,8 @@ static weir_request ask_tokens(rig *r, const int32_t *prompt, int32_t max_tokens
     return request;
 }
 
-/* In both layouts, with a part of it cached, beside one that is not scored, and few rows in each tick. */
+/* Prompts are scored in both layouts, with a part of them cached, beside one that is not scored, and with few
+ * rows in each tick. */
 static void each_token_of_a_prompt_has_its_logprob(void **state)
 {
     rig *r = *state;

@@ -105,7 +105,7 @@ int64_t weir__shared_over(const weir__shared *shared, const weir_engine_params *
     if (limit == 0) return 0;
     if (tenant == 0 || 3 * room + 3 + n_free >= depth + (int64_t)n) return over > 0 ? over : 0;
     *waiting = n_waiting(&shared->queue, tenant);
-    /* One that has less than three times what is free may add one. Each that leaves changes both. */
+    /* A tenant that has less than three times what is free may add one. Each that leaves changes both. */
     int64_t beyond = (*waiting + (int64_t)n - n_free - 3 * room - 3 + 3) / 4;
     if (beyond > over) over = beyond;
     return over > 0 ? over : 0;
@@ -213,8 +213,8 @@ weir_engine_stats weir__shared_stats(weir__shared *shared)
     return stats;
 }
 
-/* In pieces, so that nobody waits long for the lock. Reading stops where the driver has overwritten the next
- * tick. */
+/* Reads in pieces, so that nobody waits long for the lock. Reading stops where the driver has overwritten the
+ * next tick. */
 weir_status weir__shared_read(const weir__shared *shared, const weir__ring *ring, uint64_t from, void *items,
                               size_t capacity, size_t *n)
 {

@@ -84,7 +84,7 @@ weir_status weir__shared_submit(weir__shared *shared, const weir_engine_params *
  * TIMEOUT. */
 weir_status weir__shared_drain(weir__shared *shared, bool may_wait, int64_t deadline_ns);
 
-/* A request of this stream is in the queue. */
+/* True if a request of this stream is in the queue. */
 bool weir__shared_has(weir__shared *shared, const weir_stream *stream);
 
 void weir__shared_stop(weir__shared *shared);

@@ -36,7 +36,7 @@ static int32_t make_prompt(int32_t tokens[PROMPT_MAX], int which)
     return n;
 }
 
-/* Whether the answer is the one that the model gives from the prompt alone. */
+/* True if the answer is the one that the model gives from the prompt alone. */
 static bool ask_prompt(weir_model *model, weir_engine *engine, int which, weir_usage *usage)
 {
     int32_t tokens[PROMPT_MAX + ANSWER];

@@ -151,7 +151,7 @@ static bool is_same_set(const weir__slot *a, const weir__slot *b)
                                   a->request->history.adapters.key == b->request->history.adapters.key);
 }
 
-/* The slot is the first one from `from` on that has work with its set. */
+/* True if the slot is the first one from `from` on that has work with its set. */
 static bool is_first(const weir__slot *from, const weir__slot *slot)
 {
     for (const weir__slot *other = from; other < slot; other++)

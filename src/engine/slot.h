@@ -29,8 +29,8 @@ typedef enum weir__cells_next {
     WEIR__NEXT_SEGMENT,
 } weir__cells_next;
 
-/* How far a prompt may go on beside requests of higher priority (ADR 0086). It is outranked while a request
- * that might preempt it is in another slot. */
+/* The pace of a prompt: how far it may go on beside requests of higher priority (ADR 0086). It is outranked
+ * while a request that might preempt it is in another slot. */
 typedef struct weir__pace {
     int32_t limit;        /* prompt tokens in this tick, at most; 0 = none, INT32_MAX = no limit */
     int32_t n_skipped;    /* ticks in a row with a limit of 0 */
@@ -97,18 +97,18 @@ void weir__slot_finish(weir__slot *slot, int64_t now);
 
 int32_t weir__slot_count_active(const weir__slots *slots);
 
-/* If nothing can be computed because slots wait for embeddings or files: when the next one ends its wait or
- * its request. Otherwise 0: the driver has work. WEIR__CLOCK_NEVER: never. */
+/* The time when the next slot ends its wait or its request, if nothing can be computed because slots wait for
+ * embeddings or files. Otherwise 0: the driver has work. WEIR__CLOCK_NEVER: never. */
 int64_t weir__slot_deadline(const weir__slots *slots);
 
-/* The slot waits for a file that has its tokens. */
+/* True if the slot waits for a file that has its tokens. */
 static inline bool weir__slot_awaits_file(const weir__slot *slot)
 {
     return slot->state == WEIR_SLOT_JOINED && slot->leader < 0;
 }
 
-/* The slot, or the one that computes its tokens, waits for something outside the engine: an embedding or a
- * file. Then it computes nothing, and nobody stands back for it. */
+/* True if the slot, or the one that computes its tokens, waits for something outside the engine: an embedding
+ * or a file. Then it computes nothing, and nobody stands back for it. */
 bool weir__slot_awaits(const weir__slots *slots, const weir__slot *slot);
 
 /* Tokens that are in the memory, or will be once the leader has computed them. */
@@ -131,7 +131,7 @@ typedef struct weir__turns {
     weir__adapters adapters; /* of the context */
 } weir__turns;
 
-/* The slot may be planned in this tick. */
+/* True if the slot may be planned in this tick. */
 static inline bool weir__turns_has(const weir__turns *turns, const weir__slot *slot)
 {
     if (turns->segment >= 0) return slot->index == turns->segment;

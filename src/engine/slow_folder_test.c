@@ -297,7 +297,7 @@ static void test_a_late_file_without_room(void **state)
 
 /* ---- How long ---- */
 
-/* Before an engine knows the cost of a token, it waits as long as it ever does. */
+/* An engine that does not know the cost of a token yet waits as long as it ever does. */
 static void test_the_first_wait_is_the_longest(void **state)
 {
     rig *r = *state;
@@ -323,7 +323,7 @@ static void test_the_first_wait_is_the_longest(void **state)
     rig_stop(r);
 }
 
-/* Of two that wait for a file, each has its own patience; that of a third began when the reader did. */
+/* Each of two that wait for a file has its own patience; that of a third began when the reader did. */
 static void test_each_has_its_own_patience(void **state)
 {
     rig *r = *state;
@@ -369,7 +369,7 @@ static void tick_archive(rig *r)
     rig_tick(r);
 }
 
-/* Which files are the oldest is asked before one is removed for a new one; streams go on meanwhile. */
+/* The oldest files are asked for before one is removed for a new one; streams go on meanwhile. */
 static void test_times_that_do_not_come(void **state)
 {
     rig *r = *state;

@@ -74,7 +74,7 @@ static weir_status open_model(const weir__speculate *all, weir__bcontext *target
                 : weir__drafter_model(all->model, model, &context, params->n_ctx, drafter, error);
 }
 
-/* For a draft model that the caller did not ask for, the error names the parameter that leaves it out. */
+/* Names, in the error of a draft model that the caller did not ask for, the parameter that leaves it out. */
 static weir_status blame_parameter(const weir_engine_params *params, weir_status status,
                                    const weir_error *why, weir_error *error)
 {

@@ -42,20 +42,21 @@ weir_status weir__speculate_estimate(weir_model *target, const weir_engine_param
 /* The drafters' names, as in weir_engine_stats. */
 void weir__speculate_name(const weir__speculate *all, char *names, size_t capacity);
 
-/* For tests and replays: replaces the drafters by this one, which is destroyed with the engine. False: the
+/* Replaces the drafters, for tests and replays, by this one, which is destroyed with the engine. False: the
  * engine has no drafts, nothing was done. */
 bool weir__speculate_use(weir__speculate *all, weir__drafter *drafter);
 
-/* Before the view: makes drafts for generating slots where they save time. They take free cells only. */
+/* Makes drafts, before the view, for generating slots where they save time. They take free cells only. */
 void weir__speculate_draft(weir__speculate *all);
 
 /* A pass ran out of cells. True: it had drafts, and there are none until a request ends. */
 bool weir__speculate_shrink(weir__speculate *all);
 
-/* After sampling: n_drafted tokens of the draft were computed, and the first n_right of them were right. */
+/* Judges a draft after sampling: n_drafted of its tokens were computed, and the first n_right of them were
+ * right. */
 void weir__speculate_judge(const weir__draft *draft, int32_t n_drafted, int32_t n_right);
 
-/* Before the slot ends: its text may serve others' drafts. */
+/* Learns a slot's text before it ends: it may serve others' drafts. */
 void weir__speculate_learn(const weir__speculate *all, const weir__slot *slot);
 
 #endif

@@ -466,7 +466,7 @@ static void plans_say_how_much_of_a_draft_is_computed(void **state)
     draft_run(r);
 }
 
-/* Who comes between view and step does not get cells that the draft in the plan is to have. */
+/* A request that comes between view and step does not get cells that the draft in the plan is to have. */
 static void a_plan_may_use_the_draft_shown_in_its_view(void **state)
 {
     rig *r = *state;

@@ -100,7 +100,7 @@ static weir__shape shape_of(weir__driver *driver)
     return weir__schedule_shape(&driver->view, driver->plan, n);
 }
 
-/* The view has a slot that may get tokens. */
+/* True if the view has a slot that may get tokens. */
 static bool has_work(const weir_view *view)
 {
     for (size_t i = 0; i < view->n_slots; i++)
@@ -277,7 +277,7 @@ static void take_burst(weir__driver *driver, weir__slot *slot, int64_t now)
     }
 }
 
-/* After the burst: removes the rejected part of the draft from the memory. */
+/* Settles the draft after the burst: removes its rejected part from the memory. */
 static void settle_draft(weir__driver *driver, weir__slot *slot)
 {
     if (slot->n_drafted == 0) return;
@@ -385,7 +385,7 @@ void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n
             report_progress(driver);
             weir__sample(driver);
             emit_chunks(driver);
-            /* With sampling, as a stream's reader sees it; without the time before the plan. */
+            /* The time includes sampling, as a stream's reader sees it, but not what came before the plan. */
             work_ns = weir__clock_now_ns() - prepared;
             weir__cost_observe(&driver->cost, &driver->shape, work_ns);
         } else {

@@ -39,7 +39,7 @@ static bool ends_with(const char *text, size_t n, const char *end, size_t n_end)
     return n_end <= n && memcmp(text + n - n_end, end, n_end) == 0;
 }
 
-/* How much of text[0 .. n) may be shown, and in *matched which string ended it, -1 if none. */
+/* The length of text[0 .. n) that may be shown, and in *matched which string ended it, -1 if none. */
 static size_t reference(const struct set *set, const char *text, size_t n, int *matched)
 {
     *matched = -1;
@@ -246,8 +246,8 @@ static void nothing_follows_a_match(void **test)
     weir__stop_destroy(stop);
 }
 
-/* With characters fed whole, characters come out whole, though bytes of a stop string and of the text agree
- * in part: é and è share their first byte, € and ₭ their first two. */
+/* Characters fed whole come out whole, though bytes of a stop string and of the text agree in part: é and è
+ * share their first byte, € and ₭ their first two. */
 static void characters_stay_whole(void **test)
 {
     (void)test;

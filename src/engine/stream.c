@@ -53,9 +53,9 @@ typedef struct buffer {
 
 typedef enum phase { FRESH, ATTACHED, FINISHED } phase;
 
-/* Nothing else is locked under `mutex`, and ready callbacks run without it. The producer fills `back`. When
- * the consumer has read all of `front`, the two are swapped. So the consumer's pointers stay valid without a
- * copy, and the producer never waits for the consumer. */
+/* The stream: nothing else is locked under its `mutex`, and ready callbacks run without it. The producer
+ * fills `back`. When the consumer has read all of `front`, the two are swapped. So the consumer's pointers
+ * stay valid without a copy, and the producer never waits for the consumer. */
 struct weir_stream {
     atomic_int holders; /* consumers' references; together they count as one of refs */
     atomic_int refs;    /* one for the holders, one for the engine while attached */
@@ -453,7 +453,7 @@ void weir__stream_advance(weir_stream *stream, const weir_progress *progress)
 {
     weir_progress *now = &stream->progress;
     pthread_mutex_lock(&stream->mutex);
-    /* After a suspension not until it is further than before. */
+    /* A suspended prompt is computed again: n_processed rises only once it is further than before. */
     bool more = progress->n_processed > now->n_processed;
     if (more || !now->started || progress->n_cached != now->n_cached) {
         if (!now->started) stream->prefill_from_ns = weir__clock_now_ns() - progress->prefill_ns;
@@ -467,7 +467,7 @@ void weir__stream_advance(weir_stream *stream, const weir_progress *progress)
     pthread_mutex_unlock(&stream->mutex);
 }
 
-/* The request is still in its prefill. Called under mutex. */
+/* True if the request is still in its prefill. Called under mutex. */
 static bool is_prefilling(const weir_stream *stream)
 {
     return stream->phase == ATTACHED && stream->progress.started &&

@@ -20,8 +20,8 @@ weir_status weir__stream_attach(weir_stream *stream, int32_t index, int32_t inte
 /* Undoes an attach before anything was put: for a submit that fails half way. */
 void weir__stream_detach(weir_stream *stream);
 
-/* After an attach: copies the request's history, to which each chunk adds its tokens, for forks. False: out
- * of memory. */
+/* Copies the request's history after an attach, for forks; each chunk adds its tokens to it. False: out of
+ * memory. */
 bool weir__stream_remember(weir_stream *stream, const weir__history *from);
 
 /* A copy of the history as a prompt: of the first `at` tokens of the answer, -1 = all. waker: of the engine
@@ -29,7 +29,8 @@ bool weir__stream_remember(weir_stream *stream, const weir__history *from);
 weir_status weir__stream_recall(const weir_stream *stream, int32_t at, const weir__waker *waker,
                                 weir__history *out, weir_error *error);
 
-/* The stream has tokens and has not ended. Then its request has them in its cells, unless it is suspended. */
+/* True if the stream has tokens and has not ended. Then its request has them in its cells, unless it is
+ * suspended. */
 bool weir__stream_flows(const weir_stream *stream);
 
 /* A reference that does not stop the request from being cancelled when its readers are gone. */
@@ -43,14 +44,15 @@ void weir__stream_reserve(weir_stream *stream, weir_ready_fn fn, void *user);
 /* weir_stream_try_next for the flight that reserved the stream. */
 weir_status weir__stream_take(weir_stream *stream, weir_chunk *chunk);
 
-/* Its request knows how reasoning ends; whether weir_stream_end_reasoning has asked for that. Any thread. */
+/* set: its request knows how reasoning ends. ends: true if weir_stream_end_reasoning has asked for that. Any
+ * thread. */
 void weir__stream_set_reasoning(weir_stream *stream);
 bool weir__stream_ends_reasoning(const weir_stream *stream);
 
-/* Its request has got this number. */
+/* Sets the number that its request has got. */
 void weir__stream_number(weir_stream *stream, uint64_t request);
 
-/* How far its prompt is; n_processed may be less than before. Wakes who watches the progress, if it has
+/* Sets how far its prompt is; n_processed may be less than before. Wakes who watches the progress, if it has
  * changed. */
 void weir__stream_advance(weir_stream *stream, const weir_progress *progress);
 

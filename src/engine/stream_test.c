@@ -212,7 +212,7 @@ static void chunks_keep_their_order_and_their_borders(void **state)
     }
 }
 
-/* As the engine counted them, however late a chunk is taken, and whatever was merged into it. */
+/* Counts are as the engine counted them, however late a chunk is taken, and whatever was merged into it. */
 static void a_chunk_has_the_counts_of_its_own_time(void **state)
 {
     bench *b = *state;

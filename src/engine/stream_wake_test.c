@@ -1,4 +1,4 @@
-/* How a reader learns that there is something to take: descriptor, ready callback, waiting.
+/* Readers learn that there is something to take: descriptor, ready callback, waiting.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
 #include <pthread.h>

@@ -38,7 +38,7 @@ static void end_tight(rig *r, int n, weir_stream **streams)
     }
 }
 
-/* One tick; whether there is more to do. */
+/* Plays one tick. True: there is more to do. */
 static bool play_on(rig *r)
 {
     weir_report report = rig_tick(r);
@@ -301,7 +301,7 @@ static void requests_resume_at_the_time_of_the_tick(void **state)
     rig_run(r);
 }
 
-/* Once, while a state is restored, a request of the highest priority arrives. */
+/* Submits a request of the highest priority, once, while a state is restored. */
 static bool load_and_submit(void *user, int32_t token)
 {
     rig *r = user;

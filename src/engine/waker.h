@@ -27,7 +27,7 @@ void weir__waker_wake(weir__waker *waker);
 void weir__waker_cancel(weir__waker *waker);
 uint32_t weir__waker_cancels(const weir__waker *waker);
 
-/* This process is a child of fork() whose parent created the waker. The threads that answer it are
+/* True if this process is a child of fork() whose parent created the waker. The threads that answer it are
  * not here. */
 bool weir__waker_is_inherited(const weir__waker *waker);
 
@@ -44,15 +44,16 @@ typedef struct weir__driving {
     const struct weir__driving *outer; /* begun by this thread before */
 } weir__driving;
 
-/* For a tick, and for a ready callback on any thread. End in the reverse order. */
+/* Marks this thread as driving, for a tick, and for a ready callback on any thread. End in the reverse
+ * order. */
 void weir__driving_begin(weir__driving *driving, const weir__waker *waker);
 void weir__driving_end(const weir__driving *driving);
 
-/* This thread drives the engine: then waiting for the engine here would never end. */
+/* True if this thread drives the engine: then waiting for the engine here would never end. */
 bool weir__driving_here(const weir__waker *waker);
 
-/* A call may wait for this waker's engine: the driver exists and is another thread. A child of
- * fork() has no threads of its parent. */
+/* True if a call may wait for this waker's engine: the driver exists and is another thread. A child of fork()
+ * has no threads of its parent. */
 bool weir__waker_may_wait(const weir__waker *waker);
 
 #endif

@@ -47,7 +47,7 @@ static void *wake_until_over(void *waker)
     return NULL;
 }
 
-/* Whatever the parent's threads hold at the fork, the child does not wait for it. */
+/* A child does not wait, whatever the parent's threads hold at the fork. */
 static void a_child_rings_without_waiting(void **state)
 {
     (void)state;

@@ -1,5 +1,7 @@
-/* ask.c: a request in the format of Anthropic's Messages API. Its conversation, tools and options
- * become those of chat completions.
+/* ask.c: a request in the format of Anthropic's Messages API. Its conversation, tools and options become
+ * those of chat completions. Each message's blocks are read into turns: results of tools become messages of
+ * their own, calls join the assistant's message, and blocks that this server does not run are foreign.c's.
+ * Tools, the choice and the options follow, each from its own field.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ask.h"
 
@@ -15,7 +17,7 @@
 
 /* ---- Blocks ---- */
 
-/* Those that are read here; foreign.c has the others. */
+/* The kinds of blocks that are read here; foreign.c has the others. */
 typedef enum block_kind {
     BLOCK_TEXT,
     BLOCK_IMAGE,
@@ -89,7 +91,7 @@ static bool read_image(serve_turns *turns, const char *place, const json_t *bloc
 
 static serve_reader read_block;
 
-/* A string, or an array of blocks, into the last message. */
+/* Reads a string, or an array of blocks, into the last message. */
 static bool read_content(serve_turns *turns, const char *place, const json_t *content)
 {
     serve_call *call = turns->ask->call;
@@ -99,7 +101,7 @@ static bool read_content(serve_turns *turns, const char *place, const json_t *co
     return true;
 }
 
-/* Whether a member is a string or left out. False: the call has its answer. */
+/* True if a member is a string or left out. False: the call has its answer. */
 static bool check_word(serve_call *call, const char *place, const json_t *block, const char *name)
 {
     const json_t *word = json_object_get(block, name);
@@ -152,7 +154,7 @@ static bool read_addition(serve_turns *turns, const char *place, const json_t *b
     return serve_ask_bring_tool(turns->ask, at.text, definition);
 }
 
-/* Into the last message. */
+/* Reads a block into the last message. */
 static bool read_block(serve_call *call, void *to, const char *place, const json_t *block)
 {
     static const char allowed[] = "text, image, document";
@@ -219,7 +221,7 @@ static bool read_system(serve_turns *turns, const char *place, const json_t *own
     return true;
 }
 
-/* What the history before it has become. Without words it stands for a summary that failed. */
+/* Reads what the history before it has become. Without words it stands for a summary that failed. */
 static bool read_compaction(serve_turns *turns, const char *place, const json_t *block)
 {
     static const char *const members[] = {"type",      "content",           "cache_control",
@@ -378,7 +380,7 @@ static bool read_choice(serve_ask *ask)
 
 /* ---- Options ---- */
 
-/* Without the field an answer has no thinking, as in Anthropic's API. */
+/* Reads "thinking": without the field an answer has none, as in Anthropic's API. */
 static bool read_thinking_option(serve_ask *ask)
 {
     static const char *const members[] = {"type", "budget_tokens", NULL};

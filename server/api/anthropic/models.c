@@ -14,7 +14,7 @@
 #define LIMIT      20 /* models of a page, as Anthropic's API has it; and the most */
 #define LIMIT_MOST 1000
 
-/* Which page: the models from `first` on, up to `end`, of those in the list. */
+/* A page: the models from `first` on, up to `end`, of those in the list. */
 typedef struct page {
     char after[256], before[256]; /* "" = not given */
     size_t limit;
@@ -111,7 +111,7 @@ static json_t *convert_list(const json_t *models, const page *p)
 
 /* ---- The answer ---- */
 
-static json_t *convert(serve_call *call, const json_t *given)
+static json_t *convert_answer(serve_call *call, const json_t *given)
 {
     page p;
     const json_t *models = json_object_get(given, "data");
@@ -132,7 +132,7 @@ void serve_anthropic_models(serve_call *call, weir__text *text)
         weir__json_parse(text->bytes, text->n, "models", WEIR_INVALID, &given, NULL) != WEIR_OK) {
         serve_call_no_memory(call);
     } else {
-        json_t *made = convert(call, given);
+        json_t *made = convert_answer(call, given);
         char *dump = made != NULL ? weir__json_dump(made) : NULL;
         if (dump != NULL) {
             weir__text_add_string(&written, dump);

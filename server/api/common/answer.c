@@ -1,4 +1,8 @@
-/* answer.c: an answer from its submit to its end, as events or as a whole.
+/* answer.c: an answer from its submit to its end, as events or as a whole. A worker submits the requests;
+ * then the answer belongs to the service thread. As events, each pump takes the chunks of all choices and
+ * writes them by the dialect's form, until so much output waits that the client has to read first. As a
+ * whole, the pump waits until all streams have ended and gives the answer to a worker, which composes it.
+ * With a tape, events go there instead of to the connection.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "answer.h"
 
@@ -74,7 +78,7 @@ void serve_answer_destroy(serve_answer *answer)
 }
 
 /* Releases all that holds the model before the client has read: others may wait for its memory. */
-static void settle(serve_answer *answer)
+static void settle_answer(serve_answer *answer)
 {
     serve_call *call = answer->call;
     if (call->lease == NULL) return;
@@ -142,7 +146,7 @@ static weir_status submit_shared(serve_answer *answer, const weir_request *reque
     return WEIR_OK;
 }
 
-/* Each answer of a request is one among its key's. */
+/* Counts the answers: each of a request is one among its key's. */
 static bool count_answers(serve_answer *answer)
 {
     serve_call *call = answer->call;
@@ -218,7 +222,7 @@ static bool send_delta(serve_choice *choice, const weir_delta *delta)
 }
 
 /* Deltas that were merged for a slow reader go out in events of limited size. */
-static bool send_one(serve_choice *choice, const weir_delta *given)
+static bool send_pieces(serve_choice *choice, const weir_delta *given)
 {
     weir_delta delta = *given;
     size_t left = delta.length;
@@ -256,7 +260,7 @@ static void end_events(serve_answer *answer)
     }
     if (answer->tape != NULL) serve_tape_end(answer->tape);
     serve_call_end(answer->call);
-    settle(answer);
+    settle_answer(answer);
 }
 
 /* ---- Progress ---- */
@@ -289,8 +293,8 @@ static void write_progress(serve_choice *choice, const weir_progress *progress, 
     choice->shown_ns = weir__clock_now_ns();
 }
 
-/* Of the choices of a prompt the first one tells of it: where the prefill begins and where it has ended, and
- * between these from time to time. */
+/* Shows the progress of a prompt, by the first of its choices: where the prefill begins and where it has
+ * ended, and between these from time to time. */
 static void show_progress(serve_choice *choice)
 {
     const serve_answer *answer = choice->answer;
@@ -328,7 +332,7 @@ static void pump_choice(serve_choice *choice)
             return;
         }
         if (!choice->begun) {
-            if (!serve_choice_begin(choice, send_one)) {
+            if (!serve_choice_begin(choice, send_pieces)) {
                 serve_choice_fail(choice);
                 continue;
             }
@@ -336,7 +340,7 @@ static void pump_choice(serve_choice *choice)
         }
         if (!serve_choice_take(choice, &chunk)) return;
         show_progress(choice); /* the prefill has ended before the first chunk */
-        if (!serve_choice_read(choice, &chunk, send_one)) {
+        if (!serve_choice_read(choice, &chunk, send_pieces)) {
             serve_choice_fail(choice);
         } else if (chunk.finished) {
             serve_choice_finish(choice, chunk.reason);
@@ -347,7 +351,7 @@ static void pump_choice(serve_choice *choice)
 
 /* ---- Whole answers ---- */
 
-static void compose(serve_call *call)
+static void compose_answer(serve_call *call)
 {
     serve_answer *answer = call->answer;
     weir__text text = {.quota = &call->answers};
@@ -377,8 +381,8 @@ static void compose(serve_call *call)
 /* A worker's job, once all streams have ended. */
 static void answer_whole(serve_call *call)
 {
-    compose(call);
-    settle(call->answer);
+    compose_answer(call);
+    settle_answer(call->answer);
 }
 
 /* ---- The service thread ---- */
@@ -456,7 +460,7 @@ void serve_answer_stop(serve_answer *answer, bool asked)
         serve_choice *choice = &answer->choices[i];
         if (choice->finished) continue;
         serve_choice_cancel(choice);
-        serve_choice_read(choice, &end, send_one); /* text that was held back */
+        serve_choice_read(choice, &end, send_pieces); /* text that was held back */
         if (!asked) choice->error.code = WEIR_STOPPED;
         serve_choice_finish(choice, end.reason);
         end_choice(choice);

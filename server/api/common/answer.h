@@ -8,7 +8,7 @@
 #include "server/models/kept.h"
 #include "server/request/serve.h"
 
-/* Where JSON that comes in pieces stands: an object, of a call's arguments. Zeroes: before it. */
+/* The place where JSON that comes in pieces stands: an object, of a call's arguments. Zeroes: before it. */
 typedef struct serve_arguments {
     int32_t depth; /* open brackets */
     bool quoted, escaped, ended;
@@ -55,7 +55,7 @@ typedef struct serve_choice {
     size_t n_kept, parts_capacity;
 } serve_choice;
 
-/* Why an answer failed, in the request's terms. */
+/* The reason why an answer failed, in the request's terms. */
 typedef struct serve_failure {
     int status;     /* HTTP's */
     char field[96]; /* "" = none */
@@ -65,7 +65,7 @@ typedef struct serve_failure {
 
 typedef struct serve_openai serve_openai;
 
-/* How a dialect writes an answer (ADR 0076): as events, each between serve_answer_begin_event and end_event,
+/* A dialect's form of an answer (ADR 0076): as events, each between serve_answer_begin_event and end_event,
  * or as a whole. NULL: nothing is written. */
 typedef struct serve_form {
     const char *id;   /* prefix of an answer's id */
@@ -143,7 +143,7 @@ bool serve_answer_call_model(serve_answer *answer, const char *name);
 bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_requests);
 void serve_answer_destroy(serve_answer *answer);
 
-/* Whether a name is a custom tool's. */
+/* True if a name is a custom tool's. */
 bool serve_answer_is_custom(const serve_answer *answer, const char *name);
 
 /* The request's stop string by the number in weir_usage; NULL: it was none of these. */
@@ -183,7 +183,7 @@ void serve_choice_add_miss_member(const serve_choice *choice, bool texts, weir__
 /* False: out of memory; freed with fini always. */
 bool serve_choice_init(serve_choice *choice, serve_answer *answer, int32_t index);
 
-/* It has finished: releases all that holds its engine and model. */
+/* Releases, once the choice has finished, all that holds its engine and model. */
 void serve_choice_settle(serve_choice *choice);
 void serve_choice_fini(serve_choice *choice);
 
@@ -191,7 +191,7 @@ void serve_choice_fini(serve_choice *choice);
 bool serve_choice_watch(serve_choice *choice);
 void serve_choice_unwatch(serve_choice *choice);
 
-/* take: takes the next chunk if there is one. complete: whether all chunks have been generated. */
+/* take: takes the next chunk if there is one. complete: true if all chunks have been generated. */
 bool serve_choice_take(serve_choice *choice, weir_chunk *chunk);
 bool serve_choice_complete(const serve_choice *choice);
 
@@ -221,19 +221,19 @@ void serve_choice_cancel(serve_choice *choice);
 /* Counts and times up to the last chunk that was read; once it has finished, the final ones. */
 weir_usage serve_choice_usage(const serve_choice *choice);
 
-/* Whether max_tokens, the context's end or the deadline cut the answer. */
+/* True if max_tokens, the context's end or the deadline cut the answer. */
 bool serve_choice_is_cut(const serve_choice *choice);
 
-/* Whether its last part is a call whose arguments are not complete: a client must not make it. */
+/* True if its last part is a call whose arguments are not complete: a client must not make it. */
 bool serve_choice_is_open(const serve_choice *choice);
 
 /* The calls that a client is to make: those with complete arguments. */
 size_t serve_choice_calls(const serve_choice *choice);
 
-/* Whether it ended with calls, all of them complete. */
+/* True if it ended with calls, all of them complete. */
 bool serve_choice_ended_with_calls(const serve_choice *choice);
 
-/* Whether it ended with an error or because the server stops, and why. */
+/* True if it ended with an error or because the server stops; explain says why. */
 bool serve_choice_failed(const serve_choice *choice);
 void serve_choice_explain(const serve_choice *choice, serve_failure *why);
 

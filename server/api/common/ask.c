@@ -18,7 +18,7 @@
 
 /* ---- Reading ---- */
 
-/* A fork has the prompt or messages of its source, with their options. */
+/* Checks that a fork has the prompt or messages of its source, with their options. */
 static bool check_fork(const serve_ask *ask)
 {
     static const char *const others[] = {

@@ -17,7 +17,7 @@
 /* Bytes of the tools, and of a schema: they are read and written several times. */
 #define SERVE_FORM_BYTES ((size_t)2 << 20)
 
-/* Of the cache's salt: a request's own part after its key's digest, and both. */
+/* Bytes of the cache's salt: of a request's own part, which stands behind its key's digest, and of both. */
 #define SERVE_SALT_OWN 256
 #define SERVE_SALT_MAX 512
 
@@ -123,7 +123,7 @@ serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int
 /* ---- ask_fields.c ---- */
 
 /* Reads ask->json. given_for: the field that was given for this member of the library's struct; NULL: none
- * was. has_option: whether Ollama's requests may have "options.NAME". */
+ * was. has_option: true if Ollama's requests may have "options.NAME". */
 bool serve_ask_fields(serve_ask *ask);
 const char *serve_ask_given_for(const serve_ask *ask, const char *of, const char *member);
 bool serve_ask_has_option(const char *name);
@@ -141,8 +141,8 @@ serve_reader serve_ask_reasoning_effort, serve_ask_cache_control, serve_ask_cach
     serve_ask_prediction, serve_ask_priority, serve_ask_prompt_logprobs, serve_ask_repeat_last_n,
     serve_ask_store, serve_ask_stream_options;
 
-/* Where a request has vLLM's repetition_penalty and no window, all of prompt and answer count; after
- * serve_ask_fields. */
+/* Widens the window of vLLM's repetition_penalty, where the request has no window, to all of prompt and
+ * answer; after serve_ask_fields. */
 void serve_ask_widen_penalty(serve_ask *ask);
 
 /* ---- ask_messages.c ---- */
@@ -150,11 +150,11 @@ void serve_ask_widen_penalty(serve_ask *ask);
 /* Takes the messages of chat completions, if they have no unknown members. */
 serve_reader serve_ask_chat_messages;
 
-/* How many texts, images and calls the messages may have: more than the context has tokens need not be
- * rendered, and few cost little, whether they fit or not. */
+/* The number of texts, images and calls that the messages may have: more than the context has tokens need not
+ * be rendered, and few cost little, whether they fit or not. */
 size_t serve_ask_room(const serve_call *call);
 
-/* Whether the messages may have n texts, images and calls, each of which is at least a token. False: the
+/* True if the messages may have n texts, images and calls, each of which is at least a token. False: the
  * call has its answer. */
 bool serve_ask_has_room(const serve_ask *ask, size_t n);
 

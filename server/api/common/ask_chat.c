@@ -1,4 +1,8 @@
-/* ask_chat.c: the messages of a request and its tools, rendered.
+/* ask_chat.c: the messages of a request and its tools, rendered. Messages lose their dropped lines, and are
+ * counted and measured before anything is rendered, because a conversation that has no room must cost little.
+ * Then media are decoded, tools chosen, and both written as JSON for weir_chat_create, whose chat becomes the
+ * prompt; what it does not enforce and what it has put into another form is reported. A fork takes the chat
+ * of its source instead.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,11 +24,11 @@
 
 /* ---- Messages ---- */
 
-/* Of all variables: they are read, written and copied several times. */
+/* Limits of all variables together: they are read, written and copied several times. */
 #define ARGS_BYTES  ((size_t)1 << 20)
 #define ARGS_VALUES ((size_t)64 << 10)
 
-/* Whether the value has at most *left values, itself included, which it takes. */
+/* True if the value has at most *left values, itself included, which it takes. */
 static bool take_values(const json_t *value, size_t *left)
 {
     const char *key;
@@ -118,7 +122,7 @@ static bool check_count(const serve_ask *ask)
 #define TEXT_FEW ((size_t)1 << 20) /* bytes whose rendering costs little, whether they fit or not */
 
 /* Bytes of a text; of white space at its ends, which templates may strip, one in four. */
-static size_t stripped(const json_t *text)
+static size_t text_bytes(const json_t *text)
 {
     const char *bytes = json_string_value(text);
     size_t all = json_string_length(text), n = all;
@@ -130,14 +134,15 @@ static size_t stripped(const json_t *text)
 /* Bytes that templates do not leave out of a message. They may leave out reasoning, also that within the
  * assistant's texts, and calls: of these, one byte in four counts, so that a
  * conversation may have several times the context's text of them. */
-static size_t measure(const json_t *message)
+static size_t message_bytes(const json_t *message)
 {
     const json_t *content = json_object_get(message, "content"),
                  *calls = json_object_get(message, "tool_calls");
     bool assistant = serve_ask_has_role(message, "assistant");
-    size_t n = stripped(content), n_more = json_string_length(json_object_get(message, "reasoning_content"));
+    size_t n = text_bytes(content),
+           n_more = json_string_length(json_object_get(message, "reasoning_content"));
     for (size_t i = 0; i < json_array_size(content); i++)
-        n += stripped(json_object_get(json_array_get(content, i), "text"));
+        n += text_bytes(json_object_get(json_array_get(content, i), "text"));
     for (size_t i = 0; i < json_array_size(calls); i++)
         n_more += json_string_length(
             json_object_get(json_object_get(json_array_get(calls, i), "function"), "arguments"));
@@ -150,7 +155,7 @@ static bool check_length(const serve_ask *ask)
     weir_error error = {0};
     size_t n = 0;
     for (size_t i = 0; i < json_array_size(ask->messages); i++)
-        n += measure(json_array_get(ask->messages, i));
+        n += message_bytes(json_array_get(ask->messages, i));
     return n <= TEXT_FEW ||
            serve_call_passes(ask->call, serve_tokens_check(ask->call->loaded, "chat", n, &error), &error);
 }
@@ -205,7 +210,7 @@ static json_t *messages_of(const serve_ask *ask, bool *added)
 }
 
 /* Numbers the messages of an error as the client does, who did not send the first one. */
-static void renumber(char *text)
+static void renumber_messages(char *text)
 {
     for (char *at = strstr(text, "messages["); at != NULL; at = strstr(at + 1, "messages[")) {
         char *end, number[24];
@@ -226,7 +231,7 @@ static void report_reshaped(serve_ask *ask, bool added)
     if (own) lines += strcspn(lines, "\n") + 1;
     if (*lines != '\0' && !weir__text_add_string(&ask->reshaped, lines)) return;
     if (added && ask->reshaped.n > 0) {
-        renumber(ask->reshaped.bytes);
+        renumber_messages(ask->reshaped.bytes);
         ask->reshaped.n = strlen(ask->reshaped.bytes);
     }
     serve_call_reshaped(ask->call, ask->dropped.bytes, ask->reshaped.bytes);
@@ -266,8 +271,8 @@ bool serve_ask_render(serve_ask *ask, weir_request *request)
     params.args = args;
     weir_status status = weir_chat_create(call->loaded->model, &params, &ask->rendered, &error);
     if (added) {
-        renumber(error.message);
-        renumber(error.field);
+        renumber_messages(error.message);
+        renumber_messages(error.field);
     }
     if (serve_call_passes(call, status, &error)) {
         report_relaxed(ask);

@@ -1,4 +1,8 @@
-/* ask_fields.c: every field that a request for text may have. SPDX-License-Identifier: Apache-2.0 */
+/* ask_fields.c: every field that a request for text may have. The table has a row for each field and kind of
+ * request: what it sets, its reader, or why it is a hint or refused. Numbers and flags of the sampler need no
+ * row. The fields of Ollama's `options` are rows whose name begins with "options.". docs/guides/fields.md is
+ * written from this table by fields_test.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
 #include "ask.h"
@@ -40,7 +44,7 @@ static serve_reader read_options;
  * lines the first has the name that messages give it. */
 static const serve_field fields[] = {
     SERVE_FIELD("model", ALL | OLLAMA, MODEL, serve_ask, adapter),
-    /* Before the rows of these fields for the other requests. */
+    /* Rows that refuse these fields stand before those of the same names for other requests. */
     NO("logprobs", SERVE_ASK_NATIVE, "/v1/completions has it"),
     NO("prompt_logprobs", SERVE_ASK_NATIVE, "/v1/completions has it"),
     NO("return_token_ids", SERVE_ASK_NATIVE, "/v1/completions has it"),
@@ -239,7 +243,7 @@ static const serve_field fields[] = {
     HINT("tools[].allowed_callers", DIALOGS, LIST, NULL, ""),
     HINT("tools[].input_examples", DIALOGS, LIST, NULL, ""),
     NO("tools[].function.input_schema", SERVE_ASK_CHAT | SERVE_ASK_OLLAMA, "give parameters instead"),
-    /* Of other servers and clients. */
+    /* Fields of other servers and clients. */
     HINT("inference_geo", SERVE_ASK_MESSAGES, STRING, NULL, ""),
     HINT("diagnostics", SERVE_ASK_MESSAGES | SERVE_ASK_RESPONSES, 0, NULL, ""),
     HINT("num_ctx", EVERY, NUM, NULL, ""),
@@ -283,14 +287,14 @@ const serve_field_table serve_ask_table = {
     .fields = fields, .n = N_FIELDS, .read = read_plain, .of = "sampler", .of_where = ALL};
 const serve_field_table serve_ask_option_table = {.fields = fields, .n = N_FIELDS, .place = "options"};
 
-/* Each option is a field of its own, "options.NAME". */
+/* Reads options: each is a field of its own, "options.NAME". */
 static bool read_options(serve_call *call, void *to, const char *name, const json_t *value)
 {
     if (!json_is_object(value)) return serve_field_refuse(call, name, "an object");
     return serve_fields_read(call, &serve_ask_option_table, SERVE_ASK_OPTIONS, value, to);
 }
 
-/* A member of the sampler that is a field without a line in the table. */
+/* Reads a member of the sampler that is a field without a line in the table. */
 static bool read_plain(serve_call *call, void *to, const char *name, const json_t *value, bool *known)
 {
     serve_ask *ask = to;
@@ -312,7 +316,7 @@ static bool are_equal(const json_t *a, const json_t *b)
                                                   : json_equal(a, b);
 }
 
-/* Some members have several names, which may not contradict each other. */
+/* Checks that the several names of a member do not contradict each other. */
 static bool check_names(const serve_ask *ask)
 {
     for (size_t i = 0; i < N_FIELDS; i++) {

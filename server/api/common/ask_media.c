@@ -1,4 +1,8 @@
-/* ask_media.c: the images and sounds in the messages of a request, also by URL, from hosts of --media-host.
+/* ask_media.c: the images and sounds in the messages of a request, also by URL, from hosts of --media-host. A
+ * request whose body may name a URL goes to threads of its own, where waiting for hosts keeps no other
+ * request back, and all its URLs share one time limit. Each redirect is checked like the first URL, and each
+ * address before it is connected to. A part's data is decoded, counted among the media of all calls, and
+ * removed from the message.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +42,7 @@ static const char *skip_space_back(const char *at, const char *begin)
     return at;
 }
 
-/* Whether the string at this quotation mark is the value of a member whose name ends with "url". */
+/* True if the string at this quotation mark is the value of a member whose name ends with "url". */
 static bool is_of_url(const char *quote, const char *begin)
 {
     const char *at = skip_space_back(quote, begin);
@@ -47,7 +51,7 @@ static bool is_of_url(const char *quote, const char *begin)
     return at - begin > 4 && memcmp(at - 4, "url\"", 4) == 0;
 }
 
-/* Whether a URL of the JSON begins with "http". One with escapes in these letters or in the member's name is
+/* True if a URL of the JSON begins with "http". One with escapes in these letters or in the member's name is
  * refused later. */
 static bool has_url(const weir__text *body)
 {
@@ -68,7 +72,7 @@ serve_workers *serve_ask_media_workers(serve_call *call)
     return server->fetchers;
 }
 
-/* Of a request's first URL. */
+/* Checks that the request may fetch, at its first URL. */
 static bool may_fetch(serve_call *call, const char *field)
 {
     if (call->server->fetchers == NULL)
@@ -173,8 +177,8 @@ static bool check_fetched(const fetch *f, const char *field)
            serve_call_refuse(call, 400, field, "invalid_value", "%s cannot be fetched: %s", field, f->detail);
 }
 
-/* Of f->next, once. False: the call has its answer. */
-static bool get(fetch *f, const char *field, weir__transfers *transfers)
+/* Gets f->next, once. False: the call has its answer. */
+static bool get_url(fetch *f, const char *field, weir__transfers *transfers)
 {
     int64_t rest_ms = (f->call->fetch_by_ns - weir__clock_now_ns()) / 1000000;
     char url[sizeof f->next];
@@ -199,7 +203,7 @@ static bool get(fetch *f, const char *field, weir__transfers *transfers)
 }
 
 /* Follows redirects to hosts of the list. False: the call has its answer. */
-static bool get_all(fetch *f, const char *field, weir__transfers *transfers)
+static bool follow_redirects(fetch *f, const char *field, weir__transfers *transfers)
 {
     const serve_params *params = &f->call->server->params;
     for (int i = 0; f->next[0] != '\0'; i++) {
@@ -210,7 +214,7 @@ static bool get_all(fetch *f, const char *field, weir__transfers *transfers)
                                 to.is_default_port))
             return refuse_source(f, field, &to, i > 0);
         if (i > REDIRECTS_MAX) return refuse_status(f, field);
-        if (!get(f, field, transfers)) return false;
+        if (!get_url(f, field, transfers)) return false;
     }
     return true;
 }
@@ -229,7 +233,7 @@ static bool fetch_url(serve_call *call, const char *field, const char *url, serv
         return serve_field_refuse(call, field, "a URL of at most 2,047 bytes");
     weir__transfers *transfers = weir__transfers_create(1);
     if (transfers == NULL) return serve_call_no_memory(call);
-    bool ok = get_all(&f, field, transfers);
+    bool ok = follow_redirects(&f, field, transfers);
     weir__transfers_destroy(transfers);
     return ok;
 }
@@ -237,7 +241,7 @@ static bool fetch_url(serve_call *call, const char *field, const char *url, serv
 /* ---- Decoding ---- */
 
 /* Counts decoded media among those of all calls, until the call's end. */
-static bool reserve(const serve_ask *ask, size_t n)
+static bool reserve_media(const serve_ask *ask, size_t n)
 {
     serve_call *call = ask->call;
     size_t most = (size_t)call->server->params.media_bytes, alone = serve_share_alone(most);
@@ -261,8 +265,8 @@ static bool refuse_medium(serve_call *call, const char *field, weir_error *error
                              "%s cannot be read: %s", field, error->message);
 }
 
-static bool decode(serve_ask *ask, const weir_model_info *info, weir_media_kind kind, const char *field,
-                   const void *bytes, size_t n_bytes)
+static bool decode_medium(serve_ask *ask, const weir_model_info *info, weir_media_kind kind,
+                          const char *field, const void *bytes, size_t n_bytes)
 {
     weir_media_params params = weir_media_params_default();
     weir_media_info made = {.size = sizeof made};
@@ -276,7 +280,7 @@ static bool decode(serve_ask *ask, const weir_model_info *info, weir_media_kind 
     (void)weir_media_describe(media, &made);
     if (made.kind != kind)
         return serve_field_refuse(ask->call, field, kind == WEIR_MEDIA_IMAGE ? "an image" : "a sound");
-    return reserve(ask, made.n_bytes);
+    return reserve_media(ask, made.n_bytes);
 }
 
 static bool decode_base64(serve_ask *ask, const weir_model_info *info, weir_media_kind kind,
@@ -287,7 +291,7 @@ static bool decode_base64(serve_ask *ask, const weir_model_info *info, weir_medi
     weir_status status = weir__base64_decode(text, n, &bytes, &n_bytes);
     if (status == WEIR_INVALID) return serve_field_refuse(ask->call, field, "base64");
     if (status != WEIR_OK) return serve_call_no_memory(ask->call);
-    bool ok = decode(ask, info, kind, field, bytes, n_bytes);
+    bool ok = decode_medium(ask, info, kind, field, bytes, n_bytes);
     weir__mem_free(bytes);
     return ok;
 }
@@ -296,7 +300,7 @@ static bool fetch_image(serve_ask *ask, const weir_model_info *info, const char 
 {
     weir__text bytes = {0};
     bool ok = fetch_url(ask->call, field, url, &ask->fetches, &bytes) &&
-              decode(ask, info, WEIR_MEDIA_IMAGE, field, bytes.bytes, bytes.n);
+              decode_medium(ask, info, WEIR_MEDIA_IMAGE, field, bytes.bytes, bytes.n);
     serve_call_drop_media(ask->call, bytes.n);
     weir__text_fini(&bytes);
     return ok;

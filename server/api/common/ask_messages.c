@@ -1,5 +1,8 @@
 /* ask_messages.c: the messages of a conversation: how many it may have, the members of each, and the lines
- * that are left out of the prompt.
+ * that are left out of the prompt. All parts are counted before any is read, since each is at least a token.
+ * Members are checked where they stand in the JSON, and some are changed there into what the library reads.
+ * Lines are dropped afterwards: a message of which nothing is left goes, too, unless it is the last one or a
+ * call's result, and the places of the others in the request move with them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
@@ -93,7 +96,7 @@ static bool check_tool_call(serve_call *call, void *to, const char *place, const
                : serve_field_only_in(call, place, tool_call, "function", of_function);
 }
 
-/* Whether a message of the assistant's has neither words nor calls. */
+/* True if a message of the assistant's has neither words nor calls. */
 static bool is_silent(const json_t *message, const json_t *content)
 {
     if (!serve_ask_has_role(message, "assistant") ||
@@ -136,7 +139,7 @@ static size_t at_least_one(size_t n)
     return n > 0 ? n : 1;
 }
 
-/* Before any of them is looked at. */
+/* Counts the parts of all messages before any of them is looked at. */
 static bool count_parts(const serve_ask *ask, const json_t *messages)
 {
     size_t i, n = json_array_size(messages);
@@ -164,10 +167,10 @@ bool serve_ask_chat_messages(serve_call *call, void *to, const char *name, const
 #define PLACES_BYTES 2048 /* of the report; the answer's header has no more */
 
 /* Lines that agents are known to send: how those of system messages begin, and last lines. */
-static const char *const known[] = {"x-anthropic-billing-header:"};
+static const char *const known_first[] = {"x-anthropic-billing-header:"};
 static const char *const known_last[] = {"<total_tokens># tokens left</total_tokens>"};
 
-/* Whether the pattern, in which # stands for digits, is the line [n]. */
+/* True if the pattern, in which # stands for digits, is the line [n]. */
 static bool is_line(const char *pattern, const char *line, size_t n)
 {
     size_t i = 0;
@@ -201,11 +204,11 @@ static size_t without_white(const char *text, size_t n)
     return n;
 }
 
-/* line [n], with its newline if it has one. */
+/* True if a line [n], with its newline if it has one, is to be dropped. */
 static bool is_dropped(const serve_params *params, const char *line, size_t n)
 {
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strncmp(line, known[i], strlen(known[i])) == 0) return true;
+    for (size_t i = 0; i < sizeof known_first / sizeof *known_first; i++)
+        if (strncmp(line, known_first[i], strlen(known_first[i])) == 0) return true;
     for (size_t i = 0; i < params->n_drop_lines; i++)
         if (strncmp(line, params->drop_lines[i], strlen(params->drop_lines[i])) == 0) return true;
     return is_last_line(params, line, without_white(line, n));
@@ -234,7 +237,7 @@ static json_t *without_lines(serve_ask *ask, const char *text)
     return made;
 }
 
-/* The same for the last lines of a text. Each is looked at once. */
+/* A copy of a text without its last lines, likewise. Each is looked at once. */
 static json_t *without_last_lines(serve_ask *ask, const char *text)
 {
     size_t length = strlen(text), kept = length;
@@ -253,7 +256,7 @@ static json_t *without_last_lines(serve_ask *ask, const char *text)
     return made;
 }
 
-/* Whether nothing is left of the text that `owner` has under `name`. */
+/* Drops lines of the text that `owner` has under `name`. True: nothing is left of it. */
 static bool drop_within(serve_ask *ask, json_t *owner, const char *name, bool last)
 {
     const char *text = json_string_value(json_object_get(owner, name));
@@ -268,7 +271,7 @@ static void cut_array(json_t *array, size_t n)
     while (json_array_size(array) > n) json_array_remove(array, json_array_size(array) - 1);
 }
 
-/* Whether nothing is left of the message at the beginning. */
+/* Drops lines of a message at the beginning. True: nothing is left of it. */
 static bool drop_from_message(serve_ask *ask, json_t *message)
 {
     json_t *content = json_object_get(message, "content");
@@ -284,7 +287,7 @@ static bool drop_from_message(serve_ask *ask, json_t *message)
     return n > 0 && n_kept == 0;
 }
 
-/* Whether nothing is left of the later message. */
+/* Drops the last lines of a later message. True: nothing is left of it. */
 static bool drop_behind(serve_ask *ask, json_t *message)
 {
     json_t *content = json_object_get(message, "content");
@@ -302,7 +305,7 @@ static bool note_message(serve_ask *ask, size_t i)
     return ask->dropped.n > PLACES_BYTES || weir__text_printf(&ask->dropped, "%s\n", place.text);
 }
 
-/* Before messages change their numbers. False: out of memory. */
+/* Names the messages before they change their numbers. False: out of memory. */
 static bool name_messages(serve_places *places, size_t n)
 {
     bool ok = true;

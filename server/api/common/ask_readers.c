@@ -1,4 +1,7 @@
-/* ask_readers.c: readers of fields whose values need more than a row of ask_fields.c.
+/* ask_readers.c: readers of fields whose values need more than a row of ask_fields.c. A reader checks the
+ * value, in the request's words, and writes it into the sampler's or request's parameters, or keeps it in the
+ * serve_ask for later; false means that the call has its answer. Memory that it allocates belongs to the
+ * serve_ask.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <stdio.h>
@@ -317,7 +320,7 @@ bool serve_ask_reasoning_effort(serve_call *call, void *to, const char *name, co
     return true;
 }
 
-/* Where nothing is said, the answer can be forked for a while. */
+/* The answer can be forked for a while where nothing is said. */
 bool serve_ask_store(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
@@ -357,7 +360,7 @@ static const json_t *text_of(const json_t *part)
     return serve_ask_is(serve_field_type(part), "text") && json_is_string(text) ? text : NULL;
 }
 
-/* OpenAI's: what the answer is expected to repeat, a text or parts of one. */
+/* Reads OpenAI's prediction: what the answer is expected to repeat, a text or parts of one. */
 bool serve_ask_prediction(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
@@ -383,7 +386,7 @@ bool serve_ask_prediction(serve_call *call, void *to, const char *name, const js
     return true;
 }
 
-/* vLLM's: how many of the likeliest in each place. */
+/* Reads vLLM's number of the likeliest in each place. */
 bool serve_ask_prompt_logprobs(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
@@ -397,7 +400,7 @@ bool serve_ask_prompt_logprobs(serve_call *call, void *to, const char *name, con
     return true;
 }
 
-/* Whole, or not at all: one that was cut would be another tenant's. */
+/* Reads the salt whole, or not at all: one that was cut would be another tenant's. */
 bool serve_ask_cache_salt(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;

@@ -1,4 +1,7 @@
-/* ask_tools.c: the tools of a request: functions, custom ones, and the choice among them.
+/* ask_tools.c: the tools of a request: functions, custom ones, and the choice among them. A custom tool
+ * becomes a function with one string, whose pattern is its format's; of an answer, its input is decoded again
+ * as it is generated. Tools of other types are left out by foreign.c. When all fields are known, the tools
+ * that may be called are chosen from the list, with their places in the request, which errors name.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
 #include <string.h>
@@ -92,7 +95,7 @@ bool serve_ask_tools(serve_call *call, void *to, const char *name, const json_t 
 
 #define DEFINITION_MAX ((size_t)512 << 10) /* grammars have fewer elements */
 
-/* Whether the library enforces the pattern. False: the call has its answer. */
+/* True if the library enforces the pattern. False: the call has its answer. */
 static bool check_pattern(serve_call *call, const char *place, const char *pattern)
 {
     json_t *schema = json_pack("{s:s,s:s}", "type", "string", "pattern", pattern);
@@ -189,8 +192,8 @@ bool serve_ask_custom_name(serve_ask *ask, const json_t *name)
 
 /* ---- Custom tools: inputs ---- */
 
-/* Where the input's text begins, behind the quotation mark; 0: that was not generated yet; SIZE_MAX: the
- * arguments have another form. */
+/* The place where the input's text begins, behind the quotation mark; 0: that was not generated yet;
+ * SIZE_MAX: the arguments have another form. */
 static size_t find_start(const char *bytes, size_t n)
 {
     static const char *const words[] = {"{", "\"input\"", ":", "\""};
@@ -206,7 +209,7 @@ static size_t find_start(const char *bytes, size_t n)
 }
 
 /* Bytes of a character of a JSON string, or of an escape; 0: it is not complete. */
-static size_t measure(const char *bytes, size_t n)
+static size_t character_bytes(const char *bytes, size_t n)
 {
     char digits[5] = "";
     if (bytes[0] != '\\') return 1;
@@ -246,14 +249,14 @@ void serve_ask_custom_input(const weir__text *arguments, size_t *at, weir__text 
     }
     if (*at < start) *at = start;
     size_t end = *at, step = 1;
-    while (end < n && bytes[end] != '"' && (step = measure(bytes + end, n - end)) > 0) end += step;
+    while (end < n && bytes[end] != '"' && (step = character_bytes(bytes + end, n - end)) > 0) end += step;
     if (end > *at) add_decoded(bytes + *at, end - *at, input);
     *at = end;
 }
 
 /* ---- Tools of other types in chat completions ---- */
 
-/* Its type may be left out. */
+/* True if a tool is a function; its type may be left out. */
 static bool is_function(const json_t *tool)
 {
     const char *type = serve_field_type(tool);
@@ -261,7 +264,7 @@ static bool is_function(const json_t *tool)
 }
 
 /* Responses' format: its members are not in one of their own. NULL: the call has its answer. */
-static json_t *flatten(serve_call *call, const char *place, const json_t *format)
+static json_t *flatten_format(serve_call *call, const char *place, const json_t *format)
 {
     static const char *const members[] = {"type", "grammar", NULL};
     const json_t *grammar = json_object_get(format, "grammar");
@@ -279,7 +282,7 @@ static json_t *flatten(serve_call *call, const char *place, const json_t *format
     return NULL;
 }
 
-/* As a function with one parameter. */
+/* Adds a custom tool as a function with one parameter. */
 static bool add_custom(serve_ask *ask, const char *place, const json_t *tool)
 {
     static const char *const members[] = {"type", "custom", "cache_control", NULL};
@@ -290,7 +293,7 @@ static bool add_custom(serve_ask *ask, const char *place, const json_t *tool)
     if (!json_is_object(custom)) return serve_field_refuse(ask->call, at.text, "an object with a name");
     if (!serve_field_only(ask->call, at.text, custom, of_custom)) return false;
     bool given = format != NULL && !json_is_null(format);
-    json_t *flat = given ? flatten(ask->call, of_format.text, format) : NULL, *schema = NULL;
+    json_t *flat = given ? flatten_format(ask->call, of_format.text, format) : NULL, *schema = NULL;
     if (given && flat == NULL) return false;
     if (serve_ask_is(serve_field_type(format), "grammar"))
         of_format = serve_place_of(of_format.text, "grammar");
@@ -354,7 +357,7 @@ bool serve_ask_allow_tools(serve_ask *ask, const char *place, const json_t *allo
     ask->tools_allowed = json_array();
     if (!serve_field_each(ask->call, ask, list.text, tools, each)) return false;
     if (json_array_size(ask->tools_allowed) > 0) return true;
-    /* All run on another server. */
+    /* The allowed tools all run on another server. */
     json_decref(ask->tools_allowed);
     ask->tools_allowed = NULL;
     ask->chat.tool_choice = WEIR_TOOLS_NONE;

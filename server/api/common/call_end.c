@@ -48,13 +48,13 @@ static void add_answer(weir__text *line, const serve_answer *answer)
     weir__text_add_string(line, "]");
 }
 
-/* Whether anything was generated for it; a client that left in the queue has no status. */
+/* True if anything was generated for it; a client that left in the queue has no status. */
 static bool has_answer(const serve_call *call)
 {
     return call->answer != NULL && (call->status == 200 || (call->left && !call->begun));
 }
 
-/* What a client gave, of this capacity. */
+/* Adds what a client gave, of this capacity. */
 static void add_given(weir__text *line, const char *name, const char *given, size_t capacity)
 {
     char shown[256];
@@ -163,7 +163,7 @@ void serve_call_destroy(serve_call *call)
 void serve_call_leave(serve_call *call)
 {
     call->connection = NULL;
-    /* Who leaves an endless stream ends it. */
+    /* A client that leaves an endless stream ends it. */
     call->left = !call->starved && call->events == NULL &&
                  (call->state == SERVE_WORKING || !call->ended || call->out_at < call->out.n);
     atomic_store_explicit(&call->gone, true, memory_order_release);

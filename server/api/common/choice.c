@@ -1,4 +1,8 @@
-/* choice.c: one of an answer's choices: its stream, its output and its end.
+/* choice.c: one of an answer's choices: its stream, its output and its end. The stream is the choice's own,
+ * or that of a flight which several requests share. Chunks are taken without waiting; a parser divides their
+ * text into deltas, where the answer is a chat's, and each delta goes to a function: it writes an event, or
+ * keeps the delta as a part of the answer. A choice that has finished has its usage and releases what holds
+ * the engine.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>

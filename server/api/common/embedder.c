@@ -1,4 +1,7 @@
-/* embedder.c: embeddings and scores of texts, by a context that is there while it is used.
+/* embedder.c: embeddings and scores of texts, by a context that is there while it is used. The first request
+ * creates the context on a thread of its own, counted in the pool's budget; after some idle time another
+ * thread destroys it. Texts are computed in turns of a few under the mutex, so that requests with many texts
+ * alternate with others, and the first turn checks all texts before anything is computed.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "embedder.h"
 
@@ -93,7 +96,7 @@ static weir_context_params context_params(size_t n_cells)
     return params;
 }
 
-/* With a pooled vector for each text, also where the model names no pooling. */
+/* Creates a context with a pooled vector for each text, also where the model names no pooling. */
 static weir_status create_context(weir_model *model, size_t n_cells, weir_context **context,
                                   weir_error *error)
 {
@@ -152,7 +155,7 @@ static void *make_context(void *user)
     return NULL;
 }
 
-/* Under the mutex. After a failure the next request tries again. */
+/* Opens the context. Under the mutex. After a failure the next request tries again. */
 static weir_status open_context(serve_embedder *embedder, weir_model *model, weir_error *error)
 {
     making m = {embedder, model, error, WEIR_NO_MEMORY};
@@ -167,7 +170,7 @@ static weir_status open_context(serve_embedder *embedder, weir_model *model, wei
     return WEIR_OK;
 }
 
-/* In words that name no parameter of a context. */
+/* Refuses in words that name no parameter of a context. */
 static bool refuse_context(serve_call *call, weir_status status, weir_error *error)
 {
     weir_error told = {0};
@@ -189,8 +192,8 @@ static bool refuse_context(serve_call *call, weir_status status, weir_error *err
     }
 }
 
-/* For a call. False: it has its answer. */
-static bool open_for(serve_call *call)
+/* Opens the context for a call. False: it has its answer. */
+static bool open_for_call(serve_call *call)
 {
     serve_embedder *embedder = &call->loaded->embedder;
     weir_error error = {0};
@@ -217,7 +220,7 @@ static bool is_idle(const serve_embedder *embedder, int64_t now_ns)
            now_ns - embedder->used_ns >= SERVE_EMBEDDER_IDLE_S * WEIR__NS_PER_S;
 }
 
-static void *reap(void *user)
+static void *reap_context(void *user)
 {
     serve_loaded *loaded = user;
     serve_embedder *embedder = &loaded->embedder;
@@ -246,7 +249,7 @@ void serve_embedder_rest(serve_loaded *loaded, int64_t now_ns)
     serve_loaded_wait(loaded); /* the one before, which has ended */
     embedder->rest_ns = now_ns;
     atomic_store(&embedder->reaps, true);
-    embedder->has_reaper = weir__thread_start(&embedder->reaper, NULL, reap, loaded) == 0;
+    embedder->has_reaper = weir__thread_start(&embedder->reaper, NULL, reap_context, loaded) == 0;
     if (!embedder->has_reaper) atomic_store(&embedder->reaps, false);
 }
 
@@ -256,7 +259,7 @@ bool serve_embedder_describe(serve_call *call, weir_context_info *info)
 {
     serve_embedder *embedder = &call->loaded->embedder;
     pthread_mutex_lock(&embedder->mutex);
-    bool ok = open_for(call);
+    bool ok = open_for_call(call);
     if (ok) (void)weir_context_describe(embedder->context, info);
     pthread_mutex_unlock(&embedder->mutex);
     return ok;
@@ -304,8 +307,8 @@ static weir_status compute_turn(weir_context *context, const serve_texts_form *f
 
 /* *vectors is [texts->n][*width], freed with weir__mem_free in any case. False: the call has its answer, or
  * the client has left. */
-static bool compute(serve_call *call, const serve_texts_form *form, const serve_texts *texts, float **vectors,
-                    size_t *width)
+static bool compute_vectors(serve_call *call, const serve_texts_form *form, const serve_texts *texts,
+                            float **vectors, size_t *width)
 {
     serve_embedder *embedder = &call->loaded->embedder;
     bool ok = true;
@@ -314,7 +317,7 @@ static bool compute(serve_call *call, const serve_texts_form *form, const serve_
         weir_error error = {0};
         if (atomic_load_explicit(&call->gone, memory_order_acquire)) return serve_call_interrupted(call);
         pthread_mutex_lock(&embedder->mutex);
-        ok = open_for(call);
+        ok = open_for_call(call);
         if (ok) {
             weir_status status =
                 compute_turn(embedder->context, form, texts, done, n, vectors, width, &error);
@@ -335,7 +338,7 @@ void serve_embedder_answer(serve_call *call, const serve_texts_form *form)
         serve_call_no_memory(call);
         return;
     }
-    if (form->read(call, texts) && compute(call, form, texts, &vectors, &width))
+    if (form->read(call, texts) && compute_vectors(call, form, texts, &vectors, &width))
         form->answer(call, texts, vectors, width);
     for (size_t i = 0; i < texts->n; i++) weir__mem_free((void *)texts->tokens[i].ids);
     weir__mem_free(vectors);

@@ -36,7 +36,7 @@ void serve_embedder_answer(serve_call *call, const serve_texts_form *form);
  * case. name: where the request has it. False: the call has its answer. */
 bool serve_embedder_read(serve_call *call, const char *name, const json_t *value, weir_tokens *tokens);
 
-/* The same of a text alone; *ids is freed with weir__mem_free in any case. */
+/* Tokenizes a text alone, likewise; *ids is freed with weir__mem_free in any case. */
 bool serve_embedder_tokens(serve_call *call, const char *name, const json_t *text, bool special, bool parse,
                            int32_t **ids, size_t *n);
 
@@ -60,7 +60,7 @@ uint64_t serve_embedder_created(void);
 /* Creates the context, to stay. Blocks. Errors: BUSY (no memory), those of weir_context_create. */
 weir_status serve_embedder_open(serve_loaded *loaded, weir_error *error);
 
-/* Has a thread destroy the context if it has been idle for that long and is not to stay. Never waits for one
+/* Lets a thread destroy the context if it has been idle for that long and is not to stay. Never waits for one
  * that computes. The service thread, with the catalog locked. */
 void serve_embedder_rest(serve_loaded *loaded, int64_t now_ns);
 

@@ -28,7 +28,7 @@ static void open_one(serve_loaded *loaded)
     if (serve_embedder_open(loaded, &error) != WEIR_OK) fail_msg("%s", error.message);
 }
 
-/* At a time after its last use. */
+/* Rests at a time after its last use. */
 static void rest(serve_loaded *loaded, int64_t ns)
 {
     serve_embedder_rest(loaded, loaded->embedder.used_ns + ns);
@@ -62,7 +62,7 @@ static void an_idle_context_goes(void **state)
     weir_model_release(model);
 }
 
-/* Nobody waits for one that computes, and it is not taken away. */
+/* A context that computes is not taken away, and nobody waits for it. */
 static void a_busy_context_stays(void **state)
 {
     (void)state;

@@ -1,4 +1,8 @@
-/* field.c: reads the fields of a request's JSON by their rows, and judges those without one.
+/* field.c: reads the fields of a request's JSON by their rows, and judges those without one. A request is
+ * walked once, member by member. A row says of which requests the field is, what it sets and what its value
+ * may be, mostly by the library's own row for that member; special values have a reader. A member without a
+ * row is refused if it is nearly a known name, or binds the answer elsewhere; else it is a hint, which
+ * `strict` refuses.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "field.h"
 
@@ -89,8 +93,7 @@ static bool refuse_types(serve_call *call, const char *name, unsigned types)
     return serve_field_refuse(call, name, list);
 }
 
-/* Whether a value is one of a row's `only`. *same is set unless the result is false: then the call has its
- * answer. */
+/* Compares a value with those of a row's `only`. False: the call has its answer, and *same is false. */
 static bool compare_only(serve_call *call, const serve_field *f, const json_t *value, bool *same)
 {
     char *text = weir__json_dump(value);
@@ -111,7 +114,7 @@ static bool asks_for_nothing(const json_t *value)
            (json_is_array(value) && json_array_size(value) == 0);
 }
 
-/* name: where it is in the request. */
+/* Reads a hint; name: where it is in the request. */
 static bool read_hint(serve_call *call, const serve_field *f, void *to, const char *name, const json_t *value)
 {
     bool same = false, none = json_is_array(value) && json_array_size(value) == 0;
@@ -228,7 +231,7 @@ bool serve_field_member(serve_call *call, const char *name, const weir_member *m
     return true;
 }
 
-/* As the library's row says, at the field's place and within its range. */
+/* Reads a member as the library's row says, at the field's place and within its range. */
 static bool read_member(serve_call *call, const serve_field *f, void *to, const json_t *value)
 {
     weir_member row = {.min = f->least, .max = f->most};
@@ -286,7 +289,7 @@ static const serve_field *find_field(const serve_field_table *table, const char 
     return NULL;
 }
 
-/* The same of a request's field. */
+/* The known names of a request's fields, likewise. */
 typedef struct known_fields {
     const char *key;
     const serve_field_table *table;

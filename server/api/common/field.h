@@ -60,7 +60,8 @@ typedef struct serve_field {
 #define SERVE_JSON_NUMBER (1u << JSON_INTEGER | 1u << JSON_REAL)
 #define SERVE_JSON_BOOL   (1u << JSON_TRUE | 1u << JSON_FALSE)
 
-/* In `where`: without it the answer would be another one, so requests that do not have it are refused. */
+/* The bit in `where` of a field without which the answer would be another one, so that requests that do not
+ * have it are refused. */
 #define SERVE_FIELD_BINDS (1u << 31)
 
 /* The fields of some requests. */
@@ -79,7 +80,7 @@ typedef struct serve_field_table {
         .fields = (rows), .n = sizeof(rows) / sizeof *(rows)                                                 \
     }
 
-/* Those of requests for text and of Ollama's options, for embeddings, Ollama's too, for ranks, and for
+/* The tables of requests for text and of Ollama's options, for embeddings, Ollama's too, for ranks, and for
  * tokens. */
 extern const serve_field_table serve_ask_table, serve_ask_option_table, serve_embeddings_table,
     serve_ollama_embed_table, serve_rerank_table, serve_tokenize_table;
@@ -88,7 +89,7 @@ extern const serve_field_table serve_ask_table, serve_ask_option_table, serve_em
  * of `where` (0: any) have a row for it; member is [n]. NULL: there is none. */
 const char *serve_fields_name(const char *of, const char *member, size_t n, unsigned where);
 
-/* Whether some request or part of one has a field of this name. */
+/* True if some request or part of one has a field of this name. */
 bool serve_fields_know(const char *name);
 
 /* Judges a field without a row and meaning as a hint. False: the call has its answer. */
@@ -100,7 +101,7 @@ bool serve_fields_judge(serve_call *call, const serve_field_table *table, unsign
 bool serve_fields_read(serve_call *call, const serve_field_table *table, unsigned where, const json_t *json,
                        void *to);
 
-/* A number, flag, choice or string into its struct. False: the call has its answer. */
+/* Sets a number, flag, choice or string in its struct. False: the call has its answer. */
 bool serve_field_member(serve_call *call, const char *name, const weir_member *member, void *of,
                         const json_t *value);
 
@@ -123,7 +124,7 @@ static inline const char *serve_field_type(const json_t *object)
  * where it is in the request. False: the call has its answer. */
 bool serve_field_only(serve_call *call, const char *place, const json_t *object, const char *const *members);
 
-/* The same of a member that is itself an object. */
+/* Checks a member that is itself an object, likewise. */
 static inline bool serve_field_only_in(serve_call *call, const char *place, const json_t *object,
                                        const char *name, const char *const *members)
 {

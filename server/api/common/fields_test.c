@@ -51,7 +51,7 @@ static const char *state_of(const char *name, unsigned where)
     return f->kind == SERVE_FIELD_NEVER ? "refused" : f->kind == SERVE_FIELD_HINT ? "hint" : "yes";
 }
 
-/* What a refusal, or strict's, says of it. */
+/* Adds what a refusal, or strict's, says of it. */
 static void add_note(const char *name, weir__text *text)
 {
     for (size_t i = 0; i < serve_ask_table.n; i++) {

@@ -17,8 +17,8 @@
 
 /* ---- The table ---- */
 
-/* What a prompt has of an item or block. asked: members that a model wrote; got: members that came back. A
- * row without any is skipped, as are types without a row. */
+/* A row says what a prompt has of an item or block. asked: members that a model wrote; got: members that came
+ * back. A row without any is skipped, as are types without a row. */
 typedef struct foreign_row {
     unsigned where; /* bits of SERVE_ASK_* */
     const char *type;
@@ -119,7 +119,7 @@ const char *serve_foreign_left_out(const serve_ask *ask, const char *name)
 
 /* ---- Texts ---- */
 
-/* Whether prompts have a member: no ids of files, no signatures, and neither pictures nor other files. */
+/* True if prompts have a member: no ids of files, no signatures, and neither pictures nor other files. */
 static bool is_readable(const json_t *owner, const char *name, const json_t *value)
 {
     static const char *const hidden[] = {"encrypted_content", "encrypted_index", "encrypted_stdout",
@@ -133,7 +133,7 @@ static bool is_readable(const json_t *owner, const char *name, const json_t *val
 }
 
 /* A copy of the parts that can be read; NULL: out of memory, or interrupted. The parser bounds the depth. */
-static json_t *readable(const json_t *value)
+static json_t *copy_readable(const json_t *value)
 {
     const char *name;
     json_t *one;
@@ -143,15 +143,17 @@ static json_t *readable(const json_t *value)
     bool ok = copy != NULL && !weir_interrupt_asked();
     json_object_foreach((json_t *)value, name, one)
     {
-        if (ok && is_readable(value, name, one)) ok = json_object_set_new(copy, name, readable(one)) == 0;
+        if (ok && is_readable(value, name, one))
+            ok = json_object_set_new(copy, name, copy_readable(one)) == 0;
     }
-    json_array_foreach((json_t *)value, i, one) ok = ok && json_array_append_new(copy, readable(one)) == 0;
+    json_array_foreach((json_t *)value, i, one) ok =
+        ok && json_array_append_new(copy, copy_readable(one)) == 0;
     if (ok) return copy;
     json_decref(copy);
     return NULL;
 }
 
-/* Whether a value is an array of texts alone. */
+/* True if a value is an array of texts alone. */
 static bool is_texts(const json_t *value)
 {
     size_t i;
@@ -177,7 +179,7 @@ static bool add_value(weir__text *text, const json_t *value, bool got)
         }
         return !text->failed;
     }
-    json_t *copy = got ? readable(value) : json_incref((json_t *)value);
+    json_t *copy = got ? copy_readable(value) : json_incref((json_t *)value);
     char *dump = copy != NULL ? weir__json_dump(copy) : NULL;
     bool ok = dump != NULL && weir__text_add_string(text, dump);
     weir__mem_free(dump);
@@ -207,7 +209,7 @@ bool serve_foreign_add_text(serve_turns *turns, const json_t *item, const char *
     return add_text(turns, item, members, false);
 }
 
-/* Whether an item has any of the members. */
+/* True if an item has any of the members. */
 static bool has_any(const json_t *item, const char *const *members)
 {
     for (size_t i = 0; members[i] != NULL; i++) {
@@ -245,7 +247,7 @@ bool serve_foreign_keep(json_t *lean, const json_t *item)
     for (size_t i = 0; row != NULL && row->got[i] != NULL; i++) {
         const json_t *value = json_object_get(item, row->got[i]);
         if (value != NULL && is_readable(item, row->got[i], value))
-            ok = ok && json_object_set_new(lean, row->got[i], readable(value)) == 0;
+            ok = ok && json_object_set_new(lean, row->got[i], copy_readable(value)) == 0;
     }
     return ok;
 }

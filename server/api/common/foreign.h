@@ -29,7 +29,7 @@ bool serve_foreign_keep(json_t *lean, const json_t *item);
 /* Leaves a tool out, as serve_foreign_skip does, and remembers its name. */
 bool serve_foreign_tool(serve_ask *ask, const char *place, const json_t *tool, const char *allowed);
 
-/* Whether a tool of this name, or of any where it is NULL, was left out: its name; NULL: none was. */
+/* The name of a tool that was left out: of one with this name, or of any where it is NULL. NULL: none was. */
 const char *serve_foreign_left_out(const serve_ask *ask, const char *name);
 
 #endif

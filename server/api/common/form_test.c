@@ -74,7 +74,7 @@ static void end(serve_answer *answer, weir_reason reason)
                                             .total_ns = 90};
 }
 
-/* In two halves: C has a limit for literals. */
+/* The events come in two halves: C has a limit for literals. */
 static void assert_events(serve_answer *answer, const char *wanted, const char *rest)
 {
     const weir__text *out = &answer->call->out;

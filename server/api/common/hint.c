@@ -31,7 +31,7 @@ typedef struct near_name {
 } near_name;
 
 /* False: it is too long to be near a field. */
-static bool fold(near_name *folded, const char *name)
+static bool fold_name(near_name *folded, const char *name)
 {
     *folded = (near_name){.n = 0};
     for (size_t i = 0; name[i] != '\0'; i++) {
@@ -76,7 +76,7 @@ static int count_edits(const near_name *a, const near_name *b)
 int serve_near(const char *name, const char *known)
 {
     near_name a, b;
-    if (!fold(&a, name) || !fold(&b, known) || b.n == 0) return -1;
+    if (!fold_name(&a, name) || !fold_name(&b, known) || b.n == 0) return -1;
     if (a.n == b.n && memcmp(a.letters, b.letters, a.n) == 0) return 0;
     size_t most = b.n < 3 ? 0 : b.n < 6 ? 1 : 2, apart = a.n > b.n ? a.n - b.n : b.n - a.n;
     /* An edit changes the set by two letters at most. */
@@ -101,7 +101,7 @@ static bool has_name(const uint64_t *names, size_t n, uint64_t name)
     return false;
 }
 
-static void tell_once(const serve_call *call, uint64_t hash, const char *name)
+static void log_once(const serve_call *call, uint64_t hash, const char *name)
 {
     pthread_mutex_lock(&told.mutex);
     bool is_new = told.n < TOLD_MAX && !has_name(told.names, told.n, hash);
@@ -115,7 +115,7 @@ static void tell_once(const serve_call *call, uint64_t hash, const char *name)
 
 /* ---- The header ---- */
 
-/* Whether the call's header has the name. False also if memory ran out, and the call has its answer then. */
+/* True if the call's header has the name. False also if memory ran out, and the call has its answer then. */
 static bool is_named(serve_call *call, uint64_t hash)
 {
     if (call->relaxed == NULL) call->relaxed = weir__mem_calloc(1, sizeof *call->relaxed);
@@ -129,7 +129,7 @@ static bool name_hash(serve_call *call, uint64_t hash, const char *name)
     if (is_named(call, hash)) return true;
     if (call->relaxed == NULL) return false;
     serve_relaxed_add(call->relaxed, hash, name);
-    tell_once(call, hash, name);
+    log_once(call, hash, name);
     return true;
 }
 
@@ -173,7 +173,7 @@ static const char *find_near(const char *name, serve_known_name *known, const vo
     return nearest;
 }
 
-/* How a field is called in messages: its place and its name, which is cut if it is long. */
+/* A field as messages call it: its place and its name, which is cut if it is long. */
 typedef struct hint_field {
     char text[SERVE_PLACE_MAX + NAME_SHOWN + 2];
     bool cut;

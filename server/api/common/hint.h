@@ -11,29 +11,30 @@
  * has its answer. */
 bool serve_hint_name(serve_call *call, const char *name);
 
-/* `field` has a value that asks for something else than this server does: named, without the numbers of its
- * place; strict: "FIELD must be WHAT", unless that is NULL. False: the call has its answer. */
+/* Takes a hint: `field` has a value that asks for something else than this server does. It is named, without
+ * the numbers of its place; strict: "FIELD must be WHAT", unless that is NULL. False: the call has its
+ * answer. */
 bool serve_hint_take(serve_call *call, const char *field, const char *what);
 
 /* The i-th name that a field may have; NULL: there is none. */
 typedef const char *serve_known_name(const void *of, size_t i);
 
-/* A field without a row: refused where its name is nearly one of the known ones, and else a hint; of a
+/* Takes a field without a row: refused where its name is nearly one of the known ones, and else a hint; of a
  * thousand more than the header holds, all others are hints. place: of its object, "messages[0]"; "" = the
  * request itself. False: the call has its answer. */
 bool serve_hint_unknown(serve_call *call, const char *place, const char *name, serve_known_name *known,
                         const void *of);
 
-/* As unknown, with `strict`; place as above. Returns false. */
+/* Refuses a field as serve_hint_unknown does with `strict`; place as above. Returns false. */
 bool serve_hint_refuse(serve_call *call, const char *place, const char *name);
 
 /* "messages[0].content[2]" as "messages[].content[]", with ".NAME" behind it: the same of all messages. */
 void serve_hint_place(const char *place, const char *name, char *out, size_t capacity);
 
-/* Whether a name is another one that was mistyped: the number of edits by which `name` differs from `known`,
- * if few, else -1. Both are compared without case, "_" and "-". An edit leaves out, adds or exchanges a
- * character, or swaps neighbours. One edit is few, and two from six characters of `known` on. Names of one or
- * two characters have none. */
+/* The number of edits by which `name` differs from `known`, if few, else -1: then it is no mistyped one. Both
+ * are compared without case, "_" and "-". An edit leaves out, adds or exchanges a character, or swaps
+ * neighbours. One edit is few, and two from six characters of `known` on. Names of one or two characters have
+ * none. */
 int serve_near(const char *name, const char *known);
 
 #endif

@@ -1,4 +1,8 @@
-/* lark.c: grammars in Lark's syntax as regular expressions. SPDX-License-Identifier: Apache-2.0 */
+/* lark.c: grammars in Lark's syntax as regular expressions. All definitions are read first, each with the
+ * place of its body. Then the rule "start" is written as an expression, and each name in it by writing its
+ * body at that place; so a rule may not name itself, and the depth is bounded. A refusal says in `why` what
+ * an expression cannot have.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "lark.h"
 
 #include <stdarg.h>
@@ -47,7 +51,7 @@ static bool is_word(char c)
 }
 
 /* White space and comments; line: not the line's end. */
-static void skip(lark *l, bool line)
+static void skip_space(lark *l, bool line)
 {
     while (l->pos < l->end) {
         if (l->end - l->pos >= 2 && l->pos[0] == '/' && l->pos[1] == '/')
@@ -59,7 +63,7 @@ static void skip(lark *l, bool line)
     }
 }
 
-static bool at(const lark *l, char c)
+static bool is_at(const lark *l, char c)
 {
     return l->pos < l->end && *l->pos == c;
 }
@@ -133,9 +137,9 @@ static bool add_rule(lark *l, const char *name, size_t n, const char *body, cons
     return true;
 }
 
-/* A terminal of Lark's own, under another name if one is given. Its body is no text of the grammar: it is
- * found again by its pattern. */
-static bool import(lark *l, const char *name, size_t n, const char *own, size_t n_own)
+/* Imports a terminal of Lark's own, under another name if one is given. Its body is no text of the grammar:
+ * it is found again by its pattern. */
+static bool import_terminal(lark *l, const char *name, size_t n, const char *own, size_t n_own)
 {
     for (size_t i = 0; i < sizeof common / sizeof *common; i++)
         if (strlen(common[i].name) == n && memcmp(common[i].name, name, n) == 0)
@@ -148,31 +152,32 @@ static bool read_import(lark *l)
 {
     const char *name, *own;
     size_t n, n_own;
-    skip(l, true);
+    skip_space(l, true);
     if (!take_word(l, "common")) return refuse_lark(l, "%%import is of common terminals only");
-    skip(l, true);
+    skip_space(l, true);
     if (take_word(l, ".")) {
         if ((n = take_name(l, &name)) == 0) return refuse_lark(l, "%%import has no name");
-        skip(l, true);
+        skip_space(l, true);
         own = name;
         n_own = n;
         if (take_word(l, "->")) {
-            skip(l, true);
+            skip_space(l, true);
             n_own = take_name(l, &own);
         }
-        return import(l, name, n, own, n_own);
+        return import_terminal(l, name, n, own, n_own);
     }
     if (!take_word(l, "(")) return refuse_lark(l, "%%import has no name");
     do {
-        skip(l, false);
+        skip_space(l, false);
         n = take_name(l, &name);
-        if (!import(l, name, n, name, n)) return false;
-        skip(l, false);
+        if (!import_terminal(l, name, n, name, n)) return false;
+        skip_space(l, false);
     } while (take_word(l, ","));
     return take_word(l, ")") || refuse_lark(l, "%%import has no end");
 }
 
-/* To the definition's end: a line that is not indented and does not begin with "|", outside of brackets. */
+/* Passes to the definition's end: a line that is not indented and does not begin with "|", outside of
+ * brackets. */
 static bool pass_body(lark *l)
 {
     int open = 0;
@@ -186,14 +191,14 @@ static bool pass_body(lark *l)
         if (c == ')' || c == ']') open--;
         if (c == '\n') {
             const char *line = l->pos;
-            skip(l, false);
+            skip_space(l, false);
             bool indented = l->pos < l->end && (l->pos[-1] == ' ' || l->pos[-1] == '\t');
-            if (open > 0 || indented || at(l, '|')) continue;
+            if (open > 0 || indented || is_at(l, '|')) continue;
             l->pos = line;
             return true;
         }
         if (c == '/' && l->pos + 1 < l->end)
-            skip(l, true); /* a comment */
+            skip_space(l, true); /* a comment */
         else
             l->pos++;
     }
@@ -203,22 +208,22 @@ static bool pass_body(lark *l)
 static bool read_definition(lark *l)
 {
     const char *name, *priority;
-    while (at(l, '?') || at(l, '!')) l->pos++;
+    while (is_at(l, '?') || is_at(l, '!')) l->pos++;
     size_t n = take_name(l, &name);
     if (n == 0) return refuse_lark(l, "\"%.12s\" is not a definition", l->pos);
     if (take_word(l, ".")) take_name(l, &priority);
-    skip(l, true);
-    if (at(l, '{')) return refuse_lark(l, "\"%.*s\" is a template", (int)n, name);
+    skip_space(l, true);
+    if (is_at(l, '{')) return refuse_lark(l, "\"%.*s\" is a template", (int)n, name);
     if (!take_word(l, ":")) return refuse_lark(l, "expected a colon after \"%.*s\"", (int)n, name);
     const char *body = l->pos;
     return pass_body(l) && add_rule(l, name, n, body, l->pos);
 }
 
-static bool read_all(lark *l)
+static bool read_grammar(lark *l)
 {
-    for (skip(l, false); l->pos < l->end; skip(l, false)) {
+    for (skip_space(l, false); l->pos < l->end; skip_space(l, false)) {
         const char *word = l->pos;
-        bool ok = !at(l, '%') ? read_definition(l)
+        bool ok = !is_at(l, '%') ? read_definition(l)
                   : take_word(l, "%import ")
                       ? read_import(l)
                       : refuse_lark(l, "%.*s is not supported", (int)strcspn(word, " \t\n"), word);
@@ -239,7 +244,7 @@ static void write_plain(weir__text *out, const char *bytes, size_t n)
     weir__text_add(out, bytes, n);
 }
 
-/* The escape behind a backslash; *l is behind it afterwards. */
+/* Writes the escape behind a backslash; *l is behind it afterwards. */
 static bool write_escape(lark *l, weir__text *out)
 {
     static const char plain[][2] = {"n\n", "t\t", "r\r", "f\f"};
@@ -268,7 +273,7 @@ static bool write_string(lark *l, weir__text *out)
     const char *begin = l->pos + 1;
     if (!pass_quoted(l, '"')) return false;
     const char *end = l->pos - 1, *after = l->pos;
-    if (at(l, 'i')) return refuse_lark(l, "the flag i of a string is not supported");
+    if (is_at(l, 'i')) return refuse_lark(l, "the flag i of a string is not supported");
     for (l->pos = begin; l->pos < end;) {
         if (*l->pos != '\\') {
             write_plain(out, l->pos++, 1);
@@ -287,10 +292,10 @@ static bool write_text(lark *l, weir__text *out)
     weir__text first = {0}, last = {0};
     bool ok = write_string(l, &first);
     const char *after = l->pos;
-    if (ok) skip(l, true);
+    if (ok) skip_space(l, true);
     if (ok && take_word(l, "..")) {
-        skip(l, true);
-        ok = at(l, '"') ? write_string(l, &last) : refuse_lark(l, "a range needs two characters");
+        skip_space(l, true);
+        ok = is_at(l, '"') ? write_string(l, &last) : refuse_lark(l, "a range needs two characters");
         if (ok)
             weir__text_printf(out, "[%s-%s]", first.bytes != NULL ? first.bytes : "",
                               last.bytes != NULL ? last.bytes : "");
@@ -327,7 +332,7 @@ static bool write_named(lark *l, weir__text *out)
     rule *r = find_rule(l, name, n);
     pos += n;
     if (r == NULL) return refuse_lark(l, "there is no \"%.*s\"", (int)n, name);
-    if (at(l, '{')) return refuse_lark(l, "\"%.*s\" is a template", (int)n, name);
+    if (is_at(l, '{')) return refuse_lark(l, "\"%.*s\" is a template", (int)n, name);
     if (r->open) return refuse_lark(l, "\"%.*s\" contains itself", (int)n, name);
     if (r->end == NULL) { /* a common one */
         weir__text_printf(out, "(?:%s)", r->body);
@@ -347,22 +352,22 @@ static bool write_named(lark *l, weir__text *out)
 /* "?", "*", "+", "~ 2" or "~ 2..3", behind the repeated item. */
 static bool write_times(lark *l, weir__text *out)
 {
-    skip(l, false);
-    if (at(l, '?') || at(l, '*') || at(l, '+')) {
+    skip_space(l, false);
+    if (is_at(l, '?') || is_at(l, '*') || is_at(l, '+')) {
         weir__text_add(out, l->pos++, 1);
         return true;
     }
     if (!take_word(l, "~")) return true;
-    skip(l, false);
+    skip_space(l, false);
     const char *least, *most;
     size_t n = take_name(l, &least);
-    skip(l, false);
+    skip_space(l, false);
     if (n == 0 || n > 6 || strspn(least, "0123456789") < n) return refuse_lark(l, "~ needs a number");
     if (!take_word(l, "..")) {
         weir__text_printf(out, "{%.*s}", (int)n, least);
         return true;
     }
-    skip(l, false);
+    skip_space(l, false);
     size_t n_most = take_name(l, &most);
     if (n_most == 0 || n_most > 6 || strspn(most, "0123456789") < n_most)
         return refuse_lark(l, "~ needs two numbers");
@@ -374,7 +379,7 @@ static bool write_group(lark *l, char close, weir__text *out)
 {
     l->pos++;
     if (!write_choice(l, out)) return false;
-    if (!at(l, close)) return refuse_lark(l, "a bracket is not closed");
+    if (!is_at(l, close)) return refuse_lark(l, "a bracket is not closed");
     l->pos++;
     if (close == ']') weir__text_add_string(out, "?");
     return true;
@@ -400,9 +405,9 @@ static bool write_choice(lark *l, weir__text *out)
     if (++l->nesting > NESTING_MAX)
         return refuse_lark(l, "rules and groups are nested deeper than %d", NESTING_MAX);
     weir__text_add_string(out, "(?:");
-    for (skip(l, false); l->pos < l->end && *l->pos != ')' && *l->pos != ']'; skip(l, false)) {
+    for (skip_space(l, false); l->pos < l->end && *l->pos != ')' && *l->pos != ']'; skip_space(l, false)) {
         if (take_word(l, "->")) {
-            skip(l, false);
+            skip_space(l, false);
             take_name(l, &name); /* of a node in a tree that nobody builds */
         } else if (take_word(l, "|")) {
             weir__text_add_string(out, "|");
@@ -420,7 +425,7 @@ bool serve_lark_pattern(const char *grammar, weir__text *pattern, char why[SERVE
     static const char start[] = "start";
     lark l = {.pos = grammar, .end = grammar + strlen(grammar), .why = why};
     why[0] = '\0';
-    if (!read_all(&l)) return false;
+    if (!read_grammar(&l)) return false;
     l.pos = start;
     l.end = start + strlen(start);
     return write_named(&l, pattern);

@@ -1,5 +1,8 @@
 /* lease.c: the model that a request is about, and with several of them its lease: a call whose model is not
- * in memory waits for it without a worker.
+ * in memory waits for it without a worker. A worker finds the model and asks the pool for a lease. If there
+ * is none yet, the worker gives the call back, and the service thread has the lease post the call when it is
+ * ready, or has failed; then a worker begins with it again. An owner may have only so many calls that wait. A
+ * handler that does not wait gets the model if it is in memory, where the catalog keeps it meanwhile.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "lease.h"
 
@@ -71,7 +74,8 @@ static weir_pool_kind wanted_kind(const serve_route *route)
     return route->engine ? WEIR_POOL_KIND_TEXT : route->kind;
 }
 
-/* unknown: the answer where the model's header has not been read yet. */
+/* True if the model fits the call's route. unknown: the answer where the model's header has not been read
+ * yet. */
 static bool model_fits(const serve_call *call, const serve_model *model, bool unknown)
 {
     weir_pool_kind kind = wanted_kind(call->route);
@@ -170,7 +174,7 @@ static int64_t deadline_ms(const serve_call *call)
 }
 
 /* Joins those who wait for the model, until the request's deadline at the latest. */
-static weir_status ask_for(serve_call *call, weir_error *error)
+static weir_status ask_for_lease(serve_call *call, weir_error *error)
 {
     int64_t most_ms = (int64_t)call->server->params.load_s * 1000, own_ms = deadline_ms(call);
     call->late_ns = own_ms > 0 ? weir__clock_deadline_ns(own_ms) : 0;
@@ -223,7 +227,7 @@ static bool take_lease(serve_call *call)
     if (call->route->peer && !is_loaded(call)) /* a model that is not loaded has no cached prefixes */
         return serve_call_refuse(call, 404, "model", "model_not_loaded", "the model \"%.100s\" is not loaded",
                                  call->model->name);
-    if (call->lease == NULL) status = ask_for(call, &error);
+    if (call->lease == NULL) status = ask_for_lease(call, &error);
     if (status == WEIR_NOT_FOUND)
         return serve_lease_refuse_name(call, call->model->name); /* a reload took it out */
     if (status == WEIR_OK) {
@@ -276,7 +280,7 @@ static void on_ready(weir_lease *lease, void *user)
     serve_ready_post(user);
 }
 
-/* Whether the address names the one model, or an adapter, if it names any. */
+/* True if the address names the one model, or an adapter, if it names any. */
 static bool check_address(serve_call *call)
 {
     serve_catalog *catalog = call->server->catalog;

@@ -4,24 +4,24 @@
 
 #include "server/request/serve.h"
 
-/* Where there is but one model, the call has it. Service thread. */
+/* Gives the call its model where there is but one. Service thread. */
 void serve_lease_begin(serve_call *call);
 
-/* The handler of a call's route, with its model. A worker's job; the call may come back without an answer,
- * and wait. */
+/* Runs the handler of a call's route, with its model. A worker's job; the call may come back without an
+ * answer, and wait. */
 void serve_lease_work(serve_call *call);
 
-/* The same for a handler that does not wait: the model is locked in memory meanwhile, if it is there. Service
+/* Runs a handler that does not wait: the model is locked in memory meanwhile, if it is there. Service
  * thread. */
 void serve_lease_glance(serve_call *call);
 
-/* Whether the call, which a worker gave back, waits for its model; it is posted then. Service thread. */
+/* True if the call, which a worker gave back, waits for its model; it is posted then. Service thread. */
 bool serve_lease_await(serve_call *call);
 
 /* Takes the time that the call has waited for its model off its deadline_ms, which is 0 for none. */
 void serve_lease_shorten(const serve_call *call, int64_t *ms);
 
-/* Nothing more is generated for the call. */
+/* Ends the lease: nothing more is generated for the call. */
 void serve_lease_end(serve_call *call);
 
 /* Refusals: there is no such model; the model is not available now, because of the error. Return false. */

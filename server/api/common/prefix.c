@@ -24,7 +24,7 @@
 
 /* ---- Hints ---- */
 
-static const char *const ends[SERVE_PREFIX_ENDS] = {
+static const char *const end_names[SERVE_PREFIX_ENDS] = {
     [SERVE_PREFIX_NONE] = "",         [SERVE_PREFIX_FETCHED] = "fetched", [SERVE_PREFIX_KNOWN] = "known",
     [SERVE_PREFIX_ABSENT] = "absent", [SERVE_PREFIX_REFUSED] = "refused", [SERVE_PREFIX_LATE] = "late",
     [SERVE_PREFIX_BUSY] = "busy",     [SERVE_PREFIX_FAILED] = "failed",
@@ -32,12 +32,12 @@ static const char *const ends[SERVE_PREFIX_ENDS] = {
 
 const char *serve_prefix_end_name(serve_prefix_end how)
 {
-    return ends[how];
+    return end_names[how];
 }
 
 static void end_peer(serve_call *call, serve_prefix_end how)
 {
-    call->prefix_end = ends[how];
+    call->prefix_end = end_names[how];
     atomic_fetch_add_explicit(&call->server->prefixes.n_ends[how], 1, memory_order_relaxed);
 }
 
@@ -49,7 +49,7 @@ void serve_prefix_hint(serve_call *call, const char *url)
         if (serve_origin_is(params->prefix_peers[i], url)) call->peer = params->prefix_peers[i];
     if (call->peer != NULL) return;
     end_peer(call, SERVE_PREFIX_REFUSED);
-    /* Never the URL itself: it may have a password or a key. */
+    /* The log never has the URL itself: it may have a password or a key. */
     weir__transfer_url parts = {.host = "?"};
     (void)weir__transfer_read_url(url, &parts);
     serve_log("warning", "prefix",
@@ -133,7 +133,7 @@ static int64_t rest_ms(const serve_call *call)
 }
 
 /* False: the job is to end, or memory ran out. */
-static bool transfer(fetch *f, const char *body)
+static bool transfer_prefix(fetch *f, const char *body)
 {
     const serve_params *params = &f->call->server->params;
     char url[320 + sizeof PATH], key[SERVE_PREFIX_KEY_MAX + 32];
@@ -162,8 +162,8 @@ static bool transfer(fetch *f, const char *body)
     return status == WEIR_OK;
 }
 
-/* Why the transfer brought no prefix; NULL: it did. *how: the same in short. */
-static const char *judge(const fetch *f, serve_prefix_end *how)
+/* The reason why the transfer brought no prefix; NULL: it did. *how: the same in short. */
+static const char *judge_transfer(const fetch *f, serve_prefix_end *how)
 {
     *how = SERVE_PREFIX_FAILED;
     if (f->end == WEIR__TRANSFER_LEFT && f->status == 200) {
@@ -189,7 +189,7 @@ static const char *judge(const fetch *f, serve_prefix_end *how)
     return f->end == WEIR__TRANSFER_WHOLE ? NULL : f->detail;
 }
 
-static void report(const serve_call *call, serve_prefix_end how, const char *why)
+static void report_transfer(const serve_call *call, serve_prefix_end how, const char *why)
 {
     serve_log(how == SERVE_PREFIX_ABSENT ? "info" : "warning", "prefix",
               "no cached prefix came from %s, so it is computed here: %s", call->peer, why);
@@ -203,11 +203,11 @@ static serve_prefix_end fetch_into(serve_call *call, weir_snapshot *snapshot, co
     weir_error error = {0};
     int64_t began = weir__clock_now_ns();
     if (f.rest_ms < 1) {
-        report(call, SERVE_PREFIX_LATE, "other requests fetch from servers");
+        report_transfer(call, SERVE_PREFIX_LATE, "other requests fetch from servers");
         return SERVE_PREFIX_LATE;
     }
-    if (!transfer(&f, body)) return SERVE_PREFIX_FAILED;
-    const char *why = judge(&f, &how);
+    if (!transfer_prefix(&f, body)) return SERVE_PREFIX_FAILED;
+    const char *why = judge_transfer(&f, &how);
     int64_t rest = rest_ms(call);
     if (why == NULL) {
         weir_status status =
@@ -218,7 +218,7 @@ static serve_prefix_end fetch_into(serve_call *call, weir_snapshot *snapshot, co
         why = error.message;
     }
     if (how != SERVE_PREFIX_FETCHED) {
-        report(call, how, why);
+        report_transfer(call, how, why);
         return how;
     }
     atomic_fetch_add_explicit(&call->server->prefixes.n_bytes_fetched, weir_snapshot_bytes(snapshot),

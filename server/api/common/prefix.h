@@ -11,7 +11,7 @@
 /* The call's header says that the server at `url` has the prefix of its prompt. Service thread. */
 void serve_prefix_hint(serve_call *call, const char *url);
 
-/* Whether this is the key of --prefix-key. */
+/* True if this is the key of --prefix-key. */
 bool serve_prefix_is_key(const serve_server *server, const char *key);
 
 /* The threads for the call's job. The body must be there. Service thread. */

@@ -30,7 +30,7 @@ static bool add_token(prompt *p, int32_t token)
     return true;
 }
 
-/* Without control tokens: code may hold their text. */
+/* Adds a text without control tokens: code may hold their text. */
 static bool add_text(prompt *p, const json_t *text)
 {
     int32_t *tokens = NULL;

@@ -77,7 +77,7 @@ void serve_records_destroy(serve_records *records)
     weir__mem_free(records);
 }
 
-/* Under the mutex; the owner has one. */
+/* The oldest record of an owner that has one. Under the mutex. */
 static serve_record **oldest_of(serve_records *records, serve_owner owner)
 {
     serve_record **found = NULL;

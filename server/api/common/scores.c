@@ -48,7 +48,7 @@ static size_t count_shown(const serve_scores *scores)
 }
 
 /* special: with the names of control tokens. */
-static size_t piece(const weir_model *model, int32_t token, bool special, char bytes[PIECE_MAX])
+static size_t token_bytes(const weir_model *model, int32_t token, bool special, char bytes[PIECE_MAX])
 {
     size_t n = 0;
     return weir_piece(model, token, special, bytes, PIECE_MAX, &n, NULL) == WEIR_OK ? n : 0;
@@ -57,7 +57,7 @@ static size_t piece(const weir_model *model, int32_t token, bool special, char b
 static void add_token(const weir_model *model, int32_t token, weir__text *text)
 {
     char bytes[PIECE_MAX];
-    size_t n = piece(model, token, true, bytes);
+    size_t n = token_bytes(model, token, true, bytes);
     if (weir__utf8_valid(bytes, n)) {
         weir__json_quote(text, bytes, n);
         return;
@@ -78,7 +78,7 @@ static void add_logprob(float logprob, weir__text *text)
 static void add_entry(const weir_model *model, int32_t token, float logprob, weir__text *text)
 {
     char bytes[PIECE_MAX];
-    size_t n = piece(model, token, true, bytes);
+    size_t n = token_bytes(model, token, true, bytes);
     weir__text_add_string(text, "{\"token\":");
     add_token(model, token, text);
     weir__text_add_string(text, ",\"logprob\":");
@@ -101,7 +101,7 @@ static void add_full_entry(const serve_scores *scores, const weir_model *model, 
     weir__text_add_string(text, "]}");
 }
 
-static void forget(serve_scores *scores, size_t n)
+static void forget_tokens(serve_scores *scores, size_t n)
 {
     size_t width = (size_t)scores->n_top, left = scores->n - n;
     if (n == 0) return;
@@ -121,7 +121,7 @@ void serve_scores_add_entries(serve_scores *scores, const weir_model *model, wei
         add_full_entry(scores, model, i, text);
     }
     weir__text_add_string(text, "]");
-    forget(scores, n);
+    forget_tokens(scores, n);
 }
 
 void serve_scores_add_chat(serve_scores *scores, const weir_model *model, bool always, weir__text *text)
@@ -156,13 +156,14 @@ void serve_scores_take(serve_scores *scores, const weir_model *model, const char
     char token[PIECE_MAX];
     size_t n_shown = count_shown(scores), begin = 0, i;
     if (n == 0 || n_shown == 0) return;
-    for (i = 0; i < n_shown; i++) weir__text_add(&all, token, piece(model, scores->tokens[i], false, token));
+    for (i = 0; i < n_shown; i++)
+        weir__text_add(&all, token, token_bytes(model, scores->tokens[i], false, token));
     size_t at = all.failed ? SIZE_MAX : find_text(&all, scores->taken, bytes, n), end = at + n;
     bool found = at != SIZE_MAX;
     weir__text_fini(&all);
     if (!found && text == NULL) return;
     for (i = 0; i < n_shown; i++) {
-        size_t length = piece(model, scores->tokens[i], false, token), past = begin + length;
+        size_t length = token_bytes(model, scores->tokens[i], false, token), past = begin + length;
         if (found && begin >= end) break;
         bool within = !found || (past > at && length > 0), told = i == 0 && scores->taken > 0;
         if (text != NULL && within && !told) {
@@ -170,20 +171,20 @@ void serve_scores_take(serve_scores *scores, const weir_model *model, const char
             add_full_entry(scores, model, i, text);
         }
         if (found && past > end) { /* the next text begins within it */
-            forget(scores, i);
+            forget_tokens(scores, i);
             scores->taken = end - begin;
             return;
         }
         begin = past;
     }
-    forget(scores, i);
+    forget_tokens(scores, i);
 }
 
-/* As the token stands in the text, which has no control tokens. */
+/* Code points of the token as it stands in the text, which has no control tokens. */
 static size_t count_code_points(const weir_model *model, int32_t token)
 {
     char bytes[PIECE_MAX];
-    size_t n = piece(model, token, false, bytes), count = 0;
+    size_t n = token_bytes(model, token, false, bytes), count = 0;
     for (size_t i = 0; i < n; i++) count += ((unsigned char)bytes[i] & 0xC0) != 0x80;
     return count;
 }
@@ -247,7 +248,7 @@ void serve_scores_add_completion(serve_scores *scores, const weir_model *model, 
         scores->offset += count_code_points(model, scores->tokens[i]);
     }
     weir__text_add_string(text, "]}");
-    forget(scores, n);
+    forget_tokens(scores, n);
 }
 
 static void add_prompt_entry(const weir_model *model, int32_t token, float logprob, int32_t rank,

@@ -1,4 +1,4 @@
-/* How probable tokens were, as JSON: against jansson, which refuses a key that stands twice.
+/* Probabilities of tokens as JSON: against jansson, which refuses a key that stands twice.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "scores.h"
 
@@ -131,7 +131,7 @@ static void reported_scores_are_forgotten(void **state)
     serve_scores_fini(&scores);
 }
 
-/* Of tokens with these texts; 'b' is "a" too. */
+/* Scores of tokens with these texts; 'b' is "a" too. */
 static serve_scores scores_of_text(const char *tokens)
 {
     int32_t ids[32];

@@ -1,4 +1,9 @@
-/* tape.c: the replay buffer of a stream that outlives its connections (ADR 0044).
+/* tape.c: the replay buffer of a stream that outlives its connections (ADR 0044). The answer goes to a call
+ * without a connection, which writes each event into the tape; readers copy events from there at their own
+ * pace, by number. All tapes share a limit of bytes: over it, the owner with most bytes loses a tape that
+ * does not run, else the older half of its longest, and a reader that still needed that is ended. Some time
+ * after its last reader has left, an answer that still comes is given up, unless it runs in the background,
+ * and one that has ended is forgotten.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tape.h"
 
@@ -14,7 +19,7 @@
 #include "server/request/call.h"
 #include "server/request/ready.h"
 
-/* Where an event ends in the bytes; headed: the tape's head goes before its own. */
+/* The place where an event ends in the bytes; headed: the tape's head goes before its own. */
 typedef struct mark {
     size_t end;
     bool headed;
@@ -51,7 +56,7 @@ struct serve_tapes {
 /* ---- Room ---- */
 
 /* False: out of memory, which can be only the first time. */
-static bool count(serve_tape *tape)
+static bool count_tape(serve_tape *tape)
 {
     size_t n = sizeof *tape + tape->head.capacity + tape->bytes.capacity + tape->capacity * sizeof(mark);
     serve_share *bytes = &tape->of->bytes;
@@ -74,7 +79,7 @@ static void tape_destroy(serve_tape *tape)
     weir__mem_free(tape);
 }
 
-/* Its answer still comes, or it is read: it stays. */
+/* True if its answer still comes, or it is read: then it stays. */
 static bool is_running(const serve_tape *tape)
 {
     return tape->answer != NULL || tape->n_readers > 0;
@@ -97,7 +102,7 @@ static size_t n_running(const serve_tapes *tapes)
 }
 
 /* Drops the tape of the owner that does not run and was read longest ago. False: there is none. */
-static bool drop_of(serve_tapes *tapes, serve_owner owner)
+static bool drop_tape_of(serve_tapes *tapes, serve_owner owner)
 {
     serve_tape *oldest = NULL;
     for (serve_tape *tape = tapes->newest; tape != NULL; tape = tape->next)
@@ -111,7 +116,7 @@ static bool drop_of(serve_tapes *tapes, serve_owner owner)
 }
 
 /* Drops a tape of the owner who has most that do not run. False: there is none. */
-static bool drop_one(serve_tapes *tapes)
+static bool drop_tape(serve_tapes *tapes)
 {
     const serve_tape *victim = NULL;
     size_t most = 0;
@@ -121,11 +126,11 @@ static bool drop_one(serve_tapes *tapes)
         if (n > most) victim = tape;
         if (n > most) most = n;
     }
-    return victim != NULL && drop_of(tapes, victim->owner);
+    return victim != NULL && drop_tape_of(tapes, victim->owner);
 }
 
 /* Gives back unused memory of its arrays. */
-static void fit(serve_tape *tape)
+static void fit_tape(serve_tape *tape)
 {
     char *bytes = weir__mem_realloc(tape->bytes.bytes, tape->bytes.n + 1);
     mark *marks = weir__mem_realloc(tape->marks, tape->n_marks * sizeof *marks);
@@ -137,11 +142,11 @@ static void fit(serve_tape *tape)
         tape->marks = marks;
         tape->capacity = tape->n_marks;
     }
-    (void)count(tape);
+    (void)count_tape(tape);
 }
 
 /* Forgets its first n events. */
-static void cut(serve_tape *tape, size_t n)
+static void cut_tape(serve_tape *tape, size_t n)
 {
     size_t gone = tape->marks[n - 1].end;
     tape->bytes.n -= gone;
@@ -150,7 +155,7 @@ static void cut(serve_tape *tape, size_t n)
     memmove(tape->bytes.bytes, tape->bytes.bytes + gone, tape->bytes.n + 1);
     memmove(tape->marks, tape->marks + n, tape->n_marks * sizeof *tape->marks);
     for (size_t i = 0; i < tape->n_marks; i++) tape->marks[i].end -= gone;
-    fit(tape);
+    fit_tape(tape);
 }
 
 /* The owner's longest tape that still has events. */
@@ -171,21 +176,21 @@ static void make_room(serve_tapes *tapes)
     serve_owner owner;
     while (serve_share_used(&tapes->bytes) > (size_t)tapes->server->params.resume_bytes &&
            serve_share_largest(&tapes->bytes, &owner)) {
-        if (drop_of(tapes, owner)) continue;
+        if (drop_tape_of(tapes, owner)) continue;
         serve_tape *longest = longest_of(tapes, owner);
         if (longest == NULL) return;
-        cut(longest, (longest->n_marks + 1) / 2);
+        cut_tape(longest, (longest->n_marks + 1) / 2);
     }
 }
 
 /* ---- Readers ---- */
 
-static uint64_t last(const serve_tape *tape)
+static uint64_t last_event(const serve_tape *tape)
 {
     return tape->first + tape->n_marks - 1;
 }
 
-static void attach(serve_tape *tape, serve_call *reader, uint64_t from)
+static void attach_reader(serve_tape *tape, serve_call *reader, uint64_t from)
 {
     reader->tape = tape;
     reader->tape_at = from;
@@ -253,10 +258,10 @@ void serve_tape_feed(serve_call *reader)
         return;
     }
     size_t at = serve_call_begin_piece(reader);
-    while (reader->tape_at <= last(tape) && reader->out.n - reader->out_at < SERVE_BUFFER_MAX)
+    while (reader->tape_at <= last_event(tape) && reader->out.n - reader->out_at < SERVE_BUFFER_MAX)
         write_event(tape, reader->tape_at++, &reader->out);
     serve_call_end_piece(reader, at);
-    if (tape->ended && reader->tape_at > last(tape)) serve_call_end(reader);
+    if (tape->ended && reader->tape_at > last_event(tape)) serve_call_end(reader);
     if (reader->ended || reader->out.n > reader->out_at) serve_call_send(reader);
 }
 
@@ -275,7 +280,7 @@ void serve_tape_add(serve_tape *tape, const weir__text *event)
     tape->marks[tape->n_marks++] = (mark){.end = tape->bytes.n, .headed = headed};
     for (serve_call *reader = tape->readers; reader != NULL; reader = reader->reader_after)
         serve_tape_feed(reader);
-    (void)count(tape);
+    (void)count_tape(tape);
     make_room(tape->of);
 }
 
@@ -283,7 +288,7 @@ void serve_tape_pass(serve_tape *tape, const weir__text *event, bool urgent)
 {
     for (serve_call *reader = tape->readers; reader != NULL; reader = reader->reader_after) {
         size_t waiting = reader->out.n - reader->out_at;
-        if (event->failed || reader->ended || reader->tape_at <= last(tape) ||
+        if (event->failed || reader->ended || reader->tape_at <= last_event(tape) ||
             waiting >= (urgent ? SERVE_BUFFER_MAX : 1))
             continue;
         size_t at = serve_call_begin_piece(reader);
@@ -298,7 +303,7 @@ void serve_tape_end(serve_tape *tape)
     if (tape->failed) return;
     tape->ended = true;
     tape->alone_ns = weir__clock_now_ns();
-    fit(tape);
+    fit_tape(tape);
     for (serve_call *reader = tape->readers; reader != NULL; reader = reader->reader_after)
         serve_tape_feed(reader);
 }
@@ -310,7 +315,8 @@ bool serve_tape_failed(const serve_tape *tape)
 
 /* ---- Answers ---- */
 
-/* Room for one more that runs; those that do not run have what is left. False: the call has its answer. */
+/* True if there is room for one more that runs; those that do not run have what is left. False: the call has
+ * its answer. */
 static bool has_room(serve_call *call)
 {
     serve_tapes *tapes = call->server->tapes;
@@ -320,7 +326,7 @@ static bool has_room(serve_call *call)
                                  "%zu resumable streams run, %zu of them yours; allowed: %d in all, and of "
                                  "one caller at most three times as many as are free",
                                  n, held, SERVE_TAPES_MOST);
-    if (tapes->stats.n >= SERVE_TAPES_MOST) (void)drop_one(tapes); /* there is one: not all of them run */
+    if (tapes->stats.n >= SERVE_TAPES_MOST) (void)drop_tape(tapes); /* there is one: not all of them run */
     return true;
 }
 
@@ -366,7 +372,7 @@ serve_tape *serve_tape_start(serve_call *call, const char id[SERVE_ID_MAX], cons
     if (head->failed || tape->head.failed) goto no_memory;
     tape->of = tapes;
     tape->owner = call->owner;
-    if (!count(tape)) goto no_memory;
+    if (!count_tape(tape)) goto no_memory;
     if ((maker = serve_call_create(call->server, NULL)) == NULL) goto no_memory;
     tape->answer = call->answer;
     hand_over(call, maker);
@@ -379,7 +385,7 @@ serve_tape *serve_tape_start(serve_call *call, const char id[SERVE_ID_MAX], cons
     tape->first = 1;
     *made = maker;
     if (unread) return tape;
-    attach(tape, call, 1);
+    attach_reader(tape, call, 1);
     serve_call_send(call);
     return tape;
 no_memory:
@@ -430,7 +436,7 @@ serve_tape *serve_tape_find(serve_call *call)
     return found;
 }
 
-/* After which event to go on. False: the call has its answer. */
+/* Reads after which event to go on. False: the call has its answer. */
 static bool read_position(serve_call *call, const serve_tape *tape, uint64_t offset, uint64_t *after)
 {
     const char *text = call->position,
@@ -441,15 +447,15 @@ static bool read_position(serve_call *call, const serve_tape *tape, uint64_t off
     if (!counts) offset = 0;
     uint64_t least = tape->first > offset ? tape->first - 1 - offset : 0;
     *after = number ? strtoull(text, NULL, 10) + offset : 0;
-    if (call->position_from != NULL && (!number || *after > last(tape)))
+    if (call->position_from != NULL && (!number || *after > last_event(tape)))
         return serve_call_refuse(
             call, 400, field, "invalid_value",
             "\"%.32s\" is not the number of an event that this stream has had; allowed: %llu to %llu", text,
-            (unsigned long long)least, (unsigned long long)(last(tape) - offset));
+            (unsigned long long)least, (unsigned long long)(last_event(tape) - offset));
     if (*after + 1 < tape->first)
         return serve_call_refuse(call, 410, field, "events_gone",
                                  "the stream's first events are no longer kept; allowed: %llu to %llu",
-                                 (unsigned long long)least, (unsigned long long)(last(tape) - offset));
+                                 (unsigned long long)least, (unsigned long long)(last_event(tape) - offset));
     return true;
 }
 
@@ -457,12 +463,12 @@ void serve_tape_read(serve_call *call, serve_tape *tape, uint64_t offset)
 {
     uint64_t after;
     if (!read_position(call, tape, offset, &after)) return;
-    if (tape->ended && after == last(tape)) { /* a 204 makes an EventSource stop asking */
+    if (tape->ended && after == last_event(tape)) { /* a 204 makes an EventSource stop asking */
         serve_call_answer_more(call, 204, NULL, "Cache-Control: no-store\r\n", "", 0);
         return;
     }
     tape->of->stats.n_resumed++;
-    attach(tape, call, after + 1);
+    attach_reader(tape, call, after + 1);
     serve_tape_feed(call);
 }
 
@@ -474,7 +480,8 @@ void serve_stream_read(serve_call *call)
 
 /* ---- All of them ---- */
 
-/* Who came back to a stream reads an endless answer; a request's own one goes on (ADR 0052). */
+/* Ends the answers of readers that came back to a stream, which have no other end; a request's own one goes
+ * on (ADR 0052). */
 static void dismiss_readers(serve_tape *tape)
 {
     for (serve_call *reader = tape->readers; reader != NULL; reader = reader->reader_after)

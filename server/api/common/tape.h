@@ -28,7 +28,7 @@ void serve_tape_end(serve_tape *tape);
  * those that have not read what came before. */
 void serve_tape_pass(serve_tape *tape, const weir__text *event, bool urgent);
 
-/* An event was lost because memory ran out: give the answer up. */
+/* True if an event was lost because memory ran out: give the answer up. */
 bool serve_tape_failed(const serve_tape *tape);
 
 /* The answer is gone. If it had not ended, the readers get an error, and the tape is no longer found. */

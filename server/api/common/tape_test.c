@@ -131,8 +131,8 @@ static serve_call *resume(const char *id, int64_t position)
     return call;
 }
 
-/* As if all had been sent: the numbers of the first and the last event, which must follow each other, and
- * whether that was all; they begin as zeroes. */
+/* Takes the output as if all had been sent: the numbers of the first and the last event, which must follow
+ * each other, and whether that was all; they begin as zeroes. */
 static void take(serve_call *call, uint64_t *first, uint64_t *last, bool *done)
 {
     for (bool more = true; more;) {
@@ -229,7 +229,7 @@ static void test_an_ended_stream_without_a_reader_makes_room(void **state)
     assert_int_equal(serve_tapes_get_stats(server.tapes).n, 0);
 }
 
-/* Whatever is missing: an answer, a refusal or an end that says so, and nothing stays behind. */
+/* An answer, a refusal or an end that says so comes, whatever is missing, and nothing stays behind. */
 static void test_without_memory(void **state)
 {
     bool pending = false;

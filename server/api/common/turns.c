@@ -11,7 +11,7 @@ static void check_turns(serve_turns *turns, bool ok)
     turns->failed = turns->failed || !ok;
 }
 
-/* Whether there is room for one more. */
+/* Counts one more part. False: there is no room for it. */
 static bool count_part(serve_turns *turns)
 {
     return !turns->ask->call->begun && serve_ask_has_room(turns->ask, ++turns->n_parts);
@@ -33,7 +33,7 @@ void serve_turns_go_on(serve_turns *turns, const char *role, const char *place)
 }
 
 /* Adds a value to an array of the last message. Takes the value. */
-static void append(serve_turns *turns, const char *name, json_t *value)
+static void append_value(serve_turns *turns, const char *name, json_t *value)
 {
     if (!count_part(turns)) {
         json_decref(value);
@@ -46,26 +46,27 @@ static void append(serve_turns *turns, const char *name, json_t *value)
 
 void serve_turns_add_text(serve_turns *turns, const json_t *text)
 {
-    append(turns, "content", json_pack("{s:s,s:O}", "type", "text", "text", text));
+    append_value(turns, "content", json_pack("{s:s,s:O}", "type", "text", "text", text));
 }
 
 void serve_turns_add_image(serve_turns *turns, const char *place, const json_t *url)
 {
-    append(turns, "content",
-           json_pack("{s:s,s:{s:O,s:s}}", "type", "image_url", "image_url", "url", url, "place", place));
+    append_value(
+        turns, "content",
+        json_pack("{s:s,s:{s:O,s:s}}", "type", "image_url", "image_url", "url", url, "place", place));
 }
 
 /* The texts are joined at the end: joining them one by one would take quadratic time. */
 void serve_turns_add_reasoning(serve_turns *turns, const json_t *text)
 {
-    append(turns, "reasoning_content", json_incref((json_t *)text));
+    append_value(turns, "reasoning_content", json_incref((json_t *)text));
 }
 
 void serve_turns_add_call(serve_turns *turns, const json_t *id, const json_t *name, const json_t *arguments)
 {
-    append(turns, "tool_calls",
-           json_pack("{s:s,s:O,s:{s:O,s:O}}", "type", "function", "id", id, "function", "name", name,
-                     "arguments", arguments));
+    append_value(turns, "tool_calls",
+                 json_pack("{s:s,s:O,s:{s:O,s:O}}", "type", "function", "id", id, "function", "name", name,
+                           "arguments", arguments));
 }
 
 void serve_turns_set_call(serve_turns *turns, const json_t *id)
@@ -105,7 +106,7 @@ static json_t *join_lines(const json_t *texts)
 }
 
 /* One text is a string, which every template takes; a message that only calls tools has none. */
-static bool simplify(json_t *message)
+static bool simplify_message(json_t *message)
 {
     const json_t *reasoning = json_object_get(message, "reasoning_content");
     if (reasoning != NULL && json_object_set_new(message, "reasoning_content", join_lines(reasoning)) != 0)
@@ -124,7 +125,7 @@ bool serve_turns_end(serve_turns *turns)
     size_t i;
     json_t *message;
     if (turns->ask->call->begun) return false;
-    json_array_foreach(turns->messages, i, message) check_turns(turns, simplify(message));
+    json_array_foreach(turns->messages, i, message) check_turns(turns, simplify_message(message));
     if (turns->failed) return serve_call_no_memory(turns->ask->call);
     turns->ask->made_messages = turns->messages;
     turns->ask->messages = turns->messages;

@@ -36,7 +36,7 @@ static bool end_reasoning(const serve_answer *answer, weir_error *why)
     return ended;
 }
 
-static void act(serve_call *call, const char *id)
+static void answer_control(serve_call *call, const char *id)
 {
     weir_error why = {.message = "there is no running answer of this id"};
     weir__text text = {0};
@@ -65,6 +65,6 @@ void serve_control(serve_call *call)
     else if (action == NULL || strcmp(action, "reasoning_end") != 0)
         serve_field_refuse(call, "action", "\"reasoning_end\"");
     else if (serve_field_only(call, "", json, members))
-        act(call, id);
+        answer_control(call, id);
     json_decref(json);
 }

@@ -136,7 +136,7 @@ static void add_token(const weir_model *model, const char *name, int32_t token, 
     weir__json_bytes(text, name, bytes, n);
 }
 
-/* Without the file's path: where a model lies is the operator's. */
+/* Properties have no path of the file: where a model lies is the operator's. */
 void serve_props(serve_call *call)
 {
     const serve_model *model = call->model;

@@ -30,7 +30,7 @@ static void answer_plan(const serve_ask *ask, const weir_forecast *forecast)
     serve_call_answer_json(call, &text);
 }
 
-/* Where the request's prompt comes from. False: the call has its answer. */
+/* Sets where the request's prompt comes from. False: the call has its answer. */
 static bool set_prompt(serve_ask *ask, weir_request *request)
 {
     serve_call *call = ask->call;

@@ -49,7 +49,7 @@ static bool read_wish(serve_call *call, json_t **json, wish *w)
     return serve_call_read_json(call, json) && serve_fields_read(call, &table, 1u, *json, w);
 }
 
-/* Its memory goes first: another prefix takes the place at once. */
+/* Leaves the place; memory goes first: another prefix takes the place at once. */
 static void leave_place(serve_call *call)
 {
     weir_snapshot_destroy(call->snapshot);
@@ -57,8 +57,8 @@ static void leave_place(serve_call *call)
     atomic_fetch_sub(&call->server->prefixes.n_giving, 1);
 }
 
-/* One of the AT_ONCE places. */
-static bool enter(serve_call *call)
+/* Takes one of the AT_ONCE places. False: the call has its answer. */
+static bool enter_place(serve_call *call)
 {
     if (atomic_fetch_add(&call->server->prefixes.n_giving, 1) < AT_ONCE) {
         call->leave = leave_place;
@@ -69,7 +69,7 @@ static bool enter(serve_call *call)
                              "%d other prefixes are being sent; ask again later", AT_ONCE);
 }
 
-static bool passes(serve_call *call, weir_status status, weir_error *error)
+static bool status_passes(serve_call *call, weir_status status, weir_error *error)
 {
     if (status == WEIR_NOT_FOUND)
         return serve_call_refuse(call, 404, NULL, "prefix_not_cached",
@@ -93,14 +93,15 @@ static void give_prefix(serve_call *call, const int32_t *tokens, size_t n, const
     weir_engine_stats stats = {.size = sizeof stats};
     /* The other server's contexts may be longer. */
     if (weir_engine_get_stats(engine, &stats) == WEIR_OK && n > (size_t)stats.n_ctx) n = (size_t)stats.n_ctx;
-    if (!enter(call) || !passes(call,
-                                weir_snapshot_create(engine, tokens, n, salt, WEIR_NUL,
-                                                     (uint64_t)params->prefix_bytes, &call->snapshot, &error),
-                                &error))
+    if (!enter_place(call) ||
+        !status_passes(call,
+                       weir_snapshot_create(engine, tokens, n, salt, WEIR_NUL, (uint64_t)params->prefix_bytes,
+                                            &call->snapshot, &error),
+                       &error))
         return;
     weir_status status =
         weir_snapshot_export(call->snapshot, engine, more_than, params->prefix_s * 1000, &error);
-    if (!passes(call, status, &error)) return;
+    if (!status_passes(call, status, &error)) return;
     uint64_t n_bytes = weir_snapshot_bytes(call->snapshot);
     call->send_by_ns = weir__clock_deadline_ns((int64_t)params->prefix_s * 1000);
     atomic_fetch_add(&prefixes->n_given, 1);

@@ -4,7 +4,7 @@
 
 #include "server/request/serve.h"
 
-/* More of the prefix that the call gives, once bytes of it were sent. Service thread. */
+/* Sends more of the prefix that the call gives, once bytes of it were sent. Service thread. */
 void serve_prefixes_feed(serve_call *call);
 
 #endif

@@ -78,7 +78,7 @@ static bool read_asked(serve_call *call, asked *a)
 
 /* ---- Pairs ---- */
 
-/* How the model wants a query and a document. */
+/* The shape that the model wants a query and a document in. */
 typedef struct shape {
     weir_model_info info;
     char *prompt; /* its own prompt for this, owned; NULL: it has none */
@@ -99,7 +99,7 @@ static bool learn_shape(serve_call *call, const asked *a, const weir_context_inf
         if (s->prompt == NULL) return serve_call_no_memory(call);
         (void)weir_model_meta(call->loaded->model, key, s->prompt, n + 1, &n);
     }
-    /* It is repeated with each document, so its length is checked first. */
+    /* The query is repeated with each document, so its length is checked first. */
     if (!serve_embedder_tokens(call, "query", a->query, false, false, &s->query, &s->n_query)) return false;
     return s->n_query < s->most ||
            serve_call_too_long(call, "query", "query has %zu tokens; with a document it may have up to %zu",
@@ -107,7 +107,7 @@ static bool learn_shape(serve_call *call, const asked *a, const weir_context_inf
 }
 
 /* The prompt with both texts in their places. */
-static json_t *fill(const char *prompt, const json_t *query, const json_t *document)
+static json_t *fill_prompt(const char *prompt, const json_t *query, const json_t *document)
 {
     static const char *const names[] = {"{query}", "{document}"};
     const json_t *const values[] = {query, document};
@@ -134,8 +134,8 @@ static void put_token(int32_t *ids, size_t *n, int32_t token)
 }
 
 /* [BOS] query [EOS] [SEP] document [EOS], as in llama-server, of which the vocabulary adds some. */
-static bool join(serve_call *call, const shape *s, const char *field, const json_t *document,
-                 weir_tokens *pair)
+static bool join_texts(serve_call *call, const shape *s, const char *field, const json_t *document,
+                       weir_tokens *pair)
 {
     const weir_model_info *info = &s->info;
     int32_t end = info->token_eos >= 0 ? info->token_eos : info->token_sep;
@@ -165,9 +165,9 @@ static bool add_pair(serve_call *call, asked *a, const shape *s, size_t i)
     const char *field = place.text;
     weir_tokens *pair = &a->pairs.tokens[a->pairs.n++];
     if (s->prompt == NULL) {
-        if (!join(call, s, field, document_of(a, i), pair)) return false;
+        if (!join_texts(call, s, field, document_of(a, i), pair)) return false;
     } else {
-        json_t *filled = fill(s->prompt, a->query, document_of(a, i));
+        json_t *filled = fill_prompt(s->prompt, a->query, document_of(a, i));
         int32_t *ids = NULL;
         bool ok = filled != NULL ? serve_embedder_tokens(call, field, filled, false, true, &ids, &pair->n)
                                  : serve_call_no_memory(call);
@@ -205,7 +205,7 @@ typedef struct rank {
 } rank;
 
 /* The best first; of equals, the one that came first. */
-static int compare(const void *left, const void *right)
+static int compare_ranks(const void *left, const void *right)
 {
     const rank *a = left, *b = right;
     if (a->score != b->score) return a->score > b->score ? -1 : 1;
@@ -244,7 +244,7 @@ static void answer_in_order(serve_call *call, const serve_texts *pairs, const fl
         return;
     }
     for (size_t i = 0; i < pairs->n; i++) ranks[i] = (rank){.score = scores[i * width], .index = i};
-    qsort(ranks, pairs->n, sizeof *ranks, compare);
+    qsort(ranks, pairs->n, sizeof *ranks, compare_ranks);
     answer_ranks(call, (const asked *)pairs, ranks);
     weir__mem_free(ranks);
 }

@@ -1,5 +1,8 @@
 /* ask.c: a request in the format of Ollama's API. Its conversation and options become those of chat
- * completions. SPDX-License-Identifier: Apache-2.0 */
+ * completions. Messages, or the prompt of /api/generate, are read into turns. Calls of tools may have no id
+ * here, so each gets one, and a result finds its call by its id, else by its tool's name, else it is that of
+ * the first call that waits.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +81,7 @@ static bool set_number(json_t *of, const char *tool, size_t number)
 }
 
 /* Takes the id. False: out of memory. */
-static bool open_one(reading *r, json_t *id, const char *tool)
+static bool open_tool_call(reading *r, json_t *id, const char *tool)
 {
     size_t number = r->n;
     if (id == NULL || !weir__mem_grow(&r->calls, &r->capacity, number + 1, sizeof *r->calls)) {
@@ -92,7 +95,7 @@ static bool open_one(reading *r, json_t *id, const char *tool)
 }
 
 /* A call, its tool's first one that waits, has its result. False: out of memory. */
-static bool close_one(reading *r, size_t number)
+static bool close_tool_call(reading *r, size_t number)
 {
     open_call *call = &r->calls[number];
     json_decref(call->id);
@@ -127,7 +130,7 @@ static bool read_tool_call(serve_call *of, void *to, const char *place, const js
     json_t *id =
         json_string_length(given) > 0 ? json_incref((json_t *)given) : json_sprintf("call%05zu", r->n);
     serve_turns_add_call(&r->turns, id, name, arguments);
-    return open_one(r, id, json_string_value(name)) || serve_call_no_memory(of);
+    return open_tool_call(r, id, json_string_value(name)) || serve_call_no_memory(of);
 }
 
 static bool read_tool_calls(reading *r, const char *place, const json_t *calls)
@@ -149,7 +152,7 @@ static bool set_call(reading *r, const json_t *message)
     size_t i = find_call(r, json_string_value(json_object_get(message, "tool_name")));
     if (i == r->n) return true;
     serve_turns_set_call(&r->turns, r->calls[i].id);
-    return close_one(r, i) || serve_call_no_memory(r->turns.ask->call);
+    return close_tool_call(r, i) || serve_call_no_memory(r->turns.ask->call);
 }
 
 static bool read_texts(reading *r, const char *place, const json_t *message)
@@ -223,7 +226,8 @@ static bool make_messages(serve_ask *ask, bool chat)
 
 /* ---- Options ---- */
 
-/* A schema with another one, such as OpenAI's "json_object", would allow any value. */
+/* True if a schema has no type or a known one. With another one, such as OpenAI's "json_object", it would
+ * allow any value. */
 static bool has_known_type(const json_t *schema)
 {
     static const char *const types[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
@@ -319,7 +323,7 @@ static bool read_keep_alive(serve_ask *ask)
            (!unmet || serve_hint_name(ask->call, "keep_alive"));
 }
 
-static bool read_rest(serve_ask *ask)
+static bool read_settings(serve_ask *ask)
 {
     if (serve_ask_given(ask, "stream") == NULL) ask->stream = true;
     if (!ask->request.logprobs) ask->request.n_logprobs = 0; /* top_logprobs alone asks for nothing */
@@ -328,7 +332,7 @@ static bool read_rest(serve_ask *ask)
 
 bool serve_ask_ollama(serve_ask *ask)
 {
-    return read_rest(ask) && make_messages(ask, true);
+    return read_settings(ask) && make_messages(ask, true);
 }
 
 static bool check_text(const serve_ask *ask, const char *name)
@@ -346,7 +350,7 @@ static bool read_images_of_text(const serve_ask *ask)
 bool serve_ask_generate(serve_ask *ask)
 {
     const json_t *raw = serve_ask_given(ask, "raw");
-    if (!check_text(ask, "prompt") || !check_text(ask, "system") || !read_rest(ask)) return false;
+    if (!check_text(ask, "prompt") || !check_text(ask, "system") || !read_settings(ask)) return false;
     if (raw != NULL && !json_is_boolean(raw)) return serve_field_refuse(ask->call, "raw", "true or false");
     if (json_is_true(raw) || json_string_length(ask->suffix) > 0) return read_images_of_text(ask);
     bool empty = json_string_length(ask->prompt) == 0 && json_array_size(serve_ask_given(ask, "images")) == 0;

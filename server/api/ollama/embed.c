@@ -95,7 +95,7 @@ static bool read_inputs(serve_call *call, inputs *in, unsigned where)
 }
 
 /* A text that is too long loses its end, but not the token that the vocabulary puts there. */
-static bool truncate(serve_call *call, inputs *in)
+static bool truncate_inputs(serve_call *call, inputs *in)
 {
     weir_context_info context = {.size = sizeof context};
     weir_model_info info = {.size = sizeof info};
@@ -114,7 +114,7 @@ static bool truncate(serve_call *call, inputs *in)
     return true;
 }
 
-/* What makes the first n of a vector a vector of length 1. */
+/* The factor that makes the first n of a vector a vector of length 1. */
 static double scale_of(const float *vector, size_t n)
 {
     double sum = 0;
@@ -155,13 +155,13 @@ static bool read_embed(serve_call *call, serve_texts *texts)
 {
     inputs *in = (inputs *)texts;
     texts->many = true;
-    return read_inputs(call, in, EMBED) && truncate(call, in);
+    return read_inputs(call, in, EMBED) && truncate_inputs(call, in);
 }
 
 static bool read_embedding(serve_call *call, serve_texts *texts)
 {
     inputs *in = (inputs *)texts;
-    return read_inputs(call, in, EMBEDDINGS) && truncate(call, in);
+    return read_inputs(call, in, EMBEDDINGS) && truncate_inputs(call, in);
 }
 
 void serve_ollama_embed(serve_call *call)

@@ -1,4 +1,7 @@
-/* models.c: GET /api/tags, /api/ps and /api/version, POST /api/show and /api/pull, as Ollama has them.
+/* models.c: GET /api/tags, /api/ps and /api/version, POST /api/show and /api/pull, as Ollama has them. A
+ * model's object has its name and the size of its files; its properties, too, while it is in memory, where
+ * the catalog keeps it meanwhile. Of several models /api/tags lists all, and /api/ps those in memory. A pull
+ * is prepared here by a worker, and pull.c downloads.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>
@@ -36,7 +39,7 @@ static void add_size(uint64_t n, weir__text *text)
 }
 
 /* The last word of a description "llama 135M Q4_1". */
-static const char *quantization(const weir_model_info *info)
+static const char *quantization_of(const weir_model_info *info)
 {
     const char *space = info->description != NULL ? strchr(info->description, ' ') : NULL;
     const char *next = space != NULL ? strchr(space + 1, ' ') : NULL;
@@ -53,7 +56,7 @@ static void add_details(const weir_model_info *info, weir__text *text)
     weir__json_quote(text, family, strlen(family));
     weir__text_add_string(text, "]");
     add_size(info->n_params, text);
-    weir__json_string(text, "quantization_level", quantization(info));
+    weir__json_string(text, "quantization_level", quantization_of(info));
     weir__text_add_string(text, "}");
 }
 
@@ -122,7 +125,7 @@ static void add_running(const serve_model *model, const serve_loaded *loaded, we
     weir__text_add_string(text, "}");
 }
 
-/* One of several models. */
+/* Adds one of several models. */
 static void add_pooled(serve_server *server, const serve_model *model, bool running, weir__text *text)
 {
     weir_pool_info info = {.size = sizeof info};

@@ -70,7 +70,7 @@ static void end_message(const serve_answer *answer, weir__text *text)
     if (is_chat(answer)) weir__text_add_string(text, "}");
 }
 
-/* Those of the tokens since the last line, or of all. */
+/* Adds the logprobs of the tokens since the last line, or of all. */
 static void add_scores(serve_choice *choice, weir__text *text)
 {
     if (!choice->answer->returns_scores || choice->scores.n == 0) return;

@@ -15,7 +15,7 @@ bool serve_ollama_keep_alive(serve_call *call, const json_t *value, bool *unmet)
 bool serve_ask_ollama(serve_ask *ask);
 bool serve_ask_generate(serve_ask *ask);
 
-/* Of /api/chat. */
+/* The form of /api/chat. */
 extern const serve_form serve_ollama_chat_form;
 
 #endif

@@ -38,7 +38,7 @@ static const char *id_of(const json_t *item)
     return json_string_value(json_object_get(item, "id"));
 }
 
-/* Without a type, it is an object with an id and neither a role nor a content. */
+/* True if an item is a reference: without a type, an object with an id and neither a role nor a content. */
 static bool is_reference(const json_t *item)
 {
     const char *type = serve_field_type(item);
@@ -95,7 +95,7 @@ static weir_status read_record(search *s, const serve_record *record)
     return status;
 }
 
-/* Whether a text has a member "id" that is wanted. Quotes within strings are escaped. */
+/* True if a text has a member "id" that is wanted. Quotes within strings are escaped. */
 static bool names_wanted(const search *s, const weir__text *text)
 {
     static const char key[] = "\"id\":\"";

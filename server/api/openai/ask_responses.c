@@ -1,5 +1,8 @@
 /* ask_responses.c: a request in the format of OpenAI's Responses API. Its conversation, tools and options
- * become those of chat completions.
+ * become those of chat completions. The items of the response before, if one is named, are read first, then
+ * those of the request, in which kept items stand for references. Items of the assistant that follow each
+ * other become one message. Templates know no namespaces: a tool in one has the name SPACE.NAME there, and
+ * answers have both apart again.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ask_responses.h"
 
@@ -71,7 +74,7 @@ static bool read_part(serve_call *call, void *to, const char *place, const json_
     return serve_foreign_add(to, place, part, true, allowed);
 }
 
-/* A string, or an array of texts and images, into the last message. */
+/* Reads a string, or an array of texts and images, into the last message. */
 static bool read_content(serve_turns *turns, const char *place, const json_t *content)
 {
     serve_call *call = turns->ask->call;
@@ -81,8 +84,8 @@ static bool read_content(serve_turns *turns, const char *place, const json_t *co
     return true;
 }
 
-/* Both strings with `between` between them, or the one that is given; freed with json_decref. */
-static json_t *join(const json_t *first, const char *between, const json_t *second)
+/* Joins two strings with `between` between them, or gives the one that is there; freed with json_decref. */
+static json_t *join_strings(const json_t *first, const char *between, const json_t *second)
 {
     if (!json_is_string(first) || !json_is_string(second))
         return json_incref((json_t *)(json_is_string(first) ? first : second));
@@ -148,7 +151,7 @@ static bool add_call(serve_turns *turns, const char *place, const json_t *item, 
     const json_t *id = json_object_get(item, "call_id"), *name = json_object_get(item, "name");
     if (!json_is_string(id) || !json_is_string(name))
         return serve_field_refuse(turns->ask->call, place, "a call with call_id and name");
-    json_t *full = join(json_object_get(item, "namespace"), ".", name);
+    json_t *full = join_strings(json_object_get(item, "namespace"), ".", name);
     serve_turns_go_on(turns, "assistant", place);
     serve_turns_add_call(turns, id, full, arguments);
     json_decref(full);
@@ -326,13 +329,14 @@ static bool add_tool(serve_ask *ask, const char *place, const json_t *tool, cons
                      const json_t *schema, const json_t *strict, bool custom)
 {
     const json_t *own = json_object_get(tool, "name");
-    json_t *name =
-        json_is_string(own) ? join(json_object_get(space, "name"), ".", own) : json_incref((json_t *)own);
+    json_t *name = json_is_string(own) ? join_strings(json_object_get(space, "name"), ".", own)
+                                       : json_incref((json_t *)own);
     if (serve_ask_is_brought(ask, name)) {
         json_decref(name);
         return true;
     }
-    json_t *words = join(json_object_get(space, "description"), "\n\n", json_object_get(tool, "description"));
+    json_t *words =
+        join_strings(json_object_get(space, "description"), "\n\n", json_object_get(tool, "description"));
     bool ok = serve_ask_add_tool(ask, place, name, words, schema, strict);
     if (ok && custom) ok = serve_ask_custom_name(ask, name);
     if (ok && space != NULL && json_is_string(own)) ok = note_plain(ask, own, name);
@@ -374,7 +378,7 @@ static bool read_tool(serve_ask *ask, const char *place, const json_t *tool, con
 
 #define DESCRIPTION_MAX ((size_t)64 << 10) /* bytes; each tool of the namespace gets a copy */
 
-/* Whether an item brings a namespace once more. */
+/* True if an item brings a namespace once more. */
 static bool has_namespace(const serve_ask *ask, const json_t *name)
 {
     size_t i = 0, n = ask->again ? json_array_size(ask->namespaces) : 0;
@@ -435,7 +439,7 @@ static json_t *read_chosen(serve_ask *ask, const char *place, const json_t *tool
         serve_field_refuse(ask->call, serve_place_of(place, "namespace").text, "a string");
         return NULL;
     }
-    json_t *full = json_is_string(name) ? join(space, ".", name) : json_null();
+    json_t *full = json_is_string(name) ? join_strings(space, ".", name) : json_null();
     if (full == NULL) serve_call_no_memory(ask->call);
     return full;
 }

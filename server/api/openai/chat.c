@@ -43,7 +43,7 @@ static void add_custom(const char *name, size_t n, serve_part *part, weir__text 
     weir__text_fini(&input);
 }
 
-/* Of a call, what comes first and what follows. */
+/* Adds what comes first of a call, or what follows. */
 static void add_call(serve_choice *choice, const weir_delta *given, weir__text *text)
 {
     bool first = given->kind == WEIR_DELTA_TOOL_CALL;
@@ -136,7 +136,7 @@ static void whole_message(serve_choice *choice, weir__text *text)
 }
 
 /* vLLM has them beside the choices. */
-static void rest(const serve_answer *answer, weir__text *text)
+static void add_prompt(const serve_answer *answer, weir__text *text)
 {
     serve_openai_add_prompt(&answer->choices[0], text);
 }
@@ -149,7 +149,7 @@ const serve_openai serve_openai_chat = {
     .silent = add_silence,
     .end = end_message,
     .whole = whole_message,
-    .rest = rest,
+    .rest = add_prompt,
 };
 
 void serve_chat(serve_call *call)

@@ -78,7 +78,7 @@ const serve_openai serve_openai_completions = {
     .whole = whole_text,
 };
 
-/* For all choices [n_each] of a prompt. */
+/* Keeps the prompt's text for all its choices [n_each]. */
 static bool keep_echo(serve_call *call, serve_choice *choices, size_t n_each, const serve_prompt *from)
 {
     weir_model *model = call->loaded->model;
@@ -100,8 +100,8 @@ static bool keep_echo(serve_call *call, serve_choice *choices, size_t n_each, co
 }
 
 /* The i-th of n requests: each choice, where there are several prompts. False: the call has its answer. */
-static bool fill(serve_ask *ask, size_t i, size_t n, const serve_prompt *from, weir_request *request,
-                 weir_sampler_params *sampler)
+static bool fill_request(serve_ask *ask, size_t i, size_t n, const serve_prompt *from, weir_request *request,
+                         weir_sampler_params *sampler)
 {
     size_t n_each = (size_t)ask->best_of;
     if (!serve_ask_request(ask, request)) return false;
@@ -134,7 +134,7 @@ static void submit_prompts(serve_ask *ask, const serve_form *written, const serv
     bool ok = requests != NULL && samplers != NULL;
     if (!ok) serve_call_no_memory(call);
     for (size_t i = 0; i < n_requests && ok; i++)
-        ok = fill(ask, i, n_requests, &all[i / n_each], &requests[i], &samplers[i]);
+        ok = fill_request(ask, i, n_requests, &all[i / n_each], &requests[i], &samplers[i]);
     if (ok) ok = (answer = serve_ask_answer(ask, written, (int32_t)n)) != NULL;
     if (ok) answer->begins = ask->echo;
     for (size_t i = 0; ok && ask->echo && i < n_prompts; i++)

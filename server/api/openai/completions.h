@@ -8,7 +8,7 @@
  * Worker. */
 void serve_complete(serve_call *call, unsigned where, const serve_form *written);
 
-/* The same for a request that was read. */
+/* Answers a request that was read, likewise. */
 void serve_complete_ask(serve_ask *ask, const serve_form *written);
 
 #endif

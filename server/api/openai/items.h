@@ -4,9 +4,9 @@
 
 #include "base/json.h"
 
-/* What of an item that was read is kept: all that a prompt uses, and what clients expect to be repeated, with
- * a type and an id. Annotations, logprobs and whatever else no prompt has are left out. id: for an item that
- * has none. Freed with json_decref; NULL: out of memory. */
+/* The part of an item that was read which is kept: all that a prompt uses, and what clients expect to be
+ * repeated, with a type and an id. Annotations, logprobs and whatever else no prompt has are left out. id:
+ * for an item that has none. Freed with json_decref; NULL: out of memory. */
 json_t *serve_item_lean(const json_t *item, const char *id);
 
 #endif

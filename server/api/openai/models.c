@@ -1,5 +1,7 @@
 /* models.c: GET /v1/models and /v1/models/ID; where several models share a pool, also POST /v1/models/load
- * and /v1/models/unload, which are operators', and the pool's state.
+ * and /v1/models/unload, which are operators', and the pool's state. A server of one model lists it under all
+ * its names, and its adapters; of a pool each model has its state, and its properties while it is in memory,
+ * where the catalog keeps it meanwhile. Anthropic's clients get the same list in their API's form.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "models.h"
 
@@ -50,7 +52,7 @@ static void add_context(int32_t n_ctx, weir__text *text)
     if (n_ctx > 0) weir__text_printf(text, ",\"context_length\":%d,\"max_model_len\":%d", n_ctx, n_ctx);
 }
 
-/* Its properties once it is in memory. */
+/* Adds the model's properties once it is in memory. */
 static void add_meta(const serve_loaded *loaded, weir__text *text)
 {
     weir_model_info info = {.size = sizeof info};
@@ -178,7 +180,7 @@ static void list_model(serve_server *server, const serve_model *model, weir__tex
     add_adapters(server, model, NULL, text);
 }
 
-/* Of each model of the pool. */
+/* Adds each model of the pool. */
 static void each_model(serve_server *server, weir__text *text,
                        void (*add)(serve_server *server, const serve_model *model, weir__text *text))
 {
@@ -203,7 +205,7 @@ static bool add_pooled(serve_server *server, const char *name, weir__text *text)
 }
 
 /* The list, or the model that the address names. False: there is no such model. */
-static bool add_all(serve_call *call, weir__text *text)
+static bool add_models(serve_call *call, weir__text *text)
 {
     serve_server *server = call->server;
     const char *name = call->name;
@@ -223,7 +225,7 @@ static bool add_all(serve_call *call, weir__text *text)
 void serve_models(serve_call *call)
 {
     weir__text text = {0};
-    if (!add_all(call, &text)) {
+    if (!add_models(call, &text)) {
         serve_call_refuse(call, 404, "model", "model_not_found", "there is no model \"%.200s\" here",
                           call->name);
         weir__text_fini(&text);
@@ -285,7 +287,8 @@ static serve_model *read_model(serve_call *call, json_t **json)
     return NULL;
 }
 
-static void change(serve_call *call, weir_status (*act)(weir_pool *pool, const char *name, weir_error *error))
+static void change_model(serve_call *call,
+                         weir_status (*act)(weir_pool *pool, const char *name, weir_error *error))
 {
     json_t *json = NULL;
     weir_error error = {0};
@@ -303,10 +306,10 @@ static void change(serve_call *call, weir_status (*act)(weir_pool *pool, const c
 
 void serve_models_load(serve_call *call)
 {
-    change(call, weir_pool_load);
+    change_model(call, weir_pool_load);
 }
 
 void serve_models_unload(serve_call *call)
 {
-    change(call, weir_pool_unload);
+    change_model(call, weir_pool_unload);
 }

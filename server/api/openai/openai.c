@@ -1,4 +1,6 @@
-/* openai.c: objects of choices, as chat, completions and llama-server have them.
+/* openai.c: objects of choices, as chat, completions and llama-server have them. This file writes the frame,
+ * of events and of whole answers: the head, usage, times and ids; the endpoint's serve_openai writes what
+ * stands within a choice, and says by `bare` that there is no frame, as in llama-server's own format.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "openai.h"
 
@@ -10,7 +12,7 @@
 
 /* ---- Shared by whole answers and events ---- */
 
-/* One for each prompt, where there are several. */
+/* Adds the misses, one for each prompt, where there are several. */
 static void add_misses(const serve_answer *answer, weir__text *text)
 {
     bool texts = answer->shows_texts, any = false;
@@ -176,7 +178,7 @@ static weir__text *begin_event(serve_answer *answer)
 
 /* The rest of the frame without its last bracket: as vLLM and llama-server have the counts and times so
  * far. */
-static void add_rest(const serve_choice *choice, weir__text *out)
+static void add_frame_end(const serve_choice *choice, weir__text *out)
 {
     const serve_answer *answer = choice->answer;
     weir_usage usage = {0};
@@ -195,7 +197,7 @@ static void add_rest(const serve_choice *choice, weir__text *out)
 static void end_event(serve_choice *choice, weir__text *out)
 {
     if (!choice->answer->form->openai->bare) {
-        add_rest(choice, out);
+        add_frame_end(choice, out);
         /* vLLM has a chat's ids of the prompt beside the choices. */
         if (choice->answer->chat != NULL) serve_openai_add_prompt_ids(choice, out);
         weir__text_add_string(out, "}");
@@ -225,7 +227,7 @@ static void write_progress(const serve_choice *choice, const weir_progress *prog
     weir__text_add_string(out, "data: ");
     if (!form->bare) head_event(choice->answer, out);
     form->silent(choice, out);
-    if (!form->bare) add_rest(choice, out);
+    if (!form->bare) add_frame_end(choice, out);
     weir__text_add_string(out, ",");
     serve_answer_add_progress(progress, out);
     weir__text_add_string(out, "}\n\n");
@@ -270,7 +272,7 @@ static void fail_answer(serve_answer *answer, const serve_failure *why)
 
 /* ---- Whole answers ---- */
 
-/* Those of one prompt, in their order where all are returned, else the best ones first. */
+/* Adds the choices of one prompt, in their order where all are returned, else the best ones first. */
 static void add_best(serve_answer *answer, int32_t first, weir__text *text)
 {
     serve_choice *choices = answer->choices + first;

@@ -28,8 +28,8 @@ void serve_openai_add_reason(const serve_choice *choice, weir__text *text);
 /* The member "timings", as llama-server has it. */
 void serve_openai_add_timings(const weir_usage *usage, weir__text *text);
 
-/* If requested, as vLLM has them: "token_ids" of the tokens that are in no object of the choice yet, and once
- * "prompt_token_ids", for the first choice of a prompt. */
+/* Adds ids if requested, as vLLM has them: "token_ids" of the tokens that are in no object of the choice yet,
+ * and once "prompt_token_ids", for the first choice of a prompt. */
 void serve_openai_add_ids(serve_choice *choice, weir__text *text);
 void serve_openai_add_prompt_ids(serve_choice *choice, weir__text *text);
 

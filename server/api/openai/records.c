@@ -41,7 +41,7 @@ static void refuse_record(serve_call *call, const char *id)
 }
 
 /* False: the call has its answer. */
-static bool passes(serve_call *call, weir_status status, const char *id)
+static bool status_passes(serve_call *call, weir_status status, const char *id)
 {
     if (status == WEIR_INVALID)
         refuse_record(call, id);
@@ -67,7 +67,8 @@ static serve_answer *find_running(const serve_call *call, const char *id)
 /* The response as it was kept. False: the call has its answer. */
 static bool find_response(serve_call *call, const char *id, weir__text *text)
 {
-    return passes(call, serve_records_find(call->server->records, id, salt_of(call), NULL, NULL, text), id);
+    return status_passes(call, serve_records_find(call->server->records, id, salt_of(call), NULL, NULL, text),
+                         id);
 }
 
 void serve_response_get(serve_call *call)
@@ -207,7 +208,8 @@ void serve_response_items(serve_call *call)
     read_id(call, id);
     weir__text_add_string(&text, "[");
     if (read_page(call, &p) &&
-        passes(call, serve_records_find(call->server->records, id, salt_of(call), NULL, &text, NULL), id)) {
+        status_passes(call, serve_records_find(call->server->records, id, salt_of(call), NULL, &text, NULL),
+                      id)) {
         weir__text_add_string(&text, "]");
         weir_status status =
             !text.failed ? weir__json_parse_texts(text.bytes, text.n, "input", WEIR_INVALID, &items, &error)

@@ -1,4 +1,7 @@
-/* responses.c: POST /v1/responses and /v1/responses/input_tokens.
+/* responses.c: POST /v1/responses and /v1/responses/input_tokens. The parts of the one choice are the
+ * response's items: as events, an item begins with its first delta and stops when the next one begins; as a
+ * whole, all are written at the end. So the parts are kept in both cases. A response that is to be kept takes
+ * the request's conversation along, and goes to the records when it has ended.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "responses.h"
 
@@ -20,7 +23,7 @@
 
 /* ---- Items ---- */
 
-/* Whether a part is the call of a custom tool. */
+/* True if a part is the call of a custom tool. */
 static bool is_custom(const serve_answer *answer, const serve_part *part)
 {
     return serve_answer_is_custom(answer, part->name);
@@ -129,7 +132,7 @@ static const char *status_of(const serve_choice *choice)
                                                                                              : "completed";
 }
 
-/* Only the last item may have been cut. status: the response's. */
+/* The status of an item: only the last one may have been cut. status: the response's. */
 static const char *item_status(const serve_choice *choice, size_t index, const char *status)
 {
     bool whole = index + 1 < choice->n_kept || strcmp(status, "completed") == 0;
@@ -276,7 +279,8 @@ static void stop_item(serve_choice *choice, size_t index)
 }
 
 /* Takes the tokens of a part's next piece; of content, their logprobs into *scores and the part's own. */
-static void score(serve_choice *choice, serve_part *part, const char *bytes, size_t n, weir__text *scores)
+static void score_piece(serve_choice *choice, serve_part *part, const char *bytes, size_t n,
+                        weir__text *scores)
 {
     const serve_answer *answer = choice->answer;
     bool content = part->kind == WEIR_DELTA_CONTENT;
@@ -309,7 +313,7 @@ static void send_delta(serve_choice *choice, const weir_delta *given)
     if (choice->fresh && index > 0) stop_item(choice, index - 1);
     if (choice->fresh) start_item(choice, index);
     if (given->kind == WEIR_DELTA_TOOL_CALL) return;
-    score(choice, part, given->text, given->length, &scores);
+    score_piece(choice, part, given->text, given->length, &scores);
     if (is_custom(choice->answer, part)) {
         send_input(choice, part);
     } else {
@@ -331,7 +335,7 @@ static void end_response(serve_choice *choice)
     if (choice->n_kept > 0) stop_item(choice, choice->n_kept - 1);
 }
 
-/* For later requests. */
+/* Keeps the response for later requests. */
 static void keep_response(serve_answer *answer, const char *status, const char *error)
 {
     serve_record *record = answer->record;
@@ -361,7 +365,7 @@ static void whole_response(serve_answer *answer, weir__text *text)
     serve_choice *choice = &answer->choices[0];
     for (size_t i = 0; i < choice->n_kept; i++) {
         weir__text scores = {0};
-        score(choice, &choice->parts[i], choice->parts[i].text.bytes, choice->parts[i].text.n, &scores);
+        score_piece(choice, &choice->parts[i], choice->parts[i].text.bytes, choice->parts[i].text.n, &scores);
         weir__text_fini(&scores);
     }
     add_response(answer, status_of(&answer->choices[0]), NULL, text);
@@ -377,7 +381,7 @@ static void write_progress(const serve_choice *choice, const weir_progress *prog
     weir__text_add_string(text, "}\n\n");
 }
 
-static void pending(const serve_answer *answer, weir__text *text)
+static void add_pending(const serve_answer *answer, weir__text *text)
 {
     add_response(answer, "in_progress", NULL, text);
 }
@@ -392,12 +396,12 @@ const serve_form serve_responses_form = {
     .finish = finish_response,
     .fail = fail_response,
     .whole = whole_response,
-    .pending = pending,
+    .pending = add_pending,
 };
 
 /* ---- The endpoints ---- */
 
-static bool repeat(const serve_ask *ask, const char *name, const char *standard, weir__text *text)
+static bool repeat_option(const serve_ask *ask, const char *name, const char *standard, weir__text *text)
 {
     const json_t *value = serve_ask_given(ask, name);
     char *dump = value != NULL ? weir__json_dump(value) : NULL;
@@ -430,8 +434,8 @@ static bool add_items(serve_call *call, const json_t *items, const char *token, 
     return ok;
 }
 
-/* The conversation, for a response that is to be kept. False: out of memory. */
-static bool record(const serve_ask *ask, serve_answer *answer)
+/* Keeps the conversation, for a response that is to be kept. False: out of memory. */
+static bool record_conversation(const serve_ask *ask, serve_answer *answer)
 {
     serve_call *call = ask->call;
     const json_t *input = serve_ask_given(ask, "input");
@@ -449,7 +453,7 @@ static bool record(const serve_ask *ask, serve_answer *answer)
 }
 
 /* The request's options, which a response repeats: as given, or else their defaults. */
-static bool repeat_all(const serve_ask *ask, serve_answer *answer)
+static bool repeat_options(const serve_ask *ask, serve_answer *answer)
 {
     weir__text *text = &answer->repeated;
     static const struct {
@@ -471,14 +475,14 @@ static bool repeat_all(const serve_ask *ask, serve_answer *answer)
     /* json_key would omit the comma at the start of a text. */
     weir__text_printf(text, ",\"background\":%s,\"parallel_tool_calls\":%s,\"service_tier\":\"default\"",
                       ask->background ? "true" : "false", ask->chat.parallel_tool_calls ? "true" : "false");
-    ok = record(ask, answer);
+    ok = record_conversation(ask, answer);
     weir__text_printf(text, ",\"store\":%s,\"truncation\":\"disabled\"",
                       answer->record != NULL ? "true" : "false");
     weir__json_number(text, "temperature", (double)ask->sampler.temp, 6);
     weir__json_number(text, "top_p", (double)ask->sampler.top_p, 6);
     weir__text_printf(text, ",\"top_logprobs\":%d", ask->request.n_logprobs);
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
-        ok = repeat(ask, members[i].name, members[i].standard, text) && ok;
+        ok = repeat_option(ask, members[i].name, members[i].standard, text) && ok;
     weir__text_close(text, "", 0); /* it is there as long as the answer */
     return ok && !text->failed;
 }
@@ -487,7 +491,7 @@ static const serve_dialect dialect = {
     .where = SERVE_ASK_RESPONSES,
     .read = serve_ask_responses,
     .form = &serve_responses_form,
-    .repeat = repeat_all,
+    .repeat = repeat_options,
     .count = "{\"object\":\"response.input_tokens\",\"input_tokens\":",
 };
 
