@@ -1,7 +1,6 @@
-/* stream.c: a stream of chunks from the driver to one reader. The driver appends to one buffer and the reader
- * reads the other; they are swapped when the reader has read all of its own, so neither waits for the other
- * and nothing is copied. The reader waits, polls a descriptor, or has a callback called. The last chunk needs
- * no memory.
+/* stream.c: a stream of chunks from the driver to one reader. The driver appends to one sequence and the
+ * reader reads the other; they are swapped when the reader has read all of its own. The last chunk needs no
+ * memory.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/stream.h"
 
@@ -19,37 +18,10 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/sized.h"
+#include "engine/chunks.h"
 #include "engine/waker.h"
 
 #define DEFAULT_POLL_MS 100 /* as weir.h says */
-
-/* The place of a chunk in its buffer. A NUL follows its text. */
-typedef struct mark {
-    size_t token;
-    size_t n_tokens;
-    size_t text;
-    size_t length;
-    int32_t n_hidden;
-    int32_t n_generated; /* these two: of the stream, up to its last token */
-    int64_t total_ns;
-} mark;
-
-/* A sequence of chunks. Invariant: marks are adjacent, apart from the NULs; if `terminal`, the last one is
- * the terminal chunk. Logprobs and tops, if present, have a place for each token. */
-typedef struct buffer {
-    int32_t *tokens;
-    size_t n_tokens, tokens_capacity;
-    float *logprobs; /* [n_tokens]; NULL = the stream is not scored */
-    size_t logprobs_capacity;
-    weir_logprob *tops; /* [n_tokens][n_top] */
-    size_t tops_capacity;
-    int32_t n_top;
-    char *text;
-    size_t n_text, text_capacity;
-    mark marks[WEIR__STREAM_MARKS];
-    int n_marks;
-    bool terminal;
-} buffer;
 
 typedef enum phase { FRESH, ATTACHED, FINISHED } phase;
 
@@ -74,8 +46,8 @@ struct weir_stream {
     bool reserved; /* only a flight may read it */
     bool reading;  /* a consumer is inside next_chunk */
     bool terminal_taken;
-    buffer back;
-    buffer front;            /* the consumer's: changes only inside next_chunk */
+    weir__chunks back;
+    weir__chunks front;      /* the consumer's: changes only inside next_chunk */
     int front_mark;          /* the next chunk of front */
     int interval_before;     /* interval before the attach: a detach restores it */
     weir__waker *waker;      /* NULL while FRESH; kept until the end, so that a late cancel may wake */
@@ -121,22 +93,14 @@ no_stream:
     return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for a stream");
 }
 
-static void free_buffer(buffer *b)
-{
-    weir__mem_free(b->tokens);
-    weir__mem_free(b->logprobs);
-    weir__mem_free(b->tops);
-    weir__mem_free(b->text);
-}
-
 void weir__stream_drop(weir_stream *stream)
 {
     if (stream == NULL || atomic_fetch_sub_explicit(&stream->refs, 1, memory_order_acq_rel) != 1) return;
     if (stream->fds[0] >= 0) close(stream->fds[0]);
     if (stream->fds[1] >= 0 && stream->fds[1] != stream->fds[0]) close(stream->fds[1]);
     weir__waker_release(stream->waker);
-    free_buffer(&stream->back);
-    free_buffer(&stream->front);
+    weir__chunks_fini(&stream->back);
+    weir__chunks_fini(&stream->front);
     weir__history_fini(&stream->history);
     pthread_cond_destroy(&stream->left);
     pthread_cond_destroy(&stream->cond);
@@ -368,68 +332,13 @@ bool weir__stream_flows(const weir_stream *stream)
     return flows;
 }
 
-/* Makes room for the chunk's tokens and their logprobs. */
-static bool buffer_reserve(buffer *to, const weir_chunk *chunk)
-{
-    size_t n = to->n_tokens + chunk->n_tokens, n_top = (size_t)chunk->n_top_logprobs;
-    if (chunk->n_tokens == 0) return true;
-    return weir__mem_grow(&to->tokens, &to->tokens_capacity, n, sizeof *to->tokens) &&
-           (chunk->logprobs == NULL ||
-            weir__mem_grow(&to->logprobs, &to->logprobs_capacity, n, sizeof *to->logprobs)) &&
-           (n_top == 0 || weir__mem_grow(&to->tops, &to->tops_capacity, n * n_top, sizeof *to->tops));
-}
-
-static void buffer_add_tokens(buffer *to, const weir_chunk *chunk)
-{
-    size_t n = chunk->n_tokens, n_top = (size_t)chunk->n_top_logprobs;
-    if (n == 0) return;
-    memcpy(to->tokens + to->n_tokens, chunk->tokens, n * sizeof *to->tokens);
-    if (chunk->logprobs != NULL)
-        memcpy(to->logprobs + to->n_tokens, chunk->logprobs, n * sizeof *to->logprobs);
-    if (n_top > 0) memcpy(to->tops + to->n_tokens * n_top, chunk->top_logprobs, n * n_top * sizeof *to->tops);
-    to->n_top = chunk->n_top_logprobs;
-    to->n_tokens += n;
-}
-
-/* Appends the chunk as one of its own, or to the last chunk if all marks are in use. usage: up to it. */
-static bool buffer_append(buffer *to, const weir_chunk *chunk, const weir_usage *usage)
-{
-    bool merge = to->n_marks == WEIR__STREAM_MARKS;
-    size_t length = chunk->length;
-    if (!buffer_reserve(to, chunk)) return false;
-    if (length > 0 && !weir__mem_grow(&to->text, &to->text_capacity, to->n_text + length + 1, 1))
-        return false;
-
-    mark *last = &to->marks[merge ? to->n_marks - 1 : to->n_marks];
-    if (!merge) {
-        *last = (mark){.token = to->n_tokens, .text = to->n_text};
-        to->n_marks++;
-    } else if (length > 0 && last->length > 0) {
-        to->n_text--; /* overwrites the NUL */
-    } else if (length > 0) {
-        last->text = to->n_text;
-    }
-    buffer_add_tokens(to, chunk);
-    last->n_tokens += chunk->n_tokens;
-    last->n_hidden = chunk->n_hidden;
-    last->n_generated = usage->n_generated;
-    last->total_ns = usage->total_ns;
-    if (length > 0) {
-        memcpy(to->text + to->n_text, chunk->text, length);
-        to->text[to->n_text + length] = '\0';
-        to->n_text += length + 1;
-        last->length += length;
-    }
-    return true;
-}
-
-/* Puts the chunk into the buffer and its tokens into the history. */
+/* Puts the chunk into `back` and its tokens into the history. */
 static bool keep_chunk(weir_stream *stream, const weir_chunk *chunk, const weir_usage *usage)
 {
     weir__history *history = &stream->history;
     int32_t before = history->n_tokens;
     if (history->tokens != NULL && !weir__history_add(history, chunk->tokens, chunk->n_tokens)) return false;
-    if (buffer_append(&stream->back, chunk, usage)) return true;
+    if (weir__chunks_append(&stream->back, chunk, usage)) return true;
     history->n_tokens = before;
     return false;
 }
@@ -482,7 +391,7 @@ void weir__stream_finish(weir_stream *stream, const weir_chunk *chunk, const wei
     pthread_mutex_lock(&stream->mutex);
     if (error != NULL) stream->error = *error;
     if (!keep_chunk(stream, chunk, usage)) { /* one without memory takes its place, with the counts before */
-        buffer_append(&stream->back, &nothing, &stream->usage);
+        weir__chunks_append(&stream->back, &nothing, &stream->usage);
         reason = WEIR_REASON_ERROR;
         weir__error_set(&stream->error, WEIR_NO_MEMORY, "",
                         "out of memory for the last chunk: its text is lost");
@@ -507,32 +416,17 @@ static bool take_chunk(weir_stream *stream, weir_chunk *chunk)
 {
     if (stream->front_mark == stream->front.n_marks) {
         if (stream->back.n_marks == 0) return false;
-        buffer empty = stream->front;
-        empty.n_tokens = empty.n_text = 0;
-        empty.n_marks = 0;
+        weir__chunks empty = stream->front;
+        weir__chunks_clear(&empty);
         stream->front = stream->back;
         stream->back = empty;
         stream->front_mark = 0;
     }
-    const buffer *front = &stream->front;
-    const mark *next = &front->marks[stream->front_mark++];
-    bool terminal = front->terminal && stream->front_mark == front->n_marks;
-    *chunk = (weir_chunk){
-        .tokens = next->n_tokens > 0 ? front->tokens + next->token : NULL,
-        .n_tokens = next->n_tokens,
-        .text = next->length > 0 ? front->text + next->text : "",
-        .length = next->length,
-        .n_hidden = next->n_hidden,
-        .n_generated = next->n_generated,
-        .total_ns = next->total_ns,
-        .finished = terminal,
-        .reason = terminal ? (weir_reason)atomic_load_explicit(&stream->reason, memory_order_relaxed)
-                           : WEIR_REASON_NOT_FINISHED,
-    };
-    if (next->n_tokens > 0 && front->logprobs != NULL) chunk->logprobs = front->logprobs + next->token;
-    if (next->n_tokens > 0 && front->n_top > 0) {
-        chunk->top_logprobs = front->tops + next->token * (size_t)front->n_top;
-        chunk->n_top_logprobs = front->n_top;
+    weir__chunks_get(&stream->front, stream->front_mark++, chunk);
+    bool terminal = stream->front.terminal && stream->front_mark == stream->front.n_marks;
+    if (terminal) {
+        chunk->finished = true;
+        chunk->reason = (weir_reason)atomic_load_explicit(&stream->reason, memory_order_relaxed);
     }
     stream->terminal_taken = terminal;
     if (!can_take(stream)) fd_lower(stream);

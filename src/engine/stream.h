@@ -7,10 +7,6 @@
 #include "engine/waker.h"
 #include "weir/weir.h"
 
-/* Chunks that may wait unread before the newest is merged into the one before it. A reader that keeps up has
- * one or two; 32 last a second at 32 tokens per second. */
-#define WEIR__STREAM_MARKS 32
-
 /* Attaches a fresh stream to a request of n_prompt tokens. index: its place in the submit; interval 0: the
  * stream keeps its own; waker: cancels wake it. The engine holds a reference until weir__stream_finish.
  * STATE: the stream was attached before, or cancelled. */

@@ -218,14 +218,13 @@ static void a_chunk_has_the_counts_of_its_own_time(void **state)
     bench *b = *state;
     weir_chunk chunk;
     int32_t n = 0, taken = 0;
-    while (n < 2 * WEIR__STREAM_MARKS) assert_true(bench_put(b, ++n, "x"));
+    while (n < 2 * WEIR__CHUNKS_MOST) assert_true(bench_put(b, ++n, "x"));
     assert_int_equal(weir_stream_usage(b->stream).n_generated, n);
     while (weir_stream_try_next(b->stream, &chunk) == WEIR_OK) {
         taken += (int32_t)chunk.n_tokens;
         assert_int_equal(chunk.n_generated, taken);
         assert_true(chunk.total_ns == taken * WEIR__NS_PER_MS);
-        assert_int_equal(chunk.n_tokens,
-                         taken < n ? 1 : 1 + n - WEIR__STREAM_MARKS); /* the last is of many */
+        assert_int_equal(chunk.n_tokens, taken < n ? 1 : 1 + n - WEIR__CHUNKS_MOST); /* the last is of many */
     }
     assert_int_equal(taken, n);
     bench_end(b, WEIR_REASON_END, "");
@@ -344,7 +343,7 @@ static void unread_chunks_merge_and_nothing_is_lost(void **state)
     }
     bench_end(b, WEIR_REASON_END, "");
     int n_chunks = sink_take(&got, b->stream);
-    assert_int_equal(n_chunks, WEIR__STREAM_MARKS);
+    assert_int_equal(n_chunks, WEIR__CHUNKS_MOST);
     assert_sink(got, WEIR_REASON_END, want);
     assert_int_equal(got.n_tokens, 1000);
     for (int i = 0; i < 1000; i++) assert_int_equal(got.tokens[i], i);
@@ -355,8 +354,8 @@ static void only_the_newest_chunk_is_merged_into(void **state)
     bench *b = *state;
     sink got = {0};
     weir_chunk chunk;
-    for (int i = 0; i < WEIR__STREAM_MARKS + 4; i++) bench_push(b, "x");
-    for (int i = 0; i < WEIR__STREAM_MARKS - 1; i++) {
+    for (int i = 0; i < WEIR__CHUNKS_MOST + 4; i++) bench_push(b, "x");
+    for (int i = 0; i < WEIR__CHUNKS_MOST - 1; i++) {
         assert_int_equal(weir_stream_try_next(b->stream, &chunk), WEIR_OK);
         assert_string_equal(chunk.text, "x");
         assert_int_equal(chunk.n_tokens, 1);
@@ -373,12 +372,12 @@ static void the_terminal_chunk_merges_with_text_that_waits(void **state)
     sink got = {0};
     static const int32_t token = 5;
     static const weir_usage usage = {0};
-    for (int i = 0; i < WEIR__STREAM_MARKS; i++) bench_push(b, "x");
+    for (int i = 0; i < WEIR__CHUNKS_MOST; i++) bench_push(b, "x");
     b->attached = false;
     const weir_chunk end = {
         .tokens = &token, .n_tokens = 1, .text = "y", .length = 1, .reason = WEIR_REASON_LENGTH};
     weir__stream_finish(b->stream, &end, NULL, &usage);
-    assert_int_equal(sink_take(&got, b->stream), WEIR__STREAM_MARKS);
+    assert_int_equal(sink_take(&got, b->stream), WEIR__CHUNKS_MOST);
     assert_string_equal(got.last, "xy");
     assert_int_equal(got.last_tokens, 2);
     assert_true(got.finished);
@@ -456,13 +455,13 @@ static void an_end_without_memory_keeps_the_unread_text(void **state)
     bench *b = *state;
     sink got = {0};
     char text[4096];
-    for (int i = 0; i < WEIR__STREAM_MARKS; i++) bench_push(b, "x");
+    for (int i = 0; i < WEIR__CHUNKS_MOST; i++) bench_push(b, "x");
     memset(text, 'y', sizeof text - 1);
     text[sizeof text - 1] = '\0';
     weir__mem_fail_after(0);
     bench_end(b, WEIR_REASON_END, text);
-    assert_int_equal(sink_take(&got, b->stream), WEIR__STREAM_MARKS);
-    assert_int_equal(got.n_text, WEIR__STREAM_MARKS);
+    assert_int_equal(sink_take(&got, b->stream), WEIR__CHUNKS_MOST);
+    assert_int_equal(got.n_text, WEIR__CHUNKS_MOST);
     assert_int_equal(got.reason, WEIR_REASON_ERROR);
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "engine/chunks.h"
 #include "engine/stream.h"
 #include "support/event.h"
 
@@ -134,7 +135,7 @@ static void take_chunk(job *j, const weir_chunk *chunk)
     MUST(p, ++j->n_since <= p->turns + p->generating + p->stopped - j->empty_turn,
          "two chunks of job %d in one tick", job_number(j));
     /* Earlier than that none is merged with another. */
-    if (p->turns - j->empty_turn < WEIR__STREAM_MARKS && !p->scarce)
+    if (p->turns - j->empty_turn < WEIR__CHUNKS_MOST && !p->scarce)
         wrong = reader_judge_chunk(&j->r, &j->w, chunk, j->least, j->most, p->params.n_draft_max);
     MUST(p, wrong == NULL, "job %d: %s, chunk %zu", job_number(j), wrong, j->r.n_chunks);
     wrong = reader_add(&j->r, chunk);

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "engine/chunks.h"
 #include "engine/engine.h"
 #include "engine/stream.h"
 #include "model/fake.h"
