@@ -1,4 +1,4 @@
-/* wrap_test.c: lines are broken alike in whatever pieces a text comes.
+/* wrap_test.c: lines break at the same places however a text is cut into pieces.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "wrap.h"
 

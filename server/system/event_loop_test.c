@@ -79,7 +79,8 @@ static void test_only_wanted_events_are_reported(void **state)
     serve_loop_destroy(loop);
 }
 
-/* An end that is forgotten in a turn is not called in it, in whatever order; a new one in its place is. */
+/* A descriptor that is forgotten during a turn is not called in it, in any order; a new one in its place
+ * is. */
 static void test_forgetting(void **state)
 {
     serve_loop *loop = serve_loop_create(*state != NULL);

@@ -250,7 +250,7 @@ static void test_forms(void **state)
 
 /* ---- Answers that do not ---- */
 
-/* Text that must come out whole, in whatever form: all of it is in the given pieces. */
+/* Texts that must come out whole, in one form or another: the given pieces together have all of it. */
 static const struct broken {
     const char *template, *text;
     const char *content; /* when read at once */

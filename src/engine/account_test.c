@@ -384,7 +384,7 @@ static void slots_are_shared_between_tenants_not_salts(void **state)
     }
 }
 
-/* The rank of best_of: the sum over all tokens, in whatever slot they were sampled. */
+/* The rank of best_of: the sum over all tokens, whichever slots sampled them. */
 static void a_sum_of_logprobs_goes_through_a_suspension(void **state)
 {
     rig *r = *state;

@@ -90,8 +90,8 @@ static bool put_beginning(sharing *s, size_t first, size_t last, size_t skip, si
     const branch *b = &s->branches[first];
     size_t n = b->n - skip;
     for (size_t i = first + 1; i < last; i++) {
-        size_t alike = common_length(b, &s->branches[i], skip);
-        if (alike < n) n = alike;
+        size_t common = common_length(b, &s->branches[i], skip);
+        if (common < n) n = common;
     }
     if (!put_elements(s->out, b->elements + skip, n)) return false;
     if (skip + n == s->branches[last - 1].n) return true; /* all of them are the same */

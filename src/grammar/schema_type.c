@@ -22,12 +22,12 @@ static size_t most_forks(const char *const *texts, size_t n, size_t *forks, size
     size_t most = 1;
     for (size_t i = 0; i <= longest; i++) forks[i] = 1;
     for (size_t i = 1; i < n; i++) {
-        size_t alike = 0;
-        while (texts[i][alike] != '\0' && texts[i][alike] == texts[i - 1][alike]) alike++;
+        size_t common = 0;
+        while (texts[i][common] != '\0' && texts[i][common] == texts[i - 1][common]) common++;
         /* back to the start of a character */
-        while (alike > 0 && ((unsigned char)texts[i][alike] & 0xC0) == 0x80) alike--;
-        for (size_t k = alike + 1; k <= strlen(texts[i - 1]); k++) forks[k] = 1;
-        if (++forks[alike] > most) most = forks[alike];
+        while (common > 0 && ((unsigned char)texts[i][common] & 0xC0) == 0x80) common--;
+        for (size_t k = common + 1; k <= strlen(texts[i - 1]); k++) forks[k] = 1;
+        if (++forks[common] > most) most = forks[common];
     }
     return most;
 }

@@ -273,10 +273,10 @@ static void make_activations(float *x)
     for (int i = 0; i < MOST * WIDE; i++) x[i] = cosf((float)i * 0.7f) * (float)(1 + i / WIDE % 5);
 }
 
-/* Products are those of ggml. Both round activations alike, so only the order of additions in single
- * precision differs. With a format that has minimums, ggml also rounds the sum of a unit's activations, which
- * a minimum is multiplied by, to half precision (Q8_1). The bounds are relative to the products that are
- * added, each taken without its sign. */
+/* Products are those of ggml. Both round activations in the same way, so only the order of additions in
+ * single precision differs. With a format that has minimums, ggml also rounds the sum of a unit's
+ * activations, which a minimum is multiplied by, to half precision (Q8_1). The bounds are relative to the
+ * products that are added, each taken without its sign. */
 static void products_are_those_of_ggml(void **state)
 {
     (void)state;

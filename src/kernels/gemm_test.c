@@ -199,7 +199,7 @@ static void products_are_right(void **state)
             }
 }
 
-/* A row has the same bits whatever else is multiplied at the same time, and in whatever parts. */
+/* A row has the same bits whatever rows are multiplied with it, and however the work is divided. */
 static void a_row_does_not_depend_on_its_company(void **state)
 {
     (void)state;
@@ -257,7 +257,7 @@ static void rows_of_a_large_batch_are_those_of_small_ones(void **state)
         }
 }
 
-/* All levels give the same to the bit where activations are rounded alike, however long their vectors are. */
+/* All levels that round activations in the same way give the same bits, whatever the length of a vector. */
 static void all_levels_give_the_same(void **state)
 {
     (void)state;

@@ -221,7 +221,7 @@ static float *decode_behind(rig *r, int32_t n_lanes, int32_t n, int32_t n_thread
 }
 
 /* Pieces are divided among threads in many ways, and their sums are the same. */
-static void threads_do_not_change_a_bit(weir_layout layout, weir_kv_type type, int32_t n_lanes, bool alike)
+static void threads_do_not_change_a_bit(weir_layout layout, weir_kv_type type, int32_t n_lanes, bool shared)
 {
     enum { MOST = 16, CELLS = EFFORT(8192, 3072), N = CELLS - 42 };
     static int32_t ids[N];
@@ -233,7 +233,7 @@ static void threads_do_not_change_a_bit(weir_layout layout, weir_kv_type type, i
     for (int k = 0; k < 2; k++) r.context->teams[k].n_threads = 2;
     for (int32_t s = 0; s < n_lanes; s++) {
         some_tokens(ids, 10 * s, N);
-        if (s > 0 && alike) {
+        if (s > 0 && shared) {
             assert_ok(ops->share(r.context, 0, s, N / 2, error));
             append(&r, s, ids, N / 2);
         } else {

@@ -360,7 +360,7 @@ static void triggers_of_every_kind(void **state)
     assert_true(create(NULL, &grammar, &sampler, NULL) == WEIR_GRAMMAR);
 }
 
-/* A call's begin is told in the token that completes the trigger and in all that follow it. */
+/* The token that completes the trigger reports that a call has begun, and so do all that follow it. */
 static void text_before_a_call(void **state)
 {
     (void)state;

@@ -136,7 +136,7 @@ void job_end(job *j, weir_reason reason);
 
 void job_cancel(job *j);
 
-/* Releases the stream in whatever state it is. */
+/* Releases the stream, whatever its state. */
 void job_let_go(job *j);
 
 /* The ready callback; user is the job. */

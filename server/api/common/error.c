@@ -1,5 +1,5 @@
-/* error.c: errors of the library as answers: in the request's words, and what is told in headers. An error's
- * field and message name members of the library. The fields that set one member are in the rows of
+/* error.c: turns errors of the library into answers, in the request's words, and its remarks into headers. An
+ * error's field and message name members of the library. The fields that set one member are in the rows of
  * ask_fields.c, and a table here has the other names; a place in messages or tools becomes the one that the
  * dialect has. Words within quotation marks stay as they are. Lines of weir_chat_relaxed and
  * weir_chat_reshaped become hints and a header in the same way.
