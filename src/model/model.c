@@ -62,7 +62,9 @@ weir_status weir__model_params_check(const weir_model_params *params, weir_error
             return weir__error_set(error, WEIR_INVALID, "tensor_split",
                                    "tensor_split[%zu] is %g; allowed: finite numbers from 0", i,
                                    (double)params->tensor_split[i]);
-    return params->rpc != NULL && *params->rpc != '\0' ? check_workers(params->rpc, error) : WEIR_OK;
+    if (params->rpc == NULL || *params->rpc == '\0') return WEIR_OK;
+    status = weir__rpc_check(error);
+    return status == WEIR_OK ? check_workers(params->rpc, error) : status;
 }
 
 /* States that were computed with other values do not fit. */
