@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # build.sh [PRESET [TARGET...]]: builds a preset (release unless named), llama.cpp included where it is needed. WEIR_WITH_RPC=OFF|ON
-# leaves out a part of it, or takes it back.
+# and WEIR_WITH_ROUTER=OFF|ON leave out a part of it, or take it back.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -15,6 +15,7 @@ if [ "$preset" = vulkan ]; then export WEIR_BACKEND=vulkan; fi
 # Parts that the build has or lacks; without a word of the environment as before. WEIR_RPC is `--rpc` for the command.
 parts=() llama=(--media)
 if [ -n "${WEIR_WITH_RPC:-}" ]; then parts+=("-DWEIR_RPC=$WEIR_WITH_RPC"); fi
+if [ -n "${WEIR_WITH_ROUTER:-}" ]; then parts+=("-DWEIR_ROUTER=$WEIR_WITH_ROUTER"); fi
 rpc=${WEIR_WITH_RPC:-$(sed -n 's/^WEIR_RPC:BOOL=//p' "$build/CMakeCache.txt" 2>/dev/null || true)}
 if [ "$rpc" = OFF ]; then llama+=(--no-rpc); fi
 # Ahead of CMake, which would ask for the same thing but hide its progress in the log.

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "server/kv_events/kv_events.h"
 
 #define NAMES_LISTED 16 /* in a message */
 
@@ -16,7 +15,10 @@ struct serve_catalog {
     serve_model **models;  /* [n]; with a pool */
     size_t n;
     serve_loaded *loaded;
-    serve_kv_events *events; /* NULL = none; constant */
+    /* Constant: who is told which engines are in memory. NULL = nobody */
+    serve_kv_events *events;
+    serve_catalog_joined *joined;
+    serve_catalog_left *left;
 };
 
 /* ---- Those in memory ---- */
@@ -32,7 +34,7 @@ static void forget_model(weir_model *model, void *user)
     if (gone != NULL) *at = gone->next;
     pthread_mutex_unlock(&catalog->mutex);
     if (gone != NULL && gone->engine != NULL && catalog->events != NULL)
-        serve_kv_events_leave(catalog->events, gone->engine);
+        catalog->left(catalog->events, gone->engine);
     serve_loaded_destroy(gone);
 }
 
@@ -61,8 +63,7 @@ serve_loaded *serve_catalog_enter(serve_catalog *catalog, const serve_model *mod
     if (loaded == NULL && (loaded = make_loaded(catalog, model, lease)) != NULL) {
         loaded->next = catalog->loaded;
         catalog->loaded = loaded;
-        if (loaded->engine != NULL && catalog->events != NULL)
-            (void)serve_kv_events_join(catalog->events, model->name, loaded->engine);
+        if (loaded->engine != NULL) (void)serve_catalog_join(catalog, model->name, loaded->engine);
     }
     pthread_mutex_unlock(&catalog->mutex);
     return loaded;
@@ -276,9 +277,17 @@ weir_status serve_catalog_create(const serve_params *params, serve_catalog **out
     return status;
 }
 
-void serve_catalog_publish(serve_catalog *catalog, serve_kv_events *events)
+void serve_catalog_publish(serve_catalog *catalog, serve_kv_events *events, serve_catalog_joined *joined,
+                           serve_catalog_left *left)
 {
     catalog->events = events;
+    catalog->joined = joined;
+    catalog->left = left;
+}
+
+bool serve_catalog_join(serve_catalog *catalog, const char *name, weir_engine *engine)
+{
+    return catalog->events == NULL || catalog->joined(catalog->events, name, engine);
 }
 
 void serve_catalog_destroy(serve_catalog *catalog)

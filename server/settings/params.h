@@ -124,7 +124,8 @@ typedef struct serve_params {
      * all prompts without cache_salt */
     const char *kv_events, *kv_events_replay;
 #define SERVE_KV_BLOCK 16
-    /* false: headers of llm-d's router are not heeded (request/router_headers.h) */
+#define SERVE_KV_PEERS 64 /* connections of each of the two sockets; others wait in the kernel */
+    /* false: headers of llm-d's router are not heeded (routers/router.h) */
     bool router_headers;
     const char *const *objectives; /* [n_objectives] "NAME=PRIORITY": of a router's objectives */
     size_t n_objectives;
