@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "server/system/log.h"
 
 #define NAMES_LISTED 16 /* in a message */
 
@@ -38,6 +39,18 @@ static void forget_model(weir_model *model, void *user)
     serve_loaded_destroy(gone);
 }
 
+static void warn_of_context(const serve_model *model, const weir_lease *lease)
+{
+    weir_model_info info = {.size = sizeof info};
+    weir_model_describe(weir_lease_model(lease), &info);
+    if (weir_lease_engine(lease) != NULL && info.n_ctx_train > 0 &&
+        model->params.asked_ctx > info.n_ctx_train)
+        serve_log("warning", "context",
+                  "%s: -c %d is longer than the %d tokens that the model was trained for: what it writes "
+                  "behind them may be poor",
+                  model->name, model->params.asked_ctx, info.n_ctx_train);
+}
+
 static serve_loaded *make_loaded(serve_catalog *catalog, const serve_model *model, const weir_lease *lease)
 {
     serve_loaded *loaded =
@@ -63,6 +76,7 @@ serve_loaded *serve_catalog_enter(serve_catalog *catalog, const serve_model *mod
     if (loaded == NULL && (loaded = make_loaded(catalog, model, lease)) != NULL) {
         loaded->next = catalog->loaded;
         catalog->loaded = loaded;
+        warn_of_context(model, lease);
         if (loaded->engine != NULL) (void)serve_catalog_join(catalog, model->name, loaded->engine);
     }
     pthread_mutex_unlock(&catalog->mutex);

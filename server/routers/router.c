@@ -1,5 +1,5 @@
-/* router.c: parameters of the parts for routers, the events' begin and end, and headers of llm-d's router that
- * say how to treat a request.
+/* router.c: parameters of the parts for routers, the begin and end of the events, and headers of llm-d's
+ * router that say how to treat a request.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "router.h"
 

@@ -21,8 +21,8 @@ void serve_router_close(serve_server *server);
 /* The value of a header of the connection's request, the first of *n. */
 typedef const char *serve_header_fn(const serve_connection *connection, const char *name, int *n);
 
-/* Keeps the values of the headers in call->router (docs/guides/routers.md). A value that cannot be is as none.
- * With params->router_headers only: clients that reach the server must not be able to send them. */
+/* Keeps the values of the headers in call->router (docs/guides/routers.md). A value that cannot be is as
+ * none. With params->router_headers only: clients that reach the server must not be able to send them. */
 void serve_router_read(serve_call *call, serve_header_fn *header);
 
 /* ---- Cached prefixes (ADR 0089) ----

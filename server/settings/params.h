@@ -30,8 +30,9 @@ typedef struct serve_model_params {
     size_t n_names;
     const weir_sampler_params *sampler; /* NULL = the library's defaults */
     int32_t max_tokens;                 /* -1 = up to the context's end */
-    const char *template_source;        /* NULL = the model's own */
-    const char *system;                 /* of chats that have no system message; NULL = none */
+    int32_t asked_ctx; /* 0; a context that was asked for: a warning says if the training was shorter */
+    const char *template_source; /* NULL = the model's own */
+    const char *system;          /* of chats that have no system message; NULL = none */
     bool no_thinking;
     const char *reasoning_budget; /* tokens of reasoning, by efforts, as serve_effort_check has it; NULL =
                                    * no limit */

@@ -296,5 +296,10 @@ weir_status weir_device_get(size_t i, weir_device *device)
     weir_device full = {.size = sizeof full};
     if (device == NULL) return WEIR_INVALID;
     weir_status status = ops->device_get(i, &full);
+    if (status == WEIR_OK && strcmp(full.type, "cpu") == 0) {
+        uint64_t available = weir__cpu_memory_available();
+        full.n_processors = weir__cpu_count();
+        if (available > 0 && available < full.memory_free) full.memory_free = available;
+    }
     return status == WEIR_OK ? weir__sized_give(device, &full, sizeof full, "device", NULL) : status;
 }

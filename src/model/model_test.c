@@ -3,6 +3,7 @@
 #include <math.h>
 #include <pthread.h>
 
+#include "base/cpu.h"
 #include "support/model.h"
 
 static void test_versions_say_something(void **state)
@@ -295,6 +296,10 @@ static void test_devices(void **state)
         assert_true(strlen(device.name) > 0);
         assert_true(strlen(device.type) > 0);
         assert_int_equal(device.size, sizeof device);
+        bool cpu = strcmp(device.type, "cpu") == 0; /* its limits are the cgroup's, too */
+        uint64_t available = weir__cpu_memory_available();
+        assert_int_equal(device.n_processors, cpu ? weir__cpu_count() : 0);
+        assert_true(!cpu || device.memory_free <= available + available / 2);
         n++;
     }
     assert_true(n >= 1);
