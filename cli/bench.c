@@ -1,6 +1,6 @@
 /* bench.c: finds weir-bench beside this program, and runs it in this one's place.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "bench.h"
+#include "commands.h"
 
 #include <errno.h>
 #include <limits.h>

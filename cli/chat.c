@@ -24,7 +24,7 @@
 #include "cli/lib/talk.h"
 #include "cli/lib/term.h"
 #include "cli/lib/wrap.h"
-#include "models.h"
+#include "commands.h"
 
 struct chat {
     const cli_args *args;

@@ -1,6 +1,6 @@
 /* weir completion SHELL, and `weir __complete WORD...`, which its scripts call.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "completion.h"
+#include "commands.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  *
  * The table of commands is here: name, arguments, text and function. Pages are made of pieces that page.c
  * writes for a terminal or in roff, so that help and manual pages have the same text. */
-#include "help.h"
+#include "commands.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +14,138 @@
 #include "cli/lib/file.h"
 #include "cli/lib/options.h"
 #include "cli/lib/out.h"
-#include "cli/lib/page.h"
 #include "cli/lib/signals.h"
 #include "cli/lib/term.h"
+#include "cli/lib/text.h"
 #include "cli/lib/wrap.h"
-#include "completion.h"
+
+/* ---- A page, for a terminal or in roff ---- */
+
+typedef struct cli_page {
+    bool man;
+    cli_text text;
+    int width;                             /* of the terminal */
+    const char *bold, *dim, *cyan, *plain; /* escape sequences, or "" */
+} cli_page;
+
+#define NARROW 64 /* below that, explanations stand in lines of their own */
+
+static cli_page cli_page_begin(bool man)
+{
+    int width = cli_term_out() ? cli_term_columns() : CLI_WRAP_COLUMNS;
+    return (cli_page){
+        .man = man,
+        .width = width < 40                 ? 40
+                 : width > CLI_WRAP_COLUMNS ? CLI_WRAP_COLUMNS
+                                            : width,
+        .bold = cli_term_style_out(CLI_BOLD),
+        .dim = cli_term_style_out(CLI_DIM),
+        .cyan = cli_term_style_out(CLI_CYAN),
+        .plain = cli_term_style_out(CLI_PLAIN),
+    };
+}
+
+/* Text as roff shows it: hyphens stay hyphens, nothing is taken for a request. Newlines begin paragraphs. */
+static void cli_page_roff(cli_text *text, const char *string)
+{
+    static const struct {
+        char plain;
+        const char *roff;
+    } escapes[] = {{'\\', "\\e"},  {'-', "\\-"},   {'\'', "\\(aq"},
+                   {'^', "\\(ha"}, {'~', "\\(ti"}, {'`', "\\(ga"}};
+    bool begins = text->n == 0 || text->bytes[text->n - 1] == '\n';
+    for (; *string != '\0'; string++) {
+        size_t i = 0, n = sizeof escapes / sizeof *escapes;
+        if (begins && (*string == '.' || *string == '\'')) cli_text_puts(text, "\\&");
+        begins = *string == '\n';
+        while (i < n && escapes[i].plain != *string) i++;
+        if (begins) {
+            while (string[1] == '\n') string++;
+            cli_text_puts(text, "\n.PP\n");
+        } else if (i < n)
+            cli_text_puts(text, escapes[i].roff);
+        else
+            cli_text_add(text, string, 1);
+    }
+}
+
+static void cli_page_section(cli_page *page, const char *title)
+{
+    if (!page->man) {
+        cli_text_printf(&page->text, "\n%s%s%s\n", page->bold, title, page->plain);
+        return;
+    }
+    cli_text_puts(&page->text, ".SH ");
+    for (; *title != '\0'; title++) {
+        char upper = weir__ascii_upper(*title);
+        cli_text_add(&page->text, &upper, 1);
+    }
+    cli_text_puts(&page->text, "\n");
+}
+
+static void cli_page_group(cli_page *page, const char *title)
+{
+    if (page->man)
+        cli_text_printf(&page->text, ".SS %s\n", title);
+    else
+        cli_page_section(page, title);
+}
+
+/* Paragraphs, separated by empty lines; wrapped on a terminal. */
+static void cli_page_puts(cli_page *page, const char *string)
+{
+    if (page->man)
+        cli_page_roff(&page->text, string);
+    else
+        cli_wrap_text(&page->text, string, 0, 0, page->width);
+    cli_text_puts(&page->text, "\n");
+}
+
+/* "  label      explanation", the explanation from this column on. */
+static void cli_page_entry(cli_page *page, const char *label, const char *explanation, int column)
+{
+    cli_text *text = &page->text;
+    if (page->man) {
+        cli_text_puts(text, ".TP\n\\fB");
+        cli_page_roff(text, label);
+        cli_text_puts(text, "\\fR\n");
+        cli_page_puts(page, explanation);
+        return;
+    }
+    int width = cli_text_width(label, strlen(label));
+    if (page->width < NARROW) column = 8;
+    cli_text_printf(text, "  %s%s%s", page->cyan, label, page->plain);
+    if (width + 4 > column) {
+        cli_text_puts(text, "\n");
+        width = -2;
+    }
+    cli_text_fill(text, " ", column - width - 2);
+    cli_wrap_text(text, explanation, column, column, page->width);
+    cli_text_puts(text, "\n");
+}
+
+/* Lines "# what" and "command". */
+static void cli_page_examples(cli_page *page, const char *lines)
+{
+    bool several = strchr(lines, '\n') != NULL && strchr(strchr(lines, '\n') + 1, '\n') != NULL;
+    cli_page_section(page, several || page->man ? "Examples" : "Example");
+    if (page->man) cli_text_puts(&page->text, ".nf\n");
+    for (; *lines != '\0'; lines += *lines == '\n') {
+        char line[256];
+        size_t n = strcspn(lines, "\n");
+        bool comment = lines[0] == '#';
+        snprintf(line, sizeof line, "%.*s", (int)n, lines);
+        if (page->man)
+            cli_page_puts(page, line);
+        else
+            cli_text_printf(&page->text, "  %s%s%s\n", comment ? page->dim : "", line,
+                            comment ? page->plain : "");
+        lines += n;
+    }
+    if (page->man) cli_text_puts(&page->text, ".fi\n");
+}
+
+/* ---- The command ---- */
 
 #define COLUMN 30 /* where the explanation of an option begins */
 #define WIDE   24 /* of a command, a variable, a file */

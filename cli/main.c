@@ -1,7 +1,6 @@
 /* main.c: weir, the command line.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "bench.h"
-#include "program.h"
+#include "commands.h"
 
 static cli_exit run_command(cli_args *args, char **argv)
 {

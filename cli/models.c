@@ -18,7 +18,7 @@
 #include "cli/lib/starter.h"
 #include "cli/lib/term.h"
 #include "cli/lib/text.h"
-#include "models.h"
+#include "commands.h"
 
 /* ---- weir pull ---- */
 

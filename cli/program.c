@@ -1,6 +1,6 @@
 /* program.c: the way from main() to a command's function.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "program.h"
+#include "commands.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,8 +12,6 @@
 #include "cli/lib/out.h"
 #include "cli/lib/signals.h"
 #include "cli/lib/term.h"
-#include "completion.h"
-#include "help.h"
 
 static cli_exit print_help(int n, char **words)
 {

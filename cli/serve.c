@@ -15,13 +15,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/lib/descriptors.h"
 #include "cli/lib/figures.h"
 #include "cli/lib/hub.h"
 #include "cli/lib/load.h"
 #include "cli/lib/model_list.h"
 #include "cli/lib/preset.h"
-#include "cli/lib/pulled.h"
 #include "cli/lib/signals.h"
 #include "cli/lib/starter.h"
 #include "cli/lib/term.h"

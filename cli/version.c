@@ -2,10 +2,11 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "cli/lib/licenses.h"
 #include "cli/lib/options.h"
 #include "cli/lib/out.h"
 #include "cli/lib/text.h"
+
+extern const unsigned char cli_licenses[]; /* cmake/notices.cmake makes it; ends with a newline and a zero */
 
 cli_exit cli_version(cli_args *args)
 {

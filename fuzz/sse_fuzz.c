@@ -4,7 +4,6 @@
  *
  * Input: a byte that seeds the cuts and chooses the API, then the stream. */
 #include "base/utf8.h"
-#include "cli/lib/answer.h"
 #include "cli/lib/sse.h"
 #include "fuzz.h"
 

@@ -39,7 +39,7 @@ BELOW = {
     "hub/transfer": ["base"],
     "hub": ["base", "hub/transfer"],
     "cli/lib": ["base", "hub/transfer", "server", "server/settings", "server/system"],
-    "cli": ["base", "server", "server/settings", "server/system", "cli/lib"],
+    "cli": ["base", "hub/transfer", "server", "server/settings", "server/system", "cli/lib"],
     "tools/plain": ["base"],
     "tools": ["base", "params", "backend", "kernels", "hook", "model", "engine", "hub/transfer", "cli/lib", "cli", "tools/plain"],
 }

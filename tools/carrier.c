@@ -9,8 +9,7 @@
 
 #include "base/json.h"
 #include "base/utf8.h"
-#include "cli/lib/answer.h"
-#include "cli/lib/descriptors.h"
+#include "cli/lib/file.h"
 #include "cli/lib/signals.h"
 #include "cli/lib/sse.h"
 #include "exchange.h"

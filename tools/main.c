@@ -1,6 +1,6 @@
 /* main.c: weir-bench, which `weir bench` starts.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "cli/program.h"
+#include "cli/commands.h"
 #include "commands.h"
 
 static cli_exit run_command(cli_args *args, char **argv)

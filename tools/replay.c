@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "cli/lib/file.h"
-#include "cli/lib/ring.h"
 #include "cli/lib/signals.h"
+#include "cli/lib/ticks.h"
 #include "commands.h"
 #include "engine/engine.h"
 #include "measure.h"
@@ -341,7 +341,7 @@ static cli_exit start_replay(struct replay *replay, const weir_strategy *strateg
         .name = "record", .draft = draft_recorded, .destroy = drafter_destroy};
     replay->drafter = (weir__drafter){.ops = &ops, .target = replay->model};
     weir__speculate_use(&replay->engine->driver.speculate, &replay->drafter);
-    cli_ring_begin(&replay->played, replay->engine, &params);
+    cli_ticks_begin(&replay->played, replay->engine, &params);
     return CLI_OK;
 }
 
@@ -499,7 +499,7 @@ static cli_exit play_record(struct replay *replay, bool following)
         if (code != CLI_OK) break;
         weir_report report = {.size = sizeof report};
         weir_engine_step(replay->engine, NULL, 0, &report, NULL);
-        cli_ring_take(&replay->played, replay->engine);
+        cli_ticks_take(&replay->played, replay->engine);
         if (tick != NULL) {
             following = !report.idle && same_plan(replay, tick);
             if (report.idle)

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -149,4 +150,18 @@ cli_exit cli_file_csv_close(const char *path, FILE *csv, cli_exit code)
     bool failed = ferror(csv) != 0;
     failed = fclose(csv) != 0 || failed;
     return failed ? cli_fail(CLI_FAILED, "cannot write %s: %s", path, strerror(errno)) : code;
+}
+
+/* ---- Descriptors ---- */
+
+size_t cli_descriptors_raise(size_t wanted)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+    if (limit.rlim_cur < wanted) {
+        limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+        setrlimit(RLIMIT_NOFILE, &limit);
+        if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+    }
+    return (size_t)limit.rlim_cur;
 }

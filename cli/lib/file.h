@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "cli.h"
+#include <stddef.h>
 
 /* Reads all of a file, or of stdin for "-", NUL-terminated; `what` names it in the message of a failure:
  * CLI_FAILED. Ends early when a signal comes, with the signal's code and no message. */
@@ -42,5 +43,10 @@ cli_exit cli_file_csv_open(const char *path, const char *head, FILE **csv);
 
 /* Closes it, if it is one. `code`, or CLI_FAILED where something could not be written. */
 cli_exit cli_file_csv_close(const char *path, FILE *csv, cli_exit code);
+
+/* ---- Descriptors ---- */
+
+/* Raises the limit to `wanted`, or as far as allowed; never lowers it. Returns the limit, 0 = unknown. */
+size_t cli_descriptors_raise(size_t wanted);
 
 #endif

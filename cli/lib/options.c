@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/ascii.h"
-#include "template.h"
 
 #define ASK   (CLI_RUN | CLI_STREAM | CLI_CHAT | CLI_PRESET)
 #define SETS  (ASK | CLI_SERVE) /* which requests to a server need not set */
@@ -478,4 +477,225 @@ void cli_options_default(const cli_args *args, const cli_option *option, char *t
         snprintf(text, capacity, "%s", option->standard);
     else
         cli_options_value(args, option, text, capacity);
+}
+
+/* ---- Chat templates by name ---- */
+
+/* The text after the messages, where the model is to answer. */
+#define PROMPT(text) "{% if add_generation_prompt %}{{ '" text "' }}{% endif %}"
+
+const char *const cli_template_names[] = {"chatml", "gemma",  "llama3", "mistral-v7", "phi3",
+                                          "phi4",   "vicuna", "zephyr", NULL};
+
+static const char *const sources[] = {
+    /* chatml */
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor "
+    "%}" PROMPT("<|im_start|>assistant\\n"),
+    /* gemma: the system message is a part of the user's */
+    "{% set ns = namespace(system='') %}{% for m in messages %}"
+    "{% if m.role == 'system' %}{% set ns.system = m.content + '\\n\\n' %}{% else %}"
+    "{{ '<start_of_turn>' + ('model' if m.role == 'assistant' else m.role) + '\\n' }}"
+    "{% if m.role == 'user' %}{{ ns.system }}{% set ns.system = '' %}{% endif %}"
+    "{{ m.content + '<end_of_turn>\\n' }}{% endif %}{% endfor %}" PROMPT("<start_of_turn>model\\n"),
+    /* llama3 */
+    "{% for m in messages %}{{ '<|start_header_id|>' + m.role + '<|end_header_id|>\\n\\n' + m.content + "
+    "'<|eot_id|>' }}{% endfor %}" PROMPT("<|start_header_id|>assistant<|end_header_id|>\\n\\n"),
+    /* mistral-v7 */
+    "{% for m in messages %}{% if m.role == 'system' %}{{ '[SYSTEM_PROMPT] ' + m.content + "
+    "'[/SYSTEM_PROMPT]' }}"
+    "{% elif m.role == 'user' %}{{ '[INST] ' + m.content + '[/INST]' }}"
+    "{% else %}{{ ' ' + m.content + '</s>' }}{% endif %}{% endfor %}",
+    /* phi3 */
+    "{% for m in messages %}{{ '<|' + m.role + '|>\\n' + m.content + '<|end|>\\n' }}{% endfor %}" PROMPT(
+        "<|assistant|>\\n"),
+    /* phi4 */
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '<|im_sep|>' + m.content + '<|im_end|>' }}{% endfor "
+    "%}" PROMPT("<|im_start|>assistant<|im_sep|>"),
+    /* vicuna */
+    "{% for m in messages %}{% if m.role == 'system' %}{{ m.content + '\\n\\n' }}"
+    "{% elif m.role == 'user' %}{{ 'USER: ' + m.content + '\\n' }}"
+    "{% else %}{{ 'ASSISTANT: ' + m.content + '</s>\\n' }}{% endif %}{% endfor %}" PROMPT("ASSISTANT:"),
+    /* zephyr */
+    "{% for m in messages %}{{ '<|' + m.role + '|>\\n' + m.content + '<|endoftext|>\\n' }}{% endfor "
+    "%}" PROMPT("<|assistant|>\\n"),
+};
+
+_Static_assert(sizeof sources / sizeof *sources + 1 == sizeof cli_template_names / sizeof *cli_template_names,
+               "a source for each name");
+
+const char *cli_template_find(const char *name)
+{
+    for (size_t i = 0; cli_template_names[i] != NULL; i++)
+        if (strcmp(cli_template_names[i], name) == 0) return sources[i];
+    return NULL;
+}
+
+/* ---- Names: spellings, and similar ones ---- */
+
+bool cli_options_spelling(const cli_option *option, size_t i, char spelling[CLI_SPELLING_MAX])
+{
+    const char *from = i == 0 ? option->name : option->others;
+    for (; i > 1 && from != NULL; i--) {
+        from = strchr(from, ' ');
+        if (from != NULL) from++;
+    }
+    if (from == NULL) return false;
+    snprintf(spelling, CLI_SPELLING_MAX, "%.*s", (int)strcspn(from, " "), from);
+    return true;
+}
+
+static bool is_spelled(const cli_option *option, const char *spelling, size_t length)
+{
+    char one[CLI_SPELLING_MAX];
+    for (size_t i = 0; cli_options_spelling(option, i, one); i++)
+        if (strlen(one) == length && memcmp(one, spelling, length) == 0) return true;
+    return false;
+}
+
+const cli_option *cli_options_find(unsigned command, const char *spelling, size_t length)
+{
+    for (const cli_option *option = cli_options; option->name != NULL; option++)
+        if ((option->commands & command) && is_spelled(option, spelling, length)) return option;
+    return NULL;
+}
+
+const cli_option *cli_options_by_field(unsigned command, const char *field)
+{
+    size_t length = strcspn(field, "/"); /* a place in the value follows */
+    while (length > 0 && field[length - 1] != '.') length--;
+    field += length;
+    length = strcspn(field, "[/");
+    for (const cli_option *option = cli_options; option->name != NULL; option++)
+        if ((option->commands & command) && option->field != NULL && strlen(option->field) == length &&
+            memcmp(option->field, field, length) == 0)
+            return option;
+    return NULL;
+}
+
+bool cli_options_given(const cli_args *args, const char *name)
+{
+    const cli_option *option = cli_options_find(args->command->bit, name, strlen(name));
+    return option != NULL && args->sources[option - cli_options].from == CLI_FROM_WORDS;
+}
+
+/* Small letters and hyphens: TOP_K of WEIR_TOP_K becomes "top-k", as in the config file. */
+static void plain_name(const char *name, char *plain, size_t capacity)
+{
+    size_t i = 0;
+    for (; name[i] != '\0' && i + 1 < capacity; i++)
+        plain[i] = (char)(name[i] == '_'                     ? '-'
+                          : name[i] >= 'A' && name[i] <= 'Z' ? name[i] - 'A' + 'a'
+                                                             : name[i]);
+    plain[i] = '\0';
+}
+
+bool cli_options_has_settings(unsigned command)
+{
+    for (const cli_option *option = cli_options; option->name != NULL; option++)
+        if ((option->commands & command) && option->env != NULL) return true;
+    return false;
+}
+
+const cli_option *cli_options_by_setting(unsigned commands, const char *key)
+{
+    char name[64] = "--", setting[64];
+    plain_name(key, name + 2, sizeof name - 2);
+    for (const cli_option *option = cli_options; option->name != NULL; option++) {
+        if (!(option->commands & commands) || option->env == NULL) continue;
+        plain_name(option->env + strlen("WEIR_"), setting, sizeof setting);
+        if (strcmp(setting, name + 2) == 0 || is_spelled(option, name, strlen(name))) return option;
+    }
+    return NULL;
+}
+
+bool cli_options_in_presets(const cli_option *option)
+{
+    bool of_answers =
+        option->group != CLI_SERVING && option->group != CLI_MEASURING && option->group != CLI_OUTPUT;
+    return of_answers && (option->env != NULL || cli_options_in_ask(option));
+}
+
+bool cli_options_of_model(const cli_option *option)
+{
+    return option->whose == CLI_OF_MODEL ||
+           (option->whose == CLI_AS_PRESETS && cli_options_in_presets(option));
+}
+
+/* The option whose spelling is --key, of those that are allowed. */
+static const cli_option *by_spelling(unsigned commands, const char *key, bool (*allowed)(const cli_option *))
+{
+    char name[64] = "--";
+    plain_name(key, name + 2, sizeof name - 2);
+    for (const cli_option *option = cli_options; option->name != NULL; option++)
+        if ((option->commands & commands) && allowed(option) && is_spelled(option, name, strlen(name)))
+            return option;
+    return NULL;
+}
+
+const cli_option *cli_options_by_preset(unsigned commands, const char *key)
+{
+    return by_spelling(commands, key, cli_options_in_presets);
+}
+
+const cli_option *cli_options_by_model(unsigned commands, const char *key)
+{
+    return by_spelling(commands, key, cli_options_of_model);
+}
+
+bool cli_options_is_file(const cli_option *option)
+{
+    return option->argument != NULL &&
+           (option->kind == CLI_FILE || strncmp(option->argument, "FILE", 4) == 0 ||
+            strcmp(option->argument, "FOLDER") == 0 || strcmp(option->argument, "MODEL") == 0);
+}
+
+bool cli_options_in_ask(const cli_option *option)
+{
+    return option->target < sizeof(cli_ask);
+}
+
+bool cli_options_in_requests(const cli_option *option)
+{
+    return option->field != NULL && cli_options_in_ask(option);
+}
+
+const cli_option *cli_options_by_key(const char *key)
+{
+    char spelling[64] = "--";
+    size_t n = strlen(key);
+    if (n + 3 > sizeof spelling) return NULL;
+    for (size_t i = 0; i <= n; i++) spelling[i + 2] = (char)(key[i] == '_' ? '-' : key[i]);
+    for (const cli_option *option = cli_options; option->name != NULL; option++)
+        if (cli_options_in_requests(option) &&
+            (strcmp(option->field, key) == 0 ||
+             (option->kind != CLI_FLAG_OFF && /* which would say the opposite */
+              strchr(key, '-') == NULL && is_spelled(option, spelling, n + 2))))
+            return option;
+    return NULL;
+}
+
+void cli_options_try_keys(cli_nearest *nearest)
+{
+    for (const cli_option *option = cli_options; option->name != NULL; option++) {
+        char one[CLI_SPELLING_MAX];
+        if (!cli_options_in_requests(option)) continue;
+        cli_nearest_try(nearest, option->field);
+        for (size_t i = 0; cli_options_spelling(option, i, one); i++) {
+            if (strncmp(one, "--", 2) != 0) continue;
+            for (char *c = one + 2; *c != '\0'; c++)
+                if (*c == '-') *c = '_';
+            cli_nearest_try(nearest, one + 2);
+        }
+    }
+}
+
+void cli_options_try_settings(cli_nearest *nearest)
+{
+    char setting[64];
+    for (const cli_option *option = cli_options; option->name != NULL; option++) {
+        if (option->env == NULL) continue;
+        plain_name(option->env + strlen("WEIR_"), setting, sizeof setting);
+        cli_nearest_try(nearest, setting);
+        cli_nearest_try(nearest, option->name + 2);
+    }
 }

@@ -319,4 +319,12 @@ void cli_options_value(const void *target, const cli_option *option, char *text,
 /* The default, in words where the table has them. args: fresh. "" when there is nothing to show. */
 void cli_options_default(const cli_args *args, const cli_option *option, char *text, size_t capacity);
 
+/* ---- Chat templates by name ---- */
+
+/* llama.cpp's names for them; ends with NULL. */
+extern const char *const cli_template_names[];
+
+/* The Jinja source of a name; NULL: no such template. */
+const char *cli_template_find(const char *name);
+
 #endif

@@ -18,7 +18,6 @@
 #include "options.h"
 #include "preset.h"
 #include "shortname.h"
-#include "template.h"
 
 static cli_exit bad_value(const char *shown, const char *value, const char *expected)
 {

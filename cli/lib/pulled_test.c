@@ -1,6 +1,6 @@
 /* pulled_test.c: threads that add names while the list is read, and the end of the server.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "pulled.h"
+#include "model_list.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

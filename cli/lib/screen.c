@@ -61,7 +61,6 @@ int cli_screen_key(void)
 #include <string.h>
 #include <unistd.h>
 
-#include "mark.h"
 #include "signals.h"
 #include "text.h"
 

@@ -7,6 +7,8 @@
 #include <stddef.h>
 
 #include "base/text.h"
+#include <jansson.h>
+#include <stdint.h>
 
 /* The longest line, and the most data of one event, in bytes: all that a parser ever holds is two of them. */
 #define CLI_SSE_MAX (1u << 20)
@@ -41,5 +43,33 @@ cli_sse_status cli_sse_feed(cli_sse *sse, const char *bytes, size_t n, cli_sse_f
 bool cli_sse_complete(const cli_sse *sse);
 
 void cli_sse_fini(cli_sse *sse);
+
+/* ---- Events of a streamed answer, as servers with OpenAI's API send them ---- */
+
+typedef enum cli_answer_kind {
+    CLI_ANSWER_PIECE,     /* more text, an end, a usage, or nothing of interest */
+    CLI_ANSWER_DONE,      /* [DONE] */
+    CLI_ANSWER_ERROR,     /* the server reports an error: message */
+    CLI_ANSWER_MALFORMED, /* not in the API's format: message */
+} cli_answer_kind;
+
+typedef struct cli_answer {
+    cli_answer_kind kind;
+    const char *text; /* text that this event adds, reasoning and arguments of calls too; NULL = none */
+    size_t n_text;
+    const char *finish; /* "stop", "length" …; NULL = it goes on */
+    bool has_usage;
+    int64_t n_prompt, n_generated, n_cached; /* n_cached -1 = unknown */
+    char message[192];
+    json_t *root; /* owns the texts */
+} cli_answer;
+
+/* Reads the data of one event: of /v1/chat/completions, or with `plain` of /v1/completions. Freed with
+ * fini. */
+void cli_answer_read(cli_answer *answer, const char *data, size_t length, bool plain);
+void cli_answer_fini(cli_answer *answer);
+
+/* The message of an error's body, from its JSON if it has some; NUL-terminated UTF-8, cut to capacity. */
+void cli_answer_error_text(const char *body, size_t length, char *text, size_t capacity);
 
 #endif

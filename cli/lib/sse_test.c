@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 
-#include "answer.h"
 #include "base/mem.h"
 #include "sse.h"
 

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/text.h"
+#include "term.h"
 
 /* Functions that add to one end the program when memory is out. */
 typedef weir__text cli_text;
@@ -59,5 +60,19 @@ typedef struct cli_table {
 void cli_table_cell(cli_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void cli_table_print(const cli_table *table, cli_text *text, const char *head_on, const char *head_off);
 void cli_table_fini(cli_table *table);
+
+/* ---- Styles as marks in a text, for a table or a screen that is printed later ---- */
+
+/* A mark in the text: from here on it has this style. */
+void cli_mark(cli_text *text, cli_style style);
+
+/* A text with a style of its own; it becomes safe for a terminal. */
+void cli_mark_text(cli_text *text, cli_style style, const char *string);
+
+/* The length of a piece without a mark at bytes[0 .. n), 0 = there is a mark, of two bytes, and *style. */
+size_t cli_mark_piece(const char *bytes, size_t n, cli_style *style);
+
+/* Marks become stdout's styles, or nothing; lines are cut at `columns` (0 = not at all). */
+void cli_mark_print(const cli_text *marked, int columns, cli_text *text);
 
 #endif

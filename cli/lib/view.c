@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "cli.h"
-#include "mark.h"
+#include "text.h"
 
 #define LABEL  10 /* columns of the label before a line's figures */
 #define BAR    20

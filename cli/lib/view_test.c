@@ -1,6 +1,6 @@
 /* view_test.c: the lines of an event, of a part of it, and of none.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "mark.h"
+#include "text.h"
 #include "view.h"
 
 #include <setjmp.h>

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "answer.h"
 #include "base/clock.h"
 #include "base/histogram.h"
 #include "base/mem.h"
@@ -19,6 +18,7 @@
 #include "server/request/mask.h"
 #include "server/request/ready.h"
 #include "server/system/log.h"
+#include "sse.h"
 #include "tape.h"
 
 /* ---- The log. Prompts and answers only if asked for ---- */

@@ -12,7 +12,6 @@
 
 #include <cmocka.h>
 
-#include "answer.h"
 #include "base/mem.h"
 #include "call_end.h"
 #include "handlers.h"
@@ -23,6 +22,7 @@
 #include "server/request/call.h"
 #include "server/server.h"
 #include "server/service.h"
+#include "sse.h"
 
 static serve_server server;
 static weir_model *model;

@@ -1,6 +1,6 @@
-/* ring.c: reads an engine's last ticks, and writes them.
+/* ticks.c: reads an engine's last ticks, and writes them.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "ring.h"
+#include "ticks.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 #define PIECE 1024 /* items that are read at once */
 
-void cli_ring_begin(cli_record *record, const weir_engine *engine, const weir_engine_params *params)
+void cli_ticks_begin(cli_record *record, const weir_engine *engine, const weir_engine_params *params)
 {
     weir_engine_stats stats = {.size = sizeof stats};
     const weir_strategy *strategy =
@@ -38,7 +38,7 @@ static void drop_ticks(cli_record *record, uint64_t first_part)
     for (size_t i = 0; i < record->n_ticks; i++) record->ticks[i].first_slot -= first_part;
 }
 
-void cli_ring_take(cli_record *record, const weir_engine *engine)
+void cli_ticks_take(cli_record *record, const weir_engine *engine)
 {
     size_t n, before = record->n_ticks;
     uint64_t from = before > 0 ? record->ticks[before - 1].serial + 1 : 0;
@@ -92,14 +92,14 @@ static cli_exit write_file(const char *path, const char *text, size_t length)
     return failed == 0 ? CLI_OK : cli_fail(CLI_FAILED, "cannot write %s: %s", path, strerror(failed));
 }
 
-cli_exit cli_ring_save(const cli_args *args, weir_engine *engine, cli_exit code)
+cli_exit cli_ticks_save(const cli_args *args, weir_engine *engine, cli_exit code)
 {
     cli_record record;
     size_t length = 0;
     if (args->ring_path == NULL || engine == NULL) return code;
     weir_engine_stop(engine); /* a reader may have its last chunk before the tick is over that made it */
-    cli_ring_begin(&record, engine, &args->engine);
-    cli_ring_take(&record, engine);
+    cli_ticks_begin(&record, engine, &args->engine);
+    cli_ticks_take(&record, engine);
     char *text = cli_record_write(&record, &length);
     if (text == NULL) cli_no_memory();
     cli_exit saved = write_file(args->ring_path, text, length);
