@@ -131,6 +131,10 @@ static weir_status report_fault(const weir__json_fault *fault, const char *text,
     case json_error_stack_overflow:
         return weir__error_set(error, code, field, "%s is nested deeper than %d", field,
                                WEIR__JSON_DEPTH_MAX);
+    case json_error_index_out_of_range:
+        return weir__error_set(error, code, field,
+                               "%s has more than %zu integers beyond 64 bits, which is the limit", field,
+                               WEIR__JSON_BIG_MAX);
     case json_error_null_character:
         return weir__error_set(error, code, field,
                                "%s: the escape at byte %zu is U+0000 or half of a surrogate pair, which no "

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "base/json_read.h"
 #include "base/mem.h"
 #include "support/dice.h"
 #include "weir/more.h"
@@ -336,6 +337,7 @@ static void what_takes_much_for_its_bytes_is_counted_first(void **state)
         {'[', ']', "{}", "objects and arrays", WEIR__JSON_CONTAINERS_MAX - 1},
         {'[', ']', "[]", "objects and arrays", WEIR__JSON_CONTAINERS_MAX - 1},
         {'[', ']', "1", "values", WEIR__JSON_VALUES_MAX - 1},
+        {'[', ']', "18446744073709551616", "integers beyond 64 bits", WEIR__JSON_BIG_MAX},
         {'{', '}', "1", "members of objects", WEIR__JSON_WIDTH_MAX},
         {'[', ']', "{\"a\":1,\"b\":1,\"c\":1,\"d\":1}", "members of objects", WEIR__JSON_MEMBERS_MAX / 4},
     };
@@ -344,7 +346,7 @@ static void what_takes_much_for_its_bytes_is_counted_first(void **state)
             weir_error error = {0};
             json_t *value = NULL;
             char *text = repeat(cases[i].open, cases[i].item, cases[i].most + more, cases[i].close);
-            weir_status status = weir__json_parse(text, WEIR_NUL, "body", WEIR_FORMAT, &value, &error);
+            weir_status status = weir__json_parse_exact(text, WEIR_NUL, "body", WEIR_FORMAT, &value, &error);
             assert_int_equal(status, more == 0 ? WEIR_OK : WEIR_FORMAT);
             assert_true(more == 0 || strstr(error.message, cases[i].says) != NULL);
             json_decref(value);
