@@ -114,6 +114,7 @@ bool weir::capture::starved() const
         "OutOfDeviceMemory",
         "OutOfHostMemory",
         "memory allocation of",
+        "failed to init ggml context",
         "failed to initialize ggml context",
         "failed to create ggml context",
         "bad_alloc",
