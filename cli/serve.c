@@ -234,6 +234,12 @@ static cli_exit fail_params(const cli_args *args, const cli_model_list *list, cl
                     : cli_fail_error(args, code, NULL, error);
 }
 
+/* Where the log is JSON, messages about options are lines of it. */
+static void log_message(const char *message)
+{
+    serve_log("warning", "options", "%s", message);
+}
+
 /* Applies the options as they are now. Only some can change while the server runs. */
 static void reload_options(cli_args *args, serve_server *server, cli_pulled *pulled, cli_args **now)
 {
@@ -243,6 +249,7 @@ static void reload_options(cli_args *args, serve_server *server, cli_pulled *pul
     cli_model_list list = {0};
     weir_error error = {0};
     cli_args_init(fresh, args->command);
+    cli_fail_to(serve_log_is_plain() ? NULL : log_message);
     bool ok =
         cli_options_parse(fresh, args->n_line, args->line) == CLI_OK && complete_params(fresh) == CLI_OK;
     fresh->offline = true; /* a download would take this thread from signals and the watchdog */
@@ -251,6 +258,7 @@ static void reload_options(cli_args *args, serve_server *server, cli_pulled *pul
         fail_params(fresh, &list, CLI_USAGE, &error);
         ok = false;
     }
+    cli_fail_to(NULL);
     cli_pulled_end(pulled, names.n, ticket, ok);
     cli_list_fini(&names);
     cli_model_list_fini(&list);

@@ -10,14 +10,17 @@ if(WEIR_CALLERS_CXX)
     list(APPEND callers_compilers CXX=${WEIR_CALLERS_CXX})
 endif()
 
-set(media "")
+set(parts "")
 if(WEIR_MEDIA)
-    set(media --media)
+    list(APPEND parts --media)
+endif()
+if(NOT WEIR_RPC)
+    list(APPEND parts --no-rpc)
 endif()
 
 execute_process(
     COMMAND ${CMAKE_COMMAND} -E env ${callers_compilers}
-        ${CMAKE_CURRENT_SOURCE_DIR}/scripts/llama.sh --flavor ${WEIR_LLAMA_FLAVOR} ${media}
+        ${CMAKE_CURRENT_SOURCE_DIR}/scripts/llama.sh --flavor ${WEIR_LLAMA_FLAVOR} ${parts}
     OUTPUT_VARIABLE llama_answer
     RESULT_VARIABLE llama_status)
 foreach(name SOURCE BUILD VERSION PINNED BACKEND LIBS PACKAGES SYSTEM_LIBS)

@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$weir_root"
 
 # Steps beside each other: those that compute on all processors, those that mostly wait for browsers and servers, and the rest.
-lanes=('gcc format layers markdown exports asan fuzz' 'docs dialyzer browser clients tsan' 'lint')
+lanes=('gcc without format layers markdown exports asan fuzz' 'docs dialyzer browser clients tsan' 'lint')
 fuzz_seconds=${FUZZ_SECONDS:-30}
 logs=build/check
 mkdir -p $logs
@@ -157,6 +157,7 @@ for name; do
         count $logs/tests.log
         ;;
     gcc) step "no warning from gcc" check_gcc ;;
+    without) step "without the parts that may be left out, no warning" check_sanitized without -R '^(model|worker|without)_test$' ;;
     clang) step "no warning from clang" scripts/build.sh clang-werror ;;
     format) step "formatting" watch "clang-format" $logs/format.log scripts/format.sh --check ;;
     lint) step "lint" watch "clang-tidy" $logs/lint.log check_lint ;;

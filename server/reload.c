@@ -9,6 +9,7 @@
 #include "server/api/common/tape.h"
 #include "server/models/catalog.h"
 #include "server/operate/events.h"
+#include "server/routers/router.h"
 #include "server/system/tls.h"
 #include "service.h"
 
@@ -31,6 +32,7 @@ void serve_reload_take(serve_server *server)
 static weir_status check_reload(const serve_server *server, const serve_params *params, weir_error *error)
 {
     weir_status status = serve_params_check(params, error);
+    if (status == WEIR_OK) status = serve_router_check(params, error);
     if (status != WEIR_OK) return status;
     if (serve_keys_are_wanted(server->keys) && params->live.n_keys == 0)
         return weir__error_set(error, WEIR_INVALID, "keys",

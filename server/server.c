@@ -24,17 +24,16 @@
 #include "server/api/common/call_end.h"
 #include "server/api/common/embedder.h"
 #include "server/api/common/lease.h"
-#include "server/api/common/prefix.h"
 #include "server/api/common/records.h"
 #include "server/api/common/tape.h"
 #include "server/http/connection.h"
 #include "server/http/listener.h"
-#include "server/kv_events/kv_events.h"
 #include "server/models/catalog.h"
 #include "server/models/pull.h"
 #include "server/operate/events.h"
 #include "server/request/ready.h"
 #include "server/request/workers.h"
+#include "server/routers/router.h"
 #include "server/system/log.h"
 #include "server/system/tls.h"
 #include "service.h"
@@ -183,24 +182,6 @@ static void *run_service(void *user)
 
 /* ---- Life ---- */
 
-static weir_status open_kv_events(serve_server *server, weir_error *error)
-{
-    const serve_params *params = &server->params;
-    const char *endpoint = params->kv_events_endpoint, *scheme = strstr(server->address, "://");
-    if (endpoint == NULL) endpoint = scheme != NULL ? scheme + 3 : server->address;
-    weir_status status = serve_kv_events_create(params->kv_events, params->kv_events_replay, endpoint,
-                                                &server->kv_events, error);
-    if (status != WEIR_OK) return status;
-    if (serve_keys_are_wanted(server->keys))
-        serve_log("warning", "kv_events",
-                  "no prompts are published at %s: each API key has prefixes of its own, with a salt",
-                  params->kv_events);
-    else
-        serve_log("warning", "kv_events", "prompts without cache_salt are published at %s",
-                  params->kv_events);
-    return WEIR_OK;
-}
-
 static void set_fingerprint(serve_server *server)
 {
     snprintf(server->fingerprint, sizeof server->fingerprint, "weir-%s-%s", weir_version(),
@@ -214,6 +195,7 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     weir_status status = serve_params_check(params, error);
     serve_server *server;
     int code;
+    if (status == WEIR_OK) status = serve_router_check(params, error);
     if (status != WEIR_OK) return status;
     if ((server = weir__mem_calloc(1, sizeof *server)) == NULL)
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the server");
@@ -246,8 +228,7 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     if (status == WEIR_OK) status = serve_tls_create(params->tls_cert, params->tls_key, &server->tls, error);
     if (status == WEIR_OK) server->loaded = serve_catalog_pool(server->catalog) != NULL;
     if (status == WEIR_OK) status = serve_listener_open(server, error);
-    if (status == WEIR_OK && params->kv_events != NULL) status = open_kv_events(server, error);
-    if (status == WEIR_OK) serve_catalog_publish(server->catalog, server->kv_events);
+    if (status == WEIR_OK && params->kv_events != NULL) status = serve_router_open(server, error);
     if (status == WEIR_OK && serve_reach_is_open(server->reachable, server->keys))
         serve_log("warning", "open",
                   "%s has no API key: anyone who reaches it may use it; give --api-key-file",
@@ -299,8 +280,7 @@ void serve_server_ready(serve_server *server, weir_model *model, weir_engine *en
     serve_model *own = serve_catalog_find(server->catalog, NULL);
     loaded->model = model;
     loaded->engine = engine;
-    if (server->kv_events != NULL && engine != NULL &&
-        !serve_kv_events_join(server->kv_events, own->name, engine))
+    if (engine != NULL && !serve_catalog_join(server->catalog, own->name, engine))
         serve_log("error", "kv_events", "out of memory: the cache's events are not published");
     if (own->params.embeddings && model != NULL) open_embedder(loaded);
     serve_model_release(own);
@@ -352,7 +332,7 @@ void serve_server_destroy(serve_server *server)
     serve_tapes_destroy(server->tapes);
     serve_catalog_destroy(server->catalog);
     serve_records_destroy(server->records);
-    serve_kv_events_destroy(server->kv_events);
+    serve_router_close(server);
     serve_events_destroy(server);
     serve_keys_destroy(server->keys);
     serve_share_fini(&server->answers);

@@ -122,6 +122,10 @@ arguments="--flavor stock-avx2" expect linux "" "!patch=llama_amx.patch"
 expect linux "" "!patch=llama_amx.patch"
 expect linux "WEIR_LLAMA_FLAGS=-DGGML_NATIVE=ON" patch=llama.patch patch=llama_amx.patch
 
+# RPC is a part that a build may lack, with its patch.
+expect linux "" flag=-DGGML_RPC=ON patch=llama_rpc.patch
+arguments="--no-rpc" expect linux "" "!flag=-DGGML_RPC=ON" "!patch=llama_rpc.patch" patch=llama_memory.patch
+
 # Files of the pin go together; what benchmarks compare with, and another tree, are compiled file by file.
 expect linux "" flag=-DWEIR_JOINED=ON
 arguments="--flavor asan" expect linux "" flag=-DWEIR_JOINED=ON

@@ -147,12 +147,16 @@ def private_prefix(work):
     prefix = work / "own"
     (prefix / "lib/mine").mkdir(parents=True)
     (prefix / "share/man").mkdir(parents=True)
+    (prefix / "include-of-the-system").mkdir()
+    (prefix / "include").symlink_to("include-of-the-system")  # a folder that was there, by another name
     before = folders_of(prefix)
     env = dict({k: v for k, v in os.environ.items() if k not in ("LD_LIBRARY_PATH", "PKG_CONFIG_PATH")}, PREFIX=str(prefix), DESTDIR="")
     for again in ("", " a second time"):
         done = subprocess.run([ROOT / "scripts/install.sh", BUILD.name], capture_output=True, text=True, env=env)
         lines = re.findall(r"^ *(export .*)$", done.stderr, re.M)
         check(f"a private prefix{again}: two lines tell how programs find it", done.returncode == 0 and len(lines) == 2 and "LD_LIBRARY_PATH" in lines[1], done.stderr)
+        listed = (prefix / "share/doc/weir/installed-files.txt").read_text().splitlines()
+        check(f"a private prefix{again}: the list has the folders that were made", "include/weir/" in listed and not {"include/", "lib/", "share/man/"} & set(listed), listed)
         check(f"a private prefix{again}: the unit is not in systemd's folders", f"systemctl enable {prefix}/lib/systemd/system/weir.service" in done.stderr, done.stderr)
     build = 'cc -std=c11 -Wall -Werror hello.c $(pkg-config --cflags --libs weir) -o own_program'
     done = run("bash", "-euc", "\n".join([*lines, build, "ldd ./own_program | grep libweir.so"]), cwd=work)
@@ -162,6 +166,7 @@ def private_prefix(work):
     check("the guide's line with rpath needs the first one only", done.returncode == 0 and str(prefix) in done.stdout, rpath, done.stdout, done.stderr)
     done = subprocess.run([ROOT / "scripts/uninstall.sh"], capture_output=True, text=True, env=env)
     left = [str(p) for p in prefix.rglob("*") if not p.is_dir()]
+    check("uninstall leaves a link to a folder", (prefix / "include").is_symlink())
     check("uninstall leaves the folders that were there, and no others", done.returncode == 0 and not left and folders_of(prefix) == before,
           done.stderr, left, sorted(folders_of(prefix) ^ before))
     prefix = work / "made"

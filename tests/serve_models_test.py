@@ -107,6 +107,19 @@ def test_reload():
         check("it ends in order", server.stop() == 0)
 
 
+def test_long_contexts():
+    """-c beyond the training warns when the model is loaded, as it does for a single model."""
+    written("ctx = 100\n[small]\nmodel = fake:n_ctx_train=64\n[scaled]\nmodel = fake:n_ctx_train=64\nrope-scaling = linear\n[large]\nmodel = fake:n_ctx_train=128\n")
+    with Server(WEIR, "--models", FILE, model=None) as server:
+        for name in ("small", "scaled", "large"):
+            check(f"{name} answers", isinstance(ask(server, name), str))
+        warned = [e["message"] for e in server.lines if e.get("event") == "context"]
+        check("one of them warns", len(warned) == 1 and warned[0].startswith("small: -c 100 is longer than the 64 tokens"), warned)
+    written("[small]\nmodel = fake:n_ctx_train=64\n")
+    with Server(WEIR, "--models", FILE, model=None) as server:
+        check("the default warns of nothing", isinstance(ask(server, "small"), str) and not [e for e in server.lines if e.get("event") == "context"])
+
+
 def own_cgroup():
     """(a new memory cgroup, the name of its limit), where this process may make one."""
     for mount, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):

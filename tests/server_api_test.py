@@ -111,6 +111,10 @@ HISTORY = [{"role": "system", "content": [{"type": "text", "text": "Be brief.", 
 TOOL = {"type": "function", "function": {"type": "function", "name": "f", "description": "it", "parameters": {"type": "object", "properties": {}}, "strict": False}}
 FORM = {"type": "json_schema", "json_schema": {"name": "x", "description": "y", "strict": False, "schema": {"type": "object"}}}
 llama = b"has no llama.cpp" not in server.post(CHAT, dict(HELLO, response_format=FORM)).body  # which schemas and tools need
+for tool in ({"type": "function"}, {"type": "function", "function": {}}, {"function": {"name": 5}}, {"type": "custom", "name": "f"}):
+    allowed = {"mode": "auto", "tools": [{"type": "function", "function": {"name": "f"}}, tool]}
+    refused(f"an allowed tool without a name: {tool}", server.post(CHAT, dict(HELLO, tools=[TOOL], tool_choice={"type": "allowed_tools", "allowed_tools": allowed})),
+            400, "tool_choice.allowed_tools.tools[1]", "invalid_value", "name")
 reply = server.post(CHAT, dict(HELLO, messages=HISTORY, **({"tools": [TOOL], "response_format": FORM} if llama else {})))
 check("a history as clients have it", reply.status == 200, reply.status, reply.body)
 said = {"role": "assistant", "content": "hi"}

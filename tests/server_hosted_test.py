@@ -361,7 +361,7 @@ def tools():
     refused("chat: strict", server.post(CHAT, {"messages": [USER], "tools": [function("a")], "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [here, {"type": "mcp"}]}}}, headers=STRICT),
             "tool_choice.allowed_tools.tools[1]", "mcp")
     refused("chat: allowed tools, one that is not there", among({"type": "web_search"}, {"type": "function", "function": {"name": "x"}}), "tool_choice", "\"x\"")
-    refused("chat: allowed tools, one without a name", among({"type": "web_search"}, {"type": "function"}), "tool_choice")
+    refused("chat: allowed tools, one without a name", among({"type": "web_search"}, {"type": "function"}), "tool_choice.allowed_tools.tools[1]")
     for value in (5, "x", None, []):
         check(f"chat: an allowed tool that is {value!r}", among(value).status == 400)
     for value in (5, "x", None, [], True):

@@ -377,6 +377,8 @@ def empties():
         server.process.send_signal(signal.SIGHUP)
         line = server.log(lambda e: e["event"] == "reload" and sum(x["event"] == "reload" for x in server.lines) > n)
         reloads = [e for e in server.lines if e["event"] == "reload"]
+        check(f"{text!r} at a reload: the log stays JSON", all(e["event"] != "text" for e in server.lines) and
+              any(e["event"] == "options" and e["level"] == "warning" and "no key in the file" in e["message"] for e in server.lines), server.lines)
         check(f"{text!r} at a reload: everything stays as it was", line is not None and reloads[-1]["level"] == "warning" and
               [server.get("/v1/models", key=key).status for key in ("alice", "bob", None)] == [200, 200, 401], reloads)
     end(server, words=["no key in the file"])
@@ -412,7 +414,7 @@ def reloads():
         line = again(bad)
         check(f"{bad!r}: everything stays", line is not None and line["level"] == "warning" and server.post(TEXT, {"prompt": "x", "max_tokens": 1}, key="bob").status == 200 and
               server.post(TEXT, {"prompt": "x", "max_tokens": 1}, key="alice").status == 401, server.lines[-3:])
-        check("and why", server.log(lambda e: e["event"] == "text" and word in e["message"]) is not None, server.lines[-3:])
+        check("and why", server.log(lambda e: e["event"] == "options" and word in e["message"]) is not None, server.lines[-3:])
     line = again("alice\n")
     check("a key that comes back has its stream", line["level"] == "info" and server.post(f"/v1/streams/{stream}/cancel", None, key="alice").status in (200, 204), server.lines[-3:])
     for connection in (kept, running):

@@ -172,8 +172,8 @@ def certificates():
         break_it()
         line = reload()
         check(f"{name}: the one before stays", line["level"] == "warning" and served() == new[2], line)
-        check(f"{name}: the log says why", server.log(lambda e: e["event"] == "text" and "cannot be used" in e["message"]) is not None, server.lines[-3:])
-        server.lines[:] = [e for e in server.lines if e["event"] != "text"]
+        check(f"{name}: the log says why", server.log(lambda e: e["event"] == "options" and "cannot be used" in e["message"]) is not None, server.lines[-3:])
+        server.lines[:] = [e for e in server.lines if e["event"] != "options"]
         check(f"{name}: what runs goes on", all(next(events) for _ in range(3)))
     serve(old)
     check("a good one is taken again", reload()["level"] == "info" and served() == old[2])

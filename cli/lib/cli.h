@@ -120,6 +120,9 @@ _Noreturn void cli_no_memory(void);
 /* Says "weir: ..." on stderr and returns code. Takes a progress line away first. */
 cli_exit cli_fail(cli_exit code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Gives the messages of cli_fail to this function from now on; NULL: to stderr. */
+void cli_fail_to(void (*taker)(const char *message));
+
 /* A dim line on stderr. */
 void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

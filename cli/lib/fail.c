@@ -16,9 +16,20 @@ void cli_text_tell(cli_text *text)
     weir__text_fini(text);
 }
 
+static void (*message_taker)(const char *message);
+
+void cli_fail_to(void (*taker)(const char *message))
+{
+    message_taker = taker;
+}
+
 static void say_message(const char *message)
 {
     cli_text text = {0};
+    if (message_taker != NULL) {
+        message_taker(message);
+        return;
+    }
     cli_term_progress_end();
     cli_text_printf(&text, "%sweir:%s ", cli_term_style_err(CLI_RED), cli_term_style_err(CLI_PLAIN));
     /* Line by line, so that a file's name or a model's message cannot play with the terminal. */

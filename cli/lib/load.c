@@ -261,20 +261,24 @@ static cli_exit load_adapters(const cli_args *args, weir_model *model)
     return code;
 }
 
-/* Says that -c is longer than the model was trained for, unless the encoding of positions is set as well. */
-static void warn_of_context(const cli_args *args, const weir_model_info *info)
+int32_t cli_load_asked_context(const cli_args *args)
 {
     const cli_option *option = cli_options_find(args->command->bit, "--ctx", 5);
     const weir_model_params *model = &args->model;
     bool scaled = model->rope_scaling != WEIR_ROPE_MODEL || model->rope_freq_base != 0 ||
                   model->rope_freq_scale != 0 || model->yarn_orig_ctx != 0;
-    if (option == NULL || args->sources[option - cli_options].from == CLI_FROM_DEFAULT || scaled ||
-        info->n_ctx_train <= 0 || args->engine.n_ctx <= info->n_ctx_train)
-        return;
+    bool asked = option != NULL && args->sources[option - cli_options].from != CLI_FROM_DEFAULT;
+    return asked && !scaled ? args->engine.n_ctx : 0;
+}
+
+static void warn_of_context(const cli_args *args, const weir_model_info *info)
+{
+    int32_t n_ctx = cli_load_asked_context(args);
+    if (info->n_ctx_train <= 0 || n_ctx <= info->n_ctx_train) return;
     char *message =
         cli_format("-c %d is longer than the %d tokens that the model was trained for: what it writes "
                    "behind them may be poor",
-                   args->engine.n_ctx, info->n_ctx_train);
+                   n_ctx, info->n_ctx_train);
     weir_log_message(WEIR_LOG_WARN, message);
     cli_free(message);
 }

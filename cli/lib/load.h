@@ -47,4 +47,8 @@ cli_exit cli_load_split_adapter(const char *spec, char **path, float *scale);
  * *engine where it is set. */
 cli_exit cli_load_engine(const cli_args *args, weir_model *model, weir_engine **engine);
 
+/* The context that -c or a setting asks for; 0: neither does, or the encoding of positions is set as well. A
+ * warning says if the model was trained for fewer tokens. */
+int32_t cli_load_asked_context(const cli_args *args);
+
 #endif

@@ -505,6 +505,7 @@ static void fill_params(cli_model_entry *entry, serve_model_params *params)
     entry->pool.idle_ms = args->idle_ms;
     entry->pool.template_source = args->chat_template != NULL ? args->chat_template : "";
     cli_model_params(args, params);
+    params->asked_ctx = cli_load_asked_context(args);
     params->entry = &entry->pool;
     params->adapters = entry->adapters;
     params->n_adapters = entry->adapter_paths.n;

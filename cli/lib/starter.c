@@ -1,12 +1,8 @@
 /* starter.c: estimates what the machine can run from its memory and processors, and suggests models of a
  * table.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* sched_getaffinity */
-#endif
 #include "starter.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -45,25 +41,15 @@ struct machine {
     uint64_t rate;               /* bytes of weights per second that the processors read, about */
 };
 
-/* The number of processors that this process may use; a quota of its cgroup is not looked at. */
-static int32_t count_cpus(void)
-{
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-#ifdef __linux__
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) n = CPU_COUNT(&set);
-#endif
-    return n > 0 ? (int32_t)n : 1;
-}
-
 static struct machine look_at_machine(void)
 {
-    struct machine machine = {.n_cpus = count_cpus()};
+    struct machine machine = {.n_cpus = 1};
     weir_device device = {.size = sizeof device};
     for (size_t i = 0; weir_device_get(i, &device) == WEIR_OK; i++)
-        if (strcmp(device.type, "cpu") == 0)
+        if (strcmp(device.type, "cpu") == 0) {
             machine.n_free = device.memory_free;
-        else if (strcmp(device.type, "gpu") == 0 && device.memory_free > machine.n_free_gpu)
+            machine.n_cpus = device.n_processors;
+        } else if (strcmp(device.type, "gpu") == 0 && device.memory_free > machine.n_free_gpu)
             machine.n_free_gpu = device.memory_free;
     machine.rate = (uint64_t)machine.n_cpus * CORE_RATE;
     if (machine.rate > MEMORY_RATE) machine.rate = MEMORY_RATE;

@@ -1309,8 +1309,9 @@ typedef struct weir_device {
     char name[64];
     char description[128];
     char type[16];         /* "cpu", "gpu", "igpu", "accel" */
-    uint64_t memory_free;  /* bytes, 0 = unknown */
+    uint64_t memory_free;  /* bytes, 0 = unknown; of a CPU no more than limits of cgroups leave */
     uint64_t memory_total; /* bytes, 0 = unknown */
+    int32_t n_processors;  /* of a CPU: by the affinity and the cgroups' quotas of this process; else 0 */
 } weir_device;
 
 /* The i-th device that this build can compute on. END: after the last. UNSUPPORTED: the build cannot run on

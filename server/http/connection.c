@@ -16,9 +16,7 @@
 #include "base/mem.h"
 #include "server/api/common/answer.h"
 #include "server/api/common/call_end.h"
-#include "server/api/common/prefix.h"
 #include "server/api/common/tape.h"
-#include "server/api/native/prefixes.h"
 #include "server/request/ready.h"
 
 #define READ_BYTES        ((size_t)16 << 10) /* in one turn: others get theirs */
@@ -267,7 +265,7 @@ static void answer_request(serve_connection *connection)
         if (call->answer != NULL && call->answer->starved) serve_answer_pump(call->answer);
         if (connection->call != call) return; /* refused, and gone */
         if (call->tape != NULL) serve_tape_feed(call);
-        if (call->snapshot != NULL) serve_prefixes_feed(call);
+        if (call->feed != NULL) call->feed(call);
     }
     if (call->out.n > call->out_at)
         serve_connection_due(connection);

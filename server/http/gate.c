@@ -16,13 +16,12 @@
 #include "server/access/reach.h"
 #include "server/api/anthropic/handlers.h"
 #include "server/api/common/lease.h"
-#include "server/api/common/prefix.h"
 #include "server/models/loaded.h"
 #include "server/page/page.h"
 #include "server/request/body.h"
 #include "server/request/call.h"
 #include "server/request/mask.h"
-#include "server/request/router_headers.h"
+#include "server/routers/router.h"
 #include "server/settings/origin.h"
 
 /* Parts of a head that are kept until the gate is passed. */
@@ -222,19 +221,6 @@ static bool read_key(visit *v, const char **key, bool *any)
     return true;
 }
 
-/* Checks the key of another server. The keys of clients are not its own. */
-static bool check_peer(visit *v)
-{
-    const char *key;
-    bool any;
-    if (v->call->server->params.prefix_key == NULL)
-        return refuse_call(v->call, 403, "no_prefixes",
-                           "this server gives no prefixes to others (it has no --prefix-key)");
-    if (!read_key(v, &key, &any)) return false;
-    return serve_prefix_is_key(v->call->server, key) ||
-           refuse_call(v->call, 401, "invalid_prefix_key", "the key is not this server's --prefix-key");
-}
-
 /* Checks that the call is an operator's, where the route is for operators only. */
 static bool check_operator(serve_call *call)
 {
@@ -264,7 +250,8 @@ static bool check_key(visit *v)
     const serve_route *route = call->route;
     const char *key;
     bool any;
-    if (route != NULL && route->peer) return check_peer(v);
+    if (route != NULL && route->peer) /* the keys of clients are not another server's */
+        return read_key(v, &key, &any) && serve_prefix_admits(call, key);
     if (!serve_keys_are_wanted(server->keys)) return check_operator(call);
     if (!read_key(v, &key, &any)) return false;
     if (key != NULL) call->key = serve_keys_find(server->keys, key, strlen(key));
@@ -367,17 +354,6 @@ static bool answer_options(const visit *v)
     return true;
 }
 
-static void ask_router(const visit *v)
-{
-    const char *values[SERVE_ROUTER_HEADERS];
-    for (size_t i = 0; i < SERVE_ROUTER_HEADERS; i++) {
-        int n;
-        const char *value = serve_gate_field(v->connection, serve_router_header_names[i], &n);
-        values[i] = value != NULL ? value : "";
-    }
-    serve_router_headers_read(v->call, values);
-}
-
 /* Describes the visit for the log; a session's prompts also stay cached for longer. */
 static void describe_visit(visit *v)
 {
@@ -397,7 +373,7 @@ static void describe_visit(visit *v)
         const char *session = serve_gate_field(v->connection, sessions[i], &n);
         if (session != NULL) weir__utf8_copy(call->session, sizeof call->session, session, strlen(session));
     }
-    if (call->server->params.router_headers) ask_router(v);
+    if (call->server->params.router_headers) serve_router_read(call, serve_gate_field);
 }
 
 /* Reads which form of the page's files the client wants, and which it has. A list in several fields counts as

@@ -8,10 +8,10 @@
 #include "base/clock.h"
 #include "connection.h"
 #include "server/api/common/lease.h"
-#include "server/api/common/prefix.h"
 #include "server/request/call.h"
 #include "server/request/ready.h"
 #include "server/request/workers.h"
+#include "server/routers/router.h"
 
 #define BODIES_MAX 16                 /* × body_bytes: the limit of all bodies together */
 #define SMALL_BODY ((size_t)64 << 10) /* always has room, so that announced large ones keep nobody out */

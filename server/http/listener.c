@@ -19,7 +19,6 @@
 #include "base/mem.h"
 #include "connection.h"
 #include "server/access/reach.h"
-#include "server/kv_events/kv_socket.h"
 #include "server/system/bind.h"
 #include "server/system/log.h"
 
@@ -149,7 +148,7 @@ static weir_status take_systemd(serve_server *server, int *n, weir_error *error)
 
 static int32_t most_connections(const serve_params *params)
 {
-    const int32_t reserved = FILES + PROBES + (params->kv_events != NULL ? 2 * SERVE_KV_POLLS : 0);
+    const int32_t reserved = FILES + PROBES + (params->kv_events != NULL ? 2 * (SERVE_KV_PEERS + 1) : 0);
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
         limit.rlim_cur > INT32_MAX)

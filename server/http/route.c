@@ -10,6 +10,7 @@
 #include "server/api/openai/handlers.h"
 #include "server/operate/handlers.h"
 #include "server/page/page.h"
+#include "server/routers/router.h"
 
 static const serve_route routes[] = {
     {"POST", "[/v1]/chat/completions", serve_chat, .work = true, .engine = true},
@@ -53,8 +54,8 @@ static const serve_route routes[] = {
      .kind = WEIR_POOL_KIND_RANKING},
     {"POST", "[/v1]/reranking", serve_rerank, .work = true, .slow = true, .model = true,
      .kind = WEIR_POOL_KIND_RANKING},
-    {"POST", "/v1/prefixes", serve_prefixes_find, .work = true, .slow = true, .engine = true, .peer = true},
-    {"GET", "/v1/prefixes/*", serve_prefixes_get, .work = true, .slow = true, .engine = true, .peer = true},
+    {"POST", "/v1/prefixes", serve_prefix_give, .work = true, .slow = true, .engine = true, .peer = true},
+    {"GET", "/v1/prefixes/*", serve_prefix_give, .work = true, .slow = true, .engine = true, .peer = true},
     {"POST", "/v1/plan", serve_plan, .work = true, .engine = true},
     {"POST", "/tokenize", serve_tokenize, .work = true, .model = true},
     {"POST", "/detokenize", serve_detokenize, .work = true, .model = true},

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "server/kv_events/kv_events.h"
+#include "server/system/log.h"
 
 #define NAMES_LISTED 16 /* in a message */
 
@@ -16,7 +16,10 @@ struct serve_catalog {
     serve_model **models;  /* [n]; with a pool */
     size_t n;
     serve_loaded *loaded;
-    serve_kv_events *events; /* NULL = none; constant */
+    /* Constant: who is told which engines are in memory. NULL = nobody */
+    serve_kv_events *events;
+    serve_catalog_joined *joined;
+    serve_catalog_left *left;
 };
 
 /* ---- Those in memory ---- */
@@ -32,8 +35,20 @@ static void forget_model(weir_model *model, void *user)
     if (gone != NULL) *at = gone->next;
     pthread_mutex_unlock(&catalog->mutex);
     if (gone != NULL && gone->engine != NULL && catalog->events != NULL)
-        serve_kv_events_leave(catalog->events, gone->engine);
+        catalog->left(catalog->events, gone->engine);
     serve_loaded_destroy(gone);
+}
+
+static void warn_of_context(const serve_model *model, const weir_lease *lease)
+{
+    weir_model_info info = {.size = sizeof info};
+    weir_model_describe(weir_lease_model(lease), &info);
+    if (weir_lease_engine(lease) != NULL && info.n_ctx_train > 0 &&
+        model->params.asked_ctx > info.n_ctx_train)
+        serve_log("warning", "context",
+                  "%s: -c %d is longer than the %d tokens that the model was trained for: what it writes "
+                  "behind them may be poor",
+                  model->name, model->params.asked_ctx, info.n_ctx_train);
 }
 
 static serve_loaded *make_loaded(serve_catalog *catalog, const serve_model *model, const weir_lease *lease)
@@ -61,8 +76,8 @@ serve_loaded *serve_catalog_enter(serve_catalog *catalog, const serve_model *mod
     if (loaded == NULL && (loaded = make_loaded(catalog, model, lease)) != NULL) {
         loaded->next = catalog->loaded;
         catalog->loaded = loaded;
-        if (loaded->engine != NULL && catalog->events != NULL)
-            (void)serve_kv_events_join(catalog->events, model->name, loaded->engine);
+        warn_of_context(model, lease);
+        if (loaded->engine != NULL) (void)serve_catalog_join(catalog, model->name, loaded->engine);
     }
     pthread_mutex_unlock(&catalog->mutex);
     return loaded;
@@ -276,9 +291,17 @@ weir_status serve_catalog_create(const serve_params *params, serve_catalog **out
     return status;
 }
 
-void serve_catalog_publish(serve_catalog *catalog, serve_kv_events *events)
+void serve_catalog_publish(serve_catalog *catalog, serve_kv_events *events, serve_catalog_joined *joined,
+                           serve_catalog_left *left)
 {
     catalog->events = events;
+    catalog->joined = joined;
+    catalog->left = left;
+}
+
+bool serve_catalog_join(serve_catalog *catalog, const char *name, weir_engine *engine)
+{
+    return catalog->events == NULL || catalog->joined(catalog->events, name, engine);
 }
 
 void serve_catalog_destroy(serve_catalog *catalog)

@@ -8,7 +8,6 @@
 #include "server/request/serve.h"
 
 typedef struct serve_catalog serve_catalog;
-typedef struct serve_kv_events serve_kv_events;
 
 /* Creates the catalog. Without models in the parameters there is one, which serve_server_ready brings.
  * NO_MEMORY, INVALID (models). */
@@ -17,8 +16,14 @@ weir_status serve_catalog_create(const serve_params *params, serve_catalog **out
 /* Destroys the catalog. No call may have a lease. NULL is ignored. */
 void serve_catalog_destroy(serve_catalog *catalog);
 
-/* Sets, before the first lease, where events of the models' caches go; NULL = nowhere. */
-void serve_catalog_publish(serve_catalog *catalog, serve_kv_events *events);
+/* Sets, before the first lease, who is told which engines are in memory. */
+typedef bool serve_catalog_joined(serve_kv_events *events, const char *model, weir_engine *engine);
+typedef void serve_catalog_left(serve_kv_events *events, const weir_engine *engine);
+void serve_catalog_publish(serve_catalog *catalog, serve_kv_events *events, serve_catalog_joined *joined,
+                           serve_catalog_left *left);
+
+/* Tells of the one model's engine, which somebody else loaded. False: out of memory. */
+bool serve_catalog_join(serve_catalog *catalog, const char *name, weir_engine *engine);
 
 /* All below: any thread. */
 

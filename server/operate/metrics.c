@@ -13,12 +13,11 @@
 #include "base/mem.h"
 #include "handlers.h"
 #include "server/api/common/embedder.h"
-#include "server/api/common/prefix.h"
 #include "server/api/common/tape.h"
-#include "server/kv_events/kv_events.h"
 #include "server/models/catalog.h"
 #include "server/request/call.h"
 #include "server/request/workers.h"
+#include "server/routers/router.h"
 
 /* Exponents of the buckets, of a histogram's 162, that are written: their bounds are powers of two in this
  * range. */

@@ -72,7 +72,7 @@ typedef enum serve_state {
     SERVE_ANSWERING, /* `out` is being sent, and more may be added */
 } serve_state;
 
-/* A router's headers of a request (request/router_headers.h). Zeroes: none. */
+/* A router's headers of a request (routers/router.h). Zeroes: none. */
 typedef struct serve_router_hints {
     char tenant[64];   /* whose share of the slots it takes */
     char endpoint[64]; /* where the router sent it */
@@ -127,10 +127,13 @@ struct serve_call {
     char request_id[128];
     char session[64]; /* the conversation's id, from the header of an agent or router, truncated */
     serve_router_hints router;
-    const char *peer;        /* of --prefix-peer, that has the prompt's prefix; NULL: none */
-    int64_t peer_by_ns;      /* its job runs on server->carriers, and may fetch until then; 0 = it does not */
-    const char *prefix_end;  /* its result, static; NULL: none was named */
-    weir_snapshot *snapshot; /* the answer's body, from snapshot_at on; owned; NULL: none */
+    const char *peer;       /* of --prefix-peer, that has the prompt's prefix; NULL: none */
+    int64_t peer_by_ns;     /* its job runs on server->carriers, and may fetch until then; 0 = it does not */
+    const char *prefix_end; /* its result, static; NULL: none was named */
+    /* Fetches that prefix, on a worker; false: the call has its answer. NULL: no server was named */
+    bool (*fetch)(serve_call *call, const weir_request *request);
+    weir_snapshot *snapshot;        /* the answer's body, from snapshot_at on; owned; NULL: none */
+    void (*feed)(serve_call *call); /* adds more of it to `out`, on the service thread; NULL: none */
     uint64_t snapshot_at;
     int64_t send_by_ns;        /* when the answer is to be sent; 0 = no limit */
     bool gzip;                 /* the client takes answers in this coding */

@@ -10,7 +10,6 @@
 #include "base/utf8.h"
 #include "effort.h"
 #include "hub/transfer/transfer.h"
-#include "objective.h"
 #include "origin.h"
 #include "sources.h"
 
@@ -89,65 +88,12 @@ static weir_status check_models(const serve_params *params, weir_error *error)
     return status;
 }
 
-/* ---- Prefixes of other servers ---- */
-
 /* True if a key can be carried by a header. */
 static bool is_printable(const char *key)
 {
     const char *at = key;
     while (*at > ' ' && *at < 0x7F) at++;
     return at > key && *at == '\0';
-}
-
-static weir_status check_prefixes(const serve_params *params, weir_error *error)
-{
-    if (params->prefix_key != NULL &&
-        (!is_printable(params->prefix_key) || strlen(params->prefix_key) > SERVE_PREFIX_KEY_MAX))
-        return weir__error_set(error, WEIR_INVALID, "prefix_key",
-                               "the key must have 1 to %d printable characters without spaces",
-                               SERVE_PREFIX_KEY_MAX);
-    if (params->n_prefix_peers > 0 && params->prefix_key == NULL)
-        return weir__error_set(error, WEIR_INVALID, "prefix_key",
-                               "servers of prefix_peers are asked with a key; it is missing");
-    if (params->n_prefix_peers > 0 && !weir__transfer_exists)
-        return weir__error_set(error, WEIR_UNSUPPORTED, "prefix_peers",
-                               "this weir was built without libcurl and fetches no prefixes");
-    for (size_t i = 0; i < params->n_prefix_peers; i++)
-        if (!serve_origin_check(params->prefix_peers[i]))
-            return weir__error_set(error, WEIR_INVALID, "prefix_peers",
-                                   "\"%.100s\" must be HOST:PORT, http://HOST:PORT or https://HOST:PORT",
-                                   params->prefix_peers[i]);
-    return WEIR_OK;
-}
-
-/* ---- Routers ---- */
-
-/* True if a text is HOST:PORT, where "@" would end a topic's part. */
-static bool is_endpoint(const char *text)
-{
-    const char *colon = strrchr(text, ':');
-    return colon != NULL && colon != text && strpbrk(text, "/@ ") == NULL &&
-           weir__ascii_port(colon + 1, strlen(colon + 1)) != 0;
-}
-
-static weir_status check_routers(const serve_params *params, weir_error *error)
-{
-    if (params->kv_events == NULL && params->kv_events_replay != NULL)
-        return weir__error_set(error, WEIR_INVALID, "kv_events_replay",
-                               "there are no events to repeat; give --kv-events as well");
-    if (params->kv_events == NULL && params->kv_events_endpoint != NULL)
-        return weir__error_set(error, WEIR_INVALID, "kv_events_endpoint",
-                               "there are no events that name it; give --kv-events as well");
-    if (params->kv_events_endpoint != NULL && !is_endpoint(params->kv_events_endpoint))
-        return weir__error_set(error, WEIR_INVALID, "kv_events_endpoint",
-                               "\"%.100s\" is not HOST:PORT, with a port from 1 to 65535",
-                               params->kv_events_endpoint);
-    weir_status status = serve_objective_check(params->objectives, params->n_objectives, error);
-    if (status == WEIR_OK) status = serve_effort_check(params->model.reasoning_budget, error);
-    if (status == WEIR_OK && params->n_objectives > 0 && !params->router_headers)
-        status = weir__error_set(error, WEIR_INVALID, "objectives",
-                                 "objectives come in a header of the router; give --router-headers as well");
-    return status;
 }
 
 /* ---- Ranges ---- */
@@ -250,9 +196,13 @@ weir_status serve_params_check(const serve_params *params, weir_error *error)
                                    "API key %zu is empty, or has a space or another character that is not "
                                    "printable ASCII: clients cannot send it",
                                    i + 1);
+    if (params->prefix_key != NULL &&
+        (!is_printable(params->prefix_key) || strlen(params->prefix_key) > SERVE_PREFIX_KEY_MAX))
+        return weir__error_set(error, WEIR_INVALID, "prefix_key",
+                               "the key must have 1 to %d printable characters without spaces",
+                               SERVE_PREFIX_KEY_MAX);
     if ((status = check_hosts(params, error)) != WEIR_OK ||
-        (status = check_prefixes(params, error)) != WEIR_OK ||
-        (status = check_routers(params, error)) != WEIR_OK)
+        (status = serve_effort_check(params->model.reasoning_budget, error)) != WEIR_OK)
         return status;
     for (size_t i = 0; i < params->model.n_names; i++)
         if (!weir__utf8_valid(params->model.names[i], strlen(params->model.names[i])))

@@ -30,8 +30,9 @@ typedef struct serve_model_params {
     size_t n_names;
     const weir_sampler_params *sampler; /* NULL = the library's defaults */
     int32_t max_tokens;                 /* -1 = up to the context's end */
-    const char *template_source;        /* NULL = the model's own */
-    const char *system;                 /* of chats that have no system message; NULL = none */
+    int32_t asked_ctx; /* 0; a context that was asked for: a warning says if the training was shorter */
+    const char *template_source; /* NULL = the model's own */
+    const char *system;          /* of chats that have no system message; NULL = none */
     bool no_thinking;
     const char *reasoning_budget; /* tokens of reasoning, by efforts, as serve_effort_check has it; NULL =
                                    * no limit */
@@ -124,7 +125,8 @@ typedef struct serve_params {
      * all prompts without cache_salt */
     const char *kv_events, *kv_events_replay;
 #define SERVE_KV_BLOCK 16
-    /* false: headers of llm-d's router are not heeded (request/router_headers.h) */
+#define SERVE_KV_PEERS 64 /* connections of each of the two sockets; others wait in the kernel */
+    /* false: headers of llm-d's router are not heeded (routers/router.h) */
     bool router_headers;
     const char *const *objectives; /* [n_objectives] "NAME=PRIORITY": of a router's objectives */
     size_t n_objectives;

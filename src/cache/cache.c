@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "cache/cache_files.h"
 #include "cache/cell.h"
 #include "params/members.h"
@@ -91,11 +92,6 @@ static void choose_source(const weir__cache_params *params, const weir__prefix_m
     }
 }
 
-static int32_t max32(int32_t a, int32_t b)
-{
-    return a > b ? a : b;
-}
-
 /* The number of tokens that a request without a salt would find now. */
 static int32_t find_open(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n)
 {
@@ -110,10 +106,11 @@ static int32_t find_open(weir__cache *cache, const weir__prefix_key *key, const 
 static weir_miss reason_of(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
                            const weir__prefix_match *m, const weir__cache_hit *hit)
 {
-    int32_t there = max32(m->n_entry, m->n_live), known = m->n_known < n - 1 ? m->n_known : n - 1;
+    int32_t there = (int32_t)weir__max(m->n_entry, m->n_live),
+            known = m->n_known < n - 1 ? m->n_known : n - 1;
     if (hit->n >= n - 1) return WEIR_MISS_NONE;
     if (cache->params.exact && there > hit->n) return WEIR_MISS_UNCUTTABLE;
-    if (known > max32(there, m->n_leader)) return WEIR_MISS_EVICTED;
+    if (known > weir__max(there, m->n_leader)) return WEIR_MISS_EVICTED;
     if (key->salt_length > 0 && find_open(cache, key, tokens, n) > m->n_known) return WEIR_MISS_SALT;
     return m->n_known > 0 && m->n_known < n && m->n_other > 0 ? WEIR_MISS_DIVERGED : WEIR_MISS_COLD;
 }

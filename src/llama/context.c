@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "base/thread.h"
 #include "hook/hook.h"
 #include "llama/internal.h"
@@ -78,16 +79,6 @@ void weir__llama_context_close(weir__bcontext *c)
     weir__mem_free(c);
 }
 
-static int64_t max64(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t min64(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Checks conditions that llama.cpp would only assert. */
 static weir_status check_params(const weir__bmodel *model, const weir_context_params *params,
                                 const weir__bcontext *target, weir_error *error)
@@ -137,13 +128,13 @@ static struct llama_context_params params_of(weir__bcontext *c, const weir_conte
     const weir__bmodel *model = c->model;
     struct llama_context_params p = model->attention;
     /* llama.cpp cuts n_batch to n_ctx before it rounds n_ctx; a batch must hold a token of each sequence. */
-    int64_t n_ctx = (max64(params->n_ctx, params->n_seq_max) + 255) / 256 * 256;
-    int64_t n_batch = max64(min64(params->n_batch, n_ctx), params->n_seq_max);
+    int64_t n_ctx = (weir__max(params->n_ctx, params->n_seq_max) + 255) / 256 * 256;
+    int64_t n_batch = weir__max(weir__min(params->n_batch, n_ctx), params->n_seq_max);
     bool at_once = params->embeddings || !model->causal;
     if (at_once) n_batch = equal_shares(n_batch, params->n_seq_max, n_ctx);
-    p.n_ctx = (uint32_t)min64(n_ctx, INT32_MAX - 255);
+    p.n_ctx = (uint32_t)weir__min(n_ctx, INT32_MAX - 255);
     p.n_batch = (uint32_t)n_batch;
-    p.n_ubatch = (uint32_t)(at_once ? n_batch : max64(params->n_ubatch, 1));
+    p.n_ubatch = (uint32_t)(at_once ? n_batch : weir__max(params->n_ubatch, 1));
     p.n_seq_max = (uint32_t)params->n_seq_max;
     p.n_threads = params->n_threads;
     p.n_threads_batch = params->n_threads_batch;
@@ -170,7 +161,7 @@ static uint64_t scratch_bytes(const weir__bmodel *model, const weir_context_para
     if (info->is_recurrent || info->n_head_kv <= 0 || info->n_head < info->n_head_kv) return 0;
     int64_t size = weir__llama_meta_number(model, "attention.value_length", info->n_embd / info->n_head);
     return weir__hook_scratch(lane, info->n_head / info->n_head_kv, info->n_head_kv, size,
-                              (int32_t)max64(params->n_threads, params->n_threads_batch));
+                              (int32_t)weir__max(params->n_threads, params->n_threads_batch));
 }
 
 /* Linux overcommits, and kills a process that uses more memory than there is. So a context that cannot fit is
@@ -192,7 +183,7 @@ static weir_status check_memory(const weir__bmodel *model, const weir_context_pa
         "%llu KV cells of %llu bytes, and %llu MiB for attention by %d threads, do not fit into the %llu MiB "
         "that are available; use fewer cells or threads, or a smaller KV type",
         (unsigned long long)cells, (unsigned long long)each, (unsigned long long)(scratch >> 20),
-        (int)max64(p->n_threads, p->n_threads_batch), (unsigned long long)(available >> 20));
+        (int)weir__max(p->n_threads, p->n_threads_batch), (unsigned long long)(available >> 20));
 }
 
 static bool kernels_attend(const weir__bcontext *c)
@@ -221,7 +212,7 @@ static bool is_invariant(const weir__bcontext *c)
 
 static weir_status start_pool(weir__bcontext *c, const weir_context_params *params, weir_error *error)
 {
-    int32_t n = (int32_t)max64(params->n_threads, params->n_threads_batch);
+    int32_t n = (int32_t)weir__max(params->n_threads, params->n_threads_batch);
     bool room = weir__thread_room(n - 1);
     c->pool = room ? pool_create(n) : NULL;
     if (c->pool == NULL && n == 1)
@@ -241,7 +232,7 @@ static weir_status start_pool(weir__bcontext *c, const weir_context_params *para
 static void fill_info(const weir__bcontext *c, weir_context_info *info)
 {
     info->n_ctx = (int32_t)llama_n_ctx(c->context);
-    info->n_ctx_seq = (int32_t)min64(llama_n_ctx_seq(c->context), c->model->n_positions);
+    info->n_ctx_seq = (int32_t)weir__min(llama_n_ctx_seq(c->context), c->model->n_positions);
     info->n_batch = c->n_batch;
     info->n_seq_max = c->n_seq_max;
     info->layout = c->unified ? WEIR_LAYOUT_UNIFIED : WEIR_LAYOUT_PER_SLOT;
@@ -413,7 +404,7 @@ static weir_status run_pass(weir__bcontext *c, const weir__batch *batch, int32_t
         int64_t now_ns = run_ns();
         bool known = ran_ns != 0 && now_ns != 0;
         ns += weir__clock_now_ns();
-        weir__team_took(team, batch->n, ns, known ? max64(ns - (ran_ns + now_ns), 0) : 0);
+        weir__team_took(team, batch->n, ns, known ? weir__max(ns - (ran_ns + now_ns), 0) : 0);
     }
     c->n_entries = batch->n;
     c->n_rows = n_rows;

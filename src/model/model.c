@@ -62,7 +62,9 @@ weir_status weir__model_params_check(const weir_model_params *params, weir_error
             return weir__error_set(error, WEIR_INVALID, "tensor_split",
                                    "tensor_split[%zu] is %g; allowed: finite numbers from 0", i,
                                    (double)params->tensor_split[i]);
-    return params->rpc != NULL && *params->rpc != '\0' ? check_workers(params->rpc, error) : WEIR_OK;
+    if (params->rpc == NULL || *params->rpc == '\0') return WEIR_OK;
+    status = weir__rpc_check(error);
+    return status == WEIR_OK ? check_workers(params->rpc, error) : status;
 }
 
 /* States that were computed with other values do not fit. */
@@ -294,5 +296,10 @@ weir_status weir_device_get(size_t i, weir_device *device)
     weir_device full = {.size = sizeof full};
     if (device == NULL) return WEIR_INVALID;
     weir_status status = ops->device_get(i, &full);
+    if (status == WEIR_OK && strcmp(full.type, "cpu") == 0) {
+        uint64_t available = weir__cpu_memory_available();
+        full.n_processors = weir__cpu_count();
+        if (available > 0 && available < full.memory_free) full.memory_free = available;
+    }
     return status == WEIR_OK ? weir__sized_give(device, &full, sizeof full, "device", NULL) : status;
 }

@@ -27,6 +27,9 @@ struct weir_model {
 /* INVALID: a value is out of range; the field is its name. */
 weir_status weir__model_params_check(const weir_model_params *params, weir_error *error);
 
+/* UNSUPPORTED (rpc): the build has no RPC. */
+weir_status weir__rpc_check(weir_error *error);
+
 /* Loads a model without weights, for describe, estimates and cell_bytes; the parameters are those of
  * weir_model_load. */
 weir_status weir__model_outline(const char *path, const weir_model_params *params, weir_model **model,

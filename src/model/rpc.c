@@ -15,6 +15,18 @@
 
 #define LISTEN_DEFAULT "127.0.0.1:50052"
 
+weir_status weir__rpc_check(weir_error *error)
+{
+#ifdef WEIR_RPC
+    (void)error;
+    return WEIR_OK;
+#else
+    return weir__error_set(error, WEIR_UNSUPPORTED, "rpc",
+                           "this weir was built without weir rpc and --rpc: WEIR_WITH_RPC=ON "
+                           "scripts/build.sh builds it with them");
+#endif
+}
+
 void weir_rpc_params_init(weir_rpc_params *params, size_t size)
 {
     weir__members_init(&weir__rpc_members, params, size);
@@ -75,6 +87,7 @@ weir_status weir_rpc_run(const weir_rpc_params *given, weir_error *error)
     weir_status status = weir__sized_take(&params, sizeof params, given, "params", error);
     if (status == WEIR_OK) status = weir__members_check(&weir__rpc_members, &params, "", error);
     if (status == WEIR_OK) status = check_listen(&params, error);
+    if (status == WEIR_OK) status = weir__rpc_check(error);
     if (status != WEIR_OK) return status;
     if (params.n_threads == 0) params.n_threads = weir__cpu_count();
 #ifndef WEIR_NO_LLAMA

@@ -200,7 +200,7 @@ class Server:
             except ValueError:
                 entry = {"event": "text", "message": line.decode(errors="replace")}
             self.lines.append(entry)
-            self.said += entry["message"] if entry.get("event") == "text" else ""
+            self.said += entry["message"] if entry.get("event") in ("text", "options") else ""
             if entry.get("event") == "ready":
                 self.address = entry["message"].rsplit(" at ", 1)[1]
                 port = re.search(r":(\d+)$", self.address)

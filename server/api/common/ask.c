@@ -14,7 +14,6 @@
 #include "server/models/model.h"
 #include "server/request/body.h"
 #include "server/request/call.h"
-#include "server/request/router_headers.h"
 
 /* ---- Reading ---- */
 
@@ -186,6 +185,19 @@ static bool choose_source(serve_ask *ask, weir_request *request)
     return true;
 }
 
+/* Applies a router's headers within the limits of the call's key. A priority of the body, if not 0, stays.
+ * Without such a header and a key the tenant is the call's owner, whose name is written to `owner`. */
+static void apply_router(const serve_call *call, weir_request *request, char owner[SERVE_OWNER_NAME])
+{
+    const serve_router_hints *router = &call->router;
+    int32_t most = serve_keys_priority(call->server->keys, call->key);
+    const char *of_key = serve_keys_salt(call->server->keys, call->key);
+    serve_owner_name(call->owner, owner);
+    request->tenant = router->tenant[0] != '\0' ? router->tenant : of_key[0] != '\0' ? of_key : owner;
+    if (request->priority == 0) request->priority = router->priority < most ? router->priority : most;
+    if (router->itl_target_ms > 0) request->itl_target_ms = router->itl_target_ms;
+}
+
 bool serve_ask_request(serve_ask *ask, weir_request *request)
 {
     serve_call *call = ask->call;
@@ -205,7 +217,7 @@ bool serve_ask_request(serve_ask *ask, weir_request *request)
     snprintf(ask->salt, sizeof ask->salt, "%s%s%s", serve_keys_salt(call->server->keys, call->key),
              own[0] != '\0' ? "/" : "", own); /* empty without both: then the library tells no texts */
     request->cache_salt = ask->salt;
-    serve_router_headers_apply(call, request, ask->tenant);
+    apply_router(call, request, ask->tenant);
     serve_lease_shorten(call, &request->deadline_ms);
     if (call->session[0] != '\0') request->cache_keep_ms = call->server->params.session_s * 1000;
     return ask->fork == NULL || choose_source(ask, request);

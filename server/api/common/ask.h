@@ -196,7 +196,7 @@ serve_reader serve_ask_tools, serve_ask_tool_choice;
  * allow_tool, which takes the reference. If none is left, no tool may be called. False: the call has its
  * answer. */
 bool serve_ask_allow_tools(serve_ask *ask, const char *place, const json_t *allowed, serve_reader *each);
-bool serve_ask_allow_tool(serve_ask *ask, json_t *name);
+bool serve_ask_allow_tool(serve_ask *ask, const char *place, json_t *name);
 
 /* The tools that may be called, as functions: with a named one, that alone. Freed with json_decref. False:
  * the call has its answer. */

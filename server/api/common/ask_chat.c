@@ -15,7 +15,6 @@
 #include "error.h"
 #include "field.h"
 #include "hint.h"
-#include "prefix.h"
 #include "server/models/loaded.h"
 #include "server/models/model.h"
 #include "server/models/tokens.h"
@@ -337,7 +336,7 @@ void serve_ask_submit(serve_ask *ask, const serve_dialect *dialect)
         return;
     if (dialect->repeat != NULL && !dialect->repeat(ask, answer))
         serve_call_no_memory(ask->call);
-    else if (serve_prefix_fetch(ask->call, &request))
+    else if (ask->call->fetch == NULL || ask->call->fetch(ask->call, &request))
         serve_answer_submit(answer, &request, 1);
 }
 

@@ -337,8 +337,9 @@ static bool replace_tools(serve_ask *ask)
 
 /* ---- The choice, as a request has it ---- */
 
-bool serve_ask_allow_tool(serve_ask *ask, json_t *name)
+bool serve_ask_allow_tool(serve_ask *ask, const char *place, json_t *name)
 {
+    if (!json_is_string(name)) return serve_field_refuse(ask->call, place, "a tool with its name, a string");
     return json_array_append_new(ask->tools_allowed, name) == 0 || serve_call_no_memory(ask->call);
 }
 
@@ -369,10 +370,10 @@ bool serve_ask_allow_tools(serve_ask *ask, const char *place, const json_t *allo
 static bool read_allowed_tool(serve_call *call, void *to, const char *place, const json_t *tool)
 {
     const char *type = serve_field_type(tool), *name = serve_ask_tool_name(tool);
-    (void)call;
     if (type != NULL && !serve_ask_is(type, "function") && !serve_ask_is(type, "custom"))
         return serve_foreign_skip(to, place, tool, "function, custom");
-    return serve_ask_allow_tool(to, name != NULL ? json_string(name) : json_null());
+    (void)call;
+    return serve_ask_allow_tool(to, place, name != NULL ? json_string(name) : json_null());
 }
 
 /* {"type": "allowed_tools", "allowed_tools": {"mode": "auto" or "required", "tools": […]}} */

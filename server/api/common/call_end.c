@@ -12,7 +12,6 @@
 #include "base/utf8.h"
 #include "handlers.h"
 #include "lease.h"
-#include "prefix.h"
 #include "server/access/keys.h"
 #include "server/models/model.h"
 #include "server/models/pull.h"

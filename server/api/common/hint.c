@@ -11,6 +11,7 @@
 #include "base/ascii.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "base/utf8.h"
 #include "server/request/call.h"
 #include "server/system/log.h"
@@ -45,11 +46,6 @@ static bool fold_name(near_name *folded, const char *name)
     return true;
 }
 
-static int smaller(int a, int b)
-{
-    return a < b ? a : b;
-}
-
 /* The number of edits (Damerau and Levenshtein, where no part is edited twice). */
 static int count_edits(const near_name *a, const near_name *b)
 {
@@ -60,10 +56,10 @@ static int count_edits(const near_name *a, const near_name *b)
         next[0] = (int)i;
         for (size_t k = 1; k <= b->n; k++) {
             bool same = a->letters[i - 1] == b->letters[k - 1];
-            next[k] = smaller(last[k - 1] + !same, smaller(last[k], next[k - 1]) + 1);
+            next[k] = (int)weir__min(last[k - 1] + !same, weir__min(last[k], next[k - 1]) + 1);
             if (i > 1 && k > 1 && a->letters[i - 1] == b->letters[k - 2] &&
                 a->letters[i - 2] == b->letters[k - 1])
-                next[k] = smaller(next[k], before[k - 2] + 1);
+                next[k] = (int)weir__min(next[k], before[k - 2] + 1);
         }
         int *free_row = before;
         before = last;

@@ -7,7 +7,6 @@
 
 serve_handler serve_native, serve_infill, serve_props, serve_rerank, serve_tokenize, serve_detokenize,
     serve_apply_template, serve_plan, serve_render_completions, serve_render_chat, serve_control,
-    serve_lora_list, serve_lora_scale, serve_lora_load, serve_lora_unload, serve_prefixes_find,
-    serve_prefixes_get;
+    serve_lora_list, serve_lora_scale, serve_lora_load, serve_lora_unload;
 
 #endif

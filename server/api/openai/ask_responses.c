@@ -455,7 +455,7 @@ static bool read_allowed_tool(serve_call *call, void *to, const char *place, con
     (void)call;
     if (!is_own(tool)) return serve_foreign_skip(to, place, tool, "function, custom");
     json_t *name = read_chosen(to, place, tool);
-    return name != NULL && serve_ask_allow_tool(to, name);
+    return name != NULL && serve_ask_allow_tool(to, place, name);
 }
 
 static bool read_choice(serve_ask *ask)

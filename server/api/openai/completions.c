@@ -8,7 +8,6 @@
 #include "openai.h"
 #include "server/api/common/ask.h"
 #include "server/api/common/field.h"
-#include "server/api/common/prefix.h"
 #include "server/api/common/prompts.h"
 #include "server/models/loaded.h"
 #include "server/request/call.h"
@@ -139,7 +138,8 @@ static void submit_prompts(serve_ask *ask, const serve_form *written, const serv
     if (ok) answer->begins = ask->echo;
     for (size_t i = 0; ok && ask->echo && i < n_prompts; i++)
         ok = keep_echo(call, &answer->choices[i * n_each], n_each, &all[i]);
-    if (ok && serve_prefix_fetch(call, &requests[0])) serve_answer_submit(answer, requests, n_requests);
+    if (ok && (call->fetch == NULL || call->fetch(call, &requests[0])))
+        serve_answer_submit(answer, requests, n_requests);
     weir__mem_free(samplers);
     weir__mem_free(requests);
 }

@@ -2,15 +2,15 @@
  * reader has a place in what is kept and nothing of its own: one that does not read costs a few kilobytes.
  * One thread.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef WEIR_SERVER_KV_EVENTS_KV_SOCKET_H
-#define WEIR_SERVER_KV_EVENTS_KV_SOCKET_H
+#ifndef WEIR_SERVER_ROUTERS_KV_SOCKET_H
+#define WEIR_SERVER_ROUTERS_KV_SOCKET_H
 
 #include <poll.h>
 #include <weir/weir.h>
 
 #include "kv_message.h"
+#include "server/settings/params.h"
 
-#define SERVE_KV_PEERS       64                   /* connections of a socket; others wait in the kernel */
 #define SERVE_KV_POLLS       (SERVE_KV_PEERS + 1) /* descriptors of a socket */
 #define SERVE_KV_HANDSHAKE_S 10
 #define SERVE_KV_SILENT_S    60

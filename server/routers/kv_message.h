@@ -1,8 +1,8 @@
 /* kv_message.h: a published batch as the bytes that its readers get: ["", topic, number, payload] for
  * replays, without the first part for subscribers. One thread.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef WEIR_SERVER_KV_EVENTS_KV_MESSAGE_H
-#define WEIR_SERVER_KV_EVENTS_KV_MESSAGE_H
+#ifndef WEIR_SERVER_ROUTERS_KV_MESSAGE_H
+#define WEIR_SERVER_ROUTERS_KV_MESSAGE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* zmtp.h: ZeroMQ's protocol on a connection, version 3.0 without security (rfc.zeromq.org/spec/23): bytes in
  * and out. A connection begins with a greeting of both sides, then a command READY; messages are frames.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef WEIR_SERVER_KV_EVENTS_ZMTP_H
-#define WEIR_SERVER_KV_EVENTS_ZMTP_H
+#ifndef WEIR_SERVER_ROUTERS_ZMTP_H
+#define WEIR_SERVER_ROUTERS_ZMTP_H
 
 #include "base/text.h"
 

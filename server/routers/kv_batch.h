@@ -1,8 +1,8 @@
 /* kv_batch.h: changes of a prefix cache as vLLM publishes them: one MessagePack message,
  * [time, [event, …], nil], whose events are arrays.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef WEIR_SERVER_KV_EVENTS_KV_BATCH_H
-#define WEIR_SERVER_KV_EVENTS_KV_BATCH_H
+#ifndef WEIR_SERVER_ROUTERS_KV_BATCH_H
+#define WEIR_SERVER_ROUTERS_KV_BATCH_H
 
 #include <weir/more.h>
 

@@ -1,8 +1,8 @@
 /* kv_events.h: publishes which blocks of tokens the prefix caches hold, over ZeroMQ and in vLLM's format, for
  * routers that send a request where its prefix is.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef WEIR_SERVER_KV_EVENTS_KV_EVENTS_H
-#define WEIR_SERVER_KV_EVENTS_KV_EVENTS_H
+#ifndef WEIR_SERVER_ROUTERS_KV_EVENTS_H
+#define WEIR_SERVER_ROUTERS_KV_EVENTS_H
 
 #include "server/settings/params.h"
 
