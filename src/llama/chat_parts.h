@@ -50,7 +50,7 @@ class conversation
     conversation(const weir__shim_template *t, const weir__shim_render *in);
 
     /* The prompt, and the parser of answers with this choice of tools. bare: only the prompt of the result is
-     * used. */
+     * used; without it, and with tools, the prompt is not. */
     common_chat_params render(common_chat_tool_choice choice, bool with_schema, bool bare = false);
 
     common_json tools, schema; /* those that are enforced, or null */

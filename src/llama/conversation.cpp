@@ -113,27 +113,31 @@ std::string joined_parts(const terms &as, const json_t *parts)
     return text;
 }
 
+bool has_media(const json_t *parts)
+{
+    json_t *part;
+    std::size_t i;
+    bool has = false;
+    json_array_foreach(const_cast<json_t *>(parts), i, part) has = has || member_text(part, "type") != "text";
+    return has;
+}
+
 common_json content_of(const terms &as, const json_t *message)
 {
     const json_t *given = json_object_get(message, "content");
     const bool only_string = as.caps.supports_string_content && !as.caps.supports_typed_content,
                only_typed = !as.caps.supports_string_content && as.caps.supports_typed_content;
     common_json parts = common_json::array();
-    if (json_array_size(given) == 0) {
-        const std::string text = as.text(message, "content");
+    if (json_array_size(given) == 0 || only_string || has_media(given)) {
+        const std::string text = json_is_array(given) ? joined_parts(as, given) : as.text(message, "content");
         if (!only_typed) return common_json(text);
         parts.push_back({{"type", "text"}, {"text", text}});
-    } else if (only_string) {
-        return common_json(joined_parts(as, given));
+        return parts;
     }
     json_t *part;
     std::size_t i;
     json_array_foreach(const_cast<json_t *>(given), i, part)
-    {
-        const std::string type = member_text(part, "type");
-        parts.push_back(
-            {{"type", type}, {"text", type == "text" ? as.text(part, "text") : member_text(part, "text")}});
-    }
+        parts.push_back({{"type", "text"}, {"text", as.text(part, "text")}});
     return parts;
 }
 

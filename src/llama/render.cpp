@@ -428,6 +428,8 @@ weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shi
             }
             if (!chat->params.grammar_lazy) chat->params.grammar_triggers.clear();
         }
+        if (in->tools != nullptr)
+            chat->params.prompt = talk.render(COMMON_CHAT_TOOL_CHOICE_NONE, true, true).prompt;
         chat->parser = common_chat_parser_params(chat->params);
         chat->parser.reasoning_format =
             in->parse_reasoning ? COMMON_REASONING_FORMAT_DEEPSEEK : COMMON_REASONING_FORMAT_NONE;

@@ -24,9 +24,10 @@ struct weir__shim_found {
 struct weir__shim_template {
     std::unique_ptr<const common_chat_template> whole;
     /* The template without the end token's text, or empty. llama.cpp takes that text for a part of the form
-     * of calls, and then misses ids before the arguments. So parsers of calls come from its analysis; prompts
-     * do not. */
+     * of calls, and then misses ids before the arguments. So parsers of calls come from here; prompts do
+     * not. */
     std::unique_ptr<const common_chat_template> endless;
+    bool shows_end; /* the texts of both may differ */
     /* llama.cpp has no handler for it: it renders examples to find how reasoning and calls are marked. */
     bool analyzed;
     mutable std::mutex mutex;                                          /* protects the next ones */
@@ -85,7 +86,8 @@ common_chat_params parse_by_analysis(const weir__shim_template *t, const autopar
 {
     try {
         const auto analysis = analysis_of(t, endless);
-        common_chat_params params = autoparser::peg_generator::generate_parser(*t->whole, given, *analysis);
+        const common_chat_template &rendered = endless && t->shows_end ? *t->endless : *t->whole;
+        common_chat_params params = autoparser::peg_generator::generate_parser(rendered, given, *analysis);
         params.supports_thinking = analysis->reasoning.mode != autoparser::reasoning_mode::NONE;
         if (params.supports_thinking) {
             params.thinking_start_tag = trim_whitespace(analysis->reasoning.start);
@@ -205,6 +207,7 @@ weir_status weir__shim_template_create(const char *source, const char *bos, cons
             throw std::runtime_error("line " + std::to_string(error_line(source, reason)) + ": " + reason);
         }
         t->analyzed = is_analyzed(*t->whole);
+        t->shows_end = t->whole->source().find("eos_token") != std::string::npos;
         weir::refuse_starved();
         return WEIR_OK;
     });
