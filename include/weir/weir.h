@@ -266,6 +266,7 @@ typedef enum weir_special_content {
 } weir_special_content;
 
 typedef struct weir_media weir_media; /* below: an image or a sound */
+struct json_t;                        /* a value of libjansson */
 
 typedef struct weir_chat_params {
     size_t size;
@@ -278,6 +279,9 @@ typedef struct weir_chat_params {
      * cannot be enforced are left out and listed by weir_chat_relaxed; for a function with "strict": true
      * they are an error, unless tool_choice is NONE. Malformed ones are always an error */
     const char *tools_json;
+    /* Instead of messages_json and tools_json: what jansson (json_t) read of them, for programs that link the
+     * same libjansson. They are not changed, nor needed after the call; errors name the texts */
+    const struct json_t *messages_value, *tools_value;
     /* REQUIRED: the answer is a call. Only reasoning may precede it, and only with enable_thinking */
     weir_tool_choice tool_choice;
     bool parallel_tool_calls; /* false: at most one call */
@@ -301,7 +305,7 @@ typedef struct weir_chat_params {
     /* false: messages that the template refuses are changed into a form that it takes, and listed by
      * weir_chat_reshaped; true: they are an error (TEMPLATE), or the template leaves them out */
     bool strict_messages;
-    /* [n_media] the parts of messages_json whose type is "image_url", "input_audio", "image", "audio" or
+    /* [n_media] the parts of contents whose type is "image_url", "input_audio", "image", "audio" or
      * "media", in order; held by the chat. Other members of such a part are not read */
     weir_media *const *media;
     size_t n_media;

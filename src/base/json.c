@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -180,6 +181,109 @@ weir_status weir__json_parse_exact(const char *text, size_t length, const char *
                                    json_t **value, weir_error *error)
 {
     return parse_text(text, length, field, code, false, true, value, error);
+}
+
+/* ---- Values ---- */
+
+/* True if the text could be read, or the bytes of a key. */
+static bool is_text(const char *bytes, size_t n)
+{
+    return memchr(bytes, '\0', n) == NULL && weir__utf8_valid(bytes, n);
+}
+
+/* What is wrong with the value, which is at this depth; NULL: nothing. Counts in s. */
+static const char *find_fault(const json_t *value, int depth, shape *s)
+{
+    const char *key, *fault = NULL, *digits = weir__json_digits(value);
+    json_t *one;
+    size_t i;
+    const bool contains = json_is_object(value) || json_is_array(value);
+    s->n_containers += contains;
+    s->n_members += json_object_size(value);
+    if (contains && depth == WEIR__JSON_DEPTH_MAX) return "is nested too deep";
+    if (++s->n_values > WEIR__JSON_VALUES_MAX || s->n_containers > WEIR__JSON_CONTAINERS_MAX ||
+        s->n_members > WEIR__JSON_MEMBERS_MAX || json_object_size(value) > WEIR__JSON_WIDTH_MAX)
+        return "has too many values";
+    if (digits != NULL) return isfinite(strtod(digits, NULL)) ? NULL : "has a number that is too large";
+    if (json_is_string(value) && !is_text(json_string_value(value), json_string_length(value)))
+        return "has a text that is not well-formed UTF-8, or has U+0000";
+    json_object_foreach((json_t *)value, key, one)
+    {
+        if (fault == NULL && !is_text(key, strlen(key))) fault = "has a key that is not well-formed UTF-8";
+        if (fault == NULL) fault = find_fault(one, depth + 1, s);
+    }
+    json_array_foreach((json_t *)value, i, one)
+    {
+        if (fault == NULL) fault = find_fault(one, depth + 1, s);
+    }
+    return fault;
+}
+
+weir_status weir__json_check(const json_t *value, const char *field, weir_error *error)
+{
+    shape s = {0};
+    const char *fault = find_fault(value, 0, &s);
+    return fault == NULL ? WEIR_OK : weir__error_set(error, WEIR_INVALID, field, "%s %s", field, fault);
+}
+
+size_t weir__json_size(const json_t *value)
+{
+    const char *key;
+    json_t *one;
+    size_t i, n = json_is_string(value) ? json_string_length(value) + 3 : 8;
+    json_object_foreach((json_t *)value, key, one) n += strlen(key) + 3 + weir__json_size(one);
+    json_array_foreach((json_t *)value, i, one) n += weir__json_size(one);
+    return n;
+}
+
+/* Puts `one` into `copy`, which takes it, at a key or, if that is NULL, at the end. NULL: out of memory. */
+static json_t *put_one(json_t *copy, const char *key, json_t *one)
+{
+    if ((key != NULL ? json_object_set_new_nocheck(copy, key, one) : json_array_append_new(copy, one)) == 0)
+        return copy;
+    json_decref(copy);
+    return NULL;
+}
+
+/* A copy of the arrays and objects. near: with reals in place of long integers. */
+static json_t *copy_deep(const json_t *value, bool near)
+{
+    const char *key, *digits = near ? weir__json_digits(value) : NULL;
+    json_t *one, *copy;
+    size_t i;
+    if (digits != NULL) return json_real(strtod(digits, NULL));
+    if (!json_is_object(value) && !json_is_array(value)) return json_incref((json_t *)value);
+    copy = json_is_object(value) ? json_object() : json_array();
+    json_object_foreach((json_t *)value, key, one)
+    {
+        if (copy != NULL) copy = put_one(copy, key, copy_deep(one, near));
+    }
+    json_array_foreach((json_t *)value, i, one)
+    {
+        if (copy != NULL) copy = put_one(copy, NULL, copy_deep(one, near));
+    }
+    return copy;
+}
+
+json_t *weir__json_own(const json_t *value)
+{
+    return copy_deep(value, false);
+}
+
+static bool has_digits(const json_t *value)
+{
+    const char *key;
+    json_t *one;
+    size_t i;
+    bool has = weir__json_digits(value) != NULL;
+    json_object_foreach((json_t *)value, key, one) has = has || has_digits(one);
+    json_array_foreach((json_t *)value, i, one) has = has || has_digits(one);
+    return has;
+}
+
+json_t *weir__json_near(const json_t *value)
+{
+    return has_digits(value) ? copy_deep(value, true) : json_incref((json_t *)value);
 }
 
 json_t *weir__json_copy(const json_t *value)

@@ -255,9 +255,7 @@ weir_status weir_chat_create(weir_model *model, const weir_chat_params *given, w
     if (out == NULL) return weir__error_set(error, WEIR_INVALID, "chat", "chat is NULL");
     weir_status status = weir__sized_take(&params, sizeof params, given, "params", error);
     if (status == WEIR_OK) status = weir__chat_messages(&params, &messages, error);
-    if (status == WEIR_OK)
-        status =
-            weir__chat_tools_init(params.tools_json, params.tool_choice != WEIR_TOOLS_NONE, &tools, error);
+    if (status == WEIR_OK) status = weir__chat_tools_init(&params, &tools, error);
     if (status == WEIR_OK) status = check_params(&params, &tools, error);
     if (status == WEIR_OK) status = weir__chat_media_mark(&params, messages, &markers, error);
     if (status != WEIR_OK) goto out;

@@ -24,8 +24,6 @@
 #include "chat/shape.h"
 #include "chat/source.h"
 
-enum { MESSAGES, TOOLS, ENFORCED, SCHEMA, ARGS, N_TEXTS };
-
 /* One rendering: its input, data derived from that (owned), and the result. */
 typedef struct rendering {
     const weir_chat_params *params;
@@ -40,7 +38,7 @@ typedef struct rendering {
     json_t *schema, *args;
     weir__chat_last last;
     weir__continuation continuation; /* of the next run */
-    char *texts[N_TEXTS];            /* JSON */
+    json_t *sent;                    /* the messages of the next run; owned */
     weir__shim_chat *out;            /* the caller's; NULL unless status is WEIR_OK */
     weir__text *prompt;              /* gets a prompt that is rendered alone; NULL: create the chat */
     weir_status status;
@@ -142,26 +140,27 @@ static weir_status read_schema(rendering *r, weir_error *error)
     return status;
 }
 
-/* The place of the caller's first message with the text. */
-static void find_text(const rendering *r, const char *text, char field[64])
+/* True if a text or key in the value has WEIR__JSON_BIG. */
+static bool has_big_mark(const json_t *value)
 {
-    bool found = false;
-    for (size_t i = r->n_added; i < json_array_size(r->messages) && !found; i++) {
-        char *written = weir__json_dump(json_array_get(r->messages, i));
-        found = written != NULL && strstr(written, text) != NULL;
-        if (found) snprintf(field, 64, "messages[%zu]", i - r->n_added);
-        weir__mem_free(written);
+    const char *key, *text = json_string_value(value);
+    bool found = text != NULL && strstr(text, WEIR__JSON_BIG) != NULL;
+    json_t *one;
+    size_t i;
+    if (weir__json_digits(value) != NULL) return false;
+    json_object_foreach((json_t *)value, key, one)
+    {
+        found = found || strstr(key, WEIR__JSON_BIG) != NULL || has_big_mark(one);
     }
+    json_array_foreach((json_t *)value, i, one) found = found || has_big_mark(one);
+    return found;
 }
 
 /* llama.cpp's JSON keeps integers beyond 64 bits as texts that begin with WEIR__JSON_BIG. A text that has it
  * would be taken for one. */
-static weir_status check_text(const rendering *r, const char *text, const char *name, weir_error *error)
+static weir_status check_text(const json_t *value, const char *field, weir_error *error)
 {
-    char field[64];
-    if (strstr(text, WEIR__JSON_BIG) == NULL) return WEIR_OK;
-    snprintf(field, sizeof field, "%s", name);
-    if (text == r->texts[MESSAGES]) find_text(r, WEIR__JSON_BIG, field);
+    if (!has_big_mark(value)) return WEIR_OK;
     return weir__error_set(
         error, WEIR_INVALID, field,
         "%s has the noncharacter U+FDD0 twice in a row, which is no text: Unicode reserves it "
@@ -169,34 +168,27 @@ static weir_status check_text(const rendering *r, const char *text, const char *
         field);
 }
 
-static weir_status write_texts(rendering *r, weir_error *error)
+static weir_status check_texts(const rendering *r, weir_error *error)
 {
-    static const char *const names[N_TEXTS] = {
-        [TOOLS] = "tools_json", [ENFORCED] = "tools_json", [SCHEMA] = "json_schema", [ARGS] = "args"};
-    const json_t *const values[N_TEXTS] = {
-        [TOOLS] = r->tools->shown,
-        [ENFORCED] = r->tools->enforced,
-        [SCHEMA] = r->schema,
-        [ARGS] = r->args,
-    };
-    for (size_t i = 0; i < N_TEXTS; i++) {
-        if (values[i] == NULL) continue;
-        r->texts[i] = weir__json_dump(values[i]);
-        if (r->texts[i] == NULL) return weir__chat_no_memory(error);
-        weir_status status = check_text(r, r->texts[i], names[i], error);
-        if (status != WEIR_OK) return status;
+    const json_t *const values[] = {r->tools->shown, r->tools->enforced, r->schema, r->args};
+    static const char *const names[] = {"tools_json", "tools_json", "json_schema", "args"};
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; status == WEIR_OK && i < sizeof values / sizeof *values; i++)
+        status = check_text(values[i], names[i], error);
+    for (size_t i = 0; status == WEIR_OK && i < json_array_size(r->messages); i++) {
+        char field[64] = "messages";
+        if (i >= r->n_added) snprintf(field, sizeof field, "messages[%zu]", i - r->n_added);
+        status = check_text(json_array_get(r->messages, i), field, error);
     }
-    return WEIR_OK;
+    return status;
 }
 
 /* Takes the messages, NULL: out of memory. */
-static weir_status write_messages(rendering *r, json_t *messages, weir_error *error)
+static weir_status send_messages(rendering *r, json_t *messages, weir_error *error)
 {
-    weir__mem_free(r->texts[MESSAGES]);
-    r->texts[MESSAGES] = messages != NULL ? weir__json_dump(messages) : NULL;
-    json_decref(messages);
-    if (r->texts[MESSAGES] == NULL) return weir__chat_no_memory(error);
-    return check_text(r, r->texts[MESSAGES], "messages", error);
+    json_decref(r->sent);
+    r->sent = messages;
+    return messages != NULL ? WEIR_OK : weir__chat_no_memory(error);
 }
 
 static bool add_prompt(void *user, const char *prompt, size_t n)
@@ -208,11 +200,11 @@ static void run_template(void *user)
 {
     rendering *r = user;
     const weir__shim_render in = {
-        .messages = r->texts[MESSAGES],
-        .tools = r->texts[TOOLS],
-        .enforced_tools = r->texts[ENFORCED],
-        .json_schema = r->texts[SCHEMA],
-        .args = r->texts[ARGS],
+        .messages = r->sent,
+        .tools = r->tools->shown,
+        .enforced_tools = r->tools->enforced,
+        .json_schema = r->schema,
+        .args = r->args,
         .tool_choice = r->params->tool_choice,
         .parallel_tool_calls = r->params->parallel_tool_calls,
         .add_generation_prompt = r->params->add_generation_prompt,
@@ -241,7 +233,7 @@ static weir_status run_on_stack(rendering *r, weir_error *error)
 /* The prompt alone; takes the messages. */
 static weir_status render_alone(rendering *r, json_t *messages, weir__text *prompt, weir_error *error)
 {
-    weir_status status = write_messages(r, messages, error);
+    weir_status status = send_messages(r, messages, error);
     r->prompt = prompt;
     prompt->n = 0;
     if (status == WEIR_OK) status = run_on_stack(r, error);
@@ -260,7 +252,7 @@ static weir_status create_form(rendering *r, weir_error *error)
     json_t *messages = r->last.kind == WEIR__CONTINUE_NONE
                            ? json_incref((json_t *)r->messages)
                            : weir__chat_last_single(&r->last, r->messages, begun_of(&r->last));
-    weir_status status = write_messages(r, messages, error);
+    weir_status status = send_messages(r, messages, error);
     r->continuation = r->last.kind;
     r->prompt = NULL;
     return status == WEIR_OK ? run_on_stack(r, error) : status;
@@ -594,7 +586,7 @@ weir_status weir__chat_render(weir_chat *chat, const weir_chat_params *params, c
     if (status == WEIR_OK) status = read_schema(&r, error);
     if (status == WEIR_OK) status = read_args(&r, error);
     if (status == WEIR_OK) status = put_messages(&r, messages, chat->n_added, &chat->reshaped, error);
-    if (status == WEIR_OK) status = write_texts(&r, error);
+    if (status == WEIR_OK) status = check_texts(&r, error);
     if (status == WEIR_OK && params->continue_final &&
         !weir__chat_last_init(&r.last, r.messages, params->tool_choice == WEIR_TOOLS_REQUIRED))
         status = weir__chat_no_memory(error);
@@ -610,7 +602,7 @@ weir_status weir__chat_render(weir_chat *chat, const weir_chat_params *params, c
     }
     if (status == WEIR_OK) status = read_chat(chat, &r, error);
     weir__chat_last_fini(&r.last);
-    for (size_t i = 0; i < N_TEXTS; i++) weir__mem_free(r.texts[i]);
+    json_decref(r.sent);
     json_decref(r.args);
     json_decref(r.schema);
     json_decref(r.put);
