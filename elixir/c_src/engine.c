@@ -13,7 +13,7 @@ weir_status nif_engine_options(nif_call *call, ERL_NIF_TERM map, weir_engine_par
     if (call->end != NIF_RESULT) return WEIR_OK;
     params->strategy = weir_strategy_find(strategy);
     if (params->strategy != NULL) return WEIR_OK;
-    call->error = (weir_error){WEIR_INVALID, "strategy", "there is none of this name"};
+    (void)nif_error(call, WEIR_INVALID, "strategy", "there is no `strategy` of this name");
     return WEIR_INVALID;
 }
 
@@ -142,7 +142,7 @@ ERL_NIF_TERM nif_engine_drain(nif_call *call, const ERL_NIF_TERM argv[])
         status = weir_engine_drain(engine->handle, slice);
         if (timeout > 0) timeout -= slice;
     } while (status == WEIR_TIMEOUT && timeout != 0 && enif_is_current_process_alive(call->env));
-    return status == WEIR_TIMEOUT ? nif_error_atom(call->env, "timeout") : nif_status(call, status);
+    return nif_status(call, status);
 }
 
 /* engine_stop(engine): every stream ends within a tick */
@@ -155,7 +155,7 @@ ERL_NIF_TERM nif_engine_stop(nif_call *call, const ERL_NIF_TERM argv[])
 }
 
 /* engine_destroy(engine): stops it, waits for other calls to end, and frees it, although terms refer to it.
- * When it returns, cached prefixes are in the folder. Later calls return {:error, :stopping}. */
+ * When it returns, cached prefixes are in the folder. Later calls fail with :stopping. */
 ERL_NIF_TERM nif_engine_destroy(nif_call *call, const ERL_NIF_TERM argv[])
 {
     nif_object *engine = nif_resource(call, argv[0], NIF_ENGINE);

@@ -46,8 +46,8 @@ static ERL_NIF_TERM run_function(const function *f, ErlNifEnv *env, int argc, co
     switch (call.end) {
     case NIF_RESULT: break;
     case NIF_WRONG: return enif_make_badarg(env);
-    case NIF_NO_MEMORY: return nif_error(env, weir_status_text(WEIR_NO_MEMORY));
-    case NIF_STOPPED: return nif_error_atom(env, "stopping");
+    case NIF_NO_MEMORY: return nif_failed(env, WEIR_NO_MEMORY);
+    case NIF_STOPPED: return nif_failed(env, WEIR_STOPPED);
     case NIF_DIRTY: return enif_schedule_nif(env, f->name, ERL_NIF_DIRTY_JOB_CPU_BOUND, f->run, argc, argv);
     }
     return result;

@@ -1,7 +1,7 @@
 /* nif.h: declarations for the files of the native layer. Each function nif_NAME is a row of NIF_TABLE.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Arguments of the wrong type raise ArgumentError; errors of the library are {:error, message}. Nothing
+ * Arguments of the wrong type raise ArgumentError; errors of the library are {:error, %Weir.Error{}}. Nothing
  * here aborts. A normal scheduler never waits: a call that would wait, or take long, moves to a dirty
  * scheduler. */
 #ifndef WEIR_NIF_H
@@ -21,8 +21,8 @@
 typedef enum nif_end {
     NIF_RESULT = 0,
     NIF_WRONG,     /* ArgumentError */
-    NIF_NO_MEMORY, /* {:error, message} */
-    NIF_STOPPED,   /* {:error, :stopping} */
+    NIF_NO_MEMORY, /* {:error, _} with the code :no_memory */
+    NIF_STOPPED,   /* {:error, _} with the code :stopping */
     NIF_DIRTY,     /* the VM repeats it on a dirty scheduler */
 } nif_end;
 
@@ -120,13 +120,20 @@ ERL_NIF_TERM nif_number(ErlNifEnv *env, double number);         /* -9999.0 for i
 ERL_NIF_TERM nif_ids(ErlNifEnv *env, const int32_t *tokens, size_t n);
 void nif_put(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, ERL_NIF_TERM value);
 
-ERL_NIF_TERM nif_error(ErlNifEnv *env, const char *message);
-ERL_NIF_TERM nif_error_atom(ErlNifEnv *env, const char *reason);
+/* ---- error.c: {:error, %Weir.Error{}} ---- */
 
-/* {:error, "field: message"} of the library's error, or the status's text if the error has no message;
- * {:error, :stopping} for STOPPED. */
+/* The library's error; its message is the status's text if it has none. */
 ERL_NIF_TERM nif_refused(ErlNifEnv *env, weir_status status, const weir_error *error);
+
+/* The same for a model that a request waits for. */
+ERL_NIF_TERM nif_refused_load(ErlNifEnv *env, weir_status status, const weir_error *error);
+
+ERL_NIF_TERM nif_failed(ErlNifEnv *env, weir_status status); /* a status without details */
+ERL_NIF_TERM nif_error(nif_call *call, weir_status status, const char *field, const char *message);
 ERL_NIF_TERM nif_status(nif_call *call, weir_status status); /* :ok, or the call's error */
+
+/* The option that a member of a struct, `of` as in weir_members(), has. */
+const char *nif_option_name(const char *of, const char *member);
 
 /* ---- members.c: structs by the rows of weir_members() ---- */
 

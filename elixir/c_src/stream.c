@@ -351,7 +351,7 @@ static ERL_NIF_TERM queue_requests(nif_call *call, const submission *sub)
         }
     }
     if (status == WEIR_OK) return nif_ok(call->env, sub->one ? ref : refs);
-    return status == WEIR_BUSY ? nif_error_atom(call->env, "queue_full") : nif_status(call, status);
+    return nif_status(call, status);
 }
 
 /* Reads engine and request, and queues it. */
@@ -361,11 +361,13 @@ static ERL_NIF_TERM submit_request(nif_call *call, const ERL_NIF_TERM argv[], su
     sub->engine = nif_engine(call, argv[0], &sub->keeper);
     if (!enif_is_map(call->env, argv[1])) nif_stop(call, NIF_WRONG);
     if (call->end != NIF_RESULT) return 0;
-    if (sub->engine == NULL) return nif_error(call->env, "the model is an encoder, which cannot generate");
+    if (sub->engine == NULL)
+        return nif_error(call, WEIR_UNSUPPORTED, "model", "the model is an encoder, which cannot generate");
     if ((sub->n > FEW || nif_request_long(call, argv[1])) && nif_move(call)) return 0;
     nif_request_read(call, argv[1], &sub->r);
     if (sub->r.fork && sub->r.request.source == NULL)
-        result = nif_error(call->env, "source: the stream has ended, and was submitted without keep: true");
+        result = nif_error(call, WEIR_STATE, "source",
+                           "`source` has ended, and was submitted without `keep`: true");
     else if (call->end == NIF_RESULT)
         result = queue_requests(call, sub);
     nif_request_fini(&sub->r);

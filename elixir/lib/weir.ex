@@ -9,8 +9,7 @@ defmodule Weir do
       iex> text == model |> Weir.stream("hello", max_tokens: 8, temp: 0.0) |> Enum.join()
       true
 
-  Functions that can fail return `{:error, reason}`, where `reason` is a readable text; streams raise
-  `Weir.Error`. Unknown options, and options of the wrong type, raise `ArgumentError`.
+  Functions that can fail return `{:error, error}` with a `Weir.Error`; streams raise it. Unknown options, and options of the wrong type, raise `ArgumentError`.
   """
 
   alias Weir.{Chat, ChatCompletion, Completion, Deadline, Embedding, Generation, Hub, Model, NIF, Options}
@@ -37,7 +36,7 @@ defmodule Weir do
   def devices, do: NIF.devices()
 
   @doc "See `Weir.Model.load/2`."
-  @spec load_model(Path.t(), keyword()) :: {:ok, Model.t()} | {:error, String.t()}
+  @spec load_model(Path.t(), keyword()) :: {:ok, Model.t()} | {:error, Weir.Error.t()}
   def load_model(path, opts \\ []), do: Model.load(path, opts)
 
   @doc """
@@ -45,7 +44,7 @@ defmodule Weir do
   `Weir.Hub.download/3` and `Weir.Model.load/2`.
   """
   @spec load_model_from_hub(String.t(), String.t() | nil, keyword()) ::
-          {:ok, Model.t()} | {:error, String.t()}
+          {:ok, Model.t()} | {:error, Weir.Error.t()}
   def load_model_from_hub(repo, file, opts \\ []) do
     {download, load} = Hub.split(opts)
     # before a download, which may take long
@@ -60,7 +59,7 @@ defmodule Weir do
   `n_threads`, `n_threads_batch`, `n_batch`, `n_ubatch`, `lora` (see `Weir.Adapter`), and those of
   `Weir.Sampler.create/2`: `temp`, `seed`, `grammar`, `json_schema` and so on.
   """
-  @spec generate(Model.t(), String.t(), keyword()) :: {:ok, String.t()} | {:error, String.t()}
+  @spec generate(Model.t(), String.t(), keyword()) :: {:ok, String.t()} | {:error, Weir.Error.t()}
   def generate(%Model{} = model, prompt, opts \\ []) do
     Generation.whole(model, prompt, Options.read!(opts, Options.generation()))
   end
@@ -76,7 +75,7 @@ defmodule Weir do
   end
 
   @doc "Returns the answer to a conversation. Options as in `generate/3` and `Weir.Chat.apply_template/3`."
-  @spec chat(Model.t(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, String.t()}
+  @spec chat(Model.t(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, Weir.Error.t()}
   def chat(%Model{} = model, messages, opts \\ []) do
     {template, rest} = Chat.split!(opts)
 
@@ -116,18 +115,13 @@ defmodule Weir do
       4
   """
   @spec chat_completion(Model.t(), [Chat.message()], keyword()) ::
-          {:ok, ChatCompletion.t()} | {:error, String.t()}
+          {:ok, ChatCompletion.t()} | {:error, Weir.Error.t()}
   def chat_completion(%Model{} = model, messages, opts \\ []) do
     {timeout, opts} = Deadline.pop!(opts, 60_000)
     o = Options.read!(opts, completion_options())
     limits = Limits.until(Deadline.at(timeout))
 
-    with {:ok, completion} <- open(model, messages, o, :generate, limits),
-         {:ok, answer} <- Completion.whole(completion) do
-      {:ok, answer}
-    else
-      {:error, reason} -> {:error, Exception.message(Weir.Error.exception(reason))}
-    end
+    with {:ok, completion} <- open(model, messages, o, :generate, limits), do: Completion.whole(completion)
   end
 
   defp completion_options,
@@ -149,11 +143,11 @@ defmodule Weir do
   end
 
   @doc "See `Weir.Embedding.embed/3`."
-  @spec embed(Model.t(), String.t(), keyword()) :: {:ok, [float()]} | {:error, String.t()}
+  @spec embed(Model.t(), String.t(), keyword()) :: {:ok, [float()]} | {:error, Weir.Error.t()}
   def embed(model, text, opts \\ []), do: Embedding.embed(model, text, opts)
 
   @doc "See `Weir.Embedding.embed_batch/3`."
   @spec embed_batch(Model.t(), [String.t()], keyword()) ::
-          {:ok, [[float()]]} | {:error, String.t()}
+          {:ok, [[float()]]} | {:error, Weir.Error.t()}
   def embed_batch(model, texts, opts \\ []), do: Embedding.embed_batch(model, texts, opts)
 end

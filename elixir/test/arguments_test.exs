@@ -6,16 +6,15 @@ defmodule Weir.ArgumentsTest do
   import Weir.Effort
   alias Weir.{NIF, Terms}
 
-  # A call may return a value or {:error, text}, or raise ArgumentError.
+  # A call may return a value or an error, or raise ArgumentError.
   defp call(name, args) do
     case apply(NIF, name, args) do
-      {:error, reason} when reason in [:queue_full, :timeout, :not_found, :stopping] ->
-        :refused
-
-      {:error, reason} ->
-        assert is_binary(reason) and reason != "" and String.valid?(reason),
-               "#{name}: #{inspect(reason)}"
-
+      {:error, %Weir.Error{} = error} ->
+        assert Enum.sort(Map.keys(error)) == Enum.sort(Map.keys(%Weir.Error{status: 0, code: nil, message: ""}))
+        assert is_atom(error.code) and error.status in 400..503, "#{name}: #{inspect(error)}"
+        assert error.field == nil or (error.field != "" and String.valid?(error.field)), "#{name}: #{inspect(error)}"
+        assert error.message != "" and String.valid?(error.message), "#{name}: #{inspect(error)}"
+        refute error.message =~ "`"
         :refused
 
       _value ->

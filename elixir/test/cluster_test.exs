@@ -94,7 +94,7 @@ defmodule Weir.ClusterTest do
 
   test "errors are a server's", %{caller: caller} = context do
     cluster = cluster(context, n_ctx: 512)
-    assert {:error, reason} = whole(caller, cluster, :generate, [String.duplicate("a", 5000)])
+    assert {:error, %{message: reason}} = whole(caller, cluster, :generate, [String.duplicate("a", 5000)])
     assert is_binary(reason)
     assert [%{ends: [^reason], left: 0}] = Nodes.read(caller, cluster, [{String.duplicate("a", 5000), []}])
 
@@ -113,13 +113,13 @@ defmodule Weir.ClusterTest do
     elsewhere = [name: :nobody, server: {:llm, :a@b}]
     assert_raise ArgumentError, ~r/is on the node a@b/, fn -> Cluster.start_link(elsewhere) end
     assert_raise ArgumentError, ~r/:spill/, fn -> Cluster.start_link(name: :nobody, spill: 0) end
-    assert {:error, {:server_down, :noproc}} = Cluster.generate(:nobody, "hello")
+    assert {:error, %{code: :server_down}} = Cluster.generate(:nobody, "hello")
     assert {Cluster.members(:nobody), Cluster.status(:nobody)} == {[], nil}
     start_supervised!({Cluster, name: :nobody})
-    assert {:error, :no_node} = Cluster.generate(:nobody, "hello")
+    assert {:error, %{code: :no_node}} = Cluster.generate(:nobody, "hello")
     error = assert_raise Weir.Error, fn -> :nobody |> Cluster.stream("hello") |> Enum.to_list() end
-    assert error.reason == :no_node
-    assert {:error, :not_found} = Cluster.cancel(:nobody, :id)
+    assert error.code == :no_node
+    assert {:error, %{code: :not_found}} = Cluster.cancel(:nobody, :id)
   end
 
   test "a caller's bad term is its error, and no node's failure", %{caller: caller} = context do
@@ -475,7 +475,7 @@ defmodule Weir.ClusterTest do
     Nodes.signal(a, "STOP")
     # nobody knows yet
     assert {:ok, ^text} = whole(caller, cluster, :generate, ["hello", [max_tokens: 20, route: route]])
-    assert {:error, :timeout} = whole(caller, cluster, :generate, ["hello", [timeout: 0, route: route]])
+    assert {:error, %{code: :timeout}} = whole(caller, cluster, :generate, ["hello", [timeout: 0, route: route]])
 
     # Its silence is known soon. Until then requests try it first: a report that it sent before may be read late.
     assert eventually(fn ->
@@ -513,7 +513,7 @@ defmodule Weir.ClusterTest do
     assert {limited.error_text, limited.ends} == {limited.text, [:node_down]}
     assert {greedy.left, limited.left} == {0, 0}
     assert Task.await(moved, 60_000) == {:ok, text}
-    assert Task.await(late, 60_000) == {:error, :timeout}
+    assert {:error, %{code: :timeout}} = Task.await(late, 60_000)
 
     failed = for {[:weir, :cluster, :node, :failed], _m, metadata} <- Nodes.events(caller), do: metadata
     assert Enum.all?(failed, &(&1.node == a.node and &1.reason == :silent))
@@ -539,14 +539,14 @@ defmodule Weir.ClusterTest do
     reader = Task.async(fn -> Nodes.read(caller, cluster, [{"hello", [id: :mine] ++ endless}]) end)
     assert eventually(fn -> whole(caller, cluster, :cancel, [:mine]) == :ok end)
     assert [%{ends: [:cancelled], left: 0}] = Task.await(reader)
-    assert {:error, :not_found} = whole(caller, cluster, :cancel, [:mine])
+    assert {:error, %{code: :not_found}} = whole(caller, cluster, :cancel, [:mine])
 
     # ended early
     assert {[_one, _two, _three], []} = Nodes.call(caller, Nodes, :take, [cluster, "hello", endless, 3])
     assert idle(servers, cluster)
 
     # out of time
-    assert {:error, :timeout} = whole(caller, cluster, :generate, ["hello", [timeout: 200] ++ endless])
+    assert {:error, %{code: :timeout}} = whole(caller, cluster, :generate, ["hello", [timeout: 200] ++ endless])
     assert idle(servers, cluster)
 
     # dead
@@ -573,7 +573,8 @@ defmodule Weir.ClusterTest do
     assert eventually(fn -> match?({:refused, _text}, whole(b, test, :status, [])) end)
     {:refused, text} = whole(b, test, :status, [])
     assert text =~ ~r/fingerprint of the model: [0-9a-f]{16} \(fake, no weights\) instead of [0-9a-f]{16}/
-    assert {:error, {:refused, ^text}} = whole(b, test, :generate, ["hello"])
+    assert {:error, %{status: 503, code: :refused, message: refused}} = whole(b, test, :generate, ["hello"])
+    assert refused =~ text
     assert [%{reason: ^text, node: refused}] = refusals(b, test)
     assert refused == b.node
     assert Nodes.members(caller, test) == [a.node]

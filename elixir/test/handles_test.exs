@@ -238,7 +238,7 @@ defmodule Weir.HandlesTest do
 
       assert {:error, _} = NIF.engine_submit_n(engine, %{prompt: "a", priority: 101}, 100, self(), 1)
 
-      assert {:error, :queue_full} = NIF.engine_submit_n(engine, %{prompt: "a"}, 3, self(), 1)
+      assert {:error, %{code: :queue_full}} = NIF.engine_submit_n(engine, %{prompt: "a"}, 3, self(), 1)
 
       assert {:error, _} = NIF.engine_submit(engine, %{prompt: String.duplicate("a", 300)}, self(), 1)
 
@@ -325,7 +325,7 @@ defmodule Weir.HandlesTest do
           fn -> NIF.engine_turn(session.engine, nil) end,
           fn -> NIF.engine_stop(session.engine) end
         ],
-        do: assert(later.() == {:error, :stopping})
+        do: assert({:error, %{code: :stopping}} = later.())
 
     assert NIF.engine_destroy(session.engine) == :ok
     assert_raise ArgumentError, fn -> NIF.tokenize(model.ref, "a", true, true) end
@@ -356,12 +356,12 @@ defmodule Weir.HandlesTest do
         for call <- calls do
           Task.async(fn ->
             if call == List.last(calls), do: Process.sleep(:rand.uniform(5))
-            Enum.find(Stream.repeatedly(call), &(&1 in [{:error, :stopping}, :ok]))
+            Enum.find(Stream.repeatedly(call), &(&1 == :ok or match?({:error, %{code: :stopping}}, &1)))
           end)
         end
 
       Task.await_many(callers, 60_000)
-      assert NIF.engine_stats(engine) == {:error, :stopping}
+      assert {:error, %{code: :stopping}} = NIF.engine_stats(engine)
     end
   end
 

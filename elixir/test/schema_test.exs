@@ -227,7 +227,7 @@ defmodule Weir.SchemaLoadTest do
   test "load" do
     assert Schema.load(Pet, ~S({"name":"Rex","age":3})) == {:ok, %Pet{name: "Rex", age: 3}}
     assert Schema.load(Pet, %{"name" => "Rex", "age" => 3}) == {:ok, %Pet{name: "Rex", age: 3}}
-    assert {:error, reason} = Schema.load(Pet, ~S({"name":"Rex","age":"old"}))
+    assert {:error, %{message: reason}} = Schema.load(Pet, ~S({"name":"Rex","age":"old"}))
     assert reason =~ "integer"
     assert {:error, _} = Schema.load(Pet, "[]")
     assert {:error, _} = Schema.load(Pet, ~S({"name":"Re))
@@ -246,7 +246,7 @@ defmodule Weir.SchemaLoadTest do
       assert is_binary(name) and is_integer(age)
     end
 
-    assert {:error, reason} = Schema.chat(model, messages, Pet, max_tokens: 2)
+    assert {:error, %{message: reason}} = Schema.chat(model, messages, Pet, max_tokens: 2)
     assert reason =~ "JSON"
   end
 end

@@ -134,7 +134,7 @@ defmodule Weir.StreamTest do
       refute_received _
 
       assert :ok = generate(c, ref, self(), 3, [])
-      assert_received {^ref, {:error, reason}} when is_binary(reason)
+      assert_received {^ref, {:error, %Weir.Error{}}}
       refute_received _
     end
 

@@ -160,8 +160,8 @@ defmodule Weir.TelemetryTest do
     pid = spawn(fn -> Server.generate(server, "hello", max_tokens: 3000) end)
     assert eventually(fn -> Server.get_stats(server).active_slots == 1 end)
     task = Task.async(fn -> Server.generate(server, "hello", timeout: 1) end)
-    assert {:error, :timeout} = Task.await(task)
-    assert {%{generated_tokens: 0}, %{kind: :error, reason: :timeout}} = request(:exception)
+    assert {:error, %{code: :timeout}} = Task.await(task)
+    assert {%{generated_tokens: 0}, %{kind: :error, reason: %Weir.Error{code: :timeout}}} = request(:exception)
     Process.exit(pid, :kill)
     assert {%{prompt_tokens: 6}, %{kind: :exit, reason: :killed}} = request(:exception)
 
@@ -169,7 +169,7 @@ defmodule Weir.TelemetryTest do
 
     assert {%{prompt_tokens: 0, duration_ms: 0.0}, %{kind: :error, reason: reason}} = request(:exception)
 
-    assert reason =~ "top_p"
+    assert reason.field == "top_p"
 
     assert_raise ArgumentError, fn -> Server.generate(server, "a", json_schema: %{a: self()}) end
     assert {_, %{kind: :error}} = request(:exception)
@@ -230,7 +230,7 @@ defmodule Weir.TelemetryTest do
     assert {%{bytes: bytes}, %{name: "a", state: :sleeping}} = of_models(:sleep)
     assert bytes >= size
 
-    assert {:error, reason} = Weir.Models.generate(models, "none", "hello")
+    assert {:error, %{message: reason}} = Weir.Models.generate(models, "none", "hello")
     assert {%{failures: 1}, %{name: "none", reason: ^reason}} = of_models(:failure)
 
     assert :ok = Weir.Models.set_memory(models, 1)

@@ -39,7 +39,7 @@ defmodule Weir.Cluster do
 
   A stream without `deadline` goes on with the same text. For a sampled request without a seed, its own or the
   server's, the caller's node draws one. Another node generates the answer again, and the stream compares and
-  skips the part that the caller has. A stream with `deadline` ends with a `Weir.Error` whose reason is
+  skips the part that the caller has. A stream with `deadline` ends with a `Weir.Error` whose code is
   `:node_down`; its `text` is the answer so far. The same happens if the new answer differs, for example between processors whose sums differ,
   and if there is no other node. In each case there is one end: a last chunk or an exception.
 
@@ -54,7 +54,7 @@ defmodule Weir.Cluster do
 
   The servers of a cluster have the same version of weir and llama.cpp, the same model
   (`Weir.Model.fingerprint/1`) and the same chat template. A server that differs from those that are there is
-  refused: the log says in what it differs, and calls on its node return `{:error, {:refused, text}}` as long
+  refused: the log says in what it differs, and calls on its node return the error `:refused` as long
   as the others are there. Two groups that meet when a network is whole again remain apart, with a warning on
   each node. Servers should also have the same defaults for requests and the same adapters (by path), which is
   not checked.
@@ -69,13 +69,12 @@ defmodule Weir.Cluster do
   connected node is trusted.
   """
 
-  alias Weir.{Chat, Deadline, Options}
+  alias Weir.{Chat, Deadline, Error, Options}
   alias Weir.Cluster.{Call, Member, Route}
   alias Weir.Server.{Answer, Broker}
 
   @type cluster :: atom()
   @type prompt :: String.t() | [integer()]
-  @type reason :: :no_node | :node_down | {:refused, String.t()} | Weir.Server.reason()
 
   @typedoc "`load`: running and queued requests per slot; `kv`: the share of KV cells in use."
   @type member :: %{node: node(), server: pid(), slots: pos_integer(), load: float(), kv: float()}
@@ -140,29 +139,28 @@ defmodule Weir.Cluster do
   Like `Weir.Server.generate/3`, with the option `route` in addition. Forks and a `Weir.Adapter` in `lora`
   belong to one node and are refused; `lora` takes a path that exists on each node.
 
-  Additional errors: `:no_node`, `{:refused, text}`, and `:node_down` if every node that got the request was
-  lost.
+  Additional codes of errors: `:no_node`, `:refused`, and `:node_down` if every node that got the request was lost.
   """
-  @spec generate(cluster(), prompt(), keyword()) :: {:ok, String.t()} | {:error, reason()}
+  @spec generate(cluster(), prompt(), keyword()) :: {:ok, String.t()} | {:error, Error.t()}
   def generate(cluster, prompt, opts \\ []), do: whole(cluster, :generate, prompt, opts)
 
   @doc "Like `Weir.Server.complete/3`; see `generate/3`."
-  @spec complete(cluster(), prompt(), keyword()) :: {:ok, Weir.Server.answer()} | {:error, reason()}
+  @spec complete(cluster(), prompt(), keyword()) :: {:ok, Weir.Server.answer()} | {:error, Error.t()}
   def complete(cluster, prompt, opts \\ []), do: whole(cluster, :complete, prompt, opts)
 
   @doc "Like `Weir.Server.chat/3`; see `generate/3`."
-  @spec chat(cluster(), [Weir.Chat.message()], keyword()) :: {:ok, String.t()} | {:error, reason()}
+  @spec chat(cluster(), [Weir.Chat.message()], keyword()) :: {:ok, String.t()} | {:error, Error.t()}
   def chat(cluster, messages, opts \\ []), do: whole(cluster, :chat, {:chat, messages}, opts)
 
   @doc "Like `Weir.Server.chat_completion/3`; see `generate/3`."
   @spec chat_completion(cluster(), [Weir.Chat.message()], keyword()) ::
-          {:ok, Weir.ChatCompletion.t()} | {:error, reason()}
+          {:ok, Weir.ChatCompletion.t()} | {:error, Error.t()}
   def chat_completion(cluster, messages, opts \\ []),
     do: whole(cluster, :chat_completion, {:chat, messages}, opts)
 
   @doc "Like `Weir.Server.embed/3`. Texts are distributed over the nodes by their hash, or by `route`."
   @spec embed(cluster(), String.t() | [String.t()], keyword()) ::
-          {:ok, [float()] | [[float()]]} | {:error, reason()}
+          {:ok, [float()] | [[float()]]} | {:error, Error.t()}
   def embed(cluster, text_or_texts, opts \\ []), do: whole(cluster, :embed, text_or_texts, opts)
 
   defp whole(cluster, fun, prompt, opts) do
@@ -201,7 +199,7 @@ defmodule Weir.Cluster do
   Cancels the requests with this `id` on all nodes, like `Weir.Server.cancel/2`. It may miss a request that is
   just moving from a lost node to another one.
   """
-  @spec cancel(cluster(), term()) :: :ok | {:error, :not_found}
+  @spec cancel(cluster(), term()) :: :ok | {:error, Error.t()}
   def cancel(cluster, id) do
     asked = for %{server: server} <- members(cluster), do: :gen_server.send_request(server, {:cancel, id})
     deadline = Deadline.at(5_000)
@@ -209,7 +207,7 @@ defmodule Weir.Cluster do
     # all are waited for, so that no reply is left in the mailbox
     replies = for request <- asked, do: :gen_server.receive_response(request, Deadline.left(deadline))
 
-    if {:reply, :ok} in replies, do: :ok, else: {:error, :not_found}
+    if {:reply, :ok} in replies, do: :ok, else: {:error, Error.new({:not_found, "no node has such a request"})}
   end
 
   defp local!(prompt, opts) do

@@ -19,7 +19,7 @@ defmodule Weir.Embedding do
   `:cls`, `:last`), `normalize` (2: length 1; 0: largest absolute value 1; -1: none), `max_batch_sequences`
   (32; 1 to 256: how many texts at most share a pass).
   """
-  @spec embed(Model.t(), String.t(), keyword()) :: {:ok, [float()]} | {:error, String.t()}
+  @spec embed(Model.t(), String.t(), keyword()) :: {:ok, [float()]} | {:error, Error.t()}
   def embed(model, text, opts \\ []) do
     text = Options.argument!("the text", :binary, text)
     with {:ok, [vector]} <- embed_batch(model, [text], opts), do: {:ok, vector}
@@ -31,7 +31,7 @@ defmodule Weir.Embedding do
   schedulers, but at least one; others wait.
   """
   @spec embed_batch(Model.t(), [String.t()], keyword()) ::
-          {:ok, [[float()]]} | {:error, String.t()}
+          {:ok, [[float()]]} | {:error, Error.t()}
   def embed_batch(%Model{} = model, texts, opts \\ []) do
     texts = Options.argument!("the texts", {:list, :binary}, texts)
     within(model, texts, options!(opts), :infinity)

@@ -4,7 +4,7 @@ defmodule Weir.Generation do
   # Answers for one caller: requests to an engine that is created for them. It computes on its own thread, so
   # that no scheduler is held, and is freed when they have ended and nobody refers to them.
 
-  alias Weir.{Model, NIF, Options, Tokenizer}
+  alias Weir.{Error, Model, NIF, Options, Tokenizer}
   alias Weir.Server.{Answer, Limits, Request}
 
   @type prompt :: String.t() | [integer()] | NIF.chat()
@@ -14,7 +14,7 @@ defmodule Weir.Generation do
   engine's context grows if prompt and answer need more.
   """
   @spec open(Model.t(), prompt(), map(), :generate | :stream, pos_integer(), Limits.t()) ::
-          {:ok, [struct()]} | {:error, term()}
+          {:ok, [struct()]} | {:error, Error.t()}
   def open(%Model{} = model, prompt, o, mode, n \\ 1, limits \\ Limits.until(:infinity)) do
     :ok = Request.plain!(prompt)
     o = Map.merge(Options.read!([], Request.options()), o)
@@ -39,7 +39,7 @@ defmodule Weir.Generation do
   Runs a function in a short-lived process. Afterwards only the streams refer to the engine, so that its memory
   is freed with their end and not when the caller's garbage is collected. The process ends with its caller.
   """
-  @spec elsewhere((() -> value)) :: value | {:error, String.t()} when value: term()
+  @spec elsewhere((() -> value)) :: value | {:error, Error.t()} when value: term()
   def elsewhere(fun) do
     asker = Request.watch()
 
@@ -71,13 +71,13 @@ defmodule Weir.Generation do
         value
 
       {:DOWN, ^monitor, :process, ^pid, reason} ->
-        {:error, "the request could not be made: #{inspect(reason)}"}
+        {:error, Error.new({:failed, "the request could not be made: #{inspect(reason)}"})}
 
       {:DOWN, ^asker, :process, _pid, _reason} ->
         Process.demonitor(monitor, [:flush])
         Process.unlink(pid)
         Process.exit(pid, :kill)
-        {:error, :cancelled}
+        {:error, Error.new(:cancelled)}
     end
   end
 
@@ -95,8 +95,10 @@ defmodule Weir.Generation do
     n_ctx = max(o.n_ctx, n_prompt + max(o.max_tokens, 0))
     left = Options.most("engine", :n_ctx) - n_prompt
 
+    text = "max_tokens is #{o.max_tokens}; allowed with this prompt: -1 to #{left}"
+
     if o.max_tokens > left,
-      do: {:error, "max_tokens is #{o.max_tokens}; allowed with this prompt: -1 to #{left}"},
+      do: {:error, Error.new({:out_of_range, text}, "max_tokens")},
       else:
         {:ok,
          o
@@ -109,7 +111,7 @@ defmodule Weir.Generation do
   defp n_batch(given, _n_ctx, n), do: if(given > 0, do: max(given, n), else: given)
 
   @doc "The whole answer."
-  @spec whole(Model.t(), prompt(), map()) :: {:ok, String.t()} | {:error, term()}
+  @spec whole(Model.t(), prompt(), map()) :: {:ok, String.t()} | {:error, Error.t()}
   def whole(model, prompt, o) do
     with {:ok, [request]} <- open(model, prompt, o, :generate),
          {:ok, answer} <- Answer.gather(request),
@@ -117,7 +119,7 @@ defmodule Weir.Generation do
   end
 
   @doc "A lazy stream, see `Answer.chunks/2`. `prompt` is called when it is enumerated."
-  @spec stream(Model.t(), (() -> {:ok, prompt()} | {:error, term()}), map()) :: Enumerable.t()
+  @spec stream(Model.t(), (() -> {:ok, prompt()} | {:error, Error.t()}), map()) :: Enumerable.t()
   def stream(model, prompt, o) do
     open = fn ->
       with {:ok, prompt} <- prompt.(),

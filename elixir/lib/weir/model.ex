@@ -33,16 +33,16 @@ defmodule Weir.Model do
       `yarn_attn_factor`, `yarn_beta_fast`, `yarn_beta_slow` (-1: the model's), `yarn_orig_ctx` (0: the
       model's)
 
-      iex> {:error, reason} = Weir.Model.load("/nowhere/model.gguf")
-      iex> is_binary(reason)
-      true
+      iex> {:error, error} = Weir.Model.load("/nowhere/model.gguf")
+      iex> {error.status, error.code}
+      {404, :not_found}
   """
-  @spec load(Path.t(), keyword()) :: {:ok, t()} | {:error, String.t()}
+  @spec load(Path.t(), keyword()) :: {:ok, t()} | {:error, Weir.Error.t()}
   def load(path, opts \\ []), do: load(path, opts, nil)
 
   @doc false
   # `tell`: nil, or `{pid, ref}`, which gets `{ref, {:progress, done}}`.
-  @spec load(Path.t(), keyword(), {pid(), reference()} | nil) :: {:ok, t()} | {:error, String.t()}
+  @spec load(Path.t(), keyword(), {pid(), reference()} | nil) :: {:ok, t()} | {:error, Weir.Error.t()}
   def load(path, opts, tell) do
     path = Options.path!(path)
     o = Options.read!(opts, Options.model())

@@ -3,7 +3,7 @@ defmodule Weir.NIF do
   @moduledoc """
   The native functions, one for each function of the C library's low-level API.
 
-  Arguments of the wrong type raise `ArgumentError`; errors of the library are `{:error, message}`. Resources
+  Arguments of the wrong type raise `ArgumentError`; errors of the library are `{:error, error}` with a `Weir.Error`. Resources
   (`ref`s) are freed when no longer referenced. Two processes may use one resource: the second waits, on a
   dirty scheduler. Programs should use the modules above this one. "Dirty" names the scheduler of a function.
   """
@@ -33,9 +33,8 @@ defmodule Weir.NIF do
   @typedoc "It may stand for its model, and in `engine_submit/4` and `engine_stats/1` for its engine."
   @type lease :: reference()
   @type token :: integer()
-  @typedoc "`:stopping`: the engine was stopped, or is draining."
-  @type result(value) :: {:ok, value} | {:error, String.t() | :stopping}
-  @type status :: :ok | {:error, String.t() | :stopping}
+  @type result(value) :: {:ok, value} | {:error, Weir.Error.t()}
+  @type status :: :ok | {:error, Weir.Error.t()}
   @typedoc "Token, position, sequence, and whether to keep its logits."
   @type entry :: {token(), integer(), integer(), boolean()}
 
@@ -56,12 +55,13 @@ defmodule Weir.NIF do
   native live_handles() :: %{atom() => non_neg_integer()}
 
   @typedoc """
-  A member of one of the library's structs. `type` is one of `weir_member_type`: `:bool`, `:int32`, and so on.
+  A member of one of the library's structs, and the name of its option. `type` is one of `weir_member_type`: `:bool`, `:int32`, and so on.
   Numbers and choices have `min` and `max`; the first choice has the value `min`. `or_minus_one`: -1 is also
   allowed. `initial` is the default, `nil` for texts, lists and others.
   """
   @type member :: %{
           name: atom(),
+          option: atom(),
           type: atom(),
           min: number() | nil,
           max: number() | nil,
@@ -125,7 +125,7 @@ defmodule Weir.NIF do
 
   native detokenize(model(), tokens :: [token()]) :: result(String.t())
   @doc "The token's bytes, which may be part of a character."
-  native token_to_piece(model(), token()) :: binary() | {:error, String.t()}
+  native token_to_piece(model(), token()) :: binary() | {:error, Weir.Error.t()}
 
   @doc "See `Weir.Adapter`. Dirty, I/O."
   native adapter_load(model(), path :: String.t()) :: result(adapter())
@@ -185,11 +185,11 @@ defmodule Weir.NIF do
 
   @doc """
   Returns the embeddings of several texts. A pass takes as many as fit into the context's `n_batch` and
-  `n_seq_max`; its sequences are overwritten. `{:error, :timeout}` after the given ms, also within a pass.
+  `n_seq_max`; its sequences are overwritten. The error `:timeout` after the given ms, also within a pass.
   Dirty, CPU.
   """
   native embed(context(), inputs :: [[token()]], normalize :: integer(), timeout()) ::
-           {:ok, [[float()]]} | {:error, String.t() | :timeout}
+           result([[float()]])
 
   @doc "The state of a sequence as bytes, for a context of the same model, layout and types. Dirty, CPU."
   native state_save(context(), seq :: integer()) :: result(binary())
@@ -217,16 +217,16 @@ defmodule Weir.NIF do
   native sampler_accept(sampler(), token()) :: status()
   native sampler_reset(sampler()) :: status()
   @doc "Chooses a token from the last row, and accepts it."
-  native sampler_sample(sampler(), context()) :: token() | {:error, String.t()}
+  native sampler_sample(sampler(), context()) :: token() | {:error, Weir.Error.t()}
   @doc "Chooses a token from the row of a batch's entry, and accepts it."
-  native sampler_sample_at(sampler(), context(), index :: integer()) :: token() | {:error, String.t()}
+  native sampler_sample_at(sampler(), context(), index :: integer()) :: token() | {:error, Weir.Error.t()}
 
   @doc "Dirty, CPU, until the end."
   native generate(context(), sampler(), prompt :: [token()], max_tokens :: integer()) :: result(String.t())
 
   @doc """
   Generates and sends to `pid`: `{ref, {:token, id, text}}` per token (`id` -1: held-back text at the end),
-  then `{ref, :eog}`, `{ref, :done}` (`max_tokens` reached) or `{ref, {:error, reason}}`. Texts are whole
+  then `{ref, :eog}`, `{ref, :done}` (`max_tokens` reached) or `{ref, {:error, error}}`. Texts are whole
   characters, or empty. It ends early if the calling process is killed, if `pid` is dead, and after
   `generate_stop/1`. Dirty, CPU, until the end.
   """
@@ -315,7 +315,7 @@ defmodule Weir.NIF do
   `keep` while its reference is held.
 
   The engine's thread sends `{ref, {:chunk, ids, text}}` and finally `{ref, {:done, reason, usage}}` or
-  `{ref, {:error, reason}}`: as many chunks as `demand` allows (`:infinity`: all), and more after
+  `{ref, {:error, error}}`: as many chunks as `demand` allows (`:infinity`: all), and more after
   `engine_demand/2`. Waiting chunks merge; the end comes with the last one. The request ends when `pid` ends.
   `usage` is a map of counts and durations in ns; `sent_ns` is the time of sending, on the clock of
   `:os.perf_counter/1`.
@@ -336,7 +336,7 @@ defmodule Weir.NIF do
   the source's text up to the fork.
   """
   native engine_submit(engine(), request :: map(), pid(), demand :: non_neg_integer() | :infinity) ::
-           {:ok, reference()} | {:error, :queue_full | String.t()}
+           result(reference())
 
   @doc "Queues a request for `n` answers, 1 to 128, all or none; each has the seed of the one before, plus 1."
   native engine_submit_n(
@@ -345,7 +345,7 @@ defmodule Weir.NIF do
            n :: pos_integer(),
            pid(),
            demand :: non_neg_integer() | :infinity
-         ) :: {:ok, [reference()]} | {:error, :queue_full | String.t()}
+         ) :: result([reference()])
 
   @doc "Allows this many more chunks."
   native engine_demand(ref :: reference(), n :: non_neg_integer() | :infinity) :: :ok
@@ -374,22 +374,22 @@ defmodule Weir.NIF do
 
   @doc "`engine_step/2` and `engine_view/1` in one call: `{:ok, report, view}`. Dirty, CPU."
   native engine_turn(engine(), plan :: [{integer(), integer()}] | nil) ::
-           {:ok, map(), map()} | {:error, String.t()}
+           {:ok, map(), map()} | {:error, Weir.Error.t()}
 
   @doc "Never waits for a forward pass."
-  native engine_stats(engine()) :: map() | {:error, :stopping}
+  native engine_stats(engine()) :: map() | {:error, Weir.Error.t()}
 
   @doc """
   Refuses new requests and waits the given ms for the running ones to end (negative: no limit). Ends early if
   the calling process is killed. Dirty, I/O.
   """
-  native engine_drain(engine(), timeout :: integer()) :: :ok | {:error, :timeout | String.t()}
+  native engine_drain(engine(), timeout :: integer()) :: status()
   @doc "Refuses new requests; every stream ends with an error, within a tick. Dirty, I/O."
-  native engine_stop(engine()) :: :ok | {:error, :stopping}
+  native engine_stop(engine()) :: status()
 
   @doc """
   Stops the engine, waits for its running pass and for other calls, and frees it, also if other processes refer
-  to it. Then cached prefixes are in `cache_dir`. Later calls return `{:error, :stopping}`. Dirty, I/O.
+  to it. Then cached prefixes are in `cache_dir`. Later calls return the error `:stopping`. Dirty, I/O.
   """
   native engine_destroy(engine()) :: :ok
 
@@ -401,10 +401,10 @@ defmodule Weir.NIF do
 
   @doc "Returns some of the recorded ticks from this number on, and the number to continue with."
   native engine_ticks(engine(), from :: non_neg_integer()) ::
-           {non_neg_integer(), [map()]} | {:error, :stopping}
+           {non_neg_integer(), [map()]} | {:error, Weir.Error.t()}
 
   @doc "The slots with work after the last tick: the progress of each, and the cached part of its prompt."
-  native engine_slots(engine()) :: [map()] | {:error, :stopping}
+  native engine_slots(engine()) :: [map()] | {:error, Weir.Error.t()}
 
   @doc "Options: the members of `weir_pool_params` by their names; `memory_bytes` may be `:auto`. Dirty, I/O."
   native pool_create(options :: map()) :: result(pool())
@@ -418,22 +418,22 @@ defmodule Weir.NIF do
   @doc "The i-th model of the list: the members of `weir_pool_info`. `nil` past the last one."
   native pool_get(pool(), i :: non_neg_integer()) :: {:ok, map()} | nil
   @doc "The model with this name or alias."
-  native pool_find(pool(), name :: String.t()) :: {:ok, map()} | {:error, :not_found}
+  native pool_find(pool(), name :: String.t()) :: result(map())
   @doc "The members of `weir_pool_stats`."
   native pool_stats(pool()) :: map()
   @doc "Replaces the budget: `memory_bytes` of the options of `pool_create/1`."
   native pool_set_memory(pool(), options :: map()) :: status()
   @doc "Begins a load when there is memory for it."
-  native pool_load(pool(), name :: String.t()) :: :ok | {:error, :not_found}
+  native pool_load(pool(), name :: String.t()) :: status()
   @doc "Unloads the model when its leases have ended."
-  native pool_unload(pool(), name :: String.t()) :: :ok | {:error, :not_found}
+  native pool_unload(pool(), name :: String.t()) :: status()
 
   @doc """
   Asks for a model, for at most `timeout` ms (-1: no limit). `pid` gets `{ref, :ready}` or
-  `{ref, {:error, reason}}` once, unless the lease is released before. The lease ends with `pid`.
+  `{ref, {:error, error}}` once, unless the lease is released before. The lease ends with `pid`.
   """
   native lease_create(pool(), name :: String.t(), timeout :: integer(), pid(), ref :: reference()) ::
-           {:ok, lease()} | {:error, :not_found | :queue_full | String.t()}
+           result(lease())
 
   @doc "A lease of the same model for another process, once the first is ready. Either may end first."
   native lease_share(lease(), pid()) :: {:ok, lease()}

@@ -168,56 +168,6 @@ defmodule Weir.Options do
 
   # ---- The library's parameters ----
 
-  # Members whose options have another name, or that belong to an option.
-  @renamed %{
-    "engine" => [n_slots: :n_parallel, n_kv: :n_ctx, queue_limit: :max_queue],
-    "request" => [
-      deadline_ms: :deadline,
-      itl_target_ms: :itl_target,
-      n_logprobs: :top_logprobs,
-      source_at: :at,
-      adapters: :lora,
-      text: :prompt,
-      tokens: :prompt
-    ],
-    "context" => [pooling: :pooling_type],
-    "chat" => [add_generation_prompt: :add_assistant, template_source: :template],
-    "hub" => [timeout_ms: :timeout],
-    "pool" => [memory_bytes: :memory, queue_limit: :max_queue],
-    "pool_model" => [idle_ms: :idle, path: :model_path, draft_path: :draft_model, adapters: :lora]
-  }
-
-  @doc "An error of the library with the names of options instead of these structs' members."
-  @spec named(result, [String.t()]) :: result when result: term()
-  def named({:error, text}, structs) when is_binary(text) do
-    names =
-      for struct <- structs, {member, option} <- @renamed[struct], into: %{}, do: {"#{member}", "#{option}"}
-
-    # one request at a time; its sampler's options are its own
-    text = String.replace(text, ~r/^requests\[0\]\.(sampler\.)?/, "")
-    {field, message} = field(text)
-
-    message =
-      message
-      |> String.replace("n_ctx or n_kv", "n_ctx")
-      |> String.replace(~r/\b\w+_\w+\b/, &Map.get(names, &1, &1))
-
-    field = Enum.map_join(String.split(field, ".", trim: true), ".", &Map.get(names, &1, &1))
-
-    {:error,
-     if(field == "" or String.starts_with?(message, field), do: message, else: field <> ": " <> message)}
-  end
-
-  def named(result, _structs), do: result
-
-  # The member that an error begins with.
-  defp field(text) do
-    case Regex.run(~r/^([\w.\[\]]+): (.*)$/s, text) do
-      [_, field, message] -> {field, message}
-      nil -> {"", text}
-    end
-  end
-
   @doc "The greatest value of a member."
   @spec most(String.t(), atom()) :: integer()
   def most(struct, name), do: Enum.find(members(struct), &(&1.name == name)).max
@@ -234,12 +184,11 @@ defmodule Weir.Options do
   @spec from(String.t(), keyword()) :: keyword()
   def from(struct, how \\ []) do
     ranges = how[:ranges] || []
-    renamed = @renamed[struct] || []
 
     options =
       for %{name: name} = member <- members(struct),
           member.type != :other and wanted?(name, how),
-          do: {renamed[name] || name, {type(member, name in ranges), member.initial}}
+          do: {member.option, {type(member, name in ranges), member.initial}}
 
     defaults = for {name, default} <- how[:defaults] || [], do: {name, {elem(options[name], 0), default}}
 

@@ -8,7 +8,7 @@ defmodule Weir.Request do
     * `{:start, %{id: _, prompt_tokens: _, queue_position: _}}` once it is submitted
     * `{:progress, map}` while its prompt is computed, see `Weir.Chunk`; not with `progress: false`
     * `{:text, text}`, or `{:chunk, chunk}` with `emit: :chunks`
-    * last `{:end, %{reason: _, usage: _, miss: _, logprobs: _}}` as in `Weir.Chunk`, or `{:error, reason}` as
+    * last `{:end, %{reason: _, usage: _, miss: _, logprobs: _}}` as in `Weir.Chunk`, or `{:error, error}` as
       from `Weir.Server.generate/3`
 
   A slow receiver is not flooded: while 16 or more messages, of whatever kind, are in its mailbox, progress and
@@ -66,16 +66,17 @@ defmodule Weir.Request do
   def status(%__MODULE__{} = request) do
     case Broker.ask(request.server, {:status, request.pid}, :infinity) do
       %{} = status -> status
-      {:error, :not_found} -> %{state: if(Process.alive?(request.pid), do: :starting, else: :ended)}
+      {:error, %{code: :not_found}} -> %{state: if(Process.alive?(request.pid), do: :starting, else: :ended)}
       {:error, _down} -> %{state: :ended}
     end
   end
 
   @doc """
   Sets the number of tokens between two texts, from now on; the option `interval` is that of the start. The
-  first text and the end are never delayed. `{:error, :shared}`: with `share: true` others get the same texts.
+  first text and the end are never delayed. With `share: true` others get the
+  same texts: an error with the code `:shared`.
   """
-  @spec set_interval(t(), pos_integer()) :: :ok | {:error, :not_found | :shared | Weir.Server.reason()}
+  @spec set_interval(t(), pos_integer()) :: :ok | {:error, Weir.Error.t()}
   def set_interval(%__MODULE__{} = request, n) when is_integer(n) and n in 1..0x7FFFFFFF,
     do: Broker.ask(request.server, {:interval, request.pid, n}, :infinity)
 
@@ -87,7 +88,7 @@ defmodule Weir.Request do
   Ends the request within a tick, or as soon as its prompt is rendered. Its last message still comes, with the
   reason `:cancelled`, unless the answer had its end already.
   """
-  @spec cancel(t()) :: :ok | {:error, :not_found | Weir.Server.reason()}
+  @spec cancel(t()) :: :ok | {:error, Weir.Error.t()}
   def cancel(%__MODULE__{} = request),
     do: Broker.ask(request.server, {:cancel_courier, request.pid}, :infinity)
 end

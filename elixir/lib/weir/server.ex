@@ -41,7 +41,7 @@ defmodule Weir.Server do
       equal part), `n_parallel` (4: requests at a time), `n_batch` (n_ctx: maximum tokens of a tick),
       `n_ubatch` (0: 512 plus one per slot; maximum tokens of a forward pass), `chunk_size` (512: maximum
       prompt tokens of one request in a tick), `max_queue` (256: requests that may wait for a slot, a tenant's at
-      most three quarters of them; more get `{:error, :queue_full}`; 0: no limit), `batch_strategy` or `strategy`
+      most three quarters of them; more get the error `:queue_full`; 0: no limit), `batch_strategy` or `strategy`
       (`:decode_maximal`; see
       `Weir.Server.BatchStrategy`), `itl_target_ms` (50: for `:latency_target`), `n_threads`,
       `n_threads_batch` (0: all processors), `layout` (`:auto`, `:unified`, `:per_slot`), `type_k`, `type_v`
@@ -62,8 +62,8 @@ defmodule Weir.Server do
   Unknown options, and options of the wrong type, raise `ArgumentError`. So does a server on another node,
   because the engine sends text only to mailboxes of its own node; `Weir.Cluster` calls servers of other nodes.
 
-  If the server is not running, or ends during the call, functions return `{:error, {:server_down, reason}}`.
-  Those without `{:error, _}` (streams, `model/1`, `get_stats/1`) raise a `Weir.Error` with that reason.
+  If the server is not running, or ends during the call, functions return a `Weir.Error` with the code
+  `:server_down`. Those without `{:error, _}` (streams, `model/1`, `get_stats/1`) raise it.
 
   `Weir.Server.Telemetry` lists the events for monitoring.
   """
@@ -82,14 +82,6 @@ defmodule Weir.Server do
           | [integer()]
           | {:fork, id :: term()}
           | {:fork, id :: term(), at :: integer()}
-  @type reason ::
-          :queue_full
-          | :timeout
-          | {:queue_timeout | :first_token_timeout, ms :: non_neg_integer()}
-          | :cancelled
-          | :stopping
-          | String.t()
-          | term()
 
   @typedoc "Counts are in tokens, times in milliseconds."
   @type answer :: %{
@@ -197,9 +189,9 @@ defmodule Weir.Server do
   Returns the whole answer to a prompt, which is a text or token ids.
 
   Options: `max_tokens` (256; -1: as many as fit), `timeout` (ms for the whole call, or `:infinity`; unless given,
-  60_000 ms from the time at which the request has a slot; afterwards `{:error, :timeout}`), `queue_timeout`
-  (`:infinity`; ms until it has one; afterwards `{:error, {:queue_timeout, ms}}`), `first_token_timeout`
-  (`:infinity`; ms from then to the first token; afterwards `{:error, {:first_token_timeout, ms}}`), `stop` (texts that end the answer and are not part of it), `priority` (0;
+  60_000 ms from the time at which the request has a slot; afterwards the error `:timeout`), `queue_timeout`
+  (`:infinity`; ms until it has one; afterwards the error `:queue_timeout`), `first_token_timeout`
+  (`:infinity`; ms from then to the first token; afterwards the error `:first_token_timeout`), `stop` (texts that end the answer and are not part of it), `priority` (0;
   -100 to 100, higher first), `deadline` (ms from now; the text until then is the answer), `cache_prompt`
   (true), `cache_keep_ms` (0; prompt and answer stay cached as if they had been used that much later),
   `cache_salt` (nil; only requests with the same salt share prefixes, and see words of each other's prompts in
@@ -225,10 +217,11 @@ defmodule Weir.Server do
   (`Task.async/1`, `Task.start_link/1`), it also ends with that process, however that ended. A task that must
   outlive its caller is one of `Task.Supervisor.start_child/2`.
 
-  Errors: `:queue_full`, `:timeout`, `{:queue_timeout, ms}`, `{:first_token_timeout, ms}`, `:cancelled` (by
-  `cancel/2`, or with the process that has started the task), `:stopping`, `{:server_down, reason}`, or a text.
+  Codes of errors (see `Weir.Error`): `:queue_full`, `:timeout`, `:queue_timeout`, `:first_token_timeout`,
+  `:cancelled` (by `cancel/2`, or with the process that has started the task), `:stopping`, `:server_down`, and
+  those with the status 400.
   """
-  @spec generate(server(), prompt(), keyword()) :: {:ok, String.t()} | {:error, reason()}
+  @spec generate(server(), prompt(), keyword()) :: {:ok, String.t()} | {:error, Error.t()}
   def generate(server, prompt, opts \\ []) do
     with {:ok, answer} <- complete(server, prompt, opts), do: {:ok, answer.text}
   end
@@ -262,7 +255,7 @@ defmodule Weir.Server do
       iex> answer.before == chunk.text
       true
   """
-  @spec complete(server(), prompt(), keyword()) :: {:ok, answer()} | {:error, reason()}
+  @spec complete(server(), prompt(), keyword()) :: {:ok, answer()} | {:error, Error.t()}
   def complete(server, prompt, opts \\ []),
     do: Answer.whole(server, opts, fn _deadline -> {:ok, prompt} end)
 
@@ -271,7 +264,7 @@ defmodule Weir.Server do
   options as in `generate/3`, but `timeout` (30_000 ms) is the time between two chunks. If it is given, it also
   limits the wait for the first one, with that in the queue.
 
-  The request starts when the stream is enumerated. Errors are raised as `Weir.Error` with their reason.
+  The request starts when the stream is enumerated. Errors are raised as `Weir.Error`.
   Ending the stream early cancels the request and leaves no message in the mailbox.
   """
   @spec stream(server(), prompt(), keyword()) :: Enumerable.t()
@@ -304,7 +297,7 @@ defmodule Weir.Server do
 
   @doc "`generate/3` under the name that LlamaCppEx has for token ids."
   @spec generate_tokens(server(), [integer()], keyword()) ::
-          {:ok, String.t()} | {:error, reason()}
+          {:ok, String.t()} | {:error, Error.t()}
   def generate_tokens(server, ids, opts \\ []), do: generate(server, ids, opts)
 
   @doc "`stream/3` under the name that LlamaCppEx has for token ids."
@@ -313,10 +306,10 @@ defmodule Weir.Server do
 
   @doc """
   Cancels the requests with this `id`, or those of this process. They end within a tick: with
-  `{:error, :cancelled}`, as an exception in a stream of texts, or as the last chunk's reason in a stream of
+  an error `:cancelled`, as an exception in a stream of texts, or as the last chunk's reason in a stream of
   chunks.
   """
-  @spec cancel(server(), pid() | term()) :: :ok | {:error, :not_found | reason()}
+  @spec cancel(server(), pid() | term()) :: :ok | {:error, Error.t()}
   def cancel(server, pid_or_id), do: Broker.ask(server, {:cancel, pid_or_id}, :infinity)
 
   # ---- Conversations ----
@@ -328,8 +321,8 @@ defmodule Weir.Server do
   @spec model(server()) :: Model.t()
   def model(server), do: server |> fetch_model() |> Error.ok!()
 
-  @doc "Like `model/1`, but returns `{:ok, model}` or `{:error, reason}`. `timeout` is in ms."
-  @spec fetch_model(server(), timeout()) :: {:ok, Model.t()} | {:error, reason()}
+  @doc "Like `model/1`, but returns `{:ok, model}` or `{:error, error}`. `timeout` is in ms."
+  @spec fetch_model(server(), timeout()) :: {:ok, Model.t()} | {:error, Error.t()}
   def fetch_model(server, timeout \\ :infinity) do
     timeout = Options.argument!("the timeout", :timeout, timeout)
     Broker.here!(server)
@@ -341,7 +334,7 @@ defmodule Weir.Server do
   def get_model(server), do: model(server)
 
   @doc "Returns the answer to a conversation. Options as in `generate/3` and `Weir.Chat.apply_template/3`."
-  @spec chat(server(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, reason()}
+  @spec chat(server(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, Error.t()}
   def chat(server, messages, opts \\ []) do
     {template, rest} = Chat.split!(opts)
 
@@ -363,16 +356,12 @@ defmodule Weir.Server do
   events.
   """
   @spec chat_completion(server(), [Chat.message()], keyword()) ::
-          {:ok, Weir.ChatCompletion.t()} | {:error, reason()}
+          {:ok, Weir.ChatCompletion.t()} | {:error, Error.t()}
   def chat_completion(server, messages, opts \\ []) do
     {open, limits} = completion(server, messages, opts, :generate, 60_000)
 
     with {:ok, completion} <- limits |> Limits.whole() |> open.(),
-         {:ok, whole} <- Completion.whole(completion) do
-      {:ok, whole}
-    else
-      {:error, reason} -> {:error, Error.plain(reason)}
-    end
+         do: Completion.whole(completion)
   end
 
   @doc """
@@ -416,7 +405,7 @@ defmodule Weir.Server do
   `Weir.Embedding.embed/3`.
   """
   @spec embed(server(), String.t() | [String.t()], keyword()) ::
-          {:ok, [float()] | [[float()]]} | {:error, reason()}
+          {:ok, [float()] | [[float()]]} | {:error, Error.t()}
   def embed(server, text_or_texts, opts \\ []) do
     {timeout, opts} = Deadline.pop!(opts, 60_000)
     o = Embedding.options!(opts)
@@ -444,7 +433,7 @@ defmodule Weir.Server do
   @spec get_stats(server()) :: map()
   def get_stats(server) do
     case Broker.ask(server, :get_stats, :infinity) do
-      {:error, reason} -> raise Error, reason
+      {:error, error} -> raise error
       stats -> stats
     end
   end
@@ -459,7 +448,7 @@ defmodule Weir.Server do
   Models and engines are loaded in a separate process while the server continues; changes run one at a time.
   `timeout` (`:infinity`) is how long to wait. The change takes effect even if the caller has given up.
   """
-  @spec configure(server(), keyword()) :: :ok | {:error, reason()}
+  @spec configure(server(), keyword()) :: :ok | {:error, Error.t()}
   def configure(server, opts) do
     {timeout, opts} = Deadline.pop!(opts, :infinity)
     given = opts |> renamed() |> Options.given!(own_options())

@@ -3,7 +3,7 @@ defmodule Weir.Cluster.Attempt do
   @moduledoc false
   # The caller's side of a request on one node: see `Weir.Cluster.Relay`.
 
-  alias Weir.{Chunk, Deadline}
+  alias Weir.{Chunk, Deadline, Error}
   alias Weir.Cluster.{Relay, Route}
   alias Weir.Server.Request
 
@@ -22,7 +22,7 @@ defmodule Weir.Cluster.Attempt do
           {:begun, deterministic? :: boolean(), t()}
           | {:chunk, Chunk.t(), t()}
           | {:answer, term()}
-          | {:error, term()}
+          | {:error, Error.t()}
           | {:raised, Exception.t()}
           | {:failed, term()}
 
@@ -102,8 +102,8 @@ defmodule Weir.Cluster.Attempt do
       {^tag, {:answer, value}} ->
         {:answer, value}
 
-      {^tag, {:error, reason}} ->
-        error(reason)
+      {^tag, {:error, error}} ->
+        {if(error.code in [:server_down, :stopping, :queue_full], do: :failed, else: :error), error}
 
       {^tag, {:raised, exception}} ->
         {:raised, exception}
@@ -115,11 +115,11 @@ defmodule Weir.Cluster.Attempt do
         {:failed, reason}
 
       {:DOWN, ^asker, :process, _pid, _reason} ->
-        {:error, :cancelled}
+        {:error, Error.new(:cancelled)}
     after
       min(left, @silent_ms) ->
         cond do
-          left <= @silent_ms -> {:error, :timeout}
+          left <= @silent_ms -> {:error, Error.new(:timeout)}
           asked? -> {:failed, :silent}
           true -> ask(attempt, deadline)
         end
@@ -130,10 +130,6 @@ defmodule Weir.Cluster.Attempt do
     tell(attempt.relay, {attempt.tag, :ping})
     next(attempt, deadline, true)
   end
-
-  defp error({:server_down, _reason} = reason), do: {:failed, reason}
-  defp error(reason) when reason in [:stopping, :queue_full], do: {:failed, reason}
-  defp error(reason), do: {:error, reason}
 
   defp acknowledge(attempt) do
     if attempt.taken + 1 == Relay.half() do

@@ -7,14 +7,14 @@ defmodule Weir.Cluster.Call do
   alias Weir.Cluster.{Attempt, Member, Replay, Route, Telemetry}
   alias Weir.Server.Answer
 
-  # tried: the nodes that have failed. reason: of the last one. failed_at: when, in ms, until new output
+  # tried: the nodes that have failed. error: of the last one. failed_at: when, in ms, until new output
   # comes. deterministic: nil until a node has begun.
   @enforce_keys [:cluster, :key]
   defstruct [
     :cluster,
     :key,
     :attempt,
-    :reason,
+    :error,
     :failed_at,
     :deterministic,
     tried: [],
@@ -29,7 +29,7 @@ defmodule Weir.Cluster.Call do
   delivered before its end, so another node may start over at any time.
   """
   @spec whole(atom(), atom(), term(), Route.key(), keyword(), timeout() | nil) ::
-          {:ok, term()} | {:error, term()}
+          {:ok, term()} | {:error, Error.t()}
   def whole(cluster, fun, prompt, key, opts, timeout) do
     begun = now()
     # without one the server limits each phase of the request
@@ -127,11 +127,7 @@ defmodule Weir.Cluster.Call do
         call = failed(call, reason, retry?)
         if retry?, do: again(call, job, deadline), else: lost(call)
 
-      {:error, reason} ->
-        Attempt.close(call.attempt)
-        {:ended, Error.exception(reason)}
-
-      {:raised, exception} ->
+      {kind, exception} when kind in [:error, :raised] ->
         Attempt.close(call.attempt)
         {:ended, exception}
     end
@@ -150,12 +146,12 @@ defmodule Weir.Cluster.Call do
       {:ok, call} ->
         step(call, job, deadline)
 
-      {:error, reason} ->
-        if Replay.empty?(call.replay), do: {:ended, Error.exception(reason)}, else: lost(call)
+      {:error, error} ->
+        if Replay.empty?(call.replay), do: {:ended, error}, else: lost(call)
     end
   end
 
-  defp lost(call), do: {:ended, %{Error.exception(:node_down) | text: Replay.text(call.replay)}}
+  defp lost(call), do: {:ended, %{Error.new(:node_down) | text: Replay.text(call.replay)}}
 
   defp close(:over), do: :ok
   defp close({call, _job, _timeout}), do: Attempt.close(call.attempt)
@@ -181,7 +177,7 @@ defmodule Weir.Cluster.Call do
 
         {:failed, :timeout, attempt} ->
           Attempt.close(attempt)
-          {:error, :timeout}
+          {:error, Error.new(:timeout)}
 
         {:failed, reason, attempt} ->
           %{call | attempt: attempt} |> failed(reason, true) |> open(job, deadline)
@@ -191,8 +187,8 @@ defmodule Weir.Cluster.Call do
 
   defp view(cluster) do
     case Member.view(cluster) do
-      nil -> {:error, {:server_down, :noproc}}
-      %{status: {:refused, text}} -> {:error, {:refused, text}}
+      nil -> {:error, Error.new({:server_down, :noproc})}
+      %{status: {:refused, text}} -> {:error, Error.new({:refused, text})}
       view -> {:ok, view}
     end
   end
@@ -202,7 +198,7 @@ defmodule Weir.Cluster.Call do
 
     case Route.choose(candidates, call.key, view.spill, now()) do
       nil ->
-        {:error, call.reason || :no_node}
+        {:error, call.error || Error.new(:no_node)}
 
       {member, place} ->
         reason = if call.tried != [], do: :failover, else: if(place == 0, do: :first, else: :spill)
@@ -214,22 +210,19 @@ defmodule Weir.Cluster.Call do
 
   defp failed(%{attempt: %{member: member}} = call, reason, retry?) do
     Attempt.close(call.attempt)
-    metadata = %{node: member.node, reason: reason, retry: retry?}
+    code = with %Error{code: code} <- reason, do: code
+    metadata = %{node: member.node, reason: code, retry: retry?}
     event(call, [:node, :failed], %{tokens: Replay.n_ids(call.replay)}, metadata)
 
     %{
       call
       | attempt: nil,
         tried: [member.node | call.tried],
-        reason: shown(reason),
+        error: with(lost when not is_struct(lost, Error) <- reason, do: Error.new(:node_down)),
         # a full queue is no failure
-        failed_at: call.failed_at || if(reason != :queue_full, do: now())
+        failed_at: call.failed_at || if(code != :queue_full, do: now())
     }
   end
-
-  defp shown(reason) when reason in [:queue_full, :stopping], do: reason
-  defp shown({:server_down, _reason} = reason), do: reason
-  defp shown(_lost), do: :node_down
 
   defp resumed(%{failed_at: nil} = call), do: call
 

@@ -6,7 +6,7 @@ defmodule Weir.Cluster.Relay do
   #
   # The caller gets messages `{tag, message}`. `tag` is an alias of its process, which drops them once it has
   # given up: `{:relay, pid}` first; for a stream `{:begun, worker, deterministic?}` and `{:chunk, chunk}`s;
-  # last `{:answer, value}`, `{:error, reason}` or `{:raised, exception}`. The relay lives until the caller
+  # last `{:answer, value}`, `{:error, error}` or `{:raised, exception}`. The relay lives until the caller
   # says `:stop`, so its end before the last message is a failure. It answers `:ping` with `:alive` also while
   # the worker is busy.
 
@@ -60,7 +60,7 @@ defmodule Weir.Cluster.Relay do
   def handle_info(_other, state), do: {:noreply, state}
 
   @impl true
-  def handle_call(_other, _from, state), do: {:reply, {:error, :unknown_call}, state}
+  def handle_call(_other, _from, state), do: {:reply, {:error, Error.new(:unknown_call)}, state}
 
   @impl true
   def handle_cast(_other, state), do: {:noreply, state}
@@ -74,14 +74,14 @@ defmodule Weir.Cluster.Relay do
   defp work(tag, server, job) do
     tell(tag, last(tag, server, job))
   rescue
-    error in Weir.Error -> tell(tag, {:error, error.reason})
+    error in Error -> tell(tag, {:error, error})
     # what the caller gave is wrong on every node
     error -> tell(tag, {:raised, error})
   end
 
   defp last(_tag, server, {:call, fun, arguments}) do
     case apply(Server, fun, [server | arguments]) do
-      {:error, reason} -> {:error, reason}
+      {:error, error} -> {:error, error}
       value -> {:answer, value}
     end
   end
@@ -98,8 +98,8 @@ defmodule Weir.Cluster.Relay do
 
         last
 
-      {:error, reason} ->
-        {:error, Error.plain(reason)}
+      error ->
+        error
     end
   end
 

@@ -27,7 +27,7 @@ defmodule Weir.Models.Lease do
   end
 
   @doc false
-  @spec take(GenServer.server(), String.t(), Deadline.t()) :: {:ok, t()} | {:error, term()}
+  @spec take(GenServer.server(), String.t(), Deadline.t()) :: {:ok, t()} | {:error, Error.t()}
   def take(models, name, deadline) do
     _ = name!(name)
     Broker.here!(models)
@@ -63,19 +63,19 @@ defmodule Weir.Models.Lease do
 
       {^ref, {:error, _reason} = error} ->
         NIF.lease_release(lease)
-        Options.named(error, ["pool_model", "engine"])
+        error
 
       {:DOWN, ^monitor, :process, _pid, reason} ->
         NIF.lease_release(lease)
         # no message follows
         receive do: ({^ref, _} -> :ok), after: (0 -> :ok)
-        {:error, {:server_down, reason}}
+        {:error, Error.new({:server_down, reason})}
     end
   end
 
   @doc false
   # Calls fun with a lease that ends afterwards.
-  @spec use(GenServer.server(), String.t() | t(), Limits.t(), (t() -> result)) :: result | {:error, term()}
+  @spec use(GenServer.server(), String.t() | t(), Limits.t(), (t() -> result)) :: result | {:error, Error.t()}
         when result: term()
   def use(models, name, limits, fun) do
     with {:ok, lease} <- begin(models, name, limits) do
@@ -129,13 +129,13 @@ defmodule Weir.Models.Lease do
   # Submits n requests for the calling process. `prompt` returns the prompt for a model.
   @spec submit(
           t(),
-          (Model.t() -> {:ok, Generation.prompt()} | {:error, term()}),
+          (Model.t() -> {:ok, Generation.prompt()} | {:error, Error.t()}),
           map(),
           atom(),
           pos_integer(),
           Limits.t()
         ) ::
-          {:ok, [struct()]} | {:error, term()}
+          {:ok, [struct()]} | {:error, Error.t()}
   def submit(lease, prompt, given, mode, n, limits) do
     o = Request.merge(lease.entry.defaults, given)
     to = self()

@@ -12,11 +12,11 @@ defmodule Weir.Server.Answer do
   # ---- Whole ----
 
   @typedoc "Returns a prompt, which may have to be rendered first, until the deadline."
-  @type prompt :: (Deadline.t() -> {:ok, Request.prompt()} | {:error, term()})
+  @type prompt :: (Deadline.t() -> {:ok, Request.prompt()} | {:error, Error.t()})
 
   @doc "See `Weir.Server.complete/3`."
   @spec whole(GenServer.server(), keyword(), prompt()) ::
-          {:ok, Weir.Server.answer()} | {:error, Weir.Server.reason()}
+          {:ok, Weir.Server.answer()} | {:error, Error.t()}
   def whole(server, opts, prompt) do
     {own, opts} = Options.split!(opts, @options)
     {limits, id, given} = Request.given!(opts, 60_000)
@@ -31,8 +31,6 @@ defmodule Weir.Server.Answer do
          {:ok, before} <- before do
       wanted? = Map.get(given, :logprobs, own.best_of == 1)
       {:ok, %{answer | text: before <> answer.text, logprobs: if(wanted?, do: answer.logprobs)}}
-    else
-      {:error, reason} -> {:error, Error.plain(reason)}
     end
   end
 
@@ -62,7 +60,7 @@ defmodule Weir.Server.Answer do
   end
 
   @doc "Waits for the end of a request."
-  @spec gather(struct()) :: {:ok, Weir.Server.answer()} | {:error, term()}
+  @spec gather(struct()) :: {:ok, Weir.Server.answer()} | {:error, Error.t()}
   def gather(request), do: gather(request, {[], [], [], nil})
 
   defp gather(request, {texts, ids, logprobs, prompt} = parts) do
@@ -78,7 +76,7 @@ defmodule Weir.Server.Answer do
         gather(request, parts)
 
       {:done, :cancelled, _usage} ->
-        {:error, :cancelled}
+        {:error, Error.new(:cancelled)}
 
       {:done, reason, usage} ->
         rest = Logprobs.entries(request.model, Request.rest(request, reason)) || []
@@ -96,8 +94,8 @@ defmodule Weir.Server.Answer do
            before: usage[:before]
          }}
 
-      {:error, reason} ->
-        {:error, Error.plain(reason)}
+      {:error, error} ->
+        {:error, error}
     end
   end
 
@@ -130,7 +128,7 @@ defmodule Weir.Server.Answer do
   end
 
   @doc "Starts the request of a stream, for `chunks/2`."
-  @spec open(GenServer.server(), read(), prompt()) :: {:ok, opened()} | {:error, term()}
+  @spec open(GenServer.server(), read(), prompt()) :: {:ok, opened()} | {:error, Error.t()}
   def open(server, %{own: own} = read, prompt) do
     how = %{id: read.id, mode: :stream, n: 1, share: own.share, limits: Limits.stream(read.limits)}
 
@@ -164,7 +162,7 @@ defmodule Weir.Server.Answer do
 
   @doc "The prompt of a conversation for a server's model."
   @spec rendered(GenServer.server(), [Chat.message()], map(), Deadline.t()) ::
-          {:ok, Request.prompt()} | {:error, term()}
+          {:ok, Request.prompt()} | {:error, Error.t()}
   def rendered(server, messages, template, deadline) do
     # in a short-lived process, because a conversation keeps its model in memory
     Generation.elsewhere(fn ->
@@ -176,7 +174,7 @@ defmodule Weir.Server.Answer do
   A lazy stream of texts or of `Weir.Chunk`s. `open` returns a request and is called when the stream is
   enumerated. When the enumeration ends, in whatever way, the request has ended and no message is left.
   """
-  @spec chunks((() -> {:ok, opened()} | {:error, term()}), :text | :chunks) :: Enumerable.t()
+  @spec chunks((() -> {:ok, opened()} | {:error, Error.t()}), :text | :chunks) :: Enumerable.t()
   def chunks(open, emit) do
     chunks = Stream.resource(fn -> Error.ok!(open.()) end, &next/1, &close/1)
     if emit == :chunks, do: chunks, else: Chunk.texts(chunks)
@@ -214,12 +212,12 @@ defmodule Weir.Server.Answer do
         {[last(request, reason, usage)], :over}
 
       # the stream then closes the request, which has no effect any more
-      {:error, reason} ->
-        raise Error, reason
+      {:error, error} ->
+        raise error
     end
   rescue
     # the request's handle belongs to another native library
-    ArgumentError -> raise Error, "the native library was replaced by another file's"
+    ArgumentError -> raise Error, {:failed, "the native library was replaced by another file's"}
   end
 
   defp last(request, reason, usage) do

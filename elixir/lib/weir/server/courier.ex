@@ -37,7 +37,7 @@ defmodule Weir.Server.Courier do
     :ok = Answer.settled(opened)
 
     start =
-      with {:error, reason} <- Broker.ask(server, {:status, self()}, :infinity), do: raise(Error, reason)
+      with {:error, error} <- Broker.ask(server, {:status, self()}, :infinity), do: raise(error)
 
     # a shared request that could not be submitted has no start; its error comes next
     if start.state != :starting,
@@ -46,8 +46,8 @@ defmodule Weir.Server.Courier do
     last = follow(opened, %__MODULE__{to: to, ref: ref, emit: read.own.emit, since: Limits.now()})
     tell(to, ref, {:end, Map.take(last, [:reason, :usage, :miss, :logprobs])})
   rescue
-    error in Error -> tell(to, ref, {:error, error.reason})
-    error -> tell(to, ref, {:error, Exception.message(error)})
+    error in Error -> tell(to, ref, {:error, error})
+    error -> tell(to, ref, {:error, Error.new({:invalid, Exception.message(error)})})
   end
 
   # Returns the last chunk, when everything before it was sent.

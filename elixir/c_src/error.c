@@ -1,0 +1,189 @@
+/* error.c: errors of the library as Weir.Error, in the names that Elixir's options have.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "nif.h"
+
+/* ---- Names ---- */
+
+/* Members whose options have another name, or that belong to an option. `within`: only in fields that begin so,
+ * because other structs have such a member, too. */
+static const struct {
+    const char *of, *member, *option, *within;
+} renamed[] = {
+    {"engine", "n_slots", "n_parallel", NULL},
+    {"engine", "n_kv", "n_ctx", NULL},
+    {"engine", "queue_limit", "max_queue", NULL},
+    {"request", "deadline_ms", "deadline", NULL},
+    {"request", "itl_target_ms", "itl_target", NULL},
+    {"request", "n_logprobs", "top_logprobs", NULL},
+    {"request", "source_at", "at", NULL},
+    {"request", "adapters", "lora", NULL},
+    {"request", "n_adapters", "lora", NULL},
+    {"request", "text", "prompt", "requests["},
+    {"request", "tokens", "prompt", "requests["},
+    {"request", "n_tokens", "prompt", "requests["},
+    {"request", "chat", "messages", "requests["},
+    {"context", "pooling", "pooling_type", NULL},
+    {"chat", "messages_json", "messages", NULL},
+    {"chat", "tools_json", "tools", NULL},
+    {"chat", "add_generation_prompt", "add_assistant", NULL},
+    {"chat", "template_source", "template", NULL},
+    {"hub", "timeout_ms", "timeout", NULL},
+    {"pool", "memory_bytes", "memory", NULL},
+    {"pool", "queue_limit", "max_queue", NULL},
+    {"pool_model", "idle_ms", "idle", NULL},
+    {"pool_model", "path", "model_path", "models["},
+    {"pool_model", "draft_path", "draft_model", NULL},
+    {"pool_model", "adapters", "lora", NULL},
+};
+
+#define N_RENAMED (sizeof renamed / sizeof *renamed)
+
+const char *nif_option_name(const char *of, const char *member)
+{
+    for (size_t i = 0; i < N_RENAMED; i++)
+        if (strcmp(renamed[i].of, of) == 0 && strcmp(renamed[i].member, member) == 0)
+            return renamed[i].option;
+    return member;
+}
+
+typedef struct naming {
+    const char *field; /* the error's */
+    char name[sizeof((weir_error *)NULL)->field];
+} naming;
+
+/* The member of one request or model: there is only one, or its place says which. */
+static const char *skip_prefix(const char *name)
+{
+    const char *dot = strncmp(name, "requests[", 9) == 0 ? strstr(name, "].") : NULL;
+    if (dot != NULL) name = dot + 2;
+    return strncmp(name, "sampler.", 8) == 0 ? name + 8 : name;
+}
+
+/* A weir_name_fn: "requests[0].sampler.top_k" as "top_k", "tokens[3]" as "prompt[3]". */
+static const char *option_of(const char *name, void *user)
+{
+    naming *n = user;
+    name = skip_prefix(name);
+    size_t length = strcspn(name, "[./");
+    if (length == 0) { /* a place in the schemas of tools */
+        snprintf(n->name, sizeof n->name, "tools%s", name);
+        return n->name;
+    }
+    for (size_t i = 0; i < N_RENAMED; i++) {
+        const char *within = renamed[i].within;
+        if (strlen(renamed[i].member) != length || memcmp(renamed[i].member, name, length) != 0 ||
+            (within != NULL && strncmp(n->field, within, strlen(within)) != 0))
+            continue;
+        snprintf(n->name, sizeof n->name, "%s%s", renamed[i].option, name + length);
+        return n->name;
+    }
+    return name;
+}
+
+/* ---- Codes ---- */
+
+/* A status as Weir.Error's code, with the HTTP status that weir's server answers with. */
+typedef struct failure {
+    const char *code;
+    int http;
+} failure;
+
+static const failure kinds[] = {
+    [WEIR_ERROR_NONE] = {"invalid", 400},      [WEIR_ERROR_MISSING] = {"missing", 400},
+    [WEIR_ERROR_UNKNOWN] = {"invalid", 400},   [WEIR_ERROR_FORM] = {"invalid", 400},
+    [WEIR_ERROR_RANGE] = {"out_of_range", 400}, [WEIR_ERROR_CONFLICT] = {"conflict", 400},
+    [WEIR_ERROR_DUPLICATE] = {"duplicate", 400},
+};
+
+static bool is_prompt(const char *option)
+{
+    return strcmp(option, "prompt") == 0 || strcmp(option, "messages") == 0;
+}
+
+static failure failure_of(weir_status status, weir_error_kind kind, const char *option)
+{
+    switch (status) {
+    case WEIR_INVALID:
+        if (kind == WEIR_ERROR_MISSING && is_prompt(option)) return (failure){"empty_prompt", 400};
+        return kinds[(size_t)kind < sizeof kinds / sizeof *kinds ? kind : WEIR_ERROR_NONE];
+    case WEIR_TOO_LONG:
+        return is_prompt(option) ? (failure){"context_full", 400} : (failure){"too_large", 413};
+    case WEIR_REFUSED: return (failure){"token_refused", 400};
+    case WEIR_GRAMMAR: return (failure){"grammar", 400};
+    case WEIR_TEMPLATE: return (failure){"template", 400};
+    case WEIR_FORMAT: return (failure){"damaged", 400};
+    case WEIR_UNSUPPORTED: return (failure){"unsupported", 400};
+    case WEIR_NOT_FOUND: return (failure){"not_found", 404};
+    case WEIR_BUSY: return (failure){"queue_full", 429};
+    case WEIR_ABORTED: return (failure){"cancelled", 499};
+    case WEIR_IO: return (failure){"io", 500};
+    case WEIR_STATE: return (failure){"state", 500};
+    case WEIR_NO_SPACE: return (failure){"no_space", 500};
+    case WEIR_DENIED: return (failure){"denied", 500};
+    case WEIR_TIMEOUT: return (failure){"timeout", 503};
+    case WEIR_NO_MEMORY: return (failure){"no_memory", 503};
+    case WEIR_STOPPED: return (failure){"stopping", 503};
+    case WEIR_BACKEND:
+    case WEIR_OK:
+    case WEIR_END: break;
+    }
+    return (failure){"backend", 500};
+}
+
+static ERL_NIF_TERM struct_term(ErlNifEnv *env, failure f, const char *option, const char *message)
+{
+    ERL_NIF_TERM map = enif_make_new_map(env);
+    nif_put(env, &map, "__struct__", nif_atom(env, "Elixir.Weir.Error"));
+    nif_put(env, &map, "__exception__", nif_atom(env, "true"));
+    nif_put(env, &map, "status", enif_make_int(env, f.http));
+    nif_put(env, &map, "code", nif_atom(env, f.code));
+    nif_put(env, &map, "field", nif_text_or_nil(env, option));
+    nif_put(env, &map, "message", nif_binary(env, message, WEIR_NUL));
+    nif_put(env, &map, "text", nif_atom(env, "nil"));
+    return enif_make_tuple2(env, nif_atom(env, "error"), map);
+}
+
+static ERL_NIF_TERM error_term(ErlNifEnv *env, weir_status status, const weir_error *error, bool load)
+{
+    char message[2 * sizeof error->message];
+    weir_error known = *error;
+    naming field = {.field = error->field}, names = {.field = error->field};
+    const char *option = option_of(error->field, &field);
+    failure f = failure_of(status, error->kind, option);
+    if (load && f.http != 503) f = (failure){"load_failed", 503};
+    known.code = status;
+    weir_error_text(&known, option_of, &names, message, sizeof message);
+    return struct_term(env, f, option, message);
+}
+
+ERL_NIF_TERM nif_refused(ErlNifEnv *env, weir_status status, const weir_error *error)
+{
+    return error_term(env, status, error, false);
+}
+
+ERL_NIF_TERM nif_refused_load(ErlNifEnv *env, weir_status status, const weir_error *error)
+{
+    if (status == WEIR_NOT_FOUND && strcmp(error->field, "name") == 0) return nif_refused(env, status, error);
+    return error_term(env, status == WEIR_BUSY ? WEIR_TIMEOUT : status, error, true);
+}
+
+ERL_NIF_TERM nif_failed(ErlNifEnv *env, weir_status status)
+{
+    return nif_refused(env, status, &(weir_error){.code = status});
+}
+
+ERL_NIF_TERM nif_error(nif_call *call, weir_status status, const char *field, const char *message)
+{
+    call->error = (weir_error){.code = status};
+    snprintf(call->error.field, sizeof call->error.field, "%s", field);
+    snprintf(call->error.message, sizeof call->error.message, "%s", message);
+    return nif_refused(call->env, status, &call->error);
+}
+
+ERL_NIF_TERM nif_status(nif_call *call, weir_status status)
+{
+    return status == WEIR_OK ? nif_atom(call->env, "ok") : nif_refused(call->env, status, &call->error);
+}
