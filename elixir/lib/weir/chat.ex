@@ -68,26 +68,15 @@ defmodule Weir.Chat do
   end
 
   @doc false
-  # The prompt as ids: a text would not show which of its control tokens are from a message. `o` has the
-  # template's options.
-  @spec tokens(Model.t(), [message()], map()) :: {:ok, [integer()]} | {:error, Error.t()}
-  def tokens(%Model{} = model, messages, o) do
-    if media?(messages) do
-      text = "images and sounds need an engine: use Weir.chat_completion/3 or a Weir.Server"
-      {:error, Error.new({:unsupported, text}, "messages")}
-    else
-      with {:ok, chat} <- create(model, messages, o), do: NIF.chat_tokens(chat)
-    end
-  end
-
-  @doc false
-  # For an engine: a conversation with images or sounds is a chat, any other its tokens.
-  @spec prompt(Model.t(), [message()], map()) ::
-          {:ok, [integer()] | NIF.chat()} | {:error, Error.t()}
-  def prompt(%Model{} = model, messages, o) do
-    with {:ok, chat} <- create(model, messages, o),
+  # The prompt for an engine. A conversation is its ids, because a text would not show which of its control tokens
+  # are from a message; with images or sounds it is a chat.
+  @spec prompt(Model.t(), Weir.Target.input()) :: {:ok, Weir.Target.prompt() | NIF.chat()} | {:error, Error.t()}
+  def prompt(%Model{} = model, {:chat, messages, template}) do
+    with {:ok, chat} <- create(model, messages, template),
          do: if(media?(messages), do: {:ok, chat}, else: NIF.chat_tokens(chat))
   end
+
+  def prompt(_model, prompt), do: {:ok, prompt}
 
   defp media?(messages) do
     is_list(messages) and not List.improper?(messages) and

@@ -3,7 +3,7 @@ defmodule Weir.Completion do
   @moduledoc false
   # Answers to a conversation in OpenAI's format: requests that run together, each with a parser.
 
-  alias Weir.{Chat, ChatCompletion, ChatCompletionChunk, Error, Logprobs, Model, NIF, Thinking}
+  alias Weir.{Chat, ChatCompletion, ChatCompletionChunk, Error, Logprobs, Model, NIF, Options, Thinking}
   alias Weir.Server.{Request, Telemetry}
 
   # model: its description. n: tokens of all answers so far. usage: of the first answer
@@ -39,6 +39,10 @@ defmodule Weir.Completion do
       parallel_tool_calls: {:boolean, true}
     ]
   end
+
+  @doc "These and those of the template, and the others."
+  @spec split!(keyword()) :: {map(), keyword()}
+  def split!(opts), do: Options.split!(opts, options() ++ Options.template())
 
   @doc """
   With tools, a schema belongs to the conversation instead of the request: an answer is a call or follows the

@@ -68,6 +68,11 @@ defmodule Weir.Embedding do
   end
 
   @doc false
+  # The result for what was given: a vector for a text.
+  def of({:ok, vectors}, given), do: {:ok, if(is_list(given), do: vectors, else: hd(vectors))}
+  def of(error, _given), do: error
+
+  @doc false
   def encode(model, texts), do: Error.map_ok(texts, &Tokenizer.encode(model, &1))
 
   # llama.cpp divides a pass's tokens evenly among all sequences, and with mean pooling aborts if there is a

@@ -61,6 +61,10 @@ defmodule Weir.Models do
   lease ends when it is released or its process ends. The model can sleep when the streams that were submitted
   with the lease have ended, too.
 
+  `generate/4`, `stream/4`, `chat/4` and the others that answer are those of `Weir.Target` with a name. They take a
+  lease for the call, of a stream when it is enumerated. Unless `timeout` is given, the model must be loaded within
+  60_000 ms, for a stream 30_000 ms.
+
   Functions that take a `name` also take a lease. Codes of errors, in addition to those of
   `Weir.Server.generate/3`: `:not_found` (no model has this name), `:load_failed` (the message says why) and
   `:too_large` (for the budget).
@@ -71,9 +75,11 @@ defmodule Weir.Models do
 
   use GenServer
 
-  alias Weir.{Chat, Completion, Deadline, Embedding, Error, Generation, NIF, Options}
+  alias Weir.{Completion, Deadline, Embedding, Error, Generation, NIF, Options}
   alias Weir.Models.{Entry, Lease, Telemetry}
   alias Weir.Server.{Answer, Broker, Limits, Request}
+
+  use Weir.Target, models: models(), name: name()
 
   @type models :: GenServer.server()
   @type name :: String.t() | Lease.t()
@@ -204,50 +210,55 @@ defmodule Weir.Models do
 
   # ---- Texts ----
 
-  @doc """
-  Returns the whole answer. Options as in `Weir.Server.generate/3`, without `id`, `best_of`, `echo` and `share`.
-  Unless `timeout` is given, the model must be loaded within 60_000 ms.
-  """
-  @spec generate(models(), name(), String.t() | [integer()], keyword()) ::
-          {:ok, String.t()} | {:error, Error.t()}
-  def generate(models, name, prompt, opts \\ []),
-    do: with({:ok, answer} <- complete(models, name, prompt, opts), do: {:ok, answer.text})
+  @impl Weir.Target
+  @doc false
+  # In a short-lived process, which holds the lease: what was made of the model ends with it.
+  def whole({models, name}, input, opts) do
+    {options, given} = given!(opts, 60_000)
+    limits = Limits.whole(options)
 
-  @doc "Like `generate/4`, but returns what `Weir.Server.complete/3` does."
-  @spec complete(models(), name(), String.t() | [integer()], keyword()) ::
-          {:ok, Weir.Server.answer()} | {:error, Error.t()}
-  def complete(models, name, prompt, opts \\ []),
-    do: whole(models, name, opts, fn _model -> {:ok, prompt} end)
-
-  @doc """
-  Returns the answer as a lazy stream of texts, or of `Weir.Chunk`s with `emit: :chunks`. The lease is taken
-  when the stream is enumerated. `timeout` (30_000 ms) is the time until the model is loaded, and then between
-  chunks. If it is given, it also limits the wait for the first one.
-  """
-  @spec stream(models(), name(), String.t() | [integer()], keyword()) :: Enumerable.t()
-  def stream(models, name, prompt, opts \\ []),
-    do: streamed(models, name, opts, fn _model -> {:ok, prompt} end)
-
-  @doc "Returns the answer to a conversation. Options as in `generate/4` and `Weir.Chat.apply_template/3`."
-  @spec chat(models(), name(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, Error.t()}
-  def chat(models, name, messages, opts \\ []) do
-    {template, rest} = Chat.split!(opts)
-
-    with {:ok, answer} <- whole(models, name, rest, &Chat.prompt(&1, messages, template)),
-         do: {:ok, answer.text}
+    Generation.elsewhere(fn ->
+      Lease.use(models, name, limits, fn lease ->
+        with {:ok, [request]} <- Lease.submit(lease, input, given, :generate, 1, limits),
+             do: Answer.gather(request)
+      end)
+    end)
   end
 
-  @doc "Like `chat/4`, but returns a stream as `stream/4` does."
-  @spec stream_chat(models(), name(), [Chat.message()], keyword()) :: Enumerable.t()
-  def stream_chat(models, name, messages, opts \\ []) do
-    {template, rest} = Chat.split!(opts)
-    streamed(models, name, rest, &Chat.prompt(&1, messages, template))
+  @impl Weir.Target
+  @doc false
+  def chunks({models, name}, input, opts) do
+    {emit, opts} = Options.split!(opts, Options.emit())
+    {options, given} = given!(opts, 30_000)
+
+    Lease.stream(models, name, options, fn lease, limits ->
+      Answer.chunks(fn -> opened(lease, input, given, limits) end, emit.emit)
+    end)
   end
 
-  @doc "Returns the answer to a conversation in OpenAI's format. Options as in `Weir.Server.chat_completion/3`."
-  @spec chat_completion(models(), name(), [Chat.message()], keyword()) ::
-          {:ok, Weir.ChatCompletion.t()} | {:error, Error.t()}
-  def chat_completion(models, name, messages, opts \\ []) do
+  # The lease ends with the courier.
+  @impl Weir.Target
+  @doc false
+  def carried({models, name}, input, opts) do
+    {emit, opts} = Options.split!(opts, Options.emit())
+    {options, given} = given!(opts, 30_000)
+    Broker.here!(models)
+
+    open = fn _id ->
+      limits = Limits.stream(options)
+      with {:ok, lease} <- Lease.open(models, name, limits), do: opened(lease, input, given, limits)
+    end
+
+    %{server: nil, id: nil, emit: emit.emit, by: Answer, open: open}
+  end
+
+  defp opened(lease, input, given, limits) do
+    with {:ok, [request]} <- Lease.submit(lease, input, given, :stream, 1, limits), do: {:ok, request}
+  end
+
+  @impl Weir.Target
+  @doc false
+  def completion({models, name}, messages, opts) do
     {o, options, given} = completion(opts, 60_000)
     limits = Limits.whole(options)
 
@@ -259,12 +270,9 @@ defmodule Weir.Models do
     end)
   end
 
-  @doc """
-  Streams the answer to a conversation as `Weir.ChatCompletionChunk`s. Options as in `stream/4` and
-  `chat_completion/4`.
-  """
-  @spec stream_chat_completion(models(), name(), [Chat.message()], keyword()) :: Enumerable.t()
-  def stream_chat_completion(models, name, messages, opts \\ []) do
+  @impl Weir.Target
+  @doc false
+  def completion_chunks({models, name}, messages, opts) do
     {o, options, given} = completion(opts, 30_000)
 
     Lease.stream(models, name, options, fn lease, limits ->
@@ -273,7 +281,7 @@ defmodule Weir.Models do
   end
 
   defp completion(opts, timeout) do
-    {o, rest} = Options.split!(opts, Completion.options() ++ Options.template())
+    {o, rest} = Completion.split!(opts)
     {options, given} = given!(rest, timeout)
     {o, given} = Completion.form(o, given)
     {o, options, given}
@@ -281,17 +289,14 @@ defmodule Weir.Models do
 
   defp open(lease, messages, o, given, mode, limits) do
     Completion.open(lease.model, messages, o, fn chat ->
-      Lease.submit(lease, fn _model -> {:ok, chat} end, given, mode, o.n, limits)
+      Lease.submit(lease, chat, given, mode, o.n, limits)
     end)
   end
 
-  @doc """
-  Returns the embedding of a text, or a list of embeddings for a list of texts. Options: `timeout`
-  (60_000 ms), and those of `Weir.Embedding.embed/3`. The context of the call is not part of the budget.
-  """
-  @spec embed(models(), name(), String.t() | [String.t()], keyword()) ::
-          {:ok, [float()] | [[float()]]} | {:error, Error.t()}
-  def embed(models, name, text_or_texts, opts \\ []) do
+  # The context of the call is not part of the budget.
+  @impl Weir.Target
+  @doc false
+  def vectors({models, name}, text_or_texts, opts) do
     {timeout, opts} = Deadline.pop!(opts, 60_000)
     o = Embedding.options!(opts)
     texts = Embedding.texts!(text_or_texts)
@@ -299,39 +304,12 @@ defmodule Weir.Models do
     limits = Limits.until(deadline)
     compute = &Embedding.within(&1.model, texts, o, Deadline.left(deadline))
 
-    with {:ok, vectors} <- Generation.elsewhere(fn -> Lease.use(models, name, limits, compute) end),
-         do: {:ok, if(is_list(text_or_texts), do: vectors, else: hd(vectors))}
+    Generation.elsewhere(fn -> Lease.use(models, name, limits, compute) end) |> Embedding.of(text_or_texts)
   end
 
   defp given!(opts, timeout) do
     {options, opts} = Limits.split!(opts, timeout)
     {options, Options.given!(opts, Request.options())}
-  end
-
-  # In a short-lived process, which holds the lease: what was made of the model ends with it.
-  defp whole(models, name, opts, prompt) do
-    {options, given} = given!(opts, 60_000)
-    limits = Limits.whole(options)
-
-    Generation.elsewhere(fn ->
-      Lease.use(models, name, limits, fn lease ->
-        with {:ok, [request]} <- Lease.submit(lease, prompt, given, :generate, 1, limits),
-             do: Answer.gather(request)
-      end)
-    end)
-  end
-
-  defp streamed(models, name, opts, prompt) do
-    {emit, opts} = Options.split!(opts, Options.emit())
-    {options, given} = given!(opts, 30_000)
-
-    Lease.stream(models, name, options, fn lease, limits ->
-      open = fn ->
-        with {:ok, [request]} <- Lease.submit(lease, prompt, given, :stream, 1, limits), do: {:ok, request}
-      end
-
-      Answer.chunks(open, emit.emit)
-    end)
   end
 
   # ---- The process ----

@@ -289,13 +289,10 @@ defmodule Weir.Options do
     end
   end
 
-  def generation do
-    [max_tokens: {:integer, 256}, lora: {:adapters, []}] ++
-      from("context", only: [:n_ctx | @threads]) ++ sampler()
-  end
+  # Of an engine for one caller.
+  def generation, do: from("context", only: [:n_ctx | @threads])
 
   def emit, do: [emit: {{:in, [:text, :chunks]}, :text}]
-  def stream, do: emit() ++ generation()
 
   def template do
     from("chat",

@@ -19,7 +19,7 @@ defmodule Weir.Schema do
   out.
   """
 
-  alias Weir.{Chat, Error, JSON, Model, Options}
+  alias Weir.{Chat, Error, JSON, Options, Target}
 
   @doc """
   Returns the JSON Schema of an Ecto schema. Raises `ArgumentError` if the module is not an Ecto schema or has
@@ -59,21 +59,13 @@ defmodule Weir.Schema do
 
   @doc """
   Returns the answer to a conversation as a struct. A grammar enforces the schema, with the fields in order.
-  The model is a `Weir.Model` or a `Weir.Server`; options as in `Weir.chat/3` or `Weir.Server.chat/3`. An
+  The target is any of `Weir.Target`; options as in `Weir.Target.chat/3`. An
   answer that `max_tokens` cut off is not valid JSON: the error `:invalid_answer`.
   """
-  @spec chat(Model.t() | GenServer.server(), [Chat.message()], module(), keyword()) ::
-          {:ok, struct()} | {:error, Error.t()}
-  def chat(model_or_server, messages, module, opts \\ []) do
+  @spec chat(Target.t(), [Chat.message()], module(), keyword()) :: {:ok, struct()} | {:error, Error.t()}
+  def chat(target, messages, module, opts \\ []) do
     opts = Keyword.put(opts, :json_schema, to_json_schema(module, ordered: true))
-
-    answer =
-      case model_or_server do
-        %Model{} = model -> Weir.chat(model, messages, opts)
-        server -> Weir.Server.chat(server, messages, opts)
-      end
-
-    with {:ok, text} <- answer, do: load(module, text)
+    with {:ok, text} <- Target.chat(target, messages, opts), do: load(module, text)
   end
 
   @doc """

@@ -11,24 +11,25 @@ defmodule Weir.Cluster.Attempt do
   # long is asked whether it is alive, and has as long to answer.
   @silent_ms 5_000
 
-  # taken: chunks that were not acknowledged yet. asker: see `Request.watch/0`.
+  # look: of messages that let `next/2` return. taken: chunks that were not acknowledged yet. asker: see `Request.watch/0`.
   @enforce_keys [:tag, :member]
-  defstruct [:tag, :member, :relay, :monitor, :worker, :asker, taken: 0]
+  defstruct [:tag, :member, :look, :relay, :monitor, :worker, :asker, taken: 0]
 
   @type t :: %__MODULE__{}
 
   @typedoc "`{:failed, reason}`: another node may answer the request."
   @type event ::
           {:begun, deterministic? :: boolean(), t()}
-          | {:chunk, Chunk.t(), t()}
+          | {:chunk, Chunk.t() | Weir.ChatCompletionChunk.t(), t()}
+          | {:look, t()}
           | {:answer, term()}
           | {:error, Error.t()}
           | {:raised, Exception.t()}
           | {:failed, term()}
 
   @doc "Starts the request. Afterwards `close/1` is needed in any case."
-  @spec open(Route.member(), Relay.job(), Deadline.t()) :: {:ok, t()} | {:failed, term(), t()}
-  def open(member, job, deadline) do
+  @spec open(Route.member(), Relay.job(), reference() | nil, Deadline.t()) :: {:ok, t()} | {:failed, term(), t()}
+  def open(member, job, look, deadline) do
     :counters.add(member.running, 1, 1)
     tag = :erlang.alias()
     arguments = [self(), tag, member.server, job]
@@ -36,7 +37,7 @@ defmodule Weir.Cluster.Attempt do
     # does not wait for the node, unlike Node.spawn/4
     start = :erlang.spawn_request(member.node, Relay, :start, arguments, [:monitor, {:reply, :error_only}])
 
-    attempt = %__MODULE__{tag: tag, member: member}
+    attempt = %__MODULE__{tag: tag, member: member, look: look}
     left = Deadline.left(deadline)
 
     case started(tag, start, min(left, @silent_ms)) do
@@ -89,7 +90,7 @@ defmodule Weir.Cluster.Attempt do
   @spec next(t(), Deadline.t()) :: event()
   def next(attempt, deadline), do: next(attempt, deadline, false)
 
-  defp next(%__MODULE__{tag: tag, monitor: monitor, asker: asker} = attempt, deadline, asked?) do
+  defp next(%__MODULE__{tag: tag, monitor: monitor, asker: asker, look: look} = attempt, deadline, asked?) do
     left = Deadline.left(deadline)
 
     receive do
@@ -110,6 +111,9 @@ defmodule Weir.Cluster.Attempt do
 
       {^tag, :alive} ->
         next(attempt, deadline, false)
+
+      {^look, :look} ->
+        {:look, attempt}
 
       {:DOWN, ^monitor, :process, _pid, reason} ->
         {:failed, reason}

@@ -4,16 +4,16 @@ defmodule Weir.Cluster.Call do
   # A request to a cluster, in the caller's process: it chooses a node, and another one if that is lost.
 
   alias Weir.{Chunk, Deadline, Error}
-  alias Weir.Cluster.{Attempt, Member, Replay, Route, Telemetry}
-  alias Weir.Server.Answer
+  alias Weir.Cluster.{Attempt, Member, Relay, Replay, Route, Telemetry}
 
-  # tried: the nodes that have failed. error: of the last one. failed_at: when, in ms, until new output
+  # look: the reference of its messages. tried: the nodes that have failed. error: of the last one. failed_at: when, in ms, until new output
   # comes. deterministic: nil until a node has begun.
   @enforce_keys [:cluster, :key]
   defstruct [
     :cluster,
     :key,
     :attempt,
+    :look,
     :error,
     :failed_at,
     :deterministic,
@@ -63,47 +63,54 @@ defmodule Weir.Cluster.Call do
 
   # ---- Streams ----
 
-  @doc "A lazy stream of `Weir.Chunk`s. `read` has its options."
-  @spec stream(atom(), term(), Route.key(), Answer.read()) :: Enumerable.t()
-  def stream(cluster, prompt, key, read) do
-    started = %__MODULE__{cluster: cluster, key: key}
+  @typep started :: {%__MODULE__{}, (() -> Relay.job()), timeout()}
 
+  @doc "A lazy stream of the chunks of what `start` has started."
+  @spec stream((() -> {:ok, started()} | {:error, Error.t()})) :: Enumerable.t()
+  def stream(start) do
     # An exception arrives as an element, after which nothing is left to close.
-    chunks =
-      fn -> start(started, prompt, read) end
-      |> Stream.resource(&next/1, &close/1)
-      |> Stream.map(fn
-        %Chunk{} = chunk -> chunk
-        exception -> raise exception
-      end)
-
-    if read.own.emit == :chunks, do: chunks, else: Chunk.texts(chunks)
+    fn -> Error.ok!(start.()) end
+    |> Stream.resource(&next/1, &close/1)
+    |> Stream.map(&if(is_exception(&1), do: raise(&1), else: &1))
   end
 
-  defp start(call, prompt, read) do
+  @doc """
+  Starts a stream, for `next/1`. `make` returns the job, this many ms after the start. `timeout`: of each chunk;
+  without one the server limits each phase of the request.
+  """
+  @spec start(atom(), Route.key(), timeout() | nil, (non_neg_integer() -> Relay.job())) ::
+          {:ok, started()} | {:error, Error.t()}
+  def start(cluster, key, timeout, make) do
     begun = now()
-    # Another node draws the same answer. Each enumeration is another answer.
-    read = put_in(read.given[:drawn_seed], :rand.uniform(0xFFFFFFFF) - 1)
-
-    job = fn ->
-      {:stream, prompt, %{read | given: shorter(read.given, now() - begun)}}
-    end
-
-    # without one the server limits each phase of the request
-    timeout = read.limits.timeout || :infinity
-    {call |> open(job, Deadline.at(timeout)) |> Error.ok!(), job, timeout}
+    job = fn -> make.(now() - begun) end
+    timeout = timeout || :infinity
+    call = %__MODULE__{cluster: cluster, key: key, look: make_ref()}
+    with {:ok, call} <- open(call, job, Deadline.at(timeout)), do: {:ok, {call, job, timeout}}
   end
 
-  defp next(:over), do: {:halt, :over}
+  @doc "In this many ms, `next/1` returns without a chunk unless one comes before."
+  @spec look(started(), non_neg_integer()) :: reference()
+  def look({call, _job, _timeout}, ms), do: Process.send_after(self(), {call.look, :look}, ms)
 
-  defp next({call, job, timeout}) do
+  @doc "The next chunk, or how the stream has ended, as an exception; none after `look/2`."
+  @spec next(started() | :over) :: {[struct()], started() | :over} | {:halt, :over}
+  def next(:over), do: {:halt, :over}
+
+  def next({call, job, timeout}) do
     case step(call, job, Deadline.at(timeout)) do
-      {:chunk, %Chunk{reason: nil} = chunk, call} ->
-        {[chunk], {call, job, timeout}}
-
-      {:chunk, last, call} ->
+      {:chunk, %Chunk{reason: reason} = last, call} when reason != nil ->
         Attempt.close(call.attempt)
         {[last], :over}
+
+      {:chunk, chunk, call} ->
+        {[chunk], {call, job, timeout}}
+
+      {:look, call} ->
+        {[], {call, job, timeout}}
+
+      {:over, call} ->
+        Attempt.close(call.attempt)
+        {:halt, :over}
 
       {:ended, exception} ->
         {[exception], :over}
@@ -118,6 +125,12 @@ defmodule Weir.Cluster.Call do
 
       {:chunk, chunk, attempt} ->
         take(%{call | attempt: attempt}, chunk, job, deadline)
+
+      {:look, _attempt} ->
+        {:look, call}
+
+      {:answer, :over} ->
+        {:over, call}
 
       {:answer, last} ->
         take(call, last, job, deadline)
@@ -158,8 +171,9 @@ defmodule Weir.Cluster.Call do
 
   # ---- Nodes ----
 
-  # The answer's own deadline does not begin again on another node.
-  defp shorter(opts, ms) do
+  @doc "The options after so many ms: the answer's own deadline does not begin again on another node."
+  @spec shorter(keyword() | map(), non_neg_integer()) :: keyword() | map()
+  def shorter(opts, ms) do
     case opts[:deadline] do
       deadline when is_integer(deadline) and deadline > 0 -> put_in(opts[:deadline], max(deadline - ms, 1))
       _none -> opts
@@ -171,7 +185,7 @@ defmodule Weir.Cluster.Call do
     with {:ok, view} <- view(call.cluster),
          call = %{call | telemetry: view.telemetry},
          {:ok, member} <- choose(call, view) do
-      case Attempt.open(member, job.(), deadline) do
+      case Attempt.open(member, job.(), call.look, deadline) do
         {:ok, attempt} ->
           {:ok, %{call | attempt: attempt}}
 

@@ -23,7 +23,8 @@ defmodule Weir.Cluster.Relay do
   @typedoc "A function of `Weir.Server` with its arguments after the server, or a stream."
   @type job ::
           {:call, atom(), [term()]}
-          | {:stream, String.t() | [integer()] | {:chat, [Weir.Chat.message()], map()}, map()}
+          | {:stream, Weir.Target.input(), map()}
+          | {:completion_chunks, [Weir.Chat.message()], keyword()}
 
   @doc "The number of chunks that the caller acknowledges together."
   @spec half() :: pos_integer()
@@ -86,8 +87,8 @@ defmodule Weir.Cluster.Relay do
     end
   end
 
-  defp last(tag, server, {:stream, prompt, read}) do
-    case Answer.open(server, read, &prompt(server, prompt, &1)) do
+  defp last(tag, server, {:stream, input, read}) do
+    case Answer.open(server, input, read) do
       {:ok, request} ->
         tell(tag, {:begun, self(), Answer.deterministic?(request)})
 
@@ -103,10 +104,13 @@ defmodule Weir.Cluster.Relay do
     end
   end
 
-  defp prompt(server, {:chat, messages, template}, deadline),
-    do: Answer.rendered(server, messages, template, deadline)
-
-  defp prompt(_server, prompt, _deadline), do: {:ok, prompt}
+  # The chunks of another node's answer would not continue these.
+  defp last(tag, server, {:completion_chunks, messages, opts}) do
+    chunks = Server.stream_chat_completion(server, messages, opts)
+    tell(tag, {:begun, self(), false})
+    {_credit, nil} = Enum.reduce(chunks, {@window, nil}, &send_chunk(tag, &1, &2))
+    {:answer, :over}
+  end
 
   defp send_chunk(_tag, %Chunk{reason: reason} = chunk, {credit, nil}) when reason != nil,
     do: {credit, {:answer, chunk}}

@@ -49,7 +49,7 @@ defmodule Weir.Cluster.Route do
   end
 
   # length/1 fails for an improper list, so the guard is false
-  defp start({:chat, [_ | _] = messages}) when length(messages) > 0 do
+  defp start({:chat, [_ | _] = messages, _template}) when length(messages) > 0 do
     {instructions, others} = Enum.split_while(messages, &(role(&1) in ["system", "developer"]))
     instructions ++ Enum.take(others, 1)
   end
