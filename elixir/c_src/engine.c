@@ -13,7 +13,10 @@ weir_status nif_engine_options(nif_call *call, ERL_NIF_TERM map, weir_engine_par
     if (call->end != NIF_RESULT) return WEIR_OK;
     params->strategy = weir_strategy_find(strategy);
     if (params->strategy != NULL) return WEIR_OK;
-    call->error = (weir_error){WEIR_INVALID, "strategy", "there is none of this name"};
+    call->error = (weir_error){.message = "there is none of this name",
+                               .code = WEIR_INVALID,
+                               .kind = WEIR_ERROR_UNKNOWN,
+                               .field = "strategy"};
     return WEIR_INVALID;
 }
 

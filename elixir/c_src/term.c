@@ -196,15 +196,23 @@ ERL_NIF_TERM nif_error_atom(ErlNifEnv *env, const char *reason)
     return enif_make_tuple2(env, nif_atom(env, "error"), nif_atom(env, reason));
 }
 
+/* Notes in *user that the message has the name of the error's field. */
+static const char *note_name(const char *name, void *user)
+{
+    const char **field = user;
+    if (*field != NULL && strstr(*field, name) != NULL) *field = NULL;
+    return NULL;
+}
+
 ERL_NIF_TERM nif_refused(ErlNifEnv *env, weir_status status, const weir_error *error)
 {
-    char text[sizeof error->field + sizeof error->message + 2];
+    char text[sizeof error->field + sizeof error->message + 2], message[sizeof error->message];
+    const char *field = error->field;
     if (status == WEIR_STOPPED) return nif_error_atom(env, "stopping");
     if (error->message[0] == '\0') return nif_error(env, weir_status_text(status));
-    /* most messages name the field themselves */
-    if (error->field[0] == '\0' || strstr(error->message, error->field) != NULL)
-        return nif_error(env, error->message);
-    snprintf(text, sizeof text, "%s: %s", error->field, error->message);
+    weir_error_text(error, note_name, &field, message, sizeof message);
+    if (field == NULL || field[0] == '\0') return nif_error(env, message);
+    snprintf(text, sizeof text, "%s: %s", field, message);
     return nif_error(env, text);
 }
 
