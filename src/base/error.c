@@ -2,33 +2,137 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/error.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/utf8.h"
 
+enum {
+    TEXT_MAX = sizeof((weir_error *)0)->message,
+    FIELD_MAX = sizeof((weir_error *)0)->field,
+    MARK = 0xff, /* a backtick of the format; in no well-formed text */
+};
+
+/* Copies the format with its backticks as marks, or without them; returns their number. */
+static size_t mark_names(char *marked, size_t capacity, const char *format, bool keep)
+{
+    size_t n = 0, n_marks = 0;
+    for (; *format != '\0' && n + 1 < capacity; format++) {
+        if (*format != '`')
+            marked[n++] = *format;
+        else if (keep)
+            marked[n++] = (char)MARK, n_marks++;
+    }
+    marked[n] = '\0';
+    return n_marks;
+}
+
+/* Writes the message, sanitized. If an argument has bytes that look like marks, no name has backticks. */
+static void print(char text[TEXT_MAX], const char *format, va_list list)
+{
+    char marked[TEXT_MAX], raw[TEXT_MAX];
+    int length = -1;
+    for (bool keep = true, done = false; !done; keep = false) {
+        va_list again;
+        va_copy(again, list);
+        size_t n_marks = mark_names(marked, sizeof marked, format, keep), n_found = 0;
+        length = vsnprintf(raw, sizeof raw, marked, again);
+        va_end(again);
+        for (const char *c = raw; length >= 0 && *c != '\0'; c++) n_found += (unsigned char)*c == MARK;
+        done = !keep || n_found <= n_marks;
+        if (!done) continue;
+        for (char *c = raw; length >= 0 && *c != '\0'; c++) {
+            if (*c == '`') *c = '\'';
+            if (keep && (unsigned char)*c == MARK) *c = '`';
+        }
+    }
+    size_t n = length < 0 ? 0 : strlen(raw);
+    weir__utf8_copy(text, TEXT_MAX, raw, length < TEXT_MAX ? n : weir__utf8_cut(raw, n));
+}
+
+/* field may point into *error. */
+static void fill(weir_error *error, weir_status code, weir_error_kind kind, const char *field,
+                 const char *message)
+{
+    char name[FIELD_MAX];
+    weir__utf8_copy(name, sizeof name, field, field != NULL ? strlen(field) : 0);
+    *error = (weir_error){.code = code, .kind = kind};
+    memcpy(error->field, name, sizeof name);
+    memcpy(error->message, message, strlen(message) + 1);
+}
+
 weir_status weir__error_set(weir_error *error, weir_status code, const char *field, const char *format, ...)
 {
+    char message[TEXT_MAX];
+    va_list list;
     if (error == NULL) return code;
+    va_start(list, format);
+    print(message, format, list);
+    va_end(list);
+    fill(error, code, WEIR_ERROR_NONE, field, message);
+    return code;
+}
 
-    /* Formatted apart, since the arguments may point into *error. */
-    char message[sizeof error->message];
-    va_list args;
-    va_start(args, format);
-    /* clang-tidy 14 does not see va_start in a file's only variadic function.
-     * NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized) */
-    int wanted = vsnprintf(message, sizeof message, format, args);
-    va_end(args);
-    const char *text = wanted >= 0 ? message : weir_status_text(code);
-    size_t n = strlen(text);
-    if (wanted >= (int)sizeof message) n = weir__utf8_cut(text, n);
+weir_status weir__invalid(weir_error *error, weir_error_kind kind, const char *field, const char *format, ...)
+{
+    char message[TEXT_MAX];
+    va_list list;
+    if (error == NULL) return WEIR_INVALID;
+    va_start(list, format);
+    print(message, format, list);
+    va_end(list);
+    fill(error, WEIR_INVALID, kind, field, message);
+    return WEIR_INVALID;
+}
 
-    char name[sizeof error->field];
-    size_t n_name = weir__utf8_copy(name, sizeof name, field, field != NULL ? strlen(field) : 0);
-    memcpy(error->field, name, n_name + 1);
-    weir__utf8_copy(error->message, sizeof error->message, text, n);
-    error->code = code;
+enum { BOUND_MAX = 32 };
+
+static void print_bound(char text[BOUND_MAX], double bound)
+{
+    bool whole = bound > -1e18 && bound < 1e18 && bound == floor(bound);
+    snprintf(text, BOUND_MAX, whole ? "%.0f" : "%.10g", bound);
+}
+
+weir_status weir__error_range(weir_error *error, weir_status code, const char *field, double value,
+                              double low, double high, const char *format, ...)
+{
+    char message[TEXT_MAX], least[BOUND_MAX], most[BOUND_MAX];
+    va_list list;
+    if (error == NULL) return code;
+    va_start(list, format);
+    print(message, format, list);
+    va_end(list);
+    size_t n = strlen(message);
+    print_bound(least, low);
+    print_bound(most, high);
+    snprintf(message + n, sizeof message - n, isfinite(high) ? "; allowed: %s to %s" : "; allowed: %s and up",
+             least, most);
+    fill(error, code, WEIR_ERROR_RANGE, field, message);
+    error->has_value = isfinite(value), error->has_low = isfinite(low), error->has_high = isfinite(high);
+    if (error->has_value) error->value = value;
+    if (error->has_low) error->low = low;
+    if (error->has_high) error->high = high;
+    return code;
+}
+
+weir_status weir__error_wrap(weir_error *to, const weir_error *from, weir_status code, const char *field,
+                             const char *format, ...)
+{
+    char message[TEXT_MAX], name[FIELD_MAX];
+    va_list list;
+    if (to == NULL) return code;
+    va_start(list, format);
+    print(message, format, list);
+    va_end(list);
+    size_t n = strlen(message);
+    weir__utf8_copy(message + n, sizeof message - n, from->message, strlen(from->message));
+    weir__utf8_copy(name, sizeof name, field, field != NULL ? strlen(field) : 0);
+    if (to != from) *to = *from;
+    to->code = code;
+    memcpy(to->field, name, sizeof name);
+    memcpy(to->message, message, sizeof message);
     return code;
 }
 

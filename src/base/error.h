@@ -6,12 +6,28 @@
 #include "weir/weir.h"
 
 /* Writes code, field and message and returns code, so that a failure is one statement:
- *     return weir__error_set(error, WEIR_INVALID, "top_k", "top_k is %d; ...", top_k);
+ *     return weir__error_set(error, WEIR_FORMAT, "path", "%s ends too early", path);
  * error may be NULL (nothing is written); field may be NULL (becomes ""). Both texts are sanitized as streams
- * are, and cut at a code point boundary where they do not fit. field and the arguments may point into *error,
- * so an error can be wrapped in place. Allocates nothing. Any thread that owns *error. */
+ * are, and cut at a code point boundary where they do not fit. The format has each name of the library's
+ * between backticks, "`top_k` goes with `temp`"; backticks of the arguments become apostrophes. field and the
+ * arguments may point into *error. Allocates nothing. Any thread that owns *error. */
 weir_status weir__error_set(weir_error *error, weir_status code, const char *field, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+
+/* Writes, likewise, an argument that is wrong: INVALID with its kind. */
+weir_status weir__invalid(weir_error *error, weir_error_kind kind, const char *field, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Writes, likewise, a number, length or count that is out of its range, and adds "; allowed: LOW to HIGH". A
+ * number that is not finite is not known; as the highest one it means "and up". */
+weir_status weir__error_range(weir_error *error, weir_status code, const char *field, double value,
+                              double low, double high, const char *format, ...)
+    __attribute__((format(printf, 7, 8)));
+
+/* Writes *from, which `from` keeps, with another code and field, and with the text in front of its message.
+ * The two may be the same. */
+weir_status weir__error_wrap(weir_error *to, const weir_error *from, weir_status code, const char *field,
+                             const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 /* The path for a message, as it was given; a longer one than that has "…" in its middle. The buffer is the
  * caller's, and need not outlive the call of weir__error_set. */
