@@ -7,8 +7,9 @@
 
 /* ---- Names ---- */
 
-/* Members whose options have another name, or that belong to an option. `within`: only in fields that begin so,
- * because other structs have such a member, too. */
+/* Members whose options have another name, or that belong to an option. of: the struct whose option it is; NULL:
+ * only errors have the name. `within`: only in fields that begin so, because other structs have such a member,
+ * too. */
 static const struct {
     const char *of, *member, *option, *within;
 } renamed[] = {
@@ -20,14 +21,7 @@ static const struct {
     {"request", "n_logprobs", "top_logprobs", NULL},
     {"request", "source_at", "at", NULL},
     {"request", "adapters", "lora", NULL},
-    {"request", "n_adapters", "lora", NULL},
-    {"request", "text", "prompt", "requests["},
-    {"request", "tokens", "prompt", "requests["},
-    {"request", "n_tokens", "prompt", "requests["},
-    {"request", "chat", "messages", "requests["},
     {"context", "pooling", "pooling_type", NULL},
-    {"chat", "messages_json", "messages", NULL},
-    {"chat", "tools_json", "tools", NULL},
     {"chat", "add_generation_prompt", "add_assistant", NULL},
     {"chat", "template_source", "template", NULL},
     {"hub", "timeout_ms", "timeout", NULL},
@@ -37,6 +31,24 @@ static const struct {
     {"pool_model", "path", "model_path", "models["},
     {"pool_model", "draft_path", "draft_model", NULL},
     {"pool_model", "adapters", "lora", NULL},
+    {NULL, "text", "prompt", "requests["},
+    {NULL, "tokens", "prompt", "requests["},
+    {NULL, "n_tokens", "prompt", "requests["},
+    {NULL, "chat", "messages", "requests["},
+    {NULL, "media", "messages", NULL},
+    {NULL, "n_media", "messages", NULL},
+    {NULL, "messages_json", "messages", NULL},
+    {NULL, "n_messages", "messages", NULL},
+    {NULL, "tools_json", "tools", NULL},
+    {NULL, "n_args", "chat_template_kwargs", NULL},
+    {NULL, "n_adapters", "lora", NULL},
+    {NULL, "n_stop", "stop", NULL},
+    {NULL, "stop_length", "stop", NULL},
+    {NULL, "n_stop_tokens", "stop_tokens", NULL},
+    {NULL, "n_allowed_tokens", "allowed_tokens", NULL},
+    {NULL, "n_bad_words", "bad_words", NULL},
+    {NULL, "n_logit_bias", "logit_bias", NULL},
+    {NULL, "n_dry_breakers", "dry_breakers", NULL},
 };
 
 #define N_RENAMED (sizeof renamed / sizeof *renamed)
@@ -44,43 +56,59 @@ static const struct {
 const char *nif_option_name(const char *of, const char *member)
 {
     for (size_t i = 0; i < N_RENAMED; i++)
-        if (strcmp(renamed[i].of, of) == 0 && strcmp(renamed[i].member, member) == 0)
+        if (renamed[i].of != NULL && strcmp(renamed[i].of, of) == 0 && strcmp(renamed[i].member, member) == 0)
             return renamed[i].option;
     return member;
 }
 
 typedef struct naming {
-    const char *field; /* the error's */
-    char name[sizeof((weir_error *)NULL)->field];
+    const char *field, *option; /* the error's, in both terms */
+    bool told;                  /* the message has named it */
+    char name[sizeof((weir_error *)NULL)->field + 16];
 } naming;
 
-/* The member of one request or model: there is only one, or its place says which. */
-static const char *skip_prefix(const char *name)
+/* Skips the part that names the struct: there is one request, and a model's options are in one list. *kept: the
+ * length of the place of a model in the list. */
+static const char *skip_structs(const char *name, int *kept)
 {
-    const char *dot = strncmp(name, "requests[", 9) == 0 ? strstr(name, "].") : NULL;
-    if (dot != NULL) name = dot + 2;
-    return strncmp(name, "sampler.", 8) == 0 ? name + 8 : name;
+    static const char *const structs[] = {"sampler.", "engine.", "model."};
+    unsigned i;
+    if (sscanf(name, "requests[%u].%n", &i, kept) == 1 && *kept > 0)
+        name += *kept, *kept = 0;
+    else if (sscanf(name, "models[%u].%n", &i, kept) == 1)
+        name += *kept;
+    for (size_t k = 0; k < sizeof structs / sizeof *structs; k++)
+        if (strncmp(name, structs[k], strlen(structs[k])) == 0) return name + strlen(structs[k]);
+    return name;
+}
+
+static const char *find_option(const char *member, size_t length, const char *field)
+{
+    for (size_t i = 0; i < N_RENAMED; i++) {
+        const char *within = renamed[i].within;
+        if (strlen(renamed[i].member) == length && memcmp(renamed[i].member, member, length) == 0 &&
+            (within == NULL || strncmp(field, within, strlen(within)) == 0))
+            return renamed[i].option;
+    }
+    return NULL;
 }
 
 /* A weir_name_fn: "requests[0].sampler.top_k" as "top_k", "tokens[3]" as "prompt[3]". */
 static const char *option_of(const char *name, void *user)
 {
+    int kept = 0;
     naming *n = user;
-    name = skip_prefix(name);
-    size_t length = strcspn(name, "[./");
-    if (length == 0) { /* a place in the schemas of tools */
-        snprintf(n->name, sizeof n->name, "tools%s", name);
-        return n->name;
-    }
-    for (size_t i = 0; i < N_RENAMED; i++) {
-        const char *within = renamed[i].within;
-        if (strlen(renamed[i].member) != length || memcmp(renamed[i].member, name, length) != 0 ||
-            (within != NULL && strncmp(n->field, within, strlen(within)) != 0))
-            continue;
-        snprintf(n->name, sizeof n->name, "%s%s", renamed[i].option, name + length);
-        return n->name;
-    }
-    return name;
+    const char *member = skip_structs(name, &kept);
+    size_t length = strcspn(member, "[./");
+    const char *option = find_option(member, length, n->field);
+    if (member[0] == '/') /* a place in the schemas of tools */
+        snprintf(n->name, sizeof n->name, "tools%s", member);
+    else if (option != NULL)
+        snprintf(n->name, sizeof n->name, "%.*s%s%s", kept, name, option, member + length);
+    else
+        snprintf(n->name, sizeof n->name, "%.*s%s", kept, name, member);
+    if (n->option != NULL && strncmp(n->name, n->option, strcspn(n->option, "[./")) == 0) n->told = true;
+    return n->name;
 }
 
 /* ---- Codes ---- */
@@ -146,17 +174,20 @@ static ERL_NIF_TERM struct_term(ErlNifEnv *env, failure f, const char *option, c
     return enif_make_tuple2(env, nif_atom(env, "error"), map);
 }
 
+/* A message that does not name the field begins with it. */
 static ERL_NIF_TERM error_term(ErlNifEnv *env, weir_status status, const weir_error *error, bool load)
 {
-    char message[2 * sizeof error->message];
+    char text[2 * sizeof error->message], whole[sizeof text + sizeof error->field + 32];
     weir_error known = *error;
     naming field = {.field = error->field}, names = {.field = error->field};
-    const char *option = option_of(error->field, &field);
+    const char *option = names.option = option_of(error->field, &field);
     failure f = failure_of(status, error->kind, option);
     if (load && f.http != 503) f = (failure){"load_failed", 503};
     known.code = status;
-    weir_error_text(&known, option_of, &names, message, sizeof message);
-    return struct_term(env, f, option, message);
+    weir_error_text(&known, option_of, &names, text, sizeof text);
+    bool prefixed = option[0] != '\0' && error->message[0] != '\0' && !names.told;
+    snprintf(whole, sizeof whole, "%s%s%s", prefixed ? option : "", prefixed ? ": " : "", text);
+    return struct_term(env, f, option, whole);
 }
 
 ERL_NIF_TERM nif_refused(ErlNifEnv *env, weir_status status, const weir_error *error)

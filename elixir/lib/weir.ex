@@ -117,7 +117,11 @@ defmodule Weir do
   def vectors(%Model{} = model, text_or_texts, opts) do
     {timeout, opts} = Deadline.pop!(opts, :infinity)
     o = Embedding.options!(opts)
-    text_or_texts |> Embedding.texts!() |> then(&Embedding.within(model, &1, o, timeout)) |> Embedding.of(text_or_texts)
+
+    text_or_texts
+    |> Embedding.texts!()
+    |> then(&Embedding.within(model, &1, o, timeout))
+    |> Embedding.of(text_or_texts)
   end
 
   @doc "See `Weir.Embedding.embed_batch/3`."

@@ -10,9 +10,14 @@ defmodule Weir.ArgumentsTest do
   defp call(name, args) do
     case apply(NIF, name, args) do
       {:error, %Weir.Error{} = error} ->
-        assert Enum.sort(Map.keys(error)) == Enum.sort(Map.keys(%Weir.Error{status: 0, code: nil, message: ""}))
+        assert Enum.sort(Map.keys(error)) ==
+                 Enum.sort(Map.keys(%Weir.Error{status: 0, code: nil, message: ""}))
+
         assert is_atom(error.code) and error.status in 400..503, "#{name}: #{inspect(error)}"
-        assert error.field == nil or (error.field != "" and String.valid?(error.field)), "#{name}: #{inspect(error)}"
+
+        assert error.field == nil or (error.field != "" and String.valid?(error.field)),
+               "#{name}: #{inspect(error)}"
+
         assert error.message != "" and String.valid?(error.message), "#{name}: #{inspect(error)}"
         refute error.message =~ "`"
         :refused

@@ -94,9 +94,12 @@ defmodule Weir.ClusterTest do
 
   test "errors are a server's", %{caller: caller} = context do
     cluster = cluster(context, n_ctx: 512)
-    assert {:error, %{message: reason}} = whole(caller, cluster, :generate, [String.duplicate("a", 5000)])
-    assert is_binary(reason)
-    assert [%{ends: [^reason], left: 0}] = Nodes.read(caller, cluster, [{String.duplicate("a", 5000), []}])
+
+    assert {:error, %{status: 400, code: :context_full, field: "prompt"}} =
+             whole(caller, cluster, :generate, [String.duplicate("a", 5000)])
+
+    assert [%{ends: [:context_full], left: 0}] =
+             Nodes.read(caller, cluster, [{String.duplicate("a", 5000), []}])
 
     for {fun, arguments} <- [
           generate: ["a", [max_tokens: :many]],
@@ -475,7 +478,9 @@ defmodule Weir.ClusterTest do
     Nodes.signal(a, "STOP")
     # nobody knows yet
     assert {:ok, ^text} = whole(caller, cluster, :generate, ["hello", [max_tokens: 20, route: route]])
-    assert {:error, %{code: :timeout}} = whole(caller, cluster, :generate, ["hello", [timeout: 0, route: route]])
+
+    assert {:error, %{code: :timeout}} =
+             whole(caller, cluster, :generate, ["hello", [timeout: 0, route: route]])
 
     # Its silence is known soon. Until then requests try it first: a report that it sent before may be read late.
     assert eventually(fn ->
@@ -546,7 +551,9 @@ defmodule Weir.ClusterTest do
     assert idle(servers, cluster)
 
     # out of time
-    assert {:error, %{code: :timeout}} = whole(caller, cluster, :generate, ["hello", [timeout: 200] ++ endless])
+    assert {:error, %{code: :timeout}} =
+             whole(caller, cluster, :generate, ["hello", [timeout: 200] ++ endless])
+
     assert idle(servers, cluster)
 
     # dead

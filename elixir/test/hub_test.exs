@@ -191,7 +191,10 @@ defmodule Weir.HubTest do
       # not a model, which the loader says
       assert {:error, %{message: reason}} = Weir.load_model_from_hub("o/small", "m-Q8_0.gguf", o)
       assert reason =~ "m-Q8_0.gguf" and File.exists?(Hub.cache_path("o/small", "m-Q8_0.gguf", o))
-      assert {:error, %{message: reason}} = Weir.load_model_from_hub("o/nothing", nil, [vocab_only: true] ++ o)
+
+      assert {:error, %{message: reason}} =
+               Weir.load_model_from_hub("o/nothing", nil, [vocab_only: true] ++ o)
+
       assert reason =~ "o/nothing"
 
       # a misspelt option before the download
@@ -308,11 +311,11 @@ defmodule Weir.HubTest do
       ExUnit.CaptureLog.capture_log(fn ->
         # it was downloaded, and is no model
         assert {:ok, server} = Weir.Server.start_link(model_path: "hf:o/small:Q8_0")
-        assert_receive {:EXIT, ^server, reason}
+        assert_receive {:EXIT, ^server, %{message: reason}}
         assert reason =~ "m-Q8_0.gguf"
         assert File.exists?(Hub.cache_path("o/small", "m-Q8_0.gguf"))
         assert {:ok, server} = Weir.Server.start_link(model_path: "hf:o/nothing")
-        assert_receive {:EXIT, ^server, reason}
+        assert_receive {:EXIT, ^server, %{message: reason}}
         assert reason =~ "o/nothing"
       end)
     end

@@ -59,7 +59,7 @@ defmodule Weir.LimitsTest do
         assert {:wait, 40} = check(stream, place, 0, 60)
         assert {:wait, 90} = check(stream, place, 50, 60)
         assert {:over, over} = check(stream, place, 0, 100)
-        assert Weir.Error.plain(over) == :timeout
+        assert Weir.Error.new(over).code == :timeout
       end
     end
 
@@ -117,7 +117,7 @@ defmodule Weir.LimitsTest do
       task =
         Task.async(fn ->
           open = fn ->
-            opened = Weir.Server.Answer.open(server, read, fn _ -> {:ok, "hello"} end)
+            opened = Weir.Server.Answer.open(server, "hello", read)
             send(me, :open)
             opened
           end
@@ -167,7 +167,7 @@ defmodule Weir.LimitsTest do
       assert {:error, %{code: :queue_full}} = Server.generate(server, "hello")
       error = assert_raise Weir.Error, fn -> Enum.to_list(Server.stream(server, "hello")) end
       assert error.code == :queue_full
-      assert error.message =~ "the queue is full: max_queue is 1"
+      assert error.message =~ "max_queue" and error.message =~ "1 more"
       messages = [%{role: "user", content: "hello"}]
       assert {:error, %{code: :queue_full}} = Server.chat_completion(server, messages)
       error = assert_raise Weir.Error, fn -> Enum.to_list(Server.stream_chat_completion(server, messages)) end

@@ -410,9 +410,15 @@ defmodule Weir.ModelsTest do
     assert_raise ArgumentError, fn -> Models.start_link(memory: -1) end
     assert_raise ArgumentError, fn -> Models.generate(self(), :no_text, "hello") end
     Process.flag(:trap_exit, true)
-    assert {:error, %{message: reason}} = Models.start_link(models: [[name: "a", model_path: "fake:", chunk_size: -1]])
+
+    assert {:error, %{message: reason}} =
+             Models.start_link(models: [[name: "a", model_path: "fake:", chunk_size: -1]])
+
     assert reason =~ "models[0]"
-    assert {:error, %{message: reason}} = Models.start_link(models: [[name: "a", model_path: "hf:no/such:model"]])
+
+    assert {:error, %{message: reason}} =
+             Models.start_link(models: [[name: "a", model_path: "hf:no/such:model"]])
+
     assert is_binary(reason)
   end
 

@@ -65,10 +65,15 @@ defmodule Weir.RequestTest do
       server = server(model: model)
       assert [{:error, %{message: reason}}] = events(Server.submit(server, "hello", top_p: 7))
       assert reason =~ "top_p"
-      assert [{:error, %{message: reason}}] = events(Server.submit(server, "hello", json_schema: %{a: self()}))
+
+      assert [{:error, %{message: reason}}] =
+               events(Server.submit(server, "hello", json_schema: %{a: self()}))
+
       assert is_binary(reason)
       # a shared one is submitted elsewhere
-      assert [{:error, %{message: reason}}] = events(Server.submit(server, "hello", share: true, temp: 0.0, top_p: 7))
+      assert [{:error, %{message: reason}}] =
+               events(Server.submit(server, "hello", share: true, temp: 0.0, top_p: 7))
+
       assert reason =~ "top_p"
       assert [{:error, %{code: :server_down}}] = events(Server.submit(:nobody, "hello"))
       assert [{:error, %{code: :not_found}}] = events(Server.submit(server, {:fork, :nobody}))

@@ -141,11 +141,13 @@ defmodule Weir.ServerLifeTest do
               fn -> Server.chat_completion(server, [{:user, "hello"}], opts) end,
               fn -> server |> Server.stream("hello", opts) |> Stream.run() end
             ],
-            do: Task.async(fn -> try do: ask.(), rescue: (error in Weir.Error -> {:error, error.code}) end)
+            do: Task.async(fn -> try do: ask.(), rescue: (error in Weir.Error -> {:error, error}) end)
 
       assert eventually(fn -> Server.get_stats(server).active_slots == 4 end)
       assert :ok = GenServer.stop(server)
-      assert Task.await_many(tasks, 20_000) == List.duplicate({:error, :stopping}, 4)
+
+      assert [:stopping, :stopping, :stopping, :stopping] =
+               for({:error, error} <- Task.await_many(tasks, 20_000), do: error.code)
     end
 
     test "names options", %{model: model} do
@@ -174,7 +176,7 @@ defmodule Weir.ServerLifeTest do
             {"hi", [top_p: 2.0], "top_p is 2;"},
             {"hi", [max_tokens: -2], "max_tokens is -2;"},
             {"hi", [stop: [""]], "stop[0] has 0 bytes"},
-            {[99_999], [], "prompt: tokens[0] is 99999;"},
+            {[99_999], [], "prompt[0] is 99999;"},
             {String.duplicate("a", 600), [], "prompt: the prompt has 601 tokens"}
           ],
           share <- [false, true] do
@@ -184,13 +186,15 @@ defmodule Weir.ServerLifeTest do
       end
 
       for max <- [0x7FFFFFFF, 300_000_000] do
-        assert {:error, %{code: :out_of_range, field: "max_tokens"}} = Weir.generate(model, "hi", max_tokens: max)
+        assert {:error, %{code: :out_of_range, field: "max_tokens"}} =
+                 Weir.generate(model, "hi", max_tokens: max)
 
         assert {:error, %{code: :out_of_range, field: "max_tokens"}} =
                  Weir.chat_completion(model, [{:user, "hi"}], max_tokens: max, n: 2)
       end
 
-      assert {:error, %{code: :template, field: "template"}} = Weir.Chat.apply_template(model, [{:user, "a"}], template: "{{")
+      assert {:error, %{code: :template, field: "template"}} =
+               Weir.Chat.apply_template(model, [{:user, "a"}], template: "{{")
     end
 
     test "learns what is wrong" do

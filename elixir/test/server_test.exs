@@ -5,6 +5,7 @@ defmodule Weir.ServerTest do
   alias Weir.{Chunk, Server, Terms}
 
   doctest Weir.Server
+  doctest Weir.Target
 
   describe "requests" do
     test "give generate's texts, however many there are at once", %{model: model} do

@@ -161,7 +161,10 @@ defmodule Weir.TelemetryTest do
     assert eventually(fn -> Server.get_stats(server).active_slots == 1 end)
     task = Task.async(fn -> Server.generate(server, "hello", timeout: 1) end)
     assert {:error, %{code: :timeout}} = Task.await(task)
-    assert {%{generated_tokens: 0}, %{kind: :error, reason: %Weir.Error{code: :timeout}}} = request(:exception)
+
+    assert {%{generated_tokens: 0}, %{kind: :error, reason: %Weir.Error{code: :timeout}}} =
+             request(:exception)
+
     Process.exit(pid, :kill)
     assert {%{prompt_tokens: 6}, %{kind: :exit, reason: :killed}} = request(:exception)
 

@@ -70,7 +70,8 @@ defmodule Weir.Chat do
   @doc false
   # The prompt for an engine. A conversation is its ids, because a text would not show which of its control tokens
   # are from a message; with images or sounds it is a chat.
-  @spec prompt(Model.t(), Weir.Target.input()) :: {:ok, Weir.Target.prompt() | NIF.chat()} | {:error, Error.t()}
+  @spec prompt(Model.t(), Weir.Target.input()) ::
+          {:ok, Weir.Target.prompt() | NIF.chat()} | {:error, Error.t()}
   def prompt(%Model{} = model, {:chat, messages, template}) do
     with {:ok, chat} <- create(model, messages, template),
          do: if(media?(messages), do: {:ok, chat}, else: NIF.chat_tokens(chat))

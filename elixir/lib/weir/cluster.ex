@@ -192,7 +192,10 @@ defmodule Weir.Cluster do
   def completion_chunks(cluster, messages, opts) do
     {key, opts} = routed!({:chat, messages, %{}}, opts)
     {%{timeout: timeout}, _others} = Options.split!(opts, timeout: {{:maybe, :timeout}, nil})
-    Call.stream(fn -> Call.start(cluster, key, timeout, &{:completion_chunks, messages, Call.shorter(opts, &1)}) end)
+
+    Call.stream(fn ->
+      Call.start(cluster, key, timeout, &{:completion_chunks, messages, Call.shorter(opts, &1)})
+    end)
   end
 
   @doc """
@@ -207,7 +210,9 @@ defmodule Weir.Cluster do
     # all are waited for, so that no reply is left in the mailbox
     replies = for request <- asked, do: :gen_server.receive_response(request, Deadline.left(deadline))
 
-    if {:reply, :ok} in replies, do: :ok, else: {:error, Error.new({:not_found, "no node has such a request"})}
+    if {:reply, :ok} in replies,
+      do: :ok,
+      else: {:error, Error.new({:not_found, "no node has such a request"})}
   end
 
   # The key of the route, and the other options.

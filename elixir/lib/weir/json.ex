@@ -88,7 +88,8 @@ defmodule Weir.JSON do
       more -> no_json(more)
     end
   catch
-    {:no_json, rest} -> {:error, Weir.Error.new({:invalid, "no JSON at byte #{byte_size(json) - byte_size(rest)}"})}
+    {:no_json, rest} ->
+      {:error, Weir.Error.new({:invalid, "no JSON at byte #{byte_size(json) - byte_size(rest)}"})}
   end
 
   defp value("null" <> rest, _depth), do: {nil, rest}

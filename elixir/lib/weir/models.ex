@@ -332,7 +332,8 @@ defmodule Weir.Models do
   def handle_call(call, _from, state) do
     answer(call, state)
   rescue
-    error -> {:reply, {:error, Error.new({:invalid, "the call is invalid: " <> Exception.message(error)})}, state}
+    error ->
+      {:reply, {:error, Error.new({:invalid, "the call is invalid: " <> Exception.message(error)})}, state}
   end
 
   @impl true

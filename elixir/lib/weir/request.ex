@@ -5,8 +5,8 @@ defmodule Weir.Request do
 
   The caller gets messages `{:weir, ref, event}` with the request's `ref`:
 
-    * `{:start, %{id: _, prompt_tokens: _, queue_position: _}}` once it is submitted. The numbers are `nil` if a
-      `Weir.Cluster` computes it; without a server nothing is queued.
+    * `{:start, %{id: _, prompt_tokens: _, queue_position: _}}` once it is submitted. From a `Weir.Cluster` it says
+      that a node has it, and the numbers are `nil`.
     * `{:progress, map}` while its prompt is computed, see `Weir.Chunk`; not with `progress: false`
     * `{:text, text}`, or `{:chunk, chunk}` with `emit: :chunks`
     * last `{:end, %{reason: _, usage: _, miss: _, logprobs: _}}` as in `Weir.Chunk`, or `{:error, error}` as

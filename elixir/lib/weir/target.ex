@@ -113,16 +113,16 @@ defmodule Weir.Target do
 
     functions =
       for {name, {input, result}} <- @functions do
-      given = Macro.var(input, __MODULE__)
-      types = Keyword.values(named) ++ [inputs[input]]
+        given = Macro.var(input, __MODULE__)
+        types = Keyword.values(named) ++ [inputs[input]]
 
-      quote do
-        @doc "See `Weir.Target.#{unquote(name)}/3`."
-        @spec unquote(name)(unquote_splicing(types), keyword()) :: unquote(result)
-        def unquote(name)(unquote_splicing(arguments), unquote(given), opts \\ []),
-          do: Weir.Target.unquote(name)({__MODULE__, unquote(where)}, unquote(given), opts)
+        quote do
+          @doc "See `Weir.Target.#{unquote(name)}/3`."
+          @spec unquote(name)(unquote_splicing(types), keyword()) :: unquote(result)
+          def unquote(name)(unquote_splicing(arguments), unquote(given), opts \\ []),
+            do: Weir.Target.unquote(name)({__MODULE__, unquote(where)}, unquote(given), opts)
+        end
       end
-    end
 
     {:__block__, [], [quote(do: @behaviour(Weir.Target)) | functions]}
   end
@@ -230,7 +230,8 @@ defmodule Weir.Target do
   Returns the embedding of a text, or a list of embeddings for a list of texts. Options: those of
   `Weir.Embedding.embed/3`, and `timeout` (60_000 ms; `Weir.embed/3`: none).
   """
-  @spec embed(t(), String.t() | [String.t()], keyword()) :: {:ok, [float()] | [[float()]]} | {:error, Error.t()}
+  @spec embed(t(), String.t() | [String.t()], keyword()) ::
+          {:ok, [float()] | [[float()]]} | {:error, Error.t()}
   def embed(target, texts, opts \\ []) do
     {module, where} = of(target)
     module.vectors(where, texts, opts)
@@ -249,7 +250,10 @@ defmodule Weir.Target do
   @spec submit(t(), prompt(), keyword()) :: Weir.Request.t()
   def submit(target, prompt, opts \\ []) do
     {module, where} = of(target)
-    Courier.start(module.carried(where, prompt, opts |> Weir.Options.keywords!() |> Keyword.put_new(:progress, true)))
+
+    Courier.start(
+      module.carried(where, prompt, opts |> Weir.Options.keywords!() |> Keyword.put_new(:progress, true))
+    )
   end
 
   @doc "Like `submit/3`, for a conversation. Options as there and in `Weir.Chat.apply_template/3`."

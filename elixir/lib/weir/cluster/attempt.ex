@@ -28,7 +28,8 @@ defmodule Weir.Cluster.Attempt do
           | {:failed, term()}
 
   @doc "Starts the request. Afterwards `close/1` is needed in any case."
-  @spec open(Route.member(), Relay.job(), reference() | nil, Deadline.t()) :: {:ok, t()} | {:failed, term(), t()}
+  @spec open(Route.member(), Relay.job(), reference() | nil, Deadline.t()) ::
+          {:ok, t()} | {:failed, term(), t()}
   def open(member, job, look, deadline) do
     :counters.add(member.running, 1, 1)
     tag = :erlang.alias()

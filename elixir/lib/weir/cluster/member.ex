@@ -92,7 +92,10 @@ defmodule Weir.Cluster.Member do
 
   @impl true
   def handle_call(:identity, _from, %{status: :member} = state), do: {:reply, {:ok, state.identity}, state}
-  def handle_call(:identity, _from, state), do: {:reply, {:error, Error.new({:not_found, "the cluster has no server here"})}, state}
+
+  def handle_call(:identity, _from, state),
+    do: {:reply, {:error, Error.new({:not_found, "the cluster has no server here"})}, state}
+
   def handle_call(_other, _from, state), do: {:reply, {:error, Error.new(:unknown_call)}, state}
 
   @impl true

@@ -3,7 +3,7 @@ defmodule Weir.Server.Answer do
   @moduledoc false
   # The answer to a request: the whole of it, the best of several, or a stream.
 
-  alias Weir.{Chat, Chunk, Deadline, Error, Generation, Logprobs, Options, Tokenizer}
+  alias Weir.{Chat, Chunk, Error, Generation, Logprobs, Options, Tokenizer}
   alias Weir.Server.{Broker, Flight, Limits, Request, Telemetry}
 
   # Options that concern the caller only, not the engine.

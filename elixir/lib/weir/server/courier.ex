@@ -46,7 +46,9 @@ defmodule Weir.Server.Courier do
         guard(%{to: to, ref: ref, pid: pid, courier: courier, caller: Process.monitor(to)})
       end)
 
-    receive do: ({^ref, pid} -> %Request{ref: ref, id: carried.id, pid: pid, guard: guard, server: carried.server})
+    receive do:
+              ({^ref, pid} ->
+                 %Request{ref: ref, id: carried.id, pid: pid, guard: guard, server: carried.server})
   end
 
   @doc "Ends a request without a server; its last message still comes."

@@ -90,7 +90,9 @@ defmodule Weir.Server.Limits do
 
   @doc "The error of a start that took longer than that."
   @spec started(result, t()) :: result | {:error, Error.t()} when result: term()
-  def started({:error, %Error{code: :timeout}}, limits), do: {:error, limits |> start() |> elem(1) |> Error.new()}
+  def started({:error, %Error{code: :timeout}}, limits),
+    do: {:error, limits |> start() |> elem(1) |> Error.new()}
+
   def started(result, _limits), do: result
 
   @doc "How long to wait for a request before it is known where it is. `since`: the last chunk."

@@ -31,7 +31,8 @@ defmodule Weir.Server.Loader do
   def remote?(source, o), do: Hub.name?(source) or Hub.name?(o.draft_model)
 
   @doc "Loads what a new server needs. `tell` gets the progress of the model, as in `Hub.file/2` and `Model.load/3`."
-  @spec first(Model.t() | Path.t(), map(), {pid(), reference()} | nil) :: {:ok, loaded()} | {:error, Weir.Error.t()}
+  @spec first(Model.t() | Path.t(), map(), {pid(), reference()} | nil) ::
+          {:ok, loaded()} | {:error, Weir.Error.t()}
   def first(source, o, tell \\ nil) do
     with {:ok, model} <- model(source, o, tell),
          {:ok, o} <- with_adapters(model, o),

@@ -17,7 +17,7 @@ defmodule Weir.Server.Telemetry do
   `mode` is `:generate` or `:stream`, `seq_id` the request's number at this server, `id` the caller's id. The
   `reason` of `:done` is `:end`, `:length`, `:stop_words`, `:deadline`, `:cancelled`, or `:halted` if a
   consumer ended its stream early. `:exception` has `kind: :exit` and the exit reason if a consumer died,
-  otherwise `kind: :error`.
+  otherwise `kind: :error` and a `Weir.Error`.
 
   The server's process sends the events of requests; a slow handler delays the start of requests, not
   generation. Ticks are reported in groups, after they have happened.
