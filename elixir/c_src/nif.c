@@ -63,18 +63,6 @@ NIF_TABLE(RUN)
 
 /* ---- Loading ---- */
 
-/* Programs call them; weir needs no global initialization. */
-ERL_NIF_TERM nif_backend_init(nif_call *call, const ERL_NIF_TERM argv[])
-{
-    (void)argv;
-    return nif_atom(call->env, "ok");
-}
-
-ERL_NIF_TERM nif_backend_free(nif_call *call, const ERL_NIF_TERM argv[])
-{
-    return nif_backend_init(call, argv);
-}
-
 ERL_NIF_TERM nif_backend_version(nif_call *call, const ERL_NIF_TERM argv[])
 {
     (void)argv;

@@ -156,7 +156,6 @@ typedef enum nif_kind {
     NIF_MODEL,
     NIF_CONTEXT,
     NIF_SAMPLER,
-    NIF_HALT,
     NIF_ENGINE,
     NIF_STREAM,
     NIF_CHAT,
@@ -187,12 +186,6 @@ typedef struct nif_sampler {
     bool slow;  /* every function of it may take longer than a normal scheduler should give */
     bool walks; /* its draws may */
 } nif_sampler;
-
-/* The end of one generation that nobody needs any more. */
-typedef struct nif_halt {
-    nif_object object; /* the lock is held while a message is sent, so that none is sent after a stop */
-    bool stopped;
-} nif_halt;
 
 /* One request's stream, whose chunks become messages. The lock protects the handle and the members after
  * `to`, for the engine's thread, for processes that ask for more, and for the end of the consumer. It is held
@@ -313,39 +306,24 @@ weir_media **nif_media(nif_call *call, ERL_NIF_TERM list, size_t *n);
 
 #define NIF_DECLARE(name, arity, flags) nif_fn nif_##name;
 #define NIF_TABLE(X)                                                                                         \
-    X(backend_init, 0, 0)                                                                                    \
-    X(backend_free, 0, 0)                                                                                    \
     X(backend_version, 0, 0)                                                                                 \
     X(live_handles, 0, 0)                                                                                    \
     X(members, 1, 0)                                                                                         \
     X(log_to, 2, 0)                                                                                          \
     X(devices, 0, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                                \
-    X(model_load, 10, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                            \
-    X(model_n_ctx_train, 1, 0)                                                                               \
-    X(model_n_embd, 1, 0)                                                                                    \
-    X(model_fingerprint, 1, 0)                                                                               \
-    X(model_desc, 1, 0)                                                                                      \
-    X(model_size, 1, 0)                                                                                      \
-    X(model_n_params, 1, 0)                                                                                  \
-    X(model_modalities, 1, 0)                                                                                \
-    X(model_chat_template, 1, 0)                                                                             \
-    X(vocab_n_tokens, 1, 0)                                                                                  \
-    X(vocab_bos, 1, 0)                                                                                       \
-    X(vocab_eos, 1, 0)                                                                                       \
+    X(model_load, 2, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                             \
+    X(model_info, 1, 0)                                                                                      \
     X(vocab_is_eog, 2, 0)                                                                                    \
     X(tokenize, 4, 0)                                                                                        \
     X(detokenize, 2, 0)                                                                                      \
     X(token_to_piece, 2, 0)                                                                                  \
-    X(context_create, 9, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                        \
+    X(context_create, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                        \
     X(context_n_ctx, 1, 0)                                                                                   \
     X(context_n_seq_max, 1, 0)                                                                               \
-    X(decode, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                                \
     X(prefill, 3, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                               \
-    X(decode_token, 4, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                          \
     X(decode_batch, 3, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                          \
     X(batch_eval, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                            \
     X(adapter_load, 2, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                           \
-    X(context_set_adapters, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                  \
     X(memory_clear, 1, 0)                                                                                    \
     X(memory_seq_rm, 4, 0)                                                                                   \
     X(memory_seq_cp, 5, 0)                                                                                   \
@@ -356,7 +334,6 @@ weir_media **nif_media(nif_call *call, ERL_NIF_TERM list, size_t *n);
     X(embed, 4, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                                 \
     X(state_save, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                            \
     X(state_load, 3, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                            \
-    X(sampler_init, 11, 0)                                                                                   \
     X(sampler_create, 2, 0)                                                                                  \
     X(sampler_accept, 2, 0)                                                                                  \
     X(sampler_reset, 1, 0)                                                                                   \
@@ -364,8 +341,6 @@ weir_media **nif_media(nif_call *call, ERL_NIF_TERM list, size_t *n);
     X(sampler_sample_at, 3, 0)                                                                               \
     X(generate, 4, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                              \
     X(generate_tokens, 6, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                       \
-    X(generate_ref, 0, 0)                                                                                    \
-    X(generate_stop, 1, 0)                                                                                   \
     X(chat_apply_template, 3, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                   \
     X(chat_apply_template_jinja, 5, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                             \
     X(chat_create, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
@@ -379,17 +354,14 @@ weir_media **nif_media(nif_call *call, ERL_NIF_TERM list, size_t *n);
     X(chat_parser_feed, 3, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                      \
     X(json_schema_to_grammar_nif, 1, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                            \
     X(engine_create, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                         \
-    X(engine_submit, 4, 0)                                                                                   \
     X(engine_submit_n, 5, 0)                                                                                 \
     X(engine_demand, 2, 0)                                                                                   \
     X(engine_cancel, 1, 0)                                                                                   \
     X(engine_interval, 2, 0)                                                                                 \
     X(engine_progress, 1, 0)                                                                                 \
     X(engine_view, 1, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
-    X(engine_step, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
     X(engine_turn, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
     X(engine_stats, 1, 0)                                                                                    \
-    X(engine_drain, 2, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                           \
     X(engine_stop, 1, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                            \
     X(engine_destroy, 1, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                         \
     X(engine_usage, 1, 0)                                                                                    \

@@ -273,7 +273,6 @@ typedef struct submission {
     nif_object *keeper; /* of the engine */
     nif_request r;
     int32_t n; /* answers */
-    bool one;  /* the result is {:ok, ref} instead of {:ok, [ref]} */
     ErlNifPid to;
     int64_t credit;
 } submission;
@@ -334,7 +333,7 @@ static ERL_NIF_TERM queue_requests(nif_call *call, const submission *sub)
     weir_stream *handles[ANSWERS_MAX];
     int32_t made = 0;
     weir_status status = WEIR_NO_MEMORY;
-    ERL_NIF_TERM ref = 0, refs = enif_make_list(call->env, 0);
+    ERL_NIF_TERM refs = enif_make_list(call->env, 0);
     for (; made < sub->n; made++) {
         streams[made] = stream_new(call, sub);
         if (streams[made] == NULL) break;
@@ -346,11 +345,11 @@ static ERL_NIF_TERM queue_requests(nif_call *call, const submission *sub)
         if (status != WEIR_OK) {
             enif_release_resource(streams[made]);
         } else {
-            ref = stream_begin(call, streams[made], sub->r.keep);
+            ERL_NIF_TERM ref = stream_begin(call, streams[made], sub->r.keep);
             refs = enif_make_list_cell(call->env, ref, refs);
         }
     }
-    if (status == WEIR_OK) return nif_ok(call->env, sub->one ? ref : refs);
+    if (status == WEIR_OK) return nif_ok(call->env, refs);
     return nif_status(call, status);
 }
 
@@ -372,15 +371,6 @@ static ERL_NIF_TERM submit_request(nif_call *call, const ERL_NIF_TERM argv[], su
         result = queue_requests(call, sub);
     nif_request_fini(&sub->r);
     return result;
-}
-
-/* engine_submit(engine, request, pid, demand): {:ok, ref} */
-ERL_NIF_TERM nif_engine_submit(nif_call *call, const ERL_NIF_TERM argv[])
-{
-    submission sub = {.n = 1, .one = true};
-    sub.to = nif_pid(call, argv[2]);
-    sub.credit = get_credit(call, argv[3]);
-    return submit_request(call, argv, &sub);
 }
 
 /* engine_submit_n(engine, request, n, pid, demand): {:ok, [ref]} */

@@ -21,7 +21,7 @@ defmodule Weir do
 
   @doc "Does nothing. Kept for programs that call it."
   @spec init() :: :ok
-  def init, do: NIF.backend_init()
+  def init, do: :ok
 
   @typedoc "`type`: `:cpu`, `:gpu`, `:igpu` (it shares the CPU's memory) or `:accel`. Memory in bytes; 0: unknown."
   @type device :: %{

@@ -134,7 +134,6 @@ defmodule Weir.ModelsTest do
 
     # others cannot end its engine
     assert_raise ArgumentError, fn -> NIF.engine_stop(lease.ref) end
-    assert_raise ArgumentError, fn -> NIF.engine_drain(lease.ref, 0) end
 
     assert :ok = Models.release(lease)
     assert :ok = Models.release(lease)

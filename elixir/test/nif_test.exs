@@ -21,7 +21,6 @@ defmodule Weir.NIFTest do
     assert_raise ArgumentError, fn -> NIF.model_desc(context) end
     assert_raise ArgumentError, fn -> NIF.context_n_ctx(sampler) end
     assert_raise ArgumentError, fn -> NIF.sampler_reset(model) end
-    assert_raise ArgumentError, fn -> NIF.generate_stop(model) end
   end
 
   test "a child keeps its parents, and what nobody holds is freed" do

@@ -23,20 +23,10 @@ defmodule Weir.Context do
   def create(%Model{} = model, opts \\ []) do
     o = Options.read!(opts, Options.context())
 
-    with {:ok, ref} <-
-           NIF.context_create(
-             model.ref,
-             o.n_ctx,
-             o.n_batch,
-             o.n_ubatch,
-             o.n_threads,
-             o.n_threads_batch,
-             o.embeddings,
-             Options.number("context", :pooling, o.pooling_type),
-             o.n_seq_max
-           ) do
-      {:ok, %__MODULE__{ref: ref, model: model}}
-    end
+    {pooling, o} = Map.pop!(o, :pooling_type)
+
+    with {:ok, ref} <- NIF.context_create(model.ref, Map.put(o, :pooling, pooling)),
+         do: {:ok, %__MODULE__{ref: ref, model: model}}
   end
 
   @doc "The total number of tokens that it can hold."

@@ -203,13 +203,6 @@ defmodule Weir.Options do
   @spec names(String.t()) :: [atom()]
   def names(struct), do: Keyword.keys(from(struct))
 
-  @doc "The number that stands for a choice."
-  @spec number(String.t(), atom(), atom()) :: integer()
-  def number(struct, name, choice) do
-    member = Enum.find(members(struct), &(&1.name == name))
-    member.min + Enum.find_index(member.choices, &(&1 == choice))
-  end
-
   # Each request needs them, so they are kept until the native library is loaded again.
   defp members(struct) do
     key = {NIF, struct}

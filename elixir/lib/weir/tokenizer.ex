@@ -35,15 +35,15 @@ defmodule Weir.Tokenizer do
 
   @doc "The size of the vocabulary."
   @spec vocab_size(Model.t()) :: integer()
-  def vocab_size(%Model{ref: ref}), do: NIF.vocab_n_tokens(ref)
+  def vocab_size(%Model{ref: ref}), do: NIF.model_info(ref).n_vocab
 
   @doc "-1 when the vocabulary has none."
   @spec bos_token(Model.t()) :: integer()
-  def bos_token(%Model{ref: ref}), do: NIF.vocab_bos(ref)
+  def bos_token(%Model{ref: ref}), do: NIF.model_info(ref).token_bos
 
   @doc "-1 when the vocabulary has none."
   @spec eos_token(Model.t()) :: integer()
-  def eos_token(%Model{ref: ref}), do: NIF.vocab_eos(ref)
+  def eos_token(%Model{ref: ref}), do: NIF.model_info(ref).token_eos
 
   @doc "Whether this token ends a generation."
   @spec eog?(Model.t(), integer()) :: boolean()
