@@ -14,18 +14,24 @@
 weir_status weir__error_set(weir_error *error, weir_status code, const char *field, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Writes, likewise, an argument that is wrong: INVALID with its kind. */
+/* Writes, likewise, an error of this kind; invalid: of the code INVALID. */
+weir_status weir__error_of(weir_error *error, weir_status code, weir_error_kind kind, const char *field,
+                           const char *format, ...) __attribute__((format(printf, 5, 6)));
 weir_status weir__invalid(weir_error *error, weir_error_kind kind, const char *field, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Writes, likewise, a number, length or count that is out of its range, and adds "; allowed: LOW to HIGH". A
- * number that is not finite is not known; as the highest one it means "and up". */
+/* Writes, likewise, a number, length or count that is out of its range; numbers that are not finite are left
+ * out. range: and adds "; allowed: LOW to HIGH", or "and up" where HIGH is not finite. */
+weir_status weir__error_numbers(weir_error *error, weir_status code, const char *field, double value,
+                                double low, double high, const char *format, ...)
+    __attribute__((format(printf, 7, 8)));
 weir_status weir__error_range(weir_error *error, weir_status code, const char *field, double value,
                               double low, double high, const char *format, ...)
     __attribute__((format(printf, 7, 8)));
 
-/* Writes *from, which `from` keeps, with another code and field, and with the text in front of its message.
- * The two may be the same. */
+/* Writes *from with another code and field; wrap: and with the text in front of its message. The two may be the
+ * same. */
+weir_status weir__error_as(weir_error *to, const weir_error *from, weir_status code, const char *field);
 weir_status weir__error_wrap(weir_error *to, const weir_error *from, weir_status code, const char *field,
                              const char *format, ...) __attribute__((format(printf, 5, 6)));
 
