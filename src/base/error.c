@@ -175,6 +175,13 @@ const char *weir__error_path(char shown[WEIR__ERROR_PATH], const char *path)
     return shown;
 }
 
+weir__words weir__error_words(const weir_error *error)
+{
+    weir__words words;
+    weir_error_text(error, NULL, NULL, words.text, sizeof words.text);
+    return words;
+}
+
 weir_status weir__error_copy(weir_error *to, const weir_error *from)
 {
     if (to != NULL && to != from) *to = *from;

@@ -3,7 +3,7 @@
 #ifndef WEIR_BASE_ERROR_H
 #define WEIR_BASE_ERROR_H
 
-#include "weir/weir.h"
+#include "weir/more.h"
 
 /* Writes code, field and message and returns code, so that a failure is one statement:
  *     return weir__error_set(error, WEIR_FORMAT, "path", "%s ends too early", path);
@@ -39,6 +39,12 @@ weir_status weir__error_wrap(weir_error *to, const weir_error *from, weir_status
  * caller's, and need not outlive the call of weir__error_set. */
 #define WEIR__ERROR_PATH 204
 const char *weir__error_path(char shown[WEIR__ERROR_PATH], const char *path);
+
+/* The error's message with the library's names, without backticks: weir__error_words(&error).text. */
+typedef struct weir__words {
+    char text[sizeof((weir_error *)0)->message];
+} weir__words;
+weir__words weir__error_words(const weir_error *error);
 
 /* Copies *from to *to and returns its code. to may be NULL; the two may be the same. */
 weir_status weir__error_copy(weir_error *to, const weir_error *from);
