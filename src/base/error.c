@@ -53,38 +53,63 @@ static void print(char text[TEXT_MAX], const char *format, va_list list)
 }
 
 /* field may point into *error. */
-static void fill(weir_error *error, weir_status code, weir_error_kind kind, const char *field,
-                 const char *message)
+static weir_status fill(weir_error *error, weir_status code, weir_error_kind kind, const char *field,
+                        const char *format, va_list list)
 {
-    char name[FIELD_MAX];
+    char name[FIELD_MAX], message[TEXT_MAX];
+    if (error == NULL) return code;
+    print(message, format, list);
     weir__utf8_copy(name, sizeof name, field, field != NULL ? strlen(field) : 0);
     *error = (weir_error){.code = code, .kind = kind};
     memcpy(error->field, name, sizeof name);
-    memcpy(error->message, message, strlen(message) + 1);
+    memcpy(error->message, message, sizeof message);
+    return code;
+}
+
+static weir_status fill_numbers(weir_error *error, double value, double low, double high)
+{
+    if (isfinite(value)) error->has_value = true, error->value = value;
+    if (isfinite(low)) error->has_low = true, error->low = low;
+    if (isfinite(high)) error->has_high = true, error->high = high;
+    return error->code;
 }
 
 weir_status weir__error_set(weir_error *error, weir_status code, const char *field, const char *format, ...)
 {
-    char message[TEXT_MAX];
     va_list list;
-    if (error == NULL) return code;
     va_start(list, format);
-    print(message, format, list);
+    fill(error, code, WEIR_ERROR_NONE, field, format, list);
     va_end(list);
-    fill(error, code, WEIR_ERROR_NONE, field, message);
+    return code;
+}
+
+weir_status weir__error_of(weir_error *error, weir_status code, weir_error_kind kind, const char *field,
+                           const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    fill(error, code, kind, field, format, list);
+    va_end(list);
     return code;
 }
 
 weir_status weir__invalid(weir_error *error, weir_error_kind kind, const char *field, const char *format, ...)
 {
-    char message[TEXT_MAX];
     va_list list;
-    if (error == NULL) return WEIR_INVALID;
     va_start(list, format);
-    print(message, format, list);
+    fill(error, WEIR_INVALID, kind, field, format, list);
     va_end(list);
-    fill(error, WEIR_INVALID, kind, field, message);
     return WEIR_INVALID;
+}
+
+weir_status weir__error_numbers(weir_error *error, weir_status code, const char *field, double value,
+                                double low, double high, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    fill(error, code, WEIR_ERROR_RANGE, field, format, list);
+    va_end(list);
+    return error != NULL ? fill_numbers(error, value, low, high) : code;
 }
 
 enum { BOUND_MAX = 32 };
@@ -98,29 +123,35 @@ static void print_bound(char text[BOUND_MAX], double bound)
 weir_status weir__error_range(weir_error *error, weir_status code, const char *field, double value,
                               double low, double high, const char *format, ...)
 {
-    char message[TEXT_MAX], least[BOUND_MAX], most[BOUND_MAX];
+    char least[BOUND_MAX], most[BOUND_MAX];
     va_list list;
-    if (error == NULL) return code;
     va_start(list, format);
-    print(message, format, list);
+    fill(error, code, WEIR_ERROR_RANGE, field, format, list);
     va_end(list);
-    size_t n = strlen(message);
+    if (error == NULL) return code;
+    size_t n = strlen(error->message);
     print_bound(least, low);
     print_bound(most, high);
-    snprintf(message + n, sizeof message - n, isfinite(high) ? "; allowed: %s to %s" : "; allowed: %s and up",
-             least, most);
-    fill(error, code, WEIR_ERROR_RANGE, field, message);
-    error->has_value = isfinite(value), error->has_low = isfinite(low), error->has_high = isfinite(high);
-    if (error->has_value) error->value = value;
-    if (error->has_low) error->low = low;
-    if (error->has_high) error->high = high;
+    snprintf(error->message + n, sizeof error->message - n, "; allowed: %s%s%s", least,
+             isfinite(high) ? " to " : " and up", isfinite(high) ? most : "");
+    return fill_numbers(error, value, low, high);
+}
+
+weir_status weir__error_as(weir_error *to, const weir_error *from, weir_status code, const char *field)
+{
+    char name[FIELD_MAX];
+    if (to == NULL) return code;
+    weir__utf8_copy(name, sizeof name, field, field != NULL ? strlen(field) : 0);
+    if (to != from) *to = *from;
+    to->code = code;
+    memcpy(to->field, name, sizeof name);
     return code;
 }
 
 weir_status weir__error_wrap(weir_error *to, const weir_error *from, weir_status code, const char *field,
                              const char *format, ...)
 {
-    char message[TEXT_MAX], name[FIELD_MAX];
+    char message[TEXT_MAX];
     va_list list;
     if (to == NULL) return code;
     va_start(list, format);
@@ -128,10 +159,7 @@ weir_status weir__error_wrap(weir_error *to, const weir_error *from, weir_status
     va_end(list);
     size_t n = strlen(message);
     weir__utf8_copy(message + n, sizeof message - n, from->message, strlen(from->message));
-    weir__utf8_copy(name, sizeof name, field, field != NULL ? strlen(field) : 0);
-    if (to != from) *to = *from;
-    to->code = code;
-    memcpy(to->field, name, sizeof name);
+    weir__error_as(to, from, code, field);
     memcpy(to->message, message, sizeof message);
     return code;
 }
@@ -145,6 +173,13 @@ const char *weir__error_path(char shown[WEIR__ERROR_PATH], const char *path)
     else
         snprintf(shown, WEIR__ERROR_PATH, "%.*s…%s", HEAD, path, path + n - TAIL);
     return shown;
+}
+
+weir__words weir__error_words(const weir_error *error)
+{
+    weir__words words;
+    weir_error_text(error, NULL, NULL, words.text, sizeof words.text);
+    return words;
 }
 
 weir_status weir__error_copy(weir_error *to, const weir_error *from)

@@ -39,20 +39,21 @@ static place place_at(const char *list, size_t i, const char *rest)
 
 static weir_status must_be(weir_error *error, place p, const char *what)
 {
-    return weir__error_set(error, WEIR_INVALID, p.text, "%s must be %s", p.text, what);
+    return weir__invalid(error, WEIR_ERROR_FORM, p.text, "`%s` must be %s", p.text, what);
 }
 
 /* ---- Messages given as structs ---- */
 
 static weir_status read_text(const char *text, place p, bool may_be_empty, weir_error *error)
 {
-    if (text == NULL) return weir__error_set(error, WEIR_INVALID, p.text, "%s is NULL", p.text);
+    if (text == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, p.text, "`%s` is NULL", p.text);
     if (!may_be_empty && text[0] == '\0')
-        return weir__error_set(
-            error, WEIR_INVALID, p.text,
-            "%s is empty; give \"system\", \"user\", \"assistant\" or another role of the template", p.text);
+        return weir__invalid(
+            error, WEIR_ERROR_MISSING, p.text,
+            "`%s` is empty; give \"system\", \"user\", \"assistant\" or another role of the template",
+            p.text);
     if (!weir__utf8_valid(text, strlen(text)))
-        return weir__error_set(error, WEIR_INVALID, p.text, "%s is not well-formed UTF-8", p.text);
+        return weir__invalid(error, WEIR_ERROR_FORM, p.text, "`%s` is not well-formed UTF-8", p.text);
     return WEIR_OK;
 }
 
@@ -101,10 +102,10 @@ static weir_status check_content(const json_t *content, size_t i, weir_error *er
         if (type == NULL) return must_be(error, p, "an object with a type");
         weir__part_kind kind = weir__chat_part_kind(part);
         if (kind == WEIR__PART_UNKNOWN)
-            return weir__error_set(error, WEIR_UNSUPPORTED, p.text,
-                                   "%s is of type \"%.40s\"; known: text, image_url, input_audio, image, "
-                                   "audio, media",
-                                   p.text, type);
+            return weir__error_set(
+                error, WEIR_UNSUPPORTED, p.text,
+                "`%s` is of type \"%.40s\"; known: text, image_url, input_audio, image, audio, media", p.text,
+                type);
         if (kind == WEIR__PART_TEXT && !json_is_string(json_object_get(part, "text")))
             return must_be(error, p, "a part with a text");
     }
@@ -198,7 +199,7 @@ static weir_status check_message(json_t *message, size_t i, weir_error *error)
 weir_status weir__chat_too_wide(const char *field, weir_status code, weir_error *error)
 {
     return weir__error_set(error, code, field,
-                           "%s has objects of too many members; one alone may have some 8,000", field);
+                           "`%s` has objects of too many members; one alone may have some 8,000", field);
 }
 
 static weir_status from_json(const char *text, json_t **messages, weir_error *error)
@@ -206,8 +207,8 @@ static weir_status from_json(const char *text, json_t **messages, weir_error *er
     weir_status status =
         weir__json_parse_texts(text, WEIR_NUL, "messages_json", WEIR_INVALID, messages, error);
     if (status == WEIR_OK && json_array_size(*messages) == 0)
-        status = weir__error_set(error, WEIR_INVALID, "messages_json",
-                                 "messages_json must be an array of at least one message");
+        status = weir__invalid(error, WEIR_ERROR_MISSING, "messages_json",
+                               "`messages_json` must be an array of at least one message");
     if (status == WEIR_OK && !weir__json_is_narrow(*messages))
         status = weir__chat_too_wide("messages_json", WEIR_INVALID, error);
     for (size_t i = 0; status == WEIR_OK && i < json_array_size(*messages); i++)
@@ -222,17 +223,17 @@ static weir_status check_last(const json_t *messages, weir_error *error)
     const json_t *message = json_array_get(messages, last);
     const char *role = json_string_value(json_object_get(message, "role"));
     if (strcmp(role, "assistant") != 0)
-        return weir__error_set(error, WEIR_INVALID, "continue_final",
-                               "the last message is of role \"%.40s\"; only one of \"assistant\" can go on",
-                               role);
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "continue_final",
+                             "the last message is of role \"%.40s\"; only one of \"assistant\" can go on",
+                             role);
     if (json_array_size(json_object_get(message, "tool_calls")) > 0)
-        return weir__error_set(error, WEIR_INVALID, "continue_final",
-                               "the last message calls tools; such a message cannot go on");
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "continue_final",
+                             "the last message calls tools; such a message cannot go on");
     const json_t *content = json_object_get(message, "content");
     for (size_t k = 0; k < json_array_size(content); k++)
         if (weir__chat_part_kind(json_array_get(content, k)) != WEIR__PART_TEXT)
-            return weir__error_set(error, WEIR_INVALID, "continue_final",
-                                   "the last message holds an image or a sound; such a message cannot go on");
+            return weir__invalid(error, WEIR_ERROR_CONFLICT, "continue_final",
+                                 "the last message holds an image or a sound; such a message cannot go on");
     return WEIR_OK;
 }
 
@@ -240,13 +241,13 @@ weir_status weir__chat_messages(const weir_chat_params *params, json_t **message
 {
     *messages = NULL;
     if ((params->messages != NULL) == (params->messages_json != NULL))
-        return weir__error_set(error, WEIR_INVALID, "messages",
-                               params->messages != NULL
-                                   ? "both messages and messages_json are given; give one"
-                                   : "there are no messages; give messages or messages_json");
+        return weir__invalid(error, WEIR_ERROR_MISSING, "messages",
+                             params->messages != NULL
+                                 ? "both messages and `messages_json` are given; give one"
+                                 : "there are no messages; give messages or `messages_json`");
     if (params->messages != NULL && params->n_messages == 0)
-        return weir__error_set(error, WEIR_INVALID, "n_messages",
-                               "n_messages is 0; give at least one message");
+        return weir__invalid(error, WEIR_ERROR_MISSING, "n_messages",
+                             "`n_messages` is 0; give at least one message");
     weir_status status = params->messages != NULL
                              ? from_structs(params->messages, params->n_messages, messages, error)
                              : from_json(params->messages_json, messages, error);
@@ -329,14 +330,13 @@ static weir_status add_tool(weir__chat_tools *tools, const json_t *given, const 
         const json_t *other = json_object_get(json_array_get(tools->shown, k), "function");
         const char *other_name = json_string_value(json_object_get(other, "name"));
         if (strcmp(name, other_name) == 0)
-            return weir__error_set(error, WEIR_INVALID, place_at("tools", i, ".function.name").text,
-                                   "tools %zu and %zu both have the name \"%s\"; rename one", k, i, name);
+            return weir__invalid(error, WEIR_ERROR_DUPLICATE, place_at("tools", i, ".function.name").text,
+                                 "tools %zu and %zu both have the name \"%s\"; rename one", k, i, name);
         if (names_collide(name, other_name) || names_collide(other_name, name))
-            return weir__error_set(
-                error, WEIR_INVALID, place_at("tools", i, ".function.name").text,
-                "the names \"%s\" and \"%s\" of tools %zu and %zu are too much alike: their "
-                "grammar would mix them up; rename one",
-                other_name, name, k, i);
+            return weir__invalid(error, WEIR_ERROR_DUPLICATE, place_at("tools", i, ".function.name").text,
+                                 "the names \"%s\" and \"%s\" of tools %zu and %zu are too much alike: their "
+                                 "grammar would mix them up; rename one",
+                                 other_name, name, k, i);
     }
     if (strict != NULL && !json_is_boolean(strict) && !json_is_null(strict))
         return must_be(error, place_at("tools", i, ".function.strict"), "true or false");
@@ -391,8 +391,8 @@ weir_status weir__chat_tools_init(const char *tools_json, bool called, weir__cha
     }
     size_t n = json_array_size(given);
     if (!json_is_array(given) || n > TOOLS_MAX) {
-        status = weir__error_set(error, WEIR_INVALID, "tools_json",
-                                 "tools_json must be an array of at most %d tools", TOOLS_MAX);
+        status = weir__invalid(error, WEIR_ERROR_FORM, "tools_json",
+                               "`tools_json` must be an array of at most %d tools", TOOLS_MAX);
         goto out;
     }
     if (n == 0) goto out;

@@ -94,7 +94,7 @@ typedef struct fetch {
     long rest_ms;     /* at least 1 */
     long status;
     weir__transfer_end end;
-    char detail[256];
+    char detail[512];
 } fetch;
 
 static bool on_bytes(const weir__transfer_head *head, const char *bytes, size_t n, void *user)
@@ -163,12 +163,13 @@ static bool transfer_prefix(fetch *f, const char *body)
 }
 
 /* The reason why the transfer brought no prefix; NULL: it did. *how: the same in short. */
-static const char *judge_transfer(const fetch *f, serve_prefix_end *how)
+static const char *judge_transfer(fetch *f, serve_prefix_end *how)
 {
     *how = SERVE_PREFIX_FAILED;
     if (f->end == WEIR__TRANSFER_LEFT && f->status == 200) {
         if (f->error.code == WEIR_UNSUPPORTED || f->error.code == WEIR_TOO_LONG) *how = SERVE_PREFIX_REFUSED;
-        return f->error.message;
+        weir_error_text(&f->error, NULL, NULL, f->detail, sizeof f->detail);
+        return f->detail;
     }
     switch (f->status) {
     case 0: break;
@@ -215,7 +216,8 @@ static serve_prefix_end fetch_into(serve_call *call, weir_snapshot *snapshot, co
         how = status == WEIR_OK        ? SERVE_PREFIX_FETCHED
               : status == WEIR_TIMEOUT ? SERVE_PREFIX_LATE
                                        : SERVE_PREFIX_FAILED;
-        why = error.message;
+        weir_error_text(&error, NULL, NULL, f.detail, sizeof f.detail);
+        why = f.detail;
     }
     if (how != SERVE_PREFIX_FETCHED) {
         report_transfer(call, how, why);

@@ -1,6 +1,7 @@
 /* prefixes.c: POST /v1/prefixes and GET /v1/prefixes/KEY: a cached prefix for another server.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "prefixes.h"
+#include "base/error.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -76,9 +77,10 @@ static bool status_passes(serve_call *call, weir_status status, weir_error *erro
                                  "no more of the prompt is cached here");
     if (status == WEIR_BUSY || status == WEIR_TIMEOUT || status == WEIR_NO_SPACE)
         return serve_call_refuse(call, 503, NULL, "engine_busy", "the engine has no time or room for it: %s",
-                                 error->message);
+                                 weir__error_words(error).text);
     if (status == WEIR_TOO_LONG)
-        return serve_call_refuse(call, 413, NULL, "prefix_too_large", "%s (--max-prefix)", error->message);
+        return serve_call_refuse(call, 413, NULL, "prefix_too_large", "%s (--max-prefix)",
+                                 weir__error_words(error).text);
     return serve_call_passes(call, status, error);
 }
 
