@@ -7,9 +7,9 @@
 
 /* ---- Names ---- */
 
-/* Members whose options have another name, or that belong to an option. of: the struct whose option it is; NULL:
- * only errors have the name. `within`: only in fields that begin so, because other structs have such a member,
- * too. */
+/* Members whose options have another name, or that belong to an option. of: the struct whose option it is;
+ * NULL: only errors have the name. within: only in fields that begin so, because other structs have such a
+ * member, too. */
 static const struct {
     const char *of, *member, *option, *within;
 } renamed[] = {
@@ -67,8 +67,8 @@ typedef struct naming {
     char name[sizeof((weir_error *)NULL)->field + 16];
 } naming;
 
-/* Skips the part that names the struct: there is one request, and a model's options are in one list. *kept: the
- * length of the place of a model in the list. */
+/* Skips the part that names the struct: there is one request, and a model's options are in one list. *kept:
+ * the length of the place of a model in the list. */
 static const char *skip_structs(const char *name, int *kept)
 {
     static const char *const structs[] = {"sampler.", "engine.", "model."};
@@ -119,12 +119,19 @@ typedef struct failure {
     int http;
 } failure;
 
-static const failure kinds[] = {
-    [WEIR_ERROR_NONE] = {"invalid", 400},      [WEIR_ERROR_MISSING] = {"missing", 400},
-    [WEIR_ERROR_UNKNOWN] = {"invalid", 400},   [WEIR_ERROR_FORM] = {"invalid", 400},
-    [WEIR_ERROR_RANGE] = {"out_of_range", 400}, [WEIR_ERROR_CONFLICT] = {"conflict", 400},
-    [WEIR_ERROR_DUPLICATE] = {"duplicate", 400},
-};
+static failure failure_of_kind(weir_error_kind kind)
+{
+    switch (kind) {
+    case WEIR_ERROR_MISSING: return (failure){"missing", 400};
+    case WEIR_ERROR_RANGE: return (failure){"out_of_range", 400};
+    case WEIR_ERROR_CONFLICT: return (failure){"conflict", 400};
+    case WEIR_ERROR_DUPLICATE: return (failure){"duplicate", 400};
+    case WEIR_ERROR_NONE:
+    case WEIR_ERROR_UNKNOWN:
+    case WEIR_ERROR_FORM: break;
+    }
+    return (failure){"invalid", 400};
+}
 
 static bool is_prompt(const char *option)
 {
@@ -136,7 +143,7 @@ static failure failure_of(weir_status status, weir_error_kind kind, const char *
     switch (status) {
     case WEIR_INVALID:
         if (kind == WEIR_ERROR_MISSING && is_prompt(option)) return (failure){"empty_prompt", 400};
-        return kinds[(size_t)kind < sizeof kinds / sizeof *kinds ? kind : WEIR_ERROR_NONE];
+        return failure_of_kind(kind);
     case WEIR_TOO_LONG:
         return is_prompt(option) ? (failure){"context_full", 400} : (failure){"too_large", 413};
     case WEIR_REFUSED: return (failure){"token_refused", 400};

@@ -105,7 +105,8 @@ ERL_NIF_TERM nif_model_info(nif_call *call, const ERL_NIF_TERM argv[])
     ERL_NIF_TERM map = enif_make_new_map(env);
     nif_put(env, &map, "description", nif_binary(env, info.description, WEIR_NUL));
     nif_put(env, &map, "chat_template",
-            info.chat_template == NULL ? nif_atom(env, "nil") : nif_binary(env, info.chat_template, WEIR_NUL));
+            info.chat_template == NULL ? nif_atom(env, "nil")
+                                       : nif_binary(env, info.chat_template, WEIR_NUL));
     nif_put(env, &map, "n_params", enif_make_uint64(env, info.n_params));
     nif_put(env, &map, "n_bytes", enif_make_uint64(env, info.n_bytes));
     nif_put(env, &map, "fingerprint", enif_make_uint64(env, info.fingerprint));

@@ -265,7 +265,7 @@ defmodule Weir.EngineTest do
 
     for _ <- 1..8 do
       driver = spawn(fn -> step |> Stream.repeatedly() |> Stream.run() end)
-      until_inside(driver, :engine_step, 2)
+      until_inside(driver, :engine_turn, 2)
       Process.exit(driver, :kill)
     end
 

@@ -12,7 +12,7 @@ defmodule Weir.ErrorTest do
     for {prompt, opts, status, code, field} <- [
           {"hi", [top_p: 2.0], 400, :out_of_range, "top_p"},
           {"hi", [max_tokens: -2], 400, :out_of_range, "max_tokens"},
-          {"hi", [stop: [""]], 400, :out_of_range, "stop[0]"},
+          {"hi", [stop: [""]], 400, :out_of_range, "stop"},
           {[99_999], [], 400, :out_of_range, "prompt"},
           {[], [], 400, :empty_prompt, "prompt"},
           {String.duplicate("a", 600), [], 400, :context_full, "prompt"},

@@ -7,9 +7,13 @@ defmodule Weir.Embedding do
       iex> {:ok, vector} = Weir.Embedding.embed(model, "hello")
       iex> Float.round(Enum.sum(Enum.map(vector, &(&1 * &1))), 3)
       1.0
+
+  With `:telemetry`, the event `[:weir, :embedding]` of each call, whatever its target, has `texts`, `tokens` and
+  `duration_ms` (with the wait for its turn), and `error`, a `Weir.Error` or nil.
   """
 
   alias Weir.{Context, Deadline, Error, Model, NIF, Options, Tokenizer, Turns}
+  alias Weir.Server.Telemetry
 
   # The number of texts that share a pass. Some models keep a state per sequence, which takes memory.
   @together 32
@@ -96,14 +100,24 @@ defmodule Weir.Embedding do
   def compute(_context, [], _o, _deadline), do: {:ok, []}
 
   def compute(context, inputs, %{max_batch_sequences: most} = o, deadline) do
+    begun = System.monotonic_time()
     groups = if Context.n_seq_max(context) > most, do: Enum.chunk_every(inputs, most), else: [inputs]
     embed = fn group, left -> NIF.embed(context.ref, group, o.normalize, left) end
 
-    with {:ok, vectors} <-
-           Error.map_ok(
-             groups,
-             &Turns.take(:compute, Deadline.left(deadline), fn left -> embed.(&1, left) end)
-           ),
-         do: {:ok, Enum.concat(vectors)}
+    result =
+      Error.map_ok(
+        groups,
+        &Turns.take(:compute, Deadline.left(deadline), fn left -> embed.(&1, left) end)
+      )
+
+    if Telemetry.loaded?(), do: tell(inputs, result, System.monotonic_time() - begun)
+    with {:ok, vectors} <- result, do: {:ok, Enum.concat(vectors)}
+  end
+
+  defp tell(inputs, result, duration) do
+    ms = System.convert_time_unit(duration, :native, :microsecond) / 1000
+    measured = %{texts: length(inputs), tokens: inputs |> Enum.map(&length/1) |> Enum.sum(), duration_ms: ms}
+    error = with {:error, error} <- result, do: error, else: (_ok -> nil)
+    apply(:telemetry, :execute, [[:weir, :embedding], measured, %{error: error}])
   end
 end
