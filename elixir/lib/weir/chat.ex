@@ -74,15 +74,10 @@ defmodule Weir.Chat do
           {:ok, Weir.Target.prompt() | NIF.chat()} | {:error, Error.t()}
   def prompt(%Model{} = model, {:chat, messages, template}) do
     with {:ok, chat} <- create(model, messages, template),
-         do: if(media?(messages), do: {:ok, chat}, else: NIF.chat_tokens(chat))
+         do: if(Enum.any?(messages, &Parts.media?/1), do: {:ok, chat}, else: NIF.chat_tokens(chat))
   end
 
   def prompt(_model, prompt), do: {:ok, prompt}
-
-  defp media?(messages) do
-    is_list(messages) and not List.improper?(messages) and
-      Enum.any?(messages, &Parts.media?/1)
-  end
 
   @doc false
   # `o` has the template's options, and may have `tools`, `tool_choice`, `parallel_tool_calls` and
