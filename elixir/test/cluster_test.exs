@@ -469,7 +469,16 @@ defmodule Weir.ClusterTest do
     for node <- [a, b, c, caller], do: assert(eventually(fn -> length(Nodes.members(node, cluster)) == 3 end))
   end
 
+  # How long a node may be silent, which is 5 s by default.
+  defp silence(context, ms) do
+    for node <- [context.caller | context.servers] do
+      :ok = Nodes.call(node, Application, :put_env, [:weir, :cluster_silence, ms])
+      on_exit(fn -> Nodes.call(node, Application, :delete_env, [:weir, :cluster_silence]) end)
+    end
+  end
+
   test "a node that hangs gets nothing", %{servers: [a | _], caller: caller} = context do
+    silence(context, 2_000)
     cluster = cluster(context)
     route = on(context, cluster, a)
     text = text("hello", max_tokens: 20)
@@ -496,6 +505,7 @@ defmodule Weir.ClusterTest do
   end
 
   test "a node that hangs amid its answers loses them", %{servers: [a | _], caller: caller} = context do
+    silence(context, 2_000)
     cluster = cluster(context, model_path: "fake:tick_us=20000", n_parallel: 8)
     opts = [timeout: :infinity, max_tokens: 150, route: on(context, cluster, a)]
     text = text("hello", max_tokens: 150)
@@ -506,7 +516,7 @@ defmodule Weir.ClusterTest do
     on_exit(fn -> Nodes.signal(a, "CONT") end)
 
     [moved, late] =
-      for opts <- [opts, Keyword.put(endless, :timeout, 7_000)],
+      for opts <- [opts, Keyword.put(endless, :timeout, 3_000)],
           do: Task.async(fn -> whole(caller, cluster, :generate, ["hello", opts]) end)
 
     assert eventually(fn -> requests(a, cluster) == 2 end)
@@ -530,7 +540,8 @@ defmodule Weir.ClusterTest do
 
   test "a node that only computes for long is not lost", %{caller: caller} = context do
     # longer than a node may be silent
-    cluster = cluster(context, model_path: "fake:tick_us=12000000")
+    silence(context, 2_000)
+    cluster = cluster(context, model_path: "fake:tick_us=5000000")
     [result] = Nodes.read(caller, cluster, [{"hello", [timeout: :infinity, max_tokens: 1]}])
     assert {result.text, result.ends, result.left} == {text("hello", max_tokens: 1), [:length], 0}
     assert [{[:weir, :cluster, :route], _measured, %{reason: :first}}] = Nodes.events(caller)

@@ -48,7 +48,7 @@ defmodule Weir.Cluster do
 
   A node that hangs without losing its connection counts as lost when it does not start a request within 5 s,
   or when it sends nothing for 5 s and then does not say within another 5 s that it is alive. A shorter
-  `timeout` ends the request before.
+  `timeout` ends the request before. `config :weir, cluster_silence: ms` replaces these 5 s.
 
   ## One model
 

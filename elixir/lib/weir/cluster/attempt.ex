@@ -7,10 +7,6 @@ defmodule Weir.Cluster.Attempt do
   alias Weir.Cluster.{Relay, Route}
   alias Weir.Server.Request
 
-  # A node that has not started the relay by then is as good as lost. A relay that has sent nothing for so
-  # long is asked whether it is alive, and has as long to answer.
-  @silent_ms 5_000
-
   # look: of messages that let `next/2` return. taken: chunks that were not acknowledged yet. asker: see `Request.watch/0`.
   @enforce_keys [:tag, :member]
   defstruct [:tag, :member, :look, :relay, :monitor, :worker, :asker, taken: 0]
@@ -40,14 +36,16 @@ defmodule Weir.Cluster.Attempt do
 
     attempt = %__MODULE__{tag: tag, member: member, look: look}
     left = Deadline.left(deadline)
+    silent = Route.silent_ms()
 
-    case started(tag, start, min(left, @silent_ms)) do
+    # a node that has not started the relay by then is as good as lost
+    case started(tag, start, min(left, silent)) do
       {:ok, relay} ->
         monitor = Process.monitor(relay)
         tell(relay, {tag, :go})
         {:ok, %{attempt | relay: relay, monitor: monitor, asker: Request.watch()}}
 
-      {:failed, :silent} when left <= @silent_ms ->
+      {:failed, :silent} when left <= silent ->
         {:failed, :timeout, attempt}
 
       {:failed, reason} ->
@@ -93,6 +91,7 @@ defmodule Weir.Cluster.Attempt do
 
   defp next(%__MODULE__{tag: tag, monitor: monitor, asker: asker, look: look} = attempt, deadline, asked?) do
     left = Deadline.left(deadline)
+    silent = Route.silent_ms()
 
     receive do
       {^tag, {:begun, worker, deterministic?}} ->
@@ -122,9 +121,10 @@ defmodule Weir.Cluster.Attempt do
       {:DOWN, ^asker, :process, _pid, _reason} ->
         {:error, Error.new(:cancelled)}
     after
-      min(left, @silent_ms) ->
+      # a relay that has sent nothing for so long is asked whether it is alive, and has as long to answer
+      min(left, silent) ->
         cond do
-          left <= @silent_ms -> {:error, Error.new(:timeout)}
+          left <= silent -> {:error, Error.new(:timeout)}
           asked? -> {:failed, :silent}
           true -> ask(attempt, deadline)
         end

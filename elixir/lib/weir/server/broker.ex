@@ -620,8 +620,8 @@ defmodule Weir.Server.Broker do
   defp phase(_progress, %{ttft_ns: 0}), do: :prefilling
   defp phase(_progress, _usage), do: :generating
 
-  # Its place in the queue: 0 while a slot is free for it.
-  defp place(state, %{engine: at, number: number}) do
+  # Its place in the queue: 0 while a slot is free for it, and if it has got one since.
+  defp place(state, %{engine: at, number: number} = request) do
     engine = NIF.engine_stats(state.engines[at].ref)
     idle = engine.n_slots - engine.n_slots_prefilling - engine.n_slots_generating
 
@@ -632,8 +632,9 @@ defmodule Weir.Server.Broker do
           into: %{},
           do: {n, r.engine_ref}
 
-    ahead = Enum.count(earlier, fn {_n, ref} -> match?(%{started: false}, NIF.engine_progress(ref)) end)
-    max(ahead + 1 - idle, 0)
+    waits? = &match?(%{started: false}, NIF.engine_progress(&1))
+    ahead = Enum.count(earlier, fn {_n, ref} -> waits?.(ref) end)
+    if waits?.(request.engine_ref), do: max(ahead + 1 - idle, 0), else: 0
   end
 
   # Whose work is in a slot of the current engine.
