@@ -196,11 +196,11 @@ ERL_NIF_TERM nif_error_atom(ErlNifEnv *env, const char *reason)
     return enif_make_tuple2(env, nif_atom(env, "error"), nif_atom(env, reason));
 }
 
-/* Notes in *user that the message has the name of the error's field. */
+/* Clears the field in *user if it is the name. */
 static const char *note_name(const char *name, void *user)
 {
     const char **field = user;
-    if (*field != NULL && strstr(*field, name) != NULL) *field = NULL;
+    if (*field != NULL && strcmp(*field, name) == 0) *field = NULL;
     return NULL;
 }
 
