@@ -106,8 +106,10 @@ static weir_status refuse_number(const weir_member *member, double value, const 
     }
     double max = member->max < (double)INT64_MAX ? member->max : INFINITY;
     int digits = member->type == WEIR_MEMBER_FLOAT ? 9 : 17; /* enough to distinguish it */
-    return weir__error_range(error, WEIR_INVALID, field, value, member->min, max, "`%s` is %.*g%s",
-                             member->name, digits, value, member->or_minus_one ? " and not -1" : "");
+    weir__error_range(error, WEIR_INVALID, field, value, member->min, max, "`%s` is %.*g", member->name,
+                      digits, value);
+    if (error != NULL && member->or_minus_one) strcat(error->message, ", or -1");
+    return WEIR_INVALID;
 }
 
 weir_status weir__member_check(const weir_member *member, const void *params, const char *prefix,

@@ -320,7 +320,7 @@ weir_status weir__fake_model_load(const char *path, const weir_model_params *par
     return WEIR_OK;
 
 unreadable:
-    status = weir__error_set(error, WEIR_IO, "path", "the path asked for the load to fail");
+    status = weir__error_set(error, WEIR_IO, "path", "`path` asks for the load to fail");
     goto fail;
 aborted:
     status = weir__error_set(error, WEIR_ABORTED, "progress", "the progress callback ended the load");
