@@ -51,6 +51,20 @@ defmodule Weir.ErrorTest do
     assert {:error, %{status: 404, code: :not_found, field: "name"}} = Models.info(models, "other")
   end
 
+  test "the list of codes has those of the native functions and of this package" do
+    {:docs_v1, _, _, _, %{"en" => text}, _, _} = Code.fetch_docs(Error)
+    rows = for [_all, status, codes] <- Regex.scan(~r/^\| (\d+) \| (.*) \|$/m, text), do: {status, codes}
+    listed = for {status, codes} <- rows, [_all, code] <- Regex.scan(~r/`:(\w+)`/, codes), do: {code, status}
+    native = Regex.scan(~r/"(\w+)", (\d+)\}/, File.read!("c_src/error.c"))
+    assert length(native) > 20
+    for [_all, code, status] <- native, do: assert({code, status} in listed)
+
+    used = for file <- Path.wildcard("lib/**/*.ex"), line <- [File.read!(file)], do: line
+    own = Regex.scan(~r/Error\.new\(\{?:(\w+)/, Enum.join(used))
+    assert length(own) > 20
+    for [_all, code] <- own, code != "unknown_call", do: assert(List.keymember?(listed, code, 0))
+  end
+
   test "the struct of native functions is the module's" do
     {:ok, model} = Weir.load_model("fake:")
     assert {:error, native} = NIF.token_to_piece(model.ref, -1)

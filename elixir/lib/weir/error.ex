@@ -45,7 +45,7 @@ defmodule Weir.Error do
           text: String.t() | nil
         }
 
-  # The native functions have those of the library in elixir/c_src/term.c.
+  # The native functions have those of the library in c_src/error.c.
   @statuses %{
     400 => [:invalid, :out_of_range, :unsupported, :unknown_call],
     404 => [:not_found],
