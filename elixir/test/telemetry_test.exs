@@ -69,6 +69,31 @@ defmodule Weir.TelemetryTest do
     end
   end
 
+  test "requests without a server" do
+    stand_in()
+    {:ok, model} = Weir.load_model("fake:tick_us=1000")
+    models = start_supervised!({Weir.Models, models: [[name: "m", model_path: "fake:tick_us=1000"]]})
+
+    for target <- [model, {Weir.Models, {models, "m"}}] do
+      assert {:ok, _} = Weir.Target.generate(target, "hello", temp: 0.0, max_tokens: 3)
+      assert {%{prompt_tokens: 6, generated_tokens: 3}, %{reason: :length}} = own(:done)
+      assert [_] = target |> Weir.Target.stream("hello", temp: 0.0, max_tokens: 3000) |> Enum.take(1)
+      assert {%{prompt_tokens: 6}, %{reason: :halted}} = own(:done)
+      opts = [temp: 0.0, max_tokens: 4, n: 2]
+      assert {:ok, _} = Weir.Target.chat_completion(target, [{:user, "hi"}], opts)
+      for _ <- 1..2, do: assert({%{generated_tokens: 4}, %{reason: :length}} = own(:done))
+      late = [temp: 0.0, max_tokens: 3000, ignore_eos: true, timeout: 100]
+      assert {:error, %{code: :timeout}} = Weir.Target.generate(target, "hello", late)
+      assert {_usage, %{kind: :error, reason: %Weir.Error{code: :timeout}}} = own(:exception)
+      refute_received {:event, [:weir, :request | _], _, _}
+    end
+  end
+
+  defp own(event) do
+    assert_receive {:event, [:weir, :request, ^event], measurements, metadata}
+    {measurements, metadata}
+  end
+
   defp loads(server) do
     receive do
       {:event, [:weir, :server, :load], %{done: done}, %{server: ^server, stage: stage}} ->

@@ -699,19 +699,10 @@ defmodule Weir.Server.Broker do
   defp n_prompt({:done, _reason, usage}), do: usage.n_prompt
   defp n_prompt(_outcome), do: 0
 
-  defp emit_end(%{telemetry: false}, _request, _outcome), do: :ok
-
-  defp emit_end(state, request, {:done, reason, usage}),
-    do: emit_event(state, request, [:request, :done], Telemetry.usage(usage), %{reason: reason})
-
-  defp emit_end(state, request, {:done, :halted}),
-    do: emit_event(state, request, [:request, :done], usage(request), %{reason: :halted})
-
-  defp emit_end(state, request, {kind, reason}),
-    do: emit_event(state, request, [:request, :exception], usage(request), %{kind: kind, reason: reason})
-
-  defp usage(%{ref: ref}) when not is_reference(ref), do: Telemetry.no_usage()
-  defp usage(%{ref: ref}), do: ref |> NIF.engine_usage() |> Telemetry.usage()
+  defp emit_end(state, request, outcome) do
+    {event, measured, metadata} = Telemetry.outcome(outcome, request.ref)
+    emit_event(state, request, [:request, event], measured, metadata)
+  end
 
   # Polls once more after the last request has ended, for its last tick.
   defp poll(%{telemetry: true, polling: false} = state) when map_size(state.requests) > 0 do

@@ -5,7 +5,7 @@ defmodule Weir.Server.Request do
   # gets the chunks with back pressure. Without a server it has its own engine.
 
   alias Weir.{Adapter, Deadline, Error, NIF, Options}
-  alias Weir.Server.{Broker, Driver, Flight, Limits}
+  alias Weir.Server.{Broker, Driver, Flight, Limits, Telemetry}
 
   # The maximum number of chunks in the mailbox. When half of them were taken, as many are demanded again.
   @window 16
@@ -265,7 +265,13 @@ defmodule Weir.Server.Request do
   @doc "A request of the calling process to an engine without a server."
   @spec own(reference(), Weir.Model.t(), boolean(), Limits.t()) :: struct()
   def own(ref, model, logprobs, limits),
-    do: %__MODULE__{ref: ref, model: model, logprobs: logprobs, limits: limits, asker: watch()}
+    do: opened(%__MODULE__{ref: ref, model: model, logprobs: logprobs, limits: limits, asker: watch()})
+
+  # It has one event of its end, however often it is closed.
+  defp opened(%{ref: ref} = request) do
+    if Telemetry.loaded?(), do: Process.put({__MODULE__, ref}, true)
+    request
+  end
 
   @doc "Adds the native adapters for the option :lora."
   def adapted(model, o) do
@@ -525,7 +531,14 @@ defmodule Weir.Server.Request do
     leave(request, outcome)
   end
 
-  defp leave(%{server: nil}, _outcome), do: :ok
+  defp leave(%{server: nil, ref: ref}, outcome) do
+    if Process.delete({__MODULE__, ref}) do
+      {event, measured, metadata} = Telemetry.outcome(outcome, ref)
+      apply(:telemetry, :execute, [[:weir, :request, event], measured, metadata])
+    end
+
+    :ok
+  end
 
   defp leave(request, outcome) do
     Process.demonitor(request.monitor, [:flush])
