@@ -341,8 +341,6 @@ weir_media **nif_media(nif_call *call, ERL_NIF_TERM list, size_t *n);
     X(sampler_sample_at, 3, 0)                                                                               \
     X(generate, 4, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                              \
     X(generate_tokens, 6, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                       \
-    X(chat_apply_template, 3, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                   \
-    X(chat_apply_template_jinja, 5, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                             \
     X(chat_create, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
     X(chat_relaxed, 1, 0)                                                                                    \
     X(chat_reshaped, 1, 0)                                                                                   \

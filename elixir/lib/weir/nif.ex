@@ -180,22 +180,6 @@ defmodule Weir.NIF do
            ref :: reference()
          ) :: status()
 
-  @doc "Renders `{role, content}` pairs with a Jinja template. Dirty, CPU."
-  native chat_apply_template(
-           template :: String.t(),
-           messages :: [{String.t(), String.t()}],
-           add_assistant :: boolean()
-         ) :: result(String.t())
-
-  @doc "Renders with the model's own template and arguments for it. Dirty, CPU."
-  native chat_apply_template_jinja(
-           model(),
-           messages :: [{String.t(), String.t()}],
-           add_assistant :: boolean(),
-           enable_thinking :: boolean(),
-           kwargs :: [{String.t(), String.t()}]
-         ) :: result(String.t())
-
   @typedoc """
   A part of an answer: text, or a tool call (index, id and name, then parts of its arguments in JSON).
   """
@@ -540,6 +524,32 @@ defmodule Weir.NIF do
   @doc "One token at a position. Dirty, CPU."
   @spec decode_token(context(), token(), integer(), integer()) :: status()
   def decode_token(context, token, pos, seq), do: batch_eval(context, [{token, pos, seq, true}])
+
+  @doc "Renders `{role, content}` pairs with a Jinja template. Dirty, CPU."
+  @spec chat_apply_template(String.t(), [{String.t(), String.t()}], boolean()) :: result(String.t())
+  def chat_apply_template(template, messages, add_assistant) do
+    # the library renders for a model; the fake one suffices
+    with {:ok, model} <- model_load("fake:", %{}),
+         do: rendered(model, messages, %{template: template, add_assistant: add_assistant})
+  end
+
+  @doc "Renders with the model's own template and arguments for it. Dirty, CPU."
+  @spec chat_apply_template_jinja(model(), [{String.t(), String.t()}], boolean(), boolean(), [
+          {String.t(), String.t()}
+        ]) ::
+          result(String.t())
+  def chat_apply_template_jinja(model, messages, add_assistant, enable_thinking, kwargs) do
+    options = %{add_assistant: add_assistant, enable_thinking: enable_thinking, args: kwargs}
+    rendered(model, messages, options)
+  end
+
+  defp rendered(model, messages, options) do
+    if not Weir.Options.valid?({:list, :message}, messages),
+      do: raise(ArgumentError, "messages are {role, content}")
+
+    json = Weir.JSON.encode!(for {role, content} <- messages, do: %{role: role, content: content})
+    with {:ok, chat} <- chat_create(model, Map.put(options, :messages, json)), do: {:ok, chat_prompt(chat)}
+  end
 
   # The name of a number; what is none is refused by the native function.
   defp choice(number, names, first \\ 0)

@@ -113,6 +113,7 @@ defmodule Weir.Options do
   def valid?(:an_adapter, value), do: is_struct(value, Weir.Adapter) or valid?(:string, value)
   def valid?(:bias, {token, bias}), do: valid?(:integer, token) and valid?(:number, bias)
   def valid?(:integers, {a, b}), do: valid?(:integer, a) and valid?(:integer, b)
+  def valid?(:message, {role, content}), do: valid?(:string, role) and valid?(:string, content)
 
   def valid?({:list, type}, value) when is_list(value) and length(value) >= 0,
     do: Enum.all?(value, &valid?(type, &1))
