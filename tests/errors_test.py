@@ -23,10 +23,10 @@ LONG = [{"role": "user", "content": "word " * 60000}]
 DIALECTS = ("/v1/chat/completions", "/v1/messages", "/api/chat")
 BEGIN = """# Errors
 
-What a user sees of each error of the library: the sentence that an OpenAI client reads, what the three APIs of
-the server answer, and the exit status of `weir run`. `weir_error` in [weir.h](../../include/weir/weir.h) has
-the codes and kinds. In this table "–" is a surface that has no such field. `tests/errors_test.py` provokes each
-row, and with `--write` it makes this page.
+What a user sees of an error of the library: the sentence that an OpenAI client reads, what the server's three
+APIs answer, and the exit status of `weir run`. [weir.h](../../include/weir/weir.h) has the codes and kinds.
+"–": this surface has no such field. `tests/errors_test.py` provokes each row, and with `--write` it makes
+this page.
 
 | code, kind | the sentence | OpenAI | Anthropic | Ollama | exit status |
 |---|---|---|---|---|---|
