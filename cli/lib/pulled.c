@@ -2,6 +2,7 @@
  * models.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pulled.h"
+#include "base/error.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -43,12 +44,9 @@ weir_status cli_pulled_add(cli_pulled *pulled, const char *name, weir_error *err
     bool listed = place_of(&pulled->names, name) < pulled->n_listed, over = pulled->n_read < ticket;
     pthread_mutex_unlock(&pulled->mutex);
     if (listed && !over) return WEIR_OK;
-    *error = (weir_error){.code = over ? WEIR_STOPPED : WEIR_STATE};
-    snprintf(error->message, sizeof error->message,
-             over ? "%.200s was downloaded, and the server is going down"
-                  : "%.200s was downloaded, but the list of models has an error; see the server's log",
-             name);
-    return error->code;
+    return weir__error_set(error, over ? WEIR_STOPPED : WEIR_STATE, NULL, "%.200s was downloaded, %s", name,
+                           over ? "and the server is going down"
+                                : "but the list of models has an error; see the server's log");
 }
 
 bool cli_pulled_waits(cli_pulled *pulled)

@@ -1,6 +1,7 @@
 /* reads.c: makes a blank image and a silent sound, and asks the engine for their tokens.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "reads.h"
+#include "base/error.h"
 
 #include <string.h>
 
@@ -96,7 +97,7 @@ static void print_tokens(cli_text *text, int32_t tokens, const weir_error *error
     if (tokens > 0)
         cli_text_printf(text, "takes %s tokens\n", cli_count((uint64_t)tokens).text);
     else
-        cli_text_printf(text, "is refused: %s\n", error->message);
+        cli_text_printf(text, "is refused: %s\n", weir__error_words(error).text);
 }
 
 void cli_reads_print(cli_text *text, const weir_model_info *info, weir_engine *engine, const char *indent)

@@ -1,7 +1,7 @@
 /* more.h: the rest of the library, which most programs do not need.
  * SPDX-License-Identifier: Apache-2.0
  *
- * It includes <weir/weir.h>, whose conventions hold here too. In this order: what models contain, vocabulary,
+ * It includes <weir/weir.h>, whose conventions hold here too. In this order: the text of errors, what models contain, vocabulary,
  * grammars; computing without an engine: samplers, contexts, embeddings; more about chats and streams,
  * flights (streams with many readers), more about adapters, images and audio, interrupts; what an engine
  * forecasts, how it divides its time (strategies, driving it by hand), what it counts and what it has cached;
@@ -15,6 +15,18 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- More about errors ----------------------------------------------------------------------------- */
+
+/* The name that people know for a member of the library, as it stands between backticks in a message
+ * ("top_k", "n_ctx", "messages[0].content[1]"). It must be valid until the next call; NULL = the same name. */
+typedef const char *(*weir_name_fn)(const char *name, void *user);
+
+/* Writes the error's message as people read it: without the backticks, and with the names that `names` gives;
+ * NULL = the library's. An error without a message gives the text of its status. The text is NUL-terminated,
+ * and is cut at a character if there is no room. Any thread. */
+WEIR_API void weir_error_text(const weir_error *error, weir_name_fn names, void *user, char *text,
+                              size_t capacity);
 
 /* ---- More about models ----------------------------------------------------------------------------- */
 
@@ -1219,7 +1231,7 @@ typedef struct weir_pool_info {
     int32_t n_ctx;       /* the longest request, tokens; 0 = not known yet */
     bool pinned;
     weir_status status; /* of the last load; WEIR_OK before the first */
-    char message[448];  /* its error; "" = none */
+    char message[512];  /* its error; "" = none */
 } weir_pool_info;
 
 /* The i-th model of the list, or the one with this name or alias. Fills the first info->size bytes. END: i is

@@ -105,16 +105,44 @@ typedef enum weir_status {
 #undef X
 } weir_status;
 
+/* What is wrong with the field of an error: name, value, text. */
+#define WEIR_ERROR_MAP(X)                                                                                    \
+    X(NONE, 0, "nothing")           /* no field, or a status that says it all */                             \
+    X(MISSING, 1, "missing")        /* NULL, empty or left out, but needed */                                \
+    X(UNKNOWN, 2, "unknown")        /* it names something that does not exist */                             \
+    X(FORM, 3, "of the wrong form") /* of another type, or not written as it must be */                      \
+    X(RANGE, 4, "out of range")     /* a number, length or count; the error has the numbers */               \
+    X(CONFLICT, 5, "in conflict")   /* it does not go with another member or with the model */               \
+    X(DUPLICATE, 6, "used twice")
+
+typedef enum weir_error_kind {
+#define X(name, value, text) WEIR_ERROR_##name = (value),
+    WEIR_ERROR_MAP(X)
+#undef X
+} weir_error_kind;
+
 /* Details of a failure, in the caller's memory. Functions that take a weir_error accept NULL. */
 typedef struct weir_error {
+    /* One or two sentences: the value, the allowed range, what to do; UTF-8. Names of the library's members
+     * are between backticks ("`top_k` is -5; allowed: 0 to 100"), and nothing else is: weir_error_text
+     * replaces them */
+    char message[512];
     weir_status code;
-    char field[64];    /* the offending parameter; "" = none */
-    char message[448]; /* one or two sentences: the value, the allowed range, what to do; UTF-8 */
+    weir_error_kind kind;
+    /* the offending parameter, with its whole path: "requests[2].sampler.top_k", "messages[0].content[1]",
+     * "tools_json", a JSON pointer into a schema; "" = none */
+    char field[256];
+    /* The numbers of kind RANGE, where they are known; whole numbers are exact up to 2^53 */
+    bool has_value, has_low, has_high;
+    double value, low, high; /* the offending value, and the allowed range */
 } weir_error;
 
 /* "WEIR_OK" and "ok" for WEIR_OK; "unknown status" for an unknown value. Static. */
 WEIR_API const char *weir_status_name(weir_status status);
 WEIR_API const char *weir_status_text(weir_status status);
+
+/* "WEIR_ERROR_MISSING"; "unknown kind" for an unknown value. Static. */
+WEIR_API const char *weir_error_kind_name(weir_error_kind kind);
 
 /* Frees memory that the library returned, where the contract says so. NULL is ignored. */
 WEIR_API void weir_free(void *memory);

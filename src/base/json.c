@@ -92,26 +92,27 @@ static weir_status check_text(const char *text, size_t length, const char *field
                               weir_error *error)
 {
     if (length > WEIR__JSON_BYTES_MAX)
-        return weir__error_set(error, code, field, "%s has %zu bytes; allowed: up to %zu", field, length,
-                               WEIR__JSON_BYTES_MAX);
+        return weir__error_range(error, code, field, (double)length, 0, WEIR__JSON_BYTES_MAX,
+                                 "`%s` has %zu bytes", field, length);
     if (!weir__utf8_valid(text, length))
-        return weir__error_set(error, code, field, "%s is not well-formed UTF-8", field);
+        return weir__error_of(error, code, WEIR_ERROR_FORM, field, "`%s` is not well-formed UTF-8", field);
     if (weir_interrupt_asked()) return refuse_interrupted(field, error);
     const shape s = measure_text(text, length);
     if (s.deepest > WEIR__JSON_DEPTH_MAX)
-        return weir__error_set(error, code, field, "%s is nested deeper than %d", field,
-                               WEIR__JSON_DEPTH_MAX);
+        return weir__error_numbers(error, code, field, NAN, 0, WEIR__JSON_DEPTH_MAX,
+                                   "`%s` is nested deeper than %d", field, WEIR__JSON_DEPTH_MAX);
     if (s.n_containers > WEIR__JSON_CONTAINERS_MAX)
-        return weir__error_set(error, code, field, "%s has %zu objects and arrays; allowed: up to %zu", field,
-                               s.n_containers, WEIR__JSON_CONTAINERS_MAX);
+        return weir__error_range(error, code, field, (double)s.n_containers, 0, WEIR__JSON_CONTAINERS_MAX,
+                                 "`%s` has %zu objects and arrays", field, s.n_containers);
     if (s.n_members > WEIR__JSON_MEMBERS_MAX || s.widest > WEIR__JSON_WIDTH_MAX)
-        return weir__error_set(error, code, field,
-                               "%s has %zu members of objects, up to %zu in one; allowed: up to %zu, and %zu "
-                               "in one",
-                               field, s.n_members, s.widest, WEIR__JSON_MEMBERS_MAX, WEIR__JSON_WIDTH_MAX);
+        return weir__error_of(
+            error, code, WEIR_ERROR_RANGE, field,
+            "`%s` has %zu members of objects, up to %zu in one; allowed: up to %zu, and %zu in one", field,
+            s.n_members, s.widest, WEIR__JSON_MEMBERS_MAX, WEIR__JSON_WIDTH_MAX);
     if (s.n_values > WEIR__JSON_VALUES_MAX)
-        return weir__error_set(error, code, field, "%s has more than %zu values, which is the limit", field,
-                               WEIR__JSON_VALUES_MAX);
+        return weir__error_numbers(error, code, field, NAN, 0, (double)WEIR__JSON_VALUES_MAX,
+                                   "`%s` has more than %zu values, which is the limit", field,
+                                   WEIR__JSON_VALUES_MAX);
     return WEIR_OK;
 }
 
@@ -130,22 +131,22 @@ static weir_status report_fault(const weir__json_fault *fault, const char *text,
     case json_error_out_of_memory:
         return weir__error_set(error, WEIR_NO_MEMORY, field, "out of memory for %s", field);
     case json_error_stack_overflow:
-        return weir__error_set(error, code, field, "%s is nested deeper than %d", field,
-                               WEIR__JSON_DEPTH_MAX);
+        return weir__error_numbers(error, code, field, NAN, 0, WEIR__JSON_DEPTH_MAX,
+                                   "`%s` is nested deeper than %d", field, WEIR__JSON_DEPTH_MAX);
     case json_error_index_out_of_range:
-        return weir__error_set(error, code, field,
-                               "%s has more than %zu integers beyond 64 bits, which is the limit", field,
-                               WEIR__JSON_BIG_MAX);
+        return weir__error_numbers(error, code, field, NAN, 0, (double)WEIR__JSON_BIG_MAX,
+                                   "`%s` has more than %zu integers beyond 64 bits, which is the limit",
+                                   field, WEIR__JSON_BIG_MAX);
     case json_error_null_character:
-        return weir__error_set(error, code, field,
-                               "%s: the escape at byte %zu is U+0000 or half of a surrogate pair, which no "
-                               "text can contain",
-                               field, fault->from);
+        return weir__error_of(
+            error, code, WEIR_ERROR_FORM, field,
+            "`%s`: the escape at byte %zu is U+0000 or half of a surrogate pair, which no text can contain",
+            field, fault->from);
     default:
-        return weir__error_set(error, code, field, "%s is not JSON: line %d, column %d: %s%s%.*s%s", field,
-                               line, column, words_for(fault->code), n > 0 && n <= NEAR_MAX ? ", near '" : "",
-                               n <= NEAR_MAX ? (int)n : 0, text + fault->from,
-                               n > 0 && n <= NEAR_MAX ? "'" : "");
+        return weir__error_of(
+            error, code, WEIR_ERROR_FORM, field, "`%s` is not JSON: line %d, column %d: %s%s%.*s%s", field,
+            line, column, words_for(fault->code), n > 0 && n <= NEAR_MAX ? ", near '" : "",
+            n <= NEAR_MAX ? (int)n : 0, text + fault->from, n > 0 && n <= NEAR_MAX ? "'" : "");
     }
 }
 
@@ -154,7 +155,7 @@ static weir_status parse_text(const char *text, size_t length, const char *field
                               bool mends, bool exact, json_t **value, weir_error *error)
 {
     weir__json_fault fault;
-    if (text == NULL) return weir__error_set(error, WEIR_INVALID, field, "%s is NULL", field);
+    if (text == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, field, "`%s` is NULL", field);
     if (length == WEIR_NUL) length = strlen(text);
     weir_status status = check_text(text, length, field, code, error);
     if (status != WEIR_OK) return status;
@@ -223,7 +224,7 @@ weir_status weir__json_check(const json_t *value, const char *field, weir_error 
 {
     shape s = {0};
     const char *fault = find_fault(value, 0, &s);
-    return fault == NULL ? WEIR_OK : weir__error_set(error, WEIR_INVALID, field, "%s %s", field, fault);
+    return fault == NULL ? WEIR_OK : weir__invalid(error, WEIR_ERROR_FORM, field, "`%s` %s", field, fault);
 }
 
 size_t weir__json_size(const json_t *value)

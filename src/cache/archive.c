@@ -367,7 +367,7 @@ weir_status weir__archive_read(weir__archive *a, weir__archive_file *file, const
                                weir_error *error)
 {
     const weir__reader *r = &a->reader;
-    if (r->status != WEIR_OK) return weir__error_set(error, r->status, "", "%s", r->error.message);
+    if (r->status != WEIR_OK) return weir__error_as(error, &r->error, r->status, "");
     *state = r->state;
     *size = r->text.head.state_size;
     if (weir__folder_is_later(r->used, file->used)) file->used = r->used;
@@ -479,14 +479,14 @@ static void free_archive(weir__archive *a)
 weir_status weir__archive_open(const weir__archive_params *params, weir__archive **archive, weir_error *error)
 {
     weir__archive *a = weir__mem_calloc(1, sizeof *a);
-    if (a == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "cache_dir", "no memory for cache_dir");
+    if (a == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "cache_dir", "no memory for `cache_dir`");
     a->params = *params;
     a->folder = -1;
     if (getentropy(&a->tag, sizeof a->tag) != 0) a->tag = (uint64_t)weir__clock_now_ns();
     a->params.path = weir__mem_strdup(params->path);
-    weir_status status = a->params.path != NULL
-                             ? weir__folder_open(a->params.path, &a->folder, error)
-                             : weir__error_set(error, WEIR_NO_MEMORY, "cache_dir", "no memory for cache_dir");
+    weir_status status = a->params.path != NULL ? weir__folder_open(a->params.path, &a->folder, error)
+                                                : weir__error_set(error, WEIR_NO_MEMORY, "cache_dir",
+                                                                  "no memory for `cache_dir`");
     if (status == WEIR_OK) status = list_files(a, error);
     if (status != WEIR_OK) goto no_folder;
     status = WEIR_NO_MEMORY;
@@ -504,7 +504,7 @@ weir_status weir__archive_open(const weir__archive_params *params, weir__archive
 no_writer:
     weir__reader_close(&a->reader);
 no_reader:
-    weir__error_set(error, status, "cache_dir", "no thread for cache_dir: the process has reached a limit");
+    weir__error_set(error, status, "cache_dir", "no thread for `cache_dir`: the process has reached a limit");
 no_folder:
     free_archive(a);
     return status;

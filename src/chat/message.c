@@ -40,20 +40,21 @@ static place place_at(const char *list, size_t i, const char *rest)
 
 static weir_status must_be(weir_error *error, place p, const char *what)
 {
-    return weir__error_set(error, WEIR_INVALID, p.text, "%s must be %s", p.text, what);
+    return weir__invalid(error, WEIR_ERROR_FORM, p.text, "`%s` must be %s", p.text, what);
 }
 
 /* ---- Messages given as structs ---- */
 
 static weir_status read_text(const char *text, place p, bool may_be_empty, weir_error *error)
 {
-    if (text == NULL) return weir__error_set(error, WEIR_INVALID, p.text, "%s is NULL", p.text);
+    if (text == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, p.text, "`%s` is NULL", p.text);
     if (!may_be_empty && text[0] == '\0')
-        return weir__error_set(
-            error, WEIR_INVALID, p.text,
-            "%s is empty; give \"system\", \"user\", \"assistant\" or another role of the template", p.text);
+        return weir__invalid(
+            error, WEIR_ERROR_MISSING, p.text,
+            "`%s` is empty; give \"system\", \"user\", \"assistant\" or another role of the template",
+            p.text);
     if (!weir__utf8_valid(text, strlen(text)))
-        return weir__error_set(error, WEIR_INVALID, p.text, "%s is not well-formed UTF-8", p.text);
+        return weir__invalid(error, WEIR_ERROR_FORM, p.text, "`%s` is not well-formed UTF-8", p.text);
     return WEIR_OK;
 }
 
@@ -102,10 +103,10 @@ static weir_status check_content(const json_t *content, size_t i, weir_error *er
         if (type == NULL) return must_be(error, p, "an object with a type");
         weir__part_kind kind = weir__chat_part_kind(part);
         if (kind == WEIR__PART_UNKNOWN)
-            return weir__error_set(error, WEIR_UNSUPPORTED, p.text,
-                                   "%s is of type \"%.40s\"; known: text, image_url, input_audio, image, "
-                                   "audio, media",
-                                   p.text, type);
+            return weir__error_set(
+                error, WEIR_UNSUPPORTED, p.text,
+                "`%s` is of type \"%.40s\"; known: text, image_url, input_audio, image, audio, media", p.text,
+                type);
         if (kind == WEIR__PART_TEXT && !json_is_string(json_object_get(part, "text")))
             return must_be(error, p, "a part with a text");
     }
@@ -204,7 +205,7 @@ static weir_status check_message(json_t *message, size_t i, weir_error *error)
 weir_status weir__chat_too_wide(const char *field, weir_status code, weir_error *error)
 {
     return weir__error_set(error, code, field,
-                           "%s has objects of too many members; one alone may have some 8,000", field);
+                           "`%s` has objects of too many members; one alone may have some 8,000", field);
 }
 
 /* A value of the caller's is copied as far as it is changed here and later. */
@@ -217,9 +218,9 @@ static weir_status from_json(const weir_chat_params *params, json_t **messages, 
                                                                 WEIR_INVALID, messages, error);
     if (status == WEIR_OK && given != NULL && (*messages = weir__json_own(given)) == NULL)
         status = no_memory(error);
-    if (status == WEIR_OK && (!json_is_array(*messages) || json_array_size(*messages) == 0))
-        status =
-            weir__error_set(error, WEIR_INVALID, field, "%s must be an array of at least one message", field);
+    if (status == WEIR_OK && json_array_size(*messages) == 0)
+        status = weir__invalid(error, WEIR_ERROR_MISSING, field,
+                               "`%s` must be an array of at least one message", field);
     if (status == WEIR_OK && !weir__json_is_narrow(*messages))
         status = weir__chat_too_wide(field, WEIR_INVALID, error);
     for (size_t i = 0; status == WEIR_OK && i < json_array_size(*messages); i++)
@@ -234,17 +235,17 @@ static weir_status check_last(const json_t *messages, weir_error *error)
     const json_t *message = json_array_get(messages, last);
     const char *role = json_string_value(json_object_get(message, "role"));
     if (strcmp(role, "assistant") != 0)
-        return weir__error_set(error, WEIR_INVALID, "continue_final",
-                               "the last message is of role \"%.40s\"; only one of \"assistant\" can go on",
-                               role);
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "continue_final",
+                             "the last message is of role \"%.40s\"; only one of \"assistant\" can go on",
+                             role);
     if (json_array_size(json_object_get(message, "tool_calls")) > 0)
-        return weir__error_set(error, WEIR_INVALID, "continue_final",
-                               "the last message calls tools; such a message cannot go on");
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "continue_final",
+                             "the last message calls tools; such a message cannot go on");
     const json_t *content = json_object_get(message, "content");
     for (size_t k = 0; k < json_array_size(content); k++)
         if (weir__chat_part_kind(json_array_get(content, k)) != WEIR__PART_TEXT)
-            return weir__error_set(error, WEIR_INVALID, "continue_final",
-                                   "the last message holds an image or a sound; such a message cannot go on");
+            return weir__invalid(error, WEIR_ERROR_CONFLICT, "continue_final",
+                                 "the last message holds an image or a sound; such a message cannot go on");
     return WEIR_OK;
 }
 
@@ -253,13 +254,15 @@ weir_status weir__chat_messages(const weir_chat_params *params, json_t **message
     *messages = NULL;
     const int n_ways =
         (params->messages != NULL) + (params->messages_json != NULL) + (params->messages_value != NULL);
-    if (n_ways != 1)
-        return weir__error_set(error, WEIR_INVALID, "messages", "%s",
-                               n_ways > 1 ? "of messages, messages_json and messages_value, give one"
-                                          : "there are no messages; give messages or messages_json");
+    if (n_ways > 1)
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "messages",
+                             "of messages, `messages_json` and `messages_value`, give one");
+    if (n_ways == 0)
+        return weir__invalid(error, WEIR_ERROR_MISSING, "messages",
+                             "there are no messages; give messages or `messages_json`");
     if (params->messages != NULL && params->n_messages == 0)
-        return weir__error_set(error, WEIR_INVALID, "n_messages",
-                               "n_messages is 0; give at least one message");
+        return weir__invalid(error, WEIR_ERROR_MISSING, "n_messages",
+                             "`n_messages` is 0; give at least one message");
     weir_status status = params->messages != NULL
                              ? from_structs(params->messages, params->n_messages, messages, error)
                              : from_json(params, messages, error);
@@ -340,14 +343,13 @@ static weir_status add_tool(weir__chat_tools *tools, const json_t *given, size_t
         const json_t *other = json_object_get(json_array_get(tools->shown, k), "function");
         const char *other_name = json_string_value(json_object_get(other, "name"));
         if (strcmp(name, other_name) == 0)
-            return weir__error_set(error, WEIR_INVALID, place_at("tools", i, ".function.name").text,
-                                   "tools %zu and %zu both have the name \"%s\"; rename one", k, i, name);
+            return weir__invalid(error, WEIR_ERROR_DUPLICATE, place_at("tools", i, ".function.name").text,
+                                 "tools %zu and %zu both have the name \"%s\"; rename one", k, i, name);
         if (names_collide(name, other_name) || names_collide(other_name, name))
-            return weir__error_set(
-                error, WEIR_INVALID, place_at("tools", i, ".function.name").text,
-                "the names \"%s\" and \"%s\" of tools %zu and %zu are too much alike: their "
-                "grammar would mix them up; rename one",
-                other_name, name, k, i);
+            return weir__invalid(error, WEIR_ERROR_DUPLICATE, place_at("tools", i, ".function.name").text,
+                                 "the names \"%s\" and \"%s\" of tools %zu and %zu are too much alike: their "
+                                 "grammar would mix them up; rename one",
+                                 other_name, name, k, i);
     }
     if (strict != NULL && !json_is_boolean(strict) && !json_is_null(strict))
         return must_be(error, place_at("tools", i, ".function.strict"), "true or false");
@@ -385,16 +387,16 @@ weir_status weir__chat_tools_init(const weir_chat_params *params, weir__chat_too
     memset(tools, 0, sizeof *tools);
     tools->called = params->tool_choice != WEIR_TOOLS_NONE;
     if (params->tools_value != NULL && params->tools_json != NULL)
-        status = weir__error_set(error, WEIR_INVALID, field,
-                                 "both tools_json and tools_value are given; give one");
+        status = weir__invalid(error, WEIR_ERROR_CONFLICT, field,
+                               "both `tools_json` and `tools_value` are given; give one");
     else if (given != NULL)
         status = weir__json_check(given, field, error);
     else if (params->tools_json != NULL)
         status = weir__json_parse_exact(params->tools_json, WEIR_NUL, field, WEIR_INVALID, &given, error);
     size_t n = json_array_size(given);
     if (status == WEIR_OK && given != NULL && (!json_is_array(given) || n > TOOLS_MAX))
-        status = weir__error_set(error, WEIR_INVALID, field, "%s must be an array of at most %d tools", field,
-                                 TOOLS_MAX);
+        status = weir__invalid(error, WEIR_ERROR_FORM, field, "`%s` must be an array of at most %d tools",
+                               field, TOOLS_MAX);
     if (status == WEIR_OK && !weir__json_is_narrow(given))
         status = weir__chat_too_wide(field, WEIR_INVALID, error);
     if (status != WEIR_OK || n == 0) goto out;

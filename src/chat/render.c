@@ -61,18 +61,18 @@ static weir_status add_given(rendering *r, size_t i, weir_error *error)
     json_t *value = NULL;
     snprintf(field, sizeof field, "args[%zu]", i);
     if (given->key == NULL || given->key[0] == '\0' || given->value == NULL)
-        return weir__error_set(error, WEIR_INVALID, field, "%s must have a key and a value", field);
+        return weir__invalid(error, WEIR_ERROR_MISSING, field, "`%s` must have a key and a value", field);
     if (!weir__utf8_valid(given->key, strlen(given->key)) ||
         !weir__utf8_valid(given->value, strlen(given->value)))
-        return weir__error_set(error, WEIR_INVALID, field, "%s is not well-formed UTF-8", field);
+        return weir__invalid(error, WEIR_ERROR_FORM, field, "`%s` is not well-formed UTF-8", field);
     for (size_t k = 0; k < sizeof reserved / sizeof *reserved; k++)
         if (strcmp(given->key, reserved[k]) == 0)
-            return weir__error_set(error, WEIR_INVALID, field,
-                                   "%s: the key \"%s\" is set by weir and cannot be given", field,
-                                   given->key);
+            return weir__invalid(error, WEIR_ERROR_CONFLICT, field,
+                                 "`%s`: the key \"%s\" is set by weir and cannot be given", field,
+                                 given->key);
     if (json_object_get(r->args, given->key) != NULL)
-        return weir__error_set(error, WEIR_INVALID, field, "%s: the key \"%.60s\" is given twice", field,
-                               given->key);
+        return weir__invalid(error, WEIR_ERROR_DUPLICATE, field, "`%s`: the key \"%.60s\" is given twice",
+                             field, given->key);
     weir_status status = weir__json_parse_texts(given->value, WEIR_NUL, field, WEIR_INVALID, &value, NULL);
     if (status == WEIR_NO_MEMORY || status == WEIR_ABORTED) return weir__chat_no_memory(error);
     if (status != WEIR_OK) value = json_string(given->value);
@@ -83,8 +83,8 @@ static weir_status add_given(rendering *r, size_t i, weir_error *error)
     if (strcmp(given->key, "enable_thinking") == 0) {
         if (!json_is_boolean(value)) {
             json_decref(value);
-            return weir__error_set(error, WEIR_INVALID, field, "%s: enable_thinking must be true or false",
-                                   field);
+            return weir__invalid(error, WEIR_ERROR_FORM, field,
+                                 "`%s`: `enable_thinking` must be true or false", field);
         }
         r->enable_thinking = json_is_true(value);
     }
@@ -98,7 +98,7 @@ static weir_status add_date(rendering *r, const char *key, const char *format, w
     struct tm local;
     if (json_object_get(r->args, key) != NULL) return WEIR_OK;
     if (localtime_r(&r->now, &local) == NULL || strftime(text, sizeof text, format, &local) == 0)
-        return weir__error_set(error, WEIR_INVALID, "now", "now is not a date that can be printed");
+        return weir__invalid(error, WEIR_ERROR_FORM, "now", "`now` is not a date that can be printed");
     return add_argument(r, key, json_string(text), error);
 }
 
@@ -161,11 +161,10 @@ static bool has_big_mark(const json_t *value)
 static weir_status check_text(const json_t *value, const char *field, weir_error *error)
 {
     if (!has_big_mark(value)) return WEIR_OK;
-    return weir__error_set(
-        error, WEIR_INVALID, field,
-        "%s has the noncharacter U+FDD0 twice in a row, which is no text: Unicode reserves it "
-        "for the inside of programs; leave it out",
-        field);
+    return weir__invalid(error, WEIR_ERROR_FORM, field,
+                         "`%s` has the noncharacter U+FDD0 twice in a row, which is no text: Unicode "
+                         "reserves it for the inside of programs; leave it out",
+                         field);
 }
 
 static weir_status check_texts(const rendering *r, weir_error *error)
@@ -283,10 +282,10 @@ static weir_status check_begun(const rendering *r, size_t n_added, weir_error *e
     for (const char *at = r->last.text; *at != '\0'; at++) n += weir__chat_is_bracket(*at);
     if (n <= BEGUN_BRACKETS_MAX) return WEIR_OK;
     snprintf(field, sizeof field, "messages[%zu].content", json_array_size(r->messages) - 1 - n_added);
-    return weir__error_set(error, WEIR_INVALID, field,
-                           "%s has %zu brackets; a text that goes on beside a schema or tools can have %d: "
-                           "continue a shorter one",
-                           field, n, BEGUN_BRACKETS_MAX);
+    return weir__error_numbers(error, WEIR_INVALID, field, (double)n, 0, BEGUN_BRACKETS_MAX,
+                               "`%s` has %zu brackets; a text that goes on beside a schema or tools can have "
+                               "%d: continue a shorter one",
+                               field, n, BEGUN_BRACKETS_MAX);
 }
 
 /* Reads the answer as it has begun: *fits, if it fits its form; *reasons, if it is within reasoning. */
@@ -464,7 +463,7 @@ static void find_refused(rendering *r, const json_t *messages, size_t n_added, w
         return;
     }
     snprintf(field, sizeof field, "messages[%zu]", bad - 1 - n_added);
-    weir__error_set(error, WEIR_TEMPLATE, field, "%s: %s", field, error->message);
+    weir__error_wrap(error, error, WEIR_TEMPLATE, field, "`%s`: ", field);
 }
 
 /* True if the template has words that remove text from a text. */

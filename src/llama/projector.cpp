@@ -262,9 +262,8 @@ weir_status try_all(weir__bprojector *projector, weir_error *error)
                 guard(&why, WEIR_NO_MEMORY, "the projector", [&] { return try_out(projector, kind, &why); });
     if (status == WEIR_OK) return WEIR_OK;
     if (status == WEIR_NO_MEMORY) return weir__error_copy(error, &why);
-    return weir__error_set(error, WEIR_UNSUPPORTED, "path",
-                           "the projector cannot be used; its file is damaged or of an unknown kind: %s",
-                           why.message);
+    return weir__error_wrap(error, &why, WEIR_UNSUPPORTED, "path",
+                            "the projector cannot be used; its file is damaged or of an unknown kind: ");
 }
 
 struct encoder_free {

@@ -208,19 +208,6 @@ static json_t *messages_of(const serve_ask *ask, bool *added)
     return NULL;
 }
 
-/* Numbers the messages of an error as the client does, who did not send the first one. */
-static void renumber_messages(char *text)
-{
-    for (char *at = strstr(text, "messages["); at != NULL; at = strstr(at + 1, "messages[")) {
-        char *end, number[24];
-        unsigned long n = strtoul(at + 9, &end, 10);
-        if (n == 0 || *end != ']') continue;
-        int length = snprintf(number, sizeof number, "%lu", n - 1); /* never longer than it was */
-        memcpy(at + 9, number, (size_t)length);
-        memmove(at + 9 + length, end, strlen(end) + 1);
-    }
-}
-
 /* Reports the messages that lost lines or were put into another form. added: as messages_of sets it. */
 static void report_reshaped(serve_ask *ask, bool added)
 {
@@ -229,10 +216,6 @@ static void report_reshaped(serve_ask *ask, bool added)
     weir__text_clear(&ask->reshaped);
     if (own) lines += strcspn(lines, "\n") + 1;
     if (*lines != '\0' && !weir__text_add_string(&ask->reshaped, lines)) return;
-    if (added && ask->reshaped.n > 0) {
-        renumber_messages(ask->reshaped.bytes);
-        ask->reshaped.n = strlen(ask->reshaped.bytes);
-    }
     serve_call_reshaped(ask->call, ask->dropped.bytes, ask->reshaped.bytes);
 }
 
@@ -265,11 +248,8 @@ bool serve_ask_render(serve_ask *ask, weir_request *request)
     if (ask->tool_name != NULL) params.parallel_tool_calls = false;
     params.json_schema = ask->schema;
     params.args = args;
+    call->terms.n_added = added;
     weir_status status = weir_chat_create(call->loaded->model, &params, &ask->rendered, &error);
-    if (added) {
-        renumber_messages(error.message);
-        renumber_messages(error.field);
-    }
     if (serve_call_passes(call, status, &error)) {
         report_relaxed(ask);
         report_reshaped(ask, added);
