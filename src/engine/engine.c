@@ -458,7 +458,7 @@ void weir_engine_stop(weir_engine *engine)
     weir_error error;
     if (engine == NULL) return;
     if (weir__engine_check_exists(engine, &error) != WEIR_OK)
-        weir__log(WEIR_LOG_ERROR, "weir_engine_stop did nothing: %s", error.message);
+        weir__log(WEIR_LOG_ERROR, "weir_engine_stop did nothing: %s", weir__error_words(&error).text);
     if (check_process(engine, NULL) != WEIR_OK) return;
     weir__shared_stop(&engine->shared);
     weir__waker_wake(engine->waker);
@@ -484,7 +484,7 @@ weir_status weir_engine_destroy(weir_engine *engine)
     weir_error error;
     if (engine == NULL) return WEIR_OK;
     if (weir__engine_check_caller(engine, &error) != WEIR_OK) {
-        weir__log(WEIR_LOG_ERROR, "weir_engine_destroy did nothing: %s", error.message);
+        weir__log(WEIR_LOG_ERROR, "weir_engine_destroy did nothing: %s", weir__error_words(&error).text);
         return WEIR_STATE;
     }
     weir_engine_stop(engine);

@@ -36,7 +36,8 @@ static void fail_entry(weir_pool *pool, weir__entry *entry, const weir_error *er
     entry->error = *error;
     entry->n_failures++;
     pool->n_failures++;
-    weir__log(WEIR_LOG_WARN, "the model \"%s\" was not loaded: %s", entry->spec->given.name, error->message);
+    weir__log(WEIR_LOG_WARN, "the model \"%s\" was not loaded: %s", entry->spec->given.name,
+              weir__error_words(error).text);
     for (weir_lease *lease = pool->first, *next; lease != NULL; lease = next) {
         next = lease->next;
         if (lease->entry == entry) weir__lease_fail(lease, error);
