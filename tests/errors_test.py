@@ -70,6 +70,8 @@ def rows():
     with Server(WEIR) as server:
         for words, *fields in ROWS:
             code, kind, said, status = of_command(words)
+            if "this build has no llama.cpp" in said:
+                continue
             check(f"{words[0]}: no mark of a name is left", "`" not in said, said)
             cells, sentences = zip(*(of_server(server, path, of) for path, of in zip(DIALECTS, fields)))
             sentence = next((one for one in sentences if one), said)
@@ -83,5 +85,5 @@ kept = PAGE.read_text() if PAGE.exists() else ""
 for line in page.splitlines():
     if line.startswith("| "):
         check(line[:60], line in kept, line)
-check("the page has no other row", kept.count("\n") == page.count("\n"), kept)
+check("the page has a row for each", kept.count("\n") == BEGIN.count("\n") + len(ROWS), kept)
 finish()
