@@ -241,7 +241,7 @@ static void test_bad_messages(void **state)
 
     weir_message messages[2] = {{"user", "x"}, {"user", "\xC3"}};
     params.messages = messages;
-    expect_error(&params, WEIR_INVALID, "messages", "both");
+    expect_error(&params, WEIR_INVALID, "messages", "give one");
     params.messages_json = NULL;
     expect_error(&params, WEIR_INVALID, "n_messages", "0");
     params.n_messages = 2;
