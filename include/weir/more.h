@@ -1,12 +1,12 @@
 /* more.h: the rest of the library, which most programs do not need.
  * SPDX-License-Identifier: Apache-2.0
  *
- * It includes <weir/weir.h>, whose conventions hold here too. In this order: the text of errors, what models contain, vocabulary,
- * grammars; computing without an engine: samplers, contexts, embeddings; more about chats and streams,
- * flights (streams with many readers), more about adapters, images and audio, interrupts; what an engine
- * forecasts, how it divides its time (strategies, driving it by hand), what it counts and what it has cached;
- * pools of several models; model files, devices, workers; the members of structs, for bindings and lists of
- * options. */
+ * It includes <weir/weir.h>, whose conventions hold here too. In this order: the text of errors, what models
+ * contain, vocabulary, grammars; computing without an engine: samplers, contexts, embeddings; more about
+ * chats and streams, flights (streams with many readers), more about adapters, images and audio, interrupts;
+ * what an engine forecasts, how it divides its time (strategies, driving it by hand), what it counts and what
+ * it has cached; pools of several models; model files, devices, workers; the members of structs, for bindings
+ * and lists of options. */
 #ifndef WEIR_MORE_H
 #define WEIR_MORE_H
 
@@ -18,7 +18,7 @@ extern "C" {
 
 /* ---- More about errors ----------------------------------------------------------------------------- */
 
-/* The name that people know for a member of the library, as it stands between backticks in a message
+/* The name that people know for a member of the library, which is between backticks in a message
  * ("top_k", "n_ctx", "messages[0].content[1]"). It must be valid until the next call; NULL = the same name. */
 typedef const char *(*weir_name_fn)(const char *name, void *user);
 

@@ -29,8 +29,8 @@ weir_status weir__error_range(weir_error *error, weir_status code, const char *f
                               double low, double high, const char *format, ...)
     __attribute__((format(printf, 7, 8)));
 
-/* Writes *from with another code and field; wrap: and with the text in front of its message. The two may be the
- * same. */
+/* Writes *from with another code and field; wrap: and with the text in front of its message. The two may be
+ * the same. */
 weir_status weir__error_as(weir_error *to, const weir_error *from, weir_status code, const char *field);
 weir_status weir__error_wrap(weir_error *to, const weir_error *from, weir_status code, const char *field,
                              const char *format, ...) __attribute__((format(printf, 5, 6)));
