@@ -18,8 +18,8 @@ extern "C" {
 
 /* ---- More about errors ----------------------------------------------------------------------------- */
 
-/* The name that people know for a member of the library, which is between backticks in a message
- * ("top_k", "n_ctx", "messages[0].content[1]"). It must be valid until the next call; NULL = the same name. */
+/* The name that people know for a member of the library that a message has between backticks ("top_k",
+ * "messages[0].content[1]"). It must be valid until the next call; NULL = the same name. */
 typedef const char *(*weir_name_fn)(const char *name, void *user);
 
 /* Writes the error's message as people read it: without the backticks, and with the names that `names` gives;
