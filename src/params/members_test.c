@@ -148,7 +148,7 @@ static const weir_member *row_at(const weir__members *members, size_t offset, si
     return NULL;
 }
 
-/* Lengths, callbacks and values of jansson, which have no row. */
+/* Lengths and callbacks, which have no row. */
 static bool has_no_row(const char *name)
 {
     static const char *const names[] = {
@@ -159,8 +159,6 @@ static bool has_no_row(const char *name)
         "leaving_user",
         "n_tensor_split",
         "n_messages",
-        "messages_value",
-        "tools_value",
         "n_args",
         "text_length",
         "n_tokens",
