@@ -46,7 +46,7 @@ top=$(cd -P "$root" && pwd)
 was_made() {
     local real
     real=$(cd -P "$root/$1" && pwd)/
-    [[ $real == "$top"/* ]] && ! grep -qxFe "${real#"$top"/}" -e "/${real#"$top"/}" <<<"$folders"
+    [[ $real == "$top"/* ]] && real=${real#"$top"/} && ! grep -qxFe "${real:-/}" <<<"$folders"
 }
 # The list for uninstall.sh: files, then the folders that were made for them, with a "/" at the end and the deepest first. Files that
 # only the former list has are removed now; its folders stay in the list.
