@@ -308,7 +308,8 @@ typedef struct weir_chat_params {
      * they are an error, unless tool_choice is NONE. Malformed ones are always an error */
     const char *tools_json;
     /* Instead of messages_json and tools_json: what jansson (json_t) read of them, for programs that link the
-     * same libjansson. They are not changed, nor needed after the call; errors name the texts */
+     * same libjansson. Their contents are not changed, nor needed after the call, but their reference counts
+     * are: jansson must count atomically where threads share them. Errors name the texts */
     const struct json_t *messages_value, *tools_value;
     /* REQUIRED: the answer is a call. Only reasoning may precede it, and only with enable_thinking */
     weir_tool_choice tool_choice;

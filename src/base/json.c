@@ -44,7 +44,7 @@ weir__json_words weir__json_problem(const json_error_t *what)
 static weir_status refuse_interrupted(const char *field, weir_error *error)
 {
     return weir__error_set(error, WEIR_ABORTED, field,
-                           "the function that was given to weir_interrupt_set asked to stop reading %s",
+                           "the function that was given to weir_interrupt_set asked to stop reading `%s`",
                            field);
 }
 
@@ -88,6 +88,26 @@ static shape measure_text(const char *text, size_t length)
     return s;
 }
 
+static weir_status check_shape(const shape *s, const char *field, weir_status code, weir_error *error)
+{
+    if (s->deepest > WEIR__JSON_DEPTH_MAX)
+        return weir__error_numbers(error, code, field, NAN, 0, WEIR__JSON_DEPTH_MAX,
+                                   "`%s` is nested deeper than %d", field, WEIR__JSON_DEPTH_MAX);
+    if (s->n_containers > WEIR__JSON_CONTAINERS_MAX)
+        return weir__error_range(error, code, field, (double)s->n_containers, 0, WEIR__JSON_CONTAINERS_MAX,
+                                 "`%s` has %zu objects and arrays", field, s->n_containers);
+    if (s->n_members > WEIR__JSON_MEMBERS_MAX || s->widest > WEIR__JSON_WIDTH_MAX)
+        return weir__error_of(
+            error, code, WEIR_ERROR_RANGE, field,
+            "`%s` has %zu members of objects, up to %zu in one; allowed: up to %zu, and %zu in one", field,
+            s->n_members, s->widest, WEIR__JSON_MEMBERS_MAX, WEIR__JSON_WIDTH_MAX);
+    if (s->n_values > WEIR__JSON_VALUES_MAX)
+        return weir__error_numbers(error, code, field, NAN, 0, (double)WEIR__JSON_VALUES_MAX,
+                                   "`%s` has more than %zu values, which is the limit", field,
+                                   WEIR__JSON_VALUES_MAX);
+    return WEIR_OK;
+}
+
 static weir_status check_text(const char *text, size_t length, const char *field, weir_status code,
                               weir_error *error)
 {
@@ -98,22 +118,7 @@ static weir_status check_text(const char *text, size_t length, const char *field
         return weir__error_of(error, code, WEIR_ERROR_FORM, field, "`%s` is not well-formed UTF-8", field);
     if (weir_interrupt_asked()) return refuse_interrupted(field, error);
     const shape s = measure_text(text, length);
-    if (s.deepest > WEIR__JSON_DEPTH_MAX)
-        return weir__error_numbers(error, code, field, NAN, 0, WEIR__JSON_DEPTH_MAX,
-                                   "`%s` is nested deeper than %d", field, WEIR__JSON_DEPTH_MAX);
-    if (s.n_containers > WEIR__JSON_CONTAINERS_MAX)
-        return weir__error_range(error, code, field, (double)s.n_containers, 0, WEIR__JSON_CONTAINERS_MAX,
-                                 "`%s` has %zu objects and arrays", field, s.n_containers);
-    if (s.n_members > WEIR__JSON_MEMBERS_MAX || s.widest > WEIR__JSON_WIDTH_MAX)
-        return weir__error_of(
-            error, code, WEIR_ERROR_RANGE, field,
-            "`%s` has %zu members of objects, up to %zu in one; allowed: up to %zu, and %zu in one", field,
-            s.n_members, s.widest, WEIR__JSON_MEMBERS_MAX, WEIR__JSON_WIDTH_MAX);
-    if (s.n_values > WEIR__JSON_VALUES_MAX)
-        return weir__error_numbers(error, code, field, NAN, 0, (double)WEIR__JSON_VALUES_MAX,
-                                   "`%s` has more than %zu values, which is the limit", field,
-                                   WEIR__JSON_VALUES_MAX);
-    return WEIR_OK;
+    return check_shape(&s, field, code, error);
 }
 
 /* The error for a text that could not be read. Columns count characters. */
@@ -129,7 +134,7 @@ static weir_status report_fault(const weir__json_fault *fault, const char *text,
     }
     switch (fault->code) {
     case json_error_out_of_memory:
-        return weir__error_set(error, WEIR_NO_MEMORY, field, "out of memory for %s", field);
+        return weir__error_set(error, WEIR_NO_MEMORY, field, "out of memory for `%s`", field);
     case json_error_stack_overflow:
         return weir__error_numbers(error, code, field, NAN, 0, WEIR__JSON_DEPTH_MAX,
                                    "`%s` is nested deeper than %d", field, WEIR__JSON_DEPTH_MAX);
@@ -186,45 +191,69 @@ weir_status weir__json_parse_exact(const char *text, size_t length, const char *
 
 /* ---- Values ---- */
 
+bool weir__json_spend(const json_t *value, size_t *left)
+{
+    json_t *one;
+    const char *key;
+    size_t i, n = 1;
+    if (json_is_object(value) || json_is_array(value)) n += WEIR__JSON_VALUES_MAX / WEIR__JSON_CONTAINERS_MAX;
+    if (n > *left) return false;
+    *left -= n;
+    json_object_foreach((json_t *)value, key, one)
+    {
+        if (!weir__json_spend(one, left)) return false;
+    }
+    json_array_foreach((json_t *)value, i, one)
+    {
+        if (!weir__json_spend(one, left)) return false;
+    }
+    return true;
+}
+
 /* True if the text could be read, or the bytes of a key. */
 static bool is_text(const char *bytes, size_t n)
 {
     return memchr(bytes, '\0', n) == NULL && weir__utf8_valid(bytes, n);
 }
 
-/* What is wrong with the value, which is at this depth; NULL: nothing. Counts in s. */
-static const char *find_fault(const json_t *value, int depth, shape *s)
+/* What is wrong with the value; NULL: nothing, or one of the limits is passed. Counts in s, as measure_text
+ * does. */
+static const char *find_fault(const json_t *value, shape *s)
 {
     const char *key, *fault = NULL, *digits = weir__json_digits(value);
     json_t *one;
     size_t i;
-    const bool contains = json_is_object(value) || json_is_array(value);
-    s->n_containers += contains;
-    s->n_members += json_object_size(value);
-    if (contains && depth == WEIR__JSON_DEPTH_MAX) return "is nested too deep";
-    if (++s->n_values > WEIR__JSON_VALUES_MAX || s->n_containers > WEIR__JSON_CONTAINERS_MAX ||
-        s->n_members > WEIR__JSON_MEMBERS_MAX || json_object_size(value) > WEIR__JSON_WIDTH_MAX)
-        return "has too many values";
+    if (++s->n_values > WEIR__JSON_VALUES_MAX) return NULL;
     if (digits != NULL) return isfinite(strtod(digits, NULL)) ? NULL : "has a number that is too large";
     if (json_is_string(value) && !is_text(json_string_value(value), json_string_length(value)))
         return "has a text that is not well-formed UTF-8, or has U+0000";
-    json_object_foreach((json_t *)value, key, one)
-    {
-        if (fault == NULL && !is_text(key, strlen(key))) fault = "has a key that is not well-formed UTF-8";
-        if (fault == NULL) fault = find_fault(one, depth + 1, s);
+    if (!json_is_object(value) && !json_is_array(value)) return NULL;
+    s->n_containers++;
+    s->n_members += json_object_size(value);
+    if (json_object_size(value) > s->widest) s->widest = json_object_size(value);
+    if (++s->depth > s->deepest) s->deepest = s->depth;
+    if (s->depth <= WEIR__JSON_DEPTH_MAX && s->n_containers <= WEIR__JSON_CONTAINERS_MAX) {
+        json_object_foreach((json_t *)value, key, one)
+        {
+            if (fault == NULL && !is_text(key, strlen(key)))
+                fault = "has a key that is not well-formed UTF-8";
+            if (fault == NULL) fault = find_fault(one, s);
+        }
+        json_array_foreach((json_t *)value, i, one)
+        {
+            if (fault == NULL) fault = find_fault(one, s);
+        }
     }
-    json_array_foreach((json_t *)value, i, one)
-    {
-        if (fault == NULL) fault = find_fault(one, depth + 1, s);
-    }
+    s->depth--;
     return fault;
 }
 
 weir_status weir__json_check(const json_t *value, const char *field, weir_error *error)
 {
     shape s = {0};
-    const char *fault = find_fault(value, 0, &s);
-    return fault == NULL ? WEIR_OK : weir__invalid(error, WEIR_ERROR_FORM, field, "`%s` %s", field, fault);
+    const char *fault = find_fault(value, &s);
+    if (fault != NULL) return weir__invalid(error, WEIR_ERROR_FORM, field, "`%s` %s", field, fault);
+    return check_shape(&s, field, WEIR_INVALID, error);
 }
 
 size_t weir__json_size(const json_t *value)

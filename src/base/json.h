@@ -47,6 +47,10 @@ weir_status weir__json_parse_exact(const char *text, size_t length, const char *
  * error->field is `field`. */
 weir_status weir__json_check(const json_t *value, const char *field, weir_error *error);
 
+/* Takes 1 of *left for each value, and for each array and object as many more as VALUES_MAX has for each of
+ * CONTAINERS_MAX. False: there was too little. */
+bool weir__json_spend(const json_t *value, size_t *left);
+
 /* The bytes of its text, about: an escape counts as its character, a number as 8. */
 size_t weir__json_size(const json_t *value);
 

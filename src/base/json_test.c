@@ -367,12 +367,23 @@ static json_t *nest(int depth)
     return value;
 }
 
+/* An array counts as 9 values: 2^21 values over 2^18 arrays, and itself. */
+static void values_are_spent(void **state)
+{
+    (void)state;
+    json_t *value = json_loads("[1,{\"a\":[]},null]", 0, NULL);
+    size_t left = 3 * 9 + 2, one_less = left - 1;
+    assert_true(weir__json_spend(value, &left) && left == 0);
+    assert_false(weir__json_spend(value, &one_less));
+    json_decref(value);
+}
+
 static void values_of_others_are_checked(void **state)
 {
     (void)state;
     expect_fault(json_loads("[1,2.5,\"\u00e9\",{\"a\":null}]", 0, NULL), NULL);
     expect_fault(nest(WEIR__JSON_DEPTH_MAX), NULL);
-    expect_fault(nest(WEIR__JSON_DEPTH_MAX + 1), "too deep");
+    expect_fault(nest(WEIR__JSON_DEPTH_MAX + 1), "nested deeper");
     expect_fault(json_pack("[o]", json_stringn("a\0b", 3)), "U+0000");
     expect_fault(json_pack("[o]", json_stringn_nocheck("\xff", 1)), "UTF-8");
     json_t *key = json_object();
@@ -383,7 +394,7 @@ static void values_of_others_are_checked(void **state)
     json_t *many = json_array();
     for (int i = 0; i < 1024; i++) json_array_append(many, wide);
     json_decref(wide);
-    expect_fault(many, "too many");
+    expect_fault(many, "values, which is the limit");
     json_t *self = json_array();
     json_array_append(self, self); /* jansson refuses that, but not a longer circle */
     json_t *inner = json_pack("[O]", self);
@@ -580,6 +591,7 @@ int main(void)
         cmocka_unit_test(a_copy_is_whole_or_none),
         cmocka_unit_test(a_deep_copy_is_whole_or_none),
         cmocka_unit_test(long_integers_become_the_nearest_reals),
+        cmocka_unit_test(values_are_spent),
         cmocka_unit_test(values_of_others_are_checked),
         cmocka_unit_test(what_takes_much_for_its_bytes_is_counted_first),
         cmocka_unit_test(the_interrupt_is_asked_every_few_bytes),

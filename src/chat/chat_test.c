@@ -149,7 +149,7 @@ static void test_values(void **state)
     params.tools_json = weather;
     expect_error(&params, WEIR_INVALID, "tools_json", "both");
     params.messages_json = "[]";
-    expect_error(&params, WEIR_INVALID, "messages", "give one");
+    expect_error(&params, WEIR_INVALID, "messages", "give one of");
     json_decref(message);
     json_decref(object);
     json_decref(bad);
@@ -261,6 +261,21 @@ static void test_history(void **state)
 }
 
 /* ---- Bad input ---- */
+
+/* llama.cpp's JSON compares each member with all before it. */
+static void test_wide_arguments(void **state)
+{
+    (void)state;
+    enum { N = 9000 };
+    static char text[N * 16 + 256];
+    size_t n = (size_t)sprintf(text, "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\","
+                                     "\"arguments\":\"{");
+    for (int i = 0; i < N; i++) n += (size_t)sprintf(text + n, "%s\\\"k%d\\\":1", i > 0 ? "," : "", i);
+    sprintf(text + n, "}\"}}]}]");
+    weir_chat_params params = weir_chat_params_default();
+    params.messages_json = text;
+    expect_error(&params, WEIR_INVALID, "messages_json", "too many members");
+}
 
 static void test_bad_messages(void **state)
 {
@@ -720,13 +735,21 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chatml),        cmocka_unit_test(test_continue),
-        cmocka_unit_test(test_history),       cmocka_unit_test(test_bad_messages),
-        cmocka_unit_test(test_relaxed),       cmocka_unit_test(test_bad_tools),
-        cmocka_unit_test(test_tools),         cmocka_unit_test(test_tools_without_mark),
-        cmocka_unit_test(test_noncharacters), cmocka_unit_test(test_json_schema),
-        cmocka_unit_test(test_all_templates), cmocka_unit_test(test_described_tools),
-        cmocka_unit_test(test_no_memory),     cmocka_unit_test(test_values),
+        cmocka_unit_test(test_chatml),
+        cmocka_unit_test(test_continue),
+        cmocka_unit_test(test_history),
+        cmocka_unit_test(test_wide_arguments),
+        cmocka_unit_test(test_bad_messages),
+        cmocka_unit_test(test_relaxed),
+        cmocka_unit_test(test_bad_tools),
+        cmocka_unit_test(test_tools),
+        cmocka_unit_test(test_tools_without_mark),
+        cmocka_unit_test(test_noncharacters),
+        cmocka_unit_test(test_json_schema),
+        cmocka_unit_test(test_all_templates),
+        cmocka_unit_test(test_described_tools),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_values),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

@@ -115,8 +115,8 @@ static weir_status check_content(const json_t *content, size_t i, weir_error *er
 
 /* Reads the arguments, and keeps them beside their text, as a template may want either. Those that are not
  * JSON come from a call that broke off and that a client sends back. Templates need JSON: the prompt has an
- * object with the text in it. */
-static weir_status read_arguments(json_t *function, weir_error *error)
+ * object with the text in it. So it has where the conversation's calls hold more values than *left. */
+static weir_status read_arguments(json_t *function, size_t *left, weir_error *error)
 {
     json_t *given = json_object_get(function, "arguments"), *parsed = NULL;
     char *text = NULL;
@@ -124,7 +124,8 @@ static weir_status read_arguments(json_t *function, weir_error *error)
     weir_status status = weir__json_parse_texts(json_string_value(given), json_string_length(given), "",
                                                 WEIR_INVALID, &parsed, NULL);
     if (status == WEIR_NO_MEMORY || status == WEIR_ABORTED) return no_memory(error);
-    if (status != WEIR_OK) {
+    if (status != WEIR_OK || !weir__json_spend(parsed, left)) {
+        json_decref(parsed);
         parsed = json_pack("{sO}", "arguments", given);
         text = parsed != NULL ? weir__json_dump(parsed) : NULL;
         ok = text != NULL && json_object_set_new(function, "arguments", json_string(text)) == 0;
@@ -135,7 +136,7 @@ static weir_status read_arguments(json_t *function, weir_error *error)
 }
 
 /* Adds members that may be left out: type, arguments. */
-static weir_status check_call(json_t *call, size_t i, size_t k, weir_error *error)
+static weir_status check_call(json_t *call, size_t i, size_t k, size_t *left, weir_error *error)
 {
     char rest[40];
     snprintf(rest, sizeof rest, ".tool_calls[%zu]", k);
@@ -163,10 +164,10 @@ static weir_status check_call(json_t *call, size_t i, size_t k, weir_error *erro
     if (json_string_length(arguments) == 0 &&
         json_object_set_new(function, "arguments", json_string("{}")) != 0)
         return no_memory(error);
-    return read_arguments(function, error);
+    return read_arguments(function, left, error);
 }
 
-static weir_status check_message(json_t *message, size_t i, weir_error *error)
+static weir_status check_message(json_t *message, size_t i, size_t *left, weir_error *error)
 {
     static const char *const texts[] = {"reasoning_content", "name", "tool_call_id"};
     weir_status status;
@@ -189,7 +190,7 @@ static weir_status check_message(json_t *message, size_t i, weir_error *error)
         strcmp(json_string_value(role), "assistant") != 0)
         return must_be(error, place_at("messages", i, ".content"), "a string or an array of parts");
     for (size_t k = 0; k < json_array_size(calls); k++)
-        if ((status = check_call(json_array_get(calls, k), i, k, error)) != WEIR_OK) return status;
+        if ((status = check_call(json_array_get(calls, k), i, k, left, error)) != WEIR_OK) return status;
     for (size_t k = 0; k < sizeof texts / sizeof *texts; k++) {
         const json_t *text = json_object_get(message, texts[k]);
         char rest[32];
@@ -204,8 +205,8 @@ static weir_status check_message(json_t *message, size_t i, weir_error *error)
 
 weir_status weir__chat_too_wide(const char *field, weir_status code, weir_error *error)
 {
-    return weir__error_set(error, code, field,
-                           "`%s` has objects of too many members; one alone may have some 8,000", field);
+    return weir__error_of(error, code, WEIR_ERROR_RANGE, field,
+                          "`%s` has objects of too many members; one alone may have some 8,000", field);
 }
 
 /* A value of the caller's is copied as far as it is changed here and later. */
@@ -213,18 +214,19 @@ static weir_status from_json(const weir_chat_params *params, json_t **messages, 
 {
     const json_t *given = params->messages_value;
     static const char field[] = "messages_json";
+    size_t left = WEIR__JSON_VALUES_MAX;
     weir_status status = given != NULL ? weir__json_check(given, field, error)
                                        : weir__json_parse_texts(params->messages_json, WEIR_NUL, field,
                                                                 WEIR_INVALID, messages, error);
     if (status == WEIR_OK && given != NULL && (*messages = weir__json_own(given)) == NULL)
         status = no_memory(error);
     if (status == WEIR_OK && json_array_size(*messages) == 0)
-        status = weir__invalid(error, WEIR_ERROR_MISSING, field,
+        status = weir__invalid(error, json_is_array(*messages) ? WEIR_ERROR_MISSING : WEIR_ERROR_FORM, field,
                                "`%s` must be an array of at least one message", field);
-    if (status == WEIR_OK && !weir__json_is_narrow(*messages))
-        status = weir__chat_too_wide(field, WEIR_INVALID, error);
     for (size_t i = 0; status == WEIR_OK && i < json_array_size(*messages); i++)
-        status = check_message(json_array_get(*messages, i), i, error);
+        status = check_message(json_array_get(*messages, i), i, &left, error);
+    if (status == WEIR_OK && !weir__json_is_narrow(*messages)) /* the arguments of calls, too */
+        status = weir__chat_too_wide(field, WEIR_INVALID, error);
     return status;
 }
 
@@ -256,10 +258,10 @@ weir_status weir__chat_messages(const weir_chat_params *params, json_t **message
         (params->messages != NULL) + (params->messages_json != NULL) + (params->messages_value != NULL);
     if (n_ways > 1)
         return weir__invalid(error, WEIR_ERROR_CONFLICT, "messages",
-                             "of messages, `messages_json` and `messages_value`, give one");
+                             "give one of `messages`, `messages_json` and `messages_value`");
     if (n_ways == 0)
         return weir__invalid(error, WEIR_ERROR_MISSING, "messages",
-                             "there are no messages; give messages or `messages_json`");
+                             "there are no messages; give `messages`, `messages_json` or `messages_value`");
     if (params->messages != NULL && params->n_messages == 0)
         return weir__invalid(error, WEIR_ERROR_MISSING, "n_messages",
                              "`n_messages` is 0; give at least one message");
@@ -395,8 +397,8 @@ weir_status weir__chat_tools_init(const weir_chat_params *params, weir__chat_too
         status = weir__json_parse_exact(params->tools_json, WEIR_NUL, field, WEIR_INVALID, &given, error);
     size_t n = json_array_size(given);
     if (status == WEIR_OK && given != NULL && (!json_is_array(given) || n > TOOLS_MAX))
-        status = weir__invalid(error, WEIR_ERROR_FORM, field, "`%s` must be an array of at most %d tools",
-                               field, TOOLS_MAX);
+        status = weir__invalid(error, json_is_array(given) ? WEIR_ERROR_RANGE : WEIR_ERROR_FORM, field,
+                               "`%s` must be an array of at most %d tools", field, TOOLS_MAX);
     if (status == WEIR_OK && !weir__json_is_narrow(given))
         status = weir__chat_too_wide(field, WEIR_INVALID, error);
     if (status != WEIR_OK || n == 0) goto out;

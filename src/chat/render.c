@@ -167,17 +167,17 @@ static weir_status check_text(const json_t *value, const char *field, weir_error
                          field);
 }
 
-static weir_status check_texts(const rendering *r, weir_error *error)
+static weir_status check_texts(const rendering *r, const json_t *messages, weir_error *error)
 {
     const json_t *const values[] = {r->tools->shown, r->tools->enforced, r->schema, r->args};
     static const char *const names[] = {"tools_json", "tools_json", "json_schema", "args"};
     weir_status status = WEIR_OK;
     for (size_t i = 0; status == WEIR_OK && i < sizeof values / sizeof *values; i++)
         status = check_text(values[i], names[i], error);
-    for (size_t i = 0; status == WEIR_OK && i < json_array_size(r->messages); i++) {
+    for (size_t i = 0; status == WEIR_OK && i < json_array_size(messages); i++) {
         char field[64] = "messages";
         if (i >= r->n_added) snprintf(field, sizeof field, "messages[%zu]", i - r->n_added);
-        status = check_text(json_array_get(r->messages, i), field, error);
+        status = check_text(json_array_get(messages, i), field, error);
     }
     return status;
 }
@@ -274,14 +274,14 @@ static void parse_begun(void *user)
 /* Brackets of a text that goes on in JSON: parsers recurse over them, with 2.2 kB of stack for each. */
 #define BEGUN_BRACKETS_MAX 2000
 
-static weir_status check_begun(const rendering *r, size_t n_added, weir_error *error)
+static weir_status check_begun(const rendering *r, const json_t *messages, weir_error *error)
 {
     size_t n = 0;
     char field[48];
     if (r->last.kind == WEIR__CONTINUE_NONE || (r->schema == NULL && r->tools->shown == NULL)) return WEIR_OK;
     for (const char *at = r->last.text; *at != '\0'; at++) n += weir__chat_is_bracket(*at);
     if (n <= BEGUN_BRACKETS_MAX) return WEIR_OK;
-    snprintf(field, sizeof field, "messages[%zu].content", json_array_size(r->messages) - 1 - n_added);
+    snprintf(field, sizeof field, "messages[%zu].content", json_array_size(messages) - 1 - r->n_added);
     return weir__error_numbers(error, WEIR_INVALID, field, (double)n, 0, BEGUN_BRACKETS_MAX,
                                "`%s` has %zu brackets; a text that goes on beside a schema or tools can have "
                                "%d: continue a shorter one",
@@ -584,12 +584,12 @@ weir_status weir__chat_render(weir_chat *chat, const weir_chat_params *params, c
     weir_status status = find_template(&r, chat->model, error);
     if (status == WEIR_OK) status = read_schema(&r, error);
     if (status == WEIR_OK) status = read_args(&r, error);
+    if (status == WEIR_OK) status = check_texts(&r, messages, error);
     if (status == WEIR_OK) status = put_messages(&r, messages, chat->n_added, &chat->reshaped, error);
-    if (status == WEIR_OK) status = check_texts(&r, error);
     if (status == WEIR_OK && params->continue_final &&
         !weir__chat_last_init(&r.last, r.messages, params->tool_choice == WEIR_TOOLS_REQUIRED))
         status = weir__chat_no_memory(error);
-    if (status == WEIR_OK) status = check_begun(&r, chat->n_added, error);
+    if (status == WEIR_OK) status = check_begun(&r, messages, error);
     if (status == WEIR_OK) {
         status = create_chat(&r, error);
         if (status != WEIR_OK) {

@@ -292,9 +292,10 @@ static weir_status read_prompt(weir__request *request, weir_model *model, const 
         return weir__invalid(error, WEIR_ERROR_MISSING, "tokens", "`tokens` is NULL and `n_tokens` is %zu",
                              given->n_tokens);
     if (given_kinds != 1)
-        return weir__invalid(
-            error, WEIR_ERROR_CONFLICT, "text", "%s; give exactly one of chat, tokens, text and source",
-            given_kinds == 0 ? "the request has no prompt" : "the request has several prompts");
+        return weir__invalid(error, given_kinds == 0 ? WEIR_ERROR_MISSING : WEIR_ERROR_CONFLICT, "text",
+                             "%s; give exactly one of chat, tokens, text and source",
+                             given_kinds == 0 ? "the request has no prompt"
+                                              : "the request has several prompts");
     if (given->source != NULL && given->truncate_prompt != 0)
         return weir__invalid(error, WEIR_ERROR_CONFLICT, "truncate_prompt",
                              "the prompt of a fork is its source's: leave `truncate_prompt` out");
@@ -591,7 +592,7 @@ weir_status weir__request_create(weir_model *model, const weir_engine_params *li
         return WEIR_OK;
     }
     weir__request_destroy(request);
-    snprintf(field, sizeof field, "%s.%s", name, why.field);
+    snprintf(field, sizeof field, "%s%s%s", name, why.field[0] != '\0' ? "." : "", why.field);
     return weir__error_as(error, &why, status, field);
 }
 

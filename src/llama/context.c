@@ -98,11 +98,12 @@ static weir_status check_params(const weir__bmodel *model, const weir_context_pa
     if (params->n_seq_max > 1 && strcmp(model->architecture, "plamo2") == 0)
         return weir__error_set(error, WEIR_UNSUPPORTED, "n_seq_max",
                                "llama.cpp computes several sequences of a PLaMo 2 model wrongly; allowed: 1");
-    if (params->n_threads < 1 || params->n_threads > WEIR__CPU_MAX || params->n_threads_batch < 1 ||
-        params->n_threads_batch > WEIR__CPU_MAX)
+    if (params->n_threads < 1 || params->n_threads > WEIR__CPU_MAX)
         return weir__error_range(error, WEIR_INVALID, "n_threads", (double)params->n_threads, 1,
-                                 WEIR__CPU_MAX, "`n_threads` is %d and `n_threads_batch` %d",
-                                 params->n_threads, params->n_threads_batch);
+                                 WEIR__CPU_MAX, "`n_threads` is %d", params->n_threads);
+    if (params->n_threads_batch < 1 || params->n_threads_batch > WEIR__CPU_MAX)
+        return weir__error_range(error, WEIR_INVALID, "n_threads_batch", (double)params->n_threads_batch, 1,
+                                 WEIR__CPU_MAX, "`n_threads_batch` is %d", params->n_threads_batch);
     if (params->n_seq_max < 1 || (size_t)params->n_seq_max > llama_max_parallel_sequences())
         return weir__error_range(error, WEIR_INVALID, "n_seq_max", (double)params->n_seq_max, 1,
                                  (double)llama_max_parallel_sequences(), "`n_seq_max` is %d",

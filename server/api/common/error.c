@@ -105,6 +105,8 @@ static void as_pointer(char *place)
     *out = '\0';
 }
 
+#define OWN_MESSAGE "the server's system message" /* in place of a field of the request */
+
 /* Finds where the request has a dialect's tool or message. False: the field belongs to neither. */
 static bool find_place(const char *field, const serve_terms *terms, char *out, size_t capacity)
 {
@@ -112,7 +114,9 @@ static bool find_place(const char *field, const serve_terms *terms, char *out, s
     unsigned i;
     int end = 0;
     char place[SERVE_PLACE_MAX];
-    if (sscanf(field, "messages[%u]%n", &i, &end) == 1 && i >= terms->n_added) {
+    if (sscanf(field, "messages[%u]%n", &i, &end) == 1 && i < terms->n_added)
+        return snprintf(out, capacity, OWN_MESSAGE) > 0;
+    if (end > 0) {
         i -= (unsigned)terms->n_added;
         return (i < terms->messages.n ? snprintf(out, capacity, "%s", terms->messages.at[i])
                                       : snprintf(out, capacity, "messages[%u]%s", i, field + end)) > 0;
@@ -280,6 +284,7 @@ static bool refuse_call(serve_call *call, const weir_error *error)
     char field[sizeof error->field], message[sizeof error->message];
     serve_names_field(error->field, &call->terms, field, sizeof field);
     serve_names_message(error, &call->terms, message, sizeof message);
+    if (strcmp(field, OWN_MESSAGE) == 0) field[0] = '\0';
     switch (error->code) {
     case WEIR_INVALID:
     case WEIR_REFUSED:
