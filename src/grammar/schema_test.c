@@ -205,7 +205,21 @@ static const struct example {
      {"{}", "{\"p\":{\"p\":{}}}"},
      {"{\"p\":1}"}},
     {"true", {"1", "[{\"a\":[]}]", "\"x\""}, {"", "x"}},
-    {"{\"type\":\"boolean\",\"default\":true,\"x-note\":[1]}", {"true", "false"}, {"null"}},
+    /* annotations, those of other programs too; also where schemas are merged and types are not given */
+    {"{\"type\":\"boolean\",\"default\":true,\"x-note\":[1],\"_type\":1,\"x-minimum\":1,\"note\":2}",
+     {"true", "false"},
+     {"null"}},
+    {"{\"type\":\"null\",\"title\":0,\"description\":0,\"default\":0,\"examples\":0,\"example\":0,"
+     "\"$schema\":0,\"$id\":0,\"id\":0,\"$comment\":0,\"$vocabulary\":0,\"$anchor\":0,\"$defs\":0,"
+     "\"definitions\":0,\"deprecated\":0,\"readOnly\":0,\"readonly\":0,\"writeOnly\":0,\"nullable\":0,"
+     "\"discriminator\":0,\"externalDocs\":0,\"xml\":0,\"$dynamicAnchor\":0,\"enumNames\":0,\"self\":0,"
+     "\"optional\":0,\"order\":0,\"unit\":0,\"links\":0,\"media\":0,\"name\":0,\"version\":0}",
+     {"null"},
+     {"1"}},
+    {"{\"id\":\"a\",\"allOf\":[{\"type\":\"integer\",\"self\":1},{\"self\":2,\"anyOf\":[{\"group\":1}]}]}",
+     {"1"},
+     {"null"}},
+    {"{\"group\":{\"type\":3},\"maxLength\":1}", {"\"a\""}, {"\"ab\"", "1"}},
 };
 
 static void test_honoured(void **state)
@@ -299,7 +313,14 @@ static const struct refusal {
     {"{\"type\":\"object\",\"unevaluatedProperties\":{\"type\":\"null\"}}", "", "'unevaluatedProperties'"},
     {"{\"if\":{},\"then\":{}}", "", "'if'"},
     {"{\"type\":\"string\",\"contentEncoding\":\"base64\"}", "", "'contentEncoding'"},
-    {"{\"type\":\"string\",\"maxlength\":3}", "", "'maxlength'"},
+    {"{\"type\":\"string\",\"maxlength\":3}", "", "write 'maxLength'"},
+    {"{\"type\":\"string\",\"minLenght\":3}", "", "write 'minLength'"},
+    {"{\"anyOf\":[{\"type\":\"array\",\"max_item\":3}]}", "/anyOf/0", "write 'maxItems'"},
+    {"{\"allOf\":[{\"type\":\"null\"},{\"typ\":\"null\"}]}", "/allOf/1", "write 'type'"},
+    {"{\"type\":\"object\",\"require\":[\"a\"]}", "", "write 'required'"},
+    {"{\"ref\":\"#\"}", "", "write '$ref'"},
+    {"{\"patternPropertys\":{}}", "", "write 'patternProperties'"},
+    {"{\"type\":\"integer\",\"divisibleBy\":3}", "", "write multipleOf"},
     {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", "", "'oneOf'"},
     {"{\"oneOf\":[{\"properties\":{\"a\":{}}},{\"type\":\"string\"}]}", "", "'oneOf'"},
     {"{\"oneOf\":[{\"type\":\"null\"}],\"anyOf\":[{\"type\":\"null\"}]}", "", "'oneOf'"},
