@@ -25,8 +25,8 @@
  *     double.
  *
  * Accepted with less than the schema says:
- *   - an object with `properties` (or `required`) has no others; its properties come in their order, the
- *     required ones first;
+ *   - an object with `properties` (or `required`) has no others; its properties come in their order, and
+ *     then those that only `required` names;
  *   - an array with prefixItems has exactly these items;
  *   - integers have at most 16 digits;
  *   - numbers with bounds have at most three decimal places, fewer for wider ranges;

@@ -365,6 +365,50 @@ static void test_refused(void **state)
     assert_int_equal(weir_grammar_from_json_schema("{}", WEIR_NUL, NULL, NULL), WEIR_INVALID);
 }
 
+/* ---- The order of properties: all selections of all orders ---- */
+
+enum { PROPERTIES = 4 };
+
+/* Texts of objects with these properties, and with each of the others behind them. */
+static void check_orders(gbnf *g, const char *schema, unsigned required, const int *chosen, size_t n)
+{
+    char text[64] = "{";
+    unsigned set = 0;
+    bool in = true;
+    for (size_t i = 0; i < n; i++) {
+        sprintf(text + strlen(text), "%s\"%c\":%d", i > 0 ? "," : "", 'a' + chosen[i], chosen[i]);
+        in = in && (i == 0 || chosen[i] > chosen[i - 1]);
+        set |= 1u << chosen[i];
+    }
+    strcat(text, "}");
+    if (gbnf_matches(g, text) != (in && (required & ~set) == 0)) fail_msg("%s and %s", schema, text);
+    for (int one = 0; one < PROPERTIES; one++) {
+        int more[PROPERTIES];
+        if ((set & 1u << one) != 0) continue;
+        if (n > 0) memcpy(more, chosen, n * sizeof *chosen);
+        more[n] = one;
+        check_orders(g, schema, required, more, n + 1);
+    }
+}
+
+static void test_orders(void **state)
+{
+    (void)state;
+    for (unsigned required = 0; required < 1u << PROPERTIES; required++) {
+        char schema[256] = "{\"properties\":{";
+        for (int i = 0; i < PROPERTIES; i++)
+            sprintf(schema + strlen(schema), "%s\"%c\":{\"const\":%d}", i > 0 ? "," : "", 'a' + i, i);
+        strcat(schema, "},\"required\":[");
+        for (int i = PROPERTIES - 1, n = 0; i >= 0; i--) /* the order of this list has no meaning */
+            if ((required & 1u << i) != 0)
+                sprintf(schema + strlen(schema), "%s\"%c\"", n++ > 0 ? "," : "", 'a' + i);
+        strcat(schema, "]}");
+        gbnf *g = grammar_of(schema);
+        check_orders(g, schema, required, NULL, 0);
+        gbnf_free(g);
+    }
+}
+
 /* ---- Bounds of integers, all of them ---- */
 
 static void test_integer_bounds(void **state)
@@ -517,9 +561,9 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_honoured),       cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_integer_bounds), cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_honoured), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_orders),   cmocka_unit_test(test_integer_bounds),
+        cmocka_unit_test(test_limits),   cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
