@@ -165,8 +165,10 @@ unsigned weir__schema_type_of(const json_t *value)
 
 bool weir__schema_equal(const json_t *a, const json_t *b)
 {
-    if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
-    return json_equal(a, b);
+    if (json_is_integer(a) && json_is_real(b)) return weir__schema_equal(b, a);
+    if (!json_is_real(a) || !json_is_integer(b)) return json_equal(a, b);
+    double d = json_real_value(a); /* the other one may have no double */
+    return d >= -0x1p63 && d < 0x1p63 && floor(d) == d && (json_int_t)d == json_integer_value(b);
 }
 
 bool weir__schema_has_value(const json_t *list, const json_t *value)
