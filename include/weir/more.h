@@ -136,7 +136,8 @@ WEIR_API bool weir_is_eog(const weir_model *model, int32_t token);
 WEIR_API weir_status weir_grammar_check(const char *grammar, const char *root, weir_error *error);
 
 /* Converts JSON Schema to GBNF. A keyword that cannot be enforced is an error that names its JSON pointer;
- * the result is never weaker than the schema. Free *grammar with weir_free. */
+ * the result is never weaker than the schema. Names that JSON Schema does not know are annotations, but one
+ * that is nearly a keyword's is an error. Free *grammar with weir_free. */
 WEIR_API WEIR_CHECKED weir_status weir_grammar_from_json_schema(const char *schema, size_t length,
                                                                 char **grammar, weir_error *error);
 

@@ -327,8 +327,8 @@ typedef struct weir_chat_params {
     bool continue_final;
     bool parse_reasoning; /* true: reasoning is separated from content */
     int64_t now;          /* the time for templates that print the date, seconds since 1970; 0 = now */
-    /* true (default): a keyword of json_schema that cannot be enforced is an error; false: it is left out and
-     * listed by weir_chat_relaxed, unless it is malformed */
+    /* true (default): a keyword of json_schema that cannot be enforced is an error, and so is a misspelled
+     * one; false: it is left out and listed by weir_chat_relaxed, unless it is malformed */
     bool strict_schema;
     weir_special_content special_content;
     /* false: messages that the template refuses are changed into a form that it takes, and listed by
