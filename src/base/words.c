@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "base/ascii.h"
+#include "base/minmax.h"
 
 #define LETTERS_MAX 40 /* of the longest name that is compared; known ones have fewer */
 #define BYTES_MAX   80 /* the same with "_" and "-" */
@@ -31,11 +32,6 @@ static bool fold_name(near_name *folded, const char *name)
     return true;
 }
 
-static int smaller(int a, int b)
-{
-    return a < b ? a : b;
-}
-
 /* The number of edits (Damerau and Levenshtein, where no part is edited twice). */
 static int count_edits(const near_name *a, const near_name *b)
 {
@@ -46,10 +42,10 @@ static int count_edits(const near_name *a, const near_name *b)
         next[0] = (int)i;
         for (size_t k = 1; k <= b->n; k++) {
             bool same = a->letters[i - 1] == b->letters[k - 1];
-            next[k] = smaller(last[k - 1] + !same, smaller(last[k], next[k - 1]) + 1);
+            next[k] = (int)weir__min(last[k - 1] + !same, weir__min(last[k], next[k - 1]) + 1);
             if (i > 1 && k > 1 && a->letters[i - 1] == b->letters[k - 2] &&
                 a->letters[i - 2] == b->letters[k - 1])
-                next[k] = smaller(next[k], before[k - 2] + 1);
+                next[k] = (int)weir__min(next[k], before[k - 2] + 1);
         }
         int *free_row = before;
         before = last;
