@@ -34,6 +34,7 @@ static const struct {
     {NULL, "text", "prompt", "requests["},
     {NULL, "tokens", "prompt", "requests["},
     {NULL, "n_tokens", "prompt", "requests["},
+    {NULL, "n_prompt", "prompt", NULL},
     {NULL, "chat", "messages", "requests["},
     {NULL, "media", "messages", NULL},
     {NULL, "n_media", "messages", NULL},
@@ -189,7 +190,9 @@ static ERL_NIF_TERM error_term(ErlNifEnv *env, weir_status status, const weir_er
     naming field = {.field = error->field}, names = {.field = error->field};
     const char *option = names.option = option_of(error->field, &field);
     failure f = failure_of(status, error->kind, option);
-    if (load && f.http != 503) f = (failure){"load_failed", 503};
+    if (load && status == WEIR_BUSY) f.code = "model_busy";
+    if (load && f.http != 503 && status != WEIR_BUSY && status != WEIR_TOO_LONG) f.code = "load_failed";
+    if (load) f.http = 503;
     known.code = status;
     weir_error_text(&known, option_of, &names, text, sizeof text);
     bool prefixed = option[0] != '\0' && error->message[0] != '\0' && !names.told;
@@ -205,7 +208,8 @@ ERL_NIF_TERM nif_refused(ErlNifEnv *env, weir_status status, const weir_error *e
 ERL_NIF_TERM nif_refused_load(ErlNifEnv *env, weir_status status, const weir_error *error)
 {
     if (status == WEIR_NOT_FOUND && strcmp(error->field, "name") == 0) return nif_refused(env, status, error);
-    return error_term(env, status == WEIR_BUSY ? WEIR_TIMEOUT : status, error, true);
+    if (status == WEIR_BUSY && strncmp(error->field, "timeout", 7) == 0) status = WEIR_TIMEOUT;
+    return error_term(env, status, error, true);
 }
 
 ERL_NIF_TERM nif_failed(ErlNifEnv *env, weir_status status)

@@ -200,8 +200,7 @@ static ERL_NIF_TERM lease_begin(nif_call *call, nif_object *pool, const char *na
     weir_status status = weir_lease_create(pool->handle, name, timeout, &claim->lease, &call->error);
     if (status != WEIR_OK) {
         enif_release_resource(lease);
-        return status == WEIR_BUSY ? nif_status(call, status)
-                                   : nif_refused_load(call->env, status, &call->error);
+        return nif_refused_load(call->env, status, &call->error);
     }
     claim->pool = pool;
     enif_keep_resource(pool);

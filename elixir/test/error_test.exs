@@ -18,7 +18,7 @@ defmodule Weir.ErrorTest do
           {String.duplicate("a", 600), [], 400, :context_full, "prompt"},
           {"hi", [order: "nonsense"], 400, :invalid, "order"},
           {"hi", [grammar: "root ::= ["], 400, :grammar, "grammar"},
-          {"hi", [lora: "/nowhere"], 404, :not_found, "path"},
+          {"hi", [lora: "/nowhere"], 404, :not_found, "lora"},
           {{:fork, :nobody}, [], 404, :not_found, nil}
         ] do
       assert {:error, %Error{} = error} = Server.generate(server, prompt, opts)
@@ -45,8 +45,9 @@ defmodule Weir.ErrorTest do
 
     list = [[name: "none", model_path: "fake:fail_load=1"], [name: "big", model_path: "fake:"]]
     {:ok, models} = Models.start_link(models: list, memory: 1)
-    assert {:error, %{status: 503, code: :load_failed}} = Models.generate(models, "none", "a")
-    assert {:error, %{status: 503, code: :load_failed}} = Models.generate(models, "big", "a")
+    {:ok, roomy} = Models.start_link(models: list, memory: 2 ** 30)
+    assert {:error, %{status: 503, code: :load_failed}} = Models.generate(roomy, "none", "a")
+    assert {:error, %{status: 503, code: :too_large}} = Models.generate(models, "big", "a")
     assert {:error, %{status: 404, code: :not_found, field: "name"}} = Models.generate(models, "other", "a")
     assert {:error, %{status: 404, code: :not_found, field: "name"}} = Models.info(models, "other")
   end

@@ -354,7 +354,7 @@ defmodule Weir.ModelsTest do
     models = start([[name: "slow", model_path: @slow]], max_queue: 1)
     waiting = spawn(fn -> Models.generate(models, "slow", "hello") end)
     assert eventually(fn -> Models.get_stats(models).n_waiting == 1 end)
-    assert {:error, %{code: :queue_full}} = Models.generate(models, "slow", "hello")
+    assert {:error, %{code: :model_busy}} = Models.generate(models, "slow", "hello")
     Process.exit(waiting, :kill)
   end
 

@@ -33,8 +33,14 @@ defmodule Weir.Adapter do
           {:ok, [{t(), number()}]} | {:error, Weir.Error.t()}
   def loaded(model, wanted) do
     Weir.Error.map_ok(wanted, fn
-      {%__MODULE__{}, _scale} = use -> {:ok, use}
-      {path, scale} -> with {:ok, adapter} <- load(model, path), do: {:ok, {adapter, scale}}
+      {%__MODULE__{}, _scale} = use ->
+        {:ok, use}
+
+      {path, scale} ->
+        case load(model, path) do
+          {:ok, adapter} -> {:ok, {adapter, scale}}
+          {:error, error} -> {:error, %{error | field: "lora"}}
+        end
     end)
   end
 

@@ -43,9 +43,11 @@ defmodule Weir.Embedding do
 
   @doc false
   def within(model, texts, o, timeout) do
+    deadline = Deadline.at(timeout)
+
     with {:ok, inputs} <- encode(model, texts),
          {:ok, context} <- context(model, size(inputs, o), o.pooling_type) do
-      compute(context, inputs, o, Deadline.at(timeout))
+      compute(context, inputs, o, deadline)
     end
   end
 

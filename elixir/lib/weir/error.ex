@@ -27,7 +27,7 @@ defmodule Weir.Error do
   | 429 | `:queue_full` |
   | 499 | `:cancelled` |
   | 500 | `:io`, `:denied`, `:state`, `:no_space`, `:backend`, `:failed`, `:invalid_answer` (not what a schema asks for) |
-  | 503 | `:timeout`, `:queue_timeout`, `:first_token_timeout`, `:stopping`, `:server_down`, `:no_memory`, `:load_failed`, `:no_node`, `:node_down`, `:refused` (a node, by its cluster) |
+  | 503 | `:model_busy` and `:too_large` (of a pool's model), `:timeout`, `:queue_timeout`, `:first_token_timeout`, `:stopping`, `:server_down`, `:no_memory`, `:load_failed`, `:no_node`, `:node_down`, `:refused` (a node, by its cluster) |
 
       iex> {:ok, model} = Weir.load_model("fake:")
       iex> {:error, error} = Weir.generate(model, "hello", top_p: 2.0)
@@ -74,6 +74,7 @@ defmodule Weir.Error do
   # The same failure, of a model that a request waits for.
   @spec of_load(t()) :: t()
   def of_load(%{status: 503} = error), do: error
+  def of_load(%{code: :too_large} = error), do: %{error | status: 503}
   def of_load(error), do: %{error | status: 503, code: :load_failed}
 
   @doc false
@@ -118,7 +119,7 @@ defmodule Weir.Error do
   defp text({_code, text}) when is_binary(text), do: text
   defp text(:queue_full), do: "the queue is full"
   defp text(:cancelled), do: "the request was cancelled"
-  defp text(:timeout), do: "nothing more came in time"
+  defp text(:timeout), do: "it took longer than its timeout"
   defp text(:stopping), do: "the server is stopping"
   defp text(:node_down), do: "the node that computed the answer was lost"
   defp text(:shared), do: "others have the same answer"

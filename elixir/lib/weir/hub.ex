@@ -232,7 +232,7 @@ defmodule Weir.Hub do
   end
 
   @doc false
-  # Whether it is a name such as `hf:OWNER/REPO`, which may need a download.
+  # True if it is a name such as `hf:OWNER/REPO`, which may need a download.
   def name?("hf:" <> _), do: true
   def name?(_path_or_model), do: false
 

@@ -41,7 +41,7 @@ defmodule Weir.Models do
     * `cache_dir` (nil: a private folder that is removed at the end; `""`: none): for prefixes of models that
       sleep. It must belong to the user, with mode 0700.
     * `cache_disk_bytes` (4 GiB): maximum size of these files
-    * `max_queue` (256; 0: no limit): leases that may wait; more get the error `:queue_full`
+    * `max_queue` (256; 0: no limit): leases that may wait; more get the error `:model_busy`
 
   ## The list
 
@@ -66,8 +66,8 @@ defmodule Weir.Models do
   60_000 ms, for a stream 30_000 ms.
 
   Functions that take a `name` also take a lease. Codes of errors, in addition to those of
-  `Weir.Server.generate/3`: `:not_found` (no model has this name), `:load_failed` (the message says why) and
-  `:too_large` (for the budget).
+  `Weir.Server.generate/3`: `:not_found` (no model has this name), `:load_failed` (the message says why),
+  `:too_large` (for the budget) and `:model_busy` (too many wait).
 
   When this process ends, waiting requests end with the error `:server_down`, and running answers go on to their
   ends; then the memory is freed.

@@ -91,7 +91,7 @@ defmodule Weir.Options do
 
   defp check!(name, type, value), do: if(valid?(type, value), do: value, else: wrong!(name, type, value))
 
-  @doc "Whether a value has this type."
+  @doc "True if a value has this type."
   @spec valid?(term(), term()) :: boolean()
   def valid?(:any, _value), do: true
   def valid?(:boolean, value), do: is_boolean(value)

@@ -45,7 +45,7 @@ defmodule Weir.Tokenizer do
   @spec eos_token(Model.t()) :: integer()
   def eos_token(%Model{ref: ref}), do: NIF.model_info(ref).token_eos
 
-  @doc "Whether this token ends a generation."
+  @doc "True if this token ends a generation."
   @spec eog?(Model.t(), integer()) :: boolean()
   def eog?(%Model{ref: ref}, token), do: NIF.vocab_is_eog(ref, token)
 end

@@ -5,7 +5,7 @@ defmodule Weir.Chat.Parts do
 
   alias Weir.{Error, NIF}
 
-  @doc "Whether a message has images or sounds."
+  @doc "True if a message has images or sounds."
   @spec media?(term()) :: boolean()
   def media?(message), do: message |> content() |> Enum.any?(&kind/1)
 

@@ -19,7 +19,7 @@ defmodule Weir.Cluster.Replay do
 
   @type t :: %__MODULE__{}
 
-  @doc "Whether the consumer has nothing yet."
+  @doc "True if the consumer has nothing yet."
   @spec empty?(t()) :: boolean()
   def empty?(replay), do: replay.texts == [] and replay.ids == [] and not replay.prompt?
 

@@ -140,7 +140,7 @@ defmodule Weir.Server.Answer do
     :ok
   end
 
-  @doc "Whether the same request has the same answer again."
+  @doc "True if the same request has the same answer again."
   @spec deterministic?(opened()) :: boolean()
   def deterministic?({:echo, _prompt, request}), do: request.deterministic
   def deterministic?(request), do: request.deterministic

@@ -214,7 +214,7 @@ defmodule Weir.Server.Broker do
 
   defp change(state), do: state
 
-  # Whether changed options need a new engine. A driver takes another strategy without one.
+  # True if changed options need a new engine. A driver takes another strategy without one.
   defp new_engine?(former, options) do
     case for {name, _} <- Engine.options(), options[name] != former[name], do: name do
       [] -> false

@@ -90,8 +90,12 @@ defmodule Weir.Server.Limits do
 
   @doc "The error of a start that took longer than that."
   @spec started(result, t()) :: result | {:error, Error.t()} when result: term()
-  def started({:error, %Error{code: :timeout}}, limits),
-    do: {:error, limits |> start() |> elem(1) |> Error.new()}
+  def started({:error, %Error{code: :timeout}} = late, limits) do
+    case limits |> start() |> elem(1) do
+      :timeout -> late
+      reason -> {:error, Error.new(reason)}
+    end
+  end
 
   def started(result, _limits), do: result
 

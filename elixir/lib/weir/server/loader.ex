@@ -26,7 +26,7 @@ defmodule Weir.Server.Loader do
     spawn_link(fn -> send(server, {:loaded, self(), fun.()}) end)
   end
 
-  @doc "Whether a server's options name a model that may need a download."
+  @doc "True if a server's options name a model that may need a download."
   @spec remote?(Model.t() | Path.t(), map()) :: boolean()
   def remote?(source, o), do: Hub.name?(source) or Hub.name?(o.draft_model)
 

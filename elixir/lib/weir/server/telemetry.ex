@@ -26,7 +26,7 @@ defmodule Weir.Server.Telemetry do
   generation. Ticks are reported in groups, after they have happened.
   """
 
-  @doc "Whether the application has `:telemetry`."
+  @doc "True if the application has `:telemetry`."
   @spec loaded?() :: boolean()
   def loaded? do
     Code.ensure_loaded?(:telemetry) and function_exported?(:telemetry, :execute, 3)
