@@ -8,6 +8,7 @@
 #include <string.h>
 #include <weir/more.h>
 
+#include "base/error.h"
 #include "cli/lib/cli.h"
 #include "cli/lib/figures.h"
 #include "cli/lib/load.h"
@@ -107,7 +108,7 @@ static void print_tokens(cli_text *text, int32_t tokens, const weir_error *error
     if (tokens > 0)
         cli_text_printf(text, "takes %s tokens\n", cli_count((uint64_t)tokens).text);
     else
-        cli_text_printf(text, "is refused: %s\n", error->message);
+        cli_text_printf(text, "is refused: %s\n", weir__error_words(error).text);
 }
 
 /* "texts and images", and lines for some sizes, each with its newline; `indent` goes before all but the

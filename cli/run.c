@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "cli/lib/figures.h"
 #include "cli/lib/load.h"
 #include "cli/lib/out.h"
@@ -276,7 +277,7 @@ static cli_exit conclude_run(struct run *run)
         cli_text_tell(&line);
     }
     if (run->reason == WEIR_REASON_ERROR)
-        return cli_fail(CLI_REFUSED, "the request failed: %s", error.message);
+        return cli_fail(CLI_REFUSED, "the request failed: %s", weir__error_words(&error).text);
     return CLI_OK;
 }
 

@@ -5,6 +5,7 @@
  * models. Then this thread waits for signals: one that ends it, or SIGHUP, which reads options, keys and
  * models again. At the end, requests that run are waited for; while models and caches are closed, another
  * signal ends the process at once. */
+#include "base/error.h"
 #include "server/server.h"
 
 #include <errno.h>
@@ -76,7 +77,7 @@ static cli_exit collect_keys(cli_args *args)
     cli_exit code = CLI_OK;
     if (args->api_key_file != NULL &&
         serve_key_file_read(args->api_key_file, &from_file, &n, &error) != WEIR_OK)
-        code = cli_fail(CLI_USAGE, "--api-key-file: %s", error.message);
+        code = cli_fail(CLI_USAGE, "--api-key-file: %s", weir__error_words(&error).text);
     args->keys = cli_alloc(n + args->api_keys.n + args->operator_keys.n + 1, sizeof *args->keys);
     if (code == CLI_OK && n > 0) memcpy(args->keys, from_file, n * sizeof *from_file);
     args->serve.live.keys = args->keys;
@@ -141,10 +142,8 @@ static weir_status pull_model(const char *name,
     puller *p = user;
     bool listed = cli_model_list_asked(p->args);
     if (listed && strlen(name) > CLI_MODEL_NAME_MAX) {
-        *error = (weir_error){.code = WEIR_INVALID, .field = "model"};
-        snprintf(error->message, sizeof error->message, "the name has %zu bytes; allowed: 1 to %d",
-                 strlen(name), CLI_MODEL_NAME_MAX);
-        return error->code;
+        return weir__error_range(error, WEIR_INVALID, "model", (double)strlen(name), 1, CLI_MODEL_NAME_MAX,
+                                 "the name has %zu bytes", strlen(name));
     }
     weir_hub_params params = cli_hub_params(p->args);
     char *path = NULL;

@@ -13,6 +13,7 @@
 #include <weir/weir.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "cli/lib/batch.h"
@@ -627,7 +628,8 @@ static void print_texts(const struct session *session)
         if (out.bytes[out.n - 1] != '\n') cli_text_puts(&out, "\n");
         cli_text_puts(&out, dim);
         cli_figures_line(&out, &usage, weir_stream_reason(answer->stream));
-        if (answer->error.code != WEIR_OK) cli_text_printf(&out, ": %s", answer->error.message);
+        if (answer->error.code != WEIR_OK)
+            cli_text_printf(&out, ": %s", weir__error_words(&answer->error).text);
         cli_text_puts(&out, "\n");
         weir_miss_info miss = cli_figures_miss_of(answer->stream);
         if (session->args->explain_cache) cli_figures_miss_line(&out, &miss);
@@ -663,8 +665,9 @@ static cli_exit conclude_session(struct session *session)
     if (n_failed > 0) {
         size_t i = 0;
         while (session->answers[i].error.code == WEIR_OK) i++;
-        code = cli_fail(CLI_REFUSED, "%zu of %zu requests failed; the first, %s: %s", n_failed,
-                        session->batch.n, session->batch.items[i].name, session->answers[i].error.message);
+        code =
+            cli_fail(CLI_REFUSED, "%zu of %zu requests failed; the first, %s: %s", n_failed, session->batch.n,
+                     session->batch.items[i].name, weir__error_words(&session->answers[i].error).text);
     }
     return code;
 }

@@ -19,7 +19,7 @@ defmodule Mix.Tasks.Compile.WeirNif do
 
   # What a build reads: folders and files below its root, and variables.
   @sources ~w(include src hub cmake scripts elixir/c_src CMakeLists.txt CMakePresets.json LICENSE)
-  @variables ~r/^(WEIR_(BACKEND|LLAMA_\w+|WERROR)|(CMAKE|CUDA|PKG_CONFIG)_\w+|CUDACXX|CC|CXX|(C|CXX|LD)FLAGS|PATH|HOME|XDG_CACHE_HOME)$/
+  @variables ~r/^(WEIR_(BACKEND|LLAMA_\w+|WERROR|WITH_\w+)|(CMAKE|CUDA|PKG_CONFIG)_\w+|CUDACXX|CC|CXX|(C|CXX|LD)FLAGS|PATH|HOME|XDG_CACHE_HOME)$/
 
   @impl true
   def run(args) do

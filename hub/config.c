@@ -103,8 +103,8 @@ static weir_status find_token(const char *given, const char *home, weir__config 
     /* A token becomes a line of a request, so it must be plain ASCII. */
     for (const char *c = config->token; status == WEIR_OK && c != NULL && *c != '\0'; c++)
         if (*c <= ' ' || *c > '~')
-            status = weir__error_set(
-                error, WEIR_INVALID, "token",
+            status = weir__invalid(
+                error, WEIR_ERROR_FORM, "token",
                 "the token has a character that tokens do not have, at its byte %d; copy it again",
                 (int)(c - config->token) + 1);
     return status;
@@ -123,19 +123,18 @@ static char *without_user(const char *url)
 static weir_status check_config(const weir__config *config, weir_error *error)
 {
     if (strncmp(config->endpoint, "http://", 7) != 0 && strncmp(config->endpoint, "https://", 8) != 0)
-        return weir__error_set(
-            error, WEIR_INVALID, "endpoint",
+        return weir__invalid(
+            error, WEIR_ERROR_FORM, "endpoint",
             "the hub's endpoint is %.150s: set HF_ENDPOINT or the parameter endpoint to https://HOST",
             config->shown);
     if (!weir__name_is_revision(config->revision))
-        return weir__error_set(
-            error, WEIR_INVALID, "revision",
-            "%.150s is not a revision; allowed: a branch, a tag or a commit's 40 digits, of letters, "
-            "digits, '.', '_', '-' and '/'",
-            config->revision);
+        return weir__invalid(error, WEIR_ERROR_FORM, "revision",
+                             "%.150s is not a revision; allowed: a branch, a tag or a commit's 40 digits, of "
+                             "letters, digits, '.', '_', '-' and '/'",
+                             config->revision);
     if (config->cache[0] == '\0')
-        return weir__error_set(error, WEIR_INVALID, "cache_dir",
-                               "no folder for models: set HF_HUB_CACHE, HF_HOME or HOME");
+        return weir__invalid(error, WEIR_ERROR_MISSING, "cache_dir",
+                             "no folder for models: set HF_HUB_CACHE, HF_HOME or HOME");
     return WEIR_OK;
 }
 

@@ -78,21 +78,21 @@ weir_status weir__name_parse(const char *text, weir__name *name, weir_error *err
 {
     static const char form[] =
         "expected: hf:OWNER/REPO, hf:OWNER/REPO:QUANTIZATION or hf:OWNER/REPO:FILE.gguf";
-    if (text == NULL) return weir__error_set(error, WEIR_INVALID, "name", "name is NULL; %s", form);
+    if (text == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "name", "`name` is NULL; %s", form);
     if (strncmp(text, "hf:", 3) != 0)
-        return weir__error_set(error, WEIR_INVALID, "name",
-                               "%.150s is not the name of a model on the hub; %s", text, form);
+        return weir__invalid(error, WEIR_ERROR_FORM, "name",
+                             "%.150s is not the name of a model on the hub; %s", text, form);
     const char *repo = text + 3;
     size_t n_repo = strcspn(repo, ":"), n_owner = strcspn(repo, "/:");
     const char *what = repo[n_repo] == ':' ? repo + n_repo + 1 : "";
     if (repo[n_owner] != '/' || !is_word(repo, n_owner) || !is_word(repo + n_owner + 1, n_repo - n_owner - 1))
-        return weir__error_set(
-            error, WEIR_INVALID, "name",
+        return weir__invalid(
+            error, WEIR_ERROR_FORM, "name",
             "%.150s names no repository: owner and name have letters, digits, '.', '_' and '-'; %s", text,
             form);
     if (repo[n_repo] == ':' && !weir__name_is_safe(what))
-        return weir__error_set(
-            error, WEIR_INVALID, "name",
+        return weir__invalid(
+            error, WEIR_ERROR_FORM, "name",
             "the part after the colon in %.150s is neither a quantization nor a file's name; %s", text, form);
     snprintf(name->repo, sizeof name->repo, "%.*s", (int)n_repo, repo);
     snprintf(name->what, sizeof name->what, "%s", what);

@@ -17,7 +17,7 @@ parts=() llama=(--media)
 if [ -n "${WEIR_WITH_RPC:-}" ]; then parts+=("-DWEIR_RPC=$WEIR_WITH_RPC"); fi
 if [ -n "${WEIR_WITH_ROUTER:-}" ]; then parts+=("-DWEIR_ROUTER=$WEIR_WITH_ROUTER"); fi
 rpc=${WEIR_WITH_RPC:-$(sed -n 's/^WEIR_RPC:BOOL=//p' "$build/CMakeCache.txt" 2>/dev/null || true)}
-if [ "$rpc" = OFF ]; then llama+=(--no-rpc); fi
+case $rpc in OFF | off | Off | 0 | NO | no | FALSE | false) llama+=(--no-rpc) ;; esac
 # Ahead of CMake, which would ask for the same thing but hide its progress in the log.
 case $preset in
 unit | without | tsan | fuzz) ;;

@@ -271,7 +271,7 @@ static void open_embedder(serve_loaded *loaded)
     weir_error error = {0};
     if (serve_embedder_open(loaded, &error) != WEIR_OK)
         serve_log("error", "embeddings", "not ready, the first request for them tries again: %s",
-                  error.message);
+                  weir__error_words(&error).text);
 }
 
 void serve_server_ready(serve_server *server, weir_model *model, weir_engine *engine)

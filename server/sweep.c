@@ -88,8 +88,8 @@ static void watch_model(serve_server *server)
         server->broken[0] != '\0')
         return;
     if (weir_model_check(serve_catalog_loaded(server->catalog)->model, &error) == WEIR_OK) return;
-    snprintf(server->broken, sizeof server->broken, "%s", error.message);
-    serve_log("error", "model_lost", "%s", error.message);
+    weir_error_text(&error, NULL, NULL, server->broken, sizeof server->broken);
+    serve_log("error", "model_lost", "%s", server->broken);
 }
 
 static void watch_workers(serve_server *server, int64_t now_ns)

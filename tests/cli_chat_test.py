@@ -132,7 +132,7 @@ def test_mistakes():
     _, err, well = chat(f"/set system Be brief.\nHello\n/save {path}\n")
     check("/set system TEXT, as ollama has it", well and json.load(open(path))["messages"][0] == {"role": "system", "content": "Be brief."}, err)
     _, err, well = chat("x " * 3000 + "\n", "-c", "64", code=4)
-    check("a conversation that does not fit", well and "/undo" in err and "/forget" in err and "larger -c or --kv" in err, err)
+    check("a conversation that does not fit", well and "/undo" in err and "/forget" in err and "larger --ctx or --kv" in err, err)
     _, err, well = chat("", "what", code=2)
     check("a model on the command line, twice", well and "one model" in err, err)
 

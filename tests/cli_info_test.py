@@ -40,7 +40,7 @@ def test_devices():
               done.stdout, done.stderr)
     names = [d["name"] for d in json.loads(weir("run", "--list-devices", "--json").stdout)["devices"]]
     check("and as JSON", names == [d["name"] for d in devices], names)
-    expect("a share that is negative", weir("info", "-m", MODEL, "--tensor-split", "3,-1.5"), 2, "--tensor-split", "tensor_split[1] is -1.5")
+    expect("a share that is negative", weir("info", "-m", MODEL, "--tensor-split", "3,-1.5"), 2, "--tensor-split[1] is -1.5")
     expect("shares that are none", weir("info", "-m", MODEL, "-ts", "3;1"), 2, "-ts", "3,1")
     expect("shares", weir("info", "-m", MODEL, "-ts", "3,1", "-sm", "row"), 0)
     expect("a way to split that is none", weir("info", "-m", MODEL, "--split-mode", "tensor"), 2, "none, layer, row")

@@ -40,8 +40,8 @@ def test_full_disk():
         subprocess.run([sys.executable, os.path.join(SOURCE, "scripts", "tiny_gguf.py"), "llama", model], check=True)
         done = subprocess.run([os.environ["WEIR_BIN"], "quantize", "-m", model, "-o", out, "-q"], capture_output=True, text=True, stdin=subprocess.DEVNULL,
                               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192)))
-        check("a disk that takes no more is told with the file's name", done.returncode == 1 and "/out.gguf" in done.stderr and os.listdir(folder) == ["tiny.gguf"] and
-              "the disk is full" in done.stderr and "ios" not in done.stderr.replace("previous", ""), done.returncode, done.stderr)
+        check("a file that cannot grow is told with its name and the reason", done.returncode == 1 and "/out.gguf" in done.stderr and os.listdir(folder) == ["tiny.gguf"] and
+              "File too large" in done.stderr and "ios" not in done.stderr.replace("previous", ""), done.returncode, done.stderr)
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ def test_run_limits():
           answer["timings"]["total_ms"] < 10000, answer)
     expect("a priority out of range", run("-p", "x", "--priority", "101"), 2, "--priority", "-100 to 100")
     expect("an ageing out of range", run("-p", "x", "--ageing", "-1"), 2, "--ageing")
-    expect("a prompt longer than the context", run("-p", "word " * 3000, "-c", "64"), 4, "larger -c or --kv")
+    expect("a prompt longer than the context", run("-p", "word " * 3000, "-c", "64"), 4, "larger --ctx or --kv")
     expect("no prompt", run("-p", ""), 2, "the prompt is empty")
     for medium in ("--image", "--audio"):
         expect(f"no prompt beside {medium}", run("-p", "", medium, "x.png"), 2, "the prompt is empty: a text is needed beside")

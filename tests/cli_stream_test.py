@@ -48,7 +48,7 @@ def test_bad_files():
         ("an empty file", "", 2, ["bad.json:1:"]),
         ("bytes that are no UTF-8", b'{"requests": [{"prompt": "\xff"}]}', 2, ["bad.json:1:"]),
         ("a deep nest", "[" * 100000, 2, ["bad.json:"]),
-        ("a prompt that cannot fit", '{"requests": [{"prompt": "%s"}]}' % ("word " * 5000), 4, ["requests[0]", "-c or --kv"]),
+        ("a prompt that cannot fit", '{"requests": [{"prompt": "%s"}]}' % ("word " * 5000), 4, ["requests[0]", "--ctx or --kv"]),
     ]
     for name, content, code, parts in table:
         done = weir("stream", "-m", MODEL, path_of("bad.json", content))

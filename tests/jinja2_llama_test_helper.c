@@ -7,7 +7,6 @@
 
 #include "backend/chat.h"
 #include "base/json.h"
-#include "base/mem.h"
 
 static bool add_prompt(void *user, const char *prompt, size_t n)
 {
@@ -29,14 +28,14 @@ static weir_status take_template(const char *source, weir_error *error)
     return weir__shim_template_create(source, "<s>", "</s>", &last, error);
 }
 
-static weir_status render(const char *source, const char *args, weir__text *prompt, weir_error *error)
+static weir_status render(const char *source, const json_t *args, weir__text *prompt, weir_error *error)
 {
-    const weir__shim_render in = {.messages = "[{\"role\":\"user\",\"content\":\"x\"}]",
-                                  .args = args,
-                                  .add_generation_prompt = true,
-                                  .enable_thinking = true};
+    json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", "x");
+    const weir__shim_render in = {
+        .messages = messages, .args = args, .add_generation_prompt = true, .enable_thinking = true};
     weir_status status = take_template(source, error);
     if (status == WEIR_OK) status = weir__shim_chat_prompt(last, &in, add_prompt, prompt, error);
+    json_decref(messages);
     return status;
 }
 
@@ -46,8 +45,8 @@ static bool answer(const char *line)
     weir_error error = {0};
     json_t *given = NULL;
     if (weir__json_parse_texts(line, WEIR_NUL, "line", WEIR_INVALID, &given, &error) != WEIR_OK) return false;
-    char *args = weir__json_dump(json_object_get(given, "args"));
-    weir_status status = render(json_string_value(json_object_get(given, "template")), args, &prompt, &error);
+    weir_status status = render(json_string_value(json_object_get(given, "template")),
+                                json_object_get(given, "args"), &prompt, &error);
     weir__text_add(&out, "{", 1);
     if (status == WEIR_OK)
         weir__json_bytes(&out, "text", prompt.bytes, prompt.n);
@@ -58,7 +57,6 @@ static bool answer(const char *line)
     fflush(stdout);
     weir__text_fini(&out);
     weir__text_fini(&prompt);
-    weir__mem_free(args);
     json_decref(given);
     return true;
 }

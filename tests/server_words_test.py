@@ -68,7 +68,7 @@ OTHERS = {"add_special", "cache_dir", "end_ns", "lookup_bytes", "n_seq_max", "n_
           # of requests by the library alone
           "reasoning_start", "reasoning_end",
           # functions and the environment, for people who write or start the program
-          "WEIR_KERNELS", "weir_embed", "weir_embed_decode", "weir_flight_watch", "weir_interrupt_set", "weir_pool_find"}
+          "WEIR_KERNELS", "WEIR_WITH_RPC", "messages_value", "tools_value", "weir_embed", "weir_embed_decode", "weir_flight_watch", "weir_interrupt_set", "weir_pool_find"}
 
 
 @part
@@ -80,7 +80,7 @@ def sources():
             continue
         with open(path) as f:
             text = f.read()
-        for call in re.findall(r"(?:weir__error_set\w*|REFUSE|refuse|fail\w*|must_be)\((.*?)\);", text, re.S):
+        for call in re.findall(r"(?:weir__error_\w+|weir__invalid|REFUSE|refuse|fail\w*|must_be)\((.*?)\);", text, re.S):
             literal = re.sub(r'\\"[^"\\]*\\"', "", " ".join(re.findall(r'"((?:[^"\\]|\\.)*)"', call)))
             for word in odd_words(literal) - set(NAMES) - OTHERS:
                 found.setdefault(word, os.path.relpath(path, SOURCE))

@@ -21,7 +21,7 @@ def test_rpc():
 def test_options_of_routers():
     for words in (["--kv-events", "tcp://127.0.0.1:5557"], ["--kv-events-replay", "tcp://127.0.0.1:5557"],
                   ["--kv-events-endpoint", "a:1"], ["--router-headers"], ["--objective", "a=1"], ["--prefix-key", "k"],
-                  ["--prefix-peer", "a:1"]):
+                  ["--prefix-peer", "a:1"], ["--prefix-timeout", "3"], ["--max-prefix", "1M"]):
         expect(f"weir serve {words[0]}", weir("serve", "-m", "fake:", "--port", "0", *words), 1, words[0], ROUTER)
 
 

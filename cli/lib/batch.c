@@ -352,15 +352,16 @@ cli_exit cli_batch_refused(const cli_batch *batch, const cli_args *args, size_t 
     const char *key = option != NULL ? member_of(object, option) : NULL;
     const char *top_key = option != NULL && key == NULL ? member_of(batch->root, option) : NULL;
     cli_exit code = cli_error_is_usage(error) ? CLI_USAGE : CLI_REFUSED;
-    char request[32] = "";
+    char request[32] = "", place[96];
     if (option != NULL && key == NULL && top_key == NULL) /* the command line has it */
         return cli_fail_error(args, CLI_REFUSED, NULL, error);
     if (top_key == NULL) snprintf(request, sizeof request, "requests[%zu]%s", i, key != NULL ? "." : "");
-    cli_fail(code, "%s: %s%s: %s", name_of(batch), request,
-             key != NULL       ? key
-             : top_key != NULL ? top_key
-                               : "",
-             cli_error_text(error));
+    snprintf(place, sizeof place, "%s%s", request, key != NULL ? key : top_key != NULL ? top_key : "");
+    const cli_words words = cli_error_words(error, CLI_STREAM, place);
+    if (words.named)
+        cli_fail(code, "%s: %s", name_of(batch), words.text);
+    else
+        cli_fail(code, "%s: %s: %s", name_of(batch), place, words.text);
     if (args->json) cli_out_json(json_pack("{s:o}", "error", cli_figures_error(error)));
     return code;
 }

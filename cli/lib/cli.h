@@ -135,8 +135,14 @@ cli_exit cli_fail_error(const struct cli_args *args, cli_exit code, const char *
 /* True if the input is invalid on any machine and with any model: CLI_USAGE. */
 bool cli_error_is_usage(const weir_error *error);
 
-/* The library's words; where they name the engine's parameters, as the options that set them. Valid until the
- * next call. */
-const char *cli_error_text(const weir_error *error);
+/* The error's message with options in place of the library's names. */
+typedef struct cli_words {
+    char text[sizeof((weir_error *)0)->message + 128];
+    const struct cli_option *option; /* of the error's field; NULL = none */
+    bool named;                      /* the text has its name */
+} cli_words;
+
+/* as: the name of the field's option; NULL = as it is on the command line. */
+cli_words cli_error_words(const weir_error *error, unsigned command, const char *as);
 
 #endif

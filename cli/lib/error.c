@@ -13,29 +13,48 @@ bool cli_error_is_usage(const weir_error *error)
     return error->code == WEIR_INVALID || error->code == WEIR_GRAMMAR;
 }
 
-const char *cli_error_text(const weir_error *error)
+typedef struct naming {
+    unsigned command;
+    const cli_option *option; /* of the error's field */
+    const char *as;
+    char text[128];
+    bool named;
+} naming;
+
+static const char *name_option(const char *name, void *user)
 {
-    static const char parameters[] = "n_ctx or n_kv";
-    static char text[sizeof error->message + 16];
-    const char *at = strstr(error->message, parameters);
-    if (at == NULL) return error->message;
-    snprintf(text, sizeof text, "%.*s-c or --kv%s", (int)(at - error->message), error->message,
-             at + strlen(parameters));
-    return text;
+    naming *n = user;
+    const cli_option *option = cli_options_by_field(n->command, name);
+    if (option == NULL) return NULL;
+    bool own = option == n->option;
+    n->named |= own;
+    snprintf(n->text, sizeof n->text, "%s%s", own && n->as != NULL ? n->as : option->name,
+             name + strcspn(name, "["));
+    return n->text;
+}
+
+cli_words cli_error_words(const weir_error *error, unsigned command, const char *as)
+{
+    cli_words words;
+    naming n = {.command = command, .as = as};
+    words.option = n.option = error->field[0] != '\0' ? cli_options_by_field(command, error->field) : NULL;
+    weir_error_text(error, name_option, &n, words.text, sizeof words.text);
+    words.named = n.named;
+    return words;
 }
 
 cli_exit cli_fail_error(const cli_args *args, cli_exit code, const char *context, const weir_error *error)
 {
-    const cli_option *option =
-        error->field[0] != '\0' ? cli_options_by_field(args->command->bit, error->field) : NULL;
+    const cli_words words = cli_error_words(error, args->command->bit, NULL);
     if (error->code == WEIR_ABORTED && cli_signals_ended() != 0) return cli_signals_exit();
-    if (option != NULL && cli_error_is_usage(error)) code = CLI_USAGE;
+    if (words.option != NULL && cli_error_is_usage(error)) code = CLI_USAGE;
     const char *place = strchr(error->field, '/'); /* in a schema */
-    if (option != NULL)
-        cli_fail(code, "%s%s: %s", option->name, place != NULL ? place : "", error->message);
+    if (words.named)
+        cli_fail(code, "%s", words.text);
+    else if (words.option != NULL)
+        cli_fail(code, "%s%s: %s", words.option->name, place != NULL ? place : "", words.text);
     else
-        cli_fail(code, "%s%s%s", context != NULL ? context : "", context != NULL ? ": " : "",
-                 cli_error_text(error));
+        cli_fail(code, "%s%s%s", context != NULL ? context : "", context != NULL ? ": " : "", words.text);
     if (args->json) cli_out_json(json_pack("{s:o}", "error", cli_figures_error(error)));
     return code;
 }

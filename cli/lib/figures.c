@@ -1,6 +1,7 @@
 /* figures.c: rates, sizes and counts of a request, and how they are written.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "figures.h"
+#include "base/error.h"
 
 #include <float.h>
 #include <string.h>
@@ -160,8 +161,9 @@ json_t *cli_figures_shown(json_t **held, const weir_chunk *chunk)
 
 json_t *cli_figures_error(const weir_error *error)
 {
-    return json_pack("{s:s, s:s, s:s}", "code", weir_status_name(error->code), "field", error->field,
-                     "message", error->message);
+    return json_pack("{s:s, s:s, s:s, s:s}", "code", weir_status_name(error->code), "kind",
+                     weir_error_kind_name(error->kind), "field", error->field, "message",
+                     weir__error_words(error).text);
 }
 
 /* 134.5M, 8.19B */

@@ -1,6 +1,7 @@
 /* load.c: finds the model's file, loads models and engines with progress, and writes weir's log to stderr.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "load.h"
+#include "base/error.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,9 +136,8 @@ static cli_exit load_model(const cli_args *args, const char *path, weir_model_pa
         if (status == WEIR_NOT_FOUND && access(path, F_OK) != 0) {
             cli_nearest nearest = cli_nearest_to(path);
             cli_shortname_try(&nearest);
-            snprintf(error.message, sizeof error.message,
-                     "there is no such file%s A model is " CLI_SHORTNAME_FORMS,
-                     cli_nearest_hint(&nearest, "."));
+            weir__error_set(&error, status, NULL, "there is no such file%s A model is " CLI_SHORTNAME_FORMS,
+                            cli_nearest_hint(&nearest, "."));
         }
         cli_exit code = cli_fail_error(args, CLI_NO_MODEL, context, &error);
         cli_free(context);

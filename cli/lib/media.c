@@ -1,6 +1,7 @@
 /* media.c: reads files of images and sounds, and puts them into messages.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "media.h"
+#include "base/error.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +56,8 @@ static cli_exit add_medium(cli_media *media, const weir_model_info *info, const 
     weir_error error = {0};
     if (info->sample_rate > 0) params.sample_rate = info->sample_rate;
     if (weir_media_create(bytes, n_bytes, &params, &one, &error) != WEIR_OK)
-        return cli_fail(CLI_FAILED, "cannot read the %s %s: %s", name_of(kind), name, error.message);
+        return cli_fail(CLI_FAILED, "cannot read the %s %s: %s", name_of(kind), name,
+                        weir__error_words(&error).text);
     (void)weir_media_describe(one, &made);
     if (made.kind != kind) {
         weir_media_release(one);

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/member.h"
 #include "base/words.h"
 #include "config_file.h"
@@ -473,15 +474,20 @@ static cli_exit find_adapters(cli_model_entry *entry)
 cli_exit cli_model_list_fail(const cli_model_entry *entry, cli_exit code, const weir_error *error)
 {
     const cli_args *args = &entry->args;
-    const cli_option *option =
-        error->field[0] != '\0' ? cli_options_by_field(args->command->bit, error->field) : NULL;
-    if (option == NULL) return cli_fail(code, "%s: %s: %s", entry->from, entry->name, cli_error_text(error));
+    const unsigned command = args->command->bit;
+    const cli_option *option = error->field[0] != '\0' ? cli_options_by_field(command, error->field) : NULL;
+    if (option == NULL)
+        return cli_fail(code, "%s: %s: %s", entry->from, entry->name,
+                        cli_error_words(error, command, NULL).text);
     const cli_origin *origin = &args->sources[option - cli_options];
     const char *file = NULL;
     if (origin->from == CLI_FROM_PRESET) file = args->preset_path;
     if (origin->from == CLI_FROM_MODELS || origin->from == CLI_FROM_SECTION) file = entry->file;
-    if (file == NULL) return cli_fail(CLI_USAGE, "%s: %s: %s", entry->name, option->name, error->message);
-    return cli_fail(CLI_USAGE, "%s:%d: %s: %s", file, origin->line, option->name + 2, error->message);
+    const char *name = option->name + (file != NULL ? 2 : 0);
+    const cli_words words = cli_error_words(error, command, name);
+    const char *before = words.named ? "" : name, *colon = words.named ? "" : ": ";
+    if (file == NULL) return cli_fail(CLI_USAGE, "%s: %s%s%s", entry->name, before, colon, words.text);
+    return cli_fail(CLI_USAGE, "%s:%d: %s%s%s", file, origin->line, before, colon, words.text);
 }
 
 static cli_exit check_defaults(const cli_model_entry *entry)
@@ -613,12 +619,9 @@ weir_status cli_pulled_add(cli_pulled *pulled, const char *name, weir_error *err
     bool listed = place_of(&pulled->names, name) < pulled->n_listed, over = pulled->n_read < ticket;
     pthread_mutex_unlock(&pulled->mutex);
     if (listed && !over) return WEIR_OK;
-    *error = (weir_error){.code = over ? WEIR_STOPPED : WEIR_STATE};
-    snprintf(error->message, sizeof error->message,
-             over ? "%.200s was downloaded, and the server is going down"
-                  : "%.200s was downloaded, but the list of models has an error; see the server's log",
-             name);
-    return error->code;
+    return weir__error_set(error, over ? WEIR_STOPPED : WEIR_STATE, NULL, "%.200s was downloaded, %s", name,
+                           over ? "and the server is going down"
+                                : "but the list of models has an error; see the server's log");
 }
 
 bool cli_pulled_waits(cli_pulled *pulled)

@@ -1,6 +1,7 @@
 /* talk.c: keeps messages and media, submits the next answer, and saves and loads conversations.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "talk.h"
+#include "base/error.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -99,7 +100,8 @@ static cli_exit submit_answer(struct answer *answer, cli_talk *talk)
     if (status == WEIR_OK) status = weir_engine_submit(talk->engine, &request, 1, &answer->stream, &error);
     talk->too_long = status == WEIR_TOO_LONG;
     if (talk->too_long) {
-        snprintf(talk->why, sizeof talk->why, "%s", cli_error_text(&error));
+        snprintf(talk->why, sizeof talk->why, "%s",
+                 cli_error_words(&error, talk->args->command->bit, NULL).text);
         code = CLI_REFUSED;
     } else if (status != WEIR_OK)
         code = cli_fail_error(talk->args, CLI_REFUSED, "the request was refused", &error);
@@ -120,7 +122,7 @@ static cli_exit conclude_answer(struct answer *answer, cli_talk *talk)
     if (answer->reply.content.n > 0) cli_talk_add(talk, false, answer->reply.content.bytes);
     if (talk->reason == WEIR_REASON_ERROR) {
         weir_stream_error(answer->stream, &error);
-        return cli_fail(CLI_REFUSED, "the answer failed: %s", error.message);
+        return cli_fail(CLI_REFUSED, "the answer failed: %s", weir__error_words(&error).text);
     }
     weir_engine_stats stats = {.size = sizeof stats};
     weir_engine_get_stats(talk->engine, &stats);

@@ -21,7 +21,7 @@ typedef struct cli_talk {
     weir_miss_info miss;
     weir_reason reason;
     bool too_long; /* the last answer was refused because the conversation does not fit */
-    char why[256]; /* the library's words for that */
+    char why[sizeof((cli_words *)0)->text]; /* the library's words for that */
     int n_answers;
 } cli_talk;
 

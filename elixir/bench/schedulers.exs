@@ -145,7 +145,6 @@ bench = fn label, path ->
        {:ok, _} = NIF.engine_step(manual, nil)
        ref
      end, fn ref -> :ok = NIF.engine_demand(ref, :infinity) end},
-    {"generate_ref, generate_stop", nil, fn _ -> NIF.generate_stop(NIF.generate_ref()) end},
     {"memory_clear, 65,536 cells", nil, fn _ -> :ok = NIF.memory_clear(context) end}
   ]
   |> Enum.each(&measure.(label, &1))

@@ -6,18 +6,6 @@
 
 #define PROMPT_MAX 65536 /* bytes that a normal scheduler copies */
 
-/* ---- Templates ---- */
-
-/* A list of {role, content} */
-static void get_messages(nif_call *call, ERL_NIF_TERM list, weir_chat_params *params)
-{
-    const ERL_NIF_TERM *at;
-    weir_message *messages = nif_list(call, list, sizeof *messages, &params->n_messages);
-    for (size_t i = 0; nif_next_tuple(call, &list, 2, &at); i++)
-        messages[i] = (weir_message){nif_text(call, at[0]), nif_text(call, at[1])};
-    params->messages = messages;
-}
-
 /* A list of {key, value} */
 static void get_args(nif_call *call, ERL_NIF_TERM list, weir_chat_params *params)
 {
@@ -26,51 +14,6 @@ static void get_args(nif_call *call, ERL_NIF_TERM list, weir_chat_params *params
     for (size_t i = 0; nif_next_tuple(call, &list, 2, &at); i++)
         args[i] = (weir_template_arg){nif_text(call, at[0]), nif_text(call, at[1])};
     params->args = args;
-}
-
-static ERL_NIF_TERM prompt_term(ErlNifEnv *env, const weir_chat *chat)
-{
-    size_t length;
-    const char *prompt = weir_chat_prompt(chat, &length);
-    return nif_binary(env, prompt, length);
-}
-
-static ERL_NIF_TERM render_chat(nif_call *call, weir_model *model, const weir_chat_params *params)
-{
-    weir_chat *chat = NULL;
-    weir_status status = weir_chat_create(model, params, &chat, &call->error);
-    if (status != WEIR_OK) return nif_status(call, status);
-    ERL_NIF_TERM result = nif_ok(call->env, prompt_term(call->env, chat));
-    weir_chat_release(chat);
-    return result;
-}
-
-/* chat_apply_template(template, messages, add_assistant): {:ok, text} of a template without its model */
-ERL_NIF_TERM nif_chat_apply_template(nif_call *call, const ERL_NIF_TERM argv[])
-{
-    weir_model *model = NULL;
-    weir_chat_params params = weir_chat_params_default();
-    params.template_source = nif_text(call, argv[0]);
-    get_messages(call, argv[1], &params);
-    params.add_generation_prompt = nif_bool(call, argv[2]);
-    if (call->end != NIF_RESULT) return 0;
-    /* The library renders for a model; the fake one suffices. */
-    weir_status status = weir_model_load("fake:", NULL, &model, &call->error);
-    ERL_NIF_TERM result = status == WEIR_OK ? render_chat(call, model, &params) : nif_status(call, status);
-    weir_model_release(model);
-    return result;
-}
-
-/* chat_apply_template_jinja(model, messages, add_assistant, enable_thinking, kwargs): {:ok, text} */
-ERL_NIF_TERM nif_chat_apply_template_jinja(nif_call *call, const ERL_NIF_TERM argv[])
-{
-    weir_chat_params params = weir_chat_params_default();
-    weir_model *model = nif_model(call, argv[0]);
-    get_messages(call, argv[1], &params);
-    params.add_generation_prompt = nif_bool(call, argv[2]);
-    params.enable_thinking = nif_bool(call, argv[3]);
-    get_args(call, argv[4], &params);
-    return call->end != NIF_RESULT ? 0 : render_chat(call, model, &params);
 }
 
 /* ---- Conversations ---- */
@@ -117,8 +60,8 @@ ERL_NIF_TERM nif_chat_prompt(nif_call *call, const ERL_NIF_TERM argv[])
     size_t length;
     const weir_chat *chat = nif_handle(call, argv[0], NIF_CHAT);
     if (chat == NULL) return 0;
-    (void)weir_chat_prompt(chat, &length);
-    return length > PROMPT_MAX && nif_move(call) ? 0 : prompt_term(call->env, chat);
+    const char *prompt = weir_chat_prompt(chat, &length);
+    return length > PROMPT_MAX && nif_move(call) ? 0 : nif_binary(call->env, prompt, length);
 }
 
 /* chat_tokens(chat): {:ok, ids} */

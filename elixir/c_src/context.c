@@ -7,21 +7,13 @@
 /* Above it, a walk over all cells takes longer than a normal scheduler should give. */
 #define CELLS_MAX 65536
 
-/* context_create(model, n_ctx, n_batch, n_ubatch, n_threads, n_threads_batch, embeddings, pooling_type,
- *                n_seq_max) */
+/* context_create(model, options): the members of weir_context_params by their names */
 ERL_NIF_TERM nif_context_create(nif_call *call, const ERL_NIF_TERM argv[])
 {
     weir_context *context = NULL;
     weir_context_params params = weir_context_params_default();
     weir_model *model = nif_model(call, argv[0]);
-    params.n_ctx = nif_i32(call, argv[1]);
-    params.n_batch = nif_i32(call, argv[2]);
-    params.n_ubatch = nif_i32(call, argv[3]);
-    params.n_threads = nif_i32(call, argv[4]);
-    params.n_threads_batch = nif_i32(call, argv[5]);
-    params.embeddings = nif_bool(call, argv[6]);
-    params.pooling = (weir_pooling)nif_i32_in(call, argv[7], WEIR_POOLING_UNSPECIFIED, WEIR_POOLING_RANK);
-    params.n_seq_max = nif_i32(call, argv[8]);
+    nif_options(call, argv[1], "context", NULL, &params);
     nif_object *object = nif_resource_new(call, NIF_CONTEXT);
     if (object == NULL) return 0;
     weir_status status = weir_context_create(model, &params, &context, &call->error);
@@ -45,47 +37,17 @@ ERL_NIF_TERM nif_context_n_seq_max(nif_call *call, const ERL_NIF_TERM argv[])
     return enif_make_int(call->env, describe_context(nif_handle(call, argv[0], NIF_CONTEXT)).n_seq_max);
 }
 
-/* context_set_adapters(context, [{adapter, scale}]) */
-ERL_NIF_TERM nif_context_set_adapters(nif_call *call, const ERL_NIF_TERM argv[])
-{
-    size_t n;
-    nif_object *context = nif_resource(call, argv[0], NIF_CONTEXT);
-    const weir_adapter_use *uses = nif_adapters(call, argv[1], &n);
-    if (!nif_lock(call, context)) return 0;
-    return nif_status(call, weir_context_set_adapters(context->handle, uses, n, &call->error));
-}
-
 /* ---- Forward passes ---- */
 
-static weir_status append_prompt(nif_call *call, const ERL_NIF_TERM argv[], int32_t seq, int32_t *n_past)
-{
-    nif_object *context = nif_resource(call, argv[0], NIF_CONTEXT);
-    weir_tokens tokens = nif_tokens(call, argv[1]);
-    if (!nif_lock(call, context)) return WEIR_INVALID;
-    return weir_prefill(context->handle, tokens.ids, tokens.n, seq, n_past, &call->error);
-}
-
-/* decode(context, tokens): appends them to sequence 0 */
-ERL_NIF_TERM nif_decode(nif_call *call, const ERL_NIF_TERM argv[])
-{
-    return nif_status(call, append_prompt(call, argv, 0, NULL));
-}
-
-/* prefill(context, tokens, seq): {:ok, n_past} */
+/* prefill(context, tokens, seq): appends them; {:ok, n_past} */
 ERL_NIF_TERM nif_prefill(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    int32_t n_past = 0;
-    weir_status status = append_prompt(call, argv, nif_i32(call, argv[2]), &n_past);
-    return status == WEIR_OK ? nif_ok(call->env, enif_make_int(call->env, n_past)) : nif_status(call, status);
-}
-
-/* decode_token(context, token, pos, seq) */
-ERL_NIF_TERM nif_decode_token(nif_call *call, const ERL_NIF_TERM argv[])
-{
+    int32_t n_past = 0, seq = nif_i32(call, argv[2]);
     nif_object *context = nif_resource(call, argv[0], NIF_CONTEXT);
-    int32_t token = nif_i32(call, argv[1]), pos = nif_i32(call, argv[2]), seq = nif_i32(call, argv[3]);
+    weir_tokens tokens = nif_tokens(call, argv[1]);
     if (!nif_lock(call, context)) return 0;
-    return nif_status(call, weir_decode_token(context->handle, token, pos, seq, &call->error));
+    weir_status status = weir_prefill(context->handle, tokens.ids, tokens.n, seq, &n_past, &call->error);
+    return status == WEIR_OK ? nif_ok(call->env, enif_make_int(call->env, n_past)) : nif_status(call, status);
 }
 
 /* A list of {token, pos, seq, logits?} */

@@ -31,7 +31,7 @@ ERL_NIF_TERM nif_get_embeddings(nif_call *call, const ERL_NIF_TERM argv[])
     if (call->end != NIF_RESULT) return 0;
     if (normalize != WEIR_NORMALIZE_NONE && normalize != WEIR_NORMALIZE_MAX_ABS &&
         normalize != WEIR_NORMALIZE_L2)
-        return nif_error(call->env, "normalize is -1 (none), 0 (max-abs) or 2 (L2)");
+        return nif_error(call, WEIR_INVALID, "normalize", "`normalize` is -1 (none), 0 (max-abs) or 2 (L2)");
     size_t width = weir_embedding_width(context->handle);
     if ((width > WIDTH_MAX && nif_move(call)) || !nif_lock(call, context)) return 0;
     float *values = nif_alloc(call, width * sizeof *values);
@@ -99,7 +99,7 @@ ERL_NIF_TERM nif_embed(nif_call *call, const ERL_NIF_TERM argv[])
     weir_status status = weir_embed(context->handle, inputs, n, (weir_normalize)normalize, values,
                                     n_rows * width, NULL, &call->error);
     nif_uninterrupted();
-    if (status == WEIR_ABORTED) return nif_error_atom(call->env, "timeout");
+    if (status == WEIR_ABORTED) return nif_failed(call->env, WEIR_TIMEOUT);
     if (status != WEIR_OK) return nif_status(call, status);
     ERL_NIF_TERM list = enif_make_list(call->env, 0);
     for (size_t i = n, row = n_rows; i-- > 0; row -= pooled ? 1 : inputs[i].n) {

@@ -2,8 +2,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "nif.h"
 
-#define SLICE_MS 50 /* of a long wait; after each it is checked that the caller is alive */
-
 weir_status nif_engine_options(nif_call *call, ERL_NIF_TERM map, weir_engine_params *params)
 {
     ERL_NIF_TERM value;
@@ -13,7 +11,7 @@ weir_status nif_engine_options(nif_call *call, ERL_NIF_TERM map, weir_engine_par
     if (call->end != NIF_RESULT) return WEIR_OK;
     params->strategy = weir_strategy_find(strategy);
     if (params->strategy != NULL) return WEIR_OK;
-    call->error = (weir_error){WEIR_INVALID, "strategy", "there is none of this name"};
+    (void)nif_error(call, WEIR_INVALID, "strategy", "there is no `strategy` of this name");
     return WEIR_INVALID;
 }
 
@@ -73,35 +71,22 @@ static weir_plan_entry *get_plan(nif_call *call, ERL_NIF_TERM list, size_t *n)
     return plan;
 }
 
-/* Runs one tick; with `turn` also the view for the next plan. */
-static ERL_NIF_TERM step_engine(nif_call *call, const ERL_NIF_TERM argv[], bool turn)
+/* engine_turn(engine, plan or nil): {:ok, report, view}: runs one tick; the view is for the next plan */
+ERL_NIF_TERM nif_engine_turn(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    ErlNifEnv *env = call->env;
     size_t n = 0;
     const weir_view *view;
     const weir_plan_entry *plan = NULL;
     weir_report report = {.size = sizeof report};
     nif_object *engine = nif_own_engine(call, argv[0]);
-    if (!nif_is(env, argv[1], "nil")) plan = get_plan(call, argv[1], &n);
+    if (!nif_is(call->env, argv[1], "nil")) plan = get_plan(call, argv[1], &n);
     nif_uninterrupted();
     if (engine == NULL || !nif_lock(call, engine)) return 0;
     weir_status status = weir_engine_step(engine->handle, plan, n, &report, &call->error);
-    if (status == WEIR_OK && turn) status = weir_engine_view(engine->handle, &view, &call->error);
+    if (status == WEIR_OK) status = weir_engine_view(engine->handle, &view, &call->error);
     if (status != WEIR_OK) return nif_status(call, status);
-    ERL_NIF_TERM map = nif_map_of(env, "report", &report);
-    return turn ? enif_make_tuple3(env, nif_atom(env, "ok"), map, view_map(env, view)) : nif_ok(env, map);
-}
-
-/* engine_step(engine, plan or nil): {:ok, report} of one tick */
-ERL_NIF_TERM nif_engine_step(nif_call *call, const ERL_NIF_TERM argv[])
-{
-    return step_engine(call, argv, false);
-}
-
-/* engine_turn(engine, plan or nil): {:ok, report, view}; engine_step and engine_view in one visit */
-ERL_NIF_TERM nif_engine_turn(nif_call *call, const ERL_NIF_TERM argv[])
-{
-    return step_engine(call, argv, true);
+    return enif_make_tuple3(call->env, nif_atom(call->env, "ok"), nif_map_of(call->env, "report", &report),
+                            view_map(call->env, view));
 }
 
 /* ---- Statistics and the end ---- */
@@ -128,23 +113,6 @@ ERL_NIF_TERM nif_engine_stats(nif_call *call, const ERL_NIF_TERM argv[])
     return map;
 }
 
-/* engine_drain(engine, timeout_ms): refuses new requests and waits for the running ones; {:error,
- * :timeout}. The wait ends if the caller was killed, because it holds a scheduler. */
-ERL_NIF_TERM nif_engine_drain(nif_call *call, const ERL_NIF_TERM argv[])
-{
-    int32_t slice;
-    weir_status status;
-    nif_object *engine = nif_own_engine(call, argv[0]);
-    int32_t timeout = nif_i32(call, argv[1]);
-    if (call->end != NIF_RESULT) return 0;
-    do {
-        slice = timeout < 0 || timeout > SLICE_MS ? SLICE_MS : timeout;
-        status = weir_engine_drain(engine->handle, slice);
-        if (timeout > 0) timeout -= slice;
-    } while (status == WEIR_TIMEOUT && timeout != 0 && enif_is_current_process_alive(call->env));
-    return status == WEIR_TIMEOUT ? nif_error_atom(call->env, "timeout") : nif_status(call, status);
-}
-
 /* engine_stop(engine): every stream ends within a tick */
 ERL_NIF_TERM nif_engine_stop(nif_call *call, const ERL_NIF_TERM argv[])
 {
@@ -155,7 +123,7 @@ ERL_NIF_TERM nif_engine_stop(nif_call *call, const ERL_NIF_TERM argv[])
 }
 
 /* engine_destroy(engine): stops it, waits for other calls to end, and frees it, although terms refer to it.
- * When it returns, cached prefixes are in the folder. Later calls return {:error, :stopping}. */
+ * When it returns, cached prefixes are in the folder. Later calls fail with :stopping. */
 ERL_NIF_TERM nif_engine_destroy(nif_call *call, const ERL_NIF_TERM argv[])
 {
     nif_object *engine = nif_resource(call, argv[0], NIF_ENGINE);

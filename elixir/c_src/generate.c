@@ -75,7 +75,6 @@ typedef struct sender {
     ErlNifEnv *messages; /* cleared by each send */
     ErlNifPid to;
     ERL_NIF_TERM ref; /* in env */
-    nif_halt *halt;   /* NULL: ref is a plain reference */
     ErlNifPid self;   /* the process that generates */
     unsigned n_asked; /* how often is_unwanted() was called */
 } sender;
@@ -84,24 +83,15 @@ typedef struct sender {
 static bool send_message(sender *s, ERL_NIF_TERM what)
 {
     ERL_NIF_TERM message = enif_make_tuple2(s->messages, enif_make_copy(s->messages, s->ref), what);
-    bool sent = false;
-    if (s->halt != NULL) enif_mutex_lock(s->halt->object.lock);
-    if (s->halt == NULL || !s->halt->stopped) sent = enif_send(s->env, &s->to, s->messages, message) != 0;
-    if (s->halt != NULL) enif_mutex_unlock(s->halt->object.lock);
+    bool sent = enif_send(s->env, &s->to, s->messages, message) != 0;
     enif_clear_env(s->messages);
     return sent;
 }
 
-/* False: the generating process was killed, or the receiver has ended or stopped the generation. */
+/* False: the generating process was killed, or the receiver has ended. */
 static bool is_wanted(sender *s)
 {
-    bool stopped = false;
-    if (s->halt != NULL) {
-        enif_mutex_lock(s->halt->object.lock);
-        stopped = s->halt->stopped;
-        enif_mutex_unlock(s->halt->object.lock);
-    }
-    return !stopped && enif_is_process_alive(NULL, &s->self) && enif_is_process_alive(NULL, &s->to);
+    return enif_is_process_alive(NULL, &s->self) && enif_is_process_alive(NULL, &s->to);
 }
 
 /* True if the generation is not wanted any more. Called for each node of a pass's graph, which is too often
@@ -131,7 +121,6 @@ ERL_NIF_TERM nif_generate_tokens(nif_call *call, const ERL_NIF_TERM argv[])
     sender s = {.env = call->env, .to = nif_pid(call, argv[4]), .ref = argv[5]};
     if (enif_self(call->env, &s.self) == NULL || !enif_is_ref(call->env, argv[5])) nif_stop(call, NIF_WRONG);
     if (!prompt_read(call, argv, &p)) return 0;
-    s.halt = nif_resource_find(call->env, argv[5], NIF_HALT);
     s.messages = enif_alloc_env();
     if (s.messages == NULL) return nif_stop(call, NIF_NO_MEMORY);
     weir_interrupt_set(is_unwanted, &s);
@@ -144,24 +133,5 @@ ERL_NIF_TERM nif_generate_tokens(nif_call *call, const ERL_NIF_TERM argv[])
     else if (reason == WEIR_REASON_LENGTH)
         send_message(&s, nif_atom(s.messages, "done"));
     enif_free_env(s.messages);
-    return nif_atom(call->env, "ok");
-}
-
-/* generate_ref(): a reference for generate_tokens that generate_stop takes */
-ERL_NIF_TERM nif_generate_ref(nif_call *call, const ERL_NIF_TERM argv[])
-{
-    (void)argv;
-    nif_halt *halt = nif_resource_new(call, NIF_HALT);
-    return halt == NULL ? 0 : nif_resource_term(call, halt);
-}
-
-/* generate_stop(ref): when it returns, no further message with this reference will be sent */
-ERL_NIF_TERM nif_generate_stop(nif_call *call, const ERL_NIF_TERM argv[])
-{
-    nif_halt *halt = nif_resource(call, argv[0], NIF_HALT);
-    if (halt == NULL) return 0;
-    enif_mutex_lock(halt->object.lock); /* held for as long as a message takes to send */
-    halt->stopped = true;
-    enif_mutex_unlock(halt->object.lock);
     return nif_atom(call->env, "ok");
 }

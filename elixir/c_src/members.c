@@ -42,10 +42,11 @@ static ERL_NIF_TERM choices_term(ErlNifEnv *env, const weir_member *member)
     return list;
 }
 
-static ERL_NIF_TERM row_map(ErlNifEnv *env, const weir_member *member)
+static ERL_NIF_TERM row_map(ErlNifEnv *env, const char *of, const weir_member *member)
 {
     ERL_NIF_TERM map = enif_make_new_map(env);
     nif_put(env, &map, "name", nif_atom(env, member->name));
+    nif_put(env, &map, "option", nif_atom(env, nif_option_name(of, member->name)));
     nif_put(env, &map, "type", nif_atom(env, type_names[member->type]));
     nif_put(env, &map, "min", number_term(env, member->type, member->min));
     nif_put(env, &map, "max", number_term(env, member->type, member->max));
@@ -66,7 +67,7 @@ ERL_NIF_TERM nif_members(nif_call *call, const ERL_NIF_TERM argv[])
     const weir_member *rows = weir_members(of, &n);
     if (rows == NULL) return nif_stop(call, NIF_WRONG);
     ERL_NIF_TERM list = enif_make_list(call->env, 0);
-    while (n-- > 0) list = enif_make_list_cell(call->env, row_map(call->env, &rows[n]), list);
+    while (n-- > 0) list = enif_make_list_cell(call->env, row_map(call->env, of, &rows[n]), list);
     return list;
 }
 

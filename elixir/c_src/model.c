@@ -53,28 +53,21 @@ static void loading_read(loading *l, ERL_NIF_TERM term)
     if (l->messages == NULL) nif_stop(l->call, NIF_NO_MEMORY);
 }
 
-/* model_load(path, n_gpu_layers, use_mmap, main_gpu, split_mode, tensor_split, use_mlock,
- *            use_direct_io, vocab_only, options): the others of weir_model_params by their names; with
+/* model_load(path, options): the members of weir_model_params by their names, and tensor_split; with
  * `progress: {pid, ref}` the process gets {ref, {:progress, 0.0 to 1.0}} meanwhile */
 ERL_NIF_TERM nif_model_load(nif_call *call, const ERL_NIF_TERM argv[])
 {
     weir_model *model = NULL;
     weir_model_params params = weir_model_params_default();
     loading l = {.call = call, .told = -1.0f};
-    ERL_NIF_TERM progress;
+    ERL_NIF_TERM value;
     const char *path = nif_text(call, argv[0]);
-    params.n_gpu_layers = nif_i32(call, argv[1]);
-    params.use_mmap = nif_bool(call, argv[2]);
-    params.main_gpu = nif_i32(call, argv[3]);
-    params.split_mode = (weir_split_mode)nif_i32_in(call, argv[4], WEIR_SPLIT_NONE, WEIR_SPLIT_ROW);
-    params.tensor_split = nif_shares(call, argv[5], &params.n_tensor_split);
-    params.use_mlock = nif_bool(call, argv[6]);
-    params.use_direct_io = nif_bool(call, argv[7]);
-    params.vocab_only = nif_bool(call, argv[8]);
-    nif_options(call, argv[9], "model", NULL, &params);
+    nif_options(call, argv[1], "model", NULL, &params);
+    if (nif_key(call, argv[1], "tensor_split", &value))
+        params.tensor_split = nif_shares(call, value, &params.n_tensor_split);
     nif_object *object = nif_resource_new(call, NIF_MODEL);
     if (object == NULL) return 0;
-    if (nif_key(call, argv[9], "progress", &progress)) loading_read(&l, progress);
+    if (nif_key(call, argv[1], "progress", &value)) loading_read(&l, value);
     if (call->end != NIF_RESULT) return 0;
     params.progress = load_progress;
     params.progress_user = &l;
@@ -103,29 +96,26 @@ ERL_NIF_TERM nif_devices(nif_call *call, const ERL_NIF_TERM argv[])
     return in_order;
 }
 
-/* A function of a model that returns a part of its description. */
-#define DESCRIBE(name, term)                                                                                 \
-    ERL_NIF_TERM nif_##name(nif_call *call, const ERL_NIF_TERM argv[])                                       \
-    {                                                                                                        \
-        ErlNifEnv *env = call->env;                                                                          \
-        weir_model_info info = {.size = sizeof info};                                                        \
-        if (weir_model_describe(nif_model(call, argv[0]), &info) != WEIR_OK) return 0;                       \
-        return term;                                                                                         \
-    }
-
-DESCRIBE(model_n_ctx_train, enif_make_int(env, info.n_ctx_train))
-DESCRIBE(model_n_embd, enif_make_int(env, info.n_embd))
-DESCRIBE(model_desc, nif_binary(env, info.description, WEIR_NUL))
-DESCRIBE(model_size, enif_make_uint64(env, info.n_bytes))
-DESCRIBE(model_fingerprint, enif_make_uint64(env, info.fingerprint))
-DESCRIBE(model_n_params, enif_make_uint64(env, info.n_params))
-DESCRIBE(model_chat_template,
-         info.chat_template == NULL ? nif_atom(env, "nil") : nif_binary(env, info.chat_template, WEIR_NUL))
-
-/* {reads images, reads sounds} */
-DESCRIBE(model_modalities,
-         enif_make_tuple2(env, nif_truth(env, info.reads_images), nif_truth(env, info.reads_sounds)))
-
-DESCRIBE(vocab_n_tokens, enif_make_int(env, info.n_vocab))
-DESCRIBE(vocab_bos, enif_make_int(env, info.token_bos))
-DESCRIBE(vocab_eos, enif_make_int(env, info.token_eos))
+/* model_info(model): a map */
+ERL_NIF_TERM nif_model_info(nif_call *call, const ERL_NIF_TERM argv[])
+{
+    ErlNifEnv *env = call->env;
+    weir_model_info info = {.size = sizeof info};
+    if (weir_model_describe(nif_model(call, argv[0]), &info) != WEIR_OK) return 0;
+    ERL_NIF_TERM map = enif_make_new_map(env);
+    nif_put(env, &map, "description", nif_binary(env, info.description, WEIR_NUL));
+    nif_put(env, &map, "chat_template",
+            info.chat_template == NULL ? nif_atom(env, "nil")
+                                       : nif_binary(env, info.chat_template, WEIR_NUL));
+    nif_put(env, &map, "n_params", enif_make_uint64(env, info.n_params));
+    nif_put(env, &map, "n_bytes", enif_make_uint64(env, info.n_bytes));
+    nif_put(env, &map, "fingerprint", enif_make_uint64(env, info.fingerprint));
+    nif_put(env, &map, "n_vocab", enif_make_int(env, info.n_vocab));
+    nif_put(env, &map, "n_ctx_train", enif_make_int(env, info.n_ctx_train));
+    nif_put(env, &map, "n_embd", enif_make_int(env, info.n_embd));
+    nif_put(env, &map, "token_bos", enif_make_int(env, info.token_bos));
+    nif_put(env, &map, "token_eos", enif_make_int(env, info.token_eos));
+    nif_put(env, &map, "reads_images", nif_truth(env, info.reads_images));
+    nif_put(env, &map, "reads_sounds", nif_truth(env, info.reads_sounds));
+    return map;
+}

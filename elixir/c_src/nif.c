@@ -46,8 +46,8 @@ static ERL_NIF_TERM run_function(const function *f, ErlNifEnv *env, int argc, co
     switch (call.end) {
     case NIF_RESULT: break;
     case NIF_WRONG: return enif_make_badarg(env);
-    case NIF_NO_MEMORY: return nif_error(env, weir_status_text(WEIR_NO_MEMORY));
-    case NIF_STOPPED: return nif_error_atom(env, "stopping");
+    case NIF_NO_MEMORY: return nif_failed(env, WEIR_NO_MEMORY);
+    case NIF_STOPPED: return nif_failed(env, WEIR_STOPPED);
     case NIF_DIRTY: return enif_schedule_nif(env, f->name, ERL_NIF_DIRTY_JOB_CPU_BOUND, f->run, argc, argv);
     }
     return result;
@@ -62,18 +62,6 @@ static ERL_NIF_TERM run_function(const function *f, ErlNifEnv *env, int argc, co
 NIF_TABLE(RUN)
 
 /* ---- Loading ---- */
-
-/* Programs call them; weir needs no global initialization. */
-ERL_NIF_TERM nif_backend_init(nif_call *call, const ERL_NIF_TERM argv[])
-{
-    (void)argv;
-    return nif_atom(call->env, "ok");
-}
-
-ERL_NIF_TERM nif_backend_free(nif_call *call, const ERL_NIF_TERM argv[])
-{
-    return nif_backend_init(call, argv);
-}
 
 ERL_NIF_TERM nif_backend_version(nif_call *call, const ERL_NIF_TERM argv[])
 {

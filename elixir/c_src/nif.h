@@ -1,7 +1,7 @@
 /* nif.h: declarations for the files of the native layer. Each function nif_NAME is a row of NIF_TABLE.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Arguments of the wrong type raise ArgumentError; errors of the library are {:error, message}. Nothing
+ * Arguments of the wrong type raise ArgumentError; errors of the library are {:error, %Weir.Error{}}. Nothing
  * here aborts. A normal scheduler never waits: a call that would wait, or take long, moves to a dirty
  * scheduler. */
 #ifndef WEIR_NIF_H
@@ -21,8 +21,8 @@
 typedef enum nif_end {
     NIF_RESULT = 0,
     NIF_WRONG,     /* ArgumentError */
-    NIF_NO_MEMORY, /* {:error, message} */
-    NIF_STOPPED,   /* {:error, :stopping} */
+    NIF_NO_MEMORY, /* {:error, _} with the code :no_memory */
+    NIF_STOPPED,   /* {:error, _} with the code :stopping */
     NIF_DIRTY,     /* the VM repeats it on a dirty scheduler */
 } nif_end;
 
@@ -120,13 +120,20 @@ ERL_NIF_TERM nif_number(ErlNifEnv *env, double number);         /* -9999.0 for i
 ERL_NIF_TERM nif_ids(ErlNifEnv *env, const int32_t *tokens, size_t n);
 void nif_put(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, ERL_NIF_TERM value);
 
-ERL_NIF_TERM nif_error(ErlNifEnv *env, const char *message);
-ERL_NIF_TERM nif_error_atom(ErlNifEnv *env, const char *reason);
+/* ---- error.c: {:error, %Weir.Error{}} ---- */
 
-/* {:error, "field: message"} of the library's error, or the status's text if the error has no message;
- * {:error, :stopping} for STOPPED. */
+/* The library's error; its message is the status's text if it has none. */
 ERL_NIF_TERM nif_refused(ErlNifEnv *env, weir_status status, const weir_error *error);
+
+/* The same for a model that a request waits for. */
+ERL_NIF_TERM nif_refused_load(ErlNifEnv *env, weir_status status, const weir_error *error);
+
+ERL_NIF_TERM nif_failed(ErlNifEnv *env, weir_status status); /* a status without details */
+ERL_NIF_TERM nif_error(nif_call *call, weir_status status, const char *field, const char *message);
 ERL_NIF_TERM nif_status(nif_call *call, weir_status status); /* :ok, or the call's error */
+
+/* The option that a member of a struct, `of` as in weir_members(), has. */
+const char *nif_option_name(const char *of, const char *member);
 
 /* ---- members.c: structs by the rows of weir_members() ---- */
 
@@ -149,7 +156,6 @@ typedef enum nif_kind {
     NIF_MODEL,
     NIF_CONTEXT,
     NIF_SAMPLER,
-    NIF_HALT,
     NIF_ENGINE,
     NIF_STREAM,
     NIF_CHAT,
@@ -180,12 +186,6 @@ typedef struct nif_sampler {
     bool slow;  /* every function of it may take longer than a normal scheduler should give */
     bool walks; /* its draws may */
 } nif_sampler;
-
-/* The end of one generation that nobody needs any more. */
-typedef struct nif_halt {
-    nif_object object; /* the lock is held while a message is sent, so that none is sent after a stop */
-    bool stopped;
-} nif_halt;
 
 /* One request's stream, whose chunks become messages. The lock protects the handle and the members after
  * `to`, for the engine's thread, for processes that ask for more, and for the end of the consumer. It is held
@@ -306,39 +306,24 @@ weir_media **nif_media(nif_call *call, ERL_NIF_TERM list, size_t *n);
 
 #define NIF_DECLARE(name, arity, flags) nif_fn nif_##name;
 #define NIF_TABLE(X)                                                                                         \
-    X(backend_init, 0, 0)                                                                                    \
-    X(backend_free, 0, 0)                                                                                    \
     X(backend_version, 0, 0)                                                                                 \
     X(live_handles, 0, 0)                                                                                    \
     X(members, 1, 0)                                                                                         \
     X(log_to, 2, 0)                                                                                          \
     X(devices, 0, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                                \
-    X(model_load, 10, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                            \
-    X(model_n_ctx_train, 1, 0)                                                                               \
-    X(model_n_embd, 1, 0)                                                                                    \
-    X(model_fingerprint, 1, 0)                                                                               \
-    X(model_desc, 1, 0)                                                                                      \
-    X(model_size, 1, 0)                                                                                      \
-    X(model_n_params, 1, 0)                                                                                  \
-    X(model_modalities, 1, 0)                                                                                \
-    X(model_chat_template, 1, 0)                                                                             \
-    X(vocab_n_tokens, 1, 0)                                                                                  \
-    X(vocab_bos, 1, 0)                                                                                       \
-    X(vocab_eos, 1, 0)                                                                                       \
+    X(model_load, 2, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                             \
+    X(model_info, 1, 0)                                                                                      \
     X(vocab_is_eog, 2, 0)                                                                                    \
     X(tokenize, 4, 0)                                                                                        \
     X(detokenize, 2, 0)                                                                                      \
     X(token_to_piece, 2, 0)                                                                                  \
-    X(context_create, 9, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                        \
+    X(context_create, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                        \
     X(context_n_ctx, 1, 0)                                                                                   \
     X(context_n_seq_max, 1, 0)                                                                               \
-    X(decode, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                                \
     X(prefill, 3, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                               \
-    X(decode_token, 4, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                          \
     X(decode_batch, 3, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                          \
     X(batch_eval, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                            \
     X(adapter_load, 2, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                           \
-    X(context_set_adapters, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                  \
     X(memory_clear, 1, 0)                                                                                    \
     X(memory_seq_rm, 4, 0)                                                                                   \
     X(memory_seq_cp, 5, 0)                                                                                   \
@@ -349,7 +334,6 @@ weir_media **nif_media(nif_call *call, ERL_NIF_TERM list, size_t *n);
     X(embed, 4, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                                 \
     X(state_save, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                            \
     X(state_load, 3, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                            \
-    X(sampler_init, 11, 0)                                                                                   \
     X(sampler_create, 2, 0)                                                                                  \
     X(sampler_accept, 2, 0)                                                                                  \
     X(sampler_reset, 1, 0)                                                                                   \
@@ -357,10 +341,6 @@ weir_media **nif_media(nif_call *call, ERL_NIF_TERM list, size_t *n);
     X(sampler_sample_at, 3, 0)                                                                               \
     X(generate, 4, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                              \
     X(generate_tokens, 6, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                       \
-    X(generate_ref, 0, 0)                                                                                    \
-    X(generate_stop, 1, 0)                                                                                   \
-    X(chat_apply_template, 3, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                   \
-    X(chat_apply_template_jinja, 5, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                             \
     X(chat_create, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
     X(chat_relaxed, 1, 0)                                                                                    \
     X(chat_reshaped, 1, 0)                                                                                   \
@@ -372,17 +352,14 @@ weir_media **nif_media(nif_call *call, ERL_NIF_TERM list, size_t *n);
     X(chat_parser_feed, 3, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                      \
     X(json_schema_to_grammar_nif, 1, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                            \
     X(engine_create, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                         \
-    X(engine_submit, 4, 0)                                                                                   \
     X(engine_submit_n, 5, 0)                                                                                 \
     X(engine_demand, 2, 0)                                                                                   \
     X(engine_cancel, 1, 0)                                                                                   \
     X(engine_interval, 2, 0)                                                                                 \
     X(engine_progress, 1, 0)                                                                                 \
     X(engine_view, 1, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
-    X(engine_step, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
     X(engine_turn, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
     X(engine_stats, 1, 0)                                                                                    \
-    X(engine_drain, 2, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                           \
     X(engine_stop, 1, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                            \
     X(engine_destroy, 1, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                         \
     X(engine_usage, 1, 0)                                                                                    \

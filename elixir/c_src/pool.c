@@ -82,7 +82,7 @@ ERL_NIF_TERM nif_pool_get(nif_call *call, const ERL_NIF_TERM argv[])
     return status == WEIR_OK ? nif_ok(call->env, info_map(call->env, &info)) : nif_atom(call->env, "nil");
 }
 
-/* pool_find(pool, name): {:ok, map} or {:error, :not_found} */
+/* pool_find(pool, name): {:ok, map} */
 ERL_NIF_TERM nif_pool_find(nif_call *call, const ERL_NIF_TERM argv[])
 {
     weir_pool_info info = {.size = sizeof info};
@@ -91,7 +91,7 @@ ERL_NIF_TERM nif_pool_find(nif_call *call, const ERL_NIF_TERM argv[])
     if (call->end != NIF_RESULT) return 0;
     weir_status status = weir_pool_find(pool, name, &info);
     return status == WEIR_OK ? nif_ok(call->env, info_map(call->env, &info))
-                             : nif_error_atom(call->env, "not_found");
+                             : nif_error(call, status, "name", "no model has this name");
 }
 
 /* pool_stats(pool): a map */
@@ -121,7 +121,7 @@ static ERL_NIF_TERM by_name(nif_call *call, const ERL_NIF_TERM argv[],
     const char *name = nif_text(call, argv[1]);
     if (call->end != NIF_RESULT) return 0;
     weir_status status = fn(pool, name, &call->error);
-    return status == WEIR_NOT_FOUND ? nif_error_atom(call->env, "not_found") : nif_status(call, status);
+    return nif_status(call, status);
 }
 
 /* pool_load(pool, name): begins, when there is memory for it */
@@ -138,17 +138,6 @@ ERL_NIF_TERM nif_pool_unload(nif_call *call, const ERL_NIF_TERM argv[])
 
 /* ---- Leases ---- */
 
-static ERL_NIF_TERM failure_term(ErlNifEnv *env, weir_status status, const weir_error *error)
-{
-    switch (status) {
-    case WEIR_BUSY: return nif_error_atom(env, "timeout");
-    case WEIR_NOT_FOUND:
-        return strcmp(error->field, "name") == 0 ? nif_error_atom(env, "not_found")
-                                                 : nif_refused(env, status, error);
-    default: return nif_refused(env, status, error);
-    }
-}
-
 /* Runs once per lease, on a thread of the pool or within nif_lease_create. */
 static void lease_ready(weir_lease *lease, void *user)
 {
@@ -156,7 +145,7 @@ static void lease_ready(weir_lease *lease, void *user)
     nif_claim *claim = user;
     ErlNifEnv *env = claim->messages;
     weir_status status = weir_lease_wait(lease, 0, &error);
-    ERL_NIF_TERM what = status == WEIR_OK ? nif_atom(env, "ready") : failure_term(env, status, &error);
+    ERL_NIF_TERM what = status == WEIR_OK ? nif_atom(env, "ready") : nif_refused_load(env, status, &error);
     ERL_NIF_TERM message = enif_make_tuple2(env, claim->ref, what);
     enif_mutex_lock(claim->lock);
     if (!claim->deaf) enif_send(NULL, &claim->to, env, message);
@@ -211,8 +200,7 @@ static ERL_NIF_TERM lease_begin(nif_call *call, nif_object *pool, const char *na
     weir_status status = weir_lease_create(pool->handle, name, timeout, &claim->lease, &call->error);
     if (status != WEIR_OK) {
         enif_release_resource(lease);
-        return status == WEIR_BUSY ? nif_error_atom(call->env, "queue_full")
-                                   : failure_term(call->env, status, &call->error);
+        return nif_refused_load(call->env, status, &call->error);
     }
     claim->pool = pool;
     enif_keep_resource(pool);

@@ -56,7 +56,6 @@ static void bury_corpse(nif_corpse *corpse)
     case NIF_CLAIM:
         if (corpse->handle != NULL) claim_destroy(corpse->handle);
         break;
-    case NIF_HALT:
     case NIF_KINDS: break;
     }
     atomic_fetch_sub(&n_live[corpse->kind], 1);
@@ -119,7 +118,6 @@ static const struct {
     [NIF_MODEL] = {"weir_model", sizeof(nif_object)},
     [NIF_CONTEXT] = {"weir_context", sizeof(nif_object)},
     [NIF_SAMPLER] = {"weir_sampler", sizeof(nif_sampler)},
-    [NIF_HALT] = {"weir_halt", sizeof(nif_halt)},
     [NIF_ENGINE] = {"weir_engine", sizeof(nif_object)},
     [NIF_STREAM] = {"weir_stream", sizeof(nif_stream)},
     [NIF_CHAT] = {"weir_chat", sizeof(nif_object)},

@@ -6,7 +6,6 @@
 #define VOCAB_MAX  65536 /* logits that are looked at */
 #define SORTED_MAX 4096  /* candidates that are sorted, or looked at more than once */
 #define KEPT_MAX   256   /* candidates left to draw from */
-#define ROOT_MAX   256   /* bytes, of a grammar's rule */
 
 /* Grammars are compiled; DRY's breakers are looked up in the whole vocabulary; lists have any length. */
 bool nif_sampling_long(nif_call *call, ERL_NIF_TERM map)
@@ -38,53 +37,23 @@ static bool walks_all(const weir_sampler_params *p)
     return sorts && !cut;
 }
 
-static ERL_NIF_TERM create_sampler(nif_call *call, weir_model *model, const weir_sampler_params *params,
-                                   bool slow)
-{
-    weir_sampler *handle = NULL;
-    weir_model_info info = {.size = sizeof info};
-    nif_sampler *sampler = nif_resource_new(call, NIF_SAMPLER);
-    if (sampler == NULL) return 0;
-    weir_status status = weir_model_describe(model, &info);
-    if (status == WEIR_OK) status = weir_sampler_create(model, params, &handle, &call->error);
-    sampler->slow = slow || info.n_vocab > VOCAB_MAX;
-    sampler->walks = info.n_vocab > SORTED_MAX && walks_all(params);
-    return nif_made(call, status, &sampler->object, handle);
-}
-
 /* sampler_create(model, options): the members of weir_sampler_params by their names */
 ERL_NIF_TERM nif_sampler_create(nif_call *call, const ERL_NIF_TERM argv[])
 {
+    weir_sampler *handle = NULL;
+    weir_model_info info = {.size = sizeof info};
     weir_sampler_params params = weir_sampler_params_default();
     weir_model *model = nif_model(call, argv[0]);
     bool slow = nif_sampling_long(call, argv[1]);
     if (slow && nif_move(call)) return 0;
     nif_options(call, argv[1], "sampler", NULL, &params);
-    return create_sampler(call, model, &params, slow);
-}
-
-/* sampler_init(model, seed, temp, top_k, top_p, min_p, penalty_repeat, penalty_freq, penalty_present,
- *              grammar, grammar_root) */
-ERL_NIF_TERM nif_sampler_init(nif_call *call, const ERL_NIF_TERM argv[])
-{
-    unsigned seed = 0;
-    weir_sampler_params params = weir_sampler_params_default();
-    weir_model *model = nif_model(call, argv[0]);
-    if (!enif_get_uint(call->env, argv[1], &seed)) nif_stop(call, NIF_WRONG);
-    params.seed = seed;
-    params.temp = nif_float(call, argv[2]);
-    params.top_k = nif_i32(call, argv[3]);
-    params.top_p = nif_float(call, argv[4]);
-    params.min_p = nif_float(call, argv[5]);
-    params.penalty_repeat = nif_float(call, argv[6]);
-    params.penalty_freq = nif_float(call, argv[7]);
-    params.penalty_present = nif_float(call, argv[8]);
-    if ((enif_is_binary(call->env, argv[9]) || nif_size(call->env, argv[10]) > ROOT_MAX) && nif_move(call))
-        return 0;
-    params.grammar = nif_text_or_null(call, argv[9]);
-    if (params.grammar != NULL && params.grammar[0] == '\0') params.grammar = NULL; /* as LlamaCppEx has it */
-    params.grammar_root = nif_text_or_null(call, argv[10]);
-    return create_sampler(call, model, &params, params.grammar != NULL);
+    nif_sampler *sampler = nif_resource_new(call, NIF_SAMPLER);
+    if (sampler == NULL) return 0;
+    weir_status status = weir_model_describe(model, &info);
+    if (status == WEIR_OK) status = weir_sampler_create(model, &params, &handle, &call->error);
+    sampler->slow = slow || info.n_vocab > VOCAB_MAX;
+    sampler->walks = info.n_vocab > SORTED_MAX && walks_all(&params);
+    return nif_made(call, status, &sampler->object, handle);
 }
 
 /* Locks the sampler. NULL: the call ends otherwise. */

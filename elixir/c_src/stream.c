@@ -273,7 +273,6 @@ typedef struct submission {
     nif_object *keeper; /* of the engine */
     nif_request r;
     int32_t n; /* answers */
-    bool one;  /* the result is {:ok, ref} instead of {:ok, [ref]} */
     ErlNifPid to;
     int64_t credit;
 } submission;
@@ -334,7 +333,7 @@ static ERL_NIF_TERM queue_requests(nif_call *call, const submission *sub)
     weir_stream *handles[ANSWERS_MAX];
     int32_t made = 0;
     weir_status status = WEIR_NO_MEMORY;
-    ERL_NIF_TERM ref = 0, refs = enif_make_list(call->env, 0);
+    ERL_NIF_TERM refs = enif_make_list(call->env, 0);
     for (; made < sub->n; made++) {
         streams[made] = stream_new(call, sub);
         if (streams[made] == NULL) break;
@@ -346,12 +345,12 @@ static ERL_NIF_TERM queue_requests(nif_call *call, const submission *sub)
         if (status != WEIR_OK) {
             enif_release_resource(streams[made]);
         } else {
-            ref = stream_begin(call, streams[made], sub->r.keep);
+            ERL_NIF_TERM ref = stream_begin(call, streams[made], sub->r.keep);
             refs = enif_make_list_cell(call->env, ref, refs);
         }
     }
-    if (status == WEIR_OK) return nif_ok(call->env, sub->one ? ref : refs);
-    return status == WEIR_BUSY ? nif_error_atom(call->env, "queue_full") : nif_status(call, status);
+    if (status == WEIR_OK) return nif_ok(call->env, refs);
+    return nif_status(call, status);
 }
 
 /* Reads engine and request, and queues it. */
@@ -361,24 +360,17 @@ static ERL_NIF_TERM submit_request(nif_call *call, const ERL_NIF_TERM argv[], su
     sub->engine = nif_engine(call, argv[0], &sub->keeper);
     if (!enif_is_map(call->env, argv[1])) nif_stop(call, NIF_WRONG);
     if (call->end != NIF_RESULT) return 0;
-    if (sub->engine == NULL) return nif_error(call->env, "the model is an encoder, which cannot generate");
+    if (sub->engine == NULL)
+        return nif_error(call, WEIR_UNSUPPORTED, "model", "the model is an encoder, which cannot generate");
     if ((sub->n > FEW || nif_request_long(call, argv[1])) && nif_move(call)) return 0;
     nif_request_read(call, argv[1], &sub->r);
     if (sub->r.fork && sub->r.request.source == NULL)
-        result = nif_error(call->env, "source: the stream has ended, and was submitted without keep: true");
+        result = nif_error(call, WEIR_STATE, "source",
+                           "`source` has ended, and was submitted without `keep`: true");
     else if (call->end == NIF_RESULT)
         result = queue_requests(call, sub);
     nif_request_fini(&sub->r);
     return result;
-}
-
-/* engine_submit(engine, request, pid, demand): {:ok, ref} */
-ERL_NIF_TERM nif_engine_submit(nif_call *call, const ERL_NIF_TERM argv[])
-{
-    submission sub = {.n = 1, .one = true};
-    sub.to = nif_pid(call, argv[2]);
-    sub.credit = get_credit(call, argv[3]);
-    return submit_request(call, argv, &sub);
 }
 
 /* engine_submit_n(engine, request, n, pid, demand): {:ok, [ref]} */

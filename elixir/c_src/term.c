@@ -185,30 +185,3 @@ void nif_put(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, ERL_NIF_TERM v
 {
     enif_make_map_put(env, *map, nif_atom(env, name), value, map);
 }
-
-ERL_NIF_TERM nif_error(ErlNifEnv *env, const char *message)
-{
-    return enif_make_tuple2(env, nif_atom(env, "error"), nif_binary(env, message, WEIR_NUL));
-}
-
-ERL_NIF_TERM nif_error_atom(ErlNifEnv *env, const char *reason)
-{
-    return enif_make_tuple2(env, nif_atom(env, "error"), nif_atom(env, reason));
-}
-
-ERL_NIF_TERM nif_refused(ErlNifEnv *env, weir_status status, const weir_error *error)
-{
-    char text[sizeof error->field + sizeof error->message + 2];
-    if (status == WEIR_STOPPED) return nif_error_atom(env, "stopping");
-    if (error->message[0] == '\0') return nif_error(env, weir_status_text(status));
-    /* most messages name the field themselves */
-    if (error->field[0] == '\0' || strstr(error->message, error->field) != NULL)
-        return nif_error(env, error->message);
-    snprintf(text, sizeof text, "%s: %s", error->field, error->message);
-    return nif_error(env, text);
-}
-
-ERL_NIF_TERM nif_status(nif_call *call, weir_status status)
-{
-    return status == WEIR_OK ? nif_atom(call->env, "ok") : nif_refused(call->env, status, &call->error);
-}

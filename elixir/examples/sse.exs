@@ -78,8 +78,7 @@ defmodule SSE do
     :gen_tcp.send(socket, "data: [DONE]\n\n")
   rescue
     error in Weir.Error ->
-      status = if error.reason == :queue_full, do: "429 Too Many Requests", else: "500 Failed"
-      respond(socket, status, "text/plain", error.message <> "\n")
+      respond(socket, "#{error.status} #{error.code}", "text/plain", error.message <> "\n")
   end
 
   defp respond(socket, status, type, body) do

@@ -9,16 +9,19 @@ defmodule Weir do
       iex> text == model |> Weir.stream("hello", max_tokens: 8, temp: 0.0) |> Enum.join()
       true
 
-  Functions that can fail return `{:error, reason}`, where `reason` is a readable text; streams raise
-  `Weir.Error`. Unknown options, and options of the wrong type, raise `ArgumentError`.
+  Functions that can fail return `{:error, error}` with a `Weir.Error`; streams raise it. Unknown options, and options of the wrong type, raise `ArgumentError`.
+
+  `generate/3`, `stream/3`, `chat/3` and the others that answer are described in `Weir.Target`.
   """
 
-  alias Weir.{Chat, ChatCompletion, Completion, Deadline, Embedding, Generation, Hub, Model, NIF, Options}
-  alias Weir.Server.{Limits, Request}
+  alias Weir.{Completion, Deadline, Embedding, Generation, Hub, Model, NIF, Options}
+  alias Weir.Server.{Answer, Limits}
+
+  use Weir.Target, model: Model.t()
 
   @doc "Does nothing. Kept for programs that call it."
   @spec init() :: :ok
-  def init, do: NIF.backend_init()
+  def init, do: :ok
 
   @typedoc "`type`: `:cpu`, `:gpu`, `:igpu` (it shares the CPU's memory) or `:accel`. Memory in bytes; 0: unknown."
   @type device :: %{
@@ -37,7 +40,7 @@ defmodule Weir do
   def devices, do: NIF.devices()
 
   @doc "See `Weir.Model.load/2`."
-  @spec load_model(Path.t(), keyword()) :: {:ok, Model.t()} | {:error, String.t()}
+  @spec load_model(Path.t(), keyword()) :: {:ok, Model.t()} | {:error, Weir.Error.t()}
   def load_model(path, opts \\ []), do: Model.load(path, opts)
 
   @doc """
@@ -45,7 +48,7 @@ defmodule Weir do
   `Weir.Hub.download/3` and `Weir.Model.load/2`.
   """
   @spec load_model_from_hub(String.t(), String.t() | nil, keyword()) ::
-          {:ok, Model.t()} | {:error, String.t()}
+          {:ok, Model.t()} | {:error, Weir.Error.t()}
   def load_model_from_hub(repo, file, opts \\ []) do
     {download, load} = Hub.split(opts)
     # before a download, which may take long
@@ -53,107 +56,76 @@ defmodule Weir do
     with {:ok, path} <- Hub.download(repo, file, download), do: Model.load(path, load)
   end
 
-  @doc """
-  Returns the whole answer to a prompt.
+  # ---- Answers ----
 
-  Options: `max_tokens` (256; -1: as many as fit), `n_ctx` (2048; grows if prompt and answer need more),
-  `n_threads`, `n_threads_batch`, `n_batch`, `n_ubatch`, `lora` (see `Weir.Adapter`), and those of
-  `Weir.Sampler.create/2`: `temp`, `seed`, `grammar`, `json_schema` and so on.
-  """
-  @spec generate(Model.t(), String.t(), keyword()) :: {:ok, String.t()} | {:error, String.t()}
-  def generate(%Model{} = model, prompt, opts \\ []) do
-    Generation.whole(model, prompt, Options.read!(opts, Options.generation()))
+  @impl Weir.Target
+  @doc false
+  def whole(%Model{} = model, input, opts) do
+    {limits, o} = Generation.read!(opts, :infinity)
+
+    with {:ok, [request]} <- Generation.open(model, input, o, :generate, 1, Limits.whole(limits)),
+         do: Answer.gather(request)
   end
 
-  @doc """
-  Returns the answer as a lazy stream of non-empty texts, or of `Weir.Chunk`s with `emit: :chunks`. Other
-  options as in `generate/3`. Ending the stream early stops the generation and leaves no message in the
-  mailbox.
-  """
-  @spec stream(Model.t(), String.t(), keyword()) :: Enumerable.t()
-  def stream(%Model{} = model, prompt, opts \\ []) do
-    Generation.stream(model, fn -> {:ok, prompt} end, Options.read!(opts, Options.stream()))
+  @impl Weir.Target
+  @doc false
+  def chunks(model, input, opts) do
+    carried = carried(model, input, opts)
+    Answer.chunks(fn -> carried.open.(nil) end, carried.emit)
   end
 
-  @doc "Returns the answer to a conversation. Options as in `generate/3` and `Weir.Chat.apply_template/3`."
-  @spec chat(Model.t(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, String.t()}
-  def chat(%Model{} = model, messages, opts \\ []) do
-    {template, rest} = Chat.split!(opts)
+  @impl Weir.Target
+  @doc false
+  def carried(%Model{} = model, input, opts) do
+    {emit, opts} = Options.split!(opts, Options.emit())
+    {limits, o} = Generation.read!(opts, :infinity)
 
-    with {:ok, prompt} <- Chat.tokens(model, messages, template) do
-      Generation.whole(model, prompt, Options.read!(rest, Options.generation()))
+    open = fn _id ->
+      with {:ok, [request]} <- Generation.open(model, input, o, :stream, 1, Limits.stream(limits)),
+           do: {:ok, request}
     end
+
+    %{server: nil, id: nil, emit: emit.emit, by: Answer, open: open}
   end
 
-  @doc "Like `chat/3`, but returns a stream as `stream/3` does."
-  @spec stream_chat(Model.t(), [Chat.message()], keyword()) :: Enumerable.t()
-  def stream_chat(%Model{} = model, messages, opts \\ []) do
-    {template, rest} = Chat.split!(opts)
-    prompt = fn -> Chat.tokens(model, messages, template) end
-    Generation.stream(model, prompt, Options.read!(rest, Options.stream()))
+  @impl Weir.Target
+  @doc false
+  def completion(%Model{} = model, messages, opts) do
+    {open, limits} = opened(model, messages, opts, :generate, 60_000)
+    with {:ok, completion} <- limits |> Limits.whole() |> open.(), do: Completion.whole(completion)
   end
 
-  @doc """
-  Returns the answer to a conversation in OpenAI's format. Options as in `chat/3`, `timeout` (60_000 ms), and:
-
-    * `n` (1; 1 to 128): the number of answers. They run together; each seed is the previous one plus 1.
-    * `logprobs` (false), `top_logprobs` (0; 0 to 20): the logprob of each token, and the top alternatives.
-      `prompt_logprobs` (false), `n_prompt_logprobs` (0; 0 to 20): the same for the prompt; not in streams.
-    * `tools` (a list of maps as in OpenAI's API; their `parameters` may be keyword lists, which keep the
-      order), `tool_choice` (`:auto`, `:none`, `:required`, or `%{type: "function", function: %{name: _}}`),
-      `parallel_tool_calls` (true). If the model's template does not support tools, a system message describes
-      them. With a `json_schema` as well, an answer is either a call or follows the schema. A keyword in a
-      tool's schema that cannot be enforced is a warning, or an error if the function is `strict`.
-
-  Reasoning is separated from the content if the template supports it or the answer has `<think>` tags.
-
-      iex> {:ok, model} = Weir.load_model("fake:")
-      iex> messages = [%{role: "user", content: "hi"}]
-      iex> {:ok, answer} = Weir.chat_completion(model, messages, max_tokens: 4, temp: 0.0, logprobs: true)
-      iex> {answer.object, hd(answer.choices).finish_reason, answer.usage.completion_tokens}
-      {"chat.completion", "length", 4}
-      iex> length(hd(answer.choices).logprobs.content)
-      4
-  """
-  @spec chat_completion(Model.t(), [Chat.message()], keyword()) ::
-          {:ok, ChatCompletion.t()} | {:error, String.t()}
-  def chat_completion(%Model{} = model, messages, opts \\ []) do
-    {timeout, opts} = Deadline.pop!(opts, 60_000)
-    o = Options.read!(opts, completion_options())
-    limits = Limits.until(Deadline.at(timeout))
-
-    with {:ok, completion} <- open(model, messages, o, :generate, limits),
-         {:ok, answer} <- Completion.whole(completion) do
-      {:ok, answer}
-    else
-      {:error, reason} -> {:error, Exception.message(Weir.Error.exception(reason))}
-    end
+  @impl Weir.Target
+  @doc false
+  def completion_chunks(%Model{} = model, messages, opts) do
+    {open, limits} = opened(model, messages, opts, :stream, :infinity)
+    Completion.stream(fn -> limits |> Limits.stream() |> open.() end)
   end
 
-  defp completion_options,
-    do: Completion.options() ++ Request.logprobs() ++ Options.template() ++ Options.generation()
+  defp opened(model, messages, opts, mode, timeout) do
+    {chat, rest} = Completion.split!(opts)
+    {limits, o} = Generation.read!(rest, timeout)
+    {chat, o} = Completion.form(chat, o)
 
-  defp open(model, messages, o, mode, limits) do
-    {chat, o} = Completion.form(o, o)
-    Completion.open(model, messages, chat, &Generation.open(model, &1, o, mode, o.n, limits))
+    {fn limits ->
+       Completion.open(model, messages, chat, &Generation.open(model, &1, o, mode, chat.n, limits))
+     end, limits}
   end
 
-  @doc """
-  Streams the answer to a conversation as `Weir.ChatCompletionChunk`s. Options as in `chat_completion/3`,
-  except `timeout`.
-  """
-  @spec stream_chat_completion(Model.t(), [Chat.message()], keyword()) :: Enumerable.t()
-  def stream_chat_completion(%Model{} = model, messages, opts \\ []) do
-    o = Options.read!(opts, completion_options())
-    Completion.stream(fn -> open(model, messages, o, :stream, Limits.until(:infinity)) end)
-  end
+  @impl Weir.Target
+  @doc false
+  def vectors(%Model{} = model, text_or_texts, opts) do
+    {timeout, opts} = Deadline.pop!(opts, :infinity)
+    o = Embedding.options!(opts)
 
-  @doc "See `Weir.Embedding.embed/3`."
-  @spec embed(Model.t(), String.t(), keyword()) :: {:ok, [float()]} | {:error, String.t()}
-  def embed(model, text, opts \\ []), do: Embedding.embed(model, text, opts)
+    text_or_texts
+    |> Embedding.texts!()
+    |> then(&Embedding.within(model, &1, o, timeout))
+    |> Embedding.of(text_or_texts)
+  end
 
   @doc "See `Weir.Embedding.embed_batch/3`."
   @spec embed_batch(Model.t(), [String.t()], keyword()) ::
-          {:ok, [[float()]]} | {:error, String.t()}
+          {:ok, [[float()]]} | {:error, Weir.Error.t()}
   def embed_batch(model, texts, opts \\ []), do: Embedding.embed_batch(model, texts, opts)
 end

@@ -53,7 +53,7 @@ defmodule Weir.AnswerTest do
         assert {:ok, fork} = ask.({:fork, :a})
         assert byte_size(fork.before) >= 10
         Server.cancel(server, :a)
-        assert {:error, :cancelled} = Task.await(source, 20_000)
+        assert {:error, %{code: :cancelled}} = Task.await(source, 20_000)
       end
     end
 
@@ -77,7 +77,7 @@ defmodule Weir.AnswerTest do
           assert {fork.text, fork.ids, fork.reason} == {expected.text, expected.ids, :length}
         end
 
-        assert {:error, reason} = Server.complete(server, {:fork, :a, 61})
+        assert {:error, %{message: reason}} = Server.complete(server, {:fork, :a, 61})
         assert reason =~ ~r/^at/
         # as a stream, and of a fork
         {_, more} = read(Server.stream(server, {:fork, :a, 3}, id: :b, max_tokens: 9))
@@ -88,8 +88,8 @@ defmodule Weir.AnswerTest do
         halt(more)
         assert Enum.map_join([first | rest(reduce)], & &1.text) == whole.text
         # its end was read
-        assert {:error, :not_found} = Server.generate(server, {:fork, :a})
-        assert {:error, :not_found} = Server.generate(server, {:fork, nil})
+        assert {:error, %{code: :not_found}} = Server.generate(server, {:fork, :a})
+        assert {:error, %{code: :not_found}} = Server.generate(server, {:fork, nil})
         assert mailbox() == []
       end
     end
@@ -135,8 +135,8 @@ defmodule Weir.AnswerTest do
             assert_receive {^fork, {:done, :length, %{before: before}}}
             assert before != ""
 
-          {:error, reason} ->
-            assert not keep and reason =~ "source"
+          {:error, error} ->
+            assert not keep and error.field == "source"
         end
       end
     end
@@ -244,7 +244,7 @@ defmodule Weir.AnswerTest do
 
       slow = server(model: slow)
       endless = [best_of: 3, timeout: 0, max_tokens: 2000, temp: 0.0]
-      assert {:error, :timeout} = Server.generate(slow, "hello", endless)
+      assert {:error, %{code: :timeout}} = Server.generate(slow, "hello", endless)
 
       assert_raise ArgumentError, ~r/:best_of/, fn ->
         Server.stream(server, "hello", best_of: 2)
@@ -338,8 +338,8 @@ defmodule Weir.AnswerTest do
       assert_raise Weir.Error, fn -> rest(other) end
       assert eventually(fn -> Server.get_stats(server).active_slots == 0 end)
       assert eventually(fn -> :sys.get_state(server).flights == %{} end)
-      assert {:error, :timeout} = Server.generate(server, "hello", [timeout: 20] ++ opts)
-      assert {:error, reason} = Server.generate(server, "hello", [top_p: 2] ++ opts)
+      assert {:error, %{code: :timeout}} = Server.generate(server, "hello", [timeout: 20] ++ opts)
+      assert {:error, %{message: reason}} = Server.generate(server, "hello", [top_p: 2] ++ opts)
       assert reason =~ "top_p"
       assert eventually(fn -> Server.get_stats(server).active_slots == 0 end)
       assert mailbox() == []
@@ -355,9 +355,8 @@ defmodule Weir.AnswerTest do
       ref = Server.Flight.ref()
       call = {:join, session.number, %{prompt: :nonsense}, key, ref, :infinity}
       assert {:ok, _flight} = GenServer.call(server, call)
-      assert_receive {^ref, {:error, reason}}
-      assert is_binary(reason)
-      GenServer.cast(server, {:ended, key, {:error, reason}})
+      assert_receive {^ref, {:error, %Weir.Error{status: 400}} = error}
+      GenServer.cast(server, {:ended, key, error})
       assert {:ok, _} = Server.generate(server, "hello", max_tokens: 2, share: true)
       assert eventually(fn -> :sys.get_state(server).flights == %{} end)
     end
@@ -495,7 +494,7 @@ defmodule Weir.AnswerTest do
     assert {:ok, ^text} = Server.generate(by_path, "hello", opts)
     assert :ok = Server.configure(by_path, draft_model: nil)
     assert {:ok, ^text} = Server.generate(by_path, "hello", opts)
-    assert {:error, reason} = Server.configure(by_path, draft_model: "fake:n_vocab=600")
+    assert {:error, %{message: reason}} = Server.configure(by_path, draft_model: "fake:n_vocab=600")
     assert reason =~ "draft_model"
     assert {:error, _} = Server.configure(by_path, draft_model: "/nowhere")
     assert {:ok, ^text} = Server.generate(by_path, "hello", opts)
@@ -519,7 +518,7 @@ defmodule Weir.AnswerTest do
     :ok = GenServer.stop(server)
     files = folder |> Path.join("**") |> Path.wildcard() |> Enum.filter(&File.regular?/1)
     assert files != []
-    assert {:error, :stopping} = NIF.engine_stats(engine)
+    assert {:error, %{code: :stopping}} = NIF.engine_stats(engine)
 
     {:ok, server} = Server.start_link(opts)
     {:ok, warm} = Server.complete(server, prompt, max_tokens: 5)
@@ -530,7 +529,7 @@ defmodule Weir.AnswerTest do
 
     Process.flag(:trap_exit, true)
     File.chmod!(folder, 0o755)
-    assert {:error, reason} = Server.start_link(opts)
+    assert {:error, %{message: reason}} = Server.start_link(opts)
     assert reason =~ "cache_dir"
 
     assert_raise ArgumentError, ~r/:cache_bytes must be/, fn ->
@@ -565,9 +564,9 @@ defmodule Weir.AnswerTest do
       assert_raise ArgumentError, message, fn -> Server.generate(server, "a", opts) end
     end
 
-    assert {:error, reason} = Server.generate(server, "a", order: "nonsense")
+    assert {:error, %{message: reason}} = Server.generate(server, "a", order: "nonsense")
     assert reason =~ "order"
-    assert {:error, reason} = Weir.generate(model, "a", xtc_probability: 2)
+    assert {:error, %{message: reason}} = Weir.generate(model, "a", xtc_probability: 2)
     assert reason =~ "xtc_probability"
   end
 
@@ -611,7 +610,7 @@ defmodule Weir.AnswerTest do
           {[allowed_tokens: [1_000_000]], "allowed_tokens"},
           {[bad_words: [" "]], "bad_words"}
         ] do
-      assert {:error, reason} = Server.generate(server, "a", opts)
+      assert {:error, %{message: reason}} = Server.generate(server, "a", opts)
       assert reason =~ name
     end
   end

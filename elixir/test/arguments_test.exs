@@ -6,16 +6,20 @@ defmodule Weir.ArgumentsTest do
   import Weir.Effort
   alias Weir.{NIF, Terms}
 
-  # A call may return a value or {:error, text}, or raise ArgumentError.
+  # A call may return a value or an error, or raise ArgumentError.
   defp call(name, args) do
     case apply(NIF, name, args) do
-      {:error, reason} when reason in [:queue_full, :timeout, :not_found, :stopping] ->
-        :refused
+      {:error, %Weir.Error{} = error} ->
+        assert Enum.sort(Map.keys(error)) ==
+                 Enum.sort(Map.keys(%Weir.Error{status: 0, code: nil, message: ""}))
 
-      {:error, reason} ->
-        assert is_binary(reason) and reason != "" and String.valid?(reason),
-               "#{name}: #{inspect(reason)}"
+        assert is_atom(error.code) and error.status in 400..503, "#{name}: #{inspect(error)}"
 
+        assert error.field == nil or (error.field != "" and String.valid?(error.field)),
+               "#{name}: #{inspect(error)}"
+
+        assert error.message != "" and String.valid?(error.message), "#{name}: #{inspect(error)}"
+        refute error.message =~ "`"
         :refused
 
       _value ->
@@ -26,7 +30,9 @@ defmodule Weir.ArgumentsTest do
   end
 
   test "every function of the module is tried here" do
-    exported = for {name, arity} <- NIF.__info__(:functions), name != :load, do: {name, arity}
+    # members_test.exs has those with a map
+    others = [load: 0, model_load: 2, model_load: 9, context_create: 2]
+    exported = NIF.__info__(:functions) -- others
 
     assert Enum.sort(exported) ==
              Enum.sort(for {name, args} <- arguments(), do: {name, length(args)})
@@ -98,7 +104,7 @@ defmodule Weir.ArgumentsTest do
     {:ok, foreign} = NIF.context_create(another, 512, 0, 64, 1, 1, false, -1, 4)
     {:ok, strange} = NIF.sampler_init(another, 7, 0.0, 40, 0.95, 0.05, 1.0, 0.0, 0.0, nil, nil)
     others = Enum.filter(Tuple.to_list(own), &(&1 not in [engine, spent]))
-    others = others ++ [another, foreign, strange, NIF.generate_ref()]
+    others = others ++ [another, foreign, strange]
     terms = Terms.every() ++ others
     # on the fake model all of them: the reading does not depend on the model
     n_parts = if path == "fake:", do: length(terms), else: 30
@@ -128,7 +134,6 @@ defmodule Weir.ArgumentsTest do
   defp works_on(own, path) do
     {context, sampler} = {elem(own, 1), elem(own, 3)}
     assert :ok = NIF.memory_clear(context)
-    assert :ok = NIF.context_set_adapters(context, [])
     assert :ok = NIF.sampler_reset(sampler)
     assert {:ok, text} = NIF.generate(context, sampler, ~c"hello", 5)
     {_, fresh_context, _, fresh_sampler, _, _, _, _} = resources(path)
@@ -139,7 +144,7 @@ defmodule Weir.ArgumentsTest do
     Terms.sow("arguments")
     own = all_resources()
     put_shared(own)
-    stray = Tuple.to_list(own) ++ [NIF.generate_ref()]
+    stray = Tuple.to_list(own)
 
     for {name, spec} <- arguments(), _ <- 1..effort(300, 60) do
       right = Enum.map(spec, &draw(&1, own))

@@ -222,7 +222,7 @@ defmodule Weir.BatchStrategyTest do
     {:ok, server} = Server.start_link(model_path: "fake:", strategy: Kills)
 
     capture_log(fn ->
-      assert {:error, :stopping} = Server.generate(server, "hello")
+      assert {:error, %{code: :stopping}} = Server.generate(server, "hello")
       assert_receive {:EXIT, ^server, :killed}
     end)
   end

@@ -58,13 +58,13 @@ defmodule Weir.ClusterRouteTest do
   describe "keys" do
     test "stay the same over the turns of a conversation" do
       turns = [{:system, "Be short."}, {:user, "hello"}, {:assistant, "Hi."}, {:user, "Who are you?"}]
-      keys = for n <- 2..4, do: Route.key({:chat, Enum.take(turns, n)}, [])
+      keys = for n <- 2..4, do: Route.key({:chat, Enum.take(turns, n), %{}}, [])
       assert [_key] = Enum.uniq(keys)
 
       other = for {role, content} <- turns, do: %{"role" => to_string(role), "content" => content}
-      assert [_key] = Enum.uniq(for n <- 2..4, do: Route.key({:chat, Enum.take(other, n)}, []))
-      assert Route.key({:chat, [{:system, "Be short."}, {:user, "bye"}]}, []) != hd(keys)
-      assert Route.key({:chat, [{:system, "Be long."}, {:user, "hello"}]}, []) != hd(keys)
+      assert [_key] = Enum.uniq(for n <- 2..4, do: Route.key({:chat, Enum.take(other, n), %{}}, []))
+      assert Route.key({:chat, [{:system, "Be short."}, {:user, "bye"}], %{}}, []) != hd(keys)
+      assert Route.key({:chat, [{:system, "Be long."}, {:user, "hello"}], %{}}, []) != hd(keys)
     end
 
     test "stay the same while a prompt grows" do
@@ -79,7 +79,7 @@ defmodule Weir.ClusterRouteTest do
       assert Route.key("hello", route: 7) == Route.key("bye", route: 7, cache_salt: "a")
       assert Route.key("hello", route: 7) != Route.key("hello", route: 8)
       # what a server refuses has one, too
-      for bad <- [{:chat, []}, {:chat, [:nothing]}, {:chat, :nothing}, [], :nothing],
+      for bad <- [{:chat, [], %{}}, {:chat, [:nothing], %{}}, {:chat, :nothing, %{}}, [], :nothing],
           do: assert(is_integer(Route.key(bad, [])))
     end
   end

@@ -98,7 +98,7 @@ defmodule Weir.EmbeddingTest do
 
       others = for _ <- 1..5, do: Task.async(fn -> Server.embed(server, @many, timeout: 300) end)
 
-      assert Task.await_many(others, 20_000) == List.duplicate({:error, :timeout}, 5)
+      for {:error, error} <- Task.await_many(others, 20_000), do: assert(error.code == :timeout)
       assert {:ok, vector} = Server.embed(server, "short")
       {:ok, model} = Weir.load_model("fake:")
       assert [vector] == alone(model, ["short"], :unspecified)
@@ -160,7 +160,7 @@ defmodule Weir.EmbeddingTest do
       assert {:ok, _text} = Server.chat(server, [{:user, "hello"}], max_tokens: 3, timeout: 20_000)
     end
 
-    assert Server.embed(server("fake:n_vocab=321"), "hello", timeout: 100) == {:error, :timeout}
+    assert {:error, %{code: :timeout}} = Server.embed(server("fake:n_vocab=321"), "hello", timeout: 100)
     for pid <- callers, do: Process.exit(pid, :kill)
     assert {:ok, _vector} = Weir.embed(slow, "short")
   end
@@ -189,11 +189,11 @@ defmodule Weir.EmbeddingTest do
     {:ok, generates} = Weir.Context.create(model)
     {:ok, context} = Weir.Context.create(model, embeddings: true, n_ctx: 256)
     assert {:error, _} = NIF.embed(generates.ref, [~c"a"], 2, 1000)
-    assert {:error, reason} = NIF.embed(context.ref, [~c"a", []], 2, 1000)
+    assert {:error, %{message: reason}} = NIF.embed(context.ref, [~c"a", []], 2, 1000)
     assert reason =~ "inputs[1]"
     assert {:error, _} = NIF.embed(context.ref, [], 2, 1000)
     assert {:error, _} = NIF.embed(context.ref, [~c"a"], 1, 1000)
-    assert NIF.embed(context.ref, [~c"a"], 2, 0) == {:error, :timeout}
+    assert {:error, %{code: :timeout}} = NIF.embed(context.ref, [~c"a"], 2, 0)
 
     for wrong <- [[~c"a", :b], ~c"a", [["a"]], :a],
         do: assert_raise(ArgumentError, fn -> NIF.embed(context.ref, wrong, 2, 1000) end)

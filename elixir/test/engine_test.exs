@@ -208,12 +208,12 @@ defmodule Weir.EngineTest do
     request = %{prompt: "hello", max_tokens: 5}
     assert {:ok, _} = NIF.engine_submit(engine, request, self(), 1)
     results = for _ <- 1..3, do: NIF.engine_submit(engine, request, self(), 1)
-    assert {:error, :queue_full} in results
+    assert Enum.any?(results, &match?({:error, %{code: :queue_full}}, &1))
   end
 
   test "bad arguments are refused" do
     {model, engine} = engine()
-    assert {:error, reason} = NIF.engine_submit(engine, %{prompt: "a", temp: -1}, self(), 1)
+    assert {:error, %{message: reason}} = NIF.engine_submit(engine, %{prompt: "a", temp: -1}, self(), 1)
     assert reason =~ "temp"
     assert {:error, _} = NIF.engine_submit(engine, %{prompt: ""}, self(), 1) |> refused()
 
@@ -265,7 +265,7 @@ defmodule Weir.EngineTest do
 
     for _ <- 1..8 do
       driver = spawn(fn -> step |> Stream.repeatedly() |> Stream.run() end)
-      until_inside(driver, :engine_step, 2)
+      until_inside(driver, :engine_turn, 2)
       Process.exit(driver, :kill)
     end
 
@@ -274,15 +274,13 @@ defmodule Weir.EngineTest do
     refute_received _
   end
 
-  test "a stop ends all streams, a drain waits for them" do
+  test "a stop ends all streams" do
     {_model, engine} = engine(%{}, "fake:tick_us=20000")
     {:ok, ref} = NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0}, self(), :infinity)
-    assert {:error, :timeout} = NIF.engine_drain(engine, 5)
-    assert {:error, _} = NIF.engine_submit(engine, %{prompt: "hello"}, self(), 1)
     :ok = NIF.engine_stop(engine)
+    assert {:error, %{code: :stopping}} = NIF.engine_submit(engine, %{prompt: "hello"}, self(), 1)
     assert {:error, _} = collect(ref).reason
     :ok = NIF.engine_stop(engine)
-    assert :ok = NIF.engine_drain(engine, 1000)
     refute_received _
   end
 

@@ -170,12 +170,11 @@ defmodule Weir.HeaderTest do
   end
 
   test "weir_chat_params: options of a conversation" do
-    {:ok, model} = Weir.load_model("fake:")
-    messages = [%{role: "user", content: "a"}]
+    options = MapSet.new(Keyword.keys(Weir.Completion.options() ++ Weir.Options.template()) ++ [:json_schema])
 
     compare(
       "weir_chat_params",
-      options(fn -> Weir.chat_completion(model, messages, nonsense: 1) end),
+      options,
       %{
         tools_json: :tools,
         template_source: :template,

@@ -155,7 +155,7 @@ defmodule Weir.HubTest do
 
       assert {:ok, "sub/m-q4_k_m.gguf"} = Hub.resolve("o/small", nil, o)
       assert {:ok, "m-Q8_0.gguf"} = Hub.resolve("o/small", "q8_0", o)
-      assert {:error, reason} = Hub.resolve("o/small", "Q2_K", o)
+      assert {:error, %{message: reason}} = Hub.resolve("o/small", "Q2_K", o)
       assert reason =~ "Q8_0"
       assert {:error, _} = Hub.list_gguf_files("o/nothing", o)
 
@@ -179,7 +179,7 @@ defmodule Weir.HubTest do
       assert {:ok, ^path} = Hub.download("o/small", "m-Q8_0.gguf", off)
       assert {:ok, [%{path: ^path}]} = Hub.list_gguf_files("o/small", off)
       assert {:ok, [%{path: ^path, repo: "o/small"}]} = Hub.list_gguf_files(nil, off)
-      assert {:error, reason} = Hub.download("o/large", nil, off)
+      assert {:error, %{message: reason}} = Hub.download("o/large", nil, off)
       assert reason =~ "offline"
       System.put_env("LLAMA_OFFLINE", "1")
       System.put_env("LLAMA_CACHE_DIR", dir)
@@ -189,9 +189,12 @@ defmodule Weir.HubTest do
 
     test "load_model_from_hub downloads a file and loads it", %{o: o, hub: hub} do
       # not a model, which the loader says
-      assert {:error, reason} = Weir.load_model_from_hub("o/small", "m-Q8_0.gguf", o)
+      assert {:error, %{message: reason}} = Weir.load_model_from_hub("o/small", "m-Q8_0.gguf", o)
       assert reason =~ "m-Q8_0.gguf" and File.exists?(Hub.cache_path("o/small", "m-Q8_0.gguf", o))
-      assert {:error, reason} = Weir.load_model_from_hub("o/nothing", nil, [vocab_only: true] ++ o)
+
+      assert {:error, %{message: reason}} =
+               Weir.load_model_from_hub("o/nothing", nil, [vocab_only: true] ++ o)
+
       assert reason =~ "o/nothing"
 
       # a misspelt option before the download
@@ -205,7 +208,7 @@ defmodule Weir.HubTest do
 
     test "load_model takes the names that a server takes", %{hub: hub, dir: dir} do
       System.put_env(%{"HF_ENDPOINT" => hub.url, "HF_HUB_CACHE" => dir})
-      assert {:error, reason} = Weir.load_model("hf:o/small:m-Q8_0.gguf")
+      assert {:error, %{message: reason}} = Weir.load_model("hf:o/small:m-Q8_0.gguf")
       # not a model, which the loader says of the file that was downloaded
       assert reason =~ "m-Q8_0.gguf" and File.exists?(Hub.cache_path("o/small", "m-Q8_0.gguf", []))
       n = length(HubServer.requests(hub, "o/slow"))
@@ -236,14 +239,14 @@ defmodule Weir.HubTest do
       assert told.done in 0..@large and is_float(told.rate)
       refute_received {_ref, {:progress, _}}
 
-      assert {:error, reason} = Hub.download("o/wrong", nil, o)
+      assert {:error, %{message: reason}} = Hub.download("o/wrong", nil, o)
       assert reason =~ "checksum"
       refute File.exists?(Hub.cache_path("o/wrong", "m-Q4_0.gguf", o))
     end
 
     test "ends when it is told so, and goes on later", %{o: o, hub: hub, large: large} do
       halt = fn told -> if told.done > 0, do: :halt end
-      assert {:error, reason} = Hub.download("o/slow", nil, [progress: halt] ++ o)
+      assert {:error, %{message: reason}} = Hub.download("o/slow", nil, [progress: halt] ++ o)
       assert reason =~ "stopped"
 
       assert_raise RuntimeError, "enough", fn ->
@@ -283,7 +286,7 @@ defmodule Weir.HubTest do
     end
 
     test "shows its token", %{o: o, hub: hub} do
-      assert {:error, reason} = Hub.download("o/gated", nil, o)
+      assert {:error, %{message: reason}} = Hub.download("o/gated", nil, o)
       assert reason =~ "gated"
       assert {:error, _} = Hub.download("o/gated", nil, [token: "bad"] ++ o)
       assert {:ok, _} = Hub.download("o/gated", nil, [token: "good"] ++ o)
@@ -308,11 +311,11 @@ defmodule Weir.HubTest do
       ExUnit.CaptureLog.capture_log(fn ->
         # it was downloaded, and is no model
         assert {:ok, server} = Weir.Server.start_link(model_path: "hf:o/small:Q8_0")
-        assert_receive {:EXIT, ^server, reason}
+        assert_receive {:EXIT, ^server, %{message: reason}}
         assert reason =~ "m-Q8_0.gguf"
         assert File.exists?(Hub.cache_path("o/small", "m-Q8_0.gguf"))
         assert {:ok, server} = Weir.Server.start_link(model_path: "hf:o/nothing")
-        assert_receive {:EXIT, ^server, reason}
+        assert_receive {:EXIT, ^server, %{message: reason}}
         assert reason =~ "o/nothing"
       end)
     end

@@ -108,7 +108,7 @@ defmodule Weir.JSONTest do
           "1 2",
           String.duplicate("[", 100_000)
         ] do
-      assert {:error, reason} = JSON.decode(json)
+      assert {:error, %{message: reason}} = JSON.decode(json)
       assert reason =~ "no JSON at byte"
     end
   end

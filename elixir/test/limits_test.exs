@@ -59,7 +59,7 @@ defmodule Weir.LimitsTest do
         assert {:wait, 40} = check(stream, place, 0, 60)
         assert {:wait, 90} = check(stream, place, 50, 60)
         assert {:over, over} = check(stream, place, 0, 100)
-        assert Weir.Error.plain(over) == :timeout
+        assert Weir.Error.new(over).code == :timeout
       end
     end
 
@@ -117,7 +117,7 @@ defmodule Weir.LimitsTest do
       task =
         Task.async(fn ->
           open = fn ->
-            opened = Weir.Server.Answer.open(server, read, fn _ -> {:ok, "hello"} end)
+            opened = Weir.Server.Answer.open(server, "hello", read)
             send(me, :open)
             opened
           end
@@ -135,24 +135,26 @@ defmodule Weir.LimitsTest do
       {server, free} = busy(long)
       short = [queue_timeout: 20, timeout: :infinity]
       messages = [%{role: "user", content: "hello"}]
-      assert {:error, {:queue_timeout, 20}} = Server.generate(server, "hello", short)
+      assert {:error, %{code: :queue_timeout}} = Server.generate(server, "hello", short)
 
-      assert {:error, {:queue_timeout, 20}} =
+      assert {:error, %{code: :queue_timeout}} =
                Server.generate(server, "hello", [share: true, temp: 0.0] ++ short)
 
-      assert {:error, {:queue_timeout, 20}} = Server.chat_completion(server, messages, [n: 2] ++ short)
+      assert {:error, %{code: :queue_timeout}} = Server.chat_completion(server, messages, [n: 2] ++ short)
 
       error = assert_raise Weir.Error, fn -> Enum.to_list(Server.stream(server, "hello", short)) end
-      assert error.reason == {:queue_timeout, 20}
+      assert error.code == :queue_timeout
       assert error.message =~ "waited 0.02 s in the queue"
       assert eventually(fn -> Server.get_stats(server).requests == 1 end)
 
       # a given timeout is over in the queue, too, and people see where
-      assert {:error, :timeout} = Server.generate(server, "hello", timeout: 20)
-      assert {:error, :timeout} = Server.chat_completion(server, messages, timeout: 20, n: 2)
+      assert {:error, %{code: :timeout}} = Server.generate(server, "hello", timeout: 20)
+      assert {:error, %{code: :timeout}} = Server.chat_completion(server, messages, timeout: 20, n: 2)
       error = assert_raise Weir.Error, fn -> Enum.to_list(Server.stream(server, "hello", timeout: 20)) end
-      assert error.reason == :timeout
-      assert error.message =~ ~r/waited \d+\.\d+ s in the queue, until its timeout|nothing more came in time/
+      assert error.code == :timeout
+
+      assert error.message =~
+               ~r/waited \d+\.\d+ s in the queue, until its timeout|it took longer than its timeout/
 
       free.()
       # which it has left in time
@@ -164,14 +166,14 @@ defmodule Weir.LimitsTest do
       server = server(model: long, n_parallel: 1, max_queue: 1)
       _running = for _ <- 1..2, do: Server.submit(server, "hello", max_tokens: 4000)
       assert eventually(fn -> match?(%{active_slots: 1, queue_depth: 1}, Server.get_stats(server)) end)
-      assert {:error, :queue_full} = Server.generate(server, "hello")
+      assert {:error, %{code: :queue_full}} = Server.generate(server, "hello")
       error = assert_raise Weir.Error, fn -> Enum.to_list(Server.stream(server, "hello")) end
-      assert error.reason == :queue_full
-      assert error.message =~ "the queue is full: max_queue is 1"
+      assert error.code == :queue_full
+      assert error.message =~ "max_queue" and error.message =~ "1 more"
       messages = [%{role: "user", content: "hello"}]
-      assert {:error, :queue_full} = Server.chat_completion(server, messages)
+      assert {:error, %{code: :queue_full}} = Server.chat_completion(server, messages)
       error = assert_raise Weir.Error, fn -> Enum.to_list(Server.stream_chat_completion(server, messages)) end
-      assert error.message =~ "max_queue is 1"
+      assert error.message =~ "max_queue"
     end
   end
 
@@ -179,7 +181,7 @@ defmodule Weir.LimitsTest do
     server = server(model: long, n_parallel: 1, chunk_size: 1, n_batch: 1)
     prompt = String.duplicate("slow ", 400)
     opts = [first_token_timeout: 100]
-    assert {:error, {:first_token_timeout, 100}} = Server.generate(server, prompt, opts)
+    assert {:error, %{code: :first_token_timeout}} = Server.generate(server, prompt, opts)
     error = assert_raise Weir.Error, fn -> Enum.to_list(Server.stream(server, prompt, opts)) end
     assert error.message =~ "no token came within 0.1 s"
     assert eventually(fn -> idle?(server) end)
@@ -215,8 +217,8 @@ defmodule Weir.LimitsTest do
       |> Enumerable.reduce({:cont, nil}, fn text, _ -> {:suspend, text} end)
 
     short = [queue_timeout: 20]
-    assert {:error, {:queue_timeout, 20}} = Models.generate(models, "m", "hello", short)
-    assert {:error, :timeout} = Models.generate(models, "m", "hello", timeout: 20)
+    assert {:error, %{code: :queue_timeout}} = Models.generate(models, "m", "hello", short)
+    assert {:error, %{code: :timeout}} = Models.generate(models, "m", "hello", timeout: 20)
 
     assert_raise Weir.Error, ~r/in the queue/, fn ->
       models |> Models.stream("m", "hello", short) |> Stream.run()

@@ -15,12 +15,12 @@ defmodule Weir.LoadTest do
     assert eventually(fn -> match?(%{load: %{stage: :load}}, Server.get_stats(server)) end)
     assert %{state: :loading, load: %{done: done}, n_parallel: 3} = Server.get_stats(server)
     assert done >= 0.0 and done <= 1.0
-    assert {:error, :timeout} = Server.generate(server, "hello", timeout: 0)
-    assert {:error, :timeout} = Server.fetch_model(server, 0)
+    assert {:error, %{code: :timeout}} = Server.generate(server, "hello", timeout: 0)
+    assert {:error, %{code: :timeout}} = Server.fetch_model(server, 0)
     waiting = Task.async(fn -> Server.generate(server, "hello") end)
     assert eventually(fn -> Server.get_stats(server).queue_depth == 1 end)
     stop_supervised!(Server)
-    assert {:error, :stopping} = Task.await(waiting)
+    assert {:error, %{code: :stopping}} = Task.await(waiting)
   end
 
   test "requests wait for the model" do
@@ -37,13 +37,11 @@ defmodule Weir.LoadTest do
 
     capture_log(fn ->
       {:ok, server} = Server.start_link(model_path: "fake:load_us=200000,fail_load=1", await: false)
-      assert {:error, reason} = Server.generate(server, "hello")
-      assert is_binary(reason)
-      assert_receive {:EXIT, ^server, ^reason}
+      assert {:error, %{status: 503, code: :load_failed, message: text}} = Server.generate(server, "hello")
+      assert_receive {:EXIT, ^server, %Weir.Error{message: ^text}}
     end)
 
-    assert {:error, reason} = Server.start_link(model_path: "fake:fail_load=1")
-    assert is_binary(reason)
+    assert {:error, %Weir.Error{}} = Server.start_link(model_path: "fake:fail_load=1")
     assert_raise ArgumentError, ~r/:await/, fn -> Server.start_link(model_path: "fake:", await: :no) end
   end
 

@@ -46,10 +46,10 @@ defmodule Weir.LoadingTest do
     assert eventually(fn -> Server.get_stats(server).queue_depth == 2 end)
     assert Weir.Request.status(one) == %{state: :starting}
     assert :ok = Weir.Request.cancel(one)
-    assert_receive {:weir, ^ref, {:error, :cancelled}}
+    assert_receive {:weir, ^ref, {:error, %{code: :cancelled}}}
     late = Server.submit(server, "hello", queue_timeout: 20)
     late_ref = late.ref
-    assert_receive {:weir, ^late_ref, {:error, {:queue_timeout, 20}}}
+    assert_receive {:weir, ^late_ref, {:error, %{code: :queue_timeout}}}
     arrive(server, {:ok, model})
     assert_receive {:weir, ^other, {:start, %{prompt_tokens: 6}}}
     assert_receive {:weir, ^other, {:end, %{usage: %{generated_tokens: 5}}}}
@@ -60,15 +60,15 @@ defmodule Weir.LoadingTest do
     server = slow(hub)
     messages = [{:user, "hello"}]
     short = [timeout: 20]
-    assert {:error, :timeout} = Server.generate(server, "hello", short)
-    assert {:error, :timeout} = Server.generate(server, "hello", timeout: 0)
-    assert {:error, :timeout} = Server.generate(server, "hello", [share: true] ++ short)
-    assert {:error, :timeout} = Server.complete(server, [1, 2], short)
-    assert {:error, :timeout} = Server.chat(server, messages, short)
-    assert {:error, :timeout} = Server.chat_completion(server, messages, [n: 2] ++ short)
-    assert {:error, :timeout} = Server.embed(server, "hello", short)
-    assert {:error, :timeout} = Server.fetch_model(server, 20)
-    assert {:error, :timeout} = Server.configure(server, [max_tokens: 3] ++ short)
+    assert {:error, %{code: :timeout}} = Server.generate(server, "hello", short)
+    assert {:error, %{code: :timeout}} = Server.generate(server, "hello", timeout: 0)
+    assert {:error, %{code: :timeout}} = Server.generate(server, "hello", [share: true] ++ short)
+    assert {:error, %{code: :timeout}} = Server.complete(server, [1, 2], short)
+    assert {:error, %{code: :timeout}} = Server.chat(server, messages, short)
+    assert {:error, %{code: :timeout}} = Server.chat_completion(server, messages, [n: 2] ++ short)
+    assert {:error, %{code: :timeout}} = Server.embed(server, "hello", short)
+    assert {:error, %{code: :timeout}} = Server.fetch_model(server, 20)
+    assert {:error, %{code: :timeout}} = Server.configure(server, [max_tokens: 3] ++ short)
 
     for stream <- [
           Server.stream(server, "hello", short),
@@ -82,8 +82,8 @@ defmodule Weir.LoadingTest do
     assert %{state: :loading, queue_depth: 0, requests: 0, n_parallel: 4, active_slots: 0} =
              Server.get_stats(server)
 
-    assert {:error, :not_found} = Server.cancel(server, :nobody)
-    assert {:error, :not_found} = Server.generate(server, {:fork, :nobody})
+    assert {:error, %{code: :not_found}} = Server.cancel(server, :nobody)
+    assert {:error, %{code: :not_found}} = Server.generate(server, {:fork, :nobody})
     assert HubServer.n_open(hub) == 1
     assert mailbox() == []
   end
@@ -102,15 +102,15 @@ defmodule Weir.LoadingTest do
     ask.(:cancelled, fn -> Server.generate(server, "hello", id: :third) end)
     assert eventually(fn -> Server.get_stats(server).queue_depth == 3 end)
     assert :ok = Server.cancel(server, :third)
-    assert_receive {:cancelled, {:error, :cancelled}}
+    assert_receive {:cancelled, {:error, %{code: :cancelled}}}
     # only the first two have a place, and their consumer is gone when the model comes
     killed = spawn(fn -> Server.generate(server, "hello") end)
     assert eventually(fn -> Server.get_stats(server).queue_depth == 3 end)
     ask.(:last, fn -> Server.generate(server, "hello") end)
     assert eventually(fn -> Server.get_stats(server).queue_depth == 4 end)
-    assert {:error, :queue_full} = Server.generate(server, "hello")
+    assert {:error, %{code: :queue_full}} = Server.generate(server, "hello")
     Process.exit(killed, :kill)
-    assert {:error, :timeout} = Server.configure(server, max_tokens: 3, timeout: 20)
+    assert {:error, %{code: :timeout}} = Server.configure(server, max_tokens: 3, timeout: 20)
 
     arrive(server, {:ok, model})
 
@@ -151,7 +151,7 @@ defmodule Weir.LoadingTest do
       end)
 
       assert_receive {:EXIT, ^supervisor, _reason}
-      assert_receive {:DOWN, ^waiting, :process, ^pid, {:error, :stopping}}
+      assert_receive {:DOWN, ^waiting, :process, ^pid, {:error, %{code: :stopping}}}
       assert eventually(fn -> HubServer.n_open(hub) == 0 end)
     end
   end
@@ -180,9 +180,10 @@ defmodule Weir.LoadingTest do
     assert eventually(fn -> Server.get_stats(server).queue_depth == 1 end)
 
     capture_log(fn ->
-      arrive(server, {:error, "no model"})
-      assert_receive {:answer, {:error, "no model"}}
-      assert_receive {:EXIT, ^server, "no model"}
+      error = Weir.Error.new({:not_found, "no model"})
+      arrive(server, {:error, error})
+      assert_receive {:answer, {:error, %{status: 503, code: :load_failed, message: "no model"}}}
+      assert_receive {:EXIT, ^server, ^error}
     end)
 
     assert eventually(fn -> HubServer.n_open(hub) == 0 end)
@@ -195,13 +196,13 @@ defmodule Weir.LoadingTest do
     spawn_link(fn -> send(me, {:slow, Server.configure(server, draft_model: "hf:o/slow")}) end)
     assert eventually(fn -> HubServer.n_open(hub) == 1 end)
     assert {:ok, ^text} = Server.generate(server, "hello")
-    assert {:error, :not_found} = Server.cancel(server, :nobody)
+    assert {:error, %{code: :not_found}} = Server.cancel(server, :nobody)
     assert %{state: :running, requests: 0} = Server.get_stats(server)
     # the next one comes after it
-    assert {:error, :timeout} = Server.configure(server, max_tokens: 3, timeout: 20)
+    assert {:error, %{code: :timeout}} = Server.configure(server, max_tokens: 3, timeout: 20)
     assert {:ok, ^text} = Server.generate(server, "hello")
     stop_supervised!(Server)
-    assert_receive {:slow, {:error, :stopping}}
+    assert_receive {:slow, {:error, %{code: :stopping}}}
     assert eventually(fn -> HubServer.n_open(hub) == 0 end)
   end
 
@@ -212,7 +213,7 @@ defmodule Weir.LoadingTest do
     assert eventually(fn -> HubServer.n_open(hub) == 1 end)
     {loader, _from} = :sys.get_state(server).loading
     Process.exit(loader, :kill)
-    assert_receive {:slow, {:error, reason}}
+    assert_receive {:slow, {:error, %{message: reason}}}
     assert reason =~ "killed"
     assert {:ok, _} = Server.generate(server, "hello")
     assert :ok = Server.configure(server, max_tokens: 3)

@@ -39,7 +39,8 @@ defmodule Weir.MembersTest do
     {model, _, _, _, engine, _, _, _} = resources()
 
     calls = %{
-      "model" => &NIF.model_load("fake:", 0, true, 0, 0, [], false, false, false, &1),
+      "model" => &NIF.model_load("fake:", &1),
+      "context" => &NIF.context_create(model, &1),
       "sampler" => &NIF.sampler_create(model, &1),
       "engine" => &NIF.engine_create(model, &1),
       "request" => &NIF.engine_submit(engine, Map.put(&1, :prompt, "hello"), self(), 1),

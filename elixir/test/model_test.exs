@@ -56,9 +56,9 @@ defmodule Weir.RealModelTest do
     path = System.fetch_env!("WEIR_TEST_MODEL")
     assert Enum.any?(Weir.devices(), &(&1.type == :cpu))
     assert {:ok, _model} = Weir.load_model(path, devices: ["none"])
-    assert {:error, reason} = Weir.load_model(path, devices: ["none", "GPU99"])
+    assert {:error, %{message: reason}} = Weir.load_model(path, devices: ["none", "GPU99"])
     assert reason =~ ~s(devices names "none"; expected: GPUs)
-    assert {:error, reason} = Weir.load_model(path, devices: ["GPU99", "GPU98"])
+    assert {:error, %{message: reason}} = Weir.load_model(path, devices: ["GPU99", "GPU98"])
     assert reason =~ "GPU99"
   end
 

@@ -92,9 +92,7 @@ defmodule Weir.SchedulersTest do
     entries = for i <- 0..399, do: {?a, i, 0, i == 399}
 
     calls = [
-      decode: &NIF.decode(&1, tokens),
       prefill: &NIF.prefill(&1, tokens, 0),
-      decode_token: &NIF.decode_token(&1, ?a, 0, 0),
       batch_eval: &NIF.batch_eval(&1, entries),
       decode_batch: &NIF.decode_batch(&1, greedy(slow), entries),
       generate: &NIF.generate(&1, greedy(slow), tokens, 5),

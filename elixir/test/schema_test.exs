@@ -227,26 +227,30 @@ defmodule Weir.SchemaLoadTest do
   test "load" do
     assert Schema.load(Pet, ~S({"name":"Rex","age":3})) == {:ok, %Pet{name: "Rex", age: 3}}
     assert Schema.load(Pet, %{"name" => "Rex", "age" => 3}) == {:ok, %Pet{name: "Rex", age: 3}}
-    assert {:error, reason} = Schema.load(Pet, ~S({"name":"Rex","age":"old"}))
+    assert {:error, %{message: reason}} = Schema.load(Pet, ~S({"name":"Rex","age":"old"}))
     assert reason =~ "integer"
     assert {:error, _} = Schema.load(Pet, "[]")
     assert {:error, _} = Schema.load(Pet, ~S({"name":"Re))
   end
 
   @tag :model
-  test "an answer as a struct, of a model and of a server" do
+  test "an answer as a struct, of any target" do
     path = System.fetch_env!("WEIR_TEST_MODEL")
     {:ok, model} = Weir.load_model(path)
     server = start_supervised!({Weir.Server, model: model})
     messages = [%{role: "user", content: "Invent a dog, as JSON."}]
     opts = [max_tokens: 200, temp: 0.0]
 
-    for from <- [model, server] do
+    models = start_supervised!({Weir.Models, models: [[name: "dog", model_path: path]]})
+    start_supervised!({Weir.Cluster, name: :schema, server: server})
+    assert Weir.Wait.eventually(fn -> Weir.Cluster.members(:schema) != [] end)
+
+    for from <- [model, server, {Weir.Models, {models, "dog"}}, {Weir.Cluster, :schema}] do
       assert {:ok, %Pet{name: name, age: age}} = Schema.chat(from, messages, Pet, opts)
       assert is_binary(name) and is_integer(age)
     end
 
-    assert {:error, reason} = Schema.chat(model, messages, Pet, max_tokens: 2)
+    assert {:error, %{message: reason}} = Schema.chat(model, messages, Pet, max_tokens: 2)
     assert reason =~ "JSON"
   end
 end

@@ -23,7 +23,7 @@ defmodule Weir.ServerLifeTest do
               Server.cancel(server, self()),
               Server.configure(server, max_tokens: 3)
             ],
-            do: assert({:error, {:server_down, :noproc}} = answer)
+            do: assert({:error, %{code: :server_down}} = answer)
 
         for fun <- [
               fn -> Server.model(server) end,
@@ -32,7 +32,7 @@ defmodule Weir.ServerLifeTest do
               fn -> Enum.to_list(Server.stream_chat(server, messages)) end,
               fn -> Enum.to_list(Server.stream_chat_completion(server, messages)) end
             ],
-            do: assert(assert_raise(Weir.Error, fun).reason == {:server_down, :noproc})
+            do: assert(assert_raise(Weir.Error, fun).code == :server_down)
       end
 
       assert mailbox() == []
@@ -79,7 +79,7 @@ defmodule Weir.ServerLifeTest do
     assert Weir.Server.Engine.tell_ticks(engine) == engine
     stats = Server.get_stats(server)
     assert %{state: :stopping, active_slots: 0, idle_slots: 0, n_parallel: 3, slots: []} = stats
-    assert {:error, :stopping} = Server.generate(server, "hello")
+    assert {:error, %{code: :stopping}} = Server.generate(server, "hello")
     assert Process.alive?(server)
   end
 
@@ -121,7 +121,7 @@ defmodule Weir.ServerLifeTest do
         stop = Task.async(fn -> GenServer.stop(server) end)
 
         assert eventually(fn ->
-                 Server.generate(server, "hello", max_tokens: 1) == {:error, :stopping}
+                 match?({:error, %{code: :stopping}}, Server.generate(server, "hello", max_tokens: 1))
                end)
 
         assert {:ok, %{reason: :length, ids: ids}} = Task.await(task, 30_000)
@@ -141,11 +141,13 @@ defmodule Weir.ServerLifeTest do
               fn -> Server.chat_completion(server, [{:user, "hello"}], opts) end,
               fn -> server |> Server.stream("hello", opts) |> Stream.run() end
             ],
-            do: Task.async(fn -> try do: ask.(), rescue: (error in Weir.Error -> {:error, error.reason}) end)
+            do: Task.async(fn -> try do: ask.(), rescue: (error in Weir.Error -> {:error, error}) end)
 
       assert eventually(fn -> Server.get_stats(server).active_slots == 4 end)
       assert :ok = GenServer.stop(server)
-      assert Task.await_many(tasks, 20_000) == List.duplicate({:error, :stopping}, 4)
+
+      assert [:stopping, :stopping, :stopping, :stopping] =
+               for({:error, error} <- Task.await_many(tasks, 20_000), do: error.code)
     end
 
     test "names options", %{model: model} do
@@ -156,13 +158,13 @@ defmodule Weir.ServerLifeTest do
             {[max_queue: -1], "max_queue is -1"},
             {[layout: :per_slot, n_draft_max: 99], "n_draft_max is 99"}
           ] do
-        assert {:error, reason} = Server.start_link([model: model] ++ opts)
+        assert {:error, %{message: reason}} = Server.start_link([model: model] ++ opts)
         assert String.starts_with?(reason, text)
 
         # at the start, or when it is loaded
         models = [[name: "a", model_path: "fake:"] ++ opts]
 
-        assert {:error, reason} =
+        assert {:error, %{message: reason}} =
                  with({:ok, m} <- Weir.Models.start_link(models: models), do: Weir.Models.lease(m, "a"))
 
         assert reason =~ text
@@ -174,28 +176,30 @@ defmodule Weir.ServerLifeTest do
             {"hi", [top_p: 2.0], "top_p is 2;"},
             {"hi", [max_tokens: -2], "max_tokens is -2;"},
             {"hi", [stop: [""]], "stop[0] has 0 bytes"},
-            {[99_999], [], "prompt: tokens[0] is 99999;"},
+            {[99_999], [], "prompt[0] is 99999;"},
             {String.duplicate("a", 600), [], "prompt: the prompt has 601 tokens"}
           ],
           share <- [false, true] do
-        assert {:error, reason} = Server.generate(server, prompt, [share: share] ++ opts)
+        assert {:error, %{message: reason}} = Server.generate(server, prompt, [share: share] ++ opts)
         assert String.starts_with?(reason, text)
         refute reason =~ "n_kv"
       end
 
       for max <- [0x7FFFFFFF, 300_000_000] do
-        assert {:error, "max_tokens is " <> _} = Weir.generate(model, "hi", max_tokens: max)
+        assert {:error, %{code: :out_of_range, field: "max_tokens"}} =
+                 Weir.generate(model, "hi", max_tokens: max)
 
-        assert {:error, "max_tokens is " <> _} =
+        assert {:error, %{code: :out_of_range, field: "max_tokens"}} =
                  Weir.chat_completion(model, [{:user, "hi"}], max_tokens: max, n: 2)
       end
 
-      assert {:error, "template: " <> _} = Weir.Chat.apply_template(model, [{:user, "a"}], template: "{{")
+      assert {:error, %{code: :template, field: "template"}} =
+               Weir.Chat.apply_template(model, [{:user, "a"}], template: "{{")
     end
 
     test "learns what is wrong" do
       Process.flag(:trap_exit, true)
-      assert {:error, reason} = Server.start_link(model_path: "/nowhere/model.gguf")
+      assert {:error, %{message: reason}} = Server.start_link(model_path: "/nowhere/model.gguf")
       assert is_binary(reason)
       assert {:error, _} = Server.start_link(model_path: "fake:", chunk_size: 0)
       assert_raise ArgumentError, ~r/model_path/, fn -> Server.start_link([]) end
@@ -237,7 +241,7 @@ defmodule Weir.ServerLifeTest do
     test "loads adapters once, or says what is wrong with them", %{model: model} do
       server = server(model: model)
       {:ok, text} = Weir.generate(model, "hello", @greedy)
-      assert {:error, reason} = Server.configure(server, lora: "/nowhere")
+      assert {:error, %{message: reason}} = Server.configure(server, lora: "/nowhere")
       assert reason =~ "adapter"
       assert {:ok, ^text} = Server.generate(server, "hello", @greedy)
       assert :ok = Server.configure(server, lora: {"fake:1", 0.5})
@@ -268,7 +272,7 @@ defmodule Weir.ServerLifeTest do
       end
 
       assert %{n_kv: 1024, strategy: :balanced} = Server.get_stats(server)
-      assert {:error, reason} = Server.configure(server, chunk_size: 0)
+      assert {:error, %{message: reason}} = Server.configure(server, chunk_size: 0)
       assert reason =~ "chunk_size"
       assert {:ok, ^text} = Server.generate(server, "hello", max_tokens: 300)
     end

@@ -119,12 +119,12 @@ defmodule Weir.ServerStreamTest do
             pid
           end
 
-        assert {:error, :not_found} = Server.cancel(server, :nobody)
-        assert {:error, :not_found} = Server.cancel(server, nil)
+        assert {:error, %{code: :not_found}} = Server.cancel(server, :nobody)
+        assert {:error, %{code: :not_found}} = Server.cancel(server, nil)
         assert :ok = Server.cancel(server, {:mine, :queued})
-        assert_receive {:queued, {:error, :cancelled}}
+        assert_receive {:queued, {:error, %{code: :cancelled}}}
         assert :ok = Server.cancel(server, running)
-        assert_receive {:running, {:error, :cancelled}}
+        assert_receive {:running, {:error, %{code: :cancelled}}}
 
         spawn_link(fn ->
           chunks = server |> Server.stream("hello", [id: 1, emit: :chunks] ++ long)
@@ -141,7 +141,7 @@ defmodule Weir.ServerStreamTest do
               Enum.to_list(Server.stream(server, "a", [id: 1] ++ long))
             end
 
-          send(me, {:raised, error.reason})
+          send(me, {:raised, error.code})
         end)
 
         assert eventually(fn -> 1 in ids(server) end)
@@ -291,7 +291,7 @@ defmodule Weir.ServerStreamTest do
 
         assert eventually(fn -> Server.get_stats(server).active_slots == 1 end)
         Process.exit(server, :kill)
-        assert {{:error, {:server_down, :killed}}, []} = Task.await(task, 20_000)
+        assert {{:error, %{code: :server_down}}, []} = Task.await(task, 20_000)
         assert_receive {:EXIT, ^server, :killed}
       end
     end

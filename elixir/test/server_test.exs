@@ -5,6 +5,7 @@ defmodule Weir.ServerTest do
   alias Weir.{Chunk, Server, Terms}
 
   doctest Weir.Server
+  doctest Weir.Target
 
   describe "requests" do
     test "give generate's texts, however many there are at once", %{model: model} do
@@ -65,7 +66,7 @@ defmodule Weir.ServerTest do
         |> Enum.map(&elem(&1, 1))
 
       assert together == [hd(alone) | alone]
-      assert {:error, reason} = Server.generate(server, "hello", lora: "/nowhere")
+      assert {:error, %{message: reason}} = Server.generate(server, "hello", lora: "/nowhere")
       assert reason =~ "adapter"
       assert_raise ArgumentError, fn -> Server.generate(server, "hello", lora: 1) end
     end
@@ -149,12 +150,12 @@ defmodule Weir.ServerTest do
         Server.generate(server, "a", json_schema: %{a: self()})
       end
 
-      assert {:error, reason} = Server.generate(server, "a", top_p: 1.5)
+      assert {:error, %{message: reason}} = Server.generate(server, "a", top_p: 1.5)
       assert reason =~ "top_p"
 
       error = assert_raise Weir.Error, fn -> Enum.to_list(Server.stream(server, "a", top_p: 2)) end
 
-      assert error.reason =~ "top_p"
+      assert error.message =~ "top_p"
       assert {:error, _too_long} = Server.generate(server, String.duplicate("x", 9000))
       assert eventually(fn -> idle?(server) end)
       assert mailbox() == []
@@ -172,11 +173,11 @@ defmodule Weir.ServerTest do
       end
 
       assert eventually(fn -> Server.get_stats(server).queue_depth == 1 end)
-      assert {:error, :queue_full} = Server.generate(server, "hello")
+      assert {:error, %{code: :queue_full}} = Server.generate(server, "hello")
       error = assert_raise Weir.Error, fn -> Enum.take(Server.stream(server, "hello"), 1) end
-      assert error.reason == :queue_full
+      assert error.code == :queue_full
       for i <- 1..2, do: assert(:ok = Server.cancel(server, i))
-      for i <- 1..2, do: assert_receive({^i, {:error, :cancelled}})
+      for i <- 1..2, do: assert_receive({^i, {:error, %{code: :cancelled}}})
       assert mailbox() == []
     end
 
@@ -196,7 +197,7 @@ defmodule Weir.ServerTest do
       assert_receive {:high, {:ok, _}}
       refute_received {:low, _}
       assert :ok = Server.cancel(server, :low)
-      assert_receive {:low, {:error, :cancelled}}
+      assert_receive {:low, {:error, %{code: :cancelled}}}
       assert_receive {:first, {:ok, _}}
 
       assert {:ok, answer} = Server.complete(server, "hello", deadline: 20, max_tokens: 4000)
@@ -207,7 +208,7 @@ defmodule Weir.ServerTest do
 
     test "that take too long are given up", %{slow: slow} do
       server = server(model: slow, n_parallel: 1)
-      assert {:error, :timeout} = Server.generate(server, "hello", max_tokens: 4000, timeout: 30)
+      assert {:error, %{code: :timeout}} = Server.generate(server, "hello", max_tokens: 4000, timeout: 30)
       assert mailbox() == []
       assert eventually(fn -> idle?(server) end)
       {:ok, stuck} = Weir.load_model("fake:tick_us=300000")
@@ -218,7 +219,7 @@ defmodule Weir.ServerTest do
           Enum.to_list(Server.stream(server, "hello", timeout: 10))
         end
 
-      assert error.reason == :timeout
+      assert error.code == :timeout
       Process.sleep(400)
       assert mailbox() == []
     end
@@ -259,7 +260,7 @@ defmodule Weir.ServerTest do
           for stray <- [:hello, {}, {:begin}, {:ended, 1}, {:join, 1}, "text", %{a: 1}] do
             GenServer.cast(server, stray)
             send(server, stray)
-            assert {:error, :unknown_call} = GenServer.call(server, stray)
+            assert {:error, %{code: :unknown_call}} = GenServer.call(server, stray)
           end
         end)
 
@@ -269,7 +270,7 @@ defmodule Weir.ServerTest do
       for driver <- [state.engines[1].driver], driver != nil do
         GenServer.cast(driver, :hello)
         send(driver, :hello)
-        assert {:error, :unknown_call} = GenServer.call(driver, :hello)
+        assert {:error, %{code: :unknown_call}} = GenServer.call(driver, :hello)
       end
 
       assert {:ok, _} = Server.generate(server, "hello", max_tokens: 3)

@@ -102,18 +102,17 @@ defmodule Weir.StreamTest do
     # Waits until no generation runs in the context.
     defp last_position(c), do: NIF.memory_seq_pos_max(c.context, 0)
 
-    # Ends a generation from a prompt of 500 tokens in one of three ways, this many ms after its start. It
+    # Ends a generation from a prompt of 500 tokens in one of two ways, this many ms after its start. It
     # sends nothing.
     defp end_amid_prompt(c, way, ms) do
       me = self()
-      ref = NIF.generate_ref()
+      ref = make_ref()
       to = if way == :receiver, do: spawn(fn -> Process.sleep(:infinity) end), else: me
       pid = spawn(fn -> generate(c, ref, to, 1, List.duplicate(?a, 500)) end)
       until_inside(pid, :generate_tokens, 6)
       Process.sleep(ms)
 
       case way do
-        :stop -> :ok = NIF.generate_stop(ref)
         :generator -> Process.exit(pid, :kill)
         :receiver -> Process.exit(to, :kill)
       end
@@ -134,42 +133,20 @@ defmodule Weir.StreamTest do
       refute_received _
 
       assert :ok = generate(c, ref, self(), 3, [])
-      assert_received {^ref, {:error, reason}} when is_binary(reason)
+      assert_received {^ref, {:error, %Weir.Error{}}}
       refute_received _
-    end
-
-    test "after a stop nothing is sent", c do
-      for _ <- 1..50 do
-        ref = NIF.generate_ref()
-        me = self()
-
-        {pid, monitor} = spawn_monitor(fn -> generate(c, ref, me, 400) end)
-        assert_receive {^ref, {:token, _, _}}
-        :ok = NIF.generate_stop(ref)
-        while_received(ref)
-        assert_receive {:DOWN, ^monitor, :process, ^pid, :normal}
-        refute_received _
-      end
-    end
-
-    test "a stop before the begin", c do
-      ref = NIF.generate_ref()
-      :ok = NIF.generate_stop(ref)
-      assert :ok = generate(c, ref, self(), 3)
-      refute_received _
-      assert last_position(c) == -1
     end
 
     # Generations that must be ended early: 16 passes of prompt, one pass of a minute, and 400 tokens always
     # leave the time for that.
-    test "a stop, and the end of either process, between the passes of a prompt" do
+    test "the end of either process, between the passes of a prompt" do
       c = generation(200_000)
-      for way <- [:stop, :generator, :receiver], do: assert(end_amid_prompt(c, way, 20) < 499)
+      for way <- [:generator, :receiver], do: assert(end_amid_prompt(c, way, 20) < 499)
     end
 
-    test "a stop, and the end of either process, within a pass" do
+    test "the end of either process, within a pass" do
       c = generation(60_000_000, 512)
-      for way <- [:stop, :generator, :receiver], do: assert(end_amid_prompt(c, way, 0) == -1)
+      for way <- [:generator, :receiver], do: assert(end_amid_prompt(c, way, 0) == -1)
     end
 
     test "a receiver that is dead ends it" do
@@ -188,14 +165,6 @@ defmodule Weir.StreamTest do
       assert_receive {^ref, {:token, _, _}}
       Process.exit(pid, :kill)
       assert last_position(c) in 1..300
-    end
-  end
-
-  defp while_received(ref) do
-    receive do
-      {^ref, _} -> while_received(ref)
-    after
-      0 -> :ok
     end
   end
 

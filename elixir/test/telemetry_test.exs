@@ -57,6 +57,43 @@ defmodule Weir.TelemetryTest do
     assert loads(server) == [{1.0, :ready}]
   end
 
+  test "embeddings of any target" do
+    stand_in()
+    {:ok, model} = Weir.load_model("fake:")
+    server = start_supervised!({Server, model: model})
+
+    for embed <- [&Weir.embed_batch(model, &1, &2), &Server.embed(server, &1, &2)] do
+      assert {:ok, [_, _]} = embed.(["a", "bc"], [])
+      assert_receive {:event, [:weir, :embedding], %{texts: 2, tokens: 5, duration_ms: ms}, %{error: nil}}
+      assert ms > 0
+    end
+  end
+
+  test "requests without a server" do
+    stand_in()
+    {:ok, model} = Weir.load_model("fake:tick_us=1000")
+    models = start_supervised!({Weir.Models, models: [[name: "m", model_path: "fake:tick_us=1000"]]})
+
+    for target <- [model, {Weir.Models, {models, "m"}}] do
+      assert {:ok, _} = Weir.Target.generate(target, "hello", temp: 0.0, max_tokens: 3)
+      assert {%{prompt_tokens: 6, generated_tokens: 3}, %{reason: :length}} = own(:done)
+      assert [_] = target |> Weir.Target.stream("hello", temp: 0.0, max_tokens: 3000) |> Enum.take(1)
+      assert {%{prompt_tokens: 6}, %{reason: :halted}} = own(:done)
+      opts = [temp: 0.0, max_tokens: 4, n: 2]
+      assert {:ok, _} = Weir.Target.chat_completion(target, [{:user, "hi"}], opts)
+      for _ <- 1..2, do: assert({%{generated_tokens: 4}, %{reason: :length}} = own(:done))
+      late = [temp: 0.0, max_tokens: 3000, ignore_eos: true, timeout: 100]
+      assert {:error, %{code: :timeout}} = Weir.Target.generate(target, "hello", late)
+      assert {_usage, %{kind: :error, reason: %Weir.Error{code: :timeout}}} = own(:exception)
+      refute_received {:event, [:weir, :request | _], _, _}
+    end
+  end
+
+  defp own(event) do
+    assert_receive {:event, [:weir, :request, ^event], measurements, metadata}
+    {measurements, metadata}
+  end
+
   defp loads(server) do
     receive do
       {:event, [:weir, :server, :load], %{done: done}, %{server: ^server, stage: stage}} ->
@@ -160,8 +197,11 @@ defmodule Weir.TelemetryTest do
     pid = spawn(fn -> Server.generate(server, "hello", max_tokens: 3000) end)
     assert eventually(fn -> Server.get_stats(server).active_slots == 1 end)
     task = Task.async(fn -> Server.generate(server, "hello", timeout: 1) end)
-    assert {:error, :timeout} = Task.await(task)
-    assert {%{generated_tokens: 0}, %{kind: :error, reason: :timeout}} = request(:exception)
+    assert {:error, %{code: :timeout}} = Task.await(task)
+
+    assert {%{generated_tokens: 0}, %{kind: :error, reason: %Weir.Error{code: :timeout}}} =
+             request(:exception)
+
     Process.exit(pid, :kill)
     assert {%{prompt_tokens: 6}, %{kind: :exit, reason: :killed}} = request(:exception)
 
@@ -169,7 +209,7 @@ defmodule Weir.TelemetryTest do
 
     assert {%{prompt_tokens: 0, duration_ms: 0.0}, %{kind: :error, reason: reason}} = request(:exception)
 
-    assert reason =~ "top_p"
+    assert reason.field == "top_p"
 
     assert_raise ArgumentError, fn -> Server.generate(server, "a", json_schema: %{a: self()}) end
     assert {_, %{kind: :error}} = request(:exception)
@@ -230,8 +270,9 @@ defmodule Weir.TelemetryTest do
     assert {%{bytes: bytes}, %{name: "a", state: :sleeping}} = of_models(:sleep)
     assert bytes >= size
 
-    assert {:error, reason} = Weir.Models.generate(models, "none", "hello")
-    assert {%{failures: 1}, %{name: "none", reason: ^reason}} = of_models(:failure)
+    assert {:error, %{message: reason}} = Weir.Models.generate(models, "none", "hello")
+    assert {%{failures: 1}, %{name: "none", reason: why}} = of_models(:failure)
+    assert reason =~ why
 
     assert :ok = Weir.Models.set_memory(models, 1)
     assert {%{}, %{name: "b", state: :sleeping}} = of_models(:sleep)

@@ -1,12 +1,12 @@
 /* more.h: the rest of the library, which most programs do not need.
  * SPDX-License-Identifier: Apache-2.0
  *
- * It includes <weir/weir.h>, whose conventions hold here too. In this order: what models contain, vocabulary,
- * grammars; computing without an engine: samplers, contexts, embeddings; more about chats and streams,
- * flights (streams with many readers), more about adapters, images and audio, interrupts; what an engine
- * forecasts, how it divides its time (strategies, driving it by hand), what it counts and what it has cached;
- * pools of several models; model files, devices, workers; the members of structs, for bindings and lists of
- * options. */
+ * It includes <weir/weir.h>, whose conventions hold here too. In this order: the text of errors; what models
+ * contain, vocabulary, grammars; computing without an engine: samplers, contexts, embeddings; more about
+ * chats and streams, flights (streams with many readers), more about adapters, images and audio, interrupts;
+ * what an engine forecasts, how it divides its time (strategies, driving it by hand), what it counts and what
+ * it has cached; pools of several models; model files, devices, workers; the members of structs, for bindings
+ * and lists of options. */
 #ifndef WEIR_MORE_H
 #define WEIR_MORE_H
 
@@ -15,6 +15,18 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- More about errors ----------------------------------------------------------------------------- */
+
+/* The name that people know for a member of the library, as it stands between backticks in a message
+ * ("top_k", "messages[0].content[1]"). It must be valid until the next call; NULL = the same name. */
+typedef const char *(*weir_name_fn)(const char *name, void *user);
+
+/* Writes the error's message as people read it: without the backticks, and with the names that `names` gives;
+ * NULL = the library's. An error without a message gives the text of its status. The text is NUL-terminated,
+ * and is cut at a character if there is no room. Any thread. */
+WEIR_API void weir_error_text(const weir_error *error, weir_name_fn names, void *user, char *text,
+                              size_t capacity);
 
 /* ---- More about models ----------------------------------------------------------------------------- */
 
@@ -124,7 +136,8 @@ WEIR_API bool weir_is_eog(const weir_model *model, int32_t token);
 WEIR_API weir_status weir_grammar_check(const char *grammar, const char *root, weir_error *error);
 
 /* Converts JSON Schema to GBNF. A keyword that cannot be enforced is an error that names its JSON pointer;
- * the result is never weaker than the schema. Free *grammar with weir_free. */
+ * the result is never weaker than the schema. Names that JSON Schema does not know are annotations, but one
+ * that is nearly a keyword's is an error. Free *grammar with weir_free. */
 WEIR_API WEIR_CHECKED weir_status weir_grammar_from_json_schema(const char *schema, size_t length,
                                                                 char **grammar, weir_error *error);
 
@@ -1219,7 +1232,7 @@ typedef struct weir_pool_info {
     int32_t n_ctx;       /* the longest request, tokens; 0 = not known yet */
     bool pinned;
     weir_status status; /* of the last load; WEIR_OK before the first */
-    char message[448];  /* its error; "" = none */
+    char message[512];  /* its error; "" = none */
 } weir_pool_info;
 
 /* The i-th model of the list, or the one with this name or alias. Fills the first info->size bytes. END: i is

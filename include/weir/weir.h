@@ -105,16 +105,44 @@ typedef enum weir_status {
 #undef X
 } weir_status;
 
+/* What is wrong with the field of an error: name, value, text. */
+#define WEIR_ERROR_MAP(X)                                                                                    \
+    X(NONE, 0, "nothing")           /* no field, or a status that says it all */                             \
+    X(MISSING, 1, "missing")        /* NULL, empty or left out, but needed */                                \
+    X(UNKNOWN, 2, "unknown")        /* it names something that does not exist */                             \
+    X(FORM, 3, "of the wrong form") /* of another type, or not written as it must be */                      \
+    X(RANGE, 4, "out of range")     /* a number, length or count; the error has the numbers */               \
+    X(CONFLICT, 5, "in conflict")   /* it does not go with another member or with the model */               \
+    X(DUPLICATE, 6, "used twice")
+
+typedef enum weir_error_kind {
+#define X(name, value, text) WEIR_ERROR_##name = (value),
+    WEIR_ERROR_MAP(X)
+#undef X
+} weir_error_kind;
+
 /* Details of a failure, in the caller's memory. Functions that take a weir_error accept NULL. */
 typedef struct weir_error {
+    /* One or two sentences: the value, the allowed range, what to do; UTF-8. Names of the library's members
+     * are between backticks ("`top_k` is -5; allowed: 0 to 100"), and nothing else is: weir_error_text
+     * replaces them */
+    char message[512];
     weir_status code;
-    char field[64];    /* the offending parameter; "" = none */
-    char message[448]; /* one or two sentences: the value, the allowed range, what to do; UTF-8 */
+    weir_error_kind kind;
+    /* the offending parameter, with its whole path: "requests[2].sampler.top_k", "messages[0].content[1]",
+     * "tools_json", a JSON pointer into a schema; "" = none */
+    char field[256];
+    /* The numbers of kind RANGE, where they are known; whole numbers are exact up to 2^53 */
+    bool has_value, has_low, has_high;
+    double value, low, high; /* the offending value, and the allowed range */
 } weir_error;
 
 /* "WEIR_OK" and "ok" for WEIR_OK; "unknown status" for an unknown value. Static. */
 WEIR_API const char *weir_status_name(weir_status status);
 WEIR_API const char *weir_status_text(weir_status status);
+
+/* "WEIR_ERROR_MISSING"; "unknown kind" for an unknown value. Static. */
+WEIR_API const char *weir_error_kind_name(weir_error_kind kind);
 
 /* Frees memory that the library returned, where the contract says so. NULL is ignored. */
 WEIR_API void weir_free(void *memory);
@@ -266,6 +294,7 @@ typedef enum weir_special_content {
 } weir_special_content;
 
 typedef struct weir_media weir_media; /* below: an image or a sound */
+struct json_t;                        /* a value of libjansson */
 
 typedef struct weir_chat_params {
     size_t size;
@@ -278,6 +307,10 @@ typedef struct weir_chat_params {
      * cannot be enforced are left out and listed by weir_chat_relaxed; for a function with "strict": true
      * they are an error, unless tool_choice is NONE. Malformed ones are always an error */
     const char *tools_json;
+    /* Instead of messages_json and tools_json: what jansson (json_t) read of them, for programs that link the
+     * same libjansson. Their contents are not changed, nor needed after the call, but their reference counts
+     * are: jansson must count atomically where threads share them. Errors name the texts */
+    const struct json_t *messages_value, *tools_value;
     /* REQUIRED: the answer is a call. Only reasoning may precede it, and only with enable_thinking */
     weir_tool_choice tool_choice;
     bool parallel_tool_calls; /* false: at most one call */
@@ -294,14 +327,14 @@ typedef struct weir_chat_params {
     bool continue_final;
     bool parse_reasoning; /* true: reasoning is separated from content */
     int64_t now;          /* the time for templates that print the date, seconds since 1970; 0 = now */
-    /* true (default): a keyword of json_schema that cannot be enforced is an error; false: it is left out and
-     * listed by weir_chat_relaxed, unless it is malformed */
+    /* true (default): a keyword of json_schema that cannot be enforced is an error, and so is a misspelled
+     * one; false: it is left out and listed by weir_chat_relaxed, unless it is malformed */
     bool strict_schema;
     weir_special_content special_content;
     /* false: messages that the template refuses are changed into a form that it takes, and listed by
      * weir_chat_reshaped; true: they are an error (TEMPLATE), or the template leaves them out */
     bool strict_messages;
-    /* [n_media] the parts of messages_json whose type is "image_url", "input_audio", "image", "audio" or
+    /* [n_media] the parts of contents whose type is "image_url", "input_audio", "image", "audio" or
      * "media", in order; held by the chat. Other members of such a part are not read */
     weir_media *const *media;
     size_t n_media;

@@ -1,6 +1,7 @@
 /* pull.c: downloads of models that clients ask for, each on a thread of its own.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pull.h"
+#include "base/error.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +28,7 @@ struct serve_pull {
     uint64_t n_done, n_bytes;
     bool ended;
     weir_status status;
-    weir_error error;
+    weir__words why;
 };
 
 /* ---- Life ---- */
@@ -86,16 +87,17 @@ static void *download_model(void *user)
     weir__thread_name("weir-pull");
     weir_status status = server->params.pull(pull->name, on_progress, pull, server->params.pull_user, &error);
     bool misnamed = status == WEIR_INVALID && strcmp(error.field, "name") == 0; /* by a URL with a key? */
+    weir__words words = weir__error_words(&error);
     serve_log(status == WEIR_OK ? "info" : "warning", "pull", "%.200s: %s",
               misnamed ? "a client's request" : pull->name,
               misnamed            ? "not the name of a model"
               : status == WEIR_OK ? "downloaded"
-                                  : error.message);
-    serve_mask_paths(error.message);
+                                  : words.text);
+    serve_mask_paths(words.text);
     pthread_mutex_lock(&pull->mutex);
     pull->ended = true;
     pull->status = status;
-    pull->error = error;
+    pull->why = words;
     if (pull->call != NULL) serve_ready_post(pull->call);
     release_pull(pull);
     pthread_mutex_lock(&server->mutex);
@@ -203,7 +205,7 @@ static void finish_pull(serve_call *call, const serve_pull *pull)
 {
     static const char *const last[] = {"verifying sha256 digest", "writing manifest", "success"};
     if (pull->status != WEIR_OK) {
-        fail_pull(call, pull->status, pull->error.message);
+        fail_pull(call, pull->status, pull->why.text);
     } else if (pull->stream) {
         for (size_t i = 0; i < sizeof last / sizeof *last; i++) add_status(call, last[i]);
         serve_call_end(call);

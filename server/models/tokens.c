@@ -36,7 +36,7 @@ weir_status serve_tokens_check(const serve_loaded *loaded, const char *field, si
     return weir__error_set(
         error, WEIR_TOO_LONG, field,
         "the prompt has %zu bytes, which are at least %zu tokens; a request holds at most %d with its "
-        "answer: shorten it, or give the engine a larger n_ctx or n_kv",
+        "answer: shorten it, or give the engine a larger `n_ctx` or `n_kv`",
         length, least, stats.n_ctx);
 }
 

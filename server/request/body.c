@@ -1,5 +1,6 @@
 /* body.c: a request's body as JSON, and the arguments of its address. SPDX-License-Identifier: Apache-2.0 */
 #include "body.h"
+#include "base/error.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -34,7 +35,8 @@ bool serve_call_read_any(serve_call *call, json_t **json)
                                                 call->body.n, "body", WEIR_INVALID, json, &error);
     if (status == WEIR_ABORTED) return serve_call_interrupted(call);
     if (status == WEIR_NO_MEMORY) return serve_call_no_memory(call);
-    if (status != WEIR_OK) return serve_call_refuse(call, 400, NULL, "invalid_json", "%s", error.message);
+    if (status != WEIR_OK)
+        return serve_call_refuse(call, 400, NULL, "invalid_json", "%s", weir__error_words(&error).text);
     if (add_model(call, *json)) return true;
     json_decref(*json);
     *json = NULL;

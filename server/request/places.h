@@ -30,6 +30,7 @@ typedef struct serve_terms {
     const char *schema_field;     /* the field with the answer's schema; NULL: none */
     const char *parameters;       /* the member of tools that have a place here; NULL: none has */
     serve_places messages, tools; /* where each is that was rewritten or chosen; none: they are as given */
+    size_t n_added;               /* messages of the server's in front of those of the request */
 } serve_terms;
 
 /* The place of message i, "messages[I]" if none has a place. */

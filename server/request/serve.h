@@ -257,7 +257,7 @@ struct serve_server {
     uint32_t n_sweeps;
     serve_events *events; /* of each model that somebody watches */
     bool stuck;           /* an engine */
-    char broken[448];     /* why the one model can compute no more; "" = it can */
+    char broken[512];     /* why the one model can compute no more; "" = it can */
     int32_t n_stuck_workers;
     uint64_t n_answers[6]; /* by hundreds of the status; [0]: clients that left */
     uint64_t n_codes[600]; /* and by the status */

@@ -10,14 +10,17 @@
 
 weir_status serve_router_check(const serve_params *params, weir_error *error)
 {
-    const char *field = params->kv_events != NULL            ? "kv_events"
-                        : params->kv_events_replay != NULL   ? "kv_events_replay"
-                        : params->kv_events_endpoint != NULL ? "kv_events_endpoint"
-                        : params->router_headers             ? "router_headers"
-                        : params->n_objectives > 0           ? "objectives"
-                        : params->prefix_key != NULL         ? "prefix_key"
-                        : params->n_prefix_peers > 0         ? "prefix_peers"
-                                                             : NULL;
+    const serve_params usual = serve_params_default();
+    const char *field = params->kv_events != NULL                    ? "kv_events"
+                        : params->kv_events_replay != NULL           ? "kv_events_replay"
+                        : params->kv_events_endpoint != NULL         ? "kv_events_endpoint"
+                        : params->router_headers                     ? "router_headers"
+                        : params->n_objectives > 0                   ? "objectives"
+                        : params->prefix_key != NULL                 ? "prefix_key"
+                        : params->n_prefix_peers > 0                 ? "prefix_peers"
+                        : params->prefix_s != usual.prefix_s         ? "prefix_s"
+                        : params->prefix_bytes != usual.prefix_bytes ? "prefix_bytes"
+                                                                     : NULL;
     return field != NULL ? weir__error_set(error, WEIR_UNSUPPORTED, field, ABSENT) : WEIR_OK;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/mem.h"
 #include "hub/transfer/transfer.h"
 #include "router.h"
@@ -54,7 +55,7 @@ typedef struct fetch {
     long rest_ms;     /* at least 1 */
     long status;
     weir__transfer_end end;
-    char detail[256];
+    char detail[512];
 } fetch;
 
 static bool on_bytes(const weir__transfer_head *head, const char *bytes, size_t n, void *user)
@@ -123,12 +124,13 @@ static bool transfer_prefix(fetch *f, const char *body)
 }
 
 /* The reason why the transfer brought no prefix; NULL: it did. *how: the same in short. */
-static const char *judge_transfer(const fetch *f, serve_prefix_end *how)
+static const char *judge_transfer(fetch *f, serve_prefix_end *how)
 {
     *how = SERVE_PREFIX_FAILED;
     if (f->end == WEIR__TRANSFER_LEFT && f->status == 200) {
         if (f->error.code == WEIR_UNSUPPORTED || f->error.code == WEIR_TOO_LONG) *how = SERVE_PREFIX_REFUSED;
-        return f->error.message;
+        weir_error_text(&f->error, NULL, NULL, f->detail, sizeof f->detail);
+        return f->detail;
     }
     switch (f->status) {
     case 0: break;
@@ -175,7 +177,8 @@ static serve_prefix_end fetch_into(serve_call *call, weir_snapshot *snapshot, co
         how = status == WEIR_OK        ? SERVE_PREFIX_FETCHED
               : status == WEIR_TIMEOUT ? SERVE_PREFIX_LATE
                                        : SERVE_PREFIX_FAILED;
-        why = error.message;
+        weir_error_text(&error, NULL, NULL, f.detail, sizeof f.detail);
+        why = f.detail;
     }
     if (how != SERVE_PREFIX_FETCHED) {
         report_transfer(call, how, why);
@@ -339,9 +342,10 @@ static bool status_passes(serve_call *call, weir_status status, weir_error *erro
                                  "no more of the prompt is cached here");
     if (status == WEIR_BUSY || status == WEIR_TIMEOUT || status == WEIR_NO_SPACE)
         return serve_call_refuse(call, 503, NULL, "engine_busy", "the engine has no time or room for it: %s",
-                                 error->message);
+                                 weir__error_words(error).text);
     if (status == WEIR_TOO_LONG)
-        return serve_call_refuse(call, 413, NULL, "prefix_too_large", "%s (--max-prefix)", error->message);
+        return serve_call_refuse(call, 413, NULL, "prefix_too_large", "%s (--max-prefix)",
+                                 weir__error_words(error).text);
     return serve_call_passes(call, status, error);
 }
 

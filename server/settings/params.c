@@ -141,9 +141,9 @@ static weir_status check_ranges(const serve_params *params, weir_error *error)
         int64_t value = ranges[i].size == sizeof(int32_t) ? *(const int32_t *)at : *(const int64_t *)at;
         if (ranges[i].at == offsetof(serve_params, live.max_priority) && value == SERVE_UNSAID) continue;
         if (value < ranges[i].least || value > ranges[i].most)
-            return weir__error_set(error, WEIR_INVALID, ranges[i].name, "%s is %lld; allowed: %lld to %lld",
-                                   ranges[i].name, (long long)value, (long long)ranges[i].least,
-                                   (long long)ranges[i].most);
+            return weir__error_range(error, WEIR_INVALID, ranges[i].name, (double)value,
+                                     (double)ranges[i].least, (double)ranges[i].most, "`%s` is %lld",
+                                     ranges[i].name, (long long)value);
     }
     return WEIR_OK;
 }

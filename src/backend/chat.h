@@ -8,6 +8,7 @@ extern "C" {
 #endif
 
 #include "backend/backend.h"
+#include "base/json.h"
 
 /* A parsed template. Any thread; it caches the results of its analysis. */
 typedef struct weir__shim_template weir__shim_template;
@@ -27,12 +28,15 @@ typedef enum weir__continuation {
     WEIR__CONTINUE_REASONING,
 } weir__continuation;
 
+/* The member of a call's function that has its arguments as they were read from their text. */
+#define WEIR__CHAT_PARSED "\xef\xb7\x90parsed"
+
 typedef struct weir__shim_render {
-    const char *messages;       /* JSON array as in OpenAI's API */
-    const char *tools;          /* JSON array as in OpenAI's API, or NULL: shown in the prompt */
-    const char *enforced_tools; /* the same with rewritten parameters, for the grammar */
-    const char *json_schema;    /* rewritten, or NULL */
-    const char *args;           /* JSON object: variables of the template */
+    const json_t *messages;       /* as in OpenAI's API, checked */
+    const json_t *tools;          /* as in OpenAI's API, or NULL: shown in the prompt */
+    const json_t *enforced_tools; /* the same with rewritten parameters, for the grammar */
+    const json_t *json_schema;    /* rewritten, or NULL */
+    const json_t *args;           /* an object: variables of the template */
     weir_tool_choice tool_choice;
     bool parallel_tool_calls;
     bool add_generation_prompt;

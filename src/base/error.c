@@ -2,33 +2,165 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/error.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/utf8.h"
 
+enum {
+    TEXT_MAX = sizeof((weir_error *)0)->message,
+    FIELD_MAX = sizeof((weir_error *)0)->field,
+    MARK = 0xff, /* a backtick of the format; in no well-formed text */
+};
+
+/* Copies the format with its backticks as marks, or without them; returns their number. */
+static size_t mark_names(char *marked, size_t capacity, const char *format, bool keep)
+{
+    size_t n = 0, n_marks = 0;
+    for (; *format != '\0' && n + 1 < capacity; format++) {
+        if (*format != '`')
+            marked[n++] = *format;
+        else if (keep)
+            marked[n++] = (char)MARK, n_marks++;
+    }
+    marked[n] = '\0';
+    return n_marks;
+}
+
+/* Writes the message, sanitized. If an argument has bytes that look like marks, no name has backticks. */
+static void print(char text[TEXT_MAX], const char *format, va_list list)
+{
+    char marked[TEXT_MAX], raw[TEXT_MAX];
+    int length = -1;
+    for (bool keep = true, done = false; !done; keep = false) {
+        va_list again;
+        va_copy(again, list);
+        size_t n_marks = mark_names(marked, sizeof marked, format, keep), n_found = 0;
+        length = vsnprintf(raw, sizeof raw, marked, again);
+        va_end(again);
+        for (const char *c = raw; length >= 0 && *c != '\0'; c++) n_found += (unsigned char)*c == MARK;
+        done = !keep || n_found <= n_marks;
+        if (!done) continue;
+        for (char *c = raw; length >= 0 && *c != '\0'; c++) {
+            if (*c == '`') *c = '\'';
+            if (keep && (unsigned char)*c == MARK) *c = '`';
+        }
+    }
+    size_t n = length < 0 ? 0 : strlen(raw);
+    weir__utf8_copy(text, TEXT_MAX, raw, length < TEXT_MAX ? n : weir__utf8_cut(raw, n));
+}
+
+/* field may point into *error. */
+static weir_status fill(weir_error *error, weir_status code, weir_error_kind kind, const char *field,
+                        const char *format, va_list list)
+{
+    char name[FIELD_MAX], message[TEXT_MAX];
+    if (error == NULL) return code;
+    print(message, format, list);
+    weir__utf8_copy(name, sizeof name, field, field != NULL ? strlen(field) : 0);
+    *error = (weir_error){.code = code, .kind = kind};
+    memcpy(error->field, name, sizeof name);
+    memcpy(error->message, message, sizeof message);
+    return code;
+}
+
+static weir_status fill_numbers(weir_error *error, double value, double low, double high)
+{
+    if (isfinite(value)) error->has_value = true, error->value = value;
+    if (isfinite(low)) error->has_low = true, error->low = low;
+    if (isfinite(high)) error->has_high = true, error->high = high;
+    return error->code;
+}
+
 weir_status weir__error_set(weir_error *error, weir_status code, const char *field, const char *format, ...)
 {
+    va_list list;
+    va_start(list, format);
+    fill(error, code, WEIR_ERROR_NONE, field, format, list);
+    va_end(list);
+    return code;
+}
+
+weir_status weir__error_of(weir_error *error, weir_status code, weir_error_kind kind, const char *field,
+                           const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    fill(error, code, kind, field, format, list);
+    va_end(list);
+    return code;
+}
+
+weir_status weir__invalid(weir_error *error, weir_error_kind kind, const char *field, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    fill(error, WEIR_INVALID, kind, field, format, list);
+    va_end(list);
+    return WEIR_INVALID;
+}
+
+weir_status weir__error_numbers(weir_error *error, weir_status code, const char *field, double value,
+                                double low, double high, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    fill(error, code, WEIR_ERROR_RANGE, field, format, list);
+    va_end(list);
+    return error != NULL ? fill_numbers(error, value, low, high) : code;
+}
+
+enum { BOUND_MAX = 32 };
+
+static void print_bound(char text[BOUND_MAX], double bound)
+{
+    bool whole = bound > -1e18 && bound < 1e18 && bound == floor(bound);
+    snprintf(text, BOUND_MAX, whole ? "%.0f" : "%.10g", bound);
+}
+
+weir_status weir__error_range(weir_error *error, weir_status code, const char *field, double value,
+                              double low, double high, const char *format, ...)
+{
+    char least[BOUND_MAX], most[BOUND_MAX];
+    va_list list;
+    va_start(list, format);
+    fill(error, code, WEIR_ERROR_RANGE, field, format, list);
+    va_end(list);
     if (error == NULL) return code;
+    size_t n = strlen(error->message);
+    print_bound(least, low);
+    print_bound(most, high);
+    snprintf(error->message + n, sizeof error->message - n, "; allowed: %s%s%s", least,
+             isfinite(high) ? " to " : " and up", isfinite(high) ? most : "");
+    return fill_numbers(error, value, low, high);
+}
 
-    /* Formatted apart, since the arguments may point into *error. */
-    char message[sizeof error->message];
-    va_list args;
-    va_start(args, format);
-    /* clang-tidy 14 does not see va_start in a file's only variadic function.
-     * NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized) */
-    int wanted = vsnprintf(message, sizeof message, format, args);
-    va_end(args);
-    const char *text = wanted >= 0 ? message : weir_status_text(code);
-    size_t n = strlen(text);
-    if (wanted >= (int)sizeof message) n = weir__utf8_cut(text, n);
+weir_status weir__error_as(weir_error *to, const weir_error *from, weir_status code, const char *field)
+{
+    char name[FIELD_MAX];
+    if (to == NULL) return code;
+    weir__utf8_copy(name, sizeof name, field, field != NULL ? strlen(field) : 0);
+    if (to != from) *to = *from;
+    to->code = code;
+    memcpy(to->field, name, sizeof name);
+    return code;
+}
 
-    char name[sizeof error->field];
-    size_t n_name = weir__utf8_copy(name, sizeof name, field, field != NULL ? strlen(field) : 0);
-    memcpy(error->field, name, n_name + 1);
-    weir__utf8_copy(error->message, sizeof error->message, text, n);
-    error->code = code;
+weir_status weir__error_wrap(weir_error *to, const weir_error *from, weir_status code, const char *field,
+                             const char *format, ...)
+{
+    char message[TEXT_MAX];
+    va_list list;
+    if (to == NULL) return code;
+    va_start(list, format);
+    print(message, format, list);
+    va_end(list);
+    size_t n = strlen(message);
+    weir__utf8_copy(message + n, sizeof message - n, from->message, strlen(from->message));
+    weir__error_as(to, from, code, field);
+    memcpy(to->message, message, sizeof message);
     return code;
 }
 
@@ -41,6 +173,13 @@ const char *weir__error_path(char shown[WEIR__ERROR_PATH], const char *path)
     else
         snprintf(shown, WEIR__ERROR_PATH, "%.*s…%s", HEAD, path, path + n - TAIL);
     return shown;
+}
+
+weir__words weir__error_words(const weir_error *error)
+{
+    weir__words words;
+    weir_error_text(error, NULL, NULL, words.text, sizeof words.text);
+    return words;
 }
 
 weir_status weir__error_copy(weir_error *to, const weir_error *from)

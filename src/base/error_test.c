@@ -1,5 +1,7 @@
-/* error_test.c: messages are cut at code points, and setting an error allocates nothing.
+/* error_test.c: messages are cut at code points, names of members are marked, and setting an error allocates
+ * nothing.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +10,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <weir/more.h>
 
 #include "base/error.h"
 #include "base/mem.h"
@@ -28,6 +31,8 @@ static void names_and_texts(void **test)
     assert_string_equal(weir_status_text((weir_status)(value)), text);
     WEIR_STATUS_MAP(X)
 #undef X
+    assert_string_equal(weir_error_kind_name(WEIR_ERROR_RANGE), "WEIR_ERROR_RANGE");
+    assert_string_equal(weir_error_kind_name((weir_error_kind)99), "unknown kind");
 }
 
 static void set_fills_all(void **test)
@@ -86,8 +91,8 @@ static void fits_to_the_last_byte(void **test)
     weir__error_set(&error, WEIR_IO, NULL, "%s", text);
     assert_string_equal(error.message, text);
     /* One byte more, in one character that then has to go whole */
-    weir__error_set(&error, WEIR_IO, NULL, "%.446s\xc3\xa9", text);
-    assert_int_equal(strlen(error.message), 446);
+    weir__error_set(&error, WEIR_IO, NULL, "%.510s\xc3\xa9", text);
+    assert_int_equal(strlen(error.message), 510);
 }
 
 static void file_names_become_utf8(void **test)
@@ -120,6 +125,79 @@ static void wraps_itself(void **test)
     weir__error_set(&error, WEIR_BACKEND, error.field + 1, "while saving: %s", error.message);
     assert_string_equal(error.field, "ath");
     assert_string_equal(error.message, "while saving: disk full");
+}
+
+static void only_formats_mark_names(void **test)
+{
+    (void)test;
+    weir_error error;
+    weir__error_set(&error, WEIR_FORMAT, "a`b", "`temp` and `%s`: %s", "top_k", "`quoted`");
+    assert_string_equal(error.message, "`temp` and `top_k`: 'quoted'");
+    assert_string_equal(error.field, "a`b");
+    weir__error_set(&error, WEIR_FORMAT, NULL, "`path` is %s", "\xffname\xff`");
+    assert_string_equal(error.message, "path is \xef\xbf\xbdname\xef\xbf\xbd'");
+}
+
+static void kinds_and_numbers(void **test)
+{
+    (void)test;
+    weir_error error;
+    assert_int_equal(weir__invalid(&error, WEIR_ERROR_MISSING, "path", "`path` is NULL"), WEIR_INVALID);
+    assert_int_equal(error.kind, WEIR_ERROR_MISSING);
+    assert_false(error.has_value || error.has_low || error.has_high);
+    assert_int_equal(weir__error_range(&error, WEIR_INVALID, "n", 7, 1, 4, "`n` is %d", 7), WEIR_INVALID);
+    assert_string_equal(error.message, "`n` is 7; allowed: 1 to 4");
+    assert_true(error.has_value && error.has_low && error.has_high);
+    assert_true(error.value == 7 && error.low == 1 && error.high == 4);
+    weir__error_range(&error, WEIR_TOO_LONG, "n", NAN, 9007199254740992.0, INFINITY, "`n` is none");
+    assert_string_equal(error.message, "`n` is none; allowed: 9007199254740992 and up");
+    assert_true(!error.has_value && error.has_low && !error.has_high);
+    assert_int_equal(weir__error_range(NULL, WEIR_TOO_LONG, "n", 1, 2, 3, "no"), WEIR_TOO_LONG);
+    assert_int_equal(weir__invalid(NULL, WEIR_ERROR_FORM, "n", "no"), WEIR_INVALID);
+}
+
+static void wraps_keep_names_and_numbers(void **test)
+{
+    (void)test;
+    weir_error error;
+    weir__error_range(&error, WEIR_INVALID, "n", 7, 1, 4, "`n` is %d", 7);
+    assert_int_equal(weir__error_wrap(&error, &error, WEIR_BACKEND, "m[1]", "`m[%d]`: ", 1), WEIR_BACKEND);
+    assert_string_equal(error.message, "`m[1]`: `n` is 7; allowed: 1 to 4");
+    assert_string_equal(error.field, "m[1]");
+    assert_int_equal(error.code, WEIR_BACKEND);
+    assert_int_equal(error.kind, WEIR_ERROR_RANGE);
+    assert_true(error.value == 7 && error.high == 4);
+    assert_int_equal(weir__error_wrap(NULL, &error, WEIR_IO, "", "no"), WEIR_IO);
+}
+
+/* The option of "temp"; counts the names in *user. */
+static const char *option_of(const char *name, void *user)
+{
+    ++*(int *)user;
+    return strcmp(name, "temp") == 0 ? "--temp" : NULL;
+}
+
+static void texts_have_the_callers_names(void **test)
+{
+    (void)test;
+    weir_error error;
+    char text[64];
+    int n = 0;
+    weir__error_set(&error, WEIR_FORMAT, NULL, "`temp` and `%s` and %s", "top_k", "temp");
+    weir_error_text(&error, NULL, NULL, text, sizeof text);
+    assert_string_equal(text, "temp and top_k and temp");
+    weir_error_text(&error, option_of, &n, text, sizeof text);
+    assert_string_equal(text, "--temp and top_k and temp");
+    assert_int_equal(n, 2);
+    weir_error_text(&error, option_of, &n, text, 12);
+    assert_string_equal(text, "--temp and ");
+    weir__error_set(&error, WEIR_FORMAT, NULL, "\xe2\x82\xac\xe2\x82\xac");
+    weir_error_text(&error, NULL, NULL, text, 6);
+    assert_string_equal(text, "\xe2\x82\xac");
+    weir_error_text(&(weir_error){.code = WEIR_IO}, NULL, NULL, text, sizeof text);
+    assert_string_equal(text, weir_status_text(WEIR_IO));
+    weir_error_text(&(weir_error){.code = WEIR_OK}, NULL, NULL, text, sizeof text);
+    assert_string_equal(text, "");
 }
 
 static void copy_takes_all(void **test)
@@ -158,6 +236,10 @@ int main(void)
         cmocka_unit_test(file_names_become_utf8),
         cmocka_unit_test(long_paths_keep_both_ends),
         cmocka_unit_test(wraps_itself),
+        cmocka_unit_test(only_formats_mark_names),
+        cmocka_unit_test(kinds_and_numbers),
+        cmocka_unit_test(wraps_keep_names_and_numbers),
+        cmocka_unit_test(texts_have_the_callers_names),
         cmocka_unit_test(copy_takes_all),
         cmocka_unit_test(allocates_nothing),
     };

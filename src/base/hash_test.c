@@ -87,6 +87,46 @@ static void test_pieces_have_the_hash_of_the_whole(void **state)
         }
 }
 
+/* A table beside an array of the same numbers, with hashes of which many are the same. */
+static void test_a_table_has_what_was_added_and_not_removed(void **state)
+{
+    (void)state;
+    typedef struct item {
+        weir__hash_link link;
+        bool in, seen;
+    } item;
+    enum { N = 1000, HASHES = 300 };
+    static item items[N];
+    weir__hash_table table = {0};
+    assert_null(weir__hash_table_find(&table, 7));
+    assert_null(weir__hash_table_after(&table, NULL));
+    uint64_t dice = 1;
+    for (int round = 0; round < 5000; round++) {
+        dice = weir__hash(dice, "x", 1);
+        item *i = &items[dice % N];
+        if (i->in)
+            weir__hash_table_remove(&table, &i->link);
+        else if (weir__hash_table_grow(&table))
+            weir__hash_table_add(&table, &i->link, (uint64_t)(i - items) % HASHES);
+        i->in = !i->in;
+        if (round % 100 > 0) continue;
+        size_t n = 0, n_found = 0, n_in = 0;
+        for (size_t k = 0; k < N; k++) items[k].seen = false;
+        for (weir__hash_link *link = NULL; (link = weir__hash_table_after(&table, link)) != NULL; n++) {
+            assert_true(((item *)link)->in && !((item *)link)->seen);
+            ((item *)link)->seen = true;
+        }
+        for (uint64_t hash = 0; hash < HASHES; hash++)
+            for (weir__hash_link *link = weir__hash_table_find(&table, hash); link != NULL;
+                 link = weir__hash_table_same(link), n_found++)
+                assert_true((uint64_t)((item *)link - items) % HASHES == hash);
+        for (size_t k = 0; k < N; k++) n_in += items[k].in;
+        assert_true(n == n_in && n_found == n_in && table.n_links == n_in && table.n_buckets >= 64);
+    }
+    weir__hash_table_clear(&table);
+    assert_true(table.n_links == 0 && table.buckets == NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -94,6 +134,7 @@ int main(void)
         cmocka_unit_test(test_every_change_of_a_byte_shows),
         cmocka_unit_test(test_every_byte_reaches_the_lowest_bits),
         cmocka_unit_test(test_names_spread),
+        cmocka_unit_test(test_a_table_has_what_was_added_and_not_removed),
         cmocka_unit_test(test_pieces_have_the_hash_of_the_whole),
     };
     return cmocka_run_group_tests_name("hash", tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -43,7 +44,7 @@ weir__json_words weir__json_problem(const json_error_t *what)
 static weir_status refuse_interrupted(const char *field, weir_error *error)
 {
     return weir__error_set(error, WEIR_ABORTED, field,
-                           "the function that was given to weir_interrupt_set asked to stop reading %s",
+                           "the function that was given to weir_interrupt_set asked to stop reading `%s`",
                            field);
 }
 
@@ -87,31 +88,37 @@ static shape measure_text(const char *text, size_t length)
     return s;
 }
 
+static weir_status check_shape(const shape *s, const char *field, weir_status code, weir_error *error)
+{
+    if (s->deepest > WEIR__JSON_DEPTH_MAX)
+        return weir__error_numbers(error, code, field, NAN, 0, WEIR__JSON_DEPTH_MAX,
+                                   "`%s` is nested deeper than %d", field, WEIR__JSON_DEPTH_MAX);
+    if (s->n_containers > WEIR__JSON_CONTAINERS_MAX)
+        return weir__error_range(error, code, field, (double)s->n_containers, 0, WEIR__JSON_CONTAINERS_MAX,
+                                 "`%s` has %zu objects and arrays", field, s->n_containers);
+    if (s->n_members > WEIR__JSON_MEMBERS_MAX || s->widest > WEIR__JSON_WIDTH_MAX)
+        return weir__error_of(
+            error, code, WEIR_ERROR_RANGE, field,
+            "`%s` has %zu members of objects, up to %zu in one; allowed: up to %zu, and %zu in one", field,
+            s->n_members, s->widest, WEIR__JSON_MEMBERS_MAX, WEIR__JSON_WIDTH_MAX);
+    if (s->n_values > WEIR__JSON_VALUES_MAX)
+        return weir__error_numbers(error, code, field, NAN, 0, (double)WEIR__JSON_VALUES_MAX,
+                                   "`%s` has more than %zu values, which is the limit", field,
+                                   WEIR__JSON_VALUES_MAX);
+    return WEIR_OK;
+}
+
 static weir_status check_text(const char *text, size_t length, const char *field, weir_status code,
                               weir_error *error)
 {
     if (length > WEIR__JSON_BYTES_MAX)
-        return weir__error_set(error, code, field, "%s has %zu bytes; allowed: up to %zu", field, length,
-                               WEIR__JSON_BYTES_MAX);
+        return weir__error_range(error, code, field, (double)length, 0, WEIR__JSON_BYTES_MAX,
+                                 "`%s` has %zu bytes", field, length);
     if (!weir__utf8_valid(text, length))
-        return weir__error_set(error, code, field, "%s is not well-formed UTF-8", field);
+        return weir__error_of(error, code, WEIR_ERROR_FORM, field, "`%s` is not well-formed UTF-8", field);
     if (weir_interrupt_asked()) return refuse_interrupted(field, error);
     const shape s = measure_text(text, length);
-    if (s.deepest > WEIR__JSON_DEPTH_MAX)
-        return weir__error_set(error, code, field, "%s is nested deeper than %d", field,
-                               WEIR__JSON_DEPTH_MAX);
-    if (s.n_containers > WEIR__JSON_CONTAINERS_MAX)
-        return weir__error_set(error, code, field, "%s has %zu objects and arrays; allowed: up to %zu", field,
-                               s.n_containers, WEIR__JSON_CONTAINERS_MAX);
-    if (s.n_members > WEIR__JSON_MEMBERS_MAX || s.widest > WEIR__JSON_WIDTH_MAX)
-        return weir__error_set(error, code, field,
-                               "%s has %zu members of objects, up to %zu in one; allowed: up to %zu, and %zu "
-                               "in one",
-                               field, s.n_members, s.widest, WEIR__JSON_MEMBERS_MAX, WEIR__JSON_WIDTH_MAX);
-    if (s.n_values > WEIR__JSON_VALUES_MAX)
-        return weir__error_set(error, code, field, "%s has more than %zu values, which is the limit", field,
-                               WEIR__JSON_VALUES_MAX);
-    return WEIR_OK;
+    return check_shape(&s, field, code, error);
 }
 
 /* The error for a text that could not be read. Columns count characters. */
@@ -127,20 +134,24 @@ static weir_status report_fault(const weir__json_fault *fault, const char *text,
     }
     switch (fault->code) {
     case json_error_out_of_memory:
-        return weir__error_set(error, WEIR_NO_MEMORY, field, "out of memory for %s", field);
+        return weir__error_set(error, WEIR_NO_MEMORY, field, "out of memory for `%s`", field);
     case json_error_stack_overflow:
-        return weir__error_set(error, code, field, "%s is nested deeper than %d", field,
-                               WEIR__JSON_DEPTH_MAX);
+        return weir__error_numbers(error, code, field, NAN, 0, WEIR__JSON_DEPTH_MAX,
+                                   "`%s` is nested deeper than %d", field, WEIR__JSON_DEPTH_MAX);
+    case json_error_index_out_of_range:
+        return weir__error_numbers(error, code, field, NAN, 0, (double)WEIR__JSON_BIG_MAX,
+                                   "`%s` has more than %zu integers beyond 64 bits, which is the limit",
+                                   field, WEIR__JSON_BIG_MAX);
     case json_error_null_character:
-        return weir__error_set(error, code, field,
-                               "%s: the escape at byte %zu is U+0000 or half of a surrogate pair, which no "
-                               "text can contain",
-                               field, fault->from);
+        return weir__error_of(
+            error, code, WEIR_ERROR_FORM, field,
+            "`%s`: the escape at byte %zu is U+0000 or half of a surrogate pair, which no text can contain",
+            field, fault->from);
     default:
-        return weir__error_set(error, code, field, "%s is not JSON: line %d, column %d: %s%s%.*s%s", field,
-                               line, column, words_for(fault->code), n > 0 && n <= NEAR_MAX ? ", near '" : "",
-                               n <= NEAR_MAX ? (int)n : 0, text + fault->from,
-                               n > 0 && n <= NEAR_MAX ? "'" : "");
+        return weir__error_of(
+            error, code, WEIR_ERROR_FORM, field, "`%s` is not JSON: line %d, column %d: %s%s%.*s%s", field,
+            line, column, words_for(fault->code), n > 0 && n <= NEAR_MAX ? ", near '" : "",
+            n <= NEAR_MAX ? (int)n : 0, text + fault->from, n > 0 && n <= NEAR_MAX ? "'" : "");
     }
 }
 
@@ -149,7 +160,7 @@ static weir_status parse_text(const char *text, size_t length, const char *field
                               bool mends, bool exact, json_t **value, weir_error *error)
 {
     weir__json_fault fault;
-    if (text == NULL) return weir__error_set(error, WEIR_INVALID, field, "%s is NULL", field);
+    if (text == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, field, "`%s` is NULL", field);
     if (length == WEIR_NUL) length = strlen(text);
     weir_status status = check_text(text, length, field, code, error);
     if (status != WEIR_OK) return status;
@@ -176,6 +187,133 @@ weir_status weir__json_parse_exact(const char *text, size_t length, const char *
                                    json_t **value, weir_error *error)
 {
     return parse_text(text, length, field, code, false, true, value, error);
+}
+
+/* ---- Values ---- */
+
+bool weir__json_spend(const json_t *value, size_t *left)
+{
+    json_t *one;
+    const char *key;
+    size_t i, n = 1;
+    if (json_is_object(value) || json_is_array(value)) n += WEIR__JSON_VALUES_MAX / WEIR__JSON_CONTAINERS_MAX;
+    if (n > *left) return false;
+    *left -= n;
+    json_object_foreach((json_t *)value, key, one)
+    {
+        if (!weir__json_spend(one, left)) return false;
+    }
+    json_array_foreach((json_t *)value, i, one)
+    {
+        if (!weir__json_spend(one, left)) return false;
+    }
+    return true;
+}
+
+/* True if the text could be read, or the bytes of a key. */
+static bool is_text(const char *bytes, size_t n)
+{
+    return memchr(bytes, '\0', n) == NULL && weir__utf8_valid(bytes, n);
+}
+
+/* What is wrong with the value; NULL: nothing, or one of the limits is passed. Counts in s, as measure_text
+ * does. */
+static const char *find_fault(const json_t *value, shape *s)
+{
+    const char *key, *fault = NULL, *digits = weir__json_digits(value);
+    json_t *one;
+    size_t i;
+    if (++s->n_values > WEIR__JSON_VALUES_MAX) return NULL;
+    if (digits != NULL) return isfinite(strtod(digits, NULL)) ? NULL : "has a number that is too large";
+    if (json_is_string(value) && !is_text(json_string_value(value), json_string_length(value)))
+        return "has a text that is not well-formed UTF-8, or has U+0000";
+    if (!json_is_object(value) && !json_is_array(value)) return NULL;
+    s->n_containers++;
+    s->n_members += json_object_size(value);
+    if (json_object_size(value) > s->widest) s->widest = json_object_size(value);
+    if (++s->depth > s->deepest) s->deepest = s->depth;
+    if (s->depth <= WEIR__JSON_DEPTH_MAX && s->n_containers <= WEIR__JSON_CONTAINERS_MAX) {
+        json_object_foreach((json_t *)value, key, one)
+        {
+            if (fault == NULL && !is_text(key, strlen(key)))
+                fault = "has a key that is not well-formed UTF-8";
+            if (fault == NULL) fault = find_fault(one, s);
+        }
+        json_array_foreach((json_t *)value, i, one)
+        {
+            if (fault == NULL) fault = find_fault(one, s);
+        }
+    }
+    s->depth--;
+    return fault;
+}
+
+weir_status weir__json_check(const json_t *value, const char *field, weir_error *error)
+{
+    shape s = {0};
+    const char *fault = find_fault(value, &s);
+    if (fault != NULL) return weir__invalid(error, WEIR_ERROR_FORM, field, "`%s` %s", field, fault);
+    return check_shape(&s, field, WEIR_INVALID, error);
+}
+
+size_t weir__json_size(const json_t *value)
+{
+    const char *key;
+    json_t *one;
+    size_t i, n = json_is_string(value) ? json_string_length(value) + 3 : 8;
+    json_object_foreach((json_t *)value, key, one) n += strlen(key) + 3 + weir__json_size(one);
+    json_array_foreach((json_t *)value, i, one) n += weir__json_size(one);
+    return n;
+}
+
+/* Puts `one` into `copy`, which takes it, at a key or, if that is NULL, at the end. NULL: out of memory. */
+static json_t *put_one(json_t *copy, const char *key, json_t *one)
+{
+    if ((key != NULL ? json_object_set_new_nocheck(copy, key, one) : json_array_append_new(copy, one)) == 0)
+        return copy;
+    json_decref(copy);
+    return NULL;
+}
+
+/* A copy of the arrays and objects. near: with reals in place of long integers. */
+static json_t *copy_deep(const json_t *value, bool near)
+{
+    const char *key, *digits = near ? weir__json_digits(value) : NULL;
+    json_t *one, *copy;
+    size_t i;
+    if (digits != NULL) return json_real(strtod(digits, NULL));
+    if (!json_is_object(value) && !json_is_array(value)) return json_incref((json_t *)value);
+    copy = json_is_object(value) ? json_object() : json_array();
+    json_object_foreach((json_t *)value, key, one)
+    {
+        if (copy != NULL) copy = put_one(copy, key, copy_deep(one, near));
+    }
+    json_array_foreach((json_t *)value, i, one)
+    {
+        if (copy != NULL) copy = put_one(copy, NULL, copy_deep(one, near));
+    }
+    return copy;
+}
+
+json_t *weir__json_own(const json_t *value)
+{
+    return copy_deep(value, false);
+}
+
+static bool has_digits(const json_t *value)
+{
+    const char *key;
+    json_t *one;
+    size_t i;
+    bool has = weir__json_digits(value) != NULL;
+    json_object_foreach((json_t *)value, key, one) has = has || has_digits(one);
+    json_array_foreach((json_t *)value, i, one) has = has || has_digits(one);
+    return has;
+}
+
+json_t *weir__json_near(const json_t *value)
+{
+    return has_digits(value) ? copy_deep(value, true) : json_incref((json_t *)value);
 }
 
 json_t *weir__json_copy(const json_t *value)

@@ -43,6 +43,24 @@ weir_status weir__json_parse_texts(const char *text, size_t length, const char *
 weir_status weir__json_parse_exact(const char *text, size_t length, const char *field, weir_status code,
                                    json_t **value, weir_error *error);
 
+/* Checks a value that was not read here: that a text could have given it, with the limits of above. INVALID:
+ * error->field is `field`. */
+weir_status weir__json_check(const json_t *value, const char *field, weir_error *error);
+
+/* Takes 1 of *left for each value, and for each array and object as many more as VALUES_MAX has for each of
+ * CONTAINERS_MAX. False: there was too little. */
+bool weir__json_spend(const json_t *value, size_t *left);
+
+/* The bytes of its text, about: an escape counts as its character, a number as 8. */
+size_t weir__json_size(const json_t *value);
+
+/* A copy with arrays and objects of its own, at any depth, which shares the other values. NULL: out of
+ * memory. */
+json_t *weir__json_own(const json_t *value);
+
+/* The value with reals in place of integers beyond 64 bits (json_read.h). NULL: out of memory. */
+json_t *weir__json_near(const json_t *value);
+
 /* The copy of an array, object or other value; its elements and members are shared. NULL: out of memory.
  * json_copy leaves out those for which it has no memory. */
 json_t *weir__json_copy(const json_t *value);

@@ -24,6 +24,7 @@ typedef struct reader {
     size_t length, from, at; /* the token is text[from, at) */
     bool mends;
     bool exact; /* integers beyond 64 bits keep their digits */
+    size_t n_big;
     int token, depth, depth_max;
     enum json_error_code code; /* json_error_unknown: nothing is wrong yet */
     char *scratch;             /* a string's bytes or a number's digits, with NUL */
@@ -268,6 +269,10 @@ static json_t *read_big(reader *r)
 {
     size_t n = r->at - r->from;
     double value;
+    if (++r->n_big > WEIR__JSON_BIG_MAX) {
+        fault_token(r, json_error_index_out_of_range);
+        return NULL;
+    }
     if (n > DBL_MAX_10_EXP && !read_double(r, &value)) return NULL; /* beyond a double, too */
     json_t *digits = json_stringn_nocheck(r->text + r->from, n), *big = json_object();
     if (json_object_set_new_nocheck(big, WEIR__JSON_BIG, digits) == 0) return big;

@@ -1,6 +1,7 @@
 /* json_test.c: texts that are read, refused or bounded, and numbers as others write them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/json.h"
+#include "base/json_read.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -13,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "base/json_read.h"
 #include "base/mem.h"
 #include "support/dice.h"
 #include "weir/more.h"
@@ -307,6 +309,107 @@ static void a_copy_is_whole_or_none(void **state)
     json_set_alloc_funcs(malloc, free);
 }
 
+static void a_deep_copy_is_whole_or_none(void **state)
+{
+    (void)state;
+    json_t *value = json_loads("{\"a\":[{\"b\":[1,\"x\",{}]},[]],\"c\":null}", 0, NULL), *copy = NULL;
+    json_set_alloc_funcs(failing_malloc, free);
+    for (long n = 0; copy == NULL; n++) {
+        allocations_left = n;
+        copy = weir__json_own(value);
+        allocations_left = -1;
+    }
+    assert_true(json_equal(copy, value));
+    json_array_append_new(json_object_get(json_array_get(json_object_get(copy, "a"), 0), "b"), json_true());
+    json_array_append_new(json_array_get(json_object_get(copy, "a"), 1), json_true());
+    char *text = weir__json_dump(value);
+    assert_string_equal(text, "{\"a\":[{\"b\":[1,\"x\",{}]},[]],\"c\":null}");
+    weir__mem_free(text);
+    json_decref(copy);
+    json_decref(value);
+    json_set_alloc_funcs(malloc, free);
+}
+
+static void long_integers_become_the_nearest_reals(void **state)
+{
+    (void)state;
+    json_t *value = NULL, *plain = json_loads("[1,{\"a\":2.5}]", 0, NULL);
+    assert_int_equal(
+        weir__json_parse_exact("[1,{\"a\":18446744073709551616}]", WEIR_NUL, "x", WEIR_FORMAT, &value, NULL),
+        WEIR_OK);
+    json_t *near = weir__json_near(value), *same = weir__json_near(plain);
+    char *text = weir__json_dump(near);
+    assert_string_equal(text, "[1,{\"a\":1.8446744073709552e+19}]");
+    assert_ptr_equal(same, plain);
+    weir__mem_free(text);
+    json_decref(same);
+    json_decref(near);
+    json_decref(plain);
+    json_decref(value);
+}
+
+/* ---- Values of others ---- */
+
+static void expect_fault(json_t *value, const char *words)
+{
+    weir_error error = {0};
+    weir_status status = weir__json_check(value, "x", &error);
+    assert_int_equal(status, words == NULL ? WEIR_OK : WEIR_INVALID);
+    if (words != NULL && strstr(error.message, words) == NULL) fail_msg("%s", error.message);
+    if (words != NULL) assert_string_equal(error.field, "x");
+    json_decref(value);
+}
+
+static json_t *nest(int depth)
+{
+    json_t *value = json_array();
+    for (int i = 1; i < depth; i++) value = json_pack("[o]", value);
+    return value;
+}
+
+/* An array counts as 9 values: 2^21 values over 2^18 arrays, and itself. */
+static void values_are_spent(void **state)
+{
+    (void)state;
+    json_t *value = json_loads("[1,{\"a\":[]},null]", 0, NULL);
+    size_t left = 3 * 9 + 2, one_less = left - 1;
+    assert_true(weir__json_spend(value, &left) && left == 0);
+    assert_false(weir__json_spend(value, &one_less));
+    json_decref(value);
+}
+
+static void values_of_others_are_checked(void **state)
+{
+    (void)state;
+    expect_fault(json_loads("[1,2.5,\"\u00e9\",{\"a\":null}]", 0, NULL), NULL);
+    expect_fault(nest(WEIR__JSON_DEPTH_MAX), NULL);
+    expect_fault(nest(WEIR__JSON_DEPTH_MAX + 1), "nested deeper");
+    expect_fault(json_pack("[o]", json_stringn("a\0b", 3)), "U+0000");
+    expect_fault(json_pack("[o]", json_stringn_nocheck("\xff", 1)), "UTF-8");
+    json_t *key = json_object();
+    json_object_set_new_nocheck(key, "\xff", json_null());
+    expect_fault(json_pack("[o]", key), "key");
+    json_t *wide = json_array(); /* far more values than it takes memory */
+    for (int i = 0; i < 4096; i++) json_array_append_new(wide, json_null());
+    json_t *many = json_array();
+    for (int i = 0; i < 1024; i++) json_array_append(many, wide);
+    json_decref(wide);
+    expect_fault(many, "values, which is the limit");
+    json_t *self = json_array();
+    json_array_append(self, self); /* jansson refuses that, but not a longer circle */
+    json_t *inner = json_pack("[O]", self);
+    json_array_append(self, inner);
+    weir_error error = {0};
+    assert_int_equal(weir__json_check(self, "x", &error), WEIR_INVALID);
+    json_array_clear(inner);
+    json_decref(inner);
+    json_decref(self);
+    char digits[400];
+    memset(digits, '9', sizeof digits - 1);
+    digits[sizeof digits - 1] = '\0';
+    expect_fault(json_pack("{s:s}", WEIR__JSON_BIG, digits), "too large");
+}
+
 /* ---- Counts and interrupts ---- */
 
 /* `n` times the item, with commas, between two brackets. Freed by the caller. */
@@ -336,6 +439,7 @@ static void what_takes_much_for_its_bytes_is_counted_first(void **state)
         {'[', ']', "{}", "objects and arrays", WEIR__JSON_CONTAINERS_MAX - 1},
         {'[', ']', "[]", "objects and arrays", WEIR__JSON_CONTAINERS_MAX - 1},
         {'[', ']', "1", "values", WEIR__JSON_VALUES_MAX - 1},
+        {'[', ']', "18446744073709551616", "integers beyond 64 bits", WEIR__JSON_BIG_MAX},
         {'{', '}', "1", "members of objects", WEIR__JSON_WIDTH_MAX},
         {'[', ']', "{\"a\":1,\"b\":1,\"c\":1,\"d\":1}", "members of objects", WEIR__JSON_MEMBERS_MAX / 4},
     };
@@ -344,7 +448,7 @@ static void what_takes_much_for_its_bytes_is_counted_first(void **state)
             weir_error error = {0};
             json_t *value = NULL;
             char *text = repeat(cases[i].open, cases[i].item, cases[i].most + more, cases[i].close);
-            weir_status status = weir__json_parse(text, WEIR_NUL, "body", WEIR_FORMAT, &value, &error);
+            weir_status status = weir__json_parse_exact(text, WEIR_NUL, "body", WEIR_FORMAT, &value, &error);
             assert_int_equal(status, more == 0 ? WEIR_OK : WEIR_FORMAT);
             assert_true(more == 0 || strstr(error.message, cases[i].says) != NULL);
             json_decref(value);
@@ -485,6 +589,10 @@ int main(void)
         cmocka_unit_test(jansson_reads_the_same),
         cmocka_unit_test(a_failing_allocation_is_no_fault_of_the_text),
         cmocka_unit_test(a_copy_is_whole_or_none),
+        cmocka_unit_test(a_deep_copy_is_whole_or_none),
+        cmocka_unit_test(long_integers_become_the_nearest_reals),
+        cmocka_unit_test(values_are_spent),
+        cmocka_unit_test(values_of_others_are_checked),
         cmocka_unit_test(what_takes_much_for_its_bytes_is_counted_first),
         cmocka_unit_test(the_interrupt_is_asked_every_few_bytes),
         cmocka_unit_test(the_interrupt_is_asked_within_a_string),

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/member.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -84,12 +85,6 @@ void weir__members_init(const weir__members *members, void *params, size_t size)
 
 /* ---- Ranges ---- */
 
-/* Whole numbers as they are, floats with enough digits to distinguish them. */
-static void print_number(char *text, size_t capacity, weir_member_type type, double value)
-{
-    snprintf(text, capacity, "%.*g", type == WEIR_MEMBER_FLOAT ? 9 : 17, value);
-}
-
 /* "0 (auto), 1 (required), 2 (none)" */
 static void print_choices(char *text, size_t capacity, const weir_member *member)
 {
@@ -102,20 +97,19 @@ static void print_choices(char *text, size_t capacity, const weir_member *member
 static weir_status refuse_number(const weir_member *member, double value, const char *prefix,
                                  weir_error *error)
 {
-    char field[64], number[32], most[32], choices[160];
+    char field[96], choices[160];
     snprintf(field, sizeof field, "%s%s", prefix, member->name);
     if (member->type == WEIR_MEMBER_CHOICE) {
         print_choices(choices, sizeof choices, member);
-        return weir__error_set(error, WEIR_INVALID, field, "%s is %d; allowed: %s", member->name, (int)value,
-                               choices);
+        return weir__error_numbers(error, WEIR_INVALID, field, value, member->min, member->max,
+                                   "`%s` is %d; allowed: %s", member->name, (int)value, choices);
     }
-    print_number(number, sizeof number, member->type, value);
-    if (member->max >= (double)INT64_MAX)
-        snprintf(most, sizeof most, "and up");
-    else
-        snprintf(most, sizeof most, "to %.15g", member->max);
-    return weir__error_set(error, WEIR_INVALID, field, "%s is %s; allowed: %.10g %s%s", member->name, number,
-                           member->min, most, member->or_minus_one ? ", or -1" : "");
+    double max = member->max < (double)INT64_MAX ? member->max : INFINITY;
+    int digits = member->type == WEIR_MEMBER_FLOAT ? 9 : 17; /* enough to distinguish it */
+    weir__error_range(error, WEIR_INVALID, field, value, member->min, max, "`%s` is %.*g", member->name,
+                      digits, value);
+    if (error != NULL && member->or_minus_one) strcat(error->message, ", or -1");
+    return WEIR_INVALID;
 }
 
 weir_status weir__member_check(const weir_member *member, const void *params, const char *prefix,

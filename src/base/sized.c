@@ -11,9 +11,9 @@ static weir_status given_size(const void *given, size_t full_size, const char *n
 {
     memcpy(size, given, sizeof *size);
     if (*size < sizeof *size || *size > full_size)
-        return weir__error_set(
-            error, WEIR_INVALID, name,
-            "%s.size is %zu, this library knows %zu to %zu bytes: take the struct from its _default() "
+        return weir__invalid(
+            error, WEIR_ERROR_CONFLICT, name,
+            "`%s.size` is %zu, this library knows %zu to %zu bytes: take the struct from its _default() "
             "function or set size to its sizeof, and use a library as new as the header",
             name, *size, sizeof *size, full_size);
     return WEIR_OK;

@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/helper.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
@@ -39,13 +39,10 @@ struct weir__archive {
     weir__archive_file *newest, *oldest;
     uint64_t n_bytes;
     size_t n_files;
-    pthread_t thread;
     weir__watch watch; /* the writer's */
     weir__reader reader;
 
-    pthread_mutex_t mutex;
-    pthread_cond_t changed;
-    bool closing;
+    weir__helper helper;
     bool failing;               /* was logged */
     weir__archive_file *doomed; /* to be unlinked and freed, by `older` */
     weir__watch_news news;      /* the driver's while there are any, else the writer's */
@@ -146,10 +143,10 @@ static bool look_around(weir__archive *a, int64_t *due)
 /* Waits, with the mutex, for something to do. True if it is time to look at the folder. */
 static bool await_work(weir__archive *a, int64_t due)
 {
-    while (!a->closing && a->doomed == NULL && a->phase != GIVEN) {
+    while (!a->helper.ending && a->doomed == NULL && a->phase != GIVEN) {
         bool watches = a->params.watch_ns > 0 && !a->has_news;
         if (watches && weir__clock_now_ns() >= due) return true;
-        (void)weir__clock_cond_wait(&a->changed, &a->mutex, watches ? due : WEIR__CLOCK_NEVER);
+        (void)weir__clock_cond_wait(&a->helper.changed, &a->helper.mutex, watches ? due : WEIR__CLOCK_NEVER);
     }
     return false;
 }
@@ -158,39 +155,39 @@ static void *run_writer(void *user)
 {
     weir__archive *a = user;
     int64_t due = weir__clock_now_ns() + a->params.watch_ns;
-    pthread_mutex_lock(&a->mutex);
+    pthread_mutex_lock(&a->helper.mutex);
     for (;;) {
         bool looks = await_work(a, due);
         weir__archive_file *doomed = a->doomed;
         bool given = a->phase == GIVEN, failing = a->failing;
         a->doomed = NULL;
         if (doomed == NULL && !given && !looks) break;
-        pthread_mutex_unlock(&a->mutex);
+        pthread_mutex_unlock(&a->helper.mutex);
         unlink_all(a, doomed); /* first, to make room */
         bool done = given && write_file(a);
         if (given && !done && !failing)
             weir__log(WEIR_LOG_WARN, "%s: cached prompts cannot be saved: %s", a->params.path,
                       strerror(errno));
         bool found = looks && look_around(a, &due);
-        pthread_mutex_lock(&a->mutex);
+        pthread_mutex_lock(&a->helper.mutex);
         a->has_news = a->has_news || found;
         if (given) {
             a->failing = !done;
             a->phase = done ? WRITTEN : FAILED;
         }
         if (!given && !found) continue;
-        pthread_cond_broadcast(&a->changed);
-        pthread_mutex_unlock(&a->mutex);
+        pthread_cond_broadcast(&a->helper.changed);
+        pthread_mutex_unlock(&a->helper.mutex);
         a->params.wake(a->params.user);
-        pthread_mutex_lock(&a->mutex);
+        pthread_mutex_lock(&a->helper.mutex);
     }
-    pthread_mutex_unlock(&a->mutex);
+    pthread_mutex_unlock(&a->helper.mutex);
     return NULL;
 }
 
 static phase writer_phase(const weir__archive *a)
 {
-    pthread_mutex_t *mutex = (pthread_mutex_t *)&a->mutex;
+    pthread_mutex_t *mutex = (pthread_mutex_t *)&a->helper.mutex;
     pthread_mutex_lock(mutex);
     phase is = a->phase;
     pthread_mutex_unlock(mutex);
@@ -232,13 +229,13 @@ bool weir__archive_put(weir__archive *a, const weir__prefix_key *key, const int3
 {
     weir__snapshot text;
     if (!weir__snapshot_init(&text, a->params.limits.kind, key, tokens, n, size)) return false;
-    pthread_mutex_lock(&a->mutex);
+    pthread_mutex_lock(&a->helper.mutex);
     a->text = text;
     a->state = state;
     a->owned = owned;
     a->phase = GIVEN;
-    pthread_cond_broadcast(&a->changed);
-    pthread_mutex_unlock(&a->mutex);
+    pthread_cond_broadcast(&a->helper.changed);
+    pthread_mutex_unlock(&a->helper.mutex);
     return true;
 }
 
@@ -288,26 +285,26 @@ void weir__archive_clear(weir__archive *a)
     weir__snapshot_fini(&a->text);
     a->state = NULL;
     a->owned = false;
-    pthread_mutex_lock(&a->mutex);
+    pthread_mutex_lock(&a->helper.mutex);
     a->phase = IDLE;
-    pthread_mutex_unlock(&a->mutex);
+    pthread_mutex_unlock(&a->helper.mutex);
 }
 
 void weir__archive_wait(weir__archive *a)
 {
-    pthread_mutex_lock(&a->mutex);
-    while (a->phase == GIVEN) pthread_cond_wait(&a->changed, &a->mutex);
-    pthread_mutex_unlock(&a->mutex);
+    pthread_mutex_lock(&a->helper.mutex);
+    while (a->phase == GIVEN) pthread_cond_wait(&a->helper.changed, &a->helper.mutex);
+    pthread_mutex_unlock(&a->helper.mutex);
 }
 
 void weir__archive_remove(weir__archive *a, weir__archive_file *file)
 {
     list_out(a, file);
-    pthread_mutex_lock(&a->mutex);
+    pthread_mutex_lock(&a->helper.mutex);
     file->older = a->doomed;
     a->doomed = file;
-    pthread_cond_broadcast(&a->changed);
-    pthread_mutex_unlock(&a->mutex);
+    pthread_cond_broadcast(&a->helper.changed);
+    pthread_mutex_unlock(&a->helper.mutex);
 }
 
 /* ---- Other processes ---- */
@@ -325,9 +322,9 @@ static void forget_file(weir__archive *a, const char *name, void (*gone)(void *o
 bool weir__archive_follow(weir__archive *a, weir__archive_fn found, void (*gone)(void *owner, void *user),
                           void *user)
 {
-    pthread_mutex_lock(&a->mutex);
+    pthread_mutex_lock(&a->helper.mutex);
     bool has_news = a->has_news;
-    pthread_mutex_unlock(&a->mutex);
+    pthread_mutex_unlock(&a->helper.mutex);
     if (!has_news) return false;
     for (size_t i = 0; i < a->news.n_removed; i++) forget_file(a, a->news.removed[i].name, gone, user);
     for (size_t i = 0; i < a->news.n_added; i++) {
@@ -336,10 +333,10 @@ bool weir__archive_follow(weir__archive *a, weir__archive_fn found, void (*gone)
         if (file != NULL && added->text.tokens != NULL) file->owner = found(file, &added->text, user);
     }
     weir__watch_news_fini(&a->news);
-    pthread_mutex_lock(&a->mutex);
+    pthread_mutex_lock(&a->helper.mutex);
     a->has_news = false;
-    pthread_cond_broadcast(&a->changed);
-    pthread_mutex_unlock(&a->mutex);
+    pthread_cond_broadcast(&a->helper.changed);
+    pthread_mutex_unlock(&a->helper.mutex);
     return true;
 }
 
@@ -370,7 +367,7 @@ weir_status weir__archive_read(weir__archive *a, weir__archive_file *file, const
                                weir_error *error)
 {
     const weir__reader *r = &a->reader;
-    if (r->status != WEIR_OK) return weir__error_set(error, r->status, "", "%s", r->error.message);
+    if (r->status != WEIR_OK) return weir__error_as(error, &r->error, r->status, "");
     *state = r->state;
     *size = r->text.head.state_size;
     if (weir__folder_is_later(r->used, file->used)) file->used = r->used;
@@ -482,14 +479,14 @@ static void free_archive(weir__archive *a)
 weir_status weir__archive_open(const weir__archive_params *params, weir__archive **archive, weir_error *error)
 {
     weir__archive *a = weir__mem_calloc(1, sizeof *a);
-    if (a == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "cache_dir", "no memory for cache_dir");
+    if (a == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "cache_dir", "no memory for `cache_dir`");
     a->params = *params;
     a->folder = -1;
     if (getentropy(&a->tag, sizeof a->tag) != 0) a->tag = (uint64_t)weir__clock_now_ns();
     a->params.path = weir__mem_strdup(params->path);
-    weir_status status = a->params.path != NULL
-                             ? weir__folder_open(a->params.path, &a->folder, error)
-                             : weir__error_set(error, WEIR_NO_MEMORY, "cache_dir", "no memory for cache_dir");
+    weir_status status = a->params.path != NULL ? weir__folder_open(a->params.path, &a->folder, error)
+                                                : weir__error_set(error, WEIR_NO_MEMORY, "cache_dir",
+                                                                  "no memory for `cache_dir`");
     if (status == WEIR_OK) status = list_files(a, error);
     if (status != WEIR_OK) goto no_folder;
     status = WEIR_NO_MEMORY;
@@ -500,20 +497,14 @@ weir_status weir__archive_open(const weir__archive_params *params, weir__archive
                                .wake = params->wake,
                                .user = params->user};
     if (!weir__reader_start(&a->reader)) goto no_reader;
-    if (pthread_mutex_init(&a->mutex, NULL) != 0) goto no_mutex;
-    if (weir__clock_cond_init(&a->changed) != 0) goto no_cond;
-    if (weir__thread_start(&a->thread, NULL, run_writer, a) != 0) goto no_thread;
+    if (!weir__helper_start(&a->helper, run_writer, a)) goto no_writer;
     *archive = a;
     return WEIR_OK;
 
-no_thread:
-    pthread_cond_destroy(&a->changed);
-no_cond:
-    pthread_mutex_destroy(&a->mutex);
-no_mutex:
+no_writer:
     weir__reader_close(&a->reader);
 no_reader:
-    weir__error_set(error, status, "cache_dir", "no thread for cache_dir: the process has reached a limit");
+    weir__error_set(error, status, "cache_dir", "no thread for `cache_dir`: the process has reached a limit");
 no_folder:
     free_archive(a);
     return status;
@@ -522,14 +513,9 @@ no_folder:
 void weir__archive_close(weir__archive *a)
 {
     if (a == NULL) return;
-    pthread_mutex_lock(&a->mutex);
-    a->closing = true;
-    pthread_cond_broadcast(&a->changed);
-    pthread_mutex_unlock(&a->mutex);
-    pthread_join(a->thread, NULL);
+    weir__helper_join(&a->helper);
     weir__reader_close(&a->reader);
     if (a->phase != IDLE) weir__archive_clear(a);
-    pthread_cond_destroy(&a->changed);
-    pthread_mutex_destroy(&a->mutex);
+    weir__helper_fini(&a->helper);
     free_archive(a);
 }

@@ -6,14 +6,12 @@
 #include <assert.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "base/mem.h"
 
 /* A block is freed when no text has it, no change is left to take, and no other block continues it. */
 struct weir__block {
-    uint64_t id;
+    weir__hash_link link;     /* its hash is the id */
     weir__block *parent;      /* NULL: the text's first */
-    weir__block *chain;       /* in its bucket */
     weir__block *next, *prev; /* in the list of changes */
     bool changed;             /* it is in that list */
     uint8_t taken;            /* bit m: the last change taken says that memory m has it */
@@ -30,59 +28,35 @@ void weir__blocks_init(weir__blocks *blocks, int32_t size)
     *blocks = (weir__blocks){.size = size};
 }
 
+/* All blocks in any order: the first is the one after NULL. */
+static weir__block *block_after(const weir__blocks *blocks, const weir__block *block)
+{
+    return (weir__block *)weir__hash_table_after(&blocks->table, block != NULL ? &block->link : NULL);
+}
+
 void weir__blocks_fini(weir__blocks *blocks)
 {
-    for (size_t i = 0; i < blocks->n_buckets; i++)
-        for (weir__block *block = blocks->buckets[i], *next; block != NULL; block = next) {
-            next = block->chain;
-            weir__mem_free(block);
-        }
-    weir__mem_free(blocks->buckets);
+    for (weir__block *block = block_after(blocks, NULL), *next; block != NULL; block = next) {
+        next = block_after(blocks, block);
+        weir__mem_free(block);
+    }
+    weir__hash_table_clear(&blocks->table);
     *blocks = (weir__blocks){0};
 }
 
 /* ---- Finding ---- */
 
-static weir__block **bucket_of(const weir__blocks *blocks, uint64_t id)
-{
-    return &blocks->buckets[id & (blocks->n_buckets - 1)];
-}
-
-/* Makes room for one more block. If memory is short, chains get longer instead. */
-static bool grow_buckets(weir__blocks *blocks)
-{
-    if (blocks->n_blocks < blocks->n_buckets) return true;
-    size_t n = blocks->n_buckets > 0 ? blocks->n_buckets * 2 : 64, n_before = blocks->n_buckets;
-    weir__block **before = blocks->buckets, **grown = weir__mem_calloc(n, sizeof(weir__block *));
-    if (grown == NULL) return n_before > 0;
-    blocks->buckets = grown;
-    blocks->n_buckets = n;
-    for (size_t i = 0; i < n_before; i++)
-        for (weir__block *block = before[i], *next; block != NULL; block = next) {
-            weir__block **bucket = bucket_of(blocks, block->id);
-            next = block->chain;
-            block->chain = *bucket;
-            *bucket = block;
-        }
-    weir__mem_free(before);
-    return true;
-}
-
 static weir__block *new_block(weir__blocks *blocks, weir__block *parent, uint64_t id, const int32_t *tokens)
 {
     size_t n_bytes = (size_t)blocks->size * sizeof *tokens;
-    if (!grow_buckets(blocks)) return NULL;
+    if (!weir__hash_table_grow(&blocks->table)) return NULL;
     weir__block *block = weir__mem_calloc(1, sizeof *block + n_bytes);
     if (block == NULL) return NULL;
-    block->id = id;
     block->parent = parent;
     block->depth = parent != NULL ? parent->depth + 1 : 1;
     memcpy(block->tokens, tokens, n_bytes);
-    weir__block **bucket = bucket_of(blocks, id);
-    block->chain = *bucket;
-    *bucket = block;
+    weir__hash_table_add(&blocks->table, &block->link, id);
     if (parent != NULL) parent->n_children++;
-    blocks->n_blocks++;
     return block;
 }
 
@@ -90,12 +64,11 @@ static weir__block *new_block(weir__blocks *blocks, weir__block *parent, uint64_
 static weir__block *find_block(weir__blocks *blocks, weir__block *parent, const int32_t *tokens)
 {
     size_t n_bytes = (size_t)blocks->size * sizeof *tokens;
-    uint64_t id = weir__hash(parent != NULL ? parent->id : 0, tokens, n_bytes);
+    uint64_t id = weir__hash(parent != NULL ? parent->link.hash : 0, tokens, n_bytes);
     if (id == 0) id = 1; /* 0 = no parent */
-    weir__block *block = blocks->n_buckets > 0 ? *bucket_of(blocks, id) : NULL;
-    while (block != NULL &&
-           (block->id != id || block->parent != parent || memcmp(block->tokens, tokens, n_bytes) != 0))
-        block = block->chain;
+    weir__block *block = (weir__block *)weir__hash_table_find(&blocks->table, id);
+    while (block != NULL && (block->parent != parent || memcmp(block->tokens, tokens, n_bytes) != 0))
+        block = (weir__block *)weir__hash_table_same(&block->link);
     return block != NULL ? block : new_block(blocks, parent, id, tokens);
 }
 
@@ -141,12 +114,10 @@ static void note_change(weir__blocks *blocks, weir__block *block)
 static void drop_unused(weir__blocks *blocks, weir__block *block)
 {
     while (block != NULL && !block->changed && block->n_children == 0 && present_in(block) == 0) {
-        weir__block *parent = block->parent, **at = bucket_of(blocks, block->id);
+        weir__block *parent = block->parent;
         assert(block->taken == 0);
-        while (*at != block) at = &(*at)->chain;
-        *at = block->chain;
+        weir__hash_table_remove(&blocks->table, &block->link);
         if (parent != NULL) parent->n_children--;
-        blocks->n_blocks--;
         weir__mem_free(block);
         block = parent;
     }
@@ -208,8 +179,8 @@ static weir_cache_change next_change(weir__block *block)
     while ((differs & 1U << m) == 0) m++;
     block->taken ^= (uint8_t)(1U << m);
     return (weir_cache_change){
-        .id = block->id,
-        .parent = block->parent != NULL ? block->parent->id : 0,
+        .id = block->link.hash,
+        .parent = block->parent != NULL ? block->parent->link.hash : 0,
         .memory = (weir_cache_memory)m,
         .stored = block->n_texts[m] > 0,
     };
@@ -232,17 +203,17 @@ size_t weir__blocks_take(weir__blocks *blocks, weir_cache_change *changes, int32
 
 void weir__blocks_restart(weir__blocks *blocks)
 {
-    for (size_t i = 0; i < blocks->n_buckets; i++)
-        for (weir__block *block = blocks->buckets[i]; block != NULL; block = block->chain) {
-            block->taken = 0;
-            if (!block->changed) note_change(blocks, block); /* one without a change goes when it is taken */
-        }
+    for (weir__block *block = NULL; (block = block_after(blocks, block)) != NULL;) {
+        block->taken = 0;
+        if (!block->changed) note_change(blocks, block); /* one without a change goes when it is taken */
+    }
 }
 
 size_t weir__blocks_find(const weir__blocks *blocks, uint64_t id, int32_t *tokens, size_t capacity)
 {
-    const weir__block *block = blocks->n_buckets > 0 ? *bucket_of(blocks, id) : NULL;
-    while (block != NULL && (block->id != id || present_in(block) == 0)) block = block->chain;
+    const weir__block *block = (const weir__block *)weir__hash_table_find(&blocks->table, id);
+    while (block != NULL && present_in(block) == 0)
+        block = (const weir__block *)weir__hash_table_same(&block->link);
     if (block == NULL) return 0;
     size_t size = (size_t)blocks->size, n = (size_t)block->depth * size;
     if (n > capacity) return n;
@@ -256,8 +227,7 @@ size_t weir__blocks_find(const weir__blocks *blocks, uint64_t id, int32_t *token
 size_t weir__blocks_count(const weir__blocks *blocks, weir_cache_memory memory)
 {
     size_t n = 0;
-    for (size_t i = 0; i < blocks->n_buckets; i++)
-        for (const weir__block *block = blocks->buckets[i]; block != NULL; block = block->chain)
-            n += block->n_texts[memory] > 0;
+    for (const weir__block *block = NULL; (block = block_after(blocks, block)) != NULL;)
+        n += block->n_texts[memory] > 0;
     return n;
 }

@@ -10,6 +10,8 @@
 
 #include <weir/more.h>
 
+#include "base/hash.h"
+
 /* A block of tokens, together with all tokens before it. */
 typedef struct weir__block weir__block;
 
@@ -17,10 +19,8 @@ typedef struct weir__block weir__block;
  * between the two, so that a reader who comes late misses nothing and needs no more memory: a block that came
  * and went in between is no change. */
 typedef struct weir__blocks {
-    int32_t size; /* tokens of a block */
-    weir__block **buckets;
-    size_t n_buckets; /* a power of two, or 0 */
-    size_t n_blocks;
+    int32_t size;              /* tokens of a block */
+    weir__hash_table table;    /* by id */
     weir__block *first, *last; /* changed */
 } weir__blocks;
 

@@ -197,7 +197,8 @@ static void run_world(uint64_t seed)
     }
     for (int i = 0; i < TEXTS; i++) weir__prefix_tree_remove(&w.tree, &w.texts[i].end);
     check_all(&w);
-    assert_int_equal(w.blocks.n_blocks, 0); /* memory follows the cached blocks and the changes not taken */
+    assert_int_equal(w.blocks.table.n_links,
+                     0); /* memory follows the cached blocks and the changes not taken */
     weir__prefix_tree_fini(&w.tree);
     weir__blocks_fini(&w.blocks);
     assert_int_equal(weir__mem_live(), live);
@@ -225,7 +226,7 @@ static void test_a_block_added_and_removed_is_not_reported(void **state)
     weir__blocks_init(&blocks, SIZE);
     weir__block *deepest = weir__blocks_add(&blocks, NULL, text, 10, WEIR_CACHE_HOST);
     weir__blocks_remove(&blocks, deepest, WEIR_CACHE_HOST);
-    assert_int_equal(blocks.n_blocks, 0); /* also without a reader */
+    assert_int_equal(blocks.table.n_links, 0); /* also without a reader */
     assert_int_equal(weir__blocks_take(&blocks, changes, tokens, 8), 0);
     weir__blocks_fini(&blocks);
 }
@@ -269,7 +270,7 @@ static void test_memory_runs_out(void **state)
         assert_int_equal(weir__blocks_take(&blocks, changes, tokens, 8), 2);
         weir__blocks_remove(&blocks, deepest, WEIR_CACHE_DEVICE);
         assert_int_equal(weir__blocks_take(&blocks, changes, tokens, 8), 2);
-        assert_int_equal(blocks.n_blocks, 0);
+        assert_int_equal(blocks.table.n_links, 0);
         weir__blocks_fini(&blocks);
         if (pending) break;
     }

@@ -296,7 +296,7 @@ static weir_status load_file(weir__cache *cache, weir__cache_entry *e, const wei
         return WEIR_OK;
     }
     if (status == WEIR_NO_SPACE || status == WEIR_NO_MEMORY)
-        return weir__error_set(error, status, why.field, "%s", why.message);
+        return weir__error_as(error, &why, status, why.field);
     if (status != WEIR_NOT_FOUND) /* another process may have removed it */
         weir__log(WEIR_LOG_WARN, "The cached prompt %s cannot be used: %s", e->file->name, why.message);
     if (whole) {
@@ -304,7 +304,7 @@ static weir_status load_file(weir__cache *cache, weir__cache_entry *e, const wei
         e->file = NULL;
     }
     weir__cache_drop(cache, e);
-    return weir__error_set(error, WEIR_NOT_FOUND, "", "%s", why.message);
+    return weir__error_as(error, &why, WEIR_NOT_FOUND, "");
 }
 
 /* Loads the hit's tokens of a state in host memory, which may have come from another engine. A state that the
@@ -316,10 +316,10 @@ static weir_status load_host(weir__cache *cache, weir__cache_entry *e, const wei
     weir_status status = load_state(cache, e->bytes, e->n_bytes, weir__cache_length(&e->end), hit, to, &why);
     if (status == WEIR_OK) return WEIR_OK;
     if (status == WEIR_NO_SPACE || status == WEIR_NO_MEMORY)
-        return weir__error_set(error, status, why.field, "%s", why.message);
+        return weir__error_as(error, &why, status, why.field);
     weir__log(WEIR_LOG_WARN, "A cached prompt cannot be used: %s", why.message);
     weir__cache_drop(cache, e);
-    return weir__error_set(error, WEIR_NOT_FOUND, "", "%s", why.message);
+    return weir__error_as(error, &why, WEIR_NOT_FOUND, "");
 }
 
 weir_status weir__cache_fetch(weir__cache *cache, const weir__cache_hit *hit, int32_t from, int32_t to,
@@ -618,7 +618,7 @@ weir_status weir__cache_put(weir__cache *cache, const weir__prefix_key *key, con
     if (m.n_exact == n || (!cache->params.exact && m.n_entry == n)) return WEIR_OK;
     if (!make_host_room(cache, n_bytes))
         return weir__error_set(error, WEIR_NO_SPACE, "cache_bytes",
-                               "cache_bytes is %llu and has no room for a state of %zu bytes",
+                               "`cache_bytes` is %llu and has no room for a state of %zu bytes",
                                (unsigned long long)cache->params.n_bytes, n_bytes);
     if (!keep_state(cache, key, tokens, n, *state, n_bytes, 0))
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for a cached prefix");

@@ -47,10 +47,9 @@ static bool is_private(int folder, mode_t mode)
 static weir_status refuse_open(int folder, const char *path, mode_t mode, weir_error *error)
 {
     bool lone = is_private(folder, mode); /* otherwise others, or other programs, lose what they have there */
-    return weir__error_set(
-        error, WEIR_INVALID, "cache_dir",
-        "%.150s has mode %04o; only 0700 is allowed, since saved states are trusted and hold "
-        "prompts: %s%s%s",
+    return weir__invalid(
+        error, WEIR_ERROR_FORM, "cache_dir",
+        "%.150s has mode %04o; only 0700 is allowed, since saved states are trusted and hold prompts: %s%s%s",
         path, (unsigned)mode & 07777,
         lone ? "chmod 700" : "give a folder of its own, which weir makes, such as ", lone ? "" : path,
         lone ? "" : "/weir");
@@ -67,11 +66,10 @@ weir_status weir__folder_open(const char *path, int *folder, weir_error *error)
         return weir__error_set(error, WEIR_IO, "cache_dir", "%.200s cannot be opened: %s", path,
                                strerror(errno));
     if (is.st_uid != geteuid())
-        return weir__error_set(
-            error, WEIR_INVALID, "cache_dir",
-            "%.200s belongs to user %ld, this process is user %ld: saved states are "
-            "trusted, so they must be its own; give a folder of this user, or a new one, which "
-            "weir makes",
+        return weir__invalid(
+            error, WEIR_ERROR_FORM, "cache_dir",
+            "%.200s belongs to user %ld, this process is user %ld: saved states are trusted, so they must be "
+            "its own; give a folder of this user, or a new one, which weir makes",
             path, (long)is.st_uid, (long)geteuid());
     if ((is.st_mode & 077) != 0) return refuse_open(*folder, path, is.st_mode, error);
     return WEIR_OK;

@@ -9,7 +9,6 @@
 
 #include <string.h>
 
-#include "base/hash.h"
 #include "base/mem.h"
 
 /* An inserted text, kept as long as a node uses it. */
@@ -24,8 +23,8 @@ typedef struct words {
 enum { TO_NOTHING = WEIR__PREFIX_KEPT, CLASSES }; /* the classes before it are ranks */
 
 struct weir__prefix_node {
+    weir__hash_link link;      /* by parent and first token, or by the root's key */
     weir__prefix_node *parent; /* NULL: a root */
-    weir__prefix_node *chain;  /* in its bucket */
     weir__prefix_node *children[CLASSES];
     weir__prefix_node *next, *prev; /* among the parent's children of its class */
     weir__prefix_end *ends;
@@ -74,60 +73,41 @@ static uint64_t node_hash(const weir__prefix_node *node)
     return root_hash(&key);
 }
 
-static weir__prefix_node **bucket_of(const weir__prefix_tree *tree, uint64_t hash)
+static void add_to_table(weir__prefix_tree *tree, weir__prefix_node *node)
 {
-    return &tree->buckets[hash & (tree->n_buckets - 1)];
+    weir__hash_table_add(&tree->table, &node->link, node_hash(node));
 }
 
-static void chain_in(weir__prefix_tree *tree, weir__prefix_node *node)
+static weir__prefix_node *node_after(const weir__prefix_tree *tree, const weir__prefix_node *node)
 {
-    weir__prefix_node **bucket = bucket_of(tree, node_hash(node));
-    node->chain = *bucket;
-    *bucket = node;
+    return (weir__prefix_node *)weir__hash_table_after(&tree->table, node != NULL ? &node->link : NULL);
 }
 
-static void chain_out(weir__prefix_tree *tree, weir__prefix_node *node)
+static bool grow_table(weir__prefix_tree *tree)
 {
-    weir__prefix_node **at = bucket_of(tree, node_hash(node));
-    while (*at != node) at = &(*at)->chain;
-    *at = node->chain;
-}
-
-/* Makes room for one more node. If memory is short, chains get longer instead. */
-static bool buckets_grow(weir__prefix_tree *tree)
-{
-    if (tree->n_nodes < tree->n_buckets) return true;
-    size_t n = tree->n_buckets > 0 ? tree->n_buckets * 2 : 64, n_before = tree->n_buckets;
-    weir__prefix_node **before = tree->buckets, **grown = weir__mem_calloc(n, sizeof(weir__prefix_node *));
-    if (grown == NULL) return n_before > 0;
-    tree->buckets = grown;
-    tree->n_buckets = n;
-    tree->n_bytes += (n - n_before) * sizeof *grown;
-    for (size_t i = 0; i < n_before; i++)
-        for (weir__prefix_node *node = before[i], *next; node != NULL; node = next) {
-            next = node->chain;
-            chain_in(tree, node);
-        }
-    weir__mem_free(before);
-    return true;
+    size_t n_before = tree->table.n_buckets;
+    bool grown = weir__hash_table_grow(&tree->table);
+    tree->n_bytes += (tree->table.n_buckets - n_before) * sizeof *tree->table.buckets;
+    return grown;
 }
 
 static weir__prefix_node *find_child(const weir__prefix_tree *tree, const weir__prefix_node *parent,
                                      int32_t token)
 {
-    weir__prefix_node *node = *bucket_of(tree, child_hash(parent, token));
-    while (node != NULL && (node->parent != parent || node->first != token)) node = node->chain;
+    weir__hash_link *link = weir__hash_table_find(&tree->table, child_hash(parent, token));
+    weir__prefix_node *node = (weir__prefix_node *)link;
+    while (node != NULL && (node->parent != parent || node->first != token))
+        node = (weir__prefix_node *)weir__hash_table_same(&node->link);
     return node;
 }
 
 static weir__prefix_node *find_root(const weir__prefix_tree *tree, const weir__prefix_key *key)
 {
-    if (tree->n_buckets == 0) return NULL;
-    weir__prefix_node *node = *bucket_of(tree, root_hash(key));
+    weir__prefix_node *node = (weir__prefix_node *)weir__hash_table_find(&tree->table, root_hash(key));
     while (node != NULL &&
            (node->parent != NULL || node->adapter != key->adapter || node->salt_length != key->salt_length ||
             (key->salt_length > 0 && memcmp(node->salt, key->salt, key->salt_length) != 0)))
-        node = node->chain;
+        node = (weir__prefix_node *)weir__hash_table_same(&node->link);
     return node;
 }
 
@@ -168,14 +148,12 @@ static weir__prefix_node *node_new(weir__prefix_tree *tree)
 {
     weir__prefix_node *node = weir__mem_calloc(1, sizeof *node);
     if (node == NULL) return NULL;
-    tree->n_nodes++;
     tree->n_bytes += sizeof *node;
     return node;
 }
 
 static void node_free(weir__prefix_tree *tree, weir__prefix_node *node)
 {
-    tree->n_nodes--;
     tree->n_bytes -= sizeof *node + node->salt_length;
     if (node->text != NULL) text_leave(tree, node->text);
     weir__mem_free(node->salt);
@@ -193,7 +171,7 @@ static weir__prefix_node *root_new(weir__prefix_tree *tree, const weir__prefix_k
     root->salt_length = key->salt_length;
     root->adapter = key->adapter;
     tree->n_bytes += key->salt_length;
-    chain_in(tree, root);
+    add_to_table(tree, root);
     return root;
 }
 
@@ -329,7 +307,7 @@ void weir__prefix_tree_ready(weir__prefix_tree *tree, weir__prefix_end *end, int
 static void split_node(weir__prefix_tree *tree, weir__prefix_node *node, int32_t at, weir__prefix_node *upper)
 {
     int class = node_class(node);
-    chain_out(tree, node);
+    weir__hash_table_remove(&tree->table, &node->link);
     sibling_out(node, class);
     upper->parent = node->parent;
     text_hold(upper, node->text);
@@ -339,10 +317,10 @@ static void split_node(weir__prefix_tree *tree, weir__prefix_node *node, int32_t
     node->first = node->text->tokens[at];
     memcpy(upper->n_below, node->n_below, sizeof upper->n_below);
     upper->n_children = 1;
-    chain_in(tree, upper);
+    add_to_table(tree, upper);
     sibling_in(upper, class);
     node->parent = upper;
-    chain_in(tree, node);
+    add_to_table(tree, node);
     sibling_in(node, class);
 }
 
@@ -354,14 +332,14 @@ static void add_leaf(weir__prefix_tree *tree, weir__prefix_node *parent, weir__p
     leaf->to = text->n;
     leaf->first = text->tokens[leaf->from];
     parent->n_children++;
-    chain_in(tree, leaf);
+    add_to_table(tree, leaf);
     sibling_in(leaf, TO_NOTHING);
 }
 
 static void root_drop(weir__prefix_tree *tree, weir__prefix_node *root)
 {
     if (root->n_children > 0 || root->ends != NULL) return;
-    chain_out(tree, root);
+    weir__hash_table_remove(&tree->table, &root->link);
     node_free(tree, root);
 }
 
@@ -370,7 +348,7 @@ bool weir__prefix_tree_insert(weir__prefix_tree *tree, const weir__prefix_key *k
 {
     weir__prefix_node *upper = NULL, *leaf = NULL;
     words *own = NULL;
-    if (!buckets_grow(tree)) return false;
+    if (!grow_table(tree)) return false;
     weir__prefix_node *root = find_root(tree, key);
     if (root == NULL && (root = root_new(tree, key)) == NULL) return false;
     place at = walk_tree(tree, root, tokens, n, 0);
@@ -429,13 +407,13 @@ static void join_child(weir__prefix_tree *tree, weir__prefix_node *node)
 {
     weir__prefix_node *child = any_child(node);
     int class = node_class(node);
-    chain_out(tree, child);
-    chain_out(tree, node);
+    weir__hash_table_remove(&tree->table, &child->link);
+    weir__hash_table_remove(&tree->table, &node->link);
     sibling_out(node, class);
     child->from = node->from;
     child->first = node->first;
     child->parent = node->parent;
-    chain_in(tree, child);
+    add_to_table(tree, child);
     sibling_in(child, class); /* the same class: the node had no end */
     words *before = node->text;
     before->refs++;
@@ -459,7 +437,7 @@ void weir__prefix_tree_remove(weir__prefix_tree *tree, weir__prefix_end *end)
         weir__prefix_node *parent = node->parent;
         words *gone = node->text;
         gone->refs++;
-        chain_out(tree, node);
+        weir__hash_table_remove(&tree->table, &node->link);
         sibling_out(node, TO_NOTHING);
         parent->n_children--;
         node_free(tree, node);
@@ -632,12 +610,11 @@ void weir__prefix_tree_init(weir__prefix_tree *tree)
 
 void weir__prefix_tree_fini(weir__prefix_tree *tree)
 {
-    for (size_t i = 0; i < tree->n_buckets; i++)
-        for (weir__prefix_node *node = tree->buckets[i], *next; node != NULL; node = next) {
-            next = node->chain;
-            node_free(tree, node);
-        }
-    weir__mem_free(tree->buckets);
+    for (weir__prefix_node *node = node_after(tree, NULL), *next; node != NULL; node = next) {
+        next = node_after(tree, node);
+        node_free(tree, node);
+    }
+    weir__hash_table_clear(&tree->table);
     *tree = (weir__prefix_tree){0};
 }
 
@@ -676,14 +653,12 @@ static const char *check_node(const weir__prefix_tree *tree, const weir__prefix_
 const char *weir__prefix_tree_check(const weir__prefix_tree *tree)
 {
     size_t n_nodes = 0, n_ends[WEIR__PREFIX_RANKS] = {0};
-    for (size_t i = 0; i < tree->n_buckets; i++)
-        for (const weir__prefix_node *node = tree->buckets[i]; node != NULL; node = node->chain) {
-            n_nodes++;
-            if (bucket_of(tree, node_hash(node)) != &tree->buckets[i]) return "a node in a wrong bucket";
-            const char *wrong = check_node(tree, node, n_ends);
-            if (wrong != NULL) return wrong;
-        }
-    if (n_nodes != tree->n_nodes) return "nodes are miscounted";
+    for (const weir__prefix_node *node = NULL; (node = node_after(tree, node)) != NULL; n_nodes++) {
+        if (node->link.hash != node_hash(node)) return "a node in a wrong place of the table";
+        const char *wrong = check_node(tree, node, n_ends);
+        if (wrong != NULL) return wrong;
+    }
+    if (n_nodes != tree->table.n_links) return "nodes are miscounted";
     for (int rank = 0; rank < WEIR__PREFIX_RANKS; rank++) {
         size_t n = 0;
         const weir__prefix_end *last = NULL;

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/hash.h"
 #include "cache/blocks.h"
 
 /* Texts with different keys share nothing. adapter is stored in files and must be the same in another
@@ -46,11 +47,8 @@ typedef struct weir__prefix_end {
  * children; its tokens are text->tokens[from, to), and `text` follows the whole path from the root, so that
  * nodes are split and joined without copying tokens. Not thread-safe. */
 typedef struct weir__prefix_tree {
-    weir__prefix_node *
-        *buckets; /* [n_buckets], a power of two or 0; chains of nodes by parent and first token, or key */
-    size_t n_buckets;
-    size_t n_nodes; /* roots included */
-    size_t n_bytes; /* of nodes, texts and keys */
+    weir__hash_table table; /* all nodes */
+    size_t n_bytes;         /* of nodes, texts, keys and table */
     uint64_t stamp;
     weir__prefix_end *newest[WEIR__PREFIX_RANKS], *oldest[WEIR__PREFIX_RANKS];
     size_t n_ends[WEIR__PREFIX_RANKS];

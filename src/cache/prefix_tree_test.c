@@ -203,14 +203,14 @@ static void insert(world *w, text_of_mine *t)
     t->n = random_text(w, t->tokens);
     t->key = dice_in(&w->d, 0, N_KEYS - 1);
     weir__prefix_rank rank = (weir__prefix_rank)dice_in(&w->d, 0, WEIR__PREFIX_RANKS - 1);
-    size_t n_nodes = w->tree.n_nodes, n_bytes = w->tree.n_bytes, n_buckets = w->tree.n_buckets;
+    size_t n_nodes = w->tree.table.n_links, n_bytes = w->tree.n_bytes, n_buckets = w->tree.table.n_buckets;
     if (dice_one_in(&w->d, 4)) weir__mem_fail_after(dice_in(&w->d, 0, 5));
     bool done = weir__prefix_tree_insert(&w->tree, &keys[t->key], t->tokens, t->n, &t->end, rank);
     weir__mem_fail_after(-1);
     if (!done) {
         assert_false(is_in(t));
-        assert_int_equal(w->tree.n_nodes, n_nodes);
-        assert_int_equal(w->tree.n_bytes, n_bytes + (w->tree.n_buckets - n_buckets) * sizeof(void *));
+        assert_int_equal(w->tree.table.n_links, n_nodes);
+        assert_int_equal(w->tree.n_bytes, n_bytes + (w->tree.table.n_buckets - n_buckets) * sizeof(void *));
         t->n = 0;
         return;
     }
@@ -244,8 +244,8 @@ static void run_world(uint64_t seed, int n_steps)
     }
     if (dice_one_in(&w.d, 2)) {
         for (int i = 0; i < TEXTS; i++) weir__prefix_tree_remove(&w.tree, &w.texts[i].end);
-        assert_int_equal(w.tree.n_nodes, 0);
-        assert_int_equal(w.tree.n_bytes, w.tree.n_buckets * sizeof(void *));
+        assert_int_equal(w.tree.table.n_links, 0);
+        assert_int_equal(w.tree.n_bytes, w.tree.table.n_buckets * sizeof(void *));
     }
     weir__prefix_tree_fini(&w.tree);
     assert_int_equal(weir__mem_live(), live);
@@ -275,16 +275,16 @@ static void test_memory_of_what_has_gone(void **state)
     assert_true(weir__prefix_tree_insert(&tree, &keys[0], tokens, 12, &short_one, WEIR__PREFIX_HOST));
     tokens[10] = -2;
     assert_true(weir__prefix_tree_insert(&tree, &keys[0], tokens, 12, &third, WEIR__PREFIX_HOST));
-    assert_int_equal(tree.n_nodes, 5);
+    assert_int_equal(tree.table.n_links, 5);
     assert_true(tree.n_bytes > N * sizeof *tokens);
     weir__prefix_tree_remove(&tree, &long_one);
-    assert_int_equal(tree.n_nodes, 4);
+    assert_int_equal(tree.table.n_links, 4);
     assert_true(tree.n_bytes < N * sizeof *tokens);
     weir__prefix_tree_remove(&tree, &third);
-    assert_int_equal(tree.n_nodes, 2);
+    assert_int_equal(tree.table.n_links, 2);
     weir__prefix_tree_remove(&tree, &short_one);
     weir__prefix_tree_remove(&tree, &short_one); /* once more: nothing */
-    assert_int_equal(tree.n_nodes, 0);
+    assert_int_equal(tree.table.n_links, 0);
     weir__prefix_tree_fini(&tree);
 }
 
@@ -387,8 +387,8 @@ static void test_many_nodes(void **state)
         tokens[at] = at;
     }
     int64_t ns = (weir__clock_now_ns() - start) / LOOKUPS;
-    print_message("%zu nodes, %zu bytes, 64 live: a look-up takes %.1f us\n", tree.n_nodes, tree.n_bytes,
-                  (double)ns / 1000);
+    print_message("%zu nodes, %zu bytes, 64 live: a look-up takes %.1f us\n", tree.table.n_links,
+                  tree.n_bytes, (double)ns / 1000);
     weir__prefix_tree_fini(&tree);
 }
 
@@ -411,9 +411,9 @@ static void test_the_check_finds_damage(void **state)
         assert_true(weir__prefix_tree_insert(&tree, &keys[0], tokens, 3, &a, (weir__prefix_rank)rank));
         assert_true(weir__prefix_tree_insert(&tree, &keys[0], tokens, 2, &b, (weir__prefix_rank)rank));
         assert_null(weir__prefix_tree_check(&tree));
-        tree.n_nodes++;
+        tree.table.n_links++;
         expect_wrong(&tree, "nodes are miscounted");
-        tree.n_nodes--;
+        tree.table.n_links--;
         tree.n_ends[rank]++;
         expect_wrong(&tree, "ends are miscounted");
         tree.n_ends[rank]--;

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/helper.h"
 #include "base/mem.h"
 #include "base/thread.h"
 
@@ -58,23 +59,24 @@ static void *run_reader(void *user)
 {
     weir__reader *r = user;
     weir__thread_name("weir-reader");
-    pthread_mutex_lock(&r->mutex);
+    pthread_mutex_lock(&r->helper.mutex);
     for (;;) {
-        while (!r->closing && r->phase != WEIR__READER_READS) pthread_cond_wait(&r->changed, &r->mutex);
-        if (r->closing) break;
-        pthread_mutex_unlock(&r->mutex);
+        while (!r->helper.ending && r->phase != WEIR__READER_READS)
+            pthread_cond_wait(&r->helper.changed, &r->helper.mutex);
+        if (r->helper.ending) break;
+        pthread_mutex_unlock(&r->helper.mutex);
         if (r->n_files > 0)
             read_times(r);
         else
             read_file(r);
-        pthread_mutex_lock(&r->mutex);
+        pthread_mutex_lock(&r->helper.mutex);
         r->phase = WEIR__READER_DONE;
-        pthread_cond_broadcast(&r->changed);
-        pthread_mutex_unlock(&r->mutex);
+        pthread_cond_broadcast(&r->helper.changed);
+        pthread_mutex_unlock(&r->helper.mutex);
         r->wake(r->user);
-        pthread_mutex_lock(&r->mutex);
+        pthread_mutex_lock(&r->helper.mutex);
     }
-    pthread_mutex_unlock(&r->mutex);
+    pthread_mutex_unlock(&r->helper.mutex);
     return NULL;
 }
 
@@ -82,7 +84,7 @@ static void *run_reader(void *user)
 
 weir__reader_phase weir__reader_phase_of(const weir__reader *r)
 {
-    pthread_mutex_t *mutex = (pthread_mutex_t *)&r->mutex;
+    pthread_mutex_t *mutex = (pthread_mutex_t *)&r->helper.mutex;
     pthread_mutex_lock(mutex);
     weir__reader_phase is = r->phase;
     pthread_mutex_unlock(mutex);
@@ -91,10 +93,10 @@ weir__reader_phase weir__reader_phase_of(const weir__reader *r)
 
 static void set_phase(weir__reader *r, weir__reader_phase phase)
 {
-    pthread_mutex_lock(&r->mutex);
+    pthread_mutex_lock(&r->helper.mutex);
     r->phase = phase;
-    pthread_cond_broadcast(&r->changed);
-    pthread_mutex_unlock(&r->mutex);
+    pthread_cond_broadcast(&r->helper.changed);
+    pthread_mutex_unlock(&r->helper.mutex);
 }
 
 bool weir__reader_ask(weir__reader *r, const char *name, const weir__prefix_key *key, const int32_t *tokens,
@@ -128,32 +130,21 @@ void weir__reader_clear(weir__reader *r)
 
 void weir__reader_wait(weir__reader *r)
 {
-    pthread_mutex_lock(&r->mutex);
-    while (r->phase == WEIR__READER_READS) pthread_cond_wait(&r->changed, &r->mutex);
-    pthread_mutex_unlock(&r->mutex);
+    pthread_mutex_lock(&r->helper.mutex);
+    while (r->phase == WEIR__READER_READS) pthread_cond_wait(&r->helper.changed, &r->helper.mutex);
+    pthread_mutex_unlock(&r->helper.mutex);
 }
 
 /* ---- Life ---- */
 
 bool weir__reader_start(weir__reader *r)
 {
-    if (pthread_mutex_init(&r->mutex, NULL) != 0) return false;
-    if (weir__clock_cond_init(&r->changed) != 0) goto no_cond;
-    if (weir__thread_start(&r->thread, NULL, run_reader, r) == 0) return true;
-    pthread_cond_destroy(&r->changed);
-no_cond:
-    pthread_mutex_destroy(&r->mutex);
-    return false;
+    return weir__helper_start(&r->helper, run_reader, r);
 }
 
 void weir__reader_close(weir__reader *r)
 {
-    pthread_mutex_lock(&r->mutex);
-    r->closing = true;
-    pthread_cond_broadcast(&r->changed);
-    pthread_mutex_unlock(&r->mutex);
-    pthread_join(r->thread, NULL);
+    weir__helper_join(&r->helper);
     weir__reader_clear(r);
-    pthread_cond_destroy(&r->changed);
-    pthread_mutex_destroy(&r->mutex);
+    weir__helper_fini(&r->helper);
 }

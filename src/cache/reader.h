@@ -4,8 +4,7 @@
 #ifndef WEIR_CACHE_READER_H
 #define WEIR_CACHE_READER_H
 
-#include <pthread.h>
-
+#include "base/helper.h"
 #include "cache/folder.h"
 #include "cache/snapshot.h"
 
@@ -25,12 +24,8 @@ typedef struct weir__reader {
     bool (*find_file)(int folder, const char *name, weir__folder_file *file);
     void (*wake)(void *user); /* on the reader's thread: it is DONE */
     void *user;
-    pthread_t thread;
-
-    pthread_mutex_t mutex; /* protects phase and closing; held for a few instructions */
-    pthread_cond_t changed;
+    weir__helper helper; /* its mutex protects phase, and is held for a few instructions */
     weir__reader_phase phase;
-    bool closing;
     /* The reader's while READS, else the driver's. */
     char name[WEIR__FOLDER_NAME];
     int64_t asked_ns;    /* when it was asked; the driver's */

@@ -307,10 +307,10 @@ static weir_status describe(const char *messages, const char *tools_json, weir__
     static const weir__schema_terms terms = {.where = "json_schema", .tag = "w"};
     weir__chat_tools tools;
     json_t *list = NULL, *form_json = form != NULL ? json_loads(form, 0, NULL) : NULL;
-    const weir_chat_params params = {.messages_json = messages};
+    const weir_chat_params params = {.messages_json = messages, .tools_json = tools_json};
     weir_status status = weir__chat_messages(&params, &list, error);
     if (status != WEIR_OK) goto out;
-    status = weir__chat_tools_init(tools_json, true, &tools, error);
+    status = weir__chat_tools_init(&params, &tools, error);
     if (status == WEIR_OK)
         status =
             weir__chat_calls_describe(list, &tools, talk, false, form_json, &terms, described, schema, error);

@@ -53,8 +53,8 @@ weir_status weir__chat_tokenize(const weir_chat *chat, int32_t *tokens, size_t c
                                 size_t *places, weir_error *error)
 {
     if (chat->prompt_length > WEIR__TEXT_MAX)
-        return weir__error_set(error, WEIR_INVALID, "chat", "the prompt has %zu bytes; allowed: 0 to %d",
-                               chat->prompt_length, WEIR__TEXT_MAX);
+        return weir__error_range(error, WEIR_INVALID, "chat", (double)chat->prompt_length, 0, WEIR__TEXT_MAX,
+                                 "the prompt has %zu bytes", chat->prompt_length);
     return weir__chat_tokens(chat->model, chat->prompt, chat->prompt_length, &chat->parts, chat->media,
                              chat->n_media, tokens, capacity, n_tokens, places, error);
 }
@@ -62,10 +62,11 @@ weir_status weir__chat_tokenize(const weir_chat *chat, int32_t *tokens, size_t c
 weir_status weir_chat_tokenize(const weir_chat *chat, int32_t *tokens, size_t capacity, size_t *n_tokens,
                                weir_error *error)
 {
-    if (chat == NULL) return weir__error_set(error, WEIR_INVALID, "chat", "chat is NULL");
+    if (chat == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "chat", "`chat` is NULL");
     if (tokens == NULL && capacity > 0)
-        return weir__error_set(error, WEIR_INVALID, "tokens", "tokens is NULL and capacity is %zu", capacity);
-    if (n_tokens == NULL) return weir__error_set(error, WEIR_INVALID, "n_tokens", "n_tokens is NULL");
+        return weir__invalid(error, WEIR_ERROR_MISSING, "tokens", "`tokens` is NULL and capacity is %zu",
+                             capacity);
+    if (n_tokens == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "n_tokens", "`n_tokens` is NULL");
     return weir__chat_tokenize(chat, tokens, capacity, n_tokens, NULL, error);
 }
 
@@ -110,16 +111,17 @@ static weir_status check_params(const weir_chat_params *params, const weir__chat
     weir_status status = weir__members_check(&weir__chat_members, params, "", error);
     if (status != WEIR_OK) return status;
     if (params->tool_choice == WEIR_TOOLS_REQUIRED && tools->shown == NULL)
-        return weir__error_set(error, WEIR_INVALID, "tool_choice",
-                               "tool_choice asks for a call, but there are no tools in tools_json");
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "tool_choice",
+                             "`tool_choice` asks for a call, but there are no tools in `tools_json`");
     if (params->n_args > 0 && params->args == NULL)
-        return weir__error_set(error, WEIR_INVALID, "args", "args is NULL and n_args is %zu", params->n_args);
+        return weir__invalid(error, WEIR_ERROR_MISSING, "args", "`args` is NULL and `n_args` is %zu",
+                             params->n_args);
     if (params->n_args > ARGS_MAX)
-        return weir__error_set(error, WEIR_INVALID, "n_args", "n_args is %zu; allowed: 0 to %d",
-                               params->n_args, ARGS_MAX);
+        return weir__error_range(error, WEIR_INVALID, "n_args", (double)params->n_args, 0, ARGS_MAX,
+                                 "`n_args` is %zu", params->n_args);
     if (params->n_media > 0 && params->media == NULL)
-        return weir__error_set(error, WEIR_INVALID, "media", "media is NULL and n_media is %zu",
-                               params->n_media);
+        return weir__invalid(error, WEIR_ERROR_MISSING, "media", "`media` is NULL and `n_media` is %zu",
+                             params->n_media);
     return WEIR_OK;
 }
 
@@ -229,16 +231,14 @@ static weir_status check_begun(weir_chat *chat, const weir_chat_params *params, 
     if (status != WEIR_OK) return weir__error_copy(error, &own); /* the grammar itself is at fault */
     snprintf(field, sizeof field, "messages[%zu].content", json_array_size(messages) - 1);
     return params->tool_choice == WEIR_TOOLS_REQUIRED
-               ? weir__error_set(
-                     error, WEIR_INVALID, field,
-                     "%s goes on, and tool_choice asks for a call, which cannot follow a text in the "
-                     "form of calls that this model's template has; leave out one of both",
-                     field)
-               : weir__error_set(
-                     error, WEIR_INVALID, field,
-                     "%s goes on, but no answer that %s allows begins with it; give the beginning "
-                     "of one, or leave out one of both",
-                     field, params->json_schema != NULL ? "json_schema" : "tools_json");
+               ? weir__invalid(error, WEIR_ERROR_CONFLICT, field,
+                               "`%s` goes on, and `tool_choice` asks for a call, which cannot follow a text "
+                               "in the form of calls that this model's template has; leave out one of both",
+                               field)
+               : weir__invalid(error, WEIR_ERROR_CONFLICT, field,
+                               "`%s` goes on, but no answer that `%s` allows begins with it; give the "
+                               "beginning of one, or leave out one of both",
+                               field, params->json_schema != NULL ? "json_schema" : "tools_json");
 }
 
 weir_status weir_chat_create(weir_model *model, const weir_chat_params *given, weir_chat **out,
@@ -251,13 +251,11 @@ weir_status weir_chat_create(weir_model *model, const weir_chat_params *given, w
     weir_chat *chat = NULL;
     weir_error own = {0}; /* of a first attempt, after which a second one may succeed */
     weir_chat_params_init(&params, sizeof params);
-    if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
-    if (out == NULL) return weir__error_set(error, WEIR_INVALID, "chat", "chat is NULL");
+    if (model == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "model", "`model` is NULL");
+    if (out == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "chat", "`chat` is NULL");
     weir_status status = weir__sized_take(&params, sizeof params, given, "params", error);
     if (status == WEIR_OK) status = weir__chat_messages(&params, &messages, error);
-    if (status == WEIR_OK)
-        status =
-            weir__chat_tools_init(params.tools_json, params.tool_choice != WEIR_TOOLS_NONE, &tools, error);
+    if (status == WEIR_OK) status = weir__chat_tools_init(&params, &tools, error);
     if (status == WEIR_OK) status = check_params(&params, &tools, error);
     if (status == WEIR_OK) status = weir__chat_media_mark(&params, messages, &markers, error);
     if (status != WEIR_OK) goto out;

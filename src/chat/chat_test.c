@@ -83,6 +83,78 @@ static void test_chatml(void **state)
     assert_null(weir_chat_hold(NULL));
 }
 
+/* The value of the text; NULL for NULL. */
+static json_t *value_of(const char *text)
+{
+    json_t *value = NULL;
+    if (text != NULL)
+        assert_int_equal(weir__json_parse_texts(text, WEIR_NUL, "x", WEIR_INVALID, &value, NULL), 0);
+    return value;
+}
+
+/* Values give the chat that their texts give, and stay as they were. */
+static void expect_same_by_value(weir_chat_params params)
+{
+    weir_chat *by_text = create(&params);
+    json_t *messages = value_of(params.messages_json), *tools = value_of(params.tools_json);
+    json_t *before = json_deep_copy(messages), *tools_before = json_deep_copy(tools);
+    params.messages_json = params.tools_json = NULL;
+    params.messages_value = messages;
+    params.tools_value = tools;
+    weir_chat *by_value = create(&params);
+    assert_string_equal(weir_chat_prompt(by_value, NULL), weir_chat_prompt(by_text, NULL));
+    assert_int_equal(by_value->constraint != NULL, by_text->constraint != NULL);
+    if (by_text->constraint != NULL)
+        assert_string_equal(by_value->constraint->text, by_text->constraint->text);
+    assert_true(json_equal(messages, before));
+    assert_true(tools == NULL || json_equal(tools, tools_before));
+    weir_chat_release(by_value);
+    weir_chat_release(by_text);
+    json_decref(tools_before);
+    json_decref(before);
+    json_decref(tools);
+    json_decref(messages);
+}
+
+static void test_values(void **state)
+{
+    (void)state;
+    char *source = template_of(QWEN3);
+    weir_chat_params params = weir_chat_params_default();
+    params.messages_json = "[{\"role\":\"user\",\"content\":\"Hi\",\"name\":null}]";
+    expect_same_by_value(params);
+    params.template_source = source;
+    if (source != NULL) {
+        params.tools_json = weather;
+        params.messages_json =
+            "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Rain?\"}]},"
+            "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":null,\"function\":{\"name\":"
+            "\"get_weather\",\"arguments\":\"{\\\"city\\\":\\\"Rome\\\",\\\"n\\\":[0.10,1e22,"
+            "123456789012345678901]}\"}},{\"function\":{\"name\":\"get_weather\",\"arguments\":\"{\\\"ci\"}}]"
+            "},"
+            "{\"role\":\"tool\",\"content\":\"no\"}]";
+        expect_same_by_value(params);
+    }
+    free(source);
+    params = weir_chat_params_default();
+    json_t *bad = json_pack("[{s:s,s:o}]", "role", "user", "content", json_stringn("a\0b", 3)),
+           *object = json_object(), *message = json_pack("[{s:s,s:s}]", "role", "user", "content", "Hi");
+    params.messages_value = bad;
+    expect_error(&params, WEIR_INVALID, "messages_json", "U+0000");
+    params.messages_value = object;
+    expect_error(&params, WEIR_INVALID, "messages_json", "array");
+    params.messages_value = message;
+    params.tools_value = object;
+    expect_error(&params, WEIR_INVALID, "tools_json", "array");
+    params.tools_json = weather;
+    expect_error(&params, WEIR_INVALID, "tools_json", "both");
+    params.messages_json = "[]";
+    expect_error(&params, WEIR_INVALID, "messages", "give one of");
+    json_decref(message);
+    json_decref(object);
+    json_decref(bad);
+}
+
 /* Two such characters mark integers beyond 64 bits in llama.cpp's JSON. */
 static void test_noncharacters(void **state)
 {
@@ -190,6 +262,21 @@ static void test_history(void **state)
 
 /* ---- Bad input ---- */
 
+/* llama.cpp's JSON compares each member with all before it. */
+static void test_wide_arguments(void **state)
+{
+    (void)state;
+    enum { N = 9000 };
+    static char text[N * 16 + 256];
+    size_t n = (size_t)sprintf(text, "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\","
+                                     "\"arguments\":\"{");
+    for (int i = 0; i < N; i++) n += (size_t)sprintf(text + n, "%s\\\"k%d\\\":1", i > 0 ? "," : "", i);
+    sprintf(text + n, "}\"}}]}]");
+    weir_chat_params params = weir_chat_params_default();
+    params.messages_json = text;
+    expect_error(&params, WEIR_INVALID, "messages_json", "too many members");
+}
+
 static void test_bad_messages(void **state)
 {
     static const struct {
@@ -241,7 +328,7 @@ static void test_bad_messages(void **state)
 
     weir_message messages[2] = {{"user", "x"}, {"user", "\xC3"}};
     params.messages = messages;
-    expect_error(&params, WEIR_INVALID, "messages", "both");
+    expect_error(&params, WEIR_INVALID, "messages", "give one");
     params.messages_json = NULL;
     expect_error(&params, WEIR_INVALID, "n_messages", "0");
     params.n_messages = 2;
@@ -648,13 +735,21 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chatml),        cmocka_unit_test(test_continue),
-        cmocka_unit_test(test_history),       cmocka_unit_test(test_bad_messages),
-        cmocka_unit_test(test_relaxed),       cmocka_unit_test(test_bad_tools),
-        cmocka_unit_test(test_tools),         cmocka_unit_test(test_tools_without_mark),
-        cmocka_unit_test(test_noncharacters), cmocka_unit_test(test_json_schema),
-        cmocka_unit_test(test_all_templates), cmocka_unit_test(test_described_tools),
+        cmocka_unit_test(test_chatml),
+        cmocka_unit_test(test_continue),
+        cmocka_unit_test(test_history),
+        cmocka_unit_test(test_wide_arguments),
+        cmocka_unit_test(test_bad_messages),
+        cmocka_unit_test(test_relaxed),
+        cmocka_unit_test(test_bad_tools),
+        cmocka_unit_test(test_tools),
+        cmocka_unit_test(test_tools_without_mark),
+        cmocka_unit_test(test_noncharacters),
+        cmocka_unit_test(test_json_schema),
+        cmocka_unit_test(test_all_templates),
+        cmocka_unit_test(test_described_tools),
         cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_values),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

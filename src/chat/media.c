@@ -49,16 +49,16 @@ static weir_status check_part(const weir_chat_params *params, size_t i, weir__pa
     weir_media_info info = {.size = sizeof info};
     char entry[32];
     if (i >= params->n_media)
-        return weir__error_set(error, WEIR_INVALID, field,
-                               "%s is an image or a sound, of which %zu are given: each such part needs one",
-                               field, params->n_media);
+        return weir__invalid(error, WEIR_ERROR_MISSING, field,
+                             "`%s` is an image or a sound, of which %zu are given: each such part needs one",
+                             field, params->n_media);
     snprintf(entry, sizeof entry, "media[%zu]", i);
     if (weir_media_describe(params->media[i], &info) != WEIR_OK)
-        return weir__error_set(error, WEIR_INVALID, entry, "%s is NULL", entry);
+        return weir__invalid(error, WEIR_ERROR_MISSING, entry, "`%s` is NULL", entry);
     bool image = info.kind == WEIR_MEDIA_IMAGE;
     if (kind == WEIR__PART_MEDIA || kind == (image ? WEIR__PART_IMAGE : WEIR__PART_SOUND)) return WEIR_OK;
-    return weir__error_set(error, WEIR_INVALID, field, "%s must be %s, but %s is %s", field,
-                           image ? "a sound" : "an image", entry, image ? "an image" : "a sound");
+    return weir__invalid(error, WEIR_ERROR_FORM, field, "`%s` must be %s, but `%s` is %s", field,
+                         image ? "a sound" : "an image", entry, image ? "an image" : "a sound");
 }
 
 /* ---- Markers ---- */
@@ -93,9 +93,9 @@ weir_status weir__chat_media_mark(const weir_chat_params *params, json_t *messag
         if (json_array_set_new(p.content, p.part, marked) != 0) return weir__chat_no_memory(error);
     }
     if (n == params->n_media) return WEIR_OK;
-    return weir__error_set(error, WEIR_INVALID, "n_media",
-                           "%zu images and sounds are given, but the messages have %zu parts for them",
-                           params->n_media, n);
+    return weir__invalid(error, WEIR_ERROR_CONFLICT, "n_media",
+                         "%zu images and sounds are given, but the messages have %zu parts for them",
+                         params->n_media, n);
 }
 
 /* ---- The prompt ---- */

@@ -3,12 +3,13 @@
  *
  * Messages come as structs or as JSON, and become one JSON array whose members are all of the kinds that
  * templates expect. Each error names the place in the caller's terms. Tools are copied, with grammars' limits
- * on names, and a second copy has reals in place of long integers. */
+ * on names. */
 #include "chat/message.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/chat.h"
 #include "base/budget.h"
 #include "base/error.h"
 #include "base/mem.h"
@@ -39,20 +40,21 @@ static place place_at(const char *list, size_t i, const char *rest)
 
 static weir_status must_be(weir_error *error, place p, const char *what)
 {
-    return weir__error_set(error, WEIR_INVALID, p.text, "%s must be %s", p.text, what);
+    return weir__invalid(error, WEIR_ERROR_FORM, p.text, "`%s` must be %s", p.text, what);
 }
 
 /* ---- Messages given as structs ---- */
 
 static weir_status read_text(const char *text, place p, bool may_be_empty, weir_error *error)
 {
-    if (text == NULL) return weir__error_set(error, WEIR_INVALID, p.text, "%s is NULL", p.text);
+    if (text == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, p.text, "`%s` is NULL", p.text);
     if (!may_be_empty && text[0] == '\0')
-        return weir__error_set(
-            error, WEIR_INVALID, p.text,
-            "%s is empty; give \"system\", \"user\", \"assistant\" or another role of the template", p.text);
+        return weir__invalid(
+            error, WEIR_ERROR_MISSING, p.text,
+            "`%s` is empty; give \"system\", \"user\", \"assistant\" or another role of the template",
+            p.text);
     if (!weir__utf8_valid(text, strlen(text)))
-        return weir__error_set(error, WEIR_INVALID, p.text, "%s is not well-formed UTF-8", p.text);
+        return weir__invalid(error, WEIR_ERROR_FORM, p.text, "`%s` is not well-formed UTF-8", p.text);
     return WEIR_OK;
 }
 
@@ -101,30 +103,40 @@ static weir_status check_content(const json_t *content, size_t i, weir_error *er
         if (type == NULL) return must_be(error, p, "an object with a type");
         weir__part_kind kind = weir__chat_part_kind(part);
         if (kind == WEIR__PART_UNKNOWN)
-            return weir__error_set(error, WEIR_UNSUPPORTED, p.text,
-                                   "%s is of type \"%.40s\"; known: text, image_url, input_audio, image, "
-                                   "audio, media",
-                                   p.text, type);
+            return weir__error_set(
+                error, WEIR_UNSUPPORTED, p.text,
+                "`%s` is of type \"%.40s\"; known: text, image_url, input_audio, image, audio, media", p.text,
+                type);
         if (kind == WEIR__PART_TEXT && !json_is_string(json_object_get(part, "text")))
             return must_be(error, p, "a part with a text");
     }
     return WEIR_OK;
 }
 
-/* Arguments that are not JSON come from a call that broke off and that a client sends back. Templates need
- * JSON: the prompt has an object with the text in it. */
-static weir_status wrap_arguments(json_t *function, weir_error *error)
+/* Reads the arguments, and keeps them beside their text, as a template may want either. Those that are not
+ * JSON come from a call that broke off and that a client sends back. Templates need JSON: the prompt has an
+ * object with the text in it. So it has where the conversation's calls hold more values than *left. */
+static weir_status read_arguments(json_t *function, size_t *left, weir_error *error)
 {
-    json_t *object = json_pack("{sO}", "arguments", json_object_get(function, "arguments"));
-    char *text = object != NULL ? weir__json_dump(object) : NULL;
-    bool ok = text != NULL && json_object_set_new(function, "arguments", json_string(text)) == 0;
-    json_decref(object);
-    weir__mem_free(text);
+    json_t *given = json_object_get(function, "arguments"), *parsed = NULL;
+    char *text = NULL;
+    bool ok = true;
+    weir_status status = weir__json_parse_texts(json_string_value(given), json_string_length(given), "",
+                                                WEIR_INVALID, &parsed, NULL);
+    if (status == WEIR_NO_MEMORY || status == WEIR_ABORTED) return no_memory(error);
+    if (status != WEIR_OK || !weir__json_spend(parsed, left)) {
+        json_decref(parsed);
+        parsed = json_pack("{sO}", "arguments", given);
+        text = parsed != NULL ? weir__json_dump(parsed) : NULL;
+        ok = text != NULL && json_object_set_new(function, "arguments", json_string(text)) == 0;
+        weir__mem_free(text);
+    }
+    ok = json_object_set_new(function, WEIR__CHAT_PARSED, parsed) == 0 && ok;
     return ok ? WEIR_OK : no_memory(error);
 }
 
 /* Adds members that may be left out: type, arguments. */
-static weir_status check_call(json_t *call, size_t i, size_t k, weir_error *error)
+static weir_status check_call(json_t *call, size_t i, size_t k, size_t *left, weir_error *error)
 {
     char rest[40];
     snprintf(rest, sizeof rest, ".tool_calls[%zu]", k);
@@ -145,21 +157,17 @@ static weir_status check_call(json_t *call, size_t i, size_t k, weir_error *erro
     if (!json_is_string(name) || json_string_length(name) == 0)
         return must_be(error, p, "a call whose function has a name");
     const json_t *arguments = json_object_get(function, "arguments");
+    json_object_del(function, WEIR__CHAT_PARSED);
     if (json_is_object(arguments)) return WEIR_OK;
     if (arguments != NULL && !json_is_string(arguments))
         return must_be(error, p, "a call whose arguments are JSON text or an object");
-    if (arguments == NULL || json_string_length(arguments) == 0)
-        return json_object_set_new(function, "arguments", json_string("{}")) == 0 ? WEIR_OK
-                                                                                  : no_memory(error);
-    json_t *parsed = NULL;
-    weir_status status = weir__json_parse_texts(json_string_value(arguments), json_string_length(arguments),
-                                                p.text, WEIR_INVALID, &parsed, NULL);
-    json_decref(parsed);
-    if (status == WEIR_NO_MEMORY || status == WEIR_ABORTED) return no_memory(error);
-    return status == WEIR_OK ? WEIR_OK : wrap_arguments(function, error);
+    if (json_string_length(arguments) == 0 &&
+        json_object_set_new(function, "arguments", json_string("{}")) != 0)
+        return no_memory(error);
+    return read_arguments(function, left, error);
 }
 
-static weir_status check_message(json_t *message, size_t i, weir_error *error)
+static weir_status check_message(json_t *message, size_t i, size_t *left, weir_error *error)
 {
     static const char *const texts[] = {"reasoning_content", "name", "tool_call_id"};
     weir_status status;
@@ -182,7 +190,7 @@ static weir_status check_message(json_t *message, size_t i, weir_error *error)
         strcmp(json_string_value(role), "assistant") != 0)
         return must_be(error, place_at("messages", i, ".content"), "a string or an array of parts");
     for (size_t k = 0; k < json_array_size(calls); k++)
-        if ((status = check_call(json_array_get(calls, k), i, k, error)) != WEIR_OK) return status;
+        if ((status = check_call(json_array_get(calls, k), i, k, left, error)) != WEIR_OK) return status;
     for (size_t k = 0; k < sizeof texts / sizeof *texts; k++) {
         const json_t *text = json_object_get(message, texts[k]);
         char rest[32];
@@ -197,21 +205,28 @@ static weir_status check_message(json_t *message, size_t i, weir_error *error)
 
 weir_status weir__chat_too_wide(const char *field, weir_status code, weir_error *error)
 {
-    return weir__error_set(error, code, field,
-                           "%s has objects of too many members; one alone may have some 8,000", field);
+    return weir__error_of(error, code, WEIR_ERROR_RANGE, field,
+                          "`%s` has objects of too many members; one alone may have some 8,000", field);
 }
 
-static weir_status from_json(const char *text, json_t **messages, weir_error *error)
+/* A value of the caller's is copied as far as it is changed here and later. */
+static weir_status from_json(const weir_chat_params *params, json_t **messages, weir_error *error)
 {
-    weir_status status =
-        weir__json_parse_texts(text, WEIR_NUL, "messages_json", WEIR_INVALID, messages, error);
+    const json_t *given = params->messages_value;
+    static const char field[] = "messages_json";
+    size_t left = WEIR__JSON_VALUES_MAX;
+    weir_status status = given != NULL ? weir__json_check(given, field, error)
+                                       : weir__json_parse_texts(params->messages_json, WEIR_NUL, field,
+                                                                WEIR_INVALID, messages, error);
+    if (status == WEIR_OK && given != NULL && (*messages = weir__json_own(given)) == NULL)
+        status = no_memory(error);
     if (status == WEIR_OK && json_array_size(*messages) == 0)
-        status = weir__error_set(error, WEIR_INVALID, "messages_json",
-                                 "messages_json must be an array of at least one message");
-    if (status == WEIR_OK && !weir__json_is_narrow(*messages))
-        status = weir__chat_too_wide("messages_json", WEIR_INVALID, error);
+        status = weir__invalid(error, json_is_array(*messages) ? WEIR_ERROR_MISSING : WEIR_ERROR_FORM, field,
+                               "`%s` must be an array of at least one message", field);
     for (size_t i = 0; status == WEIR_OK && i < json_array_size(*messages); i++)
-        status = check_message(json_array_get(*messages, i), i, error);
+        status = check_message(json_array_get(*messages, i), i, &left, error);
+    if (status == WEIR_OK && !weir__json_is_narrow(*messages)) /* the arguments of calls, too */
+        status = weir__chat_too_wide(field, WEIR_INVALID, error);
     return status;
 }
 
@@ -222,34 +237,37 @@ static weir_status check_last(const json_t *messages, weir_error *error)
     const json_t *message = json_array_get(messages, last);
     const char *role = json_string_value(json_object_get(message, "role"));
     if (strcmp(role, "assistant") != 0)
-        return weir__error_set(error, WEIR_INVALID, "continue_final",
-                               "the last message is of role \"%.40s\"; only one of \"assistant\" can go on",
-                               role);
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "continue_final",
+                             "the last message is of role \"%.40s\"; only one of \"assistant\" can go on",
+                             role);
     if (json_array_size(json_object_get(message, "tool_calls")) > 0)
-        return weir__error_set(error, WEIR_INVALID, "continue_final",
-                               "the last message calls tools; such a message cannot go on");
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "continue_final",
+                             "the last message calls tools; such a message cannot go on");
     const json_t *content = json_object_get(message, "content");
     for (size_t k = 0; k < json_array_size(content); k++)
         if (weir__chat_part_kind(json_array_get(content, k)) != WEIR__PART_TEXT)
-            return weir__error_set(error, WEIR_INVALID, "continue_final",
-                                   "the last message holds an image or a sound; such a message cannot go on");
+            return weir__invalid(error, WEIR_ERROR_CONFLICT, "continue_final",
+                                 "the last message holds an image or a sound; such a message cannot go on");
     return WEIR_OK;
 }
 
 weir_status weir__chat_messages(const weir_chat_params *params, json_t **messages, weir_error *error)
 {
     *messages = NULL;
-    if ((params->messages != NULL) == (params->messages_json != NULL))
-        return weir__error_set(error, WEIR_INVALID, "messages",
-                               params->messages != NULL
-                                   ? "both messages and messages_json are given; give one"
-                                   : "there are no messages; give messages or messages_json");
+    const int n_ways =
+        (params->messages != NULL) + (params->messages_json != NULL) + (params->messages_value != NULL);
+    if (n_ways > 1)
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "messages",
+                             "give one of `messages`, `messages_json` and `messages_value`");
+    if (n_ways == 0)
+        return weir__invalid(error, WEIR_ERROR_MISSING, "messages",
+                             "there are no messages; give `messages`, `messages_json` or `messages_value`");
     if (params->messages != NULL && params->n_messages == 0)
-        return weir__error_set(error, WEIR_INVALID, "n_messages",
-                               "n_messages is 0; give at least one message");
+        return weir__invalid(error, WEIR_ERROR_MISSING, "n_messages",
+                             "`n_messages` is 0; give at least one message");
     weir_status status = params->messages != NULL
                              ? from_structs(params->messages, params->n_messages, messages, error)
-                             : from_json(params->messages_json, messages, error);
+                             : from_json(params, messages, error);
     return status == WEIR_OK && params->continue_final ? check_last(*messages, error) : status;
 }
 
@@ -296,9 +314,7 @@ static bool names_collide(const char *a, const char *b)
     return *rest == '\0' || strncmp(rest, "-schema", 7) == 0 || strncmp(rest, "-arg", 4) == 0;
 }
 
-/* near: the tool with reals in place of integers beyond 64 bits, as grammars compare with. */
-static weir_status add_tool(weir__chat_tools *tools, const json_t *given, const json_t *near, size_t i,
-                            weir_error *error)
+static weir_status add_tool(weir__chat_tools *tools, const json_t *given, size_t i, weir_error *error)
 {
     place p = place_at("tools", i, ".function");
     const json_t *type = json_object_get(given, "type"), *function = json_object_get(given, "function");
@@ -329,14 +345,13 @@ static weir_status add_tool(weir__chat_tools *tools, const json_t *given, const 
         const json_t *other = json_object_get(json_array_get(tools->shown, k), "function");
         const char *other_name = json_string_value(json_object_get(other, "name"));
         if (strcmp(name, other_name) == 0)
-            return weir__error_set(error, WEIR_INVALID, place_at("tools", i, ".function.name").text,
-                                   "tools %zu and %zu both have the name \"%s\"; rename one", k, i, name);
+            return weir__invalid(error, WEIR_ERROR_DUPLICATE, place_at("tools", i, ".function.name").text,
+                                 "tools %zu and %zu both have the name \"%s\"; rename one", k, i, name);
         if (names_collide(name, other_name) || names_collide(other_name, name))
-            return weir__error_set(
-                error, WEIR_INVALID, place_at("tools", i, ".function.name").text,
-                "the names \"%s\" and \"%s\" of tools %zu and %zu are too much alike: their "
-                "grammar would mix them up; rename one",
-                other_name, name, k, i);
+            return weir__invalid(error, WEIR_ERROR_DUPLICATE, place_at("tools", i, ".function.name").text,
+                                 "the names \"%s\" and \"%s\" of tools %zu and %zu are too much alike: their "
+                                 "grammar would mix them up; rename one",
+                                 other_name, name, k, i);
     }
     if (strict != NULL && !json_is_boolean(strict) && !json_is_null(strict))
         return must_be(error, place_at("tools", i, ".function.strict"), "true or false");
@@ -347,8 +362,9 @@ static weir_status add_tool(weir__chat_tools *tools, const json_t *given, const 
         (json_is_object(parameters) && json_object_size(parameters) == 0)) {
         parameters = NULL; /* a function without arguments */
     } else {
-        const json_t *nearest = json_object_get(json_object_get(near, "function"), "parameters");
-        status = weir__schema_rewrite(nearest, &terms, &rewritten, error);
+        json_t *near = weir__json_near(parameters); /* as grammars compare */
+        status = near != NULL ? weir__schema_rewrite(near, &terms, &rewritten, error) : no_memory(error);
+        json_decref(near);
         if (status != WEIR_OK) return status;
     }
     for (int k = 0; k < 2; k++) {
@@ -365,49 +381,34 @@ static weir_status add_tool(weir__chat_tools *tools, const json_t *given, const 
     return WEIR_OK;
 }
 
-static bool has_long_integer(const char *text)
+weir_status weir__chat_tools_init(const weir_chat_params *params, weir__chat_tools *tools, weir_error *error)
 {
-    size_t n = 0;
-    for (; *text != '\0' && n < 19; text++) n = *text >= '0' && *text <= '9' ? n + 1 : 0;
-    return n == 19;
-}
-
-weir_status weir__chat_tools_init(const char *tools_json, bool called, weir__chat_tools *tools,
-                                  weir_error *error)
-{
-    json_t *given = NULL, *near = NULL; /* near: long integers are reals */
+    static const char field[] = "tools_json";
+    json_t *given = json_incref((json_t *)params->tools_value);
+    weir_status status = WEIR_OK;
     memset(tools, 0, sizeof *tools);
-    tools->called = called;
-    if (tools_json == NULL) return WEIR_OK;
-    weir_status status =
-        weir__json_parse_exact(tools_json, WEIR_NUL, "tools_json", WEIR_INVALID, &given, error);
-    if (status == WEIR_OK && has_long_integer(tools_json))
-        status = weir__json_parse(tools_json, WEIR_NUL, "tools_json", WEIR_INVALID, &near, error);
-    else if (status == WEIR_OK)
-        near = json_incref(given);
-    if (status != WEIR_OK) {
-        json_decref(given);
-        return status;
-    }
+    tools->called = params->tool_choice != WEIR_TOOLS_NONE;
+    if (params->tools_value != NULL && params->tools_json != NULL)
+        status = weir__invalid(error, WEIR_ERROR_CONFLICT, field,
+                               "both `tools_json` and `tools_value` are given; give one");
+    else if (given != NULL)
+        status = weir__json_check(given, field, error);
+    else if (params->tools_json != NULL)
+        status = weir__json_parse_exact(params->tools_json, WEIR_NUL, field, WEIR_INVALID, &given, error);
     size_t n = json_array_size(given);
-    if (!json_is_array(given) || n > TOOLS_MAX) {
-        status = weir__error_set(error, WEIR_INVALID, "tools_json",
-                                 "tools_json must be an array of at most %d tools", TOOLS_MAX);
-        goto out;
-    }
-    if (n == 0) goto out;
-    if (!weir__json_is_narrow(given)) {
-        status = weir__chat_too_wide("tools_json", WEIR_INVALID, error);
-        goto out;
-    }
+    if (status == WEIR_OK && given != NULL && (!json_is_array(given) || n > TOOLS_MAX))
+        status = weir__invalid(error, json_is_array(given) ? WEIR_ERROR_RANGE : WEIR_ERROR_FORM, field,
+                               "`%s` must be an array of at most %d tools", field, TOOLS_MAX);
+    if (status == WEIR_OK && !weir__json_is_narrow(given))
+        status = weir__chat_too_wide(field, WEIR_INVALID, error);
+    if (status != WEIR_OK || n == 0) goto out;
     weir__schema_work_init(&tools->work);
     tools->shown = json_array();
     tools->enforced = json_array();
     if (tools->shown == NULL || tools->enforced == NULL) status = no_memory(error);
     for (size_t i = 0; status == WEIR_OK && i < n; i++)
-        status = add_tool(tools, json_array_get(given, i), json_array_get(near, i), i, error);
+        status = add_tool(tools, json_array_get(given, i), i, error);
 out:
-    json_decref(near);
     json_decref(given);
     if (status != WEIR_OK) weir__chat_tools_fini(tools);
     return status;

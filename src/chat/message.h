@@ -39,11 +39,10 @@ typedef struct weir__chat_tools {
     weir__schema_work work; /* the budget left for their schemas */
 } weir__chat_tools;
 
-/* tools_json may be NULL. Parts of a schema that cannot be enforced are dropped, unless its tool is strict.
- * Errors: INVALID (fields such as "tools[1].function.name"), GRAMMAR (field: the JSON pointer into
- * tools_json), NO_MEMORY. fini also takes a zeroed struct. */
-weir_status weir__chat_tools_init(const char *tools_json, bool called, weir__chat_tools *tools,
-                                  weir_error *error);
+/* Parts of a schema that cannot be enforced are dropped, unless its tool is strict.
+ * Errors: INVALID (fields such as "tools[1].function.name"), GRAMMAR (field: the JSON pointer into the
+ * tools), NO_MEMORY. fini also takes a zeroed struct. */
+weir_status weir__chat_tools_init(const weir_chat_params *params, weir__chat_tools *tools, weir_error *error);
 void weir__chat_tools_fini(weir__chat_tools *tools);
 
 /* An error about a value with objects too wide for llama.cpp's JSON (weir__json_is_narrow). */

@@ -44,17 +44,19 @@ static const struct {
 
 static const char short_id[] = "callabcd1", long_id[] = "call_AbCdEfGhIjKlMnOpQrStUvWx";
 static const char twin_mark[] = "weirtwinq"; /* of a second call */
-static const char tools_json[] =
-    "[{\"type\":\"function\",\"function\":{\"name\":\"weirprobe\",\"description\":\"A probe\","
-    "\"parameters\":{\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"string\"}}}}}]";
 
 typedef struct probing {
     const weir__chat_template *template;
-    bool tools;
+    json_t *tools, *args;
     unsigned refused;
     weir_status status; /* of a failure that says nothing about the template */
     weir_error error;
 } probing;
+
+static weir_status no_memory(weir_error *error)
+{
+    return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for a chat template");
+}
 
 /* ---- Conversations ---- */
 
@@ -96,6 +98,13 @@ static json_t *make_message(char letter, size_t i)
                          : letter == 'R' ? NULL
                                          : short_id);
     }
+}
+
+static json_t *make_tools(void)
+{
+    return json_pack("[{s:s,s:{s:s,s:s,s:{s:s,s:{s:{s:s}}}}}]", "type", "function", "function", "name",
+                     "weirprobe", "description", "A probe", "parameters", "type", "object", "properties", "x",
+                     "type", "string");
 }
 
 /* NULL: out of memory. */
@@ -142,23 +151,19 @@ static bool begins_with(const char *prompt, const char *before)
 /* The prompt of messages; empty: they are refused or, with p->status, nothing can be said. */
 static weir__text render_messages(probing *p, const json_t *messages)
 {
-    char *text = weir__json_dump(messages);
     weir__text prompt = {0};
     const weir__shim_render in = {
-        .messages = text,
-        .tools = p->tools ? tools_json : NULL,
-        .enforced_tools = p->tools ? tools_json : NULL,
-        .args = "{}",
+        .messages = messages,
+        .tools = p->tools,
+        .enforced_tools = p->tools,
+        .args = p->args,
         .tool_choice = WEIR_TOOLS_AUTO,
         .add_generation_prompt = true,
         .enable_thinking = true,
         .parse_reasoning = true,
     };
-    weir_status status =
-        text != NULL ? weir__shim_chat_prompt(p->template->parsed, &in, add_prompt, &prompt, &p->error)
-                     : weir__error_set(&p->error, WEIR_NO_MEMORY, NULL, "out of memory for a chat template");
+    weir_status status = weir__shim_chat_prompt(p->template->parsed, &in, add_prompt, &prompt, &p->error);
     if (status != WEIR_OK && status != WEIR_TEMPLATE) p->status = status;
-    weir__mem_free(text);
     return prompt;
 }
 
@@ -170,7 +175,7 @@ static weir__text render_letters(probing *p, const char *letters, size_t n, unsi
     if (messages != NULL && weir__chat_shape_put(messages, refused, 0, &put, NULL))
         prompt = render_messages(p, put != NULL ? put : messages);
     else
-        p->status = weir__error_set(&p->error, WEIR_NO_MEMORY, NULL, "out of memory for a chat template");
+        p->status = no_memory(&p->error);
     json_decref(put);
     json_decref(messages);
     return prompt;
@@ -213,11 +218,17 @@ static void run_probes(void *user)
 weir_status weir__chat_probe(weir__chat_template *t, bool tools, size_t stack, unsigned *refused,
                              weir_error *error)
 {
-    probing p = {.template = t, .tools = tools};
+    probing p = {.template = t};
     unsigned known = atomic_load_explicit(&t->refused[tools], memory_order_relaxed);
     if ((known & KNOWN) == 0) { /* two threads may both find it */
-        weir_status status = weir__deep_run(run_probes, &p, stack, error);
+        p.args = json_object();
+        p.tools = tools ? make_tools() : NULL;
+        weir_status status = p.args != NULL && (p.tools != NULL || !tools)
+                                 ? weir__deep_run(run_probes, &p, stack, error)
+                                 : no_memory(error);
         if (status == WEIR_OK && p.status != WEIR_OK) status = weir__error_copy(error, &p.error);
+        json_decref(p.tools);
+        json_decref(p.args);
         if (status != WEIR_OK) return status;
         known = p.refused | KNOWN;
         atomic_store_explicit(&t->refused[tools], known, memory_order_relaxed);

@@ -24,8 +24,6 @@
 #include "chat/shape.h"
 #include "chat/source.h"
 
-enum { MESSAGES, TOOLS, ENFORCED, SCHEMA, ARGS, N_TEXTS };
-
 /* One rendering: its input, data derived from that (owned), and the result. */
 typedef struct rendering {
     const weir_chat_params *params;
@@ -40,7 +38,7 @@ typedef struct rendering {
     json_t *schema, *args;
     weir__chat_last last;
     weir__continuation continuation; /* of the next run */
-    char *texts[N_TEXTS];            /* JSON */
+    json_t *sent;                    /* the messages of the next run; owned */
     weir__shim_chat *out;            /* the caller's; NULL unless status is WEIR_OK */
     weir__text *prompt;              /* gets a prompt that is rendered alone; NULL: create the chat */
     weir_status status;
@@ -63,18 +61,18 @@ static weir_status add_given(rendering *r, size_t i, weir_error *error)
     json_t *value = NULL;
     snprintf(field, sizeof field, "args[%zu]", i);
     if (given->key == NULL || given->key[0] == '\0' || given->value == NULL)
-        return weir__error_set(error, WEIR_INVALID, field, "%s must have a key and a value", field);
+        return weir__invalid(error, WEIR_ERROR_MISSING, field, "`%s` must have a key and a value", field);
     if (!weir__utf8_valid(given->key, strlen(given->key)) ||
         !weir__utf8_valid(given->value, strlen(given->value)))
-        return weir__error_set(error, WEIR_INVALID, field, "%s is not well-formed UTF-8", field);
+        return weir__invalid(error, WEIR_ERROR_FORM, field, "`%s` is not well-formed UTF-8", field);
     for (size_t k = 0; k < sizeof reserved / sizeof *reserved; k++)
         if (strcmp(given->key, reserved[k]) == 0)
-            return weir__error_set(error, WEIR_INVALID, field,
-                                   "%s: the key \"%s\" is set by weir and cannot be given", field,
-                                   given->key);
+            return weir__invalid(error, WEIR_ERROR_CONFLICT, field,
+                                 "`%s`: the key \"%s\" is set by weir and cannot be given", field,
+                                 given->key);
     if (json_object_get(r->args, given->key) != NULL)
-        return weir__error_set(error, WEIR_INVALID, field, "%s: the key \"%.60s\" is given twice", field,
-                               given->key);
+        return weir__invalid(error, WEIR_ERROR_DUPLICATE, field, "`%s`: the key \"%.60s\" is given twice",
+                             field, given->key);
     weir_status status = weir__json_parse_texts(given->value, WEIR_NUL, field, WEIR_INVALID, &value, NULL);
     if (status == WEIR_NO_MEMORY || status == WEIR_ABORTED) return weir__chat_no_memory(error);
     if (status != WEIR_OK) value = json_string(given->value);
@@ -85,8 +83,8 @@ static weir_status add_given(rendering *r, size_t i, weir_error *error)
     if (strcmp(given->key, "enable_thinking") == 0) {
         if (!json_is_boolean(value)) {
             json_decref(value);
-            return weir__error_set(error, WEIR_INVALID, field, "%s: enable_thinking must be true or false",
-                                   field);
+            return weir__invalid(error, WEIR_ERROR_FORM, field,
+                                 "`%s`: `enable_thinking` must be true or false", field);
         }
         r->enable_thinking = json_is_true(value);
     }
@@ -100,7 +98,7 @@ static weir_status add_date(rendering *r, const char *key, const char *format, w
     struct tm local;
     if (json_object_get(r->args, key) != NULL) return WEIR_OK;
     if (localtime_r(&r->now, &local) == NULL || strftime(text, sizeof text, format, &local) == 0)
-        return weir__error_set(error, WEIR_INVALID, "now", "now is not a date that can be printed");
+        return weir__invalid(error, WEIR_ERROR_FORM, "now", "`now` is not a date that can be printed");
     return add_argument(r, key, json_string(text), error);
 }
 
@@ -142,61 +140,54 @@ static weir_status read_schema(rendering *r, weir_error *error)
     return status;
 }
 
-/* The place of the caller's first message with the text. */
-static void find_text(const rendering *r, const char *text, char field[64])
+/* True if a text or key in the value has WEIR__JSON_BIG. */
+static bool has_big_mark(const json_t *value)
 {
-    bool found = false;
-    for (size_t i = r->n_added; i < json_array_size(r->messages) && !found; i++) {
-        char *written = weir__json_dump(json_array_get(r->messages, i));
-        found = written != NULL && strstr(written, text) != NULL;
-        if (found) snprintf(field, 64, "messages[%zu]", i - r->n_added);
-        weir__mem_free(written);
+    const char *key, *text = json_string_value(value);
+    bool found = text != NULL && strstr(text, WEIR__JSON_BIG) != NULL;
+    json_t *one;
+    size_t i;
+    if (weir__json_digits(value) != NULL) return false;
+    json_object_foreach((json_t *)value, key, one)
+    {
+        found = found || strstr(key, WEIR__JSON_BIG) != NULL || has_big_mark(one);
     }
+    json_array_foreach((json_t *)value, i, one) found = found || has_big_mark(one);
+    return found;
 }
 
 /* llama.cpp's JSON keeps integers beyond 64 bits as texts that begin with WEIR__JSON_BIG. A text that has it
  * would be taken for one. */
-static weir_status check_text(const rendering *r, const char *text, const char *name, weir_error *error)
+static weir_status check_text(const json_t *value, const char *field, weir_error *error)
 {
-    char field[64];
-    if (strstr(text, WEIR__JSON_BIG) == NULL) return WEIR_OK;
-    snprintf(field, sizeof field, "%s", name);
-    if (text == r->texts[MESSAGES]) find_text(r, WEIR__JSON_BIG, field);
-    return weir__error_set(
-        error, WEIR_INVALID, field,
-        "%s has the noncharacter U+FDD0 twice in a row, which is no text: Unicode reserves it "
-        "for the inside of programs; leave it out",
-        field);
+    if (!has_big_mark(value)) return WEIR_OK;
+    return weir__invalid(error, WEIR_ERROR_FORM, field,
+                         "`%s` has the noncharacter U+FDD0 twice in a row, which is no text: Unicode "
+                         "reserves it for the inside of programs; leave it out",
+                         field);
 }
 
-static weir_status write_texts(rendering *r, weir_error *error)
+static weir_status check_texts(const rendering *r, const json_t *messages, weir_error *error)
 {
-    static const char *const names[N_TEXTS] = {
-        [TOOLS] = "tools_json", [ENFORCED] = "tools_json", [SCHEMA] = "json_schema", [ARGS] = "args"};
-    const json_t *const values[N_TEXTS] = {
-        [TOOLS] = r->tools->shown,
-        [ENFORCED] = r->tools->enforced,
-        [SCHEMA] = r->schema,
-        [ARGS] = r->args,
-    };
-    for (size_t i = 0; i < N_TEXTS; i++) {
-        if (values[i] == NULL) continue;
-        r->texts[i] = weir__json_dump(values[i]);
-        if (r->texts[i] == NULL) return weir__chat_no_memory(error);
-        weir_status status = check_text(r, r->texts[i], names[i], error);
-        if (status != WEIR_OK) return status;
+    const json_t *const values[] = {r->tools->shown, r->tools->enforced, r->schema, r->args};
+    static const char *const names[] = {"tools_json", "tools_json", "json_schema", "args"};
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; status == WEIR_OK && i < sizeof values / sizeof *values; i++)
+        status = check_text(values[i], names[i], error);
+    for (size_t i = 0; status == WEIR_OK && i < json_array_size(messages); i++) {
+        char field[64] = "messages";
+        if (i >= r->n_added) snprintf(field, sizeof field, "messages[%zu]", i - r->n_added);
+        status = check_text(json_array_get(messages, i), field, error);
     }
-    return WEIR_OK;
+    return status;
 }
 
 /* Takes the messages, NULL: out of memory. */
-static weir_status write_messages(rendering *r, json_t *messages, weir_error *error)
+static weir_status send_messages(rendering *r, json_t *messages, weir_error *error)
 {
-    weir__mem_free(r->texts[MESSAGES]);
-    r->texts[MESSAGES] = messages != NULL ? weir__json_dump(messages) : NULL;
-    json_decref(messages);
-    if (r->texts[MESSAGES] == NULL) return weir__chat_no_memory(error);
-    return check_text(r, r->texts[MESSAGES], "messages", error);
+    json_decref(r->sent);
+    r->sent = messages;
+    return messages != NULL ? WEIR_OK : weir__chat_no_memory(error);
 }
 
 static bool add_prompt(void *user, const char *prompt, size_t n)
@@ -208,11 +199,11 @@ static void run_template(void *user)
 {
     rendering *r = user;
     const weir__shim_render in = {
-        .messages = r->texts[MESSAGES],
-        .tools = r->texts[TOOLS],
-        .enforced_tools = r->texts[ENFORCED],
-        .json_schema = r->texts[SCHEMA],
-        .args = r->texts[ARGS],
+        .messages = r->sent,
+        .tools = r->tools->shown,
+        .enforced_tools = r->tools->enforced,
+        .json_schema = r->schema,
+        .args = r->args,
         .tool_choice = r->params->tool_choice,
         .parallel_tool_calls = r->params->parallel_tool_calls,
         .add_generation_prompt = r->params->add_generation_prompt,
@@ -241,7 +232,7 @@ static weir_status run_on_stack(rendering *r, weir_error *error)
 /* The prompt alone; takes the messages. */
 static weir_status render_alone(rendering *r, json_t *messages, weir__text *prompt, weir_error *error)
 {
-    weir_status status = write_messages(r, messages, error);
+    weir_status status = send_messages(r, messages, error);
     r->prompt = prompt;
     prompt->n = 0;
     if (status == WEIR_OK) status = run_on_stack(r, error);
@@ -260,7 +251,7 @@ static weir_status create_form(rendering *r, weir_error *error)
     json_t *messages = r->last.kind == WEIR__CONTINUE_NONE
                            ? json_incref((json_t *)r->messages)
                            : weir__chat_last_single(&r->last, r->messages, begun_of(&r->last));
-    weir_status status = write_messages(r, messages, error);
+    weir_status status = send_messages(r, messages, error);
     r->continuation = r->last.kind;
     r->prompt = NULL;
     return status == WEIR_OK ? run_on_stack(r, error) : status;
@@ -283,18 +274,18 @@ static void parse_begun(void *user)
 /* Brackets of a text that goes on in JSON: parsers recurse over them, with 2.2 kB of stack for each. */
 #define BEGUN_BRACKETS_MAX 2000
 
-static weir_status check_begun(const rendering *r, size_t n_added, weir_error *error)
+static weir_status check_begun(const rendering *r, const json_t *messages, weir_error *error)
 {
     size_t n = 0;
     char field[48];
     if (r->last.kind == WEIR__CONTINUE_NONE || (r->schema == NULL && r->tools->shown == NULL)) return WEIR_OK;
     for (const char *at = r->last.text; *at != '\0'; at++) n += weir__chat_is_bracket(*at);
     if (n <= BEGUN_BRACKETS_MAX) return WEIR_OK;
-    snprintf(field, sizeof field, "messages[%zu].content", json_array_size(r->messages) - 1 - n_added);
-    return weir__error_set(error, WEIR_INVALID, field,
-                           "%s has %zu brackets; a text that goes on beside a schema or tools can have %d: "
-                           "continue a shorter one",
-                           field, n, BEGUN_BRACKETS_MAX);
+    snprintf(field, sizeof field, "messages[%zu].content", json_array_size(messages) - 1 - r->n_added);
+    return weir__error_numbers(error, WEIR_INVALID, field, (double)n, 0, BEGUN_BRACKETS_MAX,
+                               "`%s` has %zu brackets; a text that goes on beside a schema or tools can have "
+                               "%d: continue a shorter one",
+                               field, n, BEGUN_BRACKETS_MAX);
 }
 
 /* Reads the answer as it has begun: *fits, if it fits its form; *reasons, if it is within reasoning. */
@@ -472,7 +463,7 @@ static void find_refused(rendering *r, const json_t *messages, size_t n_added, w
         return;
     }
     snprintf(field, sizeof field, "messages[%zu]", bad - 1 - n_added);
-    weir__error_set(error, WEIR_TEMPLATE, field, "%s: %s", field, error->message);
+    weir__error_wrap(error, error, WEIR_TEMPLATE, field, "`%s`: ", field);
 }
 
 /* True if the template has words that remove text from a text. */
@@ -593,12 +584,12 @@ weir_status weir__chat_render(weir_chat *chat, const weir_chat_params *params, c
     weir_status status = find_template(&r, chat->model, error);
     if (status == WEIR_OK) status = read_schema(&r, error);
     if (status == WEIR_OK) status = read_args(&r, error);
+    if (status == WEIR_OK) status = check_texts(&r, messages, error);
     if (status == WEIR_OK) status = put_messages(&r, messages, chat->n_added, &chat->reshaped, error);
-    if (status == WEIR_OK) status = write_texts(&r, error);
     if (status == WEIR_OK && params->continue_final &&
         !weir__chat_last_init(&r.last, r.messages, params->tool_choice == WEIR_TOOLS_REQUIRED))
         status = weir__chat_no_memory(error);
-    if (status == WEIR_OK) status = check_begun(&r, chat->n_added, error);
+    if (status == WEIR_OK) status = check_begun(&r, messages, error);
     if (status == WEIR_OK) {
         status = create_chat(&r, error);
         if (status != WEIR_OK) {
@@ -610,7 +601,7 @@ weir_status weir__chat_render(weir_chat *chat, const weir_chat_params *params, c
     }
     if (status == WEIR_OK) status = read_chat(chat, &r, error);
     weir__chat_last_fini(&r.last);
-    for (size_t i = 0; i < N_TEXTS; i++) weir__mem_free(r.texts[i]);
+    json_decref(r.sent);
     json_decref(r.args);
     json_decref(r.schema);
     json_decref(r.put);

@@ -65,18 +65,17 @@ static weir_status check_source(const char *source, weir_error *error)
 {
     size_t length = strlen(source), n_brackets = 0;
     if (length == 0 || length > WEIR__CHAT_TEMPLATE_BYTES_MAX)
-        return weir__error_set(error, WEIR_INVALID, "template_source",
-                               "template_source has %zu bytes; allowed: 1 to %d", length,
-                               WEIR__CHAT_TEMPLATE_BYTES_MAX);
+        return weir__error_range(error, WEIR_INVALID, "template_source", (double)length, 1,
+                                 WEIR__CHAT_TEMPLATE_BYTES_MAX, "`template_source` has %zu bytes", length);
     if (!weir__utf8_valid(source, length))
-        return weir__error_set(error, WEIR_INVALID, "template_source",
-                               "template_source is not well-formed UTF-8");
+        return weir__invalid(error, WEIR_ERROR_FORM, "template_source",
+                             "`template_source` is not well-formed UTF-8");
     for (size_t i = 0; i < length; i++)
         n_brackets += source[i] == '(' || source[i] == '[' || source[i] == '{';
     if (n_brackets > WEIR__CHAT_TEMPLATE_BRACKETS_MAX)
-        return weir__error_set(error, WEIR_INVALID, "template_source",
-                               "template_source has %zu brackets; allowed: up to %d", n_brackets,
-                               WEIR__CHAT_TEMPLATE_BRACKETS_MAX);
+        return weir__error_range(error, WEIR_INVALID, "template_source", (double)n_brackets, 0,
+                                 WEIR__CHAT_TEMPLATE_BRACKETS_MAX, "`template_source` has %zu brackets",
+                                 n_brackets);
     return WEIR_OK;
 }
 
@@ -117,7 +116,7 @@ static weir_status date_source(const char *source, time_t now, weir__text *dated
     char date[128];
     bool ok = true;
     if (localtime_r(&now, &local) == NULL)
-        return weir__error_set(error, WEIR_INVALID, "now", "now is not a date that can be printed");
+        return weir__invalid(error, WEIR_ERROR_FORM, "now", "`now` is not a date that can be printed");
     for (const char *at = strstr(source, now_call); ok && at != NULL; at = strstr(at, now_call)) {
         const char *end = print_date(at, &local, date, sizeof date);
         if (end != NULL) {
@@ -150,7 +149,7 @@ static void name_source(bool given, bool tools, const weir_error *why, weir_erro
     if (why->code == WEIR_NO_MEMORY)
         weir__error_copy(error, why);
     else if (given)
-        weir__error_set(error, why->code, "template_source", "%s", why->message);
+        weir__error_as(error, why, why->code, "template_source");
     else
         weir__error_set(error, why->code, "",
                         "key '%s' of the model: %.250s; give another template in its place (--chat-template, "
@@ -170,7 +169,7 @@ weir_status weir__chat_source_parse(weir_model *model, const char *source, bool 
     if (source == NULL && !find_source(model, tools, &own, &text)) return no_memory(error);
     if (text == NULL || (source == NULL && text[0] == '\0'))
         return weir__error_set(error, WEIR_UNSUPPORTED, "template_source",
-                               "the model has no chat template; give template_source, or a prompt as text");
+                               "the model has no chat template; give `template_source`, or a prompt as text");
     if (now != 0 && strstr(text, now_call) != NULL) {
         status = date_source(text, now, &dated, error);
         if (dated.bytes != NULL) text = dated.bytes;
@@ -199,7 +198,7 @@ static weir_status check_own(weir_model *model, weir_error *error)
 weir_status weir_chat_check(weir_model *model, const char *template_source, weir_error *error)
 {
     weir__chat_template *parsed = NULL;
-    if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
+    if (model == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "model", "`model` is NULL");
     if (template_source == NULL) return check_own(model, error);
     weir_status status = weir__chat_source_parse(model, template_source, false, 0, &parsed, error);
     weir__chat_template_release(parsed);
@@ -213,7 +212,7 @@ weir_status weir_chat_check(weir_model *model, const char *template_source, weir
 weir_status weir_chat_check(weir_model *model, const char *template_source, weir_error *error)
 {
     (void)template_source;
-    return model != NULL ? WEIR_OK : weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
+    return model != NULL ? WEIR_OK : weir__invalid(error, WEIR_ERROR_MISSING, "model", "`model` is NULL");
 }
 
 #endif

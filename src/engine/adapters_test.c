@@ -443,9 +443,9 @@ static void unusable_adapters_are_refused(void **state)
     const weir_adapter_use scales[] = {{s.a, NAN}, {s.a, INFINITY}, {s.a, -100.5f}};
     weir_adapter_use many[WEIR_ADAPTERS_MAX + 1] = {{NULL, 0}};
     refused(r, NULL, 1, "requests[0].adapters", "NULL");
-    refused(r, &none, 1, "requests[0].adapters", "adapters[0] is NULL");
+    refused(r, &none, 1, "requests[0].adapters", "`adapters[0]` is NULL");
     refused(r, &another, 1, "requests[0].adapters", "another model");
-    refused(r, twice, 3, "requests[0].adapters", "adapters[2] stands twice");
+    refused(r, twice, 3, "requests[0].adapters", "`adapters[2]` stands twice");
     for (size_t i = 0; i < COUNT(scales); i++)
         refused(r, &scales[i], 1, "requests[0].adapters", "-100 to 100");
     refused(r, many, COUNT(many), "requests[0].n_adapters", "0 to 8");

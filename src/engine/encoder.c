@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/helper.h"
 #include "base/mem.h"
 #include "base/thread.h"
 
@@ -35,10 +36,8 @@ struct weir__encoder {
     weir__cache *cache;
     weir__waker *waker;
     uint64_t n_bytes, n_claimed, n_saved; /* the driver's */
-    pthread_t thread;
-    _Atomic bool stopping;
-    pthread_mutex_t mutex; /* protects all below, and of embeddings the phase, results, refs and `ahead` */
-    pthread_cond_t more;
+    weir__helper
+        helper; /* its mutex protects all below, and of embeddings the phase, results, refs, `ahead` */
     weir__embedding *first; /* the most recently used first */
     uint64_t n_encodes;
     int64_t encode_ns;
@@ -103,7 +102,7 @@ static bool encode_is_over(void *user)
     const stop *s = user;
     return atomic_load_explicit(&s->embedding->cancelled, memory_order_relaxed) ||
            atomic_load_explicit(&s->embedding->paused, memory_order_relaxed) ||
-           atomic_load_explicit(&s->encoder->stopping, memory_order_relaxed);
+           atomic_load_explicit(&s->encoder->helper.ending, memory_order_relaxed);
 }
 
 static weir_status encode_embedding(weir__encoder *encoder, weir__embedding *embedding)
@@ -130,11 +129,11 @@ static weir_status encode_embedding(weir__encoder *encoder, weir__embedding *emb
 static weir__embedding *take_next(weir__encoder *encoder)
 {
     weir__embedding *next = NULL;
-    pthread_mutex_lock(&encoder->mutex);
-    while (!atomic_load(&encoder->stopping) && (next = next_embedding(encoder)) == NULL)
-        pthread_cond_wait(&encoder->more, &encoder->mutex);
+    pthread_mutex_lock(&encoder->helper.mutex);
+    while (!atomic_load(&encoder->helper.ending) && (next = next_embedding(encoder)) == NULL)
+        pthread_cond_wait(&encoder->helper.changed, &encoder->helper.mutex);
     if (next != NULL) next->is = RUNNING;
-    pthread_mutex_unlock(&encoder->mutex);
+    pthread_mutex_unlock(&encoder->helper.mutex);
     return next;
 }
 
@@ -143,7 +142,7 @@ static void settle_embedding(weir__encoder *encoder, weir__embedding *embedding,
                              int64_t took_ns)
 {
     weir__medium *used = NULL; /* its pixels are large */
-    pthread_mutex_lock(&encoder->mutex);
+    pthread_mutex_lock(&encoder->helper.mutex);
     bool gone = embedding->refs == 0;
     encoder->n_encodes += status == WEIR_OK;
     encoder->encode_ns += took_ns;
@@ -157,7 +156,7 @@ static void settle_embedding(weir__encoder *encoder, weir__embedding *embedding,
         embedding->is = DONE;
     }
     if (gone) unlink_embedding(encoder, embedding);
-    pthread_mutex_unlock(&encoder->mutex);
+    pthread_mutex_unlock(&encoder->helper.mutex);
     weir__medium_release(used);
     if (gone) free_embedding(embedding);
     weir__waker_wake(encoder->waker);
@@ -183,36 +182,20 @@ weir_status weir__encoder_create(weir_model *model, weir__cache *cache, uint64_t
                                  weir__encoder **out, weir_error *error)
 {
     weir__encoder *encoder = weir__mem_calloc(1, sizeof *encoder);
-    if (encoder == NULL) goto no_encoder;
-    encoder->model = model;
-    encoder->cache = cache;
-    encoder->n_bytes = n_bytes;
-    encoder->waker = waker;
-    atomic_init(&encoder->stopping, false);
-    if (pthread_mutex_init(&encoder->mutex, NULL) != 0) goto no_mutex;
-    if (pthread_cond_init(&encoder->more, NULL) != 0) goto no_cond;
-    if (weir__thread_start(&encoder->thread, NULL, run_encoder, encoder) != 0) goto no_thread;
+    if (encoder != NULL)
+        *encoder = (weir__encoder){.model = model, .cache = cache, .n_bytes = n_bytes, .waker = waker};
+    if (encoder == NULL || !weir__helper_start(&encoder->helper, run_encoder, encoder)) {
+        weir__mem_free(encoder);
+        return weir__error_set(error, WEIR_NO_MEMORY, "", "no thread for images and sounds");
+    }
     *out = encoder;
     return WEIR_OK;
-
-no_thread:
-    pthread_cond_destroy(&encoder->more);
-no_cond:
-    pthread_mutex_destroy(&encoder->mutex);
-no_mutex:
-    weir__mem_free(encoder);
-no_encoder:
-    return weir__error_set(error, WEIR_NO_MEMORY, "", "no thread for images and sounds");
 }
 
 void weir__encoder_destroy(weir__encoder *encoder)
 {
     if (encoder == NULL) return;
-    pthread_mutex_lock(&encoder->mutex);
-    atomic_store(&encoder->stopping, true);
-    pthread_cond_signal(&encoder->more);
-    pthread_mutex_unlock(&encoder->mutex);
-    pthread_join(encoder->thread, NULL);
+    weir__helper_join(&encoder->helper);
     forget_medium(encoder);
     while (encoder->first != NULL) {
         weir__embedding *embedding = encoder->first;
@@ -220,8 +203,7 @@ void weir__encoder_destroy(weir__encoder *encoder)
         free_embedding(embedding);
     }
     weir__cache_unclaim(encoder->cache, encoder->n_claimed);
-    pthread_cond_destroy(&encoder->more);
-    pthread_mutex_destroy(&encoder->mutex);
+    weir__helper_fini(&encoder->helper);
     weir__mem_free(encoder);
 }
 
@@ -238,11 +220,11 @@ static void unclaim_bytes(weir__encoder *encoder, weir__embedding *embedding)
 static bool evict_embedding(weir__encoder *encoder)
 {
     weir__embedding *oldest = NULL;
-    pthread_mutex_lock(&encoder->mutex);
+    pthread_mutex_lock(&encoder->helper.mutex);
     for (weir__embedding *at = encoder->first; at != NULL; at = at->next)
         if (at->refs == 0 && at->is == DONE) oldest = at;
     if (oldest != NULL) unlink_embedding(encoder, oldest);
-    pthread_mutex_unlock(&encoder->mutex);
+    pthread_mutex_unlock(&encoder->helper.mutex);
     if (oldest == NULL) return false;
     unclaim_bytes(encoder, oldest);
     free_embedding(oldest);
@@ -288,9 +270,9 @@ static void need_embedding(weir__encoder *encoder, weir__embedding *embedding)
 
 void weir__encoder_need(weir__encoder *encoder, weir__embedding *embedding)
 {
-    pthread_mutex_lock(&encoder->mutex);
+    pthread_mutex_lock(&encoder->helper.mutex);
     need_embedding(encoder, embedding);
-    pthread_mutex_unlock(&encoder->mutex);
+    pthread_mutex_unlock(&encoder->helper.mutex);
 }
 
 static size_t bytes_of(const weir__encoder *encoder, const weir__media_span *span)
@@ -316,12 +298,12 @@ static weir__embedding *add_embedding(weir__encoder *encoder, const char *key, c
     made->ahead = ahead;
     atomic_init(&made->cancelled, false);
     atomic_init(&made->paused, false);
-    pthread_mutex_lock(&encoder->mutex);
+    pthread_mutex_lock(&encoder->helper.mutex);
     made->next = encoder->first;
     encoder->first = made;
     if (!ahead) need_embedding(encoder, made);
-    pthread_cond_signal(&encoder->more);
-    pthread_mutex_unlock(&encoder->mutex);
+    pthread_cond_signal(&encoder->helper.changed);
+    pthread_mutex_unlock(&encoder->helper.mutex);
     return made;
 }
 
@@ -330,10 +312,10 @@ static weir__embedding *hold_found(weir__encoder *encoder, const weir__history *
                                    const weir__media_span *span, char key[65], bool needed)
 {
     weir__medium_key(span->medium, span->segment, history->salt, history->salt_length, key);
-    pthread_mutex_lock(&encoder->mutex);
+    pthread_mutex_lock(&encoder->helper.mutex);
     weir__embedding *found = find_embedding(encoder, key);
     if (found != NULL && needed) need_embedding(encoder, found);
-    pthread_mutex_unlock(&encoder->mutex);
+    pthread_mutex_unlock(&encoder->helper.mutex);
     return found;
 }
 
@@ -349,9 +331,9 @@ weir__embedding *weir__encoder_want(weir__encoder *encoder, const weir__history 
 bool weir__encoder_is_idle(weir__encoder *encoder)
 {
     bool idle = true;
-    pthread_mutex_lock(&encoder->mutex);
+    pthread_mutex_lock(&encoder->helper.mutex);
     for (const weir__embedding *at = encoder->first; at != NULL && idle; at = at->next) idle = at->is == DONE;
-    pthread_mutex_unlock(&encoder->mutex);
+    pthread_mutex_unlock(&encoder->helper.mutex);
     return idle;
 }
 
@@ -376,17 +358,17 @@ weir__encoder_counts weir__encoder_count(weir__encoder *encoder)
     if (encoder == NULL) return counts;
     counts.n_saved = encoder->n_saved;
     counts.n_bytes = encoder->n_claimed;
-    pthread_mutex_lock(&encoder->mutex);
+    pthread_mutex_lock(&encoder->helper.mutex);
     counts.n_encodes = encoder->n_encodes;
     counts.encode_ns = encoder->encode_ns;
-    pthread_mutex_unlock(&encoder->mutex);
+    pthread_mutex_unlock(&encoder->helper.mutex);
     return counts;
 }
 
 void weir__encoder_leave(weir__encoder *encoder, weir__embedding *embedding)
 {
     if (embedding == NULL) return;
-    pthread_mutex_lock(&encoder->mutex);
+    pthread_mutex_lock(&encoder->helper.mutex);
     bool last = --embedding->refs == 0, running = embedding->is == RUNNING;
     bool stays = embedding->is == DONE && embedding->status == WEIR_OK && embedding->claimed > 0;
     if (last && running) {
@@ -394,7 +376,7 @@ void weir__encoder_leave(weir__encoder *encoder, weir__embedding *embedding)
         atomic_store(&embedding->cancelled, true); /* the thread frees it */
     }
     if (last && !running && !stays) unlink_embedding(encoder, embedding);
-    pthread_mutex_unlock(&encoder->mutex);
+    pthread_mutex_unlock(&encoder->helper.mutex);
     if (!last || running || stays) return;
     unclaim_bytes(encoder, embedding);
     free_embedding(embedding);
@@ -402,10 +384,10 @@ void weir__encoder_leave(weir__encoder *encoder, weir__embedding *embedding)
 
 weir_status weir__encoder_state(weir__encoder *encoder, const weir__embedding *embedding, weir_error *error)
 {
-    pthread_mutex_lock(&encoder->mutex);
+    pthread_mutex_lock(&encoder->helper.mutex);
     weir_status status = embedding->is == DONE ? embedding->status : WEIR_TIMEOUT;
     if (status != WEIR_OK && status != WEIR_TIMEOUT) weir__error_copy(error, &embedding->error);
-    pthread_mutex_unlock(&encoder->mutex);
+    pthread_mutex_unlock(&encoder->helper.mutex);
     return status;
 }
 

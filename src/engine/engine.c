@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/engine.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -153,12 +154,12 @@ static weir_status check_engine_params(const weir_engine_params *params, weir_er
     status = weir__member_check(&beside, params, "", error);
     if (status != WEIR_OK) return status;
     if (params->n_batch < params->n_slots)
-        return weir__error_set(
-            error, WEIR_INVALID, "n_batch",
-            "n_batch is %d and n_slots is %d: each slot needs a token in a tick; allowed: %d and up",
-            params->n_batch, params->n_slots, params->n_slots);
+        return weir__error_range(error, WEIR_INVALID, "n_batch", (double)params->n_batch,
+                                 (double)params->n_slots, INFINITY,
+                                 "`n_batch` is %d and `n_slots` is %d: each slot needs a token in a tick",
+                                 params->n_batch, params->n_slots);
     if (params->strategy != NULL && params->strategy->plan == NULL)
-        return weir__error_set(error, WEIR_INVALID, "strategy", "strategy.plan is NULL");
+        return weir__invalid(error, WEIR_ERROR_MISSING, "strategy", "`strategy.plan` is NULL");
     return WEIR_OK;
 }
 
@@ -216,7 +217,7 @@ static weir_status plan_context(const weir_model *model, weir_engine_params *par
             error, WEIR_UNSUPPORTED, "model",
             model->info.is_draft_head
                 ? "this model only drafts for another model and cannot generate: pass it as "
-                  "draft_model to an engine of that model"
+                  "`draft_model` to an engine of that model"
                 : "this model cannot generate: use weir_embed");
     if (params->n_ctx == 0) params->n_ctx = model->info.n_ctx_train;
     if (params->n_threads == 0) params->n_threads = weir__cpu_count();
@@ -302,7 +303,7 @@ weir_status weir_engine_estimate(const char *path, const weir_model_params *mode
     weir_engine_params params = weir_engine_params_default();
     weir_engine_memory full = {.size = sizeof full};
     weir_model *model = NULL;
-    if (memory == NULL) return weir__error_set(error, WEIR_INVALID, "memory", "memory is NULL");
+    if (memory == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "memory", "`memory` is NULL");
     weir_status status = weir__sized_take(&params, sizeof params, given, "params", error);
     if (status == WEIR_OK) status = check_engine_params(&params, error); /* before a file is read */
     if (status == WEIR_OK) status = weir__model_outline(path, model_params, &model, error);
@@ -379,7 +380,7 @@ weir_status weir_engine_create(weir_model *model, const weir_engine_params *give
 {
     weir_engine_params params = weir_engine_params_default();
     if (model == NULL || out == NULL)
-        return weir__error_set(error, WEIR_INVALID, model ? "engine" : "model", "a pointer is NULL");
+        return weir__invalid(error, WEIR_ERROR_MISSING, model ? "engine" : "model", "a pointer is NULL");
     weir_status status = weir__sized_take(&params, sizeof params, given, "params", error);
     if (status == WEIR_OK) status = check_engine_params(&params, error);
     if (status != WEIR_OK) return status;
@@ -430,7 +431,7 @@ weir_status weir__engine_check_caller(const weir_engine *engine, weir_error *err
 
 static weir_status begin_driving(weir_engine *engine, weir_error *error)
 {
-    if (engine == NULL) return weir__error_set(error, WEIR_INVALID, "engine", "engine is NULL");
+    if (engine == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "engine", "`engine` is NULL");
     if (check_process(engine, error) != WEIR_OK) return WEIR_STATE;
     if (!engine->params.manual)
         return weir__error_set(error, WEIR_STATE, "engine",
@@ -457,7 +458,7 @@ void weir_engine_stop(weir_engine *engine)
     weir_error error;
     if (engine == NULL) return;
     if (weir__engine_check_exists(engine, &error) != WEIR_OK)
-        weir__log(WEIR_LOG_ERROR, "weir_engine_stop did nothing: %s", error.message);
+        weir__log(WEIR_LOG_ERROR, "weir_engine_stop did nothing: %s", weir__error_words(&error).text);
     if (check_process(engine, NULL) != WEIR_OK) return;
     weir__shared_stop(&engine->shared);
     weir__waker_wake(engine->waker);
@@ -483,7 +484,7 @@ weir_status weir_engine_destroy(weir_engine *engine)
     weir_error error;
     if (engine == NULL) return WEIR_OK;
     if (weir__engine_check_caller(engine, &error) != WEIR_OK) {
-        weir__log(WEIR_LOG_ERROR, "weir_engine_destroy did nothing: %s", error.message);
+        weir__log(WEIR_LOG_ERROR, "weir_engine_destroy did nothing: %s", weir__error_words(&error).text);
         return WEIR_STATE;
     }
     weir_engine_stop(engine);
@@ -542,9 +543,10 @@ weir_status weir__engine_check_count(const weir_engine *engine, uint64_t tenant,
                       : MOST_AT_ONCE;
     if (most > MOST_AT_ONCE) most = MOST_AT_ONCE;
     if (n >= 1 && n <= most) return WEIR_OK;
-    return weir__error_set(
-        error, WEIR_INVALID, field,
-        "%s is %zu; allowed: 1 to %zu, the requests that slots and queue (queue_limit) hold", field, n, most);
+    return weir__error_numbers(
+        error, WEIR_INVALID, field, (double)n, 1, (double)most,
+        "`%s` is %zu; allowed: 1 to %zu, the requests that slots and queue (`queue_limit`) hold", field, n,
+        most);
 }
 
 weir_status weir__engine_submit(weir_engine *engine, const weir_request *requests, size_t n, bool choices,
@@ -554,7 +556,7 @@ weir_status weir__engine_submit(weir_engine *engine, const weir_request *request
     weir_status status = WEIR_OK;
     size_t n_made = 0;
     if (engine == NULL || requests == NULL)
-        return weir__error_set(error, WEIR_INVALID, engine ? "requests" : "engine", "a pointer is NULL");
+        return weir__invalid(error, WEIR_ERROR_MISSING, engine ? "requests" : "engine", "a pointer is NULL");
     if ((status = check_process(engine, error)) != WEIR_OK) return status;
     if ((status = weir_model_check(engine->model, error)) != WEIR_OK) return status;
     if ((status = weir__engine_check_count(engine, 0, "n", n, error)) != WEIR_OK) return status;
@@ -605,7 +607,7 @@ weir_status weir_engine_fork(weir_engine *engine, weir_stream *source, int32_t s
     weir_request full = weir_request_default();
     weir_status status = weir__sized_take(&full, sizeof full, request, "request", error);
     if (status != WEIR_OK) return status;
-    if (source == NULL) return weir__error_set(error, WEIR_INVALID, "source", "source is NULL");
+    if (source == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "source", "`source` is NULL");
     full.source = source;
     full.source_at = source_at;
     return weir__engine_submit(engine, &full, 1, false, &stream, NULL, NULL, error);
@@ -669,7 +671,7 @@ weir_status weir_engine_block_tokens(const weir_engine *engine, uint64_t id, int
 
 weir_status weir_engine_view(weir_engine *engine, const weir_view **view, weir_error *error)
 {
-    if (view == NULL) return weir__error_set(error, WEIR_INVALID, "view", "view is NULL");
+    if (view == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "view", "`view` is NULL");
     weir_status status = begin_driving(engine, error);
     if (status != WEIR_OK) return status;
     int64_t now = weir__clock_now_ns();

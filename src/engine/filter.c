@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/filter.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -38,14 +39,15 @@ static weir_status check_tokens(const weir_model *model, const int32_t *tokens, 
 {
     const char *name = n_name + 2;
     if (n > most)
-        return weir__error_set(error, WEIR_INVALID, n_name, "%s has %zu tokens; allowed: 0 to %zu", name, n,
-                               most);
+        return weir__error_range(error, WEIR_INVALID, n_name, (double)n, 0, (double)most,
+                                 "`%s` has %zu tokens", name, n);
     if (tokens == NULL && n > 0)
-        return weir__error_set(error, WEIR_INVALID, name, "%s is NULL and %s is %zu", name, n_name, n);
+        return weir__invalid(error, WEIR_ERROR_MISSING, name, "`%s` is NULL and %s is %zu", name, n_name, n);
     for (size_t i = 0; i < n; i++)
         if (tokens[i] < 0 || tokens[i] >= model->info.n_vocab)
-            return weir__error_set(error, WEIR_INVALID, name, "%s[%zu] is %d; the vocabulary has 0 to %d",
-                                   name, i, tokens[i], model->info.n_vocab - 1);
+            return weir__error_range(error, WEIR_INVALID, name, (double)tokens[i], 0,
+                                     (double)(model->info.n_vocab - 1), "`%s[%zu]` is %d", name, i,
+                                     tokens[i]);
     return WEIR_OK;
 }
 
@@ -102,7 +104,7 @@ static weir_status add_spelling(weir__filter *filter, const weir_model *model, s
         return weir__error_set(error, WEIR_NO_MEMORY, "bad_words", "out of memory for the bad words");
     weir_status status = model->ops->tokenize(model->model, text, length, false, false, all->tokens + all->n,
                                               TOKENS_MAX, &n, error);
-    if (status != WEIR_OK) return weir__error_set(error, status, "bad_words", "%s", error->message);
+    if (status != WEIR_OK) return weir__error_as(error, error, status, "bad_words");
     add_sequence(filter, all, (int32_t)n);
     return WEIR_OK;
 }
@@ -111,16 +113,17 @@ static weir_status add_word(weir__filter *filter, const weir_model *model, spell
                             size_t i, weir_error *error)
 {
     char spaced[1 + BAD_BYTES_MAX];
-    if (word == NULL) return weir__error_set(error, WEIR_INVALID, "bad_words", "bad_words[%zu] is NULL", i);
+    if (word == NULL)
+        return weir__invalid(error, WEIR_ERROR_MISSING, "bad_words", "`bad_words[%zu]` is NULL", i);
     size_t length = strnlen(word + strspn(word, " "), BAD_BYTES_MAX + 1);
     if (length == 0 || length > BAD_BYTES_MAX)
-        return weir__error_set(error, WEIR_INVALID, "bad_words",
-                               "bad_words[%zu] has %s bytes without spaces at its start; allowed: 1 to %d", i,
-                               length == 0 ? "0" : "too many", BAD_BYTES_MAX);
+        return weir__error_range(error, WEIR_INVALID, "bad_words", length == 0 ? 0 : NAN, 1, BAD_BYTES_MAX,
+                                 "`bad_words[%zu]` has %s bytes without spaces at its start", i,
+                                 length == 0 ? "0" : "too many");
     word += strspn(word, " ");
     if (!weir__utf8_valid(word, length))
-        return weir__error_set(error, WEIR_INVALID, "bad_words",
-                               "bad_words[%zu] is not well-formed UTF-8, and output always is", i);
+        return weir__invalid(error, WEIR_ERROR_FORM, "bad_words",
+                             "`bad_words[%zu]` is not well-formed UTF-8, and output always is", i);
     spaced[0] = ' ';
     memcpy(spaced + 1, word, length);
     weir_status status = add_spelling(filter, model, all, word, length, error);
@@ -161,10 +164,10 @@ weir_status weir__filter_init(weir__filter *filter, const weir_model *model, con
                               "n_allowed_tokens", error);
     if (status != WEIR_OK) return status;
     if (given->n_bad_words > BAD_MAX)
-        return weir__error_set(error, WEIR_INVALID, "n_bad_words", "%zu bad words; allowed: 0 to %d",
-                               given->n_bad_words, BAD_MAX);
+        return weir__error_range(error, WEIR_INVALID, "n_bad_words", (double)given->n_bad_words, 0, BAD_MAX,
+                                 "%zu bad words", given->n_bad_words);
     if (given->bad_words == NULL && given->n_bad_words > 0)
-        return weir__error_set(error, WEIR_INVALID, "bad_words", "bad_words is NULL");
+        return weir__invalid(error, WEIR_ERROR_MISSING, "bad_words", "`bad_words` is NULL");
     if (given->min_tokens == 0 && given->n_stop_tokens + given->n_allowed_tokens + given->n_bad_words == 0)
         return WEIR_OK;
     status = create_sets(filter, model, given, error);

@@ -476,11 +476,11 @@ weir_status weir_flight_open(weir_engine *engine, const weir_request *request, b
 {
     size_t n_key = 0;
     if (engine == NULL || request == NULL || out == NULL)
-        return weir__error_set(error, WEIR_INVALID,
-                               engine == NULL    ? "engine"
-                               : request == NULL ? "request"
-                                                 : "flight",
-                               "a pointer is NULL");
+        return weir__invalid(error, WEIR_ERROR_MISSING,
+                             engine == NULL    ? "engine"
+                             : request == NULL ? "request"
+                                               : "flight",
+                             "a pointer is NULL");
     weir_status status = weir__engine_check_exists(engine, error);
     if (status != WEIR_OK) return status;
     char *key = share ? weir__flight_key(request, &n_key) : NULL;

@@ -162,11 +162,11 @@ weir_status weir_engine_plan_request(weir_engine *engine, const weir_request *gi
     weir_forecast full = {.size = sizeof full};
     weir__request *request = NULL;
     if (engine == NULL || given == NULL || forecast == NULL)
-        return weir__error_set(error, WEIR_INVALID,
-                               engine == NULL  ? "engine"
-                               : given == NULL ? "request"
-                                               : "forecast",
-                               "a pointer is NULL");
+        return weir__invalid(error, WEIR_ERROR_MISSING,
+                             engine == NULL  ? "engine"
+                             : given == NULL ? "request"
+                                             : "forecast",
+                             "a pointer is NULL");
     weir_status status = weir__engine_check_exists(engine, error);
     if (status == WEIR_OK) status = weir__sized_give(forecast, &full, sizeof full, "forecast", error);
     if (status != WEIR_OK) return status;

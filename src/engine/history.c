@@ -107,8 +107,7 @@ static weir_status check_segment(const weir__segment *segment, const weir_engine
     if (!segment->causal && segment->n_cells > limits->n_ubatch)
         return weir__error_set(error, WEIR_UNSUPPORTED, "media",
                                "this model computes the %d tokens of an image at once, and the engine at "
-                               "most %d: give it a larger "
-                               "n_ubatch and n_batch",
+                               "most %d: give it a larger `n_ubatch` and `n_batch`",
                                segment->n_cells, limits->n_ubatch);
     return WEIR_OK;
 }
@@ -128,7 +127,7 @@ weir_status weir__medium_create(const weir_model *model, const weir_engine_param
     made->image = info.kind == WEIR_MEDIA_IMAGE;
     if (status == WEIR_OK)
         status = model->ops->projector_prepare(model->projector, &info, &made->prepared, &why);
-    if (status != WEIR_OK) weir__error_set(error, status, "media", "%s", why.message);
+    if (status != WEIR_OK) weir__error_as(error, &why, status, "media");
     for (int32_t i = 0; status == WEIR_OK && i < made->prepared->n_segments; i++)
         status = check_segment(&made->prepared->segments[i], limits, error);
     if (status != WEIR_OK) {

@@ -74,8 +74,7 @@ weir_status weir__kv_transfers_wait(weir__kv_transfers *transfers, weir__kv_tran
     if (!done) unlist_transfer(transfers, transfer);
     pthread_mutex_unlock(&transfers->mutex);
     if (done && transfer->status == WEIR_OK) return WEIR_OK;
-    if (done)
-        return weir__error_set(error, transfer->status, transfer->error.field, "%s", transfer->error.message);
+    if (done) return weir__error_as(error, &transfer->error, transfer->status, transfer->error.field);
     if (asked) return weir__interrupt_error(error);
     return weir__error_set(error, WEIR_TIMEOUT, "timeout_ms",
                            "the engine did not take it in time; a manual engine must be driven meanwhile");

@@ -128,8 +128,8 @@ static weir_status check_mark(const char *text, const char *field, weir_error *e
 {
     size_t n = text != NULL ? strlen(text) : 0;
     if (n <= WEIR__MARK_MAX) return WEIR_OK;
-    return weir__error_set(error, WEIR_INVALID, field, "%s has %zu bytes; allowed: at most %d", field, n,
-                           WEIR__MARK_MAX);
+    return weir__error_range(error, WEIR_INVALID, field, (double)n, 0, WEIR__MARK_MAX, "`%s` has %zu bytes",
+                             field, n);
 }
 
 /* The request's marks, or else the chat's. */
@@ -139,16 +139,16 @@ static weir_status find_marks(const weir_request *given, const weir_chat *chat, 
     bool has_end = given->reasoning_end != NULL && given->reasoning_end[0] != '\0';
     *marks = chat != NULL ? chat->reasoning : (weir__chat_reasoning){0};
     if (given->reasoning_start != NULL && !has_end)
-        return weir__error_set(error, WEIR_INVALID, "reasoning_start",
-                               "reasoning_start is given without a reasoning_end");
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "reasoning_start",
+                             "`reasoning_start` is given without a `reasoning_end`");
     if (has_end) {
         *own = given->reasoning_end;
         *marks = (weir__chat_reasoning){
             .start = given->reasoning_start, .ends = own, .n_ends = 1, .closing = *own};
     } else if (chat == NULL && given->reasoning_budget >= 0) {
-        return weir__error_set(error, WEIR_INVALID, "reasoning_budget",
-                               "a reasoning_budget needs a chat, or a reasoning_end: it is unknown how this "
-                               "answer's reasoning ends");
+        return weir__invalid(error, WEIR_ERROR_MISSING, "reasoning_budget",
+                             "a `reasoning_budget` needs a chat, or a `reasoning_end`: it is unknown how "
+                             "this answer's reasoning ends");
     }
     weir_status status = check_mark(given->reasoning_start, "reasoning_start", error);
     return status == WEIR_OK ? check_mark(given->reasoning_end, "reasoning_end", error) : status;
@@ -179,7 +179,7 @@ static weir_status find_tokens(const weir_model *model, const char *text, int32_
     if (*out == NULL) return no_memory(error);
     weir_status status = model->ops->tokenize(model->model, text, length, false, true, *out, room, n, error);
     return status == WEIR_OK && *n == 0
-               ? weir__error_set(error, WEIR_INVALID, "reasoning_end", "the text has no tokens")
+               ? weir__invalid(error, WEIR_ERROR_FORM, "reasoning_end", "the text has no tokens")
                : status;
 }
 

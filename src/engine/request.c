@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/request.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -66,8 +67,9 @@ static weir_status read_tokens(weir__request *request, const weir_model *model, 
                                given->n_tokens);
     for (size_t i = 0; i < given->n_tokens; i++)
         if (given->tokens[i] < 0 || given->tokens[i] >= model->info.n_vocab)
-            return weir__error_set(error, WEIR_INVALID, "tokens", "tokens[%zu] is %d; allowed: 0 to %d", i,
-                                   given->tokens[i], model->info.n_vocab - 1);
+            return weir__error_range(error, WEIR_INVALID, "tokens", (double)given->tokens[i], 0,
+                                     (double)(model->info.n_vocab - 1), "`tokens[%zu]` is %d", i,
+                                     given->tokens[i]);
     request->history.tokens = weir__mem_dup(given->tokens, given->n_tokens * sizeof *given->tokens);
     if (request->history.tokens == NULL)
         return weir__error_set(error, WEIR_NO_MEMORY, "tokens", "out of memory for the prompt");
@@ -93,8 +95,7 @@ static weir_status add_text(weir__request *request, const weir_model *model, con
                 : model->ops->tokenize(model->model, text, length, add_special, parse_special,
                                        history->tokens + before, room, &n, error);
         if (status == WEIR_OK) break;
-        if (status != WEIR_TOO_LONG || n <= room)
-            return weir__error_set(error, status, "text", "%s", error->message);
+        if (status != WEIR_TOO_LONG || n <= room) return weir__error_as(error, error, status, "text");
         guess = n;
     }
     if (n > (size_t)INT32_MAX - before)
@@ -107,14 +108,14 @@ static weir_status check_text(const weir__request *request, const weir_model *mo
                               const weir_engine_params *limits, size_t length, weir_error *error)
 {
     if (length > WEIR__TEXT_MAX)
-        return weir__error_set(error, WEIR_TOO_LONG, "text", "the prompt has %zu bytes; allowed: at most %d",
-                               length, WEIR__TEXT_MAX);
+        return weir__error_range(error, WEIR_TOO_LONG, "text", (double)length, 0, WEIR__TEXT_MAX,
+                                 "the prompt has %zu bytes", length);
     size_t longest = (size_t)model->info.longest_piece;
     if (longest > 0 && length / longest > (size_t)limits->n_ctx)
         return weir__error_set(
             error, WEIR_TOO_LONG, request->history.chat != NULL ? "chat" : "text",
             "the prompt has %zu bytes, which are at least %zu tokens; a request holds at most %d with its "
-            "answer: shorten it, or give the engine a larger n_ctx or n_kv",
+            "answer: shorten it, or give the engine a larger `n_ctx` or `n_kv`",
             length, length / longest, limits->n_ctx);
     return WEIR_OK;
 }
@@ -185,8 +186,8 @@ static weir_status read_prompt_chat(weir__request *request, const weir_model *mo
                                     weir_error *error)
 {
     if (chat->model != model)
-        return weir__error_set(error, WEIR_INVALID, "chat",
-                               "the chat was rendered for another model than the engine's");
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "chat",
+                             "the chat was rendered for another model than the engine's");
     size_t length;
     const char *prompt = weir_chat_prompt(chat, &length);
     request->history.chat = weir_chat_hold(chat);
@@ -201,7 +202,7 @@ static weir_status check_kinds(const weir_model *model, const weir_media_use *me
     for (size_t i = 0; i < n; i++) {
         weir_media_info info = {.size = sizeof info};
         if (weir_media_describe(media[i].media, &info) != WEIR_OK)
-            return weir__error_set(error, WEIR_INVALID, "media", "media[%zu].media is NULL", i);
+            return weir__invalid(error, WEIR_ERROR_MISSING, "media", "`media[%zu].media` is NULL", i);
         bool image = info.kind == WEIR_MEDIA_IMAGE;
         if (!(image ? model->info.reads_images : model->info.reads_sounds))
             return weir__error_set(error, WEIR_UNSUPPORTED, "media", "this model reads no %s%s",
@@ -216,17 +217,17 @@ static weir_status check_media(const weir_request *given, weir_error *error)
 {
     if (given->n_media == 0) return WEIR_OK;
     if (given->tokens == NULL && given->text == NULL)
-        return weir__error_set(error, WEIR_INVALID, "media",
-                               "media can only be given with text or tokens, within which they have a place");
-    if (given->media == NULL) return weir__error_set(error, WEIR_INVALID, "media", "media is NULL");
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "media",
+                             "`media` can only be given with text or tokens, within which they have a place");
+    if (given->media == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "media", "`media` is NULL");
     size_t most = given->tokens != NULL            ? given->n_tokens
                   : given->text_length == WEIR_NUL ? strlen(given->text)
                                                    : given->text_length;
     for (size_t i = 0; i < given->n_media; i++) {
         size_t at = given->media[i].at, least = i > 0 ? given->media[i - 1].at : 0;
         if (at < least || at > most)
-            return weir__error_set(error, WEIR_INVALID, "media", "media[%zu].at is %zu; allowed: %zu to %zu",
-                                   i, at, least, most);
+            return weir__error_range(error, WEIR_INVALID, "media", (double)at, (double)least, (double)most,
+                                     "`media[%zu].at` is %zu", i, at);
     }
     return WEIR_OK;
 }
@@ -265,8 +266,8 @@ static weir_status truncate_prompt(weir__request *request, const weir_engine_par
     int32_t kept = given->truncate_prompt, wanted = given->max_tokens;
     if (kept == 0) return WEIR_OK;
     if (history->n_spans > 0)
-        return weir__error_set(error, WEIR_INVALID, "truncate_prompt",
-                               "a prompt with images or sounds is not truncated: leave truncate_prompt out");
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "truncate_prompt",
+                             "a prompt with images or sounds is not truncated: leave `truncate_prompt` out");
     if (limits->max_tokens >= 0 && (wanted < 0 || wanted > limits->max_tokens)) wanted = limits->max_tokens;
     if (kept < 0)
         kept = limits->n_ctx - (wanted < 0 ? 1 : wanted < limits->n_ctx ? wanted : limits->n_ctx - 1);
@@ -288,15 +289,16 @@ static weir_status read_prompt(weir__request *request, weir_model *model, const 
         if (status != WEIR_OK) return status;
     }
     if (given_kinds == 0 && given->n_tokens > 0)
-        return weir__error_set(error, WEIR_INVALID, "tokens", "tokens is NULL and n_tokens is %zu",
-                               given->n_tokens);
+        return weir__invalid(error, WEIR_ERROR_MISSING, "tokens", "`tokens` is NULL and `n_tokens` is %zu",
+                             given->n_tokens);
     if (given_kinds != 1)
-        return weir__error_set(
-            error, WEIR_INVALID, "text", "%s; give exactly one of chat, tokens, text and source",
-            given_kinds == 0 ? "the request has no prompt" : "the request has several prompts");
+        return weir__invalid(error, given_kinds == 0 ? WEIR_ERROR_MISSING : WEIR_ERROR_CONFLICT, "text",
+                             "%s; give exactly one of chat, tokens, text and source",
+                             given_kinds == 0 ? "the request has no prompt"
+                                              : "the request has several prompts");
     if (given->source != NULL && given->truncate_prompt != 0)
-        return weir__error_set(error, WEIR_INVALID, "truncate_prompt",
-                               "the prompt of a fork is its source's: leave truncate_prompt out");
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "truncate_prompt",
+                             "the prompt of a fork is its source's: leave `truncate_prompt` out");
     if (given->source != NULL && given->n_media == 0) return read_source(request, given, waker, error);
     weir_status status = read_new_prompt(request, model, limits, given, error);
     if (status == WEIR_OK) status = truncate_prompt(request, limits, given, error);
@@ -318,28 +320,27 @@ static weir_status limit_answer(weir__request *request, const weir_engine_params
 {
     int32_t wanted = given->max_tokens;
     if (request->history.n_prompt == 0 && given->text != NULL && !given->add_special)
-        return weir__error_set(error, WEIR_INVALID, "add_special",
-                               "the prompt is empty, and add_special is false: give a text");
+        return weir__invalid(error, WEIR_ERROR_MISSING, "add_special",
+                             "the prompt is empty, and `add_special` is false: give a text");
     if (request->history.n_prompt == 0)
-        return weir__error_set(
-            error, WEIR_INVALID, prompt_field(given),
+        return weir__invalid(
+            error, WEIR_ERROR_MISSING, prompt_field(given),
             "the prompt is empty, and this model adds no token of its own: give at least one token");
     if (wanted < -1)
-        return weir__error_set(error, WEIR_INVALID, "max_tokens",
-                               "max_tokens is %d; allowed: -1 (as many as fit) and 0 up", wanted);
+        return weir__error_numbers(error, WEIR_INVALID, "max_tokens", wanted, -1, INFINITY,
+                                   "`max_tokens` is %d; allowed: -1 (as many as fit) and 0 up", wanted);
     if (wanted >= 0 && given->min_tokens > wanted)
-        return weir__error_set(error, WEIR_INVALID, "min_tokens",
-                               "min_tokens is %d; allowed: 0 to max_tokens, which is %d", given->min_tokens,
-                               wanted);
+        return weir__error_numbers(error, WEIR_INVALID, "min_tokens", given->min_tokens, 0, wanted,
+                                   "`min_tokens` is %d; allowed: 0 to `max_tokens`, which is %d",
+                                   given->min_tokens, wanted);
     if (wanted < 0) wanted = INT32_MAX;
     if (limits->max_tokens >= 0 && wanted > limits->max_tokens) wanted = limits->max_tokens;
     int32_t room = limits->n_ctx - request->history.n_prompt;
     if (room < (wanted > 0))
-        return weir__error_set(
-            error, WEIR_TOO_LONG, prompt_field(given),
-            "the prompt has %d tokens; a request holds at most %d with its answer: shorten it, or give the "
-            "engine a larger n_ctx or n_kv",
-            request->history.n_prompt, limits->n_ctx);
+        return weir__error_set(error, WEIR_TOO_LONG, prompt_field(given),
+                               "the prompt has %d tokens; a request holds at most %d with its answer: "
+                               "shorten it, or give the engine a larger `n_ctx` or `n_kv`",
+                               request->history.n_prompt, limits->n_ctx);
     request->max_tokens = wanted < room ? wanted : room;
     return WEIR_OK;
 }
@@ -356,21 +357,21 @@ static weir_status compile_stops(weir__request *request, const weir_request *giv
     size_t n = 0;
 
     if (given->n_stop > STOPS_MAX)
-        return weir__error_set(error, WEIR_INVALID, "n_stop", "%zu stop strings; allowed: 0 to %d",
-                               given->n_stop, STOPS_MAX);
+        return weir__error_range(error, WEIR_INVALID, "n_stop", (double)given->n_stop, 0, STOPS_MAX,
+                                 "%zu stop strings", given->n_stop);
     if (given->n_stop > 0 && given->stop == NULL)
-        return weir__error_set(error, WEIR_INVALID, "stop", "stop is NULL");
+        return weir__invalid(error, WEIR_ERROR_MISSING, "stop", "`stop` is NULL");
     for (size_t i = 0; i < given->n_stop; i++) {
         if (given->stop[i] == NULL)
-            return weir__error_set(error, WEIR_INVALID, "stop", "stop[%zu] is NULL", i);
+            return weir__invalid(error, WEIR_ERROR_MISSING, "stop", "`stop[%zu]` is NULL", i);
         size_t length = given->stop_length ? given->stop_length[i] : WEIR_NUL;
         if (length == WEIR_NUL) length = strlen(given->stop[i]);
         if (length == 0 || length > STOP_BYTES_MAX)
-            return weir__error_set(error, WEIR_INVALID, "stop", "stop[%zu] has %zu bytes; allowed: 1 to %d",
-                                   i, length, STOP_BYTES_MAX);
+            return weir__error_range(error, WEIR_INVALID, "stop", (double)length, 1, STOP_BYTES_MAX,
+                                     "`stop[%zu]` has %zu bytes", i, length);
         if (!weir__utf8_valid(given->stop[i], length))
-            return weir__error_set(error, WEIR_INVALID, "stop",
-                                   "stop[%zu] is not well-formed UTF-8, and output always is", i);
+            return weir__invalid(error, WEIR_ERROR_FORM, "stop",
+                                 "`stop[%zu]` is not well-formed UTF-8, and output always is", i);
         texts[n] = given->stop[i];
         lengths[n++] = length;
     }
@@ -418,8 +419,7 @@ static weir_status replay_token(weir__request *request, weir__emit_scratch *scra
     bool stopped = false;
     weir_status status = weir_sampler_accept(request->sampler, token, error);
     if (status != WEIR_OK)
-        return weir__error_set(error, status, "sampler", "token %d of the source's answer: %s", i,
-                               error->message);
+        return weir__error_wrap(error, error, status, "sampler", "token %d of the source's answer: ", i);
     status = weir__emit_token(&request->emit, scratch, token,
                               sampler->model->ops->text_before_call(sampler->chain), &stopped);
     if (stopped) { /* the source's answer went on */
@@ -499,7 +499,7 @@ static weir_status read_prediction(weir__request *request, const weir_model *mod
                              : WEIR_NO_MEMORY;
     if (status == WEIR_NO_MEMORY)
         return weir__error_set(error, status, "prediction", "out of memory for the prediction");
-    if (status != WEIR_OK) return weir__error_set(error, status, "prediction", "%s", error->message);
+    if (status != WEIR_OK) return weir__error_as(error, error, status, "prediction");
     request->n_prediction = n < (size_t)limits->n_ctx ? (int32_t)n : limits->n_ctx;
     int32_t *less = weir__mem_realloc(request->prediction,
                                       ((size_t)request->n_prediction + 1) * sizeof *request->prediction);
@@ -592,8 +592,8 @@ weir_status weir__request_create(weir_model *model, const weir_engine_params *li
         return WEIR_OK;
     }
     weir__request_destroy(request);
-    snprintf(field, sizeof field, "%s.%s", name, why.field);
-    return weir__error_set(error, status, field, "%s", why.message);
+    snprintf(field, sizeof field, "%s%s%s", name, why.field[0] != '\0' ? "." : "", why.field);
+    return weir__error_as(error, &why, status, field);
 }
 
 void weir__request_destroy(weir__request *request)

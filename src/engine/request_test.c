@@ -348,7 +348,7 @@ static void stop_strings_have_bounds(void **state)
     refused(r, &request, WEIR_INVALID, "requests[0].stop");
     weir_error error;
     assert_int_equal(weir_engine_submit(r->engine, &request, 1, NULL, &error), WEIR_INVALID);
-    assert_non_null(strstr(error.message, "stop[1] has 0 bytes; allowed: 1 to 16384"));
+    assert_non_null(strstr(error.message, "`stop[1]` has 0 bytes; allowed: 1 to 16384"));
     texts[1] = huge;
     refused(r, &request, WEIR_INVALID, "requests[0].stop");
     texts[1] = "\xc3";

@@ -34,10 +34,9 @@ static weir_status draw_token(weir__driver *driver, const weir__slot *slot, int3
         status = ops->sample(chain, driver->context, row, filter->limits != NULL ? filter->mask : NULL, token,
                              error);
     if (status != WEIR_REFUSED) return status;
-    return weir__error_set(
-        error, WEIR_INVALID, filter->limits,
-        "allowed_tokens and bad_words, with grammar and logit_bias, leave no token that may "
-        "come next");
+    return weir__invalid(
+        error, WEIR_ERROR_CONFLICT, filter->limits,
+        "`allowed_tokens` and `bad_words`, with grammar and `logit_bias`, leave no token that may come next");
 }
 
 /* Chooses the token of a row: the one that ends the reasoning, where that must end and the grammar allows it,

@@ -154,16 +154,15 @@ weir_status weir__shared_submit(weir__shared *shared, const weir_engine_params *
     pthread_mutex_unlock(&shared->mutex);
     long long retry_ms = (long long)(retry_ns / WEIR__NS_PER_MS);
     if (status == WEIR_BUSY && waiting > 0)
-        return weir__error_set(error, status, "",
-                               "%d request%s waiting, %d of the same tenant; allowed: as many as idle slots "
-                               "take, and %d more (queue_limit), of a tenant three times as many as places "
-                               "are left: try again in about %lld ms",
-                               depth, depth == 1 ? " is" : "s are", waiting, params->queue_limit, retry_ms);
+        return weir__error_set(
+            error, status, "",
+            "%d request%s waiting, %d of the same tenant; allowed: as many as idle slots take, and %d more "
+            "(`queue_limit`), of a tenant three times as many as places are left: try again in about %lld ms",
+            depth, depth == 1 ? " is" : "s are", waiting, params->queue_limit, retry_ms);
     if (status == WEIR_BUSY)
         return weir__error_set(error, status, "",
                                "%d request%s waiting; allowed: as many as idle slots take, and %d more "
-                               "(queue_limit): try again in "
-                               "about %lld ms",
+                               "(`queue_limit`): try again in about %lld ms",
                                depth, depth == 1 ? " is" : "s are", params->queue_limit, retry_ms);
     if (status == WEIR_STOPPED)
         return weir__error_set(error, status, "",

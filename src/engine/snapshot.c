@@ -29,15 +29,16 @@ static weir_status check_prompt(const weir_engine *engine, const int32_t *tokens
 {
     const weir__driver *driver = &engine->driver;
     if (n == 0 || n > (size_t)engine->params.n_ctx)
-        return weir__error_set(error, WEIR_INVALID, "n_tokens", "n_tokens is %zu; allowed: 1 to %d", n,
-                               engine->params.n_ctx);
+        return weir__error_range(error, WEIR_INVALID, "n_tokens", (double)n, 1, (double)engine->params.n_ctx,
+                                 "`n_tokens` is %zu", n);
     for (size_t i = 0; i < n; i++)
         if (tokens[i] < 0 || tokens[i] >= driver->model->info.n_vocab)
-            return weir__error_set(error, WEIR_INVALID, "tokens", "tokens[%zu] is %d; allowed: 0 to %d", i,
-                                   tokens[i], driver->model->info.n_vocab - 1);
+            return weir__error_range(error, WEIR_INVALID, "tokens", (double)tokens[i], 0,
+                                     (double)(driver->model->info.n_vocab - 1), "`tokens[%zu]` is %d", i,
+                                     tokens[i]);
     if (salt_length > WEIR__SNAPSHOT_SALT_MAX)
-        return weir__error_set(error, WEIR_INVALID, "salt_length", "salt_length is %zu; allowed: 0 to %d",
-                               salt_length, WEIR__SNAPSHOT_SALT_MAX);
+        return weir__error_range(error, WEIR_INVALID, "salt_length", (double)salt_length, 0,
+                                 WEIR__SNAPSHOT_SALT_MAX, "`salt_length` is %zu", salt_length);
     return WEIR_OK;
 }
 
@@ -46,11 +47,11 @@ weir_status weir_snapshot_create(const weir_engine *engine, const int32_t *token
                                  weir_snapshot **snapshot, weir_error *error)
 {
     if (engine == NULL || tokens == NULL || snapshot == NULL)
-        return weir__error_set(error, WEIR_INVALID,
-                               engine == NULL   ? "engine"
-                               : tokens == NULL ? "tokens"
-                                                : "snapshot",
-                               "a pointer is NULL");
+        return weir__invalid(error, WEIR_ERROR_MISSING,
+                             engine == NULL   ? "engine"
+                             : tokens == NULL ? "tokens"
+                                              : "snapshot",
+                             "a pointer is NULL");
     if (salt == NULL) salt_length = 0;
     if (salt_length == WEIR_NUL) salt_length = strlen(salt);
     weir_status status = weir__engine_check_exists(engine, error);
@@ -114,8 +115,8 @@ static weir_status check_state(const weir_snapshot *snapshot, const weir_engine 
                                weir_error *error)
 {
     if (snapshot == NULL || engine == NULL)
-        return weir__error_set(error, WEIR_INVALID, snapshot == NULL ? "snapshot" : "engine",
-                               "a pointer is NULL");
+        return weir__invalid(error, WEIR_ERROR_MISSING, snapshot == NULL ? "snapshot" : "engine",
+                             "a pointer is NULL");
     weir_status status = weir__engine_check_exists(engine, error);
     if (status != WEIR_OK) return status;
     if (snapshot->arrival.limits.kind != weir__prefix_limits(&engine->driver.prefix).kind)
@@ -227,8 +228,8 @@ static weir_status check_text(const weir_snapshot *snapshot, weir_error *error)
 weir_status weir_snapshot_write(weir_snapshot *snapshot, const void *bytes, size_t n, weir_error *error)
 {
     if (snapshot == NULL || (bytes == NULL && n > 0))
-        return weir__error_set(error, WEIR_INVALID, snapshot == NULL ? "snapshot" : "bytes",
-                               "a pointer is NULL");
+        return weir__invalid(error, WEIR_ERROR_MISSING, snapshot == NULL ? "snapshot" : "bytes",
+                             "a pointer is NULL");
     if (snapshot->failed || snapshot->sealed)
         return weir__error_set(error, WEIR_STATE, "snapshot",
                                "the snapshot accepts no more bytes: create a new one");

@@ -28,10 +28,9 @@ static weir_status find_draft_model(weir_model *target, const weir_engine_params
     if (params->n_draft_max == 0) return WEIR_OK;
     bool exact = weir__prefix_is_exact(target);
     if (exact && params->draft_model != NULL)
-        return weir__error_set(
-            error, WEIR_UNSUPPORTED, "draft_model",
-            "this model's memory cannot be cut at every token, which rejected drafts need: "
-            "leave draft_model out");
+        return weir__error_set(error, WEIR_UNSUPPORTED, "draft_model",
+                               "this model's memory cannot be cut at every token, which rejected drafts "
+                               "need: leave `draft_model` out");
     if (params->draft_model != NULL)
         *model = params->draft_model;
     else if (!exact && params->mtp && target->info.n_layer_mtp > 0)
@@ -79,7 +78,7 @@ static weir_status blame_parameter(const weir_engine_params *params, weir_status
                                    const weir_error *why, weir_error *error)
 {
     if (status != WEIR_OK && params->draft_model == NULL)
-        return weir__error_set(error, status, "mtp", "%s; or set mtp to false", why->message);
+        return weir__error_wrap(error, why, status, "mtp", "`mtp` is true: ");
     if (status != WEIR_OK) weir__error_copy(error, why);
     return status;
 }

@@ -70,7 +70,7 @@ struct weir_stream {
 
 weir_status weir_stream_create(weir_stream **out, weir_error *error)
 {
-    if (out == NULL) return weir__error_set(error, WEIR_INVALID, "stream", "stream is NULL");
+    if (out == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "stream", "`stream` is NULL");
     weir_stream *stream = weir__mem_calloc(1, sizeof *stream);
     if (stream == NULL) goto no_stream;
     if (pthread_mutex_init(&stream->mutex, NULL) != 0) goto no_mutex;
@@ -223,7 +223,8 @@ weir_status weir_stream_descriptor(weir_stream *stream, int *descriptor, weir_er
 {
     int failed = 0;
     if (stream == NULL || descriptor == NULL)
-        return weir__error_set(error, WEIR_INVALID, stream ? "descriptor" : "stream", "a pointer is NULL");
+        return weir__invalid(error, WEIR_ERROR_MISSING, stream ? "descriptor" : "stream",
+                             "a pointer is NULL");
     pthread_mutex_lock(&stream->mutex);
     bool reserved = stream->reserved;
     if (!reserved && stream->fds[0] < 0 && !open_descriptor(stream->fds)) {
@@ -311,12 +312,12 @@ weir_status weir__stream_recall(const weir_stream *stream, int32_t at, const wei
         status = weir__error_set(error, WEIR_STATE, "source",
                                  "the source was not submitted: fork a stream that was");
     else if (stream->waker != waker)
-        status = weir__error_set(error, WEIR_INVALID, "source", "the source is another engine's stream");
+        status = weir__invalid(error, WEIR_ERROR_CONFLICT, "source", "the source is another engine's stream");
     else if (at < -1 || at > n_out)
-        status = weir__error_set(error, WEIR_INVALID, "source_at",
-                                 "the source has %d tokens so far, not %d; allowed: 0 to %d, and -1 for "
-                                 "all of them",
-                                 n_out, at, n_out);
+        status = weir__error_numbers(
+            error, WEIR_INVALID, "source_at", at, -1, n_out,
+            "the source has %d tokens so far, not %d; allowed: 0 to %d, and -1 for all of them", n_out, at,
+            n_out);
     else if (!weir__history_copy(out, history, history->n_prompt + (at < 0 ? n_out : at)))
         status = weir__error_set(error, WEIR_NO_MEMORY, "source", "out of memory for the source's tokens");
     pthread_mutex_unlock(mutex);
@@ -547,7 +548,7 @@ bool weir__stream_ends_reasoning(const weir_stream *stream)
 
 weir_status weir_stream_end_reasoning(weir_stream *stream, weir_error *error)
 {
-    if (stream == NULL) return weir__error_set(error, WEIR_INVALID, "stream", "stream is NULL");
+    if (stream == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "stream", "`stream` is NULL");
     pthread_mutex_lock(&stream->mutex);
     phase at = stream->phase;
     bool may = atomic_load(&stream->may_end_reasoning);

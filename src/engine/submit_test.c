@@ -132,7 +132,7 @@ static void submits_of_nothing_are_refused(void **state)
     assert_string_equal(error.field, "requests");
     assert_int_equal(weir_engine_submit(r->engine, &request, 0, NULL, &error), WEIR_INVALID);
     assert_string_equal(error.field, "n");
-    assert_non_null(strstr(error.message, "n is 0; allowed: 1 to "));
+    assert_non_null(strstr(error.message, "`n` is 0; allowed: 1 to "));
     assert_int_equal(weir_engine_submit_n(r->engine, &request, 0, NULL, &error), WEIR_INVALID);
     assert_string_equal(error.field, "n");
     assert_int_equal(weir_generate(r->engine, &request, 0, NULL, &result, &error), WEIR_INVALID);

@@ -69,7 +69,7 @@ weir_status weir__fake_context_create(weir__bmodel *model, const weir_context_pa
 {
     if (model->vocab_only)
         return weir__error_set(error, WEIR_UNSUPPORTED, "vocab_only",
-                               "the model was loaded with vocab_only and cannot compute");
+                               "the model was loaded with `vocab_only` and cannot compute");
     if (params->embeddings) weir__fake_wait(model->embedder_us);
     if (params->embeddings && atomic_fetch_sub(&model->failing_embedders, 1) > 0)
         return weir__error_set(error, WEIR_BACKEND, NULL, "the fake model fails to create this context");
@@ -84,8 +84,8 @@ weir_status weir__fake_context_create(weir__bmodel *model, const weir_context_pa
     set_sizes(model, params, &made->info);
     if (made->info.n_ctx_seq == 0) {
         weir__fake_context_free(made);
-        return weir__error_set(error, WEIR_INVALID, "n_ctx", "n_ctx is %d: too little for %d sequences",
-                               params->n_ctx, params->n_seq_max);
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "n_ctx",
+                             "`n_ctx` is %d: too little for %d sequences", params->n_ctx, params->n_seq_max);
     }
 
     uint64_t available = weir__cpu_memory_available();
@@ -322,8 +322,9 @@ weir_status weir__fake_decode_segment(weir__bcontext *context, const weir__batch
     weir__batch own;
     context->n_kept = context->n_entries = 0;
     if (!segment->causal && batch->n > context->info.n_ubatch)
-        return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "n_ubatch is %d, and the segment has %d cells",
-                               context->info.n_ubatch, batch->n);
+        return weir__error_set(error, WEIR_UNSUPPORTED, NULL,
+                               "`n_ubatch` is %d, and the segment has %d cells", context->info.n_ubatch,
+                               batch->n);
     if (segment->embeddings == NULL || slice->first < 0 || slice->first + batch->n > segment->n_cells ||
         (!segment->causal && batch->n != segment->n_cells))
         return inject_fault(context, WEIR__FAKE_BAD_BATCH, error, "the segment has no such part");

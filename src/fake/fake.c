@@ -66,8 +66,8 @@ static weir_status unknown_option(const weir__fake_option *of, size_t n, const c
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", of[i].name);
     }
-    return weir__error_set(error, WEIR_INVALID, "path", "\"%.*s\" is not an option of the fake %s; known: %s",
-                           length, name, what, known);
+    return weir__invalid(error, WEIR_ERROR_UNKNOWN, "path",
+                         "\"%.*s\" is not an option of the fake %s; known: %s", length, name, what, known);
 }
 
 weir_status weir__fake_options_read(void *all, const weir__fake_option *of, size_t n, const char *what,
@@ -87,9 +87,9 @@ weir_status weir__fake_options_read(void *all, const weir__fake_option *of, size
         int64_t value = name < length ? strtoll(text + name + 1, &end, 10) : 0;
         if (name == length || end == text + name + 1 || end != text + length || errno != 0 ||
             value < option->min || value > option->max)
-            return weir__error_set(error, WEIR_INVALID, "path",
-                                   "option %s of the fake %s needs a number from %lld to %lld", option->name,
-                                   what, (long long)option->min, (long long)option->max);
+            return weir__invalid(error, WEIR_ERROR_FORM, "path",
+                                 "option %s of the fake %s needs a number from %lld to %lld", option->name,
+                                 what, (long long)option->min, (long long)option->max);
         memcpy((char *)all + option->offset, &value, sizeof value);
         text += length;
         if (*text == ',') text++;
@@ -320,7 +320,7 @@ weir_status weir__fake_model_load(const char *path, const weir_model_params *par
     return WEIR_OK;
 
 unreadable:
-    status = weir__error_set(error, WEIR_IO, "path", "the path asked for the load to fail");
+    status = weir__error_set(error, WEIR_IO, "path", "`path` asks for the load to fail");
     goto fail;
 aborted:
     status = weir__error_set(error, WEIR_ABORTED, "progress", "the progress callback ended the load");

@@ -36,7 +36,7 @@ weir_status weir__fake_projector_load(weir__bmodel *model, const char *path, boo
     weir_status status = weir__fake_options_read(&made->options, options, sizeof options / sizeof *options,
                                                  "projector", path + strlen("fake:"), error);
     if (status == WEIR_OK && made->options.positions > made->options.cells)
-        status = weir__error_set(error, WEIR_INVALID, "path", "more positions than cells");
+        status = weir__invalid(error, WEIR_ERROR_CONFLICT, "path", "more positions than cells");
     if (status != WEIR_OK) {
         weir__mem_free(made);
         return status;

@@ -94,8 +94,8 @@ weir_status weir__fake_sampler_create(const weir__bmodel *model, const weir_samp
     const char *text = grammar != NULL ? grammar->text : params->grammar;
     const char *root = grammar != NULL ? grammar->root : params->grammar_root;
     if (text == NULL && params->json_schema != NULL)
-        return weir__error_set(error, WEIR_INVALID, "json_schema",
-                               "a schema must have been made a grammar before");
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "json_schema",
+                             "a schema must have been made a grammar before");
     if (grammar != NULL && grammar->lazy)
         return weir__error_set(error, WEIR_GRAMMAR, "grammar", "the fake model knows no lazy grammar");
     weir__bsampler *made = weir__mem_calloc(1, sizeof *made);
@@ -232,8 +232,8 @@ weir_status weir__fake_sample(weir__bsampler *sampler, weir__bcontext *context, 
     if (chosen < 0 && mask != NULL)
         return weir__error_set(error, WEIR_REFUSED, "", "the mask leaves no token that may come next");
     if (chosen < 0 && bias_excludes(sampler, from))
-        return weir__error_set(error, WEIR_INVALID, "logit_bias",
-                               "logit_bias excludes every token that may come next");
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "logit_bias",
+                             "`logit_bias` excludes every token that may come next");
     if (chosen < 0)
         return weir__error_set(error, WEIR_GRAMMAR, "grammar", "nothing in the vocabulary is allowed here");
     *token = chosen;

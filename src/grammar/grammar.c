@@ -524,9 +524,8 @@ static bool read_grammar(parser *p, const char *root, bool ends, int32_t *first)
 {
     size_t length = strlen(p->start), line = 1;
     if (length > WEIR__GRAMMAR_BYTES_MAX) {
-        p->status =
-            weir__error_set(p->error, WEIR_GRAMMAR, "grammar", "the grammar has %zu bytes; allowed: up to %d",
-                            length, WEIR__GRAMMAR_BYTES_MAX);
+        p->status = weir__error_range(p->error, WEIR_GRAMMAR, "grammar", (double)length, 0,
+                                      WEIR__GRAMMAR_BYTES_MAX, "the grammar has %zu bytes", length);
         return false;
     }
     if (!weir__utf8_valid(p->start, length)) {
@@ -567,7 +566,7 @@ static weir_status parse_grammar(const char *grammar, const char *root, bool end
                                  const weir__grammar_tokens *tokens, const weir__trie *trie,
                                  weir__automaton **automaton, weir_error *error)
 {
-    if (grammar == NULL) return weir__error_set(error, WEIR_INVALID, "grammar", "grammar is NULL");
+    if (grammar == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "grammar", "`grammar` is NULL");
     parser p = {.start = grammar, .pos = grammar, .tokens = tokens, .error = error, .status = WEIR_OK};
     int32_t first;
     p.counted = p.counted_begin = grammar;
@@ -598,7 +597,7 @@ weir_status weir__grammar_check_ending(const char *grammar, const char *field, w
     weir_error own = {0};
     weir_status status = parse_grammar(grammar, NULL, true, NULL, NULL, NULL, &own);
     if (status == WEIR_OK) return status;
-    if (status != WEIR_GRAMMAR) return weir__error_set(error, status, field, "%s", own.message);
+    if (status != WEIR_GRAMMAR) return weir__error_as(error, &own, status, field);
     const char *reason = strncmp(own.message, "line ", 5) == 0 ? strstr(own.message, ": ") : NULL;
     return weir__error_set(error, status, field, "the schema's grammar is refused: %s",
                            reason != NULL ? reason + 2 : own.message);

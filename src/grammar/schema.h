@@ -25,18 +25,19 @@
  *     double.
  *
  * Accepted with less than the schema says:
- *   - an object with `properties` (or `required`) has no others; its properties come in their order, the
- *     required ones first;
+ *   - an object with `properties` (or `required`) has no others; its properties come in their order, and
+ *     then those that only `required` names;
  *   - an array with prefixItems has exactly these items;
  *   - integers have at most 16 digits;
  *   - numbers with bounds have at most three decimal places, fewer for wider ranges;
  *   - maxItems is lowered to 1,999, maxLength to 1,000,000 (and by up to a thousandth above 1,000);
  *   - strings with pattern, format or lengths use no \u escapes.
  *
- * Ignored are annotations: title, description, default, examples, $schema, $comment, deprecated, readOnly,
- * writeOnly; OpenAPI's nullable: false, example, discriminator, externalDocs, xml; names that start with
- * "x-"; $id on the root; keywords of other types than the given one. Everything else is refused, unknown
- * keywords too; with weir__schema_terms.relax it is left out and listed. */
+ * Ignored are annotations: title, description, default, examples, $schema, $comment and others, OpenAPI's
+ * among them (nullable, discriminator, xml); names that JSON Schema does not know, such as draft 4's id; $id
+ * on the root; keywords of other types than the given one. Everything else is refused, and so is a name that
+ * is nearly a keyword's (see weir__words_near), unless it begins with "x-" or "_"; with
+ * weir__schema_terms.relax it is left out and listed. */
 #ifndef WEIR_GRAMMAR_SCHEMA_H
 #define WEIR_GRAMMAR_SCHEMA_H
 

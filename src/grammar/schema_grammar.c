@@ -217,46 +217,57 @@ static void add_property(emitter *e, weir__text *text, const char *name, const j
     add_item(e, text, schema);
 }
 
-/* Adds a rule for each optional property, of which the first has number `first`: the property and some of
- * those after it, or only some of those. */
-static void add_optional_rules(emitter *e, const json_t *schema, size_t first, size_t n)
+/* Adds a rule for each property: the property and some of those after it, or only some of those. */
+static void add_optional_rules(emitter *e, json_t *properties)
 {
     const char *name;
     json_t *property;
-    size_t i = first;
-    json_object_foreach(json_object_get(schema, "properties"), name, property)
+    size_t i = e->n_parts + 1, last = e->n_parts + json_object_size(properties);
+    e->n_parts = last;
+    json_object_foreach(properties, name, property)
     {
-        if (weir__schema_is_required(schema, name)) continue;
         weir__text body = {0};
         add_property(e, &body, name, property);
-        if (i + 1 < first + n)
+        if (i < last)
             weir__text_printf(&body, " (" COMMA "%s-%zu)? | %s-%zu", e->name, i + 1, e->name, i + 1);
         add_rule(e, i++, &body);
     }
 }
 
-/* An object of listed properties: the required ones, then the others, each in their order. */
+/* Adds the properties in their order. One of them is required: optional ones before it end with a comma, and
+ * those after it begin with one. */
+static void add_ordered(emitter *e, weir__text *text, const json_t *schema)
+{
+    bool began = false;
+    const char *name;
+    json_t *property;
+    json_object_foreach(json_object_get(schema, "properties"), name, property)
+    {
+        bool is_required = weir__schema_is_required(schema, name);
+        if (!is_required) weir__text_add_string(text, "(");
+        if (began) weir__text_add_string(text, COMMA);
+        size_t from = text->n;
+        add_property(e, text, name, property);
+        if (!is_required) move_to_rule(e, text, from);
+        if (!is_required && !began) weir__text_add_string(text, " " COMMA);
+        weir__text_add_string(text, is_required ? " " : ")? ");
+        began |= is_required;
+    }
+}
+
+/* An object of listed properties, in their order. */
 static void add_listed_object(emitter *e, weir__text *text, const json_t *schema)
 {
-    json_t *properties = json_object_get(schema, "properties"), *property;
-    size_t n_required = 0;
-    const char *name;
+    json_t *properties = json_object_get(schema, "properties");
     e->shared |= BIT(SPACE);
     weir__text_add_string(text, "\"{\" space ");
-    json_object_foreach(properties, name, property)
-    {
-        if (!weir__schema_is_required(schema, name)) continue;
-        if (n_required++ > 0) weir__text_add_string(text, COMMA);
-        add_property(e, text, name, property);
-        weir__text_add_string(text, " ");
+    if (json_array_size(json_object_get(schema, "required")) > 0) {
+        add_ordered(e, text, schema);
+    } else if (json_object_size(properties) > 0) {
+        weir__text_printf(text, "(%s-%zu)? ", e->name, e->n_parts + 1);
+        add_optional_rules(e, properties);
     }
-    size_t n_optional = json_object_size(properties) - n_required, first = e->n_parts + 1;
-    if (n_optional > 0) {
-        e->n_parts += n_optional;
-        add_optional_rules(e, schema, first, n_optional);
-        weir__text_printf(text, "(%s%s-%zu)? ", n_required > 0 ? COMMA : "", e->name, first);
-    }
-    weir__text_printf(text, "%s \"}\"", n_required + n_optional > 0 ? "space" : "");
+    weir__text_printf(text, "%s \"}\"", json_object_size(properties) > 0 ? "space" : "");
 }
 
 /* item (, item)*, `least` to `most` of them; most SIZE_MAX: no bound. The item is freed. A list that may be
@@ -391,7 +402,7 @@ weir_status weir_grammar_from_json_schema(const char *schema, size_t length, cha
 {
     static const weir__schema_terms terms = {.where = "", .tag = "w"};
     json_t *given = NULL, *rewritten = NULL;
-    if (grammar == NULL) return weir__error_set(error, WEIR_INVALID, "grammar", "grammar is NULL");
+    if (grammar == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "grammar", "`grammar` is NULL");
     weir_status status = weir__json_parse(schema, length, "schema", WEIR_GRAMMAR, &given, error);
     if (status == WEIR_OK) status = weir__schema_rewrite(given, &terms, &rewritten, error);
     if (status == WEIR_OK) status = weir__grammar_from_schema(rewritten, "schema", grammar, error);

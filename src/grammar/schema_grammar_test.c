@@ -60,14 +60,14 @@ static void optional_properties_come_in_their_order(void **state)
 {
     (void)state;
     static const char *const made[] = {"{\"r\":1}",
-                                       "{\"r\":1,\"a\":1}",
+                                       "{\"a\":1,\"r\":1}",
                                        "{\"r\":1,\"c\":1}",
-                                       "{\"r\":1,\"a\":1,\"c\":1}",
-                                       "{\"r\":1,\"a\":1,\"b\":1,\"c\":1}",
+                                       "{\"a\":1,\"r\":1,\"c\":1}",
+                                       "{\"a\":1,\"r\":1,\"b\":1,\"c\":1}",
                                        NULL};
-    static const char *const refused[] = {"{}",         "{\"a\":1}",        "{\"r\":1,\"b\":1,\"a\":1}",
-                                          "{\"r\":1,}", "{\"r\":1\"a\":1}", "{\"r\":1,\"a\":1,\"a\":1}",
-                                          NULL};
+    static const char *const refused[] = {
+        "{}",         "{\"a\":1}",  "{\"r\":1,\"a\":1}", "{\"r\":1,\"c\":1,\"b\":1}", "{\"r\":1,}",
+        "{\"a\":1,}", "{,\"r\":1}", "{\"a\":1\"r\":1}",  "{\"a\":1,\"a\":1,\"r\":1}", NULL};
     assert_texts(
         "{\"properties\":{\"a\":{\"const\":1},\"r\":{\"const\":1},\"b\":{\"const\":1},\"c\":{\"const\":1}},"
         "\"required\":[\"r\"]}",

@@ -5,36 +5,40 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/words.h"
+
 const char *const weir__schema_named_properties[] = {"properties", "required", NULL};
 
 /* ---- Keywords ---- */
 
-static const char *const keywords_of[REFUSED][22] = {
-    [ANNOTATION] = {"title", "description", "default", "examples", "example", "$schema", "$id", "$comment",
-                    "$vocabulary", "$anchor", "$defs", "definitions", "deprecated", "readOnly", "writeOnly",
-                    "nullable", "discriminator", "externalDocs", "xml"},
-    [GENERAL] = {"$ref", "type", "const", "enum", "anyOf", "oneOf", "allOf", "not"},
-    [OBJECT] = {"properties", "required", "additionalProperties", "unevaluatedProperties", "minProperties",
-                "maxProperties", "propertyNames"},
-    [ARRAY] = {"items", "prefixItems", "additionalItems", "unevaluatedItems", "minItems", "maxItems",
-               "uniqueItems"},
-    [STRING] = {"pattern", "minLength", "maxLength", "format"}, /* the last one of numbers too */
-    [NUMBER] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
+/* All but annotations, which have no row: JSON Schema ignores names that it does not know. */
+static const struct row {
+    enum keyword_kind kind;
+    const char *names[12]; /* ends with NULL */
+    const char *why;       /* it is refused */
+} rows[] = {
+    {GENERAL, {"$ref", "type", "const", "enum", "anyOf", "oneOf", "allOf", "not"}, NULL},
+    {OBJECT,
+     {"properties", "required", "additionalProperties", "unevaluatedProperties", "minProperties",
+      "maxProperties", "propertyNames"},
+     NULL},
+    {ARRAY,
+     {"items", "prefixItems", "additionalItems", "unevaluatedItems", "minItems", "maxItems", "uniqueItems"},
+     NULL},
+    {STRING, {"pattern", "minLength", "maxLength", "format"}, NULL}, /* the last one of numbers too */
+    {NUMBER, {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}, NULL},
+    {REFUSED, {"if", "then", "else"}, "a grammar has no conditions; write the cases as oneOf"},
+    {REFUSED, {"patternProperties"}, "properties are matched by their names only"},
+    {REFUSED, {"dependentRequired", "dependencies"}, "which properties are required cannot depend on others"},
+    {REFUSED, {"dependentSchemas"}, "schemas cannot depend on which properties there are"},
+    {REFUSED, {"contains"}, "a grammar cannot ask for an item somewhere"},
+    {REFUSED, {"minContains", "maxContains"}, "a grammar cannot count items of a kind"},
+    {REFUSED, {"contentEncoding"}, "the encoding of a string's text cannot be enforced"},
+    {REFUSED, {"contentMediaType", "contentSchema"}, "the format of a string's text cannot be enforced"},
+    {REFUSED, {"$dynamicRef", "$recursiveRef"}, "only $ref into the same document is followed"},
+    {REFUSED, {"divisibleBy", "disallow", "extends"}, "only draft 3 has it; write multipleOf, not or allOf"},
 };
-
-static const struct {
-    const char *why, *names[4];
-} refused[] = {
-    {"a grammar has no conditions; write the cases as oneOf", {"if", "then", "else"}},
-    {"properties are matched by their names only", {"patternProperties"}},
-    {"which properties are required cannot depend on others", {"dependentRequired", "dependencies"}},
-    {"schemas cannot depend on which properties there are", {"dependentSchemas"}},
-    {"a grammar cannot ask for an item somewhere", {"contains"}},
-    {"a grammar cannot count items of a kind", {"minContains", "maxContains"}},
-    {"the encoding of a string's text cannot be enforced", {"contentEncoding"}},
-    {"the format of a string's text cannot be enforced", {"contentMediaType", "contentSchema"}},
-    {"only $ref into the same document is followed", {"$dynamicRef", "$recursiveRef"}},
-};
+#define ROWS (sizeof rows / sizeof *rows)
 
 /* names end with NULL. */
 static bool is_listed(const char *const *names, const char *name)
@@ -43,19 +47,35 @@ static bool is_listed(const char *const *names, const char *name)
     return *names != NULL;
 }
 
-/* The reason for which the keyword is refused, or NULL. */
-static const char *refusal_of(const char *name)
+/* NULL: it is no keyword, or an annotation. */
+static const struct row *row_of(const char *name)
 {
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        if (is_listed(refused[i].names, name)) return refused[i].why;
+    for (size_t i = 0; i < ROWS; i++)
+        if (is_listed(rows[i].names, name)) return &rows[i];
     return NULL;
 }
 
 enum keyword_kind weir__schema_kind_of(const char *name)
 {
-    enum keyword_kind kind = ANNOTATION;
-    while (kind < REFUSED && !is_listed(keywords_of[kind], name)) kind++;
-    return kind == REFUSED && refusal_of(name) == NULL ? ANNOTATION : kind;
+    const struct row *row = row_of(name);
+    return row != NULL ? row->kind : ANNOTATION;
+}
+
+/* The keyword that the name is nearly, or NULL. Programs that add names of their own begin them with "_" or
+ * "x-", and too many words are nearly one of three letters. */
+static const char *nearest_keyword(const char *name)
+{
+    const char *nearest = NULL;
+    int least = 0;
+    if (name[0] == '_' || strncmp(name, "x-", 2) == 0) return NULL;
+    for (size_t i = 0; i < ROWS; i++)
+        for (const char *const *known = rows[i].names; *known != NULL; known++) {
+            int edits = strlen(*known) > 3 ? weir__words_near(name, *known) : -1;
+            if (edits < 0 || (nearest != NULL && edits >= least)) continue;
+            nearest = *known;
+            least = edits;
+        }
+    return nearest;
 }
 
 bool weir__schema_check_keywords(weir__schema_walk *w, const json_t *schema)
@@ -65,12 +85,15 @@ bool weir__schema_check_keywords(weir__schema_walk *w, const json_t *schema)
     if (!weir__schema_spend(w, json_object_size(schema))) return false;
     json_object_foreach((json_t *)schema, name, value)
     {
-        enum keyword_kind kind = weir__schema_kind_of(name);
-        if (kind == REFUSED) return weir__schema_refuse(w, name, "%s", refusal_of(name)) != NULL;
-        if (kind == ANNOTATION && !is_listed(keywords_of[ANNOTATION], name) && strncmp(name, "x-", 2) != 0)
+        const struct row *row = row_of(name);
+        if (row != NULL && row->why != NULL) return weir__schema_refuse(w, name, "%s", row->why) != NULL;
+        if (row != NULL) continue;
+        const char *meant = nearest_keyword(name);
+        if (!weir__schema_spend(w, 8)) return false; /* for that search */
+        if (meant != NULL)
             return weir__schema_refuse(w, name,
-                                       "unknown keyword; remove it or start its name "
-                                       "with 'x-'") != NULL;
+                                       "unknown keyword; write '%s', or begin an annotation's name with 'x-'",
+                                       meant) != NULL;
         if (strcmp(name, "$id") == 0 && schema != w->root)
             return weir__schema_refuse(w, name, "it is allowed in the outermost schema only") != NULL;
     }
@@ -142,8 +165,10 @@ unsigned weir__schema_type_of(const json_t *value)
 
 bool weir__schema_equal(const json_t *a, const json_t *b)
 {
-    if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
-    return json_equal(a, b);
+    if (json_is_integer(a) && json_is_real(b)) return weir__schema_equal(b, a);
+    if (!json_is_real(a) || !json_is_integer(b)) return json_equal(a, b);
+    double d = json_real_value(a); /* the other one may have no double */
+    return d >= -0x1p63 && d < 0x1p63 && floor(d) == d && (json_int_t)d == json_integer_value(b);
 }
 
 bool weir__schema_has_value(const json_t *list, const json_t *value)

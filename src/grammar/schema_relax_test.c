@@ -159,6 +159,9 @@ static void test_left_out(void **state)
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"maximum\":-1e30,\"minimum\":-5}}"
          "}",
          "/properties/a: maximum\n", "{\"type\":\"integer\",\"minimum\":-5}"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"self\":1,\"minimun\":2,\"id\":3}"
+         "}}",
+         "/properties/a: minimun\n", "{\"type\":\"integer\"}"},
         /* as some clients write what they leave out */
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":null,\"default\":null,\"anyOf\":[{\"type\":"
          "\"string\","

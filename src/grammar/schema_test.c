@@ -43,6 +43,17 @@ static const struct example {
      {"[1,2,3,4]"},
      {"[2,1,3,4]", "[1,2,1,4]", "[1,2,3]"}},
     {"{\"const\":2,\"enum\":[1,2,3]}", {"2"}, {"1", "3"}},
+    {"{\"const\":2.0,\"enum\":[1,2,3]}", {"2"}, {"1", "3"}},
+    /* integers that are one double */
+    {"{\"enum\":[9007199254740992,9007199254740993],\"not\":{\"const\":9007199254740992}}",
+     {"9007199254740993"},
+     {"9007199254740992"}},
+    {"{\"enum\":[9007199254740992,9007199254740993],\"not\":{\"const\":9007199254740992.0}}",
+     {"9007199254740993"},
+     {"9007199254740992"}},
+    {"{\"enum\":[9223372036854775807],\"not\":{\"const\":9223372036854775808.0}}",
+     {"9223372036854775807"},
+     {"9223372036854775808"}},
     {"{\"enum\":[1,\"a\",2.5],\"type\":[\"string\",\"integer\"]}", {"1", "\"a\""}, {"2.5"}},
     {"{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}",
      {"{}", "{ }"},
@@ -205,7 +216,21 @@ static const struct example {
      {"{}", "{\"p\":{\"p\":{}}}"},
      {"{\"p\":1}"}},
     {"true", {"1", "[{\"a\":[]}]", "\"x\""}, {"", "x"}},
-    {"{\"type\":\"boolean\",\"default\":true,\"x-note\":[1]}", {"true", "false"}, {"null"}},
+    /* annotations, those of other programs too; also where schemas are merged and types are not given */
+    {"{\"type\":\"boolean\",\"default\":true,\"x-note\":[1],\"_type\":1,\"x-minimum\":1,\"note\":2}",
+     {"true", "false"},
+     {"null"}},
+    {"{\"type\":\"null\",\"title\":0,\"description\":0,\"default\":0,\"examples\":0,\"example\":0,"
+     "\"$schema\":0,\"$id\":0,\"id\":0,\"$comment\":0,\"$vocabulary\":0,\"$anchor\":0,\"$defs\":0,"
+     "\"definitions\":0,\"deprecated\":0,\"readOnly\":0,\"readonly\":0,\"writeOnly\":0,\"nullable\":0,"
+     "\"discriminator\":0,\"externalDocs\":0,\"xml\":0,\"$dynamicAnchor\":0,\"enumNames\":0,\"self\":0,"
+     "\"optional\":0,\"order\":0,\"unit\":0,\"links\":0,\"media\":0,\"name\":0,\"version\":0}",
+     {"null"},
+     {"1"}},
+    {"{\"id\":\"a\",\"allOf\":[{\"type\":\"integer\",\"self\":1},{\"self\":2,\"anyOf\":[{\"group\":1}]}]}",
+     {"1"},
+     {"null"}},
+    {"{\"group\":{\"type\":3},\"maxLength\":1}", {"\"a\""}, {"\"ab\"", "1"}},
 };
 
 static void test_honoured(void **state)
@@ -299,7 +324,14 @@ static const struct refusal {
     {"{\"type\":\"object\",\"unevaluatedProperties\":{\"type\":\"null\"}}", "", "'unevaluatedProperties'"},
     {"{\"if\":{},\"then\":{}}", "", "'if'"},
     {"{\"type\":\"string\",\"contentEncoding\":\"base64\"}", "", "'contentEncoding'"},
-    {"{\"type\":\"string\",\"maxlength\":3}", "", "'maxlength'"},
+    {"{\"type\":\"string\",\"maxlength\":3}", "", "write 'maxLength'"},
+    {"{\"type\":\"string\",\"minLenght\":3}", "", "write 'minLength'"},
+    {"{\"anyOf\":[{\"type\":\"array\",\"max_item\":3}]}", "/anyOf/0", "write 'maxItems'"},
+    {"{\"allOf\":[{\"type\":\"null\"},{\"typ\":\"null\"}]}", "/allOf/1", "write 'type'"},
+    {"{\"type\":\"object\",\"require\":[\"a\"]}", "", "write 'required'"},
+    {"{\"ref\":\"#\"}", "", "write '$ref'"},
+    {"{\"patternPropertys\":{}}", "", "write 'patternProperties'"},
+    {"{\"type\":\"integer\",\"divisibleBy\":3}", "", "write multipleOf"},
     {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", "", "'oneOf'"},
     {"{\"oneOf\":[{\"properties\":{\"a\":{}}},{\"type\":\"string\"}]}", "", "'oneOf'"},
     {"{\"oneOf\":[{\"type\":\"null\"}],\"anyOf\":[{\"type\":\"null\"}]}", "", "'oneOf'"},
@@ -342,6 +374,50 @@ static void test_refused(void **state)
     char *text = NULL;
     assert_int_equal(weir_grammar_from_json_schema(NULL, 0, &text, NULL), WEIR_INVALID);
     assert_int_equal(weir_grammar_from_json_schema("{}", WEIR_NUL, NULL, NULL), WEIR_INVALID);
+}
+
+/* ---- The order of properties: all selections of all orders ---- */
+
+enum { PROPERTIES = 4 };
+
+/* Texts of objects with these properties, and with each of the others behind them. */
+static void check_orders(gbnf *g, const char *schema, unsigned required, const int *chosen, size_t n)
+{
+    char text[64] = "{";
+    unsigned set = 0;
+    bool in = true;
+    for (size_t i = 0; i < n; i++) {
+        sprintf(text + strlen(text), "%s\"%c\":%d", i > 0 ? "," : "", 'a' + chosen[i], chosen[i]);
+        in = in && (i == 0 || chosen[i] > chosen[i - 1]);
+        set |= 1u << chosen[i];
+    }
+    strcat(text, "}");
+    if (gbnf_matches(g, text) != (in && (required & ~set) == 0)) fail_msg("%s and %s", schema, text);
+    for (int one = 0; one < PROPERTIES; one++) {
+        int more[PROPERTIES];
+        if ((set & 1u << one) != 0) continue;
+        if (n > 0) memcpy(more, chosen, n * sizeof *chosen);
+        more[n] = one;
+        check_orders(g, schema, required, more, n + 1);
+    }
+}
+
+static void test_orders(void **state)
+{
+    (void)state;
+    for (unsigned required = 0; required < 1u << PROPERTIES; required++) {
+        char schema[256] = "{\"properties\":{";
+        for (int i = 0; i < PROPERTIES; i++)
+            sprintf(schema + strlen(schema), "%s\"%c\":{\"const\":%d}", i > 0 ? "," : "", 'a' + i, i);
+        strcat(schema, "},\"required\":[");
+        for (int i = PROPERTIES - 1, n = 0; i >= 0; i--) /* the order of this list has no meaning */
+            if ((required & 1u << i) != 0)
+                sprintf(schema + strlen(schema), "%s\"%c\"", n++ > 0 ? "," : "", 'a' + i);
+        strcat(schema, "]}");
+        gbnf *g = grammar_of(schema);
+        check_orders(g, schema, required, NULL, 0);
+        gbnf_free(g);
+    }
 }
 
 /* ---- Bounds of integers, all of them ---- */
@@ -496,9 +572,9 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_honoured),       cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_integer_bounds), cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_honoured), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_orders),   cmocka_unit_test(test_integer_bounds),
+        cmocka_unit_test(test_limits),   cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

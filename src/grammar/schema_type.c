@@ -80,7 +80,7 @@ json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema)
     for (size_t i = 0; i < n && w->status == WEIR_OK; i++) {
         json_t *value = given != NULL ? json_array_get(given, i) : (json_t *)only;
         if ((weir__schema_type_of(value) & types) == 0 ||
-            (given != NULL && only != NULL && !json_equal(value, only)))
+            (given != NULL && only != NULL && !weir__schema_equal(value, only)))
             continue;
         if (weir__schema_take(w, given != NULL ? "enum" : "const",
                               json_dumpb(value, NULL, 0, JSON_COMPACT | JSON_ENCODE_ANY) + 2))

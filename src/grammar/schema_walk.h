@@ -24,7 +24,7 @@ enum {
     TYPE_ANY = 127,
 };
 
-/* The kind of a keyword; unknown keywords count as ANNOTATION. */
+/* The kind of a keyword; names that JSON Schema does not know are annotations, too. */
 enum keyword_kind { ANNOTATION, GENERAL, OBJECT, ARRAY, STRING, NUMBER, REFUSED };
 
 /* A definition, made at the first $ref to its target. Invariant: in the order of these. */

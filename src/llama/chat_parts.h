@@ -1,11 +1,12 @@
-/* chat_parts.h: what the files of backend/chat.h share: a rendering, and answers as its parser reads them.
+/* chat_parts.h: what the files of backend/chat.h share: a conversation, its rendering, and answers as its
+ * parser reads them.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_LLAMA_CHAT_PARTS_H
 #define WEIR_LLAMA_CHAT_PARTS_H
 
 #include "backend/chat.h"
 
-#include <chat.h>
+#include <chat-auto-parser.h>
 
 #include <set>
 #include <string>
@@ -39,11 +40,25 @@ struct weir__shim_chat {
 namespace weir
 {
 
-/* Renders with these tools, this choice and this schema. bare: only the prompt of the result is used; without
- * it, and with tools, the prompt is not. */
-common_chat_params render_template(const weir__shim_template *t, const weir__shim_render *in,
-                                   const char *tools, common_chat_tool_choice choice, const char *schema,
-                                   bool bare = false);
+/* The template as it was given, with both tokens. */
+const common_chat_template &whole_template(const weir__shim_template *t);
+
+/* A conversation as templates get it, read once and rendered as often as parsers are made for it. */
+class conversation
+{
+  public:
+    conversation(const weir__shim_template *t, const weir__shim_render *in);
+
+    /* The prompt, and the parser of answers with this choice of tools. bare: only the prompt of the result is
+     * used; without it, and with tools, the prompt is not. */
+    common_chat_params render(common_chat_tool_choice choice, bool with_schema, bool bare = false);
+
+    common_json tools, schema; /* those that are enforced, or null */
+
+  private:
+    const weir__shim_template *t;
+    autoparser::generation_params given;
+};
 
 /* Reads from the chat's serialized parser how its texts end: rendered.form, delimiters, ends. */
 void read_form(weir__shim_chat &chat);

@@ -57,18 +57,24 @@ static weir__shim_template *template_of(const char *source)
 static weir_status create(const weir__shim_template *t, const char *messages, int way, weir__shim_chat **chat)
 {
     weir_error error = {0};
+    json_t *given = json_loads(messages, 0, NULL), *args = json_object(),
+           *tools = way >= TOOLS ? json_loads(weather, 0, NULL) : NULL;
     weir__shim_render in = {
-        .messages = messages,
-        .args = "{}",
+        .messages = given,
+        .args = args,
         .tool_choice = WEIR_TOOLS_AUTO,
-        .tools = way >= TOOLS ? weather : NULL,
-        .enforced_tools = way >= TOOLS ? weather : NULL,
+        .tools = tools,
+        .enforced_tools = tools,
         .add_generation_prompt = true,
         .enable_thinking = (way & 1) != 0,
         .parse_reasoning = (way & 2) != 0,
     };
     *chat = NULL;
-    return weir__shim_chat_create(t, &in, chat, &error);
+    weir_status status = weir__shim_chat_create(t, &in, chat, &error);
+    json_decref(tools);
+    json_decref(args);
+    json_decref(given);
+    return status;
 }
 
 static void expect_same_answers(const weir__shim_chat *a, const weir__shim_chat *b)

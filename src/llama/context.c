@@ -85,13 +85,12 @@ static weir_status check_params(const weir__bmodel *model, const weir_context_pa
 {
     if (model->vocab_only)
         return weir__error_set(error, WEIR_UNSUPPORTED, "vocab_only",
-                               "the model was loaded with vocab_only and cannot compute");
+                               "the model was loaded with `vocab_only` and cannot compute");
     if (model->head && target == NULL)
-        return weir__error_set(
-            error, WEIR_UNSUPPORTED, NULL,
-            "this model ('%s') only drafts for another model and cannot generate: pass it as "
-            "draft_model to an engine of that model",
-            model->architecture);
+        return weir__error_set(error, WEIR_UNSUPPORTED, NULL,
+                               "this model ('%s') only drafts for another model and cannot generate: pass it "
+                               "as `draft_model` to an engine of that model",
+                               model->architecture);
     if (model->encoder_only && !params->embeddings)
         return weir__error_set(error, WEIR_UNSUPPORTED, "embeddings", "this model computes embeddings only");
     if (model->encoder_decoder && !params->embeddings)
@@ -99,14 +98,16 @@ static weir_status check_params(const weir__bmodel *model, const weir_context_pa
     if (params->n_seq_max > 1 && strcmp(model->architecture, "plamo2") == 0)
         return weir__error_set(error, WEIR_UNSUPPORTED, "n_seq_max",
                                "llama.cpp computes several sequences of a PLaMo 2 model wrongly; allowed: 1");
-    if (params->n_threads < 1 || params->n_threads > WEIR__CPU_MAX || params->n_threads_batch < 1 ||
-        params->n_threads_batch > WEIR__CPU_MAX)
-        return weir__error_set(error, WEIR_INVALID, "n_threads",
-                               "n_threads is %d and n_threads_batch %d; allowed: 1 to %d", params->n_threads,
-                               params->n_threads_batch, WEIR__CPU_MAX);
+    if (params->n_threads < 1 || params->n_threads > WEIR__CPU_MAX)
+        return weir__error_range(error, WEIR_INVALID, "n_threads", (double)params->n_threads, 1,
+                                 WEIR__CPU_MAX, "`n_threads` is %d", params->n_threads);
+    if (params->n_threads_batch < 1 || params->n_threads_batch > WEIR__CPU_MAX)
+        return weir__error_range(error, WEIR_INVALID, "n_threads_batch", (double)params->n_threads_batch, 1,
+                                 WEIR__CPU_MAX, "`n_threads_batch` is %d", params->n_threads_batch);
     if (params->n_seq_max < 1 || (size_t)params->n_seq_max > llama_max_parallel_sequences())
-        return weir__error_set(error, WEIR_INVALID, "n_seq_max", "n_seq_max is %d; allowed: 1 to %zu",
-                               params->n_seq_max, llama_max_parallel_sequences());
+        return weir__error_range(error, WEIR_INVALID, "n_seq_max", (double)params->n_seq_max, 1,
+                                 (double)llama_max_parallel_sequences(), "`n_seq_max` is %d",
+                                 params->n_seq_max);
     if (params->embeddings && params->pooling == WEIR_POOLING_RANK &&
         weir__llama_meta_number(model, "pooling_type", -1) != LLAMA_POOLING_TYPE_RANK)
         return weir__error_set(error, WEIR_UNSUPPORTED, "pooling", "this model has no head that ranks");
@@ -440,7 +441,7 @@ weir_status weir__llama_pass_segment(weir__bcontext *c, const weir__batch *batch
     c->n_entries = c->n_rows = 0;
     if (!segment->causal && batch->n > n_ubatch)
         return weir__error_set(error, WEIR_UNSUPPORTED, NULL,
-                               "an image or sound of %d tokens must be computed at once; n_ubatch is %d",
+                               "an image or sound of %d tokens must be computed at once; `n_ubatch` is %d",
                                batch->n, n_ubatch);
     if (c->places == NULL) c->places = weir__mem_calloc((size_t)c->n_batch, 4 * sizeof *c->places);
     if (c->places == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for positions");

@@ -35,20 +35,26 @@ static weir__shim_template *template_of(const char *source, const char *end)
 
 static weir__shim_chat *create(const weir__shim_template *t, bool called)
 {
-    char messages[512];
+    char text[512];
+    snprintf(text, sizeof text, "[%s%s%s]", question, called ? "," : "", called ? call : "");
+    json_t *messages = json_loads(text, 0, NULL), *args = json_object(),
+           *tools = json_loads(weather, 0, NULL);
     weir_error error = {0};
     weir__shim_chat *chat = NULL;
     const weir__shim_render in = {
         .messages = messages,
-        .args = "{}",
+        .args = args,
         .tool_choice = WEIR_TOOLS_AUTO,
-        .tools = weather,
-        .enforced_tools = weather,
+        .tools = tools,
+        .enforced_tools = tools,
         .add_generation_prompt = !called,
         .parse_reasoning = true,
     };
-    snprintf(messages, sizeof messages, "[%s%s%s]", question, called ? "," : "", called ? call : "");
-    return weir__shim_chat_create(t, &in, &chat, &error) == WEIR_OK ? chat : NULL;
+    if (weir__shim_chat_create(t, &in, &chat, &error) != WEIR_OK) chat = NULL;
+    json_decref(tools);
+    json_decref(args);
+    json_decref(messages);
+    return chat;
 }
 
 /* The answer that the template writes as that call, in memory of *answered; NULL: its prompts do not show. */

@@ -194,8 +194,8 @@ static weir_status decode_head(weir__bcontext *head, const weir__batch *batch, w
      * rows want them. */
     bool good = gather_rows(head, true) && add_guesses(head, batch);
     weir_status status = good ? weir__llama_pass(head, &f->rows, f->embd, error)
-                              : weir__error_set(error, WEIR_INVALID, "pos",
-                                                "the states of the tokens before these are unknown");
+                              : weir__invalid(error, WEIR_ERROR_UNKNOWN, "pos",
+                                              "the states of the tokens before these are unknown");
     if (status == WEIR_OK && read_guesses(head, batch)) return WEIR_OK;
     weir__llama_head_forget(head);
     return status != WEIR_OK ? status : weir__error_set(error, WEIR_BACKEND, NULL, "the head says nothing");
@@ -476,9 +476,9 @@ weir_status weir__llama_head_create(weir__bcontext *target, weir__bmodel *model,
     if (status == WEIR_OK) status = weir__llama_context_open(model, params, target, &head, info, error);
     if (status != WEIR_OK) return status;
     if (head->n_batch < target->n_batch || head->n_seq_max < target->n_seq_max) {
-        status = weir__error_set(error, WEIR_INVALID, "n_batch",
-                                 "a head follows its target: %d tokens and %d sequences are allowed at least",
-                                 target->n_batch, target->n_seq_max);
+        status = weir__invalid(error, WEIR_ERROR_CONFLICT, "n_batch",
+                               "a head follows its target: %d tokens and %d sequences are allowed at least",
+                               target->n_batch, target->n_seq_max);
         goto fail;
     }
     head->following = f = weir__mem_calloc(1, sizeof *f);
@@ -546,14 +546,14 @@ weir_status weir__llama_head_estimate(weir__bmodel *target_model, const weir_con
 static weir_status check_batch(const weir__bcontext *c, const weir__batch *batch, weir_error *error)
 {
     if (batch->n < 1 || batch->n > c->n_batch)
-        return weir__error_set(error, WEIR_INVALID, "batch", "the batch has %d tokens; allowed: 1 to %d",
-                               batch->n, c->n_batch);
+        return weir__error_range(error, WEIR_INVALID, "batch", (double)batch->n, 1, (double)c->n_batch,
+                                 "the batch has %d tokens", batch->n);
     if (c->model->n_positions == INT32_MAX) return WEIR_OK;
     for (int32_t i = 0; i < batch->n; i++)
         if (batch->pos[i] >= c->model->n_positions)
-            return weir__error_set(error, WEIR_INVALID, "pos",
-                                   "position %d; this model has positions up to %d", batch->pos[i],
-                                   c->model->n_positions - 1);
+            return weir__error_numbers(
+                error, WEIR_INVALID, "pos", batch->pos[i], 0, c->model->n_positions - 1,
+                "position %d; this model has positions up to %d", batch->pos[i], c->model->n_positions - 1);
     return WEIR_OK;
 }
 

@@ -171,7 +171,7 @@ weir_status limited(std::size_t n, weir_error *error, const char *field, const c
     });
     if (limits.is_over()) return limits.report(error);
     if (status != WEIR_TEMPLATE || error == nullptr) return status;
-    return weir__error_set(error, status, field, "%s", error->message);
+    return weir__error_as(error, error, status, field);
 }
 
 } // namespace weir

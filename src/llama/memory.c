@@ -67,8 +67,8 @@ weir_status weir__llama_share(weir__bcontext *c, int32_t from, int32_t to, int32
 {
     int32_t last = weir__llama_seq_pos_max(c, from);
     if (n < 0 || (n > last + 1 && !c->model->m_rope)) /* an image's cells may end before its last position */
-        return weir__error_set(error, WEIR_INVALID, "n", "%d positions of a sequence that has %d", n,
-                               last + 1);
+        return weir__error_numbers(error, WEIR_INVALID, "n", n, 0, last + 1,
+                                   "%d positions of a sequence that has %d", n, last + 1);
     if (!can_end_at(c, from, n))
         return weir__error_set(error, WEIR_UNSUPPORTED, NULL,
                                "this model's memory cannot be cut at position %d", n);

@@ -226,8 +226,8 @@ void weir__llama_model_free(weir__bmodel *model)
 static weir_status add_device(loading *l, ggml_backend_dev_t device, weir_error *error)
 {
     if (l->n_devices == WEIR__DEVICES_USED_MAX)
-        return weir__error_set(error, WEIR_INVALID, "devices", "the model would use more than %d devices",
-                               WEIR__DEVICES_USED_MAX);
+        return weir__error_numbers(error, WEIR_INVALID, "devices", NAN, 0, WEIR__DEVICES_USED_MAX,
+                                   "the model would use more than %d devices", WEIR__DEVICES_USED_MAX);
     l->devices[l->n_devices++] = device;
     return WEIR_OK;
 }
@@ -259,11 +259,10 @@ static weir_status choose_devices(loading *l, weir__bmodel *m, weir_error *error
         snprintf(name, sizeof name, "%.*s", (int)length, rest);
         ggml_backend_dev_t device = ggml_backend_dev_by_name(name);
         if (device == NULL || ggml_backend_dev_type(device) == GGML_BACKEND_DEVICE_TYPE_CPU)
-            return weir__error_set(
-                error, WEIR_INVALID, "devices",
-                "devices names \"%.*s\"; expected: GPUs of this build and machine, or none, which "
-                "uses the CPU alone",
-                (int)(length < 64 ? length : 64), rest);
+            return weir__invalid(error, WEIR_ERROR_UNKNOWN, "devices",
+                                 "`devices` names \"%.*s\"; expected: GPUs of this build and machine, or "
+                                 "none, which uses the CPU alone",
+                                 (int)(length < 64 ? length : 64), rest);
         status = add_device(l, device, error);
         if (status != WEIR_OK || rest[length] == '\0') return status;
         rest += length + 1;
@@ -301,8 +300,8 @@ static weir_status copy_split(loading *l, weir_error *error)
 {
     size_t n = l->params->n_tensor_split, n_devices = llama_max_devices();
     if (n > n_devices)
-        return weir__error_set(error, WEIR_INVALID, "n_tensor_split",
-                               "n_tensor_split is %zu; allowed: up to %zu", n, n_devices);
+        return weir__error_range(error, WEIR_INVALID, "n_tensor_split", (double)n, 0, (double)n_devices,
+                                 "`n_tensor_split` is %zu", n);
     if (n == 0) return WEIR_OK;
     l->split = weir__mem_calloc(n_devices, sizeof *l->split);
     if (l->split == NULL)

@@ -125,13 +125,12 @@ weir_status weir__llama_model_optimize(const char *path, const char *out, weir_p
     char *file = path_of(path, out);
     if (file == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a path");
     if (same_file(path, file))
-        status = weir__error_set(error, WEIR_INVALID, "optimized", "%.200s is the model itself", file);
+        status = weir__invalid(error, WEIR_ERROR_CONFLICT, "optimized", "%.200s is the model itself", file);
     else if (!weir__optimized_file_may_replace(file))
-        status =
-            weir__error_set(error, WEIR_INVALID, "optimized",
-                            "%.200s is there and no optimized file; it is not replaced: move it away, or "
-                            "name another place",
-                            file);
+        status = weir__invalid(
+            error, WEIR_ERROR_CONFLICT, "optimized",
+            "%.200s is there and no optimized file; it is not replaced: move it away, or name another place",
+            file);
     if (status == WEIR_OK) status = weir__optimized_writer_open(file, &writer, error);
     if (status == WEIR_OK) status = pack_model(path, &info, writer, &watch, error);
     weir__optimized_writer_close(writer);

@@ -205,15 +205,16 @@ weir_status encode(weir__bprojector *projector, const mtmd_input_chunk *chunk, w
     projector->was_cancelled = false;
     projector->n_nodes = 0;
     int failed = mtmd_encode_chunk(projector->context, chunk);
-    if (weir__hook_fault() != WEIR_OK)
+    const weir_status fault = weir__hook_fault();
+    if (fault == WEIR_NO_MEMORY || (failed != 0 && said.starved()))
+        return weir::refuse_memory(error, nullptr, said, "the encoding",
+                                   "free memory, or give a smaller image or sound");
+    if (fault != WEIR_OK)
         return weir__error_set(error, WEIR_BACKEND, nullptr,
                                "its graph uses weights in a way that weir's kernels do not know; set "
                                "WEIR_KERNELS=off");
     if (projector->was_cancelled)
         return weir__error_set(error, WEIR_ABORTED, nullptr, "the encoding was cancelled");
-    if (failed != 0 && said.starved())
-        return weir::refuse_memory(error, nullptr, said, "the encoding",
-                                   "free memory, or give a smaller image or sound");
     if (failed != 0)
         return weir__error_set(error, WEIR_BACKEND, nullptr, "the projector failed: %s",
                                said.reason("libmtmd gives no reason"));
@@ -261,9 +262,8 @@ weir_status try_all(weir__bprojector *projector, weir_error *error)
                 guard(&why, WEIR_NO_MEMORY, "the projector", [&] { return try_out(projector, kind, &why); });
     if (status == WEIR_OK) return WEIR_OK;
     if (status == WEIR_NO_MEMORY) return weir__error_copy(error, &why);
-    return weir__error_set(error, WEIR_UNSUPPORTED, "path",
-                           "the projector cannot be used; its file is damaged or of an unknown kind: %s",
-                           why.message);
+    return weir__error_wrap(error, &why, WEIR_UNSUPPORTED, "path",
+                            "the projector cannot be used; its file is damaged or of an unknown kind: ");
 }
 
 struct encoder_free {
@@ -277,6 +277,12 @@ weir_status starved(const capture &said, weir_error *error)
 {
     return weir::refuse_memory(error, "path", said, "the projector",
                                "free memory, or give a smaller projector or model");
+}
+
+/* The file was read before: where a stream cannot open it, it has no memory. */
+bool is_starved(const capture &said)
+{
+    return said.starved() || said.says("failed to open");
 }
 
 /* Compares the widths without loading weights: libmtmd, which compares them behind that, does not free what
@@ -295,7 +301,7 @@ weir_status check_width(const char *path, int32_t width, weir_error *error)
         std::unique_ptr<clip_ctx, encoder_free>(loaded.ctx_a),
         std::unique_ptr<clip_ctx, encoder_free>(loaded.ctx_gen_a)};
     const bool none = encoders[0] == nullptr && encoders[1] == nullptr;
-    if (none && said.starved()) return starved(said, error);
+    if (none && is_starved(said)) return starved(said, error);
     if (none)
         return weir__error_set(error, WEIR_FORMAT, "path", "the projector cannot be loaded: %s",
                                said.reason("libmtmd gives no reason"));
@@ -321,7 +327,7 @@ weir_status load_file(weir__bprojector *projector, const weir__bmodel *model, co
     params.cb_eval = on_node;
     params.cb_eval_user_data = projector;
     projector->context = mtmd_init_from_file(path, model->model, params);
-    if (projector->context == nullptr && said.starved()) return starved(said, error);
+    if (projector->context == nullptr && is_starved(said)) return starved(said, error);
     if (projector->context == nullptr)
         return weir__error_set(error, WEIR_FORMAT, "path", "the projector cannot be loaded: %s",
                                said.reason("libmtmd gives no reason"));

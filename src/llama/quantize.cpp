@@ -60,18 +60,24 @@ void on_line(const char *line, void *user)
     if (q->aborted) throw std::runtime_error("ended by the caller");
 }
 
-/* A write failed; its stream does not say why. */
-weir_status disk_failed(const char *out, weir_error *error)
+/* A write failed, and its stream does not say why: a full disk or a limit refuses 64 KiB more, too. */
+weir_status write_failed(const char *out, weir_error *error)
 {
+    static const char block[4096] = {};
     struct statvfs disk;
     char left[48] = "";
+    int file = open(out, O_WRONLY | O_APPEND | O_CLOEXEC), number = file < 0 ? errno : 0;
+    for (int i = 0; i < 16 && number == 0; i++)
+        if (write(file, block, sizeof block) < 0) number = errno;
+    if (file >= 0) close(file);
+    if (number == 0)
+        return weir__error_set(error, WEIR_NO_MEMORY, nullptr,
+                               "no memory for the quantization: free memory, or use fewer threads");
     if (statvfs(out, &disk) == 0)
         std::snprintf(left, sizeof left, " (%llu MB are free there)",
                       static_cast<unsigned long long>(disk.f_bavail) * disk.f_frsize / 1000000);
-    return weir__error_set(error, WEIR_IO, "out",
-                           "%.200s cannot be written to its end: the disk is full, or a limit of the size of "
-                           "files is reached%s",
-                           out, left);
+    return weir__error_set(error, WEIR_IO, "out", "%.200s cannot be written to its end: %s%s", out,
+                           std::strerror(number), left);
 }
 
 weir_status quantize(const char *path, const char *out, const llama_model_quantize_params *params,
@@ -90,7 +96,7 @@ weir_status quantize(const char *path, const char *out, const llama_model_quanti
                 error, WEIR_UNSUPPORTED, "requantize",
                 "the model's weights are quantized already: quantize the original, or ask for "
                 "it nevertheless (requantize), which loses more");
-        if (said.says("iostream")) return disk_failed(out, error);
+        if (said.says("iostream")) return write_failed(out, error);
         if (said.starved())
             return weir::refuse_memory(error, nullptr, said, "the quantization",
                                        "free memory, or use fewer threads");
@@ -110,7 +116,8 @@ weir_status check_written(const char *out, weir_error *error)
                                std::strerror(number));
     }
     close(file);
-    if (weir__gguf_check(out, nullptr, nullptr, nullptr) == WEIR_OK) return WEIR_OK;
+    weir_status status = weir__gguf_check(out, nullptr, nullptr, error);
+    if (status == WEIR_OK || status == WEIR_NO_MEMORY) return status;
     return weir__error_set(error, WEIR_IO, "out",
                            "what was written to %.200s is not whole: is the disk full?", out);
 }

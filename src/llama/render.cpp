@@ -145,13 +145,11 @@ common_chat_schema_document_ptr read_schema(const common_json &schema)
 }
 
 /* Maps the names that parsers have for schemas to the schemas, which saving a parser loses. */
-schema_map name_schemas(const weir__shim_render *in)
+schema_map name_schemas(const weir::conversation &talk)
 {
     schema_map named;
-    const common_json tools =
-        in->enforced_tools != nullptr ? common_json::parse(in->enforced_tools) : common_json::array();
-    for (std::size_t i = 0; i < tools.size(); i++) {
-        const common_json &function = tools.at(i).at("function");
+    for (std::size_t i = 0; i < talk.tools.size(); i++) {
+        const common_json &function = talk.tools.at(i).at("function");
         const std::string tool = "tool-" + function.at("name").get<std::string>();
         const auto document = read_schema(common_chat_tool_parameters(function));
         named[tool + "-schema"] = {document, document->root.get()};
@@ -160,8 +158,8 @@ schema_map name_schemas(const weir__shim_render *in)
             named[tool + "-arg-" + object->properties[k].name + "-schema"] = {
                 document, object->properties[k].schema.get()};
     }
-    if (in->json_schema != nullptr) {
-        const auto document = read_schema(common_json::parse(in->json_schema));
+    if (!talk.schema.is_null()) {
+        const auto document = read_schema(talk.schema);
         named[schema_name] = named["response-format"] = {document, document->root.get()};
     }
     return named;
@@ -230,9 +228,8 @@ void look_for_openness(const common_peg_arena &arena, std::size_t id, bool sure,
     /* The rest: literals, character classes, schemas, and texts with a grammar of their own. */
 }
 
-bool have_required(const char *tools_json)
+bool have_required(const common_json &tools)
 {
-    const common_json tools = common_json::parse(tools_json);
     for (std::size_t i = 0; i < tools.size(); i++) {
         const common_json parameters = common_chat_tool_parameters(tools.at(i).at("function"));
         if (parameters.contains("required") && parameters.at("required").size() > 0) return true;
@@ -241,13 +238,13 @@ bool have_required(const char *tools_json)
 }
 
 /* True if every answer that the parser accepts is a call of a known tool with all required arguments. */
-bool holds_to_calls(const common_peg_arena &arena, const weir__shim_render *in)
+bool holds_to_calls(const common_peg_arena &arena, const common_json &tools)
 {
     std::set<std::pair<std::size_t, bool>> seen;
     openness found;
     look_for_openness(arena, arena.root(), true, seen, found);
     return found.calls && !found.free_text &&
-           (!found.arguments || found.sure_argument || !have_required(in->enforced_tools));
+           (!found.arguments || found.sure_argument || !have_required(tools));
 }
 
 /* Makes params' grammar again, from this parser. Without enable_thinking, reasoning is empty unless the
@@ -255,18 +252,19 @@ bool holds_to_calls(const common_peg_arena &arena, const weir__shim_render *in)
 bool constrain(const weir__shim_render *in, const schema_map &named, const common_json &arena,
                common_chat_params &params)
 {
-    std::string text = arena.dump();
+    const common_json *form = &arena;
+    common_json quick;
     common_peg_arena parser;
     if (!in->enable_thinking) {
-        common_json quick = arena;
+        quick = arena;
         silence(quick, common_chat_peg_builder::REASONING);
-        parser.load(quick.dump());
+        parser = common_peg_arena::from_json(quick);
         common_peg_parse_context begin(params.generation_prompt, COMMON_PEG_PARSE_FLAG_LENIENT);
-        if (!parser.parse(begin).fail()) text = quick.dump();
+        if (!parser.parse(begin).fail()) form = &quick;
     }
-    parser.load(text);
+    if (form != &quick) parser = common_peg_arena::from_json(arena);
     if (!return_schemas(parser, named)) return false;
-    params.parser = text;
+    params.parser = form->dump();
     params.grammar =
         build_grammar([&](const common_grammar_builder &builder) { parser.build_grammar(builder); });
     params.grammar_lazy = false;
@@ -274,38 +272,30 @@ bool constrain(const weir__shim_render *in, const schema_map &named, const commo
     return true;
 }
 
-/* Renders the tools as they were given. */
-common_chat_params render_tools(const weir__shim_template *t, const weir__shim_render *in)
-{
-    return weir::render_template(t, in, in->tools, COMMON_CHAT_TOOL_CHOICE_NONE, in->json_schema, true);
-}
-
 const char *const cannot_render = "the chat template cannot be rendered";
 
-/* The bytes that a template gets to render. */
-std::size_t text_bytes(const weir__shim_render *in)
+/* About the bytes that a template gets to render. */
+std::size_t input_bytes(const weir__shim_render *in)
 {
-    std::size_t n = std::strlen(in->messages) + std::strlen(in->args);
-    if (in->tools != nullptr) n += std::strlen(in->tools);
-    if (in->json_schema != nullptr) n += std::strlen(in->json_schema);
+    std::size_t n = 0;
+    for (const json_t *value : {in->messages, in->args, in->tools, in->json_schema})
+        if (value != nullptr) n += weir__json_size(value);
     return n;
 }
 
 /* Changes params, those of required calls. False: this template's handler has no form of calls that can be
  * enforced. */
-bool enforce(const weir__shim_template *t, const weir__shim_render *in, common_chat_params &params)
+bool enforce(weir::conversation &talk, const weir__shim_render *in, common_chat_params &params)
 {
     if (params.parser.empty()) return false;
-    const schema_map named = name_schemas(in);
+    const schema_map named = name_schemas(talk);
     common_json calls = common_json::parse(params.parser);
-    common_peg_arena parser;
     silence(calls, common_chat_peg_builder::CONTENT);
     narrow(calls);
-    parser.load(calls.dump());
-    if (!return_schemas(parser, named) || !holds_to_calls(parser, in)) return false;
+    common_peg_arena parser = common_peg_arena::from_json(calls);
+    if (!return_schemas(parser, named) || !holds_to_calls(parser, talk.tools)) return false;
     if (in->tool_choice != WEIR_TOOLS_REQUIRED) {
-        const common_chat_params words =
-            weir::render_template(t, in, in->enforced_tools, COMMON_CHAT_TOOL_CHOICE_NONE, in->json_schema);
+        const common_chat_params words = talk.render(COMMON_CHAT_TOOL_CHOICE_NONE, true);
         if (words.parser.empty()) return false;
         common_json other = common_json::parse(words.parser);
         if (!in->fenced) drop_fences(other);
@@ -313,6 +303,11 @@ bool enforce(const weir__shim_template *t, const weir__shim_render *in, common_c
         add_alternative(calls, other);
     }
     return constrain(in, named, calls, params);
+}
+
+common_chat_tool_choice given_choice(const weir__shim_render *in)
+{
+    return in->tool_choice == WEIR_TOOLS_AUTO ? COMMON_CHAT_TOOL_CHOICE_AUTO : COMMON_CHAT_TOOL_CHOICE_NONE;
 }
 
 weir__trigger_kind trigger_kind(common_grammar_trigger_type type)
@@ -376,16 +371,15 @@ bool has_trigger_rule(const common_peg_arena &arena)
 
 /* Gives optional calls that are JSON without a mark a grammar, as llama.cpp gives those with one. A tool's
  * name and the key of its arguments begin it. The first tool shows the key. */
-void hold_unmarked(const weir__shim_render *in, weir__shim_chat &chat)
+void hold_unmarked(const weir::conversation &talk, const weir__shim_render *in, weir__shim_chat &chat)
 {
     common_chat_params &params = chat.params;
     if (in->tools == nullptr || in->tool_choice != WEIR_TOOLS_AUTO || params.parser.empty() ||
         !params.grammar.empty())
         return;
-    const common_json tools = common_json::parse(in->enforced_tools);
     std::vector<std::string> names;
-    for (std::size_t i = 0; i < tools.size(); i++)
-        names.push_back(tools.at(i).at("function").at("name").get<std::string>());
+    for (std::size_t i = 0; i < talk.tools.size(); i++)
+        names.push_back(talk.tools.at(i).at("function").at("name").get<std::string>());
     const char *key = nullptr;
     for (const char *one : {"parameters", "arguments"})
         if (key == nullptr && !names.empty() &&
@@ -393,7 +387,7 @@ void hold_unmarked(const weir__shim_render *in, weir__shim_chat &chat)
             key = one;
     common_peg_arena parser;
     parser.load(params.parser);
-    if (key == nullptr || !has_trigger_rule(parser) || !return_schemas(parser, name_schemas(in))) return;
+    if (key == nullptr || !has_trigger_rule(parser) || !return_schemas(parser, name_schemas(talk))) return;
     params.grammar =
         build_grammar([&](const common_grammar_builder &builder) { parser.build_grammar(builder, true); });
     params.grammar_lazy = true;
@@ -409,44 +403,38 @@ weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shi
                                    weir__shim_chat **out, weir_error *error)
 {
     std::unique_ptr<weir__shim_chat> chat;
-    const std::size_t n = text_bytes(in);
+    const std::size_t n = input_bytes(in);
     const weir_status status = weir::limited(n, error, "messages", cannot_render, [&] {
         chat.reset(new weir__shim_chat());
-        /* The prompt does not depend on the choice, and without calls no grammar is made of the parameters as
-         * given. */
+        weir::conversation talk(t, in);
         const bool either =
             in->tools != nullptr && in->tool_choice == WEIR_TOOLS_AUTO && in->json_schema != nullptr;
         const bool required = in->tools != nullptr && in->tool_choice == WEIR_TOOLS_REQUIRED;
         if (required || either) {
-            chat->params =
-                weir::render_template(t, in, in->enforced_tools, COMMON_CHAT_TOOL_CHOICE_REQUIRED, nullptr);
-            if (!enforce(t, in, chat->params))
+            chat->params = talk.render(COMMON_CHAT_TOOL_CHOICE_REQUIRED, false);
+            if (!enforce(talk, in, chat->params))
                 return weir__error_set(error, WEIR_UNSUPPORTED, either ? "json_schema" : "tool_choice",
                                        "the form of calls that this model's template has cannot be enforced");
             if (either)
                 chat->params.grammar_triggers =
-                    weir::render_template(t, in, in->enforced_tools, COMMON_CHAT_TOOL_CHOICE_AUTO, nullptr)
-                        .grammar_triggers;
+                    talk.render(COMMON_CHAT_TOOL_CHOICE_AUTO, false).grammar_triggers;
         } else {
-            chat->params =
-                weir::render_template(t, in, in->enforced_tools,
-                                      in->tool_choice == WEIR_TOOLS_AUTO ? COMMON_CHAT_TOOL_CHOICE_AUTO
-                                                                         : COMMON_CHAT_TOOL_CHOICE_NONE,
-                                      in->json_schema);
+            chat->params = talk.render(given_choice(in), true);
             if (in->json_schema != nullptr && !chat->params.grammar_lazy && !chat->params.grammar.empty() &&
                 !chat->params.parser.empty()) {
                 common_json arena = common_json::parse(chat->params.parser);
                 if (!in->fenced) drop_fences(arena);
-                constrain(in, name_schemas(in), arena, chat->params);
+                constrain(in, name_schemas(talk), arena, chat->params);
             }
             if (!chat->params.grammar_lazy) chat->params.grammar_triggers.clear();
         }
-        if (in->tools != nullptr) chat->params.prompt = render_tools(t, in).prompt;
+        if (in->tools != nullptr)
+            chat->params.prompt = talk.render(COMMON_CHAT_TOOL_CHOICE_NONE, true, true).prompt;
         chat->parser = common_chat_parser_params(chat->params);
         chat->parser.reasoning_format =
             in->parse_reasoning ? COMMON_REASONING_FORMAT_DEEPSEEK : COMMON_REASONING_FORMAT_NONE;
         if (!chat->params.parser.empty()) chat->parser.parser.load(chat->params.parser);
-        if (in->json_schema == nullptr) hold_unmarked(in, *chat);
+        if (in->json_schema == nullptr) hold_unmarked(talk, in, *chat);
         fill_rendered(*chat, required);
         weir::refuse_starved();
         return WEIR_OK;
@@ -459,14 +447,8 @@ weir_status weir__shim_chat_prompt(const weir__shim_template *t, const weir__shi
                                    bool (*add)(void *user, const char *prompt, std::size_t n), void *user,
                                    weir_error *error)
 {
-    return weir::limited(text_bytes(in), error, "messages", cannot_render, [&] {
-        const common_chat_params params =
-            in->tools != nullptr
-                ? render_tools(t, in)
-                : weir::render_template(t, in, nullptr,
-                                        in->tool_choice == WEIR_TOOLS_AUTO ? COMMON_CHAT_TOOL_CHOICE_AUTO
-                                                                           : COMMON_CHAT_TOOL_CHOICE_NONE,
-                                        in->json_schema, true);
+    return weir::limited(input_bytes(in), error, "messages", cannot_render, [&] {
+        const common_chat_params params = weir::conversation(t, in).render(given_choice(in), true, true);
         weir::refuse_starved();
         if (!add(user, params.prompt.data(), params.prompt.size())) throw std::bad_alloc();
         return WEIR_OK;

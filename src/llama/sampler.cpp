@@ -168,9 +168,9 @@ weir_status make_chain(weir__bsampler &s, const weir_sampler_params &p, weir_err
             return weir__error_set(error, WEIR_UNSUPPORTED, "order",
                                    "infill needs a vocabulary with an end token");
         if (name == "infill" && p.ignore_eos)
-            return weir__error_set(
-                error, WEIR_INVALID, "order",
-                "infill chooses end tokens, which ignore_eos forbids; leave one of them out");
+            return weir__invalid(
+                error, WEIR_ERROR_FORM, "order",
+                "infill chooses end tokens, which `ignore_eos` forbids; leave one of them out");
         may_drop_first |= name == "typ_p" || name == "xtc" || name == "infill";
         names.push_back(name);
     }
@@ -210,8 +210,8 @@ weir_status make_grammar(weir__bsampler &s, const weir_sampler_params &params, c
     const char *text = grammar != nullptr ? grammar->text : params.grammar;
     const char *root = grammar != nullptr ? grammar->root : params.grammar_root;
     if (text == nullptr && params.json_schema != nullptr)
-        return weir__error_set(error, WEIR_INVALID, "json_schema",
-                               "a schema must have been made a grammar before");
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "json_schema",
+                             "a schema must have been made a grammar before");
     if (text == nullptr) return WEIR_OK;
     weir__automaton *automaton = nullptr;
     weir_status status = weir__llama_grammar_get(s.model, text, root, &automaton, error);
@@ -396,8 +396,8 @@ weir_status first_choice(const weir__bsampler &s, const float *logits, loan &scr
             k > 0 ? list_largest(s, logits, k, candidates) : list_candidates(s, logits, candidates);
         if (n > 0) return choose(s, candidates, n, token, error);
         if (bias_excludes(s, logits))
-            return weir__error_set(error, WEIR_INVALID, "logit_bias",
-                                   "logit_bias excludes every token that may come next");
+            return weir__invalid(error, WEIR_ERROR_CONFLICT, "logit_bias",
+                                 "`logit_bias` excludes every token that may come next");
     }
     return weir__error_set(error, WEIR_BACKEND, nullptr,
                            "no token can be chosen: all logits are NaN or minus infinity");
@@ -481,7 +481,8 @@ weir_status weir__llama_sample(weir__bsampler *s, weir__bcontext *context, int32
 {
     const float *logits = weir__llama_logits(context, row);
     if (logits == nullptr)
-        return weir__error_set(error, WEIR_INVALID, "index", "row %d of the last pass kept no logits", row);
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "index", "row %d of the last pass kept no logits",
+                             row);
     return guard(error, WEIR_BACKEND, "sampling failed", [&] {
         loan scratch(s->model);
         int32_t chosen = -1;

@@ -114,6 +114,7 @@ bool weir::capture::starved() const
         "OutOfDeviceMemory",
         "OutOfHostMemory",
         "memory allocation of",
+        "failed to init ggml context",
         "failed to initialize ggml context",
         "failed to create ggml context",
         "bad_alloc",
@@ -312,8 +313,8 @@ weir_status weir__shim_decode(llama_context *context, llama_batch batch, bool en
         case 2: return weir__error_set(error, WEIR_ABORTED, nullptr, "the pass was aborted");
         case -2: return refuse_memory(error, nullptr, said, "the pass", pass_advice);
         case -1:
-            return weir__error_set(error, WEIR_INVALID, "batch", "the batch is not sound: %s",
-                                   said.reason("llama.cpp gives no reason"));
+            return weir__invalid(error, WEIR_ERROR_CONFLICT, "batch", "the batch is not sound: %s",
+                                 said.reason("llama.cpp gives no reason"));
         default:
             if (said.starved()) return refuse_memory(error, nullptr, said, "the pass", pass_advice);
             return weir__error_set(error, WEIR_BACKEND, nullptr, "the pass failed (%d): %s", code,
@@ -487,8 +488,8 @@ weir_status weir__shim_head_fits(const llama_model *head, const llama_model *tar
                                    target->arch_name().c_str());
         if (static_cast<int64_t>(head->hparams.n_embd_inp_enc()) !=
             static_cast<int64_t>(head->target_layer_ids.size()) * llama_model_n_embd(target))
-            return weir__error_set(
-                error, WEIR_INVALID, field,
+            return weir__invalid(
+                error, WEIR_ERROR_CONFLICT, field,
                 "the head reads hidden states of %u numbers and the model's have %d: it is for another one",
                 head->hparams.n_embd_inp_enc() / static_cast<uint32_t>(head->target_layer_ids.size()),
                 llama_model_n_embd(target));
@@ -501,12 +502,11 @@ weir_status weir__shim_head_fits(const llama_model *head, const llama_model *tar
                     layer, n_layer - 1);
         bool borrows = head->tok_embd == nullptr || head->output == nullptr;
         if (borrows && (target->hparams.n_embd != n_embd || target->vocab.n_tokens() != n_vocab))
-            return weir__error_set(
-                error, WEIR_INVALID, field,
-                "the head uses the model's embeddings of tokens, which have %u numbers and "
-                "%u tokens instead of %lld and %lld: it is for another one",
-                target->hparams.n_embd, target->vocab.n_tokens(), static_cast<long long>(n_embd),
-                static_cast<long long>(n_vocab));
+            return weir__invalid(error, WEIR_ERROR_CONFLICT, field,
+                                 "the head uses the model's embeddings of tokens, which have %u numbers and "
+                                 "%u tokens instead of %lld and %lld: it is for another one",
+                                 target->hparams.n_embd, target->vocab.n_tokens(),
+                                 static_cast<long long>(n_embd), static_cast<long long>(n_vocab));
         if (borrows && (target->tok_embd == nullptr || target->output == nullptr))
             return weir__error_set(error, WEIR_UNSUPPORTED, field,
                                    "the head uses the model's embeddings and output, and it has not both");

@@ -4,7 +4,7 @@
 #include "llama/guard.h"
 #include "llama/limits.h"
 
-#include <chat-auto-parser.h>
+#include <chat-auto-parser-helpers.h>
 #include <log.h>
 
 #include <pthread.h>
@@ -22,16 +22,16 @@ struct weir__shim_found {
 };
 
 struct weir__shim_template {
-    common_chat_templates_ptr templates;
-    /* The templates without the end token's text, or empty. llama.cpp takes that text for a part of the form
+    std::unique_ptr<const common_chat_template> whole;
+    /* The template without the end token's text, or empty. llama.cpp takes that text for a part of the form
      * of calls, and then misses ids before the arguments. So parsers of calls come from here; prompts do
      * not. */
-    common_chat_templates_ptr endless;
-    /* llama.cpp has no handler for it: it renders examples to find how reasoning and calls are marked, again
-     * for each prompt. */
+    std::unique_ptr<const common_chat_template> endless;
+    bool shows_end; /* the texts of both may differ */
+    /* llama.cpp has no handler for it: it renders examples to find how reasoning and calls are marked. */
     bool analyzed;
-    bool knows_tools;
-    mutable std::mutex mutex; /* protects `found` */
+    mutable std::mutex mutex;                                          /* protects the next ones */
+    mutable std::shared_ptr<const autoparser::autoparser> analyses[2]; /* of `whole`, of `endless` */
     mutable std::vector<weir__shim_found> found;
 };
 
@@ -53,10 +53,9 @@ void quiet(void)
 /* A template can end a prompt in few ways: with or without reasoning, which is parsed or not. */
 constexpr std::size_t found_max = 8;
 
-bool is_analyzed(const common_chat_templates *templates, const char *bos, const char *eos)
+bool is_analyzed(const common_chat_template &parsed)
 {
     try {
-        const common_chat_template parsed(common_chat_templates_source(templates), bos, eos);
         autoparser::generation_params params;
         params.messages = common_json::parse("[{\"role\": \"user\", \"content\": \"x\"}]");
         params.add_generation_prompt = true;
@@ -66,26 +65,60 @@ bool is_analyzed(const common_chat_templates *templates, const char *bos, const 
     }
 }
 
-/* Renders the prompt alone, and reuses the rest: without tools, schema and a message to continue, the result
- * of the analysis depends only on how the prompt ends. */
-common_chat_params apply_analyzed(const weir__shim_template *t, common_chat_templates_inputs &inputs)
+/* llama.cpp's analysis, which depends on the template alone. */
+std::shared_ptr<const autoparser::autoparser> analysis_of(const weir__shim_template *t, bool endless)
 {
-    const bool parse_reasoning = inputs.reasoning_format != COMMON_REASONING_FORMAT_NONE;
-    inputs.force_pure_content = true;
-    common_chat_params rendered = common_chat_templates_apply(t->templates.get(), inputs);
+    {
+        const std::lock_guard<std::mutex> lock(t->mutex);
+        if (t->analyses[endless] != nullptr) return t->analyses[endless];
+    }
+    const auto made = std::make_shared<autoparser::autoparser>();
+    made->analyze_template(endless ? *t->endless : *t->whole);
+    weir::refuse_starved(); /* it would be kept */
+    const std::lock_guard<std::mutex> lock(t->mutex);
+    t->analyses[endless] = made;
+    return made;
+}
+
+/* The prompt and the parser of answers, as common_chat_templates_apply makes them by the analysis. */
+common_chat_params parse_by_analysis(const weir__shim_template *t, const autoparser::generation_params &given,
+                                     bool endless)
+{
+    try {
+        const auto analysis = analysis_of(t, endless);
+        const common_chat_template &rendered = endless && t->shows_end ? *t->endless : *t->whole;
+        common_chat_params params = autoparser::peg_generator::generate_parser(rendered, given, *analysis);
+        params.supports_thinking = analysis->reasoning.mode != autoparser::reasoning_mode::NONE;
+        if (params.supports_thinking) {
+            params.thinking_start_tag = trim_whitespace(analysis->reasoning.start);
+            const std::string end = trim_whitespace(analysis->reasoning.end);
+            if (!end.empty()) params.thinking_end_tags = {end};
+        }
+        return params;
+    } catch (const std::exception &e) {
+        throw std::invalid_argument(std::string("Unable to generate parser for this template. Automatic "
+                                                "parser generation failed: ") +
+                                    e.what());
+    }
+}
+
+/* Renders the prompt alone, and reuses the rest: without tools, schema and a message to continue, the parser
+ * depends only on how the prompt ends. */
+common_chat_params parse_by_end(const weir__shim_template *t, const autoparser::generation_params &given)
+{
+    const bool parse_reasoning = given.reasoning_format != COMMON_REASONING_FORMAT_NONE;
+    std::string prompt = common_chat_template_direct_apply(*t->whole, given);
+    const std::string end = common_chat_template_generation_prompt(*t->whole, given);
     {
         const std::lock_guard<std::mutex> lock(t->mutex);
         for (const weir__shim_found &found : t->found) {
-            if (found.generation_prompt != rendered.generation_prompt ||
-                found.parse_reasoning != parse_reasoning)
-                continue;
+            if (found.generation_prompt != end || found.parse_reasoning != parse_reasoning) continue;
             common_chat_params params = found.params;
-            params.prompt = std::move(rendered.prompt);
+            params.prompt = std::move(prompt);
             return params;
         }
     }
-    inputs.force_pure_content = false;
-    common_chat_params params = common_chat_templates_apply(t->templates.get(), inputs);
+    common_chat_params params = parse_by_analysis(t, given, false);
     weir__shim_found found = {params.generation_prompt, parse_reasoning, params};
     found.params.prompt.clear();
     weir::refuse_starved(); /* it would be kept */
@@ -93,15 +126,6 @@ common_chat_params apply_analyzed(const weir__shim_template *t, common_chat_temp
     if (t->found.size() == found_max) t->found.erase(t->found.begin());
     t->found.push_back(std::move(found));
     return params;
-}
-
-common_chat_continuation continuation(weir__continuation kind)
-{
-    switch (kind) {
-    case WEIR__CONTINUE_TEXT: return COMMON_CHAT_CONTINUATION_CONTENT;
-    case WEIR__CONTINUE_REASONING: return COMMON_CHAT_CONTINUATION_REASONING;
-    default: return COMMON_CHAT_CONTINUATION_NONE;
-    }
 }
 
 /* The reason for which it cannot be parsed; "" = it can. */
@@ -142,31 +166,29 @@ std::size_t error_line(const std::string &source, const std::string &reason)
 
 } // namespace
 
-common_chat_params weir::render_template(const weir__shim_template *t, const weir__shim_render *in,
-                                         const char *tools, common_chat_tool_choice choice,
-                                         const char *schema, bool bare)
+const common_chat_template &weir::whole_template(const weir__shim_template *t)
 {
-    common_chat_templates_inputs inputs;
-    inputs.messages = common_chat_msgs_parse_oaicompat(common_json::parse(in->messages));
-    if (tools != nullptr) inputs.tools = common_chat_tools_parse_oaicompat(common_json::parse(tools));
-    inputs.tool_choice = choice;
-    if (schema != nullptr) inputs.json_schema = schema;
-    const common_json args = common_json::parse(in->args);
-    for (const auto &arg : args.items()) inputs.chat_template_kwargs[arg.key()] = arg.value().dump();
-    inputs.parallel_tool_calls = in->parallel_tool_calls;
-    inputs.add_generation_prompt = in->add_generation_prompt && in->continuation == WEIR__CONTINUE_NONE;
-    /* Some handlers read reasoning that goes on only if it is enabled. */
-    inputs.enable_thinking = in->enable_thinking || in->continuation == WEIR__CONTINUE_REASONING;
-    inputs.continue_final_message = continuation(in->continuation);
-    inputs.reasoning_format =
-        in->parse_reasoning ? COMMON_REASONING_FORMAT_DEEPSEEK : COMMON_REASONING_FORMAT_NONE;
-    const bool continues = in->continuation != WEIR__CONTINUE_NONE;
-    inputs.force_pure_content = bare && t->analyzed && !continues;
-    const bool parses_calls = tools != nullptr && !bare && t->endless != nullptr;
-    if (parses_calls) return common_chat_templates_apply(t->endless.get(), inputs);
-    if (t->analyzed && tools == nullptr && schema == nullptr && !continues && !bare)
-        return apply_analyzed(t, inputs);
-    return common_chat_templates_apply(t->templates.get(), inputs);
+    return *t->whole;
+}
+
+common_chat_params weir::conversation::render(common_chat_tool_choice choice, bool with_schema, bool bare)
+{
+    static const common_json none;
+    const bool continues = given.continue_final_message != COMMON_CHAT_CONTINUATION_NONE;
+    given.tools = bare ? none : tools;
+    given.tool_choice = choice;
+    given.json_schema = with_schema ? schema : none;
+    if (!t->analyzed) {
+        autoparser::generation_params own = given; /* handlers change it */
+        return common_chat_try_specialized_template(*t->whole, t->whole->source(), own).value();
+    }
+    if (bare && !continues) {
+        common_chat_params params;
+        params.prompt = common_chat_template_direct_apply(*t->whole, given);
+        return params;
+    }
+    if (given.tools.is_null() && given.json_schema.is_null() && !continues) return parse_by_end(t, given);
+    return parse_by_analysis(t, given, !given.tools.is_null() && t->endless != nullptr);
 }
 
 weir_status weir__shim_template_create(const char *source, const char *bos, const char *eos,
@@ -177,22 +199,22 @@ weir_status weir__shim_template_create(const char *source, const char *bos, cons
     weir_status status = weir::limited(0, error, nullptr, "the chat template cannot be parsed", [&] {
         t.reset(new weir__shim_template());
         try {
-            t->templates = common_chat_templates_init(nullptr, source, bos, eos);
+            const auto templates = common_chat_templates_init(nullptr, source, bos, eos);
+            t->whole.reset(new common_chat_template(common_chat_templates_source(templates.get()), bos, eos));
         } catch (const std::exception &) { /* a copy without the reason, which parsing again gives */
             const std::string reason = parse_error(source);
             if (reason.empty()) throw;
             throw std::runtime_error("line " + std::to_string(error_line(source, reason)) + ": " + reason);
         }
-        t->analyzed = is_analyzed(t->templates.get(), bos, eos);
-        auto caps = common_chat_templates_get_caps(t->templates.get());
-        t->knows_tools = caps["supports_tools"] || caps["supports_tool_calls"];
+        t->analyzed = is_analyzed(*t->whole);
+        t->shows_end = t->whole->source().find("eos_token") != std::string::npos;
         weir::refuse_starved();
         return WEIR_OK;
     });
-    /* The second set has limits of its own, as llama.cpp renders the template for each of them. */
+    /* The second one has limits of its own, as llama.cpp renders each to learn its properties. */
     if (status == WEIR_OK && t->analyzed && *eos != '\0')
         status = weir::limited(0, error, nullptr, "the chat template cannot be parsed", [&] {
-            t->endless = common_chat_templates_init(nullptr, source, bos, "");
+            t->endless.reset(new common_chat_template(t->whole->source(), bos, ""));
             weir::refuse_starved();
             return WEIR_OK;
         });
@@ -207,5 +229,5 @@ void weir__shim_template_destroy(weir__shim_template *t)
 
 bool weir__shim_template_knows_tools(const weir__shim_template *t)
 {
-    return t->knows_tools;
+    return t->whole->caps.supports_tools || t->whole->caps.supports_tool_calls;
 }

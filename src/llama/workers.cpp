@@ -3,6 +3,7 @@
 #include "llama/guard.h"
 #include "llama/internal.h"
 
+#include <cmath>
 #include <ggml-cpu.h>
 #include <ggml-rpc.h>
 
@@ -77,8 +78,9 @@ weir_status add(weir__workers *workers, const std::string &endpoint, weir_error 
     if (reg == nullptr) return unreachable(endpoint, error);
     for (size_t i = 0; i < ggml_backend_reg_dev_count(reg); i++) {
         if (workers->list.size() == WEIR__DEVICES_USED_MAX)
-            return weir__error_set(error, WEIR_INVALID, "rpc", "the workers of rpc have more than %d devices",
-                                   WEIR__DEVICES_USED_MAX);
+            return weir__error_numbers(error, WEIR_INVALID, "rpc", NAN, 0, WEIR__DEVICES_USED_MAX,
+                                       "the workers of `rpc` have more than %d devices",
+                                       WEIR__DEVICES_USED_MAX);
         ggml_backend_t backend = ggml_backend_dev_init(ggml_backend_reg_dev_get(reg, i), nullptr);
         if (backend == nullptr) return unreachable(endpoint, error);
         workers->list.push_back({endpoint, backend});
@@ -152,9 +154,9 @@ weir_status choose(const char *names, std::vector<ggml_backend_dev_t> &devices, 
         std::string name(at, std::strcspn(at, ","));
         ggml_backend_dev_t device = ggml_backend_dev_by_name(name.c_str());
         if (device == nullptr)
-            return weir__error_set(error, WEIR_INVALID, "devices",
-                                   "devices names \"%.64s\", which this build and machine lack",
-                                   name.c_str());
+            return weir__invalid(error, WEIR_ERROR_UNKNOWN, "devices",
+                                 "`devices` names \"%.64s\", which this build and machine lack",
+                                 name.c_str());
         devices.push_back(device);
         at += name.size() + (at[name.size()] == ',');
     }

@@ -14,15 +14,14 @@ weir_status weir__image_begin(weir__image *image, uint64_t width, uint64_t heigh
     if (width == 0 || height == 0)
         return weir__error_set(error, WEIR_FORMAT, NULL, "the image is damaged: it has no pixels");
     if (width > side || height > side)
-        return weir__error_set(error, WEIR_TOO_LONG, "max_side",
-                               "the image is %" PRIu64 " × %" PRIu64 "; allowed: 1 to %" PRIu64
-                               " pixels in a row or column (max_side)",
-                               width, height, side);
+        return weir__error_range(
+            error, WEIR_TOO_LONG, "max_side", (double)(width > height ? width : height), 1, (double)side,
+            "the image is %" PRIu64 " × %" PRIu64 " pixels, too many in a row or column", width, height);
     if (width * height > pixels)
-        return weir__error_set(error, WEIR_TOO_LONG, "max_pixels",
-                               "the image is %" PRIu64 " × %" PRIu64 "; allowed: 1 to %" PRIu64
-                               " pixels (max_pixels)",
-                               width, height, pixels);
+        return weir__error_range(error, WEIR_TOO_LONG, "max_pixels", (double)(width * height), 1,
+                                 (double)pixels,
+                                 "the image is %" PRIu64 " × %" PRIu64 ", which are %" PRIu64 " pixels",
+                                 width, height, width * height);
     image->pixels = weir__mem_calloc((size_t)(width * height), (size_t)n_channels);
     if (image->pixels == NULL)
         return weir__error_set(error, WEIR_NO_MEMORY, NULL,

@@ -16,9 +16,9 @@
 
 static weir_status sound_too_long(const weir__sound *sound, uint64_t n_frames, weir_error *error)
 {
-    return weir__error_set(error, WEIR_TOO_LONG, "max_seconds",
-                           "the sound has at least %.5f s; allowed: %.1f to %" PRId32 " (max_seconds)",
-                           (double)n_frames / sound->rate, SECONDS_MIN, sound->params->max_seconds);
+    return weir__error_range(error, WEIR_TOO_LONG, "max_seconds", (double)n_frames / sound->rate, SECONDS_MIN,
+                             sound->params->max_seconds, "the sound has at least %.5f s",
+                             (double)n_frames / sound->rate);
 }
 
 uint64_t weir__sound_frames_max(const weir__sound *sound, uint64_t rate)
@@ -31,21 +31,16 @@ weir_status weir__sound_begin(weir__sound *sound, uint64_t rate, uint64_t n_chan
 {
     const weir_media_params *params = sound->params;
     if (rate < WEIR__RATE_MIN)
-        return weir__error_set(error, WEIR_UNSUPPORTED, NULL,
-                               "the sound's rate is %" PRIu64 " Hz; allowed: %d to %" PRId32
-                               " (max_sample_rate)",
-                               rate, WEIR__RATE_MIN, params->max_sample_rate);
+        return weir__error_range(error, WEIR_UNSUPPORTED, NULL, (double)rate, WEIR__RATE_MIN,
+                                 params->max_sample_rate, "the sound's rate is %" PRIu64 " Hz", rate);
     if (rate > (uint64_t)params->max_sample_rate)
-        return weir__error_set(error, WEIR_TOO_LONG, "max_sample_rate",
-                               "the sound's rate is %" PRIu64 " Hz; allowed: %d to %" PRId32
-                               " (max_sample_rate)",
-                               rate, WEIR__RATE_MIN, params->max_sample_rate);
+        return weir__error_range(error, WEIR_TOO_LONG, "max_sample_rate", (double)rate, WEIR__RATE_MIN,
+                                 params->max_sample_rate, "the sound's rate is %" PRIu64 " Hz", rate);
     if (n_channels == 0)
         return weir__error_set(error, WEIR_FORMAT, NULL, "the sound is damaged: it has no channels");
     if (n_channels > (uint64_t)params->max_channels)
-        return weir__error_set(error, WEIR_TOO_LONG, "max_channels",
-                               "the sound has %" PRIu64 " channels; allowed: 1 to %" PRId32 " (max_channels)",
-                               n_channels, params->max_channels);
+        return weir__error_range(error, WEIR_TOO_LONG, "max_channels", (double)n_channels, 1,
+                                 params->max_channels, "the sound has %" PRIu64 " channels", n_channels);
     sound->rate = (int32_t)rate;
     sound->n_channels = (int32_t)n_channels;
     sound->n_announced = n_frames;
@@ -107,9 +102,9 @@ weir_status weir__sound_end(weir__sound *sound, weir_error *error)
                                "the sound is incomplete: it has %" PRIu64 " frames of %" PRIu64,
                                sound->n_frames, sound->n_announced);
     if ((double)sound->n_frames < SECONDS_MIN * sound->rate)
-        return weir__error_set(
-            error, WEIR_UNSUPPORTED, NULL, "the sound has %.4f s; allowed: %.1f to %" PRId32 " (max_seconds)",
-            (double)sound->n_frames / sound->rate, SECONDS_MIN, sound->params->max_seconds);
+        return weir__error_range(error, WEIR_UNSUPPORTED, NULL, (double)sound->n_frames / sound->rate,
+                                 SECONDS_MIN, sound->params->max_seconds, "the sound has %.4f s",
+                                 (double)sound->n_frames / sound->rate);
     float *results = sound_room(sound, error);
     if (results == NULL) return WEIR_NO_MEMORY;
     sound->n_samples += weir__resampler_end(&sound->resampler, results);

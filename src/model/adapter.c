@@ -19,10 +19,10 @@
 weir_status weir_adapter_load(weir_model *model, const char *path, weir_adapter **out, weir_error *error)
 {
     if (model == NULL || out == NULL)
-        return weir__error_set(error, WEIR_INVALID, model ? "adapter" : "model", "a pointer is NULL");
+        return weir__invalid(error, WEIR_ERROR_MISSING, model ? "adapter" : "model", "a pointer is NULL");
     if (path == NULL || *path == '\0')
-        return weir__error_set(error, WEIR_INVALID, "path", "path is %s; give a GGUF file",
-                               path == NULL ? "NULL" : "empty");
+        return weir__invalid(error, WEIR_ERROR_MISSING, "path", "`path` is %s; give a GGUF file",
+                             path == NULL ? "NULL" : "empty");
     weir_adapter *adapter = weir__mem_calloc(1, sizeof *adapter);
     if (adapter == NULL) goto no_memory;
     atomic_init(&adapter->refs, 1);
@@ -72,38 +72,30 @@ weir_status weir_adapter_describe(const weir_adapter *adapter, weir_adapter_info
 
 /* ---- Sets ---- */
 
-static weir_status refuse_adapter(weir_error *error, const char *prefix, const char *name,
-                                  const char *message)
-{
-    char field[64];
-    snprintf(field, sizeof field, "%s%s", prefix, name);
-    return weir__error_set(error, WEIR_INVALID, field, "%s", message);
-}
-
 static weir_status check_adapters(const weir_model *model, const weir_adapter_use *uses, size_t n,
                                   const char *prefix, weir_error *error)
 {
-    char message[160];
-    if (n > WEIR_ADAPTERS_MAX) {
-        snprintf(message, sizeof message, "%zu adapters; allowed: 0 to %d", n, WEIR_ADAPTERS_MAX);
-        return refuse_adapter(error, prefix, "n_adapters", message);
-    }
-    if (n > 0 && uses == NULL) return refuse_adapter(error, prefix, "adapters", "adapters is NULL");
+    char field[64], n_field[64];
+    snprintf(field, sizeof field, "%sadapters", prefix);
+    snprintf(n_field, sizeof n_field, "%sn_adapters", prefix);
+    if (n > WEIR_ADAPTERS_MAX)
+        return weir__error_range(error, WEIR_INVALID, n_field, (double)n, 0, WEIR_ADAPTERS_MAX,
+                                 "%zu adapters", n);
+    if (n > 0 && uses == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, field, "`adapters` is NULL");
     for (size_t i = 0; i < n; i++) {
         const weir_adapter_use *use = &uses[i];
-        const char *wrong = use->adapter == NULL           ? "is NULL"
-                            : use->adapter->model != model ? "was loaded for another model"
-                                                           : NULL;
-        for (size_t k = 0; k < i && wrong == NULL; k++)
-            if (uses[k].adapter == use->adapter) wrong = "stands twice; give it once, with the sum of scales";
-        if (wrong != NULL)
-            snprintf(message, sizeof message, "adapters[%zu] %s", i, wrong);
-        else if (!(fabsf(use->scale) <= SCALE_MAX)) /* nor NaN */
-            snprintf(message, sizeof message, "adapters[%zu].scale is %g; allowed: -%g to %g", i,
-                     (double)use->scale, (double)SCALE_MAX, (double)SCALE_MAX);
-        else
-            continue;
-        return refuse_adapter(error, prefix, "adapters", message);
+        if (use->adapter == NULL)
+            return weir__invalid(error, WEIR_ERROR_MISSING, field, "`adapters[%zu]` is NULL", i);
+        if (use->adapter->model != model)
+            return weir__invalid(error, WEIR_ERROR_CONFLICT, field,
+                                 "`adapters[%zu]` was loaded for another model", i);
+        for (size_t k = 0; k < i; k++)
+            if (uses[k].adapter == use->adapter)
+                return weir__invalid(error, WEIR_ERROR_DUPLICATE, field,
+                                     "`adapters[%zu]` stands twice; give it once, with the sum of scales", i);
+        if (!(fabsf(use->scale) <= SCALE_MAX)) /* nor NaN */
+            return weir__error_range(error, WEIR_INVALID, field, (double)use->scale, (double)-SCALE_MAX,
+                                     (double)SCALE_MAX, "`adapters[%zu].scale` is %g", i, (double)use->scale);
     }
     return WEIR_OK;
 }

@@ -58,8 +58,8 @@ weir_status weir_context_create(weir_model *model, const weir_context_params *pa
                                 weir_error *error)
 {
     weir_context_params full = weir_context_params_default();
-    if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
-    if (context == NULL) return weir__error_set(error, WEIR_INVALID, "context", "context is NULL");
+    if (model == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "model", "`model` is NULL");
+    if (context == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "context", "`context` is NULL");
     weir_status status = weir__sized_take(&full, sizeof full, params, "params", error);
     if (status == WEIR_OK) status = weir__members_check(&weir__context_members, &full, "", error);
     if (status != WEIR_OK) return status;
@@ -107,7 +107,7 @@ weir_status weir_context_estimate(const weir_model *model, const weir_context_pa
     weir_model *outline = NULL;
     uint64_t kv_bytes = 0, compute_bytes = 0;
     if (model == NULL || n_bytes == NULL)
-        return weir__error_set(error, WEIR_INVALID, model == NULL ? "model" : NULL, "a pointer is NULL");
+        return weir__invalid(error, WEIR_ERROR_MISSING, model == NULL ? "model" : NULL, "a pointer is NULL");
     weir_status status = weir__sized_take(&full, sizeof full, params, "params", error);
     if (status == WEIR_OK) status = weir__members_check(&weir__context_members, &full, "", error);
     if (status == WEIR_OK) status = weir__model_outline(model->path, NULL, &outline, error);
@@ -134,7 +134,7 @@ weir_status weir_context_set_adapters(weir_context *context, const weir_adapter_
                                       weir_error *error)
 {
     weir__adapters wanted;
-    if (context == NULL) return weir__error_set(error, WEIR_INVALID, "context", "context is NULL");
+    if (context == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "context", "`context` is NULL");
     weir_status status = weir__adapters_take(&wanted, context->model, uses, n, "", error);
     if (status != WEIR_OK) return status;
     status = weir__adapters_set(context->model, context->context, &context->adapters, &wanted, error);
@@ -156,7 +156,7 @@ void weir__context_clear(weir_context *context)
 
 weir_status weir_context_clear(weir_context *context, weir_error *error)
 {
-    if (context == NULL) return weir__error_set(error, WEIR_INVALID, "context", "context is NULL");
+    if (context == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "context", "`context` is NULL");
     weir__context_clear(context);
     return WEIR_OK;
 }
@@ -166,29 +166,30 @@ weir_status weir_context_clear(weir_context *context, weir_error *error)
 weir_status weir__context_check_seq(const weir_context *context, int32_t seq, const char *field,
                                     weir_error *error)
 {
-    if (context == NULL) return weir__error_set(error, WEIR_INVALID, "context", "context is NULL");
+    if (context == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "context", "`context` is NULL");
     if (seq >= 0 && seq < context->info.n_seq_max) return WEIR_OK;
-    return weir__error_set(error, WEIR_INVALID, field, "%s is %d; the context has sequences 0 to %d", field,
-                           seq, context->info.n_seq_max - 1);
+    return weir__error_range(error, WEIR_INVALID, field, seq, 0, context->info.n_seq_max - 1, "`%s` is %d",
+                             field, seq);
 }
 
 weir_status weir__context_check_tokens(const weir_context *context, const int32_t *tokens, size_t n_tokens,
                                        weir_error *error)
 {
-    if (n_tokens == 0) return weir__error_set(error, WEIR_INVALID, "n_tokens", "there are no tokens");
+    if (n_tokens == 0) return weir__invalid(error, WEIR_ERROR_MISSING, "n_tokens", "there are no tokens");
     if (tokens == NULL)
-        return weir__error_set(error, WEIR_INVALID, "tokens", "tokens is NULL and there are %zu", n_tokens);
+        return weir__invalid(error, WEIR_ERROR_MISSING, "tokens", "`tokens` is NULL and there are %zu",
+                             n_tokens);
     for (size_t i = 0; i < n_tokens; i++)
         if (tokens[i] < 0 || tokens[i] >= context->model->info.n_vocab)
-            return weir__error_set(error, WEIR_INVALID, "tokens",
-                                   "token %zu is %d; the vocabulary has 0 to %d", i, tokens[i],
-                                   context->model->info.n_vocab - 1);
+            return weir__error_range(error, WEIR_INVALID, "tokens", (double)tokens[i], 0,
+                                     (double)(context->model->info.n_vocab - 1), "token %zu is %d", i,
+                                     tokens[i]);
     return WEIR_OK;
 }
 
 static weir_status check_generates(const weir_context *context, weir_error *error)
 {
-    if (context == NULL) return weir__error_set(error, WEIR_INVALID, "context", "context is NULL");
+    if (context == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "context", "`context` is NULL");
     if (!context->params.embeddings) return WEIR_OK;
     return weir__error_set(
         error, WEIR_STATE, "context",
@@ -202,27 +203,26 @@ static weir_status check_entries(const weir_context *context, const weir_batch_e
     int32_t next[WEIR__SEQ_MAX];
     bool seen[WEIR__SEQ_MAX] = {false};
     if (n_entries == 0 || n_entries > (size_t)context->info.n_batch)
-        return weir__error_set(error, WEIR_INVALID, "n_entries",
-                               "n_entries is %zu; allowed: 1 to %d (n_batch)", n_entries,
-                               context->info.n_batch);
-    if (entries == NULL) return weir__error_set(error, WEIR_INVALID, "entries", "entries is NULL");
+        return weir__error_range(error, WEIR_INVALID, "n_entries", (double)n_entries, 1,
+                                 context->info.n_batch, "`n_entries` is %zu, in a context with `n_batch` %d",
+                                 n_entries, context->info.n_batch);
+    if (entries == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "entries", "`entries` is NULL");
     for (size_t i = 0; i < n_entries; i++) {
         const weir_batch_entry *entry = &entries[i];
         if (entry->seq < 0 || entry->seq >= context->info.n_seq_max)
-            return weir__error_set(error, WEIR_INVALID, "seq",
-                                   "entries[%zu].seq is %d; the context has sequences 0 to %d", i, entry->seq,
-                                   context->info.n_seq_max - 1);
+            return weir__error_range(error, WEIR_INVALID, "seq", entry->seq, 0, context->info.n_seq_max - 1,
+                                     "`entries[%zu].seq` is %d", i, entry->seq);
         if (entry->token < 0 || entry->token >= context->model->info.n_vocab)
-            return weir__error_set(error, WEIR_INVALID, "token",
-                                   "entries[%zu].token is %d; the vocabulary has 0 to %d", i, entry->token,
-                                   context->model->info.n_vocab - 1);
+            return weir__error_range(error, WEIR_INVALID, "token", (double)entry->token, 0,
+                                     (double)(context->model->info.n_vocab - 1), "`entries[%zu].token` is %d",
+                                     i, entry->token);
         if (!seen[entry->seq])
             next[entry->seq] = context->model->ops->seq_pos_max(context->context, entry->seq) + 1;
         seen[entry->seq] = true;
         if (entry->pos != next[entry->seq])
-            return weir__error_set(error, WEIR_INVALID, "pos",
-                                   "entries[%zu].pos is %d; sequence %d continues at %d", i, entry->pos,
-                                   entry->seq, next[entry->seq]);
+            return weir__invalid(error, WEIR_ERROR_CONFLICT, "pos",
+                                 "`entries[%zu].pos` is %d; sequence %d continues at %d", i, entry->pos,
+                                 entry->seq, next[entry->seq]);
         next[entry->seq]++;
     }
     return WEIR_OK;
@@ -253,9 +253,8 @@ static weir_status cut_back(weir_context *context, int32_t seq, int32_t n, weir_
     if (ops->seq_remove(context->context, seq, n, -1)) return status;
     ops->seq_remove(context->context, seq, 0, -1);
     if (error == NULL) return status;
-    return weir__error_set(error, status, error->field,
-                           "%s; sequence %d is empty now, since this model's memory cannot be cut",
-                           error->message, seq);
+    return weir__error_wrap(error, error, status, error->field,
+                            "sequence %d is empty now, since this model's memory cannot be cut: ", seq);
 }
 
 weir_status weir_prefill(weir_context *context, const int32_t *tokens, size_t n_tokens, int32_t seq,
@@ -312,19 +311,19 @@ weir_status weir_decode_token(weir_context *context, int32_t token, int32_t pos,
 static weir_status check_row(const weir_context *context, int32_t index, weir_error *error)
 {
     if (context->n_rows == 0)
-        return weir__error_set(error, WEIR_INVALID, "index",
-                               "there are no logits: run a pass first (a failed one leaves none)");
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "index",
+                             "there are no logits: run a pass first (a failed one leaves none)");
     if (index < -1 || index >= context->n_rows)
-        return weir__error_set(error, WEIR_INVALID, "index",
-                               "index is %d; the last pass had entries 0 to %d, and -1 is its last row",
-                               index, context->n_rows - 1);
+        return weir__error_numbers(error, WEIR_INVALID, "index", index, -1, context->n_rows - 1,
+                                   "`index` is %d; the last pass had entries 0 to %d, and -1 is its last row",
+                                   index, context->n_rows - 1);
     bool kept = index >= 0 && context->batch.logits[index] != 0;
     for (int32_t i = 0; i < context->n_rows && index == -1 && !kept; i++)
         kept = context->batch.logits[i] != 0;
     if (kept) return WEIR_OK;
-    return weir__error_set(error, WEIR_INVALID, "index",
-                           "index is %d: the last pass kept no logits for it; set the entry's `logits`",
-                           index);
+    return weir__invalid(error, WEIR_ERROR_CONFLICT, "index",
+                         "`index` is %d: the last pass kept no logits for it; set the entry's `logits`",
+                         index);
 }
 
 weir_status weir_logits(weir_context *context, int32_t index, const float **logits, weir_error *error)
@@ -332,7 +331,7 @@ weir_status weir_logits(weir_context *context, int32_t index, const float **logi
     weir_status status = check_generates(context, error);
     if (status == WEIR_OK) status = check_row(context, index, error);
     if (status != WEIR_OK) return status;
-    if (logits == NULL) return weir__error_set(error, WEIR_INVALID, "logits", "logits is NULL");
+    if (logits == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "logits", "`logits` is NULL");
     const float *row = context->model->ops->logits(context->context, index);
     if (row == NULL)
         return weir__error_set(error, WEIR_BACKEND, NULL, "the backend cannot give the logits of row %d",
@@ -343,9 +342,9 @@ weir_status weir_logits(weir_context *context, int32_t index, const float **logi
 
 static weir_status check_sampler(const weir_sampler *sampler, const weir_context *context, weir_error *error)
 {
-    if (sampler == NULL) return weir__error_set(error, WEIR_INVALID, "sampler", "sampler is NULL");
+    if (sampler == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "sampler", "`sampler` is NULL");
     if (sampler->model == context->model) return WEIR_OK;
-    return weir__error_set(error, WEIR_INVALID, "sampler", "the sampler was made for another model");
+    return weir__invalid(error, WEIR_ERROR_CONFLICT, "sampler", "the sampler was made for another model");
 }
 
 weir_status weir_sample_at(weir_sampler *sampler, weir_context *context, int32_t index, int32_t *token,
@@ -355,7 +354,7 @@ weir_status weir_sample_at(weir_sampler *sampler, weir_context *context, int32_t
     if (status == WEIR_OK) status = check_sampler(sampler, context, error);
     if (status == WEIR_OK) status = check_row(context, index, error);
     if (status != WEIR_OK) return status;
-    if (token == NULL) return weir__error_set(error, WEIR_INVALID, "token", "token is NULL");
+    if (token == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "token", "`token` is NULL");
     int32_t chosen;
     status = context->model->ops->sample(sampler->chain, context->context, index, NULL, &chosen, error);
     if (status == WEIR_OK) *token = chosen;
@@ -374,7 +373,7 @@ weir_status weir_decode_batch(weir_context *context, const weir_batch_entry *ent
     if (status == WEIR_OK) status = check_entries(context, entries, n_entries, error);
     if (status != WEIR_OK) return status;
     if (sampled == NULL && samplers != NULL)
-        return weir__error_set(error, WEIR_INVALID, "sampled", "sampled is NULL");
+        return weir__invalid(error, WEIR_ERROR_MISSING, "sampled", "`sampled` is NULL");
     for (size_t i = 0; samplers != NULL && i < n_entries && status == WEIR_OK; i++)
         if (samplers[i] != NULL) status = check_sampler(samplers[i], context, error);
     if (status == WEIR_OK) status = weir_batch_eval(context, entries, n_entries, error);

@@ -8,7 +8,7 @@
 
 static weir_status check_embeds(const weir_context *context, weir_error *error)
 {
-    if (context == NULL) return weir__error_set(error, WEIR_INVALID, "context", "context is NULL");
+    if (context == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "context", "`context` is NULL");
     if (context->params.embeddings) return WEIR_OK;
     return weir__error_set(error, WEIR_STATE, "context",
                            "the context was made without `embeddings`: make another");
@@ -19,8 +19,9 @@ static weir_status check_normalize(weir_normalize normalize, weir_error *error)
     if (normalize == WEIR_NORMALIZE_NONE || normalize == WEIR_NORMALIZE_MAX_ABS ||
         normalize == WEIR_NORMALIZE_L2)
         return WEIR_OK;
-    return weir__error_set(error, WEIR_INVALID, "normalize",
-                           "normalize is %d; allowed: -1 (none), 0 (max-abs) and 2 (L2)", (int)normalize);
+    return weir__error_numbers(error, WEIR_INVALID, "normalize", normalize, -1, 2,
+                               "`normalize` is %d; allowed: -1 (none), 0 (max-abs) and 2 (L2)",
+                               (int)normalize);
 }
 
 size_t weir_embedding_width(const weir_context *context)
@@ -59,11 +60,11 @@ static weir_status check_input(const weir_context *context, const int32_t *token
                                weir_error *error)
 {
     if (n_tokens > input_limit(context))
-        return weir__error_set(
-            error, WEIR_INVALID, "n_tokens",
-            "there are %zu tokens, and a text to embed may have %zu: the context's n_batch, or "
-            "the cells of one sequence",
-            n_tokens, input_limit(context));
+        return weir__error_numbers(error, WEIR_INVALID, "n_tokens", (double)n_tokens, 1,
+                                   (double)input_limit(context),
+                                   "there are %zu tokens, and a text to embed may have %zu: the context's "
+                                   "`n_batch`, or the cells of one sequence",
+                                   n_tokens, input_limit(context));
     return weir__context_check_tokens(context, tokens, n_tokens, error);
 }
 
@@ -71,13 +72,14 @@ static weir_status check_input(const weir_context *context, const int32_t *token
 static weir_status check_inputs(const weir_context *context, const weir_tokens *inputs, size_t n_inputs,
                                 weir_error *error)
 {
-    if (n_inputs == 0) return weir__error_set(error, WEIR_INVALID, "n_inputs", "there is nothing to embed");
-    if (inputs == NULL) return weir__error_set(error, WEIR_INVALID, "inputs", "inputs is NULL");
+    if (n_inputs == 0)
+        return weir__invalid(error, WEIR_ERROR_MISSING, "n_inputs", "there is nothing to embed");
+    if (inputs == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "inputs", "`inputs` is NULL");
     for (size_t i = 0; i < n_inputs; i++) {
         weir_error detail;
         weir_status status = check_input(context, inputs[i].ids, inputs[i].n, &detail);
         if (status != WEIR_OK)
-            return weir__error_set(error, status, "inputs", "inputs[%zu]: %s", i, detail.message);
+            return weir__error_wrap(error, &detail, status, "inputs", "`inputs[%zu]`: ", i);
     }
     return WEIR_OK;
 }
@@ -110,7 +112,7 @@ weir_status weir_embeddings(weir_context *context, int32_t seq, weir_normalize n
     if (status == WEIR_OK) status = check_normalize(normalize, error);
     if (status != WEIR_OK) return status;
     size_t width = weir_embedding_width(context);
-    if (out == NULL) return weir__error_set(error, WEIR_INVALID, "out", "out is NULL");
+    if (out == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "out", "`out` is NULL");
     if (capacity < width)
         return weir__error_set(error, WEIR_TOO_LONG, "capacity",
                                "an embedding has %zu floats, there is room for %zu", width, capacity);
@@ -182,7 +184,7 @@ weir_status weir_embed(weir_context *context, const weir_tokens *inputs, size_t 
     if (status == WEIR_OK) status = check_inputs(context, inputs, n_inputs, error);
     if (status != WEIR_OK) return status;
     if (out == NULL && capacity > 0)
-        return weir__error_set(error, WEIR_INVALID, "out", "out is NULL and capacity is %zu", capacity);
+        return weir__invalid(error, WEIR_ERROR_MISSING, "out", "`out` is NULL and capacity is %zu", capacity);
 
     size_t width = weir_embedding_width(context), need = 0;
     for (size_t i = 0; i < n_inputs; i++)

@@ -1,5 +1,7 @@
 /* generate.c: the low-level API's loop: a prompt in, a text out, token by token.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+
 #include "base/error.h"
 #include "base/utf8.h"
 #include "model/context.h"
@@ -77,14 +79,14 @@ weir_status weir_context_generate(weir_context *context, weir_sampler *sampler, 
 {
     weir_reason ended = WEIR_REASON_NOT_FINISHED;
     int32_t n_past = 0;
-    if (context == NULL) return weir__error_set(error, WEIR_INVALID, "context", "context is NULL");
-    if (sampler == NULL) return weir__error_set(error, WEIR_INVALID, "sampler", "sampler is NULL");
+    if (context == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "context", "`context` is NULL");
+    if (sampler == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "sampler", "`sampler` is NULL");
     if (sampler->model != context->model)
-        return weir__error_set(error, WEIR_INVALID, "sampler", "the sampler was made for another model");
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "sampler", "the sampler was made for another model");
     if (max_tokens < -1)
-        return weir__error_set(error, WEIR_INVALID, "max_tokens",
-                               "max_tokens is %d; allowed: -1 (as many as fit), 0 (the prompt only) and more",
-                               max_tokens);
+        return weir__error_numbers(
+            error, WEIR_INVALID, "max_tokens", max_tokens, -1, INFINITY,
+            "`max_tokens` is %d; allowed: -1 (as many as fit), 0 (the prompt only) and more", max_tokens);
     if (n_prompt > (size_t)context->info.n_ctx_seq)
         return weir__error_set(error, WEIR_TOO_LONG, "n_prompt",
                                "the prompt has %zu tokens, the context holds %d of a sequence", n_prompt,

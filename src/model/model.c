@@ -38,10 +38,10 @@ static weir_status check_workers(const char *list, weir_error *error)
     for (size_t n; list != NULL; list = list[n] == ',' ? list + n + 1 : NULL) {
         n = strcspn(list, ",");
         if (!is_worker(list, n))
-            return weir__error_set(error, WEIR_INVALID, "rpc",
-                                   "\"%.*s\" is not HOST:PORT; give the workers as HOST:PORT,…, with ports "
-                                   "from 1 to 65535",
-                                   n < 64 ? (int)n : 64, list);
+            return weir__invalid(
+                error, WEIR_ERROR_FORM, "rpc",
+                "\"%.*s\" is not HOST:PORT; give the workers as HOST:PORT,…, with ports from 1 to 65535",
+                n < 64 ? (int)n : 64, list);
     }
     return WEIR_OK;
 }
@@ -51,17 +51,16 @@ weir_status weir__model_params_check(const weir_model_params *params, weir_error
     weir_status status = weir__members_check(&weir__model_members, params, "", error);
     if (status != WEIR_OK) return status;
     if (params->n_tensor_split > WEIR__DEVICES_MAX)
-        return weir__error_set(error, WEIR_INVALID, "n_tensor_split",
-                               "n_tensor_split is %zu; allowed: 0 to %d", params->n_tensor_split,
-                               WEIR__DEVICES_MAX);
+        return weir__error_range(error, WEIR_INVALID, "n_tensor_split", (double)params->n_tensor_split, 0,
+                                 WEIR__DEVICES_MAX, "`n_tensor_split` is %zu", params->n_tensor_split);
     if (params->tensor_split == NULL && params->n_tensor_split > 0)
-        return weir__error_set(error, WEIR_INVALID, "tensor_split",
-                               "tensor_split is NULL and n_tensor_split is %zu", params->n_tensor_split);
+        return weir__invalid(error, WEIR_ERROR_MISSING, "tensor_split",
+                             "`tensor_split` is NULL and `n_tensor_split` is %zu", params->n_tensor_split);
     for (size_t i = 0; i < params->n_tensor_split; i++)
         if (!isfinite(params->tensor_split[i]) || params->tensor_split[i] < 0.0f)
-            return weir__error_set(error, WEIR_INVALID, "tensor_split",
-                                   "tensor_split[%zu] is %g; allowed: finite numbers from 0", i,
-                                   (double)params->tensor_split[i]);
+            return weir__error_range(error, WEIR_INVALID, "tensor_split", (double)params->tensor_split[i], 0,
+                                     INFINITY, "`tensor_split[%zu]` is %g", i,
+                                     (double)params->tensor_split[i]);
     if (params->rpc == NULL || *params->rpc == '\0') return WEIR_OK;
     status = weir__rpc_check(error);
     return status == WEIR_OK ? check_workers(params->rpc, error) : status;
@@ -88,8 +87,8 @@ static uint64_t hash_attention(const weir_model_params *params)
 static weir_status check_path(const char *path, weir_error *error)
 {
     if (path != NULL && *path != '\0') return WEIR_OK;
-    return weir__error_set(error, WEIR_INVALID, "path", "path is %s; give a GGUF file",
-                           path == NULL ? "NULL" : "empty");
+    return weir__invalid(error, WEIR_ERROR_MISSING, "path", "`path` is %s; give a GGUF file",
+                         path == NULL ? "NULL" : "empty");
 }
 
 weir_status weir__model_backend(const char *path, const weir__backend **ops, weir_error *error)
@@ -143,7 +142,7 @@ static weir_status load_projector(weir_model *model, const char *path, bool outl
     if (path == NULL || *path == '\0') return WEIR_OK;
     weir_status status =
         model->ops->projector_load(model->model, path, outline, weir__cpu_count(), &model->projector, &why);
-    if (status != WEIR_OK) return weir__error_set(error, status, "projector", "%s", why.message);
+    if (status != WEIR_OK) return weir__error_as(error, &why, status, "projector");
     model->ops->projector_describe(model->projector, &model->projector_info);
     model->info.reads_images = model->projector_info.images;
     model->info.reads_sounds = model->projector_info.sounds;
@@ -156,7 +155,7 @@ static weir_status load_model(const char *path, const weir_model_params *params,
 {
     weir_model_params full = weir_model_params_default();
     weir_status status;
-    if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
+    if (model == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "model", "`model` is NULL");
     status = weir__sized_take(&full, sizeof full, params, "params", error);
     if (status == WEIR_OK) status = weir__model_params_check(&full, error);
     if (status != WEIR_OK) return status;
@@ -200,7 +199,7 @@ weir_status weir_model_load(const char *path, const weir_model_params *params, w
 
 weir_status weir_model_check(const weir_model *model, weir_error *error)
 {
-    if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
+    if (model == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "model", "`model` is NULL");
     return model->ops->model_check(model->model, error);
 }
 
@@ -217,7 +216,7 @@ static weir_status optimizer_of(const char *path, const char *file, const weir__
     weir_status status = weir__model_backend(path, ops, error);
     if (status != WEIR_OK) return status;
     if (file != NULL && *file == '\0')
-        return weir__error_set(error, WEIR_INVALID, "optimized", "the optimized file's path is empty");
+        return weir__invalid(error, WEIR_ERROR_MISSING, "optimized", "the optimized file's path is empty");
     if ((*ops)->model_optimize == NULL)
         return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "%.200s has no weights", path);
     return WEIR_OK;

@@ -60,7 +60,7 @@ static void test_bad_arguments_of_a_load_are_named(void **state)
     p.tensor_split = nan_split;
     p.n_tensor_split = 17;
     assert_int_equal(weir_model_load("fake:", &p, &model, &why), WEIR_INVALID);
-    assert_non_null(strstr(why.message, "n_tensor_split is 17; allowed: 0 to 16"));
+    assert_non_null(strstr(why.message, "`n_tensor_split` is 17; allowed: 0 to 16"));
     p.n_tensor_split = 2;
     assert_refused(weir_model_load("fake:", &p, &model, error), WEIR_INVALID, "tensor_split");
     p.n_tensor_split = 1;

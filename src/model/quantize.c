@@ -39,21 +39,23 @@ static weir_status check_quantization(const char *path, const char *out, weir_qu
     struct stat from, to;
     const char *type = NULL, *wanted = params->type != NULL ? params->type : TYPE_DEFAULT;
     if (out == NULL || *out == '\0')
-        return weir__error_set(error, WEIR_INVALID, "out", "out is %s; give the file to write",
-                               out == NULL ? "NULL" : "empty");
+        return weir__invalid(error, WEIR_ERROR_MISSING, "out", "`out` is %s; give the file to write",
+                             out == NULL ? "NULL" : "empty");
     weir_status status = weir__members_check(&weir__quantize_members, params, "", error);
     if (status != WEIR_OK) return status;
     for (size_t i = 0; weir_quantize_type(i) != NULL && type == NULL; i++)
         if (strcasecmp(weir_quantize_type(i), wanted) == 0) type = weir_quantize_type(i);
     if (type == NULL)
-        return weir__error_set(error, WEIR_INVALID, "type",
-                               "type is \"%.40s\"; allowed: %s, … (weir_quantize_type has them all)", wanted,
-                               "Q8_0, Q6_K, Q5_K_M, Q4_K_M, Q4_0");
+        return weir__invalid(error, WEIR_ERROR_UNKNOWN, "type",
+                             "`type` is \"%.40s\"; allowed: %s, … (weir_quantize_type has them all)", wanted,
+                             "Q8_0, Q6_K, Q5_K_M, Q4_K_M, Q4_0");
     bool exists = stat(out, &to) == 0;
     if (exists && !S_ISREG(to.st_mode)) /* the new file would take the place of a device */
-        return weir__error_set(error, WEIR_INVALID, "out", "out is not a regular file: name a file to write");
+        return weir__invalid(error, WEIR_ERROR_FORM, "out",
+                             "`out` is not a regular file: name a file to write");
     if (exists && stat(path, &from) == 0 && from.st_dev == to.st_dev && from.st_ino == to.st_ino)
-        return weir__error_set(error, WEIR_INVALID, "out", "out is the model itself: write another file");
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "out",
+                             "`out` is the model itself: write another file");
     params->type = type;
     if (params->n_threads == 0) params->n_threads = weir__cpu_count();
     return WEIR_OK;

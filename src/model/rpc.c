@@ -68,17 +68,16 @@ static weir_status check_listen(const weir_rpc_params *params, weir_error *error
         valid = *end == '\0' && port >= 1 && port <= 65535 && inet_pton(AF_INET, host, &address) == 1;
     }
     if (!valid)
-        return weir__error_set(error, WEIR_INVALID, "listen",
-                               "listen is \"%.64s\"; give an IPv4 address and a port from 1 to 65535, such "
-                               "as " LISTEN_DEFAULT,
-                               listen != NULL ? listen : "NULL");
+        return weir__invalid(error, WEIR_ERROR_FORM, "listen",
+                             "`listen` is \"%.64s\"; give an IPv4 address and a port from 1 to 65535, such "
+                             "as " LISTEN_DEFAULT,
+                             listen != NULL ? listen : "NULL");
     if (params->insecure || is_private(ntohl(address.s_addr)))
         return check_free(listen, address, port, error);
-    return weir__error_set(
-        error, WEIR_INVALID, "listen",
-        "%s is neither a loopback nor a private address, and anyone who reaches a worker can "
-        "crash it and read its memory; `insecure` (--insecure-rpc) allows it",
-        host);
+    return weir__invalid(error, WEIR_ERROR_CONFLICT, "listen",
+                         "%s is neither a loopback nor a private address, and anyone who reaches a worker "
+                         "can crash it and read its memory; `insecure` (--insecure-rpc) allows it",
+                         host);
 }
 
 weir_status weir_rpc_run(const weir_rpc_params *given, weir_error *error)

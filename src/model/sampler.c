@@ -34,23 +34,7 @@ void weir_sampler_params_init(weir_sampler_params *params, size_t size)
 
 /* ---- Checks --------------------------------------------------------------------------------------- */
 
-/* weir__error_set with a prefix for the field. */
-static weir_status refuse_sampler(weir_error *error, const char *prefix, const char *name, const char *format,
-                                  ...) __attribute__((format(printf, 4, 5)));
-
-static weir_status refuse_sampler(weir_error *error, const char *prefix, const char *name, const char *format,
-                                  ...)
-{
-    char field[sizeof error->field], message[sizeof error->message];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
-    va_end(args);
-    snprintf(field, sizeof field, "%s%s", prefix, name);
-    return weir__error_set(error, WEIR_INVALID, field, "%s", message);
-}
-
-static weir_status check_order(const char *order, const char *prefix, weir_error *error)
+static weir_status check_order(const char *order, weir_error *error)
 {
     for (const char *at = order; *at != '\0';) {
         size_t length = strcspn(at, ";");
@@ -63,9 +47,9 @@ static weir_status check_order(const char *order, const char *prefix, weir_error
                 size_t used = strlen(names);
                 snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "", order_names[i]);
             }
-            return refuse_sampler(error, prefix, "order",
-                                  "\"%.*s\" is not a sampler; known samplers, separated by ';': %s",
-                                  length < 64 ? (int)length : 64, at, names);
+            return weir__invalid(error, WEIR_ERROR_UNKNOWN, "order",
+                                 "\"%.*s\" is not a sampler; known samplers, separated by ';': %s",
+                                 length < 64 ? (int)length : 64, at, names);
         }
         at += length;
         if (*at == ';') at++;
@@ -73,42 +57,52 @@ static weir_status check_order(const char *order, const char *prefix, weir_error
     return WEIR_OK;
 }
 
-static weir_status check_biases(const weir_model *model, const weir_sampler_params *params,
-                                const char *prefix, weir_error *error)
+static weir_status check_biases(const weir_model *model, const weir_sampler_params *params, weir_error *error)
 {
     if (params->n_logit_bias > BIASES_MAX)
-        return refuse_sampler(error, prefix, "n_logit_bias", "n_logit_bias is %zu; allowed: 0 to %d",
-                              params->n_logit_bias, BIASES_MAX);
+        return weir__error_range(error, WEIR_INVALID, "n_logit_bias", (double)params->n_logit_bias, 0,
+                                 BIASES_MAX, "`n_logit_bias` is %zu", params->n_logit_bias);
     if (params->logit_bias == NULL && params->n_logit_bias > 0)
-        return refuse_sampler(error, prefix, "logit_bias", "logit_bias is NULL and n_logit_bias is %zu",
-                              params->n_logit_bias);
+        return weir__invalid(error, WEIR_ERROR_MISSING, "logit_bias",
+                             "`logit_bias` is NULL and `n_logit_bias` is %zu", params->n_logit_bias);
     for (size_t i = 0; i < params->n_logit_bias; i++) {
         const weir_logit_bias *bias = &params->logit_bias[i];
         if (bias->token < 0 || bias->token >= model->info.n_vocab)
-            return refuse_sampler(error, prefix, "logit_bias",
-                                  "logit_bias[%zu].token is %d; the vocabulary has 0 to %d", i, bias->token,
-                                  model->info.n_vocab - 1);
+            return weir__error_range(error, WEIR_INVALID, "logit_bias", bias->token, 0,
+                                     model->info.n_vocab - 1, "`logit_bias[%zu].token` is %d", i,
+                                     bias->token);
         if (isnan(bias->bias) || (isinf(bias->bias) && bias->bias > 0.0f))
-            return refuse_sampler(error, prefix, "logit_bias",
-                                  "logit_bias[%zu].bias is %g; allowed: finite numbers and -INFINITY", i,
-                                  (double)bias->bias);
+            return weir__invalid(error, WEIR_ERROR_RANGE, "logit_bias",
+                                 "`logit_bias[%zu].bias` is %g; allowed: finite numbers and -INFINITY", i,
+                                 (double)bias->bias);
     }
     return WEIR_OK;
 }
 
-static weir_status check_breakers(const weir_sampler_params *params, const char *prefix, weir_error *error)
+static weir_status check_breakers(const weir_sampler_params *params, weir_error *error)
 {
     if (params->n_dry_breakers > BREAKERS_MAX)
-        return refuse_sampler(error, prefix, "n_dry_breakers", "n_dry_breakers is %zu; allowed: 0 to %d",
-                              params->n_dry_breakers, BREAKERS_MAX);
+        return weir__error_range(error, WEIR_INVALID, "n_dry_breakers", (double)params->n_dry_breakers, 0,
+                                 BREAKERS_MAX, "`n_dry_breakers` is %zu", params->n_dry_breakers);
     if (params->dry_breakers == NULL && params->n_dry_breakers > 0)
-        return refuse_sampler(error, prefix, "dry_breakers", "dry_breakers is NULL and n_dry_breakers is %zu",
-                              params->n_dry_breakers);
+        return weir__invalid(error, WEIR_ERROR_MISSING, "dry_breakers",
+                             "`dry_breakers` is NULL and `n_dry_breakers` is %zu", params->n_dry_breakers);
     for (size_t i = 0; i < params->n_dry_breakers; i++)
         if (params->dry_breakers[i] == NULL || params->dry_breakers[i][0] == '\0')
-            return refuse_sampler(error, prefix, "dry_breakers", "dry_breakers[%zu] is %s", i,
-                                  params->dry_breakers[i] == NULL ? "NULL" : "empty");
+            return weir__invalid(error, WEIR_ERROR_MISSING, "dry_breakers", "`dry_breakers[%zu]` is %s", i,
+                                 params->dry_breakers[i] == NULL ? "NULL" : "empty");
     return WEIR_OK;
+}
+
+/* Puts the prefix before the field of an error from elsewhere, or before `name` instead of it. */
+static weir_status name_field(weir_error *error, weir_status status, const char *prefix, const char *name)
+{
+    char field[sizeof error->field];
+    if (error == NULL || status == WEIR_NO_MEMORY) return status;
+    bool pointer = error->field[0] == '/'; /* a JSON pointer into the schema */
+    snprintf(field, sizeof field, "%s%s%s", prefix, name != NULL ? name : "",
+             name == NULL || pointer ? error->field : "");
+    return weir__error_as(error, error, status, field);
 }
 
 weir_status weir__sampler_params_check(const weir_model *model, const weir_sampler_params *given,
@@ -116,14 +110,15 @@ weir_status weir__sampler_params_check(const weir_model *model, const weir_sampl
 {
     weir_sampler_params params = weir_sampler_params_default();
     weir_status status = weir__sized_take(&params, sizeof params, given, "sampler", error);
-    if (status == WEIR_OK) status = weir__members_check(&weir__sampler_members, &params, prefix, error);
-    if (status == WEIR_OK) status = check_biases(model, &params, prefix, error);
-    if (status == WEIR_OK) status = check_breakers(&params, prefix, error);
-    if (status == WEIR_OK && params.order != NULL) status = check_order(params.order, prefix, error);
     if (status != WEIR_OK) return status;
-    if (params.grammar != NULL && params.json_schema != NULL)
-        return refuse_sampler(error, prefix, "json_schema",
-                              "grammar and json_schema are both set; give one of them");
+    status = weir__members_check(&weir__sampler_members, &params, "", error);
+    if (status == WEIR_OK) status = check_biases(model, &params, error);
+    if (status == WEIR_OK) status = check_breakers(&params, error);
+    if (status == WEIR_OK && params.order != NULL) status = check_order(params.order, error);
+    if (status == WEIR_OK && params.grammar != NULL && params.json_schema != NULL)
+        status = weir__invalid(error, WEIR_ERROR_CONFLICT, "json_schema",
+                               "`grammar` and `json_schema` are both set; give one of them");
+    if (status != WEIR_OK) return name_field(error, status, prefix, NULL);
     if (params.dry_breakers == NULL) {
         params.dry_breakers = breakers_default;
         params.n_dry_breakers = sizeof breakers_default / sizeof breakers_default[0];
@@ -135,17 +130,6 @@ weir_status weir__sampler_params_check(const weir_model *model, const weir_sampl
 
 /* ---- Create --------------------------------------------------------------------------------------- */
 
-/* Puts the prefix before the field of an error from elsewhere, or before `name` instead of it. */
-static weir_status name_field(weir_error *error, weir_status status, const char *prefix, const char *name)
-{
-    char field[sizeof error->field];
-    if (error == NULL || status == WEIR_NO_MEMORY) return status;
-    bool pointer = error->field[0] == '/'; /* a JSON pointer into the schema */
-    snprintf(field, sizeof field, "%s%s%s", prefix, name != NULL ? name : "",
-             name == NULL || pointer ? error->field : "");
-    return weir__error_set(error, status, field, "%s", error->message);
-}
-
 weir_status weir__sampler_create(weir_model *model, const weir_sampler_params *params,
                                  const weir__grammar *grammar, const char *prefix, weir_sampler **sampler,
                                  weir_error *error)
@@ -155,10 +139,12 @@ weir_status weir__sampler_create(weir_model *model, const weir_sampler_params *p
     weir_sampler *made = NULL;
     weir_status status = weir__sampler_params_check(model, params, prefix, &full, error);
     if (status != WEIR_OK) return status;
-    if (grammar != NULL && (full.grammar != NULL || full.json_schema != NULL))
-        return refuse_sampler(
-            error, prefix, full.grammar != NULL ? "grammar" : "json_schema",
-            "the chat has a grammar of its own (tools or a schema): leave the sampler's out");
+    if (grammar != NULL && (full.grammar != NULL || full.json_schema != NULL)) {
+        status =
+            weir__invalid(error, WEIR_ERROR_CONFLICT, full.grammar != NULL ? "grammar" : "json_schema",
+                          "the chat has a grammar of its own (tools or a schema): leave the sampler's out");
+        return name_field(error, status, prefix, NULL);
+    }
     if (full.json_schema != NULL) {
         status = weir_grammar_from_json_schema(full.json_schema, WEIR_NUL, &converted, error);
         if (status != WEIR_OK) return name_field(error, status, prefix, "json_schema");
@@ -195,8 +181,8 @@ end:
 weir_status weir_sampler_create(weir_model *model, const weir_sampler_params *params, weir_sampler **sampler,
                                 weir_error *error)
 {
-    if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
-    if (sampler == NULL) return weir__error_set(error, WEIR_INVALID, "sampler", "sampler is NULL");
+    if (model == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "model", "`model` is NULL");
+    if (sampler == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "sampler", "`sampler` is NULL");
     return weir__sampler_create(model, params, NULL, "", sampler, error);
 }
 
@@ -211,20 +197,20 @@ void weir_sampler_destroy(weir_sampler *sampler)
 
 weir_status weir_sampler_reset(weir_sampler *sampler, weir_error *error)
 {
-    if (sampler == NULL) return weir__error_set(error, WEIR_INVALID, "sampler", "sampler is NULL");
+    if (sampler == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "sampler", "`sampler` is NULL");
     return sampler->model->ops->sampler_reset(sampler->chain, error);
 }
 
 weir_status weir_sampler_count(weir_sampler *sampler, const int32_t *tokens, size_t n, weir_error *error)
 {
-    if (sampler == NULL) return weir__error_set(error, WEIR_INVALID, "sampler", "sampler is NULL");
+    if (sampler == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "sampler", "`sampler` is NULL");
     if (tokens == NULL && n > 0)
-        return weir__error_set(error, WEIR_INVALID, "tokens", "tokens is NULL and n is %zu", n);
+        return weir__invalid(error, WEIR_ERROR_MISSING, "tokens", "`tokens` is NULL and n is %zu", n);
     for (size_t i = 0; i < n; i++)
         if (tokens[i] < 0 || tokens[i] >= sampler->model->info.n_vocab)
-            return weir__error_set(error, WEIR_INVALID, "tokens",
-                                   "tokens[%zu] is %d; the vocabulary has 0 to %d", i, tokens[i],
-                                   sampler->model->info.n_vocab - 1);
+            return weir__error_range(error, WEIR_INVALID, "tokens", (double)tokens[i], 0,
+                                     (double)(sampler->model->info.n_vocab - 1), "`tokens[%zu]` is %d", i,
+                                     tokens[i]);
     weir_status status = WEIR_OK;
     for (size_t i = n > sampler->window ? n - sampler->window : 0; i < n && status == WEIR_OK; i++)
         status = sampler->model->ops->count(sampler->chain, tokens[i], error);
@@ -233,9 +219,9 @@ weir_status weir_sampler_count(weir_sampler *sampler, const int32_t *tokens, siz
 
 weir_status weir_sampler_accept(weir_sampler *sampler, int32_t token, weir_error *error)
 {
-    if (sampler == NULL) return weir__error_set(error, WEIR_INVALID, "sampler", "sampler is NULL");
+    if (sampler == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "sampler", "`sampler` is NULL");
     if (token < 0 || token >= sampler->model->info.n_vocab)
-        return weir__error_set(error, WEIR_INVALID, "token", "token is %d; the vocabulary has 0 to %d", token,
-                               sampler->model->info.n_vocab - 1);
+        return weir__error_range(error, WEIR_INVALID, "token", (double)token, 0,
+                                 (double)(sampler->model->info.n_vocab - 1), "`token` is %d", token);
     return sampler->model->ops->accept(sampler->chain, token, error);
 }

@@ -102,7 +102,9 @@ static void test_a_message_names_value_and_range(void **state)
     weir_sampler_params params = weir_sampler_params_default();
     params.temp = -1.0f;
     assert_int_equal(check(model, &params, &error), WEIR_INVALID);
-    assert_string_equal(error.message, "temp is -1; allowed: 0 to 100");
+    assert_string_equal(error.message, "`temp` is -1; allowed: 0 to 100");
+    assert_int_equal(error.kind, WEIR_ERROR_RANGE);
+    assert_true(error.value == -1 && error.low == 0 && error.high == 100);
     weir_model_release(model);
 }
 

@@ -14,8 +14,8 @@ static weir_status check_range(int32_t *from, int32_t *to, weir_error *error)
     if (*from < 0) *from = 0;
     if (*to < 0) *to = -1;
     if (*to < 0 || *from <= *to) return WEIR_OK;
-    return weir__error_set(error, WEIR_INVALID, "to", "to is %d and lies before from, %d; negative = the end",
-                           *to, *from);
+    return weir__invalid(error, WEIR_ERROR_CONFLICT, "to",
+                         "`to` is %d and lies before from, %d; negative = the end", *to, *from);
 }
 
 weir_status weir_sequence_remove(weir_context *context, int32_t seq, int32_t from, int32_t to,
@@ -38,7 +38,8 @@ weir_status weir_sequence_copy(weir_context *context, int32_t seq, int32_t to_se
     if (status == WEIR_OK) status = check_range(&from, &to, error);
     if (status != WEIR_OK) return status;
     if (seq == to_seq)
-        return weir__error_set(error, WEIR_INVALID, "to_seq", "to_seq is %d, which is seq itself", to_seq);
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "to_seq", "`to_seq` is %d, which is seq itself",
+                             to_seq);
     if (context->model->ops->seq_copy(context->context, seq, to_seq, from, to)) return WEIR_OK;
     return weir__error_set(error, WEIR_UNSUPPORTED, "to",
                            "this model's memory cannot be cut there: copy the whole sequence, 0 to -1");
@@ -109,9 +110,10 @@ weir_status weir_state_save(weir_context *context, int32_t seq, void *bytes, siz
 {
     weir_status status = weir__context_check_seq(context, seq, "seq", error);
     if (status != WEIR_OK) return status;
-    if (length == NULL) return weir__error_set(error, WEIR_INVALID, "length", "length is NULL");
+    if (length == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "length", "`length` is NULL");
     if (bytes == NULL && capacity > 0)
-        return weir__error_set(error, WEIR_INVALID, "bytes", "bytes is NULL and capacity is %zu", capacity);
+        return weir__invalid(error, WEIR_ERROR_MISSING, "bytes", "`bytes` is NULL and capacity is %zu",
+                             capacity);
     status = context->model->ops->settle(context->context, error);
     if (status != WEIR_OK) return status;
 
@@ -141,7 +143,7 @@ weir_status weir_state_load(weir_context *context, int32_t seq, const void *byte
     header head;
     weir_status status = weir__context_check_seq(context, seq, "seq", error);
     if (status != WEIR_OK) return status;
-    if (bytes == NULL) return weir__error_set(error, WEIR_INVALID, "bytes", "bytes is NULL");
+    if (bytes == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "bytes", "`bytes` is NULL");
 
     if (length >= sizeof head) memcpy(&head, bytes, sizeof head);
     if (length < sizeof head || head.magic != MAGIC)

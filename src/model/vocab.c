@@ -12,24 +12,26 @@
 static weir_status check_token(const weir_model *model, int32_t token, size_t i, weir_error *error)
 {
     if (token >= 0 && token < model->info.n_vocab) return WEIR_OK;
-    return weir__error_set(error, WEIR_INVALID, "tokens", "token %zu is %d; the vocabulary has 0 to %d", i,
-                           token, model->info.n_vocab - 1);
+    return weir__error_range(error, WEIR_INVALID, "tokens", (double)token, 0,
+                             (double)(model->info.n_vocab - 1), "token %zu is %d", i, token);
 }
 
 weir_status weir_tokenize(const weir_model *model, const char *text, size_t length, bool add_special,
                           bool parse_special, int32_t *tokens, size_t capacity, size_t *n_tokens,
                           weir_error *error)
 {
-    if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
-    if (text == NULL && length != 0) return weir__error_set(error, WEIR_INVALID, "text", "text is NULL");
+    if (model == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "model", "`model` is NULL");
+    if (text == NULL && length != 0)
+        return weir__invalid(error, WEIR_ERROR_MISSING, "text", "`text` is NULL");
     if (tokens == NULL && capacity > 0)
-        return weir__error_set(error, WEIR_INVALID, "tokens", "tokens is NULL and capacity is %zu", capacity);
-    if (n_tokens == NULL) return weir__error_set(error, WEIR_INVALID, "n_tokens", "n_tokens is NULL");
+        return weir__invalid(error, WEIR_ERROR_MISSING, "tokens", "`tokens` is NULL and capacity is %zu",
+                             capacity);
+    if (n_tokens == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "n_tokens", "`n_tokens` is NULL");
     if (text == NULL) text = "";
     if (length == WEIR_NUL) length = strlen(text);
     if (length > WEIR__TEXT_MAX)
-        return weir__error_set(error, WEIR_INVALID, "length", "length is %zu; allowed: 0 to %d bytes", length,
-                               WEIR__TEXT_MAX);
+        return weir__error_range(error, WEIR_INVALID, "length", (double)length, 0, WEIR__TEXT_MAX,
+                                 "`length` is %zu bytes", length);
     return model->ops->tokenize(model->model, text, length, add_special, parse_special, tokens, capacity,
                                 n_tokens, error);
 }
@@ -80,12 +82,14 @@ static void add_piece(sink *to, weir__utf8 *utf8, const weir__text *piece)
 weir_status weir_detokenize(const weir_model *model, const int32_t *tokens, size_t n_tokens, bool special,
                             char *text, size_t capacity, size_t *length, weir_error *error)
 {
-    if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
+    if (model == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "model", "`model` is NULL");
     if (tokens == NULL && n_tokens > 0)
-        return weir__error_set(error, WEIR_INVALID, "tokens", "tokens is NULL and n_tokens is %zu", n_tokens);
+        return weir__invalid(error, WEIR_ERROR_MISSING, "tokens", "`tokens` is NULL and `n_tokens` is %zu",
+                             n_tokens);
     if (text == NULL && capacity > 0)
-        return weir__error_set(error, WEIR_INVALID, "text", "text is NULL and capacity is %zu", capacity);
-    if (length == NULL) return weir__error_set(error, WEIR_INVALID, "length", "length is NULL");
+        return weir__invalid(error, WEIR_ERROR_MISSING, "text", "`text` is NULL and capacity is %zu",
+                             capacity);
+    if (length == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "length", "`length` is NULL");
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < n_tokens && status == WEIR_OK; i++)
         status = check_token(model, tokens[i], i, error);
@@ -117,13 +121,14 @@ weir_status weir_detokenize(const weir_model *model, const int32_t *tokens, size
 weir_status weir_piece(const weir_model *model, int32_t token, bool special, char *bytes, size_t capacity,
                        size_t *length, weir_error *error)
 {
-    if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
+    if (model == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "model", "`model` is NULL");
     if (bytes == NULL && capacity > 0)
-        return weir__error_set(error, WEIR_INVALID, "bytes", "bytes is NULL and capacity is %zu", capacity);
-    if (length == NULL) return weir__error_set(error, WEIR_INVALID, "length", "length is NULL");
+        return weir__invalid(error, WEIR_ERROR_MISSING, "bytes", "`bytes` is NULL and capacity is %zu",
+                             capacity);
+    if (length == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "length", "`length` is NULL");
     if (token < 0 || token >= model->info.n_vocab)
-        return weir__error_set(error, WEIR_INVALID, "token", "token is %d; the vocabulary has 0 to %d", token,
-                               model->info.n_vocab - 1);
+        return weir__error_range(error, WEIR_INVALID, "token", (double)token, 0,
+                                 (double)(model->info.n_vocab - 1), "`token` is %d", token);
     char none;
     int32_t n = model->ops->piece(model->model, token, special, capacity > 0 ? bytes : &none,
                                   capacity < INT32_MAX ? (int32_t)capacity : INT32_MAX);

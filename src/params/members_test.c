@@ -74,20 +74,22 @@ static void test_values_out_of_range_are_named(void **state)
         sample value;
         const char *field, *message;
     } bad[] = {
-        {{0, -1, 0.5f, 0.0f, 0, 0}, "p.count", "count is -1; allowed: 0 to 2147483647"},
-        {{0, -1234567890, 0.5f, 0.0f, 0, 0}, "p.count", "count is -1234567890; allowed: 0 to 2147483647"},
-        {{0, 1, 0.0f, 0.0f, 0, 0}, "p.share", "share is 0; allowed: 0.01 to 0.99"},
-        {{0, 1, 1.0f, 0.0f, 0, 0}, "p.share", "share is 1; allowed: 0.01 to 0.99"},
+        {{0, -1, 0.5f, 0.0f, 0, 0}, "p.count", "`count` is -1; allowed: 0 to 2147483647"},
+        {{0, -1234567890, 0.5f, 0.0f, 0, 0}, "p.count", "`count` is -1234567890; allowed: 0 to 2147483647"},
+        {{0, 1, 0.0f, 0.0f, 0, 0}, "p.share", "`share` is 0; allowed: 0.01 to 0.99"},
+        {{0, 1, 1.0f, 0.0f, 0, 0}, "p.share", "`share` is 1; allowed: 0.01 to 0.99"},
         {{0, 1, NAN, 0.0f, 0, 0}, "p.share", NULL},
-        {{0, 1, INFINITY, 0.0f, 0, 0}, "p.share", "share is inf; allowed: 0.01 to 0.99"},
-        {{0, 1, -INFINITY, 0.0f, 0, 0}, "p.share", "share is -inf; allowed: 0.01 to 0.99"},
-        {{0, 1, 0.5f, -0.5f, 0, 0}, "p.off", "off is -0.5; allowed: 0 to 100, or -1"},
-        {{0, 1, 0.5f, 100.5f, 0, 0}, "p.off", "off is 100.5; allowed: 0 to 100, or -1"},
+        {{0, 1, INFINITY, 0.0f, 0, 0}, "p.share", "`share` is inf; allowed: 0.01 to 0.99"},
+        {{0, 1, -INFINITY, 0.0f, 0, 0}, "p.share", "`share` is -inf; allowed: 0.01 to 0.99"},
+        {{0, 1, 0.5f, -0.5f, 0, 0}, "p.off", "`off` is -0.5; allowed: 0 to 100, or -1"},
+        {{0, 1, 0.5f, 100.5f, 0, 0}, "p.off", "`off` is 100.5; allowed: 0 to 100, or -1"},
         {{0, 1, 0.5f, NAN, 0, 0}, "p.off", NULL},
-        {{0, 1, 0.5f, 0.0f, -4000000000, 0}, "p.long_count", "long_count is -4000000000; allowed: 0 and up"},
+        {{0, 1, 0.5f, 0.0f, -4000000000, 0},
+         "p.long_count",
+         "`long_count` is -4000000000; allowed: 0 and up"},
         {{0, 1, 0.5f, 0.0f, 0, 12345678902},
          "p.n_bytes",
-         "n_bytes is 12345678902; allowed: 0 to 12345678901"},
+         "`n_bytes` is 12345678902; allowed: 0 to 12345678901"},
     };
     for (size_t i = 0; i < N_ELEMENTS(bad); i++) {
         weir_error error = {0};

@@ -150,6 +150,8 @@ static const weir_member chat[] = {
     TEXT(messages, "the conversation"),
     TEXT(messages_json, "the conversation, as a JSON array of OpenAI's messages"),
     TEXT(tools_json, "the functions that may be called, as a JSON array of OpenAI's tools"),
+    OTHER(messages_value, "the conversation, as a value of libjansson"),
+    OTHER(tools_value, "the functions that may be called, as a value of libjansson"),
     CHOICE(tool_choice, WEIR_TOOLS_AUTO, WEIR_TOOLS_NONE, WEIR_TOOLS_AUTO, tool_choices, "whether the answer may or must call functions"),
     FLAG(parallel_tool_calls, false, "allow several calls in an answer"),
     TEXT(json_schema, "the answer must be JSON of this schema"),

@@ -46,7 +46,7 @@ uint64_t weir__entry_needs(const weir__entry *entry)
 void weir__entry_info(const weir__entry *entry, weir_pool_info *info)
 {
     snprintf(info->name, sizeof info->name, "%s", entry->spec->given.name);
-    snprintf(info->message, sizeof info->message, "%s", entry->error.message);
+    weir_error_text(&entry->error, NULL, NULL, info->message, sizeof info->message);
     info->state = entry->state == WEIR_POOL_LOADED && entry->leave ? WEIR_POOL_LEAVING : entry->state;
     info->kind = entry->demand.kind;
     if (entry->state == WEIR_POOL_LOADED || entry->state == WEIR_POOL_LEAVING)

@@ -36,7 +36,8 @@ static void fail_entry(weir_pool *pool, weir__entry *entry, const weir_error *er
     entry->error = *error;
     entry->n_failures++;
     pool->n_failures++;
-    weir__log(WEIR_LOG_WARN, "the model \"%s\" was not loaded: %s", entry->spec->given.name, error->message);
+    weir__log(WEIR_LOG_WARN, "the model \"%s\" was not loaded: %s", entry->spec->given.name,
+              weir__error_words(error).text);
     for (weir_lease *lease = pool->first, *next; lease != NULL; lease = next) {
         next = lease->next;
         if (lease->entry == entry) weir__lease_fail(lease, error);
@@ -50,8 +51,8 @@ static void refuse_size(weir_pool *pool, const weir__room *room)
     if (room->pinned > 0)
         snprintf(pinned, sizeof pinned, ", of which pinned models take %s", size_of(room->pinned).text);
     weir__error_set(&error, WEIR_TOO_LONG, "memory_bytes",
-                    "\"%.100s\" takes %s and the memory of all models is %s%s: give them more "
-                    "memory, or this one fewer n_slots, a smaller n_ctx or less cache_bytes",
+                    "\"%.100s\" takes %s and the memory of all models is %s%s: give them more memory, or "
+                    "this one fewer `n_slots`, a smaller `n_ctx` or less `cache_bytes`",
                     room->entry->spec->given.name, size_of(room->needs).text, size_of(room->limit).text,
                     pinned);
     room->entry->known = false;

@@ -165,11 +165,11 @@ static weir_status check_name(const weir_pool *pool, const char *name, weir_leas
                               weir_error *error)
 {
     if (pool == NULL || name == NULL || lease == NULL)
-        return weir__error_set(error, WEIR_INVALID,
-                               pool == NULL   ? "pool"
-                               : name == NULL ? "name"
-                                              : "lease",
-                               "a pointer is NULL");
+        return weir__invalid(error, WEIR_ERROR_MISSING,
+                             pool == NULL   ? "pool"
+                             : name == NULL ? "name"
+                                            : "lease",
+                             "a pointer is NULL");
     return WEIR_OK;
 }
 
@@ -194,7 +194,7 @@ static weir_status begin_lease(weir_lease *lease, weir_error *error)
         hold_entry(lease, entry);
     } else if (pool->params.queue_limit > 0 && pool->n_waiting >= pool->params.queue_limit) {
         return weir__error_set(error, WEIR_BUSY, "queue_limit",
-                               "queue_limit is %d, and as many requests wait for models: try again later",
+                               "`queue_limit` is %d, and as many requests wait for models: try again later",
                                pool->params.queue_limit);
     } else {
         enqueue_lease(lease, entry);
@@ -235,7 +235,7 @@ weir_status weir_lease_create(weir_pool *pool, const char *name, int timeout_ms,
 
 weir_status weir_lease_wait(weir_lease *lease, int timeout_ms, weir_error *error)
 {
-    if (lease == NULL) return weir__error_set(error, WEIR_INVALID, "lease", "lease is NULL");
+    if (lease == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "lease", "`lease` is NULL");
     weir_pool *pool = lease->pool;
     weir_status status = WEIR_OK;
     int64_t deadline = weir__clock_deadline_ns(timeout_ms);

@@ -141,7 +141,7 @@ static void end_threads(weir_pool *pool, bool keeper)
 weir_status weir_pool_create(const weir_pool_params *given, weir_pool **out, weir_error *error)
 {
     weir_pool_params params = weir_pool_params_default();
-    if (out == NULL) return weir__error_set(error, WEIR_INVALID, "pool", "pool is NULL");
+    if (out == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "pool", "`pool` is NULL");
     weir_status status = weir__sized_take(&params, sizeof params, given, "params", error);
     if (status == WEIR_OK) status = weir__members_check(&weir__pool_members, &params, "", error);
     if (status != WEIR_OK) return status;
@@ -220,9 +220,9 @@ static weir_status check_names(const draft *d, weir_error *error)
     weir_status status = WEIR_OK;
     for (size_t i = 1; i < n && status == WEIR_OK; i++)
         if (strcmp(names[i - 1], names[i]) == 0)
-            status = weir__error_set(
-                error, WEIR_INVALID, "models",
-                "\"%.255s\" names two models, or one twice: names and aliases must differ", names[i]);
+            status = weir__invalid(error, WEIR_ERROR_DUPLICATE, "models",
+                                   "\"%.255s\" names two models, or one twice: names and aliases must differ",
+                                   names[i]);
     weir__mem_free(names);
     return status;
 }
@@ -315,9 +315,10 @@ weir_status weir_pool_set(weir_pool *pool, const weir_pool_model *models, size_t
 {
     draft d = {0};
     if (pool == NULL || (models == NULL && n > 0))
-        return weir__error_set(error, WEIR_INVALID, pool == NULL ? "pool" : "models", "a pointer is NULL");
+        return weir__invalid(error, WEIR_ERROR_MISSING, pool == NULL ? "pool" : "models",
+                             "a pointer is NULL");
     if (n > MODELS_MAX)
-        return weir__error_set(error, WEIR_INVALID, "n", "n is %zu; allowed: 0 to %d", n, MODELS_MAX);
+        return weir__error_range(error, WEIR_INVALID, "n", (double)n, 0, MODELS_MAX, "`n` is %zu", n);
     weir_status status = make_draft(models, n, &d, error);
     if (status == WEIR_OK) {
         pthread_mutex_lock(&pool->mutex);
@@ -332,7 +333,7 @@ weir_status weir_pool_set(weir_pool *pool, const weir_pool_model *models, size_t
 
 weir_status weir_pool_set_memory(weir_pool *pool, uint64_t memory_bytes, weir_error *error)
 {
-    if (pool == NULL) return weir__error_set(error, WEIR_INVALID, "pool", "pool is NULL");
+    if (pool == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "pool", "`pool` is NULL");
     weir__cpu_memory memory = {0};
     if (memory_bytes == WEIR_AUTO) memory = pool->read();
     pthread_mutex_lock(&pool->mutex);
@@ -354,7 +355,8 @@ static weir__entry *lock_entry(weir_pool *pool, const char *name, weir_status *s
 {
     *status = WEIR_OK;
     if (pool == NULL || name == NULL) {
-        *status = weir__error_set(error, WEIR_INVALID, pool == NULL ? "pool" : "name", "a pointer is NULL");
+        *status =
+            weir__invalid(error, WEIR_ERROR_MISSING, pool == NULL ? "pool" : "name", "a pointer is NULL");
         return NULL;
     }
     pthread_mutex_lock(&pool->mutex);
@@ -392,7 +394,7 @@ static weir__entry *find_loaded(const weir_pool *pool, const weir_model *model)
 weir_status weir_pool_reserve(weir_pool *pool, const weir_model *model, uint64_t n_bytes, weir_error *error)
 {
     if (pool == NULL || model == NULL)
-        return weir__error_set(error, WEIR_INVALID, pool == NULL ? "pool" : "model", "a pointer is NULL");
+        return weir__invalid(error, WEIR_ERROR_MISSING, pool == NULL ? "pool" : "model", "a pointer is NULL");
     uint64_t limit, used, pinned = 0;
     weir_status status = WEIR_STATE;
     pthread_mutex_lock(&pool->mutex);

@@ -228,8 +228,7 @@ static weir_status check_template(const load *l)
     weir_status status = weir_chat_check(l->made->model, *source != '\0' ? source : NULL, &why);
     if (status == WEIR_OK || *source == '\0')
         return status == WEIR_OK ? status : weir__error_copy(l->error, &why);
-    return weir__error_set(l->error, status, "template_source", "the template given for this model: %s",
-                           why.message);
+    return weir__error_wrap(l->error, &why, status, "template_source", "the template given for this model: ");
 }
 
 /* Reads files and packs weights. */

@@ -102,42 +102,46 @@ static bool make_key(weir__spec *spec)
 
 /* ---- Checks ---- */
 
-static weir_status refuse_spec(const char *prefix, const char *member, const char *why, weir_error *error)
+static weir_status refuse_spec(const char *prefix, const char *member, weir_error_kind kind, const char *why,
+                               weir_error *error)
 {
     char field[64];
     int n = snprintf(field, sizeof field, "%s%s", prefix, member);
     (void)n; /* a longer one is cut */
-    return weir__error_set(error, WEIR_INVALID, field, "%s%s", member, why);
+    return weir__invalid(error, kind, field, "`%s` %s", member, why);
 }
 
 /* The error of a struct that the description points to. */
 static weir_status refuse_within(const char *prefix, const char *member, const weir_error *why,
                                  weir_error *error)
 {
-    char field[64];
-    snprintf(field, sizeof field, "%.20s%s.%.30s", prefix, member, why->field);
-    return weir__error_set(error, WEIR_INVALID, field, "%s", why->message);
+    char field[sizeof error->field];
+    snprintf(field, sizeof field, "%.20s%s.%.200s", prefix, member, why->field);
+    return weir__error_as(error, why, WEIR_INVALID, field);
 }
 
 static weir_status check_name(const char *name, const char *prefix, const char *member, weir_error *error)
 {
     if (name != NULL && *name != '\0' && strlen(name) <= WEIR_POOL_NAME_MAX) return WEIR_OK;
-    return refuse_spec(prefix, member, " is empty, or longer than 255 bytes; give a name", error);
+    return refuse_spec(prefix, member, WEIR_ERROR_MISSING, "is empty, or longer than 255 bytes; give a name",
+                       error);
 }
 
 static weir_status check_lists(const weir_pool_model *given, const char *prefix, weir_error *error)
 {
-    if (given->n_aliases > ALIASES_MAX) return refuse_spec(prefix, "n_aliases", " is above 64", error);
-    if (given->n_adapters > ADAPTERS_MAX) return refuse_spec(prefix, "n_adapters", " is above 64", error);
+    if (given->n_aliases > ALIASES_MAX)
+        return refuse_spec(prefix, "n_aliases", WEIR_ERROR_RANGE, "is above 64", error);
+    if (given->n_adapters > ADAPTERS_MAX)
+        return refuse_spec(prefix, "n_adapters", WEIR_ERROR_RANGE, "is above 64", error);
     if (given->aliases == NULL && given->n_aliases > 0)
-        return refuse_spec(prefix, "aliases", " is NULL", error);
+        return refuse_spec(prefix, "aliases", WEIR_ERROR_MISSING, "is NULL", error);
     if (given->adapters == NULL && given->n_adapters > 0)
-        return refuse_spec(prefix, "adapters", " is NULL", error);
+        return refuse_spec(prefix, "adapters", WEIR_ERROR_MISSING, "is NULL", error);
     for (size_t i = 0; i < given->n_aliases; i++)
         if (check_name(given->aliases[i], prefix, "aliases", error) != WEIR_OK) return WEIR_INVALID;
     for (size_t i = 0; i < given->n_adapters; i++)
         if (given->adapters[i] == NULL || *given->adapters[i] == '\0')
-            return refuse_spec(prefix, "adapters", " has an empty path", error);
+            return refuse_spec(prefix, "adapters", WEIR_ERROR_MISSING, "has an empty path", error);
     return WEIR_OK;
 }
 
@@ -151,20 +155,25 @@ static weir_status check_spec(const weir__spec *spec, const char *prefix, weir_e
     if (status == WEIR_OK) status = check_lists(given, prefix, error);
     if (status != WEIR_OK) return status;
     if (given->path == NULL || *given->path == '\0')
-        return refuse_spec(prefix, "path", " is empty; give a GGUF file", error);
+        return refuse_spec(prefix, "path", WEIR_ERROR_MISSING, "is empty; give a GGUF file", error);
     if (weir__model_params_check(&spec->model, &why) != WEIR_OK)
         return refuse_within(prefix, "model", &why, error);
     if (weir__members_check(&weir__engine_members, engine, "", &why) != WEIR_OK)
         return refuse_within(prefix, "engine", &why, error);
     if (spec->model.progress != NULL)
-        return refuse_spec(prefix, "model.progress", " must be NULL: weir_pool_find has the progress", error);
+        return refuse_spec(prefix, "model.progress", WEIR_ERROR_CONFLICT,
+                           "must be NULL: weir_pool_find has the progress", error);
     if (spec->model.vocab_only)
-        return refuse_spec(prefix, "model.vocab_only", " must be false: engines need weights", error);
+        return refuse_spec(prefix, "model.vocab_only", WEIR_ERROR_CONFLICT,
+                           "must be false: engines need weights", error);
     if (engine->draft_model != NULL)
-        return refuse_spec(prefix, "engine.draft_model", " must be NULL: give draft_path", error);
+        return refuse_spec(prefix, "engine.draft_model", WEIR_ERROR_CONFLICT, "must be NULL: give draft_path",
+                           error);
     if (engine->cache_dir != NULL)
-        return refuse_spec(prefix, "engine.cache_dir", " must be NULL: the pool has the folder", error);
-    if (engine->manual) return refuse_spec(prefix, "engine.manual", " must be false", error);
+        return refuse_spec(prefix, "engine.cache_dir", WEIR_ERROR_CONFLICT,
+                           "must be NULL: the pool has the folder", error);
+    if (engine->manual)
+        return refuse_spec(prefix, "engine.manual", WEIR_ERROR_CONFLICT, "must be false", error);
     return WEIR_OK;
 }
 

@@ -252,16 +252,16 @@ weir_status weir__drafter_model_check(const weir_model *target, const weir_model
                                "take one with full attention in all layers",
                                model->info.architecture);
     if (n - other > PADDING || other - n > PADDING)
-        return weir__error_set(error, WEIR_INVALID, "draft_model",
-                               "the draft model has %d tokens in its vocabulary and the model %d: they must "
-                               "have the same",
-                               other, n);
+        return weir__invalid(
+            error, WEIR_ERROR_CONFLICT, "draft_model",
+            "the draft model has %d tokens in its vocabulary and the model %d: they must have the same",
+            other, n);
     for (int32_t i = 0; i < n && i < other; i++)
         if (!same_piece(target, model, i))
-            return weir__error_set(error, WEIR_INVALID, "draft_model",
-                                   "token %d of the draft model is not that of the model: they must have the "
-                                   "same vocabulary",
-                                   i);
+            return weir__invalid(
+                error, WEIR_ERROR_CONFLICT, "draft_model",
+                "token %d of the draft model is not that of the model: they must have the same vocabulary",
+                i);
     return WEIR_OK;
 }
 

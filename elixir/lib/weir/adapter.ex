@@ -21,7 +21,7 @@ defmodule Weir.Adapter do
   @type t :: %__MODULE__{ref: reference()}
 
   @doc "Loads a GGUF file from llama.cpp's `convert_lora_to_gguf.py`; for a fake model `\"fake:NUMBER\"`."
-  @spec load(Model.t(), Path.t()) :: {:ok, t()} | {:error, String.t()}
+  @spec load(Model.t(), Path.t()) :: {:ok, t()} | {:error, Weir.Error.t()}
   def load(%Model{ref: model}, path) do
     with {:ok, ref} <- NIF.adapter_load(model, Options.path!(path)),
          do: {:ok, %__MODULE__{ref: ref}}
@@ -30,18 +30,24 @@ defmodule Weir.Adapter do
   @doc false
   # Loads the adapters that are paths.
   @spec loaded(Model.t(), [{t() | Path.t(), number()}]) ::
-          {:ok, [{t(), number()}]} | {:error, String.t()}
+          {:ok, [{t(), number()}]} | {:error, Weir.Error.t()}
   def loaded(model, wanted) do
     Weir.Error.map_ok(wanted, fn
-      {%__MODULE__{}, _scale} = use -> {:ok, use}
-      {path, scale} -> with {:ok, adapter} <- load(model, path), do: {:ok, {adapter, scale}}
+      {%__MODULE__{}, _scale} = use ->
+        {:ok, use}
+
+      {path, scale} ->
+        case load(model, path) do
+          {:ok, adapter} -> {:ok, {adapter, scale}}
+          {:error, error} -> {:error, %{error | field: "lora"}}
+        end
     end)
   end
 
   @doc false
   # For the native functions.
   @spec uses(Model.t(), [{t() | Path.t(), number()}]) ::
-          {:ok, [{reference(), number()}]} | {:error, String.t()}
+          {:ok, [{reference(), number()}]} | {:error, Weir.Error.t()}
   def uses(model, wanted) do
     with {:ok, adapters} <- loaded(model, wanted),
          do: {:ok, for({%__MODULE__{ref: ref}, scale} <- adapters, do: {ref, scale})}

@@ -2,7 +2,7 @@
 defmodule Weir.Chat do
   @moduledoc "Conversations as prompts."
 
-  alias Weir.{JSON, Model, NIF, Options}
+  alias Weir.{Error, JSON, Model, NIF, Options}
   alias Weir.Chat.Parts
   require Logger
 
@@ -46,7 +46,7 @@ defmodule Weir.Chat do
       {:ok, "<|im_start|>user\\nhello<|im_end|>\\n<|im_start|>assistant\\n"}
   """
   @spec apply_template(Model.t(), [message()], keyword()) ::
-          {:ok, String.t()} | {:error, String.t()}
+          {:ok, String.t()} | {:error, Error.t()}
   def apply_template(%Model{} = model, messages, opts \\ []) do
     o = Options.read!(opts, Options.template())
     with {:ok, chat} <- create(model, messages, o), do: {:ok, NIF.chat_prompt(chat)}
@@ -68,35 +68,21 @@ defmodule Weir.Chat do
   end
 
   @doc false
-  # The prompt as ids: a text would not show which of its control tokens are from a message. `o` has the
-  # template's options.
-  @spec tokens(Model.t(), [message()], map()) :: {:ok, [integer()]} | {:error, String.t()}
-  def tokens(%Model{} = model, messages, o) do
-    if media?(messages) do
-      {:error, "images and sounds need an engine: use Weir.chat_completion/3 or a Weir.Server"}
-    else
-      with {:ok, chat} <- create(model, messages, o), do: NIF.chat_tokens(chat)
-    end
+  # The prompt for an engine. A conversation is its ids, because a text would not show which of its control tokens
+  # are from a message; with images or sounds it is a chat.
+  @spec prompt(Model.t(), Weir.Target.input()) ::
+          {:ok, Weir.Target.prompt() | NIF.chat()} | {:error, Error.t()}
+  def prompt(%Model{} = model, {:chat, messages, template}) do
+    with {:ok, chat} <- create(model, messages, template),
+         do: if(Enum.any?(messages, &Parts.media?/1), do: {:ok, chat}, else: NIF.chat_tokens(chat))
   end
 
-  @doc false
-  # For an engine: a conversation with images or sounds is a chat, any other its tokens.
-  @spec prompt(Model.t(), [message()], map()) ::
-          {:ok, [integer()] | NIF.chat()} | {:error, String.t()}
-  def prompt(%Model{} = model, messages, o) do
-    with {:ok, chat} <- create(model, messages, o),
-         do: if(media?(messages), do: {:ok, chat}, else: NIF.chat_tokens(chat))
-  end
-
-  defp media?(messages) do
-    is_list(messages) and not List.improper?(messages) and
-      Enum.any?(messages, &Parts.media?/1)
-  end
+  def prompt(_model, prompt), do: {:ok, prompt}
 
   @doc false
   # `o` has the template's options, and may have `tools`, `tool_choice`, `parallel_tool_calls` and
   # `json_schema`.
-  @spec create(Model.t(), [message()], map()) :: {:ok, NIF.chat()} | {:error, String.t()}
+  @spec create(Model.t(), [message()], map()) :: {:ok, NIF.chat()} | {:error, Error.t()}
   def create(%Model{ref: ref}, messages, o) do
     if not is_list(messages) or List.improper?(messages) do
       raise ArgumentError, "messages must be a list, got: #{inspect(messages)}"
@@ -107,13 +93,11 @@ defmodule Weir.Chat do
     with :ok <- check(messages),
          {:ok, media} <- Parts.decode(ref, messages),
          messages = Enum.map(messages, &Parts.without_media/1),
-         {:ok, chat} <- native(ref, messages |> options(o) |> Map.put(:media, media)) do
+         {:ok, chat} <- NIF.chat_create(ref, messages |> options(o) |> Map.put(:media, media)) do
       warn(chat, o.special_content)
       {:ok, chat}
     end
   end
-
-  defp native(model, options), do: model |> NIF.chat_create(options) |> Options.named(["chat"])
 
   defp options(messages, o) do
     {tools, choice} = tools!(o[:tools] || [], o[:tool_choice] || :auto)
@@ -130,9 +114,11 @@ defmodule Weir.Chat do
   end
 
   defp check(messages) do
-    case Enum.find_index(messages, &(not text?(&1["content"]))) do
-      nil -> :ok
-      i -> {:error, "messages[#{i}].content must be UTF-8 without NUL"}
+    if i = Enum.find_index(messages, &(not text?(&1["content"]))) do
+      field = "messages[#{i}].content"
+      {:error, Error.new({:invalid, field <> " must be UTF-8 without NUL"}, field)}
+    else
+      :ok
     end
   end
 

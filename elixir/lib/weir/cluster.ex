@@ -39,25 +39,32 @@ defmodule Weir.Cluster do
 
   A stream without `deadline` goes on with the same text. For a sampled request without a seed, its own or the
   server's, the caller's node draws one. Another node generates the answer again, and the stream compares and
-  skips the part that the caller has. A stream with `deadline` ends with a `Weir.Error` whose reason is
+  skips the part that the caller has. A stream with `deadline` ends with a `Weir.Error` whose code is
   `:node_down`; its `text` is the answer so far. The same happens if the new answer differs, for example between processors whose sums differ,
-  and if there is no other node. In each case there is one end: a last chunk or an exception.
+  if there is no other node, and to a stream of `stream_chat_completion/3` that has begun. In each case there is one end: a last chunk or an exception.
 
   When the connection of two nodes is lost, OTP 25 and newer close those to others, too, unless
   `-kernel prevent_overlapping_partitions false` is set; streams between these nodes then move as well.
 
   A node that hangs without losing its connection counts as lost when it does not start a request within 5 s,
   or when it sends nothing for 5 s and then does not say within another 5 s that it is alive. A shorter
-  `timeout` ends the request before.
+  `timeout` ends the request before. `config :weir, cluster_silence: ms` replaces these 5 s.
 
   ## One model
 
   The servers of a cluster have the same version of weir and llama.cpp, the same model
   (`Weir.Model.fingerprint/1`) and the same chat template. A server that differs from those that are there is
-  refused: the log says in what it differs, and calls on its node return `{:error, {:refused, text}}` as long
+  refused: the log says in what it differs, and calls on its node return the error `:refused` as long
   as the others are there. Two groups that meet when a network is whole again remain apart, with a warning on
   each node. Servers should also have the same defaults for requests and the same adapters (by path), which is
   not checked.
+
+  ## Requests
+
+  `generate/3`, `stream/3`, `chat/3` and the others that answer are described in `Weir.Target`. They also take the
+  option `route`. Forks and a `Weir.Adapter` in `lora` belong to one node and are refused; `lora` takes a path that
+  exists on each node. Additional codes of errors: `:no_node`, `:refused`, and `:node_down` if every node that got the
+  request was lost. The node that computes the chunks of a stream merges those that the caller has not read yet.
 
   ## Options
 
@@ -69,13 +76,13 @@ defmodule Weir.Cluster do
   connected node is trusted.
   """
 
-  alias Weir.{Chat, Deadline, Options}
+  alias Weir.{Chunk, Deadline, Error, Options}
   alias Weir.Cluster.{Call, Member, Route}
   alias Weir.Server.{Answer, Broker}
 
+  use Weir.Target, cluster: cluster()
+
   @type cluster :: atom()
-  @type prompt :: String.t() | [integer()]
-  @type reason :: :no_node | :node_down | {:refused, String.t()} | Weir.Server.reason()
 
   @typedoc "`load`: running and queued requests per slot; `kv`: the share of KV cells in use."
   @type member :: %{node: node(), server: pid(), slots: pos_integer(), load: float(), kv: float()}
@@ -136,72 +143,66 @@ defmodule Weir.Cluster do
 
   # ---- Requests ----
 
-  @doc """
-  Like `Weir.Server.generate/3`, with the option `route` in addition. Forks and a `Weir.Adapter` in `lora`
-  belong to one node and are refused; `lora` takes a path that exists on each node.
+  @impl Weir.Target
+  @doc false
+  def whole(cluster, input, opts), do: call(cluster, :whole, input, input, opts)
 
-  Additional errors: `:no_node`, `{:refused, text}`, and `:node_down` if every node that got the request was
-  lost.
-  """
-  @spec generate(cluster(), prompt(), keyword()) :: {:ok, String.t()} | {:error, reason()}
-  def generate(cluster, prompt, opts \\ []), do: whole(cluster, :generate, prompt, opts)
+  @impl Weir.Target
+  @doc false
+  def completion(cluster, messages, opts),
+    do: call(cluster, :completion, messages, {:chat, messages, %{}}, opts)
 
-  @doc "Like `Weir.Server.complete/3`; see `generate/3`."
-  @spec complete(cluster(), prompt(), keyword()) :: {:ok, Weir.Server.answer()} | {:error, reason()}
-  def complete(cluster, prompt, opts \\ []), do: whole(cluster, :complete, prompt, opts)
+  @impl Weir.Target
+  @doc false
+  # Texts are distributed over the nodes by their hash, or by `route`.
+  def vectors(cluster, text_or_texts, opts), do: call(cluster, :vectors, text_or_texts, text_or_texts, opts)
 
-  @doc "Like `Weir.Server.chat/3`; see `generate/3`."
-  @spec chat(cluster(), [Weir.Chat.message()], keyword()) :: {:ok, String.t()} | {:error, reason()}
-  def chat(cluster, messages, opts \\ []), do: whole(cluster, :chat, {:chat, messages}, opts)
-
-  @doc "Like `Weir.Server.chat_completion/3`; see `generate/3`."
-  @spec chat_completion(cluster(), [Weir.Chat.message()], keyword()) ::
-          {:ok, Weir.ChatCompletion.t()} | {:error, reason()}
-  def chat_completion(cluster, messages, opts \\ []),
-    do: whole(cluster, :chat_completion, {:chat, messages}, opts)
-
-  @doc "Like `Weir.Server.embed/3`. Texts are distributed over the nodes by their hash, or by `route`."
-  @spec embed(cluster(), String.t() | [String.t()], keyword()) ::
-          {:ok, [float()] | [[float()]]} | {:error, reason()}
-  def embed(cluster, text_or_texts, opts \\ []), do: whole(cluster, :embed, text_or_texts, opts)
-
-  defp whole(cluster, fun, prompt, opts) do
-    local!(prompt, opts)
-    key = Route.key(prompt, opts)
-
-    {%{timeout: timeout}, opts} =
-      opts |> Keyword.delete(:route) |> Options.split!(timeout: {{:maybe, :timeout}, nil})
-
-    argument = with {:chat, messages} <- prompt, do: messages
+  defp call(cluster, fun, argument, input, opts) do
+    {key, opts} = routed!(input, opts)
+    {%{timeout: timeout}, opts} = Options.split!(opts, timeout: {{:maybe, :timeout}, nil})
     Call.whole(cluster, fun, argument, key, opts, timeout)
   end
 
-  @doc """
-  Like `Weir.Server.stream/3`, with the option `route` in addition; see `generate/3`. The node that computes
-  the chunks merges those that the caller has not read yet. When the caller ends the stream, or dies, the
-  request ends there within a tick.
-  """
-  @spec stream(cluster(), prompt(), keyword()) :: Enumerable.t()
-  def stream(cluster, prompt, opts \\ []) do
-    local!(prompt, opts)
-    key = Route.key(prompt, opts)
-    Call.stream(cluster, prompt, key, opts |> Keyword.delete(:route) |> Answer.read!())
+  @impl Weir.Target
+  @doc false
+  def chunks(cluster, input, opts) do
+    carried = carried(cluster, input, opts)
+    chunks = Call.stream(fn -> carried.open.(carried.id) end)
+    if carried.emit == :chunks, do: chunks, else: Chunk.texts(chunks)
   end
 
-  @doc "Like `Weir.Server.stream_chat/3`; see `stream/3`."
-  @spec stream_chat(cluster(), [Weir.Chat.message()], keyword()) :: Enumerable.t()
-  def stream_chat(cluster, messages, opts \\ []) do
-    local!({:chat, messages}, opts)
-    key = Route.key({:chat, messages}, opts)
-    {template, rest} = opts |> Keyword.delete(:route) |> Chat.split!()
-    Call.stream(cluster, {:chat, messages, template}, key, Answer.read!(rest))
+  @impl Weir.Target
+  @doc false
+  def carried(cluster, input, opts) do
+    {key, opts} = routed!(input, opts)
+    read = Answer.read!(opts)
+
+    open = fn id ->
+      # Another node draws the same answer. Each enumeration is another answer.
+      given = Map.put(read.given, :drawn_seed, :rand.uniform(0xFFFFFFFF) - 1)
+      job = &{:stream, input, %{read | id: id, given: Call.shorter(given, &1)}}
+      Call.start(cluster, key, read.limits.timeout, job)
+    end
+
+    %{server: nil, id: read.id, emit: read.own.emit, by: Call, open: open}
+  end
+
+  @impl Weir.Target
+  @doc false
+  def completion_chunks(cluster, messages, opts) do
+    {key, opts} = routed!({:chat, messages, %{}}, opts)
+    {%{timeout: timeout}, _others} = Options.split!(opts, timeout: {{:maybe, :timeout}, nil})
+
+    Call.stream(fn ->
+      Call.start(cluster, key, timeout, &{:completion_chunks, messages, Call.shorter(opts, &1)})
+    end)
   end
 
   @doc """
   Cancels the requests with this `id` on all nodes, like `Weir.Server.cancel/2`. It may miss a request that is
   just moving from a lost node to another one.
   """
-  @spec cancel(cluster(), term()) :: :ok | {:error, :not_found}
+  @spec cancel(cluster(), term()) :: :ok | {:error, Error.t()}
   def cancel(cluster, id) do
     asked = for %{server: server} <- members(cluster), do: :gen_server.send_request(server, {:cancel, id})
     deadline = Deadline.at(5_000)
@@ -209,16 +210,19 @@ defmodule Weir.Cluster do
     # all are waited for, so that no reply is left in the mailbox
     replies = for request <- asked, do: :gen_server.receive_response(request, Deadline.left(deadline))
 
-    if {:reply, :ok} in replies, do: :ok, else: {:error, :not_found}
+    if {:reply, :ok} in replies,
+      do: :ok,
+      else: {:error, Error.new({:not_found, "no node has such a request"})}
   end
 
-  defp local!(prompt, opts) do
+  # The key of the route, and the other options.
+  defp routed!(input, opts) do
     opts = Options.keywords!(opts)
 
-    if not (is_binary(prompt) or proper?(prompt) or match?({:chat, _messages}, prompt)) do
+    if not (is_binary(input) or proper?(input) or match?({:chat, _messages, _template}, input)) do
       raise ArgumentError,
             "a cluster's prompt is a text or a list of token ids; forks belong to one node; got: " <>
-              inspect(prompt)
+              inspect(input)
     end
 
     lora = List.wrap(opts[:lora])
@@ -226,6 +230,8 @@ defmodule Weir.Cluster do
     if proper?(lora) and Enum.any?(lora, &adapter?/1) do
       raise ArgumentError, "option :lora: an adapter belongs to one node; give its path"
     end
+
+    {Route.key(input, opts), Keyword.delete(opts, :route)}
   end
 
   defp proper?(list), do: is_list(list) and not List.improper?(list)

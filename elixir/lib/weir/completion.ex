@@ -3,7 +3,7 @@ defmodule Weir.Completion do
   @moduledoc false
   # Answers to a conversation in OpenAI's format: requests that run together, each with a parser.
 
-  alias Weir.{Chat, ChatCompletion, ChatCompletionChunk, Error, Logprobs, Model, NIF, Thinking}
+  alias Weir.{Chat, ChatCompletion, ChatCompletionChunk, Error, Logprobs, Model, NIF, Options, Thinking}
   alias Weir.Server.{Request, Telemetry}
 
   # model: its description. n: tokens of all answers so far. usage: of the first answer
@@ -40,6 +40,10 @@ defmodule Weir.Completion do
     ]
   end
 
+  @doc "These and those of the template, and the others."
+  @spec split!(keyword()) :: {map(), keyword()}
+  def split!(opts), do: Options.split!(opts, options() ++ Options.template())
+
   @doc """
   With tools, a schema belongs to the conversation instead of the request: an answer is a call or follows the
   schema. The same holds for a schema that need not be enforced in full.
@@ -58,9 +62,9 @@ defmodule Weir.Completion do
           Model.t(),
           [Chat.message()],
           map(),
-          (NIF.chat() -> {:ok, [struct()]} | {:error, term()})
+          (NIF.chat() -> {:ok, [struct()]} | {:error, Error.t()})
         ) ::
-          {:ok, t()} | {:error, term()}
+          {:ok, t()} | {:error, Error.t()}
   def open(model, messages, o, start) do
     with {:ok, chat} <- Chat.create(model, messages, o),
          {:ok, parsers} <- Error.map_ok(1..o.n, fn _ -> NIF.chat_parser(chat) end),
@@ -88,7 +92,7 @@ defmodule Weir.Completion do
   # ---- Steps ----
 
   @doc "The next step; `:over` after the last one. After an error all requests have ended."
-  @spec next(t()) :: {:ok, step(), t()} | {:error, term()} | :over
+  @spec next(t()) :: {:ok, step(), t()} | {:error, Error.t()} | :over
   def next(%__MODULE__{requests: requests}) when requests == %{}, do: :over
 
   def next(%__MODULE__{requests: requests} = t) do
@@ -106,7 +110,7 @@ defmodule Weir.Completion do
 
       {ref, {:done, :cancelled, _usage}} ->
         requests |> Request.without(ref) |> Request.close_all()
-        {:error, :cancelled}
+        {:error, Error.new(:cancelled)}
 
       {ref, {:done, reason, usage}} ->
         # the usage of the first answer, which computed the prompt for the others
@@ -117,8 +121,8 @@ defmodule Weir.Completion do
         t = %{t | requests: Request.without(requests, ref), usage: usage}
         read(t, ref, "", entries, reason)
 
-      {:error, reason} ->
-        {:error, reason}
+      {:error, error} ->
+        {:error, error}
     end
   end
 
@@ -181,7 +185,7 @@ defmodule Weir.Completion do
   # ---- Whole answers ----
 
   @doc "Waits for all choices."
-  @spec whole(t()) :: {:ok, ChatCompletion.t()} | {:error, term()}
+  @spec whole(t()) :: {:ok, ChatCompletion.t()} | {:error, Error.t()}
   def whole(t) do
     empty = %{reasoning: [], content: [], calls: [], logprobs: [], reason: nil}
     gather(t, Map.new(t.choices, fn {_ref, c} -> {c.index, empty} end))
@@ -205,8 +209,8 @@ defmodule Weir.Completion do
            usage: usage(t)
          }}
 
-      {:error, reason} ->
-        {:error, Error.plain(reason)}
+      error ->
+        error
     end
   end
 
@@ -268,7 +272,7 @@ defmodule Weir.Completion do
   # ---- Streams ----
 
   @doc "A lazy stream of completion chunks. `open` is called when it is enumerated."
-  @spec stream((() -> {:ok, t()} | {:error, term()})) :: Enumerable.t()
+  @spec stream((() -> {:ok, t()} | {:error, Error.t()})) :: Enumerable.t()
   def stream(open) do
     Stream.resource(
       fn ->
@@ -286,7 +290,7 @@ defmodule Weir.Completion do
         case next(t) do
           {:ok, step, t} -> {answer |> chunks(step) |> with_usage(t), {t, answer}}
           :over -> {:halt, {t, answer}}
-          {:error, reason} -> raise Error, reason
+          {:error, error} -> raise error
         end
       end,
       fn {t, _answer} -> close(t) end

@@ -19,24 +19,14 @@ defmodule Weir.Context do
   Options: `n_ctx` (2048), `n_batch` (n_ctx), `n_ubatch` (512), `n_threads`, `n_threads_batch`, `embeddings`
   (false), `pooling_type` (`:unspecified`), `n_seq_max` (1).
   """
-  @spec create(Model.t(), keyword()) :: {:ok, t()} | {:error, String.t()}
+  @spec create(Model.t(), keyword()) :: {:ok, t()} | {:error, Weir.Error.t()}
   def create(%Model{} = model, opts \\ []) do
     o = Options.read!(opts, Options.context())
 
-    with {:ok, ref} <-
-           NIF.context_create(
-             model.ref,
-             o.n_ctx,
-             o.n_batch,
-             o.n_ubatch,
-             o.n_threads,
-             o.n_threads_batch,
-             o.embeddings,
-             Options.number("context", :pooling, o.pooling_type),
-             o.n_seq_max
-           ) do
-      {:ok, %__MODULE__{ref: ref, model: model}}
-    end
+    {pooling, o} = Map.pop!(o, :pooling_type)
+
+    with {:ok, ref} <- NIF.context_create(model.ref, Map.put(o, :pooling, pooling)),
+         do: {:ok, %__MODULE__{ref: ref, model: model}}
   end
 
   @doc "The total number of tokens that it can hold."
@@ -48,7 +38,7 @@ defmodule Weir.Context do
   def n_seq_max(%__MODULE__{ref: ref}), do: NIF.context_n_seq_max(ref)
 
   @doc "Clears all sequences."
-  @spec clear(t()) :: :ok | {:error, String.t()}
+  @spec clear(t()) :: :ok | {:error, Weir.Error.t()}
   def clear(%__MODULE__{ref: ref}), do: NIF.memory_clear(ref)
 
   @doc """
@@ -64,16 +54,16 @@ defmodule Weir.Context do
       iex> Weir.NIF.memory_seq_pos_max(other.ref, 0)
       4
   """
-  @spec save(t(), integer()) :: {:ok, binary()} | {:error, String.t()}
+  @spec save(t(), integer()) :: {:ok, binary()} | {:error, Weir.Error.t()}
   def save(%__MODULE__{ref: ref}, seq \\ 0), do: NIF.state_save(ref, seq)
 
   @doc "Replaces a sequence by a saved state. After an error the sequence is unchanged or empty."
-  @spec load(t(), binary(), integer()) :: :ok | {:error, String.t()}
+  @spec load(t(), binary(), integer()) :: :ok | {:error, Weir.Error.t()}
   def load(%__MODULE__{ref: ref}, bytes, seq \\ 0),
     do: NIF.state_load(ref, seq, Options.argument!("the state", :binary, bytes))
 
   @doc "Appends tokens to sequence 0."
-  @spec decode(t(), [integer()]) :: :ok | {:error, String.t()}
+  @spec decode(t(), [integer()]) :: :ok | {:error, Weir.Error.t()}
   def decode(%__MODULE__{ref: ref}, tokens),
     do: NIF.decode(ref, Options.argument!("the ids", {:list, :integer}, tokens))
 
@@ -83,7 +73,7 @@ defmodule Weir.Context do
   `Weir.Server` hold none.
   """
   @spec generate(t(), Sampler.t(), [integer()], keyword()) ::
-          {:ok, String.t()} | {:error, String.t()}
+          {:ok, String.t()} | {:error, Weir.Error.t()}
   def generate(%__MODULE__{ref: ref}, %Sampler{} = sampler, tokens, opts \\ []) do
     tokens = Options.argument!("the ids", {:list, :integer}, tokens)
     o = Options.read!(opts, max_tokens: {:integer, 256})

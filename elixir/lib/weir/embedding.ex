@@ -7,9 +7,13 @@ defmodule Weir.Embedding do
       iex> {:ok, vector} = Weir.Embedding.embed(model, "hello")
       iex> Float.round(Enum.sum(Enum.map(vector, &(&1 * &1))), 3)
       1.0
+
+  With `:telemetry`, the event `[:weir, :embedding]` of each call, whatever its target, has `texts`, `tokens` and
+  `duration_ms` (with the wait for its turn), and `error`, a `Weir.Error` or nil.
   """
 
   alias Weir.{Context, Deadline, Error, Model, NIF, Options, Tokenizer, Turns}
+  alias Weir.Server.Telemetry
 
   # The number of texts that share a pass. Some models keep a state per sequence, which takes memory.
   @together 32
@@ -19,7 +23,7 @@ defmodule Weir.Embedding do
   `:cls`, `:last`), `normalize` (2: length 1; 0: largest absolute value 1; -1: none), `max_batch_sequences`
   (32; 1 to 256: how many texts at most share a pass).
   """
-  @spec embed(Model.t(), String.t(), keyword()) :: {:ok, [float()]} | {:error, String.t()}
+  @spec embed(Model.t(), String.t(), keyword()) :: {:ok, [float()]} | {:error, Error.t()}
   def embed(model, text, opts \\ []) do
     text = Options.argument!("the text", :binary, text)
     with {:ok, [vector]} <- embed_batch(model, [text], opts), do: {:ok, vector}
@@ -31,7 +35,7 @@ defmodule Weir.Embedding do
   schedulers, but at least one; others wait.
   """
   @spec embed_batch(Model.t(), [String.t()], keyword()) ::
-          {:ok, [[float()]]} | {:error, String.t()}
+          {:ok, [[float()]]} | {:error, Error.t()}
   def embed_batch(%Model{} = model, texts, opts \\ []) do
     texts = Options.argument!("the texts", {:list, :binary}, texts)
     within(model, texts, options!(opts), :infinity)
@@ -39,9 +43,11 @@ defmodule Weir.Embedding do
 
   @doc false
   def within(model, texts, o, timeout) do
+    deadline = Deadline.at(timeout)
+
     with {:ok, inputs} <- encode(model, texts),
          {:ok, context} <- context(model, size(inputs, o), o.pooling_type) do
-      compute(context, inputs, o, Deadline.at(timeout))
+      compute(context, inputs, o, deadline)
     end
   end
 
@@ -68,6 +74,11 @@ defmodule Weir.Embedding do
   end
 
   @doc false
+  # The result for what was given: a vector for a text.
+  def of({:ok, vectors}, given), do: {:ok, if(is_list(given), do: vectors, else: hd(vectors))}
+  def of(error, _given), do: error
+
+  @doc false
   def encode(model, texts), do: Error.map_ok(texts, &Tokenizer.encode(model, &1))
 
   # llama.cpp divides a pass's tokens evenly among all sequences, and with mean pooling aborts if there is a
@@ -91,14 +102,24 @@ defmodule Weir.Embedding do
   def compute(_context, [], _o, _deadline), do: {:ok, []}
 
   def compute(context, inputs, %{max_batch_sequences: most} = o, deadline) do
+    begun = System.monotonic_time()
     groups = if Context.n_seq_max(context) > most, do: Enum.chunk_every(inputs, most), else: [inputs]
     embed = fn group, left -> NIF.embed(context.ref, group, o.normalize, left) end
 
-    with {:ok, vectors} <-
-           Error.map_ok(
-             groups,
-             &Turns.take(:compute, Deadline.left(deadline), fn left -> embed.(&1, left) end)
-           ),
-         do: {:ok, Enum.concat(vectors)}
+    result =
+      Error.map_ok(
+        groups,
+        &Turns.take(:compute, Deadline.left(deadline), fn left -> embed.(&1, left) end)
+      )
+
+    if Telemetry.loaded?(), do: tell(inputs, result, System.monotonic_time() - begun)
+    with {:ok, vectors} <- result, do: {:ok, Enum.concat(vectors)}
+  end
+
+  defp tell(inputs, result, duration) do
+    ms = System.convert_time_unit(duration, :native, :microsecond) / 1000
+    measured = %{texts: length(inputs), tokens: inputs |> Enum.map(&length/1) |> Enum.sum(), duration_ms: ms}
+    error = with {:error, error} <- result, do: error, else: (_ok -> nil)
+    apply(:telemetry, :execute, [[:weir, :embedding], measured, %{error: error}])
   end
 end

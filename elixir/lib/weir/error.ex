@@ -1,47 +1,104 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Error do
   @moduledoc """
-  Raised by streams and by functions whose name ends in `!`. `reason` is the one in `{:error, reason}` of
-  other functions: a readable text, or an atom such as `:queue_full`. `text` is the answer so far, if the
-  stream is a `Weir.Cluster`'s and its node was lost; otherwise `nil`.
+  Why a function has failed: the `error` in every `{:error, error}` of the package, and the exception that streams
+  and functions whose name ends in `!` raise.
+
+    * `code`: an atom to match on, see below
+    * `status`: the HTTP status that weir's own server gives for the same failure
+    * `field`: the option that is wrong, as text (`"top_p"`), with the place in it if it has parts
+      (`"messages[1].content"`); `nil` if it is none
+    * `message`: a sentence for people. Interpolation (`"\#{error}"`) gives it, too.
+    * `text`: the answer so far, if a stream of a `Weir.Cluster` has lost its node; otherwise `nil`
+
+  In a controller:
+
+      case Weir.Server.chat(MyApp.LLM, messages) do
+        {:ok, text} -> json(conn, %{text: text})
+        {:error, error} -> conn |> put_status(error.status) |> json(%{error: error.message, param: error.field})
+      end
+
+  | status | codes |
+  |---|---|
+  | 400 | `:out_of_range`, `:empty_prompt`, `:context_full` (the prompt leaves no room for an answer), `:missing`, `:conflict`, `:duplicate`, `:unsupported`, `:grammar`, `:template`, `:damaged` (a file), `:token_refused` (by a grammar), `:invalid` |
+  | 404 | `:not_found` (a file, model, request or node) |
+  | 409 | `:shared` (others have the same answer) |
+  | 413 | `:too_large` (an image, a sound, a state) |
+  | 429 | `:queue_full` |
+  | 499 | `:cancelled` |
+  | 500 | `:io`, `:denied`, `:state`, `:no_space`, `:backend`, `:failed`, `:invalid_answer` (not what a schema asks for) |
+  | 503 | `:model_busy` and `:too_large` (of a pool's model), `:timeout`, `:queue_timeout`, `:first_token_timeout`, `:stopping`, `:server_down`, `:no_memory`, `:load_failed`, `:no_node`, `:node_down`, `:refused` (a node, by its cluster) |
+
+      iex> {:ok, model} = Weir.load_model("fake:")
+      iex> {:error, error} = Weir.generate(model, "hello", top_p: 2.0)
+      iex> {error.status, error.code, error.field}
+      {400, :out_of_range, "top_p"}
   """
-  defexception [:message, :reason, :text]
-  @type t :: %__MODULE__{message: String.t(), reason: term(), text: String.t() | nil}
+  @enforce_keys [:status, :code, :message]
+  defexception [:status, :code, :field, :message, :text]
+
+  @type t :: %__MODULE__{
+          status: 400..599,
+          code: atom(),
+          field: String.t() | nil,
+          message: String.t(),
+          text: String.t() | nil
+        }
+
+  # The native functions have those of the library in c_src/error.c.
+  @statuses %{
+    400 => [:invalid, :out_of_range, :unsupported, :unknown_call],
+    404 => [:not_found],
+    409 => [:shared],
+    429 => [:queue_full],
+    499 => [:cancelled],
+    500 => [:failed, :invalid_answer],
+    503 =>
+      ~w(timeout queue_timeout first_token_timeout stopping server_down load_failed no_node node_down refused)a
+  }
+  @status for {status, codes} <- @statuses, code <- codes, into: %{}, do: {code, status}
 
   @doc false
-  @spec ok!({:ok, value} | {:error, term()}) :: value when value: term()
+  # `reason`: a code, or one with details for its message. `field` as in the struct.
+  @spec new(atom() | {atom(), term()}, String.t() | nil) :: t()
+  def new(reason, field \\ nil)
+
+  def new({:queued, _ms} = reason, field), do: new(:timeout, text(reason), field)
+  def new({code, _details} = reason, field), do: new(code, text(reason), field)
+  def new(code, field), do: new(code, text(code), field)
+
+  defp new(code, message, field),
+    do: %__MODULE__{status: Map.fetch!(@status, code), code: code, field: field, message: message}
+
+  @doc false
+  # The same failure, of a model that a request waits for.
+  @spec of_load(t()) :: t()
+  def of_load(%{status: 503} = error), do: error
+  def of_load(%{code: :too_large} = error), do: %{error | status: 503}
+  def of_load(error), do: %{error | status: 503, code: :load_failed}
+
+  @doc false
+  @spec ok!({:ok, value} | {:error, t()}) :: value when value: term()
   def ok!({:ok, value}), do: value
-  def ok!({:error, reason}), do: raise(__MODULE__, reason)
+  def ok!({:error, error}), do: raise(error)
 
   @doc false
   # The values of `fun` for all elements, or its first error.
-  @spec map_ok(Enumerable.t(), (term() -> {:ok, term()} | {:error, reason})) ::
-          {:ok, list()} | {:error, reason}
-        when reason: term()
+  @spec map_ok(Enumerable.t(), (term() -> {:ok, term()} | {:error, t()})) :: {:ok, list()} | {:error, t()}
   def map_ok(elements, fun) do
     result =
       Enum.reduce_while(elements, [], fn element, done ->
         case fun.(element) do
           {:ok, value} -> {:cont, [value | done]}
-          {:error, reason} -> {:halt, {:error, reason}}
+          error -> {:halt, error}
         end
       end)
 
     if is_list(result), do: {:ok, Enum.reverse(result)}, else: result
   end
 
-  @doc false
-  # The reason that callers match, without the details for people.
-  @spec plain(term()) :: term()
-  def plain({:queue_full, _n}), do: :queue_full
-  def plain({:queued, _ms}), do: :timeout
-  def plain(reason), do: reason
-
   @impl true
-  def exception(reason), do: %__MODULE__{message: text(reason), reason: plain(reason)}
-
-  defp text(reason) when is_binary(reason), do: reason
-  defp text(:queue_full), do: "the queue is full"
+  def exception(reason), do: new(reason)
 
   defp text({:queue_full, n}) do
     "the queue is full: max_queue is #{n}, the most requests that may wait, and those of one tenant take at most " <>
@@ -57,14 +114,21 @@ defmodule Weir.Error do
   defp text({:first_token_timeout, ms}),
     do: "no token came within #{seconds(ms)} of the queue's end, which is the request's first_token_timeout"
 
-  defp text(:cancelled), do: "the request was cancelled"
-  defp text(:timeout), do: "nothing more came in time"
-  defp text(:stopping), do: "the server is stopping"
-  defp text(:node_down), do: "the node that computed the answer was lost"
-  defp text(:no_node), do: "no node serves the cluster's model"
   defp text({:refused, text}), do: "the cluster refuses this node's server: " <> text
   defp text({:server_down, reason}), do: "the server is down: " <> Exception.format_exit(reason)
-  defp text(reason), do: inspect(reason)
+  defp text({_code, text}) when is_binary(text), do: text
+  defp text(:queue_full), do: "the queue is full"
+  defp text(:cancelled), do: "the request was cancelled"
+  defp text(:timeout), do: "it took longer than its timeout"
+  defp text(:stopping), do: "the server is stopping"
+  defp text(:node_down), do: "the node that computed the answer was lost"
+  defp text(:shared), do: "others have the same answer"
+  defp text(:unknown_call), do: "no function of this package sends this"
+  defp text(:no_node), do: "no node serves the cluster's model"
 
   defp seconds(ms), do: "#{ms / 1000} s"
+
+  defimpl String.Chars do
+    def to_string(error), do: error.message
+  end
 end

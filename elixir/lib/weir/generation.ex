@@ -4,30 +4,38 @@ defmodule Weir.Generation do
   # Answers for one caller: requests to an engine that is created for them. It computes on its own thread, so
   # that no scheduler is held, and is freed when they have ended and nobody refers to them.
 
-  alias Weir.{Model, NIF, Options, Tokenizer}
-  alias Weir.Server.{Answer, Limits, Request}
+  alias Weir.{Chat, Error, Model, NIF, Options, Tokenizer}
+  alias Weir.Server.{Limits, Request}
 
   @type prompt :: String.t() | [integer()] | NIF.chat()
 
-  @doc """
-  Submits a prompt for n answers. `o` has options of `Request.options/0` and `Options.generation/0`. The
-  engine's context grows if prompt and answer need more.
-  """
-  @spec open(Model.t(), prompt(), map(), :generate | :stream, pos_integer(), Limits.t()) ::
-          {:ok, [struct()]} | {:error, term()}
-  def open(%Model{} = model, prompt, o, mode, n \\ 1, limits \\ Limits.until(:infinity)) do
-    :ok = Request.plain!(prompt)
-    o = Map.merge(Options.read!([], Request.options()), o)
+  @doc "The options of the limits, and those of a request and its engine. `timeout` is the default."
+  @spec read!(keyword(), timeout()) :: {Limits.options(), map()}
+  def read!(opts, timeout) do
+    {limits, opts} = Limits.split!(opts, timeout)
+    o = Options.read!(opts, Request.options() ++ Options.generation())
     Options.one_grammar!(o)
+    {limits, o}
+  end
+
+  @doc """
+  Submits a prompt for n answers. `o` has these options. The engine's context grows if prompt and answer need
+  more.
+  """
+  @spec open(Model.t(), prompt() | Weir.Target.input(), map(), :generate | :stream, pos_integer(), Limits.t()) ::
+          {:ok, [struct()]} | {:error, Error.t()}
+  def open(%Model{} = model, input, o, mode, n, limits) do
     to = self()
 
-    with {:ok, refs} <- elsewhere(fn -> submit(model, prompt, o, mode, n, to) end) do
+    with {:ok, refs} <- elsewhere(fn -> submit(model, input, o, mode, n, to) end) do
       {:ok, for(ref <- refs, do: Request.own(ref, model, o.logprobs, limits))}
     end
   end
 
-  defp submit(model, prompt, o, mode, n, to) do
-    with {:ok, tokens} <- tokens(model, prompt),
+  defp submit(model, input, o, mode, n, to) do
+    with {:ok, prompt} <- Chat.prompt(model, input),
+         :ok <- Request.plain!(prompt),
+         {:ok, tokens} <- tokens(model, prompt),
          {:ok, options} <- engine_options(length(tokens), o, n),
          {:ok, engine} <- NIF.engine_create(model.ref, options),
          {:ok, o} <- Request.adapted(model, o) do
@@ -39,7 +47,7 @@ defmodule Weir.Generation do
   Runs a function in a short-lived process. Afterwards only the streams refer to the engine, so that its memory
   is freed with their end and not when the caller's garbage is collected. The process ends with its caller.
   """
-  @spec elsewhere((() -> value)) :: value | {:error, String.t()} when value: term()
+  @spec elsewhere((() -> value)) :: value | {:error, Error.t()} when value: term()
   def elsewhere(fun) do
     asker = Request.watch()
 
@@ -71,13 +79,13 @@ defmodule Weir.Generation do
         value
 
       {:DOWN, ^monitor, :process, ^pid, reason} ->
-        {:error, "the request could not be made: #{inspect(reason)}"}
+        {:error, Error.new({:failed, "the request could not be made: #{inspect(reason)}"})}
 
       {:DOWN, ^asker, :process, _pid, _reason} ->
         Process.demonitor(monitor, [:flush])
         Process.unlink(pid)
         Process.exit(pid, :kill)
-        {:error, :cancelled}
+        {:error, Error.new(:cancelled)}
     end
   end
 
@@ -95,8 +103,10 @@ defmodule Weir.Generation do
     n_ctx = max(o.n_ctx, n_prompt + max(o.max_tokens, 0))
     left = Options.most("engine", :n_ctx) - n_prompt
 
+    text = "max_tokens is #{o.max_tokens}; allowed with this prompt: -1 to #{left}"
+
     if o.max_tokens > left,
-      do: {:error, "max_tokens is #{o.max_tokens}; allowed with this prompt: -1 to #{left}"},
+      do: {:error, Error.new({:out_of_range, text}, "max_tokens")},
       else:
         {:ok,
          o
@@ -107,24 +117,4 @@ defmodule Weir.Generation do
   # each slot adds a token to a pass; the library refuses negative numbers
   defp n_batch(0, n_ctx, n), do: n_ctx |> max(n) |> min(Options.most("engine", :n_batch))
   defp n_batch(given, _n_ctx, n), do: if(given > 0, do: max(given, n), else: given)
-
-  @doc "The whole answer."
-  @spec whole(Model.t(), prompt(), map()) :: {:ok, String.t()} | {:error, term()}
-  def whole(model, prompt, o) do
-    with {:ok, [request]} <- open(model, prompt, o, :generate),
-         {:ok, answer} <- Answer.gather(request),
-         do: {:ok, answer.text}
-  end
-
-  @doc "A lazy stream, see `Answer.chunks/2`. `prompt` is called when it is enumerated."
-  @spec stream(Model.t(), (() -> {:ok, prompt()} | {:error, term()}), map()) :: Enumerable.t()
-  def stream(model, prompt, o) do
-    open = fn ->
-      with {:ok, prompt} <- prompt.(),
-           {:ok, [request]} <- open(model, prompt, o, :stream),
-           do: {:ok, request}
-    end
-
-    Answer.chunks(open, o.emit)
-  end
 end

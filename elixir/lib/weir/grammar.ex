@@ -15,7 +15,7 @@ defmodule Weir.Grammar do
       true
   """
   @spec from_json_schema(map() | keyword() | String.t()) ::
-          {:ok, String.t()} | {:error, String.t()}
+          {:ok, String.t()} | {:error, Weir.Error.t()}
   def from_json_schema(schema) do
     "the schema" |> Options.argument!(:schema, schema) |> JSON.schema!() |> NIF.json_schema_to_grammar_nif()
   end

@@ -23,10 +23,9 @@ defmodule Weir.Hub do
 
   Of the VM's dirty I/O schedulers, downloads hold at most a half and other calls a quarter; more calls wait.
 
-  Errors are `{:error, text}`.
   """
 
-  alias Weir.{JSON, NIF, Options, Turns}
+  alias Weir.{Error, JSON, NIF, Options, Turns}
 
   @endpoint "https://huggingface.co"
 
@@ -88,7 +87,7 @@ defmodule Weir.Hub do
   Searches for repositories with GGUF files by name or description; returns maps with `id`, `downloads`,
   `likes`, `tags`. Options: `limit` (10), `sort` ("downloads"), `direction` (-1: descending), and those above.
   """
-  @spec search(String.t(), keyword()) :: {:ok, [map()]} | {:error, String.t()}
+  @spec search(String.t(), keyword()) :: {:ok, [map()]} | {:error, Error.t()}
   def search(query, opts \\ []) do
     query = Options.argument!("the query", :binary, query)
 
@@ -111,7 +110,7 @@ defmodule Weir.Hub do
   end
 
   @doc "Returns the hub's JSON about a repository as a map."
-  @spec get_model_info(String.t(), keyword()) :: {:ok, map()} | {:error, String.t()}
+  @spec get_model_info(String.t(), keyword()) :: {:ok, map()} | {:error, Error.t()}
   def get_model_info(repo, opts \\ []) do
     %{revision: revision} = Options.read!(opts, options())
 
@@ -131,7 +130,7 @@ defmodule Weir.Hub do
   Lists the GGUF files of a repository, smallest first; offline those in the cache. With `nil` it lists all
   cached files, without the network. `path` is the file's place in the cache, or `nil`.
   """
-  @spec list_gguf_files(String.t() | nil, keyword()) :: {:ok, [file()]} | {:error, String.t()}
+  @spec list_gguf_files(String.t() | nil, keyword()) :: {:ok, [file()]} | {:error, Error.t()}
   def list_gguf_files(repo, opts \\ []) do
     o = read!(opts)
     name = repo && name(repo, nil)
@@ -145,7 +144,7 @@ defmodule Weir.Hub do
   one. For a split model it is the first file.
   """
   @spec resolve(String.t(), String.t() | nil, keyword()) ::
-          {:ok, String.t()} | {:error, String.t()}
+          {:ok, String.t()} | {:error, Error.t()}
   def resolve(repo, quantization \\ nil, opts \\ []) do
     {name, o} = {name(repo, quantization), read!(opts)}
     ask(fn -> NIF.hub_resolve(name, o) end)
@@ -159,7 +158,7 @@ defmodule Weir.Hub do
   times a second. If it returns `:halt` or raises, the download ends and keeps the partial file.
   """
   @spec download(String.t(), String.t() | nil, keyword()) ::
-          {:ok, Path.t()} | {:error, String.t()}
+          {:ok, Path.t()} | {:error, Error.t()}
   def download(repo, file, opts \\ []) do
     {o, opts} = Options.split!(opts, progress: {:progress, fn _progress -> :ok end})
     fetch(name(repo, file), read!(opts), o.progress)
@@ -213,14 +212,14 @@ defmodule Weir.Hub do
     receive do
       {^ref, {:progress, map}} ->
         if progress.(map) == :halt,
-          do: {:error, "the download was stopped; the part so far is kept"},
+          do: {:error, Error.new({:cancelled, "the download was stopped; the part so far is kept"})},
           else: attend(ref, monitor, progress)
 
       {:DOWN, ^monitor, :process, _pid, {^ref, result}} ->
         result
 
       {:DOWN, ^monitor, :process, _pid, reason} ->
-        {:error, "the download ended: #{inspect(reason)}"}
+        {:error, Error.new({:failed, "the download ended: #{inspect(reason)}"})}
     end
   end
 
@@ -233,7 +232,7 @@ defmodule Weir.Hub do
   end
 
   @doc false
-  # Whether it is a name such as `hf:OWNER/REPO`, which may need a download.
+  # True if it is a name such as `hf:OWNER/REPO`, which may need a download.
   def name?("hf:" <> _), do: true
   def name?(_path_or_model), do: false
 
@@ -247,7 +246,7 @@ defmodule Weir.Hub do
 
   @doc false
   # The same without a download.
-  @spec cached(Path.t() | nil) :: {:ok, Path.t() | nil} | {:error, String.t()}
+  @spec cached(Path.t() | nil) :: {:ok, Path.t() | nil} | {:error, Error.t()}
   def cached("hf:" <> _ = name), do: native_download(name, %{read!([]) | offline: true}, nil, nil)
   def cached(path), do: {:ok, path}
 
@@ -342,18 +341,18 @@ defmodule Weir.Hub do
   end
 
   defp check!(repo, file) do
-    with {:error, reason} <- check(repo, file), do: raise(ArgumentError, reason)
+    with {:error, error} <- check(repo, file), do: raise(ArgumentError, error.message)
   end
 
   # Refuses names that would lead out of the cache folder or change the address.
   defp check(repo, file) do
     cond do
       not (is_binary(repo) and repo =~ ~r/\A[\w-][\w.-]*\/[\w-][\w.-]*\z/) ->
-        {:error, "no repository OWNER/NAME: #{inspect(repo)}"}
+        {:error, Error.new({:invalid, "no repository OWNER/NAME: #{inspect(repo)}"}, "repo")}
 
       not (is_binary(file) and String.valid?(file) and file =~ ~r/\A[^\\\x00-\x1f\x7f]+\z/) or
           Enum.any?(String.split(file, "/"), &(&1 == "" or String.starts_with?(&1, "."))) ->
-        {:error, "no file's name in a repository: #{inspect(file)}"}
+        {:error, Error.new({:invalid, "no file's name in a repository: #{inspect(file)}"}, "file")}
 
       true ->
         :ok

@@ -78,8 +78,8 @@ defmodule Weir.JSON do
 
   defp escape(char), do: <<char::utf8>>
 
-  @doc "Returns `{:error, text}` for invalid JSON and for more than #{@depth} levels of nesting."
-  @spec decode(binary()) :: {:ok, term()} | {:error, String.t()}
+  @doc "Returns the error `:invalid` for invalid JSON and for more than #{@depth} levels of nesting."
+  @spec decode(binary()) :: {:ok, term()} | {:error, Weir.Error.t()}
   def decode(json) when is_binary(json) do
     {value, rest} = value(space(json), @depth)
 
@@ -88,7 +88,8 @@ defmodule Weir.JSON do
       more -> no_json(more)
     end
   catch
-    {:no_json, rest} -> {:error, "no JSON at byte #{byte_size(json) - byte_size(rest)}"}
+    {:no_json, rest} ->
+      {:error, Weir.Error.new({:invalid, "no JSON at byte #{byte_size(json) - byte_size(rest)}"})}
   end
 
   defp value("null" <> rest, _depth), do: {nil, rest}

@@ -33,82 +33,64 @@ defmodule Weir.Model do
       `yarn_attn_factor`, `yarn_beta_fast`, `yarn_beta_slow` (-1: the model's), `yarn_orig_ctx` (0: the
       model's)
 
-      iex> {:error, reason} = Weir.Model.load("/nowhere/model.gguf")
-      iex> is_binary(reason)
-      true
+      iex> {:error, error} = Weir.Model.load("/nowhere/model.gguf")
+      iex> {error.status, error.code}
+      {404, :not_found}
   """
-  @spec load(Path.t(), keyword()) :: {:ok, t()} | {:error, String.t()}
+  @spec load(Path.t(), keyword()) :: {:ok, t()} | {:error, Weir.Error.t()}
   def load(path, opts \\ []), do: load(path, opts, nil)
 
   @doc false
   # `tell`: nil, or `{pid, ref}`, which gets `{ref, {:progress, done}}`.
-  @spec load(Path.t(), keyword(), {pid(), reference()} | nil) :: {:ok, t()} | {:error, String.t()}
+  @spec load(Path.t(), keyword(), {pid(), reference()} | nil) :: {:ok, t()} | {:error, Weir.Error.t()}
   def load(path, opts, tell) do
     path = Options.path!(path)
     o = Options.read!(opts, Options.model())
-    split_mode = Options.number("model", :split_mode, o.split_mode)
+    o = Map.update!(o, :devices, &Enum.join(&1, ","))
+    o = if tell, do: Map.put(o, :progress, tell), else: o
 
     with {:ok, path} <- Hub.file(path),
-         {:ok, ref} <-
-           NIF.model_load(
-             path,
-             o.n_gpu_layers,
-             o.use_mmap,
-             o.main_gpu,
-             split_mode,
-             o.tensor_split,
-             o.use_mlock,
-             o.use_direct_io,
-             o.vocab_only,
-             others(o, tell)
-           ) do
-      {:ok, %__MODULE__{ref: ref}}
-    end
-  end
-
-  @positional [:n_gpu_layers, :use_mmap, :main_gpu, :split_mode, :tensor_split] ++
-                [:use_mlock, :use_direct_io, :vocab_only]
-
-  defp others(o, tell) do
-    others = o |> Map.drop(@positional) |> Map.update!(:devices, &Enum.join(&1, ","))
-    if tell, do: Map.put(others, :progress, tell), else: others
+         {:ok, ref} <- NIF.model_load(path, o),
+         do: {:ok, %__MODULE__{ref: ref}}
   end
 
   @doc "The training context length, in tokens."
   @spec n_ctx_train(t()) :: integer()
-  def n_ctx_train(%__MODULE__{ref: ref}), do: NIF.model_n_ctx_train(ref)
+  def n_ctx_train(%__MODULE__{ref: ref}), do: NIF.model_info(ref).n_ctx_train
 
   @doc "The size of its hidden states."
   @spec n_embd(t()) :: integer()
-  def n_embd(%__MODULE__{ref: ref}), do: NIF.model_n_embd(ref)
+  def n_embd(%__MODULE__{ref: ref}), do: NIF.model_info(ref).n_embd
 
   @doc "A description, such as `\"llama 135M Q4_1\"`."
   @spec desc(t()) :: String.t()
-  def desc(%__MODULE__{ref: ref}), do: NIF.model_desc(ref)
+  def desc(%__MODULE__{ref: ref}), do: NIF.model_info(ref).description
 
   @doc """
   A checksum of the contents of the model's files, which is the same for copies on other machines. Names and
   times do not enter it, and only samples of the weights are read. A projector is not included.
   """
   @spec fingerprint(t()) :: non_neg_integer()
-  def fingerprint(%__MODULE__{ref: ref}), do: NIF.model_fingerprint(ref)
+  def fingerprint(%__MODULE__{ref: ref}), do: NIF.model_info(ref).fingerprint
 
   @doc "The size of all tensors in bytes."
   @spec size(t()) :: non_neg_integer()
-  def size(%__MODULE__{ref: ref}), do: NIF.model_size(ref)
+  def size(%__MODULE__{ref: ref}), do: NIF.model_info(ref).n_bytes
 
   @doc "The number of parameters."
   @spec n_params(t()) :: non_neg_integer()
-  def n_params(%__MODULE__{ref: ref}), do: NIF.model_n_params(ref)
+  def n_params(%__MODULE__{ref: ref}), do: NIF.model_info(ref).n_params
 
   @doc "What it reads: `:text`, and with a projector `:image` or `:audio` or both."
   @spec modalities(t()) :: [:text | :image | :audio]
   def modalities(%__MODULE__{ref: ref}) do
-    {images, sounds} = NIF.model_modalities(ref)
-    for {true, modality} <- [{true, :text}, {images, :image}, {sounds, :audio}], do: modality
+    info = NIF.model_info(ref)
+
+    for {true, modality} <- [{true, :text}, {info.reads_images, :image}, {info.reads_sounds, :audio}],
+        do: modality
   end
 
   @doc "The Jinja source of its chat template, or `nil`."
   @spec chat_template(t()) :: String.t() | nil
-  def chat_template(%__MODULE__{ref: ref}), do: NIF.model_chat_template(ref)
+  def chat_template(%__MODULE__{ref: ref}), do: NIF.model_info(ref).chat_template
 end

@@ -28,8 +28,9 @@ defmodule Weir.Models do
       iex> text == models |> Weir.Models.stream("b", "hello", max_tokens: 8, temp: 0.0) |> Enum.join()
       true
       iex> {:ok, %{state: :loaded, n_loads: 1}} = Weir.Models.info(models, "a")
-      iex> Weir.Models.generate(models, "c", "hello")
-      {:error, :not_found}
+      iex> {:error, error} = Weir.Models.generate(models, "c", "hello")
+      iex> {error.status, error.code}
+      {404, :not_found}
 
   ## Options of `start_link/1`
 
@@ -40,7 +41,7 @@ defmodule Weir.Models do
     * `cache_dir` (nil: a private folder that is removed at the end; `""`: none): for prefixes of models that
       sleep. It must belong to the user, with mode 0700.
     * `cache_disk_bytes` (4 GiB): maximum size of these files
-    * `max_queue` (256; 0: no limit): leases that may wait; more get `{:error, :queue_full}`
+    * `max_queue` (256; 0: no limit): leases that may wait; more get the error `:model_busy`
 
   ## The list
 
@@ -60,31 +61,28 @@ defmodule Weir.Models do
   lease ends when it is released or its process ends. The model can sleep when the streams that were submitted
   with the lease have ended, too.
 
-  Functions that take a `name` also take a lease. They return `{:error, reason}`, and streams raise a
-  `Weir.Error` with the reason: `:not_found` (no model has this name), `:timeout`, `:queue_full`,
-  `{:queue_timeout, ms}`, `{:first_token_timeout, ms}`, `{:server_down, reason}`, or a text, such as why the file cannot be loaded, or that the model is larger than
-  the budget.
+  `generate/4`, `stream/4`, `chat/4` and the others that answer are those of `Weir.Target` with a name. They take a
+  lease for the call, of a stream when it is enumerated. Unless `timeout` is given, the model must be loaded within
+  60_000 ms, for a stream 30_000 ms.
 
-  When this process ends, waiting requests end with `{:server_down, reason}`, and running answers go on to their
+  Functions that take a `name` also take a lease. Codes of errors, in addition to those of
+  `Weir.Server.generate/3`: `:not_found` (no model has this name), `:load_failed` (the message says why),
+  `:too_large` (for the budget) and `:model_busy` (too many wait).
+
+  When this process ends, waiting requests end with the error `:server_down`, and running answers go on to their
   ends; then the memory is freed.
   """
 
   use GenServer
 
-  alias Weir.{Chat, Completion, Deadline, Embedding, Error, Generation, NIF, Options}
+  alias Weir.{Completion, Deadline, Embedding, Error, Generation, NIF, Options}
   alias Weir.Models.{Entry, Lease, Telemetry}
   alias Weir.Server.{Answer, Broker, Limits, Request}
 
+  use Weir.Target, models: models(), name: name()
+
   @type models :: GenServer.server()
   @type name :: String.t() | Lease.t()
-  @type reason ::
-          :not_found
-          | :timeout
-          | {:queue_timeout | :first_token_timeout, ms :: non_neg_integer()}
-          | :queue_full
-          | :cancelled
-          | {:server_down, term()}
-          | String.t()
 
   @typedoc """
   A model. `state`: `:unloaded`, `:loading` (`progress` from 0.0 to 1.0), `:loaded`, `:sleeping`, `:leaving` or
@@ -127,25 +125,25 @@ defmodule Weir.Models do
   Replaces the list. Unchanged models stay loaded. Other models of the former list get no new requests, and
   are unloaded when the present ones have ended. After an error nothing has changed.
   """
-  @spec set(models(), [keyword()]) :: :ok | {:error, reason()}
+  @spec set(models(), [keyword()]) :: :ok | {:error, Error.t()}
   def set(models, list) do
     with {:ok, entries} <- Entry.read_all(list), do: Broker.ask(models, {:set, entries}, :infinity)
   end
 
   @doc "Pins a model, which loads it, or lets it sleep again."
-  @spec pin(models(), String.t(), boolean()) :: :ok | {:error, reason()}
+  @spec pin(models(), String.t(), boolean()) :: :ok | {:error, Error.t()}
   def pin(models, name, pinned? \\ true) when is_boolean(pinned?),
     do: Broker.ask(models, {:pin, Lease.name!(name), pinned?}, :infinity)
 
   @doc "Loads a model as soon as there is memory for it, and returns at once. `info/2` has the progress."
-  @spec load(models(), String.t()) :: :ok | {:error, reason()}
+  @spec load(models(), String.t()) :: :ok | {:error, Error.t()}
   def load(models, name), do: by_name(models, :pool_load, name)
 
   @doc """
   Unloads a model, also a pinned one, when its present leases have ended. Until then its state is `:leaving`, and
   new leases wait for its next load. Returns at once.
   """
-  @spec unload(models(), String.t()) :: :ok | {:error, reason()}
+  @spec unload(models(), String.t()) :: :ok | {:error, Error.t()}
   def unload(models, name), do: by_name(models, :pool_unload, name)
 
   @doc """
@@ -158,7 +156,7 @@ defmodule Weir.Models do
       iex> Weir.Models.get_stats(models).memory_bytes
       2_000_000_000
   """
-  @spec set_memory(models(), non_neg_integer() | :auto) :: :ok | {:error, reason()}
+  @spec set_memory(models(), non_neg_integer() | :auto) :: :ok | {:error, Error.t()}
   def set_memory(models, memory) do
     %{memory: memory} = Options.read!([memory: memory], memory: {:auto_or_bytes, :auto})
     Broker.ask(models, {:set_memory, memory}, :infinity)
@@ -169,7 +167,7 @@ defmodule Weir.Models do
   def list(models), do: models |> Broker.ask(:list, :infinity) |> Error.ok!()
 
   @doc "The model with this name or alias."
-  @spec info(models(), String.t()) :: {:ok, info()} | {:error, reason()}
+  @spec info(models(), String.t()) :: {:ok, info()} | {:error, Error.t()}
   def info(models, name), do: by_name(models, :pool_find, name)
 
   defp by_name(models, function, name),
@@ -186,7 +184,7 @@ defmodule Weir.Models do
 
   @doc """
   Waits until a model is loaded, and keeps it in memory for the calling process. `timeout` (60_000 ms, or
-  `:infinity`): afterwards `{:error, :timeout}`. A process that waits for a lease while it has another one may
+  `:infinity`): afterwards the error `:timeout`. A process that waits for a lease while it has another one may
   block itself until then, because its own lease may occupy the memory.
 
       iex> {:ok, models} = Weir.Models.start_link(models: [[name: "a", model_path: "fake:"]])
@@ -196,7 +194,7 @@ defmodule Weir.Models do
       iex> Weir.Models.release(lease)
       :ok
   """
-  @spec lease(models(), String.t(), keyword()) :: {:ok, Lease.t()} | {:error, reason()}
+  @spec lease(models(), String.t(), keyword()) :: {:ok, Lease.t()} | {:error, Error.t()}
   def lease(models, name, opts \\ []) do
     {timeout, opts} = Deadline.pop!(opts, 60_000)
     %{} = Options.read!(opts, [])
@@ -212,50 +210,55 @@ defmodule Weir.Models do
 
   # ---- Texts ----
 
-  @doc """
-  Returns the whole answer. Options as in `Weir.Server.generate/3`, without `id`, `best_of`, `echo` and `share`.
-  Unless `timeout` is given, the model must be loaded within 60_000 ms.
-  """
-  @spec generate(models(), name(), String.t() | [integer()], keyword()) ::
-          {:ok, String.t()} | {:error, reason()}
-  def generate(models, name, prompt, opts \\ []),
-    do: with({:ok, answer} <- complete(models, name, prompt, opts), do: {:ok, answer.text})
+  @impl Weir.Target
+  @doc false
+  # In a short-lived process, which holds the lease: what was made of the model ends with it.
+  def whole({models, name}, input, opts) do
+    {options, given} = given!(opts, 60_000)
+    limits = Limits.whole(options)
 
-  @doc "Like `generate/4`, but returns what `Weir.Server.complete/3` does."
-  @spec complete(models(), name(), String.t() | [integer()], keyword()) ::
-          {:ok, Weir.Server.answer()} | {:error, reason()}
-  def complete(models, name, prompt, opts \\ []),
-    do: whole(models, name, opts, fn _model -> {:ok, prompt} end)
-
-  @doc """
-  Returns the answer as a lazy stream of texts, or of `Weir.Chunk`s with `emit: :chunks`. The lease is taken
-  when the stream is enumerated. `timeout` (30_000 ms) is the time until the model is loaded, and then between
-  chunks. If it is given, it also limits the wait for the first one.
-  """
-  @spec stream(models(), name(), String.t() | [integer()], keyword()) :: Enumerable.t()
-  def stream(models, name, prompt, opts \\ []),
-    do: streamed(models, name, opts, fn _model -> {:ok, prompt} end)
-
-  @doc "Returns the answer to a conversation. Options as in `generate/4` and `Weir.Chat.apply_template/3`."
-  @spec chat(models(), name(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, reason()}
-  def chat(models, name, messages, opts \\ []) do
-    {template, rest} = Chat.split!(opts)
-
-    with {:ok, answer} <- whole(models, name, rest, &Chat.prompt(&1, messages, template)),
-         do: {:ok, answer.text}
+    Generation.elsewhere(fn ->
+      Lease.use(models, name, limits, fn lease ->
+        with {:ok, [request]} <- Lease.submit(lease, input, given, :generate, 1, limits),
+             do: Answer.gather(request)
+      end)
+    end)
   end
 
-  @doc "Like `chat/4`, but returns a stream as `stream/4` does."
-  @spec stream_chat(models(), name(), [Chat.message()], keyword()) :: Enumerable.t()
-  def stream_chat(models, name, messages, opts \\ []) do
-    {template, rest} = Chat.split!(opts)
-    streamed(models, name, rest, &Chat.prompt(&1, messages, template))
+  @impl Weir.Target
+  @doc false
+  def chunks({models, name}, input, opts) do
+    {emit, opts} = Options.split!(opts, Options.emit())
+    {options, given} = given!(opts, 30_000)
+
+    Lease.stream(models, name, options, fn lease, limits ->
+      Answer.chunks(fn -> opened(lease, input, given, limits) end, emit.emit)
+    end)
   end
 
-  @doc "Returns the answer to a conversation in OpenAI's format. Options as in `Weir.Server.chat_completion/3`."
-  @spec chat_completion(models(), name(), [Chat.message()], keyword()) ::
-          {:ok, Weir.ChatCompletion.t()} | {:error, reason()}
-  def chat_completion(models, name, messages, opts \\ []) do
+  # The lease ends with the courier.
+  @impl Weir.Target
+  @doc false
+  def carried({models, name}, input, opts) do
+    {emit, opts} = Options.split!(opts, Options.emit())
+    {options, given} = given!(opts, 30_000)
+    Broker.here!(models)
+
+    open = fn _id ->
+      limits = Limits.stream(options)
+      with {:ok, lease} <- Lease.open(models, name, limits), do: opened(lease, input, given, limits)
+    end
+
+    %{server: nil, id: nil, emit: emit.emit, by: Answer, open: open}
+  end
+
+  defp opened(lease, input, given, limits) do
+    with {:ok, [request]} <- Lease.submit(lease, input, given, :stream, 1, limits), do: {:ok, request}
+  end
+
+  @impl Weir.Target
+  @doc false
+  def completion({models, name}, messages, opts) do
     {o, options, given} = completion(opts, 60_000)
     limits = Limits.whole(options)
 
@@ -267,12 +270,9 @@ defmodule Weir.Models do
     end)
   end
 
-  @doc """
-  Streams the answer to a conversation as `Weir.ChatCompletionChunk`s. Options as in `stream/4` and
-  `chat_completion/4`.
-  """
-  @spec stream_chat_completion(models(), name(), [Chat.message()], keyword()) :: Enumerable.t()
-  def stream_chat_completion(models, name, messages, opts \\ []) do
+  @impl Weir.Target
+  @doc false
+  def completion_chunks({models, name}, messages, opts) do
     {o, options, given} = completion(opts, 30_000)
 
     Lease.stream(models, name, options, fn lease, limits ->
@@ -281,7 +281,7 @@ defmodule Weir.Models do
   end
 
   defp completion(opts, timeout) do
-    {o, rest} = Options.split!(opts, Completion.options() ++ Options.template())
+    {o, rest} = Completion.split!(opts)
     {options, given} = given!(rest, timeout)
     {o, given} = Completion.form(o, given)
     {o, options, given}
@@ -289,17 +289,14 @@ defmodule Weir.Models do
 
   defp open(lease, messages, o, given, mode, limits) do
     Completion.open(lease.model, messages, o, fn chat ->
-      Lease.submit(lease, fn _model -> {:ok, chat} end, given, mode, o.n, limits)
+      Lease.submit(lease, chat, given, mode, o.n, limits)
     end)
   end
 
-  @doc """
-  Returns the embedding of a text, or a list of embeddings for a list of texts. Options: `timeout`
-  (60_000 ms), and those of `Weir.Embedding.embed/3`. The context of the call is not part of the budget.
-  """
-  @spec embed(models(), name(), String.t() | [String.t()], keyword()) ::
-          {:ok, [float()] | [[float()]]} | {:error, reason()}
-  def embed(models, name, text_or_texts, opts \\ []) do
+  # The context of the call is not part of the budget.
+  @impl Weir.Target
+  @doc false
+  def vectors({models, name}, text_or_texts, opts) do
     {timeout, opts} = Deadline.pop!(opts, 60_000)
     o = Embedding.options!(opts)
     texts = Embedding.texts!(text_or_texts)
@@ -307,39 +304,12 @@ defmodule Weir.Models do
     limits = Limits.until(deadline)
     compute = &Embedding.within(&1.model, texts, o, Deadline.left(deadline))
 
-    with {:ok, vectors} <- Generation.elsewhere(fn -> Lease.use(models, name, limits, compute) end),
-         do: {:ok, if(is_list(text_or_texts), do: vectors, else: hd(vectors))}
+    Generation.elsewhere(fn -> Lease.use(models, name, limits, compute) end) |> Embedding.of(text_or_texts)
   end
 
   defp given!(opts, timeout) do
     {options, opts} = Limits.split!(opts, timeout)
     {options, Options.given!(opts, Request.options())}
-  end
-
-  # In a short-lived process, which holds the lease: what was made of the model ends with it.
-  defp whole(models, name, opts, prompt) do
-    {options, given} = given!(opts, 60_000)
-    limits = Limits.whole(options)
-
-    Generation.elsewhere(fn ->
-      Lease.use(models, name, limits, fn lease ->
-        with {:ok, [request]} <- Lease.submit(lease, prompt, given, :generate, 1, limits),
-             do: Answer.gather(request)
-      end)
-    end)
-  end
-
-  defp streamed(models, name, opts, prompt) do
-    {emit, opts} = Options.split!(opts, Options.emit())
-    {options, given} = given!(opts, 30_000)
-
-    Lease.stream(models, name, options, fn lease, limits ->
-      open = fn ->
-        with {:ok, [request]} <- Lease.submit(lease, prompt, given, :stream, 1, limits), do: {:ok, request}
-      end
-
-      Answer.chunks(open, emit.emit)
-    end)
   end
 
   # ---- The process ----
@@ -353,7 +323,7 @@ defmodule Weir.Models do
          :ok <- set_native(pool, entries) do
       {:ok, %{pool: pool, entries: entries, telemetry: Telemetry.start()}}
     else
-      {:error, reason} -> {:stop, reason}
+      {:error, error} -> {:stop, error}
     end
   end
 
@@ -362,7 +332,8 @@ defmodule Weir.Models do
   def handle_call(call, _from, state) do
     answer(call, state)
   rescue
-    error -> {:reply, {:error, "the call is invalid: " <> Exception.message(error)}, state}
+    error ->
+      {:reply, {:error, Error.new({:invalid, "the call is invalid: " <> Exception.message(error)})}, state}
   end
 
   @impl true
@@ -379,7 +350,7 @@ defmodule Weir.Models do
   defp answer({:lease, name, timeout, pid, ref}, state) do
     case NIF.lease_create(state.pool, name, timeout, pid, ref) do
       {:ok, lease} -> {:reply, {:ok, lease, Entry.find(state.entries, name)}, state}
-      {:error, reason} -> {:reply, {:error, reason}, state}
+      error -> {:reply, error, state}
     end
   end
 
@@ -387,7 +358,7 @@ defmodule Weir.Models do
 
   defp answer({:pin, name, pinned?}, state) do
     case Entry.find(state.entries, name) do
-      nil -> {:reply, {:error, :not_found}, state}
+      nil -> {:reply, {:error, Error.new({:not_found, "no model has this name"}, "name")}, state}
       found -> set_all(state, Enum.map(state.entries, &if(&1 == found, do: Entry.pin(&1, pinned?), else: &1)))
     end
   end
@@ -401,7 +372,7 @@ defmodule Weir.Models do
   defp answer(:list, state), do: {:reply, {:ok, infos(state)}, state}
 
   defp answer(:get_stats, state), do: {:reply, {:ok, NIF.pool_stats(state.pool)}, state}
-  defp answer(_other, state), do: {:reply, {:error, :unknown_call}, state}
+  defp answer(_other, state), do: {:reply, {:error, Error.new(:unknown_call)}, state}
 
   defp infos(state) do
     for {_entry, i} <- Enum.with_index(state.entries),
@@ -412,13 +383,11 @@ defmodule Weir.Models do
   defp set_all(state, entries) do
     case set_native(state.pool, entries) do
       :ok -> {:reply, :ok, %{state | entries: entries}}
-      {:error, reason} -> {:reply, {:error, reason}, state}
+      error -> {:reply, error, state}
     end
   end
 
   defp set_native(pool, entries) do
-    pool
-    |> NIF.pool_set(Enum.map(entries, fn %Entry{native: native} -> native end))
-    |> Options.named(["pool_model", "engine"])
+    NIF.pool_set(pool, Enum.map(entries, fn %Entry{native: native} -> native end))
   end
 end

@@ -3,7 +3,7 @@ defmodule Weir.NIF do
   @moduledoc """
   The native functions, one for each function of the C library's low-level API.
 
-  Arguments of the wrong type raise `ArgumentError`; errors of the library are `{:error, message}`. Resources
+  Arguments of the wrong type raise `ArgumentError`; errors of the library are `{:error, error}` with a `Weir.Error`. Resources
   (`ref`s) are freed when no longer referenced. Two processes may use one resource: the second waits, on a
   dirty scheduler. Programs should use the modules above this one. "Dirty" names the scheduler of a function.
   """
@@ -33,9 +33,8 @@ defmodule Weir.NIF do
   @typedoc "It may stand for its model, and in `engine_submit/4` and `engine_stats/1` for its engine."
   @type lease :: reference()
   @type token :: integer()
-  @typedoc "`:stopping`: the engine was stopped, or is draining."
-  @type result(value) :: {:ok, value} | {:error, String.t() | :stopping}
-  @type status :: :ok | {:error, String.t() | :stopping}
+  @type result(value) :: {:ok, value} | {:error, Weir.Error.t()}
+  @type status :: :ok | {:error, Weir.Error.t()}
   @typedoc "Token, position, sequence, and whether to keep its logits."
   @type entry :: {token(), integer(), integer(), boolean()}
 
@@ -45,10 +44,6 @@ defmodule Weir.NIF do
   """
   @type sampling :: map()
 
-  @doc "Does nothing; kept for programs that call it."
-  native backend_init() :: :ok
-  @doc "Does nothing; kept for programs that call it."
-  native backend_free() :: :ok
   @doc "The llama.cpp that is linked in, or `\"none\"`."
   native backend_version() :: String.t()
 
@@ -56,12 +51,13 @@ defmodule Weir.NIF do
   native live_handles() :: %{atom() => non_neg_integer()}
 
   @typedoc """
-  A member of one of the library's structs. `type` is one of `weir_member_type`: `:bool`, `:int32`, and so on.
+  A member of one of the library's structs, and the name of its option. `type` is one of `weir_member_type`: `:bool`, `:int32`, and so on.
   Numbers and choices have `min` and `max`; the first choice has the value `min`. `or_minus_one`: -1 is also
   allowed. `initial` is the default, `nil` for texts, lists and others.
   """
   @type member :: %{
           name: atom(),
+          option: atom(),
           type: atom(),
           min: number() | nil,
           max: number() | nil,
@@ -88,35 +84,13 @@ defmodule Weir.NIF do
   native devices() :: [Weir.device()]
 
   @doc """
-  Loads a GGUF file. Dirty, I/O. `split_mode`: 0 none, 1 layer, 2 row. `options`: the other members of
-  `weir_model_params` by their names, such as `projector` and `flash_attn`; with `progress: {pid, ref}` the
-  process gets `{ref, {:progress, done}}` from 0.0 to 1.0. The load ends if its process is killed.
+  Loads a GGUF file. `options`: the members of `weir_model_params` by their names; with `progress: {pid, ref}` the
+  process gets `{ref, {:progress, done}}` from 0.0 to 1.0. The load ends if its process is killed. Dirty, I/O.
   """
-  native model_load(
-           path :: String.t(),
-           n_gpu_layers :: integer(),
-           use_mmap :: boolean(),
-           main_gpu :: integer(),
-           split_mode :: 0..2,
-           tensor_split :: [number()],
-           use_mlock :: boolean(),
-           use_direct_io :: boolean(),
-           vocab_only :: boolean(),
-           options :: map()
-         ) :: result(model())
+  native model_load(path :: String.t(), options :: map()) :: result(model())
 
-  native model_n_ctx_train(model()) :: integer()
-  native model_n_embd(model()) :: integer()
-  native model_desc(model()) :: String.t()
-  native model_fingerprint(model()) :: non_neg_integer()
-  native model_size(model()) :: non_neg_integer()
-  native model_n_params(model()) :: non_neg_integer()
-  native model_chat_template(model()) :: String.t() | nil
-  @doc "Whether it reads images, and sounds."
-  native model_modalities(model()) :: {boolean(), boolean()}
-  native vocab_n_tokens(model()) :: integer()
-  native vocab_bos(model()) :: token()
-  native vocab_eos(model()) :: token()
+  @doc "Members of `weir_model_info` by their names."
+  native model_info(model()) :: map()
   native vocab_is_eog(model(), token()) :: boolean()
 
   @doc "Long texts, and long lists below, move to a dirty scheduler."
@@ -125,36 +99,19 @@ defmodule Weir.NIF do
 
   native detokenize(model(), tokens :: [token()]) :: result(String.t())
   @doc "The token's bytes, which may be part of a character."
-  native token_to_piece(model(), token()) :: binary() | {:error, String.t()}
+  native token_to_piece(model(), token()) :: binary() | {:error, Weir.Error.t()}
 
   @doc "See `Weir.Adapter`. Dirty, I/O."
   native adapter_load(model(), path :: String.t()) :: result(adapter())
 
-  @doc "Sets the adapters of the next passes, at most eight. Dirty, CPU."
-  native context_set_adapters(context(), adapters :: [{adapter(), number()}]) :: status()
-
-  @doc "`pooling_type`: -1 as the model says, 0 none, 1 mean, 2 cls, 3 last, 4 rank. Dirty, CPU."
-  native context_create(
-           model(),
-           n_ctx :: integer(),
-           n_batch :: integer(),
-           n_ubatch :: integer(),
-           n_threads :: integer(),
-           n_threads_batch :: integer(),
-           embeddings :: boolean(),
-           pooling_type :: -1..4,
-           n_seq_max :: integer()
-         ) :: result(context())
+  @doc "`options`: the members of `weir_context_params` by their names. Dirty, CPU."
+  native context_create(model(), options :: map()) :: result(context())
 
   native context_n_ctx(context()) :: integer()
   native context_n_seq_max(context()) :: integer()
 
-  @doc "Appends tokens to sequence 0. Dirty, CPU."
-  native decode(context(), tokens :: [token()]) :: status()
   @doc "Appends tokens to a sequence; its length after. Dirty, CPU."
   native prefill(context(), tokens :: [token()], seq :: integer()) :: result(integer())
-  @doc "One token at a position. Dirty, CPU."
-  native decode_token(context(), token(), pos :: integer(), seq :: integer()) :: status()
 
   @doc """
   Runs one forward pass and samples a token for each entry that keeps logits; the others return `nil`. With a
@@ -185,50 +142,34 @@ defmodule Weir.NIF do
 
   @doc """
   Returns the embeddings of several texts. A pass takes as many as fit into the context's `n_batch` and
-  `n_seq_max`; its sequences are overwritten. `{:error, :timeout}` after the given ms, also within a pass.
+  `n_seq_max`; its sequences are overwritten. The error `:timeout` after the given ms, also within a pass.
   Dirty, CPU.
   """
   native embed(context(), inputs :: [[token()]], normalize :: integer(), timeout()) ::
-           {:ok, [[float()]]} | {:error, String.t() | :timeout}
+           result([[float()]])
 
   @doc "The state of a sequence as bytes, for a context of the same model, layout and types. Dirty, CPU."
   native state_save(context(), seq :: integer()) :: result(binary())
   @doc "Replaces a sequence by a saved state. Dirty, CPU."
   native state_load(context(), seq :: integer(), bytes :: binary()) :: status()
 
-  @doc "With a grammar, this and the next five run on a dirty scheduler."
-  native sampler_init(
-           model(),
-           seed :: non_neg_integer(),
-           temp :: number(),
-           top_k :: integer(),
-           top_p :: number(),
-           min_p :: number(),
-           penalty_repeat :: number(),
-           penalty_freq :: number(),
-           penalty_present :: number(),
-           grammar :: String.t() | nil,
-           grammar_root :: String.t() | nil
-         ) :: result(sampler())
-
-  @doc "Creates a sampler with any members of `t:sampling/0`."
+  @doc "Creates a sampler with any members of `t:sampling/0`. With a grammar, this and the next four run on a dirty scheduler."
   native sampler_create(model(), options :: map()) :: result(sampler())
 
   native sampler_accept(sampler(), token()) :: status()
   native sampler_reset(sampler()) :: status()
   @doc "Chooses a token from the last row, and accepts it."
-  native sampler_sample(sampler(), context()) :: token() | {:error, String.t()}
+  native sampler_sample(sampler(), context()) :: token() | {:error, Weir.Error.t()}
   @doc "Chooses a token from the row of a batch's entry, and accepts it."
-  native sampler_sample_at(sampler(), context(), index :: integer()) :: token() | {:error, String.t()}
+  native sampler_sample_at(sampler(), context(), index :: integer()) :: token() | {:error, Weir.Error.t()}
 
   @doc "Dirty, CPU, until the end."
   native generate(context(), sampler(), prompt :: [token()], max_tokens :: integer()) :: result(String.t())
 
   @doc """
   Generates and sends to `pid`: `{ref, {:token, id, text}}` per token (`id` -1: held-back text at the end),
-  then `{ref, :eog}`, `{ref, :done}` (`max_tokens` reached) or `{ref, {:error, reason}}`. Texts are whole
-  characters, or empty. It ends early if the calling process is killed, if `pid` is dead, and after
-  `generate_stop/1`. Dirty, CPU, until the end.
+  then `{ref, :eog}`, `{ref, :done}` (`max_tokens` reached) or `{ref, {:error, error}}`. Texts are whole
+  characters, or empty. It ends early if the calling process is killed, and if `pid` is dead. Dirty, CPU, until the end.
   """
   native generate_tokens(
            context(),
@@ -238,28 +179,6 @@ defmodule Weir.NIF do
            pid(),
            ref :: reference()
          ) :: status()
-
-  @doc "A reference for `generate_tokens/6` that `generate_stop/1` takes."
-  native generate_ref() :: reference()
-
-  @doc "Ends the generation with this reference. When it returns, no further message will be sent."
-  native generate_stop(ref :: reference()) :: :ok
-
-  @doc "Renders `{role, content}` pairs with a Jinja template. Dirty, CPU."
-  native chat_apply_template(
-           template :: String.t(),
-           messages :: [{String.t(), String.t()}],
-           add_assistant :: boolean()
-         ) :: result(String.t())
-
-  @doc "Renders with the model's own template and arguments for it. Dirty, CPU."
-  native chat_apply_template_jinja(
-           model(),
-           messages :: [{String.t(), String.t()}],
-           add_assistant :: boolean(),
-           enable_thinking :: boolean(),
-           kwargs :: [{String.t(), String.t()}]
-         ) :: result(String.t())
 
   @typedoc """
   A part of an answer: text, or a tool call (index, id and name, then parts of its arguments in JSON).
@@ -315,7 +234,7 @@ defmodule Weir.NIF do
   `keep` while its reference is held.
 
   The engine's thread sends `{ref, {:chunk, ids, text}}` and finally `{ref, {:done, reason, usage}}` or
-  `{ref, {:error, reason}}`: as many chunks as `demand` allows (`:infinity`: all), and more after
+  `{ref, {:error, error}}`: as many chunks as `demand` allows (`:infinity`: all), and more after
   `engine_demand/2`. Waiting chunks merge; the end comes with the last one. The request ends when `pid` ends.
   `usage` is a map of counts and durations in ns; `sent_ns` is the time of sending, on the clock of
   `:os.perf_counter/1`.
@@ -335,8 +254,9 @@ defmodule Weir.NIF do
   `weir_miss_info`, which has others' words only under a `cache_salt`; `logprob` and `score`, the sum and mean of the logprobs if requested; for a fork `before`,
   the source's text up to the fork.
   """
-  native engine_submit(engine(), request :: map(), pid(), demand :: non_neg_integer() | :infinity) ::
-           {:ok, reference()} | {:error, :queue_full | String.t()}
+  @spec engine_submit(engine(), map(), pid(), non_neg_integer() | :infinity) :: result(reference())
+  def engine_submit(engine, request, pid, demand),
+    do: with({:ok, [ref]} <- engine_submit_n(engine, request, 1, pid, demand), do: {:ok, ref})
 
   @doc "Queues a request for `n` answers, 1 to 128, all or none; each has the seed of the one before, plus 1."
   native engine_submit_n(
@@ -345,7 +265,7 @@ defmodule Weir.NIF do
            n :: pos_integer(),
            pid(),
            demand :: non_neg_integer() | :infinity
-         ) :: {:ok, [reference()]} | {:error, :queue_full | String.t()}
+         ) :: result([reference()])
 
   @doc "Allows this many more chunks."
   native engine_demand(ref :: reference(), n :: non_neg_integer() | :infinity) :: :ok
@@ -366,30 +286,27 @@ defmodule Weir.NIF do
   """
   native engine_view(engine()) :: result(map())
 
-  @doc """
-  One tick of a manual engine, with a plan `[{slot, n_tokens}]` for the view before it, or with `nil` its
-  strategy's plan. Dirty, CPU.
-  """
-  native engine_step(engine(), plan :: [{integer(), integer()}] | nil) :: result(map())
+  @doc "`engine_turn/2` without the view."
+  @spec engine_step(engine(), [{integer(), integer()}] | nil) :: result(map())
+  def engine_step(engine, plan),
+    do: with({:ok, report, _view} <- engine_turn(engine, plan), do: {:ok, report})
 
-  @doc "`engine_step/2` and `engine_view/1` in one call: `{:ok, report, view}`. Dirty, CPU."
+  @doc """
+  One tick of a manual engine, with a plan `[{slot, n_tokens}]` for the view before it, or with `nil` its strategy's
+  plan; then the view for the next one. Dirty, CPU.
+  """
   native engine_turn(engine(), plan :: [{integer(), integer()}] | nil) ::
-           {:ok, map(), map()} | {:error, String.t()}
+           {:ok, map(), map()} | {:error, Weir.Error.t()}
 
   @doc "Never waits for a forward pass."
-  native engine_stats(engine()) :: map() | {:error, :stopping}
+  native engine_stats(engine()) :: map() | {:error, Weir.Error.t()}
 
-  @doc """
-  Refuses new requests and waits the given ms for the running ones to end (negative: no limit). Ends early if
-  the calling process is killed. Dirty, I/O.
-  """
-  native engine_drain(engine(), timeout :: integer()) :: :ok | {:error, :timeout | String.t()}
   @doc "Refuses new requests; every stream ends with an error, within a tick. Dirty, I/O."
-  native engine_stop(engine()) :: :ok | {:error, :stopping}
+  native engine_stop(engine()) :: status()
 
   @doc """
   Stops the engine, waits for its running pass and for other calls, and frees it, also if other processes refer
-  to it. Then cached prefixes are in `cache_dir`. Later calls return `{:error, :stopping}`. Dirty, I/O.
+  to it. Then cached prefixes are in `cache_dir`. Later calls return the error `:stopping`. Dirty, I/O.
   """
   native engine_destroy(engine()) :: :ok
 
@@ -401,10 +318,10 @@ defmodule Weir.NIF do
 
   @doc "Returns some of the recorded ticks from this number on, and the number to continue with."
   native engine_ticks(engine(), from :: non_neg_integer()) ::
-           {non_neg_integer(), [map()]} | {:error, :stopping}
+           {non_neg_integer(), [map()]} | {:error, Weir.Error.t()}
 
   @doc "The slots with work after the last tick: the progress of each, and the cached part of its prompt."
-  native engine_slots(engine()) :: [map()] | {:error, :stopping}
+  native engine_slots(engine()) :: [map()] | {:error, Weir.Error.t()}
 
   @doc "Options: the members of `weir_pool_params` by their names; `memory_bytes` may be `:auto`. Dirty, I/O."
   native pool_create(options :: map()) :: result(pool())
@@ -418,22 +335,22 @@ defmodule Weir.NIF do
   @doc "The i-th model of the list: the members of `weir_pool_info`. `nil` past the last one."
   native pool_get(pool(), i :: non_neg_integer()) :: {:ok, map()} | nil
   @doc "The model with this name or alias."
-  native pool_find(pool(), name :: String.t()) :: {:ok, map()} | {:error, :not_found}
+  native pool_find(pool(), name :: String.t()) :: result(map())
   @doc "The members of `weir_pool_stats`."
   native pool_stats(pool()) :: map()
   @doc "Replaces the budget: `memory_bytes` of the options of `pool_create/1`."
   native pool_set_memory(pool(), options :: map()) :: status()
   @doc "Begins a load when there is memory for it."
-  native pool_load(pool(), name :: String.t()) :: :ok | {:error, :not_found}
+  native pool_load(pool(), name :: String.t()) :: status()
   @doc "Unloads the model when its leases have ended."
-  native pool_unload(pool(), name :: String.t()) :: :ok | {:error, :not_found}
+  native pool_unload(pool(), name :: String.t()) :: status()
 
   @doc """
   Asks for a model, for at most `timeout` ms (-1: no limit). `pid` gets `{ref, :ready}` or
-  `{ref, {:error, reason}}` once, unless the lease is released before. The lease ends with `pid`.
+  `{ref, {:error, error}}` once, unless the lease is released before. The lease ends with `pid`.
   """
   native lease_create(pool(), name :: String.t(), timeout :: integer(), pid(), ref :: reference()) ::
-           {:ok, lease()} | {:error, :not_found | :queue_full | String.t()}
+           result(lease())
 
   @doc "A lease of the same model for another process, once the first is ready. Either may end first."
   native lease_share(lease(), pid()) :: {:ok, lease()}
@@ -468,5 +385,180 @@ defmodule Weir.NIF do
 
   # The VM replaces its callers. If this function had the type no_return(), dialyzer would not believe theirs.
   @spec missing() :: term()
+  # ---- Under LlamaCppEx's names and with its arguments ----
+
+  @doc "Does nothing; kept for programs that call it."
+  @spec backend_init() :: :ok
+  def backend_init, do: :ok
+
+  @doc "Does nothing; kept for programs that call it."
+  @spec backend_free() :: :ok
+  def backend_free, do: :ok
+
+  @doc "`model_load/2` by positions. `split_mode`: 0 none, 1 layer, 2 row. `options`: the other members."
+  @spec model_load(
+          String.t(),
+          integer(),
+          boolean(),
+          integer(),
+          0..2,
+          [number()],
+          boolean(),
+          boolean(),
+          boolean(),
+          map()
+        ) ::
+          result(model())
+  def model_load(
+        path,
+        layers,
+        mmap,
+        gpu,
+        split_mode,
+        tensor_split,
+        mlock,
+        direct_io,
+        vocab_only,
+        options \\ %{}
+      ) do
+    own = %{
+      n_gpu_layers: layers,
+      use_mmap: mmap,
+      main_gpu: gpu,
+      split_mode: choice(split_mode, [:none, :layer, :row]),
+      tensor_split: tensor_split,
+      use_mlock: mlock,
+      use_direct_io: direct_io,
+      vocab_only: vocab_only
+    }
+
+    model_load(path, if(is_map(options), do: Map.merge(options, own), else: options))
+  end
+
+  for {name, key} <- [
+        model_n_ctx_train: :n_ctx_train,
+        model_n_embd: :n_embd,
+        model_desc: :description,
+        model_size: :n_bytes,
+        model_n_params: :n_params,
+        model_chat_template: :chat_template,
+        vocab_n_tokens: :n_vocab,
+        vocab_bos: :token_bos,
+        vocab_eos: :token_eos
+      ] do
+    @doc "`#{key}` of `model_info/1`."
+    @spec unquote(name)(model()) :: term()
+    def unquote(name)(model), do: model_info(model).unquote(key)
+  end
+
+  @doc "`context_create/2` by positions. `pooling_type`: -1 as the model says, 0 none, 1 mean, 2 cls, 3 last, 4 rank."
+  @spec context_create(
+          model(),
+          integer(),
+          integer(),
+          integer(),
+          integer(),
+          integer(),
+          boolean(),
+          -1..4,
+          integer()
+        ) ::
+          result(context())
+  def context_create(
+        model,
+        n_ctx,
+        n_batch,
+        n_ubatch,
+        threads,
+        threads_batch,
+        embeddings,
+        pooling_type,
+        n_seq_max
+      ) do
+    context_create(model, %{
+      n_ctx: n_ctx,
+      n_batch: n_batch,
+      n_ubatch: n_ubatch,
+      n_threads: threads,
+      n_threads_batch: threads_batch,
+      embeddings: embeddings,
+      pooling: choice(pooling_type, [:unspecified, :none, :mean, :cls, :last, :rank], -1),
+      n_seq_max: n_seq_max
+    })
+  end
+
+  @doc "`sampler_create/2` by positions."
+  @spec sampler_init(
+          model(),
+          integer(),
+          number(),
+          integer(),
+          number(),
+          number(),
+          number(),
+          number(),
+          number(),
+          String.t() | nil,
+          String.t() | nil
+        ) ::
+          result(sampler())
+  def sampler_init(model, seed, temp, top_k, top_p, min_p, repeat, freq, present, grammar, grammar_root) do
+    sampler_create(model, %{
+      seed: seed,
+      temp: temp,
+      top_k: top_k,
+      top_p: top_p,
+      min_p: min_p,
+      penalty_repeat: repeat,
+      penalty_freq: freq,
+      penalty_present: present,
+      grammar: if(grammar != "", do: grammar),
+      grammar_root: grammar_root
+    })
+  end
+
+  @doc "Appends tokens to sequence 0. Dirty, CPU."
+  @spec decode(context(), [token()]) :: status()
+  def decode(context, tokens), do: with({:ok, _n_past} <- prefill(context, tokens, 0), do: :ok)
+
+  @doc "One token at a position. Dirty, CPU."
+  @spec decode_token(context(), token(), integer(), integer()) :: status()
+  def decode_token(context, token, pos, seq), do: batch_eval(context, [{token, pos, seq, true}])
+
+  @doc "Renders `{role, content}` pairs with a Jinja template. Dirty, CPU."
+  @spec chat_apply_template(String.t(), [{String.t(), String.t()}], boolean()) :: result(String.t())
+  def chat_apply_template(template, messages, add_assistant) do
+    # the library renders for a model; the fake one suffices
+    with {:ok, model} <- model_load("fake:", %{}),
+         do: rendered(model, messages, %{template: template, add_assistant: add_assistant})
+  end
+
+  @doc "Renders with the model's own template and arguments for it. Dirty, CPU."
+  @spec chat_apply_template_jinja(model(), [{String.t(), String.t()}], boolean(), boolean(), [
+          {String.t(), String.t()}
+        ]) ::
+          result(String.t())
+  def chat_apply_template_jinja(model, messages, add_assistant, enable_thinking, kwargs) do
+    options = %{add_assistant: add_assistant, enable_thinking: enable_thinking, args: kwargs}
+    rendered(model, messages, options)
+  end
+
+  defp rendered(model, messages, options) do
+    if not Weir.Options.valid?({:list, :message}, messages),
+      do: raise(ArgumentError, "messages are {role, content}")
+
+    json = Weir.JSON.encode!(for {role, content} <- messages, do: %{role: role, content: content})
+    with {:ok, chat} <- chat_create(model, Map.put(options, :messages, json)), do: {:ok, chat_prompt(chat)}
+  end
+
+  # The name of a number; what is none is refused by the native function.
+  defp choice(number, names, first \\ 0)
+
+  defp choice(number, names, first)
+       when is_integer(number) and number >= first and number < first + length(names),
+       do: Enum.at(names, number - first)
+
+  defp choice(other, _names, _first), do: other
+
   defp missing, do: :erlang.nif_error(:not_loaded)
 end

@@ -91,7 +91,7 @@ defmodule Weir.Options do
 
   defp check!(name, type, value), do: if(valid?(type, value), do: value, else: wrong!(name, type, value))
 
-  @doc "Whether a value has this type."
+  @doc "True if a value has this type."
   @spec valid?(term(), term()) :: boolean()
   def valid?(:any, _value), do: true
   def valid?(:boolean, value), do: is_boolean(value)
@@ -113,6 +113,7 @@ defmodule Weir.Options do
   def valid?(:an_adapter, value), do: is_struct(value, Weir.Adapter) or valid?(:string, value)
   def valid?(:bias, {token, bias}), do: valid?(:integer, token) and valid?(:number, bias)
   def valid?(:integers, {a, b}), do: valid?(:integer, a) and valid?(:integer, b)
+  def valid?(:message, {role, content}), do: valid?(:string, role) and valid?(:string, content)
 
   def valid?({:list, type}, value) when is_list(value) and length(value) >= 0,
     do: Enum.all?(value, &valid?(type, &1))
@@ -168,56 +169,6 @@ defmodule Weir.Options do
 
   # ---- The library's parameters ----
 
-  # Members whose options have another name, or that belong to an option.
-  @renamed %{
-    "engine" => [n_slots: :n_parallel, n_kv: :n_ctx, queue_limit: :max_queue],
-    "request" => [
-      deadline_ms: :deadline,
-      itl_target_ms: :itl_target,
-      n_logprobs: :top_logprobs,
-      source_at: :at,
-      adapters: :lora,
-      text: :prompt,
-      tokens: :prompt
-    ],
-    "context" => [pooling: :pooling_type],
-    "chat" => [add_generation_prompt: :add_assistant, template_source: :template],
-    "hub" => [timeout_ms: :timeout],
-    "pool" => [memory_bytes: :memory, queue_limit: :max_queue],
-    "pool_model" => [idle_ms: :idle, path: :model_path, draft_path: :draft_model, adapters: :lora]
-  }
-
-  @doc "An error of the library with the names of options instead of these structs' members."
-  @spec named(result, [String.t()]) :: result when result: term()
-  def named({:error, text}, structs) when is_binary(text) do
-    names =
-      for struct <- structs, {member, option} <- @renamed[struct], into: %{}, do: {"#{member}", "#{option}"}
-
-    # one request at a time; its sampler's options are its own
-    text = String.replace(text, ~r/^requests\[0\]\.(sampler\.)?/, "")
-    {field, message} = field(text)
-
-    message =
-      message
-      |> String.replace("n_ctx or n_kv", "n_ctx")
-      |> String.replace(~r/\b\w+_\w+\b/, &Map.get(names, &1, &1))
-
-    field = Enum.map_join(String.split(field, ".", trim: true), ".", &Map.get(names, &1, &1))
-
-    {:error,
-     if(field == "" or String.starts_with?(message, field), do: message, else: field <> ": " <> message)}
-  end
-
-  def named(result, _structs), do: result
-
-  # The member that an error begins with.
-  defp field(text) do
-    case Regex.run(~r/^([\w.\[\]]+): (.*)$/s, text) do
-      [_, field, message] -> {field, message}
-      nil -> {"", text}
-    end
-  end
-
   @doc "The greatest value of a member."
   @spec most(String.t(), atom()) :: integer()
   def most(struct, name), do: Enum.find(members(struct), &(&1.name == name)).max
@@ -234,12 +185,11 @@ defmodule Weir.Options do
   @spec from(String.t(), keyword()) :: keyword()
   def from(struct, how \\ []) do
     ranges = how[:ranges] || []
-    renamed = @renamed[struct] || []
 
     options =
       for %{name: name} = member <- members(struct),
           member.type != :other and wanted?(name, how),
-          do: {renamed[name] || name, {type(member, name in ranges), member.initial}}
+          do: {member.option, {type(member, name in ranges), member.initial}}
 
     defaults = for {name, default} <- how[:defaults] || [], do: {name, {elem(options[name], 0), default}}
 
@@ -253,13 +203,6 @@ defmodule Weir.Options do
   @doc "The members that are options, by the library's names."
   @spec names(String.t()) :: [atom()]
   def names(struct), do: Keyword.keys(from(struct))
-
-  @doc "The number that stands for a choice."
-  @spec number(String.t(), atom(), atom()) :: integer()
-  def number(struct, name, choice) do
-    member = Enum.find(members(struct), &(&1.name == name))
-    member.min + Enum.find_index(member.choices, &(&1 == choice))
-  end
 
   # Each request needs them, so they are kept until the native library is loaded again.
   defp members(struct) do
@@ -340,13 +283,10 @@ defmodule Weir.Options do
     end
   end
 
-  def generation do
-    [max_tokens: {:integer, 256}, lora: {:adapters, []}] ++
-      from("context", only: [:n_ctx | @threads]) ++ sampler()
-  end
+  # Of an engine for one caller.
+  def generation, do: from("context", only: [:n_ctx | @threads])
 
   def emit, do: [emit: {{:in, [:text, :chunks]}, :text}]
-  def stream, do: emit() ++ generation()
 
   def template do
     from("chat",

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Request do
   @moduledoc """
-  A request that runs while its caller does something else, as returned by `Weir.Server.submit/3`.
+  A request that runs while its caller does something else, as returned by `Weir.Target.submit/3`.
 
   The caller gets messages `{:weir, ref, event}` with the request's `ref`:
 
-    * `{:start, %{id: _, prompt_tokens: _, queue_position: _}}` once it is submitted
+    * `{:start, %{id: _, prompt_tokens: _, queue_position: _}}` once it is submitted. From a `Weir.Cluster` it says
+      that a node has it, and the numbers are `nil`.
     * `{:progress, map}` while its prompt is computed, see `Weir.Chunk`; not with `progress: false`
     * `{:text, text}`, or `{:chunk, chunk}` with `emit: :chunks`
-    * last `{:end, %{reason: _, usage: _, miss: _, logprobs: _}}` as in `Weir.Chunk`, or `{:error, reason}` as
+    * last `{:end, %{reason: _, usage: _, miss: _, logprobs: _}}` as in `Weir.Chunk`, or `{:error, error}` as
       from `Weir.Server.generate/3`
 
   A slow receiver is not flooded: while 16 or more messages, of whatever kind, are in its mailbox, progress and
   text come at most once a second, and what waits merges. At the end all comes at once. So a receiver that reads
   nothing has about these 16 and one more for each second of the answer. Nothing is to be acknowledged.
 
-  The request ends when the caller ends. `pid` is the process that sends the messages; if it is killed, they
-  stop, so who must know of that monitors it.
+  The request ends when the caller ends, and when `pid`, the process that carries it, is killed.
 
       iex> {:ok, server} = Weir.Server.start_link(model_path: "fake:", temp: 0.0)
       iex> %Weir.Request{ref: ref} = Weir.Server.submit(server, "hello", max_tokens: 3, progress: false)
@@ -26,13 +26,20 @@ defmodule Weir.Request do
       {:length, 3}
   """
 
-  alias Weir.Server.Broker
+  alias Weir.Error
+  alias Weir.Server.{Broker, Courier}
 
-  @enforce_keys [:ref, :id, :pid, :server]
-  defstruct [:ref, :id, :pid, :server]
+  @enforce_keys [:ref, :id, :pid, :guard, :server]
+  defstruct [:ref, :id, :pid, :guard, :server]
 
   @typedoc "`id`: the option `id`, or `ref`. Statistics and telemetry events name the request by it."
-  @type t :: %__MODULE__{ref: reference(), id: term(), pid: pid(), server: GenServer.server()}
+  @type t :: %__MODULE__{
+          ref: reference(),
+          id: term(),
+          pid: pid(),
+          guard: pid(),
+          server: GenServer.server() | nil
+        }
 
   @typedoc """
   `queue_position` is 0 for a request that has or gets a slot, 1 for the next one, and so on, in the order of
@@ -40,7 +47,7 @@ defmodule Weir.Request do
   there, cached or computed.
   """
   @type status :: %{
-          required(:state) => :starting | :queued | :prefilling | :generating | :ended,
+          required(:state) => :starting | :queued | :prefilling | :generating | :running | :ended,
           optional(:id) => term(),
           optional(:seq_id) => pos_integer(),
           optional(:queue_position) => non_neg_integer(),
@@ -54,7 +61,8 @@ defmodule Weir.Request do
 
   @doc """
   Returns where the request is. Only `:state` is there while it is `:starting` (its prompt is rendered and
-  tokenized, or the model loaded) and when it has `:ended` and its last message was sent. Never waits for a
+  tokenized, or the model loaded) and when it has `:ended` and its last message was sent; and always for a request
+  that is not a `Weir.Server`'s, which is `:running` until its end. Never waits for a
   forward pass.
 
       iex> {:ok, server} = Weir.Server.start_link(model_path: "fake:", temp: 0.0)
@@ -63,19 +71,26 @@ defmodule Weir.Request do
       %{state: :ended}
   """
   @spec status(t()) :: status()
+  def status(%__MODULE__{server: nil} = request),
+    do: %{state: if(Process.alive?(request.guard), do: :running, else: :ended)}
+
   def status(%__MODULE__{} = request) do
     case Broker.ask(request.server, {:status, request.pid}, :infinity) do
       %{} = status -> status
-      {:error, :not_found} -> %{state: if(Process.alive?(request.pid), do: :starting, else: :ended)}
+      {:error, %{code: :not_found}} -> %{state: if(Process.alive?(request.pid), do: :starting, else: :ended)}
       {:error, _down} -> %{state: :ended}
     end
   end
 
   @doc """
   Sets the number of tokens between two texts, from now on; the option `interval` is that of the start. The
-  first text and the end are never delayed. `{:error, :shared}`: with `share: true` others get the same texts.
+  first text and the end are never delayed. With `share: true` others get the
+  same texts: an error with the code `:shared`.
   """
-  @spec set_interval(t(), pos_integer()) :: :ok | {:error, :not_found | :shared | Weir.Server.reason()}
+  @spec set_interval(t(), pos_integer()) :: :ok | {:error, Error.t()}
+  def set_interval(%__MODULE__{server: nil}, n) when is_integer(n),
+    do: {:error, Error.new({:unsupported, "only a request to a Weir.Server has an interval that changes"})}
+
   def set_interval(%__MODULE__{} = request, n) when is_integer(n) and n in 1..0x7FFFFFFF,
     do: Broker.ask(request.server, {:interval, request.pid, n}, :infinity)
 
@@ -85,9 +100,11 @@ defmodule Weir.Request do
 
   @doc """
   Ends the request within a tick, or as soon as its prompt is rendered. Its last message still comes, with the
-  reason `:cancelled`, unless the answer had its end already.
+  reason `:cancelled`, or as an error with this code, unless the answer had its end already.
   """
-  @spec cancel(t()) :: :ok | {:error, :not_found | Weir.Server.reason()}
+  @spec cancel(t()) :: :ok | {:error, Error.t()}
+  def cancel(%__MODULE__{server: nil} = request), do: Courier.cancel(request.guard)
+
   def cancel(%__MODULE__{} = request),
     do: Broker.ask(request.server, {:cancel_courier, request.pid}, :infinity)
 end

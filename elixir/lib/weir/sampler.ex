@@ -35,21 +35,21 @@ defmodule Weir.Sampler do
       iex> Weir.Context.generate(context, sampler, ~c"hello", max_tokens: 3)
       {:ok, "xxx"}
   """
-  @spec create(Model.t(), keyword()) :: {:ok, t()} | {:error, String.t()}
+  @spec create(Model.t(), keyword()) :: {:ok, t()} | {:error, Weir.Error.t()}
   def create(%Model{} = model, opts \\ []) do
     sampling = opts |> Options.read!(Options.sampler()) |> Options.sampling()
     with {:ok, ref} <- NIF.sampler_create(model.ref, sampling), do: {:ok, %__MODULE__{ref: ref}}
   end
 
   @doc "Resets the sampler to its state after `create/2`; a fixed seed gives the same draws again."
-  @spec reset(t()) :: :ok | {:error, String.t()}
+  @spec reset(t()) :: :ok | {:error, Weir.Error.t()}
   def reset(%__MODULE__{ref: ref}), do: NIF.sampler_reset(ref)
 
   @doc "Adds a token that was chosen elsewhere to the history. An error if the grammar refuses it."
-  @spec accept(t(), integer()) :: :ok | {:error, String.t()}
+  @spec accept(t(), integer()) :: :ok | {:error, Weir.Error.t()}
   def accept(%__MODULE__{ref: ref}, token), do: NIF.sampler_accept(ref, token)
 
   @doc "Chooses a token from the last row of the context's last pass, and accepts it."
-  @spec sample(t(), Context.t()) :: integer() | {:error, String.t()}
+  @spec sample(t(), Context.t()) :: integer() | {:error, Weir.Error.t()}
   def sample(%__MODULE__{ref: ref}, %Context{ref: context}), do: NIF.sampler_sample(ref, context)
 end

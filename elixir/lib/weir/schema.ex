@@ -19,7 +19,7 @@ defmodule Weir.Schema do
   out.
   """
 
-  alias Weir.{Chat, JSON, Model, Options}
+  alias Weir.{Chat, Error, JSON, Options, Target}
 
   @doc """
   Returns the JSON Schema of an Ecto schema. Raises `ArgumentError` if the module is not an Ecto schema or has
@@ -59,33 +59,25 @@ defmodule Weir.Schema do
 
   @doc """
   Returns the answer to a conversation as a struct. A grammar enforces the schema, with the fields in order.
-  The model is a `Weir.Model` or a `Weir.Server`; options as in `Weir.chat/3` or `Weir.Server.chat/3`. An
-  answer that `max_tokens` cut off is not valid JSON: `{:error, text}`.
+  The target is any of `Weir.Target`; options as in `Weir.Target.chat/3`. An
+  answer that `max_tokens` cut off is not valid JSON: the error `:invalid_answer`.
   """
-  @spec chat(Model.t() | GenServer.server(), [Chat.message()], module(), keyword()) ::
-          {:ok, struct()} | {:error, term()}
-  def chat(model_or_server, messages, module, opts \\ []) do
+  @spec chat(Target.t(), [Chat.message()], module(), keyword()) :: {:ok, struct()} | {:error, Error.t()}
+  def chat(target, messages, module, opts \\ []) do
     opts = Keyword.put(opts, :json_schema, to_json_schema(module, ordered: true))
-
-    answer =
-      case model_or_server do
-        %Model{} = model -> Weir.chat(model, messages, opts)
-        server -> Weir.Server.chat(server, messages, opts)
-      end
-
-    with {:ok, text} <- answer, do: load(module, text)
+    with {:ok, text} <- Target.chat(target, messages, opts), do: load(module, text)
   end
 
   @doc """
   Converts JSON, or a decoded map, to the schema's struct by `Ecto.embedded_load/3`. Raises `ArgumentError`
   without Ecto.
   """
-  @spec load(module(), String.t() | map()) :: {:ok, struct()} | {:error, String.t()}
+  @spec load(module(), String.t() | map()) :: {:ok, struct()} | {:error, Error.t()}
   def load(module, json) when is_binary(json) do
     case JSON.decode(json) do
       {:ok, map} when is_map(map) -> load(module, map)
-      {:ok, other} -> {:error, "no object: #{inspect(other)}"}
-      {:error, reason} -> {:error, reason}
+      {:ok, other} -> invalid("no object: #{inspect(other)}")
+      {:error, error} -> invalid(error.message)
     end
   end
 
@@ -98,9 +90,11 @@ defmodule Weir.Schema do
       # This package compiles without Ecto.
       {:ok, apply(Ecto, :embedded_load, [module, map, :json])}
     rescue
-      error in ArgumentError -> {:error, error.message}
+      error in ArgumentError -> invalid(error.message)
     end
   end
+
+  defp invalid(text), do: {:error, Error.new({:invalid_answer, text})}
 
   # an empty list would be an array
   defp members([]), do: %{}

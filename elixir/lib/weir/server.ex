@@ -41,7 +41,7 @@ defmodule Weir.Server do
       equal part), `n_parallel` (4: requests at a time), `n_batch` (n_ctx: maximum tokens of a tick),
       `n_ubatch` (0: 512 plus one per slot; maximum tokens of a forward pass), `chunk_size` (512: maximum
       prompt tokens of one request in a tick), `max_queue` (256: requests that may wait for a slot, a tenant's at
-      most three quarters of them; more get `{:error, :queue_full}`; 0: no limit), `batch_strategy` or `strategy`
+      most three quarters of them; more get the error `:queue_full`; 0: no limit), `batch_strategy` or `strategy`
       (`:decode_maximal`; see
       `Weir.Server.BatchStrategy`), `itl_target_ms` (50: for `:latency_target`), `n_threads`,
       `n_threads_batch` (0: all processors), `layout` (`:auto`, `:unified`, `:per_slot`), `type_k`, `type_v`
@@ -62,14 +62,27 @@ defmodule Weir.Server do
   Unknown options, and options of the wrong type, raise `ArgumentError`. So does a server on another node,
   because the engine sends text only to mailboxes of its own node; `Weir.Cluster` calls servers of other nodes.
 
-  If the server is not running, or ends during the call, functions return `{:error, {:server_down, reason}}`.
-  Those without `{:error, _}` (streams, `model/1`, `get_stats/1`) raise a `Weir.Error` with that reason.
+  If the server is not running, or ends during the call, functions return a `Weir.Error` with the code
+  `:server_down`. Those without `{:error, _}` (streams, `model/1`, `get_stats/1`) raise it.
 
   `Weir.Server.Telemetry` lists the events for monitoring.
+
+  `generate/3`, `stream/3`, `chat/3`, `submit/3` and the others that answer are described in `Weir.Target`. A running
+  request can be forked:
+
+      iex> {:ok, server} = Weir.Server.start_link(model_path: "fake:", temp: 0.0)
+      iex> stream = Weir.Server.stream(server, "hello", id: :story, emit: :chunks, max_tokens: 20)
+      iex> {:suspended, chunk, _more} = Enumerable.reduce(stream, {:cont, nil}, fn c, _ -> {:suspend, c} end)
+      iex> at = length(chunk.ids)
+      iex> {:ok, answer} = Weir.Server.complete(server, {:fork, :story, at}, max_tokens: 5)
+      iex> answer.before == chunk.text
+      true
   """
 
-  alias Weir.{Chat, Chunk, Completion, Deadline, Embedding, Error, Generation, Model, NIF, Options}
-  alias Weir.Server.{Answer, BatchStrategy, Broker, Courier, Embedder, Engine, Limits, Request}
+  alias Weir.{Chunk, Completion, Deadline, Embedding, Error, Generation, Model, NIF, Options}
+  alias Weir.Server.{Answer, BatchStrategy, Broker, Embedder, Engine, Limits, Request}
+
+  use Weir.Target, server: server()
 
   @type server :: GenServer.server()
   @typedoc """
@@ -82,14 +95,6 @@ defmodule Weir.Server do
           | [integer()]
           | {:fork, id :: term()}
           | {:fork, id :: term(), at :: integer()}
-  @type reason ::
-          :queue_full
-          | :timeout
-          | {:queue_timeout | :first_token_timeout, ms :: non_neg_integer()}
-          | :cancelled
-          | :stopping
-          | String.t()
-          | term()
 
   @typedoc "Counts are in tokens, times in milliseconds."
   @type answer :: %{
@@ -193,118 +198,39 @@ defmodule Weir.Server do
 
   # ---- Requests ----
 
-  @doc """
-  Returns the whole answer to a prompt, which is a text or token ids.
+  @impl Weir.Target
+  @doc false
+  def whole(server, input, opts), do: Answer.whole(server, input, opts)
 
-  Options: `max_tokens` (256; -1: as many as fit), `timeout` (ms for the whole call, or `:infinity`; unless given,
-  60_000 ms from the time at which the request has a slot; afterwards `{:error, :timeout}`), `queue_timeout`
-  (`:infinity`; ms until it has one; afterwards `{:error, {:queue_timeout, ms}}`), `first_token_timeout`
-  (`:infinity`; ms from then to the first token; afterwards `{:error, {:first_token_timeout, ms}}`), `stop` (texts that end the answer and are not part of it), `priority` (0;
-  -100 to 100, higher first), `deadline` (ms from now; the text until then is the answer), `cache_prompt`
-  (true), `cache_keep_ms` (0; prompt and answer stay cached as if they had been used that much later),
-  `cache_salt` (nil; only requests with the same salt share prefixes, and see words of each other's prompts in
-  `miss`; where it separates users, it is a secret, such as `:crypto.strong_rand_bytes(16)` for each, because
-  who guesses one sees such words), `tenant` (nil: the salt; slots are shared fairly between tenants),
-  `itl_target` (0: the server's; the longest tick to aim at beside this answer), `lora` (see `Weir.Adapter`), `id` (any term, for `cancel/2` and forks; the caller then gets each token at once,
-  as in a stream), and those of `Weir.Sampler.create/2`: `temp`, `seed`, `grammar`, `json_schema` and so on. Functions that return logprobs also take `logprobs` (false), `top_logprobs` (0; 0 to 20),
-  `prompt_logprobs` (false) and `n_prompt_logprobs` (0; 0 to 20).
-
-  Also `best_of` (1; 1 to 128: run this many answers and return the one with the highest mean logprob), `echo`
-  (false; true puts the prompt before the answer), `share` (false; with true, identical greedy or seeded
-  requests share one running generation, which cannot be forked), `interval` (1: tokens between two chunks of
-  a stream), `progress` (false; true puts chunks with `progress` before those of the answer, see `Weir.Chunk`; not
-  with `share`), `n_draft_max` (-1: the server's), `min_tokens` (0; the answer does not end before), `include_stop`
-  (false; true keeps the stop text or token that ended the answer), `stop_tokens` (ids, at most 256, that end the
-  answer), `allowed_tokens` (ids; no other token comes; []: all may), `bad_words` (at most 128 texts that are not in
-  the answer, as far as they are spelled in the model's usual tokens), `truncate_prompt` (0; keep the last so many tokens of the
-  prompt; -1: as many as leave room for the answer), `reasoning_budget` (-1: no limit; the most tokens of reasoning, which
-  then ends), `reasoning_start` and `reasoning_end` (nil: the chat's; the texts around reasoning), `add_special` and `parse_special` (true; for the prompt's
-  text), `special` (false; true shows control tokens in the answer).
-
-  The request ends when its caller ends. If the caller is a task and linked to the process that has started it
-  (`Task.async/1`, `Task.start_link/1`), it also ends with that process, however that ended. A task that must
-  outlive its caller is one of `Task.Supervisor.start_child/2`.
-
-  Errors: `:queue_full`, `:timeout`, `{:queue_timeout, ms}`, `{:first_token_timeout, ms}`, `:cancelled` (by
-  `cancel/2`, or with the process that has started the task), `:stopping`, `{:server_down, reason}`, or a text.
-  """
-  @spec generate(server(), prompt(), keyword()) :: {:ok, String.t()} | {:error, reason()}
-  def generate(server, prompt, opts \\ []) do
-    with {:ok, answer} <- complete(server, prompt, opts), do: {:ok, answer.text}
+  @impl Weir.Target
+  @doc false
+  def chunks(server, input, opts) do
+    read = Answer.read!(opts)
+    Answer.chunks(fn -> Answer.open(server, input, read) end, read.own.emit)
   end
 
-  @doc """
-  Like `generate/3`, but returns more than the text: token ids, the finish reason, usage (`prompt_tokens`,
-  `cached_tokens`, `generated_tokens`, `drafted_tokens`, `accepted_tokens`, `queue_ms`, `ttft_ms`,
-  `duration_ms`, and the rates of `Weir.Server.Telemetry`) and why no more of the prompt was cached
-  (`t:miss/0`). With `logprobs: true` it has a `t:Weir.Chunk.logprob/0` per id but those
-  of a stop text, and the mean of all, `score`; with
-  `prompt_logprobs: true` one per token of the prompt; for a fork `before`, the source's text up to the fork.
+  @impl Weir.Target
+  @doc false
+  def carried(server, input, opts) do
+    if not match?({:chat, _messages, _template}, input), do: Request.prompt!(input)
+    Broker.here!(server)
+    read = Answer.read!(opts)
+    # the request belongs to this server, not to the next one of its name
+    server = GenServer.whereis(server) || server
 
-      iex> {:ok, server} = Weir.Server.start_link(model_path: "fake:")
-      iex> {:ok, answer} = Weir.Server.complete(server, "hello", max_tokens: 3, temp: 0.0)
-      iex> {answer.reason, length(answer.ids), answer.usage.generated_tokens, answer.miss}
-      {:length, 3, 3, %{miss: :cold}}
-      iex> {:ok, answer} = Weir.Server.complete(server, "hello", max_tokens: 1, prompt_logprobs: true)
-      iex> Enum.map(answer.prompt_logprobs, & &1.token)
-      ["<s>", "h", "e", "l", "l", "o"]
-      iex> {:ok, best} = Weir.Server.complete(server, "hello", max_tokens: 3, best_of: 4)
-      iex> best.score <= 0.0
-      true
+    open = fn id ->
+      with {:ok, opened} <- Answer.open(server, input, %{read | id: id}) do
+        :ok = Answer.settled(opened)
+        {:ok, opened}
+      end
+    end
 
-  A fork continues a running request in another way:
-
-      iex> {:ok, server} = Weir.Server.start_link(model_path: "fake:", temp: 0.0)
-      iex> stream = Weir.Server.stream(server, "hello", id: :story, emit: :chunks, max_tokens: 20)
-      iex> {:suspended, chunk, _more} = Enumerable.reduce(stream, {:cont, nil}, fn c, _ -> {:suspend, c} end)
-      iex> at = length(chunk.ids)
-      iex> {:ok, answer} = Weir.Server.complete(server, {:fork, :story, at}, max_tokens: 5)
-      iex> answer.before == chunk.text
-      true
-  """
-  @spec complete(server(), prompt(), keyword()) :: {:ok, answer()} | {:error, reason()}
-  def complete(server, prompt, opts \\ []),
-    do: Answer.whole(server, opts, fn _deadline -> {:ok, prompt} end)
-
-  @doc """
-  Returns the answer as a lazy stream of non-empty texts, or of `Weir.Chunk`s with `emit: :chunks`. Other
-  options as in `generate/3`, but `timeout` (30_000 ms) is the time between two chunks. If it is given, it also
-  limits the wait for the first one, with that in the queue.
-
-  The request starts when the stream is enumerated. Errors are raised as `Weir.Error` with their reason.
-  Ending the stream early cancels the request and leaves no message in the mailbox.
-  """
-  @spec stream(server(), prompt(), keyword()) :: Enumerable.t()
-  def stream(server, prompt, opts \\ []), do: Answer.stream(server, opts, fn _deadline -> {:ok, prompt} end)
-
-  @doc """
-  Starts a request and returns at once; what comes of it are messages, see `Weir.Request`. Options as in
-  `stream/3`, except that `progress` is true unless given. Errors come as messages, too; only wrong options
-  raise.
-
-      request = Weir.Server.submit(MyApp.LLM, "Once upon a time")
-
-      def handle_info({:weir, ref, {:text, text}}, %{request: %{ref: ref}} = state), do: ...
-      def handle_info({:weir, ref, {:end, last}}, %{request: %{ref: ref}} = state), do: ...
-  """
-  @spec submit(server(), prompt(), keyword()) :: Weir.Request.t()
-  def submit(server, prompt, opts \\ []) do
-    Request.prompt!(prompt)
-    Courier.start(server, submitted!(opts), fn _deadline -> {:ok, prompt} end)
+    %{server: server, id: read.id, emit: read.own.emit, by: Answer, open: open}
   end
-
-  @doc "Like `submit/3`, for a conversation. Options as there and in `Weir.Chat.apply_template/3`."
-  @spec submit_chat(server(), [Chat.message()], keyword()) :: Weir.Request.t()
-  def submit_chat(server, messages, opts \\ []) do
-    {template, rest} = Chat.split!(opts)
-    Courier.start(server, submitted!(rest), &Answer.rendered(server, messages, template, &1))
-  end
-
-  defp submitted!(opts), do: opts |> Options.keywords!() |> Keyword.put_new(:progress, true) |> Answer.read!()
 
   @doc "`generate/3` under the name that LlamaCppEx has for token ids."
   @spec generate_tokens(server(), [integer()], keyword()) ::
-          {:ok, String.t()} | {:error, reason()}
+          {:ok, String.t()} | {:error, Error.t()}
   def generate_tokens(server, ids, opts \\ []), do: generate(server, ids, opts)
 
   @doc "`stream/3` under the name that LlamaCppEx has for token ids."
@@ -313,10 +239,10 @@ defmodule Weir.Server do
 
   @doc """
   Cancels the requests with this `id`, or those of this process. They end within a tick: with
-  `{:error, :cancelled}`, as an exception in a stream of texts, or as the last chunk's reason in a stream of
+  an error `:cancelled`, as an exception in a stream of texts, or as the last chunk's reason in a stream of
   chunks.
   """
-  @spec cancel(server(), pid() | term()) :: :ok | {:error, :not_found | reason()}
+  @spec cancel(server(), pid() | term()) :: :ok | {:error, Error.t()}
   def cancel(server, pid_or_id), do: Broker.ask(server, {:cancel, pid_or_id}, :infinity)
 
   # ---- Conversations ----
@@ -328,8 +254,8 @@ defmodule Weir.Server do
   @spec model(server()) :: Model.t()
   def model(server), do: server |> fetch_model() |> Error.ok!()
 
-  @doc "Like `model/1`, but returns `{:ok, model}` or `{:error, reason}`. `timeout` is in ms."
-  @spec fetch_model(server(), timeout()) :: {:ok, Model.t()} | {:error, reason()}
+  @doc "Like `model/1`, but returns `{:ok, model}` or `{:error, error}`. `timeout` is in ms."
+  @spec fetch_model(server(), timeout()) :: {:ok, Model.t()} | {:error, Error.t()}
   def fetch_model(server, timeout \\ :infinity) do
     timeout = Options.argument!("the timeout", :timeout, timeout)
     Broker.here!(server)
@@ -340,53 +266,22 @@ defmodule Weir.Server do
   @spec get_model(server()) :: Model.t()
   def get_model(server), do: model(server)
 
-  @doc "Returns the answer to a conversation. Options as in `generate/3` and `Weir.Chat.apply_template/3`."
-  @spec chat(server(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, reason()}
-  def chat(server, messages, opts \\ []) do
-    {template, rest} = Chat.split!(opts)
-
-    with {:ok, answer} <- Answer.whole(server, rest, &Answer.rendered(server, messages, template, &1)),
-         do: {:ok, answer.text}
-  end
-
-  @doc "Like `chat/3`, but returns a stream as `stream/3` does."
-  @spec stream_chat(server(), [Chat.message()], keyword()) :: Enumerable.t()
-  def stream_chat(server, messages, opts \\ []) do
-    {template, rest} = Chat.split!(opts)
-    Answer.stream(server, rest, &Answer.rendered(server, messages, template, &1))
-  end
-
-  @doc """
-  Returns the answer to a conversation in OpenAI's format. Options as in `chat/3`, plus `n`, `logprobs`,
-  `top_logprobs`, `tools`, `tool_choice`, `parallel_tool_calls` and `prompt_logprobs` as in
-  `Weir.chat_completion/3`. Each of the n answers is a request with its own place in the queue and its own
-  events.
-  """
-  @spec chat_completion(server(), [Chat.message()], keyword()) ::
-          {:ok, Weir.ChatCompletion.t()} | {:error, reason()}
-  def chat_completion(server, messages, opts \\ []) do
+  @impl Weir.Target
+  @doc false
+  def completion(server, messages, opts) do
     {open, limits} = completion(server, messages, opts, :generate, 60_000)
-
-    with {:ok, completion} <- limits |> Limits.whole() |> open.(),
-         {:ok, whole} <- Completion.whole(completion) do
-      {:ok, whole}
-    else
-      {:error, reason} -> {:error, Error.plain(reason)}
-    end
+    with {:ok, completion} <- limits |> Limits.whole() |> open.(), do: Completion.whole(completion)
   end
 
-  @doc """
-  Streams the answer to a conversation as `Weir.ChatCompletionChunk`s. Options as in `stream/3` and
-  `chat_completion/3`.
-  """
-  @spec stream_chat_completion(server(), [Chat.message()], keyword()) :: Enumerable.t()
-  def stream_chat_completion(server, messages, opts \\ []) do
+  @impl Weir.Target
+  @doc false
+  def completion_chunks(server, messages, opts) do
     {open, limits} = completion(server, messages, opts, :stream, 30_000)
     Completion.stream(fn -> limits |> Limits.stream() |> open.() end)
   end
 
   defp completion(server, messages, opts, mode, timeout) do
-    {o, rest} = Options.split!(opts, Completion.options() ++ Options.template())
+    {o, rest} = Completion.split!(opts)
     {options, id, given} = Request.given!(rest, timeout)
     {o, given} = Completion.form(o, given)
 
@@ -410,24 +305,20 @@ defmodule Weir.Server do
 
   # ---- Embeddings ----
 
-  @doc """
-  Returns the embedding of a text, or a list of embeddings for a list of texts. They are computed in a
-  separate context, which the first call creates. Options: `timeout` (60_000 ms), and those of
-  `Weir.Embedding.embed/3`.
-  """
-  @spec embed(server(), String.t() | [String.t()], keyword()) ::
-          {:ok, [float()] | [[float()]]} | {:error, reason()}
-  def embed(server, text_or_texts, opts \\ []) do
+  # They are computed in a separate context, which the first call creates.
+  @impl Weir.Target
+  @doc false
+  def vectors(server, text_or_texts, opts) do
     {timeout, opts} = Deadline.pop!(opts, 60_000)
     o = Embedding.options!(opts)
     texts = Embedding.texts!(text_or_texts)
     Broker.here!(server)
     deadline = Deadline.at(timeout)
 
-    with {:ok, embedder} <- Broker.ask(server, :embedder, timeout),
-         # in a short-lived process, because a context keeps its model in memory
-         {:ok, vectors} <- Generation.elsewhere(fn -> Embedder.embed(embedder, texts, o, deadline) end) do
-      {:ok, if(is_list(text_or_texts), do: vectors, else: hd(vectors))}
+    with {:ok, embedder} <- Broker.ask(server, :embedder, timeout) do
+      # in a short-lived process, because a context keeps its model in memory
+      Generation.elsewhere(fn -> Embedder.embed(embedder, texts, o, deadline) end)
+      |> Embedding.of(text_or_texts)
     end
   end
 
@@ -444,7 +335,7 @@ defmodule Weir.Server do
   @spec get_stats(server()) :: map()
   def get_stats(server) do
     case Broker.ask(server, :get_stats, :infinity) do
-      {:error, reason} -> raise Error, reason
+      {:error, error} -> raise error
       stats -> stats
     end
   end
@@ -459,7 +350,7 @@ defmodule Weir.Server do
   Models and engines are loaded in a separate process while the server continues; changes run one at a time.
   `timeout` (`:infinity`) is how long to wait. The change takes effect even if the caller has given up.
   """
-  @spec configure(server(), keyword()) :: :ok | {:error, reason()}
+  @spec configure(server(), keyword()) :: :ok | {:error, Error.t()}
   def configure(server, opts) do
     {timeout, opts} = Deadline.pop!(opts, :infinity)
     given = opts |> renamed() |> Options.given!(own_options())

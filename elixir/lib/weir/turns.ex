@@ -16,7 +16,7 @@ defmodule Weir.Turns do
   def start_link(_), do: GenServer.start_link(__MODULE__, [], name: __MODULE__)
 
   @doc "Calls `fun` with the ms that are left, once it has its turn."
-  @spec take(kind(), timeout(), (timeout() -> result)) :: result | {:error, :timeout | term()}
+  @spec take(kind(), timeout(), (timeout() -> result)) :: result | {:error, Weir.Error.t()}
         when result: term()
   def take(kind, timeout, fun) do
     deadline = Deadline.at(timeout)

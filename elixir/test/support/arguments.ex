@@ -65,20 +65,20 @@ defmodule Weir.Arguments do
       ],
       devices: [],
       members: [fn -> Enum.random(["sampler", "engine", "", "sample"]) end],
+      model_info: [:model],
       model_n_ctx_train: [:model],
-      log_to: [
-        fn -> Process.whereis(Weir.Log) end,
-        fn -> Enum.random([:warning, :none, :bad]) end
-      ],
       model_n_embd: [:model],
       model_desc: [:model],
-      model_fingerprint: [:model],
       model_size: [:model],
       model_n_params: [:model],
       model_chat_template: [:model],
       vocab_n_tokens: [:model],
       vocab_bos: [:model],
       vocab_eos: [:model],
+      log_to: [
+        fn -> Process.whereis(Weir.Log) end,
+        fn -> Enum.random([:warning, :none, :bad]) end
+      ],
       vocab_is_eog: [:model, int],
       tokenize: [:model, text, bool, bool],
       detokenize: [:model, tokens],
@@ -96,9 +96,7 @@ defmodule Weir.Arguments do
         int
       ],
       media_create: [:model, fn -> Enum.random(["", "RIFF", Weir.Sound.wav()]) end],
-      model_modalities: [:model],
       adapter_load: [:model, fn -> Enum.random(["fake:1", "fake:", "", "x"]) end],
-      context_set_adapters: [:context, &adapters/0],
       context_n_ctx: [:context],
       context_n_seq_max: [:context],
       decode: [:context, tokens],
@@ -149,8 +147,6 @@ defmodule Weir.Arguments do
       sampler_sample_at: [:sampler, :context, int],
       generate: [:context, :sampler, tokens, few],
       generate_tokens: [:context, :sampler, tokens, few, &self/0, &make_ref/0],
-      generate_ref: [],
-      generate_stop: [&NIF.generate_ref/0],
       chat_apply_template: [
         fn -> Enum.random(["{{ messages[0].role }}", "{% for", ""]) end,
         pairs,
@@ -232,7 +228,6 @@ defmodule Weir.Arguments do
         fn -> Enum.random([nil, [], [{0, 1}], [{int.(), int.()}, {1, 3}]]) end
       ],
       engine_stats: [:engine],
-      engine_drain: [:spent, fn -> Enum.random([0, 1, -1]) end],
       engine_stop: [:spent],
       engine_destroy: [&own_engine/0],
       engine_usage: [:stream],
@@ -611,7 +606,6 @@ defmodule Weir.Arguments do
       chat_create: [:model, &every_chat_option/0],
       engine_step: [:manual, fn -> [{0, 1}] end],
       engine_turn: [:manual, fn -> [{0, 1}] end],
-      context_set_adapters: [:context, fn -> [{Process.get(:adapter), 0.5}] end],
       batch_eval: [:context, fn -> [{97, 0, 0, true}] end],
       decode_batch: [:context, :sampler, fn -> [{97, 0, 0, true}] end],
       chat_apply_template: [fn -> "{{ messages[0].role }}" end, pairs, bool],

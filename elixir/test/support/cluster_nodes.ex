@@ -191,7 +191,7 @@ defmodule Weir.ClusterNodes do
 
         {[], nil}
       rescue
-        error in Weir.Error -> {[error.reason], error.text}
+        error in Weir.Error -> {[error.code], error.text}
       end
 
     chunks = got |> Agent.get(& &1) |> Enum.reverse()

@@ -1,8 +1,8 @@
 /* ask_chat.c: the messages of a request and its tools, rendered. Messages lose their dropped lines, and are
  * counted and measured before anything is rendered, because a conversation that has no room must cost little.
- * Then media are decoded, tools chosen, and both written as JSON for weir_chat_create, whose chat becomes the
- * prompt; what it does not enforce and what it has put into another form is reported. A fork takes the chat
- * of its source instead.
+ * Then media are decoded and tools chosen, and weir_chat_create makes the chat that becomes the prompt. What
+ * that does not enforce, and what it has put into another form, is reported. A fork takes the chat of its
+ * source instead.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -208,19 +208,6 @@ static json_t *messages_of(const serve_ask *ask, bool *added)
     return NULL;
 }
 
-/* Numbers the messages of an error as the client does, who did not send the first one. */
-static void renumber_messages(char *text)
-{
-    for (char *at = strstr(text, "messages["); at != NULL; at = strstr(at + 1, "messages[")) {
-        char *end, number[24];
-        unsigned long n = strtoul(at + 9, &end, 10);
-        if (n == 0 || *end != ']') continue;
-        int length = snprintf(number, sizeof number, "%lu", n - 1); /* never longer than it was */
-        memcpy(at + 9, number, (size_t)length);
-        memmove(at + 9 + length, end, strlen(end) + 1);
-    }
-}
-
 /* Reports the messages that lost lines or were put into another form. added: as messages_of sets it. */
 static void report_reshaped(serve_ask *ask, bool added)
 {
@@ -229,10 +216,6 @@ static void report_reshaped(serve_ask *ask, bool added)
     weir__text_clear(&ask->reshaped);
     if (own) lines += strcspn(lines, "\n") + 1;
     if (*lines != '\0' && !weir__text_add_string(&ask->reshaped, lines)) return;
-    if (added && ask->reshaped.n > 0) {
-        renumber_messages(ask->reshaped.bytes);
-        ask->reshaped.n = strlen(ask->reshaped.bytes);
-    }
     serve_call_reshaped(ask->call, ask->dropped.bytes, ask->reshaped.bytes);
 }
 
@@ -243,36 +226,30 @@ bool serve_ask_render(serve_ask *ask, weir_request *request)
     weir_chat_params params = ask->chat;
     weir_error error = {0};
     json_t *tools = NULL, *messages = NULL;
-    bool added = false, longer = false;
-    char *messages_text = NULL, *tools_text = NULL;
+    bool added = false;
 
     if (!serve_ask_drop_lines(ask) || !check_count(ask) || !check_roles(ask) || !check_length(ask) ||
         !serve_ask_media(ask))
         return false;
     if (!serve_ask_choose_tools(ask, &tools) || !collect_args(ask, args, &params.n_args)) goto out;
     messages = messages_of(ask, &added);
-    if (messages != NULL) messages_text = weir__json_dump(messages);
-    if (tools != NULL) tools_text = weir__json_dump_most(tools, SERVE_FORM_BYTES, &longer);
-    if (longer) {
-        serve_field_refuse(call, "tools", "an array of at most 2 MiB");
-        goto out;
-    }
-    if (messages_text == NULL || (tools != NULL && tools_text == NULL)) {
+    if (messages == NULL) {
         serve_call_no_memory(call);
         goto out;
     }
-    params.messages_json = messages_text;
-    params.tools_json = tools_text;
+    if (tools != NULL && weir__json_size(tools) > SERVE_FORM_BYTES) {
+        serve_field_refuse(call, "tools", "an array of at most 2 MiB");
+        goto out;
+    }
+    params.messages_value = messages;
+    params.tools_value = tools;
     params.media = ask->media;
     params.n_media = ask->n_media;
     if (ask->tool_name != NULL) params.parallel_tool_calls = false;
     params.json_schema = ask->schema;
     params.args = args;
+    call->terms.n_added = added;
     weir_status status = weir_chat_create(call->loaded->model, &params, &ask->rendered, &error);
-    if (added) {
-        renumber_messages(error.message);
-        renumber_messages(error.field);
-    }
     if (serve_call_passes(call, status, &error)) {
         report_relaxed(ask);
         report_reshaped(ask, added);
@@ -281,8 +258,6 @@ bool serve_ask_render(serve_ask *ask, weir_request *request)
     request->reasoning_budget = reasoning_budget(ask);
 out:
     for (size_t i = 0; i < params.n_args; i++) weir__mem_free((void *)args[i].value);
-    weir__mem_free(tools_text);
-    weir__mem_free(messages_text);
     json_decref(messages);
     json_decref(tools);
     return ask->rendered != NULL && !call->begun;

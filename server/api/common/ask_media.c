@@ -11,6 +11,7 @@
 #include "ask.h"
 #include "base/base64.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/mem.h"
 #include "error.h"
 #include "field.h"
@@ -258,11 +259,9 @@ static bool refuse_medium(serve_call *call, const char *field, weir_error *error
 {
     if (error->code == WEIR_NO_MEMORY || error->code == WEIR_ABORTED)
         return serve_call_passes(call, error->code, error);
-    char *name = strstr(error->message, " (max_");
-    if (name != NULL) *name = '\0'; /* the library's for a limit */
     return serve_call_refuse(call, 400, field,
                              error->code == WEIR_UNSUPPORTED ? "unsupported_value" : "invalid_value",
-                             "%s cannot be read: %s", field, error->message);
+                             "%s cannot be read: %s", field, weir__error_words(error).text);
 }
 
 static bool decode_medium(serve_ask *ask, const weir_model_info *info, weir_media_kind kind,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ask.h"
+#include "base/error.h"
 #include "base/mem.h"
 #include "error.h"
 #include "field.h"
@@ -108,8 +109,9 @@ static bool check_pattern(serve_call *call, const char *place, const char *patte
     json_decref(schema);
     if (status == WEIR_NO_MEMORY) return serve_call_no_memory(call);
     if (status == WEIR_UNSUPPORTED) return serve_call_passes(call, status, &error);
-    return status == WEIR_OK || serve_call_refuse(call, 400, place, "invalid_value",
-                                                  "%s cannot be enforced here: %.300s", place, error.message);
+    return status == WEIR_OK ||
+           serve_call_refuse(call, 400, place, "invalid_value", "%s cannot be enforced here: %.300s", place,
+                             weir__error_words(&error).text);
 }
 
 /* An expression without the anchors at its ends: inputs match as a whole anyway. */

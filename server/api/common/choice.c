@@ -209,8 +209,6 @@ void serve_choice_explain(const serve_choice *choice, serve_failure *why)
     if (callers) serve_names_field(field, terms, why->field, sizeof why->field);
     if (stops)
         snprintf(why->message, sizeof why->message, "the server is going down");
-    else if (error->message[0] == '\0')
-        snprintf(why->message, sizeof why->message, "%s", weir_status_text(error->code));
     else
         serve_names_message(error, terms, why->message, sizeof why->message);
 }

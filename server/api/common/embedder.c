@@ -173,22 +173,21 @@ static weir_status open_context(serve_embedder *embedder, weir_model *model, wei
 /* Refuses in words that name no parameter of a context. */
 static bool refuse_context(serve_call *call, weir_status status, weir_error *error)
 {
-    weir_error told = {0};
     switch (status) {
     case WEIR_BUSY:
     case WEIR_NO_MEMORY:
     case WEIR_TOO_LONG:
-        return serve_call_refuse(call, 503, NULL,
-                                 status == WEIR_TOO_LONG ? "embeddings_too_large" : "embeddings_busy",
-                                 "there is no memory for embeddings beside the model: %s", error->message);
+        return serve_call_refuse(
+            call, 503, NULL, status == WEIR_TOO_LONG ? "embeddings_too_large" : "embeddings_busy",
+            "there is no memory for embeddings beside the model: %s", weir__error_words(error).text);
     case WEIR_UNSUPPORTED:
     case WEIR_INVALID:
         return serve_call_refuse(call, 400, "model", "unsupported_value",
-                                 "this model computes no embeddings: %s", error->message);
+                                 "this model computes no embeddings: %s", weir__error_words(error).text);
     default:
-        weir__error_set(&told, status, NULL,
-                        "embeddings could not be prepared, the next request tries again: %s", error->message);
-        return serve_call_passes(call, status, &told);
+        weir__error_wrap(error, error, status, NULL,
+                         "embeddings could not be prepared, the next request tries again: ");
+        return serve_call_passes(call, status, error);
     }
 }
 

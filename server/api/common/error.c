@@ -1,8 +1,7 @@
 /* error.c: turns errors of the library into answers, in the request's words, and its remarks into headers. An
  * error's field and message name members of the library. The fields that set one member are in the rows of
  * ask_fields.c, and a table here has the other names; a place in messages or tools becomes the one that the
- * dialect has. Words within quotation marks stay as they are. Lines of weir_chat_relaxed and
- * weir_chat_reshaped become hints and a header in the same way.
+ * dialect has. Lines of weir_chat_relaxed and weir_chat_reshaped become hints and a header in the same way.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "error.h"
 
@@ -11,10 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/ascii.h"
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/utf8.h"
 #include "field.h"
 #include "hint.h"
 #include "server/models/loaded.h"
@@ -108,6 +105,8 @@ static void as_pointer(char *place)
     *out = '\0';
 }
 
+#define OWN_MESSAGE "the server's system message" /* in place of a field of the request */
+
 /* Finds where the request has a dialect's tool or message. False: the field belongs to neither. */
 static bool find_place(const char *field, const serve_terms *terms, char *out, size_t capacity)
 {
@@ -115,8 +114,13 @@ static bool find_place(const char *field, const serve_terms *terms, char *out, s
     unsigned i;
     int end = 0;
     char place[SERVE_PLACE_MAX];
-    if (sscanf(field, "messages[%u]", &i) == 1 && i < terms->messages.n)
-        return snprintf(out, capacity, "%s", terms->messages.at[i]) > 0;
+    if (sscanf(field, "messages[%u]%n", &i, &end) == 1 && i < terms->n_added)
+        return snprintf(out, capacity, OWN_MESSAGE) > 0;
+    if (end > 0) {
+        i -= (unsigned)terms->n_added;
+        return (i < terms->messages.n ? snprintf(out, capacity, "%s", terms->messages.at[i])
+                                      : snprintf(out, capacity, "messages[%u]%s", i, field + end)) > 0;
+    }
     if (sscanf(field, "tools[%u]%n", &i, &end) == 1 && i < terms->tools.n &&
         strncmp(field + end, function, strlen(function)) == 0)
         return snprintf(out, capacity, "%s%s", terms->tools.at[i], field + end + strlen(function)) > 0;
@@ -144,50 +148,23 @@ void serve_names_field(const char *field, const serve_terms *terms, char *out, s
         snprintf(out, capacity, "%s", field);
 }
 
-static bool is_word(char c)
-{
-    return weir__ascii_is_alnum(c) || c == '_';
-}
+/* A name of the library's, as the request has it. */
+typedef struct naming {
+    const serve_terms *terms;
+    char name[256];
+} naming;
 
-/* Plain words, such as "text" and "order", are names only where the message begins with the field's. */
-static const char *other_name(const char *word, size_t n, bool first, const char *field,
-                              const serve_terms *terms)
+static const char *name_in_terms(const char *name, void *user)
 {
-    bool named = first && strncmp(field, word, n) == 0 && !is_word(field[n]);
-    return named || memchr(word, '_', n) != NULL ? find_name(word, n, terms) : NULL;
+    naming *n = user;
+    serve_names_field(name, n->terms, n->name, sizeof n->name);
+    return n->name;
 }
 
 void serve_names_message(const weir_error *error, const serve_terms *terms, char *out, size_t capacity)
 {
-    const char *at = error->message, *field = skip_prefix(error->field);
-    size_t used = 0, whole = strlen(field);
-    char quote = '\0';
-    out[0] = '\0';
-    if (whole > 0 && strncmp(at, field, whole) == 0 && find_place(field, terms, out, capacity)) {
-        used = strlen(out);
-        at += whole;
-    }
-    while (*at != '\0' && used + 1 < capacity) {
-        size_t n = 0;
-        while (is_word(at[n])) n++;
-        const char *name =
-            n > 0 && quote == '\0' ? other_name(at, n, at == error->message, field, terms) : NULL;
-        if (name == NULL && quote == '\0' && n == 11 && terms->schema_field != NULL &&
-            memcmp(at, "json_schema", n) == 0)
-            name = terms->schema_field;
-        if (n == 0) {
-            bool apostrophe = *at == '\'' && at > error->message && is_word(at[-1]) && quote == '\0';
-            if (quote == *at)
-                quote = '\0';
-            else if (quote == '\0' && (*at == '"' || *at == '\'') && !apostrophe)
-                quote = *at;
-            n = 1;
-        }
-        used += (size_t)snprintf(out + used, capacity - used, "%.*s", (int)(name != NULL ? strlen(name) : n),
-                                 name != NULL ? name : at);
-        at += n;
-    }
-    if (used >= capacity) out[weir__utf8_cut(out, capacity - 1)] = '\0';
+    naming n = {.terms = terms};
+    weir_error_text(error, name_in_terms, &n, out, capacity);
 }
 
 /* ---- Headers ---- */
@@ -304,9 +281,10 @@ bool serve_call_too_long(serve_call *call, const char *field, const char *format
 
 static bool refuse_call(serve_call *call, const weir_error *error)
 {
-    char field[96], message[sizeof error->message];
+    char field[sizeof error->field], message[sizeof error->message];
     serve_names_field(error->field, &call->terms, field, sizeof field);
     serve_names_message(error, &call->terms, message, sizeof message);
+    if (strcmp(field, OWN_MESSAGE) == 0) field[0] = '\0';
     switch (error->code) {
     case WEIR_INVALID:
     case WEIR_REFUSED:

@@ -29,7 +29,7 @@ bool serve_call_too_long(serve_call *call, const char *field, const char *format
 void serve_names_field(const char *field, const serve_terms *terms, char *out, size_t capacity);
 
 /* The error's message, with the names of the request's fields and the server's options in place of the
- * library's. Text in quotation marks, which quotes the request, is not changed. */
+ * library's. */
 void serve_names_message(const weir_error *error, const serve_terms *terms, char *out, size_t capacity);
 
 #endif

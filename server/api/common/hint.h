@@ -31,10 +31,4 @@ bool serve_hint_refuse(serve_call *call, const char *place, const char *name);
 /* "messages[0].content[2]" as "messages[].content[]", with ".NAME" behind it: the same of all messages. */
 void serve_hint_place(const char *place, const char *name, char *out, size_t capacity);
 
-/* The number of edits by which `name` differs from `known`, if few, else -1: then it is no mistyped one. Both
- * are compared without case, "_" and "-". An edit leaves out, adds or exchanges a character, or swaps
- * neighbours. One edit is few, and two from six characters of `known` on. Names of one or two characters have
- * none. */
-int serve_near(const char *name, const char *known);
-
 #endif

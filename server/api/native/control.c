@@ -2,6 +2,7 @@
  * has it. SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include "base/error.h"
 #include "handlers.h"
 #include "server/api/common/answer.h"
 #include "server/api/common/field.h"
@@ -43,7 +44,7 @@ static void answer_control(serve_call *call, const char *id)
     const serve_answer *answer = find_running(call, id);
     bool ended = answer != NULL && end_reasoning(answer, &why);
     weir__text_printf(&text, "{\"success\":%s", ended ? "true" : "false");
-    if (!ended) weir__json_string(&text, "message", why.message);
+    if (!ended) weir__json_string(&text, "message", weir__error_words(&why).text);
     weir__text_add_string(&text, "}");
     serve_call_answer_json(call, &text);
     weir__text_fini(&text);

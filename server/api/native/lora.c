@@ -99,13 +99,14 @@ static void load_adapter(serve_call *call, const char *name, const char *wanted)
             weir__error_set(&error, WEIR_INVALID, "lora_name", "\"%.100s\" is the model's own name", name);
     if (status == WEIR_OK) status = weir_adapter_load(loaded->model, path, &adapter, &error);
     if (status == WEIR_OK) status = serve_adapters_add(loaded->adapters, name, adapter, 0.0f, false, &error);
-    serve_mask_paths(error.message);
+    weir__words words = weir__error_words(&error);
+    serve_mask_paths(words.text);
     if (status == WEIR_OK)
         tell_success(call, name, "added");
     else
         serve_call_refuse(call, status == WEIR_NO_MEMORY || status == WEIR_IO ? 500 : 400,
                           strcmp(error.field, "lora_name") == 0 ? "lora_name" : "lora_path", "invalid_value",
-                          "%s", error.message);
+                          "%s", words.text);
     weir_adapter_release(adapter);
     free(path);
 }

@@ -5,12 +5,12 @@ defmodule Weir.Chat.Parts do
 
   alias Weir.{Error, NIF}
 
-  @doc "Whether a message has images or sounds."
+  @doc "True if a message has images or sounds."
   @spec media?(term()) :: boolean()
   def media?(message), do: message |> content() |> Enum.any?(&kind/1)
 
   @doc "All of them, decoded for a model."
-  @spec decode(NIF.model(), [map()]) :: {:ok, [NIF.media()]} | {:error, String.t()}
+  @spec decode(NIF.model(), [map()]) :: {:ok, [NIF.media()]} | {:error, Error.t()}
   def decode(model, messages) do
     files =
       for {message, k} <- Enum.with_index(messages),
@@ -23,7 +23,7 @@ defmodule Weir.Chat.Parts do
            {:ok, media} <- NIF.media_create(model, bytes) do
         {:ok, media}
       else
-        {:error, reason} -> {:error, "#{place}: #{reason}"}
+        {:error, error} -> {:error, %{error | field: place, message: "#{place}: #{error.message}"}}
       end
     end)
   end
@@ -61,7 +61,7 @@ defmodule Weir.Chat.Parts do
   defp bytes(_kind, part) do
     case get(part, :data) do
       data when is_binary(data) -> {:ok, data}
-      _other -> {:error, "data must be a binary, the bytes of a file"}
+      _other -> invalid("data must be a binary, the bytes of a file")
     end
   end
 
@@ -77,16 +77,18 @@ defmodule Weir.Chat.Parts do
 
   defp decode_url(_other), do: no_url()
 
-  defp no_url, do: {:error, "the URL must be a data: URL with base64"}
+  defp no_url, do: invalid("the URL must be a data: URL with base64")
 
   defp decode64(data) when is_binary(data) do
     case Base.decode64(data, ignore: :whitespace, padding: false) do
       {:ok, bytes} -> {:ok, bytes}
-      :error -> {:error, "this is not base64"}
+      :error -> invalid("this is not base64")
     end
   end
 
-  defp decode64(_other), do: {:error, "data must be base64"}
+  defp decode64(_other), do: invalid("data must be base64")
+
+  defp invalid(text), do: {:error, Error.new({:invalid, text})}
 
   defp bare(text) when is_binary(text), do: %{"type" => "text", "text" => text}
 

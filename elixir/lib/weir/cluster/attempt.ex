@@ -3,32 +3,30 @@ defmodule Weir.Cluster.Attempt do
   @moduledoc false
   # The caller's side of a request on one node: see `Weir.Cluster.Relay`.
 
-  alias Weir.{Chunk, Deadline}
+  alias Weir.{Chunk, Deadline, Error}
   alias Weir.Cluster.{Relay, Route}
   alias Weir.Server.Request
 
-  # A node that has not started the relay by then is as good as lost. A relay that has sent nothing for so
-  # long is asked whether it is alive, and has as long to answer.
-  @silent_ms 5_000
-
-  # taken: chunks that were not acknowledged yet. asker: see `Request.watch/0`.
+  # look: of messages that let `next/2` return. taken: chunks that were not acknowledged yet. asker: see `Request.watch/0`.
   @enforce_keys [:tag, :member]
-  defstruct [:tag, :member, :relay, :monitor, :worker, :asker, taken: 0]
+  defstruct [:tag, :member, :look, :relay, :monitor, :worker, :asker, taken: 0]
 
   @type t :: %__MODULE__{}
 
   @typedoc "`{:failed, reason}`: another node may answer the request."
   @type event ::
           {:begun, deterministic? :: boolean(), t()}
-          | {:chunk, Chunk.t(), t()}
+          | {:chunk, Chunk.t() | Weir.ChatCompletionChunk.t(), t()}
+          | {:look, t()}
           | {:answer, term()}
-          | {:error, term()}
+          | {:error, Error.t()}
           | {:raised, Exception.t()}
           | {:failed, term()}
 
   @doc "Starts the request. Afterwards `close/1` is needed in any case."
-  @spec open(Route.member(), Relay.job(), Deadline.t()) :: {:ok, t()} | {:failed, term(), t()}
-  def open(member, job, deadline) do
+  @spec open(Route.member(), Relay.job(), reference() | nil, Deadline.t()) ::
+          {:ok, t()} | {:failed, term(), t()}
+  def open(member, job, look, deadline) do
     :counters.add(member.running, 1, 1)
     tag = :erlang.alias()
     arguments = [self(), tag, member.server, job]
@@ -36,16 +34,18 @@ defmodule Weir.Cluster.Attempt do
     # does not wait for the node, unlike Node.spawn/4
     start = :erlang.spawn_request(member.node, Relay, :start, arguments, [:monitor, {:reply, :error_only}])
 
-    attempt = %__MODULE__{tag: tag, member: member}
+    attempt = %__MODULE__{tag: tag, member: member, look: look}
     left = Deadline.left(deadline)
+    silent = Route.silent_ms()
 
-    case started(tag, start, min(left, @silent_ms)) do
+    # a node that has not started the relay by then is as good as lost
+    case started(tag, start, min(left, silent)) do
       {:ok, relay} ->
         monitor = Process.monitor(relay)
         tell(relay, {tag, :go})
         {:ok, %{attempt | relay: relay, monitor: monitor, asker: Request.watch()}}
 
-      {:failed, :silent} when left <= @silent_ms ->
+      {:failed, :silent} when left <= silent ->
         {:failed, :timeout, attempt}
 
       {:failed, reason} ->
@@ -89,8 +89,9 @@ defmodule Weir.Cluster.Attempt do
   @spec next(t(), Deadline.t()) :: event()
   def next(attempt, deadline), do: next(attempt, deadline, false)
 
-  defp next(%__MODULE__{tag: tag, monitor: monitor, asker: asker} = attempt, deadline, asked?) do
+  defp next(%__MODULE__{tag: tag, monitor: monitor, asker: asker, look: look} = attempt, deadline, asked?) do
     left = Deadline.left(deadline)
+    silent = Route.silent_ms()
 
     receive do
       {^tag, {:begun, worker, deterministic?}} ->
@@ -102,8 +103,8 @@ defmodule Weir.Cluster.Attempt do
       {^tag, {:answer, value}} ->
         {:answer, value}
 
-      {^tag, {:error, reason}} ->
-        error(reason)
+      {^tag, {:error, error}} ->
+        {if(error.code in [:server_down, :stopping, :queue_full], do: :failed, else: :error), error}
 
       {^tag, {:raised, exception}} ->
         {:raised, exception}
@@ -111,15 +112,19 @@ defmodule Weir.Cluster.Attempt do
       {^tag, :alive} ->
         next(attempt, deadline, false)
 
+      {^look, :look} ->
+        {:look, attempt}
+
       {:DOWN, ^monitor, :process, _pid, reason} ->
         {:failed, reason}
 
       {:DOWN, ^asker, :process, _pid, _reason} ->
-        {:error, :cancelled}
+        {:error, Error.new(:cancelled)}
     after
-      min(left, @silent_ms) ->
+      # a relay that has sent nothing for so long is asked whether it is alive, and has as long to answer
+      min(left, silent) ->
         cond do
-          left <= @silent_ms -> {:error, :timeout}
+          left <= silent -> {:error, Error.new(:timeout)}
           asked? -> {:failed, :silent}
           true -> ask(attempt, deadline)
         end
@@ -130,10 +135,6 @@ defmodule Weir.Cluster.Attempt do
     tell(attempt.relay, {attempt.tag, :ping})
     next(attempt, deadline, true)
   end
-
-  defp error({:server_down, _reason} = reason), do: {:failed, reason}
-  defp error(reason) when reason in [:stopping, :queue_full], do: {:failed, reason}
-  defp error(reason), do: {:error, reason}
 
   defp acknowledge(attempt) do
     if attempt.taken + 1 == Relay.half() do

@@ -4,17 +4,17 @@ defmodule Weir.Cluster.Call do
   # A request to a cluster, in the caller's process: it chooses a node, and another one if that is lost.
 
   alias Weir.{Chunk, Deadline, Error}
-  alias Weir.Cluster.{Attempt, Member, Replay, Route, Telemetry}
-  alias Weir.Server.Answer
+  alias Weir.Cluster.{Attempt, Member, Relay, Replay, Route, Telemetry}
 
-  # tried: the nodes that have failed. reason: of the last one. failed_at: when, in ms, until new output
+  # look: the reference of its messages. tried: the nodes that have failed. error: of the last one. failed_at: when, in ms, until new output
   # comes. deterministic: nil until a node has begun.
   @enforce_keys [:cluster, :key]
   defstruct [
     :cluster,
     :key,
     :attempt,
-    :reason,
+    :look,
+    :error,
     :failed_at,
     :deterministic,
     tried: [],
@@ -29,7 +29,7 @@ defmodule Weir.Cluster.Call do
   delivered before its end, so another node may start over at any time.
   """
   @spec whole(atom(), atom(), term(), Route.key(), keyword(), timeout() | nil) ::
-          {:ok, term()} | {:error, term()}
+          {:ok, term()} | {:error, Error.t()}
   def whole(cluster, fun, prompt, key, opts, timeout) do
     begun = now()
     # without one the server limits each phase of the request
@@ -63,47 +63,54 @@ defmodule Weir.Cluster.Call do
 
   # ---- Streams ----
 
-  @doc "A lazy stream of `Weir.Chunk`s. `read` has its options."
-  @spec stream(atom(), term(), Route.key(), Answer.read()) :: Enumerable.t()
-  def stream(cluster, prompt, key, read) do
-    started = %__MODULE__{cluster: cluster, key: key}
+  @typep started :: {%__MODULE__{}, (() -> Relay.job()), timeout()}
 
+  @doc "A lazy stream of the chunks of what `start` has started."
+  @spec stream((() -> {:ok, started()} | {:error, Error.t()})) :: Enumerable.t()
+  def stream(start) do
     # An exception arrives as an element, after which nothing is left to close.
-    chunks =
-      fn -> start(started, prompt, read) end
-      |> Stream.resource(&next/1, &close/1)
-      |> Stream.map(fn
-        %Chunk{} = chunk -> chunk
-        exception -> raise exception
-      end)
-
-    if read.own.emit == :chunks, do: chunks, else: Chunk.texts(chunks)
+    fn -> Error.ok!(start.()) end
+    |> Stream.resource(&next/1, &close/1)
+    |> Stream.map(&if(is_exception(&1), do: raise(&1), else: &1))
   end
 
-  defp start(call, prompt, read) do
+  @doc """
+  Starts a stream, for `next/1`. `make` returns the job, this many ms after the start. `timeout`: of each chunk;
+  without one the server limits each phase of the request.
+  """
+  @spec start(atom(), Route.key(), timeout() | nil, (non_neg_integer() -> Relay.job())) ::
+          {:ok, started()} | {:error, Error.t()}
+  def start(cluster, key, timeout, make) do
     begun = now()
-    # Another node draws the same answer. Each enumeration is another answer.
-    read = put_in(read.given[:drawn_seed], :rand.uniform(0xFFFFFFFF) - 1)
-
-    job = fn ->
-      {:stream, prompt, %{read | given: shorter(read.given, now() - begun)}}
-    end
-
-    # without one the server limits each phase of the request
-    timeout = read.limits.timeout || :infinity
-    {call |> open(job, Deadline.at(timeout)) |> Error.ok!(), job, timeout}
+    job = fn -> make.(now() - begun) end
+    timeout = timeout || :infinity
+    call = %__MODULE__{cluster: cluster, key: key, look: make_ref()}
+    with {:ok, call} <- open(call, job, Deadline.at(timeout)), do: {:ok, {call, job, timeout}}
   end
 
-  defp next(:over), do: {:halt, :over}
+  @doc "In this many ms, `next/1` returns without a chunk unless one comes before."
+  @spec look(started(), non_neg_integer()) :: reference()
+  def look({call, _job, _timeout}, ms), do: Process.send_after(self(), {call.look, :look}, ms)
 
-  defp next({call, job, timeout}) do
+  @doc "The next chunk, or how the stream has ended, as an exception; none after `look/2`."
+  @spec next(started() | :over) :: {[struct()], started() | :over} | {:halt, :over}
+  def next(:over), do: {:halt, :over}
+
+  def next({call, job, timeout}) do
     case step(call, job, Deadline.at(timeout)) do
-      {:chunk, %Chunk{reason: nil} = chunk, call} ->
-        {[chunk], {call, job, timeout}}
-
-      {:chunk, last, call} ->
+      {:chunk, %Chunk{reason: reason} = last, call} when reason != nil ->
         Attempt.close(call.attempt)
         {[last], :over}
+
+      {:chunk, chunk, call} ->
+        {[chunk], {call, job, timeout}}
+
+      {:look, call} ->
+        {[], {call, job, timeout}}
+
+      {:over, call} ->
+        Attempt.close(call.attempt)
+        {:halt, :over}
 
       {:ended, exception} ->
         {[exception], :over}
@@ -119,6 +126,12 @@ defmodule Weir.Cluster.Call do
       {:chunk, chunk, attempt} ->
         take(%{call | attempt: attempt}, chunk, job, deadline)
 
+      {:look, _attempt} ->
+        {:look, call}
+
+      {:answer, :over} ->
+        {:over, call}
+
       {:answer, last} ->
         take(call, last, job, deadline)
 
@@ -127,11 +140,7 @@ defmodule Weir.Cluster.Call do
         call = failed(call, reason, retry?)
         if retry?, do: again(call, job, deadline), else: lost(call)
 
-      {:error, reason} ->
-        Attempt.close(call.attempt)
-        {:ended, Error.exception(reason)}
-
-      {:raised, exception} ->
+      {kind, exception} when kind in [:error, :raised] ->
         Attempt.close(call.attempt)
         {:ended, exception}
     end
@@ -150,20 +159,21 @@ defmodule Weir.Cluster.Call do
       {:ok, call} ->
         step(call, job, deadline)
 
-      {:error, reason} ->
-        if Replay.empty?(call.replay), do: {:ended, Error.exception(reason)}, else: lost(call)
+      {:error, error} ->
+        if Replay.empty?(call.replay), do: {:ended, error}, else: lost(call)
     end
   end
 
-  defp lost(call), do: {:ended, %{Error.exception(:node_down) | text: Replay.text(call.replay)}}
+  defp lost(call), do: {:ended, %{Error.new(:node_down) | text: Replay.text(call.replay)}}
 
   defp close(:over), do: :ok
   defp close({call, _job, _timeout}), do: Attempt.close(call.attempt)
 
   # ---- Nodes ----
 
-  # The answer's own deadline does not begin again on another node.
-  defp shorter(opts, ms) do
+  @doc "The options after so many ms: the answer's own deadline does not begin again on another node."
+  @spec shorter(keyword() | map(), non_neg_integer()) :: keyword() | map()
+  def shorter(opts, ms) do
     case opts[:deadline] do
       deadline when is_integer(deadline) and deadline > 0 -> put_in(opts[:deadline], max(deadline - ms, 1))
       _none -> opts
@@ -175,13 +185,13 @@ defmodule Weir.Cluster.Call do
     with {:ok, view} <- view(call.cluster),
          call = %{call | telemetry: view.telemetry},
          {:ok, member} <- choose(call, view) do
-      case Attempt.open(member, job.(), deadline) do
+      case Attempt.open(member, job.(), call.look, deadline) do
         {:ok, attempt} ->
           {:ok, %{call | attempt: attempt}}
 
         {:failed, :timeout, attempt} ->
           Attempt.close(attempt)
-          {:error, :timeout}
+          {:error, Error.new(:timeout)}
 
         {:failed, reason, attempt} ->
           %{call | attempt: attempt} |> failed(reason, true) |> open(job, deadline)
@@ -191,8 +201,8 @@ defmodule Weir.Cluster.Call do
 
   defp view(cluster) do
     case Member.view(cluster) do
-      nil -> {:error, {:server_down, :noproc}}
-      %{status: {:refused, text}} -> {:error, {:refused, text}}
+      nil -> {:error, Error.new({:server_down, :noproc})}
+      %{status: {:refused, text}} -> {:error, Error.new({:refused, text})}
       view -> {:ok, view}
     end
   end
@@ -202,7 +212,7 @@ defmodule Weir.Cluster.Call do
 
     case Route.choose(candidates, call.key, view.spill, now()) do
       nil ->
-        {:error, call.reason || :no_node}
+        {:error, call.error || Error.new(:no_node)}
 
       {member, place} ->
         reason = if call.tried != [], do: :failover, else: if(place == 0, do: :first, else: :spill)
@@ -214,22 +224,19 @@ defmodule Weir.Cluster.Call do
 
   defp failed(%{attempt: %{member: member}} = call, reason, retry?) do
     Attempt.close(call.attempt)
-    metadata = %{node: member.node, reason: reason, retry: retry?}
+    code = with %Error{code: code} <- reason, do: code
+    metadata = %{node: member.node, reason: code, retry: retry?}
     event(call, [:node, :failed], %{tokens: Replay.n_ids(call.replay)}, metadata)
 
     %{
       call
       | attempt: nil,
         tried: [member.node | call.tried],
-        reason: shown(reason),
+        error: with(lost when not is_struct(lost, Error) <- reason, do: Error.new(:node_down)),
         # a full queue is no failure
-        failed_at: call.failed_at || if(reason != :queue_full, do: now())
+        failed_at: call.failed_at || if(code != :queue_full, do: now())
     }
   end
-
-  defp shown(reason) when reason in [:queue_full, :stopping], do: reason
-  defp shown({:server_down, _reason} = reason), do: reason
-  defp shown(_lost), do: :node_down
 
   defp resumed(%{failed_at: nil} = call), do: call
 

@@ -17,7 +17,7 @@ defmodule Weir.Cluster.Identity do
     }
   end
 
-  @doc "Whether it is of this node's version: a node without a server calls only such servers."
+  @doc "True if it is of this node's version: a node without a server calls only such servers."
   @spec mine?(t()) :: boolean()
   def mine?(identity), do: identity.version == version()
 

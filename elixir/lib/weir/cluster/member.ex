@@ -9,7 +9,7 @@ defmodule Weir.Cluster.Member do
   require Logger
 
   alias Weir.Cluster.{Identity, Route, Telemetry}
-  alias Weir.Server
+  alias Weir.{Error, Server}
   alias Weir.Server.Broker
 
   # the scope of :pg, which the application starts
@@ -69,7 +69,7 @@ defmodule Weir.Cluster.Member do
   end
 
   @doc "For other nodes: the identity of the cluster's server here."
-  @spec identity(atom()) :: {:ok, Identity.t()} | {:error, term()}
+  @spec identity(atom()) :: {:ok, Identity.t()} | {:error, Weir.Error.t()}
   def identity(name), do: Broker.ask(name, :identity, @ask_ms)
 
   # ---- The cluster ----
@@ -92,8 +92,11 @@ defmodule Weir.Cluster.Member do
 
   @impl true
   def handle_call(:identity, _from, %{status: :member} = state), do: {:reply, {:ok, state.identity}, state}
-  def handle_call(:identity, _from, state), do: {:reply, {:error, state.status}, state}
-  def handle_call(_other, _from, state), do: {:reply, {:error, :unknown_call}, state}
+
+  def handle_call(:identity, _from, state),
+    do: {:reply, {:error, Error.new({:not_found, "the cluster has no server here"})}, state}
+
+  def handle_call(_other, _from, state), do: {:reply, {:error, Error.new(:unknown_call)}, state}
 
   @impl true
   def handle_cast(_other, state), do: {:noreply, state}

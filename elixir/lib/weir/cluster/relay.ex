@@ -6,7 +6,7 @@ defmodule Weir.Cluster.Relay do
   #
   # The caller gets messages `{tag, message}`. `tag` is an alias of its process, which drops them once it has
   # given up: `{:relay, pid}` first; for a stream `{:begun, worker, deterministic?}` and `{:chunk, chunk}`s;
-  # last `{:answer, value}`, `{:error, reason}` or `{:raised, exception}`. The relay lives until the caller
+  # last `{:answer, value}`, `{:error, error}` or `{:raised, exception}`. The relay lives until the caller
   # says `:stop`, so its end before the last message is a failure. It answers `:ping` with `:alive` also while
   # the worker is busy.
 
@@ -23,7 +23,8 @@ defmodule Weir.Cluster.Relay do
   @typedoc "A function of `Weir.Server` with its arguments after the server, or a stream."
   @type job ::
           {:call, atom(), [term()]}
-          | {:stream, String.t() | [integer()] | {:chat, [Weir.Chat.message()], map()}, map()}
+          | {:stream, Weir.Target.input(), map()}
+          | {:completion_chunks, [Weir.Chat.message()], keyword()}
 
   @doc "The number of chunks that the caller acknowledges together."
   @spec half() :: pos_integer()
@@ -60,7 +61,7 @@ defmodule Weir.Cluster.Relay do
   def handle_info(_other, state), do: {:noreply, state}
 
   @impl true
-  def handle_call(_other, _from, state), do: {:reply, {:error, :unknown_call}, state}
+  def handle_call(_other, _from, state), do: {:reply, {:error, Error.new(:unknown_call)}, state}
 
   @impl true
   def handle_cast(_other, state), do: {:noreply, state}
@@ -74,20 +75,20 @@ defmodule Weir.Cluster.Relay do
   defp work(tag, server, job) do
     tell(tag, last(tag, server, job))
   rescue
-    error in Weir.Error -> tell(tag, {:error, error.reason})
+    error in Error -> tell(tag, {:error, error})
     # what the caller gave is wrong on every node
     error -> tell(tag, {:raised, error})
   end
 
   defp last(_tag, server, {:call, fun, arguments}) do
     case apply(Server, fun, [server | arguments]) do
-      {:error, reason} -> {:error, reason}
+      {:error, error} -> {:error, error}
       value -> {:answer, value}
     end
   end
 
-  defp last(tag, server, {:stream, prompt, read}) do
-    case Answer.open(server, read, &prompt(server, prompt, &1)) do
+  defp last(tag, server, {:stream, input, read}) do
+    case Answer.open(server, input, read) do
       {:ok, request} ->
         tell(tag, {:begun, self(), Answer.deterministic?(request)})
 
@@ -98,15 +99,18 @@ defmodule Weir.Cluster.Relay do
 
         last
 
-      {:error, reason} ->
-        {:error, Error.plain(reason)}
+      error ->
+        error
     end
   end
 
-  defp prompt(server, {:chat, messages, template}, deadline),
-    do: Answer.rendered(server, messages, template, deadline)
-
-  defp prompt(_server, prompt, _deadline), do: {:ok, prompt}
+  # The chunks of another node's answer would not continue these.
+  defp last(tag, server, {:completion_chunks, messages, opts}) do
+    chunks = Server.stream_chat_completion(server, messages, opts)
+    tell(tag, {:begun, self(), false})
+    {_credit, nil} = Enum.reduce(chunks, {@window, nil}, &send_chunk(tag, &1, &2))
+    {:answer, :over}
+  end
 
   defp send_chunk(_tag, %Chunk{reason: reason} = chunk, {credit, nil}) when reason != nil,
     do: {credit, {:answer, chunk}}

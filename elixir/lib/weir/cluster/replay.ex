@@ -4,7 +4,7 @@ defmodule Weir.Cluster.Replay do
   # The part of an answer that a consumer already has. When another node generates the answer again, that part
   # is compared and skipped: the consumer gets each token and each byte once. Pure.
 
-  alias Weir.Chunk
+  alias Weir.{ChatCompletionChunk, Chunk}
 
   # texts, ids: delivered, the newest first; n_scores: delivered. text_left, ids_left, scores_left: the part of
   # them that the present node has not generated again yet. n_processed: of the prompt, as delivered.
@@ -19,7 +19,7 @@ defmodule Weir.Cluster.Replay do
 
   @type t :: %__MODULE__{}
 
-  @doc "Whether the consumer has nothing yet."
+  @doc "True if the consumer has nothing yet."
   @spec empty?(t()) :: boolean()
   def empty?(replay), do: replay.texts == [] and replay.ids == [] and not replay.prompt?
 
@@ -45,9 +45,12 @@ defmodule Weir.Cluster.Replay do
   The part of a node's chunk that the consumer does not have: nil if it has all of it. `:diverged` if the
   answer is not the one that the consumer has begun to read.
   """
-  @spec take(t(), Chunk.t()) :: {:ok, Chunk.t() | nil, t()} | :diverged
+  @spec take(t(), struct()) :: {:ok, struct() | nil, t()} | :diverged
   def take(replay, %Chunk{prompt_logprobs: [_ | _]} = chunk),
     do: {:ok, if(not replay.prompt?, do: chunk), %{replay | prompt?: true}}
+
+  # What its chunks would be compared with is not kept: another node cannot continue it.
+  def take(replay, %ChatCompletionChunk{} = chunk), do: {:ok, chunk, %{replay | prompt?: true}}
 
   def take(replay, %Chunk{progress: %{n_processed: n}} = chunk) do
     new? = replay.ids == [] and n >= replay.n_processed

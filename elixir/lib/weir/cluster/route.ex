@@ -11,9 +11,6 @@ defmodule Weir.Cluster.Route do
   # With more of the KV cells in use (without cached ones) a request would preempt others.
   @kv_full 0.95
 
-  # A node that was not heard for so long gets requests only if all others are busy.
-  @silent_ms 5_000
-
   @typedoc """
   A server as a node knows it. `kv`: the share of KV cells in use, without cached ones. `heard`: when its last
   report came. `running`: counts this node's requests there, of which `reported` had begun when that report
@@ -49,7 +46,7 @@ defmodule Weir.Cluster.Route do
   end
 
   # length/1 fails for an improper list, so the guard is false
-  defp start({:chat, [_ | _] = messages}) when length(messages) > 0 do
+  defp start({:chat, [_ | _] = messages, _template}) when length(messages) > 0 do
     {instructions, others} = Enum.split_while(messages, &(role(&1) in ["system", "developer"]))
     instructions ++ Enum.take(others, 1)
   end
@@ -110,5 +107,9 @@ defmodule Weir.Cluster.Route do
   def busy?(member, spill, now),
     do: silent?(member, now) or load(member) >= spill or member.kv >= @kv_full
 
-  defp silent?(member, now), do: now - member.heard > @silent_ms
+  defp silent?(member, now), do: now - member.heard > silent_ms()
+
+  @doc "A node that was not heard for so long gets requests only if all others are busy."
+  @spec silent_ms() :: pos_integer()
+  def silent_ms, do: Application.get_env(:weir, :cluster_silence, 5_000)
 end

@@ -7,7 +7,7 @@ defmodule Weir.Cluster.Telemetry do
   | event | measurements | metadata |
   |---|---|---|
   | `[:weir, :cluster, :route]` | `place` (0: the first choice of the hash), `candidates`, `load` (of the chosen node: requests per slot) | `node`, `reason`: `:first`, `:spill` (better places were busy) or `:failover` |
-  | `[:weir, :cluster, :node, :failed]` | `tokens` (that the caller has) | `node`, `reason`, `retry` (whether another node is tried) |
+  | `[:weir, :cluster, :node, :failed]` | `tokens` (that the caller has) | `node`, `reason` (the code of a `Weir.Error`, or why the node is lost), `retry` (whether another node is tried) |
   | `[:weir, :cluster, :resume]` | `gap_ms` (from the failure to the next new chunk), `tokens` (generated again) | `node` |
   | `[:weir, :cluster, :member, :join]` | `members` (after it) | `node` |
   | `[:weir, :cluster, :member, :leave]` | `members` | `node` |

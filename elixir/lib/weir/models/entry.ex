@@ -13,7 +13,7 @@ defmodule Weir.Models.Entry do
   @type t :: %__MODULE__{native: map(), defaults: map(), lora: [{Path.t(), number()}]}
 
   @doc "Reads the options of all models."
-  @spec read_all([keyword()]) :: {:ok, [t()]} | {:error, String.t()}
+  @spec read_all([keyword()]) :: {:ok, [t()]} | {:error, Weir.Error.t()}
   def read_all(list) do
     if not is_list(list) or List.improper?(list) do
       raise ArgumentError, "models must be a list of keyword lists, got: #{inspect(list)}"

@@ -8,7 +8,7 @@ defmodule Weir.Models.Lease do
   memory until they are collected.
   """
 
-  alias Weir.{Adapter, Deadline, Error, Generation, Model, NIF, Options}
+  alias Weir.{Adapter, Chat, Deadline, Error, Generation, Model, NIF, Options}
   alias Weir.Server.{Broker, Limits, Request}
 
   @enforce_keys [:ref, :model, :name, :entry]
@@ -27,7 +27,7 @@ defmodule Weir.Models.Lease do
   end
 
   @doc false
-  @spec take(GenServer.server(), String.t(), Deadline.t()) :: {:ok, t()} | {:error, term()}
+  @spec take(GenServer.server(), String.t(), Deadline.t()) :: {:ok, t()} | {:error, Error.t()}
   def take(models, name, deadline) do
     _ = name!(name)
     Broker.here!(models)
@@ -63,22 +63,22 @@ defmodule Weir.Models.Lease do
 
       {^ref, {:error, _reason} = error} ->
         NIF.lease_release(lease)
-        Options.named(error, ["pool_model", "engine"])
+        error
 
       {:DOWN, ^monitor, :process, _pid, reason} ->
         NIF.lease_release(lease)
         # no message follows
         receive do: ({^ref, _} -> :ok), after: (0 -> :ok)
-        {:error, {:server_down, reason}}
+        {:error, Error.new({:server_down, reason})}
     end
   end
 
   @doc false
   # Calls fun with a lease that ends afterwards.
-  @spec use(GenServer.server(), String.t() | t(), Limits.t(), (t() -> result)) :: result | {:error, term()}
+  @spec use(GenServer.server(), String.t() | t(), Limits.t(), (t() -> result)) :: result | {:error, Error.t()}
         when result: term()
   def use(models, name, limits, fun) do
-    with {:ok, lease} <- begin(models, name, limits) do
+    with {:ok, lease} <- open(models, name, limits) do
       try do
         fun.(lease)
       after
@@ -95,7 +95,7 @@ defmodule Weir.Models.Lease do
     Stream.resource(
       fn ->
         limits = Limits.stream(options)
-        {:begin, Error.ok!(begin(models, name, limits)), limits}
+        {:begin, Error.ok!(open(models, name, limits)), limits}
       end,
       fn
         {:begin, lease, limits} -> {fun.(lease, limits), {:over, lease, limits}}
@@ -105,13 +105,16 @@ defmodule Weir.Models.Lease do
     )
   end
 
-  defp begin(models, name, limits) do
+  @doc false
+  # A lease of the calling process.
+  @spec open(GenServer.server(), String.t() | t(), Limits.t()) :: {:ok, t()} | {:error, Error.t()}
+  def open(models, name, limits) do
     limits = Limits.loading(limits)
     {deadline, _over} = Limits.start(limits)
     models |> own(name, deadline) |> Limits.started(limits)
   end
 
-  # A lease of the calling process; a given one may end before it.
+  # A given one may end before the calling process.
   defp own(_models, %__MODULE__{} = lease, _deadline) do
     with {:ok, ref} <- share(lease), do: {:ok, %{lease | ref: ref, model: %Model{ref: ref}}}
   end
@@ -126,22 +129,22 @@ defmodule Weir.Models.Lease do
   end
 
   @doc false
-  # Submits n requests for the calling process. `prompt` returns the prompt for a model.
+  # Submits n requests for the calling process.
   @spec submit(
           t(),
-          (Model.t() -> {:ok, Generation.prompt()} | {:error, term()}),
+          Generation.prompt() | Weir.Target.input(),
           map(),
           atom(),
           pos_integer(),
           Limits.t()
         ) ::
-          {:ok, [struct()]} | {:error, term()}
-  def submit(lease, prompt, given, mode, n, limits) do
+          {:ok, [struct()]} | {:error, Error.t()}
+  def submit(lease, input, given, mode, n, limits) do
     o = Request.merge(lease.entry.defaults, given)
     to = self()
 
     asked = fn ->
-      with {:ok, prompt} <- prompt.(lease.model),
+      with {:ok, prompt} <- Chat.prompt(lease.model, input),
            :ok <- Request.plain!(prompt),
            {:ok, adapters} <- adapters(lease, given) do
         Request.submit_n(lease.ref, %{prompt: prompt}, Map.put(o, :adapters, adapters), mode, n, to)

@@ -3,7 +3,7 @@ defmodule Weir.Server.Answer do
   @moduledoc false
   # The answer to a request: the whole of it, the best of several, or a stream.
 
-  alias Weir.{Chat, Chunk, Deadline, Error, Generation, Logprobs, Options, Tokenizer}
+  alias Weir.{Chat, Chunk, Error, Generation, Logprobs, Options, Tokenizer}
   alias Weir.Server.{Broker, Flight, Limits, Request, Telemetry}
 
   # Options that concern the caller only, not the engine.
@@ -11,13 +11,10 @@ defmodule Weir.Server.Answer do
 
   # ---- Whole ----
 
-  @typedoc "Returns a prompt, which may have to be rendered first, until the deadline."
-  @type prompt :: (Deadline.t() -> {:ok, Request.prompt()} | {:error, term()})
-
   @doc "See `Weir.Server.complete/3`."
-  @spec whole(GenServer.server(), keyword(), prompt()) ::
-          {:ok, Weir.Server.answer()} | {:error, Weir.Server.reason()}
-  def whole(server, opts, prompt) do
+  @spec whole(GenServer.server(), Weir.Target.input(), keyword()) ::
+          {:ok, Weir.Server.answer()} | {:error, Error.t()}
+  def whole(server, input, opts) do
     {own, opts} = Options.split!(opts, @options)
     {limits, id, given} = Request.given!(opts, 60_000)
     limits = Limits.whole(limits)
@@ -25,22 +22,20 @@ defmodule Weir.Server.Answer do
     # logprobs rank the answers, as in weir_generate_best
     requested = if own.best_of > 1, do: Map.put(given, :logprobs, true), else: given
 
-    with {:ok, prompt, requests} <- start(server, prompt, own.echo, requested, how),
+    with {:ok, prompt, requests} <- start(server, input, own.echo, requested, how),
          before = echo(own.echo, prompt, hd(requests).model),
          {:ok, answer} <- best(Enum.map(requests, &gather/1)),
          {:ok, before} <- before do
       wanted? = Map.get(given, :logprobs, own.best_of == 1)
       {:ok, %{answer | text: before <> answer.text, logprobs: if(wanted?, do: answer.logprobs)}}
-    else
-      {:error, reason} -> {:error, Error.plain(reason)}
     end
   end
 
   # The prompt, and the requests for its answers.
-  defp start(server, prompt, echo, given, how) do
+  defp start(server, input, echo, given, how) do
     {deadline, _over} = Limits.start(how.limits)
 
-    with {:ok, prompt} <- Limits.started(prompt.(deadline), how.limits),
+    with {:ok, prompt} <- server |> rendered(input, deadline) |> Limits.started(how.limits),
          :ok <- echo!(echo, prompt),
          {:ok, requests} <- Limits.started(Request.start(server, prompt, given, how), how.limits),
          do: {:ok, prompt, requests}
@@ -62,7 +57,7 @@ defmodule Weir.Server.Answer do
   end
 
   @doc "Waits for the end of a request."
-  @spec gather(struct()) :: {:ok, Weir.Server.answer()} | {:error, term()}
+  @spec gather(struct()) :: {:ok, Weir.Server.answer()} | {:error, Error.t()}
   def gather(request), do: gather(request, {[], [], [], nil})
 
   defp gather(request, {texts, ids, logprobs, prompt} = parts) do
@@ -78,7 +73,7 @@ defmodule Weir.Server.Answer do
         gather(request, parts)
 
       {:done, :cancelled, _usage} ->
-        {:error, :cancelled}
+        {:error, Error.new(:cancelled)}
 
       {:done, reason, usage} ->
         rest = Logprobs.entries(request.model, Request.rest(request, reason)) || []
@@ -96,8 +91,8 @@ defmodule Weir.Server.Answer do
            before: usage[:before]
          }}
 
-      {:error, reason} ->
-        {:error, Error.plain(reason)}
+      {:error, error} ->
+        {:error, error}
     end
   end
 
@@ -108,13 +103,6 @@ defmodule Weir.Server.Answer do
 
   # A request, before which the prompt may come.
   @typep opened :: struct() | {:echo, Request.prompt(), struct()}
-
-  @doc "See `Weir.Server.stream/3`. `prompt` is called when the stream is enumerated."
-  @spec stream(GenServer.server(), keyword(), prompt()) :: Enumerable.t()
-  def stream(server, opts, prompt) do
-    read = read!(opts)
-    chunks(fn -> open(server, read, prompt) end, read.own.emit)
-  end
 
   @doc "Reads the options of a stream."
   @spec read!(keyword()) :: read()
@@ -130,18 +118,13 @@ defmodule Weir.Server.Answer do
   end
 
   @doc "Starts the request of a stream, for `chunks/2`."
-  @spec open(GenServer.server(), read(), prompt()) :: {:ok, opened()} | {:error, term()}
-  def open(server, %{own: own} = read, prompt) do
+  @spec open(GenServer.server(), Weir.Target.input(), read()) :: {:ok, opened()} | {:error, Error.t()}
+  def open(server, input, %{own: own} = read) do
     how = %{id: read.id, mode: :stream, n: 1, share: own.share, limits: Limits.stream(read.limits)}
 
-    with {:ok, prompt, [request]} <- start(server, prompt, own.echo, read.given, how),
+    with {:ok, prompt, [request]} <- start(server, input, own.echo, read.given, how),
          do: {:ok, if(own.echo, do: {:echo, prompt, request}, else: request)}
   end
-
-  @doc "The same request, which also ends with this process."
-  @spec asked_by(opened(), pid()) :: opened()
-  def asked_by({:echo, prompt, request}, pid), do: {:echo, prompt, asked_by(request, pid)}
-  def asked_by(request, pid), do: %{request | asker: Process.monitor(pid)}
 
   @doc "In this many ms, `next/1` returns without a chunk unless one comes before."
   @spec look(struct(), non_neg_integer()) :: reference()
@@ -157,26 +140,26 @@ defmodule Weir.Server.Answer do
     :ok
   end
 
-  @doc "Whether the same request has the same answer again."
+  @doc "True if the same request has the same answer again."
   @spec deterministic?(opened()) :: boolean()
   def deterministic?({:echo, _prompt, request}), do: request.deterministic
   def deterministic?(request), do: request.deterministic
 
-  @doc "The prompt of a conversation for a server's model."
-  @spec rendered(GenServer.server(), [Chat.message()], map(), Deadline.t()) ::
-          {:ok, Request.prompt()} | {:error, term()}
-  def rendered(server, messages, template, deadline) do
-    # in a short-lived process, because a conversation keeps its model in memory
+  # The prompt for a server's model. It is made in a short-lived process, because a conversation keeps its model in
+  # memory.
+  defp rendered(server, {:chat, _messages, _template} = input, deadline) do
     Generation.elsewhere(fn ->
-      with {:ok, model} <- Broker.model(server, deadline), do: Chat.prompt(model, messages, template)
+      with {:ok, model} <- Broker.model(server, deadline), do: Chat.prompt(model, input)
     end)
   end
+
+  defp rendered(_server, prompt, _deadline), do: {:ok, prompt}
 
   @doc """
   A lazy stream of texts or of `Weir.Chunk`s. `open` returns a request and is called when the stream is
   enumerated. When the enumeration ends, in whatever way, the request has ended and no message is left.
   """
-  @spec chunks((() -> {:ok, opened()} | {:error, term()}), :text | :chunks) :: Enumerable.t()
+  @spec chunks((() -> {:ok, opened()} | {:error, Error.t()}), :text | :chunks) :: Enumerable.t()
   def chunks(open, emit) do
     chunks = Stream.resource(fn -> Error.ok!(open.()) end, &next/1, &close/1)
     if emit == :chunks, do: chunks, else: Chunk.texts(chunks)
@@ -214,12 +197,12 @@ defmodule Weir.Server.Answer do
         {[last(request, reason, usage)], :over}
 
       # the stream then closes the request, which has no effect any more
-      {:error, reason} ->
-        raise Error, reason
+      {:error, error} ->
+        raise error
     end
   rescue
     # the request's handle belongs to another native library
-    ArgumentError -> raise Error, "the native library was replaced by another file's"
+    ArgumentError -> raise Error, {:failed, "the native library was replaced by another file's"}
   end
 
   defp last(request, reason, usage) do

@@ -7,7 +7,7 @@ defmodule Weir.Server.Broker do
   use GenServer
   require Logger
 
-  alias Weir.{Deadline, Model, NIF}
+  alias Weir.{Deadline, Error, Model, NIF}
   alias Weir.Server.{BatchStrategy, Driver, Embedder, Engine, Flight, Loader, Request, Telemetry}
 
   # between two reports of ticks, while there are requests
@@ -46,32 +46,32 @@ defmodule Weir.Server.Broker do
   @spec start_link(Model.t() | Path.t(), map(), keyword()) :: GenServer.on_start()
   def start_link(source, o, opts), do: GenServer.start_link(__MODULE__, {source, o}, opts)
 
-  @doc "Returns the server's reply, or `{:error, reason}`: `:timeout` or `{:server_down, reason}`."
+  @doc "Returns the server's reply, or an error: `:timeout` or `:server_down`."
   @spec ask(GenServer.server(), term(), timeout()) :: term()
   def ask(server, call, timeout) do
     GenServer.call(server, call, timeout)
   catch
-    :exit, {:timeout, {GenServer, :call, _}} -> {:error, :timeout}
-    :exit, {reason, {GenServer, :call, _}} -> {:error, {:server_down, reason}}
+    :exit, {:timeout, {GenServer, :call, _}} -> {:error, Error.new(:timeout)}
+    :exit, {reason, {GenServer, :call, _}} -> {:error, Error.new({:server_down, reason})}
   end
 
   @doc """
   The server's model for the calling process, until that calls `NIF.lease_release/1` or ends. What the process
   then still refers to does not keep the model in memory.
   """
-  @spec model(GenServer.server(), Deadline.t()) :: {:ok, Model.t()} | {:error, term()}
+  @spec model(GenServer.server(), Deadline.t()) :: {:ok, Model.t()} | {:error, Error.t()}
   def model(server, deadline) do
     here!(server)
     with {:ok, shared} <- ask(server, :shared, Deadline.left(deadline)), do: lease(shared)
   end
 
   @doc "The same from the model that the server has shared."
-  @spec lease(Model.t()) :: {:ok, Model.t()} | {:error, :stopping}
+  @spec lease(Model.t()) :: {:ok, Model.t()} | {:error, Error.t()}
   def lease(%Model{ref: shared}) do
     with {:ok, ref} <- NIF.lease_share(shared, self()), do: {:ok, %Model{ref: ref}}
   rescue
     # the server has ended
-    ArgumentError -> {:error, :stopping}
+    ArgumentError -> {:error, Error.new(:stopping)}
   end
 
   @doc "Raises for a server on another node, because models and streams belong to one node."
@@ -147,21 +147,19 @@ defmodule Weir.Server.Broker do
     end)
   end
 
-  defp refuse(state, reason) do
-    for {from, _call} <- state.waiting, do: GenServer.reply(from, {:error, reason})
-
-    for {from, _given} <- :queue.to_list(state.changes),
-        do: GenServer.reply(from, {:error, reason})
+  defp refuse(state, error) do
+    for {from, _call} <- state.waiting ++ :queue.to_list(state.changes),
+        do: GenServer.reply(from, {:error, error})
 
     %{state | waiting: [], changes: :queue.new()}
   end
 
-  defp abandon(%{loading: nil} = state), do: refuse(state, :stopping)
+  defp abandon(%{loading: nil} = state), do: refuse(state, Error.new(:stopping))
 
   defp abandon(%{loading: {loader, from}} = state) do
     Process.exit(loader, :kill)
-    if from != :start, do: GenServer.reply(from, {:error, :stopping})
-    refuse(%{state | loading: nil}, :stopping)
+    if from != :start, do: GenServer.reply(from, {:error, Error.new(:stopping)})
+    abandon(%{state | loading: nil})
   end
 
   # ---- Engines ----
@@ -216,7 +214,7 @@ defmodule Weir.Server.Broker do
 
   defp change(state), do: state
 
-  # Whether changed options need a new engine. A driver takes another strategy without one.
+  # True if changed options need a new engine. A driver takes another strategy without one.
   defp new_engine?(former, options) do
     case for {name, _} <- Engine.options(), options[name] != former[name], do: name do
       [] -> false
@@ -241,8 +239,8 @@ defmodule Weir.Server.Broker do
   defp loaded(%{loading: {_loader, :start}} = state, {:ok, loaded}),
     do: {:noreply, state |> begun(loaded) |> resume() |> change()}
 
-  defp loaded(%{loading: {_loader, :start}} = state, {:error, reason}),
-    do: {:stop, reason, refuse(%{state | loading: nil}, reason)}
+  defp loaded(%{loading: {_loader, :start}} = state, {:error, error}),
+    do: {:stop, error, refuse(%{state | loading: nil}, Error.of_load(error))}
 
   defp loaded(%{loading: {_loader, from}} = state, result) do
     {reply, state} = changed(%{state | loading: nil}, result)
@@ -256,15 +254,15 @@ defmodule Weir.Server.Broker do
   def handle_call({:begin, _asked}, {pid, _}, %{doomed: doomed} = state) when is_map_key(doomed, pid) do
     {monitor, doomed} = Map.pop!(doomed, pid)
     Process.demonitor(monitor, [:flush])
-    {:reply, {:error, :cancelled}, %{state | doomed: doomed}}
+    {:reply, {:error, Error.new(:cancelled)}, %{state | doomed: doomed}}
   end
 
   def handle_call({name, _}, _from, %{stopping: true} = state) when name in [:configure, :begin],
-    do: {:reply, {:error, :stopping}, state}
+    do: {:reply, {:error, Error.new(:stopping)}, state}
 
   def handle_call({:begin, %{fork: nil, n: n}} = call, from, %{model: nil} = state) do
     if state.options.max_queue > 0 and n_waiting(state) + n > state.options.max_queue,
-      do: {:reply, {:error, {:queue_full, state.options.max_queue}}, state},
+      do: {:reply, {:error, Error.new({:queue_full, state.options.max_queue})}, state},
       else: {:noreply, %{state | waiting: [{from, call} | state.waiting]}}
   end
 
@@ -282,7 +280,7 @@ defmodule Weir.Server.Broker do
 
     # the first of several answers
     case Enum.min_by(found, & &1.seq, fn -> nil end) do
-      nil -> {:reply, {:error, :not_found}, state}
+      nil -> {:reply, not_found(), state}
       source -> begin(state, source.engine, asked, pid, source.ref)
     end
   end
@@ -313,13 +311,13 @@ defmodule Weir.Server.Broker do
 
     state = Enum.reduce(found, state, &cancel_request(&2, &1))
     {n, state} = cancel_waiting(state, target)
-    {:reply, if(found == [] and n == 0, do: {:error, :not_found}, else: :ok), state}
+    {:reply, if(found == [] and n == 0, do: not_found(), else: :ok), state}
   end
 
   # A courier renders its prompt, or waits for the model, before it begins.
   def handle_call({:cancel_courier, pid}, from, state) do
     case handle_call({:cancel, pid}, from, state) do
-      {:reply, {:error, :not_found} = reply, state} ->
+      {:reply, {:error, _not_found} = reply, state} ->
         if Process.alive?(pid), do: {:reply, :ok, doom(state, pid)}, else: {:reply, reply, state}
 
       reply ->
@@ -330,21 +328,21 @@ defmodule Weir.Server.Broker do
   def handle_call({:status, pid}, _from, state) do
     case find(state, pid) do
       {_key, request} -> {:reply, status(state, request), state}
-      nil -> {:reply, {:error, :not_found}, state}
+      nil -> {:reply, not_found(), state}
     end
   end
 
   def handle_call({:interval, pid, n}, _from, state) do
     case find(state, pid) do
       {_key, %{ref: {_flight, _ref}}} ->
-        {:reply, {:error, :shared}, state}
+        {:reply, {:error, Error.new(:shared)}, state}
 
       {key, request} ->
         if request.ref, do: NIF.engine_interval(request.ref, n)
         {:reply, :ok, put_in(state.requests[key].interval, n)}
 
       nil ->
-        {:reply, {:error, :not_found}, state}
+        {:reply, not_found(), state}
     end
   end
 
@@ -364,7 +362,7 @@ defmodule Weir.Server.Broker do
 
   def handle_call(call, _from, state) do
     unknown(:call, call)
-    {:reply, {:error, :unknown_call}, state}
+    {:reply, {:error, Error.new(:unknown_call)}, state}
   end
 
   @impl true
@@ -391,7 +389,7 @@ defmodule Weir.Server.Broker do
   def handle_cast({:forget, tag}, state) do
     keys = for {key, %{tag: ^tag}} <- state.requests, do: key
     waiting = Enum.reject(state.waiting, &match?({_from, {:begin, %{tag: ^tag}}}, &1))
-    state = Enum.reduce(keys, %{state | waiting: waiting}, &ended(&2, &1, {:error, :timeout}))
+    state = Enum.reduce(keys, %{state | waiting: waiting}, &ended(&2, &1, {:error, Error.new(:timeout)}))
     Enum.each(keys, &Process.demonitor(&1, [:flush]))
     {:noreply, state}
   end
@@ -411,7 +409,11 @@ defmodule Weir.Server.Broker do
   end
 
   def handle_info({:EXIT, loader, reason}, %{loading: {loader, _for}} = state),
-    do: loaded(state, {:error, "the loading has failed: " <> Exception.format_exit(reason)})
+    do:
+      loaded(
+        state,
+        {:error, Error.new({:failed, "the loading has failed: " <> Exception.format_exit(reason)})}
+      )
 
   def handle_info({:DOWN, key, :process, pid, _reason}, state) when :erlang.map_get(pid, state.doomed) == key,
     do: {:noreply, %{state | doomed: Map.delete(state.doomed, pid)}}
@@ -544,7 +546,7 @@ defmodule Weir.Server.Broker do
         _other -> false
       end)
 
-    for {from, _call} <- cancelled, do: GenServer.reply(from, {:error, :cancelled})
+    for {from, _call} <- cancelled, do: GenServer.reply(from, {:error, Error.new(:cancelled)})
     {length(cancelled), %{state | waiting: waiting}}
   end
 
@@ -577,6 +579,8 @@ defmodule Weir.Server.Broker do
   end
 
   # ---- Statistics and events ----
+
+  defp not_found, do: {:error, Error.new({:not_found, "the server has no such request"})}
 
   defp find(state, pid), do: Enum.find(state.requests, fn {_key, request} -> request.pid == pid end)
 
@@ -616,8 +620,8 @@ defmodule Weir.Server.Broker do
   defp phase(_progress, %{ttft_ns: 0}), do: :prefilling
   defp phase(_progress, _usage), do: :generating
 
-  # Its place in the queue: 0 while a slot is free for it.
-  defp place(state, %{engine: at, number: number}) do
+  # Its place in the queue: 0 while a slot is free for it, and if it has got one since.
+  defp place(state, %{engine: at, number: number} = request) do
     engine = NIF.engine_stats(state.engines[at].ref)
     idle = engine.n_slots - engine.n_slots_prefilling - engine.n_slots_generating
 
@@ -628,8 +632,9 @@ defmodule Weir.Server.Broker do
           into: %{},
           do: {n, r.engine_ref}
 
-    ahead = Enum.count(earlier, fn {_n, ref} -> match?(%{started: false}, NIF.engine_progress(ref)) end)
-    max(ahead + 1 - idle, 0)
+    waits? = &match?(%{started: false}, NIF.engine_progress(&1))
+    ahead = Enum.count(earlier, fn {_n, ref} -> waits?.(ref) end)
+    if waits?.(request.engine_ref), do: max(ahead + 1 - idle, 0), else: 0
   end
 
   # Whose work is in a slot of the current engine.
@@ -694,19 +699,10 @@ defmodule Weir.Server.Broker do
   defp n_prompt({:done, _reason, usage}), do: usage.n_prompt
   defp n_prompt(_outcome), do: 0
 
-  defp emit_end(%{telemetry: false}, _request, _outcome), do: :ok
-
-  defp emit_end(state, request, {:done, reason, usage}),
-    do: emit_event(state, request, [:request, :done], Telemetry.usage(usage), %{reason: reason})
-
-  defp emit_end(state, request, {:done, :halted}),
-    do: emit_event(state, request, [:request, :done], usage(request), %{reason: :halted})
-
-  defp emit_end(state, request, {kind, reason}),
-    do: emit_event(state, request, [:request, :exception], usage(request), %{kind: kind, reason: reason})
-
-  defp usage(%{ref: ref}) when not is_reference(ref), do: Telemetry.no_usage()
-  defp usage(%{ref: ref}), do: ref |> NIF.engine_usage() |> Telemetry.usage()
+  defp emit_end(state, request, outcome) do
+    {event, measured, metadata} = Telemetry.outcome(outcome, request.ref)
+    emit_event(state, request, [:request, event], measured, metadata)
+  end
 
   # Polls once more after the last request has ended, for its last tick.
   defp poll(%{telemetry: true, polling: false} = state) when map_size(state.requests) > 0 do

@@ -2,9 +2,10 @@
 defmodule Weir.Server.Courier do
   @moduledoc false
   # The process of a `Weir.Request`: it consumes the request and sends its events to the caller. While the
-  # caller's mailbox has no room, it keeps what comes, and sends that as one event.
+  # caller's mailbox has no room, it keeps what comes, and sends that as one event. Its guard sends the last event,
+  # however the courier has ended, and ends it with the caller.
 
-  alias Weir.{Chunk, Error, Request}
+  alias Weir.{Chunk, Error, NIF, Request}
   alias Weir.Server.{Answer, Broker, Limits}
 
   # messages in the caller's mailbox, its own and others'
@@ -16,43 +17,94 @@ defmodule Weir.Server.Courier do
   @most_ms 1000
 
   # kept: chunks, the newest first. since: when the last event was sent. looking: a look has been ordered.
-  @enforce_keys [:to, :ref, :emit, :since]
-  defstruct [:to, :ref, :emit, :since, kept: [], looking: false]
+  @enforce_keys [:to, :ref, :by, :emit, :since]
+  defstruct [:to, :ref, :by, :emit, :since, kept: [], looking: false]
 
-  @doc "See `Weir.Server.submit/3`."
-  @spec start(GenServer.server(), Answer.read(), Answer.prompt()) :: Request.t()
-  def start(server, read, prompt) do
-    Broker.here!(server)
-    # the request belongs to this server, not to the next one of its name
-    server = GenServer.whereis(server) || server
+  @typedoc """
+  A request to carry. `open` is called in the courier's process, with the request's id, and returns what the
+  functions `next/1` and `look/2` of the module `by` take. server: that knows the courier; nil: none.
+  """
+  @type carried :: %{
+          server: GenServer.server() | nil,
+          id: term(),
+          emit: :text | :chunks,
+          by: module(),
+          open: (term() -> {:ok, term()} | {:error, Error.t()})
+        }
+
+  @doc "See `Weir.Target.submit/3`."
+  @spec start(carried()) :: Request.t()
+  def start(carried) do
     {to, ref} = {self(), make_ref()}
-    read = %{read | id: read.id || ref}
-    # without a link: neither ends the other by a failure
-    pid = spawn(fn -> carry(server, read, prompt, to, ref) end)
-    %Request{ref: ref, id: read.id, pid: pid, server: server}
+    carried = %{carried | id: carried.id || ref}
+
+    # without links: neither ends the other by a failure
+    guard =
+      spawn(fn ->
+        {pid, courier} = spawn_monitor(fn -> exit({:shutdown, carry(carried, to, ref)}) end)
+        send(to, {ref, pid})
+        guard(%{to: to, ref: ref, pid: pid, courier: courier, caller: Process.monitor(to)})
+      end)
+
+    receive do:
+              ({^ref, pid} ->
+                 %Request{ref: ref, id: carried.id, pid: pid, guard: guard, server: carried.server})
   end
 
-  defp carry(server, read, prompt, to, ref) do
-    opened = server |> Answer.open(read, prompt) |> Error.ok!() |> Answer.asked_by(to)
-    :ok = Answer.settled(opened)
+  @doc "Ends a request without a server; its last message still comes."
+  @spec cancel(pid()) :: :ok
+  def cancel(guard) do
+    send(guard, :cancel)
+    :ok
+  end
 
-    start =
-      with {:error, reason} <- Broker.ask(server, {:status, self()}, :infinity), do: raise(Error, reason)
+  defp guard(%{courier: courier, caller: caller} = state) do
+    receive do
+      {:DOWN, ^courier, :process, _pid, {:shutdown, {kind, _what} = event}} when kind in [:end, :error] ->
+        tell(state.to, state.ref, event)
 
-    # a shared request that could not be submitted has no start; its error comes next
-    if start.state != :starting,
-      do: tell(to, ref, {:start, Map.take(start, [:id, :prompt_tokens, :queue_position])})
+      {:DOWN, ^courier, :process, _pid, reason} ->
+        text = "the request's process has ended: " <> Exception.format_exit(reason)
+        tell(state.to, state.ref, {:error, Error.new(state[:reason] || {:failed, text})})
 
-    last = follow(opened, %__MODULE__{to: to, ref: ref, emit: read.own.emit, since: Limits.now()})
-    tell(to, ref, {:end, Map.take(last, [:reason, :usage, :miss, :logprobs])})
+      {:DOWN, ^caller, :process, _pid, _reason} ->
+        Process.exit(state.pid, :kill)
+
+      :cancel ->
+        Process.exit(state.pid, :kill)
+        guard(Map.put(state, :reason, :cancelled))
+    end
+  end
+
+  # Returns the last event.
+  defp carry(carried, to, ref) do
+    opened = Error.ok!(carried.open.(carried.id))
+    start = start_of(carried, opened)
+    if start, do: tell(to, ref, {:start, Map.put(start, :id, carried.id)})
+    courier = %__MODULE__{to: to, ref: ref, by: carried.by, emit: carried.emit, since: Limits.now()}
+    {:end, opened |> follow(courier) |> Map.take([:reason, :usage, :miss, :logprobs])}
   rescue
-    error in Error -> tell(to, ref, {:error, error.reason})
-    error -> tell(to, ref, {:error, Exception.message(error)})
+    error in Error -> {:error, error}
+    error -> {:error, Error.new({:invalid, Exception.message(error)})}
+  end
+
+  defp start_of(%{server: nil, by: Answer}, request),
+    do: %{prompt_tokens: NIF.engine_usage(request.ref).n_prompt, queue_position: 0}
+
+  defp start_of(%{server: nil}, _opened), do: %{prompt_tokens: nil, queue_position: nil}
+
+  # A shared request that could not be submitted has no start; its error comes next.
+  defp start_of(%{server: server}, _opened) do
+    case Broker.ask(server, {:status, self()}, :infinity) do
+      {:error, error} -> raise error
+      %{state: :starting} -> nil
+      status -> Map.take(status, [:prompt_tokens, :queue_position])
+    end
   end
 
   # Returns the last chunk, when everything before it was sent.
   defp follow(opened, courier) do
-    case next(opened) do
+    case next(courier.by, opened) do
       {[%Chunk{reason: nil} = chunk], request} ->
         follow(request, serve(%{courier | kept: [chunk | courier.kept]}, request))
 
@@ -62,18 +114,14 @@ defmodule Weir.Server.Courier do
 
       {[last], :over} ->
         _empty = emptied(courier)
-        last
-
-      error ->
-        _empty = emptied(courier)
-        raise error
+        if is_exception(last), do: raise(last), else: last
     end
   end
 
-  defp next(opened) do
-    Answer.next(opened)
+  defp next(by, opened) do
+    by.next(opened)
   rescue
-    error in Error -> error
+    error in Error -> {[error], :over}
   end
 
   defp serve(%{kept: []} = courier, _request), do: courier
@@ -87,7 +135,7 @@ defmodule Weir.Server.Courier do
         courier
 
       true ->
-        Answer.look(request, @look_ms)
+        courier.by.look(request, @look_ms)
         %{courier | looking: true}
     end
   end

@@ -7,7 +7,7 @@ defmodule Weir.Server.Driver do
   # between two ticks it runs OTP's code, so that this module can be reloaded at any time
   use GenServer
   require Logger
-  alias Weir.{NIF, Options}
+  alias Weir.{Error, NIF, Options}
   alias Weir.Server.{Guard, Telemetry}
 
   @report_ms 1000
@@ -47,7 +47,7 @@ defmodule Weir.Server.Driver do
   def handle_info(_other, state), do: {:noreply, state, 0}
 
   @impl true
-  def handle_call(_other, _from, state), do: {:reply, {:error, :unknown_call}, state, 0}
+  def handle_call(_other, _from, state), do: {:reply, {:error, Error.new(:unknown_call)}, state, 0}
 
   @impl true
   def handle_cast(_other, state), do: {:noreply, state, 0}

@@ -40,11 +40,9 @@ defmodule Weir.Server.Engine do
   end
 
   @doc "`draft`: the loaded model of the option `draft_model`, or nil."
-  @spec create(Model.t(), Model.t() | nil, map()) :: {:ok, NIF.engine()} | {:error, String.t()}
+  @spec create(Model.t(), Model.t() | nil, map()) :: {:ok, NIF.engine()} | {:error, Weir.Error.t()}
   def create(model, draft, o) do
-    model.ref
-    |> NIF.engine_create(Map.put(params(o), :draft_model, draft && draft.ref))
-    |> Options.named(["engine"])
+    NIF.engine_create(model.ref, Map.put(params(o), :draft_model, draft && draft.ref))
   end
 
   @doc "The options for the native functions, without `draft_model`."
@@ -89,7 +87,7 @@ defmodule Weir.Server.Engine do
     with %{} = s <- NIF.engine_stats(engine.ref),
          slots when is_list(slots) <- slots(engine, s),
          do: {:running, merged(engine, s, slots)},
-         else: ({:error, :stopping} -> {:stopping, no_stats(o)})
+         else: ({:error, _stopping} -> {:stopping, no_stats(o)})
   end
 
   defp slots(_engine, %{n_slots_prefilling: 0, n_slots_generating: 0}), do: []
@@ -126,7 +124,7 @@ defmodule Weir.Server.Engine do
       {_next, []} ->
         engine
 
-      {:error, :stopping} ->
+      {:error, _stopping} ->
         engine
 
       {next, ticks} ->

@@ -13,7 +13,7 @@ defmodule Weir.Server.Flight do
 
   # between two messages it runs OTP's code, so that this module can be reloaded at any time
   use GenServer
-  alias Weir.{NIF, Options}
+  alias Weir.{Error, NIF}
   alias Weir.Server.{Driver, Limits, Request}
 
   @enforce_keys [:server, :monitor, :key]
@@ -39,16 +39,16 @@ defmodule Weir.Server.Flight do
         Driver.work(driver)
         {:noreply, %{flight | ref: ref}}
 
-      {:error, reason} ->
-        {:noreply, came(flight, {:error, reason})}
+      error ->
+        {:noreply, came(flight, error)}
     end
   end
 
   # The flight is linked to the server, which a bad request must not end.
   defp submit(engine, request) do
-    engine |> NIF.engine_submit(request, self(), :infinity) |> Options.named(["request", "engine"])
+    NIF.engine_submit(engine, request, self(), :infinity)
   rescue
-    error in ArgumentError -> {:error, Exception.message(error)}
+    error in ArgumentError -> {:error, Error.new({:invalid, Exception.message(error)})}
   end
 
   @doc "For the server: adds a reader, with `ref` as an alias of `pid` and this demand of messages. `key` is its request's."
@@ -120,7 +120,7 @@ defmodule Weir.Server.Flight do
   @impl true
   def handle_call(:place, _from, %{ref: nil} = flight), do: {:reply, :queued, flight}
   def handle_call(:place, _from, flight), do: {:reply, Request.place_of(flight.ref), flight}
-  def handle_call(_other, _from, flight), do: {:reply, {:error, :unknown_call}, flight}
+  def handle_call(_other, _from, flight), do: {:reply, {:error, Error.new(:unknown_call)}, flight}
 
   @impl true
   def handle_cast(_other, flight), do: {:noreply, flight}

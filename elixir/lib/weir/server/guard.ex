@@ -5,7 +5,7 @@ defmodule Weir.Server.Guard do
   # engine.
 
   use GenServer
-  alias Weir.NIF
+  alias Weir.{Error, NIF}
 
   @doc "Starts without a link, because it must survive the driver."
   @spec start(pid(), NIF.engine()) :: :ok
@@ -26,7 +26,7 @@ defmodule Weir.Server.Guard do
   def handle_info(_other, state), do: {:noreply, state}
 
   @impl true
-  def handle_call(_other, _from, state), do: {:reply, {:error, :unknown_call}, state}
+  def handle_call(_other, _from, state), do: {:reply, {:error, Error.new(:unknown_call)}, state}
 
   @impl true
   def handle_cast(_other, state), do: {:noreply, state}

@@ -5,7 +5,7 @@ defmodule Weir.Server.Limits do
   # after it. Nobody tells the caller that its request has left the queue, so it waits until the first limit
   # that could be over, asks the engine where the request is, and waits for the rest.
 
-  alias Weir.{Deadline, Options}
+  alias Weir.{Deadline, Error, Options}
 
   # from: when the call began. queue, first: ms. whole: when all must have come, and running: ms for the
   # same from the slot on; between: ms between two chunks, and early: also before the first one.
@@ -89,8 +89,14 @@ defmodule Weir.Server.Limits do
   end
 
   @doc "The error of a start that took longer than that."
-  @spec started(result | {:error, :timeout}, t()) :: result | {:error, over()} when result: term()
-  def started({:error, :timeout}, limits), do: {:error, limits |> start() |> elem(1)}
+  @spec started(result, t()) :: result | {:error, Error.t()} when result: term()
+  def started({:error, %Error{code: :timeout}} = late, limits) do
+    case limits |> start() |> elem(1) do
+      :timeout -> late
+      reason -> {:error, Error.new(reason)}
+    end
+  end
+
   def started(result, _limits), do: result
 
   @doc "How long to wait for a request before it is known where it is. `since`: the last chunk."

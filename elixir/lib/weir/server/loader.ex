@@ -20,18 +20,19 @@ defmodule Weir.Server.Loader do
         }
 
   @doc "The calling process gets `{:loaded, pid, result}` once, or an exit signal."
-  @spec start_link((() -> result)) :: pid() when result: {:ok, loaded()} | {:error, term()}
+  @spec start_link((() -> result)) :: pid() when result: {:ok, loaded()} | {:error, Weir.Error.t()}
   def start_link(fun) do
     server = self()
     spawn_link(fn -> send(server, {:loaded, self(), fun.()}) end)
   end
 
-  @doc "Whether a server's options name a model that may need a download."
+  @doc "True if a server's options name a model that may need a download."
   @spec remote?(Model.t() | Path.t(), map()) :: boolean()
   def remote?(source, o), do: Hub.name?(source) or Hub.name?(o.draft_model)
 
   @doc "Loads what a new server needs. `tell` gets the progress of the model, as in `Hub.file/2` and `Model.load/3`."
-  @spec first(Model.t() | Path.t(), map(), {pid(), reference()} | nil) :: {:ok, loaded()} | {:error, term()}
+  @spec first(Model.t() | Path.t(), map(), {pid(), reference()} | nil) ::
+          {:ok, loaded()} | {:error, Weir.Error.t()}
   def first(source, o, tell \\ nil) do
     with {:ok, model} <- model(source, o, tell),
          {:ok, o} <- with_adapters(model, o),
@@ -43,7 +44,7 @@ defmodule Weir.Server.Loader do
   new engine.
   """
   @spec changed(Model.t(), {Path.t(), Model.t()} | nil, map(), map(), (map() -> boolean())) ::
-          {:ok, loaded()} | {:error, term()}
+          {:ok, loaded()} | {:error, Weir.Error.t()}
   def changed(model, draft, options, given, engine?) do
     with {:ok, o} <- with_adapters(model, Request.merge(options, given)) do
       if engine?.(o),

@@ -5,7 +5,7 @@ defmodule Weir.Server.Request do
   # gets the chunks with back pressure. Without a server it has its own engine.
 
   alias Weir.{Adapter, Deadline, Error, NIF, Options}
-  alias Weir.Server.{Broker, Driver, Flight, Limits}
+  alias Weir.Server.{Broker, Driver, Flight, Limits, Telemetry}
 
   # The maximum number of chunks in the mailbox. When half of them were taken, as many are demanded again.
   @window 16
@@ -115,7 +115,7 @@ defmodule Weir.Server.Request do
   end
 
   @doc "Submits."
-  @spec start(GenServer.server(), prompt(), map(), how()) :: {:ok, [struct()]} | {:error, term()}
+  @spec start(GenServer.server(), prompt(), map(), how()) :: {:ok, [struct()]} | {:error, Error.t()}
   def start(server, prompt, given, how) do
     prompt!(prompt)
     Broker.here!(server)
@@ -128,9 +128,9 @@ defmodule Weir.Server.Request do
       {:ok, session} ->
         submit(session, prompt, given, how)
 
-      {:error, reason} ->
-        if reason == :timeout, do: GenServer.cast(server, {:forget, tag})
-        {:error, reason}
+      {:error, error} ->
+        if error.code == :timeout, do: GenServer.cast(server, {:forget, tag})
+        {:error, error}
     end
   end
 
@@ -169,30 +169,26 @@ defmodule Weir.Server.Request do
       {:ok, models} ->
         submit_with(Map.put(session, :models, models), prompt, merge(session.defaults, given), how)
 
-      {:error, reason} ->
-        ended(session.keys, session.server, {:error, reason})
-        {:error, reason}
+      error ->
+        ended(session.keys, session.server, error)
+        error
     end
   end
 
   defp submit_with(session, prompt, o, how) do
     with {:ok, o} <- adapted(hd(session.models), o),
-         {:ok, requests} <- session |> submit_or_join(prompt, o, how) |> bounded(session) do
+         {:ok, requests} <- session |> submit_or_join(prompt, o, how) do
       {:ok, requests}
     else
-      {:error, reason} ->
-        failed(session, Error.plain(reason))
-        {:error, reason}
+      error ->
+        failed(session, error)
+        error
     end
   rescue
     error ->
-      failed(session, Exception.message(error))
+      failed(session, {:error, Error.new({:invalid, Exception.message(error)})})
       reraise error, __STACKTRACE__
   end
-
-  # With the bound, for people.
-  defp bounded({:error, :queue_full}, session), do: {:error, {:queue_full, session.max_queue}}
-  defp bounded(result, _session), do: result
 
   defp submit_or_join(session, prompt, o, how) do
     if how.share and how.n == 1 and shareable?(prompt, o),
@@ -252,16 +248,16 @@ defmodule Weir.Server.Request do
       {:ok, flight} ->
         {:ok, [%{request(session, o, how.limits, [ref, key, model]) | flight: flight}]}
 
-      {:error, reason} ->
+      error ->
         Flight.close(ref)
         flush(ref)
-        {:error, reason}
+        error
     end
   end
 
-  defp failed(session, reason) do
+  defp failed(session, error) do
     Enum.each(session.models, &release/1)
-    ended(session.keys, session.server, {:error, reason})
+    ended(session.keys, session.server, error)
   end
 
   defp ended(keys, server, outcome), do: Enum.each(keys, &GenServer.cast(server, {:ended, &1, outcome}))
@@ -269,7 +265,13 @@ defmodule Weir.Server.Request do
   @doc "A request of the calling process to an engine without a server."
   @spec own(reference(), Weir.Model.t(), boolean(), Limits.t()) :: struct()
   def own(ref, model, logprobs, limits),
-    do: %__MODULE__{ref: ref, model: model, logprobs: logprobs, limits: limits, asker: watch()}
+    do: opened(%__MODULE__{ref: ref, model: model, logprobs: logprobs, limits: limits, asker: watch()})
+
+  # It has one event of its end, however often it is closed.
+  defp opened(%{ref: ref} = request) do
+    if Telemetry.loaded?(), do: Process.put({__MODULE__, ref}, true)
+    request
+  end
 
   @doc "Adds the native adapters for the option :lora."
   def adapted(model, o) do
@@ -282,7 +284,7 @@ defmodule Weir.Server.Request do
     # a fork continues what has come in chunks
     {demand, interval} = flow(if(prompt[:keep], do: :stream, else: mode), o)
     request = o |> to_engine() |> Map.merge(prompt) |> Map.put(:interval, interval)
-    engine |> NIF.engine_submit_n(request, n, to, demand) |> Options.named(["request", "engine"])
+    NIF.engine_submit_n(engine, request, n, to, demand)
   end
 
   defp flow(:stream, o), do: {@window, o.interval}
@@ -307,7 +309,7 @@ defmodule Weir.Server.Request do
 
   @doc """
   The next event: `{:chunk, ids, text, scored, request}`, `{:prompt, scored}`, `{:progress, map, request}`,
-  `{:look, request}`, see `Answer.look/2`, `{:done, reason, usage}` or `{:error, reason}`. After the last two the
+  `{:look, request}`, see `Answer.look/2`, `{:done, reason, usage}` or `{:error, error}`. After the last two the
   request has ended and left no message. `scored` has the ids whose text has come, with their scores (see `rest/2`); it is nil if no logprobs were
   requested.
   """
@@ -324,11 +326,11 @@ defmodule Weir.Server.Request do
 
       {:DOWN, ^monitor, :process, _pid, reason} ->
         close(request)
-        {:error, {:server_down, reason}}
+        {:error, Error.new({:server_down, reason})}
 
       {:DOWN, ^asker, :process, _pid, reason} ->
         close(request, {:exit, reason})
-        {:error, :cancelled}
+        {:error, Error.new(:cancelled)}
     after
       wait ->
         case Limits.check(request.limits, place(request), since) do
@@ -336,8 +338,9 @@ defmodule Weir.Server.Request do
             next(request, since, wait)
 
           {:over, reason} ->
-            close(request, {:error, Error.plain(reason)})
-            {:error, reason}
+            error = {:error, Error.new(reason)}
+            close(request, error)
+            error
         end
     end
   end
@@ -411,7 +414,7 @@ defmodule Weir.Server.Request do
 
   defp took(request, :look), do: {:look, request}
 
-  # {:done, reason, usage} or {:error, reason}
+  # {:done, reason, usage} or {:error, error}
   defp took(request, outcome) do
     if request.flight, do: Flight.close(request.ref)
     finish(request, outcome)
@@ -435,7 +438,7 @@ defmodule Weir.Server.Request do
   defp keys(request), do: Enum.reject([request.ref, request.monitor, request.asker], &is_nil/1)
 
   @doc """
-  The next event of any of them: `{ref, event}`, see `next/1`; or `{:error, reason}`, after which all have
+  The next event of any of them: `{ref, event}`, see `next/1`; or `{:error, error}`, after which all have
   ended.
   """
   def next_of(together) do
@@ -447,9 +450,9 @@ defmodule Weir.Server.Request do
     receive do
       {ref, message} when is_map_key(together, ref) ->
         case took(Map.fetch!(together, ref), message) do
-          {:error, reason} ->
+          {:error, error} ->
             together |> without(ref) |> close_all()
-            {:error, reason}
+            {:error, error}
 
           what ->
             {ref, what}
@@ -458,15 +461,16 @@ defmodule Weir.Server.Request do
       {:DOWN, monitor, :process, _pid, reason} when is_map_key(together, monitor) ->
         asker? = together[monitor].asker == monitor
         close_all(together)
-        {:error, if(asker?, do: :cancelled, else: {:server_down, reason})}
+        {:error, Error.new(if(asker?, do: :cancelled, else: {:server_down, reason}))}
     after
       Enum.min(waits) ->
         checks = for {ref, %{ref: ref} = r} <- together, do: Limits.check(r.limits, place(r), since)
 
         case Enum.find(checks, &match?({:over, _reason}, &1)) do
           {:over, reason} ->
-            close_all(together, {:error, Error.plain(reason)})
-            {:error, reason}
+            error = {:error, Error.new(reason)}
+            close_all(together, error)
+            error
 
           nil ->
             next_of(together, since, for({:wait, wait} <- checks, do: wait))
@@ -527,7 +531,14 @@ defmodule Weir.Server.Request do
     leave(request, outcome)
   end
 
-  defp leave(%{server: nil}, _outcome), do: :ok
+  defp leave(%{server: nil, ref: ref}, outcome) do
+    if Process.delete({__MODULE__, ref}) do
+      {event, measured, metadata} = Telemetry.outcome(outcome, ref)
+      apply(:telemetry, :execute, [[:weir, :request, event], measured, metadata])
+    end
+
+    :ok
+  end
 
   defp leave(request, outcome) do
     Process.demonitor(request.monitor, [:flush])

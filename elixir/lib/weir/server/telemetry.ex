@@ -17,13 +17,16 @@ defmodule Weir.Server.Telemetry do
   `mode` is `:generate` or `:stream`, `seq_id` the request's number at this server, `id` the caller's id. The
   `reason` of `:done` is `:end`, `:length`, `:stop_words`, `:deadline`, `:cancelled`, or `:halted` if a
   consumer ended its stream early. `:exception` has `kind: :exit` and the exit reason if a consumer died,
-  otherwise `kind: :error`.
+  otherwise `kind: :error` and a `Weir.Error`.
+
+  A request without a server, of a `Weir.Model` or `Weir.Models`, has `[:weir, :request, :done]` or
+  `[:weir, :request, :exception]` with the same measurements and reasons.
 
   The server's process sends the events of requests; a slow handler delays the start of requests, not
   generation. Ticks are reported in groups, after they have happened.
   """
 
-  @doc "Whether the application has `:telemetry`."
+  @doc "True if the application has `:telemetry`."
   @spec loaded?() :: boolean()
   def loaded? do
     Code.ensure_loaded?(:telemetry) and function_exported?(:telemetry, :execute, 3)
@@ -76,6 +79,15 @@ defmodule Weir.Server.Telemetry do
 
   defp rate(n, ttft_ns, ns) when n > 0 and ttft_ns > 0 and ns > 0, do: n * 1.0e9 / ns
   defp rate(_n, _ttft_ns, _ns), do: 0.0
+
+  @doc false
+  # The event for how a request has ended, without its prefix. ref: nil or {flight, ref} if nothing was computed here.
+  def outcome({:done, :halted}, ref), do: {:done, usage_of(ref), %{reason: :halted}}
+  def outcome({:done, reason, usage}, _ref), do: {:done, usage(usage), %{reason: reason}}
+  def outcome({kind, reason}, ref), do: {:exception, usage_of(ref), %{kind: kind, reason: reason}}
+
+  defp usage_of(ref) when is_reference(ref), do: ref |> Weir.NIF.engine_usage() |> usage()
+  defp usage_of(_ref), do: no_usage()
 
   @doc false
   # Why no more of the prompt was cached.
