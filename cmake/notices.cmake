@@ -142,12 +142,11 @@ file(WRITE ${licenses_file}.new "${text}")
 file(READ ${licenses_file}.new hex HEX)
 string(REGEX REPLACE "(..)" "0x\\1," hex "${hex}")
 string(REGEX REPLACE "(................................................................................)" "\\1\n    " hex "${hex}")
-file(WRITE ${licenses_file}.c.new "/* Made by cmake/notices.cmake. */\n#include \"licenses.h\"\n\n"
+file(WRITE ${licenses_file}.c.new "/* Made by cmake/notices.cmake. */\nextern const unsigned char cli_licenses[];\n\n"
     "const unsigned char cli_licenses[] = {\n    ${hex}0};\n")
 foreach(file ${licenses_file} ${licenses_file}.c)
     configure_file(${file}.new ${file} COPYONLY)
 endforeach()
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/LICENSE)
 add_library(weir_licenses OBJECT ${licenses_file}.c)
-target_include_directories(weir_licenses PRIVATE ${PROJECT_SOURCE_DIR}/cli/lib)
 target_link_libraries(weir_licenses PRIVATE weir_options)

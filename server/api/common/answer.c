@@ -4,7 +4,7 @@
  * whole, the pump waits until all streams have ended and gives the answer to a worker, which composes it.
  * With a tape, events go there instead of to the connection.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "sse.h"
+#include "answer.h"
 
 #include <stdio.h>
 #include <string.h>

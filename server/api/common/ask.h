@@ -4,10 +4,10 @@
 
 #include <string.h>
 
+#include "answer.h"
 #include "field.h"
 #include "server/models/adapters.h"
 #include "server/models/kept.h"
-#include "sse.h"
 
 #define SERVE_N_MAX     SERVE_CHOICES_MAX
 #define SERVE_STOP_MAX  64  /* the library's limit */

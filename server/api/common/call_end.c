@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "answer.h"
 #include "base/clock.h"
 #include "base/histogram.h"
 #include "base/mem.h"
@@ -18,7 +19,6 @@
 #include "server/request/mask.h"
 #include "server/request/ready.h"
 #include "server/system/log.h"
-#include "sse.h"
 #include "tape.h"
 
 /* ---- The log. Prompts and answers only if asked for ---- */

@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "answer.h"
 #include "base/mem.h"
 #include "error.h"
 #include "server/request/ready.h"
-#include "sse.h"
 
 /* ---- Cache misses ---- */
 

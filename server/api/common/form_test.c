@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "answer.h"
 #include "base/mem.h"
 #include "call_end.h"
 #include "server/api/anthropic/messages.h"
@@ -16,7 +17,6 @@
 #include "server/api/openai/responses.h"
 #include "server/models/model.h"
 #include "server/request/call.h"
-#include "sse.h"
 
 static serve_server server;
 static serve_model model = {.name = "tiny", .n_holders = 1};

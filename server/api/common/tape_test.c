@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "answer.h"
 #include "base/mem.h"
 #include "call_end.h"
 #include "handlers.h"
@@ -22,7 +23,6 @@
 #include "server/request/call.h"
 #include "server/server.h"
 #include "server/service.h"
-#include "sse.h"
 
 static serve_server server;
 static weir_model *model;
