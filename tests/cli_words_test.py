@@ -108,7 +108,7 @@ def test_words():
     expect("0 slots", run("-p", "x", "-np", "0"), 2, "--slots", "1", "256")
     expect("257 slots", run("-p", "x", "-np", "257"), 2, "--slots", "1", "256")
     expect("a negative context", run("-p", "x", "-c", "-5"), 2, "--ctx")
-    expect("a token that the vocabulary has not", run("-p", "x", "--logit-bias", "99999999+1"), 2, "--logit-bias")
+    expect("a token that the vocabulary has not", run("-p", "x", "--logit-bias", "99999999+1"), 2, "--logit-bias[0].token is 99999999")
     expect("a wrong variable", run("-p", "x", env=environment(WEIR_TEMP="warm")), 2, "WEIR_TEMP", "warm")
     done = run("-p", "x", "--raw", "--json", "--ignore-eos", env=environment(WEIR_MAX_TOKENS="3"))
     check("a variable gives the default", done.returncode == 0 and

@@ -348,7 +348,7 @@ cli_exit cli_batch_refused(const cli_batch *batch, const cli_args *args, size_t 
 {
     json_t *object = json_array_get(json_object_get(batch->root, "requests"), i);
     const cli_option *option =
-        error->field[0] != '\0' ? cli_options_by_field(CLI_STREAM, error->field) : NULL;
+        error->field[0] != '\0' ? cli_options_by_field(CLI_STREAM, error->field, NULL) : NULL;
     const char *key = option != NULL ? member_of(object, option) : NULL;
     const char *top_key = option != NULL && key == NULL ? member_of(batch->root, option) : NULL;
     cli_exit code = cli_error_is_usage(error) ? CLI_USAGE : CLI_REFUSED;

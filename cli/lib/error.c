@@ -24,12 +24,13 @@ typedef struct naming {
 static const char *name_option(const char *name, void *user)
 {
     naming *n = user;
-    const cli_option *option = cli_options_by_field(n->command, name);
+    const char *rest;
+    const cli_option *option = cli_options_by_field(n->command, name, &rest);
     if (option == NULL) return NULL;
     bool own = option == n->option;
     n->named |= own;
     snprintf(n->text, sizeof n->text, "%s%s", own && n->as != NULL ? n->as : option->name,
-             name + strcspn(name, "["));
+             *rest == '[' ? rest : "");
     return n->text;
 }
 
@@ -37,7 +38,8 @@ cli_words cli_error_words(const weir_error *error, unsigned command, const char 
 {
     cli_words words;
     naming n = {.command = command, .as = as};
-    words.option = n.option = error->field[0] != '\0' ? cli_options_by_field(command, error->field) : NULL;
+    words.option = n.option =
+        error->field[0] != '\0' ? cli_options_by_field(command, error->field, NULL) : NULL;
     weir_error_text(error, name_option, &n, words.text, sizeof words.text);
     words.named = n.named;
     return words;

@@ -475,7 +475,8 @@ cli_exit cli_model_list_fail(const cli_model_entry *entry, cli_exit code, const 
 {
     const cli_args *args = &entry->args;
     const unsigned command = args->command->bit;
-    const cli_option *option = error->field[0] != '\0' ? cli_options_by_field(command, error->field) : NULL;
+    const cli_option *option =
+        error->field[0] != '\0' ? cli_options_by_field(command, error->field, NULL) : NULL;
     if (option == NULL)
         return cli_fail(code, "%s: %s: %s", entry->from, entry->name,
                         cli_error_words(error, command, NULL).text);

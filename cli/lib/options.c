@@ -559,17 +559,26 @@ const cli_option *cli_options_find(unsigned command, const char *spelling, size_
     return NULL;
 }
 
-const cli_option *cli_options_by_field(unsigned command, const char *field)
+static const cli_option *option_of_member(unsigned command, const char *member, size_t length)
 {
-    size_t length = strcspn(field, "/"); /* a place in the value follows */
-    while (length > 0 && field[length - 1] != '.') length--;
-    field += length;
-    length = strcspn(field, "[/");
     for (const cli_option *option = cli_options; option->name != NULL; option++)
         if ((option->commands & command) && option->field != NULL && strlen(option->field) == length &&
-            memcmp(option->field, field, length) == 0)
+            memcmp(option->field, member, length) == 0)
             return option;
     return NULL;
+}
+
+const cli_option *cli_options_by_field(unsigned command, const char *field, const char **rest)
+{
+    const cli_option *option = NULL;
+    size_t from = strcspn(field, "/") + 1; /* a place in the value follows */
+    while (option == NULL && from > 0) {
+        for (from--; from > 0 && field[from - 1] != '.';) from--;
+        size_t length = strcspn(field + from, "[./");
+        option = option_of_member(command, field + from, length);
+        if (rest != NULL) *rest = field + from + length;
+    }
+    return option;
 }
 
 bool cli_options_given(const cli_args *args, const char *name)

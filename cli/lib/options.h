@@ -274,9 +274,9 @@ bool cli_options_is_list(const cli_option *option);
 /* The option of a command that this spelling names, NULL = none. */
 const cli_option *cli_options_find(unsigned command, const char *spelling, size_t length);
 
-/* The option of a command whose value is this field of the library's params, e.g.
- * "requests[0].sampler.top_p"; NULL = none. */
-const cli_option *cli_options_by_field(unsigned command, const char *field);
+/* The option of a command whose value is this field of the library's params, or has it as a part, e.g.
+ * "requests[0].sampler.logit_bias[3].token"; NULL = none. *rest (may be NULL): "[3].token" of that. */
+const cli_option *cli_options_by_field(unsigned command, const char *field, const char **rest);
 
 /* The option of a command that the config file calls `key`: one with a variable, by that one's name without
  * WEIR_ or by a long spelling, in any case, with hyphens or underscores. NULL = none. */
