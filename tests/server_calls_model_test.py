@@ -52,7 +52,7 @@ ODD = [
     ("no type", "type", "", {"type": "text"}),
     ("properties that are none", "properties", "", {"type": "object", "properties": ["a"]}),
     ("nothing allowed", "enum", "", {"enum": []}),
-    ("what there is not", "minimumLength", "", {"type": "string", "minimumLength": 3}),
+    ("what is nearly there", "minLenght", "", {"type": "string", "minLenght": 3}),
     ("never", "nothing can satisfy", "", {"type": "object", "properties": {"a": False}, "required": ["a"]}),
     ("bounds the wrong way", "nothing can satisfy", "", {"type": "string", "minLength": 5, "maxLength": 3}),
     ("required, but not allowed", "nothing can satisfy", "", {"type": "object", "properties": {}, "required": ["a"], "additionalProperties": False}),

@@ -182,6 +182,8 @@ defmodule Weir.HeaderTest do
         add_generation_prompt: :add_assistant
       },
       %{
+        messages_value: "for programs that link libjansson",
+        tools_value: "likewise",
         messages: "an argument",
         n_messages: "a list's own",
         messages_json: "an argument",
