@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "cli/lib/file.h"
 #include "cli/lib/signals.h"
 #include "cli/lib/ticks.h"
@@ -627,7 +628,8 @@ cli_exit bench_replay(cli_args *args)
     cli_exit code = cli_file_read(path, "a record", &text, &length);
     if (code != CLI_OK) return code;
     if (cli_record_read(&replay.recorded, text, length, &error) != WEIR_OK) {
-        code = cli_fail(CLI_USAGE, "%s: %s", strcmp(path, "-") == 0 ? "stdin" : path, error.message);
+        code = cli_fail(CLI_USAGE, "%s: %s", strcmp(path, "-") == 0 ? "stdin" : path,
+                        weir__error_words(&error).text);
         goto done;
     }
     if (replay.recorded.n_ticks == 0) {

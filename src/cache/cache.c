@@ -298,7 +298,8 @@ static weir_status load_file(weir__cache *cache, weir__cache_entry *e, const wei
     if (status == WEIR_NO_SPACE || status == WEIR_NO_MEMORY)
         return weir__error_as(error, &why, status, why.field);
     if (status != WEIR_NOT_FOUND) /* another process may have removed it */
-        weir__log(WEIR_LOG_WARN, "The cached prompt %s cannot be used: %s", e->file->name, why.message);
+        weir__log(WEIR_LOG_WARN, "The cached prompt %s cannot be used: %s", e->file->name,
+                  weir__error_words(&why).text);
     if (whole) {
         e->file->owner = NULL;
         e->file = NULL;
@@ -317,7 +318,7 @@ static weir_status load_host(weir__cache *cache, weir__cache_entry *e, const wei
     if (status == WEIR_OK) return WEIR_OK;
     if (status == WEIR_NO_SPACE || status == WEIR_NO_MEMORY)
         return weir__error_as(error, &why, status, why.field);
-    weir__log(WEIR_LOG_WARN, "A cached prompt cannot be used: %s", why.message);
+    weir__log(WEIR_LOG_WARN, "A cached prompt cannot be used: %s", weir__error_words(&why).text);
     weir__cache_drop(cache, e);
     return weir__error_as(error, &why, WEIR_NOT_FOUND, "");
 }

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -94,7 +95,7 @@ weir_status weir__watch_read(const weir__watch *watch, const char *name, weir__s
         close(fd);
     }
     if (status != WEIR_OK && status != WEIR_UNSUPPORTED && status != WEIR_NOT_FOUND)
-        weir__log(WEIR_LOG_WARN, "%s/%s is ignored: %s", watch->path, name, error.message);
+        weir__log(WEIR_LOG_WARN, "%s/%s is ignored: %s", watch->path, name, weir__error_words(&error).text);
     return status;
 }
 

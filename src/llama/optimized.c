@@ -41,7 +41,7 @@ weir__optimized_file *weir__llama_optimized_open(const char *model, const char *
     weir_status status = weir__optimized_file_open(path, &kind, &file, &error);
     if (status != WEIR_OK && (status != WEIR_NOT_FOUND || named != NULL))
         weir__log(WEIR_LOG_WARN, "%s. The weights are packed anew; `weir optimize` writes a file that fits",
-                  error.message);
+                  weir__error_words(&error).text);
     weir__mem_free(path);
     return file;
 }
