@@ -90,6 +90,7 @@ ERL_NIF_TERM nif_devices(nif_call *call, const ERL_NIF_TERM argv[])
         nif_put(env, &map, "type", nif_atom(env, device.type));
         nif_put(env, &map, "memory_free", enif_make_uint64(env, device.memory_free));
         nif_put(env, &map, "memory_total", enif_make_uint64(env, device.memory_total));
+        nif_put(env, &map, "n_processors", enif_make_int(env, device.n_processors));
         list = enif_make_list_cell(env, map, list);
     }
     enif_make_reverse_list(env, list, &in_order);

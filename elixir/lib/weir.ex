@@ -29,7 +29,8 @@ defmodule Weir do
           description: String.t(),
           type: atom(),
           memory_free: non_neg_integer(),
-          memory_total: non_neg_integer()
+          memory_total: non_neg_integer(),
+          n_processors: non_neg_integer()
         }
 
   @doc """

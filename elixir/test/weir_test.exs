@@ -147,8 +147,10 @@ defmodule WeirTest do
 
   test "devices are described" do
     for device <- Weir.devices() do
-      assert %{name: name, description: _, type: type, memory_free: free, memory_total: total} = device
+      assert %{name: name, description: _, type: type, n_processors: n} = device
+      %{memory_free: free, memory_total: total} = device
       assert name != "" and type in [:cpu, :gpu, :igpu, :accel] and free <= total
+      assert n >= if(type == :cpu, do: 1, else: 0)
     end
   end
 
