@@ -1,8 +1,8 @@
 /* The commands of weir, and their pages of help.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The table of commands is here: name, arguments, text and function. Pages are made of pieces that page.c
- * writes for a terminal or in roff, so that help and manual pages have the same text. */
+ * The table of commands is here: name, arguments, text and function. Pages are made of pieces that
+ * are written for a terminal or in roff, so that help and manual pages have the same text. */
 #include "commands.h"
 
 #include <stdio.h>

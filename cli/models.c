@@ -1,4 +1,4 @@
-/* weir pull, weir list, weir rm: models by name; models.h.
+/* weir pull, weir list, weir rm: models by name.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <jansson.h>

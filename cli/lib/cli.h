@@ -73,7 +73,7 @@ typedef struct cli_command {
     const char *examples; /* lines: "# what", "command" */
     /* Values that differ from the library's defaults, before anything is parsed. May be NULL. */
     cli_defaults_fn *defaults;
-    cli_run_fn *run; /* NULL: weir-bench does it (bench.h) */
+    cli_run_fn *run; /* NULL: weir-bench does it (cli/bench.c) */
 } cli_command;
 
 /* The commands in the order of `weir help`; ends with a NULL name. */

@@ -1,4 +1,5 @@
-/* The table. Names of options: names.c. Their values: args.c. Reading of a command line: parse.c.
+/* The table of options, and what finds one by its name, prefix or field. Their values: args.c. Reading of a
+ * command line: parse.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "options.h"
 

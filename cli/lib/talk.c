@@ -214,7 +214,7 @@ cli_exit cli_talk_load(cli_talk *talk, const char *path)
     cli_exit code = cli_file_read(path, "a conversation", &bytes, &length);
     if (code != CLI_OK) return code;
     json_t *json = json_loadb(bytes, length, 0, &why);
-    weir__json_words words = weir__json_problem(&why); /* of nothing, where it was read */
+    weir__json_words words = weir__json_problem(&why); /* empty if the text could be read */
     const char *wrong = json == NULL ? words.text : take_messages(&read, json_object_get(json, "messages"));
     if (wrong != NULL)
         code = cli_fail(CLI_USAGE, "cannot load %s: %s", path, wrong);

@@ -1,5 +1,5 @@
-/* serve.h: shared by the rooms: the server, and a call, which is one request and its answer. Many parts of
- * both are opaque here.
+/* serve.h: what all folders of the server share: the server itself, and a call, which is one request and its
+ * answer. Many parts of both are opaque here.
  *
  * Threads. The service thread owns the connections and all calls. A call is handed to a worker and comes back
  * through the ready list; meanwhile the service thread touches only its `connection`, `gone` and `left`. The

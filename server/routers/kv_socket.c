@@ -53,8 +53,8 @@ typedef struct peer {
 struct serve_kv_socket {
     int fd;
     bool replays;
-    char *path;            /* of its file; NULL: TCP */
-    serve_kv_message *end; /* of a replay */
+    char *path;            /* the socket's file; NULL: TCP */
+    serve_kv_message *end; /* the message that ends a replay */
     peer *all[SERVE_KV_PEERS];
     size_t n;
     int64_t paused_ns; /* nothing is accepted before */

@@ -29,26 +29,32 @@ static size_t mark_names(char *marked, size_t capacity, const char *format, bool
     return n_marks;
 }
 
+static int print_marked(char raw[TEXT_MAX], const char *format, bool keep, size_t *n_marks, va_list list)
+{
+    char marked[TEXT_MAX];
+    *n_marks = mark_names(marked, sizeof marked, format, keep);
+    int length = vsnprintf(raw, TEXT_MAX, marked, list);
+    if (length < 0) raw[0] = '\0';
+    return length;
+}
+
 /* Writes the message, sanitized. If an argument has bytes that look like marks, no name has backticks. */
 static void print(char text[TEXT_MAX], const char *format, va_list list)
 {
-    char marked[TEXT_MAX], raw[TEXT_MAX];
-    int length = -1;
-    for (bool keep = true, done = false; !done; keep = false) {
-        va_list again;
-        va_copy(again, list);
-        size_t n_marks = mark_names(marked, sizeof marked, format, keep), n_found = 0;
-        length = vsnprintf(raw, sizeof raw, marked, again);
-        va_end(again);
-        for (const char *c = raw; length >= 0 && *c != '\0'; c++) n_found += (unsigned char)*c == MARK;
-        done = !keep || n_found <= n_marks;
-        if (!done) continue;
-        for (char *c = raw; length >= 0 && *c != '\0'; c++) {
-            if (*c == '`') *c = '\'';
-            if (keep && (unsigned char)*c == MARK) *c = '`';
-        }
+    char raw[TEXT_MAX];
+    size_t n_marks, n_found = 0;
+    va_list again;
+    va_copy(again, list);
+    int length = print_marked(raw, format, true, &n_marks, list);
+    for (const char *c = raw; *c != '\0'; c++) n_found += (unsigned char)*c == MARK;
+    const bool doubtful = n_found > n_marks;
+    if (doubtful) length = print_marked(raw, format, false, &n_marks, again);
+    va_end(again);
+    for (char *c = raw; *c != '\0'; c++) {
+        if (*c == '`') *c = '\'';
+        if (!doubtful && (unsigned char)*c == MARK) *c = '`';
     }
-    size_t n = length < 0 ? 0 : strlen(raw);
+    size_t n = strlen(raw);
     weir__utf8_copy(text, TEXT_MAX, raw, length < TEXT_MAX ? n : weir__utf8_cut(raw, n));
 }
 

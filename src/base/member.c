@@ -108,7 +108,8 @@ static weir_status refuse_number(const weir_member *member, double value, const 
     int digits = member->type == WEIR_MEMBER_FLOAT ? 9 : 17; /* enough to distinguish it */
     weir__error_range(error, WEIR_INVALID, field, value, member->min, max, "`%s` is %.*g", member->name,
                       digits, value);
-    if (error != NULL && member->or_minus_one) strcat(error->message, ", or -1");
+    size_t n = error != NULL ? strlen(error->message) : 0;
+    if (n > 0 && member->or_minus_one) snprintf(error->message + n, sizeof error->message - n, ", or -1");
     return WEIR_INVALID;
 }
 

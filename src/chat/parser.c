@@ -1,4 +1,5 @@
-/* parser.c: answers, parsed piece by piece.
+/* parser.c: answers, parsed piece by piece: content, reasoning and tool calls. llama/answer.cpp runs the
+ * parser of a template that has a form of calls; calls.c reads those of the others.
  *
  * llama.cpp's parsers read a whole text and return the message so far. So the text is kept and parsed again
  * as it grows, and the new part of the message is delivered. A message that contradicts the delivered part is

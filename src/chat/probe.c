@@ -19,7 +19,7 @@
  * p(arallel calls). C and T have an id as OpenAI's, D and R have none. Earlier shapes are put in later ones,
  * so a shape stands behind those that its own conversations may have after it is put. */
 static const struct {
-    unsigned shape; /* or two */
+    unsigned shape; /* one shape, or two that show together */
     const char *conversations[N_CONVERSATIONS];
 } probes[] = {
     {WEIR__SHAPE_TOOL_CALLS, {"ucta", "uctau"}},

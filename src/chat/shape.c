@@ -43,12 +43,12 @@ typedef struct putting {
     kind tail;           /* what it is */
     size_t turn;         /* the message that it comes from */
     size_t n_open;       /* calls of the last message with calls that wait for a result */
-    bool is_put;         /* it is a user's that was none */
+    bool is_put;         /* the message was put into a user's place */
     bool begun;          /* it, or one before it, is no system message */
     json_t *ids, *taken; /* objects: given ids and those in their places; the latter */
     json_t *waiting;     /* ids of calls whose results come next */
     size_t next, n_ids;  /* the first of `waiting` without a result; ids that were made */
-    size_t n_added;      /* as below */
+    size_t n_added;      /* messages at the front that the caller did not give */
     weir__text *lines;
     bool changed, failed;
 } putting;

@@ -1,8 +1,8 @@
-/* pace.c: how far prompts go on beside requests that go before them. Of the outranked prompts at most one
- * gets tokens in a tick: beside streams the next one those that fit the target, and every fourth tick the
- * oldest. A prompt that is no longer outranked has a limit that grows with the time since then. During a
- * pass, the backend asks now and then whether to abandon it: because nobody waits for it, or because others
- * go before all of it.
+/* pace.c: limits prefill while requests of higher priority run. Of the outranked prompts at most one gets
+ * tokens in a tick: beside streams, the next prompt gets as many as fit the target of their time per token,
+ * and in every fourth tick it is the oldest prompt. A prompt that is no longer outranked has a limit that
+ * grows with the time since then. During a pass, the backend asks now and then whether to abandon it: because
+ * nobody waits for it, or because others go before all of it.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/pace.h"
 

@@ -363,7 +363,7 @@ struct attention_op : ggml::cpu::tensor_traits {
         const stream_order &streams;
         const division &d;
         char *memory;
-        int64_t packed; /* whose cells are; -1: none */
+        int64_t packed; /* the head whose cells are packed in memory; -1: none */
         tile some;
 
         float *sums() const

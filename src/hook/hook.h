@@ -53,8 +53,8 @@ struct ggml_backend_buffer *weir__hook_projector(struct ggml_context *tensors,
 void weir__hook_attach(struct llama_context *context);
 void weir__hook_detach(struct llama_context *context);
 
-/* llama.cpp will copy a lane to this one before the next pass: as far as its cells, as they are now known,
- * are in use. And: it has done so with all. */
+/* copies: llama.cpp will copy a lane to this one before the next pass, as far as the cells that are known now
+ * are in use. copied: it has copied all of them. */
 void weir__hook_copies(const struct llama_context *context, int32_t to);
 void weir__hook_copied(const struct llama_context *context);
 

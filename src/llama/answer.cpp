@@ -1,4 +1,4 @@
-/* answer.cpp: answers, read by the parser that llama.cpp makes for a rendering.
+/* answer.cpp: answers, their tool calls included, read by the parser that llama.cpp makes for a rendering.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "llama/chat_parts.h"
 #include "llama/guard.h"

@@ -47,7 +47,7 @@ const common_chat_template &whole_template(const weir__shim_template *t);
 class conversation
 {
   public:
-    conversation(const weir__shim_template *t, const weir__shim_render *in);
+    conversation(const weir__shim_template *of, const weir__shim_render *in);
 
     /* The prompt, and the parser of answers with this choice of tools. bare: only the prompt of the result is
      * used; without it, and with tools, the prompt is not. */

@@ -53,7 +53,7 @@ typedef struct draft_model {
     weir__bsampler *greedy;
     weir__batch batch;
     int32_t *tokens; /* the block behind the slots' */
-    int32_t n_ctx;   /* of a slot; a model's */
+    int32_t n_ctx;   /* positions of a slot, by the draft model */
     double token_ns; /* time for a token of a draft; 0 = not known */
     int32_t n_slots;
     slot slots[]; /* [n_slots] */
