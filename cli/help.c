@@ -510,7 +510,7 @@ static void add_option(cli_page *page, const cli_args *args, const cli_option *o
     cli_text_printf(&explanation, "%s%s", option->help, cli_options_is_list(option) ? CLI_AGAIN : "");
     if (value[0] != '\0') cli_text_printf(&explanation, " [%s]", value);
     if (page->man && option->env != NULL) cli_text_printf(&explanation, " (%s)", option->env);
-    cli_page_entry(page, label.bytes, explanation.bytes, COLUMN);
+    if (label.bytes != NULL) cli_page_entry(page, label.bytes, explanation.bytes, COLUMN);
     weir__text_fini(&label);
     weir__text_fini(&explanation);
 }

@@ -33,6 +33,7 @@ static int print_marked(char raw[TEXT_MAX], const char *format, bool keep, size_
 {
     char marked[TEXT_MAX];
     *n_marks = mark_names(marked, sizeof marked, format, keep);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): each caller begins the list */
     int length = vsnprintf(raw, TEXT_MAX, marked, list);
     if (length < 0) raw[0] = '\0';
     return length;
@@ -157,16 +158,16 @@ weir_status weir__error_as(weir_error *to, const weir_error *from, weir_status c
 weir_status weir__error_wrap(weir_error *to, const weir_error *from, weir_status code, const char *field,
                              const char *format, ...)
 {
-    char message[TEXT_MAX];
+    weir_error front;
     va_list list;
-    if (to == NULL) return code;
     va_start(list, format);
-    print(message, format, list);
+    fill(&front, code, WEIR_ERROR_NONE, NULL, format, list);
     va_end(list);
-    size_t n = strlen(message);
-    weir__utf8_copy(message + n, sizeof message - n, from->message, strlen(from->message));
+    if (to == NULL) return code;
+    size_t n = strlen(front.message);
+    weir__utf8_copy(front.message + n, sizeof front.message - n, from->message, strlen(from->message));
     weir__error_as(to, from, code, field);
-    memcpy(to->message, message, sizeof message);
+    memcpy(to->message, front.message, sizeof front.message);
     return code;
 }
 
