@@ -231,7 +231,7 @@ static weir_status download_files(session *s, char **path, weir_error *error)
 weir_status weir_hub_download(const char *name, const weir_hub_params *params, char **path, weir_error *error)
 {
     session s;
-    if (path == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "path", "`path` is NULL");
+    if (path == NULL) return weir__error_null(error, "path");
     if (name == NULL) return weir__name_parse(NULL, NULL, error);
     weir_status status = session_begin(&s, name, params, error);
     if (status != WEIR_OK) return status;
@@ -247,7 +247,7 @@ weir_status weir_hub_resolve(const char *name, const weir_hub_params *params, ch
     session s;
     weir__name_files files = {0};
     size_t first;
-    if (file == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "file", "`file` is NULL");
+    if (file == NULL) return weir__error_null(error, "file");
     if (name == NULL) return weir__name_parse(NULL, NULL, error);
     weir_status status = session_begin(&s, name, params, error);
     if (status != WEIR_OK) return status;
@@ -267,7 +267,7 @@ weir_status weir_hub_list(const char *name, const weir_hub_params *params, weir_
                           weir_error *error)
 {
     session s;
-    if (out == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "files", "`files` is NULL");
+    if (out == NULL) return weir__error_null(error, "files");
     weir_status status = session_begin(&s, name, params, error);
     if (status != WEIR_OK) return status;
     weir_hub_files *files = weir__mem_calloc(1, sizeof *files);
@@ -327,7 +327,7 @@ weir_status weir_hub_get(const char *path, const weir_hub_params *params, char *
 {
     session s;
     size_t n = 0;
-    if (json == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "json", "`json` is NULL");
+    if (json == NULL) return weir__error_null(error, "json");
     if (path == NULL || path[0] != '/' || path[1] == '/')
         return weir__invalid(error, WEIR_ERROR_FORM, "path",
                              "`path` is %.100s; expected: the part after the endpoint, /api/…",

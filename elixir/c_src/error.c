@@ -7,9 +7,9 @@
 
 /* ---- Names ---- */
 
-/* Members whose options have another name, or that belong to an option. of: the struct whose option it is;
- * NULL: only errors have the name. within: only in fields that begin so, because other structs have such a
- * member, too. */
+/* Members whose option has a different name, or that are part of an option. of: the struct that they are an
+ * option of; NULL: the name occurs only in errors. within: only if the error's field begins with this, because
+ * other structs have a member of the same name. */
 static const struct {
     const char *of, *member, *option, *within;
 } renamed[] = {
@@ -68,8 +68,8 @@ typedef struct naming {
     char name[sizeof((weir_error *)NULL)->field + 16];
 } naming;
 
-/* Skips the part that names the struct: there is one request, and a model's options are in one list. *kept:
- * the length of the place of a model in the list. */
+/* Skips the struct's name: a call has one request, and a model's options form one list. *kept: the length of
+ * the prefix that stays, the model's place in the list. */
 static const char *skip_structs(const char *name, int *kept)
 {
     static const char *const structs[] = {"sampler.", "engine.", "model."};
@@ -182,7 +182,7 @@ static ERL_NIF_TERM struct_term(ErlNifEnv *env, failure f, const char *option, c
     return enif_make_tuple2(env, nif_atom(env, "error"), map);
 }
 
-/* A message that does not name the field begins with it. */
+/* Puts the field before a message that does not name it. */
 static ERL_NIF_TERM error_term(ErlNifEnv *env, weir_status status, const weir_error *error, bool load)
 {
     char text[2 * sizeof error->message], whole[sizeof text + sizeof error->field + 32];
@@ -207,8 +207,10 @@ ERL_NIF_TERM nif_refused(ErlNifEnv *env, weir_status status, const weir_error *e
 
 ERL_NIF_TERM nif_refused_load(ErlNifEnv *env, weir_status status, const weir_error *error)
 {
+    /* An unknown name is the caller's fault, whoever loads. A lease whose own time is over is BUSY, as a full
+     * queue is. */
     if (status == WEIR_NOT_FOUND && strcmp(error->field, "name") == 0) return nif_refused(env, status, error);
-    if (status == WEIR_BUSY && strncmp(error->field, "timeout", 7) == 0) status = WEIR_TIMEOUT;
+    if (status == WEIR_BUSY && strcmp(error->field, "timeout_ms") == 0) status = WEIR_TIMEOUT;
     return error_term(env, status, error, true);
 }
 

@@ -125,14 +125,14 @@ void nif_put(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, ERL_NIF_TERM v
 /* The library's error; its message is the status's text if it has none. */
 ERL_NIF_TERM nif_refused(ErlNifEnv *env, weir_status status, const weir_error *error);
 
-/* The same for a model that a request waits for. */
+/* The same, for a request that waits for its model to load. */
 ERL_NIF_TERM nif_refused_load(ErlNifEnv *env, weir_status status, const weir_error *error);
 
 ERL_NIF_TERM nif_failed(ErlNifEnv *env, weir_status status); /* a status without details */
 ERL_NIF_TERM nif_error(nif_call *call, weir_status status, const char *field, const char *message);
 ERL_NIF_TERM nif_status(nif_call *call, weir_status status); /* :ok, or the call's error */
 
-/* The option that a member of a struct, `of` as in weir_members(), has. */
+/* The name of the option for a member of the struct `of`, named as in weir_members(). */
 const char *nif_option_name(const char *of, const char *member);
 
 /* ---- members.c: structs by the rows of weir_members() ---- */

@@ -91,7 +91,7 @@ ERL_NIF_TERM nif_pool_find(nif_call *call, const ERL_NIF_TERM argv[])
     if (call->end != NIF_RESULT) return 0;
     weir_status status = weir_pool_find(pool, name, &info);
     return status == WEIR_OK ? nif_ok(call->env, info_map(call->env, &info))
-                             : nif_error(call, status, "name", "no model has this name");
+                             : nif_error(call, status, "name", "no model has this `name`");
 }
 
 /* pool_stats(pool): a map */

@@ -361,7 +361,7 @@ static ERL_NIF_TERM submit_request(nif_call *call, const ERL_NIF_TERM argv[], su
     if (!enif_is_map(call->env, argv[1])) nif_stop(call, NIF_WRONG);
     if (call->end != NIF_RESULT) return 0;
     if (sub->engine == NULL)
-        return nif_error(call, WEIR_UNSUPPORTED, "model", "the model is an encoder, which cannot generate");
+        return nif_error(call, WEIR_UNSUPPORTED, "model", "the `model` is an encoder, which cannot generate");
     if ((sub->n > FEW || nif_request_long(call, argv[1])) && nif_move(call)) return 0;
     nif_request_read(call, argv[1], &sub->r);
     if (sub->r.fork && sub->r.request.source == NULL)

@@ -86,7 +86,7 @@ defmodule Weir do
            do: {:ok, request}
     end
 
-    %{server: nil, id: nil, emit: emit.emit, by: Answer, open: open}
+    %{server: nil, id: nil, emit: emit.emit, by: Answer, place: 0, open: open}
   end
 
   @impl Weir.Target

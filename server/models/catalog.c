@@ -11,12 +11,12 @@
 #define NAMES_LISTED 16 /* in a message */
 
 struct serve_catalog {
-    weir_pool *pool;       /* NULL: one model, which somebody else loads */
+    weir_pool *pool;       /* NULL: one model, which the caller loaded */
     pthread_mutex_t mutex; /* the rest; the pool is never called while it is held */
     serve_model **models;  /* [n]; with a pool */
     size_t n;
     serve_loaded *loaded;
-    /* Constant: who is told which engines are in memory. NULL = nobody */
+    /* Constant: the publisher of changes to the loaded engines; NULL = none */
     serve_kv_events *events;
     serve_catalog_joined *joined;
     serve_catalog_left *left;

@@ -16,18 +16,19 @@ weir_status serve_catalog_create(const serve_params *params, serve_catalog **out
 /* Destroys the catalog. No call may have a lease. NULL is ignored. */
 void serve_catalog_destroy(serve_catalog *catalog);
 
-/* Sets, before the first lease, who is told which engines are in memory. */
+/* Sets the publisher, and the functions that add an engine to it and remove one. Call it before the first
+ * lease. */
 typedef bool serve_catalog_joined(serve_kv_events *events, const char *model, weir_engine *engine);
 typedef void serve_catalog_left(serve_kv_events *events, const weir_engine *engine);
 void serve_catalog_publish(serve_catalog *catalog, serve_kv_events *events, serve_catalog_joined *joined,
                            serve_catalog_left *left);
 
-/* Tells of the one model's engine, which somebody else loaded. False: out of memory. */
+/* Adds the engine of the only model, which the caller loaded. False: out of memory. */
 bool serve_catalog_join(serve_catalog *catalog, const char *name, weir_engine *engine);
 
 /* All below: any thread. */
 
-/* The pool that loads the models; NULL: there is but one model, and somebody else loads it. */
+/* The pool that loads the models; NULL: there is one model, which the caller loaded. */
 weir_pool *serve_catalog_pool(const serve_catalog *catalog);
 
 /* The parameters' models in place of these. Requests keep the one that they have. INVALID, NO_MEMORY: nothing

@@ -94,7 +94,7 @@ struct serve_call {
     serve_server *server;
     serve_model *model;           /* that it is about, held; NULL: none, or it is not known yet */
     serve_loaded *loaded;         /* the same in memory, while there is a lease; NULL: none */
-    weir_lease *lease;            /* NULL: none; one model that somebody else loads needs none */
+    weir_lease *lease;            /* NULL: none; a single model needs none */
     bool waiting;                 /* the worker gave it back, because the model is not loaded */
     bool awaits;                  /* it counts in server->waits */
     bool unloads;                 /* its model, at the lease's end, if nobody else uses it then */

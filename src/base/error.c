@@ -81,15 +81,6 @@ static weir_status fill_numbers(weir_error *error, double value, double low, dou
     return error->code;
 }
 
-weir_status weir__error_set(weir_error *error, weir_status code, const char *field, const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    fill(error, code, WEIR_ERROR_NONE, field, format, list);
-    va_end(list);
-    return code;
-}
-
 weir_status weir__error_of(weir_error *error, weir_status code, weir_error_kind kind, const char *field,
                            const char *format, ...)
 {
@@ -100,13 +91,9 @@ weir_status weir__error_of(weir_error *error, weir_status code, weir_error_kind 
     return code;
 }
 
-weir_status weir__invalid(weir_error *error, weir_error_kind kind, const char *field, const char *format, ...)
+weir_status weir__error_null(weir_error *error, const char *field)
 {
-    va_list list;
-    va_start(list, format);
-    fill(error, WEIR_INVALID, kind, field, format, list);
-    va_end(list);
-    return WEIR_INVALID;
+    return weir__invalid(error, WEIR_ERROR_MISSING, field, "`%s` is NULL", field);
 }
 
 weir_status weir__error_numbers(weir_error *error, weir_status code, const char *field, double value,

@@ -5,20 +5,21 @@
 
 #include "weir/more.h"
 
-/* Writes code, field and message and returns code, so that a failure is one statement:
+/* Writes code, kind, field and message and returns code, so that a failure is one statement:
  *     return weir__error_set(error, WEIR_FORMAT, "path", "%s ends too early", path);
  * error may be NULL (nothing is written); field may be NULL (becomes ""). Both texts are sanitized as streams
  * are, and cut at a code point boundary where they do not fit. The format has each name of the library's
  * between backticks, "`top_k` goes with `temp`"; backticks of the arguments become apostrophes. field and the
  * arguments may point into *error. Allocates nothing. Any thread that owns *error. */
-weir_status weir__error_set(weir_error *error, weir_status code, const char *field, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-
-/* Writes, likewise, an error of this kind; invalid: of the code INVALID. */
 weir_status weir__error_of(weir_error *error, weir_status code, weir_error_kind kind, const char *field,
                            const char *format, ...) __attribute__((format(printf, 5, 6)));
-weir_status weir__invalid(weir_error *error, weir_error_kind kind, const char *field, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+
+/* The same without a kind, and with the code INVALID. */
+#define weir__error_set(error, code, ...) weir__error_of(error, code, WEIR_ERROR_NONE, __VA_ARGS__)
+#define weir__invalid(error, kind, ...)   weir__error_of(error, WEIR_INVALID, kind, __VA_ARGS__)
+
+/* INVALID, MISSING: a pointer that must not be NULL. */
+weir_status weir__error_null(weir_error *error, const char *field);
 
 /* Writes, likewise, a number, length or count that is out of its range; numbers that are not finite are left
  * out. range: and adds "; allowed: LOW to HIGH", or "and up" where HIGH is not finite. */

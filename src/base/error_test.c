@@ -142,7 +142,7 @@ static void kinds_and_numbers(void **test)
 {
     (void)test;
     weir_error error;
-    assert_int_equal(weir__invalid(&error, WEIR_ERROR_MISSING, "path", "`path` is NULL"), WEIR_INVALID);
+    assert_int_equal(weir__error_null(&error, "path"), WEIR_INVALID);
     assert_int_equal(error.kind, WEIR_ERROR_MISSING);
     assert_false(error.has_value || error.has_low || error.has_high);
     assert_int_equal(weir__error_range(&error, WEIR_INVALID, "n", 7, 1, 4, "`n` is %d", 7), WEIR_INVALID);

@@ -160,7 +160,7 @@ static weir_status parse_text(const char *text, size_t length, const char *field
                               bool mends, bool exact, json_t **value, weir_error *error)
 {
     weir__json_fault fault;
-    if (text == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, field, "`%s` is NULL", field);
+    if (text == NULL) return weir__error_null(error, field);
     if (length == WEIR_NUL) length = strlen(text);
     weir_status status = check_text(text, length, field, code, error);
     if (status != WEIR_OK) return status;

@@ -62,11 +62,11 @@ weir_status weir__chat_tokenize(const weir_chat *chat, int32_t *tokens, size_t c
 weir_status weir_chat_tokenize(const weir_chat *chat, int32_t *tokens, size_t capacity, size_t *n_tokens,
                                weir_error *error)
 {
-    if (chat == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "chat", "`chat` is NULL");
+    if (chat == NULL) return weir__error_null(error, "chat");
     if (tokens == NULL && capacity > 0)
         return weir__invalid(error, WEIR_ERROR_MISSING, "tokens", "`tokens` is NULL and capacity is %zu",
                              capacity);
-    if (n_tokens == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "n_tokens", "`n_tokens` is NULL");
+    if (n_tokens == NULL) return weir__error_null(error, "n_tokens");
     return weir__chat_tokenize(chat, tokens, capacity, n_tokens, NULL, error);
 }
 
@@ -251,8 +251,8 @@ weir_status weir_chat_create(weir_model *model, const weir_chat_params *given, w
     weir_chat *chat = NULL;
     weir_error own = {0}; /* of a first attempt, after which a second one may succeed */
     weir_chat_params_init(&params, sizeof params);
-    if (model == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "model", "`model` is NULL");
-    if (out == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "chat", "`chat` is NULL");
+    if (model == NULL) return weir__error_null(error, "model");
+    if (out == NULL) return weir__error_null(error, "chat");
     weir_status status = weir__sized_take(&params, sizeof params, given, "params", error);
     if (status == WEIR_OK) status = weir__chat_messages(&params, &messages, error);
     if (status == WEIR_OK) status = weir__chat_tools_init(&params, &tools, error);

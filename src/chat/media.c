@@ -53,8 +53,7 @@ static weir_status check_part(const weir_chat_params *params, size_t i, weir__pa
                              "`%s` is an image or a sound, of which %zu are given: each such part needs one",
                              field, params->n_media);
     snprintf(entry, sizeof entry, "media[%zu]", i);
-    if (weir_media_describe(params->media[i], &info) != WEIR_OK)
-        return weir__invalid(error, WEIR_ERROR_MISSING, entry, "`%s` is NULL", entry);
+    if (weir_media_describe(params->media[i], &info) != WEIR_OK) return weir__error_null(error, entry);
     bool image = info.kind == WEIR_MEDIA_IMAGE;
     if (kind == WEIR__PART_MEDIA || kind == (image ? WEIR__PART_IMAGE : WEIR__PART_SOUND)) return WEIR_OK;
     return weir__invalid(error, WEIR_ERROR_FORM, field, "`%s` must be %s, but `%s` is %s", field,

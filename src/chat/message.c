@@ -47,7 +47,7 @@ static weir_status must_be(weir_error *error, place p, const char *what)
 
 static weir_status read_text(const char *text, place p, bool may_be_empty, weir_error *error)
 {
-    if (text == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, p.text, "`%s` is NULL", p.text);
+    if (text == NULL) return weir__error_null(error, p.text);
     if (!may_be_empty && text[0] == '\0')
         return weir__invalid(
             error, WEIR_ERROR_MISSING, p.text,
@@ -349,7 +349,7 @@ static weir_status add_tool(weir__chat_tools *tools, const json_t *given, size_t
                                  "tools %zu and %zu both have the name \"%s\"; rename one", k, i, name);
         if (names_collide(name, other_name) || names_collide(other_name, name))
             return weir__invalid(error, WEIR_ERROR_DUPLICATE, place_at("tools", i, ".function.name").text,
-                                 "the names \"%s\" and \"%s\" of tools %zu and %zu are too much alike: their "
+                                 "the names \"%s\" and \"%s\" of tools %zu and %zu are too similar: their "
                                  "grammar would mix them up; rename one",
                                  other_name, name, k, i);
     }

@@ -524,8 +524,8 @@ static bool begin_answer(weir_chat_parser *p)
 
 weir_status weir_chat_parser_create(weir_chat *chat, weir_chat_parser **parser, weir_error *error)
 {
-    if (chat == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "chat", "`chat` is NULL");
-    if (parser == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "parser", "`parser` is NULL");
+    if (chat == NULL) return weir__error_null(error, "chat");
+    if (parser == NULL) return weir__error_null(error, "parser");
     weir_chat_parser *p = weir__mem_calloc(1, sizeof *p);
     if (p == NULL)
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for an answer's parser");
@@ -580,7 +580,7 @@ static bool add_raw(weir_chat_parser *p, const char *bytes, size_t length, bool 
 weir_status weir_chat_parser_feed(weir_chat_parser *parser, const char *text, size_t length, bool finished,
                                   weir_error *error)
 {
-    if (parser == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "parser", "`parser` is NULL");
+    if (parser == NULL) return weir__error_null(error, "parser");
     if (text == NULL && length != 0 && length != WEIR_NUL)
         return weir__invalid(error, WEIR_ERROR_MISSING, "text", "`text` is NULL and length is %zu", length);
     if (parser->finished && !parser->kept && (text != NULL || !finished))

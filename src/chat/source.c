@@ -198,7 +198,7 @@ static weir_status check_own(weir_model *model, weir_error *error)
 weir_status weir_chat_check(weir_model *model, const char *template_source, weir_error *error)
 {
     weir__chat_template *parsed = NULL;
-    if (model == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "model", "`model` is NULL");
+    if (model == NULL) return weir__error_null(error, "model");
     if (template_source == NULL) return check_own(model, error);
     weir_status status = weir__chat_source_parse(model, template_source, false, 0, &parsed, error);
     weir__chat_template_release(parsed);
@@ -212,7 +212,7 @@ weir_status weir_chat_check(weir_model *model, const char *template_source, weir
 weir_status weir_chat_check(weir_model *model, const char *template_source, weir_error *error)
 {
     (void)template_source;
-    return model != NULL ? WEIR_OK : weir__invalid(error, WEIR_ERROR_MISSING, "model", "`model` is NULL");
+    return model != NULL ? WEIR_OK : weir__error_null(error, "model");
 }
 
 #endif

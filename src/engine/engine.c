@@ -303,7 +303,7 @@ weir_status weir_engine_estimate(const char *path, const weir_model_params *mode
     weir_engine_params params = weir_engine_params_default();
     weir_engine_memory full = {.size = sizeof full};
     weir_model *model = NULL;
-    if (memory == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "memory", "`memory` is NULL");
+    if (memory == NULL) return weir__error_null(error, "memory");
     weir_status status = weir__sized_take(&params, sizeof params, given, "params", error);
     if (status == WEIR_OK) status = check_engine_params(&params, error); /* before a file is read */
     if (status == WEIR_OK) status = weir__model_outline(path, model_params, &model, error);
@@ -431,7 +431,7 @@ weir_status weir__engine_check_caller(const weir_engine *engine, weir_error *err
 
 static weir_status begin_driving(weir_engine *engine, weir_error *error)
 {
-    if (engine == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "engine", "`engine` is NULL");
+    if (engine == NULL) return weir__error_null(error, "engine");
     if (check_process(engine, error) != WEIR_OK) return WEIR_STATE;
     if (!engine->params.manual)
         return weir__error_set(error, WEIR_STATE, "engine",
@@ -607,7 +607,7 @@ weir_status weir_engine_fork(weir_engine *engine, weir_stream *source, int32_t s
     weir_request full = weir_request_default();
     weir_status status = weir__sized_take(&full, sizeof full, request, "request", error);
     if (status != WEIR_OK) return status;
-    if (source == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "source", "`source` is NULL");
+    if (source == NULL) return weir__error_null(error, "source");
     full.source = source;
     full.source_at = source_at;
     return weir__engine_submit(engine, &full, 1, false, &stream, NULL, NULL, error);
@@ -671,7 +671,7 @@ weir_status weir_engine_block_tokens(const weir_engine *engine, uint64_t id, int
 
 weir_status weir_engine_view(weir_engine *engine, const weir_view **view, weir_error *error)
 {
-    if (view == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "view", "`view` is NULL");
+    if (view == NULL) return weir__error_null(error, "view");
     weir_status status = begin_driving(engine, error);
     if (status != WEIR_OK) return status;
     int64_t now = weir__clock_now_ns();

@@ -166,8 +166,7 @@ weir_status weir__filter_init(weir__filter *filter, const weir_model *model, con
     if (given->n_bad_words > BAD_MAX)
         return weir__error_range(error, WEIR_INVALID, "n_bad_words", (double)given->n_bad_words, 0, BAD_MAX,
                                  "%zu bad words", given->n_bad_words);
-    if (given->bad_words == NULL && given->n_bad_words > 0)
-        return weir__invalid(error, WEIR_ERROR_MISSING, "bad_words", "`bad_words` is NULL");
+    if (given->bad_words == NULL && given->n_bad_words > 0) return weir__error_null(error, "bad_words");
     if (given->min_tokens == 0 && given->n_stop_tokens + given->n_allowed_tokens + given->n_bad_words == 0)
         return WEIR_OK;
     status = create_sets(filter, model, given, error);

@@ -219,7 +219,7 @@ static weir_status check_media(const weir_request *given, weir_error *error)
     if (given->tokens == NULL && given->text == NULL)
         return weir__invalid(error, WEIR_ERROR_CONFLICT, "media",
                              "`media` can only be given with text or tokens, within which they have a place");
-    if (given->media == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "media", "`media` is NULL");
+    if (given->media == NULL) return weir__error_null(error, "media");
     size_t most = given->tokens != NULL            ? given->n_tokens
                   : given->text_length == WEIR_NUL ? strlen(given->text)
                                                    : given->text_length;
@@ -359,8 +359,7 @@ static weir_status compile_stops(weir__request *request, const weir_request *giv
     if (given->n_stop > STOPS_MAX)
         return weir__error_range(error, WEIR_INVALID, "n_stop", (double)given->n_stop, 0, STOPS_MAX,
                                  "%zu stop strings", given->n_stop);
-    if (given->n_stop > 0 && given->stop == NULL)
-        return weir__invalid(error, WEIR_ERROR_MISSING, "stop", "`stop` is NULL");
+    if (given->n_stop > 0 && given->stop == NULL) return weir__error_null(error, "stop");
     for (size_t i = 0; i < given->n_stop; i++) {
         if (given->stop[i] == NULL)
             return weir__invalid(error, WEIR_ERROR_MISSING, "stop", "`stop[%zu]` is NULL", i);

@@ -46,7 +46,7 @@ static weir_status generate_results(weir_engine *engine, const weir_request *req
                                     weir_stream *const *streams, weir_result *results, weir_error *error)
 {
     weir__ticket ticket = {.remaining = n};
-    if (results == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "results", "`results` is NULL");
+    if (results == NULL) return weir__error_null(error, "results");
     memset(results, 0, n * sizeof *results);
     weir_status status = weir__engine_check_caller(engine, error);
     if (status != WEIR_OK) return status;
@@ -104,13 +104,13 @@ weir_status weir_generate_best(weir_engine *engine, const weir_request *request,
 {
     weir_request full = weir_request_default();
     weir_result prompt = {0};
-    if (results == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "results", "`results` is NULL");
+    if (results == NULL) return weir__error_null(error, "results");
     if (n < 1 || n > best_of)
         return weir__error_numbers(error, WEIR_INVALID, "n", (double)n, 1, (double)best_of,
                                    "`n` is %zu; allowed: 1 to %zu, `best_of`", n, best_of);
     memset(results, 0, n * sizeof *results);
-    if (request == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "request", "`request` is NULL");
-    if (engine == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "engine", "`engine` is NULL");
+    if (request == NULL) return weir__error_null(error, "request");
+    if (engine == NULL) return weir__error_null(error, "engine");
     weir_status status = weir__engine_check_exists(engine, error);
     if (status == WEIR_OK) status = weir__sized_take(&full, sizeof full, request, "request", error);
     if (status == WEIR_OK) status = weir__engine_check_count(engine, 0, "best_of", best_of, error);

@@ -70,7 +70,7 @@ struct weir_stream {
 
 weir_status weir_stream_create(weir_stream **out, weir_error *error)
 {
-    if (out == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "stream", "`stream` is NULL");
+    if (out == NULL) return weir__error_null(error, "stream");
     weir_stream *stream = weir__mem_calloc(1, sizeof *stream);
     if (stream == NULL) goto no_stream;
     if (pthread_mutex_init(&stream->mutex, NULL) != 0) goto no_mutex;
@@ -548,7 +548,7 @@ bool weir__stream_ends_reasoning(const weir_stream *stream)
 
 weir_status weir_stream_end_reasoning(weir_stream *stream, weir_error *error)
 {
-    if (stream == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "stream", "`stream` is NULL");
+    if (stream == NULL) return weir__error_null(error, "stream");
     pthread_mutex_lock(&stream->mutex);
     phase at = stream->phase;
     bool may = atomic_load(&stream->may_end_reasoning);

@@ -566,7 +566,7 @@ static weir_status parse_grammar(const char *grammar, const char *root, bool end
                                  const weir__grammar_tokens *tokens, const weir__trie *trie,
                                  weir__automaton **automaton, weir_error *error)
 {
-    if (grammar == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "grammar", "`grammar` is NULL");
+    if (grammar == NULL) return weir__error_null(error, "grammar");
     parser p = {.start = grammar, .pos = grammar, .tokens = tokens, .error = error, .status = WEIR_OK};
     int32_t first;
     p.counted = p.counted_begin = grammar;

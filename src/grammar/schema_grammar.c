@@ -402,7 +402,7 @@ weir_status weir_grammar_from_json_schema(const char *schema, size_t length, cha
 {
     static const weir__schema_terms terms = {.where = "", .tag = "w"};
     json_t *given = NULL, *rewritten = NULL;
-    if (grammar == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "grammar", "`grammar` is NULL");
+    if (grammar == NULL) return weir__error_null(error, "grammar");
     weir_status status = weir__json_parse(schema, length, "schema", WEIR_GRAMMAR, &given, error);
     if (status == WEIR_OK) status = weir__schema_rewrite(given, &terms, &rewritten, error);
     if (status == WEIR_OK) status = weir__grammar_from_schema(rewritten, "schema", grammar, error);

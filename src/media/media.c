@@ -147,7 +147,7 @@ static weir_status check_media(const void *bytes, size_t n, const weir_media_par
 {
     weir_status status = weir__members_check(&weir__media_members, params, "", error);
     if (status != WEIR_OK) return status;
-    if (bytes == NULL && n > 0) return weir__invalid(error, WEIR_ERROR_MISSING, "bytes", "`bytes` is NULL");
+    if (bytes == NULL && n > 0) return weir__error_null(error, "bytes");
     if (n > params->max_bytes)
         return weir__error_range(error, WEIR_TOO_LONG, "max_bytes", (double)n, 1, (double)params->max_bytes,
                                  "the file has %zu bytes", n);
@@ -167,7 +167,7 @@ weir_status weir_media_create(const void *bytes, size_t n_bytes, const weir_medi
 {
     weir_media_params params = weir_media_params_default();
     const struct format *format = NULL;
-    if (out == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "media", "`media` is NULL");
+    if (out == NULL) return weir__error_null(error, "media");
     weir_status status = weir__sized_take(&params, sizeof params, given, "params", error);
     if (status == WEIR_OK) status = check_media(bytes, n_bytes, &params, &format, error);
     if (status != WEIR_OK || format == NULL) return status;

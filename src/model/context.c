@@ -58,8 +58,8 @@ weir_status weir_context_create(weir_model *model, const weir_context_params *pa
                                 weir_error *error)
 {
     weir_context_params full = weir_context_params_default();
-    if (model == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "model", "`model` is NULL");
-    if (context == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "context", "`context` is NULL");
+    if (model == NULL) return weir__error_null(error, "model");
+    if (context == NULL) return weir__error_null(error, "context");
     weir_status status = weir__sized_take(&full, sizeof full, params, "params", error);
     if (status == WEIR_OK) status = weir__members_check(&weir__context_members, &full, "", error);
     if (status != WEIR_OK) return status;
@@ -134,7 +134,7 @@ weir_status weir_context_set_adapters(weir_context *context, const weir_adapter_
                                       weir_error *error)
 {
     weir__adapters wanted;
-    if (context == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "context", "`context` is NULL");
+    if (context == NULL) return weir__error_null(error, "context");
     weir_status status = weir__adapters_take(&wanted, context->model, uses, n, "", error);
     if (status != WEIR_OK) return status;
     status = weir__adapters_set(context->model, context->context, &context->adapters, &wanted, error);
@@ -156,7 +156,7 @@ void weir__context_clear(weir_context *context)
 
 weir_status weir_context_clear(weir_context *context, weir_error *error)
 {
-    if (context == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "context", "`context` is NULL");
+    if (context == NULL) return weir__error_null(error, "context");
     weir__context_clear(context);
     return WEIR_OK;
 }
@@ -166,7 +166,7 @@ weir_status weir_context_clear(weir_context *context, weir_error *error)
 weir_status weir__context_check_seq(const weir_context *context, int32_t seq, const char *field,
                                     weir_error *error)
 {
-    if (context == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "context", "`context` is NULL");
+    if (context == NULL) return weir__error_null(error, "context");
     if (seq >= 0 && seq < context->info.n_seq_max) return WEIR_OK;
     return weir__error_range(error, WEIR_INVALID, field, seq, 0, context->info.n_seq_max - 1, "`%s` is %d",
                              field, seq);
@@ -189,7 +189,7 @@ weir_status weir__context_check_tokens(const weir_context *context, const int32_
 
 static weir_status check_generates(const weir_context *context, weir_error *error)
 {
-    if (context == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "context", "`context` is NULL");
+    if (context == NULL) return weir__error_null(error, "context");
     if (!context->params.embeddings) return WEIR_OK;
     return weir__error_set(
         error, WEIR_STATE, "context",
@@ -206,7 +206,7 @@ static weir_status check_entries(const weir_context *context, const weir_batch_e
         return weir__error_range(error, WEIR_INVALID, "n_entries", (double)n_entries, 1,
                                  context->info.n_batch, "`n_entries` is %zu, in a context with `n_batch` %d",
                                  n_entries, context->info.n_batch);
-    if (entries == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "entries", "`entries` is NULL");
+    if (entries == NULL) return weir__error_null(error, "entries");
     for (size_t i = 0; i < n_entries; i++) {
         const weir_batch_entry *entry = &entries[i];
         if (entry->seq < 0 || entry->seq >= context->info.n_seq_max)
@@ -331,7 +331,7 @@ weir_status weir_logits(weir_context *context, int32_t index, const float **logi
     weir_status status = check_generates(context, error);
     if (status == WEIR_OK) status = check_row(context, index, error);
     if (status != WEIR_OK) return status;
-    if (logits == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "logits", "`logits` is NULL");
+    if (logits == NULL) return weir__error_null(error, "logits");
     const float *row = context->model->ops->logits(context->context, index);
     if (row == NULL)
         return weir__error_set(error, WEIR_BACKEND, NULL, "the backend cannot give the logits of row %d",
@@ -342,7 +342,7 @@ weir_status weir_logits(weir_context *context, int32_t index, const float **logi
 
 static weir_status check_sampler(const weir_sampler *sampler, const weir_context *context, weir_error *error)
 {
-    if (sampler == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "sampler", "`sampler` is NULL");
+    if (sampler == NULL) return weir__error_null(error, "sampler");
     if (sampler->model == context->model) return WEIR_OK;
     return weir__invalid(error, WEIR_ERROR_CONFLICT, "sampler", "the sampler was made for another model");
 }
@@ -354,7 +354,7 @@ weir_status weir_sample_at(weir_sampler *sampler, weir_context *context, int32_t
     if (status == WEIR_OK) status = check_sampler(sampler, context, error);
     if (status == WEIR_OK) status = check_row(context, index, error);
     if (status != WEIR_OK) return status;
-    if (token == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "token", "`token` is NULL");
+    if (token == NULL) return weir__error_null(error, "token");
     int32_t chosen;
     status = context->model->ops->sample(sampler->chain, context->context, index, NULL, &chosen, error);
     if (status == WEIR_OK) *token = chosen;
@@ -372,8 +372,7 @@ weir_status weir_decode_batch(weir_context *context, const weir_batch_entry *ent
     weir_status status = check_generates(context, error);
     if (status == WEIR_OK) status = check_entries(context, entries, n_entries, error);
     if (status != WEIR_OK) return status;
-    if (sampled == NULL && samplers != NULL)
-        return weir__invalid(error, WEIR_ERROR_MISSING, "sampled", "`sampled` is NULL");
+    if (sampled == NULL && samplers != NULL) return weir__error_null(error, "sampled");
     for (size_t i = 0; samplers != NULL && i < n_entries && status == WEIR_OK; i++)
         if (samplers[i] != NULL) status = check_sampler(samplers[i], context, error);
     if (status == WEIR_OK) status = weir_batch_eval(context, entries, n_entries, error);

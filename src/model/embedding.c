@@ -8,7 +8,7 @@
 
 static weir_status check_embeds(const weir_context *context, weir_error *error)
 {
-    if (context == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "context", "`context` is NULL");
+    if (context == NULL) return weir__error_null(error, "context");
     if (context->params.embeddings) return WEIR_OK;
     return weir__error_set(error, WEIR_STATE, "context",
                            "the context was made without `embeddings`: make another");
@@ -74,7 +74,7 @@ static weir_status check_inputs(const weir_context *context, const weir_tokens *
 {
     if (n_inputs == 0)
         return weir__invalid(error, WEIR_ERROR_MISSING, "n_inputs", "there is nothing to embed");
-    if (inputs == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "inputs", "`inputs` is NULL");
+    if (inputs == NULL) return weir__error_null(error, "inputs");
     for (size_t i = 0; i < n_inputs; i++) {
         weir_error detail;
         weir_status status = check_input(context, inputs[i].ids, inputs[i].n, &detail);
@@ -112,7 +112,7 @@ weir_status weir_embeddings(weir_context *context, int32_t seq, weir_normalize n
     if (status == WEIR_OK) status = check_normalize(normalize, error);
     if (status != WEIR_OK) return status;
     size_t width = weir_embedding_width(context);
-    if (out == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "out", "`out` is NULL");
+    if (out == NULL) return weir__error_null(error, "out");
     if (capacity < width)
         return weir__error_set(error, WEIR_TOO_LONG, "capacity",
                                "an embedding has %zu floats, there is room for %zu", width, capacity);

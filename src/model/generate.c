@@ -79,8 +79,8 @@ weir_status weir_context_generate(weir_context *context, weir_sampler *sampler, 
 {
     weir_reason ended = WEIR_REASON_NOT_FINISHED;
     int32_t n_past = 0;
-    if (context == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "context", "`context` is NULL");
-    if (sampler == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "sampler", "`sampler` is NULL");
+    if (context == NULL) return weir__error_null(error, "context");
+    if (sampler == NULL) return weir__error_null(error, "sampler");
     if (sampler->model != context->model)
         return weir__invalid(error, WEIR_ERROR_CONFLICT, "sampler", "the sampler was made for another model");
     if (max_tokens < -1)

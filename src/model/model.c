@@ -155,7 +155,7 @@ static weir_status load_model(const char *path, const weir_model_params *params,
 {
     weir_model_params full = weir_model_params_default();
     weir_status status;
-    if (model == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "model", "`model` is NULL");
+    if (model == NULL) return weir__error_null(error, "model");
     status = weir__sized_take(&full, sizeof full, params, "params", error);
     if (status == WEIR_OK) status = weir__model_params_check(&full, error);
     if (status != WEIR_OK) return status;
@@ -199,7 +199,7 @@ weir_status weir_model_load(const char *path, const weir_model_params *params, w
 
 weir_status weir_model_check(const weir_model *model, weir_error *error)
 {
-    if (model == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "model", "`model` is NULL");
+    if (model == NULL) return weir__error_null(error, "model");
     return model->ops->model_check(model->model, error);
 }
 

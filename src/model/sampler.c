@@ -181,8 +181,8 @@ end:
 weir_status weir_sampler_create(weir_model *model, const weir_sampler_params *params, weir_sampler **sampler,
                                 weir_error *error)
 {
-    if (model == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "model", "`model` is NULL");
-    if (sampler == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "sampler", "`sampler` is NULL");
+    if (model == NULL) return weir__error_null(error, "model");
+    if (sampler == NULL) return weir__error_null(error, "sampler");
     return weir__sampler_create(model, params, NULL, "", sampler, error);
 }
 
@@ -197,13 +197,13 @@ void weir_sampler_destroy(weir_sampler *sampler)
 
 weir_status weir_sampler_reset(weir_sampler *sampler, weir_error *error)
 {
-    if (sampler == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "sampler", "`sampler` is NULL");
+    if (sampler == NULL) return weir__error_null(error, "sampler");
     return sampler->model->ops->sampler_reset(sampler->chain, error);
 }
 
 weir_status weir_sampler_count(weir_sampler *sampler, const int32_t *tokens, size_t n, weir_error *error)
 {
-    if (sampler == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "sampler", "`sampler` is NULL");
+    if (sampler == NULL) return weir__error_null(error, "sampler");
     if (tokens == NULL && n > 0)
         return weir__invalid(error, WEIR_ERROR_MISSING, "tokens", "`tokens` is NULL and n is %zu", n);
     for (size_t i = 0; i < n; i++)
@@ -219,7 +219,7 @@ weir_status weir_sampler_count(weir_sampler *sampler, const int32_t *tokens, siz
 
 weir_status weir_sampler_accept(weir_sampler *sampler, int32_t token, weir_error *error)
 {
-    if (sampler == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "sampler", "`sampler` is NULL");
+    if (sampler == NULL) return weir__error_null(error, "sampler");
     if (token < 0 || token >= sampler->model->info.n_vocab)
         return weir__error_range(error, WEIR_INVALID, "token", (double)token, 0,
                                  (double)(sampler->model->info.n_vocab - 1), "`token` is %d", token);

@@ -110,7 +110,7 @@ weir_status weir_state_save(weir_context *context, int32_t seq, void *bytes, siz
 {
     weir_status status = weir__context_check_seq(context, seq, "seq", error);
     if (status != WEIR_OK) return status;
-    if (length == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "length", "`length` is NULL");
+    if (length == NULL) return weir__error_null(error, "length");
     if (bytes == NULL && capacity > 0)
         return weir__invalid(error, WEIR_ERROR_MISSING, "bytes", "`bytes` is NULL and capacity is %zu",
                              capacity);
@@ -143,7 +143,7 @@ weir_status weir_state_load(weir_context *context, int32_t seq, const void *byte
     header head;
     weir_status status = weir__context_check_seq(context, seq, "seq", error);
     if (status != WEIR_OK) return status;
-    if (bytes == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "bytes", "`bytes` is NULL");
+    if (bytes == NULL) return weir__error_null(error, "bytes");
 
     if (length >= sizeof head) memcpy(&head, bytes, sizeof head);
     if (length < sizeof head || head.magic != MAGIC)

@@ -20,13 +20,12 @@ weir_status weir_tokenize(const weir_model *model, const char *text, size_t leng
                           bool parse_special, int32_t *tokens, size_t capacity, size_t *n_tokens,
                           weir_error *error)
 {
-    if (model == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "model", "`model` is NULL");
-    if (text == NULL && length != 0)
-        return weir__invalid(error, WEIR_ERROR_MISSING, "text", "`text` is NULL");
+    if (model == NULL) return weir__error_null(error, "model");
+    if (text == NULL && length != 0) return weir__error_null(error, "text");
     if (tokens == NULL && capacity > 0)
         return weir__invalid(error, WEIR_ERROR_MISSING, "tokens", "`tokens` is NULL and capacity is %zu",
                              capacity);
-    if (n_tokens == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "n_tokens", "`n_tokens` is NULL");
+    if (n_tokens == NULL) return weir__error_null(error, "n_tokens");
     if (text == NULL) text = "";
     if (length == WEIR_NUL) length = strlen(text);
     if (length > WEIR__TEXT_MAX)
@@ -82,14 +81,14 @@ static void add_piece(sink *to, weir__utf8 *utf8, const weir__text *piece)
 weir_status weir_detokenize(const weir_model *model, const int32_t *tokens, size_t n_tokens, bool special,
                             char *text, size_t capacity, size_t *length, weir_error *error)
 {
-    if (model == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "model", "`model` is NULL");
+    if (model == NULL) return weir__error_null(error, "model");
     if (tokens == NULL && n_tokens > 0)
         return weir__invalid(error, WEIR_ERROR_MISSING, "tokens", "`tokens` is NULL and `n_tokens` is %zu",
                              n_tokens);
     if (text == NULL && capacity > 0)
         return weir__invalid(error, WEIR_ERROR_MISSING, "text", "`text` is NULL and capacity is %zu",
                              capacity);
-    if (length == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "length", "`length` is NULL");
+    if (length == NULL) return weir__error_null(error, "length");
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < n_tokens && status == WEIR_OK; i++)
         status = check_token(model, tokens[i], i, error);
@@ -121,11 +120,11 @@ weir_status weir_detokenize(const weir_model *model, const int32_t *tokens, size
 weir_status weir_piece(const weir_model *model, int32_t token, bool special, char *bytes, size_t capacity,
                        size_t *length, weir_error *error)
 {
-    if (model == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "model", "`model` is NULL");
+    if (model == NULL) return weir__error_null(error, "model");
     if (bytes == NULL && capacity > 0)
         return weir__invalid(error, WEIR_ERROR_MISSING, "bytes", "`bytes` is NULL and capacity is %zu",
                              capacity);
-    if (length == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "length", "`length` is NULL");
+    if (length == NULL) return weir__error_null(error, "length");
     if (token < 0 || token >= model->info.n_vocab)
         return weir__error_range(error, WEIR_INVALID, "token", (double)token, 0,
                                  (double)(model->info.n_vocab - 1), "`token` is %d", token);

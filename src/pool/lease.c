@@ -235,7 +235,7 @@ weir_status weir_lease_create(weir_pool *pool, const char *name, int timeout_ms,
 
 weir_status weir_lease_wait(weir_lease *lease, int timeout_ms, weir_error *error)
 {
-    if (lease == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "lease", "`lease` is NULL");
+    if (lease == NULL) return weir__error_null(error, "lease");
     weir_pool *pool = lease->pool;
     weir_status status = WEIR_OK;
     int64_t deadline = weir__clock_deadline_ns(timeout_ms);

@@ -141,7 +141,7 @@ static void end_threads(weir_pool *pool, bool keeper)
 weir_status weir_pool_create(const weir_pool_params *given, weir_pool **out, weir_error *error)
 {
     weir_pool_params params = weir_pool_params_default();
-    if (out == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "pool", "`pool` is NULL");
+    if (out == NULL) return weir__error_null(error, "pool");
     weir_status status = weir__sized_take(&params, sizeof params, given, "params", error);
     if (status == WEIR_OK) status = weir__members_check(&weir__pool_members, &params, "", error);
     if (status != WEIR_OK) return status;
@@ -333,7 +333,7 @@ weir_status weir_pool_set(weir_pool *pool, const weir_pool_model *models, size_t
 
 weir_status weir_pool_set_memory(weir_pool *pool, uint64_t memory_bytes, weir_error *error)
 {
-    if (pool == NULL) return weir__invalid(error, WEIR_ERROR_MISSING, "pool", "`pool` is NULL");
+    if (pool == NULL) return weir__error_null(error, "pool");
     weir__cpu_memory memory = {0};
     if (memory_bytes == WEIR_AUTO) memory = pool->read();
     pthread_mutex_lock(&pool->mutex);

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 
 #define CANDIDATES 16 /* looked at for each token: some hundred nanoseconds */
-#define SURE       12 /* tokens alike: no other place is looked for */
+#define SURE       12 /* tokens that match: the search for other places ends */
 
 /* Rates by length. In prose, the token that followed two equal ones before seldom follows again; after ten
  * equal tokens it nearly always does. Measured over prose and code, bench/results/speculate.md. */
@@ -78,7 +78,7 @@ static bool reserve_tokens(weir__lookup *lookup, const int32_t *tokens, int32_t 
 /* ---- Matches ---- */
 
 /* The number of tokens up to `a` that are those up to `b`, b < a. */
-static int32_t count_alike(const int32_t *tokens, int32_t a, int32_t b)
+static int32_t count_equal(const int32_t *tokens, int32_t a, int32_t b)
 {
     int32_t n = 0;
     while (n < WEIR__LOOKUP_MOST && n <= b && tokens[a - n] == tokens[b - n]) n++;
@@ -92,7 +92,7 @@ static void find_place(weir__lookup *lookup, const int32_t *tokens, int32_t at)
     int32_t next = *head_of(lookup, tokens, at);
     for (int i = 0; i < CANDIDATES && next > 0; i++) {
         int32_t candidate = next - 1;
-        int32_t length = count_alike(tokens, at, candidate);
+        int32_t length = count_equal(tokens, at, candidate);
         if (length >= WEIR__LOOKUP_LEAST && length > lookup->length) {
             lookup->length = length;
             lookup->from = candidate + 1;

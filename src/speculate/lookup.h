@@ -8,7 +8,7 @@
 
 #include "speculate/acceptance.h"
 
-#define WEIR__LOOKUP_LEAST 2  /* tokens that must be alike: one alone is right too seldom to pay for a row */
+#define WEIR__LOOKUP_LEAST 2  /* tokens that must match: a single one is right too seldom to pay for a row */
 #define WEIR__LOOKUP_MOST  32 /* more count as this many */
 
 /* The pairs of one text, which only grows. A pair is two neighbouring tokens; its position is the second
@@ -20,7 +20,7 @@ typedef struct weir__lookup {
     size_t n_heads, capacity;
     int32_t n;      /* tokens seen */
     int32_t from;   /* where the text is expected to go on as it did; -1 = nowhere */
-    int32_t length; /* how many tokens before it are alike, at most WEIR__LOOKUP_MOST */
+    int32_t length; /* how many tokens before it match, at most WEIR__LOOKUP_MOST */
     weir__acceptance acceptance;
 } weir__lookup;
 

@@ -14,7 +14,7 @@ typedef struct weir__prediction {
     const int32_t *tokens; /* [n], borrowed */
     int32_t n;
     int32_t at;     /* the answer's place; while it has left, where it was last */
-    int32_t length; /* tokens that were alike before it, at most WEIR__LOOKUP_MOST; 0 = it has left */
+    int32_t length; /* tokens before it that matched, at most WEIR__LOOKUP_MOST; 0 = it has left */
     int32_t sought; /* the place that was compared last since it left */
     int32_t n_read; /* tokens of the answer */
     weir__acceptance acceptance;

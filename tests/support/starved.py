@@ -13,7 +13,8 @@ from checks import check, effort, environment
 from serve import Server
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
-N_ROUNDS = int(os.environ.get("WEIR_ROUNDS", effort(40, 4)))
+ROUNDS = os.environ.get("WEIR_ROUNDS", effort(40, 4))
+N_ROUNDS = 1000 if ROUNDS == "all" else int(ROUNDS)
 SEED = int(os.environ.get("WEIR_SEED", random.SystemRandom().randrange(1 << 30)))
 N_CLIENTS = 8
 scratch = tempfile.TemporaryDirectory()

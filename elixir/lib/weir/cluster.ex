@@ -40,8 +40,9 @@ defmodule Weir.Cluster do
   A stream without `deadline` goes on with the same text. For a sampled request without a seed, its own or the
   server's, the caller's node draws one. Another node generates the answer again, and the stream compares and
   skips the part that the caller has. A stream with `deadline` ends with a `Weir.Error` whose code is
-  `:node_down`; its `text` is the answer so far. The same happens if the new answer differs, for example between processors whose sums differ,
-  if there is no other node, and to a stream of `stream_chat_completion/3` that has begun. In each case there is one end: a last chunk or an exception.
+  `:node_down`; its `text` is the answer so far. The same happens if the new answer differs (for
+  example between processors whose sums differ), if there is no other node, and with a stream of
+  `stream_chat_completion/3` that has sent a chunk. Each stream ends exactly once: with a last chunk or an exception.
 
   When the connection of two nodes is lost, OTP 25 and newer close those to others, too, unless
   `-kernel prevent_overlapping_partitions false` is set; streams between these nodes then move as well.

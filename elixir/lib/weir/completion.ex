@@ -40,7 +40,7 @@ defmodule Weir.Completion do
     ]
   end
 
-  @doc "These and those of the template, and the others."
+  @doc "Splits off these options and those of the template; returns the others, too."
   @spec split!(keyword()) :: {map(), keyword()}
   def split!(opts), do: Options.split!(opts, options() ++ Options.template())
 

@@ -112,7 +112,7 @@ defmodule Weir.Embedding do
         &Turns.take(:compute, Deadline.left(deadline), fn left -> embed.(&1, left) end)
       )
 
-    if Telemetry.loaded?(), do: tell(inputs, result, System.monotonic_time() - begun)
+    if Telemetry.heard?(), do: tell(inputs, result, System.monotonic_time() - begun)
     with {:ok, vectors} <- result, do: {:ok, Enum.concat(vectors)}
   end
 

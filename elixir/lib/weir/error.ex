@@ -100,10 +100,8 @@ defmodule Weir.Error do
   @impl true
   def exception(reason), do: new(reason)
 
-  defp text({:queue_full, n}) do
-    "the queue is full: max_queue is #{n}, the most requests that may wait, and those of one tenant take at most " <>
-      "three quarters of it"
-  end
+  defp text({:queue_full, n}),
+    do: "the queue is full: at most #{n} requests (max_queue) may wait while the model is loaded"
 
   defp text({:queued, ms}),
     do: "the request waited #{seconds(ms)} in the queue, until its timeout: too many run before it for that"
@@ -117,13 +115,12 @@ defmodule Weir.Error do
   defp text({:refused, text}), do: "the cluster refuses this node's server: " <> text
   defp text({:server_down, reason}), do: "the server is down: " <> Exception.format_exit(reason)
   defp text({_code, text}) when is_binary(text), do: text
-  defp text(:queue_full), do: "the queue is full"
   defp text(:cancelled), do: "the request was cancelled"
   defp text(:timeout), do: "it took longer than its timeout"
   defp text(:stopping), do: "the server is stopping"
   defp text(:node_down), do: "the node that computed the answer was lost"
   defp text(:shared), do: "others have the same answer"
-  defp text(:unknown_call), do: "no function of this package sends this"
+  defp text(:unknown_call), do: "the process does not know this call"
   defp text(:no_node), do: "no node serves the cluster's model"
 
   defp seconds(ms), do: "#{ms / 1000} s"

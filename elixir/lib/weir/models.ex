@@ -65,8 +65,8 @@ defmodule Weir.Models do
   lease for the call, of a stream when it is enumerated. Unless `timeout` is given, the model must be loaded within
   60_000 ms, for a stream 30_000 ms.
 
-  Functions that take a `name` also take a lease. Codes of errors, in addition to those of
-  `Weir.Server.generate/3`: `:not_found` (no model has this name), `:load_failed` (the message says why),
+  Functions that take a `name` also take a lease. Codes of errors of models (`Weir.Error` lists all):
+  `:not_found` (no model has this name), `:load_failed` (the message says why),
   `:too_large` (for the budget) and `:model_busy` (too many wait).
 
   When this process ends, waiting requests end with the error `:server_down`, and running answers go on to their
@@ -249,7 +249,7 @@ defmodule Weir.Models do
       with {:ok, lease} <- Lease.open(models, name, limits), do: opened(lease, input, given, limits)
     end
 
-    %{server: nil, id: nil, emit: emit.emit, by: Answer, open: open}
+    %{server: nil, id: nil, emit: emit.emit, by: Answer, place: nil, open: open}
   end
 
   defp opened(lease, input, given, limits) do

@@ -89,7 +89,7 @@ defmodule Weir.NIF do
   """
   native model_load(path :: String.t(), options :: map()) :: result(model())
 
-  @doc "Members of `weir_model_info` by their names."
+  @doc "Some members of `weir_model_info` by their names."
   native model_info(model()) :: map()
   native vocab_is_eog(model(), token()) :: boolean()
 
@@ -328,7 +328,7 @@ defmodule Weir.NIF do
 
   @doc """
   Replaces the list of models. Each is a map of the members of `weir_pool_model`; `model` and `engine` are maps
-  as of `model_load/10` and `engine_create/2`. Reads no file. Dirty, CPU.
+  as for `model_load/2` and `engine_create/2`. Reads no file. Dirty, CPU.
   """
   native pool_set(pool(), models :: [map()]) :: status()
 
@@ -383,8 +383,6 @@ defmodule Weir.NIF do
   native hub_download(name :: String.t(), options :: map(), pid :: pid() | nil, ref :: reference() | nil) ::
            result(String.t())
 
-  # The VM replaces its callers. If this function had the type no_return(), dialyzer would not believe theirs.
-  @spec missing() :: term()
   # ---- Under LlamaCppEx's names and with its arguments ----
 
   @doc "Does nothing; kept for programs that call it."
@@ -560,5 +558,7 @@ defmodule Weir.NIF do
 
   defp choice(other, _names, _first), do: other
 
+  # The VM replaces its callers. If this function had the type no_return(), dialyzer would not believe theirs.
+  @spec missing() :: term()
   defp missing, do: :erlang.nif_error(:not_loaded)
 end

@@ -5,12 +5,12 @@ defmodule Weir.Request do
 
   The caller gets messages `{:weir, ref, event}` with the request's `ref`:
 
-    * `{:start, %{id: _, prompt_tokens: _, queue_position: _}}` once it is submitted. From a `Weir.Cluster` it says
-      that a node has it, and the numbers are `nil`.
+    * `{:start, %{id: _, prompt_tokens: _, queue_position: _}}` once it is submitted. From a `Weir.Cluster` it
+      means that a node has the request, and both numbers are `nil`; from `Weir.Models`, `queue_position` is `nil`.
     * `{:progress, map}` while its prompt is computed, see `Weir.Chunk`; not with `progress: false`
     * `{:text, text}`, or `{:chunk, chunk}` with `emit: :chunks`
-    * last `{:end, %{reason: _, usage: _, miss: _, logprobs: _}}` as in `Weir.Chunk`, or `{:error, error}` as
-      from `Weir.Server.generate/3`
+    * last `{:end, %{reason: _, usage: _, miss: _, logprobs: _}}` as in `Weir.Chunk`, or `{:error, error}`
+      with a `Weir.Error`
 
   A slow receiver is not flooded: while 16 or more messages, of whatever kind, are in its mailbox, progress and
   text come at most once a second, and what waits merges. At the end all comes at once. So a receiver that reads
@@ -61,9 +61,8 @@ defmodule Weir.Request do
 
   @doc """
   Returns where the request is. Only `:state` is there while it is `:starting` (its prompt is rendered and
-  tokenized, or the model loaded) and when it has `:ended` and its last message was sent; and always for a request
-  that is not a `Weir.Server`'s, which is `:running` until its end. Never waits for a
-  forward pass.
+  tokenized, or the model loaded) and once it has `:ended` and its last message was sent. A request to any other
+  target than a `Weir.Server` has only `:state`, which is `:running` until its end. Never waits for a forward pass.
 
       iex> {:ok, server} = Weir.Server.start_link(model_path: "fake:", temp: 0.0)
       iex> request = Weir.Server.submit(server, "hello", max_tokens: 3)

@@ -219,7 +219,7 @@ defmodule Weir.Target do
     module.completion(where, messages, opts)
   end
 
-  @doc "Streams that answer as `Weir.ChatCompletionChunk`s. Options as in `chat_completion/3`; `timeout` as in `stream/3`."
+  @doc "Streams the answer to a conversation as `Weir.ChatCompletionChunk`s. Options as in `chat_completion/3`; `timeout` as in `stream/3`."
   @spec stream_chat_completion(t(), [Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat_completion(target, messages, opts \\ []) do
     {module, where} = of(target)

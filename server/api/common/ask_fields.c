@@ -225,7 +225,7 @@ static const serve_field fields[] = {
     HINT("options.use_mmap", SERVE_ASK_OPTIONS, 0, NULL, NULL),
     HINT("options.use_mlock", SERVE_ASK_OPTIONS, 0, NULL, NULL),
     HINT("options.penalize_newline", SERVE_ASK_OPTIONS, 0, NULL, NULL),
-    /* Parts of requests, of all messages and tools alike. Parts without a row are hints, too. */
+    /* Parts of requests, in messages as well as in tools. Parts without a row are hints, too. */
     HINT("stream_options.include_obfuscation", BOTH | SERVE_ASK_RESPONSES, FLAG, "false", "false: events are not padded here"),
     HINT("messages[].content[].image_url.detail", SERVE_ASK_CHAT, STRING, "\"auto\"", NULL),
     HINT("messages[].output_config", SERVE_ASK_MESSAGES, OBJECT, NULL, ""),

@@ -11,7 +11,7 @@ defmodule Weir.Server.Answer do
 
   # ---- Whole ----
 
-  @doc "See `Weir.Server.complete/3`."
+  @doc "See `Weir.Target.complete/3`."
   @spec whole(GenServer.server(), Weir.Target.input(), keyword()) ::
           {:ok, Weir.Server.answer()} | {:error, Error.t()}
   def whole(server, input, opts) do

@@ -23,13 +23,15 @@ defmodule Weir.Server.Courier do
   @typedoc """
   A request to carry. `open` is called in the courier's process, with the request's id, and returns what the
   functions `next/1` and `look/2` of the module `by` take. server: that knows the courier; nil: none.
+  place: in the queue of the engine, for `by: Answer`; nil: not known.
   """
   @type carried :: %{
-          server: GenServer.server() | nil,
-          id: term(),
-          emit: :text | :chunks,
-          by: module(),
-          open: (term() -> {:ok, term()} | {:error, Error.t()})
+          required(:server) => GenServer.server() | nil,
+          required(:id) => term(),
+          required(:emit) => :text | :chunks,
+          required(:by) => module(),
+          optional(:place) => 0 | nil,
+          required(:open) => (term() -> {:ok, term()} | {:error, Error.t()})
         }
 
   @doc "See `Weir.Target.submit/3`."
@@ -88,8 +90,8 @@ defmodule Weir.Server.Courier do
     error -> {:error, Error.new({:invalid, Exception.message(error)})}
   end
 
-  defp start_of(%{server: nil, by: Answer}, request),
-    do: %{prompt_tokens: NIF.engine_usage(request.ref).n_prompt, queue_position: 0}
+  defp start_of(%{server: nil, by: Answer, place: place}, request),
+    do: %{prompt_tokens: NIF.engine_usage(request.ref).n_prompt, queue_position: place}
 
   defp start_of(%{server: nil}, _opened), do: %{prompt_tokens: nil, queue_position: nil}
 

@@ -177,7 +177,7 @@ defmodule Weir.Server.Request do
 
   defp submit_with(session, prompt, o, how) do
     with {:ok, o} <- adapted(hd(session.models), o),
-         {:ok, requests} <- session |> submit_or_join(prompt, o, how) do
+         {:ok, requests} <- submit_or_join(session, prompt, o, how) do
       {:ok, requests}
     else
       error ->
@@ -269,7 +269,7 @@ defmodule Weir.Server.Request do
 
   # It has one event of its end, however often it is closed.
   defp opened(%{ref: ref} = request) do
-    if Telemetry.loaded?(), do: Process.put({__MODULE__, ref}, true)
+    if Telemetry.heard?(), do: Process.put({__MODULE__, ref}, true)
     request
   end
 

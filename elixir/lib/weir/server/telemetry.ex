@@ -32,6 +32,13 @@ defmodule Weir.Server.Telemetry do
     Code.ensure_loaded?(:telemetry) and function_exported?(:telemetry, :execute, 3)
   end
 
+  @doc """
+  True if a handler may be there: attaching one loads the module. For what each request asks, since `loaded?/0`
+  searches the code path where there is none.
+  """
+  @spec heard?() :: boolean()
+  def heard?, do: function_exported?(:telemetry, :execute, 3)
+
   @doc false
   def execute(event, measurements, metadata) do
     # the package compiles without :telemetry
