@@ -30,7 +30,7 @@ typedef struct cli_page {
 
 #define NARROW 64 /* below that, explanations stand in lines of their own */
 
-static cli_page cli_page_begin(bool man)
+static cli_page begin_page(bool man)
 {
     int width = cli_term_out() ? cli_term_columns() : CLI_WRAP_COLUMNS;
     return (cli_page){
@@ -46,7 +46,7 @@ static cli_page cli_page_begin(bool man)
 }
 
 /* Text as roff shows it: hyphens stay hyphens, nothing is taken for a request. Newlines begin paragraphs. */
-static void cli_page_roff(cli_text *text, const char *string)
+static void add_roff(cli_text *text, const char *string)
 {
     static const struct {
         char plain;
@@ -69,7 +69,7 @@ static void cli_page_roff(cli_text *text, const char *string)
     }
 }
 
-static void cli_page_section(cli_page *page, const char *title)
+static void begin_section(cli_page *page, const char *title)
 {
     if (!page->man) {
         cli_text_printf(&page->text, "\n%s%s%s\n", page->bold, title, page->plain);
@@ -83,33 +83,33 @@ static void cli_page_section(cli_page *page, const char *title)
     cli_text_puts(&page->text, "\n");
 }
 
-static void cli_page_group(cli_page *page, const char *title)
+static void begin_group(cli_page *page, const char *title)
 {
     if (page->man)
         cli_text_printf(&page->text, ".SS %s\n", title);
     else
-        cli_page_section(page, title);
+        begin_section(page, title);
 }
 
 /* Paragraphs, separated by empty lines; wrapped on a terminal. */
-static void cli_page_puts(cli_page *page, const char *string)
+static void add_paragraphs(cli_page *page, const char *string)
 {
     if (page->man)
-        cli_page_roff(&page->text, string);
+        add_roff(&page->text, string);
     else
         cli_wrap_text(&page->text, string, 0, 0, page->width);
     cli_text_puts(&page->text, "\n");
 }
 
 /* "  label      explanation", the explanation from this column on. */
-static void cli_page_entry(cli_page *page, const char *label, const char *explanation, int column)
+static void add_entry(cli_page *page, const char *label, const char *explanation, int column)
 {
     cli_text *text = &page->text;
     if (page->man) {
         cli_text_puts(text, ".TP\n\\fB");
-        cli_page_roff(text, label);
+        add_roff(text, label);
         cli_text_puts(text, "\\fR\n");
-        cli_page_puts(page, explanation);
+        add_paragraphs(page, explanation);
         return;
     }
     int width = cli_text_width(label, strlen(label));
@@ -125,10 +125,10 @@ static void cli_page_entry(cli_page *page, const char *label, const char *explan
 }
 
 /* Lines "# what" and "command". */
-static void cli_page_examples(cli_page *page, const char *lines)
+static void add_examples(cli_page *page, const char *lines)
 {
     bool several = strchr(lines, '\n') != NULL && strchr(strchr(lines, '\n') + 1, '\n') != NULL;
-    cli_page_section(page, several || page->man ? "Examples" : "Example");
+    begin_section(page, several || page->man ? "Examples" : "Example");
     if (page->man) cli_text_puts(&page->text, ".nf\n");
     for (; *lines != '\0'; lines += *lines == '\n') {
         char line[256];
@@ -136,7 +136,7 @@ static void cli_page_examples(cli_page *page, const char *lines)
         bool comment = lines[0] == '#';
         snprintf(line, sizeof line, "%.*s", (int)n, lines);
         if (page->man)
-            cli_page_puts(page, line);
+            add_paragraphs(page, line);
         else
             cli_text_printf(&page->text, "  %s%s%s\n", comment ? page->dim : "", line,
                             comment ? page->plain : "");
@@ -145,7 +145,7 @@ static void cli_page_examples(cli_page *page, const char *lines)
     if (page->man) cli_text_puts(&page->text, ".fi\n");
 }
 
-/* ---- The command ---- */
+/* ---- The table of commands ---- */
 
 #define COLUMN 30 /* where the explanation of an option begins */
 #define WIDE   24 /* of a command, a variable, a file */
@@ -478,8 +478,8 @@ static cli_exit print_page(cli_page *page)
 
 static void add_exit_codes(cli_page *page)
 {
-    cli_page_section(page, page->man ? "Exit status" : "Exit codes");
-#define X(name, value, text) cli_page_entry(page, #value, text, 8);
+    begin_section(page, page->man ? "Exit status" : "Exit codes");
+#define X(name, value, text) add_entry(page, #value, text, 8);
     CLI_EXIT_MAP(X)
 #undef X
 }
@@ -510,7 +510,7 @@ static void add_option(cli_page *page, const cli_args *args, const cli_option *o
     cli_text_printf(&explanation, "%s%s", option->help, cli_options_is_list(option) ? CLI_AGAIN : "");
     if (value[0] != '\0') cli_text_printf(&explanation, " [%s]", value);
     if (page->man && option->env != NULL) cli_text_printf(&explanation, " (%s)", option->env);
-    if (label.bytes != NULL) cli_page_entry(page, label.bytes, explanation.bytes, COLUMN);
+    if (label.bytes != NULL) add_entry(page, label.bytes, explanation.bytes, COLUMN);
     weir__text_fini(&label);
     weir__text_fini(&explanation);
 }
@@ -519,13 +519,13 @@ static void add_options(cli_page *page, const cli_command *command, bool all)
 {
     cli_args args;
     cli_args_init(&args, command);
-    if (page->man) cli_page_section(page, "Options");
+    if (page->man) begin_section(page, "Options");
     for (int group = 0; group < CLI_N_GROUPS; group++) {
         bool titled = false;
         for (const cli_option *option = cli_options; option->name != NULL; option++) {
             if ((int)option->group != group || !(option->commands & command->bit)) continue;
             if (option->rare && !all) continue;
-            if (!titled) cli_page_group(page, cli_group_titles[group]);
+            if (!titled) begin_group(page, cli_group_titles[group]);
             titled = true;
             add_option(page, &args, option);
         }
@@ -540,7 +540,7 @@ static void list_commands(cli_page *page, bool bench)
     for (const cli_command *command = cli_commands; command->name != NULL; command++) {
         snprintf(left, sizeof left, "weir %s", command->name);
         if (page->man) name_page(command, left, sizeof left);
-        if (page->man || (command->run == NULL) == bench) cli_page_entry(page, left, command->summary, WIDE);
+        if (page->man || (command->run == NULL) == bench) add_entry(page, left, command->summary, WIDE);
     }
 }
 
@@ -554,15 +554,15 @@ static void add_man_head(cli_page *page, const cli_command *command, const char 
     cli_text_puts(&page->text, ".\\\" Made by weir help --man\n.TH ");
     for (const char *c = name; *c != '\0'; c++) cli_text_printf(&page->text, "%c", weir__ascii_upper(*c));
     cli_text_printf(&page->text, " 1 \"\" \"weir %s\" \"weir\"\n.ad l\n", weir_version());
-    cli_page_section(page, "Name");
-    cli_page_roff(&page->text, name);
+    begin_section(page, "Name");
+    add_roff(&page->text, name);
     cli_text_puts(&page->text, " \\- ");
-    cli_page_puts(page, summary);
-    cli_page_section(page, "Synopsis");
+    add_paragraphs(page, summary);
+    begin_section(page, "Synopsis");
     cli_text_puts(&page->text, "\\fBweir ");
-    cli_page_roff(&page->text, command != NULL ? command->name : "COMMAND");
+    add_roff(&page->text, command != NULL ? command->name : "COMMAND");
     cli_text_puts(&page->text, "\\fR ");
-    cli_page_puts(page, command != NULL ? command->usage : "[OPTION ...]");
+    add_paragraphs(page, command != NULL ? command->usage : "[OPTION ...]");
 }
 
 static void add_overview(cli_page *page)
@@ -572,28 +572,28 @@ static void add_overview(cli_page *page)
         add_man_head(page, NULL, summary);
     else
         cli_text_printf(&page->text, "%sweir%s %s: %s\n", page->bold, page->plain, weir_version(), summary);
-    cli_page_section(page, "Commands");
+    begin_section(page, "Commands");
     list_commands(page, false);
-    cli_page_entry(page, "weir bench NAME", "measure models, kernels and servers (weir help bench)", WIDE);
-    cli_page_entry(page, "weir help COMMAND", "its options, with examples", WIDE);
-    cli_page_examples(page, "weir run -p \"What is a weir?\"");
-    cli_page_section(page, "Environment");
-    cli_page_entry(page, "WEIR_MODEL", "the model when -m is missing", WIDE);
-    cli_page_entry(page, "WEIR_TEMP, WEIR_CTX, …",
-                   "defaults of the options: WEIR_, then the name in capitals with underscores. The command "
-                   "line overrides them. Options for prompts, grammars, lists and the output format have "
-                   "none.",
-                   WIDE);
-    cli_page_entry(page, "WEIR_CONFIG", "another config file; empty: none", WIDE);
-    cli_page_entry(page, "HF_TOKEN, HF_HOME, …", "for models by name: weir help pull", WIDE);
-    cli_page_entry(page, "NO_COLOR", "when set: no colours", WIDE);
-    cli_page_section(page, "Files");
-    cli_page_entry(page, "~/.config/weir/config",
-                   "the same defaults, one per line, as in \"top-k = 20\"; the environment overrides them "
-                   "(weir help config)",
-                   WIDE);
-    cli_page_entry(page, "~/.config/weir/names", "short names of models, beside weir's own (weir help pull)",
-                   WIDE);
+    add_entry(page, "weir bench NAME", "measure models, kernels and servers (weir help bench)", WIDE);
+    add_entry(page, "weir help COMMAND", "its options, with examples", WIDE);
+    add_examples(page, "weir run -p \"What is a weir?\"");
+    begin_section(page, "Environment");
+    add_entry(page, "WEIR_MODEL", "the model when -m is missing", WIDE);
+    add_entry(page, "WEIR_TEMP, WEIR_CTX, …",
+              "defaults of the options: WEIR_, then the name in capitals with underscores. The command "
+              "line overrides them. Options for prompts, grammars, lists and the output format have "
+              "none.",
+              WIDE);
+    add_entry(page, "WEIR_CONFIG", "another config file; empty: none", WIDE);
+    add_entry(page, "HF_TOKEN, HF_HOME, …", "for models by name: weir help pull", WIDE);
+    add_entry(page, "NO_COLOR", "when set: no colours", WIDE);
+    begin_section(page, "Files");
+    add_entry(page, "~/.config/weir/config",
+              "the same defaults, one per line, as in \"top-k = 20\"; the environment overrides them "
+              "(weir help config)",
+              WIDE);
+    add_entry(page, "~/.config/weir/names", "short names of models, beside weir's own (weir help pull)",
+              WIDE);
     add_exit_codes(page);
 }
 
@@ -610,39 +610,39 @@ static void add_command(cli_page *page, const cli_command *command, bool all)
         cli_wrap_text(&page->text, head, 0, 4, page->width);
         cli_text_printf(&page->text, "%s\n", page->plain);
         cli_free(head);
-        cli_page_puts(page, command->summary);
+        add_paragraphs(page, command->summary);
     }
     if (command->text[0] != '\0') {
         if (page->man)
-            cli_page_section(page, "Description");
+            begin_section(page, "Description");
         else
             cli_text_puts(&page->text, "\n");
-        cli_page_puts(page, command->text);
+        add_paragraphs(page, command->text);
     }
-    cli_page_examples(page, command->examples);
+    add_examples(page, command->examples);
     add_options(page, command, !shortened);
     if (page->man) {
-        cli_page_section(page, "See also");
-        cli_page_puts(page, "weir(1): environment, config file, exit status");
+        begin_section(page, "See also");
+        add_paragraphs(page, "weir(1): environment, config file, exit status");
         return;
     }
     if (shortened) {
         char *more = cli_format("weir %s --help-all shows all options.", command->name);
         cli_text_puts(&page->text, "\n");
-        cli_page_puts(page, more);
+        add_paragraphs(page, more);
         cli_free(more);
     }
     if (cli_options_has_settings(command->bit)) {
         cli_text_puts(&page->text, "\n");
-        cli_page_puts(page,
-                      "Options with a default may also come from the environment (--top-k 20 as "
-                      "WEIR_TOP_K=20) or the config file (top-k = 20). weir help lists the exit codes.");
+        add_paragraphs(page,
+                       "Options with a default may also come from the environment (--top-k 20 as "
+                       "WEIR_TOP_K=20) or the config file (top-k = 20). weir help lists the exit codes.");
     }
 }
 
 static cli_page page_of(const cli_command *command, cli_help_kind kind)
 {
-    cli_page page = cli_page_begin(kind == CLI_HELP_MAN);
+    cli_page page = begin_page(kind == CLI_HELP_MAN);
     if (command != NULL)
         add_command(&page, command, kind != CLI_HELP_SHORT);
     else
@@ -658,10 +658,10 @@ cli_exit cli_help_print(const cli_command *command, cli_help_kind kind)
 
 cli_exit cli_help_bench(void)
 {
-    cli_page page = cli_page_begin(false);
-    cli_page_section(&page, "Commands of weir bench");
+    cli_page page = begin_page(false);
+    begin_section(&page, "Commands of weir bench");
     list_commands(&page, true);
-    cli_page_entry(&page, "weir help bench NAME", "its options, with examples", WIDE);
+    add_entry(&page, "weir help bench NAME", "its options, with examples", WIDE);
     return print_page(&page);
 }
 

@@ -113,8 +113,7 @@ static void print_tokens(cli_text *text, int32_t tokens, const weir_error *error
 
 /* "texts and images", and lines for some sizes, each with its newline; `indent` goes before all but the
  * first. Without an engine, no sizes. */
-static void cli_reads_print(cli_text *text, const weir_model_info *info, weir_engine *engine,
-                            const char *indent)
+static void print_reads(cli_text *text, const weir_model_info *info, weir_engine *engine, const char *indent)
 {
     cli_text_puts(text, info->reads_images ? "texts and images" : "texts");
     if (info->reads_sounds)
@@ -141,7 +140,7 @@ static json_t *token_count(int32_t tokens)
 
 /* [{"width", "height", "tokens"}] and [{"seconds", "tokens"}]; tokens is null where the engine takes none of
  * that size. NULL: out of memory. */
-static json_t *cli_reads_images(const weir_model_info *info, weir_engine *engine)
+static json_t *images_json(const weir_model_info *info, weir_engine *engine)
 {
     json_t *list = json_array();
     for (size_t i = 0; engine != NULL && info->reads_images && i < N_IMAGES; i++)
@@ -151,7 +150,7 @@ static json_t *cli_reads_images(const weir_model_info *info, weir_engine *engine
     return list;
 }
 
-static json_t *cli_reads_sounds(const weir_model_info *info, weir_engine *engine)
+static json_t *sounds_json(const weir_model_info *info, weir_engine *engine)
 {
     json_t *list = json_array();
     for (size_t i = 0; engine != NULL && info->reads_sounds && i < N_SOUNDS; i++)
@@ -222,7 +221,7 @@ static void print_model(cli_text *text, const char *path, const weir_model *mode
     }
     if (info->reads_images || info->reads_sounds) {
         begin_line(text, "reads");
-        cli_reads_print(text, info, engine, "                ");
+        print_reads(text, info, engine, "                ");
     }
     begin_line(text, "chat template");
     if (info->chat_template != NULL)
@@ -396,8 +395,8 @@ static json_t *as_json(const cli_args *args, const char *path, const weir_model 
         info->kernels, "n_bytes_kernels", (json_int_t)info->n_bytes_kernels, "n_bytes_mapped",
         (json_int_t)info->n_bytes_mapped, "n_layer_mtp", info->n_layer_mtp, "is_draft_head",
         info->is_draft_head, "reads_images", info->reads_images, "reads_sounds", info->reads_sounds,
-        "sample_rate", info->sample_rate, "images", cli_reads_images(info, engine), "sounds",
-        cli_reads_sounds(info, engine), "weights", weights_json(loaded));
+        "sample_rate", info->sample_rate, "images", images_json(info, engine), "sounds",
+        sounds_json(info, engine), "weights", weights_json(loaded));
     json_t *allotted = NULL;
     if (stats != NULL)
         allotted =

@@ -5,7 +5,6 @@
  * models. Then this thread waits for signals: one that ends it, or SIGHUP, which reads options, keys and
  * models again. At the end, requests that run are waited for; while models and caches are closed, another
  * signal ends the process at once. */
-#include "base/error.h"
 #include "server/server.h"
 
 #include <errno.h>
@@ -49,6 +48,7 @@ cli_exit cli_serve(cli_args *args)
 
 #else
 
+#include "base/error.h"
 #include "base/mem.h"
 #include "cli/lib/file.h"
 #include "server/settings/key_file.h"

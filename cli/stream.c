@@ -66,7 +66,7 @@ typedef struct cli_panes {
 #define INDENT        2
 #define RATE_NS       (WEIR__NS_PER_S / 2) /* how often the rate of all is measured anew */
 
-static void cli_panes_init(cli_panes *panes, const char *title, size_t n)
+static void init_panes(cli_panes *panes, const char *title, size_t n)
 {
     *panes = (cli_panes){
         .title = title,
@@ -76,7 +76,7 @@ static void cli_panes_init(cli_panes *panes, const char *title, size_t n)
     };
 }
 
-static void cli_panes_fini(cli_panes *panes)
+static void fini_panes(cli_panes *panes)
 {
     for (size_t i = 0; i < panes->n; i++) weir__text_fini(&panes->panes[i].shown);
     cli_free(panes->panes);
@@ -84,7 +84,7 @@ static void cli_panes_fini(cli_panes *panes)
 }
 
 /* Adds text to a pane. */
-static void cli_panes_add(cli_pane *pane, const char *text, size_t length)
+static void add_to_pane(cli_pane *pane, const char *text, size_t length)
 {
     size_t from = pane->shown.n;
     cli_text_add_safe(&pane->shown, text, length);
@@ -256,7 +256,7 @@ static int visible_panes(const cli_panes *panes, int *rows_each)
 }
 
 /* Moves the focus. Returns whether the key, of cli_screen_key, was one for that. */
-static bool cli_panes_key(cli_panes *panes, int key)
+static bool move_focus(cli_panes *panes, int key)
 {
     int each;
     size_t page = panes->rows > 0 ? (size_t)visible_panes(panes, &each) : 1, last = panes->n - 1;
@@ -284,7 +284,7 @@ static bool cli_panes_key(cli_panes *panes, int key)
 
 /* ---- Screen ---- */
 
-static void cli_panes_draw(cli_panes *panes)
+static void draw_panes(cli_panes *panes)
 {
     cli_screen_size(&panes->columns, &panes->rows);
     int each;
@@ -483,7 +483,7 @@ static void take_chunk(struct session *session, size_t i, const weir_chunk *chun
     }
     cli_pane *pane = &session->panes.panes[i];
     cli_text_add(&session->answers[i].text, chunk->text, chunk->length);
-    cli_panes_add(pane, chunk->text, chunk->length);
+    add_to_pane(pane, chunk->text, chunk->length);
     pane->usage = weir_stream_usage(session->answers[i].stream);
     pane->state = chunk->finished ? CLI_PANE_FINISHED : CLI_PANE_GENERATING;
     pane->reason = chunk->reason;
@@ -519,13 +519,13 @@ static void draw_screen(struct session *session, bool now)
     if (!session->screen || (!now && time - session->drawn_ns < FRAME_NS)) return;
     session->drawn_ns = time;
     guess_states(session);
-    cli_panes_draw(&session->panes);
+    draw_panes(&session->panes);
 }
 
 static void press_key(struct session *session, int key)
 {
     size_t focus = session->panes.focus;
-    if (key == CLI_KEY_NONE || cli_panes_key(&session->panes, key)) return;
+    if (key == CLI_KEY_NONE || move_focus(&session->panes, key)) return;
     if (key == 'q') cli_signals_end(SIGINT);
     if (key == 's' && !session->answers[focus].finished) {
         weir_stream_cancel(session->answers[focus].stream);
@@ -723,7 +723,7 @@ cli_exit cli_stream(cli_args *args)
     if ((code = start_session(&session, args, path)) != CLI_OK) goto done;
     session.screen = !args->json && cli_screen_open();
     if (session.screen) {
-        cli_panes_init(&session.panes, cli_file_name(session.batch.path), session.batch.n);
+        init_panes(&session.panes, cli_file_name(session.batch.path), session.batch.n);
         for (size_t i = 0; i < session.batch.n; i++)
             session.panes.panes[i].name = session.batch.items[i].name;
     }
@@ -732,7 +732,7 @@ cli_exit cli_stream(cli_args *args)
 done:
     code = cli_ticks_save(args, session.engine, code);
     weir_engine_destroy(session.engine);
-    if (session.screen) cli_panes_fini(&session.panes);
+    if (session.screen) fini_panes(&session.panes);
     free_answers(&session);
     cli_free(session.fds);
     cli_free(session.fd_answer);

@@ -1,5 +1,8 @@
-/* weir top: the state of a running server, live.
- * SPDX-License-Identifier: Apache-2.0 */
+/* weir top and weir ps: the state of a running server, live or once.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Both read the server's /events by libcurl, in one thread: nothing blocks but wait_for_events. ps prints the
+ * first event; top draws each, and connects again if the server goes away. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,10 +23,10 @@
 typedef struct cli_remote cli_remote;
 
 typedef enum cli_remote_state {
-    CLI_REMOTE_IDLE,    /* nothing was begun, or it has ended well */
+    CLI_REMOTE_IDLE,    /* nothing was begun */
     CLI_REMOTE_WAITING, /* for the answer's first bytes */
     CLI_REMOTE_OPEN,
-    CLI_REMOTE_LOST,    /* cli_remote_problem returns why; another try may help */
+    CLI_REMOTE_LOST,    /* `problem` says why; another try may help */
     CLI_REMOTE_REFUSED, /* no other try would */
 } cli_remote_state;
 
@@ -115,7 +118,7 @@ static void on_end(const weir__transfer_result *result, void *user)
 
 /* ---- Requests ---- */
 
-static void cli_remote_listen(cli_remote *remote, cli_sse_fn on_event, void *user)
+static void listen_to(cli_remote *remote, cli_sse_fn on_event, void *user)
 {
     const char *const headers[] = {remote->key, NULL};
     const weir__transfer_request request = {
@@ -137,21 +140,9 @@ static void cli_remote_listen(cli_remote *remote, cli_sse_fn on_event, void *use
     if (remote->transfer == NULL) cli_no_memory();
 }
 
-/* The state of the request for events. */
-static cli_remote_state cli_remote_listening(const cli_remote *remote)
-{
-    return remote->state;
-}
-
-/* Half a sentence about the loss: "cannot connect; is weir serve running?". */
-static const char *cli_remote_problem(const cli_remote *remote)
-{
-    return remote->problem;
-}
-
 /* Waits up to timeout_ms, or for bytes, a signal, or something to read from the descriptor `keys` (-1 =
  * none), and takes the bytes. */
-static void cli_remote_wait(cli_remote *remote, int keys, int timeout_ms)
+static void wait_for_remote(cli_remote *remote, int keys, int timeout_ms)
 {
     const int fds[] = {cli_signals_descriptor(), keys};
     unsigned readable = weir__transfers_wait(remote->transfers, fds, keys >= 0 ? 2 : 1, timeout_ms);
@@ -172,7 +163,7 @@ static void add_name(cli_text *text, const char *name)
 }
 
 /* The server that --url and --api-key name. NULL after a message: *code. */
-static cli_remote *cli_remote_create(const cli_args *args, cli_exit *code)
+static cli_remote *create_remote(const cli_args *args, cli_exit *code)
 {
     static const char unix_socket[] = "unix:";
     const char *url = args->url != NULL ? args->url : CLI_REMOTE_URL, *key = args->api_key;
@@ -212,7 +203,7 @@ static cli_remote *cli_remote_create(const cli_args *args, cli_exit *code)
     return remote;
 }
 
-static void cli_remote_destroy(cli_remote *remote)
+static void destroy_remote(cli_remote *remote)
 {
     if (remote == NULL) return;
     weir__transfer_drop(remote->transfer);
@@ -223,8 +214,6 @@ static void cli_remote_destroy(cli_remote *remote)
     cli_free(remote->url);
     cli_free(remote);
 }
-
-/* ---- The command ---- */
 
 /* ---- weir ps ---- */
 
@@ -240,18 +229,18 @@ static bool take_first(const char *data, size_t length, void *user)
 static cli_exit await_event(const cli_args *args, cli_remote *remote, cli_view *view)
 {
     int64_t end_ns = weir__clock_deadline_ns(PATIENCE_MS);
-    cli_remote_listen(remote, take_first, view);
+    listen_to(remote, take_first, view);
     while (view->event == NULL) {
-        cli_remote_state state = cli_remote_listening(remote);
+        cli_remote_state state = remote->state;
         if (cli_signals_ended() != 0) return cli_signals_exit();
         if (state >= CLI_REMOTE_LOST)
             return cli_fail(state == CLI_REMOTE_REFUSED ? CLI_REFUSED : CLI_FAILED, "%s: %s%s",
-                            args->url != NULL ? args->url : CLI_REMOTE_URL, cli_remote_problem(remote),
+                            args->url != NULL ? args->url : CLI_REMOTE_URL, remote->problem,
                             args->url == NULL ? " (weir serve starts a server, --url names another)" : "");
         if (weir__clock_now_ns() >= end_ns)
             return cli_fail(CLI_FAILED, "%s: no answer in %d s",
                             args->url != NULL ? args->url : CLI_REMOTE_URL, PATIENCE_MS / 1000);
-        cli_remote_wait(remote, -1, CLI_LOOK_MS);
+        wait_for_remote(remote, -1, CLI_LOOK_MS);
     }
     return CLI_OK;
 }
@@ -279,23 +268,23 @@ cli_exit cli_ps(cli_args *args)
     if (args->words.n > 0)
         return cli_fail(CLI_USAGE, "weir ps takes no %.100s; the server is given with --url",
                         args->words.items[0]);
-    cli_remote *remote = cli_remote_create(args, &code);
+    cli_remote *remote = create_remote(args, &code);
     if (remote == NULL) return code;
     code = await_event(args, remote, &view);
     if (code == CLI_OK && args->json)
         cli_out_json(cli_view_json(&view));
     else if (code == CLI_OK)
         print_view(args, &view);
-    cli_remote_destroy(remote);
+    destroy_remote(remote);
     cli_view_fini(&view);
     return code;
 }
 
-/* ---- The command ---- */
+/* ---- weir top ---- */
 
 #define RETRY_NS   WEIR__NS_PER_S
 #define SILENCE_NS (5 * WEIR__NS_PER_S)  /* servers send an event each second */
-#define GONE_NS    (15 * WEIR__NS_PER_S) /* a connection that is dead and does not know it */
+#define GONE_NS    (15 * WEIR__NS_PER_S) /* a dead connection that reports no error */
 
 struct top {
     const cli_args *args;
@@ -337,7 +326,7 @@ static void add_state(const struct top *top, cli_text *text)
 {
     int64_t silent_ns = weir__clock_now_ns() - top->event_ns;
     if (top->lost) {
-        cli_mark_text(text, CLI_RED, cli_remote_problem(top->remote));
+        cli_mark_text(text, CLI_RED, top->remote->problem);
         cli_text_puts(text, "; trying again\n");
     } else if (top->view.event == NULL)
         cli_text_puts(text, "connecting\n");
@@ -432,8 +421,7 @@ static void press_key(struct top *top, int key)
 
 static void lose_server(struct top *top)
 {
-    if (!top->lost && !top->screen)
-        cli_fail(CLI_OK, "%s: %s; trying again", top->url, cli_remote_problem(top->remote));
+    if (!top->lost && !top->screen) cli_fail(CLI_OK, "%s: %s; trying again", top->url, top->remote->problem);
     top->news = top->news || !top->lost;
     top->lost = true;
 }
@@ -442,17 +430,17 @@ static void lose_server(struct top *top)
 static cli_exit keep_asking(struct top *top)
 {
     int64_t now = weir__clock_now_ns();
-    cli_remote_state state = cli_remote_listening(top->remote);
+    cli_remote_state state = top->remote->state;
     if (state == CLI_REMOTE_REFUSED) {
         cli_screen_close();
-        return cli_fail(CLI_REFUSED, "%s: %s", top->url, cli_remote_problem(top->remote));
+        return cli_fail(CLI_REFUSED, "%s: %s", top->url, top->remote->problem);
     }
     if (state == CLI_REMOTE_LOST) lose_server(top);
     bool dead = state == CLI_REMOTE_OPEN && now - top->event_ns > GONE_NS;
     if ((state == CLI_REMOTE_IDLE || state == CLI_REMOTE_LOST || dead) && now >= top->retry_ns) {
         top->retry_ns = now + RETRY_NS;
         top->event_ns = now;
-        cli_remote_listen(top->remote, take_event, top);
+        listen_to(top->remote, take_event, top);
     }
     return CLI_OK;
 }
@@ -476,7 +464,7 @@ static cli_exit watch_server(struct top *top)
         /* A frame is drawn once a second even without news: the silence is counted. */
         if (top->screen && (top->news || weir__clock_now_ns() - top->drawn_ns >= WEIR__NS_PER_S))
             draw_frame(top);
-        cli_remote_wait(top->remote, top->screen ? cli_screen_keys() : -1, 200);
+        wait_for_remote(top->remote, top->screen ? cli_screen_keys() : -1, 200);
         take_signals_and_keys(top);
     }
     return code;
@@ -489,12 +477,12 @@ cli_exit cli_top(cli_args *args)
     if (args->words.n > 0)
         return cli_fail(CLI_USAGE, "weir top takes no %.100s; the server is given with --url",
                         args->words.items[0]);
-    top.remote = cli_remote_create(args, &code);
+    top.remote = create_remote(args, &code);
     if (top.remote == NULL) return code;
     top.screen = !args->json && cli_screen_open();
     code = watch_server(&top);
     cli_screen_close();
-    cli_remote_destroy(top.remote);
+    destroy_remote(top.remote);
     cli_view_fini(&top.view);
     return code;
 }

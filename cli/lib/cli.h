@@ -94,11 +94,11 @@ cli_run_fn cli_run, cli_stream, cli_serve, cli_ps, cli_top, cli_info, cli_optimi
     cli_completion, cli_version;
 cli_exit cli_list_devices(const struct cli_args *args); /* prints the list of --list-devices */
 
-/* "Did you mean": the name that resembles a given one most, of those that are tried. Insertions, deletions,
- * replacements and swaps of neighbours count, at most one for every three letters. */
+/* "Did you mean": the name that resembles a given one most, of those that are tried, by
+ * weir__words_near. Short options resemble nothing. */
 typedef struct cli_nearest {
     const char *given;
-    int least;     /* the distance of best, or a limit that none has reached */
+    int least;     /* the edits of best */
     char best[64]; /* "" = none */
 } cli_nearest;
 

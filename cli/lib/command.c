@@ -1,8 +1,10 @@
 /* command.c: finds the command that a line means. The table of commands: help.c.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/words.h"
 #include "cli.h"
 #include "options.h"
 
@@ -85,42 +87,17 @@ cli_exit cli_command_unknown(int n, char *const *words)
 
 /* ---- Did you mean ---- */
 
-#define LONGEST 48 /* names beyond that resemble nothing */
-
-static int distance_of(const char *a, const char *b)
-{
-    int rows[3][LONGEST + 1];
-    int n = (int)strlen(a), m = (int)strlen(b);
-    if (n > LONGEST || m > LONGEST) return LONGEST;
-    for (int j = 0; j <= m; j++) rows[0][j] = j;
-    for (int i = 1; i <= n; i++) {
-        int *row = rows[i % 3], *above = rows[(i + 2) % 3], *above2 = rows[(i + 1) % 3];
-        row[0] = i;
-        for (int j = 1; j <= m; j++) {
-            int best = above[j - 1] + (a[i - 1] != b[j - 1]);
-            if (above[j] + 1 < best) best = above[j] + 1;
-            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && above2[j - 2] + 1 < best)
-                best = above2[j - 2] + 1;
-            row[j] = best;
-        }
-    }
-    return rows[n % 3][m];
-}
-
 cli_nearest cli_nearest_to(const char *given)
 {
-    size_t n = strlen(given + strspn(given, "-/"));
     bool is_short_option = given[0] == '-' && given[1] != '-';
-    int most = is_short_option || n < 3 ? 0 : n < 6 ? 1 : 2; /* edits */
-    return (cli_nearest){.given = given, .least = most + 1};
+    return (cli_nearest){.given = is_short_option ? "" : given, .least = INT_MAX};
 }
 
 void cli_nearest_try(cli_nearest *nearest, const char *candidate)
 {
-    int distance = distance_of(nearest->given, candidate);
-    if (distance >= nearest->least) return;
-    nearest->least = distance;
+    int edits = weir__words_near(nearest->given, candidate);
+    if (edits < 0 || edits >= nearest->least) return;
+    nearest->least = edits;
     snprintf(nearest->best, sizeof nearest->best, "%s", candidate);
 }
 

@@ -1,12 +1,12 @@
 /* figures.c: rates, sizes and counts of a request, and how they are written.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "figures.h"
-#include "base/error.h"
 
 #include <float.h>
 #include <string.h>
 #include <weir/more.h>
 
+#include "base/error.h"
 #define BILLION UINT64_C(1000000000)
 
 /* Tokens per second, 0 = unknown. Prompt: tokens computed, from slot to first token. Answer: tokens

@@ -1,7 +1,6 @@
 /* load.c: finds the model's file, loads models and engines with progress, and writes weir's log to stderr.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "load.h"
-#include "base/error.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "cli.h"
 #include "file.h"
 #include "hub.h"
@@ -276,8 +276,8 @@ static void warn_of_context(const cli_args *args, const weir_model_info *info)
     int32_t n_ctx = cli_load_asked_context(args);
     if (info->n_ctx_train <= 0 || n_ctx <= info->n_ctx_train) return;
     char *message =
-        cli_format("-c %d is longer than the %d tokens that the model was trained for: what it writes "
-                   "behind them may be poor",
+        cli_format("-c %d is longer than the %d tokens that the model was trained for: answers beyond "
+                   "them may be poor",
                    n_ctx, info->n_ctx_train);
     weir_log_message(WEIR_LOG_WARN, message);
     cli_free(message);

@@ -1,7 +1,6 @@
 /* media.c: reads files of images and sounds, and puts them into messages.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "media.h"
-#include "base/error.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include <weir/more.h>
 
 #include "base/base64.h"
+#include "base/error.h"
 #include "base/mem.h"
 #include "file.h"
 

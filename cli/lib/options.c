@@ -1,5 +1,5 @@
-/* The table of options, and what finds one by its name, prefix or field. Their values: args.c. Reading of a
- * command line: parse.c.
+/* The table of options, what finds one by its name, field, setting or key, and the built-in chat templates.
+ * Their values: args.c. Reading of a command line: parse.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "options.h"
 

@@ -1,13 +1,13 @@
 /* talk.c: keeps messages and media, submits the next answer, and saves and loads conversations.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "talk.h"
-#include "base/error.h"
 
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "figures.h"
 #include "file.h"

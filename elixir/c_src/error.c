@@ -8,8 +8,8 @@
 /* ---- Names ---- */
 
 /* Members whose option has a different name, or that are part of an option. of: the struct that they are an
- * option of; NULL: the name occurs only in errors. within: only if the error's field begins with this, because
- * other structs have a member of the same name. */
+ * option of; NULL: the name occurs only in errors. within: only if the error's field begins with this,
+ * because other structs have a member of the same name. */
 static const struct {
     const char *of, *member, *option, *within;
 } renamed[] = {

@@ -113,8 +113,8 @@ static weir_status open_unix(serve_server *server, weir_error *error)
     const size_t most = sizeof((struct sockaddr_un *)0)->sun_path - 1;
     if (path == NULL) return WEIR_OK;
     if (path[0] == '\0' || strlen(path) > most)
-        return weir__error_set(error, WEIR_INVALID, "unix_path",
-                               "the socket's path has %zu bytes; allowed: 1 to %zu", strlen(path), most);
+        return weir__error_range(error, WEIR_INVALID, "unix_path", (double)strlen(path), 1, (double)(most),
+                                 "the socket's path has %zu bytes", strlen(path));
     int fd = serve_bind_unix(path);
     if (fd < 0) return fail_listener(error, "unix_path", "cannot listen on", path);
     server->unix_path = weir__mem_strdup(path);

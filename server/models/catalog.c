@@ -46,8 +46,8 @@ static void warn_of_context(const serve_model *model, const weir_lease *lease)
     if (weir_lease_engine(lease) != NULL && info.n_ctx_train > 0 &&
         model->params.asked_ctx > info.n_ctx_train)
         serve_log("warning", "context",
-                  "%s: -c %d is longer than the %d tokens that the model was trained for: what it writes "
-                  "behind them may be poor",
+                  "%s: -c %d is longer than the %d tokens that the model was trained for: answers beyond "
+                  "them may be poor",
                   model->name, model->params.asked_ctx, info.n_ctx_train);
 }
 
@@ -70,16 +70,18 @@ static serve_loaded *make_loaded(serve_catalog *catalog, const serve_model *mode
 
 serve_loaded *serve_catalog_enter(serve_catalog *catalog, const serve_model *model, const weir_lease *lease)
 {
+    bool is_new = false;
     pthread_mutex_lock(&catalog->mutex);
     serve_loaded *loaded = catalog->loaded;
     while (loaded != NULL && loaded->model != weir_lease_model(lease)) loaded = loaded->next;
     if (loaded == NULL && (loaded = make_loaded(catalog, model, lease)) != NULL) {
         loaded->next = catalog->loaded;
         catalog->loaded = loaded;
-        warn_of_context(model, lease);
+        is_new = true;
         if (loaded->engine != NULL) (void)serve_catalog_join(catalog, model->name, loaded->engine);
     }
     pthread_mutex_unlock(&catalog->mutex);
+    if (is_new) warn_of_context(model, lease);
     return loaded;
 }
 

@@ -1,12 +1,12 @@
 /* pull.c: downloads of models that clients ask for, each on a thread of its own.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pull.h"
-#include "base/error.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "server/request/call.h"

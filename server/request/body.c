@@ -1,12 +1,12 @@
 /* body.c: a request's body as JSON, and the arguments of its address. SPDX-License-Identifier: Apache-2.0 */
 #include "body.h"
-#include "base/error.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/ascii.h"
+#include "base/error.h"
 #include "base/mem.h"
 #include "call.h"
 

@@ -35,7 +35,7 @@ serve_workers *serve_prefix_workers(serve_call *call)
     return serve_ask_media_workers(call);
 }
 
-/* ---- What nothing calls without the parameters ---- */
+/* ---- Without the parameters there is nothing to do ---- */
 
 weir_status serve_router_open(serve_server *server, weir_error *error)
 {

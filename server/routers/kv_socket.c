@@ -101,9 +101,9 @@ static weir_status open_ipc(serve_kv_socket *sock, const char *path, const char 
 {
     if (path[0] == '\0') return fail_address(field, address, error);
     if (strlen(path) >= sizeof((struct sockaddr_un *)0)->sun_path)
-        return weir__error_set(error, WEIR_INVALID, field,
-                               "the socket's path has %zu bytes; allowed: 1 to %zu", strlen(path),
-                               sizeof((struct sockaddr_un *)0)->sun_path - 1);
+        return weir__error_range(error, WEIR_INVALID, field, (double)strlen(path), 1,
+                                 (double)(sizeof((struct sockaddr_un *)0)->sun_path - 1),
+                                 "the socket's path has %zu bytes", strlen(path));
     if ((sock->path = weir__mem_strdup(path)) == NULL)
         return weir__error_set(error, WEIR_NO_MEMORY, field, "out of memory");
     sock->fd = serve_bind_unix(path);

@@ -35,25 +35,24 @@ static weir_status check_objectives(const char *const *list, size_t n, weir_erro
     int32_t priority;
     for (size_t i = 0; i < n; i++)
         if (!read_objective(list[i], &n_name, &priority))
-            return weir__error_set(error, WEIR_INVALID, "objectives",
-                                   "\"%.100s\" is not NAME=PRIORITY with a priority from -100 to 100",
-                                   list[i]);
+            return weir__invalid(error, WEIR_ERROR_FORM, "objectives",
+                                 "\"%.100s\" is not NAME=PRIORITY with a priority from -100 to 100", list[i]);
     return WEIR_OK;
 }
 
 static weir_status check_peers(const serve_params *params, weir_error *error)
 {
     if (params->n_prefix_peers > 0 && params->prefix_key == NULL)
-        return weir__error_set(error, WEIR_INVALID, "prefix_key",
-                               "servers of prefix_peers are asked with a key; it is missing");
+        return weir__invalid(error, WEIR_ERROR_MISSING, "prefix_key",
+                             "the servers of `prefix_peers` are asked with this key; set it, too");
     if (params->n_prefix_peers > 0 && !weir__transfer_exists)
         return weir__error_set(error, WEIR_UNSUPPORTED, "prefix_peers",
                                "this weir was built without libcurl and fetches no prefixes");
     for (size_t i = 0; i < params->n_prefix_peers; i++)
         if (!serve_origin_check(params->prefix_peers[i]))
-            return weir__error_set(error, WEIR_INVALID, "prefix_peers",
-                                   "\"%.100s\" must be HOST:PORT, http://HOST:PORT or https://HOST:PORT",
-                                   params->prefix_peers[i]);
+            return weir__invalid(error, WEIR_ERROR_FORM, "prefix_peers",
+                                 "\"%.100s\" must be HOST:PORT, http://HOST:PORT or https://HOST:PORT",
+                                 params->prefix_peers[i]);
     return WEIR_OK;
 }
 
@@ -68,19 +67,19 @@ static bool is_endpoint(const char *text)
 weir_status serve_router_check(const serve_params *params, weir_error *error)
 {
     if (params->kv_events == NULL && params->kv_events_replay != NULL)
-        return weir__error_set(error, WEIR_INVALID, "kv_events_replay",
-                               "there are no events to repeat; give --kv-events as well");
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "kv_events_replay",
+                             "there are no events to repeat; give --kv-events as well");
     if (params->kv_events == NULL && params->kv_events_endpoint != NULL)
-        return weir__error_set(error, WEIR_INVALID, "kv_events_endpoint",
-                               "there are no events that name it; give --kv-events as well");
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "kv_events_endpoint",
+                             "there are no events that name it; give --kv-events as well");
     if (params->kv_events_endpoint != NULL && !is_endpoint(params->kv_events_endpoint))
-        return weir__error_set(error, WEIR_INVALID, "kv_events_endpoint",
-                               "\"%.100s\" is not HOST:PORT, with a port from 1 to 65535",
-                               params->kv_events_endpoint);
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "kv_events_endpoint",
+                             "\"%.100s\" is not HOST:PORT, with a port from 1 to 65535",
+                             params->kv_events_endpoint);
     weir_status status = check_objectives(params->objectives, params->n_objectives, error);
     if (status == WEIR_OK && params->n_objectives > 0 && !params->router_headers)
-        return weir__error_set(error, WEIR_INVALID, "objectives",
-                               "objectives come in a header of the router; give --router-headers as well");
+        return weir__invalid(error, WEIR_ERROR_FORM, "objectives",
+                             "objectives come in a header of the router; give --router-headers as well");
     return status == WEIR_OK ? check_peers(params, error) : status;
 }
 

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/ascii.h"
 #include "base/error.h"
 #include "base/utf8.h"
 #include "effort.h"

@@ -192,11 +192,11 @@ bool serve_ask_is_brought(const serve_ask *ask, const json_t *name);
 serve_reader serve_ask_tools, serve_ask_tool_choice;
 
 /* Reads the `mode` and the `tools` of a choice among allowed tools, which is at `place`. `each` reads a tool:
- * it leaves out one that runs on another server (serve_foreign_skip), or passes its name, or null, to
+ * it leaves out one that runs on another server (serve_foreign_skip), or passes its name to
  * allow_tool, which takes the reference. If none is left, no tool may be called. False: the call has its
  * answer. */
 bool serve_ask_allow_tools(serve_ask *ask, const char *place, const json_t *allowed, serve_reader *each);
-bool serve_ask_allow_tool(serve_ask *ask, const char *place, json_t *name);
+bool serve_ask_allow_tool(serve_ask *ask, json_t *name);
 
 /* The tools that may be called, as functions: with a named one, that alone. Freed with json_decref. False:
  * the call has its answer. */

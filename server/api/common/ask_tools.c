@@ -339,9 +339,8 @@ static bool replace_tools(serve_ask *ask)
 
 /* ---- The choice, as a request has it ---- */
 
-bool serve_ask_allow_tool(serve_ask *ask, const char *place, json_t *name)
+bool serve_ask_allow_tool(serve_ask *ask, json_t *name)
 {
-    if (!json_is_string(name)) return serve_field_refuse(ask->call, place, "a tool with its name, a string");
     return json_array_append_new(ask->tools_allowed, name) == 0 || serve_call_no_memory(ask->call);
 }
 
@@ -374,8 +373,8 @@ static bool read_allowed_tool(serve_call *call, void *to, const char *place, con
     const char *type = serve_field_type(tool), *name = serve_ask_tool_name(tool);
     if (type != NULL && !serve_ask_is(type, "function") && !serve_ask_is(type, "custom"))
         return serve_foreign_skip(to, place, tool, "function, custom");
-    (void)call;
-    return serve_ask_allow_tool(to, place, name != NULL ? json_string(name) : json_null());
+    if (name == NULL) return serve_field_refuse(call, place, "a tool with its name, a string");
+    return serve_ask_allow_tool(to, json_string(name));
 }
 
 /* {"type": "allowed_tools", "allowed_tools": {"mode": "auto" or "required", "tools": […]}} */

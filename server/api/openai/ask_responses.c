@@ -430,8 +430,8 @@ static bool read_tools(serve_ask *ask)
            serve_ask_read_brought(ask, read_any_tool);
 }
 
-/* Its name as templates see it, in {"type": "function", "name": …}, which may have a namespace. A name that
- * is no string is null. NULL: the call has its answer. */
+/* Its name as templates see it, in {"type": "function", "name": …}, which may have a namespace.
+ * NULL: the call has its answer. */
 static json_t *read_chosen(serve_ask *ask, const char *place, const json_t *tool)
 {
     const json_t *space = json_object_get(tool, "namespace"), *name = json_object_get(tool, "name");
@@ -439,7 +439,11 @@ static json_t *read_chosen(serve_ask *ask, const char *place, const json_t *tool
         serve_field_refuse(ask->call, serve_place_of(place, "namespace").text, "a string");
         return NULL;
     }
-    json_t *full = json_is_string(name) ? join_strings(space, ".", name) : json_null();
+    if (!json_is_string(name)) {
+        serve_field_refuse(ask->call, serve_place_of(place, "name").text, "a tool's name");
+        return NULL;
+    }
+    json_t *full = join_strings(space, ".", name);
     if (full == NULL) serve_call_no_memory(ask->call);
     return full;
 }
@@ -455,7 +459,7 @@ static bool read_allowed_tool(serve_call *call, void *to, const char *place, con
     (void)call;
     if (!is_own(tool)) return serve_foreign_skip(to, place, tool, "function, custom");
     json_t *name = read_chosen(to, place, tool);
-    return name != NULL && serve_ask_allow_tool(to, place, name);
+    return name != NULL && serve_ask_allow_tool(to, name);
 }
 
 static bool read_choice(serve_ask *ask)
@@ -470,8 +474,7 @@ static bool read_choice(serve_ask *ask)
     ask->made_name = read_chosen(ask, "tool_choice", choice);
     ask->tool_name = json_string_value(ask->made_name);
     ask->chat.tool_choice = WEIR_TOOLS_REQUIRED;
-    return ask->tool_name != NULL ||
-           (ask->made_name != NULL && serve_field_refuse(ask->call, "tool_choice.name", "a tool's name"));
+    return ask->tool_name != NULL;
 }
 
 /* ---- Options ---- */
