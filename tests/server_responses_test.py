@@ -278,7 +278,7 @@ for name, body, field, *word in [
         ("a namespace of an allowed tool", {"tools": [SPACE], "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [TOOLS[1], {"type": "function", "name": "weather", "namespace": []}]}},
          "tool_choice.tools[1].namespace"),
         ("a choice without a name", {"tools": TOOLS, "tool_choice": {"type": "function"}}, "tool_choice.name"),
-        ("an allowed tool without one", {"tools": TOOLS, "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function"}]}}, "tool_choice.tools[0]"),
+        ("an allowed tool without one", {"tools": TOOLS, "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function"}]}}, "tool_choice.tools[0].name"),
         ("no allowed tools", {"tools": TOOLS, "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": []}}, "tool_choice.tools"),
         ("a mode of allowed tools", {"tools": TOOLS, "tool_choice": {"type": "allowed_tools", "mode": "some", "tools": [TOOLS[0]]}}, "tool_choice.mode"),
         ("a choice without tools", {"tool_choice": "required"}, "tool_choice"), ("a tool that is not there", {"tools": TOOLS, "tool_choice": {"type": "function", "name": "x"}}, "tool_choice"),
