@@ -18,10 +18,11 @@
 #include "grammar/schema.h"
 #include "grammar/schema_walk.h"
 
-#define REFERENCE "#/$defs/"
-#define COMMA     "\",\" space " /* between the parts of an object or array */
+#define REFERENCE  "#/$defs/"
+#define SPACE_RULE "json-space"
+#define COMMA      "\",\" " SPACE_RULE " " /* between the parts of an object or array */
 
-/* Rules that schemas share. Those of types have the types' names. */
+/* Rules that schemas share. Their names are none of llama.cpp's, whose rules may stand beside them. */
 enum {
     ANY_VALUE,
     ANY_OBJECT,
@@ -39,22 +40,26 @@ enum {
 #define BIT(shared) (1u << (shared))
 
 static const struct {
+    const char *type; /* that it is the rule of, or NULL */
     const char *name, *body;
 } shared_rules[N_SHARED] = {
-    [ANY_VALUE] = {"value", "string | object | array | number | boolean | null"},
-    [ANY_OBJECT] =
-        {"object",
-         "\"{\" space (string \":\" space value (\",\" space string \":\" space value)*)? space \"}\""},
-    [ANY_ARRAY] = {"array", "\"[\" space (value (\",\" space value)*)? space \"]\""},
-    [ANY_STRING] = {"string", "\"\\\"\" char* \"\\\"\""},
-    [ANY_NUMBER] = {"number", "\"-\"? whole (\".\" [0-9]{1,16})? ([eE] [-+]? whole)?"},
-    [ANY_INTEGER] = {"integer", "\"-\"? whole"},
-    [ANY_BOOLEAN] = {"boolean", "\"true\" | \"false\""},
-    [ANY_NULL] = {"null", "\"null\""},
-    [A_CHAR] = {"char", "[^\"\\\\\\x00-\\x1F\\x7F] | \"\\\\\" ([\"\\\\bfnrt] | \"u\" [0-9a-fA-F]{4})"},
-    [WHOLE] = {"whole", "[0] | [1-9] [0-9]{0,15}"},
+    [ANY_VALUE] = {NULL, "json-value",
+                   "json-string | json-object | json-array | json-number | json-boolean | json-null"},
+    [ANY_OBJECT] = {"object", "json-object",
+                    "\"{\" json-space (json-string \":\" json-space json-value "
+                    "(\",\" json-space json-string \":\" json-space json-value)*)? json-space \"}\""},
+    [ANY_ARRAY] = {"array", "json-array",
+                   "\"[\" json-space (json-value (\",\" json-space json-value)*)? json-space \"]\""},
+    [ANY_STRING] = {"string", "json-string", "\"\\\"\" json-char* \"\\\"\""},
+    [ANY_NUMBER] = {"number", "json-number", "\"-\"? json-whole (\".\" [0-9]{1,16})? ([eE] [-+]? json-whole)?"},
+    [ANY_INTEGER] = {"integer", "json-integer", "\"-\"? json-whole"},
+    [ANY_BOOLEAN] = {"boolean", "json-boolean", "\"true\" | \"false\""},
+    [ANY_NULL] = {"null", "json-null", "\"null\""},
+    [A_CHAR] = {NULL, "json-char",
+                "[^\"\\\\\\x00-\\x1F\\x7F] | \"\\\\\" ([\"\\\\bfnrt] | \"u\" [0-9a-fA-F]{4})"},
+    [WHOLE] = {NULL, "json-whole", "[0] | [1-9] [0-9]{0,15}"},
     /* Bounded, because models tend to write endless space. */
-    [SPACE] = {"space", "| \" \" | \"\\n\"{1,2} [ \\t]{0,20}"},
+    [SPACE] = {NULL, SPACE_RULE, "| \" \" | \"\\n\"{1,2} [ \\t]{0,20}"},
 };
 
 typedef struct emitter {
@@ -94,7 +99,7 @@ static unsigned shared_rule(const json_t *schema)
     const char *type = json_string_value(json_object_get(schema, "type"));
     if (weir__schema_other_constraint(schema, type_alone) != NULL) return N_SHARED;
     for (unsigned i = ANY_OBJECT; type != NULL && i <= ANY_NULL; i++)
-        if (strcmp(shared_rules[i].name, type) == 0) return i;
+        if (strcmp(shared_rules[i].type, type) == 0) return i;
     return ANY_VALUE;
 }
 
@@ -213,7 +218,7 @@ static void add_pattern(emitter *e, weir__text *text, const char *pattern)
 static void add_property(emitter *e, weir__text *text, const char *name, const json_t *schema)
 {
     weir__literal_add_string(text, name);
-    weir__text_add_string(text, " space \":\" space ");
+    weir__text_add_string(text, " " SPACE_RULE " \":\" " SPACE_RULE " ");
     add_item(e, text, schema);
 }
 
@@ -260,14 +265,14 @@ static void add_listed_object(emitter *e, weir__text *text, const json_t *schema
 {
     json_t *properties = json_object_get(schema, "properties");
     e->shared |= BIT(SPACE);
-    weir__text_add_string(text, "\"{\" space ");
+    weir__text_add_string(text, "\"{\" " SPACE_RULE " ");
     if (json_array_size(json_object_get(schema, "required")) > 0) {
         add_ordered(e, text, schema);
     } else if (json_object_size(properties) > 0) {
         weir__text_printf(text, "(%s-%zu)? ", e->name, e->n_parts + 1);
         add_optional_rules(e, properties);
     }
-    weir__text_printf(text, "%s \"}\"", json_object_size(properties) > 0 ? "space" : "");
+    weir__text_printf(text, "%s \"}\"", json_object_size(properties) > 0 ? SPACE_RULE : "");
 }
 
 /* item (, item)*, `least` to `most` of them; most SIZE_MAX: no bound. The item is freed. A list that may be
@@ -298,11 +303,11 @@ static void add_map(emitter *e, weir__text *text, const json_t *values)
     weir__text item = {0};
     e->shared |= BIT(SPACE);
     add_shared(e, &item, ANY_STRING);
-    weir__text_add_string(&item, " \":\" space ");
+    weir__text_add_string(&item, " \":\" " SPACE_RULE " ");
     add_item(e, &item, values);
-    weir__text_add_string(text, "\"{\" space ");
+    weir__text_add_string(text, "\"{\" " SPACE_RULE " ");
     add_list(e, text, &item, 0, SIZE_MAX);
-    weir__text_add_string(text, " space \"}\"");
+    weir__text_add_string(text, " " SPACE_RULE " \"}\"");
 }
 
 static void add_array(emitter *e, weir__text *text, const json_t *schema)
@@ -311,7 +316,7 @@ static void add_array(emitter *e, weir__text *text, const json_t *schema)
     const json_t *most = json_object_get(schema, "maxItems");
     weir__text item = {0};
     e->shared |= BIT(SPACE);
-    weir__text_add_string(text, "\"[\" space ");
+    weir__text_add_string(text, "\"[\" " SPACE_RULE " ");
     for (size_t i = 0; i < json_array_size(prefix); i++) {
         if (i > 0) weir__text_add_string(text, COMMA);
         add_item(e, text, json_array_get(prefix, i));
@@ -323,7 +328,7 @@ static void add_array(emitter *e, weir__text *text, const json_t *schema)
                  most != NULL ? (size_t)json_integer_value(most) : SIZE_MAX);
         weir__text_add_string(text, " ");
     }
-    weir__text_add_string(text, "space \"]\"");
+    weir__text_add_string(text, SPACE_RULE " \"]\"");
 }
 
 /* A rule's alternatives. */
@@ -366,30 +371,38 @@ static void add_shared_rules(emitter *e, weir__text *text)
             weir__text_printf(text, "%s ::= %s\n", shared_rules[i].name, shared_rules[i].body);
 }
 
-weir_status weir__grammar_from_schema(const json_t *rewritten, const char *field, char **grammar,
-                                      weir_error *error)
+bool weir__grammar_add_rules(const json_t *schema, const json_t *definitions, const char *name,
+                             weir__text *rules)
 {
-    emitter e = {.name = "root", .wanted = json_array(), .known = json_object()};
-    weir__text text = {0}, body = {0};
-    const json_t *definition = rewritten;
-    for (size_t i = 0; definition != NULL; i++) {
-        add_body(&e, &body, definition);
+    emitter e = {.name = name, .wanted = json_array(), .known = json_object()};
+    weir__text body = {0};
+    for (size_t i = 0; schema != NULL; i++) {
+        add_body(&e, &body, schema);
         add_rule(&e, 0, &body);
         const char *wanted = e.rules.failed ? NULL : json_string_value(json_array_get(e.wanted, i));
-        definition = NULL;
+        schema = NULL;
         if (wanted == NULL) continue;
         e.name = wanted + strlen(REFERENCE);
         e.n_parts = 0;
-        definition = json_object_get(json_object_get(rewritten, "$defs"), e.name);
+        schema = json_object_get(definitions, e.name);
     }
-    add_shared_rules(&e, &text);
-    weir__text_add(&text, e.rules.bytes, e.rules.n);
-    weir_status status = text.failed || e.rules.failed
-                             ? weir__error_set(error, WEIR_NO_MEMORY, field, "out of memory for the schema")
-                             : weir__grammar_check_ending(text.bytes, field, error);
+    add_shared_rules(&e, rules);
+    if (!e.rules.failed) weir__text_add(rules, e.rules.bytes, e.rules.n);
+    rules->failed |= e.rules.failed;
     weir__text_fini(&e.rules);
     json_decref(e.wanted);
     json_decref(e.known);
+    return !rules->failed;
+}
+
+weir_status weir__grammar_from_schema(const json_t *rewritten, const char *field, char **grammar,
+                                      weir_error *error)
+{
+    weir__text text = {0};
+    weir_status status =
+        weir__grammar_add_rules(rewritten, json_object_get(rewritten, "$defs"), "root", &text)
+            ? weir__grammar_check_ending(text.bytes, field, error)
+            : weir__error_set(error, WEIR_NO_MEMORY, field, "out of memory for the schema");
     if (status == WEIR_OK)
         *grammar = text.bytes;
     else

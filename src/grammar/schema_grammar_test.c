@@ -41,18 +41,18 @@ static void a_grammar_has_the_rules_that_it_uses(void **state)
                             "\"required\":[\"a\"]}",
                             false);
     assert_string_equal(text,
-                        "space ::= | \" \" | \"\\n\"{1,2} [ \\t]{0,20}\n"
+                        "json-space ::= | \" \" | \"\\n\"{1,2} [ \\t]{0,20}\n"
                         "root ::= w0x\n"
                         "w0x-1 ::= \"1\" | \"\\\"x\\\"\"\n"
-                        "w0x-2 ::= \"\\\"b\\\"\" space \":\" space w0x\n"
-                        "w0x ::= \"{\" space \"\\\"a\\\"\" space \":\" space w0x-1 (\",\" space w0x-2)? "
-                        "space \"}\"\n");
+                        "w0x-2 ::= \"\\\"b\\\"\" json-space \":\" json-space w0x\n"
+                        "w0x ::= \"{\" json-space \"\\\"a\\\"\" json-space \":\" json-space w0x-1 (\",\" json-space w0x-2)? "
+                        "json-space \"}\"\n");
     weir_free(text);
     text = grammar_of("{\"type\":\"integer\"}", false);
-    assert_string_equal(text, "integer ::= \"-\"? whole\n"
-                              "whole ::= [0] | [1-9] [0-9]{0,15}\n"
+    assert_string_equal(text, "json-integer ::= \"-\"? json-whole\n"
+                              "json-whole ::= [0] | [1-9] [0-9]{0,15}\n"
                               "root ::= w0x\n"
-                              "w0x ::= integer\n");
+                              "w0x ::= json-integer\n");
     weir_free(text);
 }
 

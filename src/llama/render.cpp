@@ -12,12 +12,18 @@
 #include <json-schema-to-grammar.h>
 #include <json-schema.h>
 
+#include <cstring>
 #include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
+
+extern "C" {
+#include "base/text.h"
+#include "grammar/schema_grammar.h"
+}
 
 using weir::guard;
 
@@ -136,36 +142,85 @@ void add_alternative(common_json &a, const common_json &b)
     a["root"] = parsers.size() - 1;
 }
 
-using schema_map =
-    std::map<std::string, std::pair<common_chat_schema_document_ptr, const common_chat_schema *>>;
+/* ---- Schemas ----
+ *
+ * llama.cpp's converter ignores most keywords, so weir's converter makes the rules of schemas in grammars that
+ * llama.cpp makes of parsers. It finds a schema by the name that llama.cpp's handlers give it. */
+
+struct named_schema {
+    common_chat_schema_document_ptr document;
+    const common_chat_schema *node;
+    const json_t *schema, *definitions;
+    std::string rule;
+};
+using schema_map = std::map<std::string, named_schema>;
 
 common_chat_schema_document_ptr read_schema(const common_json &schema)
 {
     return std::make_shared<const common_chat_schema_document>(common_chat_schema_from_json(schema));
 }
 
-/* Maps the names that parsers have for schemas to the schemas, which saving a parser loses. */
-schema_map name_schemas(const weir::conversation &talk)
+/* Maps the names of an argument's schema and of its parts, where a handler writes calls as XML. Of two with
+ * one name, neither is known. */
+void name_parts(schema_map &named, const std::string &name, const named_schema &whole)
 {
+    const auto added = named.insert({name + "-schema", whole});
+    if (!added.second) added.first->second.schema = nullptr;
+    const auto part = [&](const std::string &of, const common_chat_schema *node, const json_t *schema,
+                          std::size_t i) {
+        name_parts(named, name + "-" + of,
+                   {whole.document, node, schema, whole.definitions, whole.rule + "-of-" + std::to_string(i)});
+    };
+    if (const auto *object = dynamic_cast<const common_chat_schema_object *>(whole.node)) {
+        const json_t *properties = json_object_get(whole.schema, "properties");
+        for (std::size_t i = 0; i < object->properties.size(); i++)
+            part(object->properties[i].name, object->properties[i].schema.get(),
+                 json_object_get(properties, object->properties[i].name.c_str()), i);
+    } else if (const auto *array = dynamic_cast<const common_chat_schema_array *>(whole.node)) {
+        part("item", array->items.get(), json_object_get(whole.schema, "items"), 0);
+    } else if (const auto *any = dynamic_cast<const common_chat_schema_any_of *>(whole.node)) {
+        for (std::size_t i = 0; i < any->children.size(); i++)
+            part(std::to_string(i), any->children[i].get(),
+                 json_array_get(json_object_get(whole.schema, "anyOf"), i), i);
+    }
+}
+
+/* How a handler begins the names of its schemas of single arguments; "" = it has none. */
+std::string argument_style(const common_peg_arena &arena)
+{
+    for (std::size_t i = 0; i < arena.size(); i++) {
+        const auto *schema = std::get_if<common_peg_schema_parser>(&arena.get(i));
+        if (schema == nullptr || schema->name.find("-arg-") == std::string::npos) continue;
+        return schema->name.compare(0, 10, "ling3-arg-") == 0 ? "ling3-arg-" : "tool-";
+    }
+    return "";
+}
+
+schema_map name_schemas(const weir::conversation &talk, const weir__shim_render *in,
+                        const common_peg_arena &arena)
+{
+    const std::string style = argument_style(arena);
     schema_map named;
     for (std::size_t i = 0; i < talk.tools.size(); i++) {
         const common_json &function = talk.tools.at(i).at("function");
-        const std::string tool = "tool-" + function.at("name").get<std::string>();
+        const std::string tool = function.at("name").get<std::string>();
         const auto document = read_schema(common_chat_tool_parameters(function));
-        named[tool + "-schema"] = {document, document->root.get()};
-        const auto *object = dynamic_cast<const common_chat_schema_object *>(document->root.get());
-        for (std::size_t k = 0; object != nullptr && k < object->properties.size(); k++)
-            named[tool + "-arg-" + object->properties[k].name + "-schema"] = {
-                document, object->properties[k].schema.get()};
+        const json_t *schema = json_object_get(
+            json_object_get(json_array_get(in->enforced_tools, i), "function"), "parameters");
+        const named_schema whole = {document, document->root.get(), schema, json_object_get(schema, "$defs"),
+                                    "schema-" + std::to_string(i)};
+        named["tool-" + tool + "-schema"] = whole;
+        if (!style.empty()) name_parts(named, style + tool + (style == "tool-" ? "-arg" : ""), whole);
     }
-    if (!talk.schema.is_null()) {
+    if (in->json_schema != nullptr) {
         const auto document = read_schema(talk.schema);
-        named[schema_name] = named["response-format"] = {document, document->root.get()};
+        named[schema_name] = named["response-format"] = {document, document->root.get(), in->json_schema,
+                                                         json_object_get(in->json_schema, "$defs"), "schema"};
     }
     return named;
 }
 
-/* Puts the schemas back. False: one is not known by name. */
+/* Puts the schemas back that saving a parser loses. False: one is not known by name. */
 bool return_schemas(common_peg_arena &arena, const schema_map &named)
 {
     for (std::size_t i = 0; i < arena.size(); i++) {
@@ -173,10 +228,40 @@ bool return_schemas(common_peg_arena &arena, const schema_map &named)
         if (schema == nullptr) continue;
         const auto found = named.find(schema->name);
         if (found == named.end()) return false;
-        schema->doc = found->second.first;
-        schema->node = found->second.second;
+        schema->doc = found->second.document;
+        schema->node = found->second.node;
     }
     return true;
+}
+
+/* Adds the rules of a schema, and returns the name of the first. */
+std::string add_rules(const common_grammar_builder &builder, const schema_map &named, const std::string &name)
+{
+    const auto found = named.find(name);
+    if (found == named.end() || found->second.schema == nullptr)
+        throw std::runtime_error("a handler of llama.cpp names a schema that weir does not know: " + name);
+    const named_schema &one = found->second;
+    weir__text text = {};
+    const bool added = weir__grammar_add_rules(one.schema, one.definitions, one.rule.c_str(), &text);
+    const std::unique_ptr<char, decltype(&weir_free)> held(text.bytes, weir_free);
+    if (!added) throw std::bad_alloc();
+    for (const char *line = text.bytes; *line != '\0';) {
+        const char *end = std::strchr(line, '\n'), *is = std::strstr(line, " ::= ");
+        builder.add_rule(std::string(line, is), std::string(is + 5, end));
+        line = end + 1;
+    }
+    return one.rule;
+}
+
+std::string grammar_of(const common_peg_arena &parser, const schema_map &named, bool lazy)
+{
+    return build_grammar([&](const common_grammar_builder &builder) {
+        common_grammar_builder own = builder;
+        own.add_schema = [&](const std::string &name, const common_chat_schema &) {
+            return add_rules(builder, named, name);
+        };
+        parser.build_grammar(own, lazy);
+    });
 }
 
 /* The parts that a grammar made of these parsers leaves open. Reasoning, ids and text arguments may be
@@ -265,8 +350,7 @@ bool constrain(const weir__shim_render *in, const schema_map &named, const commo
     if (form != &quick) parser = common_peg_arena::from_json(arena);
     if (!return_schemas(parser, named)) return false;
     params.parser = form->dump();
-    params.grammar =
-        build_grammar([&](const common_grammar_builder &builder) { parser.build_grammar(builder); });
+    params.grammar = grammar_of(parser, named, false);
     params.grammar_lazy = false;
     params.grammar_triggers.clear();
     return true;
@@ -288,11 +372,11 @@ std::size_t input_bytes(const weir__shim_render *in)
 bool enforce(weir::conversation &talk, const weir__shim_render *in, common_chat_params &params)
 {
     if (params.parser.empty()) return false;
-    const schema_map named = name_schemas(talk);
     common_json calls = common_json::parse(params.parser);
     silence(calls, common_chat_peg_builder::CONTENT);
     narrow(calls);
     common_peg_arena parser = common_peg_arena::from_json(calls);
+    const schema_map named = name_schemas(talk, in, parser);
     if (!return_schemas(parser, named) || !holds_to_calls(parser, talk.tools)) return false;
     if (in->tool_choice != WEIR_TOOLS_REQUIRED) {
         const common_chat_params words = talk.render(COMMON_CHAT_TOOL_CHOICE_NONE, true);
@@ -369,32 +453,35 @@ bool has_trigger_rule(const common_peg_arena &arena)
     return false;
 }
 
-/* Gives optional calls that are JSON without a mark a grammar, as llama.cpp gives those with one. A tool's
- * name and the key of its arguments begin it. The first tool shows the key. */
-void hold_unmarked(const weir::conversation &talk, const weir__shim_render *in, weir__shim_chat &chat)
+/* Makes the grammar of optional calls again, with weir's rules for schemas. Those that are JSON without a mark
+ * get one, as llama.cpp gives one to those with a mark: a tool's name and the key of its arguments begin it. The
+ * first tool shows the key. */
+void hold_optional(const weir::conversation &talk, const weir__shim_render *in, weir__shim_chat &chat)
 {
     common_chat_params &params = chat.params;
-    if (in->tools == nullptr || in->tool_choice != WEIR_TOOLS_AUTO || params.parser.empty() ||
-        !params.grammar.empty())
-        return;
+    common_peg_arena &parser = chat.parser.parser;
+    const bool marked = !params.grammar.empty();
     std::vector<std::string> names;
     for (std::size_t i = 0; i < talk.tools.size(); i++)
         names.push_back(talk.tools.at(i).at("function").at("name").get<std::string>());
     const char *key = nullptr;
     for (const char *one : {"parameters", "arguments"})
-        if (key == nullptr && !names.empty() &&
+        if (!marked && key == nullptr && !names.empty() &&
             weir::begins_call(chat, unmarked_call(names[0], one, " ") + " {", names[0]))
             key = one;
-    common_peg_arena parser;
-    parser.load(params.parser);
-    if (key == nullptr || !has_trigger_rule(parser) || !return_schemas(parser, name_schemas(talk))) return;
-    params.grammar =
-        build_grammar([&](const common_grammar_builder &builder) { parser.build_grammar(builder, true); });
-    params.grammar_lazy = true;
+    if (!marked && (key == nullptr || !has_trigger_rule(parser))) return;
+    const schema_map named = name_schemas(talk, in, parser);
+    if (!return_schemas(parser, named)) {
+        if (marked) throw std::runtime_error("a handler of llama.cpp names a schema that weir does not know");
+        return;
+    }
+    params.grammar_lazy |= !marked;
+    params.grammar = grammar_of(parser, named, params.grammar_lazy);
     for (const std::string &name : names)
         for (const char *space : {" ", ""})
-            params.grammar_triggers.push_back(
-                {COMMON_GRAMMAR_TRIGGER_TYPE_WORD, unmarked_call(name, key, space)});
+            if (!marked)
+                params.grammar_triggers.push_back(
+                    {COMMON_GRAMMAR_TRIGGER_TYPE_WORD, unmarked_call(name, key, space)});
 }
 
 } // namespace
@@ -424,7 +511,7 @@ weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shi
                 !chat->params.parser.empty()) {
                 common_json arena = common_json::parse(chat->params.parser);
                 if (!in->fenced) drop_fences(arena);
-                constrain(in, name_schemas(talk), arena, chat->params);
+                constrain(in, name_schemas(talk, in, common_peg_arena()), arena, chat->params);
             }
             if (!chat->params.grammar_lazy) chat->params.grammar_triggers.clear();
         }
@@ -434,7 +521,9 @@ weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shi
         chat->parser.reasoning_format =
             in->parse_reasoning ? COMMON_REASONING_FORMAT_DEEPSEEK : COMMON_REASONING_FORMAT_NONE;
         if (!chat->params.parser.empty()) chat->parser.parser.load(chat->params.parser);
-        if (in->json_schema == nullptr) hold_unmarked(talk, in, *chat);
+        if (in->json_schema == nullptr && in->tools != nullptr && in->tool_choice == WEIR_TOOLS_AUTO &&
+            !chat->params.parser.empty())
+            hold_optional(talk, in, *chat);
         fill_rendered(*chat, required);
         weir::refuse_starved();
         return WEIR_OK;
