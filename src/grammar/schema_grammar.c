@@ -15,6 +15,7 @@
 #include "grammar/grammar.h"
 #include "grammar/literal.h"
 #include "grammar/pattern.h"
+#include "grammar/range.h"
 #include "grammar/schema.h"
 #include "grammar/schema_walk.h"
 
@@ -34,6 +35,9 @@ enum {
     ANY_NULL,
     A_CHAR,
     WHOLE,
+    FRACTION,
+    DIGITS,
+    ZEROS,
     SPACE,
     N_SHARED
 };
@@ -51,13 +55,17 @@ static const struct {
     [ANY_ARRAY] = {"array", "json-array",
                    "\"[\" json-space (json-value (\",\" json-space json-value)*)? json-space \"]\""},
     [ANY_STRING] = {"string", "json-string", "\"\\\"\" json-char* \"\\\"\""},
-    [ANY_NUMBER] = {"number", "json-number", "\"-\"? json-whole (\".\" [0-9]{1,16})? ([eE] [-+]? json-whole)?"},
+    [ANY_NUMBER] = {"number", "json-number",
+                    "\"-\"? json-whole (\".\" [0-9]{1,16})? ([eE] [-+]? json-whole)?"},
     [ANY_INTEGER] = {"integer", "json-integer", "\"-\"? json-whole"},
     [ANY_BOOLEAN] = {"boolean", "json-boolean", "\"true\" | \"false\""},
     [ANY_NULL] = {"null", "json-null", "\"null\""},
     [A_CHAR] = {NULL, "json-char",
                 "[^\"\\\\\\x00-\\x1F\\x7F] | \"\\\\\" ([\"\\\\bfnrt] | \"u\" [0-9a-fA-F]{4})"},
     [WHOLE] = {NULL, "json-whole", "[0] | [1-9] [0-9]{0,15}"},
+    [FRACTION] = {NULL, WEIR__RANGE_FRACTION, "(\".\" [0-9]{1,16})?"},
+    [DIGITS] = {NULL, WEIR__RANGE_DIGITS, "[0-9]{0,16}"},
+    [ZEROS] = {NULL, WEIR__RANGE_ZEROS, "[0]{0,16}"},
     /* Bounded, because models tend to write endless space. */
     [SPACE] = {NULL, SPACE_RULE, "| \" \" | \"\\n\"{1,2} [ \\t]{0,20}"},
 };
@@ -159,6 +167,17 @@ static void add_integer(weir__text *text, const json_t *schema)
         weir__text_printf(text, high < 0 ? ")" : ") | ");
     }
     if (high >= 0) weir__digits_add(text, (uint64_t)(low > 0 ? low : 0), (uint64_t)high);
+}
+
+/* The bounds of a rewritten number. */
+static void add_number(emitter *e, weir__text *text, const json_t *schema)
+{
+    weir__schema_bounds bounds;
+    size_t from = text->n;
+    weir__schema_read_bounds(schema, &bounds);
+    weir__range_add(text, &bounds.range);
+    for (unsigned i = FRACTION; !text->failed && i <= ZEROS; i++)
+        if (strstr(text->bytes + from, shared_rules[i].name) != NULL) e->shared |= BIT(i);
 }
 
 /* ---- Patterns ---- */
@@ -345,6 +364,8 @@ static void add_body(emitter *e, weir__text *text, const json_t *schema)
         add_pattern(e, text, json_string_value(json_object_get(schema, "pattern")));
     else if (strcmp(type, "integer") == 0)
         add_integer(text, schema);
+    else if (strcmp(type, "number") == 0)
+        add_number(e, text, schema);
     else if (strcmp(type, "array") == 0)
         add_array(e, text, schema);
     else if (json_object_get(schema, "properties") != NULL)

@@ -40,13 +40,14 @@ static void a_grammar_has_the_rules_that_it_uses(void **state)
     char *text = grammar_of("{\"properties\":{\"a\":{\"enum\":[1,\"x\"]},\"b\":{\"$ref\":\"#\"}},"
                             "\"required\":[\"a\"]}",
                             false);
-    assert_string_equal(text,
-                        "json-space ::= | \" \" | \"\\n\"{1,2} [ \\t]{0,20}\n"
-                        "root ::= w0x\n"
-                        "w0x-1 ::= \"1\" | \"\\\"x\\\"\"\n"
-                        "w0x-2 ::= \"\\\"b\\\"\" json-space \":\" json-space w0x\n"
-                        "w0x ::= \"{\" json-space \"\\\"a\\\"\" json-space \":\" json-space w0x-1 (\",\" json-space w0x-2)? "
-                        "json-space \"}\"\n");
+    assert_string_equal(
+        text,
+        "json-space ::= | \" \" | \"\\n\"{1,2} [ \\t]{0,20}\n"
+        "root ::= w0x\n"
+        "w0x-1 ::= \"1\" | \"\\\"x\\\"\"\n"
+        "w0x-2 ::= \"\\\"b\\\"\" json-space \":\" json-space w0x\n"
+        "w0x ::= \"{\" json-space \"\\\"a\\\"\" json-space \":\" json-space w0x-1 (\",\" json-space w0x-2)? "
+        "json-space \"}\"\n");
     weir_free(text);
     text = grammar_of("{\"type\":\"integer\"}", false);
     assert_string_equal(text, "json-integer ::= \"-\"? json-whole\n"

@@ -2,8 +2,13 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/schema_walk.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/text.h"
 
 /* The most numbers in a list, which replaces bounds that have no grammar. */
 #define LISTED_MAX 1001
@@ -83,67 +88,111 @@ json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema)
     return weir__schema_made(w, result);
 }
 
-typedef struct bounds {
-    double low, high;
-    bool low_out, high_out; /* exclusive */
-} bounds;
+/* ---- Numbers ---- */
 
-/* Reads a bound into *bound if it is tighter. False after a refusal. */
-static bool number_bound(weir__schema_walk *w, const json_t *schema, const char *keyword, bool exclusive,
-                         double sign, double *bound, bool *out)
+/* A bound as text; NULL: none. */
+static const char *bound_text(const json_t *value, char text[WEIR__JSON_REAL_MAX])
 {
-    const json_t *value = json_object_get(schema, keyword);
-    if (value == NULL || (exclusive && json_is_boolean(value))) return true;
-    if (!json_is_number(value)) return weir__schema_refuse_finally(w, keyword, "it must be a number") != NULL;
-    double d = json_number_value(value);
-    if (sign * d < sign * *bound || (d == *bound && *out)) return true;
-    *bound = d;
-    *out = exclusive;
-    return true;
+    if (!json_is_number(value)) return NULL;
+    if (json_is_integer(value))
+        snprintf(text, WEIR__JSON_REAL_MAX, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    else
+        weir__json_real_text(json_real_value(value), text);
+    return text;
 }
 
-static bool read_bounds(weir__schema_walk *w, const json_t *schema, bounds *b)
+/* The tighter of two bounds, of which the second is exclusive. In draft 4 it is true if the first is. sign: +1
+ * for lower bounds, -1 for upper ones. */
+static const json_t *tighter(const json_t *bound, const json_t *exclusive, double sign, bool *out)
 {
-    *b = (bounds){-INFINITY, INFINITY, false, false};
-    if (!number_bound(w, schema, "minimum", false, 1, &b->low, &b->low_out) ||
-        !number_bound(w, schema, "exclusiveMinimum", true, 1, &b->low, &b->low_out) ||
-        !number_bound(w, schema, "maximum", false, -1, &b->high, &b->high_out) ||
-        !number_bound(w, schema, "exclusiveMaximum", true, -1, &b->high, &b->high_out))
-        return false;
-    b->low_out |= json_is_true(json_object_get(schema, "exclusiveMinimum")); /* draft 4 */
-    b->high_out |= json_is_true(json_object_get(schema, "exclusiveMaximum"));
-    return true;
+    *out = json_is_true(exclusive);
+    if (!json_is_number(exclusive)) return bound;
+    *out = bound == NULL || sign * json_number_value(exclusive) >= sign * json_number_value(bound);
+    return *out ? exclusive : bound;
 }
 
-/* A list of the decimal numbers between the bounds, with up to three places as far as LISTED_MAX allows. */
-static json_t *decimals_rule(weir__schema_walk *w, const bounds *b, const char *keyword)
+/* A power of ten as the number of digits after the point; -1: it is none, or larger than 1. */
+static int places_of(const json_t *multiple)
 {
-    static const double powers[] = {10, 100, 1000};
-    double power = 0;
-    for (size_t i = 0; i < sizeof powers / sizeof *powers; i++)
-        if ((b->high - b->low) * powers[i] < LISTED_MAX) power = powers[i];
-    if (power == 0 || fabs(b->low) > 1e9 || fabs(b->high) > 1e9)
-        return weir__schema_refuse(
-            w, keyword,
-            "a grammar cannot compare fractions; bounds of numbers are supported where "
-            "both are given and at most 100 apart");
+    char text[WEIR__JSON_REAL_MAX];
+    double value = json_number_value(multiple);
+    for (int places = 0; places <= 16; places++) {
+        snprintf(text, sizeof text, "1e-%d", places);
+        if (value == strtod(text, NULL)) return places;
+    }
+    return -1;
+}
+
+void weir__schema_read_bounds(const json_t *schema, weir__schema_bounds *b)
+{
+    weir__range *range = &b->range;
+    range->low = bound_text(tighter(json_object_get(schema, "minimum"),
+                                    json_object_get(schema, "exclusiveMinimum"), 1, &range->low_out),
+                            b->low);
+    range->high = bound_text(tighter(json_object_get(schema, "maximum"),
+                                     json_object_get(schema, "exclusiveMaximum"), -1, &range->high_out),
+                             b->high);
+    range->places = places_of(json_object_get(schema, "multipleOf"));
+}
+
+/* Multiples of a step with decimals, as multiples of an integer and a power of ten. */
+static json_t *decimal_multiples(weir__schema_walk *w, const weir__range *range, double step)
+{
+    double power = 1, least = range->low != NULL ? strtod(range->low, NULL) : -INFINITY;
+    double most = range->high != NULL ? strtod(range->high, NULL) : INFINITY;
+    while (power < 1e15 && floor(step * power) != step * power) power *= 10;
+    double whole = step * power, first = ceil(least / step) - 1, last = floor(most / step) + 1;
+    if (!(last - first < LISTED_MAX) || fabs(least) > 1e9 || fabs(most) > 1e9)
+        return weir__schema_refuse(w, "multipleOf",
+                                   "it must be a power of ten, or have minimum and maximum with at most %d "
+                                   "multiples between them",
+                                   LISTED_MAX - 2);
     json_t *list = json_array();
-    int64_t first = (int64_t)ceil(b->low * power) - 1, last = (int64_t)floor(b->high * power) + 1;
-    for (int64_t i = first; i <= last; i++) {
-        double d = (double)i / power;
-        if (d < b->low || d > b->high || (d == b->low && b->low_out) || (d == b->high && b->high_out))
+    for (double i = first; i <= last; i++) {
+        double value = i * whole / power;
+        if (value < least || value > most || (value == least && range->low_out) ||
+            (value == most && range->high_out))
             continue;
-        weir__schema_append(w, list, floor(d) == d ? json_integer((json_int_t)d) : json_real(d));
+        weir__schema_append(w, list,
+                            floor(value) == value ? json_integer((json_int_t)value) : json_real(value));
     }
-    if (json_array_size(list) == 0 &&
-        (b->low < b->high || (b->low == b->high && !b->low_out && !b->high_out))) {
-        json_decref(list);
-        return weir__schema_refuse(w, keyword,
-                                   "numbers between bounds have at most three decimals, and none of these "
-                                   "is between minimum and maximum");
-    }
-    weir__schema_take(w, keyword, json_array_size(list) * 10);
+    weir__schema_take(w, "multipleOf", json_array_size(list) * 10);
     return weir__schema_choice(w, "enum", list);
+}
+
+/* A number between bounds, of which at least one is given or `multipleOf` is. */
+static json_t *bounded_number(weir__schema_walk *w, const json_t *schema, const weir__range *range)
+{
+    weir__text text = {0};
+    const char *keyword = range->low != NULL    ? range->low_out ? "exclusiveMinimum" : "minimum"
+                          : range->high != NULL ? range->high_out ? "exclusiveMaximum" : "maximum"
+                                                : "multipleOf";
+    bool any = weir__range_add(&text, range), failed = text.failed;
+    uint64_t n = text.n;
+    weir__text_fini(&text);
+    if (failed) return weir__schema_no_memory(w);
+    if (!any) {
+        double low = range->low != NULL ? strtod(range->low, NULL) : -INFINITY;
+        double high = range->high != NULL ? strtod(range->high, NULL) : INFINITY;
+        if (range->places >= 0 || low > high || (low == high && (range->low_out || range->high_out)))
+            return json_false();
+        return weir__schema_refuse(w, keyword,
+                                   "all numbers between the bounds are too near to 0, or too large");
+    }
+    if (!weir__schema_take(w, keyword, n)) return NULL;
+    json_t *result = weir__schema_pack(w, "{s:s}", "type", "number");
+    bool out;
+    const json_t *low =
+        tighter(json_object_get(schema, "minimum"), json_object_get(schema, "exclusiveMinimum"), 1, &out);
+    if (low != NULL)
+        weir__schema_set(w, result, out ? "exclusiveMinimum" : "minimum", json_incref((json_t *)low));
+    const json_t *high =
+        tighter(json_object_get(schema, "maximum"), json_object_get(schema, "exclusiveMaximum"), -1, &out);
+    if (high != NULL)
+        weir__schema_set(w, result, out ? "exclusiveMaximum" : "maximum", json_incref((json_t *)high));
+    if (range->places >= 0)
+        weir__schema_set(w, result, "multipleOf", json_incref(json_object_get(schema, "multipleOf")));
+    return weir__schema_made(w, result);
 }
 
 json_t *weir__schema_number(weir__schema_walk *w, const json_t *schema)
@@ -151,19 +200,23 @@ json_t *weir__schema_number(weir__schema_walk *w, const json_t *schema)
     static const char *const keywords[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
     const json_t *multiple = json_object_get(schema, "multipleOf");
     const char *format = json_string_value(json_object_get(schema, "format"));
-    bounds b;
+    weir__schema_bounds bounds;
     if (format != NULL && strcmp(format, "float") != 0 && strcmp(format, "double") != 0)
         return weir__schema_refuse(w, "format", "'%.40s' is not known for numbers; supported: float, double",
                                    format);
-    if (multiple != NULL) {
-        double d = json_number_value(multiple);
-        if (format == NULL && d >= 1 && floor(d) == d) return weir__schema_integer(w, schema);
-        return weir__schema_refuse(w, "multipleOf", "only integers of at least 1 are supported");
-    }
-    if (!read_bounds(w, schema, &b)) return NULL;
     for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++) {
         const json_t *value = json_object_get(schema, keywords[i]);
-        if (value != NULL && !json_is_boolean(value)) return decimals_rule(w, &b, keywords[i]);
+        if (value != NULL && !json_is_number(value) && !(i >= 2 && json_is_boolean(value)))
+            return weir__schema_refuse_finally(w, keywords[i], "it must be a number");
     }
+    double step = json_number_value(multiple);
+    if (multiple != NULL && !(step > 0))
+        return weir__schema_refuse(w, "multipleOf", "it must be a number above 0");
+    weir__schema_read_bounds(schema, &bounds);
+    if (multiple != NULL && bounds.range.places < 0)
+        return floor(step) == step ? weir__schema_integer(w, schema)
+                                   : decimal_multiples(w, &bounds.range, step);
+    if (multiple != NULL || bounds.range.low != NULL || bounds.range.high != NULL)
+        return bounded_number(w, schema, &bounds.range);
     return weir__schema_pack(w, "{s:s}", "type", "number");
 }

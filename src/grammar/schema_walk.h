@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "grammar/range.h"
 #include "grammar/schema_work.h"
 
 /* Types as a set. */
@@ -196,6 +197,14 @@ const char *weir__schema_format_pattern(const char *name);
 
 /* Reads a count such as minItems; *value is unchanged if it is absent. False after a refusal. */
 bool weir__schema_count(weir__schema_walk *w, const json_t *schema, const char *keyword, uint64_t *value);
+
+/* The bounds of a number, of which a rewritten one has at most one below and one above. multipleOf, if given, is
+ * a power of ten. */
+typedef struct weir__schema_bounds {
+    weir__range range; /* its texts are in the next */
+    char low[WEIR__JSON_REAL_MAX], high[WEIR__JSON_REAL_MAX];
+} weir__schema_bounds;
+void weir__schema_read_bounds(const json_t *schema, weir__schema_bounds *bounds);
 
 json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema); /* const, enum */
 json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema);

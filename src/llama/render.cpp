@@ -168,8 +168,9 @@ void name_parts(schema_map &named, const std::string &name, const named_schema &
     if (!added.second) added.first->second.schema = nullptr;
     const auto part = [&](const std::string &of, const common_chat_schema *node, const json_t *schema,
                           std::size_t i) {
-        name_parts(named, name + "-" + of,
-                   {whole.document, node, schema, whole.definitions, whole.rule + "-of-" + std::to_string(i)});
+        name_parts(
+            named, name + "-" + of,
+            {whole.document, node, schema, whole.definitions, whole.rule + "-of-" + std::to_string(i)});
     };
     if (const auto *object = dynamic_cast<const common_chat_schema_object *>(whole.node)) {
         const json_t *properties = json_object_get(whole.schema, "properties");
@@ -205,8 +206,8 @@ schema_map name_schemas(const weir::conversation &talk, const weir__shim_render 
         const common_json &function = talk.tools.at(i).at("function");
         const std::string tool = function.at("name").get<std::string>();
         const auto document = read_schema(common_chat_tool_parameters(function));
-        const json_t *schema = json_object_get(
-            json_object_get(json_array_get(in->enforced_tools, i), "function"), "parameters");
+        const json_t *schema =
+            json_object_get(json_object_get(json_array_get(in->enforced_tools, i), "function"), "parameters");
         const named_schema whole = {document, document->root.get(), schema, json_object_get(schema, "$defs"),
                                     "schema-" + std::to_string(i)};
         named["tool-" + tool + "-schema"] = whole;
