@@ -15,14 +15,12 @@
 
 static const char *const array_items[] = {"items", "prefixItems", "additionalItems", NULL};
 
-/* True if the schema restricts properties that it does not list. */
-static bool is_closing(const json_t *schema)
-{
-    const json_t *additional = json_object_get(schema, "additionalProperties");
-    const json_t *unevaluated = json_object_get(schema, "unevaluatedProperties");
-    return (additional != NULL && !json_is_true(additional)) ||
-           (unevaluated != NULL && !json_is_true(unevaluated));
-}
+/* A conjunction of schemas in the making. */
+typedef struct merge {
+    weir__schema_walk *w;
+    json_t *dst;     /* so far; its values may belong to other schemas and are replaced, never changed */
+    bool impossible; /* nothing satisfies it */
+} merge;
 
 /* False also after a refusal. */
 static bool values_equal(weir__schema_walk *w, const json_t *a, const json_t *b)
@@ -32,19 +30,23 @@ static bool values_equal(weir__schema_walk *w, const json_t *a, const json_t *b)
     return weir__schema_spend(w, length / 4 + 1) && json_equal(a, b);
 }
 
-/* Adds the members of src to dst, where members of the same name must be equal. */
-static bool merge_members(weir__schema_walk *w, json_t *dst, json_t *src, const char *keyword)
+/* {"allOf": [a, b]} */
+static json_t *both_of(weir__schema_walk *w, const json_t *a, const json_t *b)
+{
+    return weir__schema_pack(w, "{s:[O,O]}", "allOf", a, b);
+}
+
+/* Adds the properties to dst. Those that it has must satisfy both schemas. */
+static bool merge_properties(weir__schema_walk *w, json_t *dst, json_t *src)
 {
     const char *name;
     json_t *value;
     json_object_foreach(src, name, value)
     {
         const json_t *known = json_object_get(dst, name);
-        if (known != NULL && !values_equal(w, known, value))
-            return weir__schema_refuse(w, "allOf",
-                                       "the schemas that meet here give '%.60s' in '%s' in different ways",
-                                       name, keyword) != NULL;
-        if (known == NULL && !weir__schema_set(w, dst, name, json_incref(value))) return false;
+        if (known != NULL && values_equal(w, known, value)) continue;
+        json_t *one = known == NULL ? json_incref(value) : both_of(w, known, value);
+        if (!weir__schema_set(w, dst, name, one)) return false;
     }
     return true;
 }
@@ -61,62 +63,188 @@ static bool merge_required(weir__schema_walk *w, json_t *dst, const json_t *src)
     return true;
 }
 
-static bool merge_types(weir__schema_walk *w, json_t *dst, const json_t *src)
+static bool merge_types(merge *m, const json_t *src)
 {
-    unsigned mask = weir__schema_declared_types(w, dst), other = weir__schema_declared_types(w, src);
+    unsigned mask = weir__schema_declared_types(m->w, m->dst), other = weir__schema_declared_types(m->w, src);
     if (mask == 0 || other == 0) return false;
-    if ((mask & other) == 0 || (mask & other) == TYPE_FRACTION)
-        return weir__schema_refuse(w, "type", "the schemas that meet here have no type in common") != NULL;
-    return weir__schema_set(w, dst, "type", weir__schema_type_array(w, mask & other));
+    m->impossible = (mask & other) == 0 || (mask & other) == TYPE_FRACTION;
+    return !m->impossible &&
+           weir__schema_set(m->w, m->dst, "type", weir__schema_type_array(m->w, mask & other));
 }
 
-/* Merges a keyword that both have. Other schemas may share dst's value, so it is replaced and not changed. */
-static bool merge_keyword(weir__schema_walk *w, json_t *dst, const json_t *src, const char *name)
+/* The values that are in both lists. */
+static bool merge_values(merge *m, const json_t *known, const json_t *other)
 {
-    const json_t *known = json_object_get(dst, name);
+    json_t *both = json_array();
+    if (weir__schema_spend(m->w, json_array_size(known) * json_array_size(other)))
+        for (size_t i = 0; i < json_array_size(known); i++)
+            if (weir__schema_has_value(other, json_array_get(known, i)))
+                weir__schema_append(m->w, both, json_incref(json_array_get(known, i)));
+    m->impossible = json_array_size(both) == 0 && m->w->status == WEIR_OK;
+    return weir__schema_set(m->w, m->dst, "enum", both) && !m->impossible;
+}
+
+/* The branches of two alternatives, each of one with each of the other. */
+static bool merge_branches(merge *m, const char *name, const json_t *known, const json_t *other)
+{
+    size_t n = json_array_size(known) * json_array_size(other);
+    json_t *all = json_array();
+    if (n > WEIR__SCHEMA_FORKS_MAX) {
+        json_decref(all);
+        return weir__schema_refuse(m->w, name,
+                                   "the schemas that meet here, by allOf or anyOf, have %zu pairs of "
+                                   "branches; at most %d are supported",
+                                   n, WEIR__SCHEMA_FORKS_MAX) != NULL;
+    }
+    for (size_t i = 0; i < json_array_size(known); i++)
+        for (size_t k = 0; k < json_array_size(other); k++)
+            weir__schema_append(m->w, all, both_of(m->w, json_array_get(known, i), json_array_get(other, k)));
+    return weir__schema_set(m->w, m->dst, name, all);
+}
+
+/* Bounds, of which the tighter counts: the greater of lower ones, the less of upper ones. */
+static int bound_sign(const char *name)
+{
+    static const char *const lower[] = {"minimum", "exclusiveMinimum", "minLength", "minItems",
+                                        "minProperties"};
+    static const char *const upper[] = {"maximum", "exclusiveMaximum", "maxLength", "maxItems",
+                                        "maxProperties"};
+    for (size_t i = 0; i < sizeof lower / sizeof *lower; i++) {
+        if (strcmp(name, lower[i]) == 0) return 1;
+        if (strcmp(name, upper[i]) == 0) return -1;
+    }
+    return 0;
+}
+
+/* Merges a keyword that both have. */
+static bool merge_keyword(merge *m, const json_t *src, const char *name)
+{
+    weir__schema_walk *w = m->w;
+    const json_t *known = json_object_get(m->dst, name);
     json_t *value = json_object_get(src, name);
+    int sign = json_is_number(known) && json_is_number(value) ? bound_sign(name) : 0;
+    bool schemas = strcmp(name, "items") == 0 || strcmp(name, "additionalProperties") == 0;
     bool properties = strcmp(name, "properties") == 0 && json_is_object(known) && json_is_object(value);
-    bool required = strcmp(name, "required") == 0 && json_is_array(known) && json_is_array(value);
-    if (strcmp(name, "type") == 0) return merge_types(w, dst, src);
-    if (properties || required) {
+    bool lists = json_is_array(known) && json_is_array(value);
+    if (strcmp(name, "type") == 0) return merge_types(m, src);
+    if (properties || (lists && strcmp(name, "required") == 0)) {
         if (known == value) return true;
         if (!weir__schema_spend(w, json_object_size(known) + json_object_size(value))) return false;
         json_t *both = weir__json_copy(known);
-        bool ok = properties ? merge_members(w, both, value, name) : merge_required(w, both, value);
-        return weir__schema_set(w, dst, name, both) && ok;
+        bool ok = properties ? merge_properties(w, both, value) : merge_required(w, both, value);
+        return weir__schema_set(w, m->dst, name, both) && ok;
     }
-    return values_equal(w, known, value) ||
-           weir__schema_refuse(
-               w, name, "the schemas that meet here, by allOf or anyOf, give it different values") != NULL;
+    if (values_equal(w, known, value)) return true;
+    if (sign != 0)
+        return sign * json_number_value(value) <= sign * json_number_value(known) ||
+               weir__schema_set(w, m->dst, name, json_incref(value));
+    if (schemas && !json_is_array(known) && !json_is_array(value))
+        return weir__schema_set(w, m->dst, name, both_of(w, known, value));
+    if (strcmp(name, "uniqueItems") == 0) return weir__schema_set(w, m->dst, name, json_true());
+    if (lists && strcmp(name, "enum") == 0) return merge_values(m, known, value);
+    if (lists && (strcmp(name, "anyOf") == 0 || strcmp(name, "oneOf") == 0))
+        return merge_branches(m, name, known, value);
+    m->impossible = strcmp(name, "const") == 0 && !weir__schema_equal(known, value);
+    return strcmp(name, "const") == 0
+               ? !m->impossible
+               : weir__schema_refuse(w, name,
+                                     "the schemas that meet here, by allOf or anyOf, give it different "
+                                     "values") != NULL;
 }
 
-/* dst becomes the conjunction of dst and src. */
-static bool merge_schema(weir__schema_walk *w, json_t *dst, const json_t *src)
+/* The schema with what the other one's additionalProperties says of properties that only this one names. */
+static json_t *closed_by(weir__schema_walk *w, const json_t *schema, const json_t *other)
+{
+    json_t *additional = json_object_get(other, "additionalProperties");
+    const json_t *known = json_object_get(other, "properties");
+    json_t *whole = weir__schema_made(w, json_copy((json_t *)schema));
+    if (additional == NULL || json_is_true(additional) ||
+        !weir__schema_has_any(schema, weir__schema_named_properties))
+        return whole;
+    const json_t *given = json_object_get(schema, "properties"), *names = json_object_get(schema, "required");
+    json_t *properties = json_object(), *value;
+    const char *name;
+    if (!weir__schema_spend(w, json_object_size(given) + json_array_size(names))) additional = NULL;
+    json_object_foreach((json_t *)given, name, value)
+    {
+        json_t *one = json_object_get(known, name) != NULL ? json_incref(value)
+                      : json_is_false(additional)          ? json_false()
+                                                           : both_of(w, value, additional);
+        weir__schema_set(w, properties, name, one);
+    }
+    for (size_t i = 0; i < json_array_size(names); i++) {
+        const char *required = json_string_value(json_array_get(names, i));
+        if (required != NULL && json_object_get(known, required) == NULL &&
+            json_object_get(properties, required) == NULL)
+            weir__schema_set(w, properties, required, json_incref(additional));
+    }
+    weir__schema_set(w, whole, "properties", properties);
+    return weir__schema_made(w, whole);
+}
+
+/* The member of an allOf with additionalProperties for unevaluatedProperties, which knows only the properties of
+ * that member. */
+static json_t *evaluated_here(weir__schema_walk *w, const json_t *src)
+{
+    static const char *const wider[] = {"anyOf", "oneOf", "$ref", "additionalProperties", NULL};
+    const json_t *unevaluated = json_object_get(src, "unevaluatedProperties");
+    if (unevaluated == NULL) return json_incref((json_t *)src);
+    if (!json_is_true(unevaluated) && weir__schema_has_any(src, wider))
+        return weir__schema_refuse(w, "unevaluatedProperties",
+                                   "in a schema of an allOf or anyOf it cannot stand beside anyOf, oneOf and "
+                                   "additionalProperties");
+    json_t *own = weir__schema_without(w, src, "unevaluatedProperties");
+    if (!json_is_true(unevaluated))
+        weir__schema_set(w, own, "additionalProperties", json_incref((json_t *)unevaluated));
+    return weir__schema_made(w, own);
+}
+
+/* Adds the keywords of src to dst. */
+static bool merge_keywords(merge *m, const json_t *src)
 {
     const char *name;
     json_t *value;
-    if ((is_closing(dst) && weir__schema_has_any(src, weir__schema_named_properties)) ||
-        (is_closing(src) && weir__schema_has_any(dst, weir__schema_named_properties)))
-        return weir__schema_refuse(w, "additionalProperties",
-                                   "it meets properties of another schema of an allOf or anyOf, "
-                                   "which it does not know") != NULL;
-    if (weir__schema_has_any(dst, array_items) && weir__schema_has_any(src, array_items))
-        return weir__schema_refuse(w, "items", "several schemas of an allOf or anyOf have it") != NULL;
-    if (!weir__schema_spend(w, json_object_size(src))) return false;
+    if (!weir__schema_spend(m->w, json_object_size(src))) return false;
     json_object_foreach((json_t *)src, name, value)
     {
-        const json_t *known = json_object_get(dst, name);
+        const json_t *known = json_object_get(m->dst, name);
         if (weir__schema_kind_of(name) == ANNOTATION) continue;
         if (strncmp(name, "exclusive", 9) == 0 && json_is_boolean(value))
-            return weir__schema_refuse(w, name, "it must be a number in a schema of an allOf or anyOf") !=
+            return weir__schema_refuse(m->w, name, "it must be a number in a schema of an allOf or anyOf") !=
                    NULL;
         if (known == NULL) {
-            if (!weir__schema_set(w, dst, name, json_incref(value))) return false;
-        } else if (!merge_keyword(w, dst, src, name)) {
+            if (!weir__schema_set(m->w, m->dst, name, json_incref(value))) return false;
+        } else if (!merge_keyword(m, src, name)) {
             return false;
         }
     }
     return true;
+}
+
+/* True if arrays of the schema are described by more than one schema for all items. */
+static bool lists_items(const json_t *schema)
+{
+    return json_is_array(json_object_get(schema, "items")) ||
+           weir__schema_has_any(schema, (const char *const[]){"prefixItems", "additionalItems", NULL});
+}
+
+/* dst becomes the conjunction of dst and src. False: a refusal, or nothing satisfies both (*impossible). */
+static bool merge_schema(weir__schema_walk *w, json_t *dst, const json_t *src, bool *impossible)
+{
+    merge m = {.w = w};
+    if (weir__schema_has_any(dst, array_items) && weir__schema_has_any(src, array_items) &&
+        (lists_items(dst) || lists_items(src)))
+        return weir__schema_refuse(w, "items", "several schemas of an allOf or anyOf have it") != NULL;
+    json_t *own = evaluated_here(w, src);
+    json_t *closed = own != NULL ? closed_by(w, own, dst) : NULL;
+    m.dst = closed != NULL ? closed_by(w, dst, own) : NULL;
+    bool ok = m.dst != NULL && merge_keywords(&m, closed) &&
+              (json_object_update(dst, m.dst) == 0 || weir__schema_no_memory(w) != NULL);
+    *impossible = m.impossible;
+    json_decref(own);
+    json_decref(closed);
+    json_decref(m.dst);
+    return ok;
 }
 
 /* Merges the members of an allOf into flat. False: a refusal, or nothing satisfies one of them
@@ -137,7 +265,7 @@ static bool merge_all(weir__schema_walk *w, const json_t *all, json_t *flat, boo
         ok = ok && weir__schema_check_keywords(w, member);
         json_t *part = ok ? weir__schema_flatten(w, member) : NULL;
         *impossible = json_is_false(part);
-        ok = part != NULL && !*impossible && merge_schema(w, flat, part);
+        ok = part != NULL && !*impossible && merge_schema(w, flat, part, impossible);
         json_decref(part);
         weir__schema_leave(w, before);
         if (!ok) return false;
@@ -314,17 +442,17 @@ static json_t *merged_branch(weir__schema_walk *w, const json_t *schema, const c
     json_t *flat = weir__schema_flatten(w, target);
     if (flat == NULL || json_is_false(flat)) return flat;
     json_t *whole = weir__schema_without(w, schema, keyword);
-    bool ok = whole != NULL && merge_schema(w, whole, flat);
+    bool impossible = false, ok = whole != NULL && merge_schema(w, whole, flat, &impossible);
     json_decref(flat);
     if (ok) return whole;
     json_decref(whole);
-    return NULL;
+    return impossible ? json_false() : NULL;
 }
 
 /* The branches, each merged with the keywords beside them. */
 static json_t *merged_branches(weir__schema_walk *w, const json_t *schema, const char *keyword)
 {
-    static const char *const allowed[] = {"anyOf", "oneOf", NULL};
+    const char *const allowed[] = {keyword, NULL};
     json_t *branches = json_object_get(schema, keyword), *result = json_array();
     if (weir__schema_other_constraint(schema, allowed) == NULL) {
         json_decref(result);
@@ -343,8 +471,6 @@ json_t *weir__schema_alternatives(weir__schema_walk *w, const json_t *schema)
     bool one_of = json_object_get(schema, "oneOf") != NULL;
     const char *keyword = one_of ? "oneOf" : "anyOf";
     const json_t *given = json_object_get(schema, keyword);
-    if (one_of && json_object_get(schema, "anyOf") != NULL)
-        return weir__schema_refuse(w, "oneOf", "it stands beside anyOf; only one of them is supported");
     if (!json_is_array(given) || json_array_size(given) == 0)
         return weir__schema_refuse_finally(w, keyword, "it must be an array of schemas, and not empty");
     json_t *branches = merged_branches(w, schema, keyword), *list = json_array();

@@ -51,22 +51,15 @@ static json_t *multiples_rule(weir__schema_walk *w, int64_t low, int64_t high, i
 
 json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema)
 {
-    static const char *const bounds[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", NULL};
     const json_t *multiple = json_object_get(schema, "multipleOf");
     const char *format = json_string_value(json_object_get(schema, "format"));
     int64_t low = -WEIR__SCHEMA_INTEGER_MAX, high = WEIR__SCHEMA_INTEGER_MAX;
-    bool bounded = weir__schema_has_any(schema, bounds);
-
     double step = multiple == NULL ? 1 : json_number_value(multiple);
     if (multiple != NULL && (!json_is_number(multiple) || step < 1 || floor(step) != step || step > 1e15))
         return weir__schema_refuse(w, "multipleOf", "only integers of at least 1 are supported");
     if (format != NULL && strcmp(format, "int32") == 0) {
-        bounded = true;
         low = INT32_MIN;
         high = INT32_MAX;
-    } else if (format != NULL && strcmp(format, "int64") != 0) {
-        return weir__schema_refuse(w, "format", "'%.40s' is not known for integers; supported: int32, int64",
-                                   format);
     }
     /* A boolean says, in draft 4, that the other bound is exclusive. */
     bool not_low = json_is_true(json_object_get(schema, "exclusiveMinimum"));
@@ -78,13 +71,9 @@ json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema)
         return NULL;
     if (low > high) return json_false();
     if (step > 1) return multiples_rule(w, low, high, (int64_t)step);
-    /* llama.cpp's converter is correct for two bounds, a lower one up to 9, and an upper one from 0. With
-     * others it is not: a lower bound of 105 allows 15. */
-    bool lower = bounded && (low > -WEIR__SCHEMA_INTEGER_MAX || high < 0);
-    bool upper = bounded && (high < WEIR__SCHEMA_INTEGER_MAX || low > 9);
     json_t *result = weir__schema_pack(w, "{s:s}", "type", "integer");
-    if (lower) weir__schema_set(w, result, "minimum", json_integer(low));
-    if (upper) weir__schema_set(w, result, "maximum", json_integer(high));
+    if (low > -WEIR__SCHEMA_INTEGER_MAX) weir__schema_set(w, result, "minimum", json_integer(low));
+    if (high < WEIR__SCHEMA_INTEGER_MAX) weir__schema_set(w, result, "maximum", json_integer(high));
     return weir__schema_made(w, result);
 }
 
@@ -199,11 +188,7 @@ json_t *weir__schema_number(weir__schema_walk *w, const json_t *schema)
 {
     static const char *const keywords[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
     const json_t *multiple = json_object_get(schema, "multipleOf");
-    const char *format = json_string_value(json_object_get(schema, "format"));
     weir__schema_bounds bounds;
-    if (format != NULL && strcmp(format, "float") != 0 && strcmp(format, "double") != 0)
-        return weir__schema_refuse(w, "format", "'%.40s' is not known for numbers; supported: float, double",
-                                   format);
     for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++) {
         const json_t *value = json_object_get(schema, keywords[i]);
         if (value != NULL && !json_is_number(value) && !(i >= 2 && json_is_boolean(value)))

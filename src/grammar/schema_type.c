@@ -60,18 +60,79 @@ static void check_forks(weir__schema_walk *w, const json_t *list)
     weir__mem_free(texts);
 }
 
-/* const and enum: the values that `type` allows. */
+static bool is_between(double value, const json_t *schema, const char *least, const char *most)
+{
+    const json_t *low = json_object_get(schema, least), *high = json_object_get(schema, most);
+    return (!json_is_number(low) || value >= json_number_value(low)) &&
+           (!json_is_number(high) || value <= json_number_value(high));
+}
+
+static bool is_bounded(const json_t *number, const json_t *schema)
+{
+    const json_t *above = json_object_get(schema, "exclusiveMinimum");
+    const json_t *below = json_object_get(schema, "exclusiveMaximum");
+    double value = json_number_value(number);
+    return is_between(value, schema, "minimum", "maximum") &&
+           (!json_is_number(above) || value > json_number_value(above)) &&
+           (!json_is_number(below) || value < json_number_value(below));
+}
+
+static size_t count_characters(const char *text)
+{
+    size_t n = 0;
+    for (; *text != '\0'; text++) n += ((unsigned char)*text & 0xC0) != 0x80;
+    return n;
+}
+
+/* True if a listed value is within the bounds beside it. Others must not stand there: see check_beside. */
+static bool satisfies_bounds(const json_t *value, const json_t *schema)
+{
+    switch (json_typeof(value)) {
+    case JSON_INTEGER:
+    case JSON_REAL: return is_bounded(value, schema);
+    case JSON_STRING:
+        return is_between((double)count_characters(json_string_value(value)), schema, "minLength",
+                          "maxLength");
+    case JSON_ARRAY: return is_between((double)json_array_size(value), schema, "minItems", "maxItems");
+    case JSON_OBJECT:
+        return is_between((double)json_object_size(value), schema, "minProperties", "maxProperties");
+    default: return true;
+    }
+}
+
+/* Refuses what stands beside enum or const and is neither a bound nor about another type than all values. */
+static bool check_beside(weir__schema_walk *w, const json_t *schema, const json_t *list, const char *keyword)
+{
+    static const char *const bounds[] = {"const",    "enum",          "type",          "minimum",
+                                         "maximum",  "minLength",     "maxLength",     "minItems",
+                                         "maxItems", "minProperties", "maxProperties", NULL};
+    static const unsigned about[] = {
+        [OBJECT] = TYPE_OBJECT, [ARRAY] = TYPE_ARRAY, [STRING] = TYPE_STRING, [NUMBER] = TYPE_NUMBER};
+    const char *name;
+    json_t *value;
+    unsigned types = 0;
+    for (size_t i = 0; i < json_array_size(list); i++) types |= weir__schema_type_of(json_array_get(list, i));
+    json_object_foreach((json_t *)schema, name, value)
+    {
+        enum keyword_kind kind = weir__schema_kind_of(name);
+        const char *const *known = bounds;
+        while (*known != NULL && strcmp(*known, name) != 0) known++;
+        bool numeric = json_is_number(value) && (*known != NULL || strncmp(name, "exclusive", 9) == 0);
+        bool vacuous = kind >= OBJECT && kind <= NUMBER && (types & about[kind]) == 0;
+        if (kind == ANNOTATION || numeric || vacuous || known < bounds + 3) continue;
+        return weir__schema_refuse(
+                   w, name, "it stands beside %s, which would win; leave out the values it excludes instead",
+                   keyword) != NULL;
+    }
+    return true;
+}
+
+/* const and enum: the values that `type` and bounds allow. */
 json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema)
 {
-    static const char *const allowed[] = {"const", "enum", "type", NULL};
     const json_t *given = json_object_get(schema, "enum"), *only = json_object_get(schema, "const");
-    const char *other = weir__schema_other_constraint(schema, allowed);
     unsigned types = weir__schema_declared_types(w, schema);
     if (types == 0) return NULL;
-    if (other != NULL)
-        return weir__schema_refuse(
-            w, other, "it stands beside %s, which would win; leave out the values it excludes instead",
-            given != NULL ? "enum" : "const");
     if (given != NULL && (!json_is_array(given) || json_array_size(given) == 0))
         return weir__schema_refuse_finally(w, "enum", "it must be an array of values, and not empty");
     size_t n = given != NULL ? json_array_size(given) : 1;
@@ -79,7 +140,7 @@ json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema)
     json_t *list = json_array();
     for (size_t i = 0; i < n && w->status == WEIR_OK; i++) {
         json_t *value = given != NULL ? json_array_get(given, i) : (json_t *)only;
-        if ((weir__schema_type_of(value) & types) == 0 ||
+        if ((weir__schema_type_of(value) & types) == 0 || !satisfies_bounds(value, schema) ||
             (given != NULL && only != NULL && !weir__schema_equal(value, only)))
             continue;
         if (weir__schema_take(w, given != NULL ? "enum" : "const",
@@ -87,6 +148,7 @@ json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema)
             weir__schema_append(w, list, json_incref(value));
     }
     check_forks(w, list);
+    check_beside(w, schema, list, given != NULL ? "enum" : "const");
     return weir__schema_choice(w, "enum", list);
 }
 
@@ -133,15 +195,9 @@ static bool find_pattern(weir__schema_walk *w, const json_t *schema, const char 
     *pattern = json_string_value(own);
     if (own != NULL && *pattern == NULL)
         return weir__schema_refuse_finally(w, "pattern", "it must be a string") != NULL;
-    if (format == NULL) return true;
-    const char *name = json_string_value(format);
-    const char *known = name != NULL ? weir__schema_format_pattern(name) : NULL;
-    if (known == NULL)
-        return weir__schema_refuse(
-                   w, "format",
-                   "'%.40s' is not known for strings; supported: date, time, date-time, duration, email, "
-                   "hostname, ipv4, ipv6, uri, uri-reference, uuid; write others as a pattern",
-                   name != NULL ? name : "(no string)") != NULL;
+    const char *known;
+    if (!weir__schema_format(w, format, &known)) return false;
+    if (known == NULL) return true;
     if (own != NULL)
         return weir__schema_refuse(w, "pattern", "it stands beside format; only one of them is supported") !=
                NULL;
@@ -161,7 +217,8 @@ json_t *weir__schema_string(weir__schema_walk *w, const json_t *schema)
         if (least > 0 || most != WEIR__PATTERN_ENDLESS) return string_of_length(w, least, most);
         return weir__schema_pack(w, "{s:s}", "type", "string");
     }
-    const char *keyword = json_object_get(schema, "pattern") != NULL ? "pattern" : "format";
+    const char *keyword =
+        pattern == json_string_value(json_object_get(schema, "pattern")) ? "pattern" : "format";
     const char *why = weir__pattern_rewrite(pattern, &rewritten, &shortest, &longest);
     if (why == weir__pattern_no_memory) return weir__schema_no_memory(w);
     if (why != NULL) return weir__schema_refuse(w, keyword, "'%.80s': %s", pattern, why);

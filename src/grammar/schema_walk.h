@@ -190,8 +190,8 @@ json_t *weir__schema_without_not(weir__schema_walk *w, const json_t *schema);
 
 /* -- schema_format.c -- */
 
-/* An ECMA pattern of texts with this format, or NULL. */
-const char *weir__schema_format_pattern(const char *name);
+/* An ECMA pattern of texts with this format (may be NULL); NULL if it is an annotation. False after a refusal. */
+bool weir__schema_format(weir__schema_walk *w, const json_t *format, const char **pattern);
 
 /* -- schema_object.c, schema_number.c, schema_type.c -- */
 
