@@ -86,28 +86,33 @@ static json_t *of_types(weir__schema_walk *w, const json_t *schema, unsigned mas
     return weir__schema_any_of(w, list);
 }
 
-/* A schema without `type` gets the type that all its keywords are about. It would allow values of other
- * types, too; the grammar does not. */
+/* A schema without `type` gets the types that its keywords are about. It would allow values of other types, too;
+ * the grammar does not. */
 static json_t *untyped_schema(weir__schema_walk *w, const json_t *schema)
 {
-    static const unsigned types[] = {[OBJECT] = TYPE_OBJECT, [ARRAY] = TYPE_ARRAY, [STRING] = TYPE_STRING};
-    const char *name, *first = NULL;
+    static const unsigned types[] = {
+        [OBJECT] = TYPE_OBJECT, [ARRAY] = TYPE_ARRAY, [STRING] = TYPE_STRING, [NUMBER] = TYPE_NUMBER};
+    const char *name;
     json_t *value;
+    unsigned mask = 0;
     json_object_foreach((json_t *)schema, name, value)
     {
-        if (weir__schema_kind_of(name) == ANNOTATION) continue;
-        if (weir__schema_kind_of(name) == NUMBER)
-            return weir__schema_refuse(w, name, "without \"type\" it is ambiguous; add one");
-        if (first != NULL && weir__schema_kind_of(first) != weir__schema_kind_of(name))
-            return weir__schema_refuse(w, name, "it is about another type than '%s'; add \"type\"", first);
-        first = name;
+        enum keyword_kind kind = weir__schema_kind_of(name);
+        if (kind >= OBJECT && kind <= NUMBER) mask |= types[kind];
     }
-    return first != NULL ? of_type(w, schema, types[weir__schema_kind_of(first)])
-                         : weir__schema_made(w, json_object());
+    return mask != 0 ? of_types(w, schema, mask) : weir__schema_made(w, json_object());
 }
 
 static json_t *flat_node(weir__schema_walk *w, const json_t *schema)
 {
+    if (weir__schema_has_condition(schema)) {
+        json_t *whole = weir__schema_without_conditions(w, schema);
+        json_t *flat = whole != NULL ? weir__schema_flatten(w, whole) : NULL;
+        json_t *result = flat == NULL || json_is_false(flat) ? json_incref(flat) : flat_node(w, flat);
+        json_decref(whole);
+        json_decref(flat);
+        return result;
+    }
     if (json_object_get(schema, "not") != NULL) {
         json_t *less = weir__schema_without_not(w, schema);
         json_t *result = less == NULL || json_is_false(less) ? json_incref(less) : flat_node(w, less);
@@ -157,11 +162,12 @@ json_t *weir__schema_enforce(weir__schema_walk *w, const json_t *schema)
         return weir__schema_refuse(w, NULL, "schemas are nested deeper than %d", WEIR__SCHEMA_DEPTH_MAX);
     if (!weir__schema_spend(w, 16) || !weir__schema_check_keywords(w, schema)) return NULL;
     if (json_object_get(schema, "$ref") != NULL) {
-        const char *other = weir__schema_other_constraint(schema, allowed);
-        if (other != NULL)
-            return weir__schema_refuse(w, other, "it stands beside $ref; put both into an allOf");
-        const json_t *target = weir__schema_resolve(w, json_object_get(schema, "$ref"));
+        json_t *whole = weir__schema_other_constraint(schema, allowed) == NULL
+                            ? json_incref((json_t *)schema)
+                            : weir__schema_both(w, (json_t *)schema, NULL);
+        const json_t *target = weir__schema_resolve(w, json_object_get(whole, "$ref"));
         result = target != NULL ? refer_to(w, target) : NULL;
+        json_decref(whole);
     } else if (json_object_get(schema, "allOf") != NULL) {
         const json_t *all = json_object_get(schema, "allOf");
         if (json_array_size(all) == 1 && weir__schema_other_constraint(schema, only_all) == NULL) {
@@ -201,6 +207,13 @@ static void walk_fini(weir__schema_walk *w)
         json_decref(w->flats[i].flat);
     }
     weir__mem_free(w->flats);
+    for (size_t i = 0; i < w->n_pairs; i++) {
+        json_decref(w->pairs[i].a);
+        json_decref(w->pairs[i].b);
+        json_decref(w->pairs[i].reference);
+        json_decref(w->pairs[i].target);
+    }
+    weir__mem_free(w->pairs);
     weir__mem_free(w->definitions);
     weir__text_fini(&w->path);
     json_decref(w->defs);

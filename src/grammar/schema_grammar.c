@@ -148,11 +148,40 @@ static void add_alternatives(emitter *e, weir__text *text, const json_t *schemas
     }
 }
 
-static void add_values(weir__text *text, const json_t *values)
+/* A value, in which space may stand where objects and arrays allow it. */
+static void add_value(emitter *e, weir__text *text, const json_t *value)
+{
+    const char *name, *before = "";
+    json_t *one;
+    size_t i;
+    if (json_object_size(value) + json_array_size(value) == 0) {
+        weir__literal_add(text, value);
+        return;
+    }
+    e->shared |= BIT(SPACE);
+    weir__text_add_string(text, json_is_object(value) ? "\"{\" " SPACE_RULE " " : "\"[\" " SPACE_RULE " ");
+    json_object_foreach((json_t *)value, name, one)
+    {
+        weir__text_add_string(text, before);
+        weir__literal_add_string(text, name);
+        weir__text_add_string(text, " " SPACE_RULE " \":\" " SPACE_RULE " ");
+        add_value(e, text, one);
+        before = " " COMMA;
+    }
+    json_array_foreach((json_t *)value, i, one)
+    {
+        weir__text_add_string(text, before);
+        add_value(e, text, one);
+        before = " " COMMA;
+    }
+    weir__text_add_string(text, json_is_object(value) ? " " SPACE_RULE " \"}\"" : " " SPACE_RULE " \"]\"");
+}
+
+static void add_values(emitter *e, weir__text *text, const json_t *values)
 {
     for (size_t i = 0; i < json_array_size(values); i++) {
         if (i > 0) weir__text_add_string(text, " | ");
-        weir__literal_add(text, json_array_get(values, i));
+        add_value(e, text, json_array_get(values, i));
     }
 }
 
@@ -359,7 +388,7 @@ static void add_body(emitter *e, weir__text *text, const json_t *schema)
     else if (json_object_get(schema, "anyOf") != NULL)
         add_alternatives(e, text, json_object_get(schema, "anyOf"));
     else if (json_object_get(schema, "enum") != NULL)
-        add_values(text, json_object_get(schema, "enum"));
+        add_values(e, text, json_object_get(schema, "enum"));
     else if (strcmp(type, "string") == 0)
         add_pattern(e, text, json_string_value(json_object_get(schema, "pattern")));
     else if (strcmp(type, "integer") == 0)

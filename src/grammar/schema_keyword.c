@@ -17,24 +17,21 @@ static const struct row {
     const char *names[12]; /* ends with NULL */
     const char *why;       /* it is refused */
 } rows[] = {
-    {GENERAL, {"$ref", "type", "const", "enum", "anyOf", "oneOf", "allOf", "not"}, NULL},
+    {GENERAL,
+     {"$ref", "type", "const", "enum", "anyOf", "oneOf", "allOf", "not", "if", "then", "else"},
+     NULL},
     {OBJECT,
      {"properties", "required", "additionalProperties", "unevaluatedProperties", "minProperties",
-      "maxProperties", "propertyNames"},
+      "maxProperties", "propertyNames", "dependentRequired", "dependentSchemas", "dependencies"},
      NULL},
     {ARRAY,
      {"items", "prefixItems", "additionalItems", "unevaluatedItems", "minItems", "maxItems", "uniqueItems"},
      NULL},
     {STRING, {"pattern", "minLength", "maxLength", "format"}, NULL}, /* the last one of numbers too */
     {NUMBER, {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}, NULL},
-    {REFUSED, {"if", "then", "else"}, "a grammar has no conditions; write the cases as oneOf"},
     {REFUSED, {"patternProperties"}, "properties are matched by their names only"},
-    {REFUSED, {"dependentRequired", "dependencies"}, "which properties are required cannot depend on others"},
-    {REFUSED, {"dependentSchemas"}, "schemas cannot depend on which properties there are"},
     {REFUSED, {"contains"}, "a grammar cannot ask for an item somewhere"},
     {REFUSED, {"minContains", "maxContains"}, "a grammar cannot count items of a kind"},
-    {REFUSED, {"contentEncoding"}, "the encoding of a string's text cannot be enforced"},
-    {REFUSED, {"contentMediaType", "contentSchema"}, "the format of a string's text cannot be enforced"},
     {REFUSED, {"$dynamicRef", "$recursiveRef"}, "only $ref into the same document is followed"},
     {REFUSED, {"divisibleBy", "disallow", "extends"}, "only draft 3 has it; write multipleOf, not or allOf"},
 };
@@ -94,7 +91,8 @@ bool weir__schema_check_keywords(weir__schema_walk *w, const json_t *schema)
             return weir__schema_refuse(w, name,
                                        "unknown keyword; write '%s', or begin an annotation's name with 'x-'",
                                        meant) != NULL;
-        if (strcmp(name, "$id") == 0 && schema != w->root)
+        const char *id = strcmp(name, "$id") == 0 ? json_string_value(value) : NULL;
+        if (id != NULL && id[0] != '#' && schema != w->root)
             return weir__schema_refuse(w, name, "it is allowed in the outermost schema only") != NULL;
     }
     return true;

@@ -15,6 +15,9 @@
 
 static const char *const array_items[] = {"items", "prefixItems", "additionalItems", NULL};
 
+/* The most branches of two alternatives that meet. */
+#define BRANCH_PAIRS_MAX 256
+
 /* A conjunction of schemas in the making. */
 typedef struct merge {
     weir__schema_walk *w;
@@ -30,12 +33,6 @@ static bool values_equal(weir__schema_walk *w, const json_t *a, const json_t *b)
     return weir__schema_spend(w, length / 4 + 1) && json_equal(a, b);
 }
 
-/* {"allOf": [a, b]} */
-static json_t *both_of(weir__schema_walk *w, const json_t *a, const json_t *b)
-{
-    return weir__schema_pack(w, "{s:[O,O]}", "allOf", a, b);
-}
-
 /* Adds the properties to dst. Those that it has must satisfy both schemas. */
 static bool merge_properties(weir__schema_walk *w, json_t *dst, json_t *src)
 {
@@ -45,7 +42,7 @@ static bool merge_properties(weir__schema_walk *w, json_t *dst, json_t *src)
     {
         const json_t *known = json_object_get(dst, name);
         if (known != NULL && values_equal(w, known, value)) continue;
-        json_t *one = known == NULL ? json_incref(value) : both_of(w, known, value);
+        json_t *one = known == NULL ? json_incref(value) : weir__schema_both(w, (json_t *)known, value);
         if (!weir__schema_set(w, dst, name, one)) return false;
     }
     return true;
@@ -89,16 +86,17 @@ static bool merge_branches(merge *m, const char *name, const json_t *known, cons
 {
     size_t n = json_array_size(known) * json_array_size(other);
     json_t *all = json_array();
-    if (n > WEIR__SCHEMA_FORKS_MAX) {
+    if (n > BRANCH_PAIRS_MAX) {
         json_decref(all);
         return weir__schema_refuse(m->w, name,
                                    "the schemas that meet here, by allOf or anyOf, have %zu pairs of "
                                    "branches; at most %d are supported",
-                                   n, WEIR__SCHEMA_FORKS_MAX) != NULL;
+                                   n, BRANCH_PAIRS_MAX) != NULL;
     }
     for (size_t i = 0; i < json_array_size(known); i++)
         for (size_t k = 0; k < json_array_size(other); k++)
-            weir__schema_append(m->w, all, both_of(m->w, json_array_get(known, i), json_array_get(other, k)));
+            weir__schema_append(m->w, all,
+                                weir__schema_both(m->w, json_array_get(known, i), json_array_get(other, k)));
     return weir__schema_set(m->w, m->dst, name, all);
 }
 
@@ -139,7 +137,7 @@ static bool merge_keyword(merge *m, const json_t *src, const char *name)
         return sign * json_number_value(value) <= sign * json_number_value(known) ||
                weir__schema_set(w, m->dst, name, json_incref(value));
     if (schemas && !json_is_array(known) && !json_is_array(value))
-        return weir__schema_set(w, m->dst, name, both_of(w, known, value));
+        return weir__schema_set(w, m->dst, name, weir__schema_both(w, (json_t *)known, value));
     if (strcmp(name, "uniqueItems") == 0) return weir__schema_set(w, m->dst, name, json_true());
     if (lists && strcmp(name, "enum") == 0) return merge_values(m, known, value);
     if (lists && (strcmp(name, "anyOf") == 0 || strcmp(name, "oneOf") == 0))
@@ -169,7 +167,7 @@ static json_t *closed_by(weir__schema_walk *w, const json_t *schema, const json_
     {
         json_t *one = json_object_get(known, name) != NULL ? json_incref(value)
                       : json_is_false(additional)          ? json_false()
-                                                           : both_of(w, value, additional);
+                                                           : weir__schema_both(w, value, additional);
         weir__schema_set(w, properties, name, one);
     }
     for (size_t i = 0; i < json_array_size(names); i++) {
@@ -182,20 +180,28 @@ static json_t *closed_by(weir__schema_walk *w, const json_t *schema, const json_
     return weir__schema_made(w, whole);
 }
 
-/* The member of an allOf with additionalProperties for unevaluatedProperties, which knows only the properties of
- * that member. */
+/* The member of an allOf with other keywords for `unevaluatedProperties` and `unevaluatedItems`, which know only
+ * the properties and items of that member. */
 static json_t *evaluated_here(weir__schema_walk *w, const json_t *src)
 {
     static const char *const wider[] = {"anyOf", "oneOf", "$ref", "additionalProperties", NULL};
-    const json_t *unevaluated = json_object_get(src, "unevaluatedProperties");
-    if (unevaluated == NULL) return json_incref((json_t *)src);
-    if (!json_is_true(unevaluated) && weir__schema_has_any(src, wider))
-        return weir__schema_refuse(w, "unevaluatedProperties",
+    json_t *properties = json_object_get(src, "unevaluatedProperties");
+    json_t *items = json_object_get(src, "unevaluatedItems");
+    if (properties == NULL && items == NULL) return json_incref((json_t *)src);
+    bool open = (properties == NULL || json_is_true(properties)) && (items == NULL || json_is_true(items));
+    if (!open && weir__schema_has_any(src, wider))
+        return weir__schema_refuse(w, properties != NULL ? "unevaluatedProperties" : "unevaluatedItems",
                                    "in a schema of an allOf or anyOf it cannot stand beside anyOf, oneOf and "
                                    "additionalProperties");
-    json_t *own = weir__schema_without(w, src, "unevaluatedProperties");
-    if (!json_is_true(unevaluated))
-        weir__schema_set(w, own, "additionalProperties", json_incref((json_t *)unevaluated));
+    json_t *own = weir__schema_made(w, json_copy((json_t *)src));
+    if (own == NULL) return NULL;
+    if (properties != NULL) weir__schema_set(w, own, "additionalProperties", json_incref(properties));
+    if (json_is_false(items) && !weir__schema_has_any(src, array_items))
+        weir__schema_set(w, own, "maxItems", json_integer(0));
+    else if (items != NULL && !weir__schema_has_any(src, array_items))
+        weir__schema_set(w, own, "items", json_incref(items));
+    json_object_del(own, "unevaluatedProperties");
+    json_object_del(own, "unevaluatedItems");
     return weir__schema_made(w, own);
 }
 

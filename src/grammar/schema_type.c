@@ -144,7 +144,7 @@ json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema)
             (given != NULL && only != NULL && !weir__schema_equal(value, only)))
             continue;
         if (weir__schema_take(w, given != NULL ? "enum" : "const",
-                              json_dumpb(value, NULL, 0, JSON_COMPACT | JSON_ENCODE_ANY) + 2))
+                              2 * json_dumpb(value, NULL, 0, JSON_COMPACT | JSON_ENCODE_ANY) + 2))
             weir__schema_append(w, list, json_incref(value));
     }
     check_forks(w, list);

@@ -42,6 +42,13 @@ typedef struct weir__schema_flat {
     json_t *schema, *flat;
 } weir__schema_flat;
 
+/* A conjunction that the walk has made: `target` is {"allOf": [a, b]}. A reference to it is the value of a $ref,
+ * and is known by its address. So recursive schemas that meet end in references, too. */
+typedef struct weir__schema_pair {
+    json_t *a, *b; /* held, as the others are; b is NULL: a's $ref and the keywords beside it */
+    json_t *reference, *target;
+} weir__schema_pair;
+
 #define WEIR__SCHEMA_INTEGER_MAX INT64_C(9999999999999999) /* 16 digits, the most of all numbers */
 
 typedef struct weir__schema_walk {
@@ -54,6 +61,8 @@ typedef struct weir__schema_walk {
     size_t capacity;
     weir__schema_flat *flats; /* [n_flats] */
     size_t n_flats, flats_capacity;
+    weir__schema_pair *pairs; /* [n_pairs] */
+    size_t n_pairs, pairs_capacity;
     weir__text path; /* the JSON pointer of the current schema */
     int depth;
     int level; /* of nested properties and items: text comes before a deeper schema */
@@ -81,6 +90,9 @@ const char *weir__schema_path(const weir__schema_walk *w);
 /* The target of a $ref in the given document. dereference follows references to the end. */
 const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference);
 const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schema);
+
+/* {"$ref": …} to the conjunction of both schemas, or of a's $ref and the keywords beside it (b NULL). */
+json_t *weir__schema_both(weir__schema_walk *w, json_t *a, json_t *b);
 
 /* Return NULL. keyword NULL: the whole schema is refused. refuse_finally: with relax, too; for malformed
  * schemas and for limits. refuse: for what a grammar cannot enforce. */
@@ -187,6 +199,12 @@ unsigned weir__schema_possible_types(weir__schema_walk *w, const json_t *schema)
 
 /* The schema without its `not`, with fewer types or values instead; `false` if none remain. */
 json_t *weir__schema_without_not(weir__schema_walk *w, const json_t *schema);
+
+/* -- schema_condition.c -- */
+
+/* True if the schema has if, then, else or dependencies; without_conditions gives it with an allOf instead. */
+bool weir__schema_has_condition(const json_t *schema);
+json_t *weir__schema_without_conditions(weir__schema_walk *w, const json_t *schema);
 
 /* -- schema_format.c -- */
 
