@@ -1,5 +1,5 @@
-/* json_schema_suite_helper.c [relax]: reads lines [schema, [text, …]], and writes for each the reason for which
- * the schema has no grammar, or true or false for each text that the grammar has or has not.
+/* json_schema_suite_helper.c [relax]: reads lines [schema, [text, …]], and writes for each the reason why the
+ * schema has no grammar, or true or false for each text that the grammar has or has not.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 /* range.c: ranges of numbers as GBNF.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A bound becomes a row of digits of a fixed length, with the point at a fixed place: what lies beyond is rounded
- * into the range. Texts are compared with the rows digit by digit. While a text equals a row, its next digit has
- * a least or a greatest value; once it differs, all other digits are free. So the expression of a range is about
- * as long as its bounds. Numbers are split by their sign, and by the length of their whole part, because only
- * rows of one length can be compared so. Numbers with exponents are split at the bounds' own exponents: all
- * between them have any digits. */
+ * A bound becomes a row of digits of a fixed length, with the point at a fixed place: what lies beyond is
+ * rounded into the range. Texts are compared with the rows digit by digit. While a text equals a row, its
+ * next digit has a least or a greatest value; once it differs, all other digits are free. So the expression
+ * of a range is about as long as its bounds. Numbers are split by their sign, and by the length of their
+ * whole part, because only rows of one length can be compared so. Numbers with exponents are split at the
+ * bounds' own exponents: all between them have any digits. */
 #include "grammar/range.h"
 
 #include <stdlib.h>
@@ -63,8 +63,8 @@ static bool is_all(const char *row, int i, char c)
     return row[i] == '\0';
 }
 
-/* Writes the number, whose first digit is number `at` of the row. Digits that do not fit are rounded, up for a
- * lower bound; then the bound is inclusive. False: it is too large. */
+/* Writes the number, whose first digit is number `at` of the row. Digits that do not fit are rounded, up for
+ * a lower bound; then the bound is inclusive. False: it is too large. */
 static bool fill(char *row, const decimal *d, int at, bool up, int places, bool *out)
 {
     int end = ROW - SIDE + places;

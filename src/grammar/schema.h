@@ -1,28 +1,29 @@
 /* schema.h: rewrites JSON Schemas in a subset of which grammars enforce everything.
  * SPDX-License-Identifier: Apache-2.0
  *
- * schema_grammar.c makes GBNF of the result. This walk refuses keywords that cannot be enforced, and writes the rest
- * in few forms: conjunctions are merged, conditions become alternatives. The result never accepts more than the
- * given schema; it may accept less, as listed. tests/json_schema_suite.py holds it against the JSON Schema Test
- * Suite.
+ * schema_grammar.c makes GBNF of the result. This walk refuses keywords that cannot be enforced, and writes
+ * the rest in few forms: conjunctions are merged, conditions become alternatives. The result never accepts
+ * more than the given schema; it may accept less, as listed. tests/json_schema_suite.py holds it against the
+ * JSON Schema Test Suite.
  *
  * Honoured:
- *   - type (one or several), const, enum (with bounds and lengths beside them), anyOf, oneOf (branches that provably
- *     exclude each other by type, by values or by a common required property with distinct values), allOf (merged,
- *     property by property; recursive schemas, too), not (of types, and of values beside enum or const), $ref into
- *     the same document (also recursive, with keywords beside it, and to an $anchor), $defs and definitions, boolean
- *     schemas; if, then, else where the condition is about types, listed values, and properties that have them or
- *     are there;
- *   - object: properties, required, additionalProperties, unevaluatedProperties: false; propertyNames with an
- *     enum; minProperties and maxProperties where the others imply them; dependentRequired, dependentSchemas,
- *     dependencies;
+ *   - type (one or several), const, enum (with bounds and lengths beside them), anyOf, oneOf (branches that
+ *     provably exclude each other by type, by values or by a common required property with distinct values),
+ *     allOf (merged, property by property; recursive schemas, too), not (of types, and of values beside enum
+ *     or const), $ref into the same document (also recursive, with keywords beside it, and to an $anchor),
+ *     $defs and definitions, boolean schemas; if, then, else where the condition is about types, listed
+ *     values, and properties that have them or are there;
+ *   - object: properties, required, additionalProperties, unevaluatedProperties: false; propertyNames with
+ *     an enum; minProperties and maxProperties where the others imply them; dependentRequired,
+ *     dependentSchemas, dependencies;
  *   - array: items, prefixItems, additionalItems, minItems, maxItems, unevaluatedItems: false; uniqueItems
  *     where there is at most one item;
  *   - string: pattern (see pattern.h), minLength, maxLength; pattern or format with lengths where they imply
  *     them; the formats of JSON Schema except regex (schema_format.c);
  *   - integer: minimum, maximum, exclusiveMinimum, exclusiveMaximum (numbers, or booleans as in draft 4),
  *     multipleOf between bounds that leave at most 1,001 values, format int32;
- *   - number: the same bounds in every spelling (range.h); multipleOf of a power of ten, others as of integers.
+ *   - number: the same bounds in every spelling (range.h); multipleOf of a power of ten, others as of
+ *     integers.
  *
  * Accepted with less than the schema says:
  *   - an object with `properties` (or `required`) has no others; its properties come in their order, and
@@ -34,11 +35,11 @@
  *   - maxItems is lowered to 1,999, maxLength to 1,000,000 (and by up to a thousandth above 1,000);
  *   - strings with pattern, format or lengths use no \u escapes.
  *
- * Ignored are annotations: title, description, default, examples, $schema, $comment, contentEncoding and others,
- * OpenAPI's among them (nullable, discriminator, xml); names and formats that JSON Schema does not know, such as draft
- * 4's id; $id on the root; keywords of other types than the given one. Everything else is refused, and so is a
- * name that is nearly a keyword's (see weir__words_near), unless it begins with "x-" or "_"; with
- * weir__schema_terms.relax it is left out and listed. */
+ * Ignored are annotations: title, description, default, examples, $schema, $comment, contentEncoding and
+ * others, OpenAPI's among them (nullable, discriminator, xml); names and formats that JSON Schema does not
+ * know, such as draft 4's id; $id on the root; keywords of other types than the given one. Everything else
+ * is refused, and so is a name that is nearly a keyword's (see weir__words_near), unless it begins with "x-"
+ * or "_"; with weir__schema_terms.relax it is left out and listed. */
 #ifndef WEIR_GRAMMAR_SCHEMA_H
 #define WEIR_GRAMMAR_SCHEMA_H
 

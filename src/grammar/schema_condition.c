@@ -1,10 +1,10 @@
 /* schema_condition.c: writes conditions as alternatives.
  * SPDX-License-Identifier: Apache-2.0
  *
- * `if`, `then` and `else` mean that both the condition and `then` hold, or neither the condition nor its opposite's
- * schema is missing: (if and then) or (not if and else). A property on which others depend is absent, or what
- * depends on it holds. The opposite of a condition is known where it is about types, listed values, and properties
- * that are so or are there. */
+ * `if`, `then` and `else` mean that both the condition and `then` hold, or neither the condition nor its
+ * opposite's schema is missing: (if and then) or (not if and else). A property on which others depend is
+ * absent, or what depends on it holds. The opposite of a condition is known where it is about types, listed
+ * values, and properties that are so or are there. */
 #include "grammar/schema_walk.h"
 
 #include <string.h>

@@ -55,8 +55,9 @@ static const struct {
     [ANY_ARRAY] = {"array", "json-array",
                    "\"[\" json-space (json-value (\",\" json-space json-value)*)? json-space \"]\""},
     [ANY_STRING] = {"string", "json-string", "\"\\\"\" json-char* \"\\\"\""},
-    [ANY_NUMBER] = {"number", "json-number",
-                    "\"-\"? json-whole (\".\" [0-9]{1,16})? ([eE] [-+]? json-whole)?"},
+    [ANY_NUMBER] =
+        {"number", "json-number",
+         "\"-\"? json-whole (\".\" [0-9]{1,16})? ([eE] (\"-\" [0-9]{1,3} | \"+\"? [01]? [0-9]{1,2}))?"},
     [ANY_INTEGER] = {"integer", "json-integer", "\"-\"? json-whole"},
     [ANY_BOOLEAN] = {"boolean", "json-boolean", "\"true\" | \"false\""},
     [ANY_NULL] = {"null", "json-null", "\"null\""},

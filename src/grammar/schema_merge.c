@@ -180,8 +180,8 @@ static json_t *closed_by(weir__schema_walk *w, const json_t *schema, const json_
     return weir__schema_made(w, whole);
 }
 
-/* The member of an allOf with other keywords for `unevaluatedProperties` and `unevaluatedItems`, which know only
- * the properties and items of that member. */
+/* The member of an allOf with other keywords for `unevaluatedProperties` and `unevaluatedItems`, which know
+ * only the properties and items of that member. */
 static json_t *evaluated_here(weir__schema_walk *w, const json_t *src)
 {
     static const char *const wider[] = {"anyOf", "oneOf", "$ref", "additionalProperties", NULL};

@@ -90,8 +90,8 @@ static const char *bound_text(const json_t *value, char text[WEIR__JSON_REAL_MAX
     return text;
 }
 
-/* The tighter of two bounds, of which the second is exclusive. In draft 4 it is true if the first is. sign: +1
- * for lower bounds, -1 for upper ones. */
+/* The tighter of two bounds, of which the second is exclusive. In draft 4 it is true if the first is. sign:
+ * +1 for lower bounds, -1 for upper ones. */
 static const json_t *tighter(const json_t *bound, const json_t *exclusive, double sign, bool *out)
 {
     *out = json_is_true(exclusive);

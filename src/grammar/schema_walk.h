@@ -42,8 +42,8 @@ typedef struct weir__schema_flat {
     json_t *schema, *flat;
 } weir__schema_flat;
 
-/* A conjunction that the walk has made: `target` is {"allOf": [a, b]}. A reference to it is the value of a $ref,
- * and is known by its address. So recursive schemas that meet end in references, too. */
+/* A conjunction that the walk has made: `target` is {"allOf": [a, b]}. A reference to it is the value of a
+ * $ref, and is known by its address. So recursive schemas that meet end in references, too. */
 typedef struct weir__schema_pair {
     json_t *a, *b; /* held, as the others are; b is NULL: a's $ref and the keywords beside it */
     json_t *reference, *target;
@@ -77,7 +77,7 @@ typedef struct weir__schema_walk {
     weir_status status;
 } weir__schema_walk;
 
-/* -- schema_walk.c: failures, values, the path, references -- */
+/* -- schema_walk.c: failures, values, the path -- */
 
 /* Extends the path by the keyword, and by a name (may be NULL) or an index; leave shortens it to the length
  * that was returned. */
@@ -86,13 +86,6 @@ size_t weir__schema_enter_index(weir__schema_walk *w, const char *keyword, size_
 void weir__schema_leave(weir__schema_walk *w, size_t before);
 
 const char *weir__schema_path(const weir__schema_walk *w);
-
-/* The target of a $ref in the given document. dereference follows references to the end. */
-const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference);
-const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schema);
-
-/* {"$ref": …} to the conjunction of both schemas, or of a's $ref and the keywords beside it (b NULL). */
-json_t *weir__schema_both(weir__schema_walk *w, json_t *a, json_t *b);
 
 /* Return NULL. keyword NULL: the whole schema is refused. refuse_finally: with relax, too; for malformed
  * schemas and for limits. refuse: for what a grammar cannot enforce. */
@@ -127,6 +120,15 @@ json_t *weir__schema_choice(weir__schema_walk *w, const char *keyword, json_t *l
 
 /* {"anyOf": list}, or the only schema of a list of one; `false` if the list is empty. Takes over the list. */
 json_t *weir__schema_any_of(weir__schema_walk *w, json_t *list);
+
+/* -- schema_reference.c: references -- */
+
+/* The target of a $ref in the given document. dereference follows references to the end. */
+const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference);
+const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schema);
+
+/* {"$ref": …} to the conjunction of both schemas, or of a's $ref and the keywords beside it (b NULL). */
+json_t *weir__schema_both(weir__schema_walk *w, json_t *a, json_t *b);
 
 /* -- schema.c: schemas -- */
 
@@ -202,13 +204,14 @@ json_t *weir__schema_without_not(weir__schema_walk *w, const json_t *schema);
 
 /* -- schema_condition.c -- */
 
-/* True if the schema has if, then, else or dependencies; without_conditions gives it with an allOf instead. */
+/* True if the schema has if, then, else or dependencies; without_conditions gives it an allOf instead. */
 bool weir__schema_has_condition(const json_t *schema);
 json_t *weir__schema_without_conditions(weir__schema_walk *w, const json_t *schema);
 
 /* -- schema_format.c -- */
 
-/* An ECMA pattern of texts with this format (may be NULL); NULL if it is an annotation. False after a refusal. */
+/* An ECMA pattern of texts with this format (may be NULL); NULL if it is an annotation. False after a
+ * refusal. */
 bool weir__schema_format(weir__schema_walk *w, const json_t *format, const char **pattern);
 
 /* -- schema_object.c, schema_number.c, schema_type.c -- */
@@ -216,8 +219,8 @@ bool weir__schema_format(weir__schema_walk *w, const json_t *format, const char 
 /* Reads a count such as minItems; *value is unchanged if it is absent. False after a refusal. */
 bool weir__schema_count(weir__schema_walk *w, const json_t *schema, const char *keyword, uint64_t *value);
 
-/* The bounds of a number, of which a rewritten one has at most one below and one above. multipleOf, if given, is
- * a power of ten. */
+/* The bounds of a number, of which a rewritten one has at most one below and one above. multipleOf, if
+ * given, is a power of ten. */
 typedef struct weir__schema_bounds {
     weir__range range; /* its texts are in the next */
     char low[WEIR__JSON_REAL_MAX], high[WEIR__JSON_REAL_MAX];

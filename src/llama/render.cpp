@@ -144,8 +144,8 @@ void add_alternative(common_json &a, const common_json &b)
 
 /* ---- Schemas ----
  *
- * llama.cpp's converter ignores most keywords, so weir's converter makes the rules of schemas in grammars that
- * llama.cpp makes of parsers. It finds a schema by the name that llama.cpp's handlers give it. */
+ * llama.cpp's converter ignores most keywords, so weir's converter makes the rules of schemas in grammars
+ * that llama.cpp makes of parsers. It finds a schema by the name that llama.cpp's handlers give it. */
 
 struct named_schema {
     common_chat_schema_document_ptr document;
@@ -186,13 +186,15 @@ void name_parts(schema_map &named, const std::string &name, const named_schema &
     }
 }
 
+const std::string ling = "ling3-arg-";
+
 /* How a handler begins the names of its schemas of single arguments; "" = it has none. */
 std::string argument_style(const common_peg_arena &arena)
 {
     for (std::size_t i = 0; i < arena.size(); i++) {
         const auto *schema = std::get_if<common_peg_schema_parser>(&arena.get(i));
         if (schema == nullptr || schema->name.find("-arg-") == std::string::npos) continue;
-        return schema->name.compare(0, 10, "ling3-arg-") == 0 ? "ling3-arg-" : "tool-";
+        return schema->name.compare(0, ling.size(), ling) == 0 ? ling : "tool-";
     }
     return "";
 }
@@ -377,6 +379,8 @@ bool enforce(weir::conversation &talk, const weir__shim_render *in, common_chat_
     silence(calls, common_chat_peg_builder::CONTENT);
     narrow(calls);
     common_peg_arena parser = common_peg_arena::from_json(calls);
+    if (argument_style(parser) == ling)
+        return false; /* its stop texts may end an answer before it has begun */
     const schema_map named = name_schemas(talk, in, parser);
     if (!return_schemas(parser, named) || !holds_to_calls(parser, talk.tools)) return false;
     if (in->tool_choice != WEIR_TOOLS_REQUIRED) {
@@ -454,9 +458,9 @@ bool has_trigger_rule(const common_peg_arena &arena)
     return false;
 }
 
-/* Makes the grammar of optional calls again, with weir's rules for schemas. Those that are JSON without a mark
- * get one, as llama.cpp gives one to those with a mark: a tool's name and the key of its arguments begin it. The
- * first tool shows the key. */
+/* Makes the grammar of optional calls again, with weir's rules for schemas. Those that are JSON without a
+ * mark get one, as llama.cpp gives one to those with a mark: a tool's name and the key of its arguments
+ * begin it. The first tool shows the key. */
 void hold_optional(const weir::conversation &talk, const weir__shim_render *in, weir__shim_chat &chat)
 {
     common_chat_params &params = chat.params;

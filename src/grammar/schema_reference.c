@@ -1,0 +1,151 @@
+/* schema_reference.c: what a $ref refers to: a place in the document, an anchor, or a conjunction that the
+ * walk has made.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "grammar/schema_walk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ascii.h"
+#include "base/json.h"
+#include "base/mem.h"
+
+/* Reads one reference token of a URI fragment from *pos into out. False: malformed or too long. */
+static bool pointer_token(const char **pos, char *out, size_t capacity)
+{
+    size_t n = 0;
+    const char *p = *pos;
+    for (; *p != '\0' && *p != '/'; p++) {
+        char c = *p;
+        if (c == '%') {
+            int high = weir__ascii_hex(p[1]);
+            int low = high < 0 ? -1 : weir__ascii_hex(p[2]);
+            if (low < 0 || (high == 0 && low == 0)) return false;
+            c = (char)(high << 4 | low);
+            p += 2;
+        } else if (c == '~') {
+            if (p[1] != '0' && p[1] != '1') return false;
+            c = p[1] == '0' ? '~' : '/';
+            p++;
+        }
+        if (n + 1 >= capacity) return false;
+        out[n++] = c;
+    }
+    out[n] = '\0';
+    *pos = p;
+    return true;
+}
+
+/* The part of the document that has the anchor (as `$anchor`, or with "#" as `id` of draft 4 or `$id` of
+ * draft 6), or NULL. */
+static const json_t *find_anchor(const json_t *part, const char *text, int depth, size_t *left)
+{
+    const char *name, *anchor = json_string_value(json_object_get(part, "$anchor"));
+    const json_t *found = NULL;
+    json_t *value;
+    size_t i;
+    if (depth > WEIR__SCHEMA_DEPTH_MAX || *left == 0) return NULL;
+    --*left;
+    if (anchor != NULL && strcmp(anchor, text + 1) == 0) return part;
+    for (i = 0; i < 2; i++) {
+        const char *id = json_string_value(json_object_get(part, i == 0 ? "$id" : "id"));
+        if (id != NULL && strcmp(id, text) == 0) return part;
+    }
+    json_object_foreach((json_t *)part, name, value)
+    {
+        bool is_data =
+            strcmp(name, "enum") == 0 || strcmp(name, "const") == 0 || strcmp(name, "default") == 0;
+        if (found == NULL && !is_data) found = find_anchor(value, text, depth + 1, left);
+    }
+    json_array_foreach((json_t *)part, i, value)
+    {
+        if (found == NULL) found = find_anchor(value, text, depth + 1, left);
+    }
+    return found;
+}
+
+const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference)
+{
+    char token[WEIR__SCHEMA_NAME_MAX + 1] = "";
+    const char *text = json_string_value(reference);
+    const json_t *target = w->root;
+    for (size_t i = 0; i < w->n_pairs; i++)
+        if (w->pairs[i].reference == reference) return w->pairs[i].target;
+    if (text == NULL) return weir__schema_refuse_finally(w, "$ref", "it must be a string");
+    if (text[0] == '#' && text[1] != '\0' && text[1] != '/') {
+        size_t left = WEIR__SCHEMA_NODES_MAX;
+        target = find_anchor(w->root, text, 0, &left);
+        if (!weir__schema_spend(w, WEIR__SCHEMA_NODES_MAX - left)) return NULL;
+        return target != NULL ? target
+                              : weir__schema_refuse_finally(w, "$ref", "there is nothing at '%.80s'", text);
+    }
+    if (text[0] != '#')
+        return weir__schema_refuse(
+            w, "$ref",
+            "'%.80s' lies elsewhere; only '#', '#/...' and anchors in the same document are "
+            "followed",
+            text);
+    for (const char *p = text + 1; *p == '/';) {
+        p++;
+        if (!pointer_token(&p, token, sizeof token))
+            return weir__schema_refuse_finally(w, "$ref", "'%.80s' is not a JSON pointer", text);
+        size_t digits = strspn(token, "0123456789");
+        if (!json_is_array(target))
+            target = json_object_get(target, token);
+        else
+            target = digits > 0 && digits < 10 && token[digits] == '\0'
+                         ? json_array_get(target, strtoul(token, NULL, 10))
+                         : NULL;
+        if (target == NULL)
+            return weir__schema_refuse_finally(w, "$ref", "there is nothing at '%.80s'", text);
+    }
+    return target;
+}
+
+const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schema)
+{
+    static const char *const alone[] = {"$ref", NULL};
+    for (int i = 0; json_is_object(schema); i++) {
+        const json_t *reference = json_object_get(schema, "$ref");
+        if (reference == NULL) return schema;
+        if (i == 16) return weir__schema_refuse(w, "$ref", "references lead to references without end");
+        json_t *whole = weir__schema_other_constraint(schema, alone) != NULL
+                            ? weir__schema_both(w, (json_t *)schema, NULL)
+                            : json_incref((json_t *)schema);
+        schema = whole != NULL ? weir__schema_resolve(w, json_object_get(whole, "$ref")) : NULL;
+        json_decref(whole);
+        if (schema == NULL) return NULL;
+    }
+    return schema;
+}
+
+/* ---- Conjunctions ---- */
+
+/* {"allOf": [{"$ref": …}, the keywords beside it]} */
+static json_t *beside_reference(weir__schema_walk *w, json_t *schema)
+{
+    json_t *rest = weir__schema_without(w, schema, "$ref");
+    return rest == NULL ? NULL
+                        : weir__schema_pack(w, "{s:[{s:O},o]}", "allOf", "$ref",
+                                            json_object_get(schema, "$ref"), rest);
+}
+
+json_t *weir__schema_both(weir__schema_walk *w, json_t *a, json_t *b)
+{
+    size_t i = 0;
+    if (!weir__schema_spend(w, w->n_pairs / 8 + 1)) return NULL;
+    while (i < w->n_pairs && (w->pairs[i].a != a || w->pairs[i].b != b)) i++;
+    if (i == w->n_pairs) {
+        if (!weir__mem_grow(&w->pairs, &w->pairs_capacity, i + 1, sizeof *w->pairs))
+            return weir__schema_no_memory(w);
+        json_t *target =
+            b != NULL ? weir__schema_pack(w, "{s:[O,O]}", "allOf", a, b) : beside_reference(w, a);
+        json_t *reference = target != NULL ? weir__schema_made(w, json_string("#")) : NULL;
+        if (reference == NULL) {
+            json_decref(target);
+            return NULL;
+        }
+        w->pairs[w->n_pairs++] = (weir__schema_pair){json_incref(a), json_incref(b), reference, target};
+    }
+    return weir__schema_pack(w, "{s:O}", "$ref", w->pairs[i].reference);
+}
