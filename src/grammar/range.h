@@ -14,15 +14,15 @@ typedef struct weir__range {
     int places;             /* the most digits after the point that are not zero; < 0: any */
 } weir__range;
 
-/* Rules that the expression may name: digits after the point and the point, or nothing; up to 16 digits; up to
- * 16 zeros. */
+/* Rules that the expression may name: digits after the point and the point, or nothing; up to 16 digits; up
+ * to 16 zeros. */
 #define WEIR__RANGE_FRACTION "json-fraction"
 #define WEIR__RANGE_DIGITS   "json-digits"
 #define WEIR__RANGE_ZEROS    "json-zeros"
 
 /* Adds an expression of the numbers of at most 16 digits on each side of the point that lie between the
- * bounds, and, unless `places` is given, of those with one digit before the point and an exponent of at most 307
- * on either side of 0. False: there is none, and nothing is added. */
+ * bounds, and, unless `places` is given, of those with one digit before the point and an exponent of at most
+ * 307 on either side of 0. False: there is none, and nothing is added. */
 bool weir__range_add(weir__text *text, const weir__range *range);
 
 #endif

@@ -86,8 +86,8 @@ static json_t *of_types(weir__schema_walk *w, const json_t *schema, unsigned mas
     return weir__schema_any_of(w, list);
 }
 
-/* A schema without `type` gets the types that its keywords are about. It would allow values of other types, too;
- * the grammar does not. */
+/* A schema without `type` gets the types that its keywords are about. It would allow values of other types,
+ * too; the grammar does not. */
 static json_t *untyped_schema(weir__schema_walk *w, const json_t *schema)
 {
     static const unsigned types[] = {
