@@ -1,5 +1,5 @@
-/* range_test.c: ranges of numbers as a grammar, compared with exact arithmetic. SPDX-License-Identifier:
- * Apache-2.0 */
+/* range_test.c: ranges of numbers as a grammar, compared with exact arithmetic.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/range.h"
 
 #include <math.h>
