@@ -114,8 +114,9 @@ static weir_status check_content(const json_t *content, size_t i, weir_error *er
 }
 
 /* Reads the arguments, and keeps them beside their text, as a template may want either. Those that are no
- * object of JSON come from a call that broke off and that a client sends back. Templates need an object: the
- * prompt has one with the text in it. So it has where the conversation's calls hold more values than *left. */
+ * JSON object come from a call that broke off and that a client sends back. Templates need an object: the
+ * prompt has one with the text in it. So it has where the conversation's calls hold more values than *left.
+ */
 static weir_status read_arguments(json_t *function, size_t *left, weir_error *error)
 {
     json_t *given = json_object_get(function, "arguments"), *parsed = NULL;
