@@ -83,7 +83,7 @@ def main():
     for row in rows[:SHOWN] + rows[-SHOWN:]:
         print(f"| {row[0]} | {row[1]:.1f} | {row[2]:.1f} | {row[2] / row[1]:.2f} | {row[3]} | {row[4]} |")
     print(f"\n{len(rows)} templates; median of before {statistics.median(row[1] for row in rows):.1f}, of now {statistics.median(row[2] for row in rows):.1f}"
-          f" plans/s; of the quotients {statistics.median(row[2] / row[1] for row in rows):.2f}. Refused by the template or a limit: {len(refused)}.")
+          f" plans/s; of the quotients {statistics.median(row[2] / row[1] for row in rows):.2f}. Refused by the template or a limit: {', '.join(refused) or 'none'}.")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, environment, results  # noqa: E402
+from checks import check, environment, finish  # noqa: E402
 from sse_server import Server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
@@ -182,5 +182,4 @@ for words, part in ((("ftp://x",), "not an address"), ((), "one address"),
     done = weir(*words)
     check(f"usage: {part}", done.returncode == 2 and part in done.stderr, done.returncode, done.stderr)
 
-print(f"{results['passed']} passed, {results['failed']} failed")
-sys.exit(results["failed"] > 0)
+finish()

@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, environment, results  # noqa: E402
+from checks import check, environment, finish  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
 MAKER = os.path.join(os.environ["WEIR_SOURCE_DIR"], "bench", "random_model.py")
@@ -43,5 +43,4 @@ told = [run("tokenize", "-m", model_path, "Weirs hold water.", "--json") for mod
 check("another file's vocabulary", told[0] == told[1] and len(told[0]["tokens"]) > 3, *told)
 answer = run("run", "-m", path, "-n", "8", "--ignore-eos", "--temp", "0", "-c", "64", "--json", "-q", "once")
 check("its tokens have texts", len(answer["tokens"]) == 8 and len(answer["text"]) >= 8, answer)
-print(f"{results['passed']} passed, {results['failed']} failed")
-sys.exit(results["failed"] > 0)
+finish()

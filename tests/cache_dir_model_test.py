@@ -7,7 +7,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, effort, environment, results  # noqa: E402
+from checks import check, effort, environment, finish  # noqa: E402
 
 WEIR, MODEL = os.path.abspath(os.environ["WEIR_BIN"]), os.environ.get("WEIR_TEST_MODEL", "")
 if not os.path.exists(MODEL):
@@ -41,5 +41,4 @@ for folder, layout in (("per_slot", "unified"), ("unified", "per_slot")):
     check(f"{layout}: computed nothing of a {folder} state again", other["usage"]["cached_tokens"] == n - 1, other["usage"])
     check(f"{layout}: the same tokens", other["tokens"] == plain["tokens"])
 check("other types' states are none", run("per_slot", "per_slot", "-ctk", "q8_0")["usage"]["cached_tokens"] == 0)
-print(f"{results['passed']} passed, {results['failed']} failed")
-sys.exit(results["failed"] > 0)
+finish()

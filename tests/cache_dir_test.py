@@ -11,7 +11,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, results  # noqa: E402
+from checks import check, finish  # noqa: E402
 from serve import Server, environment  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
@@ -157,5 +157,4 @@ def faults():
 if "without llhttp" not in weir("serve", "--port", "70000").stderr:
     serve()
     faults()
-print(f"{results['passed']} passed, {results['failed']} failed")
-sys.exit(results["failed"] > 0)
+finish()

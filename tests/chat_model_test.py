@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, results  # noqa: E402
+from checks import check, finish  # noqa: E402
 from tmux import PATIENCE, Tmux, environment, last, missing, scratch  # noqa: E402
 
 WEIR, MODEL = os.environ["WEIR_BIN"], os.environ["WEIR_TEST_MODEL"]
@@ -68,8 +68,7 @@ def main():
             terminal.wait("Ctrl-D leaves", lambda s: "ended with 0" in s and "as before" in s)
         finally:
             terminal.close()
-    print(f"{results['passed']} passed, {results['failed']} failed")
-    return 1 if results["failed"] else 0
+    finish()
 
 
-sys.exit(main())
+main()

@@ -7,7 +7,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, environment, results  # noqa: E402
+from checks import check, environment, finish  # noqa: E402
 from media import image_part, need_projectors, png, sound_part, text_part, wav  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
@@ -125,5 +125,4 @@ with tempfile.TemporaryDirectory() as folder:
     write("lost.json", json.dumps({"messages": [{"role": "user", "content": [{"type": "image", "path": path("none.png")}, text_part("a")]}, {"role": "assistant", "content": "b"}]}).encode())
     fails("chat: an image that is gone", weir("chat", *SEES, stdin=f"/load {path('lost.json')}\n".encode()), 2, "none.png", "cannot load", "an image or a sound")
 
-print(f"{results['passed']} passed, {results['failed']} failed")
-sys.exit(1 if results["failed"] else 0)
+finish()

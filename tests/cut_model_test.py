@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, environment, results  # noqa: E402
+from checks import check, environment, finish  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
@@ -45,5 +45,4 @@ with tempfile.TemporaryDirectory() as folder:
     check("it ends, with a status of its own", code == 1, code)
     check("and one line that names the file", len(said) == 1 and path in said[0] and "shorter" in said[0] and said[0].endswith("\n"), lines[-3:])
 
-print(f"{results['passed']} passed, {results['failed']} failed")
-sys.exit(results["failed"] > 0)
+finish()

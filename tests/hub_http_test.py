@@ -14,7 +14,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, results  # noqa: E402
+from checks import check, finish  # noqa: E402
 from hub_server import Hub  # noqa: E402
 from terminal import Terminal  # noqa: E402
 
@@ -392,5 +392,4 @@ expect("weir info hf:…", weir("info", "hf:o/nothing", folder=cache()), 3, "o/n
 expect("-m default, where there is none", weir("run", "-m", "default", "-p", "x", folder=cache(), XDG_CACHE_HOME=scratch.name + "/none"), 3, "no model")
 
 hub.close()
-print(f"{results['passed']} passed, {results['failed']} failed")
-sys.exit(1 if results["failed"] else 0)
+finish()

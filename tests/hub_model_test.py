@@ -8,7 +8,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from authority import Authority  # noqa: E402
-from checks import check, environment, results  # noqa: E402
+from checks import check, environment, finish  # noqa: E402
 from hub_server import Hub  # noqa: E402
 from terminal import Terminal  # noqa: E402
 
@@ -54,8 +54,7 @@ def main():
         check("and offline, without the hub", done.returncode == 0 and done.stdout == wanted.stdout, done)
         done = weir("info", "-m", "hf:test/Smol-GGUF:Q4_1", "--offline")
         check("weir info tells the model", done.returncode == 0 and "vocabulary" in done.stdout, done)
-    print(f"{results['passed']} passed, {results['failed']} failed")
-    return 1 if results["failed"] else 0
+    finish()
 
 
 sys.exit(main())

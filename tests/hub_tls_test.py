@@ -8,7 +8,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from authority import Authority  # noqa: E402
-from checks import check, environment, results  # noqa: E402
+from checks import check, environment, finish  # noqa: E402
 from hub_server import Hub  # noqa: E402
 
 WEIR = os.environ["WEIR_BIN"]
@@ -81,8 +81,7 @@ def main():
     expect("a certificate for another name", pull(elsewhere, SSL_CERT_FILE=authority.file), 1, "cannot be verified")
     for one in (hub, plain, elsewhere):
         one.close()
-    print(f"{results['passed']} passed, {results['failed']} failed")
-    return 1 if results["failed"] else 0
+    finish()
 
 
 sys.exit(main())

@@ -13,7 +13,7 @@ import tempfile
 
 ROOT = pathlib.Path(os.environ["WEIR_SOURCE_DIR"])
 sys.path[:0] = [str(ROOT / "tests/support"), str(ROOT / "scripts")]
-from checks import check, results  # noqa: E402
+from checks import check, finish  # noqa: E402
 from markdown import broken_links  # noqa: E402
 
 BUILD = pathlib.Path(os.environ["WEIR_BUILD_DIR"])
@@ -296,8 +296,7 @@ def main():
         check("Python's ctypes", done.returncode == 0 and done.stdout == f"{VERSION} WEIR_BUSY\n", done.stdout, done.stderr)
         uninstall(prefix)
         private_prefix(work)
-    print(f"{results['passed']} passed, {results['failed']} failed")
-    return 1 if results["failed"] else 0
+    finish()
 
 
 if __name__ == "__main__":

@@ -177,8 +177,8 @@ ESCAPED = {"meetkai-functionary-medium-v3.1"}  # writes ...|safe + text: Jinja2 
 MARK, BEYOND = "\u2060\u2061", "more than 64 bits"
 
 
-def compare(helper, cases, values, what):
-    """cases: (template, Jinja2's text). Many at once; what then differs alone is a fault."""
+def compare(helper, cases, values, what, least):
+    """cases: at least so many of (template, Jinja2's text). Many at once; what then differs alone is a fault."""
     faults, pending = [], [cases[i:i + 40] for i in range(0, len(cases), 40)]
     while pending:
         some = pending.pop()
@@ -190,7 +190,7 @@ def compare(helper, cases, values, what):
             pending += [some[:len(some) // 2], some[len(some) // 2:]]
         else:
             faults.append(f"{some[0][0]} is {texts[0] if texts else answer!r}, in Jinja2 {some[0][1]!r}")
-    check(f"{what}: {len(cases) - len(faults)} of {len(cases)} as in Jinja2", not faults, *faults[:int(os.environ.get("WEIR_TEST_FAULTS", "20"))])
+    check(f"{what}: {len(cases) - len(faults)} of {len(cases)} as in Jinja2", not faults and len(cases) >= least, *faults[:int(os.environ.get("WEIR_TEST_FAULTS", "20"))])
 
 
 def random_cases(env, r, n):
@@ -220,7 +220,7 @@ def compare_templates(helper, env):
                 answer = helper.render(path.read_text(), values)
                 if answer.get("text") != expected:
                     faults.append(difference(f"{path.name}, talk {i}{', tools' if tools else ''}", answer, expected))
-    check(f"the pin's templates: {n - len(faults)} of {n} as in Jinja2", not faults, *faults[:int(os.environ.get("WEIR_TEST_FAULTS", "20"))])
+    check(f"the pin's templates: {n - len(faults)} of {n} as in Jinja2", not faults and n >= 400, *faults[:int(os.environ.get("WEIR_TEST_FAULTS", "20"))])
 
 
 def difference(name, answer, expected):
@@ -240,11 +240,11 @@ def main():
         if os.environ.get("WEIR_UPDATE"):
             table.write_text("[\n" + ",\n".join(json.dumps(pair, ensure_ascii=True) for pair in known) + "\n]\n")
         check("the table has what Jinja2 gives", json.loads(table.read_text()) == [list(pair) for pair in known])
-    compare(helper, [tuple(pair) for pair in json.loads(table.read_text())], VALUES, "the table")
+    compare(helper, [tuple(pair) for pair in json.loads(table.read_text())], VALUES, "the table", 200)
     if env is not None:
         seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
         n = int(sys.argv[3]) if len(sys.argv) > 3 else effort(6000, 600)
-        compare(helper, random_cases(env, random.Random(seed), n), VALUES, f"random expressions, seed {seed}")
+        compare(helper, random_cases(env, random.Random(seed), n), VALUES, f"random expressions, seed {seed}", n // 4)
         compare_templates(helper, env)
     check("the helper ends well", helper.close() == 0)
     finish()

@@ -4,6 +4,8 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bench"))
+import templates  # noqa: E402
 from checks import check, finish  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
@@ -80,4 +82,11 @@ with Server(WEIR, "-c", "8192", "--chat-template-file", TEMPLATE, "--strict-mess
     check("--strict-messages", reply.status == 400 and reply.error["param"] == "messages[2]", reply.body)
     reply = server.post(CHAT, {"messages": late, "max_tokens": 1, "strict_messages": False})
     check("but not for this request", reply.status == 200, reply.body)
+
+# 50 messages and 20 tools, with the templates that take most steps for each tool.
+body = {"messages": templates.conversation(), "tools": [templates.tool(i) for i in range(20)], "max_tokens": 1, "tool_choice": "none"}
+for name in ("Kimi-K3", "meetkai-functionary-medium-v3.2"):
+    with Server(WEIR, "-c", "65536", "--chat-template-file", os.path.join(os.path.dirname(TEMPLATE), name + ".jinja")) as server:
+        reply = server.post("/v1/plan", body)
+        check(f"{name}: a long conversation beside many tools", reply.status == 200, reply.body)
 finish()

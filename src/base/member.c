@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -94,6 +95,20 @@ static void print_choices(char *text, size_t capacity, const weir_member *member
                               member->choices[value - (int)member->min]);
 }
 
+/* The digits that tell the value from all others of its type, as few as may be. */
+static int count_digits(const weir_member *member, double value)
+{
+    bool small = member->type == WEIR_MEMBER_FLOAT;
+    char text[32];
+    int digits = small ? 6 : 15;
+    for (; digits < (small ? 9 : 17); digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        double back = strtod(text, NULL);
+        if (small ? (float)back == (float)value : back == value) break;
+    }
+    return digits;
+}
+
 static weir_status refuse_number(const weir_member *member, double value, const char *prefix,
                                  weir_error *error)
 {
@@ -105,9 +120,8 @@ static weir_status refuse_number(const weir_member *member, double value, const 
                                    "`%s` is %d; allowed: %s", member->name, (int)value, choices);
     }
     double max = member->max < (double)INT64_MAX ? member->max : INFINITY;
-    int digits = member->type == WEIR_MEMBER_FLOAT ? 9 : 17; /* enough to distinguish it */
     weir__error_range(error, WEIR_INVALID, field, value, member->min, max, "`%s` is %.*g", member->name,
-                      digits, value);
+                      count_digits(member, value), value);
     size_t n = error != NULL ? strlen(error->message) : 0;
     if (n > 0 && member->or_minus_one) snprintf(error->message + n, sizeof error->message - n, ", or -1");
     return WEIR_INVALID;

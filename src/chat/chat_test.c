@@ -240,14 +240,20 @@ static void test_history(void **state)
     /* The prompt shows the tools as they were given, whatever became of their parameters. */
     expect_part(&params, "\"minimum\": 105}", true);
     expect_part(&params, "$defs", false);
-    /* A call that broke off, and that a client sends back. */
+    /* Calls that broke off, or whose arguments are no object, and that a client sends back. */
     const char *history = params.messages_json;
-    params.messages_json =
-        "[{\"role\":\"user\",\"content\":\"Weather?\"},{\"role\":\"assistant\",\"content\":null,\"tool_"
-        "calls\":"
-        "[{\"id\":\"c1\",\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"arguments\":"
-        "\"{\\\"ci\"}}]}]";
-    expect_part(&params, "{\"name\": \"get_weather\", \"arguments\": {\"arguments\": \"{\\\"ci\"}}", true);
+    static const char *const back[] = {"{\\\"ci", "[1]", "null"};
+    for (size_t i = 0; i < sizeof back / sizeof *back; i++) {
+        char messages[256], wanted[96];
+        snprintf(messages, sizeof messages,
+                 "[{\"role\":\"user\",\"content\":\"Weather?\"},{\"role\":\"assistant\",\"content\":null,"
+                 "\"tool_calls\":[{\"function\":{\"name\":\"get_weather\",\"arguments\":\"%s\"}}]}]",
+                 back[i]);
+        snprintf(wanted, sizeof wanted, "{\"name\": \"get_weather\", \"arguments\": {\"arguments\": \"%s\"}}",
+                 back[i]);
+        params.messages_json = messages;
+        expect_part(&params, wanted, true);
+    }
     params.messages_json = history;
     params.enable_thinking = false;
     expect_part(&params, "<think>\n\n</think>", true);

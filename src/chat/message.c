@@ -113,9 +113,10 @@ static weir_status check_content(const json_t *content, size_t i, weir_error *er
     return WEIR_OK;
 }
 
-/* Reads the arguments, and keeps them beside their text, as a template may want either. Those that are not
- * JSON come from a call that broke off and that a client sends back. Templates need JSON: the prompt has an
- * object with the text in it. So it has where the conversation's calls hold more values than *left. */
+/* Reads the arguments, and keeps them beside their text, as a template may want either. Those that are no
+ * JSON object come from a call that broke off and that a client sends back. Templates need an object: the
+ * prompt has one with the text in it. So it has where the conversation's calls hold more values than *left.
+ */
 static weir_status read_arguments(json_t *function, size_t *left, weir_error *error)
 {
     json_t *given = json_object_get(function, "arguments"), *parsed = NULL;
@@ -124,7 +125,7 @@ static weir_status read_arguments(json_t *function, size_t *left, weir_error *er
     weir_status status = weir__json_parse_texts(json_string_value(given), json_string_length(given), "",
                                                 WEIR_INVALID, &parsed, NULL);
     if (status == WEIR_NO_MEMORY || status == WEIR_ABORTED) return no_memory(error);
-    if (status != WEIR_OK || !weir__json_spend(parsed, left)) {
+    if (!json_is_object(parsed) || !weir__json_spend(parsed, left)) {
         json_decref(parsed);
         parsed = json_pack("{sO}", "arguments", given);
         text = parsed != NULL ? weir__json_dump(parsed) : NULL;

@@ -10,12 +10,15 @@
 
 /* ---- Answers that end within their reasoning ---- */
 
-/* True if the prompt ends within reasoning, by its own marks. Not every parser of llama.cpp's knows them. */
-static bool opens_reasoning(const weir_chat *chat)
+/* Where the engine finds the prompt's end. */
+static weir__reasoning_place place_of(const weir_chat *chat)
 {
-    const char *end = "", *next = weir_chat_prompt(chat, NULL);
-    while ((next = strstr(next, "<think>")) != NULL) end = next++;
-    return end[0] != '\0' && strstr(end, "</think>") == NULL;
+    weir__reasoning reasoning = {0};
+    weir_request request = weir_request_default();
+    assert_int_equal(weir__reasoning_init(&reasoning, model, &request, chat, NULL), WEIR_OK);
+    weir__reasoning_place place = reasoning.place;
+    weir__reasoning_fini(&reasoning);
+    return place;
 }
 
 static const char *past_space(const char *text)
@@ -23,51 +26,93 @@ static const char *past_space(const char *text)
     return text + strspn(text, " \n");
 }
 
+/* Each beginning of the text is read alike whole, byte by byte and in random pieces. Of those that end
+ * between the places from and to, all behind `from` is reasoning. */
+static void read_beginnings(weir_chat *chat, const char *name, const char *text, size_t from, size_t to)
+{
+    static answer whole, split;
+    uint64_t seed = 5;
+    for (size_t n = 0; n <= strlen(text); n += EFFORT(1, 7)) {
+        char cut[512];
+        assert_true(n < sizeof cut);
+        snprintf(cut, n + 1, "%s", text);
+        read_answer(chat, cut, n, NULL, &whole);
+        read_answer(chat, cut, 0, NULL, &split);
+        bool equal = same(&split, &whole, false);
+        read_answer(chat, cut, n + 1, &seed, &split);
+        equal = equal && same(&split, &whole, false);
+        if (from <= n && n <= to) {
+            const char *said = past_space(cut + from);
+            equal = equal && whole.content[0] == '\0' &&
+                    strncmp(past_space(whole.reasoning), said, strlen(said)) == 0;
+        }
+        if (equal) continue;
+        show("whole", &whole);
+        show("split", &split);
+        fail_msg("%s: %s", name, cut);
+    }
+}
+
+#define THOUGHT "Sum it, as 2 < 3"
+
+/* The text between the end of reasoning and the content in this template's answers. */
+static const char *before_content(const weir_chat *chat)
+{
+    const char *end = weir_chat_reasoning_end(chat);
+    return strcmp(end, "<|end|>") == 0            ? "<|start|>assistant<|channel|>final<|message|>"
+           : strcmp(end, "<|END_THINKING|>") == 0 ? "<|START_RESPONSE|>"
+                                                  : "";
+}
+
+/* Answers that begin with reasoning. False: the model of this template does not open it. */
+static bool read_own_beginnings(weir_chat *chat, const char *name)
+{
+    static answer a;
+    const char *start = chat->reasoning.start;
+    char text[512];
+    size_t from = strlen(start), to = from + strlen(THOUGHT);
+    if (from == 0) return false;
+    snprintf(text, sizeof text, "%s" THOUGHT, start);
+    read_answer(chat, text, 0, NULL, &a);
+    if (a.reasoning[0] == '\0') return false; /* the prompt has ended it */
+    snprintf(text, sizeof text, "%s" THOUGHT "%s%sIt is 4 </th", start, weir_chat_reasoning_end(chat),
+             before_content(chat));
+    read_beginnings(chat, name, text, from, to);
+    return true;
+}
+
 /* The pieces of each beginning of each template's answers put together are the whole answer, and what comes
- * before the end of reasoning that the prompt opens is reasoning. */
+ * before the end of reasoning that the prompt or the model opens is reasoning. */
 static void test_ends_within_reasoning(void **state)
 {
     static const char *const texts[] = {"Sum <b> it.\n\nThen</think>\n\nIt is 4 </th",
                                         "<think>\nSum it.</think>It is 4.", "\n\n", "It is 4."};
-    static answer whole, split;
-    size_t n_templates = 0, n_open = 0;
-    uint64_t seed = 5;
+    size_t n_templates = 0, n_open = 0, n_own = 0;
     (void)state;
     for (pin_walk walk = pin_templates(); pin_walk_next(&walk); n_templates++) {
         for (int with_tools = 0; with_tools < 2; with_tools++) {
             weir_error error = {0};
             weir_chat *chat = chat_tried(walk.name, with_tools, &error);
             if (chat == NULL) continue; /* it does not know tools */
-            read_answer(chat, "Sum it.</think>4", 16, NULL, &whole);
-            bool open = opens_reasoning(chat) && whole.reasoning[0] != '\0';
+            weir__reasoning_place place = place_of(chat);
+            bool open = place == WEIR__REASONING_WITHIN;
             bool held =
                 chat->constraint != NULL && !chat->grammar.lazy; /* these are no answers of its form */
             n_open += open;
             for (size_t i = 0; i < sizeof texts / sizeof *texts && !held; i++) {
-                for (size_t n = 0; n <= strlen(texts[i]); n += EFFORT(1, 7)) {
-                    char text[64];
-                    snprintf(text, n + 1, "%s", texts[i]);
-                    read_answer(chat, text, n, NULL, &whole);
-                    read_answer(chat, text, 0, NULL, &split);
-                    bool equal = same(&split, &whole, false);
-                    read_answer(chat, text, n + 1, &seed, &split);
-                    equal = equal && same(&split, &whole, false);
-                    bool within = open && strstr(text, "</think>") == NULL && texts[i][0] != '<';
-                    if (within)
-                        equal = equal && whole.content[0] == '\0' &&
-                                strncmp(past_space(whole.reasoning), past_space(text),
-                                        strlen(past_space(text))) == 0;
-                    if (equal) continue;
-                    show("whole", &whole);
-                    show("split", &split);
-                    fail_msg("%s: %s", walk.name, text);
-                }
+                const char *end = strstr(texts[i], "</think>");
+                size_t to =
+                    end != NULL ? (size_t)(end - texts[i]) + strlen("</think>") - 1 : strlen(texts[i]);
+                bool within = open && texts[i][0] != '<';
+                read_beginnings(chat, walk.name, texts[i], within ? 0 : SIZE_MAX, to);
             }
+            if (!held && place == WEIR__REASONING_BEFORE) n_own += read_own_beginnings(chat, walk.name);
             weir_chat_release(chat);
         }
     }
-    print_message("%zu templates, %zu prompts that open reasoning\n", n_templates, n_open);
-    assert_true(n_open > 0);
+    print_message("%zu templates, %zu prompts that open reasoning, %zu whose answers do\n", n_templates,
+                  n_open, n_own);
+    assert_true(n_open > 0 && n_own > 0);
 }
 
 /* Reasoning is read beside tools as without them, even where weir's own form of calls forbids the text behind
@@ -194,16 +239,6 @@ static void test_cut_templates(void **state)
 }
 
 /* ---- Answers whose reasoning is ended early ---- */
-
-#define THOUGHT "Sum it, as 2 < 3"
-
-/* The text between the end of reasoning and the content in this template's answers. */
-static const char *before_content(const weir_chat *chat)
-{
-    return strcmp(weir_chat_reasoning_end(chat), "<|end|>") == 0
-               ? "<|start|>assistant<|channel|>final<|message|>"
-               : "";
-}
 
 /* The end of the text, but for white space. */
 static bool ends_as(const char *text, const char *wanted)

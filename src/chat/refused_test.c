@@ -199,31 +199,41 @@ static void roll_word(dice *d, char word[16])
     word[n] = '\0';
 }
 
+/* Random conversations of one template. True if its prompts grow by those that it is made for. */
+static bool render_any(terms t, const char *name, dice *d, uint64_t rounds)
+{
+    weir_error error = {0};
+    bool taken, stable = true;
+    char word[16];
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        stable = grows(t, plain[i], &taken, &error) && taken && stable;
+    for (uint64_t round = 0; round < rounds; round++) {
+        roll_word(d, word);
+        bool same = grows(t, word, &taken, &error);
+        if (!taken) fail_msg("%s%s: %s: %s", name, t.tools ? ", tools" : "", word, error.message);
+        /* Results without ids belong to any call. */
+        if (stable && !same && strpbrk(word, "nr") == NULL)
+            fail_msg("%s%s: %s: the prompt does not grow", name, t.tools ? ", tools" : "", word);
+    }
+    return stable;
+}
+
 static void any_conversation_is_rendered_and_grows(void **state)
 {
     (void)state;
     const uint64_t rounds = dice_environment("WEIR_TEST_ROUNDS", EFFORT(12, 3));
-    int n_stable = 0;
+    int n_stable[2] = {0};
     for (pin_walk walk = pin_templates(); pin_walk_next(&walk);) {
-        char *source = pin_template(walk.name), word[16];
-        terms t = {.source = source};
+        char *source = pin_template(walk.name);
         dice d = {dice_environment("WEIR_TEST_SEED", 1)};
-        weir_error error = {0};
-        bool taken, stable = true;
-        for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
-            stable = grows(t, plain[i], &taken, &error) && taken && stable;
-        n_stable += stable;
-        for (uint64_t round = 0; round < rounds; round++) {
-            roll_word(&d, word);
-            bool same = grows(t, word, &taken, &error);
-            if (!taken) fail_msg("%s: %s: %s", walk.name, word, error.message);
-            /* Results without ids belong to any call. */
-            if (stable && !same && strpbrk(word, "nr") == NULL)
-                fail_msg("%s: %s: the prompt does not grow", walk.name, word);
+        for (int with_tools = 0; with_tools < 2; with_tools++) {
+            terms t = {.source = source, .tools = with_tools};
+            n_stable[with_tools] += render_any(t, walk.name, &d, rounds);
         }
         free(source);
     }
-    assert_true(n_stable >= EFFORT(60, 1));
+    print_message("%d templates, %d with tools\n", n_stable[0], n_stable[1]);
+    assert_true(n_stable[0] >= EFFORT(60, 1) && n_stable[1] >= EFFORT(60, 1));
 }
 
 int main(void)

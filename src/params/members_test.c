@@ -82,6 +82,7 @@ static void test_values_out_of_range_are_named(void **state)
         {{0, 1, INFINITY, 0.0f, 0, 0}, "p.share", "`share` is inf; allowed: 0.01 to 0.99"},
         {{0, 1, -INFINITY, 0.0f, 0, 0}, "p.share", "`share` is -inf; allowed: 0.01 to 0.99"},
         {{0, 1, 0.5f, -0.5f, 0, 0}, "p.off", "`off` is -0.5; allowed: 0 to 100, or -1"},
+        {{0, 1, 0.5f, -0.1f, 0, 0}, "p.off", "`off` is -0.1; allowed: 0 to 100, or -1"},
         {{0, 1, 0.5f, 100.5f, 0, 0}, "p.off", "`off` is 100.5; allowed: 0 to 100, or -1"},
         {{0, 1, 0.5f, NAN, 0, 0}, "p.off", NULL},
         {{0, 1, 0.5f, 0.0f, -4000000000, 0},

@@ -42,4 +42,4 @@ def main():
             failed += 1
             print(f"FAIL  {t.__name__}\n{traceback.format_exc()}", flush=True)
     print(f"{len(chosen) - failed} passed, {failed} failed")
-    sys.exit(1 if failed else 0)
+    sys.exit(1 if failed or not chosen else 0)

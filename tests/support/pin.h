@@ -40,6 +40,7 @@ typedef struct pin_walk {
     const char *start, *end; /* of the files' names */
     char path[1024];         /* of the folder */
     char name[256];          /* of the file, without `end` */
+    bool found;              /* any such file */
 } pin_walk;
 
 /* Skips the test without pin_root or llama.cpp. */
@@ -58,19 +59,22 @@ static inline pin_walk pin_templates(void)
     return pin_walk_open("models/templates", "", ".jinja");
 }
 
-/* False: the walk has ended and is closed. */
+/* False: the walk has ended and is closed. One without any files is a failure. */
 static inline bool pin_walk_next(pin_walk *walk)
 {
     struct dirent *entry;
     while ((entry = readdir(walk->dir)) != NULL) {
         size_t n = strlen(entry->d_name), n_end = strlen(walk->end);
         if (strncmp(entry->d_name, walk->start, strlen(walk->start)) != 0 || n < n_end ||
-            strcmp(entry->d_name + n - n_end, walk->end) != 0 || effort_skips(entry->d_name))
+            strcmp(entry->d_name + n - n_end, walk->end) != 0)
             continue;
+        walk->found = true;
+        if (effort_skips(entry->d_name)) continue;
         snprintf(walk->name, sizeof walk->name, "%.*s", (int)(n - n_end), entry->d_name);
         return true;
     }
     closedir(walk->dir);
+    assert_true(walk->found);
     return false;
 }
 

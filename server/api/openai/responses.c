@@ -127,9 +127,9 @@ static void add_item(const serve_choice *choice, size_t index, const char *statu
 
 static const char *status_of(const serve_choice *choice)
 {
-    return serve_choice_is_cut(choice) || (choice->finished && serve_choice_is_open(choice)) ? "incomplete"
-           : choice->finished && choice->reason == WEIR_REASON_CANCELLED                     ? "cancelled"
-                                                                                             : "completed";
+    return choice->finished && choice->reason == WEIR_REASON_CANCELLED                         ? "cancelled"
+           : serve_choice_is_cut(choice) || (choice->finished && serve_choice_is_open(choice)) ? "incomplete"
+                                                                                               : "completed";
 }
 
 /* The status of an item: only the last one may have been cut. status: the response's. */
