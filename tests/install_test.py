@@ -230,6 +230,8 @@ def pkg_config(prefix, work):
     flags = shlex.split(run("pkg-config", "--cflags", "--libs", "weir_static", env=env).stdout)
     done = run("cc", "-std=c11", work / "hello.c", *flags, "-o", work / "program")
     if check("pkg-config weir_static: links the archive", done.returncode == 0, flags, done.stderr[:2000]):
+        shared = run("pkg-config", "--static", "--libs", "weir", env=env).stdout.split()
+        check("pkg-config --static weir: still the shared library, as the guide says", "-lweir" in shared, shared)
         check("pkg-config weir_static: no libweir.so in it", "libweir" not in run("ldd", work / "program").stdout)
         answer_of("pkg-config weir_static: runs", work / "program", "fake:")
     # The hub brings weir along.

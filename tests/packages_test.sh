@@ -91,6 +91,17 @@ fi
 dpkg --compare-versions "$version" gt "$plain" && dpkg --compare-versions "$version" lt "$plain+$(date -u -d '+1 day' +%Y%m%d.%H%M%S)" &&
     dpkg --compare-versions "$version" lt "$plain.1" || die "the version $version does not rise with the commits"
 
+# ---- How they were compiled: at any address, with addresses that are fixed before the program runs ----
+
+for file in "$work/unpacked/usr/bin/weir" "$work/unpacked/usr/lib/$libraries/libweir.so.$so"; do
+    readelf -hd "$file" >"$work/elf"
+    expect "$work/elf" 'Type: +DYN'
+    expect "$work/elf" 'BIND_NOW|Flags: NOW'
+    nm -D --undefined-only "$file" >"$work/symbols"
+    expect "$work/symbols" '__stack_chk_fail'
+    expect "$work/symbols" '_chk(@|$)'
+done
+
 # ---- What they need ----
 
 expect "$work/weir.control" '^Depends: .*libc6 \(>= '
