@@ -1,4 +1,4 @@
-"""How the bodies of the three APIs name tools, calls and results, and how an answer is forced: to one call of a tool, or to one text."""
+"""How the bodies of the four APIs name tools, calls and results, and how an answer is forced: to one call of a tool, or to one text."""
 # SPDX-License-Identifier: Apache-2.0
 
 
@@ -88,10 +88,36 @@ class Chat:
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": only(text)}}
 
 
+class Ollama(Chat):
+    path = "/api/chat"
+
+    @staticmethod
+    def force_text(body, text):
+        if body.get("tools"):
+            body["tool_choice"] = "none"
+        body["format"] = only(text)
+
+
 def dialect_of(path):
     """None: no request that a model answers."""
     path = path.split("?")[0]
-    return next((d for d in (Responses, Messages, Chat) if path == d.path), None)
+    return next((d for d in (Responses, Messages, Chat, Ollama) if path == d.path), None)
+
+
+def parts_of(body):
+    """What a loop should have, and this body has: an image, a system message behind the first user's."""
+    said = body.get("messages") or body.get("input")
+    said = [message for message in said if isinstance(message, dict)] if isinstance(said, list) else []
+    roles = [message.get("role") for message in said]
+    later = roles[roles.index("user"):] if "user" in roles else []
+    found = {"system message"} if {"system", "developer"} & set(later) else set()
+    return found | ({"image"} if {"image", "input_image", "image_url"} & types(said) or any(message.get("images") for message in said) else set())
+
+
+def types(value):
+    """The types of all parts within a value."""
+    below = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return ({value["type"]} if isinstance(value, dict) and isinstance(value.get("type"), str) else set()).union(*map(types, below))
 
 
 # Members whose keys are words of an agent or its user, not fields.

@@ -18,4 +18,4 @@ def edit(path, old, new):
 
 
 def words(turn, prompt, image, home):
-    return ["--auth-type", "openai", "--approval-mode", "yolo", "--chat-recording"] + ["--continue"] * (turn > 0) + [prompt]
+    return ["--auth-type", "openai", "--approval-mode", "yolo", "--chat-recording"] + ["--continue"] * (turn > 0) + [prompt + f" @{image}" * turn]

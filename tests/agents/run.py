@@ -110,7 +110,8 @@ def listed(items):
 def row(name, version, proxy):
     """One line of the table."""
     refused = {f"{r['status']} {r['param']}" for r in proxy.refusals}
-    return f"| {name} | {version} | {len(proxy.requests)} | {listed(refused)} | {listed(proxy.hints)} | {listed(proxy.others)} |"
+    parts = proxy.parts | ({"call that broke off"} if proxy.broken else set())
+    return f"| {name} | {version} | {', '.join(sorted(parts)) or 'none'} | {len(proxy.requests)} | {listed(refused)} | {listed(proxy.hints)} | {listed(proxy.others)} |"
 
 
 def main():
@@ -127,7 +128,7 @@ def main():
             check(f"{name}: weir takes every body", not proxy.refusals and not any(" POST " in o and not o.startswith("404") for o in proxy.others), proxy.others, *(f"{r['status']} {r['param']} = {json.dumps(r.get('value'))[:300]}: {r['message']}" for r in proxy.refusals))
             note_fields(name, proxy.fields, "--fields" in sys.argv)
             rows.append(row(name, versions[name], proxy))
-    print("\n| agent | version | requests | refused | not enforced | other answers from 400 on |\n|---|---|---|---|---|---|", *rows, sep="\n")
+    print("\n| agent | version | beside tool calls | requests | refused | not enforced | other answers from 400 on |\n|---|---|---|---|---|---|---|", *rows, sep="\n")
     finish()
 
 
