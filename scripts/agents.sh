@@ -20,8 +20,13 @@ newest() { # newest npm|pip PACKAGE: what is pinned instead, such as name@1.2.3 
 }
 
 bump() { # bump AGENT
-    local kind package packages line
+    local kind package packages line version
     read -r _ kind packages < <(grep "^$1 " $pins) || die "no agent $1 in $pins"
+    case $kind in
+    go) (cd "tests/clients/$1" && GOTOOLCHAIN=local go get "$packages@latest" && GOTOOLCHAIN=local go mod tidy) && return ;;
+    cargo) version=$(cargo info --registry crates-io "$packages" 2>/dev/null | sed -n 's/^version: \([0-9.]*\).*/\1/p') && [ -n "$version" ] &&
+        sed -i "s/^\($packages = { version = \"=\)[^\"]*/\1$version/" "tests/clients/$1/Cargo.toml" && return ;;
+    esac
     line="$1 $kind"
     for package in $packages; do
         line+=" $(newest "$kind" "$package")" || die "no version of $package"
@@ -41,7 +46,7 @@ agents=("$@")
 folders=()
 for agent in "${agents[@]}"; do
     if [ ${#fields[@]} -gt 0 ]; then bump "$agent"; fi
-    folder=$(tests/agents/install.sh "$agent")
+    folder=$(tests/agents/install.sh "$agent") || { [ $? = 77 ] && continue; exit 1; }
     folders+=("$agent=$folder")
 done
 scripts/build.sh release weir

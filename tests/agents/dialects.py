@@ -1,5 +1,6 @@
 """How the bodies of the four APIs name tools, calls and results, and how an answer is forced: to one call of a tool, or to one text."""
 # SPDX-License-Identifier: Apache-2.0
+import json
 
 
 def only(value):
@@ -105,19 +106,30 @@ def dialect_of(path):
 
 
 def parts_of(body):
-    """What a loop should have, and this body has: an image, a system message behind the first user's."""
+    """What a loop should have, and this body has: an image, a cut call, a system message behind the first user's."""
     said = body.get("messages") or body.get("input")
     said = [message for message in said if isinstance(message, dict)] if isinstance(said, list) else []
     roles = [message.get("role") for message in said]
     later = roles[roles.index("user"):] if "user" in roles else []
-    found = {"system message"} if {"system", "developer"} & set(later) else set()
-    return found | ({"image"} if {"image", "input_image", "image_url"} & types(said) or any(message.get("images") for message in said) else set())
+    parts = {"image": {"image", "input_image", "image_url"} & set(values(said, "type")) or any(message.get("images") for message in said),
+             "cut call": not all(map(is_json, values(said, "arguments"))), "system message": {"system", "developer"} & set(later)}
+    return {name for name, found in parts.items() if found}
 
 
-def types(value):
-    """The types of all parts within a value."""
-    below = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return ({value["type"]} if isinstance(value, dict) and isinstance(value.get("type"), str) else set()).union(*map(types, below))
+def values(value, key):
+    """All texts that are members of this name."""
+    for name, member in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        if name == key and isinstance(member, str):
+            yield member
+        yield from values(member, key)
+
+
+def is_json(text):
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 # Members whose keys are words of an agent or its user, not fields.

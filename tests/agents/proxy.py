@@ -61,7 +61,8 @@ class Script:
 
 
 class Proxy(http.server.ThreadingHTTPServer):
-    """cut: the place of the answer, among those of the script's calls, that breaks off within its first bytes; None: none does.
+    """script: None changes nothing, and only notes. cut: the place of the answer, among those of the script's calls, that breaks off within its first bytes; None:
+    none does.
     The record: requests (what narrow said of each), broken (that of the answer that broke off), refusals (of bodies, once each), hints (what weir does not enforce), fields and parts (of
     all bodies), results (of tools), others (other answers from 400 on)."""
     daemon_threads = True
@@ -139,7 +140,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.server.parts |= parts_of(body)
                 self.server.results |= set(dialect.results(body))
             self.mend(body)
-            cut = self.server.breaks_off(self.server.script.narrow(dialect, body))
+            cut = self.server.breaks_off(self.server.script.narrow(dialect, body) if self.server.script else (0, "text"))
             data = json.dumps(body).encode()
         self.pass_on(self.ask(data), cut)
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 PROGRAM = "node_modules/.bin/qwen"
 CUT = None  # it asks for no answer again that broke off
-FILES = {}
+FILES = {".qwen/settings.json": '{"model": {"generationConfig": {"modalities": {"image": true}}}}'}
 
 
 def environment(url):

@@ -4,6 +4,7 @@ Each agent does two turns of a user's in a folder of its own: it reads a file, e
 fake one, whose answers proxy.py forces; the agent, its requests, its tools and the file are real. No network but loopback. A table of the
 requests follows; a body that weir refuses fails the run. --fields writes AGENT.fields, the fields of an agent's bodies."""
 # SPDX-License-Identifier: Apache-2.0
+import base64
 import importlib
 import json
 import os
@@ -56,9 +57,22 @@ def run_program(command, work, env):
         return status, out.read()
 
 
+def play_own(name, agent, folder, weir, log):
+    """Loops that force their calls themselves, of tests/clients. Their proxy, which has the record."""
+    proxy = Proxy(weir.url, None)
+    env = {"WEIR_FAKE_URL": proxy.url, "WEIR_FAKE_MODEL": "local", "WEIR_PICTURE": "data:image/png;base64," + base64.b64encode(png()).decode()}
+    status, out = run_program([os.path.join(folder, agent.PROGRAM), *agent.LOOPS], folder, env)
+    log.write(f"---- {name}: {status}\n{out}\n")
+    check(f"{name}: all loops end in order", status == 0 and f"{len(agent.LOOPS)} passed, 0 failed" in out, status, out[-3000:])
+    proxy.shutdown()
+    return proxy
+
+
 def play(name, folder, weir, log):
     """One agent's loop. Its proxy, which has the record."""
     agent = importlib.import_module(name)
+    if hasattr(agent, "LOOPS"):
+        return play_own(name, agent, folder, weir, log)
     with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as work:
         proxy = Proxy(weir.url, script_of(agent, work), agent.CUT)
         for path, text in agent.FILES.items():
@@ -103,6 +117,14 @@ def note_fields(name, found, write):
             f.writelines(line + "\n" for line in sorted(found))
 
 
+def version_of(name, kind, package):
+    """By the pin; a client that is compiled has it beside its sources."""
+    if kind in ("npm", "pip"):
+        return re.split("@|==", package)[-1]
+    with open(os.path.join(here, os.pardir, "clients", name, "go.mod" if kind == "go" else "Cargo.toml")) as f:
+        return re.search(re.escape(package) + r"\D*[ =v\"]([0-9][0-9.]*)", f.read())[1]
+
+
 def listed(items):
     return ", ".join(f"`{item}`" for item in sorted(items)) or "none"
 
@@ -110,13 +132,13 @@ def listed(items):
 def row(name, version, proxy):
     """One line of the table."""
     refused = {f"{r['status']} {r['param']}" for r in proxy.refusals}
-    parts = proxy.parts | ({"call that broke off"} if proxy.broken else set())
+    parts = proxy.parts | ({"answer that broke off"} if proxy.broken else set())
     return f"| {name} | {version} | {', '.join(sorted(parts)) or 'none'} | {len(proxy.requests)} | {listed(refused)} | {listed(proxy.hints)} | {listed(proxy.others)} |"
 
 
 def main():
     with open(os.path.join(here, "pins.txt")) as f:
-        versions = {name: re.split("@|==", package)[-1] for name, _, package, *_ in map(str.split, f)}
+        versions = {name: version_of(name, kind, package) for name, kind, package, *_ in map(str.split, f)}
     enter([])
     rows = []
     with open(os.environ.get("WEIR_AGENTS_LOG", os.devnull), "w") as log:
