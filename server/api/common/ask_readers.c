@@ -262,10 +262,8 @@ static bool read_json_object(serve_ask *ask, const char *name, const json_t *val
 bool serve_ask_response_format(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
-    static const char *const members[] = {"type", "schema", "json_schema", NULL};
-    static const char *const of_schema[] = {"name", "description", "schema", "strict", NULL};
     const char *type = json_string_value(json_object_get(value, "type"));
-    if (!serve_field_only(call, name, value, members)) return false;
+    if (!serve_field_only(call, name, value, SERVE_OBJECT_RESPONSE_FORMAT)) return false;
     if (serve_ask_is(type, "text")) return true;
     if (serve_ask_is(type, "json_object")) return read_json_object(ask, name, value);
     if (!serve_ask_is(type, "json_schema"))
@@ -273,7 +271,8 @@ bool serve_ask_response_format(serve_call *call, void *to, const char *name, con
                                   "\"text\", \"json_object\" or \"json_schema\"");
     const json_t *given = json_object_get(value, "json_schema"), *schema = json_object_get(given, "schema");
     const json_t *strict = json_object_get(given, "strict");
-    if (!serve_field_only(call, "response_format.json_schema", given, of_schema)) return false;
+    if (!serve_field_only(call, "response_format.json_schema", given, SERVE_OBJECT_RESPONSE_SCHEMA))
+        return false;
     if (!json_is_object(schema))
         return serve_field_refuse(call, "response_format.json_schema.schema", "an object: a JSON Schema");
     if (strict != NULL && !json_is_boolean(strict) && !json_is_null(strict))
@@ -298,14 +297,12 @@ static bool read_flag(serve_call *call, const char *place, const json_t *object,
 bool serve_ask_stream_options(serve_call *call, void *to, const char *name, const json_t *value)
 {
     /* The second one as vLLM has it. Events of other dialects have the usage anyway. */
-    static const char *const members[] = {"include_usage", "continuous_usage_stats", NULL}, *const none[] = {
-                                                                                                NULL};
     serve_ask *ask = to;
     bool both = (ask->where & (SERVE_ASK_CHAT | SERVE_ASK_COMPLETIONS)) != 0;
     if (!json_is_object(value)) return serve_field_refuse(call, name, "an object");
-    return serve_field_only(call, name, value, both ? members : none) &&
-           (!both || (read_flag(call, name, value, members[0], &ask->include_usage) &&
-                      read_flag(call, name, value, members[1], &ask->continuous_usage)));
+    return serve_field_only(call, name, value, both ? SERVE_OBJECT_STREAM : SERVE_OBJECT_ITEM_STREAM) &&
+           (!both || (read_flag(call, name, value, "include_usage", &ask->include_usage) &&
+                      read_flag(call, name, value, "continuous_usage_stats", &ask->continuous_usage)));
 }
 
 bool serve_ask_reasoning_effort(serve_call *call, void *to, const char *name, const json_t *value)
@@ -364,11 +361,10 @@ static const json_t *text_of(const json_t *part)
 bool serve_ask_prediction(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
-    static const char *const members[] = {"type", "content", NULL};
     const json_t *content = json_object_get(value, "content");
     bool ok = serve_ask_is(serve_field_type(value), "content") &&
               (json_is_string(content) || json_is_array(content));
-    if (json_is_object(value) && !serve_field_only(call, name, value, members)) return false;
+    if (json_is_object(value) && !serve_field_only(call, name, value, SERVE_OBJECT_PREDICTION)) return false;
     if (json_is_string(content))
         weir__text_add(&ask->prediction, json_string_value(content), json_string_length(content));
     for (size_t i = 0; ok && i < json_array_size(content); i++) {
