@@ -12,6 +12,7 @@ here = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(here, "agents"), os.path.join(here, "support")]
 from checks import check, run_tests  # noqa: E402
 from dialects import Chat, Messages, Ollama, Responses, fields, parts_of  # noqa: E402
+from pins import versions  # noqa: E402
 from proxy import Proxy, Script, take  # noqa: E402
 
 OTHER = {"type": "object", "properties": {"secret": {"type": "string", "minLength": 1}}}
@@ -160,6 +161,13 @@ def test_fields_have_no_texts():
         "model string", "stream boolean", "messages[].role = user", "messages[].role = tool", "messages[].content string", "messages[].tool_call_id string", "metadata object",
         "stop array", "seed null", "tools[].type = function", "tools[].function.name string", "tools[].function.parameters..type = object",
         "tools[].function.parameters..type = string", "tools[].function.parameters..minLength number", "tools[].function.parameters..properties object"}, *sorted(found))
+
+
+def test_the_guide_has_the_pins():
+    with open(os.path.join(here, os.pardir, "docs", "guides", "clients.md"), encoding="utf-8") as f:
+        page = f.read()
+    for name, version in versions().items():
+        check(f"{name} {version} is in clients.md", f"| {version} |" in page)
 
 
 def test_paths_of_refusals():

@@ -8,7 +8,6 @@ import base64
 import importlib
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ sys.path[:0] = [here, os.path.join(here, os.pardir, "support")]
 from checks import check, finish  # noqa: E402
 from media import png  # noqa: E402
 from network import enter  # noqa: E402
+from pins import versions  # noqa: E402
 from proxy import Proxy, Script  # noqa: E402
 from serve import Server  # noqa: E402
 
@@ -117,14 +117,6 @@ def note_fields(name, found, write):
             f.writelines(line + "\n" for line in sorted(found))
 
 
-def version_of(name, kind, package):
-    """By the pin; a client that is compiled has it beside its sources."""
-    if kind in ("npm", "pip"):
-        return re.split("@|==", package)[-1]
-    with open(os.path.join(here, os.pardir, "clients", name, "go.mod" if kind == "go" else "Cargo.toml")) as f:
-        return re.search(re.escape(package) + r"\D*[ =v\"]([0-9][0-9.]*)", f.read())[1]
-
-
 def listed(items):
     return ", ".join(f"`{item}`" for item in sorted(items)) or "none"
 
@@ -137,8 +129,7 @@ def row(name, version, proxy):
 
 
 def main():
-    with open(os.path.join(here, "pins.txt")) as f:
-        versions = {name: version_of(name, kind, package) for name, kind, package, *_ in map(str.split, f)}
+    pinned = versions()
     enter([])
     rows = []
     with open(os.environ.get("WEIR_AGENTS_LOG", os.devnull), "w") as log:
@@ -149,7 +140,7 @@ def main():
             log.write(f"---- {name}, requests: {proxy.requests}\n")
             check(f"{name}: weir takes every body", not proxy.refusals and not any(" POST " in o and not o.startswith("404") for o in proxy.others), proxy.others, *(f"{r['status']} {r['param']} = {json.dumps(r.get('value'))[:300]}: {r['message']}" for r in proxy.refusals))
             note_fields(name, proxy.fields, "--fields" in sys.argv)
-            rows.append(row(name, versions[name], proxy))
+            rows.append(row(name, pinned[name], proxy))
     print("\n| agent | version | beside tool calls | requests | refused | not enforced | other answers from 400 on |\n|---|---|---|---|---|---|---|", *rows, sep="\n")
     finish()
 
