@@ -31,22 +31,22 @@ HELLO = {CHAT: {"messages": SAID, "max_tokens": 2}, TEXT: {"prompt": "hello", "m
 ASKED = [*SAID, {"role": "assistant", "content": "Hi."}, *SAID]
 # What one dialect calls an option, and its value; the name in the header, if it is another one.
 HINTS = {
-    CHAT: [({"verbosity": "low"},), ({"verbosity": "high"},), ({"service_tier": "flex"},), ({"service_tier": "of another day"},), ({"prompt_cache_retention": "24h"},), ({"prompt_cache_options": {"a": 1}},),
+    CHAT: [({"reasoning_effort": "ultra"},), ({"reasoning_effort": "e" * 60},), ({"prediction": {"type": "of_another_day", "content": 5}},), ({"verbosity": "low"},), ({"verbosity": "high"},), ({"service_tier": "flex"},), ({"service_tier": "of another day"},), ({"prompt_cache_retention": "24h"},), ({"prompt_cache_options": {"a": 1}},),
            ({"web_search_options": {}},), ({"store": True},), ({"num_ctx": 4096},), ({"stream": True, "stream_options": {"include_obfuscation": True}}, "stream_options.include_obfuscation"),
            ({"tools": [dict(TOOL, strict=True)]}, "tools[].strict"), ({"tools": [dict(TOOL, defer_loading=True)]}, "tools[].defer_loading"), ({"tools": [dict(TOOL, allowed_callers=["direct"])]}, "tools[].allowed_callers"),
            ({"provider": {"order": ["x"]}},), ({"models": ["x"]},), ({"enable_thinking": False},), ({"something_new": 1},), ({"messages": [dict(SAID[0], mood="good")]}, "messages[].mood"),
            ({"messages": [{"role": "user", "content": [{"type": "text", "text": "x", "colour": "red"}]}]}, "messages[].content[].colour"), ({"tool_choice": {"type": "function", "function": {"name": "f"}, "x": 1}, "tools": [TOOL]}, "tool_choice.x"),
            ({"max_output_tokens": 5},), ({"keep_alive": "5m"},), ({"min_completion_tokens": 1},), ({"top_a": 0.5},), ({"separate_reasoning": False},)],
     TEXT: [({"service_tier": "x"},), ({"num_ctx": 4096},), ({"something_new": 1},), ({"n_probs": 3},), ({"speed": "fast"},)],
-    RESPONSES: [({"text": {"verbosity": "low"}}, "text.verbosity"), ({"reasoning": {"summary": "detailed"}}, "reasoning.summary"), ({"reasoning": {"summary": "concise"}}, "reasoning.summary"),
+    RESPONSES: [({"reasoning": {"effort": "ultra"}}, "reasoning.effort"), ({"text": {"verbosity": "low"}}, "text.verbosity"), ({"reasoning": {"summary": "detailed"}}, "reasoning.summary"), ({"reasoning": {"summary": "concise"}}, "reasoning.summary"),
                 ({"reasoning": {"generate_summary": "detailed"}}, "reasoning.generate_summary"), ({"reasoning": {"context": "x", "mode": "y"}}, "reasoning.context", "reasoning.mode"), ({"truncation": "auto"},),
                 ({"prompt_cache_retention": "24h"},), ({"prompt_cache_options": {"a": 1}},), ({"service_tier": "priority"},), ({"include": ["web_search_call.action.sources", "x"]}, "include"), ({"moderation": {"a": 1}},),
                 ({"input": [{"type": "reasoning", "summary": [], "encrypted_content": "x"}, *SAID]}, "input[].encrypted_content"), ({"tools": [dict(FLAT, defer_loading=True)]}, "tools[].defer_loading"),
                 ({"stream_options": {"include_usage": True}}, "stream_options.include_usage"), ({"input": [dict(SAID[0], mood="good")]}, "input[].mood"), ({"context_management": [{"type": "compaction"}]},)],
-    MESSAGES: [({"thinking": {"type": "adaptive", "display": "omitted"}}, "thinking.display"), ({"inference_geo": "eu"},), ({"diagnostics": {"a": 1}},), ({"speed": "fast"},), ({"service_tier": "batch"},),
+    MESSAGES: [({"thinking": {"type": "of_another_day"}}, "thinking.type"), ({"output_config": {"effort": "ultra"}}, "output_config.effort"), ({"cache_control": {"type": "of_another_day"}}, "cache_control.type"), ({"thinking": {"type": "adaptive", "display": "omitted"}}, "thinking.display"), ({"inference_geo": "eu"},), ({"diagnostics": {"a": 1}},), ({"speed": "fast"},), ({"service_tier": "batch"},),
                ({"messages": [dict(SAID[0], output_config={"effort": "low"})]}, "messages[].output_config"), ({"tools": [dict(BLOCK, defer_loading=True, allowed_callers=["x"], input_examples=[{"a": 1}])]}, "tools[].defer_loading", "tools[].allowed_callers", "tools[].input_examples"),
                ({"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}},), ({"betas": ["x"]},), ({"output_config": {"task_budget": {"type": "tokens", "total": 5}}}, "output_config.task_budget"), ({"mcp_servers": [{"url": "x"}]},), ({"container": "x"},)],
-    OLLAMA: [({"truncate": True},), ({"shift": True},), ({"options": {"tfs_z": 0.5}}, "options.tfs_z"), ({"options": {"num_batch": 5}}, "options.num_batch"), ({"options": {"colour": 1}}, "options.colour"), ({"temperature": 0.5},),
+    OLLAMA: [({"think": "ultra"},), ({"truncate": True},), ({"shift": True},), ({"options": {"tfs_z": 0.5}}, "options.tfs_z"), ({"options": {"num_batch": 5}}, "options.num_batch"), ({"options": {"colour": 1}}, "options.colour"), ({"temperature": 0.5},),
              ({"messages": [dict(SAID[0], mood="good")]}, "messages[].mood"), ({"tools": [dict(TOOL, items={"a": 1})]}, "tools[].items"), ({"ignore_eos": True},)],
     GENERATE: [({"truncate": True},), ({"temperature": 0.5},), ({"_debug_render_only": True},)],
     EMBED: [({"something_new": 1},), ({"truncate_prompt_tokens": 5},), ({"input_type": "query"},)],
@@ -137,7 +137,7 @@ def binding():
             (MESSAGES, {"response_format": {"type": "json_object"}}, "response_format"), (MESSAGES, {"n": 2}, "n"),
             (OLLAMA, {"prompt": "x"}, "prompt"), (OLLAMA, {"template": "x"}, "template"), (GENERATE, {"context": [1]}, "context"), (GENERATE, {"messages": SAID}, "messages"), (OLLAMA, {"response_format": {"type": "json_object"}}, "response_format"),
             (CHAT, {"response_format": {"type": "xml"}}, "response_format.type"), (CHAT, {"tool_choice": "required"}, "tool_choice"), (CHAT, {"n": 129}, "n"), (CHAT, {"temperature": "hot"}, "temperature"), (CHAT, {"top_p": 7}, "top_p"),
-            (CHAT, {"modalities": ["audio"]}, "modalities"), (CHAT, {"messages": [*SAID, {"role": "assistant", "function_call": {"name": "f"}}]}, "messages[1].function_call"), (CHAT, {"reasoning_effort": "some"}, "reasoning_effort"), (CHAT, {"tools": [{"type": "function", "function": {"name": "f", "input_schema": {"type": "object"}}}]}, "tools[0].function.input_schema")):
+            (CHAT, {"modalities": ["audio"]}, "modalities"), (CHAT, {"messages": [*SAID, {"role": "assistant", "function_call": {"name": "f"}}]}, "messages[1].function_call"), (CHAT, {"reasoning_effort": "hihg"}, "reasoning_effort"), (RESPONSES, {"reasoning": {"effort": "meduim"}}, "reasoning.effort"), (MESSAGES, {"thinking": {"type": "enable"}}, "thinking.type"), (MESSAGES, {"output_config": {"effort": "none"}}, "output_config.effort"), (OLLAMA, {"think": "none"}, "think"), (OLLAMA, {"think": "hi_gh"}, "think"), (CHAT, {"tools": [{"type": "function", "function": {"name": "f", "input_schema": {"type": "object"}}}]}, "tools[0].function.input_schema")):
         for headers in ((), STRICT):
             reply = server.post(path, {**HELLO[path], **more}, headers=headers)
             message, param = error_of(reply) if reply.status == 400 else ("", None)

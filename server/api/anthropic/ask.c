@@ -368,12 +368,12 @@ static bool read_thinking_option(serve_ask *ask)
     serve_call *call = ask->call;
     const json_t *thinking = serve_ask_given(ask, "thinking"),
                  *budget = json_object_get(thinking, "budget_tokens");
+    static const char *const types[] = {"enabled", "adaptive", "disabled", NULL};
     const char *type = serve_field_type(thinking);
-    bool on = serve_ask_is(type, "enabled") || serve_ask_is(type, "adaptive");
-    ask->chat.enable_thinking = on;
+    ask->chat.enable_thinking = thinking != NULL && !serve_ask_is(type, "disabled");
     if (thinking == NULL) return true;
-    if (!on && !serve_ask_is(type, "disabled"))
-        return serve_field_refuse(call, "thinking.type", "\"enabled\", \"adaptive\" or \"disabled\"");
+    if (!serve_hint_word(call, "thinking.type", type, types, "\"enabled\", \"adaptive\" or \"disabled\""))
+        return false;
     if (!serve_field_only(call, "thinking", thinking, SERVE_OBJECT_THINKING_OPTION)) return false;
     if (budget == NULL) return true;
     json_int_t n;
@@ -391,11 +391,12 @@ static bool read_output(serve_ask *ask)
     if (output == NULL) return true;
     if (!json_is_object(output)) return serve_field_refuse(call, "output_config", "an object");
     if (!serve_field_only(call, "output_config", output, SERVE_OBJECT_OUTPUT)) return false;
-    const char *word = json_string_value(effort);
-    ask->reasoning_effort = serve_ask_is(word, "none") ? NULL : serve_effort_word(word);
-    if (effort != NULL && !json_is_null(effort) && ask->reasoning_effort == NULL)
-        return serve_field_refuse(call, "output_config.effort",
-                                  "\"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" or \"max\"");
+    static const char levels[] = "\"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" or \"max\"";
+    if (serve_ask_is(json_string_value(effort), "none"))
+        return serve_field_refuse(call, "output_config.effort", levels);
+    if (effort != NULL && !json_is_null(effort) &&
+        !serve_ask_effort(ask, "output_config.effort", effort, levels))
+        return false;
     if (format == NULL || json_is_null(format)) return true;
     if (!serve_ask_is(serve_field_type(format), "json_schema") || !json_is_object(schema))
         return serve_field_refuse(call, "output_config.format",

@@ -305,16 +305,20 @@ bool serve_ask_stream_options(serve_call *call, void *to, const char *name, cons
                       read_flag(call, name, value, "continuous_usage_stats", &ask->continuous_usage)));
 }
 
+bool serve_ask_effort(serve_ask *ask, const char *name, const json_t *value, const char *what)
+{
+    const char *text = json_string_value(value);
+    ask->reasoning_effort = serve_effort_word(text);
+    return serve_hint_word(ask->call, name, text, serve_effort_words(), what);
+}
+
 bool serve_ask_reasoning_effort(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
-    const char *word = serve_effort_word(json_string_value(value));
-    if (word == NULL)
-        return serve_field_refuse(
-            call, name, "\"none\", \"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" or \"max\"");
-    ask->reasoning_effort = word;
-    ask->chat.enable_thinking = strcmp(word, "none") != 0;
-    return true;
+    (void)call;
+    ask->chat.enable_thinking = !serve_ask_is(json_string_value(value), "none");
+    return serve_ask_effort(ask, name, value,
+                            "\"none\", \"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" or \"max\"");
 }
 
 /* The answer can be forked for a while where nothing is said. */
@@ -361,9 +365,14 @@ static const json_t *text_of(const json_t *part)
 bool serve_ask_prediction(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
+    static const char what[] =
+        "{\"type\": \"content\", \"content\": …} with a text, or an array of parts of the "
+        "type \"text\"";
+    static const char *const types[] = {"content", NULL};
     const json_t *content = json_object_get(value, "content");
-    bool ok = serve_ask_is(serve_field_type(value), "content") &&
-              (json_is_string(content) || json_is_array(content));
+    const char *type = serve_field_type(value);
+    bool ok = serve_ask_is(type, types[0]) && (json_is_string(content) || json_is_array(content));
+    if (type != NULL && strcmp(type, types[0]) != 0) return serve_hint_word(call, name, type, types, what);
     if (json_is_object(value) && !serve_field_only(call, name, value, SERVE_OBJECT_PREDICTION)) return false;
     if (json_is_string(content))
         weir__text_add(&ask->prediction, json_string_value(content), json_string_length(content));
@@ -372,10 +381,7 @@ bool serve_ask_prediction(serve_call *call, void *to, const char *name, const js
         ok = text != NULL;
         if (ok) weir__text_add(&ask->prediction, json_string_value(text), json_string_length(text));
     }
-    if (!ok)
-        return serve_field_refuse(call, name,
-                                  "{\"type\": \"content\", \"content\": …} with a text, or an array of "
-                                  "parts of the type \"text\"");
+    if (!ok) return serve_field_refuse(call, name, what);
     if (ask->prediction.failed) return serve_call_no_memory(call);
     ask->request.prediction = ask->prediction.n > 0 ? ask->prediction.bytes : NULL;
     ask->request.prediction_length = ask->prediction.n;
@@ -451,8 +457,10 @@ bool serve_ask_native(serve_call *call, void *to, const char *name, const json_t
 bool serve_ask_cache_control(serve_call *call, void *to, const char *name, const json_t *value)
 {
     (void)to;
-    return serve_ask_is(serve_field_type(value), "ephemeral") ||
-           serve_field_refuse(call, name, "an object with the type \"ephemeral\"");
+    static const char *const types[] = {"ephemeral", NULL};
+    const char *type = serve_field_type(value);
+    if (type == NULL) return serve_field_refuse(call, name, "an object with the type \"ephemeral\"");
+    return serve_hint_word(call, "cache_control.type", type, types, "\"ephemeral\"");
 }
 
 bool serve_ask_metadata(serve_call *call, void *to, const char *name, const json_t *value)

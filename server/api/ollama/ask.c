@@ -254,10 +254,10 @@ static bool read_think(serve_ask *ask)
     if (think == NULL) return true;
     ask->chat.enable_thinking = !json_is_false(think);
     if (json_is_boolean(think)) return true;
-    ask->reasoning_effort = serve_ask_is(word, "none") ? NULL : serve_effort_word(word);
-    if (ask->reasoning_effort != NULL) return true;
-    return serve_field_refuse(
-        ask->call, "think", "true, false, \"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" or \"max\"");
+    static const char what[] =
+        "true, false, \"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" or \"max\"";
+    return serve_ask_is(word, "none") ? serve_field_refuse(ask->call, "think", what)
+                                      : serve_ask_effort(ask, "think", think, what);
 }
 
 /* Seconds, which may have units: "1h30m", "2.5s", "300", as Ollama has it. False: another form. */
