@@ -19,13 +19,23 @@ newest() { # newest npm|pip PACKAGE: what is pinned instead, such as name@1.2.3 
     fi
 }
 
+# Clients that are compiled have their versions beside their sources: bump_go|bump_cargo FOLDER PACKAGE.
+bump_go() { (cd "$1" && GOTOOLCHAIN=local go get "$2@latest" && GOTOOLCHAIN=local go mod tidy); }
+bump_cargo() {
+    local version
+    version=$(cargo info --registry crates-io "$2" 2>/dev/null | sed -n 's/^version: \([0-9.]*\).*/\1/p')
+    [ -n "$version" ] || die "no version of $2"
+    sed -i "s/^\($2 = { version = \"=\)[^\"]*/\1$version/" "$1/Cargo.toml"
+}
+
 bump() { # bump AGENT
-    local kind package packages line version
+    local kind package packages line
     read -r _ kind packages < <(grep "^$1 " $pins) || die "no agent $1 in $pins"
     case $kind in
-    go) (cd "tests/clients/$1" && GOTOOLCHAIN=local go get "$packages@latest" && GOTOOLCHAIN=local go mod tidy) && return ;;
-    cargo) version=$(cargo info --registry crates-io "$packages" 2>/dev/null | sed -n 's/^version: \([0-9.]*\).*/\1/p') && [ -n "$version" ] &&
-        sed -i "s/^\($packages = { version = \"=\)[^\"]*/\1$version/" "tests/clients/$1/Cargo.toml" && return ;;
+    go | cargo)
+        if have "$kind"; then "bump_$kind" "tests/clients/$1" "$packages"; fi # else it is left out
+        return
+        ;;
     esac
     line="$1 $kind"
     for package in $packages; do
