@@ -19,9 +19,24 @@ newest() { # newest npm|pip PACKAGE: what is pinned instead, such as name@1.2.3 
     fi
 }
 
+# Clients that are compiled have their versions beside their sources: bump_go|bump_cargo FOLDER PACKAGE.
+bump_go() { (cd "$1" && GOTOOLCHAIN=local go get "$2@latest" && GOTOOLCHAIN=local go mod tidy); }
+bump_cargo() {
+    local version
+    version=$(cargo info --registry crates-io "$2" 2>/dev/null | sed -n 's/^version: \([0-9.]*\).*/\1/p')
+    [ -n "$version" ] || die "no version of $2"
+    sed -i "s/^\($2 = { version = \"=\)[^\"]*/\1$version/" "$1/Cargo.toml"
+}
+
 bump() { # bump AGENT
     local kind package packages line
     read -r _ kind packages < <(grep "^$1 " $pins) || die "no agent $1 in $pins"
+    case $kind in
+    go | cargo)
+        if have "$kind"; then "bump_$kind" "tests/clients/$1" "$packages"; fi # else it is left out
+        return
+        ;;
+    esac
     line="$1 $kind"
     for package in $packages; do
         line+=" $(newest "$kind" "$package")" || die "no version of $package"
@@ -41,7 +56,7 @@ agents=("$@")
 folders=()
 for agent in "${agents[@]}"; do
     if [ ${#fields[@]} -gt 0 ]; then bump "$agent"; fi
-    folder=$(tests/agents/install.sh "$agent")
+    folder=$(tests/agents/install.sh "$agent") || { [ $? = 77 ] && continue; exit 1; }
     folders+=("$agent=$folder")
 done
 scripts/build.sh release weir

@@ -11,7 +11,8 @@ import threading
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(here, "agents"), os.path.join(here, "support")]
 from checks import check, run_tests  # noqa: E402
-from dialects import Chat, Messages, Responses, fields  # noqa: E402
+from dialects import Chat, Messages, Ollama, Responses, fields, parts_of  # noqa: E402
+from pins import versions  # noqa: E402
 from proxy import Proxy, Script, take  # noqa: E402
 
 OTHER = {"type": "object", "properties": {"secret": {"type": "string", "minLength": 1}}}
@@ -51,11 +52,14 @@ class Weir(http.server.BaseHTTPRequestHandler):
             pass  # the proxy has seen enough of it
 
 
-def setting(**more):
+SCRIPT = Script([([EDIT], "spelling corrected")])
+
+
+def setting(script=SCRIPT, **more):
     weir = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Weir)
     weir.bodies = []
     threading.Thread(target=weir.serve_forever, daemon=True).start()
-    return weir, Proxy(f"http://127.0.0.1:{weir.server_port}", Script([([EDIT], "spelling corrected")]), **more)
+    return weir, Proxy(f"http://127.0.0.1:{weir.server_port}", script, **more)
 
 
 def ask(proxy, body, path="/v1/chat/completions"):
@@ -129,6 +133,26 @@ def test_dialects():
     Messages.force_text(messages, "t")
     check("Messages: a text", messages["tool_choice"] == {"type": "none"} and messages["output_config"] == {"effort": "low", "format": {"type": "json_schema", "schema": {"const": "t"}}}, messages)
     check("Chat: results", Chat.results(chat(2)) == ["done", "done"])
+    ollama = chat(1)
+    Ollama.force_text(ollama, "t")
+    check("Ollama: a text", ollama["tool_choice"] == "none" and ollama["format"] == {"const": "t"} and "response_format" not in ollama and Ollama.results(ollama) == ["done"], ollama)
+
+
+def test_a_client_that_has_its_own_script():
+    weir, proxy = setting(script=None, cut=0)
+    body = chat()
+    check("its answer is whole, and its body is unchanged", ask(proxy, body) == (200, b"data: one\n\ndata: two\n\n") and weir.bodies == [body, body], weir.bodies)
+    check("its request is counted", len(proxy.requests) == 1 and proxy.broken is None, proxy.requests)
+
+
+def test_what_a_loop_has():
+    user, system = {"role": "user", "content": "x"}, {"role": "system", "content": "x"}
+    call = {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}]}
+    cut = {"type": "function_call", "call_id": "1", "name": "f", "arguments": '{"a": '}
+    for body, parts in (({"messages": [system, user, call]}, set()), ({"messages": [user, system]}, {"system message"}), ({"input": [user, {"role": "developer", "content": "x"}]}, {"system message"}),
+                        ({"input": [user, cut]}, {"cut call"}), ({"messages": [{"role": "user", "content": "x", "images": ["QUJD"]}]}, {"image"}), ({"input": "x"}, set()), ({}, set()),
+                        *(({"messages": [{"role": "user", "content": [{"type": "tool_result", "content": [{"type": kind}]}]}]}, {"image"}) for kind in ("image", "input_image", "image_url"))):
+        check(f"{body} has {parts}", parts_of(body) == parts, parts_of(body))
 
 
 def test_fields_have_no_texts():
@@ -137,6 +161,13 @@ def test_fields_have_no_texts():
         "model string", "stream boolean", "messages[].role = user", "messages[].role = tool", "messages[].content string", "messages[].tool_call_id string", "metadata object",
         "stop array", "seed null", "tools[].type = function", "tools[].function.name string", "tools[].function.parameters..type = object",
         "tools[].function.parameters..type = string", "tools[].function.parameters..minLength number", "tools[].function.parameters..properties object"}, *sorted(found))
+
+
+def test_the_guide_has_the_pins():
+    with open(os.path.join(here, os.pardir, "docs", "guides", "clients.md"), encoding="utf-8") as f:
+        page = f.read()
+    for name, version in versions().items():
+        check(f"{name} {version} is in clients.md", f"| {version} |" in page)
 
 
 def test_paths_of_refusals():

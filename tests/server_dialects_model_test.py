@@ -91,7 +91,7 @@ with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
         return message.get("reasoning_content", ""), message["content"], reply["usage"].get("completion_tokens_details", {}).get("reasoning_tokens", 0)
 
     def of_messages(reply):
-        return "".join(b.get("thinking", "") for b in reply["content"]), "".join(b.get("text", "") for b in reply["content"]), None
+        return "".join(b.get("thinking", "") for b in reply["content"]), "".join(b.get("text", "") for b in reply["content"]), reply["usage"]["output_tokens_details"]["thinking_tokens"]
 
     def of_responses(reply):
         texts = {i["type"]: i["content"][0]["text"] for i in reply["output"]}

@@ -31,22 +31,22 @@ HELLO = {CHAT: {"messages": SAID, "max_tokens": 2}, TEXT: {"prompt": "hello", "m
 ASKED = [*SAID, {"role": "assistant", "content": "Hi."}, *SAID]
 # What one dialect calls an option, and its value; the name in the header, if it is another one.
 HINTS = {
-    CHAT: [({"verbosity": "low"},), ({"verbosity": "high"},), ({"service_tier": "flex"},), ({"service_tier": "of another day"},), ({"prompt_cache_retention": "24h"},), ({"prompt_cache_options": {"a": 1}},),
+    CHAT: [({"reasoning_effort": "ultra"},), ({"reasoning_effort": "e" * 60},), ({"prediction": {"type": "of_another_day", "content": 5}},), ({"verbosity": "low"},), ({"verbosity": "high"},), ({"service_tier": "flex"},), ({"service_tier": "of another day"},), ({"prompt_cache_retention": "24h"},), ({"prompt_cache_options": {"a": 1}},),
            ({"web_search_options": {}},), ({"store": True},), ({"num_ctx": 4096},), ({"stream": True, "stream_options": {"include_obfuscation": True}}, "stream_options.include_obfuscation"),
            ({"tools": [dict(TOOL, strict=True)]}, "tools[].strict"), ({"tools": [dict(TOOL, defer_loading=True)]}, "tools[].defer_loading"), ({"tools": [dict(TOOL, allowed_callers=["direct"])]}, "tools[].allowed_callers"),
            ({"provider": {"order": ["x"]}},), ({"models": ["x"]},), ({"enable_thinking": False},), ({"something_new": 1},), ({"messages": [dict(SAID[0], mood="good")]}, "messages[].mood"),
            ({"messages": [{"role": "user", "content": [{"type": "text", "text": "x", "colour": "red"}]}]}, "messages[].content[].colour"), ({"tool_choice": {"type": "function", "function": {"name": "f"}, "x": 1}, "tools": [TOOL]}, "tool_choice.x"),
            ({"max_output_tokens": 5},), ({"keep_alive": "5m"},), ({"min_completion_tokens": 1},), ({"top_a": 0.5},), ({"separate_reasoning": False},)],
     TEXT: [({"service_tier": "x"},), ({"num_ctx": 4096},), ({"something_new": 1},), ({"n_probs": 3},), ({"speed": "fast"},)],
-    RESPONSES: [({"text": {"verbosity": "low"}}, "text.verbosity"), ({"reasoning": {"summary": "detailed"}}, "reasoning.summary"), ({"reasoning": {"summary": "concise"}}, "reasoning.summary"),
+    RESPONSES: [({"reasoning": {"effort": "ultra"}}, "reasoning.effort"), ({"text": {"verbosity": "low"}}, "text.verbosity"), ({"reasoning": {"summary": "detailed"}}, "reasoning.summary"), ({"reasoning": {"summary": "concise"}}, "reasoning.summary"),
                 ({"reasoning": {"generate_summary": "detailed"}}, "reasoning.generate_summary"), ({"reasoning": {"context": "x", "mode": "y"}}, "reasoning.context", "reasoning.mode"), ({"truncation": "auto"},),
                 ({"prompt_cache_retention": "24h"},), ({"prompt_cache_options": {"a": 1}},), ({"service_tier": "priority"},), ({"include": ["web_search_call.action.sources", "x"]}, "include"), ({"moderation": {"a": 1}},),
                 ({"input": [{"type": "reasoning", "summary": [], "encrypted_content": "x"}, *SAID]}, "input[].encrypted_content"), ({"tools": [dict(FLAT, defer_loading=True)]}, "tools[].defer_loading"),
                 ({"stream_options": {"include_usage": True}}, "stream_options.include_usage"), ({"input": [dict(SAID[0], mood="good")]}, "input[].mood"), ({"context_management": [{"type": "compaction"}]},)],
-    MESSAGES: [({"thinking": {"type": "adaptive", "display": "omitted"}}, "thinking.display"), ({"inference_geo": "eu"},), ({"diagnostics": {"a": 1}},), ({"speed": "fast"},), ({"service_tier": "batch"},),
+    MESSAGES: [({"thinking": {"type": "of_another_day"}}, "thinking.type"), ({"output_config": {"effort": "ultra"}}, "output_config.effort"), ({"cache_control": {"type": "of_another_day"}}, "cache_control.type"), ({"thinking": {"type": "adaptive", "display": "omitted"}}, "thinking.display"), ({"inference_geo": "eu"},), ({"diagnostics": {"a": 1}},), ({"speed": "fast"},), ({"service_tier": "batch"},),
                ({"messages": [dict(SAID[0], output_config={"effort": "low"})]}, "messages[].output_config"), ({"tools": [dict(BLOCK, defer_loading=True, allowed_callers=["x"], input_examples=[{"a": 1}])]}, "tools[].defer_loading", "tools[].allowed_callers", "tools[].input_examples"),
                ({"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}},), ({"betas": ["x"]},), ({"output_config": {"task_budget": {"type": "tokens", "total": 5}}}, "output_config.task_budget"), ({"mcp_servers": [{"url": "x"}]},), ({"container": "x"},)],
-    OLLAMA: [({"truncate": True},), ({"shift": True},), ({"options": {"tfs_z": 0.5}}, "options.tfs_z"), ({"options": {"num_batch": 5}}, "options.num_batch"), ({"options": {"colour": 1}}, "options.colour"), ({"temperature": 0.5},),
+    OLLAMA: [({"think": "ultra"},), ({"truncate": True},), ({"shift": True},), ({"options": {"tfs_z": 0.5}}, "options.tfs_z"), ({"options": {"num_batch": 5}}, "options.num_batch"), ({"options": {"colour": 1}}, "options.colour"), ({"temperature": 0.5},),
              ({"messages": [dict(SAID[0], mood="good")]}, "messages[].mood"), ({"tools": [dict(TOOL, items={"a": 1})]}, "tools[].items"), ({"ignore_eos": True},)],
     GENERATE: [({"truncate": True},), ({"temperature": 0.5},), ({"_debug_render_only": True},)],
     EMBED: [({"something_new": 1},), ({"truncate_prompt_tokens": 5},), ({"input_type": "query"},)],
@@ -137,7 +137,7 @@ def binding():
             (MESSAGES, {"response_format": {"type": "json_object"}}, "response_format"), (MESSAGES, {"n": 2}, "n"),
             (OLLAMA, {"prompt": "x"}, "prompt"), (OLLAMA, {"template": "x"}, "template"), (GENERATE, {"context": [1]}, "context"), (GENERATE, {"messages": SAID}, "messages"), (OLLAMA, {"response_format": {"type": "json_object"}}, "response_format"),
             (CHAT, {"response_format": {"type": "xml"}}, "response_format.type"), (CHAT, {"tool_choice": "required"}, "tool_choice"), (CHAT, {"n": 129}, "n"), (CHAT, {"temperature": "hot"}, "temperature"), (CHAT, {"top_p": 7}, "top_p"),
-            (CHAT, {"modalities": ["audio"]}, "modalities"), (CHAT, {"reasoning_effort": "some"}, "reasoning_effort"), (CHAT, {"tools": [{"type": "function", "function": {"name": "f", "input_schema": {"type": "object"}}}]}, "tools[0].function.input_schema")):
+            (CHAT, {"modalities": ["audio"]}, "modalities"), (CHAT, {"messages": [*SAID, {"role": "assistant", "function_call": {"name": "f"}}]}, "messages[1].function_call"), (CHAT, {"reasoning_effort": "hihg"}, "reasoning_effort"), (RESPONSES, {"reasoning": {"effort": "meduim"}}, "reasoning.effort"), (MESSAGES, {"thinking": {"type": "enable"}}, "thinking.type"), (MESSAGES, {"output_config": {"effort": "none"}}, "output_config.effort"), (OLLAMA, {"think": "none"}, "think"), (OLLAMA, {"think": "hi_gh"}, "think"), (CHAT, {"tools": [{"type": "function", "function": {"name": "f", "input_schema": {"type": "object"}}}]}, "tools[0].function.input_schema")):
         for headers in ((), STRICT):
             reply = server.post(path, {**HELLO[path], **more}, headers=headers)
             message, param = error_of(reply) if reply.status == 400 else ("", None)
@@ -253,11 +253,89 @@ def many():
     end(server)
 
 
+COLUMNS = {"chat": CHAT, "completions": TEXT, "/completion": "/completion", "/infill": "/infill", "Responses": RESPONSES, "Messages": MESSAGES, "/api/chat": OLLAMA, "/api/generate": GENERATE}
+
+
+def page():
+    """docs/guides/fields.md: by field, what it says of each dialect; the objects, with their dialects and members; the fields of the last table."""
+    with open(os.path.join(os.environ["WEIR_SOURCE_DIR"], "docs", "guides", "fields.md"), encoding="utf-8") as lines:
+        rows = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in lines if line.startswith("|")]
+    fields = {row[0]: dict(zip(COLUMNS.values(), row[1:])) for row in rows if set(row[1:-1]) <= {"yes", "hint", "refused", ""} and len(row) == 10}
+    objects = [(row[0], row[1].split(", "), re.findall(r"\w+", row[2])) for row in rows if len(row) == 3 and set(row[1].split(", ")) <= set(COLUMNS)]
+    return fields, objects, {name for row in rows if len(row) == 2 for name in re.findall(r"\w+", row[1])}
+
+
+DEFAULTS = {"messages": SAID[0], "input": SAID[0], "content": {"type": "text", "text": "x"}, "output": {"type": "input_text", "text": "x"}}
+TOOLS = {RESPONSES: FLAT, MESSAGES: BLOCK}
+
+
+def given(path, name, value, kind=None):
+    """A request with this field, "text.verbosity" or "tools[].strict", too. kind: the type of the object that has it."""
+    body = at = json.loads(json.dumps(HELLO[path]))
+    *above, last = [name] if name.startswith("speculative.") else name.split(".")
+    for step in above:
+        key = step.removesuffix("[]")
+        below = dict(TOOLS.get(path, TOOL)) if key == "tools" else dict(DEFAULTS.get(key, {}))
+        if key != step:
+            at[key] = [below]
+        else:
+            below = at[key] = dict(at.get(key, {}))
+        at = below
+    at.update({"type": kind} if kind else {}, **{last: value})
+    if name.endswith("source." + last):
+        body["messages"][0]["content"][0]["type"] = "image" if kind in ("base64", "url") else "document"
+    return {name: value} if name == "fork" else body
+
+
+def is_clear(reply, top):
+    """Served, or refused by the name of this field or of one within it; and the header has its limit."""
+    message, param = error_of(reply) if reply.status == 400 else ("", None)
+    return len(reply.headers.get("x-weir-relaxed", "")) <= 1024 and (reply.status == 200 or (reply.status == 400 and ((param or "").startswith(top) or "the same meaning" in message)))
+
+
+TYPES = (True, 1, 1.5, -10**30, "x", "x" * 2000, [1], [None], {"a": 1}, {"": {}})
+
+
+@part
+def as_the_page_says():
+    """Each field of the page in each dialect, with every type: what it calls honoured is served without a word or refused by its name, a hint is served, and the rest refused."""
+    server = Server(WEIR, "--embeddings", "-np", "2", "--alias", "*")
+    bad, rows = [], page()[0]
+    for (name, states), value in itertools.product(list(rows.items())[::effort(1, 12)], TYPES):
+        own = name.startswith("speculative.") or "." not in name
+        for path, state in states.items():
+            if path not in HELLO or (state == "" and not own):
+                continue  # in the last case the field's object is not read either
+            reply = server.post(path, given(path, name, value))
+            fits = is_clear(reply, name if own else re.split(r"[.\[]", name)[0]) and (reply.status == 400 or (state != "refused" and (state != "" or name in named(reply))))
+            if not fits:
+                bad.append((path, name, str(value)[:40], state, reply.status, reply.headers, reply.body[:200]))
+    check("as the page says", len(rows) > 150 and not bad, *bad[:5])
+    end(server)
+
+
+@part
+def members():
+    """Each member of each object of the page, with every type."""
+    server = Server(WEIR, "-np", "2")
+    bad, objects = [], page()[1]
+    for (place, columns, names), value in itertools.product(objects, TYPES):
+        places, _, kinds = place.partition(": ")
+        for column, at, kind, name in itertools.product(columns, places.split(", "), kinds.split(", "), names[::effort(1, 4)]):
+            path = COLUMNS[column]
+            if path in HELLO:
+                reply = server.post(path, given(path, f"{at}.{name}", value, kind))
+                if not is_clear(reply, re.split(r"[.\[]", at)[0]):
+                    bad.append((path, at, kind, name, str(value)[:40], reply.status, reply.headers, reply.body[:200]))
+    check("every type of every one", len(objects) > 40 and not bad, *bad[:9])
+    end(server)
+
+
 @part
 def everywhere():
     """Each name that any request has, in all other requests and within objects."""
-    with open(os.path.join(os.environ["WEIR_SOURCE_DIR"], "docs", "guides", "fields.md"), encoding="utf-8") as page:
-        names = sorted({n for row in page if row.startswith("|") for n in re.findall(r"`([^`]+)`", row.split("|")[1] + (row.split("|")[2] if row.startswith("| `/") else ""))})
+    fields, _, others = page()
+    names = sorted({*fields, *others})
     check("the page has them", len(names) > 150 and {"temperature", "id_slot", "tools[].strict", "options.num_ctx", "top_n"} <= set(names), names)
     server = Server(WEIR, "--embeddings", "-np", "2")
     control = {"id": "x", "action": "reasoning_end"}

@@ -329,6 +329,14 @@ def tools():
         check(f"chat, {tool['type']}: left out", reply.status == 200 and reply.json["choices"] == want.json["choices"] and reply.headers.get("x-weir-relaxed") == f"tools[]: {tool['type']}", reply.headers, reply.body)
         reply = client.chat([USER], tools=[tool])
         check(f"chat, {tool['type']} alone: no tools", reply.status == 200 and reply.json["choices"] == plain.json["choices"], reply.body)
+    asked = {"messages": [USER], "stream": False, "think": False, "options": {"num_predict": 8, "temperature": 0}}
+    base = server.post("/api/chat", asked)
+    reply = server.post("/api/chat", dict(asked, tools=[HOSTED[0]]))
+    check("Ollama's, alone: no tools", base.status == 200 and reply.status == 200 and reply.json["message"] == base.json["message"] and reply.headers.get("x-weir-relaxed") == "tools[]: web_search", reply.headers, reply.body)
+    many = [{"type": f"t{i}" + "y" * 4096} for i in range(256)]
+    for path, body in ((CHAT, {"messages": [USER], "max_tokens": 2}), (MESSAGES, {"messages": [USER], "max_tokens": 2}), (RESPONSES, {"input": [USER], "max_output_tokens": 16}), ("/api/chat", asked)):
+        reply = server.post(path, dict(body, tools=many))
+        check(f"{path}: 256 of them with long names", reply.status == 200 and 0 < len(reply.headers.get("x-weir-relaxed", "")) <= 1024, reply.status, reply.headers, reply.body)
     client.same("several", client.responses([USER], tools=[HOSTED[0], flat("a"), HOSTED[3], flat("b")], tool_choice="none"), want, "tools[]: web_search; tools[]: tool_search")
     space = {"type": "namespace", "name": "s", "description": "of s", "tools": [flat("a"), {"type": "web_search"}]}
     reply = client.responses([USER], tools=[space], tool_choice="none")

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 
-static const char *const levels[] = {"", "none", "minimal", "low", "medium", "high", "xhigh", "max"};
-#define N_LEVELS (sizeof levels / sizeof *levels)
+static const char *const levels[] = {"", "none", "minimal", "low", "medium", "high", "xhigh", "max", NULL};
+#define N_LEVELS (sizeof levels / sizeof *levels - 1)
 
 /* The next item: *level is its place in `levels`, *n its number, *rest the items behind it. False: it is no
  * item. */
@@ -56,6 +56,11 @@ int32_t serve_effort_budget(const char *budgets, const char *effort)
         if (level == 0) found = n;
     }
     return found;
+}
+
+const char *const *serve_effort_words(void)
+{
+    return levels + 1;
 }
 
 const char *serve_effort_word(const char *word)

@@ -15,6 +15,9 @@ weir_status serve_effort_check(const char *budgets, weir_error *error);
 /* The tokens for this effort (NULL: none was named), of budgets that passed the check; -1 = no limit. */
 int32_t serve_effort_budget(const char *budgets, const char *effort);
 
+/* All levels as requests name them, "none" to "max"; ends with NULL. */
+const char *const *serve_effort_words(void);
+
 /* A level as requests name it, "none" to "max", static; NULL: the word is none. */
 const char *serve_effort_word(const char *word);
 

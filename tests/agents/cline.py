@@ -22,5 +22,9 @@ def edit(path, old, new):
     return "editor", {"path": path, "old_text": old, "new_text": new}
 
 
+def others(picture):
+    return [read(picture)]
+
+
 def words(turn, prompt, image, home):
     return [prompt]

@@ -1,5 +1,6 @@
-"""How the bodies of the three APIs name tools, calls and results, and how an answer is forced: to one call of a tool, or to one text."""
+"""How the bodies of the four APIs name tools, calls and results, and how an answer is forced: to one call of a tool, or to one text."""
 # SPDX-License-Identifier: Apache-2.0
+import json
 
 
 def only(value):
@@ -88,10 +89,47 @@ class Chat:
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": only(text)}}
 
 
+class Ollama(Chat):
+    path = "/api/chat"
+
+    @staticmethod
+    def force_text(body, text):
+        if body.get("tools"):
+            body["tool_choice"] = "none"
+        body["format"] = only(text)
+
+
 def dialect_of(path):
     """None: no request that a model answers."""
     path = path.split("?")[0]
-    return next((d for d in (Responses, Messages, Chat) if path == d.path), None)
+    return next((d for d in (Responses, Messages, Chat, Ollama) if path == d.path), None)
+
+
+def parts_of(body):
+    """What a loop should have, and this body has: an image, a cut call, a system message behind the first user's."""
+    said = body.get("messages") or body.get("input")
+    said = [message for message in said if isinstance(message, dict)] if isinstance(said, list) else []
+    roles = [message.get("role") for message in said]
+    later = roles[roles.index("user"):] if "user" in roles else []
+    parts = {"image": {"image", "input_image", "image_url"} & set(values(said, "type")) or any(message.get("images") for message in said),
+             "cut call": not all(map(is_json, values(said, "arguments"))), "system message": {"system", "developer"} & set(later)}
+    return {name for name, found in parts.items() if found}
+
+
+def values(value, key):
+    """All texts that are members of this name."""
+    for name, member in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        if name == key and isinstance(member, str):
+            yield member
+        yield from values(member, key)
+
+
+def is_json(text):
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 # Members whose keys are words of an agent or its user, not fields.

@@ -1,10 +1,15 @@
 #!/usr/bin/env bash
-# install.sh AGENT: the packages of one agent in pins.txt, into the user's cache, once a version. Prints the folder.
+# install.sh AGENT: the packages of one agent in pins.txt, into the user's cache, once a version. Prints the folder. 77: its compiler is missing.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/../../scripts/lib.sh"
 
 read -r name kind packages < <(grep "^$1 " "$weir_root/tests/agents/pins.txt") || die "no agent $1 in tests/agents/pins.txt"
+if [ "$kind" = go ] || [ "$kind" = cargo ]; then
+    client=$("$weir_root/tests/clients/build.sh" "$name")
+    dirname "$client"
+    exit
+fi
 python=${PYTHON:-python3}
 # Packages with compiled parts fit one version of Python.
 list=$({ echo "$kind $packages" && "$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])'; } | { sha256sum 2>/dev/null || shasum -a 256; } | cut -c1-16)

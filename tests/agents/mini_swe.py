@@ -4,7 +4,7 @@ import shlex
 
 PROGRAM = "bin/mini"
 TURNS = 1
-CUT = None
+CUT = 1
 FILES = {}
 
 

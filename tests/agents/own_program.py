@@ -1,11 +1,12 @@
-"""Packages that a short program of ours makes an agent: programs/SCRIPT, with two tools and OpenAI's variables."""
+"""Packages that a short program of ours makes an agent: programs/SCRIPT, with two tools and the packages' own variables."""
 # SPDX-License-Identifier: Apache-2.0
-CUT = None
+CUT = 1
 FILES = {}
 
 
 def environment(url):
-    return {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "any"}
+    return {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "any", "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "any", "OLLAMA_HOST": url,
+            "LANGCHAIN_TRACING_V2": "false", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 
 
 def read(path):

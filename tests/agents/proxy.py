@@ -12,7 +12,7 @@ import re
 import threading
 import urllib.parse
 
-from dialects import dialect_of, fields
+from dialects import dialect_of, fields, parts_of
 
 AGENT_KEEPS = {"host", "content-length", "connection", "transfer-encoding", "accept-encoding"}
 WEIR_KEEPS = {"content-length", "connection", "transfer-encoding"}
@@ -61,15 +61,17 @@ class Script:
 
 
 class Proxy(http.server.ThreadingHTTPServer):
-    """cut: the place of the answer, among those of the script's calls, that breaks off within its first bytes; None: none does.
-    The record: requests (what narrow said of each), broken (that of the answer that broke off), refusals (of bodies, once each), hints (what weir does not enforce), fields (of all
-    bodies), results (of tools), others (other answers from 400 on)."""
+    """script: None changes nothing, and only notes. cut: the place of the answer, among those of the script's calls, that breaks off within its first bytes; None:
+    none does.
+    The record: requests (what narrow said of each), broken (that of the answer that broke off), refusals (of bodies, once each), hints (what weir does not enforce), fields and parts (of
+    all bodies), results (of tools), others (other answers from 400 on)."""
     daemon_threads = True
 
     def __init__(self, weir, script, cut=None):
         super().__init__(("127.0.0.1", 0), Handler)
         self.weir, self.script, self.cut, self.broken = weir, script, cut, None
-        self.requests, self.refusals, self.hints, self.fields, self.results, self.others = [], [], set(), set(), set(), set()
+        self.requests, self.refusals = [], []
+        self.hints, self.fields, self.parts, self.results, self.others = set(), set(), set(), set(), set()
         self.lock = threading.Lock()  # all of the above
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -135,9 +137,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             body = json.loads(data)
             with self.server.lock:
                 self.server.fields |= {f"{dialect.path} {field}" for field in fields(body)}
+                self.server.parts |= parts_of(body)
                 self.server.results |= set(dialect.results(body))
             self.mend(body)
-            cut = self.server.breaks_off(self.server.script.narrow(dialect, body))
+            cut = self.server.breaks_off(self.server.script.narrow(dialect, body) if self.server.script else (0, "text"))
             data = json.dumps(body).encode()
         self.pass_on(self.ask(data), cut)
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 PROGRAM = "node_modules/.bin/qwen"
 CUT = None  # it asks for no answer again that broke off
-FILES = {}
+FILES = {".qwen/settings.json": '{"model": {"generationConfig": {"modalities": {"image": true}}}}'}
 
 
 def environment(url):
@@ -18,4 +18,4 @@ def edit(path, old, new):
 
 
 def words(turn, prompt, image, home):
-    return ["--auth-type", "openai", "--approval-mode", "yolo", "--chat-recording"] + ["--continue"] * (turn > 0) + [prompt]
+    return ["--auth-type", "openai", "--approval-mode", "yolo", "--chat-recording"] + ["--continue"] * (turn > 0) + [prompt + f" @{image}" * turn]

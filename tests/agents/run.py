@@ -4,10 +4,10 @@ Each agent does two turns of a user's in a folder of its own: it reads a file, e
 fake one, whose answers proxy.py forces; the agent, its requests, its tools and the file are real. No network but loopback. A table of the
 requests follows; a body that weir refuses fails the run. --fields writes AGENT.fields, the fields of an agent's bodies."""
 # SPDX-License-Identifier: Apache-2.0
+import base64
 import importlib
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -17,6 +17,7 @@ sys.path[:0] = [here, os.path.join(here, os.pardir, "support")]
 from checks import check, finish  # noqa: E402
 from media import png  # noqa: E402
 from network import enter  # noqa: E402
+from pins import versions  # noqa: E402
 from proxy import Proxy, Script  # noqa: E402
 from serve import Server  # noqa: E402
 
@@ -56,9 +57,22 @@ def run_program(command, work, env):
         return status, out.read()
 
 
+def play_own(name, agent, folder, weir, log):
+    """Loops that force their calls themselves, of tests/clients. Their proxy, which has the record."""
+    proxy = Proxy(weir.url, None)
+    env = {"WEIR_FAKE_URL": proxy.url, "WEIR_FAKE_MODEL": "local", "WEIR_PICTURE": "data:image/png;base64," + base64.b64encode(png()).decode()}
+    status, out = run_program([os.path.join(folder, agent.PROGRAM), *agent.LOOPS], folder, env)
+    log.write(f"---- {name}: {status}\n{out}\n")
+    check(f"{name}: all loops end in order", status == 0 and f"{len(agent.LOOPS)} passed, 0 failed" in out, status, out[-3000:])
+    proxy.shutdown()
+    return proxy
+
+
 def play(name, folder, weir, log):
     """One agent's loop. Its proxy, which has the record."""
     agent = importlib.import_module(name)
+    if hasattr(agent, "LOOPS"):
+        return play_own(name, agent, folder, weir, log)
     with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as work:
         proxy = Proxy(weir.url, script_of(agent, work), agent.CUT)
         for path, text in agent.FILES.items():
@@ -110,12 +124,12 @@ def listed(items):
 def row(name, version, proxy):
     """One line of the table."""
     refused = {f"{r['status']} {r['param']}" for r in proxy.refusals}
-    return f"| {name} | {version} | {len(proxy.requests)} | {listed(refused)} | {listed(proxy.hints)} | {listed(proxy.others)} |"
+    parts = proxy.parts | ({"answer that broke off"} if proxy.broken else set())
+    return f"| {name} | {version} | {', '.join(sorted(parts)) or 'none'} | {len(proxy.requests)} | {listed(refused)} | {listed(proxy.hints)} | {listed(proxy.others)} |"
 
 
 def main():
-    with open(os.path.join(here, "pins.txt")) as f:
-        versions = {name: re.split("@|==", package)[-1] for name, _, package, *_ in map(str.split, f)}
+    pinned = versions()
     enter([])
     rows = []
     with open(os.environ.get("WEIR_AGENTS_LOG", os.devnull), "w") as log:
@@ -126,8 +140,8 @@ def main():
             log.write(f"---- {name}, requests: {proxy.requests}\n")
             check(f"{name}: weir takes every body", not proxy.refusals and not any(" POST " in o and not o.startswith("404") for o in proxy.others), proxy.others, *(f"{r['status']} {r['param']} = {json.dumps(r.get('value'))[:300]}: {r['message']}" for r in proxy.refusals))
             note_fields(name, proxy.fields, "--fields" in sys.argv)
-            rows.append(row(name, versions[name], proxy))
-    print("\n| agent | version | requests | refused | not enforced | other answers from 400 on |\n|---|---|---|---|---|---|", *rows, sep="\n")
+            rows.append(row(name, pinned[name], proxy))
+    print("\n| agent | version | beside tool calls | requests | refused | not enforced | other answers from 400 on |\n|---|---|---|---|---|---|---|", *rows, sep="\n")
     finish()
 
 

@@ -52,9 +52,8 @@ static block_kind kind_of(const json_t *block)
 static bool read_text(serve_turns *turns, const char *place, const json_t *block)
 {
     serve_call *call = turns->ask->call;
-    static const char *const members[] = {"type", "text", "cache_control", "citations", NULL};
     const json_t *text = json_object_get(block, "text");
-    if (!serve_field_only(call, place, block, members)) return false;
+    if (!serve_field_only(call, place, block, SERVE_OBJECT_MESSAGE_TEXT)) return false;
     if (!json_is_string(text)) return serve_field_refuse(call, place, "a block with a text");
     serve_turns_add_text(turns, text);
     return true;
@@ -63,15 +62,12 @@ static bool read_text(serve_turns *turns, const char *place, const json_t *block
 static bool read_image(serve_turns *turns, const char *place, const json_t *block)
 {
     serve_call *call = turns->ask->call;
-    static const char *const members[] = {"type", "source", "cache_control", NULL};
-    static const char *const of_source[] = {"type", "media_type", "data", NULL};
-    static const char *const of_url[] = {"type", "url", NULL};
     const json_t *source = json_object_get(block, "source");
     const char *type = json_string_value(json_object_get(source, "media_type")),
                *data = json_string_value(json_object_get(source, "data"));
-    if (!serve_field_only(call, place, block, members)) return false;
+    if (!serve_field_only(call, place, block, SERVE_OBJECT_MESSAGE_IMAGE)) return false;
     if (serve_ask_is(serve_field_type(source), "url")) {
-        if (!serve_field_only(call, place, source, of_url)) return false;
+        if (!serve_field_only(call, place, source, SERVE_OBJECT_MESSAGE_IMAGE_URL)) return false;
         if (!json_is_string(json_object_get(source, "url")))
             return serve_field_refuse(call, place, "an image whose source has a url");
         serve_turns_add_image(turns, place, json_object_get(source, "url"));
@@ -79,7 +75,7 @@ static bool read_image(serve_turns *turns, const char *place, const json_t *bloc
     }
     if (!serve_ask_is(serve_field_type(source), "base64"))
         return serve_field_refuse_type(call, place, source, "base64, url");
-    if (!serve_field_only(call, place, source, of_source)) return false;
+    if (!serve_field_only(call, place, source, SERVE_OBJECT_MESSAGE_IMAGE_DATA)) return false;
     if (type == NULL || data == NULL)
         return serve_field_refuse(call, place, "an image whose source has media_type and data");
     json_t *url = json_sprintf("data:%s;base64,%s", type, data);
@@ -113,19 +109,16 @@ static bool check_word(serve_call *call, const char *place, const json_t *block,
 static bool read_document(serve_turns *turns, const char *place, const json_t *block)
 {
     serve_call *call = turns->ask->call;
-    static const char *const members[] = {"type",          "source",    "title", "context",
-                                          "cache_control", "citations", NULL};
-    static const char *const of_source[] = {"type", "media_type", "data", "content", NULL};
     static const char *const head[] = {"title", "context", NULL};
     const json_t *source = json_object_get(block, "source"), *data = json_object_get(source, "data");
     const char *type = serve_field_type(source);
     serve_place at = serve_place_of(place, "source");
-    if (!serve_field_only(call, place, block, members) || !check_word(call, place, block, "title") ||
-        !check_word(call, place, block, "context"))
+    if (!serve_field_only(call, place, block, SERVE_OBJECT_MESSAGE_DOCUMENT) ||
+        !check_word(call, place, block, "title") || !check_word(call, place, block, "context"))
         return false;
     if (!serve_ask_is(type, "text") && !serve_ask_is(type, "content"))
         return serve_field_refuse_type(call, at.text, source, "text, content");
-    if (!serve_field_only(call, at.text, source, of_source)) return false;
+    if (!serve_field_only(call, at.text, source, SERVE_OBJECT_MESSAGE_DOCUMENT_SOURCE)) return false;
     if ((json_is_string(json_object_get(block, "title")) ||
          json_is_string(json_object_get(block, "context"))) &&
         !serve_foreign_add_text(turns, block, head))
@@ -142,11 +135,10 @@ static bool read_document(serve_turns *turns, const char *place, const json_t *b
 /* A tool that the block defines joins the request's own. All tools that it only names are there anyway. */
 static bool read_addition(serve_turns *turns, const char *place, const json_t *block)
 {
-    static const char *const members[] = {"type", "tool", "cache_control", NULL};
     const json_t *tool = json_object_get(block, "tool");
     json_t *definition = json_object_get(tool, "definition");
     serve_place at = serve_place_of(serve_place_of(place, "tool").text, "definition");
-    if (!serve_field_only(turns->ask->call, place, block, members)) return false;
+    if (!serve_field_only(turns->ask->call, place, block, SERVE_OBJECT_MESSAGE_ADDITION)) return false;
     if (!serve_ask_is(serve_field_type(tool), "tool_definition"))
         return serve_foreign_skip(turns->ask, place, block, "");
     if (!json_is_object(definition))
@@ -171,9 +163,8 @@ static bool read_block(serve_call *call, void *to, const char *place, const json
 static bool read_thinking(serve_turns *turns, const char *place, const json_t *block)
 {
     serve_call *call = turns->ask->call;
-    static const char *const members[] = {"type", "thinking", "signature", NULL};
     const json_t *text = json_object_get(block, "thinking");
-    if (!serve_field_only(call, place, block, members)) return false;
+    if (!serve_field_only(call, place, block, SERVE_OBJECT_MESSAGE_THINKING)) return false;
     if (!json_is_string(text)) return serve_field_refuse(call, place, "a block with thinking, a string");
     serve_turns_add_reasoning(turns, text);
     return true;
@@ -182,10 +173,9 @@ static bool read_thinking(serve_turns *turns, const char *place, const json_t *b
 static bool read_tool_use(serve_turns *turns, const char *place, const json_t *block)
 {
     serve_call *call = turns->ask->call;
-    static const char *const members[] = {"type", "id", "name", "input", "cache_control", "caller", NULL};
     const json_t *id = json_object_get(block, "id"), *name = json_object_get(block, "name"),
                  *input = json_object_get(block, "input");
-    if (!serve_field_only(call, place, block, members)) return false;
+    if (!serve_field_only(call, place, block, SERVE_OBJECT_MESSAGE_TOOL_USE)) return false;
     if (!json_is_string(id) || !json_is_string(name) || !json_is_object(input))
         return serve_field_refuse(call, place, "a tool_use with id, name and input, which is an object");
     serve_turns_add_call(turns, id, name, input);
@@ -195,10 +185,8 @@ static bool read_tool_use(serve_turns *turns, const char *place, const json_t *b
 static bool read_tool_result(serve_turns *turns, const char *place, const json_t *block)
 {
     serve_call *call = turns->ask->call;
-    static const char *const members[] = {"type",     "tool_use_id",   "content",
-                                          "is_error", "cache_control", NULL};
     const json_t *id = json_object_get(block, "tool_use_id"), *content = json_object_get(block, "content");
-    if (!serve_field_only(call, place, block, members)) return false;
+    if (!serve_field_only(call, place, block, SERVE_OBJECT_MESSAGE_TOOL_RESULT)) return false;
     if (!json_is_string(id)) return serve_field_refuse(call, place, "a tool_result with a tool_use_id");
     serve_turns_begin(turns, "tool", place);
     serve_turns_set_call(turns, id);
@@ -224,10 +212,8 @@ static bool read_system(serve_turns *turns, const char *place, const json_t *own
 /* Reads what the history before it has become. Without words it stands for a summary that failed. */
 static bool read_compaction(serve_turns *turns, const char *place, const json_t *block)
 {
-    static const char *const members[] = {"type",      "content",           "cache_control",
-                                          "signature", "encrypted_content", NULL};
     const json_t *words = json_object_get(block, "content");
-    if (!serve_field_only(turns->ask->call, place, block, members)) return false;
+    if (!serve_field_only(turns->ask->call, place, block, SERVE_OBJECT_MESSAGE_COMPACTION)) return false;
     if (!check_word(turns->ask->call, place, block, "content")) return false;
     if (json_string_length(words) == 0) return serve_foreign_skip(turns->ask, place, block, "");
     serve_turns_cut(turns, turns->n_first);
@@ -242,7 +228,6 @@ static bool read_compaction(serve_turns *turns, const char *place, const json_t 
 static bool read_user_block(serve_call *call, void *to, const char *place, const json_t *block)
 {
     static const char allowed[] = "text, image, document, tool_result, mid_conv_system, compaction";
-    static const char *const of_system[] = {"type", "content", "cache_control", NULL};
     serve_turns *turns = to;
     switch (kind_of(block)) {
     case BLOCK_TEXT:
@@ -252,7 +237,8 @@ static bool read_user_block(serve_call *call, void *to, const char *place, const
         return read_block(call, turns, place, block);
     case BLOCK_RESULT: return read_tool_result(turns, place, block);
     case BLOCK_SYSTEM:
-        return serve_field_only(call, place, block, of_system) && read_system(turns, place, block);
+        return serve_field_only(call, place, block, SERVE_OBJECT_MESSAGE_MID_SYSTEM) &&
+               read_system(turns, place, block);
     case BLOCK_ADDITION: return read_addition(turns, place, block);
     case BLOCK_COMPACTION: return read_compaction(turns, place, block);
     case BLOCK_OTHER: return serve_foreign_add(turns, place, block, false, allowed);
@@ -280,13 +266,12 @@ static bool read_assistant_block(serve_call *call, void *to, const char *place, 
 static bool read_message(serve_call *call, void *to, const char *place, const json_t *message)
 {
     serve_turns *turns = to;
-    static const char *const members[] = {"role", "content", NULL};
     const json_t *content = json_object_get(message, "content");
     const char *role = json_string_value(json_object_get(message, "role"));
     bool user = serve_ask_is(role, "user"), assistant = serve_ask_is(role, "assistant");
     serve_place inner = serve_place_of(place, "content");
     if (!json_is_object(message)) return serve_field_refuse(call, place, "an object");
-    if (!serve_field_only(call, place, message, members)) return false;
+    if (!serve_field_only(call, place, message, SERVE_OBJECT_MESSAGE)) return false;
     if (!user && !assistant && !serve_ask_is(role, "system"))
         return serve_field_refuse(call, serve_place_of(place, "role").text,
                                   "\"user\", \"assistant\" or \"system\"");
@@ -332,14 +317,12 @@ static bool read_conversation(serve_ask *ask)
 
 static bool read_tool(serve_call *call, void *to, const char *place, const json_t *tool)
 {
-    static const char *const members[] = {"type",   "name",          "description",           "input_schema",
-                                          "strict", "cache_control", "eager_input_streaming", NULL};
     const json_t *schema = json_object_get(tool, "input_schema"), *type = json_object_get(tool, "type");
     if (!json_is_object(tool)) return serve_field_refuse(call, place, "an object");
     if (type != NULL && !json_is_null(type) && !serve_ask_is(json_string_value(type), "custom"))
         return serve_foreign_tool(to, place, tool, "custom");
     if (serve_ask_is_brought(to, json_object_get(tool, "name"))) return true;
-    if (!serve_field_only(call, place, tool, members)) return false;
+    if (!serve_field_only(call, place, tool, SERVE_OBJECT_MESSAGE_TOOL)) return false;
     if (!json_is_object(schema))
         return serve_field_refuse(call, serve_place_of(place, "input_schema").text,
                                   "an object: a JSON Schema");
@@ -358,14 +341,13 @@ static bool read_tools(serve_ask *ask)
 
 static bool read_choice(serve_ask *ask)
 {
-    static const char *const members[] = {"type", "name", "disable_parallel_tool_use", NULL};
     serve_call *call = ask->call;
     const json_t *choice = serve_ask_given(ask, "tool_choice");
     const json_t *alone = json_object_get(choice, "disable_parallel_tool_use");
     const char *type = serve_field_type(choice);
     if (choice == NULL) return true;
     if (!json_is_object(choice)) return serve_field_refuse(call, "tool_choice", "an object with a type");
-    if (!serve_field_only(call, "tool_choice", choice, members)) return false;
+    if (!serve_field_only(call, "tool_choice", choice, SERVE_OBJECT_MESSAGE_CHOICE)) return false;
     ask->chat.parallel_tool_calls = !json_is_true(alone);
     ask->chat.tool_choice = serve_ask_is(type, "auto")   ? WEIR_TOOLS_AUTO
                             : serve_ask_is(type, "none") ? WEIR_TOOLS_NONE
@@ -383,17 +365,16 @@ static bool read_choice(serve_ask *ask)
 /* Reads "thinking": without the field an answer has none, as in Anthropic's API. */
 static bool read_thinking_option(serve_ask *ask)
 {
-    static const char *const members[] = {"type", "budget_tokens", NULL};
     serve_call *call = ask->call;
     const json_t *thinking = serve_ask_given(ask, "thinking"),
                  *budget = json_object_get(thinking, "budget_tokens");
+    static const char *const types[] = {"enabled", "adaptive", "disabled", NULL};
     const char *type = serve_field_type(thinking);
-    bool on = serve_ask_is(type, "enabled") || serve_ask_is(type, "adaptive");
-    ask->chat.enable_thinking = on;
+    ask->chat.enable_thinking = thinking != NULL && !serve_ask_is(type, "disabled");
     if (thinking == NULL) return true;
-    if (!on && !serve_ask_is(type, "disabled"))
-        return serve_field_refuse(call, "thinking.type", "\"enabled\", \"adaptive\" or \"disabled\"");
-    if (!serve_field_only(call, "thinking", thinking, members)) return false;
+    if (!serve_hint_word(call, "thinking.type", type, types, "\"enabled\", \"adaptive\" or \"disabled\""))
+        return false;
+    if (!serve_field_only(call, "thinking", thinking, SERVE_OBJECT_THINKING_OPTION)) return false;
     if (budget == NULL) return true;
     json_int_t n;
     if (!serve_json_whole(budget, &n) || n < 1)
@@ -404,24 +385,23 @@ static bool read_thinking_option(serve_ask *ask)
 
 static bool read_output(serve_ask *ask)
 {
-    static const char *const members[] = {"effort", "format", NULL}, *const of_format[] = {"type", "schema",
-                                                                                           NULL};
     serve_call *call = ask->call;
     const json_t *output = serve_ask_given(ask, "output_config"), *effort = json_object_get(output, "effort"),
                  *format = json_object_get(output, "format"), *schema = json_object_get(format, "schema");
     if (output == NULL) return true;
     if (!json_is_object(output)) return serve_field_refuse(call, "output_config", "an object");
-    if (!serve_field_only(call, "output_config", output, members)) return false;
-    const char *word = json_string_value(effort);
-    ask->reasoning_effort = serve_ask_is(word, "none") ? NULL : serve_effort_word(word);
-    if (effort != NULL && !json_is_null(effort) && ask->reasoning_effort == NULL)
-        return serve_field_refuse(call, "output_config.effort",
-                                  "\"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" or \"max\"");
+    if (!serve_field_only(call, "output_config", output, SERVE_OBJECT_OUTPUT)) return false;
+    static const char levels[] = "\"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" or \"max\"";
+    if (serve_ask_is(json_string_value(effort), "none"))
+        return serve_field_refuse(call, "output_config.effort", levels);
+    if (effort != NULL && !json_is_null(effort) &&
+        !serve_ask_effort(ask, "output_config.effort", effort, levels))
+        return false;
     if (format == NULL || json_is_null(format)) return true;
     if (!serve_ask_is(serve_field_type(format), "json_schema") || !json_is_object(schema))
         return serve_field_refuse(call, "output_config.format",
                                   "an object with the type \"json_schema\" and a schema");
-    if (!serve_field_only(call, "output_config.format", format, of_format)) return false;
+    if (!serve_field_only(call, "output_config.format", format, SERVE_OBJECT_OUTPUT_FORMAT)) return false;
     ask->chat.strict_schema = true;
     return serve_ask_set_schema(ask, "output_config.format", "output_config/format/schema", schema);
 }

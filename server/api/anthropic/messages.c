@@ -55,6 +55,8 @@ static void add_usage(const serve_answer *answer, bool ended, weir__text *text)
                       "{\"input_tokens\":%d,\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":%d,"
                       "\"output_tokens\":%d",
                       usage.n_prompt - usage.n_cached, usage.n_cached, usage.n_generated);
+    if (ended && usage.n_reasoning > 0)
+        weir__text_printf(text, ",\"output_tokens_details\":{\"thinking_tokens\":%d}", usage.n_reasoning);
     if (ended && answer->n_dropped > 0) weir__text_printf(text, ",\"dropped_lines\":%d", answer->n_dropped);
     if (ended) serve_choice_add_miss_member(choice, answer->shows_texts, text);
     weir__text_add_string(text, "}");

@@ -133,6 +133,9 @@ bool serve_ask_has_option(const char *name);
 /* The schema of the answer, or that of any object; place: where it is in the request, static. */
 bool serve_ask_set_schema(serve_ask *ask, const char *name, const char *place, const json_t *schema);
 bool serve_ask_set_any_object(serve_ask *ask, const char *name, const char *place);
+/* Reads a level of effort. A word that is not known is a hint, and the template's own level holds. what: what
+ * the value must be. False: the call has its answer. */
+bool serve_ask_effort(serve_ask *ask, const char *name, const json_t *value, const char *what);
 serve_reader serve_ask_json_schema, serve_ask_response_format;
 serve_reader serve_ask_stop, serve_ask_logit_bias, serve_ask_seed, serve_ask_breakers, serve_ask_samplers;
 serve_reader serve_ask_stop_ids, serve_ask_allowed_ids, serve_ask_bad_words, serve_ask_truncate;

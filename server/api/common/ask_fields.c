@@ -242,6 +242,7 @@ static const serve_field fields[] = {
     HINT("tools[].defer_loading", DIALOGS, FLAG, NULL, ""),
     HINT("tools[].allowed_callers", DIALOGS, LIST, NULL, ""),
     HINT("tools[].input_examples", DIALOGS, LIST, NULL, ""),
+    NO("messages[].function_call", SERVE_ASK_CHAT | SERVE_ASK_MESSAGES | SERVE_ASK_OLLAMA, "give tool_calls, or tool_use in Messages, instead"),
     NO("tools[].function.input_schema", SERVE_ASK_CHAT | SERVE_ASK_OLLAMA, "give parameters instead"),
     /* Fields of other servers and clients. */
     HINT("inference_geo", SERVE_ASK_MESSAGES, STRING, NULL, ""),

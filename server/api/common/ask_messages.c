@@ -51,25 +51,19 @@ static bool read_refusal(serve_call *call, const char *place, json_t *part)
 static bool check_part(serve_call *call, void *to, const char *place, const json_t *part)
 {
     (void)to;
-    static const char *const members[] = {"type", "text",          "image_url",   "input_audio",
-                                          "uuid", "cache_control", "annotations", "index",
-                                          "id",   "citations",     "refusal",     NULL};
-    static const char *const of_image[] = {"url", "format", NULL};
-    static const char *const of_sound[] = {"data", "format", NULL};
-    return serve_field_only(call, place, part, members) &&
+    return serve_field_only(call, place, part, SERVE_OBJECT_CHAT_PART) &&
            (!serve_ask_is(serve_field_type(part), "refusal") || read_refusal(call, place, (json_t *)part)) &&
-           serve_field_only_in(call, place, part, "image_url", of_image) &&
-           serve_field_only_in(call, place, part, "input_audio", of_sound);
+           serve_field_only_in(call, place, part, "image_url", SERVE_OBJECT_CHAT_IMAGE) &&
+           serve_field_only_in(call, place, part, "input_audio", SERVE_OBJECT_CHAT_SOUND);
 }
 
 /* Makes a custom tool's call one of a function, whose arguments have the input. */
 static bool read_custom_call(serve_call *call, const char *place, json_t *tool_call)
 {
-    static const char *const members[] = {"name", "input", NULL};
     const json_t *custom = json_object_get(tool_call, "custom"), *name = json_object_get(custom, "name"),
                  *input = json_object_get(custom, "input");
     serve_place at = serve_place_of(place, "custom");
-    if (!serve_field_only(call, at.text, custom, members)) return false;
+    if (!serve_field_only(call, at.text, custom, SERVE_OBJECT_CHAT_CALL_CUSTOM)) return false;
     if (!json_is_string(name) || !json_is_string(input))
         return serve_field_refuse(call, at.text, "an object with a name and an input, both of them strings");
     json_t *arguments = json_pack("{s:O}", "input", input);
@@ -86,14 +80,10 @@ static bool read_custom_call(serve_call *call, const char *place, json_t *tool_c
 static bool check_tool_call(serve_call *call, void *to, const char *place, const json_t *tool_call)
 {
     (void)to;
-    static const char *const members[] = {
-        "id", "type", "function", "custom", "index", "extra_content", "provider_specific_fields", NULL};
-    static const char *const of_function[] = {"name", "arguments", "parsed_arguments",
-                                              "provider_specific_fields", NULL};
-    if (!serve_field_only(call, place, tool_call, members)) return false;
+    if (!serve_field_only(call, place, tool_call, SERVE_OBJECT_CHAT_CALL)) return false;
     return serve_ask_is(serve_field_type(tool_call), "custom")
                ? read_custom_call(call, place, (json_t *)tool_call)
-               : serve_field_only_in(call, place, tool_call, "function", of_function);
+               : serve_field_only_in(call, place, tool_call, "function", SERVE_OBJECT_CHAT_CALL_FUNCTION);
 }
 
 /* True if a message of the assistant's has neither words nor calls. */
@@ -109,23 +99,10 @@ static bool is_silent(const json_t *message, const json_t *content)
 
 static bool check_message(serve_call *call, void *to, const char *place, const json_t *message)
 {
-    static const char *const members[] = {"role", "id", "content", "name", "tool_calls", "tool_call_id",
-                                          "reasoning_content", "function_call", /* see below */
-                                          /* OpenAI's answers, and what its libraries add */
-                                          "refusal", "annotations", "parsed",
-                                          /* reasoning as other servers and gateways have it */
-                                          "reasoning", "reasoning_details", "thinking", "thinking_blocks",
-                                          "tool_plan", "cache_control", "provider_specific_fields", NULL};
-    const json_t *old = json_object_get(message, "function_call"),
-                 *content = json_object_get(message, "content"),
+    const json_t *content = json_object_get(message, "content"),
                  *calls = json_object_get(message, "tool_calls");
     json_t *refusal = json_object_get(message, "refusal");
-    if (old != NULL && !json_is_null(old))
-        return serve_call_refuse(call, 400, serve_place_of(place, "function_call").text, "unsupported_field",
-                                 "%s.function_call is not supported: give the call in tool_calls, and its "
-                                 "result in a message of role tool",
-                                 place);
-    if (!serve_field_only(call, place, message, members)) return false;
+    if (!serve_field_only(call, place, message, SERVE_OBJECT_CHAT_MESSAGE)) return false;
     if (json_is_string(refusal) && is_silent(message, content)) {
         if (json_object_set((json_t *)message, "content", refusal) != 0) return serve_call_no_memory(call);
         content = refusal; /* the former one is freed */

@@ -262,10 +262,8 @@ static bool read_json_object(serve_ask *ask, const char *name, const json_t *val
 bool serve_ask_response_format(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
-    static const char *const members[] = {"type", "schema", "json_schema", NULL};
-    static const char *const of_schema[] = {"name", "description", "schema", "strict", NULL};
     const char *type = json_string_value(json_object_get(value, "type"));
-    if (!serve_field_only(call, name, value, members)) return false;
+    if (!serve_field_only(call, name, value, SERVE_OBJECT_RESPONSE_FORMAT)) return false;
     if (serve_ask_is(type, "text")) return true;
     if (serve_ask_is(type, "json_object")) return read_json_object(ask, name, value);
     if (!serve_ask_is(type, "json_schema"))
@@ -273,7 +271,8 @@ bool serve_ask_response_format(serve_call *call, void *to, const char *name, con
                                   "\"text\", \"json_object\" or \"json_schema\"");
     const json_t *given = json_object_get(value, "json_schema"), *schema = json_object_get(given, "schema");
     const json_t *strict = json_object_get(given, "strict");
-    if (!serve_field_only(call, "response_format.json_schema", given, of_schema)) return false;
+    if (!serve_field_only(call, "response_format.json_schema", given, SERVE_OBJECT_RESPONSE_SCHEMA))
+        return false;
     if (!json_is_object(schema))
         return serve_field_refuse(call, "response_format.json_schema.schema", "an object: a JSON Schema");
     if (strict != NULL && !json_is_boolean(strict) && !json_is_null(strict))
@@ -298,26 +297,28 @@ static bool read_flag(serve_call *call, const char *place, const json_t *object,
 bool serve_ask_stream_options(serve_call *call, void *to, const char *name, const json_t *value)
 {
     /* The second one as vLLM has it. Events of other dialects have the usage anyway. */
-    static const char *const members[] = {"include_usage", "continuous_usage_stats", NULL}, *const none[] = {
-                                                                                                NULL};
     serve_ask *ask = to;
     bool both = (ask->where & (SERVE_ASK_CHAT | SERVE_ASK_COMPLETIONS)) != 0;
     if (!json_is_object(value)) return serve_field_refuse(call, name, "an object");
-    return serve_field_only(call, name, value, both ? members : none) &&
-           (!both || (read_flag(call, name, value, members[0], &ask->include_usage) &&
-                      read_flag(call, name, value, members[1], &ask->continuous_usage)));
+    return serve_field_only(call, name, value, both ? SERVE_OBJECT_STREAM : SERVE_OBJECT_ITEM_STREAM) &&
+           (!both || (read_flag(call, name, value, "include_usage", &ask->include_usage) &&
+                      read_flag(call, name, value, "continuous_usage_stats", &ask->continuous_usage)));
+}
+
+bool serve_ask_effort(serve_ask *ask, const char *name, const json_t *value, const char *what)
+{
+    const char *text = json_string_value(value);
+    ask->reasoning_effort = serve_effort_word(text);
+    return serve_hint_word(ask->call, name, text, serve_effort_words(), what);
 }
 
 bool serve_ask_reasoning_effort(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
-    const char *word = serve_effort_word(json_string_value(value));
-    if (word == NULL)
-        return serve_field_refuse(
-            call, name, "\"none\", \"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" or \"max\"");
-    ask->reasoning_effort = word;
-    ask->chat.enable_thinking = strcmp(word, "none") != 0;
-    return true;
+    (void)call;
+    ask->chat.enable_thinking = !serve_ask_is(json_string_value(value), "none");
+    return serve_ask_effort(ask, name, value,
+                            "\"none\", \"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" or \"max\"");
 }
 
 /* The answer can be forked for a while where nothing is said. */
@@ -364,11 +365,15 @@ static const json_t *text_of(const json_t *part)
 bool serve_ask_prediction(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
-    static const char *const members[] = {"type", "content", NULL};
+    static const char what[] =
+        "{\"type\": \"content\", \"content\": …} with a text, or an array of parts of the "
+        "type \"text\"";
+    static const char *const types[] = {"content", NULL};
     const json_t *content = json_object_get(value, "content");
-    bool ok = serve_ask_is(serve_field_type(value), "content") &&
-              (json_is_string(content) || json_is_array(content));
-    if (json_is_object(value) && !serve_field_only(call, name, value, members)) return false;
+    const char *type = serve_field_type(value);
+    bool ok = serve_ask_is(type, types[0]) && (json_is_string(content) || json_is_array(content));
+    if (type != NULL && strcmp(type, types[0]) != 0) return serve_hint_word(call, name, type, types, what);
+    if (json_is_object(value) && !serve_field_only(call, name, value, SERVE_OBJECT_PREDICTION)) return false;
     if (json_is_string(content))
         weir__text_add(&ask->prediction, json_string_value(content), json_string_length(content));
     for (size_t i = 0; ok && i < json_array_size(content); i++) {
@@ -376,10 +381,7 @@ bool serve_ask_prediction(serve_call *call, void *to, const char *name, const js
         ok = text != NULL;
         if (ok) weir__text_add(&ask->prediction, json_string_value(text), json_string_length(text));
     }
-    if (!ok)
-        return serve_field_refuse(call, name,
-                                  "{\"type\": \"content\", \"content\": …} with a text, or an array of "
-                                  "parts of the type \"text\"");
+    if (!ok) return serve_field_refuse(call, name, what);
     if (ask->prediction.failed) return serve_call_no_memory(call);
     ask->request.prediction = ask->prediction.n > 0 ? ask->prediction.bytes : NULL;
     ask->request.prediction_length = ask->prediction.n;
@@ -455,8 +457,10 @@ bool serve_ask_native(serve_call *call, void *to, const char *name, const json_t
 bool serve_ask_cache_control(serve_call *call, void *to, const char *name, const json_t *value)
 {
     (void)to;
-    return serve_ask_is(serve_field_type(value), "ephemeral") ||
-           serve_field_refuse(call, name, "an object with the type \"ephemeral\"");
+    static const char *const types[] = {"ephemeral", NULL};
+    const char *type = serve_field_type(value);
+    if (type == NULL) return serve_field_refuse(call, name, "an object with the type \"ephemeral\"");
+    return serve_hint_word(call, "cache_control.type", type, types, "\"ephemeral\"");
 }
 
 bool serve_ask_metadata(serve_call *call, void *to, const char *name, const json_t *value)

@@ -74,14 +74,10 @@ bool serve_ask_is_brought(const serve_ask *ask, const json_t *name)
 static bool check_tool(serve_call *call, void *to, const char *place, const json_t *tool)
 {
     (void)to;
-    static const char *const members[] = {"type", "function", "cache_control", NULL};
-    /* return: of functions in Python as Hugging Face's libraries describe them; type: Open WebUI's */
-    static const char *const of_function[] = {"name",          "description", "parameters", "strict",
-                                              "cache_control", "return",      "type",       NULL};
     const char *type = serve_field_type(tool);
     return (type != NULL && !serve_ask_is(type, "function")) ||
-           (serve_field_only(call, place, tool, members) &&
-            serve_field_only_in(call, place, tool, "function", of_function));
+           (serve_field_only(call, place, tool, SERVE_OBJECT_CHAT_TOOL) &&
+            serve_field_only_in(call, place, tool, "function", SERVE_OBJECT_CHAT_FUNCTION));
 }
 
 bool serve_ask_tools(serve_call *call, void *to, const char *name, const json_t *value)
@@ -146,12 +142,11 @@ static bool add_definition(serve_call *call, const char *place, const char *synt
 /* The pattern of a whole input, freed with json_decref; NULL: the call has its answer. */
 static json_t *read_pattern(serve_call *call, const char *place, const json_t *format)
 {
-    static const char *const members[] = {"type", "syntax", "definition", NULL};
     const char *syntax = json_string_value(json_object_get(format, "syntax"));
     const char *definition = json_string_value(json_object_get(format, "definition"));
     serve_place at = serve_place_of(place, "definition");
     weir__text text = {0};
-    if (!serve_field_only(call, place, format, members)) return NULL;
+    if (!serve_field_only(call, place, format, SERVE_OBJECT_GRAMMAR)) return NULL;
     if (!serve_ask_is(syntax, "regex") && !serve_ask_is(syntax, "lark")) {
         serve_field_refuse(call, serve_place_of(place, "syntax").text, "\"regex\" or \"lark\"");
         return NULL;
@@ -268,10 +263,9 @@ static bool is_function(const json_t *tool)
 /* Responses' format: its members are not in one of their own. NULL: the call has its answer. */
 static json_t *flatten_format(serve_call *call, const char *place, const json_t *format)
 {
-    static const char *const members[] = {"type", "grammar", NULL};
     const json_t *grammar = json_object_get(format, "grammar");
     if (!serve_ask_is(serve_field_type(format), "grammar")) return json_incref((json_t *)format);
-    if (!serve_field_only(call, place, format, members)) return NULL;
+    if (!serve_field_only(call, place, format, SERVE_OBJECT_CHAT_FORMAT)) return NULL;
     if (!json_is_object(grammar)) {
         serve_field_refuse(call, serve_place_of(place, "grammar").text,
                            "an object with a syntax and a definition");
@@ -287,13 +281,11 @@ static json_t *flatten_format(serve_call *call, const char *place, const json_t 
 /* Adds a custom tool as a function with one parameter. */
 static bool add_custom(serve_ask *ask, const char *place, const json_t *tool)
 {
-    static const char *const members[] = {"type", "custom", "cache_control", NULL};
-    static const char *const of_custom[] = {"name", "description", "format", NULL};
     const json_t *custom = json_object_get(tool, "custom"), *format = json_object_get(custom, "format");
     serve_place at = serve_place_of(place, "custom"), of_format = serve_place_of(at.text, "format");
-    if (!serve_field_only(ask->call, place, tool, members)) return false;
+    if (!serve_field_only(ask->call, place, tool, SERVE_OBJECT_CHAT_CUSTOM_TOOL)) return false;
     if (!json_is_object(custom)) return serve_field_refuse(ask->call, at.text, "an object with a name");
-    if (!serve_field_only(ask->call, at.text, custom, of_custom)) return false;
+    if (!serve_field_only(ask->call, at.text, custom, SERVE_OBJECT_CHAT_CUSTOM)) return false;
     bool given = format != NULL && !json_is_null(format);
     json_t *flat = given ? flatten_format(ask->call, of_format.text, format) : NULL, *schema = NULL;
     if (given && flat == NULL) return false;
@@ -380,24 +372,21 @@ static bool read_allowed_tool(serve_call *call, void *to, const char *place, con
 /* {"type": "allowed_tools", "allowed_tools": {"mode": "auto" or "required", "tools": […]}} */
 static bool read_allowed_tools(serve_ask *ask, const json_t *value)
 {
-    static const char *const members[] = {"mode", "tools", NULL};
     const json_t *allowed = json_object_get(value, "allowed_tools");
-    return serve_field_only(ask->call, "tool_choice.allowed_tools", allowed, members) &&
+    return serve_field_only(ask->call, "tool_choice.allowed_tools", allowed, SERVE_OBJECT_CHAT_ALLOWED) &&
            serve_ask_allow_tools(ask, "tool_choice.allowed_tools", allowed, read_allowed_tool);
 }
 
 bool serve_ask_tool_choice(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
-    static const char *const members[] = {"type", "function", "custom", "allowed_tools", NULL};
-    static const char *const of_function[] = {"name", NULL};
     const char *word = json_string_value(value), *type = serve_field_type(value);
     bool custom = serve_ask_is(type, "custom");
     if (type == NULL || custom || serve_ask_is(type, "function") || serve_ask_is(type, "allowed_tools")) {
         const json_t *function = json_object_get(value, custom ? "custom" : "function");
-        if (!serve_field_only(call, name, value, members) ||
+        if (!serve_field_only(call, name, value, SERVE_OBJECT_CHAT_CHOICE) ||
             !serve_field_only(call, custom ? "tool_choice.custom" : "tool_choice.function", function,
-                              of_function))
+                              SERVE_OBJECT_CHAT_CHOSEN))
             return false;
     }
     if (serve_ask_is(type, "allowed_tools")) return read_allowed_tools(ask, value);

@@ -72,6 +72,12 @@ const char *serve_fields_name(const char *of, const char *member, size_t n, unsi
     return NULL;
 }
 
+const serve_object_row serve_objects[] = {
+#define ROW(name, where, place, ...) {where, place, {__VA_ARGS__}},
+    SERVE_OBJECTS(ROW)
+#undef ROW
+};
+
 /* ---- Hints ---- */
 
 /* "a string or an array" */
@@ -162,8 +168,9 @@ static bool judge_member(serve_call *call, const char *place, const char *key, c
                                         : read_hint(call, f, NULL, field, value);
 }
 
-bool serve_field_only(serve_call *call, const char *place, const json_t *object, const char *const *members)
+bool serve_field_only(serve_call *call, const char *place, const json_t *object, serve_object of)
 {
+    const char *const *members = serve_objects[of].names;
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)object, key, value)

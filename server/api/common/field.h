@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include "objects.h"
 #include "server/request/serve.h"
 
 /* The kinds of requests for text, whose fields have different names. */
@@ -120,15 +121,15 @@ static inline const char *serve_field_type(const json_t *object)
     return json_string_value(json_object_get(object, "type"));
 }
 
-/* Judges the members of an object that are not among these, a list that ends with NULL, as hints; `place` is
- * where it is in the request. False: the call has its answer. */
-bool serve_field_only(serve_call *call, const char *place, const json_t *object, const char *const *members);
+/* Judges the members of an object that its row does not have as hints; `place` is where it is in the request.
+ * False: the call has its answer. */
+bool serve_field_only(serve_call *call, const char *place, const json_t *object, serve_object of);
 
 /* Checks a member that is itself an object, likewise. */
 static inline bool serve_field_only_in(serve_call *call, const char *place, const json_t *object,
-                                       const char *name, const char *const *members)
+                                       const char *name, serve_object of)
 {
-    return serve_field_only(call, serve_place_of(place, name).text, json_object_get(object, name), members);
+    return serve_field_only(call, serve_place_of(place, name).text, json_object_get(object, name), of);
 }
 
 /* "PLACE is of type …; supported here: ALLOWED", of an object at that place in the request. Returns false. */

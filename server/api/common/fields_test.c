@@ -40,6 +40,21 @@ static const serve_field *find_row(const char *name, unsigned where)
     return NULL;
 }
 
+/* True if a dialect has an object that has this member, "tools[].strict". */
+static bool has_member(const char *name, unsigned where)
+{
+    const char *dot = strrchr(name, '.');
+    for (size_t i = 0; dot != NULL && i < SERVE_OBJECTS_N; i++) {
+        const serve_object_row *row = &serve_objects[i];
+        size_t n = strcspn(row->place, ":"), k = 0;
+        if ((row->where & where) == 0 || n != (size_t)(dot - name) || strncmp(row->place, name, n) != 0)
+            continue;
+        while (row->names[k] != NULL && strcmp(row->names[k], dot + 1) != 0) k++;
+        if (row->names[k] != NULL) return true;
+    }
+    return false;
+}
+
 static const char *state_of(const char *name, unsigned where)
 {
     const serve_field *f = find_row(name, where);
@@ -47,6 +62,7 @@ static const char *state_of(const char *name, unsigned where)
                  (where & serve_ask_table.of_where) != 0;
     const weir_member *member = plain ? weir_member_find("sampler", name) : NULL;
     if (f == NULL && member != NULL && member->type < WEIR_MEMBER_CHOICE) return "yes";
+    if (f == NULL && has_member(name, where)) return "yes";
     if (f == NULL) return find_row(name, SERVE_FIELD_BINDS) != NULL ? "refused" : "";
     return f->kind == SERVE_FIELD_NEVER ? "refused" : f->kind == SERVE_FIELD_HINT ? "hint" : "yes";
 }
@@ -97,6 +113,28 @@ static void add_dialects(weir__text *text)
             weir__text_printf(text, " %s |", state_of(names[i], dialects[k].where));
         weir__text_add_string(text, " ");
         add_note(names[i], text);
+        weir__text_add_string(text, " |\n");
+    }
+}
+
+/* ---- Objects within them ---- */
+
+static void add_objects(weir__text *text)
+{
+    weir__text_add_string(text, "\n| object | of | members |\n|---|---|---|\n");
+    for (size_t i = 0; i < SERVE_OBJECTS_N; i++) {
+        const serve_object_row *row = &serve_objects[i];
+        const char *gap = "";
+        if (row->where == 0 || row->names[0] == NULL) continue;
+        weir__text_printf(text, "| `%s` | ", row->place);
+        for (size_t k = 0; k < COUNT(dialects); k++) {
+            if ((row->where & dialects[k].where) == 0) continue;
+            weir__text_printf(text, "%s%s", gap, dialects[k].title);
+            gap = ", ";
+        }
+        weir__text_add_string(text, " |");
+        for (size_t k = 0; row->names[k] != NULL; k++)
+            weir__text_printf(text, "%s`%s`", k == 0 ? " " : ", ", row->names[k]);
         weir__text_add_string(text, " |\n");
     }
 }
@@ -153,6 +191,7 @@ static void test_page(void **state)
     assert_non_null(rest);
     rest += strlen(mark);
     add_dialects(&text);
+    add_objects(&text);
     add_others(&text);
     assert_false(text.failed);
     if (strcmp(rest, text.bytes) != 0 && getenv("WEIR_UPDATE") != NULL) {

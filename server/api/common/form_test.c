@@ -133,7 +133,8 @@ static serve_answer *keep_all(serve_answer *answer)
     EVENT("message_delta",                                                                                   \
           ",\"delta\":{\"stop_reason\":\"" reason                                                            \
           "\",\"stop_sequence\":null},\"usage\":{\"input_tokens\":5,"                                        \
-          "\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":4,\"output_tokens\":5}")
+          "\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":4,\"output_tokens\":5,"             \
+          "\"output_tokens_details\":{\"thinking_tokens\":2}}")
 
 /* clang-format off */
 static void test_messages(void **state)
@@ -173,7 +174,8 @@ static void test_messages(void **state)
         "{\"type\":\"thinking\",\"thinking\":\"hm\",\"signature\":\"\"},{\"type\":\"text\",\"text\":\"Let "
         "me\"},{\"type\":\"tool_use\",\"id\":\"call_1\",\"name\":\"weather\",\"input\":{\"town\":\"Ulm\"}},"
         "{\"type\":\"text\",\"text\":\"Ok\"}],\"stop_reason\":\"max_tokens\",\"stop_sequence\":null,\"usage\":{\"input_tokens\":5,"
-        "\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":4,\"output_tokens\":5}}");
+        "\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":4,\"output_tokens\":5,"
+        "\"output_tokens_details\":{\"thinking_tokens\":2}}}");
 }
 
 static void test_messages_without_text(void **state)

@@ -82,6 +82,18 @@ bool serve_hint_take(serve_call *call, const char *field, const char *what)
     return serve_hint_name(call, name);
 }
 
+bool serve_hint_word(serve_call *call, const char *field, const char *word, const char *const *words,
+                     const char *what)
+{
+    bool near = word == NULL;
+    for (size_t i = 0; word != NULL && words[i] != NULL; i++) {
+        if (strcmp(word, words[i]) == 0) return true;
+        near = near || weir__words_near(word, words[i]) >= 0;
+    }
+    return near ? serve_call_refuse(call, 400, field, "invalid_value", "%s must be %s", field, what)
+                : serve_hint_take(call, field, what);
+}
+
 void serve_hint_place(const char *place, const char *name, char *out, size_t capacity)
 {
     size_t n = 0;

@@ -16,6 +16,11 @@ bool serve_hint_name(serve_call *call, const char *name);
  * answer. */
 bool serve_hint_take(serve_call *call, const char *field, const char *what);
 
+/* Takes a value that should be one of these words, a list that ends with NULL: another one is a hint, but
+ * "FIELD must be WHAT" if it is nearly one of them or no string (NULL). False: the call has its answer. */
+bool serve_hint_word(serve_call *call, const char *field, const char *word, const char *const *words,
+                     const char *what);
+
 /* The i-th name that a field may have; NULL: there is none. */
 typedef const char *serve_known_name(const void *of, size_t i);
 

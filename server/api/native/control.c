@@ -52,7 +52,6 @@ static void answer_control(serve_call *call, const char *id)
 
 void serve_control(serve_call *call)
 {
-    static const char *const members[] = {"id", "action", "model", NULL};
     json_t *json = NULL;
     if (call->body.n > BODY_MAX) {
         serve_call_refuse(call, 400, NULL, "invalid_value", "the body must have at most %d bytes", BODY_MAX);
@@ -65,7 +64,7 @@ void serve_control(serve_call *call)
         serve_field_refuse(call, "id", "the id of an answer");
     else if (action == NULL || strcmp(action, "reasoning_end") != 0)
         serve_field_refuse(call, "action", "\"reasoning_end\"");
-    else if (serve_field_only(call, "", json, members))
+    else if (serve_field_only(call, "", json, SERVE_OBJECT_CONTROL))
         answer_control(call, id);
     json_decref(json);
 }

@@ -118,12 +118,10 @@ static size_t find_call(reading *r, const char *tool)
 static bool read_tool_call(serve_call *of, void *to, const char *place, const json_t *call)
 {
     reading *r = to;
-    static const char *const members[] = {"id", "type", "function", NULL}, *const of_function[] = {
-                                                                               "index", "name", "description",
-                                                                               "arguments", NULL};
     const json_t *function = json_object_get(call, "function"), *name = json_object_get(function, "name"),
                  *arguments = json_object_get(function, "arguments"), *given = json_object_get(call, "id");
-    if (!serve_field_only(of, place, call, members) || !serve_field_only(of, place, function, of_function))
+    if (!serve_field_only(of, place, call, SERVE_OBJECT_OLLAMA_CALL) ||
+        !serve_field_only(of, place, function, SERVE_OBJECT_OLLAMA_CALL_FUNCTION))
         return false;
     if (!json_is_string(name) || (!json_is_object(arguments) && !json_is_string(arguments)))
         return serve_field_refuse(of, place, "an object with a function that has name and arguments");
@@ -171,12 +169,10 @@ static bool read_texts(reading *r, const char *place, const json_t *message)
 static bool read_message(serve_call *call, void *to, const char *place, const json_t *message)
 {
     reading *r = to;
-    static const char *const members[] = {"role",       "content",   "thinking",     "images",
-                                          "tool_calls", "tool_name", "tool_call_id", NULL};
     static const char *const roles[] = {"system", "user", "assistant", "tool"};
     const char *role = json_string_value(json_object_get(message, "role"));
     if (!json_is_object(message)) return serve_field_refuse(call, place, "an object");
-    if (!serve_field_only(call, place, message, members)) return false;
+    if (!serve_field_only(call, place, message, SERVE_OBJECT_OLLAMA_MESSAGE)) return false;
     if (role == NULL || !weir__words_have(roles, sizeof roles / sizeof *roles, role))
         return serve_field_refuse(call, serve_place_of(place, "role").text,
                                   "\"system\", \"user\", \"assistant\" or \"tool\"");
@@ -258,10 +254,10 @@ static bool read_think(serve_ask *ask)
     if (think == NULL) return true;
     ask->chat.enable_thinking = !json_is_false(think);
     if (json_is_boolean(think)) return true;
-    ask->reasoning_effort = serve_ask_is(word, "none") ? NULL : serve_effort_word(word);
-    if (ask->reasoning_effort != NULL) return true;
-    return serve_field_refuse(
-        ask->call, "think", "true, false, \"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" or \"max\"");
+    static const char what[] =
+        "true, false, \"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" or \"max\"";
+    return serve_ask_is(word, "none") ? serve_field_refuse(ask->call, "think", what)
+                                      : serve_ask_effort(ask, "think", think, what);
 }
 
 /* Seconds, which may have units: "1h30m", "2.5s", "300", as Ollama has it. False: another form. */

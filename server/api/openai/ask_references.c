@@ -183,7 +183,6 @@ static weir_status find_items(search *s)
 /* Lists the ids. An item is there once: an id is refused if the conversation has its item. */
 static bool list_references(search *s, const json_t *input)
 {
-    static const char *const members[] = {"type", "id", NULL};
     size_t i;
     json_t *item;
     json_array_foreach((json_t *)input, i, item)
@@ -193,7 +192,7 @@ static bool list_references(search *s, const json_t *input)
         if (!serve_call_goes_on(s->call)) return false;
         if (!is_reference(item)) continue;
         serve_place at = serve_place_of(place.text, "id");
-        if (!serve_field_only(s->call, place.text, item, members)) return false;
+        if (!serve_field_only(s->call, place.text, item, SERVE_OBJECT_ITEM_REFERENCE)) return false;
         if (id == NULL) return serve_field_refuse(s->call, at.text, "a string: an item's id");
         if (json_object_get(s->items, id) != NULL)
             return serve_call_refuse(

@@ -23,11 +23,9 @@
 
 static bool read_text(serve_turns *turns, const char *place, const json_t *part)
 {
-    static const char *const members[] = {
-        "type", "text", "annotations", "logprobs", "prompt_cache_breakpoint", NULL};
     const json_t *text = json_object_get(part, "text");
     serve_call *call = turns->ask->call;
-    if (!serve_field_only(call, place, part, members)) return false;
+    if (!serve_field_only(call, place, part, SERVE_OBJECT_ITEM_TEXT)) return false;
     if (!json_is_string(text)) return serve_field_refuse(call, place, "a part with a text");
     serve_turns_add_text(turns, text);
     return true;
@@ -35,14 +33,13 @@ static bool read_text(serve_turns *turns, const char *place, const json_t *part)
 
 static bool read_image(serve_turns *turns, const char *place, const json_t *part)
 {
-    static const char *const members[] = {"type", "image_url", "prompt_cache_breakpoint", NULL};
     const json_t *url = json_object_get(part, "image_url");
     serve_call *call = turns->ask->call;
     if (!turns->ask->unkept && json_is_true(json_object_get(turns->ask->json, "store")) &&
         !serve_hint_name(call, "store"))
         return false;
     turns->ask->unkept = true; /* its memory would be kept */
-    if (!serve_field_only(call, place, part, members)) return false;
+    if (!serve_field_only(call, place, part, SERVE_OBJECT_ITEM_IMAGE)) return false;
     if (!json_is_string(url)) return serve_field_refuse(call, place, "an image with an image_url");
     serve_turns_add_image(turns, place, url);
     json_object_del((json_t *)part,
@@ -52,10 +49,9 @@ static bool read_image(serve_turns *turns, const char *place, const json_t *part
 
 static bool read_refusal(serve_turns *turns, const char *place, const json_t *part)
 {
-    static const char *const members[] = {"type", "refusal", NULL};
     const json_t *words = json_object_get(part, "refusal");
     serve_call *call = turns->ask->call;
-    if (!serve_field_only(call, place, part, members)) return false;
+    if (!serve_field_only(call, place, part, SERVE_OBJECT_ITEM_REFUSAL)) return false;
     if (!json_is_string(words)) return serve_field_refuse(call, place, "a part with a refusal, a string");
     serve_turns_add_text(turns, words);
     return true;
@@ -96,12 +92,11 @@ static json_t *join_strings(const json_t *first, const char *between, const json
 
 static bool read_message(serve_turns *turns, const char *place, const json_t *item)
 {
-    static const char *const members[] = {"type", "role", "content", "id", "status", "phase", NULL};
     static const char *const roles[] = {"user", "assistant", "system", "developer"};
     serve_call *call = turns->ask->call;
     const char *role = json_string_value(json_object_get(item, "role"));
     size_t i = 0;
-    if (!serve_field_only(call, place, item, members)) return false;
+    if (!serve_field_only(call, place, item, SERVE_OBJECT_ITEM_MESSAGE)) return false;
     while (i < 4 && !serve_ask_is(role, roles[i])) i++;
     if (i == 4)
         return serve_field_refuse(call, serve_place_of(place, "role").text,
@@ -138,9 +133,8 @@ static bool add_reasoning(serve_turns *turns, const char *place, const json_t *l
 /* A summary counts where there is nothing else. */
 static bool read_reasoning(serve_turns *turns, const char *place, const json_t *item)
 {
-    static const char *const members[] = {"type", "id", "status", "summary", "content", NULL};
     const json_t *content = json_object_get(item, "content");
-    if (!serve_field_only(turns->ask->call, place, item, members)) return false;
+    if (!serve_field_only(turns->ask->call, place, item, SERVE_OBJECT_ITEM_REASONING)) return false;
     return json_array_size(content) > 0
                ? add_reasoning(turns, place, content, "reasoning_text")
                : add_reasoning(turns, place, json_object_get(item, "summary"), "summary_text");
@@ -160,10 +154,8 @@ static bool add_call(serve_turns *turns, const char *place, const json_t *item, 
 
 static bool read_call(serve_turns *turns, const char *place, const json_t *item)
 {
-    static const char *const members[] = {"type",      "id",        "status", "call_id", "name",
-                                          "arguments", "namespace", "caller", NULL};
     const json_t *arguments = json_object_get(item, "arguments");
-    return serve_field_only(turns->ask->call, place, item, members) &&
+    return serve_field_only(turns->ask->call, place, item, SERVE_OBJECT_ITEM_CALL) &&
            (json_is_string(arguments) ||
             serve_field_refuse(turns->ask->call, place, "a function_call with arguments")) &&
            add_call(turns, place, item, arguments);
@@ -171,10 +163,8 @@ static bool read_call(serve_turns *turns, const char *place, const json_t *item)
 
 static bool read_custom_call(serve_turns *turns, const char *place, const json_t *item)
 {
-    static const char *const members[] = {"type",  "id",        "status", "call_id", "name",
-                                          "input", "namespace", "caller", NULL};
     const json_t *input = json_object_get(item, "input");
-    if (!serve_field_only(turns->ask->call, place, item, members)) return false;
+    if (!serve_field_only(turns->ask->call, place, item, SERVE_OBJECT_ITEM_CUSTOM_CALL)) return false;
     if (!json_is_string(input))
         return serve_field_refuse(turns->ask->call, place, "a custom_tool_call with an input");
     json_t *arguments = json_pack("{s:O}", "input", input);
@@ -186,10 +176,9 @@ static bool read_custom_call(serve_turns *turns, const char *place, const json_t
 
 static bool read_output(serve_turns *turns, const char *place, const json_t *item)
 {
-    static const char *const members[] = {"type", "id", "status", "call_id", "output", "caller", NULL};
     serve_call *call = turns->ask->call;
     const json_t *id = json_object_get(item, "call_id");
-    if (!serve_field_only(call, place, item, members)) return false;
+    if (!serve_field_only(call, place, item, SERVE_OBJECT_ITEM_OUTPUT)) return false;
     if (!json_is_string(id)) return serve_field_refuse(call, place, "an output with a call_id");
     serve_turns_begin(turns, "tool", place);
     serve_turns_set_call(turns, id);
@@ -199,12 +188,10 @@ static bool read_output(serve_turns *turns, const char *place, const json_t *ite
 /* Tools that join the request's own. */
 static bool find_tools(serve_ask *ask, const char *place, const json_t *item)
 {
-    static const char *const members[] = {"type",      "id",         "status", "call_id", "tools",
-                                          "execution", "created_by", "role",   NULL};
     json_t *tools = json_object_get(item, "tools"), *tool;
     serve_place at = serve_place_of(place, "tools");
     size_t i;
-    if (!serve_field_only(ask->call, place, item, members)) return false;
+    if (!serve_field_only(ask->call, place, item, SERVE_OBJECT_ITEM_TOOLS)) return false;
     if (!json_is_array(tools) || json_array_size(tools) > SERVE_TOOLS_MAX)
         return serve_field_refuse(ask->call, at.text, "an array of at most 256 tools");
     json_array_foreach(tools, i, tool)
@@ -347,9 +334,8 @@ static bool add_tool(serve_ask *ask, const char *place, const json_t *tool, cons
 
 static bool read_function(serve_ask *ask, const char *place, const json_t *tool, const json_t *space)
 {
-    static const char *const members[] = {"type", "name", "description", "parameters", "strict", NULL};
     const json_t *schema = json_object_get(tool, "parameters");
-    if (!serve_field_only(ask->call, place, tool, members)) return false;
+    if (!serve_field_only(ask->call, place, tool, SERVE_OBJECT_ITEM_FUNCTION)) return false;
     if (schema != NULL && !json_is_null(schema) && !json_is_object(schema))
         return serve_field_refuse(ask->call, serve_place_of(place, "parameters").text,
                                   "an object: a JSON Schema");
@@ -358,8 +344,7 @@ static bool read_function(serve_ask *ask, const char *place, const json_t *tool,
 
 static bool read_custom(serve_ask *ask, const char *place, const json_t *tool, const json_t *space)
 {
-    static const char *const members[] = {"type", "name", "description", "format", NULL};
-    if (!serve_field_only(ask->call, place, tool, members)) return false;
+    if (!serve_field_only(ask->call, place, tool, SERVE_OBJECT_ITEM_CUSTOM)) return false;
     json_t *schema = serve_ask_custom_schema(ask->call, serve_place_of(place, "format").text,
                                              json_object_get(tool, "format"));
     bool ok = schema != NULL && add_tool(ask, place, tool, space, schema, json_true(), true);
@@ -388,12 +373,11 @@ static bool has_namespace(const serve_ask *ask, const json_t *name)
 
 static bool read_namespace(serve_ask *ask, const char *place, const json_t *given)
 {
-    static const char *const members[] = {"type", "name", "description", "tools", NULL};
     const json_t *name = json_object_get(given, "name"), *tools = json_object_get(given, "tools"),
                  *description = json_object_get(given, "description");
     size_t i;
     json_t *tool;
-    if (!serve_field_only(ask->call, place, given, members)) return false;
+    if (!serve_field_only(ask->call, place, given, SERVE_OBJECT_ITEM_NAMESPACE)) return false;
     if (json_string_length(name) == 0 || !json_is_array(tools))
         return serve_field_refuse(ask->call, place, "a namespace with a name and tools");
     if ((description != NULL && !json_is_null(description) && !json_is_string(description)) ||
@@ -481,13 +465,12 @@ static bool read_choice(serve_ask *ask)
 
 static bool read_format(serve_ask *ask, const json_t *format)
 {
-    static const char *const members[] = {"type", "name", "description", "schema", "strict", NULL};
     static const char place[] = "text.format";
     serve_call *call = ask->call;
     const json_t *schema = json_object_get(format, "schema"), *strict = json_object_get(format, "strict");
     const char *type = serve_field_type(format);
     if (format == NULL || json_is_null(format) || serve_ask_is(type, "text")) return true;
-    if (!serve_field_only(call, place, format, members)) return false;
+    if (!serve_field_only(call, place, format, SERVE_OBJECT_TEXT_FORMAT)) return false;
     if (serve_ask_is(type, "json_object")) return serve_ask_set_any_object(ask, place, "text/format");
     if (!serve_ask_is(type, "json_schema"))
         return serve_field_refuse(call, "text.format.type", "\"text\", \"json_object\" or \"json_schema\"");
@@ -499,23 +482,21 @@ static bool read_format(serve_ask *ask, const json_t *format)
 
 static bool read_text_option(serve_ask *ask)
 {
-    static const char *const members[] = {"format", NULL};
     const json_t *text = serve_ask_given(ask, "text");
     if (text == NULL) return true;
     if (!json_is_object(text)) return serve_field_refuse(ask->call, "text", "an object");
-    if (!serve_field_only(ask->call, "text", text, members)) return false;
+    if (!serve_field_only(ask->call, "text", text, SERVE_OBJECT_TEXT_OPTION)) return false;
     return read_format(ask, json_object_get(text, "format"));
 }
 
 /* Reasoning is shown in full, also for a summary "auto". */
 static bool read_reasoning_option(serve_ask *ask)
 {
-    static const char *const members[] = {"effort", NULL};
     const json_t *reasoning = serve_ask_given(ask, "reasoning"),
                  *effort = json_object_get(reasoning, "effort");
     if (reasoning == NULL) return true;
     if (!json_is_object(reasoning)) return serve_field_refuse(ask->call, "reasoning", "an object");
-    if (!serve_field_only(ask->call, "reasoning", reasoning, members)) return false;
+    if (!serve_field_only(ask->call, "reasoning", reasoning, SERVE_OBJECT_REASONING_OPTION)) return false;
     return effort == NULL || json_is_null(effort) ||
            serve_ask_reasoning_effort(ask->call, ask, "reasoning.effort", effort);
 }

@@ -13,6 +13,7 @@ const [prompt, image] = process.argv.slice(2);
 const messages = existsSync(history) ? JSON.parse(readFileSync(history)) : [];
 const content = [{ type: "text", text: prompt }];
 if (image) content.push({ type: "image", image: readFileSync(image).toString("base64"), mediaType: "image/png" });
+if (messages.length) messages.push({ role: "system", content: "From now on be brief." });
 messages.push({ role: "user", content });
 
 const tools = {
@@ -30,6 +31,9 @@ const tools = {
     },
   }),
 };
-const result = streamText({ model: openai("local"), instructions: "You edit files.", messages, tools, stopWhen: isStepCount(8) });
-for await (const part of result.textStream) process.stdout.write(part);
+let result;
+do { // the package does not ask again for a stream that broke off
+  result = streamText({ model: openai("local"), instructions: "You edit files.", messages, allowSystemInMessages: true, tools, stopWhen: isStepCount(8) });
+  for await (const part of result.textStream) process.stdout.write(part);
+} while ((await result.finishReason) === "interrupted");
 writeFileSync(history, JSON.stringify([...messages, ...(await result.responseMessages)]));

@@ -1,5 +1,6 @@
 // The official openai package for Go, in loops of tool calls by both APIs: two turns, a call that is cut and sent back, a system message in
-// between, an image. The model is the fake one, with a token for each byte, so that what is added to a prompt can be counted.
+// between, an image. The model is the fake one, with a token for each byte, so that what is added to a prompt can be counted. Arguments:
+// names of tests, to run only these.
 // SPDX-License-Identifier: Apache-2.0
 package main
 
@@ -9,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/openai/openai-go/v3"
@@ -207,6 +209,9 @@ func main() {
 		name string
 		run  func()
 	}{{"chat_loop", chat_loop}, {"chat_cut_call", chat_cut_call}, {"responses_loop", responses_loop}, {"typed_errors", typed_errors}} {
+		if len(os.Args) > 1 && !slices.Contains(os.Args[1:], test.name) {
+			continue
+		}
 		func() {
 			defer func() {
 				if why := recover(); why != nil {

@@ -1,12 +1,13 @@
 // async-openai, in loops of tool calls by both APIs: two turns, a call that is cut and sent back, a system message in between, an image. The
-// model is the fake one, with a token for each byte, so that what is added to a prompt can be counted.
+// model is the fake one, with a token for each byte, so that what is added to a prompt can be counted. Arguments: names of tests, to run only
+// these.
 // SPDX-License-Identifier: Apache-2.0
 use async_openai::config::OpenAIConfig;
 use async_openai::error::OpenAIError;
 use async_openai::types::chat::*;
 use async_openai::types::responses as api;
 use async_openai::Client;
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use serde_json::{from_value, json, Value};
 use std::env::var;
 
@@ -208,17 +209,21 @@ async fn typed_errors() -> Done {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let (mut passed, mut failed) = (0, 0);
+    let (mut passed, mut failed, chosen) = (0, 0, std::env::args().skip(1).collect::<Vec<_>>());
     let local = tokio::task::LocalSet::new();
     local
         .run_until(async {
-            for (name, test) in [
-                ("chat_loop", tokio::task::spawn_local(async { chat_loop().await.map_err(|e| e.to_string()) })),
-                ("chat_cut_call", tokio::task::spawn_local(async { chat_cut_call().await.map_err(|e| e.to_string()) })),
-                ("responses_loop", tokio::task::spawn_local(async { responses_loop().await.map_err(|e| e.to_string()) })),
-                ("typed_errors", tokio::task::spawn_local(async { typed_errors().await.map_err(|e| e.to_string()) })),
-            ] {
-                match test.await {
+            let tests = [
+                ("chat_loop", chat_loop().boxed_local()),
+                ("chat_cut_call", chat_cut_call().boxed_local()),
+                ("responses_loop", responses_loop().boxed_local()),
+                ("typed_errors", typed_errors().boxed_local()),
+            ];
+            for (name, test) in tests {
+                if !chosen.is_empty() && !chosen.iter().any(|one| one == name) {
+                    continue;
+                }
+                match tokio::task::spawn_local(async { test.await.map_err(|e| e.to_string()) }).await {
                     Ok(Ok(())) => {
                         passed += 1;
                         println!("ok    {name}");
