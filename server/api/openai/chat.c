@@ -97,11 +97,10 @@ static void end_message(serve_choice *choice, weir__text *text)
     serve_openai_add_reason(choice, text);
 }
 
-/* A call that was cut has the arguments so far, as in a stream. */
 static void whole_message(serve_choice *choice, weir__text *text)
 {
     weir__text content = {0}, reasoning = {0};
-    size_t n_calls = choice->n_tools;
+    size_t n_calls = serve_choice_calls(choice);
     serve_choice_add_text(choice, WEIR_DELTA_CONTENT, &content);
     serve_choice_add_text(choice, WEIR_DELTA_REASONING, &reasoning);
     weir__text_printf(text, "{\"index\":%d,\"message\":{\"role\":\"assistant\"", choice->index);
