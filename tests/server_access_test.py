@@ -11,7 +11,7 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, environment  # noqa: E402
 from parts import end, part, run_parts  # noqa: E402
-from serve import Server, need_server  # noqa: E402
+from serve import Connection, Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
 SOURCE = os.environ.get("WEIR_SOURCE_DIR", ".")
@@ -39,8 +39,27 @@ model = fake:seed=2
 """)
 
 
-def start(*words, **more):
-    return Server(WEIR, "--prefix-key", KEYS["peer"], *words, **more)
+PAGE = "https://elsewhere.example"
+PAGES = {"a page of any origin": "*", "a page of a named origin": PAGE}
+KEYS.update(dict.fromkeys(PAGES))
+
+
+class PageConnection(Connection):
+    """A browser's, for a page of another origin."""
+
+    def request(self, method, path, body=None, headers=(), key=None):
+        super().request(method, path, body, [f"Origin: {PAGE}", *headers], key)
+
+
+class PageServer(Server):
+    """Asked by such a page only."""
+
+    def connect(self, **more):
+        return PageConnection(self, **more)
+
+
+def start(*words, of=Server, **more):
+    return of(WEIR, "--prefix-key", KEYS["peer"], *words, **more)
 
 
 def keyed(*words, **more):
@@ -48,9 +67,10 @@ def keyed(*words, **more):
 
 
 def all_roles(*words, **more):
-    """Each role's server; the caller ends them all."""
+    """Each role's server; the caller ends them all. PAGES are "open" on a server that is local for everybody else."""
     with_keys, local, opened = keyed(*words, **more), start(*words, **more), start("--host", "0.0.0.0", *words, **more)
-    return {role: {"local": local, "open": opened}.get(role, with_keys) for role in ROLES}
+    pages = {page: start("--cors", allowed, *words, of=PageServer, **more) for page, allowed in PAGES.items()}
+    return {role: {"local": local, "open": opened, **pages}.get(role, with_keys) for role in (*ROLES, *PAGES)}
 
 
 def end_all(servers):
@@ -74,6 +94,7 @@ def tables():
                 rows = None
             elif rows is not None and set(cells[0]) != {"-"}:
                 rows.append((cells[0], dict(zip(ROLES, cells[1:]))))
+                rows[-1][1].update((page, rows[-1][1]["open"]) for page in PAGES)
     return found
 
 
@@ -130,9 +151,10 @@ def paths():
                 refusal = (status, code) in ((401, "invalid_api_key"), (401, "invalid_prefix_key"), (403, "operator_only"))
                 good = refusal and str(status) == want if want in ("401", "403") else want in ("yes", "own", "by id", "part") and not refusal and status not in (401, 403)
                 check(f"{method} {path}, {role}: {want}", good, status, code)
-    for role in ("open", "key"):
+    for role, word in (("open", "strangers"), ("key", "word operator"), *((page, "page of another origin") for page in PAGES)):
         error = servers[role].post("/v1/models/load", {}, key=KEYS[role]).error
-        check(f"{role}: what to do", ("--operator-key" if role == "open" else "word operator") in error["message"] and error["type"] == "permission_error", error)
+        good = word in error["message"] and ("--operator-key" in error["message"]) == (role != "key") and error["type"] == "permission_error"
+        check(f"{role}: what to do", good, error)
         error = servers[role].post("/api/pull", {}, key=KEYS[role]).json
         check(f"{role}: in Ollama's form", isinstance(error["error"], str) and error["code"] == "operator_only", error)
     end_all(servers)
@@ -337,6 +359,32 @@ def data():
             got = PROBES[row](servers[role], KEYS[role])
             check(f"{row}, {role}: {want}", want in ("yes", "no", "by id") and got == (want != "no"), got)
         end_all(servers)
+
+
+@part
+def pages():
+    """A page of another origin beside the person who started the server: each sees /events in its own way, whoever came first."""
+    server = start("--cors", "*", "-np", "2", model="fake:tick_us=20000,n_ctx_train=100000")
+    running, _ = stream_of(server, None)
+    for first in (True, False, True):
+        readers = []
+        for foreign in (first, not first):
+            connection = server.connect()
+            connection.request("GET", "/events", headers=[f"Origin: {PAGE}"] * foreign)
+            assert connection.head()[0] == 200
+            events = (json.loads(d) for d in connection.events() if not d.startswith(":"))
+            readers.append((foreign, [next(events), next(events)]))
+        for foreign, told in readers:
+            check(f"{'the page' if foreign else 'the person'}: {'in short' if foreign else 'whole'}", all((e.get("operator") is False and not numbers_of(e["slots"])) == foreign for e in told), told)
+    for value, wanted in (("http://localhost", 501), ("null", 403), ("https://" + "a" * 240 + ".example", 403), ("https://" + "a" * 400 + ".example", 403), ("http://localhost:3000", 403), ("", 501)):
+        reply = server.post("/v1/models/load", {"model": "x"}, headers=[f"Origin: {value}"])
+        check(f"a page at {value[:40]!r}: {wanted}", reply.status == wanted, reply.status, reply.body)
+    running.close()
+    end(server)
+    server = keyed("--cors", "*")
+    codes = [server.post("/v1/models/load", {"model": "x"}, key=key, headers=[f"Origin: {PAGE}"]).status for key in (None, "alice", "boss")]
+    check("where there are keys, a page has the rights of the key that it sends", codes == [401, 403, 501], codes)
+    end(server)
 
 
 # ---- Keys that change
