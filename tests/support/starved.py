@@ -13,7 +13,7 @@ from checks import check, effort, environment
 from media import image_part, png, text_part
 from serve import Server
 
-WEIR = os.path.abspath(os.environ["WEIR_BIN"])
+WEIR, BUILD = os.path.abspath(os.environ["WEIR_BIN"]), os.environ["WEIR_BUILD_DIR"]
 ROUNDS = os.environ.get("WEIR_ROUNDS", effort(40, 4))
 N_ROUNDS = 1000 if ROUNDS == "all" else int(ROUNDS)
 SEED = int(os.environ.get("WEIR_SEED", random.SystemRandom().randrange(1 << 30)))
@@ -71,6 +71,11 @@ def essence(value):
     return [essence(v) for v in value] if isinstance(value, list) else value
 
 
+def told(headers):
+    """What an answer says of the request: fields without effect, messages in another form."""
+    return [headers.get(name) for name in ("x-weir-relaxed", "x-weir-messages")]
+
+
 def said(server, path, body, timeout=300):
     """Status and essence of an answer; a stream's is its text. Status None: the connection was closed without one."""
     try:
@@ -81,7 +86,7 @@ def said(server, path, body, timeout=300):
         connection.request("POST", path, body)
         if not body.get("stream"):
             reply = connection.reply()
-            return reply.status, essence(reply.json)
+            return reply.status, [essence(reply.json), *told(reply.headers)]
         status, headers = connection.head()
         if status != 200:
             return status, json.loads(connection.exactly(int(headers["content-length"])))
@@ -96,7 +101,7 @@ def said(server, path, body, timeout=300):
                 text += choice["delta"].get("content") or ""
                 text += json.dumps([{k: v for k, v in c.items() if k != "id"} for c in choice["delta"].get("tool_calls", [])] or "")
                 ends += [choice["finish_reason"]] if choice.get("finish_reason") else []
-        return 200, [text.replace('""', ""), ends]
+        return 200, [text.replace('""', ""), ends, *told(headers)]
     except (OSError, ConnectionError, ValueError) as problem:
         return None, str(problem)
     finally:
@@ -176,7 +181,7 @@ def no_address_space(models=None):
 
 def failing_allocations(models=None):
     """Some of all that the process makes."""
-    preload, orders = os.path.join(os.environ["WEIR_BUILD_DIR"], "tests", "starve.so"), os.path.join(scratch.name, "orders")
+    preload, orders = os.path.join(BUILD, "tests", "starve.so"), os.path.join(scratch.name, "orders")
     if not os.path.exists(preload):
         return print("note: left out with sanitizers, which have a malloc of their own, and where there is no glibc")
 
