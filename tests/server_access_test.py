@@ -114,6 +114,7 @@ def routes_of_source():
 
 
 PATHS, DATA = tables()
+GIVEN = [(method, path) for method, path in routes_of_source() if method == "GET" and "*" not in path and path != "/events"]
 
 
 def ask(server, key, method, path):
@@ -275,6 +276,39 @@ def of_words(server, key):
     return "swordfish" in reply.body.decode()
 
 
+def of_texts(server, key):
+    """Whether anything that the server tells of itself has a word of another's prompt or answer, or its tokens."""
+    owner = "bob" if server.get("/v1/models").status == 401 else None
+    secret = {"prompt": "Alpha beta, the password is swordfish.", "max_tokens": 1}
+    tokens = server.post("/tokenize", {"content": "swordfish"}, key=owner).json["tokens"]
+    connection, _ = stream_of(server, owner, {**ENDLESS, "prompt": secret["prompt"]})
+    try:
+        server.post(TEXT, secret, key=owner)
+        event(server, key, wanted=lambda e: any(s["state"] != "idle" for s in e["slots"]))
+        told = [json.dumps(event(server, key)), *(server.get(path, key=key).body.decode() for _, path in GIVEN)]
+        return any(word in text.replace(" ", "") for text in told for word in ("swordfish", json.dumps(tokens)[1:-1].replace(" ", "")))
+    finally:
+        connection.close()
+        idle(server)
+
+
+def of_prefixes(server, key):
+    """A prompt with neither key nor salt is for who has --prefix-key; one with a key is for nobody without the salt."""
+    def given(server, owner, text):
+        asks = {"prompt": text, "max_tokens": 1}
+        server.post(TEXT, asks, key=owner)
+        tokens = server.post("/tokenize", {"content": text, "add_special": True}, key=owner).json["tokens"]
+        return server.post("/v1/prefixes", {"tokens": tokens}, key=key).status == 200
+
+    owner = "bob" if server.get("/v1/models").status == 401 else None
+    found = given(server, owner, "A prompt that somebody sent before. " * 4)
+    if key != KEYS["peer"]:
+        return found
+    check("a peer gets no prompt of a key's", not found)
+    with start() as keyless:
+        return given(keyless, None, "A prompt that somebody sent before. " * 4)
+
+
 def of_models(server, key):
     return server.get("/v1/models", key=key).status == 200
 
@@ -332,6 +366,8 @@ PROBES = {
     "own answers: read again, resumed, forked": lambda server, key: of_answers(server, key, key) if key != KEYS["peer"] and of_models(server, key) else False,
     "others' answers": lambda server, key: of_answers(server, key, "bob" if server.get("/v1/models").status == 401 else None),
     "words of others' prompts, in the explanation of a cache miss": of_words,
+    "words and tokens of others, in all that the server tells of itself": of_texts,
+    "others' cached prompts, from `/v1/prefixes`": of_prefixes,
     "that a slot is busy, and how many requests wait": of_busy,
     "lengths, states and priorities of one's own requests": of_own,
     "lengths, states and priorities of others' requests": of_others,
@@ -357,7 +393,7 @@ def data():
                 server.post(TEXT, {"model": model, "prompt": "x", "max_tokens": 1}, key=key)
         for role, want in wanted.items():
             got = PROBES[row](servers[role], KEYS[role])
-            check(f"{row}, {role}: {want}", want in ("yes", "no", "by id") and got == (want != "no"), got)
+            check(f"{row}, {role}: {want}", want in ("yes", "no", "by id", "unsalted") and got == (want != "no"), got)
         end_all(servers)
 
 

@@ -31,7 +31,8 @@ scratch = tempfile.TemporaryDirectory()
 key_file = os.path.join(scratch.name, "keys")
 with open(key_file, "w") as f:
     f.write("\n".join(KEYS) + "\n")
-server = Server(WEIR, "-np", "8", "--queue", "256", "--api-key-file", key_file, "--no-log", "--metrics-need-no-key", model="fake:tick_us=300")
+# The prefix cache is full before the memory is first looked at.
+server = Server(WEIR, "-np", "8", "--queue", "256", "--cache-memory", "128K", "--api-key-file", key_file, "--no-log", "--metrics-need-no-key", model="fake:tick_us=300")
 print(f"seed {SEED}, {N} requests of {N_CLIENTS} clients", flush=True)
 
 

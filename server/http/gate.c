@@ -236,9 +236,8 @@ static bool check_operator(serve_call *call)
             "%s is for operators of this server: the operator makes a key one by the word "
             "operator behind it in the key file%s",
             call->path, metrics);
-    const char *who = server->reachable
-                          ? "where strangers reach a server without keys nobody is one"
-                          : "a page of another origin is none without a key";
+    const char *who = server->reachable ? "where strangers reach a server without keys nobody is one"
+                                        : "a page of another origin is none without a key";
     return serve_call_refuse(call, 403, NULL, "operator_only",
                              "%s is for operators of this server, and %s: the operator gives it keys "
                              "(--operator-key)%s",

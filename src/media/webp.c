@@ -14,8 +14,8 @@ static weir_status webp_refuse(VP8StatusCode code, weir_error *error)
                            code == VP8_STATUS_NOT_ENOUGH_DATA ? "incomplete" : "damaged");
 }
 
-/* True if there is the memory that libwebp may take: of its releases, 1.2 ends the process where an allocation
- * for lossless data fails. Another thread may still take it meanwhile. */
+/* True if there is the memory that libwebp may take: its release 1.2 ends the process where an allocation for
+ * lossless data fails. Another thread may still take it meanwhile. */
 static bool has_room(const WebPBitstreamFeatures *of)
 {
     size_t n_pixels = (size_t)of->width * (size_t)of->height;

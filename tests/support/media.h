@@ -132,7 +132,8 @@ static inline void starve_all(const file *f, long many)
         if (status != WEIR_OK) fail_msg("allocation %ld: %s", i, error.message);
         weir_media_info info = describe(media);
         assert_int_equal(info.n_bytes, wanted.n_bytes);
-        assert_memory_equal(info.pixels != NULL ? (const void *)info.pixels : info.samples, data, info.n_bytes);
+        assert_memory_equal(info.pixels != NULL ? (const void *)info.pixels : info.samples, data,
+                            info.n_bytes);
         weir_media_release(media);
     }
     weir_media_release(whole);
