@@ -10,7 +10,7 @@ import tempfile
 import threading
 
 from checks import check, effort, environment
-from media import image_part, png, text_part
+from media import image_part, png, sound_part, text_part, wav
 from serve import Server
 
 WEIR, BUILD = os.path.abspath(os.environ["WEIR_BIN"]), os.environ["WEIR_BUILD_DIR"]
@@ -56,8 +56,9 @@ def requests(llama):
         seen = [{"role": "user", "content": [text_part("What?"), image_part(png()), image_part(png(seed=1))]}]
         return plain + [("/infill", {**code, "n_predict": 8, "temperature": 0}), chat(seen), chat(seen, stream=True), chat(seen, lora=[{"id": 0, "scale": 1}])]
     form = {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}
+    heard = [{"role": "user", "content": [sound_part(wav(0.5)), text_part("What?")]}]
     return plain + [
-        ("/v1/rerank", {"query": "water", "documents": ["a weir holds water", "a mill", "words " * 40]}), chat(TALK, tools=[TOOL]), chat(TALK, tools=[TOOL], tool_choice="required"), chat(TALK[:2], response_format=form),
+        chat(heard), chat(heard, stream=True), ("/v1/rerank", {"query": "water", "documents": ["a weir holds water", "a mill", "words " * 40]}), chat(TALK, tools=[TOOL]), chat(TALK, tools=[TOOL], tool_choice="required"), chat(TALK[:2], response_format=form),
         chat(TALK, tools=[TOOL], stream=True, temperature=0.5, seed=3), ("/v1/completions", {**BRIEF, "prompt": "No. ", "grammar": 'root ::= [0-9]+ "!"'})]
 
 
