@@ -21,6 +21,7 @@ def test_ring():
     for i, slots in enumerate(["1", "3", "16"]):
         requests = [{"prompt": "x" * dice.randint(1, 400), "max_tokens": dice.randint(0, 40), "temp": 0} for _ in range(16)]
         requests[5]["deadline_ms"] = 30
+        requests[6]["prompt"] = "The password is swordfish."
         path_of("ring.json", json.dumps({"requests": requests}))
         options = ["-m", "fake:tick_us=300,token_us=10,eos_every=30", "--slots", slots, "--chunk", "64", "-b", "100"]
         done = weir("stream", *options, path, "--ring", ring, "-q", "--cache-sequences", "0")  # a replay shares no prefixes
@@ -32,6 +33,9 @@ def test_ring():
               figures["recorded"] == figures["replayed"], played.stdout)
         with open(ring) as file:
             lines = file.read().splitlines()
+        texts = ["swordfish", *(x["text"] for x in lines_of(done) if len(x.get("text", "")) > 3)]
+        lists = [re.sub(r"\s", "", json.dumps(x["tokens"][:3]))[:-1] for x in lines_of(done) if len(x.get("tokens", [])) > 2]
+        check(f"{slots} slots: the ring has no words or tokens of prompts and answers", not any(word in re.sub(r"\s", "", "".join(lines)) for word in texts + lists))
         ticks = [json.loads(line) for line in lines if line.startswith('{"tick"')]
         answers = sum(len(x["tokens"]) for x in lines_of(done) if "tokens" in x)
         ended = [p for t in ticks for p in t["slots"] if "reason" in p]

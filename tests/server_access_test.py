@@ -11,7 +11,7 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, environment  # noqa: E402
 from parts import end, part, run_parts  # noqa: E402
-from serve import Server, need_server  # noqa: E402
+from serve import Connection, Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
 SOURCE = os.environ.get("WEIR_SOURCE_DIR", ".")
@@ -39,8 +39,27 @@ model = fake:seed=2
 """)
 
 
-def start(*words, **more):
-    return Server(WEIR, "--prefix-key", KEYS["peer"], *words, **more)
+PAGE = "https://elsewhere.example"
+PAGES = {"a page of any origin": "*", "a page of a named origin": PAGE}
+KEYS.update(dict.fromkeys(PAGES))
+
+
+class PageConnection(Connection):
+    """A browser's, for a page of another origin."""
+
+    def request(self, method, path, body=None, headers=(), key=None):
+        super().request(method, path, body, [f"Origin: {PAGE}", *headers], key)
+
+
+class PageServer(Server):
+    """Asked by such a page only."""
+
+    def connect(self, **more):
+        return PageConnection(self, **more)
+
+
+def start(*words, of=Server, **more):
+    return of(WEIR, "--prefix-key", KEYS["peer"], *words, **more)
 
 
 def keyed(*words, **more):
@@ -48,9 +67,10 @@ def keyed(*words, **more):
 
 
 def all_roles(*words, **more):
-    """Each role's server; the caller ends them all."""
+    """Each role's server; the caller ends them all. PAGES are "open" on a server that is local for everybody else."""
     with_keys, local, opened = keyed(*words, **more), start(*words, **more), start("--host", "0.0.0.0", *words, **more)
-    return {role: {"local": local, "open": opened}.get(role, with_keys) for role in ROLES}
+    pages = {page: start("--cors", allowed, *words, of=PageServer, **more) for page, allowed in PAGES.items()}
+    return {role: {"local": local, "open": opened, **pages}.get(role, with_keys) for role in (*ROLES, *PAGES)}
 
 
 def end_all(servers):
@@ -74,6 +94,7 @@ def tables():
                 rows = None
             elif rows is not None and set(cells[0]) != {"-"}:
                 rows.append((cells[0], dict(zip(ROLES, cells[1:]))))
+                rows[-1][1].update((page, rows[-1][1]["open"]) for page in PAGES)
     return found
 
 
@@ -93,6 +114,7 @@ def routes_of_source():
 
 
 PATHS, DATA = tables()
+GIVEN = [(method, path) for method, path in routes_of_source() if method == "GET" and "*" not in path and path != "/events"]
 
 
 def ask(server, key, method, path):
@@ -130,9 +152,10 @@ def paths():
                 refusal = (status, code) in ((401, "invalid_api_key"), (401, "invalid_prefix_key"), (403, "operator_only"))
                 good = refusal and str(status) == want if want in ("401", "403") else want in ("yes", "own", "by id", "part") and not refusal and status not in (401, 403)
                 check(f"{method} {path}, {role}: {want}", good, status, code)
-    for role in ("open", "key"):
+    for role, word in (("open", "strangers"), ("key", "word operator"), *((page, "page of another origin") for page in PAGES)):
         error = servers[role].post("/v1/models/load", {}, key=KEYS[role]).error
-        check(f"{role}: what to do", ("--operator-key" if role == "open" else "word operator") in error["message"] and error["type"] == "permission_error", error)
+        good = word in error["message"] and ("--operator-key" in error["message"]) == (role != "key") and error["type"] == "permission_error"
+        check(f"{role}: what to do", good, error)
         error = servers[role].post("/api/pull", {}, key=KEYS[role]).json
         check(f"{role}: in Ollama's form", isinstance(error["error"], str) and error["code"] == "operator_only", error)
     end_all(servers)
@@ -253,6 +276,39 @@ def of_words(server, key):
     return "swordfish" in reply.body.decode()
 
 
+def of_texts(server, key):
+    """Whether anything that the server tells of itself has a word of another's prompt or answer, or its tokens."""
+    owner = "bob" if server.get("/v1/models").status == 401 else None
+    secret = {"prompt": "Alpha beta, the password is swordfish.", "max_tokens": 1}
+    tokens = server.post("/tokenize", {"content": "swordfish"}, key=owner).json["tokens"]
+    connection, _ = stream_of(server, owner, {**ENDLESS, "prompt": secret["prompt"]})
+    try:
+        server.post(TEXT, secret, key=owner)
+        event(server, key, wanted=lambda e: any(s["state"] != "idle" for s in e["slots"]))
+        told = [json.dumps(event(server, key)), *(server.get(path, key=key).body.decode() for _, path in GIVEN)]
+        return any(word in text.replace(" ", "") for text in told for word in ("swordfish", json.dumps(tokens)[1:-1].replace(" ", "")))
+    finally:
+        connection.close()
+        idle(server)
+
+
+def of_prefixes(server, key):
+    """A prompt with neither key nor salt is for who has --prefix-key; one with a key is for nobody without the salt."""
+    def given(server, owner, text):
+        asks = {"prompt": text, "max_tokens": 1}
+        server.post(TEXT, asks, key=owner)
+        tokens = server.post("/tokenize", {"content": text, "add_special": True}, key=owner).json["tokens"]
+        return server.post("/v1/prefixes", {"tokens": tokens}, key=key).status == 200
+
+    owner = "bob" if server.get("/v1/models").status == 401 else None
+    found = given(server, owner, "A prompt that somebody sent before. " * 4)
+    if key != KEYS["peer"]:
+        return found
+    check("a peer gets no prompt of a key's", not found)
+    with start() as keyless:
+        return given(keyless, None, "A prompt that somebody sent before. " * 4)
+
+
 def of_models(server, key):
     return server.get("/v1/models", key=key).status == 200
 
@@ -310,6 +366,8 @@ PROBES = {
     "own answers: read again, resumed, forked": lambda server, key: of_answers(server, key, key) if key != KEYS["peer"] and of_models(server, key) else False,
     "others' answers": lambda server, key: of_answers(server, key, "bob" if server.get("/v1/models").status == 401 else None),
     "words of others' prompts, in the explanation of a cache miss": of_words,
+    "words and tokens of others, in all that the server tells of itself": of_texts,
+    "others' cached prompts, from `/v1/prefixes`": of_prefixes,
     "that a slot is busy, and how many requests wait": of_busy,
     "lengths, states and priorities of one's own requests": of_own,
     "lengths, states and priorities of others' requests": of_others,
@@ -335,8 +393,34 @@ def data():
                 server.post(TEXT, {"model": model, "prompt": "x", "max_tokens": 1}, key=key)
         for role, want in wanted.items():
             got = PROBES[row](servers[role], KEYS[role])
-            check(f"{row}, {role}: {want}", want in ("yes", "no", "by id") and got == (want != "no"), got)
+            check(f"{row}, {role}: {want}", want in ("yes", "no", "by id", "unsalted") and got == (want != "no"), got)
         end_all(servers)
+
+
+@part
+def pages():
+    """A page of another origin beside the person who started the server: each sees /events in its own way, whoever came first."""
+    server = start("--cors", "*", "-np", "2", model="fake:tick_us=20000,n_ctx_train=100000")
+    running, _ = stream_of(server, None)
+    for first in (True, False, True):
+        readers = []
+        for foreign in (first, not first):
+            connection = server.connect()
+            connection.request("GET", "/events", headers=[f"Origin: {PAGE}"] * foreign)
+            assert connection.head()[0] == 200
+            events = (json.loads(d) for d in connection.events() if not d.startswith(":"))
+            readers.append((foreign, [next(events), next(events)]))
+        for foreign, told in readers:
+            check(f"{'the page' if foreign else 'the person'}: {'in short' if foreign else 'whole'}", all((e.get("operator") is False and not numbers_of(e["slots"])) == foreign for e in told), told)
+    for value, wanted in (("http://localhost", 501), ("null", 403), ("https://" + "a" * 240 + ".example", 403), ("https://" + "a" * 400 + ".example", 403), ("http://localhost:3000", 403), ("", 501)):
+        reply = server.post("/v1/models/load", {"model": "x"}, headers=[f"Origin: {value}"])
+        check(f"a page at {value[:40]!r}: {wanted}", reply.status == wanted, reply.status, reply.body)
+    running.close()
+    end(server)
+    server = keyed("--cors", "*")
+    codes = [server.post("/v1/models/load", {"model": "x"}, key=key, headers=[f"Origin: {PAGE}"]).status for key in (None, "alice", "boss")]
+    check("where there are keys, a page has the rights of the key that it sends", codes == [401, 403, 501], codes)
+    end(server)
 
 
 # ---- Keys that change

@@ -1,8 +1,11 @@
 """weir serve on the fake model: no body costs more than in proportion to its size, and none goes on after its client has left. Every
-generator of tests/support/bodies.py is sent with n and 2n bytes, in steps until the work can be measured."""
+generator of tests/support/bodies.py is sent with n and 2n bytes. Work of all with all over 4 MiB is seen if it takes CHEAP seconds, and half of
+that from other work; WEIR_LINEAR=N: over N MiB, which finds 16 times less with 16. Nothing here counts steps instead: processors of virtual
+machines count no instructions for programs."""
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
+import signal
 import sys
 import time
 
@@ -14,11 +17,12 @@ from processor import Process  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
+LARGE = int(os.environ.get("WEIR_LINEAR", "4")) << 20
 SMALL = 1 << 18
-CHEAP = 0.3  # seconds: work of all with all over SMALL bytes takes several times that, once it is four times as large
+CHEAP = 0.3  # seconds; what takes less for LARGE bytes is no danger
 RATIO = 3.4  # of twice the size: 2 is linear and 4 quadratic
 TRIES = 4  # others use the processors, too: the least time counts
-SERVED = ("--embeddings", "--work-timeout", "600")
+SERVED = ("--embeddings", "--work-timeout", "600", "--max-body", "64M")
 
 # The same generators serve several paths whose readers are the same; these see all readers.
 PATHS = {"/v1/chat/completions", "/v1/completions", "/infill", "/v1/messages", "/v1/responses", "/api/chat", "/api/generate", "/v1/embeddings", "/api/embed",
@@ -58,19 +62,18 @@ FAILURES = (500, 502, 503)
 
 
 def fault(meter, body):
-    """Whether it is not answered, or its least cost grows beyond the ratio. A quadratic cost that is small here is no danger with the default limit."""
-    size = SMALL
-    status = meter.server.post(body.path, body.make(size // 4)).status  # below the limits that refuse a larger one
+    """Whether it is not answered, or its least cost grows beyond the ratio."""
+    status = meter.server.post(body.path, body.make(SMALL // 4)).status  # below the limits that refuse a larger one
     if status in FAILURES:
         return f"{body.path}: {body.name}: {status}"
-    large, status = meter.cost(body.path, body.make(4 * size))
+    large, status = meter.cost(body.path, body.make(LARGE))
     if status in FAILURES:
         return f"{body.path}: {body.name}: {status}"
     if large < CHEAP:
         return None
     ratio = 0
     for tries in range(1, TRIES + 1):
-        one, two = (meter.least(body.path, body.make(n * size), tries) for n in (2, 4))
+        one, two = (meter.least(body.path, body.make(size), tries) for size in (LARGE // 2, LARGE))
         ratio = two / one
         if ratio < RATIO:
             return None
@@ -170,7 +173,33 @@ def a_client_that_left():
 
 @part
 def time_for_reading():
-    """--work-timeout holds while a body is read, too: a server without workers to spare answers others."""
+    """--work-timeout holds while a body is read, too. The server is stopped for longer than that, in the middle of a body that has no end: a
+    reader that did not look at the time would call it invalid. Where the stop comes too early or too late, it is tried again."""
+    server = Server(WEIR, "--work-timeout", "1", "--workers", "1", "--max-body", "64M")
+    data = halves('{"messages":[' + HELLO + '],"chat_template_kwargs":{"v":[', lambda i, n: "1.5e-7", ',"a",', lambda i, n: '"\\u0001\\u0002"', "]}", 6 << 20)
+    process, seen = Process(server.process.pid), []
+    while len(seen) < 60 and 503 not in seen:
+        connection = server.connect()
+        connection.request("POST", "/v1/chat/completions", data)
+        before, until = process.used(), time.monotonic() + 1
+        while process.used() - before < 0.001 * (1 + len(seen)) and time.monotonic() < until:
+            pass
+        server.process.send_signal(signal.SIGSTOP)
+        time.sleep(1.1)
+        server.process.send_signal(signal.SIGCONT)
+        reply = connection.reply()
+        connection.close()
+        seen.append(reply.status)
+    check("a body that is read for too long", seen[-1] == 503 and reply.error["code"] == "work_timeout" and set(seen[:-1]) <= {400}, seen, reply.body)
+    line = server.log(lambda e: e.get("status") == 503)
+    check("the log says why", line is not None and line.get("code") == "work_timeout", line)
+    check("the next one has its own time", server.post("/v1/chat/completions", data).error["code"] == "invalid_json")
+    end(server)
+
+
+@part
+def readers_that_left():
+    """A server without workers to spare answers others, once who sent large bodies has left."""
     server = Server(WEIR, "--work-timeout", "1", "--workers", "1", "--max-body", "64M")
     data = halves('{"messages":[' + HELLO + '],"chat_template_kwargs":{"v":[', lambda i, n: "1.5e-7", ',"a",', lambda i, n: '"\\u0001\\u0002"', "]}}", 10 << 20)
     connections = [server.connect() for _ in range(8)]

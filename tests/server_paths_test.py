@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.parse
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, environment  # noqa: E402
@@ -160,6 +161,46 @@ def one_spelling():
     for target in ("/v1/models/%zz", "/v1/models/%", "/v1/models/%4", "/nothing%00", "/%"):
         check(f"{target}: 400", ask(server, "GET", target).status == 400)
     end(server)
+
+
+# ---- Names of models
+
+
+def odd_names(folder):
+    """Names that a server might take for files, addresses, other models, formats or commands."""
+    files = ("/etc/passwd", "../../../../etc/passwd", "..\\..\\etc\\passwd", folder + "/secret.gguf", "secret.gguf", "./secret.gguf", "secret", "~/secret.gguf", "$HOME/secret.gguf", "file://" + folder + "/secret.gguf",
+             "/dev/zero", "/dev/stdin", "/proc/self/environ", "models.conf", "../models.conf")
+    others = ("fake:seed=9", "fake:fail_load=1", "FAKE:", "One", "one ", " one", "one\t", "one\n", "one/", "/one", "one/..", "one;two", "one,two", "one two", "one:other", "one@sha256:0", "one#", "one?", "*", "o*", "o?e", "[one]", "one=two",
+              "default ", "hidden", "hf:o/r", "hf:o/r:Q8_0", "o/r", "ollama:x", "llama3.2", "http://127.0.0.1:1/x.gguf", "https://hub.example/x.gguf", "ftp://x/y")
+    odd = ("%s%s%s%n", "%2e%2e%2f", "{0}", "${x}", "$(id)", "`id`", "';--", '"', "\\", "\x7f", "\u202eeno", "on\u0435", "\u00e9", "\U0001f600", "\ufeffone", "one\u200b", "x" * 255, "x" * 300, "x" * 5000, "-m", "--model", "null", "0", "true", "None")
+    for name in (*files, *others, *odd):
+        yield name
+    for i in range(0, len(files), 3):
+        yield files[i] + "\u0000.gguf"
+
+
+@part
+def names():
+    """A name that no model has is not found, wherever it stands: it leads to no file, no address and no other model."""
+    with open(os.path.join(scratch.name, "secret.gguf"), "w") as f:
+        f.write("swordfish")
+    with open(os.path.join(scratch.name, "models.conf"), "w") as f:
+        f.write("[one]\nmodel = fake:\n[two]\nmodel = fake:seed=2\n")
+    chat, text = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1}, {"prompt": "x", "max_tokens": 1}
+    fields = (("/v1/chat/completions", chat), ("/v1/completions", text), ("/v1/messages", chat), ("/v1/responses", {"input": "x", "max_output_tokens": 16}), ("/v1/embeddings", {"input": "x"}), ("/api/chat", chat), ("/api/generate", text),
+              ("/api/embed", {"input": "x"}), ("/api/show", {}), ("/api/pull", {}), ("/v1/plan", text), ("/v1/models/load", {}), ("/v1/models/unload", {}), ("/v1/rerank", {"query": "x", "documents": ["y"]}))
+    for what, server in (("one model", Server(WEIR, "--embeddings", "--alias", "one")), ("several models", Server(WEIR, "--embeddings", "--models", os.path.join(scratch.name, "models.conf"), model=None))):
+        wrong, n = [], 0
+        for name in odd_names(scratch.name):
+            quoted = urllib.parse.quote(name, safe="")
+            replies = [(path, server.post(path, {**body, "model": name})) for path, body in fields]
+            replies += [(target, ask(server, method, target)) for method, target in (("GET", "/v1/models/" + quoted), ("GET", "/props?model=" + quoted), ("POST", "/tokenize?model=" + quoted))]
+            n += len(replies)
+            wrong += [(path, name, reply.status, reply.body[:200]) for path, reply in replies if reply.status not in (400, 403, 404, 414, 431, 501) or b"swordfish" in reply.body or b"root:" in reply.body]
+        check(f"{what}: none of {n} requests with odd names is answered", not wrong, len(wrong), *wrong[:12])
+        known = [m["id"] for m in server.get("/v1/models").json["data"]]
+        check(f"{what}: and there are no others than before", sorted(known) in (["one"], ["one", "two"]), known)
+        end(server)
 
 
 # ---- Pages

@@ -31,7 +31,8 @@ scratch = tempfile.TemporaryDirectory()
 key_file = os.path.join(scratch.name, "keys")
 with open(key_file, "w") as f:
     f.write("\n".join(KEYS) + "\n")
-server = Server(WEIR, "-np", "8", "--queue", "256", "--api-key-file", key_file, "--no-log", "--metrics-need-no-key", model="fake:tick_us=300")
+# The prefix cache is full before the memory is first looked at.
+server = Server(WEIR, "-np", "8", "--queue", "256", "--cache-memory", "128K", "--api-key-file", key_file, "--no-log", "--metrics-need-no-key", model="fake:tick_us=300")
 print(f"seed {SEED}, {N} requests of {N_CLIENTS} clients", flush=True)
 
 
@@ -81,8 +82,13 @@ class Client:
 
     def closed(self, name, reply):
         """Another key finds nothing."""
+        self.tried()
         if reply.status != 404 or self.wanted.encode() in reply.body:
             fault(f"{name}: {reply.status} for another key", reply.body)
+
+    def tried(self):
+        with lock:
+            counts["for another key's"] += 1
 
     def removed(self, path):
         """What is kept would fill memory up to its bound, and hide what grows without one."""
@@ -135,6 +141,7 @@ class Client:
         path = f"{RESPONSES}/{reply.json['id']}"
         self.closed("a response", server.get(path, key=self.other))
         self.closed("a response's end", server.ask("DELETE", path, key=self.other))
+        self.tried()
         if server.post(RESPONSES, dict(body, previous_response_id=reply.json["id"]), key=self.other).status not in (400, 404):
             fault("a response continued by another key")
         self.got("a response, read", server.get(path, key=self.key), lambda r: r["output"][0]["content"][0]["text"])
@@ -173,6 +180,7 @@ class Client:
             if first.status != 200:
                 return fault(f"a stream to resume: {first.status}")
             events = first.take(1 + self.dice.randrange(6))[:]
+        self.tried()
         with Reader(server, first.id, at=events[-1][0], key=self.other) as thief:
             if thief.status != 404:
                 fault(f"a stream resumed by another key: {thief.status}")

@@ -146,6 +146,42 @@ defmodule Weir.TelemetryTest do
     end
   end
 
+  test "events have no words of a prompt or an answer, whatever its salt" do
+    stand_in()
+    server = start_supervised!({Server, model_path: "fake:", temp: 0.0})
+
+    for salt <- [nil, "0f3b"], text <- ["The password is swordfish", "The password is what?"] do
+      opts = [max_tokens: 8, cache_salt: salt]
+      {:ok, answer} = Server.complete(server, text, opts)
+      assert String.length(answer.text) > 1
+      {:ok, _} = Server.chat_completion(server, [{:user, text}], opts)
+      server |> Server.stream(text, opts) |> Stream.run()
+      {:error, _} = Server.complete(server, text, [grammar: "root ::= \"swordfish\" x"] ++ opts)
+      ids = answer.ids |> Enum.take(3) |> inspect(charlists: :as_lists)
+
+      for told <- all_events(server), word <- ["swordfish", "what?", answer.text, String.trim(ids, "]")] do
+        refute told =~ word
+      end
+    end
+  end
+
+  defp all_events(server) do
+    assert eventually(fn -> not :sys.get_state(server).polling end)
+    told = drain()
+    assert length(told) > 10
+    told
+  end
+
+  defp drain do
+    receive do
+      {:event, _, _, _} = event ->
+        shown = [limit: :infinity, printable_limit: :infinity]
+        [inspect(event, shown), inspect(event, [charlists: :as_lists] ++ shown) | drain()]
+    after
+      0 -> []
+    end
+  end
+
   test "ticks tell of drafts, too: what is told adds up to what was computed" do
     stand_in()
     # its drafts are always right, and a pass costs much more than a token

@@ -13,7 +13,6 @@
 #include "hosts.h"
 #include "route.h"
 #include "server/access/keys.h"
-#include "server/access/reach.h"
 #include "server/api/anthropic/handlers.h"
 #include "server/api/common/lease.h"
 #include "server/models/loaded.h"
@@ -197,13 +196,13 @@ static bool check_origin(visit *v)
     const char *origin;
     if (!read_field(v, "Origin", &origin)) return false;
     if (origin == NULL || origin[0] == '\0') return true;
-    for (size_t i = 0; i < params->live.n_origins; i++) {
+    if (is_own_page(v, origin)) return true;
+    for (size_t i = 0; i < params->live.n_origins && strlen(origin) < sizeof call->origin; i++) {
         if (strcmp(params->live.origins[i], "*") != 0 && strcasecmp(params->live.origins[i], origin) != 0)
             continue;
-        if (strlen(origin) < sizeof call->origin) memcpy(call->origin, origin, strlen(origin) + 1);
+        memcpy(call->origin, origin, strlen(origin) + 1);
         return true;
     }
-    if (is_own_page(v, origin)) return true;
     /* Browsers send a preflight request before most cross-origin requests, but not before plain forms. */
     return refuse_call(call, 403, "origin_not_allowed",
                        "requests from pages of another origin are not allowed (--cors)");
@@ -226,7 +225,7 @@ static bool check_operator(serve_call *call)
 {
     const serve_server *server = call->server;
     const serve_route *route = call->route;
-    call->operates = serve_reach_operates(server->reachable, server->keys, call->key);
+    call->operates = serve_call_operates(call);
     if (route == NULL || !route->operators || call->operates ||
         (route->metrics && server->params.live.metrics_need_no_key))
         return true;
@@ -237,10 +236,12 @@ static bool check_operator(serve_call *call)
             "%s is for operators of this server: the operator makes a key one by the word "
             "operator behind it in the key file%s",
             call->path, metrics);
+    const char *who = server->reachable ? "where strangers reach a server without keys nobody is one"
+                                        : "a page of another origin is none without a key";
     return serve_call_refuse(call, 403, NULL, "operator_only",
-                             "%s is for operators of this server, and where strangers reach a server without "
-                             "keys nobody is one: the operator gives it keys (--operator-key)%s",
-                             call->path, metrics);
+                             "%s is for operators of this server, and %s: the operator gives it keys "
+                             "(--operator-key)%s",
+                             call->path, who, metrics);
 }
 
 static bool check_key(visit *v)

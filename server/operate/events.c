@@ -11,7 +11,6 @@
 #include "base/mem.h"
 #include "handlers.h"
 #include "server/access/keys.h"
-#include "server/access/reach.h"
 #include "server/api/common/answer.h"
 #include "server/api/openai/models.h"
 #include "server/models/catalog.h"
@@ -320,16 +319,14 @@ static void send_event(serve_call *call, const weir__text *text)
 static void send_kind(serve_events *events, serve_call *reader, const weir_engine_stats *stats,
                       int64_t now_ns, weir__text *text)
 {
-    const serve_server *server = events->server;
-    bool operates = serve_reach_operates(server->reachable, server->keys, reader->key);
+    bool operates = serve_call_operates(reader);
     weir__text_clear(text);
     if (operates)
         compose_event(events, stats, now_ns, text);
     else
         compose_own_event(events, stats, reader->key, text);
     for (serve_call *call = reader; call != NULL; call = find_reader(events, call->after)) {
-        bool as_reader = operates && serve_reach_operates(server->reachable, server->keys, call->key);
-        if (call->key != reader->key && !as_reader) continue;
+        if (serve_call_operates(call) != operates || (!operates && call->key != reader->key)) continue;
         call->n_told = events->n_rounds;
         send_event(call, text);
     }

@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "retry.h"
+#include "server/access/reach.h"
 #include "workers.h"
 
 #define HEAD_MAX 8192 /* bytes of an answer's head */
@@ -71,6 +72,12 @@ const char *serve_call_request_id(const serve_call *call)
 int serve_call_status(const serve_call *call)
 {
     return call->starved ? 503 : call->left ? SERVE_LEFT : call->status;
+}
+
+bool serve_call_operates(const serve_call *call)
+{
+    const serve_server *server = call->server;
+    return serve_reach_operates(server->reachable, call->origin[0] != '\0', server->keys, call->key);
 }
 
 bool serve_call_is_stalled(serve_call *call, int64_t now_ns)

@@ -121,7 +121,7 @@ struct serve_call {
     char method[8];
     char path[256];   /* for people: "*" stands for an id, which is a secret; truncated */
     char name[256];   /* the id or name in the path; truncated */
-    char origin[128]; /* that --cors admits; "" = none, or the server's own */
+    char origin[272]; /* of a page that --cors admits; "" = no page, or the server's own */
     char client[46];  /* its address; "" = a Unix socket */
     char agent[128];  /* User-Agent and X-Request-Id as sent, truncated; for the log */
     char request_id[128];

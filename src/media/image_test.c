@@ -490,10 +490,13 @@ static void test_webp(void **state)
         weir_media_release(media);
         refuse_beginnings(&f, 12, f.n);
         damage(&f, 1);
-        starve(&f);
+        starve_own(&f); /* without memory libwebp 1.2 frees tables of lossless data that it never made */
         file_free(&f);
     }
     file f = {0};
+    put_webp(&f, false, 3);
+    starve(&f);
+    file_free(&f);
     put_webp(&f, false, 4); /* (50, 100, 150) with an alpha of 200 */
     weir_media *media = read_media(&f, NULL);
     for (int c = 0; c < 3; c++) assert_near(media, 8, 8, c, on_white((unsigned)(50 + 50 * c), 200));

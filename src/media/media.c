@@ -1,5 +1,6 @@
 /* media.c: files of images and sounds become pixels and samples.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -124,6 +125,17 @@ static weir_status read_sound(weir_media *media, const struct format *format, co
     return status;
 }
 
+/* The formats' libraries call a file damaged where memory was lacking, which malloc() says by errno. */
+static weir_status read_file(weir_media *media, const struct format *format, const unsigned char *bytes,
+                             size_t n, const weir_media_params *params, weir_error *error)
+{
+    errno = 0;
+    weir_status status =
+        (format->image != NULL ? read_image : read_sound)(media, format, bytes, n, params, error);
+    if (status != WEIR_FORMAT || errno != ENOMEM) return status;
+    return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory to decode a %s", format->name);
+}
+
 static void set_hash(weir_media *media, const unsigned char *bytes, size_t n)
 {
     int32_t head[2] = {(int32_t)media->info.kind, media->info.sample_rate};
@@ -176,7 +188,7 @@ weir_status weir_media_create(const void *bytes, size_t n_bytes, const weir_medi
     atomic_init(&media->refs, 1);
     media->info.size = sizeof media->info;
     media->info.format = format->name;
-    status = (format->image != NULL ? read_image : read_sound)(media, format, bytes, n_bytes, &params, error);
+    status = read_file(media, format, bytes, n_bytes, &params, error);
     if (status != WEIR_OK) {
         weir__mem_free(media);
         return status;

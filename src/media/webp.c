@@ -14,6 +14,16 @@ static weir_status webp_refuse(VP8StatusCode code, weir_error *error)
                            code == VP8_STATUS_NOT_ENOUGH_DATA ? "incomplete" : "damaged");
 }
 
+/* True if there is the memory that libwebp may take: its release 1.2 ends the process where an allocation for
+ * lossless data fails. Another thread may still take it meanwhile. */
+static bool has_room(const WebPBitstreamFeatures *of)
+{
+    size_t n_pixels = (size_t)of->width * (size_t)of->height;
+    void *room = weir__mem_alloc(8 * n_pixels + ((size_t)1 << 20));
+    weir__mem_free(room);
+    return room != NULL;
+}
+
 weir_status weir__webp_decode(const unsigned char *bytes, size_t n, const weir_media_params *params,
                               weir__image *image, weir_error *error)
 {
@@ -37,7 +47,7 @@ weir_status weir__webp_decode(const unsigned char *bytes, size_t n, const weir_m
     config.output.u.RGBA.rgba = decoded.pixels;
     config.output.u.RGBA.stride = stride;
     config.output.u.RGBA.size = (size_t)stride * (size_t)decoded.height;
-    code = WebPDecode(bytes, n, &config);
+    code = has_room(&config.input) ? WebPDecode(bytes, n, &config) : VP8_STATUS_OUT_OF_MEMORY;
     if (code != VP8_STATUS_OK) {
         weir__mem_free(decoded.pixels);
         return webp_refuse(code, error);

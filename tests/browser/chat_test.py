@@ -31,6 +31,31 @@ def text_grows_while_it_streams(p):
 
 
 @test
+def nothing_of_others_is_seen(p):
+    """Somebody else has sent a prompt that goes on as the page's does. Neither the page nor what it got has a word of it."""
+    p.fresh(max_tokens=8, temperature=0)
+    start = "The door of the mill opens with "
+    secret = {"messages": [{"role": "user", "content": start + "swordfish, says the miller."}], "max_tokens": 8, "temperature": 0}
+    for more in ({}, {"cache_salt": "0f3b"}):
+        assert p.server.post("/v1/chat/completions", dict(secret, **more)).status == 200
+    p.b.js("""window.got = '';
+        const real = window.fetch;
+        window.fetch = async (path, options) => {
+            const answer = await real(path, options), copy = answer.clone();
+            window.got += options?.body ?? '';
+            copy.text().then((text) => { window.got += text; window.n_got = (window.n_got ?? 0) + 1; });
+            return answer;
+        };""")
+    p.show_engine()
+    p.ask(start + "what?")
+    p.complete()
+    p.b.wait(lambda: p.b.js("return window.n_got ?? 0"), "the whole answer")
+    got, page = p.b.js("return [window.got, document.documentElement.outerHTML + JSON.stringify(Object.entries(localStorage))]")
+    assert "what?" in got and "what?" in page and "cached_tokens" in got and "cache_salt" not in got, got
+    assert "swordfish" not in got + page, got
+
+
+@test
 def a_long_prompt_is_seen_to_be_read(p):
     """How far it is, in words and as a bar that only grows, until the answer begins; and where the page is loaded anew meanwhile."""
     with open(os.path.join(OUT, "read-server.log"), "w") as log, Server(os.environ["WEIR_BIN"], "-np", "1", "-c", "8192", "-b", "64", "--cache-sequences", "0",

@@ -4,6 +4,7 @@
 #ifndef WEIR_SUPPORT_MEDIA_H
 #define WEIR_SUPPORT_MEDIA_H
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -111,8 +112,35 @@ static inline bool interrupted(void *user)
     return true;
 }
 
-/* One failed allocation after the other, until none fails. */
-static inline void starve(const file *f)
+/* Of preload/starve.c; NULL: it is not preloaded. */
+extern void starve_after(long n, long many) __attribute__((weak));
+extern long starve_left(void) __attribute__((weak));
+
+/* One failed allocation after the other, of anybody's, alone or with `many` after it. */
+static inline void starve_all(const file *f, long many)
+{
+    weir_media *whole = read_media(f, NULL), *media = NULL;
+    weir_media_info wanted = describe(whole);
+    const void *data = wanted.pixels != NULL ? (const void *)wanted.pixels : wanted.samples;
+    for (long i = 0, left = -1; left < 0; i++) {
+        weir_error error = {0};
+        starve_after(i, many);
+        weir_status status = weir_media_create(f->bytes, f->n, NULL, &media, &error);
+        left = starve_left();
+        starve_after(-1, 0);
+        if (status == WEIR_NO_MEMORY) continue;
+        if (status != WEIR_OK) fail_msg("allocation %ld: %s", i, error.message);
+        weir_media_info info = describe(media);
+        assert_int_equal(info.n_bytes, wanted.n_bytes);
+        assert_memory_equal(info.pixels != NULL ? (const void *)info.pixels : info.samples, data,
+                            info.n_bytes);
+        weir_media_release(media);
+    }
+    weir_media_release(whole);
+}
+
+/* One failed allocation of weir's after the other, until none fails. */
+static inline void starve_own(const file *f)
 {
     for (long i = 0; i >= 0; i++) {
         weir_media *media = NULL;
@@ -130,6 +158,15 @@ static inline void starve(const file *f)
         assert_int_equal(weir__mem_live(), live);
         if (pending) break;
     }
+}
+
+/* Likewise of the decoders' libraries, where that is preloaded. */
+static inline void starve(const file *f)
+{
+    starve_own(f);
+    if (starve_after == NULL) return;
+    starve_all(f, 1);
+    starve_all(f, LONG_MAX);
 }
 
 #endif

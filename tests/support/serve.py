@@ -111,7 +111,7 @@ class Connection:
         headers = {}
         for line in lines[1:]:
             name, value = line.split(":", 1)
-            assert name.lower() not in headers, line
+            assert name.lower() not in headers or name == "Vary", line
             headers[name.lower()] = value.strip()
         return int(lines[0].split(" ", 2)[1]), headers
 

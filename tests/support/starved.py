@@ -10,9 +10,10 @@ import tempfile
 import threading
 
 from checks import check, effort, environment
+from media import image_part, png, sound_part, text_part, wav
 from serve import Server
 
-WEIR = os.path.abspath(os.environ["WEIR_BIN"])
+WEIR, BUILD = os.path.abspath(os.environ["WEIR_BIN"]), os.environ["WEIR_BUILD_DIR"]
 ROUNDS = os.environ.get("WEIR_ROUNDS", effort(40, 4))
 N_ROUNDS = 1000 if ROUNDS == "all" else int(ROUNDS)
 SEED = int(os.environ.get("WEIR_SEED", random.SystemRandom().randrange(1 << 30)))
@@ -46,16 +47,22 @@ def requests(llama):
         ("/v1/responses", {"temperature": 0, "input": "hello", "max_output_tokens": 8, "store": False}),
         ("/v1/messages", {**BRIEF, "messages": TALK[1:2]}),
         ("/api/chat", {"messages": TALK[:2], "stream": False, "options": {"num_predict": 8, "temperature": 0}}),
+        ("/api/generate", {"prompt": "hello " * 20, "system": "Be brief.", "stream": False, "options": {"num_predict": 8, "temperature": 0}}),
+        ("/completion", {"prompt": "hello", "n_predict": 8, "temperature": 0, "lora": [{"id": 0, "scale": 1}]}), chat(TALK[:2], lora=[{"id": 0, "scale": 0.5}]),
+        ("/v1/embeddings", {"input": ["a few words, " * 20, "others"]}), ("/api/embed", {"input": ["a few words", "others"]}), ("/api/embeddings", {"prompt": "a few words"}),
         ("/tokenize", {"content": "a few words, " * 30}), ("/apply-template", {"messages": TALK})]
-    if not llama:
-        return plain
+    if not llama:  # the fake model ranks nothing; the tiny one of llama.cpp has no tokens to fill in the middle
+        code = {"input_prefix": "int f(", "input_suffix": ") {}\n", "input_extra": [{"filename": "a.h", "text": "int a;\n" * 30}]}
+        seen = [{"role": "user", "content": [text_part("What?"), image_part(png()), image_part(png(seed=1))]}]
+        return plain + [("/infill", {**code, "n_predict": 8, "temperature": 0}), chat(seen), chat(seen, stream=True), chat(seen, lora=[{"id": 0, "scale": 1}])]
     form = {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}
+    heard = [{"role": "user", "content": [sound_part(wav(0.5)), text_part("What?")]}]
     return plain + [
-        chat(TALK, tools=[TOOL]), chat(TALK, tools=[TOOL], tool_choice="required"), chat(TALK[:2], response_format=form),
+        chat(heard), chat(heard, stream=True), ("/v1/rerank", {"query": "water", "documents": ["a weir holds water", "a mill", "words " * 40]}), chat(TALK, tools=[TOOL]), chat(TALK, tools=[TOOL], tool_choice="required"), chat(TALK[:2], response_format=form),
         chat(TALK, tools=[TOOL], stream=True, temperature=0.5, seed=3), ("/v1/completions", {**BRIEF, "prompt": "No. ", "grammar": 'root ::= [0-9]+ "!"'})]
 
 
-VARYING = {"id", "item_id", "created", "created_at", "completed_at", "usage", "timings", "miss", "system_fingerprint"}
+VARYING = {"id", "item_id", "created", "created_at", "completed_at", "usage", "timings", "miss", "tokens_cached", "system_fingerprint"}
 
 
 def essence(value):
@@ -63,6 +70,11 @@ def essence(value):
     if isinstance(value, dict):
         return {k: essence(v) for k, v in value.items() if k not in VARYING and not re.search("_duration$|_ms$|_count$", k)}
     return [essence(v) for v in value] if isinstance(value, list) else value
+
+
+def told(headers):
+    """What an answer says of the request: fields without effect, messages in another form."""
+    return [headers.get(name) for name in ("x-weir-relaxed", "x-weir-messages")]
 
 
 def said(server, path, body, timeout=300):
@@ -75,7 +87,7 @@ def said(server, path, body, timeout=300):
         connection.request("POST", path, body)
         if not body.get("stream"):
             reply = connection.reply()
-            return reply.status, essence(reply.json)
+            return reply.status, [essence(reply.json), *told(reply.headers)]
         status, headers = connection.head()
         if status != 200:
             return status, json.loads(connection.exactly(int(headers["content-length"])))
@@ -90,7 +102,7 @@ def said(server, path, body, timeout=300):
                 text += choice["delta"].get("content") or ""
                 text += json.dumps([{k: v for k, v in c.items() if k != "id"} for c in choice["delta"].get("tool_calls", [])] or "")
                 ends += [choice["finish_reason"]] if choice.get("finish_reason") else []
-        return 200, [text.replace('""', ""), ends]
+        return 200, [text.replace('""', ""), ends, *told(headers)]
     except (OSError, ConnectionError, ValueError) as problem:
         return None, str(problem)
     finally:
@@ -100,10 +112,13 @@ def said(server, path, body, timeout=300):
 class Starved:
     """A server, its clients, and what they saw."""
 
-    def __init__(self, tiny, env=None):
-        words = ["-c", "4096", "-np", "4", "-t", "2", "--cache-memory", "4M"]
-        self.server = Server(WEIR, *words, model=tiny or "fake:n_ctx_train=8192", env=env, patience=120)
-        self.asks = requests(tiny is not None)
+    def __init__(self, models, env=None):
+        words = ["-c", "4096", "-np", "4", "-t", "2", "--cache-memory", "4M", "--embeddings"]
+        if models:
+            self.server = Server(WEIR, *words, "--models", models, model=None, env=env, patience=120)
+        else:
+            self.server = Server(WEIR, *words, "--lora", "fake:1", "--mmproj", "fake:sounds=0", model="fake:n_ctx_train=8192,fim=1", env=env, patience=120)
+        self.asks = requests(models is not None)
         self.right = [said(self.server, *ask) for ask in self.asks]
         bad = [(ask[0], answer) for ask, answer in zip(self.asks, self.right) if answer[0] != 200]
         check("every request has an answer with memory", not bad, *bad)
@@ -144,12 +159,12 @@ class Starved:
             check("it ends in order", self.server.stop() == 0, *self.server.lines[-5:])
 
 
-def no_address_space(tiny=None):
-    """The limit of ulimit -v and of systemd's LimitAS=, set and lifted while it runs."""
+def no_address_space(models=None):
+    """The limit of ulimit -v and of systemd's LimitAS=, set and lifted while it runs. models: a list, with llama.cpp; None: the fake model."""
     if os.environ.get("WEIR_SANITIZED"):
         return print("note: sanitizers need an address space of terabytes")
     # glibc gives back what is free and asks for it again, so that the limit is met often.
-    run = Starved(tiny, env=environment(MALLOC_ARENA_MAX="1", MALLOC_TRIM_THRESHOLD_="0", MALLOC_TOP_PAD_="0", MALLOC_MMAP_THRESHOLD_="16384"))
+    run = Starved(models, env=environment(MALLOC_ARENA_MAX="1", MALLOC_TRIM_THRESHOLD_="0", MALLOC_TOP_PAD_="0", MALLOC_MMAP_THRESHOLD_="16384"))
     pid = run.server.process.pid
 
     def starve():
@@ -165,9 +180,9 @@ def no_address_space(tiny=None):
     run.finish(i + 1)
 
 
-def failing_allocations(tiny=None):
+def failing_allocations(models=None):
     """Some of all that the process makes."""
-    preload, orders = os.path.join(os.environ["WEIR_BUILD_DIR"], "tests", "starve.so"), os.path.join(scratch.name, "orders")
+    preload, orders = os.path.join(BUILD, "tests", "starve.so"), os.path.join(scratch.name, "orders")
     if not os.path.exists(preload):
         return print("note: left out with sanitizers, which have a malloc of their own, and where there is no glibc")
 
@@ -176,7 +191,7 @@ def failing_allocations(tiny=None):
             f.write(struct.pack("II", one_in, smallest))
 
     order(0)
-    run = Starved(tiny, env=environment(LD_PRELOAD=preload, STARVE_FILE=orders))
+    run = Starved(models, env=environment(LD_PRELOAD=preload, STARVE_FILE=orders))
     for i in range(N_ROUNDS):
         run.one_round(lambda: order(run.dice.choice((30, 300, 1000, 3000, 10000)), run.dice.choice((0, 0, 0, 64, 1024))), lambda: order(0))
         if not run.alive():

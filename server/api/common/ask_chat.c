@@ -215,8 +215,10 @@ static void report_reshaped(serve_ask *ask, bool added)
     const bool own = added && strncmp(lines, "messages[0]", 11) == 0; /* the server's message */
     weir__text_clear(&ask->reshaped);
     if (own) lines += strcspn(lines, "\n") + 1;
-    if (*lines != '\0' && !weir__text_add_string(&ask->reshaped, lines)) return;
-    serve_call_reshaped(ask->call, ask->dropped.bytes, ask->reshaped.bytes);
+    if (*lines != '\0' && !weir__text_add_string(&ask->reshaped, lines))
+        serve_call_no_memory(ask->call);
+    else
+        serve_call_reshaped(ask->call, ask->dropped.bytes, ask->reshaped.bytes);
 }
 
 bool serve_ask_render(serve_ask *ask, weir_request *request)

@@ -229,7 +229,9 @@ void serve_call_reshaped(serve_call *call, const char *dropped, const char *line
         all = add_item(&header, item);
     }
     if (!all) weir__text_add_string(&header, MORE);
-    if (header.n > 0)
+    if (header.failed)
+        serve_call_no_memory(call);
+    else if (header.n > 0)
         serve_log("debug", "messages", "request %s: changed for the prompt: %s", call->id, header.bytes);
     weir__mem_free(call->reshaped);
     call->reshaped = header.bytes;
