@@ -19,7 +19,6 @@
 #include "server/models/catalog.h"
 #include "server/models/pull.h"
 #include "server/request/call.h"
-#include "server/request/ready.h"
 #include "server/request/workers.h"
 #include "server/system/log.h"
 #include "service.h"

@@ -9,7 +9,6 @@
 #include "connection.h"
 #include "server/api/common/lease.h"
 #include "server/request/call.h"
-#include "server/request/ready.h"
 #include "server/request/workers.h"
 #include "server/routers/router.h"
 

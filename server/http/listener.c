@@ -18,7 +18,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "connection.h"
-#include "server/access/reach.h"
+#include "server/access/keys.h"
 #include "server/system/bind.h"
 #include "server/system/log.h"
 

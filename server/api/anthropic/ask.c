@@ -3,7 +3,7 @@
  * their own, calls join the assistant's message, and blocks that this server does not run are foreign.c's.
  * Tools, the choice and the options follow, each from its own field.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "ask.h"
+#include "anthropic.h"
 
 #include <string.h>
 

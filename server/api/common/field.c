@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/member.h"
 #include "hint.h"
-#include "server/models/name.h"
+#include "server/models/catalog.h"
 #include "server/request/call.h"
 
 bool serve_field_refuse(serve_call *call, const char *name, const char *what)

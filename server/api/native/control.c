@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "handlers.h"
+#include "native.h"
 #include "server/api/common/answer.h"
 #include "server/api/common/field.h"
 #include "server/request/body.h"

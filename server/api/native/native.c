@@ -4,10 +4,9 @@
 #include <string.h>
 
 #include "base/member.h"
-#include "handlers.h"
+#include "native.h"
 #include "server/api/common/ask.h"
 #include "server/api/common/field.h"
-#include "server/api/openai/completions.h"
 #include "server/api/openai/openai.h"
 #include "server/models/loaded.h"
 #include "server/models/model.h"

@@ -1,6 +1,6 @@
 /* plan.c: POST /v1/plan: a forecast for a request, without starting it.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "handlers.h"
+#include "native.h"
 #include "server/api/common/ask.h"
 #include "server/api/common/error.h"
 #include "server/api/common/field.h"

@@ -1,7 +1,7 @@
 /* render.c: POST /v1/completions/render and /v1/chat/completions/render: the tokens of a prompt, for routers
  * that look for its prefix. SPDX-License-Identifier: Apache-2.0 */
 #include "base/mem.h"
-#include "handlers.h"
+#include "native.h"
 #include "server/api/common/ask.h"
 #include "server/api/common/error.h"
 #include "server/api/common/field.h"

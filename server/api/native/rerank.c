@@ -4,11 +4,11 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "handlers.h"
+#include "native.h"
 #include "server/api/common/embedder.h"
 #include "server/api/common/error.h"
 #include "server/api/common/field.h"
-#include "server/api/common/lora.h"
+#include "server/api/common/lease.h"
 #include "server/models/loaded.h"
 #include "server/models/model.h"
 #include "server/request/body.h"

@@ -5,13 +5,12 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "handlers.h"
 #include "ollama.h"
 #include "server/api/common/ask.h"
 #include "server/api/common/embedder.h"
 #include "server/api/common/field.h"
 #include "server/api/common/hint.h"
-#include "server/api/common/lora.h"
+#include "server/api/common/lease.h"
 #include "server/models/loaded.h"
 #include "server/models/model.h"
 #include "server/request/body.h"

@@ -4,7 +4,7 @@
  * other become one message. Templates know no namespaces: a tool in one has the name SPACE.NAME there, and
  * answers have both apart again.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "ask_responses.h"
+#include "openai.h"
 
 #include <string.h>
 

@@ -2,10 +2,10 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "handlers.h"
+#include "openai.h"
 #include "server/api/common/embedder.h"
 #include "server/api/common/field.h"
-#include "server/api/common/lora.h"
+#include "server/api/common/lease.h"
 #include "server/models/model.h"
 #include "server/request/body.h"
 #include "server/request/call.h"

@@ -3,14 +3,13 @@
  * its names, and its adapters; of a pool each model has its state, and its properties while it is in memory,
  * where the catalog keeps it meanwhile. Anthropic's clients get the same list in their API's form.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "models.h"
+#include "openai.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/utf8.h"
-#include "handlers.h"
-#include "server/api/anthropic/models.h"
+#include "server/api/anthropic/anthropic.h"
 #include "server/api/common/embedder.h"
 #include "server/api/common/field.h"
 #include "server/api/common/lease.h"

@@ -7,12 +7,10 @@
 #include <string.h>
 
 #include "base/sha256.h"
-#include "handlers.h"
 #include "ollama.h"
 #include "server/api/common/field.h"
 #include "server/api/common/prompts.h"
 #include "server/models/catalog.h"
-#include "server/models/name.h"
 #include "server/models/pull.h"
 #include "server/request/body.h"
 #include "server/request/call.h"
