@@ -10,13 +10,12 @@
 
 #include "base/error.h"
 #include "cli.h"
+#include "config_file.h"
 #include "file.h"
 #include "hub.h"
-#include "preset.h"
 #include "progress.h"
 #include "shortname.h"
 #include "signals.h"
-#include "starter.h"
 #include "term.h"
 #include "text.h"
 

@@ -320,8 +320,8 @@ static void add_vllm(weir__text *text, const source *sources, size_t n)
     add_adapters(text, prefix, sources, n);
 }
 
-/* Appends the metrics by which routers choose a server, and the same under vLLM's names for those that know no
- * others. */
+/* Appends the metrics by which routers choose a server, and the same under vLLM's names for those that know
+ * no others. */
 static void add_router(const serve_server *server, const source *sources, size_t n, weir__text *text)
 {
     add_gauge(text, "requests_running", "requests in a slot", sources, n, offsetof(load, running));

@@ -1,7 +1,7 @@
 /* items.c: items of a conversation: what is kept of them, and items of a request that only name kept ones:
- * {"type": "item_reference", "id": "msg_…"}. An id that this server made has its response's id in it, so most items are found at once. Others may have
- * come with a later request, such as those of a response that is not kept any more: kept responses are
- * searched for them, the newest first, up to SEARCH_MOST bytes.
+ * {"type": "item_reference", "id": "msg_…"}. An id that this server made has its response's id in it, so most
+ * items are found at once. Others may have come with a later request, such as those of a response that is not
+ * kept any more: kept responses are searched for them, the newest first, up to SEARCH_MOST bytes.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memmem */
