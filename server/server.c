@@ -26,7 +26,6 @@
 #include "server/api/common/records.h"
 #include "server/api/common/tape.h"
 #include "server/http/connection.h"
-#include "server/http/listener.h"
 #include "server/models/catalog.h"
 #include "server/models/pull.h"
 #include "server/operate/operate.h"

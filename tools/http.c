@@ -12,7 +12,6 @@
 #include "cli/lib/term.h"
 #include "commands.h"
 #include "exchange.h"
-#include "report.h"
 
 /* ---- The loop ---- */
 

@@ -51,13 +51,9 @@ static block_kind kind_of(const json_t *block)
 
 static bool read_text(serve_turns *turns, const char *place, const json_t *block)
 {
-    serve_call *call = turns->ask->call;
     static const char *const members[] = {"type", "text", "cache_control", "citations", NULL};
-    const json_t *text = json_object_get(block, "text");
-    if (!serve_field_only(call, place, block, members)) return false;
-    if (!json_is_string(text)) return serve_field_refuse(call, place, "a block with a text");
-    serve_turns_add_text(turns, text);
-    return true;
+    return serve_turns_read_text(turns, place, block, members, "text", "a block with a text",
+                                 serve_turns_add_text);
 }
 
 static bool read_image(serve_turns *turns, const char *place, const json_t *block)
@@ -94,11 +90,7 @@ static serve_reader read_block;
 /* Reads a string, or an array of blocks, into the last message. */
 static bool read_content(serve_turns *turns, const char *place, const json_t *content)
 {
-    serve_call *call = turns->ask->call;
-    if (json_is_array(content)) return serve_field_each(call, turns, place, content, read_block);
-    if (!json_is_string(content)) return serve_field_refuse(call, place, "a string or an array of blocks");
-    serve_turns_add_text(turns, content);
-    return true;
+    return serve_turns_read_content(turns, place, content, read_block, "a string or an array of blocks");
 }
 
 /* True if a member is a string or left out. False: the call has its answer. */
@@ -170,13 +162,9 @@ static bool read_block(serve_call *call, void *to, const char *place, const json
 
 static bool read_thinking(serve_turns *turns, const char *place, const json_t *block)
 {
-    serve_call *call = turns->ask->call;
     static const char *const members[] = {"type", "thinking", "signature", NULL};
-    const json_t *text = json_object_get(block, "thinking");
-    if (!serve_field_only(call, place, block, members)) return false;
-    if (!json_is_string(text)) return serve_field_refuse(call, place, "a block with thinking, a string");
-    serve_turns_add_reasoning(turns, text);
-    return true;
+    return serve_turns_read_text(turns, place, block, members, "thinking", "a block with thinking, a string",
+                                 serve_turns_add_reasoning);
 }
 
 static bool read_tool_use(serve_turns *turns, const char *place, const json_t *block)

@@ -25,12 +25,8 @@ static bool read_text(serve_turns *turns, const char *place, const json_t *part)
 {
     static const char *const members[] = {
         "type", "text", "annotations", "logprobs", "prompt_cache_breakpoint", NULL};
-    const json_t *text = json_object_get(part, "text");
-    serve_call *call = turns->ask->call;
-    if (!serve_field_only(call, place, part, members)) return false;
-    if (!json_is_string(text)) return serve_field_refuse(call, place, "a part with a text");
-    serve_turns_add_text(turns, text);
-    return true;
+    return serve_turns_read_text(turns, place, part, members, "text", "a part with a text",
+                                 serve_turns_add_text);
 }
 
 static bool read_image(serve_turns *turns, const char *place, const json_t *part)
@@ -53,12 +49,8 @@ static bool read_image(serve_turns *turns, const char *place, const json_t *part
 static bool read_refusal(serve_turns *turns, const char *place, const json_t *part)
 {
     static const char *const members[] = {"type", "refusal", NULL};
-    const json_t *words = json_object_get(part, "refusal");
-    serve_call *call = turns->ask->call;
-    if (!serve_field_only(call, place, part, members)) return false;
-    if (!json_is_string(words)) return serve_field_refuse(call, place, "a part with a refusal, a string");
-    serve_turns_add_text(turns, words);
-    return true;
+    return serve_turns_read_text(turns, place, part, members, "refusal", "a part with a refusal, a string",
+                                 serve_turns_add_text);
 }
 
 static bool read_part(serve_call *call, void *to, const char *place, const json_t *part)
@@ -77,11 +69,7 @@ static bool read_part(serve_call *call, void *to, const char *place, const json_
 /* Reads a string, or an array of texts and images, into the last message. */
 static bool read_content(serve_turns *turns, const char *place, const json_t *content)
 {
-    serve_call *call = turns->ask->call;
-    if (json_is_array(content)) return serve_field_each(call, turns, place, content, read_part);
-    if (!json_is_string(content)) return serve_field_refuse(call, place, "a string or an array of parts");
-    serve_turns_add_text(turns, content);
-    return true;
+    return serve_turns_read_content(turns, place, content, read_part, "a string or an array of parts");
 }
 
 /* Joins two strings with `between` between them, or gives the one that is there; freed with json_decref. */
