@@ -12,18 +12,18 @@
 #include <unistd.h>
 
 #include "cli/lib/child.h"
+#include "cli/lib/config_file.h"
 #include "cli/lib/figures.h"
 #include "cli/lib/file.h"
 #include "cli/lib/line.h"
 #include "cli/lib/load.h"
 #include "cli/lib/out.h"
-#include "cli/lib/preset.h"
 #include "cli/lib/prompt.h"
+#include "cli/lib/shortname.h"
 #include "cli/lib/signals.h"
-#include "cli/lib/starter.h"
 #include "cli/lib/talk.h"
 #include "cli/lib/term.h"
-#include "cli/lib/wrap.h"
+#include "cli/lib/text.h"
 #include "commands.h"
 
 struct chat {

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/lib/config_file.h"
 #include "cli/lib/options.h"
 #include "cli/lib/out.h"
-#include "cli/lib/preset.h"
 #include "cli/lib/shortname.h"
 #include "cli/lib/text.h"
 

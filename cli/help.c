@@ -17,7 +17,6 @@
 #include "cli/lib/signals.h"
 #include "cli/lib/term.h"
 #include "cli/lib/text.h"
-#include "cli/lib/wrap.h"
 
 /* ---- A page, for a terminal or in roff ---- */
 

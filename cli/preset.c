@@ -1,5 +1,5 @@
 /* weir preset: models with settings under a name. SPDX-License-Identifier: Apache-2.0 */
-#include "cli/lib/preset.h"
+#include "cli/lib/config_file.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -17,9 +17,9 @@
 #include "cli/lib/out.h"
 #include "cli/lib/progress.h"
 #include "cli/lib/prompt.h"
-#include "cli/lib/reply.h"
+#include "cli/lib/shortname.h"
 #include "cli/lib/signals.h"
-#include "cli/lib/starter.h"
+#include "cli/lib/talk.h"
 #include "cli/lib/term.h"
 
 #define BEST_OF_MAX 128

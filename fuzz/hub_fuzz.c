@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "fuzz.h"
-#include "hub/list.h"
+#include "hub/name.h"
 
 static void look(const weir__name_file *file)
 {

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -209,4 +210,14 @@ void weir__config_fini(weir__config *config)
     weir__mem_free(config->proxy);
     weir__mem_free(config->no_proxy);
     *config = (weir__config){0};
+}
+
+void weir__hub_log(weir_log_level level, const char *format, ...)
+{
+    char message[2048]; /* more than a log's message has */
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    if (n > 0) weir_log_message(level, message);
 }

@@ -1,4 +1,4 @@
-/* config.h: the hub's configuration, from the parameters and the environment.
+/* config.h: the hub's configuration, from the parameters and the environment, and lines of weir's log.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_HUB_CONFIG_H
 #define WEIR_HUB_CONFIG_H
@@ -25,5 +25,8 @@ typedef struct weir__config {
 /* Errors: INVALID, NO_MEMORY; IO: the token's file cannot be read. *config is then empty. */
 weir_status weir__config_read(const weir_hub_params *params, weir__config *config, weir_error *error);
 void weir__config_fini(weir__config *config);
+
+/* Formats a message for weir_log_message, which has the limits. */
+void weir__hub_log(weir_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

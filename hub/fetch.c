@@ -5,7 +5,7 @@
  * go into BLOB.incomplete; an earlier part is hashed and continued. Failures of the network are tried again
  * from the last byte. A whole file whose checksum differs is downloaded once more if a part of it was of an
  * earlier process. The file gets its name last, when it is on the disk. */
-#include "fetch.h"
+#include "http.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 #include "base/sha256.h"
 #include "base/text.h"
 #include "cache.h"
-#include "log.h"
+#include "config.h"
 
 #define PROGRESS_NS (100 * WEIR__NS_PER_MS) /* between two calls of it: smooth for the eye */
 #define RATE_NS     (500 * WEIR__NS_PER_MS) /* that a rate is of: less would flicker */

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "config.h"
+#include "name.h"
 
 /* A connection that is kept between requests. One thread at a time. */
 typedef struct weir__http weir__http;
@@ -66,5 +67,10 @@ weir_status weir__http_explain(const weir__config *config, const weir__http_answ
 weir_status weir__http_text(weir__http *http, const weir__config *config, const char *url, size_t max,
                             const char *what, int32_t n_retries, char **out, size_t *length,
                             weir_error *error);
+
+/* fetch.c: downloads a file's blob into the cache where it is not there yet, under its lock. Errors as
+ * weir_hub_download. */
+weir_status weir__fetch(weir__http *http, const weir__config *config, const weir__name_file *file,
+                        const char *commit, weir_error *error);
 
 #endif

@@ -17,9 +17,8 @@
 #include "base/text.h"
 #include "cache.h"
 #include "config.h"
-#include "fetch.h"
-#include "list.h"
-#include "log.h"
+#include "http.h"
+#include "name.h"
 
 #define ANSWER_MAX ((size_t)32 << 20)
 

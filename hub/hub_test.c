@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "cache.h"
-#include "list.h"
 #include "name.h"
 #include "support/model.h"
 #include "support/temp.h"

@@ -73,4 +73,12 @@ weir_status weir__name_choose(const weir__name *name, const weir__name_files *fi
 /* The i-th shard (from 1) of the file at `first`; `files` is sorted. NULL: it is missing. */
 const weir__name_file *weir__name_shard_of(const weir__name_files *files, size_t first, int32_t shard);
 
+/* ---- The hub's list ---- */
+
+/* Reads the answer of /api/models/OWNER/REPO/revision/REVISION?blobs=true: commit and GGUF files, sorted.
+ * Files whose names would leave the folder that they are put in are left out. Errors: FORMAT (field "name"),
+ * NO_MEMORY; *files is then empty. */
+weir_status weir__list_read(const char *repo, const char *json, size_t length, weir__name_files *files,
+                            weir_error *error);
+
 #endif

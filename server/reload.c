@@ -8,7 +8,7 @@
 #include "server/access/keys.h"
 #include "server/api/common/tape.h"
 #include "server/models/catalog.h"
-#include "server/operate/events.h"
+#include "server/operate/operate.h"
 #include "server/routers/router.h"
 #include "server/system/tls.h"
 #include "service.h"

@@ -1,4 +1,4 @@
-"""weir serve, on the fake model: who may see and do what. The tables of docs/guides/access.md are the data: every path of server/http/route.c with every role."""
+"""weir serve, on the fake model: who may see and do what. The tables of docs/guides/access.md are the data: every path of server/http/paths.c with every role."""
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
@@ -109,7 +109,7 @@ def routes_of(cell):
 
 
 def routes_of_source():
-    with open(os.path.join(SOURCE, "server/http/route.c")) as f:
+    with open(os.path.join(SOURCE, "server/http/paths.c")) as f:
         return [(method, path.replace("[/v1]", "/v1") or "/") for method, path in re.findall(r'^    \{"([A-Z]+)", (?:"([^"]+)"|NULL)', f.read(), re.M)]
 
 

@@ -102,7 +102,7 @@ def is_nothing(reply):
 
 @part
 def rows():
-    with open(os.path.join(SOURCE, "server", "http", "route.c"), encoding="utf-8") as f:
+    with open(os.path.join(SOURCE, "server", "http", "paths.c"), encoding="utf-8") as f:
         table = re.findall(r'^    \{"([A-Z]+)", "([^"]+)"', f.read(), re.M)
     check("the table has the paths that the guides have", sorted(table) == sorted(ROWS), set(table) ^ set(ROWS))
 

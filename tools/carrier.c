@@ -1,19 +1,91 @@
-/* Requests to a server with OpenAI's API, over HTTP, all connections in one thread.
+/* carrier.c: requests to a server with OpenAI's API, over HTTP, all connections in one thread, and the
+ * record of each.
  * SPDX-License-Identifier: Apache-2.0
  *
  * An exchange becomes a transfer (transfer.h), whose bytes go through a reader of server-sent events. The end
  * is told apart by status and by what came last. A server that is busy gives the time of the next try. */
+#include "exchange.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/utf8.h"
 #include "cli/lib/file.h"
 #include "cli/lib/signals.h"
 #include "cli/lib/sse.h"
-#include "exchange.h"
 #include "hub/transfer/transfer.h"
+
+/* ---- One exchange ---- */
+
+#define ANSWER_MAX (64u << 10) /* bytes that are kept to see whether they are JSON */
+
+const char cli_exchanges_csv_head[] =
+    "request,ended,tries,sent_ms,prompt_tokens,cached_tokens,generated_tokens,pieces,ttft_ms,worst_gap_ms,"
+    "end_to_end_ms\n";
+
+int64_t cli_exchanges_now(const cli_exchanges *exchanges)
+{
+    return weir__clock_now_ns() - exchanges->started_ns;
+}
+
+/* Text came. False: the client leaves now; let go of the exchange and end it as LEFT. */
+static bool add_piece(cli_exchange *exchange, const char *text, size_t n)
+{
+    cli_exchanges *exchanges = exchange->exchanges;
+    cli_tally_piece(exchanges->tally, &exchange->record, cli_exchanges_now(exchanges));
+    if (exchanges->args->ask.json_schema != NULL && exchange->answer.n + n <= ANSWER_MAX)
+        cli_text_add(&exchange->answer, text, n);
+    return exchange->planned.leave_after == 0 || exchange->record.n_pieces < exchange->planned.leave_after;
+}
+
+static bool is_json(const cli_text *text)
+{
+    json_error_t error;
+    json_t *json = text->n == 0 ? NULL : json_loadb(text->bytes, text->n, JSON_DECODE_ANY, &error);
+    json_decref(json);
+    return json != NULL;
+}
+
+static void write_row(FILE *csv, const cli_record *record)
+{
+    if (csv == NULL) return;
+    if (record->index == CLI_TRAFFIC_LATE)
+        fputs("late", csv);
+    else
+        fprintf(csv, "%llu", (unsigned long long)record->index);
+    fprintf(csv, ",%s,%d,%.3f,%lld,%lld,%lld,%d,%.3f,%.3f,%.3f\n", cli_fate_keys[record->fate],
+            record->n_tries, (double)record->sent_ns / 1e6, (long long)record->n_prompt,
+            (long long)record->n_cached, (long long)record->n_generated, record->n_pieces,
+            record->n_pieces > 0 ? (double)(record->first_ns - record->sent_ns) / 1e6 : 0.0,
+            (double)record->worst_gap_ns / 1e6, (double)(record->end_ns - record->sent_ns) / 1e6);
+}
+
+void cli_exchange_end(cli_exchange *exchange, cli_fate fate, const char *message, int64_t retry_ms)
+{
+    cli_exchanges *exchanges = exchange->exchanges;
+    exchange->carried = NULL;
+    exchange->record.end_ns = cli_exchanges_now(exchanges);
+    if (fate == CLI_FATE_BUSY && retry_ms >= 0 && exchange->record.n_tries < exchanges->n_tries) {
+        exchange->retry_at_ns = exchange->record.end_ns + retry_ms * WEIR__NS_PER_MS;
+        exchanges->n_waiting++;
+        exchanges->tally->n_retries++;
+        return;
+    }
+    exchange->record.fate = fate;
+    if (exchanges->args->ask.json_schema != NULL && fate == CLI_FATE_ANSWERED &&
+        exchange->record.ended_by_itself)
+        exchanges->tally->n_not_json += !is_json(&exchange->answer);
+    cli_tally_end(exchanges->tally, &exchange->record, message);
+    write_row(exchanges->csv, &exchange->record);
+    exchanges->all[exchange->place] = exchanges->all[--exchanges->n];
+    exchanges->all[exchange->place]->place = exchange->place;
+    weir__text_fini(&exchange->prompt);
+    weir__text_fini(&exchange->answer);
+    cli_free(exchange);
+}
 
 #define RETRY_S      1 /* where a server that is busy does not say when */
 #define RETRY_MAX_S  60
@@ -92,7 +164,7 @@ static void take_piece(request *r, const cli_answer *answer)
         r->finished = true;
         record->ended_by_itself = strcmp(answer->finish, "length") != 0;
     }
-    if (answer->n_text > 0 && !cli_exchange_piece(r->exchange, answer->text, answer->n_text))
+    if (answer->n_text > 0 && !add_piece(r->exchange, answer->text, answer->n_text))
         end_by_us(r, CLI_FATE_LEFT, "");
 }
 

@@ -18,7 +18,6 @@
 #include "cli/lib/signals.h"
 #include "cli/lib/term.h"
 #include "measure.h"
-#include "report.h"
 #include "tools/plain/llama_loop.h"
 
 #define LANE_CELLS                                                                                           \

@@ -25,12 +25,8 @@ typedef struct cli_exchange {
     void *carried;       /* the carrier's */
 } cli_exchange;
 
-/* Called by the carrier when text came. False: the client leaves now; let go of the exchange and end it as
- * LEFT. */
-bool cli_exchange_piece(cli_exchange *exchange, const char *text, size_t n);
-
-/* Called by the carrier when the exchange has ended; it is gone when this returns. retry_ms >= 0: with BUSY,
- * when to try again. */
+/* The exchange has ended, and is gone when this returns. retry_ms >= 0: with BUSY, when to try
+ * again. */
 void cli_exchange_end(cli_exchange *exchange, cli_fate fate, const char *message, int64_t retry_ms);
 
 struct cli_exchanges {
@@ -57,10 +53,7 @@ extern const char cli_exchanges_csv_head[];
 /* Nanoseconds since the load began. */
 int64_t cli_exchanges_now(const cli_exchanges *exchanges);
 
-/* Runs until all have ended, or a signal comes: then those under way are STOPPED. */
-void cli_exchanges_run(cli_exchanges *exchanges);
-
-/* ---- The carrier: sends requests to a server, and answers to the functions above ---- */
+/* ---- The carrier: sends requests to a server, and records their answers ---- */
 
 /* NULL after a message: no libcurl in this build, or something is wrong with URL or options (*code). */
 cli_carrier *cli_carrier_create(const cli_args *args, const char *url, cli_exit *code);

@@ -33,7 +33,6 @@ cli_exit bench_kernels(cli_args *args)
 #include "hook/hook.h"
 #include "kernels/panel.h"
 #include "limits.h"
-#include "report.h"
 #include "tools/plain/trial.h"
 
 #ifdef __clang__

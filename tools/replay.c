@@ -20,7 +20,6 @@
 #include "engine/engine.h"
 #include "measure.h"
 #include "model/fake.h"
-#include "report.h"
 
 #define LONGEST 3.6e12 /* ns of a tick: an hour, as in a record */
 

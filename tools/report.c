@@ -1,6 +1,6 @@
 /* report.c: prints a JSON object as tables, lines and numbers, by the shape of its members.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "report.h"
+#include "commands.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -6,7 +6,6 @@
 #include "cli/lib/options.h"
 #include "cli/lib/signals.h"
 #include "commands.h"
-#include "report.h"
 #include "tally.h"
 
 #define MODEL      "fake:n_vocab=32000,n_ctx_train=65536"

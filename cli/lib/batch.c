@@ -347,8 +347,7 @@ static const char *member_of(json_t *object, const cli_option *option)
 cli_exit cli_batch_refused(const cli_batch *batch, const cli_args *args, size_t i, const weir_error *error)
 {
     json_t *object = json_array_get(json_object_get(batch->root, "requests"), i);
-    const cli_option *option =
-        error->field[0] != '\0' ? cli_options_by_field(CLI_STREAM, error->field, NULL) : NULL;
+    const cli_option *option = cli_error_option(error, CLI_STREAM);
     const char *key = option != NULL ? member_of(object, option) : NULL;
     const char *top_key = option != NULL && key == NULL ? member_of(batch->root, option) : NULL;
     cli_exit code = cli_error_is_usage(error) ? CLI_USAGE : CLI_REFUSED;
@@ -357,11 +356,7 @@ cli_exit cli_batch_refused(const cli_batch *batch, const cli_args *args, size_t 
         return cli_fail_error(args, CLI_REFUSED, NULL, error);
     if (top_key == NULL) snprintf(request, sizeof request, "requests[%zu]%s", i, key != NULL ? "." : "");
     snprintf(place, sizeof place, "%s%s", request, key != NULL ? key : top_key != NULL ? top_key : "");
-    const cli_words words = cli_error_words(error, CLI_STREAM, place);
-    if (words.named)
-        cli_fail(code, "%s: %s", name_of(batch), words.text);
-    else
-        cli_fail(code, "%s: %s: %s", name_of(batch), place, words.text);
+    cli_fail(code, "%s: %s", name_of(batch), cli_error_words(error, CLI_STREAM, place, place).text);
     if (args->json) cli_out_json(json_pack("{s:o}", "error", cli_figures_error(error)));
     return code;
 }

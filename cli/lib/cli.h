@@ -135,14 +135,16 @@ cli_exit cli_fail_error(const struct cli_args *args, cli_exit code, const char *
 /* True if the input is invalid on any machine and with any model: CLI_USAGE. */
 bool cli_error_is_usage(const weir_error *error);
 
-/* The error's message with options in place of the library's names. */
 typedef struct cli_words {
-    char text[sizeof((weir_error *)0)->message + 128];
-    const struct cli_option *option; /* of the error's field; NULL = none */
-    bool named;                      /* the text has its name */
+    char text[1024];
 } cli_words;
 
-/* as: the name of the field's option; NULL = as it is on the command line. */
-cli_words cli_error_words(const weir_error *error, unsigned command, const char *as);
+/* The error's message with options in place of the library's names. option: of the error's field, by
+ * cli_error_option; as: its name, NULL = as it is on the command line; before: what comes before a message
+ * that does not have this name, NULL = nothing. */
+cli_words cli_error_words(const weir_error *error, unsigned command, const char *as, const char *before);
+
+/* The option of the error's field; NULL = none. */
+const struct cli_option *cli_error_option(const weir_error *error, unsigned command);
 
 #endif

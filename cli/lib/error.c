@@ -34,29 +34,32 @@ static const char *name_option(const char *name, void *user)
     return n->text;
 }
 
-cli_words cli_error_words(const weir_error *error, unsigned command, const char *as)
+const cli_option *cli_error_option(const weir_error *error, unsigned command)
+{
+    return error->field[0] != '\0' ? cli_options_by_field(command, error->field, NULL) : NULL;
+}
+
+cli_words cli_error_words(const weir_error *error, unsigned command, const char *as, const char *before)
 {
     cli_words words;
-    naming n = {.command = command, .as = as};
-    words.option = n.option =
-        error->field[0] != '\0' ? cli_options_by_field(command, error->field, NULL) : NULL;
-    weir_error_text(error, name_option, &n, words.text, sizeof words.text);
-    words.named = n.named;
+    char text[sizeof error->message + 128];
+    naming n = {.command = command, .as = as, .option = cli_error_option(error, command)};
+    weir_error_text(error, name_option, &n, text, sizeof text);
+    bool alone = n.named || before == NULL;
+    snprintf(words.text, sizeof words.text, "%s%s%s", alone ? "" : before, alone ? "" : ": ", text);
     return words;
 }
 
 cli_exit cli_fail_error(const cli_args *args, cli_exit code, const char *context, const weir_error *error)
 {
-    const cli_words words = cli_error_words(error, args->command->bit, NULL);
-    if (error->code == WEIR_ABORTED && cli_signals_ended() != 0) return cli_signals_exit();
-    if (words.option != NULL && cli_error_is_usage(error)) code = CLI_USAGE;
+    const cli_option *option = cli_error_option(error, args->command->bit);
     const char *place = strchr(error->field, '/'); /* in a schema */
-    if (words.named)
-        cli_fail(code, "%s", words.text);
-    else if (words.option != NULL)
-        cli_fail(code, "%s%s: %s", words.option->name, place != NULL ? place : "", words.text);
-    else
-        cli_fail(code, "%s%s%s", context != NULL ? context : "", context != NULL ? ": " : "", words.text);
+    char name[128];
+    if (error->code == WEIR_ABORTED && cli_signals_ended() != 0) return cli_signals_exit();
+    if (option != NULL && cli_error_is_usage(error)) code = CLI_USAGE;
+    if (option != NULL) snprintf(name, sizeof name, "%s%s", option->name, place != NULL ? place : "");
+    cli_fail(code, "%s",
+             cli_error_words(error, args->command->bit, NULL, option != NULL ? name : context).text);
     if (args->json) cli_out_json(json_pack("{s:o}", "error", cli_figures_error(error)));
     return code;
 }

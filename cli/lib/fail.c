@@ -7,7 +7,6 @@
 #include "cli.h"
 #include "term.h"
 #include "text.h"
-#include "wrap.h"
 
 void cli_text_tell(cli_text *text)
 {

@@ -1,4 +1,6 @@
 /* load.c: finds the model's file, loads models and engines with progress, and writes weir's log to stderr.
+ * A model's name is default, a name at the hub, a file's path or a short name, tried in this order; a preset
+ * has been replaced by its model before. Adapters are loaded with the model.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "load.h"
 
@@ -10,13 +12,12 @@
 
 #include "base/error.h"
 #include "cli.h"
+#include "config_file.h"
 #include "file.h"
 #include "hub.h"
-#include "preset.h"
 #include "progress.h"
 #include "shortname.h"
 #include "signals.h"
-#include "starter.h"
 #include "term.h"
 #include "text.h"
 

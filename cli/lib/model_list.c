@@ -24,7 +24,6 @@
 #include "hub.h"
 #include "load.h"
 #include "memory.h"
-#include "preset.h"
 #include "server/settings/effort.h"
 #include "signals.h"
 #include "text.h"
@@ -475,20 +474,18 @@ cli_exit cli_model_list_fail(const cli_model_entry *entry, cli_exit code, const 
 {
     const cli_args *args = &entry->args;
     const unsigned command = args->command->bit;
-    const cli_option *option =
-        error->field[0] != '\0' ? cli_options_by_field(command, error->field, NULL) : NULL;
+    const cli_option *option = cli_error_option(error, command);
     if (option == NULL)
         return cli_fail(code, "%s: %s: %s", entry->from, entry->name,
-                        cli_error_words(error, command, NULL).text);
+                        cli_error_words(error, command, NULL, NULL).text);
     const cli_origin *origin = &args->sources[option - cli_options];
     const char *file = NULL;
     if (origin->from == CLI_FROM_PRESET) file = args->preset_path;
     if (origin->from == CLI_FROM_MODELS || origin->from == CLI_FROM_SECTION) file = entry->file;
     const char *name = option->name + (file != NULL ? 2 : 0);
-    const cli_words words = cli_error_words(error, command, name);
-    const char *before = words.named ? "" : name, *colon = words.named ? "" : ": ";
-    if (file == NULL) return cli_fail(CLI_USAGE, "%s: %s%s%s", entry->name, before, colon, words.text);
-    return cli_fail(CLI_USAGE, "%s:%d: %s%s%s", file, origin->line, before, colon, words.text);
+    const cli_words words = cli_error_words(error, command, name, name);
+    if (file == NULL) return cli_fail(CLI_USAGE, "%s: %s", entry->name, words.text);
+    return cli_fail(CLI_USAGE, "%s:%d: %s", file, origin->line, words.text);
 }
 
 static cli_exit check_defaults(const cli_model_entry *entry)

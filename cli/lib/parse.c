@@ -16,7 +16,6 @@
 #include "file.h"
 #include "load.h"
 #include "options.h"
-#include "preset.h"
 #include "shortname.h"
 
 static cli_exit bad_value(const char *shown, const char *value, const char *expected)

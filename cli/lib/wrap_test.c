@@ -1,6 +1,6 @@
 /* wrap_test.c: lines break at the same places however a text is cut into pieces.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "wrap.h"
+#include "text.h"
 
 #include <locale.h>
 #include <setjmp.h>

@@ -265,7 +265,7 @@ nif_object *nif_own_engine(nif_call *call, ERL_NIF_TERM term);
 nif_down nif_stream_down; /* stream.c */
 nif_down nif_lease_down;  /* pool.c */
 
-/* ---- model.c, engine.c, request.c, sampler.c, adapter.c, media.c: options of several functions ---- */
+/* ---- model.c, chat.c, engine.c, request.c, sampler.c: options of several functions ---- */
 
 /* A list of numbers; NULL for an empty one. */
 const float *nif_shares(nif_call *call, ERL_NIF_TERM list, size_t *n);

@@ -1,4 +1,4 @@
-/* keys.h: API keys, and how much each may ask for. Any thread.
+/* keys.h: API keys, how much each may ask for, and who operates the server. Any thread.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_ACCESS_KEYS_H
 #define WEIR_SERVER_ACCESS_KEYS_H
@@ -44,5 +44,19 @@ bool serve_keys_more(serve_keys *keys, int32_t key, int32_t n, int32_t *most);
 
 /* n of the counted answers have ended. */
 void serve_keys_leave(serve_keys *keys, int32_t key, int32_t n);
+
+/* ---- Operators ---- */
+
+/* True if strangers have access: the server is reachable from other machines, and it has no keys. Any
+ * thread. */
+bool serve_reach_is_open(bool reachable, serve_keys *keys);
+
+/* True if requests with this key (-1: without one) are an operator's: the key is one, or there
+ * are no keys and only this machine reaches the server (ADR 0095); not pages of other origins, which are
+ * `foreign` (ADR 0132). It may change with a reload. Any thread. */
+bool serve_reach_operates(bool reachable, bool foreign, serve_keys *keys, int32_t key);
+
+/* True if only this machine can reach the listening socket. */
+bool serve_reach_is_local(int fd);
 
 #endif

@@ -17,7 +17,7 @@
 #include "server/api/common/answer.h"
 #include "server/api/common/call_end.h"
 #include "server/api/common/tape.h"
-#include "server/request/ready.h"
+#include "server/request/workers.h"
 
 #define READ_BYTES        ((size_t)16 << 10) /* in one turn: others get theirs */
 #define IDLE_S            75                 /* between two requests */

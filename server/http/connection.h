@@ -99,4 +99,10 @@ const char *serve_gate_field(const serve_connection *connection, const char *nam
  * its answer. */
 bool serve_gate_pass(serve_call *call, bool close);
 
+/* ---- listener.c: the sockets that the server listens on ---- */
+
+weir_status serve_listener_open(serve_server *server, weir_error *error);
+void serve_listener_close(serve_server *server);
+void serve_listener_go_on(serve_server *server); /* accepts again after descriptors ran out */
+
 #endif

@@ -4,16 +4,17 @@
  * comes before refusals that tell of routes and models. The model of the call is set here where there is but
  * one.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "base/utf8.h"
 #include "connection.h"
-#include "hosts.h"
-#include "route.h"
+#include "paths.h"
 #include "server/access/keys.h"
-#include "server/api/anthropic/handlers.h"
+#include "server/api/anthropic/anthropic.h"
 #include "server/api/common/lease.h"
 #include "server/models/loaded.h"
 #include "server/page/page.h"
@@ -22,6 +23,59 @@
 #include "server/request/mask.h"
 #include "server/routers/router.h"
 #include "server/settings/origin.h"
+#include "server/settings/sources.h"
+
+/* ---- Hosts: by which names the server may be asked ---- */
+
+/* A page of another site can give its own name this server's address (DNS rebinding), and its requests then
+ * look like those of one origin; but they carry that name. */
+typedef enum host_kind {
+    HOST_NONE,  /* it is no host with or without a port */
+    HOST_OTHER, /* not one of this server's */
+    HOST_OWN,   /* an address, localhost, the machine's name, where it listens, or params->hosts */
+} host_kind;
+
+/* The name in "name", "name:port", "[address]:port". False: it is none of these. */
+static bool read_name(const char *authority, char *name, size_t capacity)
+{
+    const char *rest = serve_sources_split(authority, name, capacity);
+    if (rest == NULL) return false;
+    if (*rest == ':' && (rest[1 + strspn(rest + 1, "0123456789")] != '\0' || strlen(rest) > 6)) return false;
+    size_t n = strlen(name);
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)name[i]) && strchr(authority[0] == '[' ? ":.%" : "-._", name[i]) == NULL)
+            return false;
+    if (name[n - 1] == '.') name[n - 1] = '\0'; /* the root's */
+    return name[0] != '\0';
+}
+
+/* True if a name is this server's own. local: over a Unix socket, where a proxy asks. Without other settings
+ * it gives its own name of this server, such as that of nginx's `upstream`, which has no dot. No page of
+ * another site has such a name: those of the public DNS have dots. */
+static bool is_own(const serve_params *params, const char *name, bool local)
+{
+    char host[256];
+    size_t n = strlen(name);
+    if (local && strchr(name, '.') == NULL) return true;
+    if (serve_sources_is_address(name) || strcasecmp(name, "localhost") == 0) return true;
+    if (n > 10 && strcasecmp(name + n - 10, ".localhost") == 0) return true;
+    if (params->host != NULL && strcasecmp(params->host, name) == 0) return true;
+    host[sizeof host - 1] = '\0';
+    return gethostname(host, sizeof host - 1) == 0 && strcasecmp(host, name) == 0;
+}
+
+static host_kind find_host(const serve_params *params, const char *authority, bool local)
+{
+    char name[256];
+    if (!read_name(authority, name, sizeof name)) return HOST_NONE;
+    if (is_own(params, name, local)) return HOST_OWN;
+    for (size_t i = 0; i < params->live.n_hosts; i++)
+        if (strcmp(params->live.hosts[i], "*") == 0 || strcasecmp(params->live.hosts[i], name) == 0)
+            return HOST_OWN;
+    return HOST_OTHER;
+}
+
+/* ---- Checks ---- */
 
 /* Parts of a head that are kept until the gate is passed. */
 typedef struct visit {
@@ -157,9 +211,9 @@ static bool check_host(visit *v)
     v->host = given != NULL ? given : "";
     if (!check_authority(v)) return false;
     if (given == NULL) return true;
-    switch (serve_hosts_find(&v->call->server->params, given, v->connection->local)) {
-    case SERVE_HOST_OWN: return true;
-    case SERVE_HOST_NONE:
+    switch (find_host(&v->call->server->params, given, v->connection->local)) {
+    case HOST_OWN: return true;
+    case HOST_NONE:
         return refuse_call(v->call, 400, "bad_request",
                            "Host must be a host name or an address, with or without a port");
     default: break;

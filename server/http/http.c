@@ -1,4 +1,8 @@
-/* http.c: requests, as llhttp reads them: heads, bodies, errors.
+/* http.c: requests, as llhttp reads them. Its callbacks keep the target and the fields of a head; where the
+ * head ends, a call is made and passes the gate. Room for a body is reserved before it is read: all of it
+ * where its length is known, else chunk by chunk. At the end of the request a worker gets the call, or its
+ * handler runs here. Bytes that are no request are refused, and the connection closes: nobody knows where the
+ * next request begins.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +13,6 @@
 #include "connection.h"
 #include "server/api/common/lease.h"
 #include "server/request/call.h"
-#include "server/request/ready.h"
 #include "server/request/workers.h"
 #include "server/routers/router.h"
 

@@ -1,6 +1,6 @@
 /* listener.c: the sockets that the server listens on: TCP, a Unix socket, and those of systemd; and the limit
  * of connections. SPDX-License-Identifier: Apache-2.0 */
-#include "listener.h"
+#include "connection.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -17,8 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "connection.h"
-#include "server/access/reach.h"
+#include "server/access/keys.h"
 #include "server/system/bind.h"
 #include "server/system/log.h"
 

@@ -1,4 +1,7 @@
-/* catalog.c: the models that requests may name, and those of them that are in memory.
+/* catalog.c: the models that requests may name, and those of them that are in memory. With a pool the models
+ * come from the parameters, and a reload replaces them all; the server's part of one (loaded.h) is made with
+ * the first lease, and goes when the pool takes the memory back. Without a pool there is one model, which the
+ * caller loaded, and a request's model may be any of its names.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "catalog.h"
 
@@ -6,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "server/request/call.h"
 #include "server/system/log.h"
 
 #define NAMES_LISTED 16 /* in a message */
@@ -321,4 +325,44 @@ void serve_catalog_destroy(serve_catalog *catalog)
     serve_catalog_list_fini(catalog->models, catalog->n);
     pthread_mutex_destroy(&catalog->mutex);
     weir__mem_free(catalog);
+}
+
+/* ---- Names in requests ---- */
+
+size_t serve_name_untagged(const char *name)
+{
+    static const char tag[] = ":latest";
+    size_t n = strlen(name), n_tag = sizeof tag - 1;
+    return n > n_tag && strcmp(name + n - n_tag, tag) == 0 ? n - n_tag : 0;
+}
+
+static bool is_known(const serve_call *call, const char *word)
+{
+    return serve_adapters_has(call->loaded->adapters, word) || serve_catalog_has(call->server->catalog, word);
+}
+
+/* An unknown name loses its tag, in `name` itself. False: out of memory. */
+static bool untag_name(const serve_call *call, json_t *name)
+{
+    const char *word = json_string_value(name);
+    size_t n = word != NULL && !is_known(call, word) ? serve_name_untagged(word) : 0;
+    return n == 0 || json_string_setn(name, word, n) == 0;
+}
+
+bool serve_name_read(serve_call *call, const json_t *name, const char **adapter)
+{
+    *adapter = NULL;
+    if (name == NULL || json_is_null(name)) return true;
+    if (call->route->tagged && !untag_name(call, (json_t *)name)) return serve_call_no_memory(call);
+    const char *word = json_string_value(name);
+    if (word != NULL && serve_adapters_has(call->loaded->adapters, word))
+        *adapter = word;
+    else if (word == NULL)
+        serve_call_refuse(call, 400, "model", "invalid_value", "model must be a string");
+    else if (!serve_catalog_has(call->server->catalog, word))
+        serve_call_refuse(call, 404, "model", "model_not_found",
+                          "there is no model \"%.100s\" here; ask for \"%.100s\", or leave model out "
+                          "(GET /v1/models lists all names)",
+                          word, call->model->name);
+    return !call->begun;
 }

@@ -62,4 +62,14 @@ serve_loaded *serve_catalog_loaded(serve_catalog *catalog);
 /* The server's part of a leased model, which stays as long as the lease. NULL: out of memory. */
 serve_loaded *serve_catalog_enter(serve_catalog *catalog, const serve_model *model, const weir_lease *lease);
 
+/* ---- Names in requests ---- */
+
+/* True if `name`, a request's "model", is one of this server's, or NULL. *adapter: the same where it is an
+ * adapter's, else NULL; borrowed. Of a tagged route, an unknown name loses its tag. False: the call has its
+ * answer. */
+bool serve_name_read(serve_call *call, const json_t *name, const char **adapter);
+
+/* Bytes of a name before the ":latest" that Ollama's clients add; 0: it has none. */
+size_t serve_name_untagged(const char *name);
+
 #endif

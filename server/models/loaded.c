@@ -1,9 +1,12 @@
-/* loaded.c: a model in memory, and all that the server has of it. SPDX-License-Identifier: Apache-2.0 */
+/* loaded.c: a model in memory, all that the server has of it, and what it can do.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "loaded.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "kept.h"
 
@@ -43,4 +46,48 @@ void serve_loaded_destroy(serve_loaded *loaded)
     pthread_mutex_destroy(&loaded->embedder.mutex);
     weir__mem_free(loaded->name);
     weir__mem_free(loaded);
+}
+
+int32_t serve_loaded_context(const serve_loaded *loaded)
+{
+    weir_model_info info = {.size = sizeof info};
+    weir_engine_stats stats = {.size = sizeof stats};
+    if (weir_engine_get_stats(loaded->engine, &stats) == WEIR_OK) return stats.n_ctx;
+    weir_model_describe(loaded->model, &info);
+    return info.n_ctx_train;
+}
+
+bool serve_loaded_infills(const weir_model_info *info)
+{
+    return info->token_fim_prefix >= 0 && info->token_fim_suffix >= 0 && info->token_fim_middle >= 0;
+}
+
+void serve_loaded_add_abilities(const serve_loaded *loaded, bool ollama, weir__text *text)
+{
+    weir_model_info info = {.size = sizeof info};
+    weir_model_describe(loaded->model, &info);
+    const char *template = info.chat_template;
+    bool writes = loaded->engine != NULL;
+    const struct {
+        bool has;
+        const char *name, *of_ollama; /* NULL: not listed */
+    } all[] = {
+        {writes && template != NULL, "chat", NULL},
+        {writes, "completion", "completion"},
+        {writes, NULL, "tools"}, /* enforced with any template */
+        {writes && template != NULL && strstr(template, "think") != NULL, NULL, "thinking"},
+        {writes && serve_loaded_infills(&info), "infill", "insert"},
+        {info.reads_images, "images", "vision"},
+        {info.reads_sounds, "audio", NULL},
+        {!info.ranks, "embeddings", "embedding"},
+        {info.ranks, "rerank", NULL},
+    };
+    weir__text_add_string(text, "[");
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const char *name = ollama ? all[i].of_ollama : all[i].name;
+        if (!all[i].has || name == NULL) continue;
+        weir__json_next(text);
+        weir__json_quote(text, name, strlen(name));
+    }
+    weir__text_add_string(text, "]");
 }

@@ -41,6 +41,15 @@ typedef struct serve_loaded {
 /* name: copied; may be NULL. NULL: out of memory. */
 serve_loaded *serve_loaded_create(const char *name, weir_model *model, weir_engine *engine);
 
+/* The longest request in tokens. */
+int32_t serve_loaded_context(const serve_loaded *loaded);
+
+/* True if the vocabulary has the tokens for infills. */
+bool serve_loaded_infills(const weir_model_info *info);
+
+/* Appends what the model can do as an array of names, those of Ollama's API or those of weir's own lists. */
+void serve_loaded_add_abilities(const serve_loaded *loaded, bool ollama, weir__text *text);
+
 /* Waits for a thread that works on it for nobody. Before its pool goes. */
 void serve_loaded_wait(serve_loaded *loaded);
 

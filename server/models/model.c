@@ -1,4 +1,6 @@
-/* model.c: a model that requests may name: its names and the defaults of their parameters.
+/* model.c: a model that requests may name: its names and the defaults of their parameters. All that it has of
+ * these is copied into blocks of its own, and constant, so calls that hold the model read it without a lock
+ * while a reload puts another one in its place.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "model.h"
 

@@ -11,7 +11,7 @@
 #include "base/thread.h"
 #include "server/request/call.h"
 #include "server/request/mask.h"
-#include "server/request/ready.h"
+#include "server/request/workers.h"
 #include "server/system/log.h"
 
 struct serve_pull {

@@ -2,20 +2,19 @@
  * is read here step by step; the slots' parts in it give the present state of each slot. An operator sees all
  * of it; others see the numbers of their own requests, and no sums, which would tell those of others.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "events.h"
+#include "operate.h"
 
 #include <stddef.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "handlers.h"
 #include "server/access/keys.h"
 #include "server/api/common/answer.h"
-#include "server/api/openai/models.h"
+#include "server/api/openai/openai.h"
 #include "server/models/catalog.h"
 #include "server/request/call.h"
-#include "server/request/ready.h"
+#include "server/request/workers.h"
 
 #define PERIOD_US  100000 /* at most ten events a second */
 #define IDLE_NS    WEIR__NS_PER_S

@@ -1,5 +1,5 @@
 /* health.c: GET /health. SPDX-License-Identifier: Apache-2.0 */
-#include "handlers.h"
+#include "operate.h"
 #include "server/request/call.h"
 
 void serve_health(serve_call *call)

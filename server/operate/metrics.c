@@ -3,21 +3,52 @@
  * where there are several. A table says which numbers of weir_engine_stats are written, and their rows have
  * the type and the help. Numbers of the pool, the server and the process follow.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "metrics.h"
-
+#include <dirent.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/mem.h"
-#include "handlers.h"
+#include "operate.h"
 #include "server/api/common/embedder.h"
 #include "server/api/common/tape.h"
 #include "server/models/catalog.h"
 #include "server/request/call.h"
 #include "server/request/workers.h"
 #include "server/routers/router.h"
+
+/* ---- Samples ---- */
+
+/* An engine's statistics, and the labels of its samples. */
+typedef struct source {
+    weir_engine_stats stats;
+    char name[WEIR_POOL_NAME_MAX + 1]; /* of its model; truncated */
+    weir__text label;                  /* model="NAME" where there are several; else empty */
+    weir__text adapters;               /* labels of those in use; empty where there are none */
+} source;
+
+/* Begins a metric, whose name is the prefix and the name. */
+static void begin_metric(weir__text *text, const char *prefix, const char *name, const char *kind,
+                         const char *help)
+{
+    weir__text_printf(text, "# HELP %s%s %s\n# TYPE %s%s %s\n", prefix, name, help, prefix, name, kind);
+}
+
+/* Continues a sample behind its name with labels of its own, "" = none, and the source's. */
+static void add_labels(weir__text *text, const char *labels, const weir__text *label)
+{
+    bool both = labels[0] != '\0' && label->n > 0;
+    if (labels[0] == '\0' && label->n == 0)
+        weir__text_add_string(text, " ");
+    else
+        weir__text_printf(text, "{%s%s%.*s} ", labels, both ? "," : "", (int)label->n,
+                          label->n > 0 ? label->bytes : "");
+}
 
 /* Exponents of the buckets, of a histogram's 162, that are written: their bounds are powers of two in this
  * range. */
@@ -69,7 +100,7 @@ static const struct {
 
 static void add_head(weir__text *text, const char *name, const char *kind, const char *help)
 {
-    serve_metrics_head(text, "weir_", name, kind, help);
+    begin_metric(text, "weir_", name, kind, help);
 }
 
 /* Times are exported in seconds. */
@@ -88,7 +119,7 @@ static void add_sample(weir__text *text, const char *name, const char *part, con
                        const weir__text *label)
 {
     weir__text_printf(text, "weir_%s%s", name, part);
-    serve_source_labels(text, labels, label);
+    add_labels(text, labels, label);
 }
 
 static void add_count(weir__text *text, const char *name, const char *part, const char *more,
@@ -98,7 +129,7 @@ static void add_count(weir__text *text, const char *name, const char *part, cons
     weir__text_printf(text, "%llu\n", (unsigned long long)value);
 }
 
-static void add_numbers(weir__text *text, const serve_source *sources, size_t n)
+static void add_numbers(weir__text *text, const source *sources, size_t n)
 {
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         const weir_member *member = weir_member_find("engine_stats", numbers[i].member);
@@ -140,7 +171,7 @@ static void add_histogram(weir__text *text, const char *name, const char *help,
     add_buckets(text, name, histogram, &none);
 }
 
-static void add_histograms(weir__text *text, const serve_source *sources, size_t n)
+static void add_histograms(weir__text *text, const source *sources, size_t n)
 {
     static const struct {
         const char *name, *help;
@@ -164,7 +195,7 @@ static void add_histograms(weir__text *text, const serve_source *sources, size_t
     }
 }
 
-static void add_ends(weir__text *text, const serve_source *sources, size_t n)
+static void add_ends(weir__text *text, const source *sources, size_t n)
 {
     char more[64];
     add_head(text, "finished_total", "counter", "requests that have ended, by reason");
@@ -189,6 +220,118 @@ static void add_ends(weir__text *text, const serve_source *sources, size_t n)
         }
 }
 
+/* ---- Routers ---- */
+
+typedef struct load {
+    double running, waiting, queries, hits, hit_rate;
+    double kv_usage; /* 0 to 1: cells that no other request may take */
+} load;
+
+static load load_of(const weir_engine_stats *stats)
+{
+    load l = {
+        .running = stats->n_slots_prefilling + stats->n_slots_generating,
+        .waiting = stats->queue_depth,
+        .queries = (double)(stats->n_prompt_tokens + stats->n_cached_tokens),
+        .hits = (double)stats->n_cached_tokens,
+    };
+    if (l.queries > 0) l.hit_rate = l.hits / l.queries;
+    if (stats->n_kv > 0) l.kv_usage = (double)(stats->n_kv_used - stats->n_kv_cached) / stats->n_kv;
+    return l;
+}
+
+/* The member of a load at this offset. */
+static double number_at(const weir_engine_stats *stats, size_t at)
+{
+    load l = load_of(stats);
+    return *(const double *)(const void *)((const char *)&l + at);
+}
+
+static void add_blocks(weir__text *text, const char *prefix, const source *sources, size_t n)
+{
+    char labels[96];
+    begin_metric(text, prefix, "cache_config_info", "gauge", "the KV cache as blocks of tokens");
+    for (size_t i = 0; i < n; i++) {
+        snprintf(labels, sizeof labels, "block_size=\"%d\",num_gpu_blocks=\"%d\"", SERVE_KV_BLOCK,
+                 sources[i].stats.n_kv / SERVE_KV_BLOCK);
+        weir__text_printf(text, "%scache_config_info", prefix);
+        add_labels(text, labels, &sources[i].label);
+        weir__text_add_string(text, "1\n");
+    }
+}
+
+/* Adds which adapters are in use, as labels; the value is the time, by which readers find the newest
+ * sample. */
+static void add_adapters(weir__text *text, const char *prefix, const source *sources, size_t n)
+{
+    bool any = false;
+    for (size_t i = 0; i < n; i++) {
+        if (sources[i].adapters.n == 0) continue;
+        if (!any)
+            begin_metric(text, prefix, "lora_requests_info", "gauge",
+                         "when it was read, in Unix time; the labels name the adapters in use");
+        any = true;
+        weir__text_printf(text, "%slora_requests_info", prefix);
+        add_labels(text, sources[i].adapters.bytes, &sources[i].label);
+        weir__text_printf(text, "%lld\n", (long long)time(NULL));
+    }
+}
+
+static void add_gauge(weir__text *text, const char *name, const char *help, const source *sources, size_t n,
+                      size_t at)
+{
+    begin_metric(text, "weir_", name, "gauge", help);
+    for (size_t i = 0; i < n; i++) {
+        weir__text_printf(text, "weir_%s", name);
+        add_labels(text, "", &sources[i].label);
+        weir__text_printf(text, "%.9g\n", number_at(&sources[i].stats, at));
+    }
+}
+
+/* vLLM labels each with the model. */
+static void add_vllm(weir__text *text, const source *sources, size_t n)
+{
+    static const char prefix[] = "vllm:";
+    static const struct {
+        const char *name, *kind, *help;
+        size_t at;
+    } metrics[] = {
+        {"num_requests_running", "gauge", "requests in a slot", offsetof(load, running)},
+        {"num_requests_waiting", "gauge", "queued requests", offsetof(load, waiting)},
+        {"kv_cache_usage_perc", "gauge", "the part of the KV cache in use, 0 to 1", offsetof(load, kv_usage)},
+        {"gpu_cache_usage_perc", "gauge", "the same, by its former name", offsetof(load, kv_usage)},
+        {"prefix_cache_queries_total", "counter", "prompt tokens", offsetof(load, queries)},
+        {"prefix_cache_hits_total", "counter", "prompt tokens taken from the prefix cache",
+         offsetof(load, hits)},
+        {"gpu_prefix_cache_queries_total", "counter", "the same, by its former name",
+         offsetof(load, queries)},
+        {"gpu_prefix_cache_hits_total", "counter", "the same, by its former name", offsetof(load, hits)},
+        {"gpu_prefix_cache_hit_rate", "gauge", "hits by queries since the start", offsetof(load, hit_rate)},
+    };
+    for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++) {
+        begin_metric(text, prefix, metrics[i].name, metrics[i].kind, metrics[i].help);
+        for (size_t k = 0; k < n; k++) {
+            weir__text_printf(text, "%s%s{model_name=", prefix, metrics[i].name);
+            weir__json_quote(text, sources[k].name, strlen(sources[k].name));
+            weir__text_printf(text, "} %.15g\n", number_at(&sources[k].stats, metrics[i].at));
+        }
+    }
+    add_blocks(text, prefix, sources, n);
+    add_adapters(text, prefix, sources, n);
+}
+
+/* Appends the metrics by which routers choose a server, and the same under vLLM's names for those that know
+ * no others. */
+static void add_router(const serve_server *server, const source *sources, size_t n, weir__text *text)
+{
+    add_gauge(text, "requests_running", "requests in a slot", sources, n, offsetof(load, running));
+    add_gauge(text, "kv_usage_ratio", "the part of the KV cells that is neither free nor only cached, 0 to 1",
+              sources, n, offsetof(load, kv_usage));
+    add_blocks(text, "weir_", sources, n);
+    add_adapters(text, "weir_", sources, n);
+    if (server->params.vllm_metrics) add_vllm(text, sources, n);
+}
+
 /* ---- Engines ---- */
 
 static void add_label(const char *name, weir__text *label)
@@ -211,9 +354,9 @@ static bool is_shadowed(serve_catalog *catalog, const serve_loaded *loaded)
 
 /* Engines that are in memory; the caller frees them. own: the name of the one model. NULL: none, or out of
  * memory. */
-static serve_source *read_engines(const serve_server *server, const char *own, size_t *n)
+static source *read_engines(const serve_server *server, const char *own, size_t *n)
 {
-    serve_source *sources = NULL;
+    source *sources = NULL;
     size_t capacity = 0;
     *n = 0;
     if (!serve_server_loaded(server)) return NULL;
@@ -221,7 +364,7 @@ static serve_source *read_engines(const serve_server *server, const char *own, s
     for (serve_loaded *loaded = serve_catalog_loaded(server->catalog); loaded != NULL;
          loaded = loaded->next) {
         if (!weir__mem_grow(&sources, &capacity, *n + 1, sizeof *sources)) break;
-        sources[*n] = (serve_source){.stats.size = sizeof sources->stats};
+        sources[*n] = (source){.stats.size = sizeof sources->stats};
         if (loaded->engine == NULL || is_shadowed(server->catalog, loaded) ||
             weir_engine_get_stats(loaded->engine, &sources[*n].stats) != WEIR_OK)
             continue;
@@ -238,12 +381,12 @@ static void add_engines(const serve_server *server, weir__text *text)
 {
     size_t n;
     serve_model *first = serve_catalog_find(server->catalog, NULL);
-    serve_source *sources = read_engines(server, first != NULL ? first->name : "", &n);
+    source *sources = read_engines(server, first != NULL ? first->name : "", &n);
     if (n > 0) {
         add_numbers(text, sources, n);
         add_ends(text, sources, n);
         add_histograms(text, sources, n);
-        serve_router_metrics(server, sources, n, text);
+        add_router(server, sources, n, text);
     }
     serve_model_release(first);
     for (size_t i = 0; i < n; i++) {
@@ -340,6 +483,76 @@ static void add_pool(const serve_server *server, weir__text *text)
     add_number(text, "pool_failed_loads_total", "counter", "loads that failed", stats.n_failures);
 }
 
+/* ---- The process ---- */
+
+static void add_metric(weir__text *text, const char *name, const char *kind, const char *help, double value)
+{
+    weir__text_printf(text, "# HELP %s %s\n# TYPE %s %s\n%s %.15g\n", name, help, name, kind, name, value);
+}
+
+/* Pages of the address space and of memory; false: unknown on this system. */
+static bool read_pages(double *all, double *resident)
+{
+    FILE *file = fopen("/proc/self/statm", "re");
+    bool ok = file != NULL && fscanf(file, "%lf %lf", all, resident) == 2;
+    if (file != NULL) fclose(file);
+    return ok;
+}
+
+/* Entries of a folder of the process; -1: this system has none. */
+static int count_entries(const char *path)
+{
+    DIR *folder = opendir(path);
+    int n = 0;
+    if (folder == NULL) return -1;
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) n += entry->d_name[0] != '.';
+    closedir(folder);
+    return n;
+}
+
+static void add_files(weir__text *text)
+{
+    struct rlimit limit;
+    int n = count_entries("/proc/self/fd");
+    if (n > 0)
+        add_metric(text, "process_open_fds", "gauge", "open file descriptors",
+                   n - 1); /* without the folder's own */
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
+        add_metric(text, "process_max_fds", "gauge", "limit of open file descriptors",
+                   (double)limit.rlim_cur);
+}
+
+static double to_seconds(struct timeval time)
+{
+    return (double)time.tv_sec + (double)time.tv_usec / 1e6;
+}
+
+/* Appends metrics of the process, from the kernel, and of the build, under the names that Prometheus' client
+ * libraries give them. */
+static void add_process(const serve_server *server, weir__text *text)
+{
+    struct rusage usage;
+    double page = (double)sysconf(_SC_PAGESIZE), all, resident;
+    int n_threads = count_entries("/proc/self/task");
+    weir__text_add_string(
+        text,
+        "# HELP weir_build_info always 1; the versions are in the labels\n# TYPE weir_build_info gauge\n");
+    weir__text_printf(text, "weir_build_info{version=\"%s\",llama_cpp=\"%s\"} 1\n", weir_version(),
+                      weir_backend_version());
+    add_metric(text, "process_start_time_seconds", "gauge", "start of the server, in Unix time",
+               (double)server->created_s);
+    if (getrusage(RUSAGE_SELF, &usage) == 0)
+        add_metric(text, "process_cpu_seconds_total", "counter", "processor time of all threads",
+                   to_seconds(usage.ru_utime) + to_seconds(usage.ru_stime));
+    if (read_pages(&all, &resident)) {
+        add_metric(text, "process_virtual_memory_bytes", "gauge", "virtual memory", all * page);
+        add_metric(text, "process_resident_memory_bytes", "gauge", "resident memory, mapped files included",
+                   resident * page);
+    }
+    if (n_threads > 0) add_metric(text, "process_threads", "gauge", "threads", n_threads);
+    add_files(text);
+}
+
 static uint64_t unsent_bytes(const serve_server *server)
 {
     uint64_t n = 0;
@@ -389,6 +602,6 @@ void serve_metrics(serve_call *call)
     add_kv_events(server, &text);
     add_histogram(&text, "e2e_seconds", "time from a request's head to the last byte of its answer",
                   &server->e2e_seconds);
-    serve_process_metrics(server, &text);
+    add_process(server, &text);
     serve_call_answer_text(call, 200, "text/plain; version=0.0.4; charset=utf-8", &text);
 }

@@ -82,4 +82,15 @@ static inline void serve_call_drop_media(serve_call *call, size_t n)
     serve_share_release(&call->server->media, call->owner, n);
 }
 
+/* ---- Retries ---- */
+
+#define SERVE_RETRY_MOST_S 120 /* clients wait no longer for a second try */
+
+/* Sets the call's Retry-After. False: that is too long, and the call gets none. */
+bool serve_retry_after(serve_call *call, int64_t seconds);
+
+/* Settles call->retry_s for a refusal with this status and call->code. Afterwards it is SERVE_NEVER where no
+ * retry helps. False: clients do not repeat a request after this status anyway. */
+bool serve_retry_decide(serve_call *call, int status);
+
 #endif

@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "retry.h"
+#include "call.h"
 
 static void nobody_waits_longer_than_two_minutes(void **state)
 {

@@ -16,7 +16,6 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "places.h"
-#include "relaxed.h"
 #include "server/access/keys.h"
 #include "server/access/share.h"
 #include "server/settings/params.h"

@@ -1,9 +1,22 @@
-/* workers.h: threads that read, render and write where this would occupy the service thread too long.
+/* workers.h: which thread works on a call next: workers read, render and write where this would
+ * occupy the service thread too long; the ready list has the calls that others hand to that thread.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_REQUEST_WORKERS_H
 #define WEIR_SERVER_REQUEST_WORKERS_H
 
 #include "serve.h"
+
+/* Puts a call on the ready list and wakes the service thread. Any thread. */
+void serve_ready_post(serve_call *call);
+
+/* Removes a call from the ready list; no other thread may be about to post it. Service thread. */
+void serve_ready_unlist(serve_call *call);
+
+/* Takes the first call from the ready list; NULL: it is empty. Service thread. */
+serve_call *serve_ready_take(serve_server *server);
+
+/* The call has output for the client. Service thread. */
+void serve_call_send(serve_call *call);
 
 /* n threads for jobs, and one for slow ones. done: gets each call back, on its worker. The library's
  * interrupt ends a running job when its client has left, when the workers are destroyed, or after most_s

@@ -8,8 +8,8 @@
 #include <poll.h>
 #include <weir/weir.h>
 
-#include "kv_message.h"
 #include "server/settings/params.h"
+#include "zmtp.h"
 
 #define SERVE_KV_POLLS       (SERVE_KV_PEERS + 1) /* descriptors of a socket */
 #define SERVE_KV_HANDSHAKE_S 10

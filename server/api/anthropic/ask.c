@@ -3,7 +3,7 @@
  * their own, calls join the assistant's message, and blocks that this server does not run are foreign.c's.
  * Tools, the choice and the options follow, each from its own field.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "ask.h"
+#include "anthropic.h"
 
 #include <string.h>
 
@@ -51,12 +51,8 @@ static block_kind kind_of(const json_t *block)
 
 static bool read_text(serve_turns *turns, const char *place, const json_t *block)
 {
-    serve_call *call = turns->ask->call;
-    const json_t *text = json_object_get(block, "text");
-    if (!serve_field_only(call, place, block, SERVE_OBJECT_MESSAGE_TEXT)) return false;
-    if (!json_is_string(text)) return serve_field_refuse(call, place, "a block with a text");
-    serve_turns_add_text(turns, text);
-    return true;
+    return serve_turns_read_text(turns, place, block, SERVE_OBJECT_MESSAGE_TEXT, "text",
+                                 "a block with a text", serve_turns_add_text);
 }
 
 static bool read_image(serve_turns *turns, const char *place, const json_t *block)
@@ -90,11 +86,7 @@ static serve_reader read_block;
 /* Reads a string, or an array of blocks, into the last message. */
 static bool read_content(serve_turns *turns, const char *place, const json_t *content)
 {
-    serve_call *call = turns->ask->call;
-    if (json_is_array(content)) return serve_field_each(call, turns, place, content, read_block);
-    if (!json_is_string(content)) return serve_field_refuse(call, place, "a string or an array of blocks");
-    serve_turns_add_text(turns, content);
-    return true;
+    return serve_turns_read_content(turns, place, content, read_block, "a string or an array of blocks");
 }
 
 /* True if a member is a string or left out. False: the call has its answer. */
@@ -162,12 +154,8 @@ static bool read_block(serve_call *call, void *to, const char *place, const json
 
 static bool read_thinking(serve_turns *turns, const char *place, const json_t *block)
 {
-    serve_call *call = turns->ask->call;
-    const json_t *text = json_object_get(block, "thinking");
-    if (!serve_field_only(call, place, block, SERVE_OBJECT_MESSAGE_THINKING)) return false;
-    if (!json_is_string(text)) return serve_field_refuse(call, place, "a block with thinking, a string");
-    serve_turns_add_reasoning(turns, text);
-    return true;
+    return serve_turns_read_text(turns, place, block, SERVE_OBJECT_MESSAGE_THINKING, "thinking",
+                                 "a block with thinking, a string", serve_turns_add_reasoning);
 }
 
 static bool read_tool_use(serve_turns *turns, const char *place, const json_t *block)

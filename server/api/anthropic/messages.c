@@ -1,12 +1,10 @@
 /* messages.c: POST /v1/messages and /v1/messages/count_tokens, in the format of Anthropic's API.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "messages.h"
+#include "anthropic.h"
 
 #include <stdio.h>
 
-#include "ask.h"
 #include "base/json.h"
-#include "handlers.h"
 #include "server/api/common/answer.h"
 #include "server/api/common/ask.h"
 #include "server/api/common/field.h"

@@ -17,7 +17,6 @@
 #include "server/models/loaded.h"
 #include "server/models/model.h"
 #include "server/request/call.h"
-#include "server/request/ready.h"
 #include "server/request/workers.h"
 #include "tape.h"
 

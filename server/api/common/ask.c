@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "field.h"
 #include "lease.h"
-#include "lora.h"
 #include "server/access/keys.h"
 #include "server/models/loaded.h"
 #include "server/models/model.h"

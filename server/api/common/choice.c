@@ -10,7 +10,7 @@
 #include "answer.h"
 #include "base/mem.h"
 #include "error.h"
-#include "server/request/ready.h"
+#include "server/request/workers.h"
 
 /* ---- Cache misses ---- */
 

@@ -16,7 +16,6 @@
 #include "hint.h"
 #include "server/models/loaded.h"
 #include "server/request/call.h"
-#include "server/request/retry.h"
 #include "server/system/log.h"
 
 /* ---- Names ---- */

@@ -13,7 +13,8 @@
 #include "base/mem.h"
 #include "base/member.h"
 #include "hint.h"
-#include "server/models/name.h"
+#include "server/models/catalog.h"
+#include "server/request/body.h"
 #include "server/request/call.h"
 
 bool serve_field_refuse(serve_call *call, const char *name, const char *what)
@@ -265,6 +266,15 @@ static bool read_only(serve_call *call, const serve_field *f, const json_t *valu
     return compare_only(call, f, value, &same) && (same || serve_field_refuse(call, f->name, f->why));
 }
 
+static bool read_count(serve_call *call, const serve_field *f, int32_t *to, const json_t *value)
+{
+    json_int_t n;
+    if (!serve_json_whole(value, &n) || n < 1)
+        return serve_field_refuse(call, f->name, f->why != NULL ? f->why : "a whole number above 0");
+    *to = n < INT32_MAX ? (int32_t)n : INT32_MAX;
+    return true;
+}
+
 static bool read_field(serve_call *call, const serve_field *f, void *to, const json_t *value)
 {
     void *at = (char *)to + f->target;
@@ -272,6 +282,7 @@ static bool read_field(serve_call *call, const serve_field *f, void *to, const j
     case SERVE_FIELD_VALUE: *(const json_t **)at = value; return true;
     case SERVE_FIELD_MODEL: return serve_name_read(call, value, at);
     case SERVE_FIELD_OTHER: return f->read(call, to, f->name, value);
+    case SERVE_FIELD_COUNT: return read_count(call, f, at, value);
     case SERVE_FIELD_ONLY: return read_only(call, f, value);
     case SERVE_FIELD_NEVER: return refuse_never(call, f, f->name, value);
     case SERVE_FIELD_HINT: return read_hint(call, f, to, f->name, value);

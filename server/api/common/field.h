@@ -21,6 +21,7 @@
 typedef enum serve_field_kind {
     SERVE_FIELD_BOOL,
     SERVE_FIELD_INT32,
+    SERVE_FIELD_COUNT,  /* an int32_t above 0, INT32_MAX at most; `why`: what it must be, may be NULL */
     SERVE_FIELD_STRING, /* a const char * that borrows */
     SERVE_FIELD_VALUE,  /* the JSON itself, a const json_t * that borrows */
     SERVE_FIELD_MODEL,  /* a model's name; where it is an adapter's, a const char * that borrows, else NULL */
@@ -45,10 +46,15 @@ typedef struct serve_field {
     serve_reader *read;
 } serve_field;
 
-/* Rows: a value of kind SERVE_FIELD_k for a member of a struct; a value that a function reads. */
+/* Rows: a value of kind SERVE_FIELD_k for a member of a struct; a count, where there is one kind of requests;
+ * a value that a function reads. */
 #define SERVE_FIELD(n, w, k, of, at)                                                                         \
     {                                                                                                        \
         .name = (n), .where = (w), .kind = SERVE_FIELD_##k, .target = offsetof(of, at)                       \
+    }
+#define SERVE_FIELD_COUNTED(n, of, at, what)                                                                 \
+    {                                                                                                        \
+        .name = (n), .where = 1, .kind = SERVE_FIELD_COUNT, .target = offsetof(of, at), .why = (what)        \
     }
 #define SERVE_FIELD_BY(n, w, r)                                                                              \
     {                                                                                                        \

@@ -12,9 +12,9 @@
 #include "answer.h"
 #include "base/mem.h"
 #include "call_end.h"
-#include "server/api/anthropic/messages.h"
+#include "server/api/anthropic/anthropic.h"
 #include "server/api/ollama/ollama.h"
-#include "server/api/openai/responses.h"
+#include "server/api/openai/openai.h"
 #include "server/models/model.h"
 #include "server/request/call.h"
 

@@ -2,6 +2,7 @@
 #ifndef WEIR_SERVER_API_COMMON_LEASE_H
 #define WEIR_SERVER_API_COMMON_LEASE_H
 
+#include "server/models/adapters.h"
 #include "server/request/serve.h"
 
 /* Gives the call its model where there is but one. Service thread. */
@@ -27,5 +28,15 @@ void serve_lease_end(serve_call *call);
 /* Refusals: there is no such model; the model is not available now, because of the error. Return false. */
 bool serve_lease_refuse_name(serve_call *call, const char *name);
 bool serve_lease_refuse(serve_call *call, const char *name, weir_status status, const weir_error *error);
+
+/* ---- Adapters ---- */
+
+/* Reads a list of ids and scales, a request's `field` or NULL for its body, into an empty set. False: the
+ * call has its answer. */
+bool serve_lora_read(serve_call *call, const char *field, const json_t *value, serve_adapter_set *set);
+
+/* Fills an empty set with the adapters of a request's "lora", else with the adapter that its "model"
+ * names, else with the server's default; either may be NULL. False: the call has its answer. */
+bool serve_lora_choose(serve_call *call, const char *adapter, const json_t *list, serve_adapter_set *set);
 
 #endif

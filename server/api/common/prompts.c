@@ -90,7 +90,7 @@ static bool make_infill(serve_call *call, const char *field, const json_t *befor
     prompt p = {.call = call};
     weir_model_info info = {.size = sizeof info};
     weir_model_describe(call->loaded->model, &info);
-    bool ok = serve_prompts_can_infill(&info) ||
+    bool ok = serve_loaded_infills(&info) ||
               serve_call_refuse(call, 400, field, "unsupported_value",
                                 "this model cannot fill in the middle: its vocabulary has no tokens for it");
     ok = ok && (!info.add_bos || add_token(&p, info.token_bos)) && add_extra(&p, &info, extra) &&

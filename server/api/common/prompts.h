@@ -22,10 +22,4 @@ typedef struct serve_prompts {
 bool serve_prompts_read(serve_ask *ask, serve_prompts *list);
 void serve_prompts_fini(serve_prompts *list);
 
-/* True if the vocabulary has the tokens for infills. */
-static inline bool serve_prompts_can_infill(const weir_model_info *info)
-{
-    return info->token_fim_prefix >= 0 && info->token_fim_suffix >= 0 && info->token_fim_middle >= 0;
-}
-
 #endif

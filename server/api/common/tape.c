@@ -13,11 +13,10 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "handlers.h"
 #include "server/access/keys.h"
 #include "server/models/model.h"
 #include "server/request/call.h"
-#include "server/request/ready.h"
+#include "server/request/workers.h"
 
 /* The place where an event ends in the bytes; headed: the tape's head goes before its own. */
 typedef struct mark {

@@ -71,4 +71,6 @@ typedef struct serve_tapes_stats {
 
 serve_tapes_stats serve_tapes_get_stats(const serve_tapes *tapes);
 
+serve_handler serve_stream_read, serve_stream_cancel;
+
 #endif

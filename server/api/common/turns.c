@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "field.h"
 #include "server/request/call.h"
 
 static void check_turns(serve_turns *turns, bool ok)
@@ -72,6 +73,28 @@ void serve_turns_add_call(serve_turns *turns, const json_t *id, const json_t *na
 void serve_turns_set_call(serve_turns *turns, const json_t *id)
 {
     check_turns(turns, json_object_set(turns->last, "tool_call_id", (json_t *)id) == 0);
+}
+
+bool serve_turns_read_content(serve_turns *turns, const char *place, const json_t *content,
+                              serve_reader *each, const char *expected)
+{
+    serve_call *call = turns->ask->call;
+    if (json_is_array(content)) return serve_field_each(call, turns, place, content, each);
+    if (!json_is_string(content)) return serve_field_refuse(call, place, expected);
+    serve_turns_add_text(turns, content);
+    return true;
+}
+
+bool serve_turns_read_text(serve_turns *turns, const char *place, const json_t *item, serve_object of,
+                           const char *name, const char *expected,
+                           void (*add)(serve_turns *turns, const json_t *text))
+{
+    serve_call *call = turns->ask->call;
+    const json_t *text = json_object_get(item, name);
+    if (!serve_field_only(call, place, item, of)) return false;
+    if (!json_is_string(text)) return serve_field_refuse(call, place, expected);
+    add(turns, text);
+    return true;
 }
 
 void serve_turns_cut(serve_turns *turns, size_t n)

@@ -31,6 +31,16 @@ void serve_turns_add_reasoning(serve_turns *turns, const json_t *text);
 void serve_turns_add_call(serve_turns *turns, const json_t *id, const json_t *name, const json_t *arguments);
 void serve_turns_set_call(serve_turns *turns, const json_t *id);
 
+/* Reads content that is a string, or an array each of whose items `each` reads (to: the turns), into the last
+ * message. expected: what it may be. False: the call has its answer. */
+bool serve_turns_read_content(serve_turns *turns, const char *place, const json_t *content,
+                              serve_reader *each, const char *expected);
+
+/* Reads an item that has the members of `of` alone, and in `name` a text, which `add` takes, likewise. */
+bool serve_turns_read_text(serve_turns *turns, const char *place, const json_t *item, serve_object of,
+                           const char *name, const char *expected,
+                           void (*add)(serve_turns *turns, const json_t *text));
+
 /* Drops the last message if it is the system's or the assistant's and nothing was added to it. */
 void serve_turns_drop_empty(serve_turns *turns);
 

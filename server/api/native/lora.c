@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "handlers.h"
+#include "native.h"
 #include "server/api/common/field.h"
-#include "server/api/common/lora.h"
+#include "server/api/common/lease.h"
 #include "server/models/catalog.h"
 #include "server/request/body.h"
 #include "server/request/call.h"

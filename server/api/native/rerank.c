@@ -4,11 +4,11 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "handlers.h"
+#include "native.h"
 #include "server/api/common/embedder.h"
 #include "server/api/common/error.h"
 #include "server/api/common/field.h"
-#include "server/api/common/lora.h"
+#include "server/api/common/lease.h"
 #include "server/models/loaded.h"
 #include "server/models/model.h"
 #include "server/request/body.h"
@@ -28,16 +28,6 @@ typedef struct asked {
     const char *user; /* no effect */
 } asked;
 
-static bool read_top_n(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    asked *a = to;
-    json_int_t n;
-    bool whole = serve_json_whole(value, &n);
-    a->top_n = n < SERVE_TEXTS_MAX ? (int32_t)n : SERVE_TEXTS_MAX;
-    return (whole && n >= 1) ||
-           serve_field_refuse(call, name, "a whole number above 0: the documents to return, the best first");
-}
-
 /* A document is a text, or an object with one. */
 static const json_t *document_of(const asked *a, size_t i)
 {
@@ -49,7 +39,8 @@ static const serve_field fields[] = {
     SERVE_FIELD("model", 1, MODEL, asked, pairs.adapter),
     SERVE_FIELD("query", 1, VALUE, asked, query),
     SERVE_FIELD("documents", 1, VALUE, asked, documents),
-    SERVE_FIELD_BY("top_n", 1, read_top_n),
+    SERVE_FIELD_COUNTED("top_n", asked, top_n,
+                        "a whole number above 0: the documents to return, the best first"),
     SERVE_FIELD("return_documents", 1, BOOL, asked, return_documents),
     SERVE_FIELD("lora", 1, VALUE, asked, lora),
     SERVE_FIELD("user", 1, STRING, asked, user),

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "handlers.h"
+#include "native.h"
 #include "server/api/common/ask.h"
 #include "server/api/common/error.h"
 #include "server/api/common/field.h"

@@ -5,13 +5,12 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "handlers.h"
 #include "ollama.h"
 #include "server/api/common/ask.h"
 #include "server/api/common/embedder.h"
 #include "server/api/common/field.h"
 #include "server/api/common/hint.h"
-#include "server/api/common/lora.h"
+#include "server/api/common/lease.h"
 #include "server/models/loaded.h"
 #include "server/models/model.h"
 #include "server/request/body.h"
@@ -48,15 +47,6 @@ static bool read_options(serve_call *call, void *to, const char *name, const jso
     return true;
 }
 
-static bool read_dimensions(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    inputs *in = to;
-    json_int_t n;
-    bool whole = serve_json_whole(value, &n);
-    in->dimensions = n < INT32_MAX ? (int32_t)n : INT32_MAX;
-    return (whole && n > 0) || serve_field_refuse(call, name, "a whole number above 0");
-}
-
 static bool add_input(serve_call *call, void *to, const char *name, const json_t *value)
 {
     inputs *in = to;
@@ -73,7 +63,7 @@ static const serve_field fields[] = {
     SERVE_FIELD("input", EMBED, VALUE, inputs, input),
     SERVE_FIELD("prompt", EMBEDDINGS, VALUE, inputs, input),
     SERVE_FIELD("truncate", EMBED, BOOL, inputs, truncate),
-    SERVE_FIELD_BY("dimensions", EMBED, read_dimensions),
+    SERVE_FIELD("dimensions", EMBED, COUNT, inputs, dimensions),
     SERVE_FIELD_BY("options", EMBED | EMBEDDINGS, read_options),
     SERVE_FIELD("keep_alive", EMBED | EMBEDDINGS, VALUE, inputs, keep_alive),
 };

@@ -1,8 +1,7 @@
 /* ollama.c: POST /api/chat and /api/generate, as Ollama has them. SPDX-License-Identifier: Apache-2.0 */
 #include "ollama.h"
-#include "handlers.h"
 #include "server/api/common/field.h"
-#include "server/api/openai/completions.h"
+#include "server/api/openai/openai.h"
 #include "server/models/loaded.h"
 #include "server/models/model.h"
 #include "server/request/call.h"

@@ -1,8 +1,15 @@
-/* ollama.h: shared by the files of Ollama's API. SPDX-License-Identifier: Apache-2.0 */
+/* ollama.h: Ollama's API: its paths (http/paths.c), and what its files share.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_API_OLLAMA_OLLAMA_H
 #define WEIR_SERVER_API_OLLAMA_OLLAMA_H
 
 #include "server/api/common/ask.h"
+
+serve_handler serve_ollama_chat, serve_ollama_generate, serve_ollama_embed, serve_ollama_embeddings,
+    serve_ollama_tags, serve_ollama_ps, serve_ollama_show, serve_ollama_version, serve_ollama_pull,
+    serve_ollama_refuse;
+
+serve_error_form serve_ollama_error;
 
 /* Appends the time as RFC 3339 has it, the value of a member. */
 void serve_ollama_add_time(weir__text *text, const char *member, int64_t seconds);

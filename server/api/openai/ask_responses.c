@@ -4,7 +4,7 @@
  * other become one message. Templates know no namespaces: a tool in one has the name SPACE.NAME there, and
  * answers have both apart again.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "ask_responses.h"
+#include "openai.h"
 
 #include <string.h>
 
@@ -23,12 +23,8 @@
 
 static bool read_text(serve_turns *turns, const char *place, const json_t *part)
 {
-    const json_t *text = json_object_get(part, "text");
-    serve_call *call = turns->ask->call;
-    if (!serve_field_only(call, place, part, SERVE_OBJECT_ITEM_TEXT)) return false;
-    if (!json_is_string(text)) return serve_field_refuse(call, place, "a part with a text");
-    serve_turns_add_text(turns, text);
-    return true;
+    return serve_turns_read_text(turns, place, part, SERVE_OBJECT_ITEM_TEXT, "text", "a part with a text",
+                                 serve_turns_add_text);
 }
 
 static bool read_image(serve_turns *turns, const char *place, const json_t *part)
@@ -49,12 +45,8 @@ static bool read_image(serve_turns *turns, const char *place, const json_t *part
 
 static bool read_refusal(serve_turns *turns, const char *place, const json_t *part)
 {
-    const json_t *words = json_object_get(part, "refusal");
-    serve_call *call = turns->ask->call;
-    if (!serve_field_only(call, place, part, SERVE_OBJECT_ITEM_REFUSAL)) return false;
-    if (!json_is_string(words)) return serve_field_refuse(call, place, "a part with a refusal, a string");
-    serve_turns_add_text(turns, words);
-    return true;
+    return serve_turns_read_text(turns, place, part, SERVE_OBJECT_ITEM_REFUSAL, "refusal",
+                                 "a part with a refusal, a string", serve_turns_add_text);
 }
 
 static bool read_part(serve_call *call, void *to, const char *place, const json_t *part)
@@ -73,11 +65,7 @@ static bool read_part(serve_call *call, void *to, const char *place, const json_
 /* Reads a string, or an array of texts and images, into the last message. */
 static bool read_content(serve_turns *turns, const char *place, const json_t *content)
 {
-    serve_call *call = turns->ask->call;
-    if (json_is_array(content)) return serve_field_each(call, turns, place, content, read_part);
-    if (!json_is_string(content)) return serve_field_refuse(call, place, "a string or an array of parts");
-    serve_turns_add_text(turns, content);
-    return true;
+    return serve_turns_read_content(turns, place, content, read_part, "a string or an array of parts");
 }
 
 /* Joins two strings with `between` between them, or gives the one that is there; freed with json_decref. */

@@ -1,7 +1,6 @@
 /* chat.c: POST /v1/chat/completions. SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "handlers.h"
 #include "openai.h"
 #include "server/api/common/ask.h"
 #include "server/api/common/field.h"

@@ -1,11 +1,9 @@
 /* completions.c: POST /v1/completions. SPDX-License-Identifier: Apache-2.0 */
-#include "completions.h"
+#include "openai.h"
 
 #include <string.h>
 
 #include "base/mem.h"
-#include "handlers.h"
-#include "openai.h"
 #include "server/api/common/ask.h"
 #include "server/api/common/field.h"
 #include "server/api/common/prompts.h"

@@ -2,10 +2,10 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "handlers.h"
+#include "openai.h"
 #include "server/api/common/embedder.h"
 #include "server/api/common/field.h"
-#include "server/api/common/lora.h"
+#include "server/api/common/lease.h"
 #include "server/models/model.h"
 #include "server/request/body.h"
 #include "server/request/call.h"
@@ -16,7 +16,7 @@
 typedef struct inputs {
     serve_texts texts; /* first */
     bool base64;
-    int64_t dimensions; /* 0 = as many as the model has */
+    int32_t dimensions; /* 0 = as many as the model has */
     /* Borrowed, NULL = not given: */
     const json_t *input, *lora;
     const char *user; /* no effect */
@@ -41,20 +41,14 @@ static bool read_format(serve_call *call, void *to, const char *name, const json
            serve_field_refuse(call, name, "\"float\" or \"base64\"");
 }
 
-static bool read_dimensions(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    inputs *in = to;
-    json_int_t n;
-    bool whole = serve_json_whole(value, &n);
-    in->dimensions = n;
-    return (whole && n > 0) ||
-           serve_field_refuse(call, name, "a whole number above 0: as many as the model has, or left out");
-}
-
 static const serve_field fields[] = {
-    SERVE_FIELD("input", 1, VALUE, inputs, input),    SERVE_FIELD("model", 1, MODEL, inputs, texts.adapter),
-    SERVE_FIELD("lora", 1, VALUE, inputs, lora),      SERVE_FIELD_BY("encoding_format", 1, read_format),
-    SERVE_FIELD_BY("dimensions", 1, read_dimensions), SERVE_FIELD("user", 1, STRING, inputs, user),
+    SERVE_FIELD("input", 1, VALUE, inputs, input),
+    SERVE_FIELD("model", 1, MODEL, inputs, texts.adapter),
+    SERVE_FIELD("lora", 1, VALUE, inputs, lora),
+    SERVE_FIELD_BY("encoding_format", 1, read_format),
+    SERVE_FIELD_COUNTED("dimensions", inputs, dimensions,
+                        "a whole number above 0: as many as the model has, or left out"),
+    SERVE_FIELD("user", 1, STRING, inputs, user),
 };
 
 const serve_field_table serve_embeddings_table = SERVE_FIELD_TABLE(fields);

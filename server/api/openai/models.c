@@ -3,48 +3,22 @@
  * its names, and its adapters; of a pool each model has its state, and its properties while it is in memory,
  * where the catalog keeps it meanwhile. Anthropic's clients get the same list in their API's form.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "models.h"
+#include "openai.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/utf8.h"
-#include "handlers.h"
-#include "server/api/anthropic/models.h"
+#include "server/api/anthropic/anthropic.h"
 #include "server/api/common/embedder.h"
 #include "server/api/common/field.h"
 #include "server/api/common/lease.h"
-#include "server/api/common/prompts.h"
 #include "server/models/catalog.h"
 #include "server/request/body.h"
 #include "server/request/call.h"
 #include "server/request/mask.h"
 
 /* ---- One model ---- */
-
-static void add_abilities(const serve_loaded *loaded, const weir_model_info *info, weir__text *text)
-{
-    bool writes = loaded->engine != NULL;
-    const struct {
-        bool has;
-        const char *name;
-    } abilities[] = {
-        {writes && info->chat_template != NULL, "chat"},
-        {writes, "completion"},
-        {writes && serve_prompts_can_infill(info), "infill"},
-        {info->reads_images, "images"},
-        {info->reads_sounds, "audio"},
-        {!info->ranks, "embeddings"},
-        {info->ranks, "rerank"},
-    };
-    weir__text_add_string(text, ",\"abilities\":[");
-    for (size_t i = 0; i < sizeof abilities / sizeof *abilities; i++) {
-        if (!abilities[i].has) continue;
-        weir__json_next(text);
-        weir__json_quote(text, abilities[i].name, strlen(abilities[i].name));
-    }
-    weir__text_add_string(text, "]");
-}
 
 /* The longest request, as OpenRouter's and vLLM's lists have it. */
 static void add_context(int32_t n_ctx, weir__text *text)
@@ -56,9 +30,7 @@ static void add_context(int32_t n_ctx, weir__text *text)
 static void add_meta(const serve_loaded *loaded, weir__text *text)
 {
     weir_model_info info = {.size = sizeof info};
-    weir_engine_stats stats = {.size = sizeof stats};
     weir_model_describe(loaded->model, &info);
-    if (weir_engine_get_stats(loaded->engine, &stats) != WEIR_OK) stats.n_ctx = info.n_ctx_train;
     weir__text_add_string(text, ",\"meta\":{");
     weir__json_string(text, "description", info.description != NULL ? info.description : "");
     weir__text_printf(
@@ -66,18 +38,10 @@ static void add_meta(const serve_loaded *loaded, weir__text *text)
         ",\"n_params\":%llu,\"size\":%llu,\"n_vocab\":%d,\"n_embd\":%d,\"n_ctx_train\":%d,\"n_ctx\":%d},"
         "\"architecture\":{\"input_modalities\":[\"text\"%s%s],\"output_modalities\":[\"text\"]}",
         (unsigned long long)info.n_params, (unsigned long long)info.n_bytes, info.n_vocab, info.n_embd,
-        info.n_ctx_train, stats.n_ctx, info.reads_images ? ",\"image\"" : "",
+        info.n_ctx_train, serve_loaded_context(loaded), info.reads_images ? ",\"image\"" : "",
         info.reads_sounds ? ",\"audio\"" : "");
-    add_abilities(loaded, &info, text);
-}
-
-static int32_t context_of(const serve_loaded *loaded)
-{
-    weir_model_info info = {.size = sizeof info};
-    weir_engine_stats stats = {.size = sizeof stats};
-    if (weir_engine_get_stats(loaded->engine, &stats) == WEIR_OK) return stats.n_ctx;
-    weir_model_describe(loaded->model, &info);
-    return info.n_ctx_train;
+    weir__text_add_string(text, ",\"abilities\":");
+    serve_loaded_add_abilities(loaded, false, text);
 }
 
 static void begin_model(const serve_server *server, const char *name, weir__text *text)
@@ -92,7 +56,7 @@ static void begin_model(const serve_server *server, const char *name, weir__text
 static void add_own(const serve_call *call, const char *name, weir__text *text)
 {
     begin_model(call->server, name, text);
-    add_context(context_of(call->loaded), text);
+    add_context(serve_loaded_context(call->loaded), text);
     add_meta(call->loaded, text);
     weir__text_add_string(text, "}");
 }
@@ -109,13 +73,13 @@ static void list_own(serve_call *call, weir__text *text)
         add_own(call, name, text);
     }
     serve_adapters_list_models(call->loaded->adapters, NULL, model->name, call->server->created_s,
-                               context_of(call->loaded), text);
+                               serve_loaded_context(call->loaded), text);
 }
 
 static bool add_named(serve_call *call, const char *name, weir__text *text)
 {
     if (serve_adapters_list_models(call->loaded->adapters, name, call->model->name, call->server->created_s,
-                                   context_of(call->loaded), text))
+                                   serve_loaded_context(call->loaded), text))
         return true;
     if (!serve_catalog_has(call->server->catalog, name)) return false;
     add_own(call, name, text);
@@ -168,8 +132,9 @@ static void add_model(serve_server *server, const serve_model *model, weir__text
 static bool add_adapters(serve_server *server, const serve_model *model, const char *name, weir__text *text)
 {
     const serve_loaded *loaded = serve_catalog_lock(server->catalog, model);
-    bool any = loaded != NULL && serve_adapters_list_models(loaded->adapters, name, model->name,
-                                                            server->created_s, context_of(loaded), text);
+    bool any =
+        loaded != NULL && serve_adapters_list_models(loaded->adapters, name, model->name, server->created_s,
+                                                     serve_loaded_context(loaded), text);
     serve_catalog_unlock(server->catalog);
     return any;
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "handlers.h"
+#include "openai.h"
 #include "server/access/keys.h"
 #include "server/api/common/answer.h"
 #include "server/api/common/call_end.h"

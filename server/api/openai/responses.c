@@ -3,17 +3,14 @@
  * whole, all are written at the end. So the parts are kept in both cases. A response that is to be kept takes
  * the request's conversation along, and goes to the records when it has ended.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "responses.h"
+#include "openai.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "ask_responses.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "handlers.h"
-#include "items.h"
 #include "server/access/keys.h"
 #include "server/api/common/answer.h"
 #include "server/api/common/ask.h"

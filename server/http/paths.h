@@ -1,6 +1,6 @@
-/* route.h: the table of paths. SPDX-License-Identifier: Apache-2.0 */
-#ifndef WEIR_SERVER_HTTP_ROUTE_H
-#define WEIR_SERVER_HTTP_ROUTE_H
+/* paths.h: the table of paths. SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_SERVER_HTTP_PATHS_H
+#define WEIR_SERVER_HTTP_PATHS_H
 
 #include "server/request/serve.h"
 

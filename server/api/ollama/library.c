@@ -1,4 +1,4 @@
-/* models.c: GET /api/tags, /api/ps and /api/version, POST /api/show and /api/pull, as Ollama has them. A
+/* library.c: GET /api/tags, /api/ps and /api/version, POST /api/show and /api/pull, as Ollama has them. A
  * model's object has its name and the size of its files; its properties, too, while it is in memory, where
  * the catalog keeps it meanwhile. Of several models /api/tags lists all, and /api/ps those in memory. A pull
  * is prepared here by a worker, and pull.c downloads.
@@ -7,12 +7,9 @@
 #include <string.h>
 
 #include "base/sha256.h"
-#include "handlers.h"
 #include "ollama.h"
 #include "server/api/common/field.h"
-#include "server/api/common/prompts.h"
 #include "server/models/catalog.h"
-#include "server/models/name.h"
 #include "server/models/pull.h"
 #include "server/request/body.h"
 #include "server/request/call.h"
@@ -72,12 +69,6 @@ static void add_digest(const char *name, uint64_t n_bytes, weir__text *text)
     weir__json_string(text, "digest", hex);
 }
 
-static int32_t context_of(const serve_loaded *loaded, const weir_model_info *info)
-{
-    weir_engine_stats stats = {.size = sizeof stats};
-    return weir_engine_get_stats(loaded->engine, &stats) == WEIR_OK ? stats.n_ctx : info->n_ctx_train;
-}
-
 /* A model's properties; loaded: NULL while it is not in memory. Its size is that of its files, where they are
  * known. */
 static void begin_model(const serve_model *model, const char *name, const serve_loaded *loaded,
@@ -117,10 +108,8 @@ static void add_tags(const serve_server *server, const serve_model *model, const
 /* expires_at: a model may stay loaded as long as the server runs. */
 static void add_running(const serve_model *model, const serve_loaded *loaded, weir__text *text)
 {
-    weir_model_info info = {.size = sizeof info};
-    weir_model_describe(loaded->model, &info);
     begin_model(model, model->name, loaded, text);
-    weir__text_printf(text, ",\"size_vram\":0,\"context_length\":%d", context_of(loaded, &info));
+    weir__text_printf(text, ",\"size_vram\":0,\"context_length\":%d", serve_loaded_context(loaded));
     weir__json_string(text, "expires_at", "9999-12-31T23:59:59Z");
     weir__text_add_string(text, "}");
 }
@@ -258,31 +247,6 @@ static bool read_shown(serve_call *call, shown *s)
     return serve_call_read_json(call, &s->json) && serve_fields_read(call, &table, 1, s->json, s);
 }
 
-static void add_capabilities(const serve_call *call, const weir_model_info *info, weir__text *text)
-{
-    const char *template = info->chat_template != NULL ? info->chat_template : "";
-    bool generates = call->loaded->engine != NULL;
-    const struct {
-        bool has;
-        const char *name;
-    } all[] = {
-        {generates, "completion"},
-        {generates, "tools"}, /* enforced with any template */
-        {generates && strstr(template, "think") != NULL, "thinking"},
-        {generates && serve_prompts_can_infill(info), "insert"},
-        {info->reads_images, "vision"},
-        {!info->ranks, "embedding"},
-    };
-    weir__json_key(text, "capabilities");
-    weir__text_add_string(text, "[");
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        if (!all[i].has) continue;
-        weir__json_next(text);
-        weir__json_quote(text, all[i].name, strlen(all[i].name));
-    }
-    weir__text_add_string(text, "]");
-}
-
 /* The context is that of requests here, which clients fit their conversations into. */
 static void add_model_info(const serve_call *call, const weir_model_info *info, weir__text *text)
 {
@@ -291,7 +255,7 @@ static void add_model_info(const serve_call *call, const weir_model_info *info, 
         const char *name;
         int32_t value;
     } numbers[] = {
-        {"context_length", context_of(call->loaded, info)},
+        {"context_length", serve_loaded_context(call->loaded)},
         {"embedding_length", info->n_embd},
         {"block_count", info->n_layer},
         {"attention.head_count", info->n_head},
@@ -321,7 +285,8 @@ void serve_ollama_show(serve_call *call)
         weir__json_string(&text, "template", info.chat_template != NULL ? info.chat_template : "");
         add_details(&info, &text);
         add_model_info(call, &info, &text);
-        add_capabilities(call, &info, &text);
+        weir__json_key(&text, "capabilities");
+        serve_loaded_add_abilities(call->loaded, true, &text);
         serve_ollama_add_time(&text, "modified_at", call->server->created_s);
         weir__text_add_string(&text, "}");
         serve_call_answer_json(call, &text);

@@ -1,7 +1,7 @@
-/* handlers.h: the paths of llama-server, vLLM, rerankers and weir itself (http/route.c).
+/* native.h: the paths of llama-server, vLLM, rerankers and weir itself (http/paths.c).
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef WEIR_SERVER_API_NATIVE_HANDLERS_H
-#define WEIR_SERVER_API_NATIVE_HANDLERS_H
+#ifndef WEIR_SERVER_API_NATIVE_NATIVE_H
+#define WEIR_SERVER_API_NATIVE_NATIVE_H
 
 #include "server/request/serve.h"
 

@@ -1,14 +1,14 @@
-/* route.c: the table of paths. SPDX-License-Identifier: Apache-2.0 */
-#include "route.h"
+/* paths.c: the table of paths. SPDX-License-Identifier: Apache-2.0 */
+#include "paths.h"
 
 #include <string.h>
 
-#include "server/api/anthropic/handlers.h"
-#include "server/api/common/handlers.h"
-#include "server/api/native/handlers.h"
-#include "server/api/ollama/handlers.h"
-#include "server/api/openai/handlers.h"
-#include "server/operate/handlers.h"
+#include "server/api/anthropic/anthropic.h"
+#include "server/api/common/tape.h"
+#include "server/api/native/native.h"
+#include "server/api/ollama/ollama.h"
+#include "server/api/openai/openai.h"
+#include "server/operate/operate.h"
 #include "server/page/page.h"
 #include "server/routers/router.h"
 

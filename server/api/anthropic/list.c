@@ -1,6 +1,6 @@
-/* models.c: the list of models in the shape of Anthropic's API, made of the one in OpenAI's.
+/* list.c: the list of models in the shape of Anthropic's API, made of the one in OpenAI's.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "models.h"
+#include "anthropic.h"
 
 #include <stdlib.h>
 #include <string.h>
