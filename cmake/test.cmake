@@ -68,7 +68,7 @@ function(weir_test name label source)
     endif()
     # Threads that wait for each other take twice the processor time beside other tests. So the programs that tests in
     # Python start compute with one; examples, programs of the guides and invariance_model_test have several, and so has
-    # server_dialects_model_test, which draws two answers at once: threads share that (src/engine/sample.c).
+    # server_dialects_model_test, which draws two answers at once: threads share that (src/engine/step.c).
     weir_needs_llama(computes ${source})
     set(one_thread OFF)
     if(computes AND source MATCHES "\\.py$" AND NOT name STREQUAL "server_dialects_model_test")

@@ -2,8 +2,6 @@
  * keeps all of its chunks; readers and watchers copy from these. Requests share a flight if their keys are
  * equal, which have every member that may change the answer.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/flight.h"
-
 #include <string.h>
 
 #include "base/clock.h"

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/error.h"
 #include "base/sized.h"
+#include "engine/driver.h"
 #include "engine/engine.h"
-#include "engine/pace.h"
 #include "engine/prefix.h"
 #include "schedule/schedule.h"
 

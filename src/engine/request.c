@@ -16,7 +16,6 @@
 #include "base/sized.h"
 #include "base/utf8.h"
 #include "chat/chat.h"
-#include "engine/miss.h"
 #include "engine/stream.h"
 #include "model/logprob.h"
 #include "model/sampler.h"

@@ -140,4 +140,12 @@ typedef struct weir__output {
 void weir__request_finish(weir__request *request, const weir__output *output, const weir_error *error,
                           const weir_usage *usage);
 
+/* Removes the details of a divergence, when the miss turns out to have another reason. */
+static inline void weir__miss_forget(weir_miss_info *info)
+{
+    info->prompt[0] = info->cached[0] = info->role[0] = info->line[0] = '\0';
+    info->message = -1;
+    info->in_message = false;
+}
+
 #endif
