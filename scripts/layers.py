@@ -83,7 +83,7 @@ RECURSIVE = {f"src/grammar/schema{name}.c" for name in ("", "_merge", "_object",
 # it. These include the former for its types, and its source includes these. A set may shrink; what else forms a circle is refused.
 TOGETHER = [
     {"src/fake/fake", "src/fake/internal"},
-    {f"src/cache/{name}" for name in "cache cache_entry cache_files".split()},
+    {f"src/cache/{name}" for name in "cache cache_entry".split()},
 ]
 
 # A function that other files may call, in clang-format's layout.

@@ -16,8 +16,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/minmax.h"
-#include "cache/cache_files.h"
-#include "cache/cell.h"
+#include "cache/cache_entry.h"
+#include "cache/prefix_tree.h"
 #include "params/members.h"
 
 const char *weir_miss_name(weir_miss miss)

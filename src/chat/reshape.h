@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "model/chat_template.h"
+#include "model/model.h"
 
 /* Forms that a template may refuse: it raises an error, leaves a message out, or moves it. Strict templates
  * want one system message, which is the first, then a user's and the assistant's in turn, where calls are

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/sha256.h"
-#include "cache/cell.h"
+#include "cache/prefix_tree.h"
 #include "model/logprob.h"
 #include "model/model.h"
 

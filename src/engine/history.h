@@ -64,7 +64,7 @@ void weir__medium_release(weir__medium *medium);
 void weir__medium_key(const weir__medium *medium, int32_t segment, const void *more, size_t n_more,
                       char hex[65]);
 
-/* The ids of a segment's cells, [n_cells] (cache/cell.h). */
+/* The ids of a segment's cells, [n_cells] (cache/prefix_tree.h). */
 void weir__medium_ids(const weir__medium *medium, int32_t segment, int32_t *ids);
 
 /* Cells of a segment in a text: their ids are below zero (ADR 0074). */

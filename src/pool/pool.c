@@ -27,9 +27,7 @@
 #include "base/thread.h"
 #include "base/words.h"
 #include "params/members.h"
-#include "pool/keeper.h"
 #include "pool/lease.h"
-#include "pool/loader.h"
 #include "pool/room.h"
 
 #define MODELS_MAX 1024
