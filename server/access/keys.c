@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/mem.h"
-#include "base/sha256.h"
 #include "server/system/secret.h"
 
 #define DIGEST        64 /* hexadecimal digits */

@@ -19,7 +19,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/helper.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"

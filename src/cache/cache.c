@@ -13,9 +13,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/largest.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/minmax.h"
 #include "cache/cache_entry.h"
 #include "cache/prefix_tree.h"
 #include "params/members.h"

@@ -1,4 +1,5 @@
-/* folder.h: the files of a folder of snapshots, and which of them other processes add or remove. SPDX-License-Identifier: Apache-2.0
+/* folder.h: the files of a folder of snapshots, and which of them other processes add or remove.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * The folder (mode 0700) and every file read from it must belong to the user, because the backend trusts
  * the states. */

@@ -123,9 +123,9 @@ const char *weir__prefix_tree_check(const weir__prefix_tree *tree);
 
 /* ---- Ids of cells ---- */
 
-/* A text is a list of KV cells: tokens, or below zero those of an image or a sound. An id below zero has 30 bits of a hash and the flag `still`: the next cell has the same position as this
- * one. With M-RoPE an image has more cells than positions; the difference is the number of still cells (ADR
- * 0074). */
+/* A text is a list of KV cells: tokens, or below zero those of an image or a sound. An id below zero has 30
+ * bits of a hash and the flag `still`: the next cell has the same position as this one. With M-RoPE an image
+ * has more cells than positions; the difference is the number of still cells (ADR 0074). */
 #define WEIR__CELL_MOVES (1 << 30)
 
 static inline int32_t weir__cell_id(uint32_t hash, bool still)

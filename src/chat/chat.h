@@ -72,11 +72,6 @@ static inline weir__schema_terms weir__chat_schema_terms(const weir_chat_params 
         .where = "json_schema", .tag = "w", .relax = !params->strict_schema, .relaxed = relaxed};
 }
 
-/* render.c: finds which parts of the rendered prompt are contents that must remain text. deletes, again,
- * user: as in weir__chat_content_find. */
-weir_status weir__chat_find_content(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
-                                    bool deletes, weir__chat_render_fn again, void *user, weir_error *error);
-
 /* Templates get text, as llama.cpp's server gives it to them: a marker in the place of each medium. It is a
  * word that no message has, so no text of a message can be one. */
 typedef struct weir__chat_markers {

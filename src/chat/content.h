@@ -13,8 +13,8 @@
 
 /* ---- Placeholders: words that a text lacks ---- */
 
-/* A letter and digits. The letter occurs nowhere else in it, so text beside a placeholder cannot form another one
- * with a part of it. To templates it is a word: they do not strip, split or escape it. */
+/* A letter and digits. The letter occurs nowhere else in it, so text beside a placeholder cannot form
+ * another one with a part of it. To templates it is a word: they do not strip, split or escape it. */
 #define WEIR__CHAT_PLACEHOLDER 17 /* bytes */
 
 /* Chooses digits that text[n] lacks. Nobody can know them beforehand, and if the text had them, others are

@@ -1,5 +1,5 @@
-/* continued.c: a last message that the answer continues: copies of the conversation in which that message has a
- * mark, one part or no text.
+/* continued.c: a last message that the answer continues: copies of the conversation in which that message
+ * has a mark, one part or no text.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memmem */

@@ -31,8 +31,8 @@ json_t *weir__chat_continued_marked(const weir__chat_continued *last, const json
 json_t *weir__chat_continued_single(const weir__chat_continued *last, const json_t *messages,
                                     const char *text);
 
-/* The messages of weir__chat_continued_single with the text of these messages' own last one, in which marks may
- * stand. */
+/* The messages of weir__chat_continued_single with the text of these messages' own last one, in which marks
+ * may stand. */
 json_t *weir__chat_continued_joined(const weir__chat_continued *last, const json_t *messages);
 
 /* The messages without the last one; with a marked text as its whole content. Freed with json_decref; NULL:

@@ -1,10 +1,10 @@
 /* render.c: renders a conversation with its template.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A rendering checks the arguments, changes messages that the template refuses (reshape.c), asks llama.cpp for
- * prompt, grammar and parser, and may do so twice: an answer that goes on must fit its form. Then BOS and EOS
- * are cut off, control tokens in contents are found (content.c), and the chat gets the results. Templates run
- * on a thread with enough stack and within limits. */
+ * A rendering checks the arguments, changes messages that the template refuses (reshape.c), asks llama.cpp
+ * for prompt, grammar and parser, and may do so twice: an answer that goes on must fit its form. Then BOS
+ * and EOS are cut off, control tokens in contents are found (content.c), and the chat gets the results.
+ * Templates run on a thread with enough stack and within limits. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,8 +20,10 @@
 #include "chat/reshape.h"
 #include "chat/template.h"
 
-weir_status weir__chat_find_content(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
-                                    bool deletes, weir__chat_render_fn again, void *user, weir_error *error)
+/* render.c: finds which parts of the rendered prompt are contents that must remain text. deletes, again,
+ * user: as in weir__chat_content_find. */
+static weir_status find_content(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
+                                bool deletes, weir__chat_render_fn again, void *user, weir_error *error)
 {
     const weir__controls *controls;
     weir_status status = weir__model_controls(chat->model, &controls, error);
@@ -572,8 +574,8 @@ static weir_status read_chat(weir_chat *chat, rendering *r, weir_error *error)
         if (chat->begun == NULL) status = weir__chat_no_memory(error);
     }
     if (status == WEIR_OK)
-        status = weir__chat_find_content(chat, r->params, r->messages, template_deletes(r->template),
-                                         render_again, r, error);
+        status =
+            find_content(chat, r->params, r->messages, template_deletes(r->template), render_again, r, error);
     if (status == WEIR_OK) status = strip_specials(chat, error);
     if (status == WEIR_OK) status = weir__chat_read_constraint(chat, rendered, r->schema, error);
     return status == WEIR_OK ? check_enforcement(chat, r, error) : status;
@@ -668,7 +670,7 @@ weir_status weir__chat_render(weir_chat *chat, const weir_chat_params *params, c
     chat->prompt = t.bytes;
     chat->prompt_length = t.n;
     chat->plain = true;
-    return weir__chat_find_content(chat, params, messages, false, render_again, (void *)params, error);
+    return find_content(chat, params, messages, false, render_again, (void *)params, error);
 }
 
 #endif

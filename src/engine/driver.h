@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
-#include "base/thread_pool.h"
+#include "base/thread.h"
 #include "cache/cache.h"
 #include "engine/account.h"
 #include "engine/cells.h"

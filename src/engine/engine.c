@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/sized.h"
+#include "base/member.h"
 #include "base/thread.h"
 #include "engine/driver.h"
 #include "engine/stream.h"

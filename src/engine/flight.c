@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/sized.h"
+#include "base/member.h"
 #include "base/text.h"
 #include "chat/chat.h"
 #include "engine/engine.h"

@@ -1,5 +1,5 @@
-/* queue.c: the requests that wait for a slot; their ranks, the recent tokens of their tenants, and the engines
- * of the process that run requests which go before them.
+/* queue.c: the requests that wait for a slot; their ranks, the recent tokens of their tenants, and the
+ * engines of the process that run requests which go before them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/queue.h"
 
@@ -25,8 +25,9 @@ bool weir__rank_before(const weir__rank *a, const weir__rank *b)
     return a->serial < b->serial;
 }
 
-bool weir__rank_outranks(int32_t priority, int64_t submit_ns, int32_t running_priority,
-                         int64_t running_submit_ns, int64_t ageing_ns, int64_t now)
+/* True if a request may preempt a running one: its priority is higher, even counting the other's age. */
+static bool rank_outranks(int32_t priority, int64_t submit_ns, int32_t running_priority,
+                          int64_t running_submit_ns, int64_t ageing_ns, int64_t now)
 {
     return priority > running_priority &&
            weir__rank_level(priority, now - submit_ns, ageing_ns, INT32_MAX) >
@@ -148,8 +149,8 @@ weir__rank weir__queue_rank(const weir__request *request, int32_t top, int64_t n
 
 bool weir__queue_outranks(const weir__request *waiting, const weir__request *running, int64_t now)
 {
-    return weir__rank_outranks(waiting->priority, waiting->submit_ns, running->priority, running->submit_ns,
-                               waiting->ageing_ns, now);
+    return rank_outranks(waiting->priority, waiting->submit_ns, running->priority, running->submit_ns,
+                         waiting->ageing_ns, now);
 }
 
 int32_t weir__queue_top(const weir__queue *queue, uint64_t end)
@@ -270,8 +271,8 @@ bool weir__peers_outrank(weir__peer *peer, const weir__request *request, int64_t
     pthread_mutex_lock(&peers_mutex);
     for (const weir__peer *p = first_peer; p != NULL && !outranked; p = p->next)
         outranked = p != peer && p->runs &&
-                    weir__rank_outranks(p->priority, p->submit_ns, request->priority, request->submit_ns,
-                                        request->ageing_ns, now);
+                    rank_outranks(p->priority, p->submit_ns, request->priority, request->submit_ns,
+                                  request->ageing_ns, now);
     peer->yields |= outranked;
     pthread_mutex_unlock(&peers_mutex);
     return outranked;

@@ -26,10 +26,6 @@ int32_t weir__rank_level(int32_t priority, int64_t waited_ns, int64_t ageing_ns,
 /* True if rank a goes before b: a strict order if serials differ. */
 bool weir__rank_before(const weir__rank *a, const weir__rank *b);
 
-/* True if a request may preempt a running one: its priority is higher, even counting the other's age. */
-bool weir__rank_outranks(int32_t priority, int64_t submit_ns, int32_t running_priority,
-                         int64_t running_submit_ns, int64_t ageing_ns, int64_t now);
-
 /* ---- Tenants: fair shares of the slots ---- */
 
 #define WEIR__TENANTS 256 /* tenants with an account of their own; live ones beyond that share one */
@@ -108,7 +104,8 @@ weir__request *weir__queue_next(weir__queue *queue, uint64_t end, int32_t above,
 
 /* ---- Peers ---- */
 
-/* The engines of this process, which share its processors: which of them has a request that goes before another one's (ADR 0088). */
+/* The engines of this process, which share its processors: which of them has a request that goes before
+ * another one's (ADR 0088). */
 
 /* An engine with a thread of its own. The list's mutex guards it, which is held for a few instructions. */
 typedef struct weir__peer {

@@ -121,9 +121,6 @@ int32_t weir__request_cells(const weir__request *request);
  * memory; the text stays, and the next call tries again. */
 bool weir__request_emit(weir__request *request, const weir_usage *usage);
 
-/* A chunk, without text, of n generated tokens from index `from` on. */
-weir_chunk weir__request_tokens(const weir__request *request, size_t from, size_t n);
-
 /* The tokens and the text that are in no chunk yet. The text is not NUL-terminated. */
 weir_chunk weir__request_rest(const weir__request *request);
 

@@ -1,8 +1,8 @@
 /* shared.c: data behind the engine's mutex. Callers count their requests against the limits and queue them;
  * the driver takes them out for slots, when they are cancelled, or when their deadline has passed, and
  * publishes counters once in a tick. Nothing under the mutex takes long: readers of the rings copy a few
- * hundred items at a time. Transfers of cached prefixes have a lock of their own: a caller posts one and waits,
- * and the driver takes it between two ticks.
+ * hundred items at a time. Transfers of cached prefixes have a lock of their own: a caller posts one and
+ * waits, and the driver takes it between two ticks.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/shared.h"
 
@@ -18,7 +18,8 @@
 
 /* ---- Rings ---- */
 
-bool weir__ring_init(weir__ring *ring, size_t capacity, size_t size)
+/* False: out of memory. Freed with fini in any case. */
+static bool init_ring(weir__ring *ring, size_t capacity, size_t size)
 {
     *ring = (weir__ring){.size = size, .capacity = capacity};
     if (capacity > SIZE_MAX / size) return false;
@@ -26,7 +27,8 @@ bool weir__ring_init(weir__ring *ring, size_t capacity, size_t size)
     return ring->items != NULL;
 }
 
-void weir__ring_fini(weir__ring *ring)
+/* False: out of memory. Freed with fini in any case. */
+static void fini_ring(weir__ring *ring)
 {
     weir__mem_free(ring->items);
     *ring = (weir__ring){0};
@@ -42,7 +44,9 @@ void weir__ring_add(weir__ring *ring, const void *item)
     memcpy(item_at(ring, ring->n++), item, ring->size);
 }
 
-size_t weir__ring_copy(const weir__ring *ring, uint64_t *from, void *items, size_t most)
+/* Copies at most `most` items, from number *from or from the oldest available one. Returns how many. *from
+ * becomes the number of the first one, or of the next to come if there is none. */
+static size_t copy_ring(const weir__ring *ring, uint64_t *from, void *items, size_t most)
 {
     uint64_t oldest = ring->n > ring->capacity ? ring->n - ring->capacity : 0;
     if (*from < oldest) *from = oldest;
@@ -56,7 +60,8 @@ size_t weir__ring_copy(const weir__ring *ring, uint64_t *from, void *items, size
 
 /* ---- Transfers ---- */
 
-bool weir__kv_transfers_init(weir__kv_transfers *transfers)
+/* False: no lock. */
+static bool init_transfers(weir__kv_transfers *transfers)
 {
     *transfers = (weir__kv_transfers){0};
     if (pthread_mutex_init(&transfers->mutex, NULL) != 0) return false;
@@ -65,7 +70,8 @@ bool weir__kv_transfers_init(weir__kv_transfers *transfers)
     return false;
 }
 
-void weir__kv_transfers_fini(weir__kv_transfers *transfers)
+/* False: no lock. */
+static void fini_transfers(weir__kv_transfers *transfers)
 {
     pthread_cond_destroy(&transfers->changed);
     pthread_mutex_destroy(&transfers->mutex);
@@ -204,10 +210,10 @@ weir_status weir__shared_init(weir__shared *shared, int32_t n_slots, weir_error 
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for the engine's slots");
     if (pthread_mutex_init(&shared->mutex, NULL) != 0) goto no_mutex;
     if (weir__clock_cond_init(&shared->drained) != 0) goto no_cond;
-    if (!weir__kv_transfers_init(&shared->transfers)) goto no_transfers;
-    if (!weir__ring_init(&shared->ticks, TICKS, sizeof(weir_tick)) ||
-        !weir__ring_init(&shared->parts, TICKS * n_parts, sizeof(weir_tick_slot)) ||
-        !weir__ring_init(&shared->arrivals, ARRIVALS, sizeof(weir_arrival)))
+    if (!init_transfers(&shared->transfers)) goto no_transfers;
+    if (!init_ring(&shared->ticks, TICKS, sizeof(weir_tick)) ||
+        !init_ring(&shared->parts, TICKS * n_parts, sizeof(weir_tick_slot)) ||
+        !init_ring(&shared->arrivals, ARRIVALS, sizeof(weir_arrival)))
         goto no_rings;
     shared->open = true;
     return WEIR_OK;
@@ -228,11 +234,11 @@ no_mutex:
 
 void weir__shared_fini(weir__shared *shared)
 {
-    weir__ring_fini(&shared->ticks);
-    weir__ring_fini(&shared->parts);
-    weir__ring_fini(&shared->arrivals);
+    fini_ring(&shared->ticks);
+    fini_ring(&shared->parts);
+    fini_ring(&shared->arrivals);
     weir__mem_free(shared->running);
-    weir__kv_transfers_fini(&shared->transfers);
+    fini_transfers(&shared->transfers);
     pthread_cond_destroy(&shared->drained);
     pthread_mutex_destroy(&shared->mutex);
 }
@@ -384,7 +390,7 @@ weir_status weir__shared_read(const weir__shared *shared, const weir__ring *ring
         uint64_t wanted = from + copied, first = wanted;
         size_t most = capacity - copied < PIECE ? capacity - copied : PIECE;
         pthread_mutex_lock(mutex);
-        piece = weir__ring_copy(ring, &first, (char *)items + copied * ring->size, most);
+        piece = copy_ring(ring, &first, (char *)items + copied * ring->size, most);
         pthread_mutex_unlock(mutex);
         if (copied > 0 && first != wanted) break;
         if (copied == 0) from = first;

@@ -25,16 +25,8 @@ typedef struct weir__ring {
     uint64_t n; /* items added so far, and the number of the next */
 } weir__ring;
 
-/* False: out of memory. Freed with fini in any case. */
-bool weir__ring_init(weir__ring *ring, size_t capacity, size_t size);
-void weir__ring_fini(weir__ring *ring);
-
 /* Adds an item; if the ring is full, it replaces the oldest. */
 void weir__ring_add(weir__ring *ring, const void *item);
-
-/* Copies at most `most` items, from number *from or from the oldest available one. Returns how many. *from
- * becomes the number of the first one, or of the next to come if there is none. */
-size_t weir__ring_copy(const weir__ring *ring, uint64_t *from, void *items, size_t most);
 
 /* ---- Transfers of cached prefixes, which the driver makes while callers wait ---- */
 
@@ -64,10 +56,6 @@ typedef struct weir__kv_transfers {
     atomic_bool waiting; /* the list is not empty */
     bool closed;         /* post refuses */
 } weir__kv_transfers;
-
-/* False: no lock. */
-bool weir__kv_transfers_init(weir__kv_transfers *transfers);
-void weir__kv_transfers_fini(weir__kv_transfers *transfers);
 
 /* Puts the transfer at the end of the list; the caller wakes the driver. STOPPED: the list is closed. */
 weir_status weir__kv_transfers_post(weir__kv_transfers *transfers, weir__kv_transfer *transfer,

@@ -67,7 +67,7 @@ typedef struct weir__schema_walk {
     weir_status status;
 } weir__schema_walk;
 
-/* -- schema_walk.c: failures, values, the path, references -- */
+/* -- schema_walk.c: failures, values, the path, references, keywords and types -- */
 
 /* Extends the path by the keyword, and by a name (may be NULL) or an index; leave shortens it to the length
  * that was returned. */
@@ -115,30 +115,6 @@ json_t *weir__schema_choice(weir__schema_walk *w, const char *keyword, json_t *l
 /* {"anyOf": list}, or the only schema of a list of one; `false` if the list is empty. Takes over the list. */
 json_t *weir__schema_any_of(weir__schema_walk *w, json_t *list);
 
-/* -- schema.c: schemas -- */
-
-/* Rewrites a schema; with relax, without refused keywords. */
-json_t *weir__schema_node(weir__schema_walk *w, const json_t *schema);
-
-/* Rewrites a schema, and refuses even with relax. */
-json_t *weir__schema_enforce(weir__schema_walk *w, const json_t *schema);
-
-/* weir__schema_node of a schema below the current one. name may be NULL. deeper: text comes before it. */
-json_t *weir__schema_below(weir__schema_walk *w, const char *keyword, const char *name, const json_t *schema,
-                           bool deeper);
-json_t *weir__schema_below_index(weir__schema_walk *w, const char *keyword, size_t i, const json_t *schema,
-                                 bool deeper);
-
-/* -- schema_relax.c: with relax -- */
-
-/* weir__schema_enforce of the schema without the keywords that it refuses. */
-json_t *weir__schema_relax(weir__schema_walk *w, const json_t *schema);
-
-/* weir__schema_relax for the arguments of a function, which must be an object. */
-json_t *weir__schema_relax_object(weir__schema_walk *w, const json_t *schema);
-
-/* -- schema_keyword.c: keywords and types -- */
-
 enum keyword_kind weir__schema_kind_of(const char *name);
 bool weir__schema_check_keywords(weir__schema_walk *w, const json_t *schema);
 
@@ -172,7 +148,16 @@ unsigned weir__schema_declared_types(weir__schema_walk *w, const json_t *schema)
 bool weir__schema_has_type(unsigned mask, size_t i);
 json_t *weir__schema_type_array(weir__schema_walk *w, unsigned mask);
 
-/* -- schema_merge.c: allOf, anyOf, oneOf -- */
+/* -- schema.c: schemas, also relaxed ones -- */
+
+/* Rewrites a schema below the current one; with relax, without refused keywords. name may be NULL. deeper:
+ * text comes before it. */
+json_t *weir__schema_below(weir__schema_walk *w, const char *keyword, const char *name, const json_t *schema,
+                           bool deeper);
+json_t *weir__schema_below_index(weir__schema_walk *w, const char *keyword, size_t i, const json_t *schema,
+                                 bool deeper);
+
+/* -- schema_merge.c: allOf, anyOf, oneOf, not -- */
 
 /* The schema with the members of its allOf merged into it; `false` if one of them is. The result may be
  * shared and must not be changed. */
@@ -182,20 +167,10 @@ json_t *weir__schema_alternatives(weir__schema_walk *w, const json_t *schema); /
 /* A superset of the types of the values that satisfy the schema. */
 unsigned weir__schema_possible_types(weir__schema_walk *w, const json_t *schema);
 
-/* -- schema_not.c -- */
-
 /* The schema without its `not`, with fewer types or values instead; `false` if none remain. */
 json_t *weir__schema_without_not(weir__schema_walk *w, const json_t *schema);
 
-/* -- schema_format.c -- */
-
-/* An ECMA pattern of texts with this format, or NULL. */
-const char *weir__schema_format_pattern(const char *name);
-
-/* -- schema_object.c, schema_number.c, schema_type.c -- */
-
-/* Reads a count such as minItems; *value is unchanged if it is absent. False after a refusal. */
-bool weir__schema_count(weir__schema_walk *w, const json_t *schema, const char *keyword, uint64_t *value);
+/* -- schema_type.c -- */
 
 json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema); /* const, enum */
 json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema);

@@ -1,5 +1,5 @@
-/* image.c: images as pixels, decoded by libpng, libjpeg and libwebp. Each decoder reads the header, takes memory
- * if the limits allow the size, and decodes row by row.
+/* image.c: images as pixels, decoded by libpng, libjpeg and libwebp. Each decoder reads the header, takes
+ * memory if the limits allow the size, and decodes row by row.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "media/image.h"
 

@@ -17,8 +17,81 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "base/sized.h"
+#include "base/member.h"
 #include "params/members.h"
+
+/* ---- Parsed chat templates ---- */
+
+/* False: no memory. */
+static bool init_templates(weir__chat_templates *templates)
+{
+    templates->n = 0;
+    return pthread_mutex_init(&templates->lock, NULL) == 0;
+}
+
+/* False: no memory. */
+static void fini_templates(weir__chat_templates *templates)
+{
+#ifndef WEIR_NO_LLAMA
+    for (size_t i = 0; i < templates->n; i++) weir__chat_template_release(templates->at[i]);
+#endif
+    pthread_mutex_destroy(&templates->lock);
+}
+
+#ifndef WEIR_NO_LLAMA
+
+/* The nesting of a source of this many bytes fits on any stack. */
+#define SHORT_SOURCE 1024
+
+static void run_destroy(void *parsed)
+{
+    weir__shim_template_destroy(parsed);
+}
+
+void weir__chat_template_release(weir__chat_template *t)
+{
+    if (t == NULL || atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) > 1) return;
+    /* Destruction recurses as deep as the expressions do. Without that stack the template leaks. */
+    if (strlen(t->source) <= SHORT_SOURCE)
+        weir__shim_template_destroy(t->parsed);
+    else
+        (void)weir__deep_run(run_destroy, t->parsed, WEIR__CHAT_STACK_GIVEN, NULL);
+    weir__mem_free(t->source);
+    weir__mem_free(t);
+}
+
+weir__chat_template *weir__chat_templates_find(weir__chat_templates *templates, const char *source)
+{
+    size_t i = 0;
+    weir__chat_template *t = NULL;
+    pthread_mutex_lock(&templates->lock);
+    while (i < templates->n && strcmp(templates->at[i]->source, source) != 0) i++;
+    if (i < templates->n) {
+        t = templates->at[i];
+        memmove(templates->at + 1, templates->at, i * sizeof *templates->at);
+        templates->at[0] = t;
+        atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&templates->lock);
+    return t;
+}
+
+void weir__chat_templates_add(weir__chat_templates *templates, weir__chat_template *t)
+{
+    weir__chat_template *dropped = NULL;
+    atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
+    pthread_mutex_lock(&templates->lock);
+    if (templates->n == WEIR__CHAT_TEMPLATES) dropped = templates->at[--templates->n];
+    memmove(templates->at + 1, templates->at, templates->n * sizeof *templates->at);
+    templates->at[0] = t;
+    templates->n++;
+    pthread_mutex_unlock(&templates->lock);
+    weir__chat_template_release(dropped);
+}
+
+#endif
+
+/* ---- Models ---- */
 
 static const char fake_prefix[] = "fake:";
 
@@ -97,7 +170,8 @@ static weir_status check_path(const char *path, weir_error *error)
                          path == NULL ? "NULL" : "empty");
 }
 
-weir_status weir__model_backend(const char *path, const weir__backend **ops, weir_error *error)
+/* The backend that loads this path. UNSUPPORTED: this build has none. */
+static weir_status backend_of(const char *path, const weir__backend **ops, weir_error *error)
 {
     weir_status status = check_path(path, error);
     *ops = NULL;
@@ -116,7 +190,7 @@ weir_status weir__model_backend(const char *path, const weir__backend **ops, wei
 
 static void free_model(weir_model *model)
 {
-    weir__chat_templates_fini(&model->templates);
+    fini_templates(&model->templates);
     weir__controls_free(atomic_load(&model->controls));
     if (model->projector != NULL) model->ops->projector_free(model->projector);
     if (model->model != NULL) model->ops->model_free(model->model);
@@ -167,11 +241,11 @@ static weir_status load_model(const char *path, const weir_model_params *params,
     if (status != WEIR_OK) return status;
 
     const weir__backend *ops;
-    status = weir__model_backend(path, &ops, error);
+    status = backend_of(path, &ops, error);
     if (status != WEIR_OK) return status;
 
     weir_model *made = weir__mem_calloc(1, sizeof *made);
-    if (made == NULL || !weir__chat_templates_init(&made->templates)) {
+    if (made == NULL || !init_templates(&made->templates)) {
         weir__mem_free(made);
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a model");
     }
@@ -219,7 +293,7 @@ weir_status weir__model_outline(const char *path, const weir_model_params *param
 static weir_status optimizer_of(const char *path, const char *file, const weir__backend **ops,
                                 weir_error *error)
 {
-    weir_status status = weir__model_backend(path, ops, error);
+    weir_status status = backend_of(path, ops, error);
     if (status != WEIR_OK) return status;
     if (file != NULL && *file == '\0')
         return weir__invalid(error, WEIR_ERROR_MISSING, "optimized", "the optimized file's path is empty");
@@ -309,75 +383,6 @@ weir_status weir_device_get(size_t i, weir_device *device)
     return status == WEIR_OK ? weir__sized_give(device, &full, sizeof full, "device", NULL) : status;
 }
 
-/* ---- Parsed chat templates ---- */
-
-bool weir__chat_templates_init(weir__chat_templates *templates)
-{
-    templates->n = 0;
-    return pthread_mutex_init(&templates->lock, NULL) == 0;
-}
-
-void weir__chat_templates_fini(weir__chat_templates *templates)
-{
-#ifndef WEIR_NO_LLAMA
-    for (size_t i = 0; i < templates->n; i++) weir__chat_template_release(templates->at[i]);
-#endif
-    pthread_mutex_destroy(&templates->lock);
-}
-
-#ifndef WEIR_NO_LLAMA
-
-/* The nesting of a source of this many bytes fits on any stack. */
-#define SHORT_SOURCE 1024
-
-static void run_destroy(void *parsed)
-{
-    weir__shim_template_destroy(parsed);
-}
-
-void weir__chat_template_release(weir__chat_template *t)
-{
-    if (t == NULL || atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) > 1) return;
-    /* Destruction recurses as deep as the expressions do. Without that stack the template leaks. */
-    if (strlen(t->source) <= SHORT_SOURCE)
-        weir__shim_template_destroy(t->parsed);
-    else
-        (void)weir__deep_run(run_destroy, t->parsed, WEIR__CHAT_STACK_GIVEN, NULL);
-    weir__mem_free(t->source);
-    weir__mem_free(t);
-}
-
-weir__chat_template *weir__chat_templates_find(weir__chat_templates *templates, const char *source)
-{
-    size_t i = 0;
-    weir__chat_template *t = NULL;
-    pthread_mutex_lock(&templates->lock);
-    while (i < templates->n && strcmp(templates->at[i]->source, source) != 0) i++;
-    if (i < templates->n) {
-        t = templates->at[i];
-        memmove(templates->at + 1, templates->at, i * sizeof *templates->at);
-        templates->at[0] = t;
-        atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
-    }
-    pthread_mutex_unlock(&templates->lock);
-    return t;
-}
-
-void weir__chat_templates_add(weir__chat_templates *templates, weir__chat_template *t)
-{
-    weir__chat_template *dropped = NULL;
-    atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
-    pthread_mutex_lock(&templates->lock);
-    if (templates->n == WEIR__CHAT_TEMPLATES) dropped = templates->at[--templates->n];
-    memmove(templates->at + 1, templates->at, templates->n * sizeof *templates->at);
-    templates->at[0] = t;
-    templates->n++;
-    pthread_mutex_unlock(&templates->lock);
-    weir__chat_template_release(dropped);
-}
-
-#endif
-
 /* ---- Quantization ---- */
 
 #define TYPE_DEFAULT "Q8_0"
@@ -433,7 +438,7 @@ weir_status weir_model_quantize(const char *path, const char *out, const weir_qu
     weir_quantize_params params = weir_quantize_params_default();
     const weir__backend *ops;
     weir_status status = weir__sized_take(&params, sizeof params, given, "params", error);
-    if (status == WEIR_OK) status = weir__model_backend(path, &ops, error);
+    if (status == WEIR_OK) status = backend_of(path, &ops, error);
     if (status == WEIR_OK) status = check_quantization(path, out, &params, error);
     if (status != WEIR_OK) return status;
     if (ops->model_quantize == NULL)

@@ -39,10 +39,6 @@ typedef struct weir__chat_templates {
     size_t n;
 } weir__chat_templates;
 
-/* False: no memory. */
-bool weir__chat_templates_init(weir__chat_templates *templates);
-void weir__chat_templates_fini(weir__chat_templates *templates);
-
 /* The template of this source, held. NULL: it is not among them. */
 weir__chat_template *weir__chat_templates_find(weir__chat_templates *templates, const char *source);
 
@@ -83,8 +79,5 @@ weir_status weir__model_controls(weir_model *model, const weir__controls **contr
 
 /* Appends a token's bytes; token -1 has none. False: no memory. */
 bool weir__model_add_piece(const weir_model *model, int32_t token, bool special, weir__text *out);
-
-/* The backend that loads this path. UNSUPPORTED: this build has none. */
-weir_status weir__model_backend(const char *path, const weir__backend **ops, weir_error *error);
 
 #endif

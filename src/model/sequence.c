@@ -1,5 +1,5 @@
-/* sequence.c: sequences of the low-level API: cut, copy, keep, save, load; and its loop: a prompt in, a text out,
- * token by token.
+/* sequence.c: sequences of the low-level API: cut, copy, keep, save, load; and its loop: a prompt in, a text
+ * out, token by token.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <string.h>

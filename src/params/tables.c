@@ -1,6 +1,7 @@
-/* tables.c: the members of every parameter struct: type, range, default, unit, help; and the numbers of structs
- * that the library fills, without a range: a line of GET /metrics has the help of its row. A new parameter is a
- * row here, a member in its header, and the code that acts on it; CONTRIBUTING.md has the steps.
+/* tables.c: the members of every parameter struct: type, range, default, unit, help; and the numbers of
+ * structs that the library fills, without a range: a line of GET /metrics has the help of its row. A new
+ * parameter is a row here, a member in its header, and the code that acts on it; CONTRIBUTING.md has the
+ * steps.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* entry.h: the models of a pool: each with its description, its state and its part of the budget; and a model in
- * memory (resident), with everything that a lease hands out.
+/* entry.h: the models of a pool: each with its description, its state and its part of the budget; and a
+ * model in memory (resident), with everything that a lease hands out.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_POOL_ENTRY_H
 #define WEIR_POOL_ENTRY_H

@@ -22,7 +22,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/sized.h"
+#include "base/member.h"
 #include "base/text.h"
 #include "base/thread.h"
 #include "base/words.h"
