@@ -4,7 +4,7 @@
  * A look-up asks the tree for the best entry, the running request that has computed the most, and one that
  * will have more, and chooses the source with the most tokens. A fetch shares the cells of a sequence, or
  * loads a state from host memory or from the reader. What evicts or keeps entries is in cache.h's picture;
- * files are in cache_files.c, and single entries in cache_entry.c. */
+ * single entries, and which of them get files, are in cache_entry.c. */
 #include "cache/cache.h"
 
 #include <assert.h>

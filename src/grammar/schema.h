@@ -18,7 +18,7 @@
  *     where there is at most one item;
  *   - string: pattern (see pattern.h), minLength, maxLength; pattern or format with lengths where they imply
  *     them; format date, time, date-time, duration, email, hostname, ipv4, ipv6, uri, uri-reference, uuid
- *     (schema_format.c);
+ *     (schema_type.c);
  *   - integer: minimum, maximum, exclusiveMinimum, exclusiveMaximum (numbers, or booleans as in draft 4),
  *     multipleOf between bounds that leave at most 1,001 values, format int32 and int64;
  *   - number: bounds that are both given and at most 100 apart, multipleOf as of integers, format float and

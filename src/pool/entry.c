@@ -51,11 +51,6 @@ static uint64_t lookup_bytes(const weir_engine_params *engine)
     return engine->prompt_lookup && engine->n_draft_max > 0 ? engine->lookup_bytes : 0;
 }
 
-static uint64_t add_bytes(uint64_t a, uint64_t b)
-{
-    return a < UINT64_MAX - b ? a + b : UINT64_MAX;
-}
-
 static weir_pool_kind kind_of(const weir_model_info *info)
 {
     return info->ranks         ? WEIR_POOL_KIND_RANKING
@@ -139,10 +134,10 @@ static weir_status estimate_memory(const weir__spec *spec, weir__demand *demand,
     made.n_ctx = memory.n_ctx;
     *demand = made;
     for (size_t i = 0; i < given->n_adapters; i++)
-        demand->adapters = add_bytes(demand->adapters, file_bytes(given->adapters[i]));
-    demand->base = add_bytes(add_bytes(memory.model_bytes, memory.kv_bytes),
-                             add_bytes(memory.compute_bytes, demand->adapters));
-    if (memory.n_kv > 0) demand->base = add_bytes(demand->base, lookup_bytes(&engine));
+        demand->adapters = weir__bytes_add(demand->adapters, file_bytes(given->adapters[i]));
+    demand->base = weir__bytes_add(weir__bytes_add(memory.model_bytes, memory.kv_bytes),
+                             weir__bytes_add(memory.compute_bytes, demand->adapters));
+    if (memory.n_kv > 0) demand->base = weir__bytes_add(demand->base, lookup_bytes(&engine));
     if (engine.cache_bytes != WEIR_AUTO) demand->cache = engine.cache_bytes;
     return WEIR_OK;
 }
@@ -281,8 +276,8 @@ static void measure_memory(weir__resident *made, const weir__demand *demand)
         weir_adapter_info info = {.size = sizeof info};
         if (weir_adapter_describe(made->adapters[i], &info) == WEIR_OK) adapters += info.n_bytes;
     }
-    made->n_bytes = add_bytes(demand->base - demand->kv - demand->adapters, add_bytes(kv, adapters));
-    made->n_bytes = add_bytes(made->n_bytes, demand->cache);
+    made->n_bytes = weir__bytes_add(demand->base - demand->kv - demand->adapters, weir__bytes_add(kv, adapters));
+    made->n_bytes = weir__bytes_add(made->n_bytes, demand->cache);
 }
 
 weir_status weir__resident_load(const weir__spec *spec, const weir__demand *demand,

@@ -6,6 +6,12 @@
 
 #include "pool/spec.h"
 
+/* The sum, or the largest number where it is larger. */
+static inline uint64_t weir__bytes_add(uint64_t a, uint64_t b)
+{
+    return a < UINT64_MAX - b ? a + b : UINT64_MAX;
+}
+
 /* Memory of a model, bytes. */
 typedef struct weir__demand {
     uint64_t base;     /* weights, cells, buffers, texts for drafts, adapters */
