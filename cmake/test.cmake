@@ -17,7 +17,7 @@ file(MAKE_DIRECTORY ${WEIR_TEST_TMP})
 # ten longest.
 set(WEIR_LONG_TESTS "^((heads|invariance|invariant|cli|estimate|cache_dir|speculate|calls|engine|prefix|\
 adapter)_model_test|invariance_avx2|(speculate|random_schedule|attention|automaton|llama_automaton|llama_adapter|\
-media_llama|hub_http|cli_top|packages|server|llama_chat)_test|chat_(limits|depth|last)_test|server_(access|faults|linear|resume|dialects_model)_test)$")
+media_llama|hub_http|cli_top|packages|server|llama_chat)_test|chat_(limits|depth|continued)_test|server_(access|faults|linear|resume|dialects_model)_test)$")
 
 # What the tests with the label `threads` need: scripts/check.sh builds no more for TSan.
 if(NOT TARGET threads_tests)
@@ -68,7 +68,7 @@ function(weir_test name label source)
     endif()
     # Threads that wait for each other take twice the processor time beside other tests. So the programs that tests in
     # Python start compute with one; examples, programs of the guides and invariance_model_test have several, and so has
-    # server_dialects_model_test, which draws two answers at once: threads share that (src/engine/sample.c).
+    # server_dialects_model_test, which draws two answers at once: threads share that (src/engine/step.c).
     weir_needs_llama(computes ${source})
     set(one_thread OFF)
     if(computes AND source MATCHES "\\.py$" AND NOT name STREQUAL "server_dialects_model_test")

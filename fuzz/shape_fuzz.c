@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "chat/shape.h"
+#include "chat/reshape.h"
 #include "fuzz.h"
 
 #define MESSAGES 2000
@@ -95,14 +95,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     weir__text lines = {0};
     for (size_t i = 2; i < size; i++) json_array_append_new(given, make_message(i - 2, data[i]));
     copy = json_deep_copy(given);
-    (void)weir__chat_shape_is_regular(given);
-    require(weir__chat_shape_put(given, refused, 0, &put, &lines));
+    (void)weir__chat_is_regular(given);
+    require(weir__chat_reshape(given, refused, 0, &put, &lines));
     require(json_equal(given, copy) && (put != NULL) == (lines.n > 0) && lines.n <= WEIR__SHAPE_LINES_MAX);
     if (put != NULL) {
         char *text = weir__json_dump(put);
         require(text != NULL && json_array_size(put) <= 4 * json_array_size(given) + 1);
         require_texts(given, text);
-        require(weir__chat_shape_put(put, refused, 0, &again, NULL) && again == NULL);
+        require(weir__chat_reshape(put, refused, 0, &again, NULL) && again == NULL);
         weir__mem_free(text);
     }
     weir__text_fini(&lines);

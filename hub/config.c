@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/member.h"
-#include "base/sized.h"
 #include "base/text.h"
 #include "name.h"
 

@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/sized.h"
+#include "base/member.h"
 #include "base/text.h"
 #include "cache.h"
 #include "config.h"

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/thread_pool.h"
+#include "base/thread.h"
 
 /* The best seen so far, by threads that work at the same time. */
 typedef struct cli_limits {

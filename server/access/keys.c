@@ -10,8 +10,8 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/mem.h"
-#include "base/sha256.h"
 #include "server/system/secret.h"
 
 #define DIGEST        64 /* hexadecimal digits */

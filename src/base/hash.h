@@ -1,4 +1,4 @@
-/* hash.h: checksums of data kept outside the process, and hash tables.
+/* hash.h: checksums of data kept outside the process, hash tables, and SHA-256.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BASE_HASH_H
 #define WEIR_BASE_HASH_H
@@ -48,5 +48,22 @@ weir__hash_link *weir__hash_table_after(const weir__hash_table *table, const wei
 
 /* Frees the table, but not its links. It is empty then. */
 void weir__hash_table_clear(weir__hash_table *table);
+
+/* ---- SHA-256 (FIPS 180-4), of data in pieces ---- */
+
+/* The state of a hash. Owned by the caller, needs no fini, may be copied. One thread at a time. */
+typedef struct weir__sha256 {
+    uint32_t h[8];
+    uint64_t n; /* bytes so far */
+    unsigned char block[64];
+} weir__sha256;
+
+void weir__sha256_init(weir__sha256 *state);
+
+/* bytes may be NULL when n is 0. */
+void weir__sha256_feed(weir__sha256 *state, const void *bytes, size_t n);
+
+/* 64 lower-case hexadecimal digits and a terminator. The state is then used up. */
+void weir__sha256_hex(weir__sha256 *state, char hex[65]);
 
 #endif

@@ -1,9 +1,12 @@
-/* member.h: structs whose members are described by rows: defaults, ranges, reading and writing by row.
+/* member.h: structs whose members are described by rows: defaults, ranges, reading and writing by row;
+ * and structs that begin with their own size: how the library reads those of a caller that was compiled
+ * against another version of the header.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BASE_MEMBER_H
 #define WEIR_BASE_MEMBER_H
 
 #include <weir/more.h>
+#include <weir/weir.h>
 
 typedef struct weir__members {
     const char *of;
@@ -37,5 +40,18 @@ double weir__member_number(const weir_member *member, const void *params);
 
 /* Writes a number, flag or choice, which is in its type's range; the rest is left alone. */
 void weir__member_set(const weir_member *member, void *params, double value);
+
+/* ---- Structs that begin with their size ---- */
+
+/* Overwrites the head of *full (holding defaults, full_size bytes) with the caller's struct, as far as the
+ * caller knows it. given NULL leaves the defaults. INVALID (field: `name`): its size is 0 or larger than this
+ * library's. */
+weir_status weir__sized_take(void *full, size_t full_size, const void *given, const char *name,
+                             weir_error *error);
+
+/* Writes the first `given->size` bytes of *full into the caller's struct and leaves its size. INVALID as
+ * above. */
+weir_status weir__sized_give(void *given, const void *full, size_t full_size, const char *name,
+                             weir_error *error);
 
 #endif

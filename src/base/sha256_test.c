@@ -1,6 +1,6 @@
 /* sha256_test.c: the standard's vectors, in pieces of any size.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "base/sha256.h"
+#include "base/hash.h"
 
 #include "support/model.h"
 

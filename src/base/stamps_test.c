@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/mem.h"
-#include "base/stamps.h"
 #include "support/temp.h"
 
 static char first[TEMP_PATH_MAX], second[TEMP_PATH_MAX];

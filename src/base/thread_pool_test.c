@@ -1,6 +1,6 @@
 /* Helpers do each thing once and are waited for. Run under the thread sanitizer (pthread).
  * SPDX-License-Identifier: Apache-2.0 */
-#include "base/thread_pool.h"
+#include "base/thread.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

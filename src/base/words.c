@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "base/ascii.h"
-#include "base/minmax.h"
+#include "base/largest.h"
 
 #define LETTERS_MAX 40 /* of the longest name that is compared; known ones have fewer */
 #define BYTES_MAX   80 /* the same with "_" and "-" */

@@ -19,11 +19,10 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/helper.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "cache/watch.h"
+#include "cache/folder.h"
 
 #define FILES_MAX 16384          /* the tokens of all of them are in memory */
 #define KNOWN_NS  WEIR__NS_PER_S /* a file's time is as good as new for so long */

@@ -4,7 +4,7 @@
  * A look-up asks the tree for the best entry, the running request that has computed the most, and one that
  * will have more, and chooses the source with the most tokens. A fetch shares the cells of a sequence, or
  * loads a state from host memory or from the reader. What evicts or keeps entries is in cache.h's picture;
- * files are in cache_files.c, and single entries in cache_entry.c. */
+ * single entries, and which of them get files, are in cache_entry.c. */
 #include "cache/cache.h"
 
 #include <assert.h>
@@ -13,11 +13,11 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/largest.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/minmax.h"
-#include "cache/cache_files.h"
-#include "cache/cell.h"
+#include "cache/cache_entry.h"
+#include "cache/prefix_tree.h"
 #include "params/members.h"
 
 const char *weir_miss_name(weir_miss miss)

@@ -1,4 +1,5 @@
-/* cache_entry.h: the entries of the prefix cache, and the cache that holds them.
+/* cache_entry.h: the entries of the prefix cache, the cache that holds them, and which of them get files in
+ * cache_dir.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CACHE_CACHE_ENTRY_H
 #define WEIR_CACHE_CACHE_ENTRY_H
@@ -78,5 +79,27 @@ void weir__cache_drop_above(weir__cache *cache, const weir__cache_entry *e);
 
 /* Evicts the entry and turns it into a tombstone, unless another text covers its tokens. */
 void weir__cache_make_tombstone(weir__cache *cache, weir__cache_entry *e);
+
+/* ---- Files ---- */
+
+/* Makes an entry, the file's owner; a callback of weir__archive_index. user: the cache. */
+void *weir__cache_index_file(weir__archive_file *file, const weir__snapshot *snapshot, void *user);
+
+/* Makes an entry for the file that the writer has finished. False: none. */
+bool weir__cache_collect_file(weir__cache *cache);
+
+/* True if the entry should get a file. If most of the text is in a file already, computing the rest takes
+ * less time than another file, and each turn of a conversation would write all of it again. */
+bool weir__cache_lacks_file(const weir__cache *cache, const weir__cache_entry *e);
+
+/* Gives the writer the entry's state; once only, even if it fails. But nothing happens if files must be
+ * evicted for it and the reader has yet to read their times (lacks_times). */
+void weir__cache_offer(weir__cache *cache, weir__cache_entry *e);
+
+/* The reader is done: frees its result, apart from the times of files. */
+void weir__cache_free_reader(weir__cache *cache);
+
+/* Writes all entries that lack a file, and closes the archive, if there is one. */
+void weir__cache_save_all(weir__cache *cache);
 
 #endif

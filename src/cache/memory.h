@@ -17,7 +17,7 @@ typedef struct weir__run {
 
 /* All changes of a context's sequences go through here. Invariant: sequence s holds the cells of n[s]
  * tokens, which have positions 0 … n[s] - 1 unless cells of images share some. `pos` is the position behind
- * n tokens (cache/cell.h). The driver's. */
+ * n tokens (prefix_tree.h). The driver's. */
 typedef struct weir__memory {
     const weir__backend *ops;
     weir__bcontext *context;

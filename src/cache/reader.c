@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/helper.h"
 #include "base/mem.h"
 #include "base/thread.h"
 

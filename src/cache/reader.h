@@ -4,7 +4,7 @@
 #ifndef WEIR_CACHE_READER_H
 #define WEIR_CACHE_READER_H
 
-#include "base/helper.h"
+#include "base/thread.h"
 #include "cache/folder.h"
 #include "cache/snapshot.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/sized.h"
+#include "base/member.h"
 #include "chat/calls.h"
 #include "model/sampler.h"
 #include "params/members.h"

@@ -6,10 +6,9 @@
 #include "backend/chat.h"
 #include "base/budget.h"
 #include "base/error.h"
+#include "chat/content.h"
 #include "chat/marks.h"
 #include "chat/message.h"
-#include "chat/parts.h"
-#include "chat/stem.h"
 #include "model/model.h"
 
 /* The marks of reasoning in an answer. The texts lie in the chat's reader. */
@@ -63,8 +62,8 @@ weir_status weir__chat_render(weir_chat *chat, const weir_chat_params *params, c
 
 /* Fills the members that say how the answer is constrained and read, from the template handler's analysis.
  * schema: json_schema, rewritten, or NULL. */
-weir_status weir__chat_read_form(weir_chat *chat, const weir__shim_rendered *rendered, const json_t *schema,
-                                 weir_error *error);
+weir_status weir__chat_read_constraint(weir_chat *chat, const weir__shim_rendered *rendered,
+                                       const json_t *schema, weir_error *error);
 
 /* The terms on which json_schema is rewritten. */
 static inline weir__schema_terms weir__chat_schema_terms(const weir_chat_params *params, weir__text *relaxed)
@@ -73,15 +72,10 @@ static inline weir__schema_terms weir__chat_schema_terms(const weir_chat_params 
         .where = "json_schema", .tag = "w", .relax = !params->strict_schema, .relaxed = relaxed};
 }
 
-/* form.c: finds which parts of the rendered prompt are contents that must remain text. deletes, again,
- * user: as in weir__chat_content_find. */
-weir_status weir__chat_find_content(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
-                                    bool deletes, weir__chat_render_fn again, void *user, weir_error *error);
-
 /* Templates get text, as llama.cpp's server gives it to them: a marker in the place of each medium. It is a
- * stem that no message has, so no text of a message can be one. */
+ * word that no message has, so no text of a message can be one. */
 typedef struct weir__chat_markers {
-    char stem[WEIR__CHAT_STEM + 1]; /* "": there are no media */
+    char stem[WEIR__CHAT_PLACEHOLDER + 1]; /* "": there are no media */
 } weir__chat_markers;
 
 /* media.c: replaces the parts that are media by markers. Errors: INVALID (media[i], n_media, or the

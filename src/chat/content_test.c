@@ -1,8 +1,8 @@
 /* content_test.c: contents in prompts of templates that change them in several ways, and the tokens.
- * Also parts.c and control.c. The templates here are C, and report where contents went: the spans
+ * Also control.c. The templates here are C, and report where contents went: the spans
  * computed from that, byte by byte, are compared with those found.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "chat/parts.h"
+#include "chat/content.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

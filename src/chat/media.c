@@ -9,8 +9,9 @@
 
 #include "base/mem.h"
 
-#define MARKER_TYPE "media_marker"         /* as llama.cpp's common calls it */
-#define MARKER_MAX  (WEIR__CHAT_STEM + 24) /* bytes: the stem and the medium's number between two letters */
+#define MARKER_TYPE "media_marker" /* as llama.cpp's common calls it */
+#define MARKER_MAX                                                                                           \
+    (WEIR__CHAT_PLACEHOLDER + 24) /* bytes: the stem and the medium's number between two letters */
 
 /* ---- Parts of messages ---- */
 
@@ -70,7 +71,7 @@ static void write_marker(const weir__chat_markers *markers, size_t i, char marke
 static bool choose_stem(const json_t *messages, weir__chat_markers *markers)
 {
     char *text = weir__json_dump(messages);
-    bool chosen = text != NULL && weir__chat_stem_choose(markers->stem, text, strlen(text));
+    bool chosen = text != NULL && weir__chat_placeholder_choose(markers->stem, text, strlen(text));
     weir__mem_free(text);
     return chosen;
 }
@@ -134,10 +135,10 @@ static void copy_prompt(writing *w, size_t from, size_t to)
  * is none of these markers. */
 static size_t read_marker(const writing *w, size_t at, size_t *n)
 {
-    const char *text = w->chat->prompt + at, *digits = text + WEIR__CHAT_STEM + 1;
+    const char *text = w->chat->prompt + at, *digits = text + WEIR__CHAT_PLACEHOLDER + 1;
     char marker[MARKER_MAX];
     size_t i = 0;
-    if (text[WEIR__CHAT_STEM] != 'm') return SIZE_MAX;
+    if (text[WEIR__CHAT_PLACEHOLDER] != 'm') return SIZE_MAX;
     for (const char *d = digits; *d >= '0' && *d <= '9' && d < digits + 9; d++)
         i = i * 10 + (size_t)(*d - '0');
     write_marker(w->markers, i, marker);
@@ -163,7 +164,7 @@ static weir_status take_markers(writing *w, const json_t *messages, weir_error *
     weir_chat *chat = w->chat;
     size_t at = 0;
     for (const char *marker; (marker = memmem(chat->prompt + at, chat->prompt_length - at, w->markers->stem,
-                                              WEIR__CHAT_STEM)) != NULL;) {
+                                              WEIR__CHAT_PLACEHOLDER)) != NULL;) {
         size_t from = (size_t)(marker - chat->prompt), n, i = read_marker(w, from, &n);
         if (i == SIZE_MAX) return refuse_part(messages, SIZE_MAX, "changes", error);
         if (w->is_found[i]) return refuse_part(messages, i, "repeats", error);

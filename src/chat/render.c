@@ -1,14 +1,10 @@
 /* render.c: renders a conversation with its template.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A rendering checks the arguments, changes messages that the template refuses (shape.c), asks llama.cpp for
- * prompt, grammar and parser, and may do so twice: an answer that goes on must fit its form. Then BOS and EOS
- * are cut off, control tokens in contents are found (content.c), and the chat gets the results. Templates run
- * on a thread with enough stack and within limits. */
-#include "chat/chat.h"
-
-#ifndef WEIR_NO_LLAMA
-
+ * A rendering checks the arguments, changes messages that the template refuses (reshape.c), asks llama.cpp
+ * for prompt, grammar and parser, and may do so twice: an answer that goes on must fit its form. Then BOS
+ * and EOS are cut off, control tokens in contents are found (content.c), and the chat gets the results.
+ * Templates run on a thread with enough stack and within limits. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,10 +15,26 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "chat/last.h"
-#include "chat/probe.h"
-#include "chat/shape.h"
-#include "chat/source.h"
+#include "chat/chat.h"
+#include "chat/continued.h"
+#include "chat/reshape.h"
+#include "chat/template.h"
+
+/* render.c: finds which parts of the rendered prompt are contents that must remain text. deletes, again,
+ * user: as in weir__chat_content_find. */
+static weir_status find_content(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
+                                bool deletes, weir__chat_render_fn again, void *user, weir_error *error)
+{
+    const weir__controls *controls;
+    weir_status status = weir__model_controls(chat->model, &controls, error);
+    if (status == WEIR_OK)
+        status = weir__chat_content_find(controls, messages, params->special_content, deletes, chat->prompt,
+                                         chat->prompt_length, again, user, &chat->spans, error);
+    chat->special = chat->spans.known ? params->special_content : WEIR_SPECIAL_ALL;
+    return status;
+}
+
+#ifndef WEIR_NO_LLAMA
 
 /* One rendering: its input, data derived from that (owned), and the result. */
 typedef struct rendering {
@@ -36,7 +48,7 @@ typedef struct rendering {
     bool enable_thinking;
     weir__chat_template *template;
     json_t *schema, *args;
-    weir__chat_last last;
+    weir__chat_continued last;
     weir__continuation continuation; /* of the next run */
     json_t *sent;                    /* the messages of the next run; owned */
     weir__shim_chat *out;            /* the caller's; NULL unless status is WEIR_OK */
@@ -117,8 +129,8 @@ static weir_status read_args(rendering *r, weir_error *error)
 static weir_status find_template(rendering *r, weir_model *model, weir_error *error)
 {
     bool with_tools = r->tools->shown != NULL;
-    weir_status status = weir__chat_source_parse(model, r->params->template_source, with_tools,
-                                                 (time_t)r->params->now, &r->template, error);
+    weir_status status = weir__chat_template_choose(model, r->params->template_source, with_tools,
+                                                    (time_t)r->params->now, &r->template, error);
     if (status != WEIR_OK) return status;
     if (with_tools && !weir__shim_template_knows_tools(r->template->parsed))
         return weir__error_set(error, WEIR_UNSUPPORTED, "tools_json",
@@ -241,7 +253,7 @@ static weir_status render_alone(rendering *r, json_t *messages, weir__text *prom
 }
 
 /* The text that the answer begins with for its form. */
-static const char *begun_of(const weir__chat_last *last)
+static const char *begun_of(const weir__chat_continued *last)
 {
     return last->apart ? "" : last->text;
 }
@@ -250,7 +262,7 @@ static weir_status create_form(rendering *r, weir_error *error)
 {
     json_t *messages = r->last.kind == WEIR__CONTINUE_NONE
                            ? json_incref((json_t *)r->messages)
-                           : weir__chat_last_single(&r->last, r->messages, begun_of(&r->last));
+                           : weir__chat_continued_single(&r->last, r->messages, begun_of(&r->last));
     weir_status status = send_messages(r, messages, error);
     r->continuation = r->last.kind;
     r->prompt = NULL;
@@ -311,11 +323,11 @@ static weir_status render_added(rendering *r, weir__text *added, weir_error *err
     weir__text before = {0};
     size_t n = 0;
     r->continuation = WEIR__CONTINUE_NONE;
-    weir_status status = render_alone(r, weir__chat_last_before(r->messages), &before, error);
+    weir_status status = render_alone(r, weir__chat_continued_before(r->messages), &before, error);
     if (status == WEIR_OK)
-        status =
-            render_alone(r, weir__chat_last_alone(&r->last, r->messages, begun_of(&r->last)), added, error);
-    if (status == WEIR_OK && weir__chat_last_cut(&r->last, added)) {
+        status = render_alone(r, weir__chat_continued_alone(&r->last, r->messages, begun_of(&r->last)), added,
+                              error);
+    if (status == WEIR_OK && weir__chat_continued_cut(&r->last, added)) {
         while (n < before.n && n < added->n && before.bytes[n] == added->bytes[n]) n++;
         memmove(added->bytes, added->bytes + n, added->n - n + 1);
     } else if (status == WEIR_OK) {
@@ -367,13 +379,13 @@ static weir_status create_chat(rendering *r, weir_error *error)
 static weir_status render_again(void *user, const json_t *messages, weir__text *prompt, weir_error *error)
 {
     rendering *r = user;
-    const weir__chat_last *last = &r->last;
+    const weir__chat_continued *last = &r->last;
     r->continuation = last->cut ? WEIR__CONTINUE_NONE : last->kind;
-    json_t *own = last->cut                           ? weir__chat_last_marked(last, messages)
-                  : last->kind != WEIR__CONTINUE_NONE ? weir__chat_last_joined(last, messages)
+    json_t *own = last->cut                           ? weir__chat_continued_marked(last, messages)
+                  : last->kind != WEIR__CONTINUE_NONE ? weir__chat_continued_joined(last, messages)
                                                       : json_incref((json_t *)messages);
     weir_status status = render_alone(r, own, prompt, error);
-    if (status != WEIR_OK || !last->cut || weir__chat_last_cut(last, prompt)) return status;
+    if (status != WEIR_OK || !last->cut || weir__chat_continued_cut(last, prompt)) return status;
     return weir__error_set(error, WEIR_TEMPLATE, "messages", "the chat template leaves out the last message");
 }
 
@@ -404,10 +416,10 @@ static weir_status put_messages(rendering *r, const json_t *messages, size_t n_a
     json_decref(r->put);
     r->put = NULL;
     r->messages = messages;
-    if (r->params->strict_messages || weir__chat_shape_is_regular(messages)) return WEIR_OK;
+    if (r->params->strict_messages || weir__chat_is_regular(messages)) return WEIR_OK;
     weir_status status = weir__chat_probe(r->template, r->tools->shown != NULL, stack_of(r), &refused, error);
     if (status != WEIR_OK || refused == 0) return status;
-    if (!weir__chat_shape_put(messages, refused, n_added, &r->put, lines)) return weir__chat_no_memory(error);
+    if (!weir__chat_reshape(messages, refused, n_added, &r->put, lines)) return weir__chat_no_memory(error);
     if (r->put != NULL) r->messages = r->put;
     return WEIR_OK;
 }
@@ -448,7 +460,7 @@ static void find_refused(rendering *r, const json_t *messages, size_t n_added, w
     weir_status status = WEIR_OK;
     weir_error own = {0};
     char field[40];
-    weir__chat_last_fini(&r->last); /* no message goes on */
+    weir__chat_continued_fini(&r->last); /* no message goes on */
     while (bad - good > 1 && (status == WEIR_OK || status == WEIR_TEMPLATE)) {
         size_t n = good + (bad - good) / 2;
         status = try_first(r, messages, n, &own);
@@ -562,10 +574,10 @@ static weir_status read_chat(weir_chat *chat, rendering *r, weir_error *error)
         if (chat->begun == NULL) status = weir__chat_no_memory(error);
     }
     if (status == WEIR_OK)
-        status = weir__chat_find_content(chat, r->params, r->messages, template_deletes(r->template),
-                                         render_again, r, error);
+        status =
+            find_content(chat, r->params, r->messages, template_deletes(r->template), render_again, r, error);
     if (status == WEIR_OK) status = strip_specials(chat, error);
-    if (status == WEIR_OK) status = weir__chat_read_form(chat, rendered, r->schema, error);
+    if (status == WEIR_OK) status = weir__chat_read_constraint(chat, rendered, r->schema, error);
     return status == WEIR_OK ? check_enforcement(chat, r, error) : status;
 }
 
@@ -587,7 +599,7 @@ weir_status weir__chat_render(weir_chat *chat, const weir_chat_params *params, c
     if (status == WEIR_OK) status = check_texts(&r, messages, error);
     if (status == WEIR_OK) status = put_messages(&r, messages, chat->n_added, &chat->reshaped, error);
     if (status == WEIR_OK && params->continue_final &&
-        !weir__chat_last_init(&r.last, r.messages, params->tool_choice == WEIR_TOOLS_REQUIRED))
+        !weir__chat_continued_init(&r.last, r.messages, params->tool_choice == WEIR_TOOLS_REQUIRED))
         status = weir__chat_no_memory(error);
     if (status == WEIR_OK) status = check_begun(&r, messages, error);
     if (status == WEIR_OK) {
@@ -600,13 +612,65 @@ weir_status weir__chat_render(weir_chat *chat, const weir_chat_params *params, c
             find_refused(&r, messages, chat->n_added, error);
     }
     if (status == WEIR_OK) status = read_chat(chat, &r, error);
-    weir__chat_last_fini(&r.last);
+    weir__chat_continued_fini(&r.last);
     json_decref(r.sent);
     json_decref(r.args);
     json_decref(r.schema);
     json_decref(r.put);
     weir__chat_template_release(r.template);
     return status;
+}
+
+#else
+
+/* ---- Without llama.cpp: ChatML, for the fake model ---- */
+
+static bool add_string(weir__text *t, const json_t *string)
+{
+    return weir__text_add(t, json_string_value(string), json_string_length(string));
+}
+
+static bool add_messages(weir__text *t, const weir_chat_params *params, const json_t *messages)
+{
+    bool ok = true;
+    size_t n = json_array_size(messages);
+    for (size_t i = 0; ok && i < n; i++) {
+        const json_t *message = json_array_get(messages, i);
+        ok = weir__text_add_string(t, "<|im_start|>") && add_string(t, json_object_get(message, "role")) &&
+             weir__text_add_string(t, "\n") &&
+             weir__chat_add_content(t, json_object_get(message, "content")) &&
+             ((params->continue_final && i + 1 == n) || weir__text_add_string(t, "<|im_end|>\n"));
+    }
+    if (params->add_generation_prompt && !params->continue_final)
+        ok = ok && weir__text_add_string(t, "<|im_start|>assistant\n");
+    return ok;
+}
+
+static weir_status render_again(void *user, const json_t *messages, weir__text *prompt, weir_error *error)
+{
+    return add_messages(prompt, user, messages) ? WEIR_OK : weir__chat_no_memory(error);
+}
+
+weir_status weir__chat_render(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
+                              const weir__chat_tools *tools, weir__text *relaxed, weir_error *error)
+{
+    (void)relaxed;
+    weir__text t = {0};
+    if (strcmp(chat->model->ops->name, "fake") != 0 || params->template_source != NULL ||
+        tools->shown != NULL || params->json_schema != NULL)
+        return weir__error_set(error, WEIR_UNSUPPORTED,
+                               params->template_source ? "template_source"
+                               : tools->shown          ? "tools_json"
+                               : params->json_schema   ? "json_schema"
+                                                       : NULL,
+                               "this build has no llama.cpp, which templates, tools and schemas need");
+    bool ok = add_messages(&t, params, messages);
+    chat->own_prompt = t.bytes;
+    if (!ok) return weir__chat_no_memory(error);
+    chat->prompt = t.bytes;
+    chat->prompt_length = t.n;
+    chat->plain = true;
+    return find_content(chat, params, messages, false, render_again, (void *)params, error);
 }
 
 #endif

@@ -2,9 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "engine/batch.h"
 #include "engine/driver.h"
-#include "engine/pace.h"
 #include "engine/prefix.h"
 
 /* Rows of logits that a tick keeps for prompts in all slots: 12 MB with a vocabulary of 49,152. With more

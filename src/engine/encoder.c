@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/helper.h"
 #include "base/mem.h"
 #include "base/thread.h"
 

@@ -9,6 +9,7 @@
 #include "engine/driver.h"
 #include "engine/shared.h"
 #include "engine/waker.h"
+#include "weir/weir.h"
 
 /* The table in which an engine finds a flight with the same request. Reference-counted by the engine and
  * by each flight, because a flight may outlive its engine. */
@@ -63,5 +64,11 @@ weir_status weir__engine_check_exists(const weir_engine *engine, weir_error *err
 /* Checks that a call may wait for the engine. STATE: on this thread it would wait forever, because the thread
  * runs one of the engine's callbacks, or because this is a child of fork(); or the engine was destroyed. */
 weir_status weir__engine_check_caller(const weir_engine *engine, weir_error *error);
+
+/* ---- Flights ---- */
+
+/* The key of a request, for tests: bytes that are equal for requests that may share a generation; free with
+ * weir__mem_free. NULL: the request must not be shared or, if *n is 1, out of memory. */
+char *weir__flight_key(const weir_request *request, size_t *n);
 
 #endif

@@ -2,14 +2,12 @@
  * keeps all of its chunks; readers and watchers copy from these. Requests share a flight if their keys are
  * equal, which have every member that may change the answer.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/flight.h"
-
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/sized.h"
+#include "base/member.h"
 #include "base/text.h"
 #include "chat/chat.h"
 #include "engine/engine.h"

@@ -1,7 +1,7 @@
 /* Differences that separate two flights: every member of a request and of a sampler's parameters, from
  * tests/abi.txt, and all parts of a chat. SPDX-License-Identifier: Apache-2.0 */
 #include "chat/chat.h"
-#include "engine/flight.h"
+#include "engine/engine.h"
 #include "support/engine/engine.h"
 #include "support/sound.h"
 

@@ -1,9 +1,9 @@
 /* forecast.c: the dry run of a request.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/error.h"
-#include "base/sized.h"
+#include "base/member.h"
+#include "engine/driver.h"
 #include "engine/engine.h"
-#include "engine/pace.h"
 #include "engine/prefix.h"
 #include "schedule/schedule.h"
 

@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/mem.h"
-#include "base/sha256.h"
-#include "cache/cell.h"
+#include "cache/prefix_tree.h"
 #include "model/logprob.h"
 #include "model/model.h"
 
@@ -22,6 +22,15 @@
 static void skip_media(weir__score *score)
 {
     while (score->n_scored < score->n && score->tokens[score->n_scored] < 0) score->n_scored++;
+}
+
+static void release_score(weir__score *score)
+{
+    if (score == NULL || atomic_fetch_sub_explicit(&score->refs, 1, memory_order_acq_rel) != 1) return;
+    weir__mem_free(score->top);
+    weir__mem_free(score->logprobs);
+    weir__mem_free(score->tokens);
+    weir__mem_free(score);
 }
 
 weir__score *weir__score_create(const int32_t *prompt, int32_t n, int32_t n_top)
@@ -36,7 +45,7 @@ weir__score *weir__score_create(const int32_t *prompt, int32_t n, int32_t n_top)
     score->logprobs = weir__mem_calloc((size_t)n, sizeof *score->logprobs);
     if (n_top > 0) score->top = weir__mem_calloc((size_t)n * (size_t)n_top, sizeof *score->top);
     if (score->tokens == NULL || score->logprobs == NULL || (n_top > 0 && score->top == NULL)) {
-        weir__score_release(score);
+        release_score(score);
         return NULL;
     }
     for (int32_t i = 0; i < n; i++) {
@@ -55,15 +64,6 @@ weir__score *weir__score_hold(weir__score *score)
 {
     if (score != NULL) atomic_fetch_add_explicit(&score->refs, 1, memory_order_relaxed);
     return score;
-}
-
-void weir__score_release(weir__score *score)
-{
-    if (score == NULL || atomic_fetch_sub_explicit(&score->refs, 1, memory_order_acq_rel) != 1) return;
-    weir__mem_free(score->top);
-    weir__mem_free(score->logprobs);
-    weir__mem_free(score->tokens);
-    weir__mem_free(score);
 }
 
 weir_chunk weir__score_chunk(const weir__score *score)
@@ -112,8 +112,10 @@ static weir_status check_segment(const weir__segment *segment, const weir_engine
     return WEIR_OK;
 }
 
-weir_status weir__medium_create(const weir_model *model, const weir_engine_params *limits, weir_media *media,
-                                weir__medium **out, weir_error *error)
+/* limits: of the engine; n_ubatch counts. Errors name the field "media": UNSUPPORTED (the model does not
+ * read this; a segment does not fit into a pass), NO_MEMORY. */
+static weir_status create_medium(const weir_model *model, const weir_engine_params *limits, weir_media *media,
+                                 weir__medium **out, weir_error *error)
 {
     weir_media_info info = {.size = sizeof info};
     weir_error why = {0};
@@ -167,7 +169,8 @@ void weir__medium_key(const weir__medium *medium, int32_t segment, const void *m
     weir__sha256_hex(&sha, hex);
 }
 
-void weir__medium_ids(const weir__medium *medium, int32_t segment, int32_t *ids)
+/* The ids of a segment's cells, [n_cells] (cache/prefix_tree.h). */
+static void ids_of_medium(const weir__medium *medium, int32_t segment, int32_t *ids)
 {
     enum { AT_ONCE = 8 }; /* words of a SHA-256 */
     const weir__segment *is = &medium->prepared->segments[segment];
@@ -195,7 +198,7 @@ void weir__history_fini(weir__history *history)
     weir__mem_free(history->before);
     weir_chat_release(history->chat);
     weir__adapters_fini(&history->adapters);
-    weir__score_release(history->score);
+    release_score(history->score);
     memset(history, 0, sizeof *history);
 }
 
@@ -271,7 +274,7 @@ static bool add_segment(weir__history *history, weir__medium *medium, int32_t i)
                         sizeof *history->spans))
         return false;
     int32_t n_still = n_spans > 0 ? history->spans[n_spans - 1].n_still : 0;
-    weir__medium_ids(medium, i, history->tokens + at);
+    ids_of_medium(medium, i, history->tokens + at);
     history->n_tokens += segment->n_cells;
     history->spans[history->n_spans++] = (weir__media_span){
         .medium = weir__medium_hold(medium),
@@ -316,8 +319,7 @@ weir_status weir__history_insert(weir__history *history, const weir_model *model
         if (!weir__history_add(history, text.tokens + from, to - from))
             status = weir__error_set(error, WEIR_NO_MEMORY, "media", "out of memory for the prompt");
         from = to;
-        if (status == WEIR_OK && i < n)
-            status = weir__medium_create(model, limits, media[i].media, &medium, error);
+        if (status == WEIR_OK && i < n) status = create_medium(model, limits, media[i].media, &medium, error);
         if (medium != NULL) status = add_medium(history, medium, limits, error);
         weir__medium_release(medium);
     }

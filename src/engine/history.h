@@ -32,8 +32,6 @@ typedef struct weir__score {
 /* Creates the score of the prompt [n], n >= 1; ids below zero are cells of media. NULL: out of memory. */
 weir__score *weir__score_create(const int32_t *prompt, int32_t n, int32_t n_top);
 weir__score *weir__score_hold(weir__score *score);
-void weir__score_release(weir__score *score);
-
 /* The scored tokens as a chunk without text. */
 weir_chunk weir__score_chunk(const weir__score *score);
 
@@ -55,17 +53,12 @@ typedef struct weir__medium {
 
 /* limits: of the engine; n_ubatch counts. Errors name the field "media": UNSUPPORTED (the model does not
  * read this; a segment does not fit into a pass), NO_MEMORY. */
-weir_status weir__medium_create(const weir_model *model, const weir_engine_params *limits, weir_media *media,
-                                weir__medium **out, weir_error *error);
 weir__medium *weir__medium_hold(weir__medium *medium);
 void weir__medium_release(weir__medium *medium);
 
 /* SHA-256 of all data that the embeddings of a segment depend on, and of `more`; 64 hexadecimal digits. */
 void weir__medium_key(const weir__medium *medium, int32_t segment, const void *more, size_t n_more,
                       char hex[65]);
-
-/* The ids of a segment's cells, [n_cells] (cache/cell.h). */
-void weir__medium_ids(const weir__medium *medium, int32_t segment, int32_t *ids);
 
 /* Cells of a segment in a text: their ids are below zero (ADR 0074). */
 typedef struct weir__media_span {

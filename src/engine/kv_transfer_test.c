@@ -1,6 +1,6 @@
 /* kv_transfer_test.c: cached prefixes that go from one engine to another.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/kv_transfer.h"
+#include "engine/shared.h"
 
 #include <pthread.h>
 

@@ -4,8 +4,6 @@
  * grows with the time since then. During a pass, the backend asks now and then whether to abandon it: because
  * nobody waits for it, or because others go before all of it.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/pace.h"
-
 #include "base/clock.h"
 #include "engine/driver.h"
 #include "schedule/schedule.h"

@@ -1,7 +1,7 @@
 /* peers_test.c: prompts beside requests of other engines of the process that have a higher priority, or whose
  * tenants have had less time.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/pace.h"
+#include "engine/driver.h"
 #include "support/engine/pace.h"
 
 #define FIT  4   /* tokens that fit the target */

@@ -1,10 +1,12 @@
-/* prefix.h: which prefixes an engine keeps, and how many tokens of a prompt they have.
+/* prefix.h: which prefixes an engine keeps, how many tokens of a prompt they have, and why no
+ * more.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_PREFIX_H
 #define WEIR_ENGINE_PREFIX_H
 
 #include "cache/cache.h"
 #include "engine/cells.h"
+#include "engine/history.h"
 #include "engine/shared.h"
 #include "engine/slot.h"
 
@@ -50,5 +52,16 @@ weir__snapshot_limits weir__prefix_limits(const weir__prefix *prefix);
 
 /* Tokens of a prompt that would come from the cache. Any thread. */
 int32_t weir__prefix_known(const weir__prefix *prefix, weir__shared *shared, const weir__request *request);
+
+/* ---- Misses ---- */
+
+/* Writes the result of a prompt's look-up into *info. If the prompt diverged, looks at the tokens around the
+ * divergence. Allocates nothing. */
+void weir__miss_note(const weir_model *model, const weir__history *history, const weir__cache_hit *hit,
+                     weir_miss_info *info);
+
+/* Removes what a request without a salt may not know, since others sent the cached texts: their words and
+ * lines, and how much more of a text was known than the n_cached tokens that it did not compute. */
+void weir__miss_withhold(weir_miss_info *info, int32_t n_cached);
 
 #endif

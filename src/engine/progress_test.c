@@ -1,6 +1,6 @@
 /* progress_test.c: how far a prompt is, while it is computed.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/flight.h"
+#include "engine/engine.h"
 #include "support/engine/engine.h"
 
 #define PROMPT 100

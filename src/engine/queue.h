@@ -1,5 +1,6 @@
 /* queue.h: the requests that wait for a slot, and which of them is next: by priority and age, then by the
- * recent tokens of their tenants, then by submit.
+ * recent tokens of their tenants, then by submit. Peers are the engines of this process, which share its
+ * processors: a request may go before those of another engine, too (ADR 0088).
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_QUEUE_H
 #define WEIR_ENGINE_QUEUE_H
@@ -8,6 +9,7 @@
 #include <stdint.h>
 
 #include "engine/request.h"
+#include "engine/waker.h"
 
 /* ---- Ranks: pure functions ---- */
 
@@ -23,10 +25,6 @@ int32_t weir__rank_level(int32_t priority, int64_t waited_ns, int64_t ageing_ns,
 
 /* True if rank a goes before b: a strict order if serials differ. */
 bool weir__rank_before(const weir__rank *a, const weir__rank *b);
-
-/* True if a request may preempt a running one: its priority is higher, even counting the other's age. */
-bool weir__rank_outranks(int32_t priority, int64_t submit_ns, int32_t running_priority,
-                         int64_t running_submit_ns, int64_t ageing_ns, int64_t now);
 
 /* ---- Tenants: fair shares of the slots ---- */
 
@@ -103,5 +101,45 @@ int32_t weir__queue_top(const weir__queue *queue, uint64_t end);
  * does not hold back the first request of another. */
 weir__request *weir__queue_next(weir__queue *queue, uint64_t end, int32_t above,
                                 bool (*wanted)(const weir__request *request), int64_t now);
+
+/* ---- Peers ---- */
+
+/* The engines of this process, which share its processors: which of them has a request that goes before
+ * another one's (ADR 0088). */
+
+/* An engine with a thread of its own. The list's mutex guards it, which is held for a few instructions. */
+typedef struct weir__peer {
+    struct weir__peer *next;
+    weir__waker *waker; /* NULL: not in the list; all functions do nothing */
+    bool runs;          /* the next three are of a request */
+    int32_t priority;
+    int64_t submit_ns;
+    uint64_t tenant;
+    bool yields; /* another one's request was found to go before one of its own */
+} weir__peer;
+
+void weir__peers_join(weir__peer *peer, weir__waker *waker);
+void weir__peers_leave(weir__peer *peer);
+
+/* Reports which of the engine's running requests has the highest priority, and of these belongs to the tenant
+ * with the least recent time; NULL = none runs. If the priority is lower than before, engines that yield are
+ * woken. */
+void weir__peers_report(weir__peer *peer, const weir__request *top);
+
+/* True if another engine has a running request that outranks this one. */
+bool weir__peers_outrank(weir__peer *peer, const weir__request *request, int64_t now);
+
+/* The time that passes of this engine took for a request of the tenant. */
+void weir__peers_bill(const weir__peer *peer, uint64_t tenant, int64_t ns, int64_t now);
+
+/* The recent time of the tenant's requests, in all engines; see queue.h for how it is forgotten. */
+int64_t weir__peers_recent_ns(const weir__peer *peer, uint64_t tenant, int64_t now);
+
+/* True if another engine has a running request of a tenant with less recent time, whose priority is not lower
+ * than this request's. */
+bool weir__peers_precede(weir__peer *peer, const weir__request *request, int64_t now);
+
+/* The number of times that an engine's priority has risen, in all engines. */
+uint32_t weir__peers_rises(void);
 
 #endif

@@ -13,10 +13,9 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "base/sized.h"
+#include "base/member.h"
 #include "base/utf8.h"
 #include "chat/chat.h"
-#include "engine/miss.h"
 #include "engine/stream.h"
 #include "model/logprob.h"
 #include "model/sampler.h"
@@ -651,7 +650,8 @@ int32_t weir__request_cells(const weir__request *request)
     return request->history.n_prompt + (request->max_tokens > 0 ? request->max_tokens - 1 : 0);
 }
 
-weir_chunk weir__request_tokens(const weir__request *request, size_t from, size_t n)
+/* A chunk, without text, of n generated tokens from index `from` on. */
+static weir_chunk request_tokens(const weir__request *request, size_t from, size_t n)
 {
     weir_chunk chunk = {.n_tokens = n, .text = "", .reason = WEIR_REASON_NOT_FINISHED};
     if (n == 0) return chunk;
@@ -677,7 +677,7 @@ weir_chunk weir__request_rest(const weir__request *request)
 {
     const weir__emit *emit = &request->emit;
     weir_chunk rest =
-        weir__request_tokens(request, emit->sent_tokens, weir__request_n_output(request) - emit->sent_tokens);
+        request_tokens(request, emit->sent_tokens, weir__request_n_output(request) - emit->sent_tokens);
     rest.length = emit->text.n - emit->sent_text;
     rest.text = rest.length > 0 ? emit->text.bytes + emit->sent_text : "";
     rest.n_hidden = count_hidden(request);
@@ -719,7 +719,7 @@ static void fill_result(weir_result *result, const weir__request *request, const
     result->miss = request->miss;
     result->text = output->text ? output->text : weir__mem_calloc(1, 1);
     result->length = output->text ? output->length : 0;
-    weir_chunk answer = weir__request_tokens(request, 0, output->n_tokens), prompt = {0};
+    weir_chunk answer = request_tokens(request, 0, output->n_tokens), prompt = {0};
     const weir__score *score = request->history.score;
     if (score != NULL && score->n_scored == score->n) prompt = weir__score_chunk(score);
     bool copied =

@@ -121,9 +121,6 @@ int32_t weir__request_cells(const weir__request *request);
  * memory; the text stays, and the next call tries again. */
 bool weir__request_emit(weir__request *request, const weir_usage *usage);
 
-/* A chunk, without text, of n generated tokens from index `from` on. */
-weir_chunk weir__request_tokens(const weir__request *request, size_t from, size_t n);
-
 /* The tokens and the text that are in no chunk yet. The text is not NUL-terminated. */
 weir_chunk weir__request_rest(const weir__request *request);
 
@@ -139,5 +136,13 @@ typedef struct weir__output {
 
 void weir__request_finish(weir__request *request, const weir__output *output, const weir_error *error,
                           const weir_usage *usage);
+
+/* Removes the details of a divergence, when the miss turns out to have another reason. */
+static inline void weir__miss_forget(weir_miss_info *info)
+{
+    info->prompt[0] = info->cached[0] = info->role[0] = info->line[0] = '\0';
+    info->message = -1;
+    info->in_message = false;
+}
 
 #endif

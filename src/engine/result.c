@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/sized.h"
+#include "base/member.h"
 #include "engine/engine.h"
 #include "params/members.h"
 

@@ -3,15 +3,13 @@
  * shares cells, loads a state, or waits (JOINED) for a leader or a file. Once its wait is over, it looks
  * again.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/reuse.h"
-
 #include <stddef.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "engine/driver.h"
-#include "engine/miss.h"
+#include "engine/prefix.h"
 #include "engine/stream.h"
 
 /* Waiting for another request's prefill is worthwhile from this many tokens on. */

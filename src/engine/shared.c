@@ -1,14 +1,179 @@
 /* shared.c: data behind the engine's mutex. Callers count their requests against the limits and queue them;
  * the driver takes them out for slots, when they are cancelled, or when their deadline has passed, and
  * publishes counters once in a tick. Nothing under the mutex takes long: readers of the rings copy a few
- * hundred items at a time.
+ * hundred items at a time. Transfers of cached prefixes have a lock of their own: a caller posts one and
+ * waits, and the driver takes it between two ticks.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/shared.h"
 
+#include <string.h>
+
+#include "base/budget.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "engine/stream.h"
+
+#define TURN_NS (50 * WEIR__NS_PER_MS) /* how soon a transfer notices an interrupt */
+
+/* ---- Rings ---- */
+
+/* False: out of memory. Freed with fini in any case. */
+static bool init_ring(weir__ring *ring, size_t capacity, size_t size)
+{
+    *ring = (weir__ring){.size = size, .capacity = capacity};
+    if (capacity > SIZE_MAX / size) return false;
+    ring->items = weir__mem_alloc(capacity * size); /* only items that were added are read */
+    return ring->items != NULL;
+}
+
+/* False: out of memory. Freed with fini in any case. */
+static void fini_ring(weir__ring *ring)
+{
+    weir__mem_free(ring->items);
+    *ring = (weir__ring){0};
+}
+
+static char *item_at(const weir__ring *ring, uint64_t i)
+{
+    return ring->items + (size_t)(i % ring->capacity) * ring->size;
+}
+
+void weir__ring_add(weir__ring *ring, const void *item)
+{
+    memcpy(item_at(ring, ring->n++), item, ring->size);
+}
+
+/* Copies at most `most` items, from number *from or from the oldest available one. Returns how many. *from
+ * becomes the number of the first one, or of the next to come if there is none. */
+static size_t copy_ring(const weir__ring *ring, uint64_t *from, void *items, size_t most)
+{
+    uint64_t oldest = ring->n > ring->capacity ? ring->n - ring->capacity : 0;
+    if (*from < oldest) *from = oldest;
+    if (*from > ring->n) *from = ring->n;
+    uint64_t there = ring->n - *from;
+    size_t n = there < most ? (size_t)there : most;
+    for (size_t i = 0; i < n; i++)
+        memcpy((char *)items + i * ring->size, item_at(ring, *from + i), ring->size);
+    return n;
+}
+
+/* ---- Transfers ---- */
+
+/* False: no lock. */
+static bool init_transfers(weir__kv_transfers *transfers)
+{
+    *transfers = (weir__kv_transfers){0};
+    if (pthread_mutex_init(&transfers->mutex, NULL) != 0) return false;
+    if (weir__clock_cond_init(&transfers->changed) == 0) return true;
+    pthread_mutex_destroy(&transfers->mutex);
+    return false;
+}
+
+/* False: no lock. */
+static void fini_transfers(weir__kv_transfers *transfers)
+{
+    pthread_cond_destroy(&transfers->changed);
+    pthread_mutex_destroy(&transfers->mutex);
+}
+
+static weir_status refuse_stopped(weir_error *error)
+{
+    return weir__error_set(error, WEIR_STOPPED, "engine", "the engine was stopped");
+}
+
+weir_status weir__kv_transfers_post(weir__kv_transfers *transfers, weir__kv_transfer *transfer,
+                                    weir_error *error)
+{
+    transfer->next = NULL;
+    transfer->taken = transfer->done = false;
+    pthread_mutex_lock(&transfers->mutex);
+    bool closed = transfers->closed;
+    if (!closed) {
+        *(transfers->last != NULL ? &transfers->last->next : &transfers->first) = transfer;
+        transfers->last = transfer;
+        atomic_store(&transfers->waiting, true);
+    }
+    pthread_mutex_unlock(&transfers->mutex);
+    return closed ? refuse_stopped(error) : WEIR_OK;
+}
+
+/* The mutex is held. */
+static void unlist_transfer(weir__kv_transfers *transfers, weir__kv_transfer *transfer)
+{
+    weir__kv_transfer *before = NULL, **at = &transfers->first;
+    for (; *at != transfer; at = &(*at)->next) before = *at;
+    *at = transfer->next;
+    if (transfers->last == transfer) transfers->last = before;
+    atomic_store(&transfers->waiting, transfers->first != NULL);
+}
+
+weir_status weir__kv_transfers_wait(weir__kv_transfers *transfers, weir__kv_transfer *transfer,
+                                    int64_t deadline_ns, weir_error *error)
+{
+    bool late = false, asked = false;
+    pthread_mutex_lock(&transfers->mutex);
+    while (!transfer->done && (transfer->taken || (!late && !asked))) {
+        int64_t now = weir__clock_now_ns(), turn = now + TURN_NS;
+        if (!transfer->taken && turn > deadline_ns) turn = deadline_ns;
+        (void)weir__clock_cond_wait(&transfers->changed, &transfers->mutex, turn);
+        pthread_mutex_unlock(&transfers->mutex);
+        late = weir__clock_now_ns() >= deadline_ns;
+        asked = weir_interrupt_asked();
+        pthread_mutex_lock(&transfers->mutex);
+    }
+    bool done = transfer->done;
+    if (!done) unlist_transfer(transfers, transfer);
+    pthread_mutex_unlock(&transfers->mutex);
+    if (done && transfer->status == WEIR_OK) return WEIR_OK;
+    if (done) return weir__error_as(error, &transfer->error, transfer->status, transfer->error.field);
+    if (asked) return weir__interrupt_error(error);
+    return weir__error_set(error, WEIR_TIMEOUT, "timeout_ms",
+                           "the engine did not take it in time; a manual engine must be driven meanwhile");
+}
+
+weir__kv_transfer *weir__kv_transfers_take(weir__kv_transfers *transfers)
+{
+    if (!atomic_load(&transfers->waiting)) return NULL;
+    pthread_mutex_lock(&transfers->mutex);
+    weir__kv_transfer *transfer = transfers->first;
+    if (transfer != NULL) {
+        unlist_transfer(transfers, transfer);
+        transfer->taken = true;
+    }
+    pthread_mutex_unlock(&transfers->mutex);
+    return transfer;
+}
+
+void weir__kv_transfers_put_back(weir__kv_transfers *transfers, weir__kv_transfer *transfer)
+{
+    pthread_mutex_lock(&transfers->mutex);
+    transfer->taken = false;
+    transfer->next = transfers->first;
+    transfers->first = transfer;
+    if (transfers->last == NULL) transfers->last = transfer;
+    atomic_store(&transfers->waiting, true);
+    pthread_mutex_unlock(&transfers->mutex);
+}
+
+void weir__kv_transfers_finish(weir__kv_transfers *transfers, weir__kv_transfer *transfer, weir_status status)
+{
+    pthread_mutex_lock(&transfers->mutex);
+    transfer->status = status;
+    transfer->done = true;
+    pthread_cond_broadcast(&transfers->changed);
+    pthread_mutex_unlock(&transfers->mutex);
+}
+
+void weir__kv_transfers_close(weir__kv_transfers *transfers)
+{
+    weir__kv_transfer *transfer;
+    pthread_mutex_lock(&transfers->mutex);
+    transfers->closed = true;
+    pthread_mutex_unlock(&transfers->mutex);
+    while ((transfer = weir__kv_transfers_take(transfers)) != NULL)
+        weir__kv_transfers_finish(transfers, transfer, refuse_stopped(&transfer->error));
+}
 
 /* ---- Recent rates ---- */
 
@@ -45,10 +210,10 @@ weir_status weir__shared_init(weir__shared *shared, int32_t n_slots, weir_error 
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for the engine's slots");
     if (pthread_mutex_init(&shared->mutex, NULL) != 0) goto no_mutex;
     if (weir__clock_cond_init(&shared->drained) != 0) goto no_cond;
-    if (!weir__kv_transfers_init(&shared->transfers)) goto no_transfers;
-    if (!weir__ring_init(&shared->ticks, TICKS, sizeof(weir_tick)) ||
-        !weir__ring_init(&shared->parts, TICKS * n_parts, sizeof(weir_tick_slot)) ||
-        !weir__ring_init(&shared->arrivals, ARRIVALS, sizeof(weir_arrival)))
+    if (!init_transfers(&shared->transfers)) goto no_transfers;
+    if (!init_ring(&shared->ticks, TICKS, sizeof(weir_tick)) ||
+        !init_ring(&shared->parts, TICKS * n_parts, sizeof(weir_tick_slot)) ||
+        !init_ring(&shared->arrivals, ARRIVALS, sizeof(weir_arrival)))
         goto no_rings;
     shared->open = true;
     return WEIR_OK;
@@ -69,11 +234,11 @@ no_mutex:
 
 void weir__shared_fini(weir__shared *shared)
 {
-    weir__ring_fini(&shared->ticks);
-    weir__ring_fini(&shared->parts);
-    weir__ring_fini(&shared->arrivals);
+    fini_ring(&shared->ticks);
+    fini_ring(&shared->parts);
+    fini_ring(&shared->arrivals);
     weir__mem_free(shared->running);
-    weir__kv_transfers_fini(&shared->transfers);
+    fini_transfers(&shared->transfers);
     pthread_cond_destroy(&shared->drained);
     pthread_mutex_destroy(&shared->mutex);
 }
@@ -225,7 +390,7 @@ weir_status weir__shared_read(const weir__shared *shared, const weir__ring *ring
         uint64_t wanted = from + copied, first = wanted;
         size_t most = capacity - copied < PIECE ? capacity - copied : PIECE;
         pthread_mutex_lock(mutex);
-        piece = weir__ring_copy(ring, &first, (char *)items + copied * ring->size, most);
+        piece = copy_ring(ring, &first, (char *)items + copied * ring->size, most);
         pthread_mutex_unlock(mutex);
         if (copied > 0 && first != wanted) break;
         if (copied == 0) from = first;

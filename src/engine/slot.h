@@ -1,4 +1,5 @@
-/* slot.h: the place of a running request in the batch, and which slots have their turn in a tick.
+/* slot.h: the place of a running request in the batch, which slots have their turn in a tick, and the images
+ * and sounds that they need next.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_SLOT_H
 #define WEIR_ENGINE_SLOT_H
@@ -116,6 +117,18 @@ static inline int32_t weir__slot_n_there(const weir__slot *slot)
 {
     return slot->state == WEIR_SLOT_JOINED ? slot->n_promised : slot->n_past;
 }
+
+/* ---- Images and sounds ---- */
+
+/* Asks for the embeddings that slots need next, and notes which are there. True: some slots have failed,
+ * because there will be none. encoder NULL: does nothing. */
+bool weir__media_collect(weir__encoder *encoder, const weir__slots *slots);
+
+/* The slot gives back the embeddings that it needs now. */
+void weir__media_leave(weir__encoder *encoder, weir__slot *slot);
+
+/* The request ends: gives back those that were encoded ahead. */
+void weir__media_drop(weir__encoder *encoder, weir__request *request);
 
 /* ---- Turns of adapters ---- */
 

@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "engine/engine.h"
-#include "engine/kv_transfer.h"
 #include "engine/prefix.h"
+#include "engine/shared.h"
 
 /* tokens and salt are those that are asked for; `arrival` has the prefix, once all of it was exported or
  * written. */

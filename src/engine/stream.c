@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/sized.h"
+#include "base/member.h"
 #include "engine/chunks.h"
 #include "engine/waker.h"
 

@@ -9,7 +9,7 @@
 #ifndef WEIR_GGUF_GGUF_H
 #define WEIR_GGUF_GGUF_H
 
-#include "base/stamps.h"
+#include "base/file.h"
 #include "gguf/gguf_info.h"
 #include "weir/weir.h"
 

@@ -73,7 +73,8 @@ void weir__gguf_refuse(gguf_check *c, const char *format, ...)
     va_end(args);
 }
 
-void weir__gguf_refuse_cut(gguf_check *c, const char *format, ...)
+/* FORMAT: bytes are missing at the end. */
+__attribute__((format(printf, 2, 3))) static void refuse_cut(gguf_check *c, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -87,7 +88,7 @@ void weir__gguf_refuse_cut(gguf_check *c, const char *format, ...)
 static bool has_bytes(gguf_check *c, uint64_t n)
 {
     if (c->status == WEIR_OK && n > c->size - c->at)
-        weir__gguf_refuse_cut(c, "ends at byte %" PRIu64 ", inside %s", c->size, c->part);
+        refuse_cut(c, "ends at byte %" PRIu64 ", inside %s", c->size, c->part);
     return c->status == WEIR_OK;
 }
 
@@ -378,8 +379,7 @@ static void read_tensors(gguf_check *c)
     /* last is the end of the last tensor without its padding, which may be missing. */
     uint64_t data_at = (c->at + alignment - 1) / alignment * alignment;
     if (c->info.n_tensors > 0 && (data_at > c->size || last > c->size - data_at))
-        weir__gguf_refuse_cut(c, "has %" PRIu64 " bytes; its tensors end at byte %" PRIu64, c->size,
-                              data_at + last);
+        refuse_cut(c, "has %" PRIu64 " bytes; its tensors end at byte %" PRIu64, c->size, data_at + last);
     weir__gguf_refuse_twins(c, c->tensors, (size_t)c->info.n_tensors, "tensor name");
 }
 

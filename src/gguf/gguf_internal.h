@@ -3,7 +3,7 @@
 #ifndef WEIR_GGUF_GGUF_INTERNAL_H
 #define WEIR_GGUF_GGUF_INTERNAL_H
 
-#include "base/stamps.h"
+#include "base/file.h"
 #include "gguf/gguf_info.h"
 #include "weir/weir.h"
 
@@ -90,9 +90,6 @@ void weir__gguf_fail(gguf_check *c, weir_status code, const char *format, ...)
 
 /* FORMAT: the file contradicts itself. It is damaged, badly converted, or made to do harm. */
 void weir__gguf_refuse(gguf_check *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* FORMAT: bytes are missing at the end. */
-void weir__gguf_refuse_cut(gguf_check *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Copies the next n <= GGUF_WINDOW bytes; after a failure, zeroes. */
 bool weir__gguf_take(gguf_check *c, void *to, size_t n);

@@ -8,7 +8,7 @@
 #ifndef WEIR_HOOK_OPTIMIZED_FILE_H
 #define WEIR_HOOK_OPTIMIZED_FILE_H
 
-#include "base/stamps.h"
+#include "base/file.h"
 #include "weir/weir.h"
 
 #ifdef __cplusplus

@@ -25,7 +25,7 @@
 extern "C" {
 #include "base/cpu.h"
 #include "base/log.h"
-#include "base/thread_pool.h"
+#include "base/thread.h"
 #include "hook/optimized_file.h"
 }
 

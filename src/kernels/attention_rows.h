@@ -7,7 +7,7 @@
 #ifndef WEIR_KERNELS_ATTENTION_ROWS_H
 #define WEIR_KERNELS_ATTENTION_ROWS_H
 
-#include "kernels/attention_layout.h"
+#include "kernels/attention_cells.h"
 
 /* ---- A block and some groups of many rows ---- */
 

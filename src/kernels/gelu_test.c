@@ -1,6 +1,5 @@
 /* GELU against double precision, and against itself on other levels and at other places.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/gelu.h"
 
 #include <math.h>
 #include <setjmp.h>

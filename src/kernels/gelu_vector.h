@@ -4,7 +4,7 @@
 #define WEIR_KERNELS_GELU_VECTOR_H
 
 #include "kernels/attention_vector.h"
-#include "kernels/gelu.h"
+#include "kernels/kernels.h"
 
 /* 2 √(2 / π) log2(e), and this times 0.044715. */
 #define LINEAR 2.302208198f

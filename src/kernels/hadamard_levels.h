@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
-#include "kernels/hadamard.h"
 #include "kernels/inline.h"
+#include "kernels/kernels.h"
 
 /* Lanes that are `distance` apart: the first becomes their sum, the other their difference. */
 INLINE vector add_lanes(vector x, const int distance)

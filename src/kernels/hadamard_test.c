@@ -1,6 +1,5 @@
 /* The transform against products in double precision, and to the bit against ggml's order of sums.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/hadamard.h"
 
 #include <math.h>
 #include <setjmp.h>

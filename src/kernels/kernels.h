@@ -1,12 +1,39 @@
-/* kernels.h: which of the kernels this processor runs.
+/* kernels.h: the kernels, and which of them this processor runs; attention.h and gemm.h have the large ones.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_KERNELS_KERNELS_H
 #define WEIR_KERNELS_KERNELS_H
 
 #include "kernels/attention.h"
-#include "kernels/gelu.h"
 #include "kernels/gemm.h"
-#include "kernels/hadamard.h"
+
+/* ---- GELU ---- */
+
+/* The activation function, as its approximation by tanh:
+ * x / 2 × (1 + tanh(√(2 / π) (x + 0.044715 x³))), which is x / (1 + e^-y) with y twice the argument of tanh.
+ * ggml looks it up in a table of numbers in half precision.
+ *
+ * x and to: [n]; to may be x. NaN stays NaN, and of minus infinity it becomes NaN. */
+typedef void weir__gelu(const float *x, float *to, int64_t n);
+
+extern weir__gelu weir__gelu_avx512, weir__gelu_avx2;
+
+/* ---- The Walsh-Hadamard transform of heads ---- */
+
+/* llama.cpp multiplies queries, keys, values and results with this orthogonal matrix when cells are
+ * quantized: it spreads an outlier over a whole head. The fast transform has log2(n) levels. All kernels add
+ * the same pairs in the same order as ggml's, so their results are equal to the bit.
+ *
+ * to = H x / sqrt(n), both [n]; to may be x. n: one that weir__hadamard_takes. */
+typedef void weir__hadamard(const float *x, float *to, int64_t n);
+
+static inline bool weir__hadamard_takes(int64_t n)
+{
+    return n == 64 || n == 128 || n == 256;
+}
+
+extern weir__hadamard weir__hadamard_avx512, weir__hadamard_avx2;
+
+/* ---- Levels ---- */
 
 /* The kernels of the i-th level that this processor can run, the best first: for weights of that format, NULL
  * where ggml's own serve them; for attention; for heads whose cells are quantized; for GELU. NULL past the

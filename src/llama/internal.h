@@ -112,7 +112,7 @@ struct weir__bcontext {
 #define OPTIONAL                          OPERATION
 #include "backend/operations.h"
 
-/* ---- meta.cpp ---- */
+/* ---- vocab.cpp ---- */
 
 /* True if models of this architecture are loaded with their MTP layers, also to pack their weights. */
 bool weir__llama_has_mtp(const char *architecture);

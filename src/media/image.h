@@ -22,13 +22,6 @@ weir_status weir__jpeg_decode(const unsigned char *bytes, size_t n, const weir_m
 weir_status weir__webp_decode(const unsigned char *bytes, size_t n, const weir_media_params *params,
                               weir__image *image, weir_error *error);
 
-/* Takes memory for pixels of n_channels bytes and sets width and height, if the limits allow this size. */
-weir_status weir__image_begin(weir__image *image, uint64_t width, uint64_t height, int n_channels,
-                              const weir_media_params *params, weir_error *error);
-
-/* Turns red, green, blue and alpha to red, green and blue on white. */
-void weir__image_flatten(weir__image *image);
-
 /* The orientation in the Exif data of a JPEG, 1 … 8; 1 where there is none. */
 int weir__exif_orientation(const unsigned char *bytes, size_t n);
 

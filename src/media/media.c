@@ -8,9 +8,9 @@
 #include <weir/more.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/mem.h"
-#include "base/sha256.h"
-#include "base/sized.h"
+#include "base/member.h"
 #include "media/image.h"
 #include "media/sound.h"
 #include "params/members.h"

@@ -28,18 +28,6 @@ weir_status weir__wav_decode(const unsigned char *bytes, size_t n, weir__sound *
 weir_status weir__flac_decode(const unsigned char *bytes, size_t n, weir__sound *sound, weir_error *error);
 weir_status weir__mp3_decode(const unsigned char *bytes, size_t n, weir__sound *sound, weir_error *error);
 
-/* The frames that a sound of this rate may have. */
-uint64_t weir__sound_frames_max(const weir__sound *sound, uint64_t rate);
-
-/* Checks a header's numbers against the limits. Once, before the first push. */
-weir_status weir__sound_begin(weir__sound *sound, uint64_t rate, uint64_t n_channels, uint64_t n_frames,
-                              weir_error *error);
-
-/* Adds [n][n_channels] samples; ABORTED if the caller's interrupt asks for the end. */
-weir_status weir__sound_push(weir__sound *sound, const float *frames, size_t n, weir_error *error);
-
-/* The sound is complete. FORMAT: it has not as many frames as the header announced. */
-weir_status weir__sound_end(weir__sound *sound, weir_error *error);
 void weir__sound_fini(weir__sound *sound);
 
 #endif

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "base/sized.h"
+#include "base/member.h"
 
 #define SCALE_MAX 100.0f
 

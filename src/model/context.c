@@ -13,7 +13,7 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/sized.h"
+#include "base/member.h"
 #include "model/adapter.h"
 #include "model/sampler.h"
 #include "params/members.h"

@@ -1,18 +1,97 @@
-/* model.c: models: load, count, describe.
+/* model.c: models: load, count, describe, quantize.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "model/model.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/ascii.h"
 #include "base/cpu.h"
+#include "base/deep.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "base/sized.h"
+#include "base/member.h"
 #include "params/members.h"
+
+/* ---- Parsed chat templates ---- */
+
+/* False: no memory. */
+static bool init_templates(weir__chat_templates *templates)
+{
+    templates->n = 0;
+    return pthread_mutex_init(&templates->lock, NULL) == 0;
+}
+
+/* False: no memory. */
+static void fini_templates(weir__chat_templates *templates)
+{
+#ifndef WEIR_NO_LLAMA
+    for (size_t i = 0; i < templates->n; i++) weir__chat_template_release(templates->at[i]);
+#endif
+    pthread_mutex_destroy(&templates->lock);
+}
+
+#ifndef WEIR_NO_LLAMA
+
+/* The nesting of a source of this many bytes fits on any stack. */
+#define SHORT_SOURCE 1024
+
+static void run_destroy(void *parsed)
+{
+    weir__shim_template_destroy(parsed);
+}
+
+void weir__chat_template_release(weir__chat_template *t)
+{
+    if (t == NULL || atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) > 1) return;
+    /* Destruction recurses as deep as the expressions do. Without that stack the template leaks. */
+    if (strlen(t->source) <= SHORT_SOURCE)
+        weir__shim_template_destroy(t->parsed);
+    else
+        (void)weir__deep_run(run_destroy, t->parsed, WEIR__CHAT_STACK_GIVEN, NULL);
+    weir__mem_free(t->source);
+    weir__mem_free(t);
+}
+
+weir__chat_template *weir__chat_templates_find(weir__chat_templates *templates, const char *source)
+{
+    size_t i = 0;
+    weir__chat_template *t = NULL;
+    pthread_mutex_lock(&templates->lock);
+    while (i < templates->n && strcmp(templates->at[i]->source, source) != 0) i++;
+    if (i < templates->n) {
+        t = templates->at[i];
+        memmove(templates->at + 1, templates->at, i * sizeof *templates->at);
+        templates->at[0] = t;
+        atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&templates->lock);
+    return t;
+}
+
+void weir__chat_templates_add(weir__chat_templates *templates, weir__chat_template *t)
+{
+    weir__chat_template *dropped = NULL;
+    atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
+    pthread_mutex_lock(&templates->lock);
+    if (templates->n == WEIR__CHAT_TEMPLATES) dropped = templates->at[--templates->n];
+    memmove(templates->at + 1, templates->at, templates->n * sizeof *templates->at);
+    templates->at[0] = t;
+    templates->n++;
+    pthread_mutex_unlock(&templates->lock);
+    weir__chat_template_release(dropped);
+}
+
+#endif
+
+/* ---- Models ---- */
 
 static const char fake_prefix[] = "fake:";
 
@@ -91,7 +170,8 @@ static weir_status check_path(const char *path, weir_error *error)
                          path == NULL ? "NULL" : "empty");
 }
 
-weir_status weir__model_backend(const char *path, const weir__backend **ops, weir_error *error)
+/* The backend that loads this path. UNSUPPORTED: this build has none. */
+static weir_status backend_of(const char *path, const weir__backend **ops, weir_error *error)
 {
     weir_status status = check_path(path, error);
     *ops = NULL;
@@ -110,7 +190,7 @@ weir_status weir__model_backend(const char *path, const weir__backend **ops, wei
 
 static void free_model(weir_model *model)
 {
-    weir__chat_templates_fini(&model->templates);
+    fini_templates(&model->templates);
     weir__controls_free(atomic_load(&model->controls));
     if (model->projector != NULL) model->ops->projector_free(model->projector);
     if (model->model != NULL) model->ops->model_free(model->model);
@@ -161,11 +241,11 @@ static weir_status load_model(const char *path, const weir_model_params *params,
     if (status != WEIR_OK) return status;
 
     const weir__backend *ops;
-    status = weir__model_backend(path, &ops, error);
+    status = backend_of(path, &ops, error);
     if (status != WEIR_OK) return status;
 
     weir_model *made = weir__mem_calloc(1, sizeof *made);
-    if (made == NULL || !weir__chat_templates_init(&made->templates)) {
+    if (made == NULL || !init_templates(&made->templates)) {
         weir__mem_free(made);
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a model");
     }
@@ -213,7 +293,7 @@ weir_status weir__model_outline(const char *path, const weir_model_params *param
 static weir_status optimizer_of(const char *path, const char *file, const weir__backend **ops,
                                 weir_error *error)
 {
-    weir_status status = weir__model_backend(path, ops, error);
+    weir_status status = backend_of(path, ops, error);
     if (status != WEIR_OK) return status;
     if (file != NULL && *file == '\0')
         return weir__invalid(error, WEIR_ERROR_MISSING, "optimized", "the optimized file's path is empty");
@@ -301,4 +381,76 @@ weir_status weir_device_get(size_t i, weir_device *device)
         if (available > 0 && available < full.memory_free) full.memory_free = available;
     }
     return status == WEIR_OK ? weir__sized_give(device, &full, sizeof full, "device", NULL) : status;
+}
+
+/* ---- Quantization ---- */
+
+#define TYPE_DEFAULT "Q8_0"
+
+/* Types that need no importance matrix. */
+static const char *const types[] = {
+    "F32",    "BF16", "F16",  "Q8_0",   "Q6_K",   "Q5_K_M", "Q5_K_S", "Q5_1",   "Q5_0", "Q4_K_M",
+    "Q4_K_S", "Q4_1", "Q4_0", "IQ4_NL", "IQ4_XS", "Q3_K_L", "Q3_K_M", "Q3_K_S", "Q2_K",
+};
+
+void weir_quantize_params_init(weir_quantize_params *params, size_t size)
+{
+    weir__members_init(&weir__quantize_members, params, size);
+    if (params != NULL && size > offsetof(weir_quantize_params, type)) params->type = TYPE_DEFAULT;
+}
+
+const char *weir_quantize_type(size_t i)
+{
+    return i < sizeof types / sizeof *types ? types[i] : NULL;
+}
+
+static weir_status check_quantization(const char *path, const char *out, weir_quantize_params *params,
+                                      weir_error *error)
+{
+    struct stat from, to;
+    const char *type = NULL, *wanted = params->type != NULL ? params->type : TYPE_DEFAULT;
+    if (out == NULL || *out == '\0')
+        return weir__invalid(error, WEIR_ERROR_MISSING, "out", "`out` is %s; give the file to write",
+                             out == NULL ? "NULL" : "empty");
+    weir_status status = weir__members_check(&weir__quantize_members, params, "", error);
+    if (status != WEIR_OK) return status;
+    for (size_t i = 0; weir_quantize_type(i) != NULL && type == NULL; i++)
+        if (strcasecmp(weir_quantize_type(i), wanted) == 0) type = weir_quantize_type(i);
+    if (type == NULL)
+        return weir__invalid(error, WEIR_ERROR_UNKNOWN, "type",
+                             "`type` is \"%.40s\"; allowed: %s, … (weir_quantize_type has them all)", wanted,
+                             "Q8_0, Q6_K, Q5_K_M, Q4_K_M, Q4_0");
+    bool exists = stat(out, &to) == 0;
+    if (exists && !S_ISREG(to.st_mode)) /* the new file would take the place of a device */
+        return weir__invalid(error, WEIR_ERROR_FORM, "out",
+                             "`out` is not a regular file: name a file to write");
+    if (exists && stat(path, &from) == 0 && from.st_dev == to.st_dev && from.st_ino == to.st_ino)
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "out",
+                             "`out` is the model itself: write another file");
+    params->type = type;
+    if (params->n_threads == 0) params->n_threads = weir__cpu_count();
+    return WEIR_OK;
+}
+
+weir_status weir_model_quantize(const char *path, const char *out, const weir_quantize_params *given,
+                                weir_error *error)
+{
+    weir_quantize_params params = weir_quantize_params_default();
+    const weir__backend *ops;
+    weir_status status = weir__sized_take(&params, sizeof params, given, "params", error);
+    if (status == WEIR_OK) status = backend_of(path, &ops, error);
+    if (status == WEIR_OK) status = check_quantization(path, out, &params, error);
+    if (status != WEIR_OK) return status;
+    if (ops->model_quantize == NULL)
+        return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "%.200s has no weights", path);
+    size_t room = strlen(out) + 48;
+    char *part = weir__mem_alloc(room);
+    if (part == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a path");
+    snprintf(part, room, "%s.%ld.part", out, (long)getpid());
+    status = ops->model_quantize(path, part, &params, error);
+    if (status == WEIR_OK && rename(part, out) != 0)
+        status = weir__error_set(error, WEIR_IO, "out", "%.200s cannot be written: %s", out, strerror(errno));
+    if (status != WEIR_OK) unlink(part);
+    weir__mem_free(part);
+    return status;
 }

@@ -1,4 +1,4 @@
-/* model.h: a loaded model: a backend's model and its properties.
+/* model.h: a loaded model: a backend's model, its properties, and the chat templates that were used last.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_MODEL_MODEL_H
 #define WEIR_MODEL_MODEL_H
@@ -6,9 +6,48 @@
 #include <pthread.h>
 
 #include "backend/backend.h"
+#include "backend/chat.h"
 #include "base/text.h"
-#include "model/chat_template.h"
 #include "model/control.h"
+
+/* ---- Parsed chat templates ---- */
+
+/* Limits on a template's source. The shim limits a template's work when it runs. */
+#define WEIR__CHAT_TEMPLATE_BYTES_MAX    262144
+#define WEIR__CHAT_TEMPLATE_BRACKETS_MAX 16384
+
+/* llama.cpp's Jinja recurses over nesting and over long expressions. Values nested 100 deep in a recursive
+ * macro, or a template at the limits above, need more stack than some callers' threads have. */
+#define WEIR__CHAT_STACK       ((size_t)16 << 20)
+#define WEIR__CHAT_STACK_GIVEN ((size_t)256 << 20) /* for templates of callers */
+
+#define WEIR__CHAT_TEMPLATES 8 /* the model's two, and some of callers */
+
+typedef struct weir__chat_template {
+    char *source;
+    weir__shim_template *parsed;
+    _Atomic int refs;
+    _Atomic unsigned
+        refused[2];      /* [with tools] the shapes that it refuses, once they are known (chat/reshape) */
+    _Atomic bool warned; /* that the form of its calls is not enforced in full */
+} weir__chat_template;
+
+/* The templates that were used last, the latest first. */
+typedef struct weir__chat_templates {
+    pthread_mutex_t lock;                          /* protects the rest; held for a few instructions */
+    weir__chat_template *at[WEIR__CHAT_TEMPLATES]; /* [n], each held */
+    size_t n;
+} weir__chat_templates;
+
+/* The template of this source, held. NULL: it is not among them. */
+weir__chat_template *weir__chat_templates_find(weir__chat_templates *templates, const char *source);
+
+/* Adds a template, which remains held by the caller, too. */
+void weir__chat_templates_add(weir__chat_templates *templates, weir__chat_template *t);
+
+void weir__chat_template_release(weir__chat_template *t);
+
+/* ---- Models ---- */
 
 struct weir_model {
     const weir__backend *ops;
@@ -40,8 +79,5 @@ weir_status weir__model_controls(weir_model *model, const weir__controls **contr
 
 /* Appends a token's bytes; token -1 has none. False: no memory. */
 bool weir__model_add_piece(const weir_model *model, int32_t token, bool special, weir__text *out);
-
-/* The backend that loads this path. UNSUPPORTED: this build has none. */
-weir_status weir__model_backend(const char *path, const weir__backend **ops, weir_error *error);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
-#include "base/sized.h"
+#include "base/member.h"
 #include "model/model.h"
 #include "params/members.h"
 

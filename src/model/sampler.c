@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/sized.h"
+#include "base/member.h"
 #include "params/members.h"
 
 /* Limits beyond any use; llama.cpp allocates by these numbers. */

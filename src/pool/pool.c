@@ -22,14 +22,12 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/sized.h"
+#include "base/member.h"
 #include "base/text.h"
 #include "base/thread.h"
 #include "base/words.h"
 #include "params/members.h"
-#include "pool/keeper.h"
 #include "pool/lease.h"
-#include "pool/loader.h"
 #include "pool/room.h"
 
 #define MODELS_MAX 1024

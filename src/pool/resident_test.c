@@ -1,6 +1,6 @@
 /* Estimates of models: when they are kept, when the files are read again.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "pool/resident.h"
+#include "pool/entry.h"
 
 #include <sys/resource.h>
 #include <unistd.h>

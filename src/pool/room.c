@@ -8,15 +8,10 @@
 #define AGAIN_NS WEIR__NS_PER_S          /* how often the machine's memory is read */
 #define FRESH_NS (100 * WEIR__NS_PER_MS) /* how old it may be when it decides on a load */
 
-static uint64_t add_bytes(uint64_t a, uint64_t b)
-{
-    return a < UINT64_MAX - b ? a + b : UINT64_MAX;
-}
-
 uint64_t weir__room_used(const weir_pool *pool)
 {
     uint64_t used = 0;
-    for (const weir__entry *e = pool->entries; e != NULL; e = e->next) used = add_bytes(used, e->n_bytes);
+    for (const weir__entry *e = pool->entries; e != NULL; e = e->next) used = weir__bytes_add(used, e->n_bytes);
     return used;
 }
 
@@ -29,7 +24,7 @@ static uint64_t most_of(uint64_t bytes)
 void weir__room_set_limit(weir_pool *pool, weir__cpu_memory memory, int64_t now)
 {
     if (pool->params.memory_bytes != WEIR_AUTO) return;
-    uint64_t present = add_bytes(weir__room_used(pool), most_of(memory.available));
+    uint64_t present = weir__bytes_add(weir__room_used(pool), most_of(memory.available));
     if (pool->limit_ns == 0) /* at create, or newly set */
         pool->limit = pool->most = memory.available == 0 ? WEIR__POOL_NO_LIMIT : present;
     else if (memory.available != 0)
@@ -105,7 +100,7 @@ static weir__entry *next_victim(const weir_pool *pool, bool idle_only)
 /* A model without a lease that must sleep because the budget has shrunk, or for memory beside another. */
 static weir__entry *next_surplus(weir_pool *pool)
 {
-    uint64_t used = add_bytes(weir__room_used(pool), pool->wanted);
+    uint64_t used = weir__bytes_add(weir__room_used(pool), pool->wanted);
     weir__entry *surplus = NULL;
     if (used <= pool->limit) {
         pool->wanted = 0;
@@ -135,7 +130,7 @@ static weir__room make_room(weir_pool *pool, weir__entry *entry, bool for_lease)
     weir__entry *first = NULL;
     bool ready = true;
     open_all(pool);
-    while (add_bytes(used, needs) > pool->limit) {
+    while (weir__bytes_add(used, needs) > pool->limit) {
         weir__entry *victim = next_victim(pool, !for_lease);
         if (victim == NULL) {
             if (!for_lease) open_all(pool);
@@ -167,7 +162,7 @@ static uint64_t pinned_beside(const weir_pool *pool, const weir__entry *entry)
 {
     uint64_t pinned = 0;
     for (const weir__entry *e = pool->entries; e != NULL; e = e->next)
-        if (e != entry && is_kept(e)) pinned = add_bytes(pinned, e->n_bytes);
+        if (e != entry && is_kept(e)) pinned = weir__bytes_add(pinned, e->n_bytes);
     return pinned;
 }
 
@@ -175,9 +170,9 @@ weir_status weir__room_reserve(weir_pool *pool, weir__entry *entry, uint64_t n_b
 {
     uint64_t own = entry->n_bytes - entry->reserved, others = weir__room_used(pool) - entry->n_bytes;
     *pinned = pinned_beside(pool, entry);
-    if (n_bytes > entry->reserved && add_bytes(add_bytes(own, n_bytes), *pinned) > pool->limit)
+    if (n_bytes > entry->reserved && weir__bytes_add(weir__bytes_add(own, n_bytes), *pinned) > pool->limit)
         return WEIR_TOO_LONG;
-    if (n_bytes > entry->reserved && add_bytes(add_bytes(own, n_bytes), others) > pool->limit) {
+    if (n_bytes > entry->reserved && weir__bytes_add(weir__bytes_add(own, n_bytes), others) > pool->limit) {
         pool->wanted = n_bytes - entry->reserved;
         return WEIR_BUSY;
     }
@@ -210,7 +205,7 @@ static weir__room next_load(weir_pool *pool)
         weir__entry *e = pool->list[i];
         if (!is_wanted(e)) continue;
         uint64_t pinned = pinned_beside(pool, e), needs = weir__entry_needs(e);
-        if (add_bytes(needs, pinned) > pool->limit)
+        if (weir__bytes_add(needs, pinned) > pool->limit)
             return (weir__room){.entry = e, .needs = needs, .limit = pool->limit, .pinned = pinned};
     }
     return make_room(pool, entry, for_lease);

@@ -67,4 +67,12 @@ struct weir_pool {
     pthread_t keeper, loader;
 };
 
+/* ---- The threads ---- */
+
+/* The thread of pool->keeper; user is the pool. */
+void *weir__keeper_run(void *user);
+
+/* The thread of pool->loader; user is the pool. */
+void *weir__loader_run(void *user);
+
 #endif

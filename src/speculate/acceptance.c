@@ -1,4 +1,5 @@
-/* acceptance.c: rates of right drafts by class, from counts that fade.
+/* acceptance.c: rates of right drafts by class, from counts that fade. A draft token is worth its cost
+ * if it raises the tokens per second of a tick by more than the doubt about that cost.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "speculate/acceptance.h"
 
@@ -22,4 +23,17 @@ void weir__acceptance_note(weir__acceptance *acceptance, int class_, bool right)
 double weir__acceptance_rate(const weir__acceptance *acceptance, int class_)
 {
     return acceptance->of[class_].right / acceptance->of[class_].tries;
+}
+
+/* ---- Throughput ---- */
+
+#define MARGIN 1.1 /* the cost of a row is known to about a tenth */
+
+bool weir__throughput_raise(weir__throughput *throughput, double probability, double own_ns)
+{
+    double ns = throughput->row_ns + own_ns;
+    if (probability * throughput->ns <= MARGIN * ns * throughput->tokens) return false;
+    throughput->tokens += probability;
+    throughput->ns += ns;
+    return true;
 }

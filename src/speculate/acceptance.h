@@ -1,4 +1,5 @@
-/* acceptance.h: how likely a draft is right: how often drafts like it were, in this stream. Pure: numbers in,
+/* acceptance.h: how likely a draft is right: how often drafts like it were, in this stream; and
+ * whether it is worth its row. Pure: numbers in,
  * numbers out.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SPECULATE_ACCEPTANCE_H
@@ -25,5 +26,18 @@ void weir__acceptance_note(weir__acceptance *acceptance, int class_, bool right)
 
 /* The probability that a draft token of this class is right, where all before it are. */
 double weir__acceptance_rate(const weir__acceptance *acceptance, int class_);
+
+/* ---- Throughput ---- */
+
+/* The tokens that a tick is expected to bring as it is planned so far, and the time that it takes. */
+typedef struct weir__throughput {
+    double tokens; /* expected */
+    double ns;
+    double row_ns; /* of one more row */
+} weir__throughput;
+
+/* True if a draft token that is right with this probability brings the tick's tokens sooner, where drafting
+ * it takes own_ns besides. If so it is counted in. */
+bool weir__throughput_raise(weir__throughput *throughput, double probability, double own_ns);
 
 #endif

@@ -9,7 +9,6 @@
 #include "model/model.h"
 #include "params/bounds.h"
 #include "speculate/acceptance.h"
-#include "speculate/throughput.h"
 
 typedef struct weir__drafter weir__drafter;
 

@@ -1,7 +1,5 @@
 /* prediction_test.c: an answer is followed through its prediction, and found again after a change.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "speculate/prediction.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -7,7 +7,6 @@
 #include "speculate/corpus.h"
 #include "speculate/drafter.h"
 #include "speculate/lookup.h"
-#include "speculate/prediction.h"
 
 typedef struct slot {
     weir__lookup own;

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "speculate/throughput.h"
+#include "speculate/acceptance.h"
 
 /* Tokens by time of a draft of d tokens, each right with probability p. */
 static double rate(double p, int d, double tick, double row, double others)

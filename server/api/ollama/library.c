@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/sha256.h"
+#include "base/hash.h"
 #include "ollama.h"
 #include "server/api/common/field.h"
 #include "server/models/catalog.h"

@@ -1,4 +1,4 @@
-/* last_test.c: answers that continue the last message, with all templates of the pinned source.
+/* continued_test.c: answers that continue the last message, with all templates of the pinned source.
  *
  * A template says how it renders a finished message. So the prompt must be that of the finished message up to
  * where the text ends.

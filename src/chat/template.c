@@ -1,6 +1,6 @@
-/* source.c: the source of a conversation's template, checked, dated and parsed.
+/* template.c: the template of a conversation: its source, checked, dated and parsed.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "chat/source.h"
+#include "chat/template.h"
 
 #ifndef WEIR_NO_LLAMA
 
@@ -82,7 +82,7 @@ static weir_status check_source(const char *source, weir_error *error)
 /* The model's template, copied to *own if it is the one for conversations with tools. False: no memory. */
 static bool find_source(const weir_model *model, bool tools, char **own, const char **source)
 {
-    static const char key[] = WEIR__CHAT_SOURCE_TOOLS_KEY;
+    static const char key[] = WEIR__CHAT_TEMPLATE_TOOLS_KEY;
     int64_t n = tools ? model->ops->model_meta(model->model, key, NULL, 0) : 0;
     *source = model->info.chat_template;
     if (n <= 0) return true;
@@ -154,11 +154,11 @@ static void name_source(bool given, bool tools, const weir_error *why, weir_erro
         weir__error_set(error, why->code, "",
                         "key '%s' of the model: %.250s; give another template in its place (--chat-template, "
                         "--chat-template-file)",
-                        tools ? WEIR__CHAT_SOURCE_TOOLS_KEY : WEIR__CHAT_SOURCE_KEY, why->message);
+                        tools ? WEIR__CHAT_TEMPLATE_TOOLS_KEY : WEIR__CHAT_TEMPLATE_KEY, why->message);
 }
 
-weir_status weir__chat_source_parse(weir_model *model, const char *source, bool tools, time_t now,
-                                    weir__chat_template **out, weir_error *error)
+weir_status weir__chat_template_choose(weir_model *model, const char *source, bool tools, time_t now,
+                                       weir__chat_template **out, weir_error *error)
 {
     char *own = NULL;
     weir__text dated = {0};
@@ -185,11 +185,11 @@ weir_status weir__chat_source_parse(weir_model *model, const char *source, bool 
 static weir_status check_own(weir_model *model, weir_error *error)
 {
     weir_status status = WEIR_OK;
-    bool has = model->ops->model_meta(model->model, WEIR__CHAT_SOURCE_TOOLS_KEY, NULL, 0) > 0;
+    bool has = model->ops->model_meta(model->model, WEIR__CHAT_TEMPLATE_TOOLS_KEY, NULL, 0) > 0;
     for (int tools = 0; tools <= (has ? 1 : 0) && status == WEIR_OK; tools++) {
         weir__chat_template *parsed = NULL;
         if (tools == 0 && (model->info.chat_template == NULL || *model->info.chat_template == '\0')) continue;
-        status = weir__chat_source_parse(model, NULL, tools != 0, 0, &parsed, error);
+        status = weir__chat_template_choose(model, NULL, tools != 0, 0, &parsed, error);
         weir__chat_template_release(parsed);
     }
     return status;
@@ -200,7 +200,7 @@ weir_status weir_chat_check(weir_model *model, const char *template_source, weir
     weir__chat_template *parsed = NULL;
     if (model == NULL) return weir__error_null(error, "model");
     if (template_source == NULL) return check_own(model, error);
-    weir_status status = weir__chat_source_parse(model, template_source, false, 0, &parsed, error);
+    weir_status status = weir__chat_template_choose(model, template_source, false, 0, &parsed, error);
     weir__chat_template_release(parsed);
     return status;
 }

@@ -1,10 +1,11 @@
-/* shape.h: conversations that a template refuses, put into the form that the strictest ones take.
+/* reshape.h: conversations that a template refuses, put into the form that the strictest ones take.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef WEIR_CHAT_SHAPE_H
-#define WEIR_CHAT_SHAPE_H
+#ifndef WEIR_CHAT_RESHAPE_H
+#define WEIR_CHAT_RESHAPE_H
 
 #include "base/json.h"
 #include "base/text.h"
+#include "model/model.h"
 
 /* Forms that a template may refuse: it raises an error, leaves a message out, or moves it. Strict templates
  * want one system message, which is the first, then a user's and the assistant's in turn, where calls are
@@ -34,14 +35,23 @@ typedef enum weir__chat_shape {
 
 /* True if no template refuses the form: at most one system message, then a user's and the assistant's texts
  * in turn. */
-bool weir__chat_shape_is_regular(const json_t *messages);
+bool weir__chat_is_regular(const json_t *messages);
 
 /* Sets *put to the conversation without the refused shapes (bits of weir__chat_shape), or to NULL if it has
  * none of them; json_decref. What becomes of a message depends only on it and those before it, texts keep
  * their order, and each is in one of the new messages. Adds a line to `lines` for each message that was put
  * (NULL: none), as weir_chat_reshaped has them, with numbers from the n_added-th message on: the caller did
  * not give those before. Takes time proportional to the messages. False: no memory. */
-bool weir__chat_shape_put(const json_t *messages, unsigned refused, size_t n_added, json_t **put,
-                          weir__text *lines);
+bool weir__chat_reshape(const json_t *messages, unsigned refused, size_t n_added, json_t **put,
+                        weir__text *lines);
+
+/* ---- What a template refuses ---- */
+
+/* The shapes (bits of weir__chat_shape) that the template refuses, without tools or with. Found on first use,
+ * by rendering small conversations: a template is a program and does not say. A shape counts as refused if
+ * one of them is rendered with all texts, in order, only without it. stack: as the template needs. Errors:
+ * NO_MEMORY, ABORTED. */
+weir_status weir__chat_probe(weir__chat_template *t, bool tools, size_t stack, unsigned *refused,
+                             weir_error *error);
 
 #endif

@@ -1,21 +1,6 @@
-/* form.c: which parts of a chat's prompt must remain text, and how its answer is constrained and read,
- * from the template handler's analysis.
+/* constraint.c: how the answer of a chat is constrained and read, from the template handler's analysis.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "chat/chat.h"
-
-weir_status weir__chat_find_content(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
-                                    bool deletes, weir__chat_render_fn again, void *user, weir_error *error)
-{
-    const weir__controls *controls;
-    weir_status status = weir__model_controls(chat->model, &controls, error);
-    if (status == WEIR_OK)
-        status = weir__chat_content_find(controls, messages, params->special_content, deletes, chat->prompt,
-                                         chat->prompt_length, again, user, &chat->spans, error);
-    chat->special = chat->spans.known ? params->special_content : WEIR_SPECIAL_ALL;
-    return status;
-}
-
-#ifndef WEIR_NO_LLAMA
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +8,8 @@ weir_status weir__chat_find_content(weir_chat *chat, const weir_chat_params *par
 #include "base/mem.h"
 #include "grammar/grammar.h"
 #include "grammar/schema_grammar.h"
+
+#ifndef WEIR_NO_LLAMA
 
 static int compare_ids(const void *a, const void *b)
 {
@@ -104,8 +91,8 @@ static weir_status read_grammar(weir_chat *chat, const weir__shim_rendered *rend
     return status;
 }
 
-weir_status weir__chat_read_form(weir_chat *chat, const weir__shim_rendered *rendered, const json_t *schema,
-                                 weir_error *error)
+weir_status weir__chat_read_constraint(weir_chat *chat, const weir__shim_rendered *rendered,
+                                       const json_t *schema, weir_error *error)
 {
     chat->stops = rendered->stops;
     chat->n_stops = rendered->n_stops;

@@ -1,6 +1,6 @@
 /* Conversations put into the form that strict templates take: each shape by example, and random ones.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "chat/shape.h"
+#include "chat/reshape.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -71,7 +71,7 @@ static json_t *conversation(const char *word)
 static json_t *put(const json_t *messages, unsigned refused, weir__text *lines)
 {
     json_t *new = NULL;
-    assert_true(weir__chat_shape_put(messages, refused, 0, &new, lines));
+    assert_true(weir__chat_reshape(messages, refused, 0, &new, lines));
     return new != NULL ? new : json_incref((json_t *)messages);
 }
 
@@ -256,7 +256,7 @@ static void random_ones_keep_all_texts_and_are_put_once(void **state)
         unsigned refused = (unsigned)dice_roll(&d) & WEIR__SHAPE_ALL;
         roll_word(&d, word);
         json_t *given = conversation(word), *once = put(given, refused, NULL), *twice = NULL;
-        assert_true(weir__chat_shape_put(once, refused, 0, &twice, NULL));
+        assert_true(weir__chat_reshape(once, refused, 0, &twice, NULL));
         char *text = weir__json_dump(once);
         const char *at = text;
         for (size_t i = 0; word[i] != '\0'; i++)
@@ -343,12 +343,12 @@ static void regular_ones_are_known(void **state)
     static const char *const others[] = {"s", "a", "uu", "ssu", "us", "sa", "uaa", "uct", "uw", "ut", "uo"};
     for (size_t i = 0; i < sizeof regular / sizeof *regular; i++) {
         json_t *messages = conversation(regular[i]);
-        assert_true(weir__chat_shape_is_regular(messages));
+        assert_true(weir__chat_is_regular(messages));
         json_decref(messages);
     }
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         json_t *messages = conversation(others[i]);
-        assert_false(weir__chat_shape_is_regular(messages));
+        assert_false(weir__chat_is_regular(messages));
         json_decref(messages);
     }
 }
