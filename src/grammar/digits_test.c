@@ -1,5 +1,5 @@
 /* digits_test.c: ranges of integers as a grammar of their digits. SPDX-License-Identifier: Apache-2.0 */
-#include "grammar/digits.h"
+#include "grammar/range.h"
 
 #include "base/mem.h"
 #include "support/gbnf.h"

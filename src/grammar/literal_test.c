@@ -1,5 +1,5 @@
 /* literal_test.c: JSON values as literals of a grammar. SPDX-License-Identifier: Apache-2.0 */
-#include "grammar/literal.h"
+#include "grammar/schema_grammar.h"
 
 #include "base/json.h"
 #include "base/mem.h"

@@ -4,6 +4,7 @@
 #define WEIR_GRAMMAR_RANGE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/text.h"
 
@@ -24,5 +25,9 @@ typedef struct weir__range {
  * bounds, and, unless `places` is given, of those with one digit before the point and an exponent of at most
  * 307 on either side of 0. False: there is none, and nothing is added. */
 bool weir__range_add(weir__text *text, const weir__range *range);
+
+/* Appends GBNF alternatives, without parentheses around them, that match the decimal numbers from least to
+ * most, both included, without leading zeros. least <= most. */
+void weir__digits_add(weir__text *text, uint64_t least, uint64_t most);
 
 #endif

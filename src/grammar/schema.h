@@ -19,7 +19,7 @@
  *   - array: items, prefixItems, additionalItems, minItems, maxItems, unevaluatedItems: false; uniqueItems
  *     where there is at most one item;
  *   - string: pattern (see pattern.h), minLength, maxLength; pattern or format with lengths where they imply
- *     them; the formats of JSON Schema except regex (schema_format.c);
+ *     them; the formats of JSON Schema except regex (schema_type.c);
  *   - integer: minimum, maximum, exclusiveMinimum, exclusiveMaximum (numbers, or booleans as in draft 4),
  *     multipleOf between bounds that leave at most 1,001 values, format int32;
  *   - number: the same bounds in every spelling (range.h); multipleOf of a power of ten, others as of

@@ -19,4 +19,12 @@ bool weir__grammar_add_rules(const json_t *schema, const json_t *definitions, co
 weir_status weir__grammar_from_schema(const json_t *rewritten, const char *field, char **grammar,
                                       weir_error *error);
 
+/* Appends a GBNF literal that matches the value's compact JSON text alone: keys in their order, numbers with
+ * as few digits as identify them. Recurses over the value. */
+void weir__literal_add(weir__text *text, const json_t *value);
+
+/* Appends a GBNF literal that matches the JSON text of a string, which is NUL-terminated, well-formed
+ * UTF-8. */
+void weir__literal_add_string(weir__text *text, const char *string);
+
 #endif

@@ -1,7 +1,8 @@
-/* schema_walk.c: common to all steps of the schema walk: failures, values, the path, references.
+/* schema_walk.c: common to all steps of the schema walk: failures, the path, keywords, types.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/schema_walk.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/words.h"
 
 /* ---- Refusals and where they are ---- */
 
@@ -163,4 +165,212 @@ void weir__schema_leave(weir__schema_walk *w, size_t before)
 {
     w->path.n = before;
     if (w->path.bytes != NULL) w->path.bytes[before] = '\0';
+}
+
+/* ---- Keywords and types ---- */
+
+const char *const weir__schema_named_properties[] = {"properties", "required", NULL};
+
+/* ---- Keywords ---- */
+
+/* All but annotations, which have no row: JSON Schema ignores names that it does not know. */
+static const struct row {
+    enum keyword_kind kind;
+    const char *names[12]; /* ends with NULL */
+    const char *why;       /* it is refused */
+} rows[] = {
+    {GENERAL,
+     {"$ref", "type", "const", "enum", "anyOf", "oneOf", "allOf", "not", "if", "then", "else"},
+     NULL},
+    {OBJECT,
+     {"properties", "required", "additionalProperties", "unevaluatedProperties", "minProperties",
+      "maxProperties", "propertyNames", "dependentRequired", "dependentSchemas", "dependencies"},
+     NULL},
+    {ARRAY,
+     {"items", "prefixItems", "additionalItems", "unevaluatedItems", "minItems", "maxItems", "uniqueItems"},
+     NULL},
+    {STRING, {"pattern", "minLength", "maxLength", "format"}, NULL}, /* the last one of numbers too */
+    {NUMBER, {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}, NULL},
+    {REFUSED, {"patternProperties"}, "properties are matched by their names only"},
+    {REFUSED, {"contains"}, "a grammar cannot ask for an item somewhere"},
+    {REFUSED, {"minContains", "maxContains"}, "a grammar cannot count items of a kind"},
+    {REFUSED, {"$dynamicRef", "$recursiveRef"}, "only $ref into the same document is followed"},
+    {REFUSED, {"divisibleBy", "disallow", "extends"}, "only draft 3 has it; write multipleOf, not or allOf"},
+};
+#define ROWS (sizeof rows / sizeof *rows)
+
+/* names end with NULL. */
+static bool is_listed(const char *const *names, const char *name)
+{
+    while (*names != NULL && strcmp(*names, name) != 0) names++;
+    return *names != NULL;
+}
+
+/* NULL: it is no keyword, or an annotation. */
+static const struct row *row_of(const char *name)
+{
+    for (size_t i = 0; i < ROWS; i++)
+        if (is_listed(rows[i].names, name)) return &rows[i];
+    return NULL;
+}
+
+enum keyword_kind weir__schema_kind_of(const char *name)
+{
+    const struct row *row = row_of(name);
+    return row != NULL ? row->kind : ANNOTATION;
+}
+
+/* The keyword that the name is nearly, or NULL. Programs that add names of their own begin them with "_" or
+ * "x-", and too many words are nearly one of three letters. */
+static const char *nearest_keyword(const char *name)
+{
+    const char *nearest = NULL;
+    int least = 0;
+    if (name[0] == '_' || strncmp(name, "x-", 2) == 0) return NULL;
+    for (size_t i = 0; i < ROWS; i++)
+        for (const char *const *known = rows[i].names; *known != NULL; known++) {
+            int edits = strlen(*known) > 3 ? weir__words_near(name, *known) : -1;
+            if (edits < 0 || (nearest != NULL && edits >= least)) continue;
+            nearest = *known;
+            least = edits;
+        }
+    return nearest;
+}
+
+bool weir__schema_check_keywords(weir__schema_walk *w, const json_t *schema)
+{
+    const char *name;
+    json_t *value;
+    if (!weir__schema_spend(w, json_object_size(schema))) return false;
+    json_object_foreach((json_t *)schema, name, value)
+    {
+        const struct row *row = row_of(name);
+        if (row != NULL && row->why != NULL) return weir__schema_refuse(w, name, "%s", row->why) != NULL;
+        if (row != NULL) continue;
+        const char *meant = nearest_keyword(name);
+        if (!weir__schema_spend(w, 8)) return false; /* for that search */
+        if (meant != NULL)
+            return weir__schema_refuse(w, name,
+                                       "unknown keyword; write '%s', or begin an annotation's name with 'x-'",
+                                       meant) != NULL;
+        const char *id = strcmp(name, "$id") == 0 ? json_string_value(value) : NULL;
+        if (id != NULL && id[0] != '#' && schema != w->root)
+            return weir__schema_refuse(w, name, "it is allowed in the outermost schema only") != NULL;
+    }
+    return true;
+}
+
+const char *weir__schema_other_constraint(const json_t *schema, const char *const *allowed)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)schema, name, value)
+    {
+        if (weir__schema_kind_of(name) != ANNOTATION && !is_listed(allowed, name)) return name;
+    }
+    return NULL;
+}
+
+bool weir__schema_has_any(const json_t *schema, const char *const *names)
+{
+    for (; *names != NULL; names++)
+        if (json_object_get(schema, *names) != NULL) return true;
+    return false;
+}
+
+bool weir__schema_is_required(const json_t *schema, const char *name)
+{
+    const json_t *required = json_object_get(schema, "required");
+    for (size_t i = 0; i < json_array_size(required); i++) {
+        const char *one = json_string_value(json_array_get(required, i));
+        if (one != NULL && strcmp(one, name) == 0) return true;
+    }
+    return false;
+}
+
+/* ---- Types ---- */
+
+const struct weir__schema_type weir__schema_types[WEIR__SCHEMA_TYPES] = {
+    {"null", TYPE_NULL},     {"boolean", TYPE_BOOLEAN}, {"integer", TYPE_INTEGER}, {"number", TYPE_NUMBER},
+    {"string", TYPE_STRING}, {"array", TYPE_ARRAY},     {"object", TYPE_OBJECT}};
+
+static unsigned mask_of(const json_t *name)
+{
+    for (size_t i = 0; json_is_string(name) && i < WEIR__SCHEMA_TYPES; i++)
+        if (strcmp(weir__schema_types[i].name, json_string_value(name)) == 0)
+            return weir__schema_types[i].mask;
+    return 0;
+}
+
+bool weir__schema_is_object(const json_t *schema)
+{
+    return mask_of(json_object_get(schema, "type")) == TYPE_OBJECT;
+}
+
+unsigned weir__schema_type_of(const json_t *value)
+{
+    switch (json_typeof(value)) {
+    case JSON_NULL: return TYPE_NULL;
+    case JSON_TRUE:
+    case JSON_FALSE: return TYPE_BOOLEAN;
+    case JSON_INTEGER: return TYPE_INTEGER;
+    case JSON_REAL:
+        return floor(json_real_value(value)) == json_real_value(value) ? TYPE_INTEGER : TYPE_FRACTION;
+    case JSON_STRING: return TYPE_STRING;
+    case JSON_ARRAY: return TYPE_ARRAY;
+    case JSON_OBJECT: return TYPE_OBJECT;
+    }
+    return 0;
+}
+
+bool weir__schema_equal(const json_t *a, const json_t *b)
+{
+    if (json_is_integer(a) && json_is_real(b)) return weir__schema_equal(b, a);
+    if (!json_is_real(a) || !json_is_integer(b)) return json_equal(a, b);
+    double d = json_real_value(a); /* the other one may have no double */
+    return d >= -0x1p63 && d < 0x1p63 && floor(d) == d && (json_int_t)d == json_integer_value(b);
+}
+
+bool weir__schema_has_value(const json_t *list, const json_t *value)
+{
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (weir__schema_equal(json_array_get(list, i), value)) return true;
+    return false;
+}
+
+unsigned weir__schema_declared_types(weir__schema_walk *w, const json_t *schema)
+{
+    const json_t *type = json_object_get(schema, "type");
+    unsigned mask = 0;
+    if (type == NULL) return TYPE_ANY;
+    size_t n = json_is_array(type) ? json_array_size(type) : 1;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *one = json_is_array(type) ? json_array_get(type, i) : type;
+        unsigned m = mask_of(one);
+        if (m == 0) {
+            weir__schema_refuse_finally(
+                w, "type",
+                "it must be one or several of null, boolean, integer, number, string, array, "
+                "object");
+            return 0;
+        }
+        mask |= m;
+    }
+    if (mask == 0) weir__schema_refuse_finally(w, "type", "it must not be empty");
+    return mask;
+}
+
+bool weir__schema_has_type(unsigned mask, size_t i)
+{
+    unsigned m = weir__schema_types[i].mask;
+    return (mask & m) == m && (m != TYPE_INTEGER || (mask & TYPE_FRACTION) == 0);
+}
+
+json_t *weir__schema_type_array(weir__schema_walk *w, unsigned mask)
+{
+    json_t *types = json_array();
+    for (size_t i = 0; i < WEIR__SCHEMA_TYPES; i++)
+        if (weir__schema_has_type(mask, i))
+            weir__schema_append(w, types, json_string(weir__schema_types[i].name));
+    return types;
 }

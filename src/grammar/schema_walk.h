@@ -144,7 +144,7 @@ json_t *weir__schema_below(weir__schema_walk *w, const char *keyword, const char
 json_t *weir__schema_below_index(weir__schema_walk *w, const char *keyword, size_t i, const json_t *schema,
                                  bool deeper);
 
-/* -- schema_relax.c: with relax -- */
+/* -- schema.c: with relax -- */
 
 /* weir__schema_enforce of the schema without the keywords that it refuses. */
 json_t *weir__schema_relax(weir__schema_walk *w, const json_t *schema);
@@ -152,7 +152,7 @@ json_t *weir__schema_relax(weir__schema_walk *w, const json_t *schema);
 /* weir__schema_relax for the arguments of a function, which must be an object. */
 json_t *weir__schema_relax_object(weir__schema_walk *w, const json_t *schema);
 
-/* -- schema_keyword.c: keywords and types -- */
+/* -- schema_walk.c: keywords and types -- */
 
 enum keyword_kind weir__schema_kind_of(const char *name);
 bool weir__schema_check_keywords(weir__schema_walk *w, const json_t *schema);
@@ -197,18 +197,14 @@ json_t *weir__schema_alternatives(weir__schema_walk *w, const json_t *schema); /
 /* A superset of the types of the values that satisfy the schema. */
 unsigned weir__schema_possible_types(weir__schema_walk *w, const json_t *schema);
 
-/* -- schema_not.c -- */
+/* -- schema_condition.c -- */
 
 /* The schema without its `not`, with fewer types or values instead; `false` if none remain. */
 json_t *weir__schema_without_not(weir__schema_walk *w, const json_t *schema);
 
-/* -- schema_condition.c -- */
-
 /* True if the schema has if, then, else or dependencies; without_conditions gives it an allOf instead. */
 bool weir__schema_has_condition(const json_t *schema);
 json_t *weir__schema_without_conditions(weir__schema_walk *w, const json_t *schema);
-
-/* -- schema_format.c -- */
 
 /* An ECMA pattern of texts with this format (may be NULL); NULL if it is an annotation. False after a
  * refusal. */
