@@ -1,5 +1,5 @@
-/* schema_type.c: values, strings, their formats, and arrays. All texts that a format's pattern matches have the
- * format; unusual texts of the format may not match.
+/* schema_type.c: values, strings, their formats, and arrays. All texts that the pattern of a format matches
+ * have the format; unusual texts of the format may not match.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 #include <math.h>
