@@ -1,4 +1,5 @@
-/* lease.h: the model that a request is about, and its lease. SPDX-License-Identifier: Apache-2.0 */
+/* lease.h: the model that a request is about, its lease, and its adapters.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_API_COMMON_LEASE_H
 #define WEIR_SERVER_API_COMMON_LEASE_H
 
