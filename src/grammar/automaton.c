@@ -372,7 +372,8 @@ static bool open_all(weir__automaton *a, size_t most, bool *cut)
 static bool may_end(const weir__automaton *a, uint32_t id)
 {
     for (; id != 0; id = a->frames[id].below)
-        for (const weir__automaton_element *e = &a->elements[a->frames[id].element]; !weir__automaton_is_end(e); e++)
+        for (const weir__automaton_element *e = &a->elements[a->frames[id].element];
+             !weir__automaton_is_end(e); e++)
             if (e->type != RULE || !a->empty[e->value]) return false;
     return true;
 }

@@ -136,7 +136,7 @@ static weir_status estimate_memory(const weir__spec *spec, weir__demand *demand,
     for (size_t i = 0; i < given->n_adapters; i++)
         demand->adapters = weir__bytes_add(demand->adapters, file_bytes(given->adapters[i]));
     demand->base = weir__bytes_add(weir__bytes_add(memory.model_bytes, memory.kv_bytes),
-                             weir__bytes_add(memory.compute_bytes, demand->adapters));
+                                   weir__bytes_add(memory.compute_bytes, demand->adapters));
     if (memory.n_kv > 0) demand->base = weir__bytes_add(demand->base, lookup_bytes(&engine));
     if (engine.cache_bytes != WEIR_AUTO) demand->cache = engine.cache_bytes;
     return WEIR_OK;
@@ -276,7 +276,8 @@ static void measure_memory(weir__resident *made, const weir__demand *demand)
         weir_adapter_info info = {.size = sizeof info};
         if (weir_adapter_describe(made->adapters[i], &info) == WEIR_OK) adapters += info.n_bytes;
     }
-    made->n_bytes = weir__bytes_add(demand->base - demand->kv - demand->adapters, weir__bytes_add(kv, adapters));
+    made->n_bytes =
+        weir__bytes_add(demand->base - demand->kv - demand->adapters, weir__bytes_add(kv, adapters));
     made->n_bytes = weir__bytes_add(made->n_bytes, demand->cache);
 }
 

@@ -11,7 +11,8 @@
 uint64_t weir__room_used(const weir_pool *pool)
 {
     uint64_t used = 0;
-    for (const weir__entry *e = pool->entries; e != NULL; e = e->next) used = weir__bytes_add(used, e->n_bytes);
+    for (const weir__entry *e = pool->entries; e != NULL; e = e->next)
+        used = weir__bytes_add(used, e->n_bytes);
     return used;
 }
 
