@@ -68,7 +68,7 @@ OTHERS = {"add_special", "cache_dir", "end_ns", "lookup_bytes", "n_seq_max", "n_
           # of requests by the library alone
           "reasoning_start", "reasoning_end",
           # functions and the environment, for people who write or start the program
-          "WEIR_KERNELS", "WEIR_WITH_RPC", "messages_value", "tools_value", "weir_embed", "weir_embed_decode", "weir_flight_watch", "weir_interrupt_set", "weir_pool_find"}
+          "WEIR_KERNELS", "WEIR_WITH_RPC", "messages_value", "tools_value", "weir_embed", "weir_embed_decode", "weir_flight_watch", "weir_interrupt_set", "weir_pool_find", "weir_quantize_type"}
 
 
 @part

@@ -99,11 +99,6 @@ struct weir__automaton {
 
 /* ---- Elements ------------------------------------------------------------------------------------- */
 
-static bool is_end(const weir__automaton_element *e)
-{
-    return e->type == END || e->type == ALTERNATIVE;
-}
-
 static bool is_token(const weir__automaton_element *e)
 {
     return e->type == TOKEN || e->type == NOT_TOKEN;
@@ -226,7 +221,7 @@ static bool frame_over(weir__automaton *a, const weir__automaton_element *e, uin
 {
     frame f = {(uint32_t)(e - a->elements), below};
     table *t = &a->frame_table;
-    if (is_end(e)) {
+    if (weir__automaton_is_end(e)) {
         *id = below;
         return true;
     }
@@ -316,7 +311,7 @@ static bool open_rule(weir__automaton *a, uint32_t rule, uint32_t rest)
     uint32_t id;
     for (;; e++) {
         if (!frame_over(a, e, rest, &id) || !add_frame(a, id)) return false;
-        while (!is_end(e)) e++;
+        while (!weir__automaton_is_end(e)) e++;
         if (e->type == END) return true;
     }
 }
@@ -377,7 +372,8 @@ static bool open_all(weir__automaton *a, size_t most, bool *cut)
 static bool may_end(const weir__automaton *a, uint32_t id)
 {
     for (; id != 0; id = a->frames[id].below)
-        for (const weir__automaton_element *e = &a->elements[a->frames[id].element]; !is_end(e); e++)
+        for (const weir__automaton_element *e = &a->elements[a->frames[id].element];
+             !weir__automaton_is_end(e); e++)
             if (e->type != RULE || !a->empty[e->value]) return false;
     return true;
 }

@@ -26,11 +26,6 @@ typedef struct sharing {
     size_t n_groups, groups_capacity;
 } sharing;
 
-static bool is_end(const weir__automaton_element *e)
-{
-    return e->type == END || e->type == ALTERNATIVE;
-}
-
 static bool put_elements(weir__automaton_rules *out, const weir__automaton_element *elements, size_t n)
 {
     if (!weir__mem_grow(&out->elements, &out->elements_capacity, out->n_elements + n, sizeof *elements))
@@ -121,7 +116,7 @@ static size_t read_rule(sharing *s, const weir__automaton_element *rule)
 {
     const weir__automaton_element *e = rule;
     for (const weir__automaton_element *from = e;; e++) {
-        if (!is_end(e)) continue;
+        if (!weir__automaton_is_end(e)) continue;
         if (!weir__mem_grow(&s->branches, &s->branches_capacity, s->n_branches + 1, sizeof *s->branches))
             return 0;
         s->branches[s->n_branches++] = (branch){from, (size_t)(e - from)};
@@ -179,7 +174,7 @@ bool weir__automaton_mark(const weir__automaton_element *elements, const uint32_
             size_t rule = pass % 2 == 0 ? k : n_rules - 1 - k;
             bool all = true;
             for (const weir__automaton_element *e = &elements[starts[rule]]; !marks[rule]; e++) {
-                if (!is_end(e)) {
+                if (!weir__automaton_is_end(e)) {
                     all = all && (e->type == RULE ? marks[e->value] : terminals);
                     continue;
                 }

@@ -16,6 +16,12 @@ typedef struct weir__automaton_element {
 /* Types of elements. */
 enum { END, ALTERNATIVE, RULE, CHARACTER, NOT_CHARACTER, UPPER, OR_CHARACTER, ANY, TOKEN, NOT_TOKEN };
 
+/* True if an alternative ends here. */
+static inline bool weir__automaton_is_end(const weir__automaton_element *e)
+{
+    return e->type == END || e->type == ALTERNATIVE;
+}
+
 typedef struct weir__automaton_rules {
     weir__automaton_element *elements; /* [n_elements] */
     size_t n_elements, elements_capacity;
