@@ -137,6 +137,17 @@ static size_t text_bytes(int32_t n)
     return sizeof(words) + (size_t)n * sizeof(int32_t);
 }
 
+/* A copy of the tokens, which no node uses yet. NULL: out of memory. */
+static words *text_new(weir__prefix_tree *tree, const int32_t *tokens, int32_t n)
+{
+    words *text = weir__mem_alloc(text_bytes(n));
+    if (text == NULL) return NULL;
+    *text = (words){.n = n};
+    memcpy(text->tokens, tokens, (size_t)n * sizeof *tokens);
+    tree->n_bytes += text_bytes(n);
+    return text;
+}
+
 static void text_leave(weir__prefix_tree *tree, words *text)
 {
     if (--text->refs > 0) return;
@@ -356,7 +367,7 @@ bool weir__prefix_tree_insert(weir__prefix_tree *tree, const weir__prefix_key *k
     if (cuts) upper = node_new(tree);
     if (goes_on) {
         leaf = node_new(tree);
-        own = weir__mem_alloc(text_bytes(n));
+        own = text_new(tree, tokens, n);
     }
     if ((cuts && upper == NULL) || (goes_on && (leaf == NULL || own == NULL))) goto fail;
     if (cuts) {
@@ -364,9 +375,6 @@ bool weir__prefix_tree_insert(weir__prefix_tree *tree, const weir__prefix_key *k
         at.node = upper;
     }
     if (goes_on) {
-        *own = (words){.n = n};
-        memcpy(own->tokens, tokens, (size_t)n * sizeof *tokens);
-        tree->n_bytes += text_bytes(n);
         add_leaf(tree, at.node, leaf, own);
         at.node = leaf;
     }
@@ -374,7 +382,7 @@ bool weir__prefix_tree_insert(weir__prefix_tree *tree, const weir__prefix_key *k
     count_blocks(tree, end);
     return true;
 fail:
-    weir__mem_free(own);
+    if (own != NULL) text_leave(tree, own);
     if (leaf != NULL) node_free(tree, leaf);
     if (upper != NULL) node_free(tree, upper);
     root_drop(tree, root);
@@ -399,6 +407,21 @@ static void retext_node(weir__prefix_tree *tree, weir__prefix_node *node, const 
         words *before = node->text;
         text_hold(node, child->text);
         text_leave(tree, before);
+    }
+}
+
+/* If `gone`, which has lost its end, has more than twice the tokens of the deepest node that uses it, its
+ * nodes switch to a copy of these tokens; without memory they keep it. */
+static void shorten_text(weir__prefix_tree *tree, weir__prefix_node *deepest, words *gone)
+{
+    int32_t n = deepest->to;
+    if (deepest->text != gone || gone->n / 2 <= n) return;
+    words *copy = text_new(tree, gone->tokens, n);
+    if (copy == NULL) return;
+    for (weir__prefix_node *node = deepest; node->parent != NULL; node = node->parent) {
+        if (node->text != gone) continue;
+        text_hold(node, copy);
+        text_leave(tree, gone);
     }
 }
 
@@ -442,6 +465,7 @@ void weir__prefix_tree_remove(weir__prefix_tree *tree, weir__prefix_end *end)
         parent->n_children--;
         node_free(tree, node);
         retext_node(tree, parent, gone);
+        shorten_text(tree, parent, gone);
         text_leave(tree, gone);
         node = parent; /* it has an end or another child, like every node, or is the root */
     }

@@ -65,7 +65,8 @@ void weir__prefix_tree_fini(weir__prefix_tree *tree);
 bool weir__prefix_tree_insert(weir__prefix_tree *tree, const weir__prefix_key *key, const int32_t *tokens,
                               int32_t n, weir__prefix_end *end, weir__prefix_rank rank);
 
-/* Allocates nothing. Ignores an end that is in no tree. */
+/* Ignores an end that is in no tree. Cannot fail. A text that was kept for the end is shortened if that
+ * saves more than half of it; without memory for that it stays. */
 void weir__prefix_tree_remove(weir__prefix_tree *tree, weir__prefix_end *end);
 
 /* Gives the end a rank and makes it the newest of that rank. */

@@ -260,6 +260,36 @@ static void test_random_texts_against_arrays(void **state)
     for (uint64_t i = 0; i < n; i++) run_world(seed + i, 400);
 }
 
+/* A text that was found within a longer one keeps little of that one's memory, however many nodes share it. */
+static void test_memory_of_a_short_text_within_a_long_one(void **state)
+{
+    (void)state;
+    enum { N = 1000, SHORT = 8 };
+    static int32_t tokens[N];
+    int32_t n;
+    weir__prefix_tree tree;
+    weir__prefix_end long_one, short_one, shorter_one;
+    for (int starved = 0; starved < 2; starved++) {
+        weir__prefix_tree_init(&tree);
+        assert_true(weir__prefix_tree_insert(&tree, &keys[0], tokens, N, &long_one, WEIR__PREFIX_LIVE));
+        assert_true(weir__prefix_tree_insert(&tree, &keys[0], tokens, SHORT, &short_one, WEIR__PREFIX_HOST));
+        assert_true(
+            weir__prefix_tree_insert(&tree, &keys[0], tokens, SHORT / 2, &shorter_one, WEIR__PREFIX_HOST));
+        if (starved) weir__mem_fail_after(0);
+        weir__prefix_tree_remove(&tree, &long_one);
+        weir__mem_fail_after(-1);
+        assert_int_equal(tree.n_bytes < N * sizeof *tokens, !starved);
+        assert_null(weir__prefix_tree_check(&tree));
+        assert_memory_equal(weir__prefix_tree_tokens(&short_one, &n), tokens, SHORT * sizeof *tokens);
+        assert_int_equal(n, SHORT);
+        weir__prefix_tree_remove(&tree, &short_one);
+        assert_true(tree.n_bytes < N * sizeof *tokens);
+        weir__prefix_tree_remove(&tree, &shorter_one);
+        assert_int_equal(tree.n_bytes, tree.table.n_buckets * sizeof(void *));
+        weir__prefix_tree_fini(&tree);
+    }
+}
+
 /* Memory follows the texts that are there, not those that were. */
 static void test_memory_of_what_has_gone(void **state)
 {
@@ -433,6 +463,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_texts_against_arrays),
+        cmocka_unit_test(test_memory_of_a_short_text_within_a_long_one),
         cmocka_unit_test(test_memory_of_what_has_gone),
         cmocka_unit_test(test_keys_have_nothing_in_common),
         cmocka_unit_test(test_strangers_see_nothing),
