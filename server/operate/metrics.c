@@ -108,7 +108,7 @@ static void add_value(weir__text *text, const weir_member *member, const weir_en
 {
     const char *at = (const char *)stats + member->offset;
     if (member->type == WEIR_MEMBER_INT64)
-        weir__text_printf(text, "%.9g\n", (double)*(const int64_t *)(const void *)at / 1e9);
+        weir__text_printf(text, "%.15g\n", (double)*(const int64_t *)(const void *)at / 1e9);
     else if (member->type == WEIR_MEMBER_UINT64)
         weir__text_printf(text, "%llu\n", (unsigned long long)*(const uint64_t *)(const void *)at);
     else
@@ -159,7 +159,7 @@ static void add_buckets(weir__text *text, const char *name, const weir_histogram
     }
     add_count(text, name, "_bucket", "le=\"+Inf\"", label, histogram->count);
     add_sample(text, name, "_sum", "", label);
-    weir__text_printf(text, "%.9g\n", histogram->sum);
+    weir__text_printf(text, "%.15g\n", histogram->sum);
     add_count(text, name, "_count", "", label, histogram->count);
 }
 
@@ -284,7 +284,7 @@ static void add_gauge(weir__text *text, const char *name, const char *help, cons
     for (size_t i = 0; i < n; i++) {
         weir__text_printf(text, "weir_%s", name);
         add_labels(text, "", &sources[i].label);
-        weir__text_printf(text, "%.9g\n", number_at(&sources[i].stats, at));
+        weir__text_printf(text, "%.15g\n", number_at(&sources[i].stats, at));
     }
 }
 

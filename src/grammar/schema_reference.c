@@ -69,6 +69,7 @@ const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference
     char token[WEIR__SCHEMA_NAME_MAX + 1] = "";
     const char *text = json_string_value(reference);
     const json_t *target = w->root;
+    if (!weir__schema_spend(w, w->n_pairs / 8 + 1)) return NULL;
     for (size_t i = 0; i < w->n_pairs; i++)
         if (w->pairs[i].reference == reference) return w->pairs[i].target;
     if (text == NULL) return weir__schema_refuse_finally(w, "$ref", "it must be a string");
