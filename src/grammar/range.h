@@ -17,9 +17,9 @@ typedef struct weir__range {
 
 /* Rules that the expression may name: digits after the point and the point, or nothing; up to 16 digits; up
  * to 16 zeros. */
-#define WEIR__RANGE_FRACTION "json-fraction"
-#define WEIR__RANGE_DIGITS   "json-digits"
-#define WEIR__RANGE_ZEROS    "json-zeros"
+#define WEIR__RANGE_FRACTION "any-fraction"
+#define WEIR__RANGE_DIGITS   "any-digits"
+#define WEIR__RANGE_ZEROS    "any-zeros"
 
 /* Adds an expression of the numbers of at most 16 digits on each side of the point that lie between the
  * bounds, and, unless `places` is given, of those with one digit before the point and an exponent of at most

@@ -55,7 +55,7 @@ void weir__literal_add_string(weir__text *text, const char *string)
 }
 
 #define REFERENCE  "#/$defs/"
-#define SPACE_RULE "json-space"
+#define SPACE_RULE "any-space"
 #define COMMA      "\",\" " SPACE_RULE " " /* between the parts of an object or array */
 
 /* Rules that schemas share. Their names are none of llama.cpp's, whose rules may stand beside them. */
@@ -82,23 +82,23 @@ static const struct {
     const char *type; /* that it is the rule of, or NULL */
     const char *name, *body;
 } shared_rules[N_SHARED] = {
-    [ANY_VALUE] = {NULL, "json-value",
-                   "json-string | json-object | json-array | json-number | json-boolean | json-null"},
-    [ANY_OBJECT] = {"object", "json-object",
-                    "\"{\" json-space (json-string \":\" json-space json-value "
-                    "(\",\" json-space json-string \":\" json-space json-value)*)? json-space \"}\""},
-    [ANY_ARRAY] = {"array", "json-array",
-                   "\"[\" json-space (json-value (\",\" json-space json-value)*)? json-space \"]\""},
-    [ANY_STRING] = {"string", "json-string", "\"\\\"\" json-char* \"\\\"\""},
+    [ANY_VALUE] = {NULL, "any-value",
+                   "any-string | any-object | any-array | any-number | any-boolean | any-null"},
+    [ANY_OBJECT] = {"object", "any-object",
+                    "\"{\" any-space (any-string any-space \":\" any-space any-value "
+                    "(\",\" any-space any-string any-space \":\" any-space any-value)*)? any-space \"}\""},
+    [ANY_ARRAY] = {"array", "any-array",
+                   "\"[\" any-space (any-value (\",\" any-space any-value)*)? any-space \"]\""},
+    [ANY_STRING] = {"string", "any-string", "\"\\\"\" any-char* \"\\\"\""},
     [ANY_NUMBER] =
-        {"number", "json-number",
-         "\"-\"? json-whole (\".\" [0-9]{1,16})? ([eE] (\"-\" [0-9]{1,3} | \"+\"? [01]? [0-9]{1,2}))?"},
-    [ANY_INTEGER] = {"integer", "json-integer", "\"-\"? json-whole"},
-    [ANY_BOOLEAN] = {"boolean", "json-boolean", "\"true\" | \"false\""},
-    [ANY_NULL] = {"null", "json-null", "\"null\""},
-    [A_CHAR] = {NULL, "json-char",
+        {"number", "any-number",
+         "\"-\"? any-whole (\".\" [0-9]{1,16})? ([eE] (\"-\" [0-9]{1,3} | \"+\"? [01]? [0-9]{1,2}))?"},
+    [ANY_INTEGER] = {"integer", "any-integer", "\"-\"? any-whole"},
+    [ANY_BOOLEAN] = {"boolean", "any-boolean", "\"true\" | \"false\""},
+    [ANY_NULL] = {"null", "any-null", "\"null\""},
+    [A_CHAR] = {NULL, "any-char",
                 "[^\"\\\\\\x00-\\x1F\\x7F] | \"\\\\\" ([\"\\\\bfnrt] | \"u\" [0-9a-fA-F]{4})"},
-    [WHOLE] = {NULL, "json-whole", "[0] | [1-9] [0-9]{0,15}"},
+    [WHOLE] = {NULL, "any-whole", "[0] | [1-9] [0-9]{0,15}"},
     [FRACTION] = {NULL, WEIR__RANGE_FRACTION, "(\".\" [0-9]{1,16})?"},
     [DIGITS] = {NULL, WEIR__RANGE_DIGITS, "[0-9]{0,16}"},
     [ZEROS] = {NULL, WEIR__RANGE_ZEROS, "[0]{0,16}"},
@@ -387,7 +387,7 @@ static void add_map(emitter *e, weir__text *text, const json_t *values)
     weir__text item = {0};
     e->shared |= BIT(SPACE);
     add_shared(e, &item, ANY_STRING);
-    weir__text_add_string(&item, " \":\" " SPACE_RULE " ");
+    weir__text_add_string(&item, " " SPACE_RULE " \":\" " SPACE_RULE " ");
     add_item(e, &item, values);
     weir__text_add_string(text, "\"{\" " SPACE_RULE " ");
     add_list(e, text, &item, 0, SIZE_MAX);

@@ -10,7 +10,7 @@
 
 /* Adds the rule `name` for a schema that weir__schema_rewrite has made, or a part of one, and all rules that
  * it needs: those of its parts have that name and a number, those of definitions (may be NULL) have their
- * names, and those that schemas share begin with "json-". A rule is a line. False: no memory. */
+ * names, and those that schemas share begin with "any-". A rule is a line. False: no memory. */
 bool weir__grammar_add_rules(const json_t *schema, const json_t *definitions, const char *name,
                              weir__text *rules);
 

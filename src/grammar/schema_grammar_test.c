@@ -42,18 +42,18 @@ static void a_grammar_has_the_rules_that_it_uses(void **state)
                             false);
     assert_string_equal(
         text,
-        "json-space ::= | \" \" | \"\\n\"{1,2} [ \\t]{0,20}\n"
+        "any-space ::= | \" \" | \"\\n\"{1,2} [ \\t]{0,20}\n"
         "root ::= w0x\n"
         "w0x-1 ::= \"1\" | \"\\\"x\\\"\"\n"
-        "w0x-2 ::= \"\\\"b\\\"\" json-space \":\" json-space w0x\n"
-        "w0x ::= \"{\" json-space \"\\\"a\\\"\" json-space \":\" json-space w0x-1 (\",\" json-space w0x-2)? "
-        "json-space \"}\"\n");
+        "w0x-2 ::= \"\\\"b\\\"\" any-space \":\" any-space w0x\n"
+        "w0x ::= \"{\" any-space \"\\\"a\\\"\" any-space \":\" any-space w0x-1 (\",\" any-space w0x-2)? "
+        "any-space \"}\"\n");
     weir_free(text);
     text = grammar_of("{\"type\":\"integer\"}", false);
-    assert_string_equal(text, "json-integer ::= \"-\"? json-whole\n"
-                              "json-whole ::= [0] | [1-9] [0-9]{0,15}\n"
+    assert_string_equal(text, "any-integer ::= \"-\"? any-whole\n"
+                              "any-whole ::= [0] | [1-9] [0-9]{0,15}\n"
                               "root ::= w0x\n"
-                              "w0x ::= json-integer\n");
+                              "w0x ::= any-integer\n");
     weir_free(text);
 }
 

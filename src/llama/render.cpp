@@ -250,7 +250,9 @@ std::string add_rules(const common_grammar_builder &builder, const schema_map &n
     if (!added) throw std::bad_alloc();
     for (const char *line = text.bytes; *line != '\0';) {
         const char *end = std::strchr(line, '\n'), *is = std::strstr(line, " ::= ");
-        builder.add_rule(std::string(line, is), std::string(is + 5, end));
+        const std::string rule(line, is);
+        if (builder.add_rule(rule, std::string(is + 5, end)) != rule)
+            throw std::runtime_error("a handler of llama.cpp has another rule " + rule);
         line = end + 1;
     }
     return one.rule;
