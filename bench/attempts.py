@@ -41,6 +41,8 @@ def run(test, build):
     here = {"WEIR_BIN": os.path.join(build, "weir"), "WEIR_BUILD_DIR": build, "WEIR_SOURCE_DIR": SOURCE, "WEIR_CONFIG": ""}
     name, *parts = test.split()
     done = subprocess.run([sys.executable, os.path.join(SOURCE, "tests", name), *parts], env={**os.environ, **here}, cwd=SOURCE, capture_output=True, text=True)
+    if done.returncode not in (0, 77) and "FAIL  " not in done.stdout:
+        sys.exit(f"{test} ended with {done.returncode}: {done.stderr[-500:]}")
     return "" if done.returncode == 77 else done.stdout
 
 
@@ -66,6 +68,8 @@ def main():
         output = run(test, build)
         if output:
             attempts, held = count(pattern, output)
+            if attempts == 0:
+                sys.exit(f"{test} printed no line like {pattern}")
             print(f"| {surface} | {attempts:,} | {held:,} | `{test}` |", flush=True)
 
 

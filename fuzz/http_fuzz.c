@@ -32,7 +32,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 static serve_server server;
 static serve_loaded *loaded;
 
-/* ---- In place of ready.c and workers.c ---- */
+/* ---- In place of workers.c ---- */
 
 void serve_ready_post(serve_call *call)
 {

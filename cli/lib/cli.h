@@ -139,9 +139,9 @@ typedef struct cli_words {
     char text[1024];
 } cli_words;
 
-/* The error's message with options in place of the library's names. option: of the error's field, by
- * cli_error_option; as: its name, NULL = as it is on the command line; before: what comes before a message
- * that does not have this name, NULL = nothing. */
+/* The error's message with options in place of the library's names. as: the name of the field's option, NULL
+ * = as it is on the command line; before: what comes before a message that does not have this name, NULL =
+ * nothing. */
 cli_words cli_error_words(const weir_error *error, unsigned command, const char *as, const char *before);
 
 /* The option of the error's field; NULL = none. */

@@ -229,8 +229,8 @@ static bool check_host(visit *v)
 
 /* True if the page came from where its request goes: from the host and port of its Host, which are this
  * server's, by the same scheme. The browser says itself, where it can, whether the scheme is the same; else
- * the page's is https over TLS, or where a proxy ended TLS. A page of another origin cannot set these
- * headers. */
+ * the page's is https over TLS, or where one proxy ended TLS. A page of another origin cannot set the first
+ * of these headers; the second one counts only if it is there once. */
 static bool is_own_page(const visit *v, const char *origin)
 {
     int n_site, n_scheme;
@@ -240,6 +240,7 @@ static bool is_own_page(const visit *v, const char *origin)
         asked_by_tls = v->connection->tls != NULL || (n_scheme == 1 && strcasecmp(scheme, "https") == 0);
     if (!serve_origin_is_at(origin, v->host, &secure)) return false;
     if (site != NULL) return n_site == 1 && strcmp(site, "same-origin") == 0;
+    if (n_scheme > 1) return false;
     return secure == asked_by_tls;
 }
 
@@ -291,10 +292,10 @@ static bool check_operator(serve_call *call)
             "operator behind it in the key file%s",
             call->path, metrics);
     const char *who = server->reachable ? "where strangers reach a server without keys nobody is one"
-                                        : "a page of another origin is none without a key";
+                                        : "a page of another origin needs an operator's key";
     return serve_call_refuse(call, 403, NULL, "operator_only",
-                             "%s is for operators of this server, and %s: the operator gives it keys "
-                             "(--operator-key)%s",
+                             "%s is for operators of this server, and %s: start the server with "
+                             "--operator-key%s",
                              call->path, who, metrics);
 }
 

@@ -193,7 +193,7 @@ static serve_prefix_end fetch_into(serve_call *call, weir_snapshot *snapshot, co
 }
 
 /* Fetches the prefix of the request's prompt from the server that the call's header named, if that is worth
- * it, and waits for it. Whether it comes or not, the request can be submitted then. */
+ * it, and waits for it. The request can be submitted then, with or without it. */
 static bool fetch_prefix(serve_call *call, const weir_request *request)
 {
     weir_engine *engine = call->loaded->engine;

@@ -358,7 +358,7 @@ static bool read_thinking_option(serve_ask *ask)
                  *budget = json_object_get(thinking, "budget_tokens");
     static const char *const types[] = {"enabled", "adaptive", "disabled", NULL};
     const char *type = serve_field_type(thinking);
-    ask->chat.enable_thinking = thinking != NULL && !serve_ask_is(type, "disabled");
+    ask->chat.enable_thinking = serve_ask_is(type, "enabled") || serve_ask_is(type, "adaptive");
     if (thinking == NULL) return true;
     if (!serve_hint_word(call, "thinking.type", type, types, "\"enabled\", \"adaptive\" or \"disabled\""))
         return false;

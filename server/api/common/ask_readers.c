@@ -315,8 +315,12 @@ bool serve_ask_effort(serve_ask *ask, const char *name, const json_t *value, con
 bool serve_ask_reasoning_effort(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
+    const char *word = json_string_value(value);
     (void)call;
-    ask->chat.enable_thinking = !serve_ask_is(json_string_value(value), "none");
+    if (serve_ask_is(word, "none"))
+        ask->chat.enable_thinking = false;
+    else if (serve_effort_word(word) != NULL)
+        ask->chat.enable_thinking = true;
     return serve_ask_effort(ask, name, value,
                             "\"none\", \"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" or \"max\"");
 }

@@ -252,7 +252,8 @@ static bool read_think(serve_ask *ask)
     const json_t *think = serve_ask_given(ask, "think");
     const char *word = json_string_value(think);
     if (think == NULL) return true;
-    ask->chat.enable_thinking = !json_is_false(think);
+    if (json_is_boolean(think) || serve_effort_word(word) != NULL)
+        ask->chat.enable_thinking = !json_is_false(think);
     if (json_is_boolean(think)) return true;
     static const char what[] =
         "true, false, \"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" or \"max\"";
