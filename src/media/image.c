@@ -377,13 +377,13 @@ static weir_status webp_refuse(VP8StatusCode code, weir_error *error)
                            code == VP8_STATUS_NOT_ENOUGH_DATA ? "incomplete" : "damaged");
 }
 
-/* Bytes of libwebp's tables for a group of codes; lossless data has one for each block of 4 x 4 pixels at most,
- * and no more than 16 bits count. */
+/* Bytes of libwebp's tables for a group of codes; lossless data has one for each block of 4 x 4 pixels at
+ * most, and no more than 16 bits count. */
 #define GROUP_BYTES ((size_t)20 << 10)
 #define GROUPS_MAX  ((size_t)1 << 16)
 
-/* True if there is the memory that libwebp may take for lossless data, which alpha is, too: its release 1.2 ends
- * the process where an allocation for it fails. Another thread may still take it meanwhile. */
+/* True if there is the memory that libwebp may take for lossless data, which alpha is, too: its release 1.2
+ * ends the process where an allocation for it fails. Another thread may still take it meanwhile. */
 static bool has_room(const WebPBitstreamFeatures *of)
 {
     size_t n_pixels = (size_t)of->width * (size_t)of->height, n_groups = n_pixels / 16;
