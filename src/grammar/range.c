@@ -229,7 +229,7 @@ static bool add_digits(weir__text *text, const span *s, int i, bool low, bool hi
     return any;
 }
 
-/* Adds the digits after the point from i on: any, or, with `few`, zeros after the places that are allowed. */
+/* Adds the digits after the point from i on: any, or, where places are limited, zeros after these. */
 static void add_free(weir__text *text, const span *s, int i)
 {
     int left = s->whole + s->places - i;

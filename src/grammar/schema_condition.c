@@ -1,10 +1,9 @@
 /* schema_condition.c: writes conditions as alternatives, and `not` as the types or values that remain.
  * SPDX-License-Identifier: Apache-2.0
  *
- * `if`, `then` and `else` mean that both the condition and `then` hold, or neither the condition nor its
- * opposite's schema is missing: (if and then) or (not if and else). A property on which others depend is
+ * `if`, `then` and `else` mean (if and then) or (not if and else). A property on which others depend is
  * absent, or what depends on it holds. The opposite of a condition is known where it is about types, listed
- * values, and properties that are so or are there. */
+ * values, and properties that have them or are there. */
 #include <string.h>
 
 #include "grammar/schema_walk.h"
@@ -138,12 +137,31 @@ bool weir__schema_has_condition(const json_t *schema)
     return weir__schema_has_any(schema, branches) || weir__schema_has_any(schema, dependencies);
 }
 
+/* The most properties of all alternatives of one schema, each of which has all of them. */
+#define ALTERNATIVES_MAX 1024
+
+/* Refuses more conditions than their alternatives, which double with each, can have. */
+static bool check_number(weir__schema_walk *w, const json_t *schema)
+{
+    size_t n_properties = json_object_size(json_object_get(schema, "properties")) + 1, n = 0;
+    const char *keyword = "if";
+    n += json_object_get(schema, keyword) != NULL;
+    for (size_t i = 0; dependencies[i] != NULL; i++) {
+        size_t more = json_object_size(json_object_get(schema, dependencies[i]));
+        if (more > 0) keyword = dependencies[i];
+        n += more;
+    }
+    return (n < 10 && n_properties << n <= ALTERNATIVES_MAX) ||
+           weir__schema_refuse(w, keyword, "%zu conditions on %zu properties have too many alternatives", n,
+                               n_properties - 1) != NULL;
+}
+
 json_t *weir__schema_without_conditions(weir__schema_walk *w, const json_t *schema)
 {
     static const char *const removed[] = {
         "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies"};
     json_t *all = json_array(), *rest = NULL;
-    if (add_dependencies(w, schema, all) && add_condition(w, schema, all))
+    if (check_number(w, schema) && add_dependencies(w, schema, all) && add_condition(w, schema, all))
         rest = weir__schema_made(w, json_copy((json_t *)schema));
     for (size_t i = 0; rest != NULL && i < sizeof removed / sizeof *removed; i++)
         json_object_del(rest, removed[i]);

@@ -100,6 +100,41 @@ static bool merge_branches(merge *m, const char *name, const json_t *known, cons
     return weir__schema_set(m->w, m->dst, name, all);
 }
 
+/* The values that the schema allows, as an array, or NULL. */
+static json_t *listed_values(const json_t *schema)
+{
+    json_t *only = json_object_get(schema, "const");
+    if (only != NULL) return json_pack("[O]", only);
+    json_t *list = json_object_get(schema, "enum");
+    return json_is_array(list) ? json_incref(list) : NULL;
+}
+
+/* Merges two values of `not` that are both about listed values, or about types. */
+static bool merge_not(merge *m, const json_t *known, const json_t *other)
+{
+    static const char *const values[] = {"const", "enum", NULL}, *const type[] = {"type", NULL};
+    json_t *first = json_is_object(known) ? listed_values(known) : NULL;
+    json_t *second = json_is_object(other) ? listed_values(other) : NULL, *excluded = NULL;
+    if (first != NULL && second != NULL && weir__schema_other_constraint(known, values) == NULL &&
+        weir__schema_other_constraint(other, values) == NULL) {
+        json_t *both = json_copy(first);
+        if (both == NULL || json_array_extend(both, second) != 0) weir__schema_no_memory(m->w);
+        excluded = weir__schema_pack(m->w, "{s:o}", "enum", both);
+    } else if (json_is_object(known) && json_is_object(other) &&
+               weir__schema_other_constraint(known, type) == NULL &&
+               weir__schema_other_constraint(other, type) == NULL) {
+        unsigned mask = weir__schema_declared_types(m->w, known) | weir__schema_declared_types(m->w, other);
+        if (m->w->status == WEIR_OK)
+            excluded = weir__schema_pack(m->w, "{s:o}", "type", weir__schema_type_array(m->w, mask));
+    } else {
+        weir__schema_refuse(m->w, "not",
+                            "the schemas that meet here, by allOf or anyOf, give it different values");
+    }
+    json_decref(first);
+    json_decref(second);
+    return excluded != NULL && weir__schema_set(m->w, m->dst, "not", excluded);
+}
+
 /* Bounds, of which the tighter counts: the greater of lower ones, the less of upper ones. */
 static int bound_sign(const char *name)
 {
@@ -134,11 +169,12 @@ static bool merge_keyword(merge *m, const json_t *src, const char *name)
     }
     if (values_equal(w, known, value)) return true;
     if (sign != 0)
-        return sign * json_number_value(value) <= sign * json_number_value(known) ||
+        return sign * weir__schema_compare(value, known) <= 0 ||
                weir__schema_set(w, m->dst, name, json_incref(value));
     if (schemas && !json_is_array(known) && !json_is_array(value))
         return weir__schema_set(w, m->dst, name, weir__schema_both(w, (json_t *)known, value));
     if (strcmp(name, "uniqueItems") == 0) return weir__schema_set(w, m->dst, name, json_true());
+    if (strcmp(name, "not") == 0) return merge_not(m, known, value);
     if (lists && strcmp(name, "enum") == 0) return merge_values(m, known, value);
     if (lists && (strcmp(name, "anyOf") == 0 || strcmp(name, "oneOf") == 0))
         return merge_branches(m, name, known, value);
@@ -253,6 +289,16 @@ static bool merge_schema(weir__schema_walk *w, json_t *dst, const json_t *src, b
     return ok;
 }
 
+/* weir__schema_flatten of the schema with alternatives for its conditions, which concern its own keywords. */
+static json_t *flat_without_conditions(weir__schema_walk *w, const json_t *schema)
+{
+    if (!weir__schema_has_condition(schema)) return weir__schema_flatten(w, schema);
+    json_t *whole = weir__schema_without_conditions(w, schema);
+    json_t *flat = whole != NULL ? weir__schema_flatten(w, whole) : NULL;
+    json_decref(whole);
+    return flat;
+}
+
 /* Merges the members of an allOf into flat. False: a refusal, or nothing satisfies one of them
  * (*impossible). */
 static bool merge_all(weir__schema_walk *w, const json_t *all, json_t *flat, bool *impossible)
@@ -269,7 +315,7 @@ static bool merge_all(weir__schema_walk *w, const json_t *all, json_t *flat, boo
         bool ok = json_is_object(member) ||
                   weir__schema_refuse_finally(w, NULL, "a schema must be an object or a boolean") != NULL;
         ok = ok && weir__schema_check_keywords(w, member);
-        json_t *part = ok ? weir__schema_flatten(w, member) : NULL;
+        json_t *part = ok ? flat_without_conditions(w, member) : NULL;
         *impossible = json_is_false(part);
         ok = part != NULL && !*impossible && merge_schema(w, flat, part, impossible);
         json_decref(part);
@@ -362,15 +408,6 @@ unsigned weir__schema_possible_types(weir__schema_walk *w, const json_t *schema)
     return mask;
 }
 
-/* The values that the schema allows, as an array, or NULL. */
-static json_t *listed_values(const json_t *schema)
-{
-    json_t *only = json_object_get(schema, "const");
-    if (only != NULL) return json_pack("[O]", only);
-    json_t *list = json_object_get(schema, "enum");
-    return json_is_array(list) ? json_incref(list) : NULL;
-}
-
 /* Arrays and objects always may be: they are not compared. */
 static bool may_be_equal(const json_t *a, const json_t *b)
 {
@@ -394,7 +431,9 @@ static bool values_differ(weir__schema_walk *w, const json_t *a, const json_t *b
 /* True if b requires a property that a does not list: objects for a have a's properties only. */
 static bool lacks_required(const json_t *a, const json_t *b)
 {
-    static const char *const wider[] = {"anyOf", "oneOf", "allOf", NULL};
+    static const char *const wider[] = {
+        "anyOf", "oneOf",         "allOf", "if", "dependencies", "dependentRequired", "dependentSchemas",
+        "$ref",  "propertyNames", NULL};
     const json_t *required = json_object_get(b, "required");
     if (!weir__schema_has_any(a, weir__schema_named_properties) || weir__schema_has_any(a, wider))
         return false;
@@ -445,7 +484,7 @@ static json_t *merged_branch(weir__schema_walk *w, const json_t *schema, const c
     if (!json_is_object(target))
         return weir__schema_refuse_finally(w, NULL, "a schema must be an object or a boolean");
     if (!weir__schema_check_keywords(w, target)) return NULL;
-    json_t *flat = weir__schema_flatten(w, target);
+    json_t *flat = flat_without_conditions(w, target);
     if (flat == NULL || json_is_false(flat)) return flat;
     json_t *whole = weir__schema_without(w, schema, keyword);
     bool impossible = false, ok = whole != NULL && merge_schema(w, whole, flat, &impossible);

@@ -92,11 +92,11 @@ static const char *bound_text(const json_t *value, char text[WEIR__JSON_REAL_MAX
 
 /* The tighter of two bounds, of which the second is exclusive. In draft 4 it is true if the first is. sign:
  * +1 for lower bounds, -1 for upper ones. */
-static const json_t *tighter(const json_t *bound, const json_t *exclusive, double sign, bool *out)
+static const json_t *tighter(const json_t *bound, const json_t *exclusive, int sign, bool *out)
 {
     *out = json_is_true(exclusive);
     if (!json_is_number(exclusive)) return bound;
-    *out = bound == NULL || sign * json_number_value(exclusive) >= sign * json_number_value(bound);
+    *out = bound == NULL || sign * weir__schema_compare(exclusive, bound) >= 0;
     return *out ? exclusive : bound;
 }
 

@@ -131,6 +131,15 @@ static json_t *beside_reference(weir__schema_walk *w, json_t *schema)
                                             json_object_get(schema, "$ref"), rest);
 }
 
+/* The value of a $ref to a pair. No other is equal to it, and no document refers to anything by a text that
+ * begins so. */
+static json_t *pair_name(weir__schema_walk *w, size_t i)
+{
+    char name[24] = {'\0'};
+    int n = snprintf(name + 1, sizeof name - 1, "%zu", i);
+    return weir__schema_made(w, json_stringn(name, (size_t)n + 1));
+}
+
 json_t *weir__schema_both(weir__schema_walk *w, json_t *a, json_t *b)
 {
     size_t i = 0;
@@ -141,7 +150,7 @@ json_t *weir__schema_both(weir__schema_walk *w, json_t *a, json_t *b)
             return weir__schema_no_memory(w);
         json_t *target =
             b != NULL ? weir__schema_pack(w, "{s:[O,O]}", "allOf", a, b) : beside_reference(w, a);
-        json_t *reference = target != NULL ? weir__schema_made(w, json_string("#")) : NULL;
+        json_t *reference = target != NULL ? pair_name(w, i) : NULL;
         if (reference == NULL) {
             json_decref(target);
             return NULL;

@@ -263,6 +263,27 @@ static const struct example {
      "\"b\":{\"properties\":{\"n\":{\"$ref\":\"#/$defs/b\"},\"v\":{\"maximum\":2,\"type\":\"integer\"}}}}}",
      {"{}", "{\"n\":{\"n\":{\"v\":2}},\"v\":1}"},
      {"{\"n\":{\"v\":3}}", "{\"v\":0}"}},
+    {"{\"type\":\"object\",\"allOf\":[{\"allOf\":[{\"properties\":{\"x\":{\"type\":\"integer\",\"minimum\":0}"
+     "}},{\"properties\":{\"x\":{\"maximum\":100}}}]},"
+     "{\"allOf\":[{\"properties\":{\"x\":{\"minimum\":50}}},{\"properties\":{\"x\":{\"type\":\"integer\"}}}]}"
+     "]}",
+     {"{\"x\":50}", "{\"x\":100}"},
+     {"{\"x\":5}", "{\"x\":101}"}},
+    {"{\"allOf\":[{\"type\":\"integer\",\"minimum\":9007199254740992},{\"minimum\":9007199254740993}]}",
+     {"9007199254740993"},
+     {"9007199254740992"}},
+    {"{\"enum\":[9007199254740992,9007199254740993],\"minimum\":9007199254740993}",
+     {"9007199254740993"},
+     {"9007199254740992"}},
+    {"{\"type\":\"number\",\"minimum\":9007199254740993,\"exclusiveMinimum\":9007199254740992}",
+     {"9007199254740993"},
+     {"9007199254740992.5"}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[1,2,3]},\"b\":{\"type\":\"null\"},\"c\":{"
+     "\"type\":\"null\"}},\"required\":[\"a\"],\"allOf\":["
+     "{\"if\":{\"properties\":{\"a\":{\"const\":1}}},\"then\":{\"required\":[\"b\"]}},"
+     "{\"if\":{\"properties\":{\"a\":{\"const\":2}}},\"then\":{\"required\":[\"c\"]}}]}",
+     {"{\"a\":1,\"b\":null}", "{\"a\":2,\"c\":null}", "{\"a\":3}"},
+     {"{\"a\":1}", "{\"a\":2,\"b\":null}"}},
     {"{\"allOf\":[{\"enum\":[1,2,3]},{\"enum\":[3,2,\"x\"]}],\"maximum\":2}", {"2"}, {"1", "3"}},
     {"{\"enum\":[\"a\",\"bcd\",7,null],\"minLength\":2,\"exclusiveMinimum\":7}",
      {"\"bcd\"", "null"},
@@ -410,6 +431,17 @@ static const struct refusal {
     {"{\"allOf\":[{\"pattern\":\"^a\"},{\"pattern\":\"b$\"}]}", "/allOf/1", "'pattern'"},
     {"{\"allOf\":[{\"properties\":{\"a\":{}},\"additionalProperties\":false},{\"required\":[\"b\"]}]}", "",
      "nothing can satisfy"},
+    {"{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"x\":true},\"required\":[\"x\"],"
+     "\"dependentRequired\":{\"x\":[\"y\"]}},"
+     "{\"type\":\"object\",\"properties\":{\"y\":true},\"required\":[\"y\"]}]}",
+     "", "'oneOf'"},
+    {"{\"oneOf\":[{\"type\":\"object\",\"required\":[\"x\"],\"propertyNames\":{\"enum\":[\"x\",\"y\"]}},"
+     "{\"type\":\"object\",\"properties\":{\"y\":true},\"required\":[\"y\"]}]}",
+     "", "'oneOf'"},
+    {"{\"type\":\"object\",\"dependentRequired\":{\"a\":[\"z\"],\"b\":[\"z\"],\"c\":[\"z\"],\"d\":[\"z\"],"
+     "\"e\":[\"z\"],\"f\":[\"z\"],\"g\":[\"z\"],"
+     "\"h\":[\"z\"],\"i\":[\"z\"],\"j\":[\"z\"]}}",
+     "", "too many alternatives"},
     {"{\"enum\":[\"a\",\"b\"],\"pattern\":\"^b\"}", "", "'pattern'"},
     {"{\"$ref\":\"http://a/b\"}", "", "'$ref'"},
     {"{\"$ref\":\"#/$defs/none\"}", "", "'$ref'"},

@@ -157,10 +157,11 @@ static bool is_bounded(const json_t *number, const json_t *schema)
 {
     const json_t *above = json_object_get(schema, "exclusiveMinimum");
     const json_t *below = json_object_get(schema, "exclusiveMaximum");
-    double value = json_number_value(number);
-    return is_between(value, schema, "minimum", "maximum") &&
-           (!json_is_number(above) || value > json_number_value(above)) &&
-           (!json_is_number(below) || value < json_number_value(below));
+    const json_t *low = json_object_get(schema, "minimum"), *high = json_object_get(schema, "maximum");
+    return (!json_is_number(low) || weir__schema_compare(number, low) >= 0) &&
+           (!json_is_number(high) || weir__schema_compare(number, high) <= 0) &&
+           (!json_is_number(above) || weir__schema_compare(number, above) > 0) &&
+           (!json_is_number(below) || weir__schema_compare(number, below) < 0);
 }
 
 static size_t count_characters(const char *text)

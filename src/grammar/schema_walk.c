@@ -331,6 +331,23 @@ bool weir__schema_equal(const json_t *a, const json_t *b)
     return d >= -0x1p63 && d < 0x1p63 && floor(d) == d && (json_int_t)d == json_integer_value(b);
 }
 
+int weir__schema_compare(const json_t *a, const json_t *b)
+{
+    if (json_is_real(a) && json_is_integer(b)) return -weir__schema_compare(b, a);
+    if (json_is_real(b) && json_is_integer(a)) {
+        double d = json_real_value(b), whole = floor(d);
+        json_int_t i = json_integer_value(a);
+        if (whole < -0x1p63 || whole >= 0x1p63) return d < 0 ? 1 : -1;
+        if (i != (json_int_t)whole) return i < (json_int_t)whole ? -1 : 1;
+        return whole < d ? -1 : 0;
+    }
+    if (json_is_integer(a)) {
+        json_int_t i = json_integer_value(a), k = json_integer_value(b);
+        return (i > k) - (i < k);
+    }
+    return (json_real_value(a) > json_real_value(b)) - (json_real_value(a) < json_real_value(b));
+}
+
 bool weir__schema_has_value(const json_t *list, const json_t *value)
 {
     for (size_t i = 0; i < json_array_size(list); i++)

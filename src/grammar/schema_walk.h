@@ -179,6 +179,9 @@ unsigned weir__schema_type_of(const json_t *value);
 bool weir__schema_equal(const json_t *a, const json_t *b);
 bool weir__schema_has_value(const json_t *list, const json_t *value);
 
+/* Compares two numbers by their exact values: below, at or above 0. */
+int weir__schema_compare(const json_t *a, const json_t *b);
+
 /* The types that `type` allows, all if it is absent; 0 after a refusal. */
 unsigned weir__schema_declared_types(weir__schema_walk *w, const json_t *schema);
 
