@@ -193,7 +193,7 @@ def time_for_reading():
     check("a body that is read for too long", seen[-1] == 503 and reply.error["code"] == "work_timeout" and set(seen[:-1]) <= {400}, seen, reply.body)
     line = server.log(lambda e: e.get("status") == 503)
     check("the log says why", line is not None and line.get("code") == "work_timeout", line)
-    check("the next one has its own time", server.post("/v1/chat/completions", data).error["code"] == "invalid_json")
+    check("the next one has its own time", server.post("/v1/chat/completions", b"{").error["code"] == "invalid_json")
     end(server)
 
 

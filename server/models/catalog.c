@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "catalog.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -155,6 +156,7 @@ static serve_model *find_own(const serve_catalog *catalog, const char *name)
 
 static bool has_adapter(const serve_catalog *catalog, const serve_model *model, const char *name)
 {
+    assert(model != NULL);
     if (serve_model_has_adapter(model, name)) return true;
     for (serve_loaded *loaded = catalog->loaded; loaded != NULL; loaded = loaded->next)
         if (loaded->name != NULL && strcmp(loaded->name, model->name) == 0)

@@ -260,7 +260,7 @@ static void test_random_texts_against_arrays(void **state)
     for (uint64_t i = 0; i < n; i++) run_world(seed + i, 400);
 }
 
-/* A text that was found within a longer one keeps little of that one's memory, even if many nodes share it. */
+/* A text that was found within a longer one keeps little of its memory, even if many nodes share it. */
 static void test_memory_of_a_short_text_within_a_long_one(void **state)
 {
     (void)state;

@@ -117,7 +117,7 @@ void weir__digits_add(weir__text *text, uint64_t least, uint64_t most)
 }
 
 #define SIDE 16 /* digits on each side of the point */
-#define ROW  (2 * SIDE)
+#define ROW  32 /* on both */
 #define EXPONENT_MAX                                                                                         \
     307 /* of numbers with exponents: none overflows, and none has fewer digits than others */
 

@@ -131,14 +131,14 @@ static json_t *decimal_multiples(weir__schema_walk *w, const weir__range *range,
     double most = range->high != NULL ? strtod(range->high, NULL) : INFINITY;
     while (power < 1e15 && floor(step * power) != step * power) power *= 10;
     double whole = step * power, first = ceil(least / step) - 1, last = floor(most / step) + 1;
-    if (!(last - first < LISTED_MAX) || fabs(least) > 1e9 || fabs(most) > 1e9)
+    if (!(last - first < LISTED_MAX) || fabs(first) > 1e15 || fabs(last) > 1e15)
         return weir__schema_refuse(w, "multipleOf",
                                    "it must be a power of ten, or have minimum and maximum with at most %d "
                                    "multiples between them",
                                    LISTED_MAX - 2);
     json_t *list = json_array();
-    for (double i = first; i <= last; i++) {
-        double value = i * whole / power;
+    for (int64_t i = (int64_t)first; i <= (int64_t)last; i++) {
+        double value = (double)i * whole / power;
         if (value < least || value > most || (value == least && range->low_out) ||
             (value == most && range->high_out))
             continue;

@@ -407,7 +407,7 @@ weir_status weir__webp_decode(const unsigned char *bytes, size_t n, const weir_m
         return weir__error_set(error, WEIR_UNSUPPORTED, NULL,
                                "the WebP is animated; allowed: a WebP with one image");
     int n_channels = config.input.has_alpha ? 4 : 3;
-    weir__image decoded;
+    weir__image decoded = {0};
     weir_status status = begin_image(&decoded, (uint64_t)config.input.width, (uint64_t)config.input.height,
                                      n_channels, params, error);
     if (status != WEIR_OK) return status;

@@ -9,7 +9,7 @@ import struct
 import tempfile
 import threading
 
-from checks import check, effort, environment
+from checks import check, effort, environment, leave_out
 from media import image_part, png, sound_part, text_part, wav
 from serve import Server
 
@@ -162,7 +162,7 @@ class Starved:
 def no_address_space(models=None):
     """The limit of ulimit -v and of systemd's LimitAS=, set and lifted while it runs. models: a list, with llama.cpp; None: the fake model."""
     if os.environ.get("WEIR_SANITIZED"):
-        return print("note: sanitizers need an address space of terabytes")
+        return leave_out("sanitizers need an address space of terabytes")
     # glibc gives back what is free and asks for it again, so that the limit is met often.
     run = Starved(models, env=environment(MALLOC_ARENA_MAX="1", MALLOC_TRIM_THRESHOLD_="0", MALLOC_TOP_PAD_="0", MALLOC_MMAP_THRESHOLD_="16384"))
     pid = run.server.process.pid
@@ -184,7 +184,7 @@ def failing_allocations(models=None):
     """Some of all that the process makes."""
     preload, orders = os.path.join(BUILD, "tests", "starve.so"), os.path.join(scratch.name, "orders")
     if not os.path.exists(preload):
-        return print("note: left out with sanitizers, which have a malloc of their own, and where there is no glibc")
+        return leave_out("left out with sanitizers, which have a malloc of their own, and where there is no glibc")
 
     def order(one_in, smallest=0):
         with open(orders, "r+b" if os.path.exists(orders) else "w+b") as f:
