@@ -193,39 +193,36 @@ static void add_class(weir__text *text, char least, char most)
     weir__text_printf(text, least == most ? "[%c] " : "[%c-%c] ", least, most);
 }
 
-/* Adds an alternative: a digit, and the rest after it. */
-static void add_branch(weir__text *text, const span *s, int i, char least, char most, bool low, bool high)
+/* Adds an alternative of a group, which the first one opens: a digit, and the rest after it. */
+static void add_branch(weir__text *text, const span *s, int i, char least, char most, bool low, bool high,
+                       bool *any)
 {
-    weir__text branch = {0};
+    size_t from = text->n;
     if (least > most) return;
-    add_class(&branch, least, most);
-    if (add_rest(&branch, s, i + 1, low, high)) {
-        if (text->n > 0) weir__text_add_string(text, " | ");
-        weir__text_add(text, branch.bytes, branch.n);
-    }
-    text->failed |= branch.failed;
-    weir__text_fini(&branch);
+    weir__text_add_string(text, *any ? " | " : "(");
+    add_class(text, least, most);
+    if (add_rest(text, s, i + 1, low, high))
+        *any = true;
+    else if (!text->failed)
+        weir__text_cut(text, from);
 }
 
 /* Adds digit i and the rest. low, high: the text equals the row so far. False: nothing fits. */
 static bool add_digits(weir__text *text, const span *s, int i, bool low, bool high)
 {
-    weir__text group = {0};
+    bool any = false;
     char least = low ? s->low[i] : '0', most = high ? s->high[i] : '9';
     if (i == 0 && least == '0' && (s->whole > 1 || s->normal)) least = '1';
     if (i >= s->whole + s->places) most = most < '0' ? most : '0';
     bool at_low = low && s->low[i] == least, at_high = high && s->high[i] == most;
     if (least == most) {
-        add_branch(&group, s, i, least, most, at_low, at_high);
+        add_branch(text, s, i, least, most, at_low, at_high, &any);
     } else {
-        if (at_low) add_branch(&group, s, i, least, least, true, false);
-        add_branch(&group, s, i, (char)(least + at_low), (char)(most - at_high), false, false);
-        if (at_high) add_branch(&group, s, i, most, most, false, true);
+        if (at_low) add_branch(text, s, i, least, least, true, false, &any);
+        add_branch(text, s, i, (char)(least + at_low), (char)(most - at_high), false, false, &any);
+        if (at_high) add_branch(text, s, i, most, most, false, true, &any);
     }
-    bool any = group.n > 0;
-    if (any) weir__text_printf(text, "(%s)", group.bytes);
-    text->failed |= group.failed;
-    weir__text_fini(&group);
+    if (any) weir__text_add_string(text, ")");
     return any;
 }
 
@@ -266,14 +263,12 @@ static bool add_rest(weir__text *text, const span *s, int i, bool low, bool high
         weir__text_add_string(text, first ? "\".\" " WEIR__RANGE_ZEROS " [1-9] " WEIR__RANGE_DIGITS
                                           : WEIR__RANGE_ZEROS " [1-9] " WEIR__RANGE_DIGITS);
     } else if (low || high) {
-        weir__text more = {0};
-        bool any = add_digits(&more, s, i, low, high);
-        if (any) {
-            weir__text_printf(text, "%s%s%s%s", low ? "" : "(", first ? "\".\" " : "", more.bytes,
-                              low ? "" : ")?");
-        }
-        text->failed |= more.failed;
-        weir__text_fini(&more);
+        size_t from = text->n;
+        weir__text_add_string(text, low ? "" : "(");
+        weir__text_add_string(text, first ? "\".\" " : "");
+        bool any = add_digits(text, s, i, low, high);
+        if (any && !low) weir__text_add_string(text, ")?");
+        if (!any && !text->failed) weir__text_cut(text, from);
         return any || !low;
     } else {
         add_free(text, s, i);

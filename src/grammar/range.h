@@ -21,6 +21,8 @@ typedef struct weir__range {
 #define WEIR__RANGE_DIGITS   "any-digits"
 #define WEIR__RANGE_ZEROS    "any-zeros"
 
+#define WEIR__RANGE_ELEMENTS 800 /* of an expression's rules, at most */
+
 /* Adds an expression of the numbers of at most 16 digits on each side of the point that lie between the
  * bounds, and, unless `places` is given, of those with one digit before the point and an exponent of at most
  * 307 on either side of 0. False: there is none, and nothing is added. */

@@ -107,14 +107,6 @@ static json_t *untyped_schema(weir__schema_walk *w, const json_t *schema)
 
 static json_t *flat_node(weir__schema_walk *w, const json_t *schema)
 {
-    if (weir__schema_has_condition(schema)) {
-        json_t *whole = weir__schema_without_conditions(w, schema);
-        json_t *flat = whole != NULL ? weir__schema_flatten(w, whole) : NULL;
-        json_t *result = flat == NULL || json_is_false(flat) ? json_incref(flat) : flat_node(w, flat);
-        json_decref(whole);
-        json_decref(flat);
-        return result;
-    }
     if (json_object_get(schema, "not") != NULL) {
         json_t *less = weir__schema_without_not(w, schema);
         json_t *result = less == NULL || json_is_false(less) ? json_incref(less) : flat_node(w, less);
@@ -170,7 +162,7 @@ json_t *weir__schema_enforce(weir__schema_walk *w, const json_t *schema)
         const json_t *target = weir__schema_resolve(w, json_object_get(whole, "$ref"));
         result = target != NULL ? refer_to(w, target) : NULL;
         json_decref(whole);
-    } else if (json_object_get(schema, "allOf") != NULL) {
+    } else if (json_object_get(schema, "allOf") != NULL || weir__schema_has_condition(schema)) {
         const json_t *all = json_object_get(schema, "allOf");
         if (json_array_size(all) == 1 && weir__schema_other_constraint(schema, only_all) == NULL) {
             /* The only schema is not merged, so that a reference stays a reference and may be recursive. */

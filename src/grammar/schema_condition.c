@@ -131,10 +131,18 @@ static bool add_condition(weir__schema_walk *w, const json_t *schema, json_t *al
     return weir__schema_append(w, all, weir__schema_pack(w, "{s:[o,o]}", "anyOf", yes, no));
 }
 
+/* Keywords that are written as alternatives. */
+static const char *const conditional[] = {
+    "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", NULL};
+
 bool weir__schema_has_condition(const json_t *schema)
 {
-    static const char *const branches[] = {"if", "then", "else", NULL};
-    return weir__schema_has_any(schema, branches) || weir__schema_has_any(schema, dependencies);
+    return weir__schema_has_any(schema, conditional);
+}
+
+void weir__schema_drop_conditions(json_t *schema)
+{
+    for (size_t i = 0; conditional[i] != NULL; i++) json_object_del(schema, conditional[i]);
 }
 
 /* The most properties of all alternatives of one schema, each of which has all of them. */
@@ -156,20 +164,11 @@ static bool check_number(weir__schema_walk *w, const json_t *schema)
                                n_properties - 1) != NULL;
 }
 
-json_t *weir__schema_without_conditions(weir__schema_walk *w, const json_t *schema)
+json_t *weir__schema_conditions(weir__schema_walk *w, const json_t *schema)
 {
-    static const char *const removed[] = {
-        "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies"};
-    json_t *all = json_array(), *rest = NULL;
-    if (check_number(w, schema) && add_dependencies(w, schema, all) && add_condition(w, schema, all))
-        rest = weir__schema_made(w, json_copy((json_t *)schema));
-    for (size_t i = 0; rest != NULL && i < sizeof removed / sizeof *removed; i++)
-        json_object_del(rest, removed[i]);
-    if (json_array_size(all) == 0 || rest == NULL) {
-        json_decref(all);
-        return rest;
-    }
-    return weir__schema_set(w, rest, "allOf", all) ? weir__schema_made(w, rest) : NULL;
+    json_t *all = json_array();
+    if (check_number(w, schema) && add_dependencies(w, schema, all)) add_condition(w, schema, all);
+    return weir__schema_made(w, all);
 }
 
 /* ---- not ---- */

@@ -231,7 +231,8 @@ static json_t *evaluated_here(weir__schema_walk *w, const json_t *src)
                                    "additionalProperties");
     json_t *own = weir__schema_made(w, json_copy((json_t *)src));
     if (own == NULL) return NULL;
-    if (properties != NULL) weir__schema_set(w, own, "additionalProperties", json_incref(properties));
+    if (properties != NULL && !json_is_true(properties))
+        weir__schema_set(w, own, "additionalProperties", json_incref(properties));
     if (json_is_false(items) && !weir__schema_has_any(src, array_items))
         weir__schema_set(w, own, "maxItems", json_integer(0));
     else if (items != NULL && !weir__schema_has_any(src, array_items))
@@ -289,16 +290,6 @@ static bool merge_schema(weir__schema_walk *w, json_t *dst, const json_t *src, b
     return ok;
 }
 
-/* weir__schema_flatten of the schema with alternatives for its conditions, which concern its own keywords. */
-static json_t *flat_without_conditions(weir__schema_walk *w, const json_t *schema)
-{
-    if (!weir__schema_has_condition(schema)) return weir__schema_flatten(w, schema);
-    json_t *whole = weir__schema_without_conditions(w, schema);
-    json_t *flat = whole != NULL ? weir__schema_flatten(w, whole) : NULL;
-    json_decref(whole);
-    return flat;
-}
-
 /* Merges the members of an allOf into flat. False: a refusal, or nothing satisfies one of them
  * (*impossible). */
 static bool merge_all(weir__schema_walk *w, const json_t *all, json_t *flat, bool *impossible)
@@ -315,7 +306,7 @@ static bool merge_all(weir__schema_walk *w, const json_t *all, json_t *flat, boo
         bool ok = json_is_object(member) ||
                   weir__schema_refuse_finally(w, NULL, "a schema must be an object or a boolean") != NULL;
         ok = ok && weir__schema_check_keywords(w, member);
-        json_t *part = ok ? flat_without_conditions(w, member) : NULL;
+        json_t *part = ok ? weir__schema_flatten(w, member) : NULL;
         *impossible = json_is_false(part);
         ok = part != NULL && !*impossible && merge_schema(w, flat, part, impossible);
         json_decref(part);
@@ -338,16 +329,22 @@ json_t *weir__schema_flatten(weir__schema_walk *w, const json_t *schema)
 {
     const json_t *all = json_object_get(schema, "allOf");
     bool impossible = false;
-    if (all == NULL) return json_incref((json_t *)schema);
+    const bool has_condition = weir__schema_has_condition(schema);
+    if (all == NULL && !has_condition) return json_incref((json_t *)schema);
     if (!weir__schema_spend(w, w->n_flats / 8 + 1)) return NULL;
     for (size_t i = 0; i < w->n_flats; i++)
         if (w->flats[i].schema == schema) return json_incref(w->flats[i].flat);
-    if (!json_is_array(all) || json_array_size(all) == 0)
+    if (all != NULL && (!json_is_array(all) || json_array_size(all) == 0))
         return weir__schema_refuse_finally(w, "allOf", "it must be an array of schemas, and not empty");
     if (++w->depth > WEIR__SCHEMA_DEPTH_MAX)
         return weir__schema_refuse(w, "allOf", "schemas are nested deeper than %d", WEIR__SCHEMA_DEPTH_MAX);
     json_t *flat = weir__schema_without(w, schema, "allOf");
-    if (flat == NULL || !merge_all(w, all, flat, &impossible)) {
+    json_t *conditions = has_condition ? weir__schema_conditions(w, schema) : NULL;
+    if (flat != NULL) weir__schema_drop_conditions(flat);
+    bool ok = flat != NULL && w->status == WEIR_OK && merge_all(w, all, flat, &impossible) &&
+              merge_all(w, conditions, flat, &impossible);
+    json_decref(conditions);
+    if (!ok) {
         json_decref(flat);
         flat = impossible ? json_false() : NULL;
     }
@@ -484,7 +481,7 @@ static json_t *merged_branch(weir__schema_walk *w, const json_t *schema, const c
     if (!json_is_object(target))
         return weir__schema_refuse_finally(w, NULL, "a schema must be an object or a boolean");
     if (!weir__schema_check_keywords(w, target)) return NULL;
-    json_t *flat = flat_without_conditions(w, target);
+    json_t *flat = weir__schema_flatten(w, target);
     if (flat == NULL || json_is_false(flat)) return flat;
     json_t *whole = weir__schema_without(w, schema, keyword);
     bool impossible = false, ok = whole != NULL && merge_schema(w, whole, flat, &impossible);

@@ -115,12 +115,12 @@ static int places_of(const json_t *multiple)
 void weir__schema_read_bounds(const json_t *schema, weir__schema_bounds *b)
 {
     weir__range *range = &b->range;
-    range->low = bound_text(tighter(json_object_get(schema, "minimum"),
-                                    json_object_get(schema, "exclusiveMinimum"), 1, &range->low_out),
-                            b->low);
-    range->high = bound_text(tighter(json_object_get(schema, "maximum"),
-                                     json_object_get(schema, "exclusiveMaximum"), -1, &range->high_out),
-                             b->high);
+    b->least = tighter(json_object_get(schema, "minimum"), json_object_get(schema, "exclusiveMinimum"), 1,
+                       &range->low_out);
+    b->most = tighter(json_object_get(schema, "maximum"), json_object_get(schema, "exclusiveMaximum"), -1,
+                      &range->high_out);
+    range->low = bound_text(b->least, b->low);
+    range->high = bound_text(b->most, b->high);
     range->places = places_of(json_object_get(schema, "multipleOf"));
 }
 
@@ -129,13 +129,16 @@ static json_t *decimal_multiples(weir__schema_walk *w, const weir__range *range,
 {
     double power = 1, least = range->low != NULL ? strtod(range->low, NULL) : -INFINITY;
     double most = range->high != NULL ? strtod(range->high, NULL) : INFINITY;
-    while (power < 1e15 && floor(step * power) != step * power) power *= 10;
-    double whole = step * power, first = ceil(least / step) - 1, last = floor(most / step) + 1;
-    if (!(last - first < LISTED_MAX) || fabs(first) > 1e15 || fabs(last) > 1e15)
-        return weir__schema_refuse(w, "multipleOf",
-                                   "it must be a power of ten, or have minimum and maximum with at most %d "
-                                   "multiples between them",
-                                   LISTED_MAX - 2);
+    while (power < 1e15 && rint(step * power) / power != step) power *= 10;
+    double whole = rint(step * power), first = ceil(least / step) - 1, last = floor(most / step) + 1;
+    /* Beyond 2^53 the products would be rounded. */
+    if (!(last - first < LISTED_MAX) || whole / power != step || fabs(first) * whole > 0x1p53 ||
+        fabs(last) * whole > 0x1p53)
+        return weir__schema_refuse(
+            w, "multipleOf",
+            "it must be 1, 0.1, 0.01 and so on, or have minimum and maximum with at most %d "
+            "multiples between them",
+            LISTED_MAX - 2);
     json_t *list = json_array();
     for (int64_t i = (int64_t)first; i <= (int64_t)last; i++) {
         double value = (double)i * whole / power;
@@ -149,36 +152,40 @@ static json_t *decimal_multiples(weir__schema_walk *w, const weir__range *range,
     return weir__schema_choice(w, "enum", list);
 }
 
-/* A number between bounds, of which at least one is given or `multipleOf` is. */
-static json_t *bounded_number(weir__schema_walk *w, const json_t *schema, const weir__range *range)
+/* True if the range has a number for certain: bounds that differ, one of which is a number of the range and
+ * has an exponent that range.c writes. */
+static bool has_number(const weir__range *range, double low, double high)
 {
-    weir__text text = {0};
-    const char *keyword = range->low != NULL    ? range->low_out ? "exclusiveMinimum" : "minimum"
-                          : range->high != NULL ? range->high_out ? "exclusiveMaximum" : "maximum"
-                                                : "multipleOf";
-    bool any = weir__range_add(&text, range), failed = text.failed;
-    uint64_t n = text.n;
-    weir__text_fini(&text);
-    if (failed) return weir__schema_no_memory(w);
-    if (!any) {
-        double low = range->low != NULL ? strtod(range->low, NULL) : -INFINITY;
-        double high = range->high != NULL ? strtod(range->high, NULL) : INFINITY;
-        if (range->places >= 0 || low > high || (low == high && (range->low_out || range->high_out)))
+    bool low_is = range->low != NULL && !range->low_out && fabs(low) > 1e-300 && fabs(low) < 1e300;
+    bool high_is = range->high != NULL && !range->high_out && fabs(high) > 1e-300 && fabs(high) < 1e300;
+    return range->places < 0 && low < high && (low_is || high_is || isinf(low) || isinf(high));
+}
+
+/* A number between bounds, of which at least one is given or `multipleOf` is. */
+static json_t *bounded_number(weir__schema_walk *w, const json_t *schema, const weir__schema_bounds *bounds)
+{
+    const weir__range *range = &bounds->range;
+    const char *least = range->low_out ? "exclusiveMinimum" : "minimum";
+    const char *most = range->high_out ? "exclusiveMaximum" : "maximum";
+    const char *keyword = range->low != NULL ? least : range->high != NULL ? most : "multipleOf";
+    double low = range->low != NULL ? strtod(range->low, NULL) : -INFINITY;
+    double high = range->high != NULL ? strtod(range->high, NULL) : INFINITY;
+    if (!has_number(range, low, high)) {
+        weir__text text = {0};
+        bool any = weir__range_add(&text, range), failed = text.failed;
+        weir__text_fini(&text);
+        if (failed) return weir__schema_no_memory(w);
+        if (!any &&
+            (range->places >= 0 || low > high || (low == high && (range->low_out || range->high_out))))
             return json_false();
-        return weir__schema_refuse(w, keyword,
-                                   "all numbers between the bounds are too near to 0, or too large");
+        if (!any)
+            return weir__schema_refuse(w, keyword,
+                                       "all numbers between the bounds are too near to 0, or too large");
     }
-    if (!weir__schema_take(w, keyword, n)) return NULL;
+    if (!weir__schema_take(w, keyword, WEIR__RANGE_ELEMENTS)) return NULL;
     json_t *result = weir__schema_pack(w, "{s:s}", "type", "number");
-    bool out;
-    const json_t *low =
-        tighter(json_object_get(schema, "minimum"), json_object_get(schema, "exclusiveMinimum"), 1, &out);
-    if (low != NULL)
-        weir__schema_set(w, result, out ? "exclusiveMinimum" : "minimum", json_incref((json_t *)low));
-    const json_t *high =
-        tighter(json_object_get(schema, "maximum"), json_object_get(schema, "exclusiveMaximum"), -1, &out);
-    if (high != NULL)
-        weir__schema_set(w, result, out ? "exclusiveMaximum" : "maximum", json_incref((json_t *)high));
+    if (bounds->least != NULL) weir__schema_set(w, result, least, json_incref((json_t *)bounds->least));
+    if (bounds->most != NULL) weir__schema_set(w, result, most, json_incref((json_t *)bounds->most));
     if (range->places >= 0)
         weir__schema_set(w, result, "multipleOf", json_incref(json_object_get(schema, "multipleOf")));
     return weir__schema_made(w, result);
@@ -202,6 +209,6 @@ json_t *weir__schema_number(weir__schema_walk *w, const json_t *schema)
         return floor(step) == step ? weir__schema_integer(w, schema)
                                    : decimal_multiples(w, &bounds.range, step);
     if (multiple != NULL || bounds.range.low != NULL || bounds.range.high != NULL)
-        return bounded_number(w, schema, &bounds.range);
+        return bounded_number(w, schema, &bounds);
     return weir__schema_pack(w, "{s:s}", "type", "number");
 }

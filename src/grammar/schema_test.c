@@ -284,6 +284,15 @@ static const struct example {
      "{\"if\":{\"properties\":{\"a\":{\"const\":2}}},\"then\":{\"required\":[\"c\"]}}]}",
      {"{\"a\":1,\"b\":null}", "{\"a\":2,\"c\":null}", "{\"a\":3}"},
      {"{\"a\":1}", "{\"a\":2,\"b\":null}"}},
+    {"{\"allOf\":[{\"type\":\"object\",\"additionalProperties\":{\"type\":\"null\"},"
+     "\"unevaluatedProperties\":true},"
+     "{\"properties\":{\"b\":{}}}]}",
+     {"{}", "{\"b\":null}"},
+     {"{\"b\":1}"}},
+    {"{\"allOf\":[{\"allOf\":[{\"maximum\":3}],\"enum\":[1,2,5],\"if\":{\"const\":1},\"then\":{\"minimum\":2}"
+     "}]}",
+     {"2"},
+     {"1", "5"}},
     {"{\"allOf\":[{\"enum\":[1,2,3]},{\"enum\":[3,2,\"x\"]}],\"maximum\":2}", {"2"}, {"1", "3"}},
     {"{\"enum\":[\"a\",\"bcd\",7,null],\"minLength\":2,\"exclusiveMinimum\":7}",
      {"\"bcd\"", "null"},

@@ -205,9 +205,11 @@ unsigned weir__schema_possible_types(weir__schema_walk *w, const json_t *schema)
 /* The schema without its `not`, with fewer types or values instead; `false` if none remain. */
 json_t *weir__schema_without_not(weir__schema_walk *w, const json_t *schema);
 
-/* True if the schema has if, then, else or dependencies; without_conditions gives it an allOf instead. */
+/* True if the schema has if, then, else or dependencies. conditions lists the schemas that say the same
+ * without these keywords, which drop_conditions removes. */
 bool weir__schema_has_condition(const json_t *schema);
-json_t *weir__schema_without_conditions(weir__schema_walk *w, const json_t *schema);
+json_t *weir__schema_conditions(weir__schema_walk *w, const json_t *schema);
+void weir__schema_drop_conditions(json_t *schema);
 
 /* An ECMA pattern of texts with this format (may be NULL); NULL if it is an annotation. False after a
  * refusal. */
@@ -223,6 +225,7 @@ bool weir__schema_count(weir__schema_walk *w, const json_t *schema, const char *
 typedef struct weir__schema_bounds {
     weir__range range; /* its texts are in the next */
     char low[WEIR__JSON_REAL_MAX], high[WEIR__JSON_REAL_MAX];
+    const json_t *least, *most; /* the schema's values; NULL: none */
 } weir__schema_bounds;
 void weir__schema_read_bounds(const json_t *schema, weir__schema_bounds *bounds);
 
