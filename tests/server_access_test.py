@@ -366,7 +366,7 @@ PROBES = {
     "own answers: read again, resumed, forked": lambda server, key: of_answers(server, key, key) if key != KEYS["peer"] and of_models(server, key) else False,
     "others' answers": lambda server, key: of_answers(server, key, "bob" if server.get("/v1/models").status == 401 else None),
     "words of others' prompts, in the explanation of a cache miss": of_words,
-    "words and tokens of others, in all that the server tells of itself": of_texts,
+    "words and tokens of others, in everything the server reports about itself": of_texts,
     "others' cached prompts, from `/v1/prefixes`": of_prefixes,
     "that a slot is busy, and how many requests wait": of_busy,
     "lengths, states and priorities of one's own requests": of_own,

@@ -41,7 +41,7 @@ with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
     thinks, silent, effort = n_tokens(), n_tokens(reasoning_effort="none", chat_template_kwargs={}), n_tokens(reasoning_effort="low")
     check("the template tells them apart", len({thinks, silent, effort}) == 3, thinks, silent, effort)
     bare = len(server.post("/apply-template", {"messages": hello, "chat_template_kwargs": {"enable_thinking": False}}).json["tokens"])
-    for name, more, wanted in [("nothing", {}, bare), ("disabled", {"thinking": {"type": "disabled"}}, bare), ("a type of another day", {"thinking": {"type": "off"}}, bare), ("enabled", {"thinking": {"type": "enabled", "budget_tokens": 2048}}, thinks),
+    for name, more, wanted in [("nothing", {}, bare), ("disabled", {"thinking": {"type": "disabled"}}, bare), ("an unknown type", {"thinking": {"type": "off"}}, bare), ("enabled", {"thinking": {"type": "enabled", "budget_tokens": 2048}}, thinks),
                                ("adaptive", {"thinking": {"type": "adaptive"}}, thinks), ("effort", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}, effort)]:
         reply = server.post(MESSAGES + "/count_tokens", dict(messages=hello, **more))
         check(f"messages, thinking: {name}", reply.json == {"input_tokens": wanted}, reply.body, wanted)

@@ -252,12 +252,6 @@ cli_exit cli_shortname_expand(const char *word, char **name, bool *shortened)
     return code;
 }
 
-const char *cli_shortname_get(size_t i, const char **hub)
-{
-    *hub = i < N_ROWS ? rows[i].hub : "";
-    return i < N_ROWS ? rows[i].name : "";
-}
-
 cli_list cli_shortname_names(void)
 {
     cli_config config = {0};

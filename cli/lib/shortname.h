@@ -23,9 +23,6 @@
  * error. */
 cli_exit cli_shortname_expand(const char *word, char **name, bool *shortened);
 
-/* The i-th row of weir's own table: a name, and what it means; "" and "": after the last one. */
-const char *cli_shortname_get(size_t i, const char **hub);
-
 /* All names that may be typed, also the user's. Freed with cli_list_fini. */
 cli_list cli_shortname_names(void);
 

@@ -506,9 +506,9 @@ typedef struct weir_engine_params {
     bool manual;
     /* Host memory for saved states: of cached prefixes that have no sequence, and of suspended requests. Up
      * to a quarter of it holds embeddings of images and sounds that no slot needs now. Whatever does not fit
-     * is computed again. The texts of cached prefixes, wherever their states are, take about 500 bytes and
-     * up to 8 for each token in addition; up to 4,096 evicted ones keep theirs while all together take less
-     * than 16 MiB. WEIR_AUTO (default) = a quarter of the memory available at create; 0 = none */
+     * is computed again. Not counted: the texts of cached prefixes, about 500 bytes each and up to 8 bytes
+     * per token, and those of up to 4,096 evicted prefixes while all texts together take less than 16 MiB.
+     * WEIR_AUTO (default) = a quarter of the memory available at create; 0 = none */
     uint64_t cache_bytes;
     /* -1 … 256 - n_slots; additional sequences for cached prefixes. With lanes each costs n_ctx cells, and -1
      * (default) = use idle slots only; with one pool -1 = all up to 256. 0 = do not cache prefixes */

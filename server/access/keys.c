@@ -265,12 +265,6 @@ bool serve_reach_is_local(int fd)
     }
 }
 
-bool serve_reach_operates(bool reachable, bool foreign, serve_keys *keys, int32_t key)
-{
-    if (serve_keys_are_wanted(keys)) return serve_keys_operate(keys, key);
-    return !reachable && !foreign;
-}
-
 bool serve_reach_is_open(bool reachable, serve_keys *keys)
 {
     return reachable && !serve_keys_are_wanted(keys);

@@ -291,7 +291,7 @@ static bool check_operator(serve_call *call)
             "%s is for operators of this server: the operator makes a key one by the word "
             "operator behind it in the key file%s",
             call->path, metrics);
-    const char *who = server->reachable ? "where strangers reach a server without keys nobody is one"
+    const char *who = server->reachable ? "a server without keys that strangers can reach has none"
                                         : "a page of another origin needs an operator's key";
     return serve_call_refuse(call, 403, NULL, "operator_only",
                              "%s is for operators of this server, and %s: start the server with "

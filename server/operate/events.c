@@ -325,7 +325,7 @@ static void send_kind(serve_events *events, serve_call *reader, const weir_engin
     else
         compose_own_event(events, stats, reader->key, text);
     for (serve_call *call = reader; call != NULL; call = find_reader(events, call->after)) {
-        if (serve_call_operates(call) != operates || (!operates && call->key != reader->key)) continue;
+        if ((!operates && call->key != reader->key) || serve_call_operates(call) != operates) continue;
         call->n_told = events->n_rounds;
         send_event(call, text);
     }

@@ -76,7 +76,8 @@ int serve_call_status(const serve_call *call)
 bool serve_call_operates(const serve_call *call)
 {
     const serve_server *server = call->server;
-    return serve_reach_operates(server->reachable, call->origin[0] != '\0', server->keys, call->key);
+    if (serve_keys_are_wanted(server->keys)) return serve_keys_operate(server->keys, call->key);
+    return !server->reachable && call->origin[0] == '\0';
 }
 
 bool serve_call_is_stalled(serve_call *call, int64_t now_ns)

@@ -10,7 +10,8 @@ serve_call *serve_call_create(serve_server *server, serve_connection *connection
 /* The answer's X-Request-Id: the client's own, if it is fit for a header, else call->id. */
 const char *serve_call_request_id(const serve_call *call);
 
-/* True if the call is an operator's now; a reload may change it. */
+/* True if the call is an operator's now: its key is one, or there are no keys, only this machine reaches the
+ * server (ADR 0095), and no page of another origin asks (ADR 0132). A reload may change it. */
 bool serve_call_operates(const serve_call *call);
 
 #define SERVE_LEFT 499 /* the status of a call whose client left; no answer has it */

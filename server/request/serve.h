@@ -165,7 +165,7 @@ struct serve_call {
     serve_events *events; /* that it streams; NULL: none */
     uint64_t n_told;      /* the last of their rounds in which it got one */
     int status;
-    int32_t retry_s;     /* Retry-After; 0 = as call.c has it for the status and code */
+    int32_t retry_s;     /* Retry-After; 0 = call.c decides by status and code */
 #define SERVE_NEVER (-1) /* none: no retry helps */
     const char *code;    /* of a refusal, static; NULL: none */
     const char *allow;

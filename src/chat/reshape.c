@@ -14,8 +14,8 @@
 
 #include "base/deep.h"
 #include "base/error.h"
-#include "base/mem.h"
 #include "chat/calls.h"
+#include "chat/chat.h"
 #include "chat/message.h"
 
 typedef enum kind { NOTHING, SYSTEM, USER, WORDS, CALLS, RESULT, OTHER } kind;
@@ -494,11 +494,6 @@ typedef struct probing {
     weir_error error;
 } probing;
 
-static weir_status no_memory(weir_error *error)
-{
-    return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for a chat template");
-}
-
 /* ---- Conversations ---- */
 
 static void write_mark(char mark[40], size_t i)
@@ -666,7 +661,7 @@ weir_status weir__chat_probe(weir__chat_template *t, bool tools, size_t stack, u
         p.tools = tools ? make_tools() : NULL;
         weir_status status = p.args != NULL && (p.tools != NULL || !tools)
                                  ? weir__deep_run(run_probes, &p, stack, error)
-                                 : no_memory(error);
+                                 : weir__chat_no_memory(error);
         if (status == WEIR_OK && p.status != WEIR_OK) status = weir__error_copy(error, &p.error);
         json_decref(p.tools);
         json_decref(p.args);

@@ -2,22 +2,18 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "chat/template.h"
 
+#include "base/error.h"
+
 #ifndef WEIR_NO_LLAMA
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/deep.h"
-#include "base/error.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "base/utf8.h"
-
-static weir_status no_memory(weir_error *error)
-{
-    return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for a chat template");
-}
+#include "chat/chat.h"
 
 /* ---- Parsing ---- */
 
@@ -40,11 +36,11 @@ static weir_status parse_template(const weir_model *model, const char *source, s
 {
     parsing p = {.source = source};
     weir__chat_template *t = weir__mem_calloc(1, sizeof *t);
-    if (t == NULL) return no_memory(error);
+    if (t == NULL) return weir__chat_no_memory(error);
     t->source = weir__mem_strdup(source);
     bool whole = t->source != NULL && weir__model_add_piece(model, model->info.token_bos, true, &p.bos) &&
                  weir__model_add_piece(model, model->info.token_eos, true, &p.eos);
-    weir_status status = whole ? weir__deep_run(run_parse, &p, stack, error) : no_memory(error);
+    weir_status status = whole ? weir__deep_run(run_parse, &p, stack, error) : weir__chat_no_memory(error);
     if (status == WEIR_OK && p.status != WEIR_OK) status = weir__error_copy(error, &p.error);
     weir__text_fini(&p.eos);
     weir__text_fini(&p.bos);
@@ -126,7 +122,7 @@ static weir_status date_source(const char *source, time_t now, weir__text *dated
         }
         at = end != NULL ? end : at + sizeof now_call - 1;
     }
-    return ok && weir__text_add_string(dated, source) ? WEIR_OK : no_memory(error);
+    return ok && weir__text_add_string(dated, source) ? WEIR_OK : weir__chat_no_memory(error);
 }
 
 /* ---- Sources, parsed ---- */
@@ -166,7 +162,7 @@ weir_status weir__chat_template_choose(weir_model *model, const char *source, bo
     weir_status status = WEIR_OK;
     const char *text = source;
     size_t stack = source != NULL ? WEIR__CHAT_STACK_GIVEN : WEIR__CHAT_STACK;
-    if (source == NULL && !find_source(model, tools, &own, &text)) return no_memory(error);
+    if (source == NULL && !find_source(model, tools, &own, &text)) return weir__chat_no_memory(error);
     if (text == NULL || (source == NULL && text[0] == '\0'))
         return weir__error_set(error, WEIR_UNSUPPORTED, "template_source",
                                "the model has no chat template; give `template_source`, or a prompt as text");
@@ -206,8 +202,6 @@ weir_status weir_chat_check(weir_model *model, const char *template_source, weir
 }
 
 #else
-
-#include "base/error.h"
 
 weir_status weir_chat_check(weir_model *model, const char *template_source, weir_error *error)
 {

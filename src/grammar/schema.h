@@ -22,7 +22,7 @@
  *     them; the formats of JSON Schema except regex (schema_type.c);
  *   - integer: minimum, maximum, exclusiveMinimum, exclusiveMaximum (numbers, or booleans as in draft 4),
  *     multipleOf between bounds that leave at most 1,001 values, format int32;
- *   - number: the same bounds in every spelling (range.h); multipleOf of a power of ten, others as of
+ *   - number: the same bounds in every spelling (range.h); multipleOf of 1, 0.1, 0.01 …, others as of
  *     integers.
  *
  * Accepted with less than the schema says:

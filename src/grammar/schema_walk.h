@@ -221,7 +221,7 @@ bool weir__schema_format(weir__schema_walk *w, const json_t *format, const char 
 bool weir__schema_count(weir__schema_walk *w, const json_t *schema, const char *keyword, uint64_t *value);
 
 /* The bounds of a number, of which a rewritten one has at most one below and one above. multipleOf, if
- * given, is a power of ten. */
+ * given, is 1, 0.1, 0.01 and so on. */
 typedef struct weir__schema_bounds {
     weir__range range; /* its texts are in the next */
     char low[WEIR__JSON_REAL_MAX], high[WEIR__JSON_REAL_MAX];

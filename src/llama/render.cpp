@@ -381,8 +381,7 @@ bool enforce(weir::conversation &talk, const weir__shim_render *in, common_chat_
     silence(calls, common_chat_peg_builder::CONTENT);
     narrow(calls);
     common_peg_arena parser = common_peg_arena::from_json(calls);
-    if (argument_style(parser) == ling)
-        return false; /* its stop texts may end an answer before it has begun */
+    if (argument_style(parser) == ling) return false; /* its stop texts may end an answer before it begins */
     const schema_map named = name_schemas(talk, in, parser);
     if (!return_schemas(parser, named) || !holds_to_calls(parser, talk.tools)) return false;
     if (in->tool_choice != WEIR_TOOLS_REQUIRED) {
@@ -460,35 +459,42 @@ bool has_trigger_rule(const common_peg_arena &arena)
     return false;
 }
 
-/* Makes the grammar of optional calls again, with weir's rules for schemas. Those that are JSON without a
- * mark get one, as llama.cpp gives one to those with a mark: a tool's name and the key of its arguments
- * begin it. The first tool shows the key. */
-void hold_optional(const weir::conversation &talk, const weir__shim_render *in, weir__shim_chat &chat)
+/* The key of a call's arguments where calls are JSON without a mark; nullptr: they are not. The first tool
+ * shows it. */
+const char *unmarked_key(const weir__shim_chat &chat, const std::vector<std::string> &names)
 {
-    common_chat_params &params = chat.params;
-    common_peg_arena &parser = chat.parser.parser;
-    const bool marked = !params.grammar.empty();
+    for (const char *key : {"parameters", "arguments"})
+        if (!names.empty() && weir::begins_call(chat, unmarked_call(names[0], key, " ") + " {", names[0]))
+            return key;
+    return nullptr;
+}
+
+/* Gives optional calls that are JSON without a mark triggers, as llama.cpp gives those with one: a tool's
+ * name and the key of its arguments begin a call. False: these calls have no grammar. */
+bool mark_calls(const weir::conversation &talk, weir__shim_chat &chat)
+{
     std::vector<std::string> names;
     for (std::size_t i = 0; i < talk.tools.size(); i++)
         names.push_back(talk.tools.at(i).at("function").at("name").get<std::string>());
-    const char *key = nullptr;
-    for (const char *one : {"parameters", "arguments"})
-        if (!marked && key == nullptr && !names.empty() &&
-            weir::begins_call(chat, unmarked_call(names[0], one, " ") + " {", names[0]))
-            key = one;
-    if (!marked && (key == nullptr || !has_trigger_rule(parser))) return;
-    const schema_map named = name_schemas(talk, in, parser);
-    if (!return_schemas(parser, named)) {
-        if (marked) throw std::runtime_error("a handler of llama.cpp names a schema that weir does not know");
-        return;
-    }
-    params.grammar_lazy |= !marked;
-    params.grammar = grammar_of(parser, named, params.grammar_lazy);
+    const char *key = has_trigger_rule(chat.parser.parser) ? unmarked_key(chat, names) : nullptr;
+    if (key == nullptr) return false;
+    chat.params.grammar_lazy = true;
     for (const std::string &name : names)
         for (const char *space : {" ", ""})
-            if (!marked)
-                params.grammar_triggers.push_back(
-                    {COMMON_GRAMMAR_TRIGGER_TYPE_WORD, unmarked_call(name, key, space)});
+            chat.params.grammar_triggers.push_back(
+                {COMMON_GRAMMAR_TRIGGER_TYPE_WORD, unmarked_call(name, key, space)});
+    return true;
+}
+
+/* Makes the grammar of optional calls, with weir's rules for schemas in place of llama.cpp's. */
+void hold_optional(const weir::conversation &talk, const weir__shim_render *in, weir__shim_chat &chat)
+{
+    common_peg_arena &parser = chat.parser.parser;
+    if (chat.params.grammar.empty() && !mark_calls(talk, chat)) return;
+    const schema_map named = name_schemas(talk, in, parser);
+    if (!return_schemas(parser, named))
+        throw std::runtime_error("a handler of llama.cpp names a schema that weir does not know");
+    chat.params.grammar = grammar_of(parser, named, chat.params.grammar_lazy);
 }
 
 } // namespace

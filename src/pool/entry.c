@@ -351,8 +351,7 @@ bool weir__entry_is_open(const weir__entry *entry)
 
 uint64_t weir__entry_needs(const weir__entry *entry)
 {
-    uint64_t base = entry->demand.base, cache = entry->demand.cache;
-    uint64_t needs = base < UINT64_MAX - cache ? base + cache : UINT64_MAX;
+    uint64_t needs = weir__bytes_add(entry->demand.base, entry->demand.cache);
     return needs > entry->measured ? needs : entry->measured;
 }
 

@@ -13,7 +13,6 @@
 #include "server/api/common/hint.h"
 #include "server/api/common/turns.h"
 #include "server/request/body.h"
-#include "server/settings/effort.h"
 
 /* ---- Blocks ---- */
 

@@ -317,10 +317,8 @@ bool serve_ask_reasoning_effort(serve_call *call, void *to, const char *name, co
     serve_ask *ask = to;
     const char *word = json_string_value(value);
     (void)call;
-    if (serve_ask_is(word, "none"))
-        ask->chat.enable_thinking = false;
-    else if (serve_effort_word(word) != NULL)
-        ask->chat.enable_thinking = true;
+    if (serve_effort_word(word) != NULL || serve_ask_is(word, "none"))
+        ask->chat.enable_thinking = !serve_ask_is(word, "none");
     return serve_ask_effort(ask, name, value,
                             "\"none\", \"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" or \"max\"");
 }
