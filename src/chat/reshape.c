@@ -611,7 +611,7 @@ static weir__text render_letters(probing *p, const char *letters, size_t n, unsi
     if (messages != NULL && weir__chat_reshape(messages, refused, 0, &put, NULL))
         prompt = render_messages(p, put != NULL ? put : messages);
     else
-        p->status = no_memory(&p->error);
+        p->status = weir__chat_no_memory(&p->error);
     json_decref(put);
     json_decref(messages);
     return prompt;
