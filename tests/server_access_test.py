@@ -277,7 +277,7 @@ def of_words(server, key):
 
 
 def of_texts(server, key):
-    """Whether anything that the server tells of itself has a word of another's prompt or answer, or its tokens."""
+    """True if anything the server reports contains a word or the tokens of another caller's prompt or answer."""
     owner = "bob" if server.get("/v1/models").status == 401 else None
     secret = {"prompt": "Alpha beta, the password is swordfish.", "max_tokens": 1}
     tokens = server.post("/tokenize", {"content": "swordfish"}, key=owner).json["tokens"]
@@ -293,7 +293,7 @@ def of_texts(server, key):
 
 
 def of_prefixes(server, key):
-    """A prompt with neither key nor salt is for who has --prefix-key; one with a key is for nobody without the salt."""
+    """A prompt with neither key nor salt goes to whoever has --prefix-key; one with a key goes to nobody without its salt."""
     def given(server, owner, text):
         asks = {"prompt": text, "max_tokens": 1}
         server.post(TEXT, asks, key=owner)
@@ -399,7 +399,7 @@ def data():
 
 @part
 def pages():
-    """A page of another origin beside the person who started the server: each sees /events in its own way, whoever came first."""
+    """A page of another origin and a local user: each gets its own view of /events, whichever connects first."""
     server = start("--cors", "*", "-np", "2", model="fake:tick_us=20000,n_ctx_train=100000")
     running, _ = stream_of(server, None)
     for first in (True, False, True):
@@ -475,7 +475,7 @@ def removed():
     write("conf", "api-key = k\n")
     server.process.send_signal(signal.SIGHUP)
     list(connection.events())  # to its end; one that goes on ends the test here
-    check("where keys are wanted from now on, who has none is let go", server.get("/events").status == 401)
+    check("where keys are wanted from now on, callers without one are disconnected", server.get("/events").status == 401)
     end(server)
 
 

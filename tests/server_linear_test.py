@@ -62,7 +62,7 @@ FAILURES = (500, 502, 503)
 
 
 def fault(meter, body):
-    """Whether it is not answered, or its least cost grows beyond the ratio."""
+    """True if it is not answered, or its least cost grows beyond the ratio."""
     status = meter.server.post(body.path, body.make(SMALL // 4)).status  # below the limits that refuse a larger one
     if status in FAILURES:
         return f"{body.path}: {body.name}: {status}"

@@ -95,7 +95,7 @@ static void print_choices(char *text, size_t capacity, const weir_member *member
                               member->choices[value - (int)member->min]);
 }
 
-/* The digits that tell the value from all others of its type, as few as may be. */
+/* The fewest significant digits that identify the value among those of its type. */
 static int count_digits(const weir_member *member, double value)
 {
     bool small = member->type == WEIR_MEMBER_FLOAT;

@@ -26,8 +26,8 @@ static const char *past_space(const char *text)
     return text + strspn(text, " \n");
 }
 
-/* Each beginning of the text is read alike whole, byte by byte and in random pieces. Of those that end
- * between the places from and to, all behind `from` is reasoning. */
+/* Each beginning of the text gives the same answer whether it is read whole, byte by byte or in random
+ * pieces. Where it ends between the places from and to, all behind `from` is reasoning. */
 static void read_beginnings(weir_chat *chat, const char *name, const char *text, size_t from, size_t to)
 {
     static answer whole, split;

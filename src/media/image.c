@@ -377,17 +377,18 @@ static weir_status webp_refuse(VP8StatusCode code, weir_error *error)
                            code == VP8_STATUS_NOT_ENOUGH_DATA ? "incomplete" : "damaged");
 }
 
-/* Bytes of libwebp's tables for a group of codes; lossless data has one for each block of 4 x 4 pixels at
- * most, and no more than 16 bits count. */
+/* Bytes of libwebp's tables for a group of codes. Lossless data has one for each block of 4 x 4 pixels at
+ * most; its five codes take 20 bits of the file at least (the format's simple codes of one symbol). */
 #define GROUP_BYTES ((size_t)20 << 10)
 #define GROUPS_MAX  ((size_t)1 << 16)
 
-/* True if there is the memory that libwebp may take for lossless data, which alpha is, too: its release 1.2
- * ends the process where an allocation for it fails. Another thread may still take it meanwhile. */
-static bool has_room(const WebPBitstreamFeatures *of)
+/* True if libwebp can get the memory that lossless data, and so alpha, may need: release 1.2 ends the
+ * process if such an allocation fails. Another thread may take the memory in between. n: the file's bytes. */
+static bool has_room(const WebPBitstreamFeatures *of, size_t n)
 {
     size_t n_pixels = (size_t)of->width * (size_t)of->height, n_groups = n_pixels / 16;
     if (of->format == 1 && !of->has_alpha) return true;
+    if (n_groups > n * 2 / 5 + 1) n_groups = n * 2 / 5 + 1;
     if (n_groups > GROUPS_MAX) n_groups = GROUPS_MAX;
     void *room = weir__mem_alloc(8 * n_pixels + n_groups * GROUP_BYTES + ((size_t)1 << 20));
     weir__mem_free(room);
@@ -417,7 +418,7 @@ weir_status weir__webp_decode(const unsigned char *bytes, size_t n, const weir_m
     config.output.u.RGBA.rgba = decoded.pixels;
     config.output.u.RGBA.stride = stride;
     config.output.u.RGBA.size = (size_t)stride * (size_t)decoded.height;
-    code = has_room(&config.input) ? WebPDecode(bytes, n, &config) : VP8_STATUS_OUT_OF_MEMORY;
+    code = has_room(&config.input, n) ? WebPDecode(bytes, n, &config) : VP8_STATUS_OUT_OF_MEMORY;
     if (code != VP8_STATUS_OK) {
         weir__mem_free(decoded.pixels);
         return webp_refuse(code, error);

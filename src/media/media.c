@@ -125,7 +125,7 @@ static weir_status read_sound(weir_media *media, const struct format *format, co
     return status;
 }
 
-/* The formats' libraries call a file damaged where memory was lacking, which malloc() says by errno. */
+/* Decoders report a damaged file when an allocation fails; errno, which malloc() sets, tells them apart. */
 static weir_status read_file(weir_media *media, const struct format *format, const unsigned char *bytes,
                              size_t n, const weir_media_params *params, weir_error *error)
 {
