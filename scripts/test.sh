@@ -74,6 +74,9 @@ for case in cases:
     # cmocka's lines about passed tests are for the log.
     lines = [l for l in lines if not re.match(r"\[( RUN      |       OK |  PASSED  |==========)\]", l)]
     if len(lines) > 80:
+        # The failed checks among the lines left out come first, each with its details.
+        told = re.findall(r"^FAIL  .*\n(?:      .*\n)*", "\n".join(lines[:-80]) + "\n", re.M)
+        print("".join("    " + line[:1000] + "\n" for line in "".join(told).splitlines()[:40]), end="")
         print("    ... %d lines more in %s" % (len(lines) - 80, sys.argv[1]))
     print("\n".join("    " + l for l in lines[-80:]))
 times = sorted(((float(c.get("time") or 0), c.get("name")) for c in cases), reverse=True)
