@@ -88,8 +88,8 @@ static json_t *of_types(weir__schema_walk *w, const json_t *schema, unsigned mas
     return weir__schema_any_of(w, list);
 }
 
-/* A schema without `type` gets the types that its keywords are about. It would allow values of other types,
- * too; the grammar does not. */
+/* A schema without `type` allows all types, of which its keywords narrow some. With relax, it gets only the
+ * types that its keywords are about. */
 static json_t *untyped_schema(weir__schema_walk *w, const json_t *schema)
 {
     static const unsigned types[] = {
@@ -102,7 +102,8 @@ static json_t *untyped_schema(weir__schema_walk *w, const json_t *schema)
         enum keyword_kind kind = weir__schema_kind_of(name);
         if (kind >= OBJECT && kind <= NUMBER) mask |= types[kind];
     }
-    return mask != 0 ? of_types(w, schema, mask) : weir__schema_made(w, json_object());
+    if (mask == 0) return weir__schema_made(w, json_object());
+    return of_types(w, schema, w->relax ? mask : TYPE_ANY);
 }
 
 static json_t *flat_node(weir__schema_walk *w, const json_t *schema)

@@ -35,12 +35,23 @@ static json_t *opposites(weir__schema_walk *w, const json_t *schemas, const char
     return weir__schema_pack(w, "{s:o}", keyword, list);
 }
 
+/* The schema, of objects alone. */
+static json_t *of_object(weir__schema_walk *w, json_t *schema)
+{
+    if (schema != NULL) weir__schema_set(w, schema, "type", json_string("object"));
+    return schema;
+}
+
 /* The opposite of {"properties": …, "required": …}: a property is there and not so, or is missing. */
 static json_t *other_object(weir__schema_walk *w, const json_t *schema, int depth)
 {
     json_t *list = json_array(), *value;
     const json_t *required = json_object_get(schema, "required");
     const char *name;
+    if (json_object_get(schema, "type") != NULL)
+        weir__schema_append(w, list,
+                            weir__schema_pack(w, "{s:o}", "type",
+                                              weir__schema_type_array(w, TYPE_ANY & ~(unsigned)TYPE_OBJECT)));
     json_object_foreach(json_object_get(schema, "properties"), name, value)
     {
         json_t *other = opposite(w, value, depth);
@@ -48,11 +59,12 @@ static json_t *other_object(weir__schema_walk *w, const json_t *schema, int dept
             json_decref(list);
             return NULL;
         }
-        weir__schema_append(w, list, property_is(w, name, other, true));
+        weir__schema_append(w, list, of_object(w, property_is(w, name, other, true)));
     }
     for (size_t i = 0; i < json_array_size(required); i++) {
         name = json_string_value(json_array_get(required, i));
-        if (name != NULL) weir__schema_append(w, list, property_is(w, name, json_false(), false));
+        if (name != NULL)
+            weir__schema_append(w, list, of_object(w, property_is(w, name, json_false(), false)));
     }
     return weir__schema_any_of(w, list);
 }

@@ -37,17 +37,16 @@ static void assert_texts(const char *schema, bool as_parameters, const char *con
 static void a_grammar_has_the_rules_that_it_uses(void **state)
 {
     (void)state;
-    char *text = grammar_of("{\"properties\":{\"a\":{\"enum\":[1,\"x\"]},\"b\":{\"$ref\":\"#\"}},"
-                            "\"required\":[\"a\"]}",
+    char *text = grammar_of("{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[1,\"x\"]},"
+                            "\"b\":{\"$ref\":\"#\"}},\"required\":[\"a\"],\"additionalProperties\":false}",
                             false);
-    assert_string_equal(
-        text,
-        "any-space ::= | \" \" | \"\\n\"{1,2} [ \\t]{0,20}\n"
-        "root ::= w0x\n"
-        "w0x-1 ::= \"1\" | \"\\\"x\\\"\"\n"
-        "w0x-2 ::= \"\\\"b\\\"\" any-space \":\" any-space w0x\n"
-        "w0x ::= \"{\" any-space \"\\\"a\\\"\" any-space \":\" any-space w0x-1 (\",\" any-space w0x-2)? "
-        "any-space \"}\"\n");
+    assert_string_equal(text, "any-space ::= | \" \" | \"\\n\"{1,2} [ \\t]{0,20}\n"
+                              "root ::= w0x\n"
+                              "w0x-2 ::= \"1\" | \"\\\"x\\\"\"\n"
+                              "w0x-1 ::= \"\\\"a\\\"\" any-space \":\" any-space w0x-2 w0x-3\n"
+                              "w0x-3 ::= | \",\" any-space w0x-4\n"
+                              "w0x-4 ::= \"\\\"b\\\"\" any-space \":\" any-space w0x\n"
+                              "w0x ::= \"{\" any-space w0x-1 any-space \"}\"\n");
     weir_free(text);
     text = grammar_of("{\"type\":\"integer\"}", false);
     assert_string_equal(text, "any-integer ::= \"-\"? any-whole\n"
@@ -84,7 +83,8 @@ static void names_of_properties_meet_no_rule(void **state)
         "1", "{\"\":null,\"-\":null,\"root\":true,\"space\":\"a\",\"\xC3\xA4\":2,\"\xC3\xB6\":3}",
         "{\"\":1,\"-\":null,\"root\":true,\"space\":\"a\",\"\xC3\xA4\":3,\"\xC3\xB6\":3}", NULL};
     static const char schema[] =
-        "{\"properties\":{\"\":{\"type\":\"integer\"},\"-\":{\"type\":\"null\"},\"root\":{\"const\":true},"
+        "{\"type\":\"object\",\"properties\":{\"\":{\"type\":\"integer\"},\"-\":{\"type\":\"null\"},\"root\":"
+        "{\"const\":true},"
         "\"space\":{\"const\":\"a\"},\"\xC3\xA4\":{\"const\":2},\"\xC3\xB6\":{\"const\":3}},"
         "\"required\":[\"\",\"-\",\"root\",\"space\",\"\xC3\xA4\",\"\xC3\xB6\"]}";
     assert_texts(schema, false, made, refused);
@@ -103,9 +103,9 @@ static void spaces_are_bounded(void **state)
                                           "{\"a\":[1 ,2]}",
                                           "{\"a\":[1\t]}",
                                           NULL};
-    assert_texts(
-        "{\"properties\":{\"a\":{\"items\":{\"type\":\"integer\"},\"minItems\":1}},\"required\":[\"a\"]}",
-        false, made, refused);
+    assert_texts("{\"properties\":{\"a\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"minItems\":1}"
+                 "},\"required\":[\"a\"]}",
+                 false, made, refused);
 }
 
 static void long_lists_of_references(void **state)
@@ -113,8 +113,8 @@ static void long_lists_of_references(void **state)
     (void)state;
     static const char *const made[] = {"[]", "[{}]", "[{},{\"a\":[{}]}]", NULL};
     static const char *const refused[] = {"[{\"a\":{}}]", "[1]", NULL};
-    assert_texts("{\"maxItems\":1999,\"items\":{\"$ref\":\"#/$defs/n\"},"
-                 "\"$defs\":{\"n\":{\"properties\":{\"a\":{\"$ref\":\"#\"}}}}}",
+    assert_texts("{\"type\":\"array\",\"maxItems\":1999,\"items\":{\"$ref\":\"#/$defs/n\"},"
+                 "\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\"}}}}}",
                  false, made, refused);
 }
 

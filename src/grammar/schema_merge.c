@@ -149,6 +149,15 @@ static int bound_sign(const char *name)
     return 0;
 }
 
+/* Puts a second pattern beside the others. */
+static bool merge_patterns(merge *m, json_t *pattern)
+{
+    const json_t *known = json_object_get(m->dst, WEIR__SCHEMA_PATTERNS);
+    json_t *all = weir__schema_made(m->w, known != NULL ? json_copy((json_t *)known) : json_array());
+    return all != NULL && weir__schema_append(m->w, all, json_incref(pattern)) &&
+           weir__schema_set(m->w, m->dst, WEIR__SCHEMA_PATTERNS, all);
+}
+
 /* Merges a keyword that both have. */
 static bool merge_keyword(merge *m, const json_t *src, const char *name)
 {
@@ -156,8 +165,13 @@ static bool merge_keyword(merge *m, const json_t *src, const char *name)
     const json_t *known = json_object_get(m->dst, name);
     json_t *value = json_object_get(src, name);
     int sign = json_is_number(known) && json_is_number(value) ? bound_sign(name) : 0;
-    bool schemas = strcmp(name, "items") == 0 || strcmp(name, "additionalProperties") == 0;
-    bool properties = strcmp(name, "properties") == 0 && json_is_object(known) && json_is_object(value);
+    static const char *const of_schemas[] = {"items", "additionalProperties", "additionalItems",
+                                             "propertyNames"};
+    bool schemas = false,
+         properties = (strcmp(name, "properties") == 0 || strcmp(name, "patternProperties") == 0) &&
+                      json_is_object(known) && json_is_object(value);
+    for (size_t i = 0; i < sizeof of_schemas / sizeof *of_schemas; i++)
+        schemas |= strcmp(name, of_schemas[i]) == 0;
     bool lists = json_is_array(known) && json_is_array(value);
     if (strcmp(name, "type") == 0) return merge_types(m, src);
     if (properties || (lists && strcmp(name, "required") == 0)) {
@@ -175,6 +189,12 @@ static bool merge_keyword(merge *m, const json_t *src, const char *name)
         return weir__schema_set(w, m->dst, name, weir__schema_both(w, (json_t *)known, value));
     if (strcmp(name, "uniqueItems") == 0) return weir__schema_set(w, m->dst, name, json_true());
     if (strcmp(name, "not") == 0) return merge_not(m, known, value);
+    if (json_is_string(value) && strcmp(name, "pattern") == 0) return merge_patterns(m, value);
+    if (lists && strcmp(name, WEIR__SCHEMA_PATTERNS) == 0) {
+        json_t *both = weir__schema_made(w, json_copy((json_t *)known));
+        if (both != NULL && json_array_extend(both, value) != 0) weir__schema_no_memory(w);
+        return weir__schema_set(w, m->dst, name, both) && w->status == WEIR_OK;
+    }
     if (lists && strcmp(name, "enum") == 0) return merge_values(m, known, value);
     if (lists && (strcmp(name, "anyOf") == 0 || strcmp(name, "oneOf") == 0))
         return merge_branches(m, name, known, value);
@@ -186,30 +206,45 @@ static bool merge_keyword(merge *m, const json_t *src, const char *name)
                                      "values") != NULL;
 }
 
+/* True if additionalProperties says anything. */
+static bool narrows_others(const json_t *schema)
+{
+    const json_t *additional = json_object_get(schema, "additionalProperties");
+    return additional != NULL && !json_is_true(additional);
+}
+
 /* The schema with what the other one's additionalProperties says of properties that only this one names. */
 static json_t *closed_by(weir__schema_walk *w, const json_t *schema, const json_t *other)
 {
     json_t *additional = json_object_get(other, "additionalProperties");
-    const json_t *known = json_object_get(other, "properties");
+    const json_t *known = json_object_get(other, "properties"),
+                 *patterns = json_object_get(other, "patternProperties");
     json_t *whole = weir__schema_made(w, json_copy((json_t *)schema));
-    if (additional == NULL || json_is_true(additional) ||
-        !weir__schema_has_any(schema, weir__schema_named_properties))
-        return whole;
+    if (!narrows_others(other)) return whole;
+    if (json_object_size(json_object_get(schema, "patternProperties")) > 0 &&
+        !json_equal(json_object_get(schema, "patternProperties"), patterns)) {
+        json_decref(whole);
+        return weir__schema_refuse(w, "additionalProperties",
+                                   "by allOf or anyOf it stands beside patternProperties of another schema");
+    }
+    if (!weir__schema_has_any(schema, weir__schema_named_properties)) return whole;
     const json_t *given = json_object_get(schema, "properties"), *names = json_object_get(schema, "required");
     json_t *properties = json_object(), *value;
     const char *name;
     if (!weir__schema_spend(w, json_object_size(given) + json_array_size(names))) additional = NULL;
     json_object_foreach((json_t *)given, name, value)
     {
-        json_t *one = json_object_get(known, name) != NULL ? json_incref(value)
-                      : json_is_false(additional)          ? json_false()
-                                                           : weir__schema_both(w, value, additional);
+        const bool evaluated =
+            json_object_get(known, name) != NULL || weir__schema_matches(w, patterns, name);
+        json_t *one = evaluated                   ? json_incref(value)
+                      : json_is_false(additional) ? json_false()
+                                                  : weir__schema_both(w, value, additional);
         weir__schema_set(w, properties, name, one);
     }
     for (size_t i = 0; i < json_array_size(names); i++) {
         const char *required = json_string_value(json_array_get(names, i));
         if (required != NULL && json_object_get(known, required) == NULL &&
-            json_object_get(properties, required) == NULL)
+            json_object_get(properties, required) == NULL && !weir__schema_matches(w, patterns, required))
             weir__schema_set(w, properties, required, json_incref(additional));
     }
     weir__schema_set(w, whole, "properties", properties);
@@ -233,10 +268,12 @@ static json_t *evaluated_here(weir__schema_walk *w, const json_t *src)
     if (own == NULL) return NULL;
     if (properties != NULL && !json_is_true(properties))
         weir__schema_set(w, own, "additionalProperties", json_incref(properties));
+    const bool listed = json_is_array(json_object_get(src, "items"));
+    const char *rest = listed ? "additionalItems" : "items";
     if (json_is_false(items) && !weir__schema_has_any(src, array_items))
         weir__schema_set(w, own, "maxItems", json_integer(0));
-    else if (items != NULL && !weir__schema_has_any(src, array_items))
-        weir__schema_set(w, own, "items", json_incref(items));
+    else if (items != NULL && json_object_get(src, rest) == NULL)
+        weir__schema_set(w, own, rest, json_incref(items));
     json_object_del(own, "unevaluatedProperties");
     json_object_del(own, "unevaluatedItems");
     return weir__schema_made(w, own);
@@ -425,15 +462,29 @@ static bool values_differ(weir__schema_walk *w, const json_t *a, const json_t *b
     return differ;
 }
 
-/* True if b requires a property that a does not list: objects for a have a's properties only. */
-static bool lacks_required(const json_t *a, const json_t *b)
+/* True if objects that satisfy the schema have listed properties only. */
+static bool is_closed(const json_t *schema)
+{
+    const json_t *additional = json_object_get(schema, "additionalProperties");
+    if (additional == NULL) additional = json_object_get(schema, "unevaluatedProperties");
+    return json_is_false(additional) && json_object_get(schema, "patternProperties") == NULL;
+}
+
+/* True if the grammar's objects for the schema have listed properties only. */
+static bool is_made_closed(const weir__schema_walk *w, const json_t *schema)
+{
+    return is_closed(schema) || (w->relax && json_object_get(schema, "patternProperties") == NULL &&
+                                 weir__schema_has_any(schema, weir__schema_named_properties));
+}
+
+/* True if b requires a property that objects for a have not. */
+static bool lacks_required(const weir__schema_walk *w, const json_t *a, const json_t *b)
 {
     static const char *const wider[] = {
         "anyOf", "oneOf",         "allOf", "if", "dependencies", "dependentRequired", "dependentSchemas",
         "$ref",  "propertyNames", NULL};
     const json_t *required = json_object_get(b, "required");
-    if (!weir__schema_has_any(a, weir__schema_named_properties) || weir__schema_has_any(a, wider))
-        return false;
+    if (!is_made_closed(w, a) || weir__schema_has_any(a, wider)) return false;
     for (size_t i = 0; i < json_array_size(required); i++) {
         const char *name = json_string_value(json_array_get(required, i));
         if (name != NULL && json_object_get(json_object_get(a, "properties"), name) == NULL &&
@@ -467,7 +518,8 @@ static bool exclude_each_other(weir__schema_walk *w, const json_t *a, const json
         other = one != NULL ? weir__schema_dereference(w, other) : NULL;
         if (json_is_object(one) && json_is_object(other) && values_differ(w, one, other)) return true;
     }
-    return lacks_required(a, b) && lacks_required(b, a);
+    const bool a_lacks = lacks_required(w, a, b), b_lacks = lacks_required(w, b, a);
+    return (a_lacks && (b_lacks || is_closed(a))) || (b_lacks && is_closed(b));
 }
 
 /* A branch merged with the keywords beside it; `false` if nothing satisfies it. */
@@ -508,6 +560,63 @@ static json_t *merged_branches(weir__schema_walk *w, const json_t *schema, const
     return result;
 }
 
+/* Notes for two branches of objects, of which each requires a property that the other does not, that neither
+ * has the other's: then no value satisfies both. without [n]: names that a branch must not have. False: there
+ * are no such properties. */
+static bool part_branches(weir__schema_walk *w, const json_t *branches, size_t i, size_t k, json_t *without)
+{
+    const size_t both[] = {i, k};
+    const json_t *schemas[2];
+    const char *names[2] = {NULL, NULL};
+    for (int m = 0; m < 2; m++) {
+        const json_t *branch = json_array_get(branches, both[m]);
+        if (weir__schema_possible_types(w, branch) != TYPE_OBJECT) return false;
+        schemas[m] = weir__schema_dereference(w, branch);
+        if (!json_is_object(schemas[m])) return false;
+    }
+    for (int m = 0; m < 2; m++) {
+        const json_t *required = json_object_get(schemas[m], "required");
+        for (size_t n = 0; n < json_array_size(required) && names[m] == NULL; n++) {
+            const char *name = json_string_value(json_array_get(required, n));
+            if (name != NULL && weir__schema_spend(w, 4) && !weir__schema_is_required(schemas[1 - m], name))
+                names[m] = name;
+        }
+    }
+    if (names[0] == NULL || names[1] == NULL) return false;
+    for (int m = 0; m < 2; m++)
+        weir__schema_set(w, json_array_get(without, both[m]), names[1 - m], json_false());
+    return true;
+}
+
+/* The branches, of which no two are satisfied by one value; NULL: a refusal. */
+static json_t *parted_branches(weir__schema_walk *w, json_t *branches)
+{
+    const size_t n = json_array_size(branches);
+    json_t *without = json_array(), *parted = json_array();
+    for (size_t i = 0; i < n; i++) weir__schema_append(w, without, json_object());
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = i + 1; k < n && w->status == WEIR_OK; k++) {
+            if (exclude_each_other(w, json_array_get(branches, i), json_array_get(branches, k)) ||
+                part_branches(w, branches, i, k, without))
+                continue;
+            weir__schema_refuse(
+                w, "oneOf",
+                "one value may satisfy both branch %zu and branch %zu; give each a type of its own, or a "
+                "required property with distinct const values, or write anyOf",
+                i, k);
+        }
+    for (size_t i = 0; i < n && w->status == WEIR_OK; i++) {
+        json_t *branch = json_array_get(branches, i), *names = json_array_get(without, i);
+        json_t *rest =
+            json_object_size(names) > 0 ? weir__schema_pack(w, "{s:O}", "properties", names) : NULL;
+        weir__schema_append(w, parted,
+                            rest != NULL ? weir__schema_both(w, branch, rest) : json_incref(branch));
+        json_decref(rest);
+    }
+    json_decref(without);
+    return weir__schema_made(w, parted);
+}
+
 json_t *weir__schema_alternatives(weir__schema_walk *w, const json_t *schema)
 {
     bool one_of = json_object_get(schema, "oneOf") != NULL;
@@ -516,19 +625,13 @@ json_t *weir__schema_alternatives(weir__schema_walk *w, const json_t *schema)
     if (!json_is_array(given) || json_array_size(given) == 0)
         return weir__schema_refuse_finally(w, keyword, "it must be an array of schemas, and not empty");
     json_t *branches = merged_branches(w, schema, keyword), *list = json_array();
-    size_t n = json_array_size(branches);
-    for (size_t i = 0; i < n && w->status == WEIR_OK; i++) {
-        json_t *branch = json_array_get(branches, i);
-        for (size_t k = i + 1; one_of && k < n && w->status == WEIR_OK; k++) {
-            if (exclude_each_other(w, branch, json_array_get(branches, k))) continue;
-            weir__schema_refuse(
-                w, "oneOf",
-                "one value may satisfy both branch %zu and branch %zu; give each a type of its own, or a "
-                "required property with distinct const values, or write anyOf",
-                i, k);
-        }
-        if (w->status != WEIR_OK) break;
-        json_t *one = weir__schema_below_index(w, keyword, i, branch, false);
+    if (one_of && w->status == WEIR_OK) {
+        json_t *parted = parted_branches(w, branches);
+        json_decref(branches);
+        branches = parted;
+    }
+    for (size_t i = 0; i < json_array_size(branches) && w->status == WEIR_OK; i++) {
+        json_t *one = weir__schema_below_index(w, keyword, i, json_array_get(branches, i), false);
         if (!json_is_false(one)) weir__schema_append(w, list, one);
     }
     json_decref(branches);

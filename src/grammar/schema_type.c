@@ -260,85 +260,232 @@ static json_t *pattern_schema(weir__schema_walk *w, char *pattern, const char *k
     return result;
 }
 
-static json_t *string_of_length(weir__schema_walk *w, uint64_t least, uint64_t most)
+/* The pattern of all strings of these lengths; *most may become lower: see pattern.c. */
+static char *pattern_of_length(weir__schema_walk *w, uint64_t least, uint64_t *most)
 {
     char any[64], *pattern = NULL;
-    if (least > most) return json_false();
-    if (most == 0) return weir__schema_pack(w, "{s:[s]}", "enum", "");
-    if (most == WEIR__PATTERN_ENDLESS)
+    if (*most == WEIR__PATTERN_ENDLESS)
         snprintf(any, sizeof any, "^[^]{%" PRIu64 ",}$", least);
     else
-        snprintf(any, sizeof any, "^[^]{%" PRIu64 ",%" PRIu64 "}$", least, most);
-    const char *why = weir__pattern_rewrite(any, &pattern, &least, &most);
-    if (why == weir__pattern_no_memory) return weir__schema_no_memory(w);
-    if (why != NULL) return weir__schema_refuse(w, "minLength", "%s", why);
+        snprintf(any, sizeof any, "^[^]{%" PRIu64 ",%" PRIu64 "}$", least, *most);
+    const char *why = weir__pattern_rewrite(any, &pattern, &least, most);
+    if (why == weir__pattern_no_memory) weir__schema_no_memory(w);
+    if (why != NULL) weir__schema_refuse(w, "minLength", "%s", why);
+    return pattern;
+}
+
+static json_t *string_of_length(weir__schema_walk *w, uint64_t least, uint64_t most)
+{
+    if (most == 0) return weir__schema_pack(w, "{s:[s]}", "enum", "");
+    char *pattern = pattern_of_length(w, least, &most);
+    if (pattern == NULL) return NULL;
     return pattern_schema(w, pattern, most != WEIR__PATTERN_ENDLESS ? "maxLength" : "minLength");
 }
 
-/* The schema's pattern, or that of its format. False after a refusal. */
-static bool find_pattern(weir__schema_walk *w, const json_t *schema, const char **pattern)
+json_t *weir__schema_product(weir__schema_walk *w, const char *keyword, const weir__regular_part *parts,
+                             size_t n, bool *narrowed)
 {
-    const json_t *own = json_object_get(schema, "pattern"), *format = json_object_get(schema, "format");
-    *pattern = json_string_value(own);
-    if (own != NULL && *pattern == NULL)
-        return weir__schema_refuse_finally(w, "pattern", "it must be a string") != NULL;
-    const char *known;
-    if (!weir__schema_format(w, format, &known)) return false;
-    if (known == NULL) return true;
-    if (own != NULL)
-        return weir__schema_refuse(w, "pattern", "it stands beside format; only one of them is supported") !=
-               NULL;
-    *pattern = known;
+    size_t cost = 0;
+    bool too_large = false;
+    if (!weir__schema_spend(w, 1)) return NULL;
+    json_t *states = weir__regular_make(parts, n, &w->work->budget, &cost, &too_large);
+    /* One string must not take the room of all others. */
+    if (narrowed != NULL) too_large |= cost > w->work->elements / 4;
+    if (states != NULL && json_array_size(states) == 0) {
+        json_decref(states);
+        return json_false();
+    }
+    if (too_large) {
+        json_decref(states);
+        if (narrowed == NULL) return weir__schema_refuse(w, keyword, "its grammar becomes too large");
+        *narrowed = true;
+        return json_false();
+    }
+    if (states == NULL) return weir__schema_spend(w, 1) ? weir__schema_no_memory(w) : NULL;
+    weir__schema_take(w, keyword, cost);
+    return weir__schema_pack(w, "{s:s,s:o}", "type", "string", WEIR__SCHEMA_STATES, states);
+}
+
+/* The patterns of a string: its own, those of schemas that met here, and that of its format. */
+#define STRING_PATTERNS_MAX 6
+
+typedef struct strings {
+    char *texts[STRING_PATTERNS_MAX + 1]; /* rewritten */
+    size_t n;
+    uint64_t shortest, longest; /* that they imply */
+    const char *keyword;        /* of the last one */
+} strings;
+
+static bool add_string_pattern(weir__schema_walk *w, strings *s, const char *keyword, const json_t *pattern)
+{
+    const char *text = json_string_value(pattern);
+    uint64_t shortest, longest;
+    if (text == NULL) return weir__schema_refuse_finally(w, "pattern", "it must be a string") != NULL;
+    if (s->n == STRING_PATTERNS_MAX)
+        return weir__schema_refuse(w, "pattern", "too many patterns meet here, by allOf or anyOf") != NULL;
+    const char *why = weir__pattern_rewrite(text, &s->texts[s->n], &shortest, &longest);
+    if (why == weir__pattern_no_memory) return weir__schema_no_memory(w) != NULL;
+    if (why != NULL) return weir__schema_refuse(w, keyword, "'%.80s': %s", text, why) != NULL;
+    if (shortest > s->shortest) s->shortest = shortest;
+    if (longest < s->longest) s->longest = longest;
+    s->keyword = keyword;
+    s->n++;
     return true;
+}
+
+/* False after a refusal. */
+static bool read_string_patterns(weir__schema_walk *w, const json_t *schema, strings *s)
+{
+    const json_t *own = json_object_get(schema, "pattern"),
+                 *more = json_object_get(schema, WEIR__SCHEMA_PATTERNS);
+    const char *known;
+    if (!weir__schema_format(w, json_object_get(schema, "format"), &known)) return false;
+    if (known != NULL) {
+        json_t *format = weir__schema_made(w, json_string(known));
+        bool ok = format != NULL && add_string_pattern(w, s, "format", format);
+        json_decref(format);
+        if (!ok) return false;
+    }
+    if (own != NULL && !add_string_pattern(w, s, "pattern", own)) return false;
+    for (size_t i = 0; i < json_array_size(more); i++)
+        if (!add_string_pattern(w, s, "pattern", json_array_get(more, i))) return false;
+    return true;
+}
+
+static json_t *texts_of(const weir__regular_part *parts, size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < n && list != NULL; i++)
+        if (json_array_append_new(list, json_string(parts[i].pattern)) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
+    return list;
+}
+
+/* What all patterns and the lengths have in common. An upper bound is lowered where the grammar would be too
+ * large. */
+static json_t *product_of(weir__schema_walk *w, strings *s, uint64_t least, uint64_t most)
+{
+    const bool by_length = s->shortest < least || s->longest > most;
+    for (;;) {
+        weir__regular_part parts[STRING_PATTERNS_MAX + 1];
+        bool too_large = false;
+        uint64_t bound = most;
+        for (size_t i = 0; i < s->n; i++) parts[i] = (weir__regular_part){s->texts[i], false};
+        if (by_length && (s->texts[s->n] = pattern_of_length(w, least, &bound)) == NULL) return NULL;
+        if (by_length) parts[s->n] = (weir__regular_part){s->texts[s->n], false};
+        json_t *made = weir__schema_product(w, s->keyword, parts, s->n + by_length, &too_large);
+        if (json_is_object(made))
+            weir__schema_set(w, made, WEIR__SCHEMA_PATTERNS, texts_of(parts, s->n + by_length));
+        weir__mem_free(s->texts[s->n]);
+        s->texts[s->n] = NULL;
+        if (!too_large) return made;
+        if (!by_length || s->longest <= most || most <= 64 || most / 4 < least)
+            return weir__schema_refuse(w,
+                                       !by_length            ? s->keyword
+                                       : s->shortest < least ? "minLength"
+                                                             : "maxLength",
+                                       "beside %s its grammar becomes too large", s->keyword);
+        most = most > 512 ? 512 : most / 4;
+    }
 }
 
 json_t *weir__schema_string(weir__schema_walk *w, const json_t *schema)
 {
-    uint64_t least = 0, most = WEIR__PATTERN_ENDLESS, shortest = 0, longest = 0;
-    const char *pattern;
-    char *rewritten = NULL;
+    uint64_t least = 0, most = WEIR__PATTERN_ENDLESS;
+    strings s = {.longest = WEIR__PATTERN_ENDLESS};
+    json_t *result = NULL;
     if (!weir__schema_count(w, schema, "minLength", &least) ||
-        !weir__schema_count(w, schema, "maxLength", &most) || !find_pattern(w, schema, &pattern))
+        !weir__schema_count(w, schema, "maxLength", &most))
         return NULL;
-    if (pattern == NULL) {
-        if (least > 0 || most != WEIR__PATTERN_ENDLESS) return string_of_length(w, least, most);
-        return weir__schema_pack(w, "{s:s}", "type", "string");
+    if (read_string_patterns(w, schema, &s)) {
+        if (least > most) {
+            result = json_false();
+        } else if (s.n == 0) {
+            result = least > 0 || most != WEIR__PATTERN_ENDLESS
+                         ? string_of_length(w, least, most)
+                         : weir__schema_pack(w, "{s:s}", "type", "string");
+        } else if (s.n == 1 && s.shortest >= least && s.longest <= most) {
+            result = pattern_schema(w, s.texts[0], s.keyword);
+            s.n = 0;
+        } else {
+            result = product_of(w, &s, least, most);
+        }
     }
-    const char *keyword =
-        pattern == json_string_value(json_object_get(schema, "pattern")) ? "pattern" : "format";
-    const char *why = weir__pattern_rewrite(pattern, &rewritten, &shortest, &longest);
-    if (why == weir__pattern_no_memory) return weir__schema_no_memory(w);
-    if (why != NULL) return weir__schema_refuse(w, keyword, "'%.80s': %s", pattern, why);
-    if (shortest < least || longest > most) {
-        weir__mem_free(rewritten);
-        return weir__schema_refuse(
-            w, shortest < least ? "minLength" : "maxLength",
-            "it stands beside %s, which has %s strings; write the length into a pattern", keyword,
-            shortest < least ? "shorter" : "longer");
-    }
-    return pattern_schema(w, rewritten, keyword);
+    while (s.n > 0) weir__mem_free(s.texts[--s.n]);
+    return result;
 }
 
 /* ---- Arrays ---- */
 
-/* The rule of exactly the items of prefixItems, as far as maxItems allows. */
-static json_t *tuple_rule(weir__schema_walk *w, const json_t *prefix, const char *keyword, uint64_t least,
-                          uint64_t most)
+/* An array of items with one schema, which is taken over. */
+static json_t *list_of(weir__schema_walk *w, json_t *item, uint64_t least, uint64_t most)
 {
+    if (json_is_false(item)) most = 0;
+    if (least > most || most == 0) {
+        json_decref(item);
+        return least > most ? json_false() : weir__schema_pack(w, "{s:[[]]}", "enum");
+    }
+    if (least > WEIR__SCHEMA_ITEMS_MAX)
+        weir__schema_refuse(w, "minItems", "at most %d items can be asked for", WEIR__SCHEMA_ITEMS_MAX);
+    bool bounded = most != UINT64_MAX;
+    if (bounded && most > WEIR__SCHEMA_ITEMS_MAX) most = WEIR__SCHEMA_ITEMS_MAX;
+    weir__schema_take(w, bounded ? "maxItems" : "minItems", 4 * (bounded ? most : least) + 4);
+    json_t *result = weir__schema_pack(w, "{s:s,s:o}", "type", "array", "items", item);
+    if (least > 0) weir__schema_set(w, result, "minItems", json_integer((json_int_t)least));
+    if (bounded) weir__schema_set(w, result, "maxItems", json_integer((json_int_t)most));
+    return weir__schema_made(w, result);
+}
+
+/* The first items, and a schema for those after them (NULL: any), `least` to `most` in all. With relax exactly
+ * the first ones, as far as maxItems allows. */
+static json_t *tuple(weir__schema_walk *w, const json_t *prefix, const char *keyword, const json_t *rest,
+                     uint64_t least, uint64_t most)
+{
+    const char *const rest_keyword = strcmp(keyword, "items") == 0 ? "additionalItems" : "items";
     size_t n = json_array_size(prefix);
+    json_t *items = json_array(), *others = NULL;
+    if (w->relax && least > n)
+        weir__schema_refuse(w, "minItems", "it asks for more items than %s gives", keyword);
+    if (w->relax && most > n) most = n;
     if (most < n) n = (size_t)most;
-    json_t *items = json_array();
     for (size_t i = 0; i < n && w->status == WEIR_OK; i++) {
         json_t *item = weir__schema_below_index(w, keyword, i, json_array_get(prefix, i), true);
         if (json_is_false(item))
-            n = i; /* no array has this item */
+            most = n = i; /* no array has this item */
         else
             weir__schema_append(w, items, item);
     }
-    if (least > n) weir__schema_refuse(w, "minItems", "it asks for more items than %s gives", keyword);
-    if (n > 0) return weir__schema_pack(w, "{s:s,s:o}", "type", "array", "prefixItems", items);
-    json_decref(items);
-    return weir__schema_pack(w, "{s:[[]]}", "enum");
+    if (most > n && w->status == WEIR_OK)
+        others = rest == NULL ? json_object() : weir__schema_below(w, rest_keyword, NULL, rest, true);
+    if (json_is_false(others)) most = n;
+    if (most <= n) {
+        json_decref(others);
+        others = json_false();
+    }
+    if (least > WEIR__SCHEMA_ITEMS_MAX)
+        weir__schema_refuse(w, "minItems", "at most %d items can be asked for", WEIR__SCHEMA_ITEMS_MAX);
+    if (w->status == WEIR_OK && (least > most || n == 0)) {
+        const bool possible = least <= most, open = most > 0;
+        json_decref(items);
+        if (!possible || !open) {
+            json_decref(others);
+            return possible ? weir__schema_pack(w, "{s:[[]]}", "enum") : json_false();
+        }
+        return list_of(w, others, least, most);
+    }
+    if (w->relax) {
+        json_decref(others);
+        return weir__schema_pack(w, "{s:s,s:o}", "type", "array", "prefixItems", items);
+    }
+    const bool bounded = most != UINT64_MAX;
+    if (bounded && most > WEIR__SCHEMA_ITEMS_MAX + n) most = WEIR__SCHEMA_ITEMS_MAX + n;
+    weir__schema_take(w, bounded ? "maxItems" : "minItems", 4 * (bounded ? most : least) + 8 * n + 4);
+    json_t *result = weir__schema_pack(w, "{s:s,s:o,s:o,s:I}", "type", "array", "prefixItems", items, "items",
+                                       others, "minItems", (json_int_t)least);
+    if (bounded) weir__schema_set(w, result, "maxItems", json_integer((json_int_t)most));
+    return weir__schema_made(w, result);
 }
 
 json_t *weir__schema_array(weir__schema_walk *w, const json_t *schema)
@@ -352,30 +499,20 @@ json_t *weir__schema_array(weir__schema_walk *w, const json_t *schema)
     if (least > most) return json_false();
     if (prefix != NULL && !json_is_array(prefix))
         return weir__schema_refuse_finally(w, "prefixItems", "it must be an array of schemas");
-    bool listed = prefix != NULL || json_is_array(items);
     if (!json_is_false(json_object_get(schema, "uniqueItems")) &&
         json_object_get(schema, "uniqueItems") != NULL && most > 1)
         return weir__schema_refuse(w, "uniqueItems",
                                    "a grammar cannot compare items; only false is supported, or at most one "
                                    "item");
-    if (unevaluated != NULL && !json_is_true(unevaluated) && !(json_is_false(unevaluated) && listed))
-        return weir__schema_refuse(w, "unevaluatedItems", "only false beside prefixItems is supported");
-    if (listed) return tuple_rule(w, prefix ? prefix : items, prefix ? "prefixItems" : "items", least, most);
-
-    json_t *item = items == NULL ? json_object() : weir__schema_below(w, "items", NULL, items, true);
-    if (json_is_false(item)) most = 0;
-    if (least > most) return json_false();
-    if (most == 0) {
-        json_decref(item);
-        return weir__schema_pack(w, "{s:[[]]}", "enum");
-    }
-    if (least > WEIR__SCHEMA_ITEMS_MAX)
-        weir__schema_refuse(w, "minItems", "at most %d items can be asked for", WEIR__SCHEMA_ITEMS_MAX);
-    bool bounded = most != UINT64_MAX;
-    if (bounded && most > WEIR__SCHEMA_ITEMS_MAX) most = WEIR__SCHEMA_ITEMS_MAX;
-    weir__schema_take(w, bounded ? "maxItems" : "minItems", 4 * (bounded ? most : least) + 4);
-    json_t *result = weir__schema_pack(w, "{s:s,s:o}", "type", "array", "items", item);
-    if (least > 0) weir__schema_set(w, result, "minItems", json_integer((json_int_t)least));
-    if (bounded) weir__schema_set(w, result, "maxItems", json_integer((json_int_t)most));
-    return weir__schema_made(w, result);
+    if (prefix == NULL && !json_is_array(items))
+        return list_of(w,
+                       items != NULL || unevaluated != NULL
+                           ? weir__schema_below(w, items != NULL ? "items" : "unevaluatedItems", NULL,
+                                                items != NULL ? items : unevaluated, true)
+                           : json_object(),
+                       least, most);
+    const json_t *first = prefix != NULL ? prefix : items;
+    const json_t *rest = prefix != NULL ? items : json_object_get(schema, "additionalItems");
+    return tuple(w, first, prefix != NULL ? "prefixItems" : "items", rest != NULL ? rest : unevaluated, least,
+                 most);
 }

@@ -176,7 +176,7 @@ const char *const weir__schema_named_properties[] = {"properties", "required", N
 /* All but annotations, which have no row: JSON Schema ignores names that it does not know. */
 static const struct row {
     enum keyword_kind kind;
-    const char *names[12]; /* ends with NULL */
+    const char *names[13]; /* ends with NULL */
     const char *why;       /* it is refused */
 } rows[] = {
     {GENERAL,
@@ -184,14 +184,16 @@ static const struct row {
      NULL},
     {OBJECT,
      {"properties", "required", "additionalProperties", "unevaluatedProperties", "minProperties",
-      "maxProperties", "propertyNames", "dependentRequired", "dependentSchemas", "dependencies"},
+      "maxProperties", "propertyNames", "patternProperties", "dependentRequired", "dependentSchemas",
+      "dependencies"},
      NULL},
     {ARRAY,
      {"items", "prefixItems", "additionalItems", "unevaluatedItems", "minItems", "maxItems", "uniqueItems"},
      NULL},
-    {STRING, {"pattern", "minLength", "maxLength", "format"}, NULL}, /* the last one of numbers too */
+    {STRING,
+     {"pattern", WEIR__SCHEMA_PATTERNS, "minLength", "maxLength", "format"},
+     NULL}, /* the last one of numbers too */
     {NUMBER, {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}, NULL},
-    {REFUSED, {"patternProperties"}, "properties are matched by their names only"},
     {REFUSED, {"contains"}, "a grammar cannot ask for an item somewhere"},
     {REFUSED, {"minContains", "maxContains"}, "a grammar cannot count items of a kind"},
     {REFUSED, {"$dynamicRef", "$recursiveRef"}, "only $ref into the same document is followed"},

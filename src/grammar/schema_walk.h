@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "grammar/range.h"
+#include "grammar/regular.h"
 #include "grammar/schema_work.h"
 
 /* Types as a set. */
@@ -48,6 +49,17 @@ typedef struct weir__schema_pair {
     json_t *a, *b; /* held, as the others are; b is NULL: a's $ref and the keywords beside it */
     json_t *reference, *target;
 } weir__schema_pair;
+
+/* A keyword of conjunctions: an array of patterns beside `pattern`. In a rewritten schema beside the states of
+ * a string: the rewritten patterns that they come from. */
+#define WEIR__SCHEMA_PATTERNS "\001patterns"
+
+/* What a rewritten schema has beside keywords of JSON Schema: of strings, the states of regular.h; of objects
+ * with listed properties, pairs [names, values] for others, and the least and most properties. */
+#define WEIR__SCHEMA_STATES "x-states"
+#define WEIR__SCHEMA_OTHERS "x-others"
+#define WEIR__SCHEMA_LEAST  "x-least"
+#define WEIR__SCHEMA_MOST   "x-most"
 
 #define WEIR__SCHEMA_INTEGER_MAX INT64_C(9999999999999999) /* 16 digits, the most of all numbers */
 
@@ -233,6 +245,19 @@ json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema); /* cons
 json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema);
 json_t *weir__schema_number(weir__schema_walk *w, const json_t *schema);
 json_t *weir__schema_string(weir__schema_walk *w, const json_t *schema);
+
+/* The strings that match all parts [n], rewritten; `false`: there are none. With narrowed, there are none,
+ * too, where they would make the grammar too large (*narrowed is set); else that is refused. */
+json_t *weir__schema_product(weir__schema_walk *w, const char *keyword, const weir__regular_part *parts,
+                             size_t n, bool *narrowed);
+
+/* Rewrites an ECMA pattern to *text, which weir__mem_free frees. False after a refusal. */
+bool weir__schema_rewrite_pattern(weir__schema_walk *w, const char *keyword, const char *pattern,
+                                  char **text);
+
+/* True if the name matches one of the patterns, which are the object's keys; false also after a failure. */
+bool weir__schema_matches(weir__schema_walk *w, const json_t *patterns, const char *name);
+
 json_t *weir__schema_array(weir__schema_walk *w, const json_t *schema);
 json_t *weir__schema_object(weir__schema_walk *w, const json_t *schema);
 
