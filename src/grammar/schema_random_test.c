@@ -44,6 +44,15 @@ static size_t code_points(const char *text)
     return n;
 }
 
+static bool has_pattern(const char *text, const char *pattern)
+{
+    regex_t regex;
+    assert_int_equal(regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB), 0);
+    bool matches = regexec(&regex, text, 0, NULL, 0) == 0;
+    regfree(&regex);
+    return matches;
+}
+
 static bool valid(const json_t *root, const json_t *schema, const json_t *value)
 {
     const json_t *k;
@@ -95,11 +104,7 @@ static bool valid(const json_t *root, const json_t *schema, const json_t *value)
         if ((k = json_object_get(schema, "maxLength")) != NULL && n > (size_t)json_integer_value(k))
             return false;
         if ((k = json_object_get(schema, "pattern")) != NULL) {
-            regex_t regex;
-            assert_int_equal(regcomp(&regex, json_string_value(k), REG_EXTENDED | REG_NOSUB), 0);
-            bool matches = regexec(&regex, json_string_value(value), 0, NULL, 0) == 0;
-            regfree(&regex);
-            if (!matches) return false;
+            if (!has_pattern(json_string_value(value), json_string_value(k))) return false;
         }
     }
     if (json_is_array(value)) {
@@ -122,11 +127,27 @@ static bool valid(const json_t *root, const json_t *schema, const json_t *value)
         const json_t *others = json_object_get(schema, "additionalProperties");
         json_array_foreach(json_object_get(schema, "required"), i,
                            item) if (json_object_get(value, json_string_value(item)) == NULL) return false;
+        if ((k = json_object_get(schema, "minProperties")) != NULL &&
+            json_object_size(value) < (size_t)json_integer_value(k))
+            return false;
+        if ((k = json_object_get(schema, "maxProperties")) != NULL &&
+            json_object_size(value) > (size_t)json_integer_value(k))
+            return false;
         json_object_foreach((json_t *)value, name, item)
         {
-            const json_t *s = json_object_get(properties, name);
-            if (s == NULL) s = others;
-            if (s != NULL && !valid(root, s, item)) return false;
+            const json_t *s = json_object_get(properties, name), *names = json_object_get(schema, "propertyNames");
+            const char *pattern;
+            json_t *one, *text = json_string(name);
+            bool ok = names == NULL || valid(root, names, text), known = s != NULL;
+            json_decref(text);
+            if (!ok || (known && !valid(root, s, item))) return false;
+            json_object_foreach(json_object_get(schema, "patternProperties"), pattern, one)
+            {
+                if (!has_pattern(name, pattern)) continue;
+                known = true;
+                if (!valid(root, one, item)) return false;
+            }
+            if (!known && others != NULL && !valid(root, others, item)) return false;
         }
     }
     return true;
@@ -182,6 +203,16 @@ static void random_object(uint64_t *seed, json_t *s, int depth)
     if (draw(seed, 4) == 0)
         json_object_set_new(s, "additionalProperties",
                             draw(seed, 2) ? json_false() : random_schema(seed, depth + 1));
+    if (draw(seed, 4) == 0) {
+        static const char *const patterns[] = {"^a", "e$", "^[^t]*$", "^(a|b)+$"};
+        json_t *by_pattern = json_object();
+        for (uint32_t n = 1 + draw(seed, 2); n > 0; n--)
+            json_object_set_new(by_pattern, patterns[draw(seed, 4)], random_schema(seed, depth + 1));
+        json_object_set_new(s, "patternProperties", by_pattern);
+    }
+    maybe(seed, s, "propertyNames", json_pack("{s:s}", "pattern", draw(seed, 2) ? "^[a-v_]+$" : "^.{1,4}$"), 10);
+    maybe(seed, s, "minProperties", json_integer(draw(seed, 3)), 8);
+    maybe(seed, s, "maxProperties", json_integer(1 + draw(seed, 3)), 8);
     json_decref(properties);
     json_decref(required);
 }
