@@ -530,6 +530,16 @@ const char *weir__pattern_rewrite(const char *pattern, char **rewritten, uint64_
     return r.failure;
 }
 
+bool weir__pattern_may_narrow(const char *pattern)
+{
+    for (const char *c = pattern; (c = strchr(c, '{')) != NULL; c++) {
+        size_t low = strspn(c + 1, "0123456789"), high = 0;
+        if (c[1 + low] == ',') high = strspn(c + 2 + low, "0123456789");
+        if (low > 3 || high > 3) return true;
+    }
+    return false;
+}
+
 uint64_t weir__pattern_elements(const char *rewritten)
 {
     uint64_t n = strlen(rewritten) / 6; /* the shortest way to write a character is \uXXXX */

@@ -3,6 +3,7 @@
 #ifndef WEIR_GRAMMAR_PATTERN_H
 #define WEIR_GRAMMAR_PATTERN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +25,10 @@
  * one is lowered to it, and the lower one is refused. */
 const char *weir__pattern_rewrite(const char *pattern, char **rewritten, uint64_t *shortest,
                                   uint64_t *longest);
+
+/* True if the rewritten pattern may match less than the given one, whose counts are large; so what does not
+ * match it is unknown. */
+bool weir__pattern_may_narrow(const char *pattern);
 
 /* The number of a grammar's elements that a rewritten pattern becomes, roughly. */
 uint64_t weir__pattern_elements(const char *rewritten);

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/schema.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -65,9 +66,16 @@ static json_t *refer_to(weir__schema_walk *w, const json_t *target)
 
 /* ---- Schemas ---- */
 
+static json_t *of_parts(weir__schema_walk *w, const json_t *schema, unsigned type);
+static json_t *of_fractions(weir__schema_walk *w, const json_t *schema);
+
 static json_t *of_type(weir__schema_walk *w, const json_t *schema, unsigned type)
 {
+    if ((type & TYPE_NUMBER) == type && type != TYPE_FRACTION &&
+        json_object_get(schema, WEIR__SCHEMA_NOT_NUMBERS) != NULL)
+        return of_parts(w, schema, type);
     switch (type) {
+    case TYPE_FRACTION: return of_fractions(w, schema);
     case TYPE_OBJECT: return weir__schema_object(w, schema);
     case TYPE_ARRAY: return weir__schema_array(w, schema);
     case TYPE_STRING: return weir__schema_string(w, schema);
@@ -75,6 +83,68 @@ static json_t *of_type(weir__schema_walk *w, const json_t *schema, unsigned type
     case TYPE_NUMBER: return weir__schema_number(w, schema);
     default: return weir__schema_pack(w, "{s:s}", "type", type == TYPE_NULL ? "null" : "boolean");
     }
+}
+
+/* The numbers without the values that `not` excludes: those before, between and after them. */
+static json_t *of_parts(weir__schema_walk *w, const json_t *schema, unsigned type)
+{
+    json_t *given = json_object_get(schema, WEIR__SCHEMA_NOT_NUMBERS), *list = json_array(), *last = NULL;
+    const size_t n = json_array_size(given);
+    bool *taken = weir__mem_calloc(n + 1, sizeof *taken);
+    if (taken == NULL || !weir__schema_spend(w, n * n)) {
+        weir__mem_free(taken);
+        json_decref(list);
+        return weir__schema_no_memory(w);
+    }
+    for (size_t i = 0; i <= n && w->status == WEIR_OK; i++) {
+        size_t next = n;
+        for (size_t k = 0; k < n; k++)
+            if (!taken[k] && (next == n || weir__schema_compare(json_array_get(given, k),
+                                                                json_array_get(given, next)) < 0))
+                next = k;
+        taken[next] = true;
+        json_t *part = weir__schema_without(w, schema, WEIR__SCHEMA_NOT_NUMBERS);
+        const json_t *low = json_object_get(part, "exclusiveMinimum"),
+                     *high = json_object_get(part, "exclusiveMaximum");
+        json_t *value = json_array_get(given, next);
+        if (last != NULL && (!json_is_number(low) || weir__schema_compare(low, last) < 0))
+            weir__schema_set(w, part, "exclusiveMinimum", json_incref(last));
+        if (value != NULL && (!json_is_number(high) || weir__schema_compare(high, value) > 0))
+            weir__schema_set(w, part, "exclusiveMaximum", json_incref(value));
+        json_t *one = w->status == WEIR_OK ? of_type(w, part, type) : NULL;
+        if (!json_is_false(one)) weir__schema_append(w, list, one);
+        json_decref(part);
+        last = value;
+    }
+    weir__mem_free(taken);
+    return weir__schema_any_of(w, list);
+}
+
+/* The bound of the keyword's value for numbers that are no integers, rounded to an integer inside. */
+static double rounded_bound(const json_t *schema, const char *keyword, const char *exclusive, bool lower)
+{
+    const json_t *values[] = {json_object_get(schema, keyword), json_object_get(schema, exclusive)};
+    double bound = (lower ? -1 : 1) * (double)WEIR__SCHEMA_INTEGER_MAX;
+    for (int i = 0; i < 2; i++) {
+        if (!json_is_number(values[i])) continue;
+        double value = json_number_value(values[i]);
+        value = lower ? ceil(value) : floor(value);
+        if (lower ? value > bound : value < bound) bound = value;
+    }
+    return bound;
+}
+
+/* Numbers that are no integers. */
+static json_t *of_fractions(weir__schema_walk *w, const json_t *schema)
+{
+    if (json_object_get(schema, "multipleOf") != NULL || json_is_boolean(json_object_get(schema, "exclusiveMinimum")) ||
+        json_is_boolean(json_object_get(schema, "exclusiveMaximum")))
+        return weir__schema_refuse(w, "not", "multiples that are no integers are not supported");
+    const double low = rounded_bound(schema, "minimum", "exclusiveMinimum", true);
+    const double high = rounded_bound(schema, "maximum", "exclusiveMaximum", false);
+    if (low >= high) return json_false();
+    return weir__schema_pack(w, "{s:s,s:b,s:I,s:I}", "type", "number", WEIR__SCHEMA_BROKEN, 1, "minimum",
+                             (json_int_t)low, "maximum", (json_int_t)high);
 }
 
 static json_t *of_types(weir__schema_walk *w, const json_t *schema, unsigned mask)
@@ -214,6 +284,21 @@ static void walk_fini(weir__schema_walk *w)
     json_decref(w->defs);
 }
 
+/* True if a part of the document has unevaluatedProperties or unevaluatedItems. */
+static bool asks_for_unevaluated(weir__schema_walk *w, const json_t *part)
+{
+    bool found = false;
+    const char *name;
+    json_t *value;
+    size_t i;
+    if (!json_is_object(part) && !json_is_array(part)) return false;
+    if (!weir__schema_spend(w, json_object_size(part) / 4 + json_array_size(part) / 4 + 1)) return false;
+    json_object_foreach((json_t *)part, name, value)
+        found = found || strncmp(name, "unevaluated", 11) == 0 || asks_for_unevaluated(w, value);
+    json_array_foreach((json_t *)part, i, value) found = found || asks_for_unevaluated(w, value);
+    return found;
+}
+
 weir_status weir__schema_rewrite(const json_t *schema, const weir__schema_terms *terms, json_t **rewritten,
                                  weir_error *error)
 {
@@ -232,6 +317,7 @@ weir_status weir__schema_rewrite(const json_t *schema, const weir__schema_terms 
     json_t *result = NULL;
     weir__schema_work_init(&own);
     w.defs = json_object();
+    w.unevaluated = asks_for_unevaluated(&w, schema);
     if (!json_is_object(schema) && !json_is_boolean(schema))
         weir__schema_refuse_finally(&w, NULL, "a schema must be an object or a boolean");
     else if (terms->inline_root)

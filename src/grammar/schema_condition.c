@@ -48,10 +48,11 @@ static json_t *other_object(weir__schema_walk *w, const json_t *schema, int dept
     json_t *list = json_array(), *value;
     const json_t *required = json_object_get(schema, "required");
     const char *name;
-    if (json_object_get(schema, "type") != NULL)
-        weir__schema_append(w, list,
-                            weir__schema_pack(w, "{s:o}", "type",
-                                              weir__schema_type_array(w, TYPE_ANY & ~(unsigned)TYPE_OBJECT)));
+    /* In a condition that fails, and in `not`, nothing is evaluated. */
+    if (w->unevaluated) {
+        json_decref(list);
+        return NULL;
+    }
     json_object_foreach(json_object_get(schema, "properties"), name, value)
     {
         json_t *other = opposite(w, value, depth);
@@ -69,31 +70,93 @@ static json_t *other_object(weir__schema_walk *w, const json_t *schema, int dept
     return weir__schema_any_of(w, list);
 }
 
-/* A schema that is satisfied only by values that do not satisfy the given one; not by all of them, where
- * the opposite has other types, too. NULL: it is unknown, or a failure. */
+/* Keywords of which one contradicts another: a value for which one does not hold is of the type, and the
+ * other one holds for the same value, or for one that is greater by `more`. */
+static const struct contrary {
+    const char *keyword, *type, *other;
+    int more;
+} contraries[] = {
+    {"minimum", "number", "exclusiveMaximum", 0},
+    {"maximum", "number", "exclusiveMinimum", 0},
+    {"exclusiveMinimum", "number", "maximum", 0},
+    {"exclusiveMaximum", "number", "minimum", 0},
+    {"minLength", "string", "maxLength", -1},
+    {"maxLength", "string", "minLength", 1},
+    {"minItems", "array", "maxItems", -1},
+    {"maxItems", "array", "minItems", 1},
+    {"minProperties", "object", "maxProperties", -1},
+    {"maxProperties", "object", "minProperties", 1},
+};
+
+/* Adds what contradicts a bound to the list. False: it is none, or its value is odd. */
+static bool add_contrary(weir__schema_walk *w, json_t *list, const char *keyword, json_t *value)
+{
+    const struct contrary *c = contraries;
+    const size_t n = sizeof contraries / sizeof *contraries;
+    size_t i = 0;
+    while (i < n && strcmp(c[i].keyword, keyword) != 0) i++;
+    if (i == n || !json_is_number(value)) return false;
+    if (c[i].more == 0)
+        return weir__schema_append(
+            w, list, weir__schema_pack(w, "{s:s,s:O}", "type", c[i].type, c[i].other, value));
+    const double bound = json_number_value(value);
+    if (bound < 0 || bound > 1e9 || bound != (double)(json_int_t)bound) return false;
+    json_int_t other = (json_int_t)bound + c[i].more;
+    return other < 0 ||
+           weir__schema_append(w, list,
+                               weir__schema_pack(w, "{s:s,s:I}", "type", c[i].type, c[i].other, other));
+}
+
+/* Adds what contradicts a keyword of the schema to the list. False: it is unknown. */
+static bool add_opposite(weir__schema_walk *w, json_t *list, const json_t *schema, const char *keyword,
+                         json_t *value, int depth)
+{
+    static const char *const values[] = {"const", "enum", NULL};
+    json_t *one = NULL;
+    if (weir__schema_kind_of(keyword) == ANNOTATION || strcmp(keyword, "required") == 0) return true;
+    if (add_contrary(w, list, keyword, value)) return true;
+    if (strcmp(keyword, "type") == 0) {
+        const unsigned mask = TYPE_ANY & ~weir__schema_declared_types(w, schema);
+        if (mask == 0 || w->status != WEIR_OK) return w->status == WEIR_OK;
+        one = weir__schema_pack(w, "{s:o}", "type", weir__schema_type_array(w, mask));
+    } else if (strcmp(keyword, values[0]) == 0 || strcmp(keyword, values[1]) == 0) {
+        one = weir__schema_pack(w, "{s:{s:O}}", "not", keyword, value);
+    } else if (strcmp(keyword, "pattern") == 0 && json_is_string(value)) {
+        one = weir__schema_pack(w, "{s:s,s:[O]}", "type", "string", WEIR__SCHEMA_NOT_PATTERNS, value);
+    } else if (strcmp(keyword, "properties") == 0) {
+        one = other_object(w, schema, depth + 1);
+    } else if (strcmp(keyword, "not") == 0 && !w->unevaluated) {
+        one = json_incref(value);
+    } else if (strcmp(keyword, "anyOf") == 0) {
+        one = opposites(w, value, "allOf", depth + 1);
+    } else if (strcmp(keyword, "allOf") == 0) {
+        one = opposites(w, value, "anyOf", depth + 1);
+    }
+    return one != NULL && weir__schema_append(w, list, one);
+}
+
 static json_t *opposite(weir__schema_walk *w, const json_t *schema, int depth)
 {
-    static const char *const values[] = {"const", "enum", NULL}, *const type[] = {"type", NULL};
-    static const char *const object[] = {"type", "properties", "required", NULL};
-    static const char *const not [] = {"not", NULL}, *const any[] = {"anyOf", NULL},
-                                 *const all[] = {"allOf", NULL};
+    json_t *list, *value;
+    const char *keyword;
     schema = weir__schema_dereference(w, schema);
     if (schema == NULL || depth > 8 || !weir__schema_spend(w, 4)) return NULL;
     if (json_is_boolean(schema)) return json_boolean(json_is_false(schema));
     if (!json_is_object(schema)) return NULL;
-    if (weir__schema_other_constraint(schema, values) == NULL ||
-        weir__schema_other_constraint(schema, type) == NULL)
-        return weir__schema_pack(w, "{s:O}", "not", schema);
-    if (weir__schema_other_constraint(schema, object) == NULL &&
-        (json_object_get(schema, "type") == NULL || weir__schema_is_object(schema)))
-        return other_object(w, schema, depth + 1);
-    if (weir__schema_other_constraint(schema, not ) == NULL)
-        return json_incref(json_object_get(schema, "not"));
-    if (weir__schema_other_constraint(schema, any) == NULL)
-        return opposites(w, json_object_get(schema, "anyOf"), "allOf", depth + 1);
-    if (weir__schema_other_constraint(schema, all) == NULL)
-        return opposites(w, json_object_get(schema, "allOf"), "anyOf", depth + 1);
+    list = json_array();
+    bool known = true;
+    json_object_foreach((json_t *)schema, keyword, value)
+        known = known && add_opposite(w, list, schema, keyword, value, depth);
+    if (known && json_object_get(schema, "required") != NULL && json_object_get(schema, "properties") == NULL)
+        known = weir__schema_append(w, list, other_object(w, schema, depth + 1));
+    if (known && w->status == WEIR_OK) return weir__schema_any_of(w, list);
+    json_decref(list);
     return NULL;
+}
+
+json_t *weir__schema_opposite(weir__schema_walk *w, const json_t *schema)
+{
+    return opposite(w, schema, 0);
 }
 
 /* Adds to all what holds where a property is there: a list of required ones, or a schema. */
@@ -213,8 +276,57 @@ static json_t *remaining_values(weir__schema_walk *w, const json_t *schema, cons
 static json_t *refuse_not(weir__schema_walk *w)
 {
     return weir__schema_refuse(w, "not",
-                               "a grammar cannot exclude what a schema matches; only types, and values of an "
-                               "enum or const beside it, are left out");
+                               "a grammar cannot exclude what this schema matches; it can exclude types, listed "
+                               "values, bounds, patterns, and properties that have them or are there");
+}
+
+/* Adds a value to a list of the schema. */
+static void add_excluded(weir__schema_walk *w, json_t *schema, const char *keyword, json_t *value)
+{
+    json_t *known = json_object_get(schema, keyword);
+    json_t *list = weir__schema_made(w, known != NULL ? json_copy(known) : json_array());
+    weir__schema_append(w, list, json_incref(value));
+    weir__schema_set(w, schema, keyword, list);
+}
+
+/* The schema, which lists no values, without some. Of arrays, objects and booleans, of which one is excluded,
+ * none remain, unless it is empty. */
+static json_t *without_values(weir__schema_walk *w, const json_t *schema, const json_t *excluded)
+{
+    const json_t *only = json_object_get(excluded, "const"), *list = json_object_get(excluded, "enum");
+    unsigned mask = weir__schema_declared_types(w, schema), left = mask;
+    json_t *less = weir__schema_without(w, schema, "not");
+    if (w->relax && json_object_get(schema, "type") == NULL) left = 0;
+    for (size_t i = 0; i < (only != NULL ? 1 : json_array_size(list)) && weir__schema_spend(w, 4); i++) {
+        json_t *value = only != NULL ? (json_t *)only : json_array_get(list, i);
+        const unsigned type = weir__schema_type_of(value);
+        if (!is_excluded(value, excluded) || (type & mask) == 0) continue;
+        if (type == TYPE_STRING)
+            add_excluded(w, less, WEIR__SCHEMA_NOT_STRINGS, value);
+        else if ((type & TYPE_NUMBER) != 0)
+            add_excluded(w, less, WEIR__SCHEMA_NOT_NUMBERS, value);
+        else
+            left &= ~type;
+    }
+    if (left == 0 || w->status != WEIR_OK) {
+        json_decref(less);
+        return mask == TYPE_NULL && w->status == WEIR_OK ? json_false() : refuse_not(w);
+    }
+    weir__schema_set(w, less, "type", weir__schema_type_array(w, left));
+    return weir__schema_made(w, less);
+}
+
+/* The schema with what contradicts its `not`. */
+static json_t *with_opposite(weir__schema_walk *w, const json_t *schema, const json_t *excluded)
+{
+    json_t *other = opposite(w, excluded, 0);
+    if (other == NULL) return refuse_not(w);
+    json_t *less = weir__schema_without(w, schema, "not");
+    json_t *whole = less != NULL ? weir__schema_pack(w, "{s:[o,o]}", "allOf", less, other) : NULL;
+    if (less == NULL) json_decref(other);
+    json_t *flat = whole != NULL ? weir__schema_flatten(w, whole) : NULL;
+    json_decref(whole);
+    return flat;
 }
 
 json_t *weir__schema_without_not(weir__schema_walk *w, const json_t *schema)
@@ -231,16 +343,14 @@ json_t *weir__schema_without_not(weir__schema_walk *w, const json_t *schema)
         unsigned mask = weir__schema_declared_types(w, schema),
                  out = weir__schema_declared_types(w, excluded);
         if (mask == 0 || out == 0) return NULL;
-        mask &= ~out;
-        if ((mask & TYPE_NUMBER) == TYPE_FRACTION) return refuse_not(w);
         keyword = "type";
-        rest = weir__schema_type_array(w, mask);
-    } else if (is_object && weir__schema_other_constraint(excluded, values) == NULL &&
-               weir__schema_has_any(schema, values)) {
+        rest = weir__schema_type_array(w, mask & ~out);
+    } else if (is_object && weir__schema_other_constraint(excluded, values) == NULL) {
+        if (!weir__schema_has_any(schema, values)) return without_values(w, schema, excluded);
         keyword = "enum";
         rest = remaining_values(w, schema, excluded);
     } else if (!json_is_false(excluded)) {
-        return refuse_not(w);
+        return with_opposite(w, schema, excluded);
     }
     if (keyword != NULL && w->status == WEIR_OK && json_array_size(rest) == 0) {
         json_decref(rest);

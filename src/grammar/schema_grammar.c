@@ -143,6 +143,7 @@ static unsigned shared_rule(const json_t *schema)
     const char *type = json_string_value(json_object_get(schema, "type"));
     if (weir__schema_other_constraint(schema, type_alone) != NULL ||
         json_object_get(schema, WEIR__SCHEMA_STATES) != NULL ||
+        json_object_get(schema, WEIR__SCHEMA_BROKEN) != NULL ||
         json_object_get(schema, WEIR__SCHEMA_OTHERS) != NULL)
         return N_SHARED;
     for (unsigned i = ANY_OBJECT; type != NULL && i <= ANY_NULL; i++)
@@ -237,11 +238,30 @@ static void add_integer(weir__text *text, const json_t *schema)
     if (high >= 0) weir__digits_add(text, (uint64_t)(low > 0 ? low : 0), (uint64_t)high);
 }
 
+/* A number between two integers that is none. */
+static void add_broken_number(weir__text *text, const json_t *schema)
+{
+    const int64_t low = json_integer_value(json_object_get(schema, "minimum"));
+    const int64_t high = json_integer_value(json_object_get(schema, "maximum"));
+    weir__text_add_string(text, "(");
+    if (low < 0) {
+        weir__text_add_string(text, "\"-\" (");
+        weir__digits_add(text, (uint64_t)(high < 0 ? -high : 0), (uint64_t)(-low - 1));
+        weir__text_add_string(text, high > 0 ? ") | " : ")");
+    }
+    if (high > 0) weir__digits_add(text, (uint64_t)(low > 0 ? low : 0), (uint64_t)(high - 1));
+    weir__text_add_string(text, ") \".\" [0-9]{0,15} [1-9]");
+}
+
 /* The bounds of a rewritten number. */
 static void add_number(emitter *e, weir__text *text, const json_t *schema)
 {
     weir__schema_bounds bounds;
     size_t from = text->n;
+    if (json_object_get(schema, WEIR__SCHEMA_BROKEN) != NULL) {
+        add_broken_number(text, schema);
+        return;
+    }
     weir__schema_read_bounds(schema, &bounds);
     weir__range_add(text, &bounds.range);
     for (unsigned i = FRACTION; !text->failed && i <= ZEROS; i++)

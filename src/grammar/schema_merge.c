@@ -64,7 +64,7 @@ static bool merge_types(merge *m, const json_t *src)
 {
     unsigned mask = weir__schema_declared_types(m->w, m->dst), other = weir__schema_declared_types(m->w, src);
     if (mask == 0 || other == 0) return false;
-    m->impossible = (mask & other) == 0 || (mask & other) == TYPE_FRACTION;
+    m->impossible = (mask & other) == 0;
     return !m->impossible &&
            weir__schema_set(m->w, m->dst, "type", weir__schema_type_array(m->w, mask & other));
 }
@@ -190,7 +190,7 @@ static bool merge_keyword(merge *m, const json_t *src, const char *name)
     if (strcmp(name, "uniqueItems") == 0) return weir__schema_set(w, m->dst, name, json_true());
     if (strcmp(name, "not") == 0) return merge_not(m, known, value);
     if (json_is_string(value) && strcmp(name, "pattern") == 0) return merge_patterns(m, value);
-    if (lists && strcmp(name, WEIR__SCHEMA_PATTERNS) == 0) {
+    if (lists && name[0] == '\001') {
         json_t *both = weir__schema_made(w, json_copy((json_t *)known));
         if (both != NULL && json_array_extend(both, value) != 0) weir__schema_no_memory(w);
         return weir__schema_set(w, m->dst, name, both) && w->status == WEIR_OK;
@@ -588,16 +588,33 @@ static bool part_branches(weir__schema_walk *w, const json_t *branches, size_t i
     return true;
 }
 
+/* Notes for two branches that neither has what the other one has: schemas [n] of lists, all of which a branch
+ * must satisfy, too. False: what contradicts a branch is unknown, or a failure. */
+static bool oppose_branches(weir__schema_walk *w, const json_t *branches, size_t i, size_t k, json_t *schemas)
+{
+    json_t *not_i = weir__schema_opposite(w, json_array_get(branches, i));
+    json_t *not_k = not_i != NULL ? weir__schema_opposite(w, json_array_get(branches, k)) : NULL;
+    bool ok = not_k != NULL && weir__schema_append(w, json_array_get(schemas, i), json_incref(not_k)) &&
+              weir__schema_append(w, json_array_get(schemas, k), json_incref(not_i));
+    json_decref(not_i);
+    json_decref(not_k);
+    return ok;
+}
+
 /* The branches, of which no two are satisfied by one value; NULL: a refusal. */
 static json_t *parted_branches(weir__schema_walk *w, json_t *branches)
 {
     const size_t n = json_array_size(branches);
-    json_t *without = json_array(), *parted = json_array();
-    for (size_t i = 0; i < n; i++) weir__schema_append(w, without, json_object());
+    json_t *without = json_array(), *opposed = json_array(), *parted = json_array();
+    for (size_t i = 0; i < n; i++) {
+        weir__schema_append(w, without, json_object());
+        weir__schema_append(w, opposed, json_array());
+    }
     for (size_t i = 0; i < n; i++)
         for (size_t k = i + 1; k < n && w->status == WEIR_OK; k++) {
             if (exclude_each_other(w, json_array_get(branches, i), json_array_get(branches, k)) ||
-                part_branches(w, branches, i, k, without))
+                part_branches(w, branches, i, k, without) ||
+                oppose_branches(w, branches, i, k, opposed))
                 continue;
             weir__schema_refuse(
                 w, "oneOf",
@@ -606,14 +623,19 @@ static json_t *parted_branches(weir__schema_walk *w, json_t *branches)
                 i, k);
         }
     for (size_t i = 0; i < n && w->status == WEIR_OK; i++) {
-        json_t *branch = json_array_get(branches, i), *names = json_array_get(without, i);
-        json_t *rest =
-            json_object_size(names) > 0 ? weir__schema_pack(w, "{s:O}", "properties", names) : NULL;
-        weir__schema_append(w, parted,
-                            rest != NULL ? weir__schema_both(w, branch, rest) : json_incref(branch));
-        json_decref(rest);
+        json_t *branch = json_incref(json_array_get(branches, i)), *names = json_array_get(without, i);
+        json_t *rest = json_array_get(opposed, i);
+        if (json_object_size(names) > 0)
+            weir__schema_append(w, rest, weir__schema_pack(w, "{s:O}", "properties", names));
+        for (size_t k = 0; k < json_array_size(rest) && branch != NULL; k++) {
+            json_t *both = weir__schema_both(w, branch, json_array_get(rest, k));
+            json_decref(branch);
+            branch = both;
+        }
+        weir__schema_append(w, parted, branch);
     }
     json_decref(without);
+    json_decref(opposed);
     return weir__schema_made(w, parted);
 }
 

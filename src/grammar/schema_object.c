@@ -75,6 +75,8 @@ static bool matches_pattern(weir__schema_walk *w, const char *name, const char *
 bool weir__schema_rewrite_pattern(weir__schema_walk *w, const char *keyword, const char *pattern, char **text)
 {
     uint64_t shortest, longest;
+    if (weir__pattern_may_narrow(pattern))
+        return weir__schema_refuse(w, keyword, "'%.80s' has counts above 999", pattern) != NULL;
     const char *why = weir__pattern_rewrite(pattern, text, &shortest, &longest);
     if (why == weir__pattern_no_memory) return weir__schema_no_memory(w) != NULL;
     return why == NULL || weir__schema_refuse(w, keyword, "%s", why) != NULL;

@@ -311,26 +311,49 @@ json_t *weir__schema_product(weir__schema_walk *w, const char *keyword, const we
 
 typedef struct strings {
     char *texts[STRING_PATTERNS_MAX + 1]; /* rewritten */
+    bool excluded[STRING_PATTERNS_MAX + 1]; /* a string must not match it */
     size_t n;
     uint64_t shortest, longest; /* that they imply */
     const char *keyword;        /* of the last one */
 } strings;
 
-static bool add_string_pattern(weir__schema_walk *w, strings *s, const char *keyword, const json_t *pattern)
+static bool add_string_pattern(weir__schema_walk *w, strings *s, const char *keyword, const json_t *pattern,
+                               bool excluded)
 {
     const char *text = json_string_value(pattern);
     uint64_t shortest, longest;
     if (text == NULL) return weir__schema_refuse_finally(w, "pattern", "it must be a string") != NULL;
     if (s->n == STRING_PATTERNS_MAX)
         return weir__schema_refuse(w, "pattern", "too many patterns meet here, by allOf or anyOf") != NULL;
+    if (excluded && weir__pattern_may_narrow(text))
+        return weir__schema_refuse(w, keyword, "'%.80s' has counts above 999", text) != NULL;
     const char *why = weir__pattern_rewrite(text, &s->texts[s->n], &shortest, &longest);
     if (why == weir__pattern_no_memory) return weir__schema_no_memory(w) != NULL;
     if (why != NULL) return weir__schema_refuse(w, keyword, "'%.80s': %s", text, why) != NULL;
-    if (shortest > s->shortest) s->shortest = shortest;
-    if (longest < s->longest) s->longest = longest;
+    if (!excluded && shortest > s->shortest) s->shortest = shortest;
+    if (!excluded && longest < s->longest) s->longest = longest;
     s->keyword = keyword;
-    s->n++;
+    s->excluded[s->n++] = excluded;
     return true;
+}
+
+/* Excludes listed strings. */
+static bool add_excluded_strings(weir__schema_walk *w, strings *s, const json_t *list)
+{
+    weir__text text = {0};
+    if (json_array_size(list) == 0) return true;
+    if (s->n == STRING_PATTERNS_MAX)
+        return weir__schema_refuse(w, "not", "too many patterns meet here, by allOf or anyOf") != NULL;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        weir__text_add_string(&text, i == 0 ? "^((" : "|(");
+        weir__regular_add_name(&text, json_string_value(json_array_get(list, i)));
+        weir__text_add_string(&text, ")");
+    }
+    weir__text_add_string(&text, ")$");
+    s->texts[s->n] = text.bytes;
+    s->keyword = "not";
+    s->excluded[s->n++] = true;
+    return !text.failed || weir__schema_no_memory(w) != NULL;
 }
 
 /* False after a refusal. */
@@ -342,14 +365,17 @@ static bool read_string_patterns(weir__schema_walk *w, const json_t *schema, str
     if (!weir__schema_format(w, json_object_get(schema, "format"), &known)) return false;
     if (known != NULL) {
         json_t *format = weir__schema_made(w, json_string(known));
-        bool ok = format != NULL && add_string_pattern(w, s, "format", format);
+        bool ok = format != NULL && add_string_pattern(w, s, "format", format, false);
         json_decref(format);
         if (!ok) return false;
     }
-    if (own != NULL && !add_string_pattern(w, s, "pattern", own)) return false;
+    if (own != NULL && !add_string_pattern(w, s, "pattern", own, false)) return false;
     for (size_t i = 0; i < json_array_size(more); i++)
-        if (!add_string_pattern(w, s, "pattern", json_array_get(more, i))) return false;
-    return true;
+        if (!add_string_pattern(w, s, "pattern", json_array_get(more, i), false)) return false;
+    more = json_object_get(schema, WEIR__SCHEMA_NOT_PATTERNS);
+    for (size_t i = 0; i < json_array_size(more); i++)
+        if (!add_string_pattern(w, s, "not", json_array_get(more, i), true)) return false;
+    return add_excluded_strings(w, s, json_object_get(schema, WEIR__SCHEMA_NOT_STRINGS));
 }
 
 static json_t *texts_of(const weir__regular_part *parts, size_t n)
@@ -363,20 +389,29 @@ static json_t *texts_of(const weir__regular_part *parts, size_t n)
     return list;
 }
 
+static bool excludes(const strings *s)
+{
+    bool any = false;
+    for (size_t i = 0; i < s->n; i++) any |= s->excluded[i];
+    return any;
+}
+
 /* What all patterns and the lengths have in common. An upper bound is lowered where the grammar would be too
  * large. */
 static json_t *product_of(weir__schema_walk *w, strings *s, uint64_t least, uint64_t most)
 {
-    const bool by_length = s->shortest < least || s->longest > most;
+    bool by_length = s->shortest < least || s->longest > most, any = false;
+    for (size_t i = 0; i < s->n; i++) any |= !s->excluded[i];
+    by_length |= !any; /* one part must not be excluded */
     for (;;) {
         weir__regular_part parts[STRING_PATTERNS_MAX + 1];
         bool too_large = false;
         uint64_t bound = most;
-        for (size_t i = 0; i < s->n; i++) parts[i] = (weir__regular_part){s->texts[i], false};
+        for (size_t i = 0; i < s->n; i++) parts[i] = (weir__regular_part){s->texts[i], s->excluded[i]};
         if (by_length && (s->texts[s->n] = pattern_of_length(w, least, &bound)) == NULL) return NULL;
         if (by_length) parts[s->n] = (weir__regular_part){s->texts[s->n], false};
         json_t *made = weir__schema_product(w, s->keyword, parts, s->n + by_length, &too_large);
-        if (json_is_object(made))
+        if (json_is_object(made) && !excludes(s))
             weir__schema_set(w, made, WEIR__SCHEMA_PATTERNS, texts_of(parts, s->n + by_length));
         weir__mem_free(s->texts[s->n]);
         s->texts[s->n] = NULL;
@@ -406,7 +441,7 @@ json_t *weir__schema_string(weir__schema_walk *w, const json_t *schema)
             result = least > 0 || most != WEIR__PATTERN_ENDLESS
                          ? string_of_length(w, least, most)
                          : weir__schema_pack(w, "{s:s}", "type", "string");
-        } else if (s.n == 1 && s.shortest >= least && s.longest <= most) {
+        } else if (s.n == 1 && !s.excluded[0] && s.shortest >= least && s.longest <= most) {
             result = pattern_schema(w, s.texts[0], s.keyword);
             s.n = 0;
         } else {

@@ -191,9 +191,12 @@ static const struct row {
      {"items", "prefixItems", "additionalItems", "unevaluatedItems", "minItems", "maxItems", "uniqueItems"},
      NULL},
     {STRING,
-     {"pattern", WEIR__SCHEMA_PATTERNS, "minLength", "maxLength", "format"},
-     NULL}, /* the last one of numbers too */
-    {NUMBER, {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}, NULL},
+     {"pattern", "minLength", "maxLength", "format" /* of numbers, too */, WEIR__SCHEMA_PATTERNS,
+      WEIR__SCHEMA_NOT_PATTERNS, WEIR__SCHEMA_NOT_STRINGS},
+     NULL},
+    {NUMBER,
+     {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", WEIR__SCHEMA_NOT_NUMBERS},
+     NULL},
     {REFUSED, {"contains"}, "a grammar cannot ask for an item somewhere"},
     {REFUSED, {"minContains", "maxContains"}, "a grammar cannot count items of a kind"},
     {REFUSED, {"$dynamicRef", "$recursiveRef"}, "only $ref into the same document is followed"},
@@ -231,7 +234,7 @@ static const char *nearest_keyword(const char *name)
     if (name[0] == '_' || strncmp(name, "x-", 2) == 0) return NULL;
     for (size_t i = 0; i < ROWS; i++)
         for (const char *const *known = rows[i].names; *known != NULL; known++) {
-            int edits = strlen(*known) > 3 ? weir__words_near(name, *known) : -1;
+            int edits = strlen(*known) > 3 && (*known)[0] != '\001' ? weir__words_near(name, *known) : -1;
             if (edits < 0 || (nearest != NULL && edits >= least)) continue;
             nearest = *known;
             least = edits;
@@ -294,7 +297,7 @@ bool weir__schema_is_required(const json_t *schema, const char *name)
 
 const struct weir__schema_type weir__schema_types[WEIR__SCHEMA_TYPES] = {
     {"null", TYPE_NULL},     {"boolean", TYPE_BOOLEAN}, {"integer", TYPE_INTEGER}, {"number", TYPE_NUMBER},
-    {"string", TYPE_STRING}, {"array", TYPE_ARRAY},     {"object", TYPE_OBJECT}};
+    {"string", TYPE_STRING}, {"array", TYPE_ARRAY},     {"object", TYPE_OBJECT},   {WEIR__SCHEMA_FRACTIONS, TYPE_FRACTION}};
 
 static unsigned mask_of(const json_t *name)
 {
@@ -382,6 +385,7 @@ unsigned weir__schema_declared_types(weir__schema_walk *w, const json_t *schema)
 bool weir__schema_has_type(unsigned mask, size_t i)
 {
     unsigned m = weir__schema_types[i].mask;
+    if (m == TYPE_FRACTION) return (mask & TYPE_NUMBER) == TYPE_FRACTION;
     return (mask & m) == m && (m != TYPE_INTEGER || (mask & TYPE_FRACTION) == 0);
 }
 

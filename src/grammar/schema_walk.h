@@ -54,10 +54,18 @@ typedef struct weir__schema_pair {
  * a string: the rewritten patterns that they come from. */
 #define WEIR__SCHEMA_PATTERNS "\001patterns"
 
+/* What `not` leaves, as arrays: patterns that a string must not match, values that it must not have, and
+ * values that a number must not have. The type of numbers that are no integers. */
+#define WEIR__SCHEMA_NOT_PATTERNS "\001not patterns"
+#define WEIR__SCHEMA_NOT_STRINGS  "\001not strings"
+#define WEIR__SCHEMA_NOT_NUMBERS  "\001not numbers"
+#define WEIR__SCHEMA_FRACTIONS    "\001fraction"
+
 /* What a rewritten schema has beside keywords of JSON Schema: of strings, the states of regular.h; of objects
  * with listed properties, pairs [names, values] for others, and the least and most properties. */
 #define WEIR__SCHEMA_STATES "x-states"
 #define WEIR__SCHEMA_OTHERS "x-others"
+#define WEIR__SCHEMA_BROKEN "x-broken" /* of a number: it is no integer */
 #define WEIR__SCHEMA_LEAST  "x-least"
 #define WEIR__SCHEMA_MOST   "x-most"
 
@@ -80,6 +88,7 @@ typedef struct weir__schema_walk {
     int level; /* of nested properties and items: text comes before a deeper schema */
     size_t n_nodes;
     weir__schema_work *work;
+    bool unevaluated; /* the document asks for what its other keywords do not evaluate */
     bool relax;
     weir__text *relaxed; /* may be NULL */
     char refused[64];    /* keyword of the last refusal, "" = none */
@@ -178,7 +187,7 @@ extern const char *const weir__schema_named_properties[]; /* properties, require
 
 bool weir__schema_is_required(const json_t *schema, const char *name);
 
-#define WEIR__SCHEMA_TYPES 7
+#define WEIR__SCHEMA_TYPES 8
 extern const struct weir__schema_type {
     const char *name;
     unsigned mask;
@@ -213,6 +222,10 @@ json_t *weir__schema_alternatives(weir__schema_walk *w, const json_t *schema); /
 unsigned weir__schema_possible_types(weir__schema_walk *w, const json_t *schema);
 
 /* -- schema_condition.c -- */
+
+/* A schema that is satisfied only by values that do not satisfy the given one, though not by all of them.
+ * NULL: it is unknown, or a failure. */
+json_t *weir__schema_opposite(weir__schema_walk *w, const json_t *schema);
 
 /* The schema without its `not`, with fewer types or values instead; `false` if none remain. */
 json_t *weir__schema_without_not(weir__schema_walk *w, const json_t *schema);
