@@ -279,6 +279,7 @@ static void walk_fini(weir__schema_walk *w)
         json_decref(w->pairs[i].target);
     }
     weir__mem_free(w->pairs);
+    weir__schema_free_resources(w);
     weir__mem_free(w->definitions);
     weir__text_fini(&w->path);
     json_decref(w->defs);
@@ -318,6 +319,7 @@ weir_status weir__schema_rewrite(const json_t *schema, const weir__schema_terms 
     weir__schema_work_init(&own);
     w.defs = json_object();
     w.unevaluated = asks_for_unevaluated(&w, schema);
+    if (weir__schema_read_resources(&w)) schema = w.root;
     if (!json_is_object(schema) && !json_is_boolean(schema))
         weir__schema_refuse_finally(&w, NULL, "a schema must be an object or a boolean");
     else if (terms->inline_root)

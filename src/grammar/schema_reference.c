@@ -36,57 +36,51 @@ static bool pointer_token(const char **pos, char *out, size_t capacity)
     return true;
 }
 
-/* The part of the document that has the anchor (as `$anchor`, or with "#" as `id` of draft 4 or `$id` of
- * draft 6), or NULL. */
-static const json_t *find_anchor(const json_t *part, const char *text, int depth, size_t *left)
+/* The part of a resource that has the anchor (as `$anchor`, `$dynamicAnchor`, or with "#" as `id` of draft 4
+ * or `$id` of draft 6), or NULL. */
+static const json_t *find_anchor(const weir__schema_walk *w, const json_t *resource, const json_t *part,
+                                 const char *text, int depth, size_t *left)
 {
-    const char *name, *anchor = json_string_value(json_object_get(part, "$anchor"));
+    static const char *const anchors[] = {"$anchor", "$dynamicAnchor"}, *const ids[] = {"$id", "id"};
+    const char *name;
     const json_t *found = NULL;
     json_t *value;
     size_t i;
     if (depth > WEIR__SCHEMA_DEPTH_MAX || *left == 0) return NULL;
+    if (part != resource && weir__schema_own_uri(w, part) != NULL) return NULL;
     --*left;
-    if (anchor != NULL && strcmp(anchor, text + 1) == 0) return part;
     for (i = 0; i < 2; i++) {
-        const char *id = json_string_value(json_object_get(part, i == 0 ? "$id" : "id"));
-        if (id != NULL && strcmp(id, text) == 0) return part;
+        const char *anchor = json_string_value(json_object_get(part, anchors[i]));
+        const char *id = json_string_value(json_object_get(part, ids[i]));
+        if ((anchor != NULL && strcmp(anchor, text + 1) == 0) || (id != NULL && strcmp(id, text) == 0)) return part;
     }
     json_object_foreach((json_t *)part, name, value)
     {
         bool is_data =
             strcmp(name, "enum") == 0 || strcmp(name, "const") == 0 || strcmp(name, "default") == 0;
-        if (found == NULL && !is_data) found = find_anchor(value, text, depth + 1, left);
+        if (found == NULL && !is_data) found = find_anchor(w, resource, value, text, depth + 1, left);
     }
     json_array_foreach((json_t *)part, i, value)
     {
-        if (found == NULL) found = find_anchor(value, text, depth + 1, left);
+        if (found == NULL) found = find_anchor(w, resource, value, text, depth + 1, left);
     }
     return found;
 }
 
-const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference)
+/* The part of the resource that a fragment with its "#" names. */
+static const json_t *find_fragment(weir__schema_walk *w, const json_t *resource, const char *fragment,
+                                   const char *text)
 {
     char token[WEIR__SCHEMA_NAME_MAX + 1] = "";
-    const char *text = json_string_value(reference);
-    const json_t *target = w->root;
-    if (!weir__schema_spend(w, w->n_pairs / 8 + 1)) return NULL;
-    for (size_t i = 0; i < w->n_pairs; i++)
-        if (w->pairs[i].reference == reference) return w->pairs[i].target;
-    if (text == NULL) return weir__schema_refuse_finally(w, "$ref", "it must be a string");
-    if (text[0] == '#' && text[1] != '\0' && text[1] != '/') {
+    const json_t *target = resource;
+    if (fragment[0] == '#' && fragment[1] != '\0' && fragment[1] != '/') {
         size_t left = WEIR__SCHEMA_NODES_MAX;
-        target = find_anchor(w->root, text, 0, &left);
+        target = find_anchor(w, resource, resource, fragment, 0, &left);
         if (!weir__schema_spend(w, WEIR__SCHEMA_NODES_MAX - left)) return NULL;
         return target != NULL ? target
                               : weir__schema_refuse_finally(w, "$ref", "there is nothing at '%.80s'", text);
     }
-    if (text[0] != '#')
-        return weir__schema_refuse(
-            w, "$ref",
-            "'%.80s' lies elsewhere; only '#', '#/...' and anchors in the same document are "
-            "followed",
-            text);
-    for (const char *p = text + 1; *p == '/';) {
+    for (const char *p = fragment + (fragment[0] == '#'); *p == '/';) {
         p++;
         if (!pointer_token(&p, token, sizeof token))
             return weir__schema_refuse_finally(w, "$ref", "'%.80s' is not a JSON pointer", text);
@@ -101,6 +95,23 @@ const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference
             return weir__schema_refuse_finally(w, "$ref", "there is nothing at '%.80s'", text);
     }
     return target;
+}
+
+const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference)
+{
+    const char *text = json_string_value(reference);
+    if (!weir__schema_spend(w, w->n_pairs / 8 + 1)) return NULL;
+    for (size_t i = 0; i < w->n_pairs; i++)
+        if (w->pairs[i].reference == reference) return w->pairs[i].target;
+    if (text == NULL) return weir__schema_refuse_finally(w, "$ref", "it must be a string");
+    const size_t n = strcspn(text, "#");
+    const weir__schema_resource *resource = weir__schema_resource_of(w, reference);
+    if (n > 0) resource = weir__schema_find_resource(w, resource, text, n);
+    if (resource == NULL)
+        return weir__schema_refuse(w, "$ref",
+                                   "'%.80s' lies elsewhere; only what is in the same document is followed",
+                                   text);
+    return find_fragment(w, resource->node, text + n, text);
 }
 
 const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schema)

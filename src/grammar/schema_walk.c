@@ -199,7 +199,7 @@ static const struct row {
      NULL},
     {REFUSED, {"contains"}, "a grammar cannot ask for an item somewhere"},
     {REFUSED, {"minContains", "maxContains"}, "a grammar cannot count items of a kind"},
-    {REFUSED, {"$dynamicRef", "$recursiveRef"}, "only $ref into the same document is followed"},
+    {REFUSED, {"$dynamicRef", "$recursiveRef"}, "it may mean one of several schemas; write $ref"},
     {REFUSED, {"divisibleBy", "disallow", "extends"}, "only draft 3 has it; write multipleOf, not or allOf"},
 };
 #define ROWS (sizeof rows / sizeof *rows)
@@ -258,9 +258,6 @@ bool weir__schema_check_keywords(weir__schema_walk *w, const json_t *schema)
             return weir__schema_refuse(w, name,
                                        "unknown keyword; write '%s', or begin an annotation's name with 'x-'",
                                        meant) != NULL;
-        const char *id = strcmp(name, "$id") == 0 ? json_string_value(value) : NULL;
-        if (id != NULL && id[0] != '#' && schema != w->root)
-            return weir__schema_refuse(w, name, "it is allowed in the outermost schema only") != NULL;
     }
     return true;
 }

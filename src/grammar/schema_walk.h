@@ -69,10 +69,23 @@ typedef struct weir__schema_pair {
 #define WEIR__SCHEMA_LEAST  "x-least"
 #define WEIR__SCHEMA_MOST   "x-most"
 
+/* A part of the document with a URI of its own (`$id`); the first one is the document. */
+typedef struct weir__schema_resource {
+    const json_t *node;
+    char *uri; /* without a fragment; "": none */
+} weir__schema_resource;
+
+/* The value of a $ref, and the resource that it stands in. */
+typedef struct weir__schema_link {
+    const json_t *reference;
+    size_t resource;
+} weir__schema_link;
+
 #define WEIR__SCHEMA_INTEGER_MAX INT64_C(9999999999999999) /* 16 digits, the most of all numbers */
 
 typedef struct weir__schema_walk {
     const json_t *root;
+    json_t *own_root; /* NULL: root is the caller's */
     const char *where;
     const char *tag;
     json_t *defs;                         /* the result's $defs */
@@ -83,6 +96,10 @@ typedef struct weir__schema_walk {
     size_t n_flats, flats_capacity;
     weir__schema_pair *pairs; /* [n_pairs] */
     size_t n_pairs, pairs_capacity;
+    weir__schema_resource *resources; /* [n_resources] */
+    size_t n_resources, resources_capacity;
+    weir__schema_link *links; /* [n_links], in the order of the addresses */
+    size_t n_links, links_capacity;
     weir__text path; /* the JSON pointer of the current schema */
     int depth;
     int level; /* of nested properties and items: text comes before a deeper schema */
@@ -141,6 +158,23 @@ json_t *weir__schema_choice(weir__schema_walk *w, const char *keyword, json_t *l
 
 /* {"anyOf": list}, or the only schema of a list of one; `false` if the list is empty. Takes over the list. */
 json_t *weir__schema_any_of(weir__schema_walk *w, json_t *list);
+
+/* -- schema_resource.c: parts with URIs of their own -- */
+
+/* Reads them from the document, in which `$dynamicRef` becomes `$ref` where both say the same: w->root may
+ * become a copy, which is kept in w->own_root. False: a failure. */
+bool weir__schema_read_resources(weir__schema_walk *w);
+void weir__schema_free_resources(weir__schema_walk *w);
+
+/* The resource that a reference stands in. */
+const weir__schema_resource *weir__schema_resource_of(const weir__schema_walk *w, const json_t *reference);
+
+/* The resource with the URI [n], which may be relative to that of the other one; NULL: none, or a failure. */
+const weir__schema_resource *weir__schema_find_resource(weir__schema_walk *w, const weir__schema_resource *from,
+                                                        const char *uri, size_t n);
+
+/* The URI by which the schema is a resource of its own, or NULL. */
+const char *weir__schema_own_uri(const weir__schema_walk *w, const json_t *schema);
 
 /* -- schema_reference.c: references -- */
 
