@@ -137,7 +137,8 @@ static double rounded_bound(const json_t *schema, const char *keyword, const cha
 /* Numbers that are no integers. */
 static json_t *of_fractions(weir__schema_walk *w, const json_t *schema)
 {
-    if (json_object_get(schema, "multipleOf") != NULL || json_is_boolean(json_object_get(schema, "exclusiveMinimum")) ||
+    if (json_object_get(schema, "multipleOf") != NULL ||
+        json_is_boolean(json_object_get(schema, "exclusiveMinimum")) ||
         json_is_boolean(json_object_get(schema, "exclusiveMaximum")))
         return weir__schema_refuse(w, "not", "multiples that are no integers are not supported");
     const double low = rounded_bound(schema, "minimum", "exclusiveMinimum", true);
@@ -294,8 +295,8 @@ static bool asks_for_unevaluated(weir__schema_walk *w, const json_t *part)
     size_t i;
     if (!json_is_object(part) && !json_is_array(part)) return false;
     if (!weir__schema_spend(w, json_object_size(part) / 4 + json_array_size(part) / 4 + 1)) return false;
-    json_object_foreach((json_t *)part, name, value)
-        found = found || strncmp(name, "unevaluated", 11) == 0 || asks_for_unevaluated(w, value);
+    json_object_foreach((json_t *)part, name, value) found =
+        found || strncmp(name, "unevaluated", 11) == 0 || asks_for_unevaluated(w, value);
     json_array_foreach((json_t *)part, i, value) found = found || asks_for_unevaluated(w, value);
     return found;
 }
@@ -319,8 +320,11 @@ weir_status weir__schema_rewrite(const json_t *schema, const weir__schema_terms 
     weir__schema_work_init(&own);
     w.defs = json_object();
     w.unevaluated = asks_for_unevaluated(&w, schema);
-    if (weir__schema_read_resources(&w)) schema = w.root;
-    if (!json_is_object(schema) && !json_is_boolean(schema))
+    const bool read = weir__schema_read_resources(&w);
+    schema = w.root;
+    if (!read)
+        result = NULL; /* the failure stays */
+    else if (!json_is_object(schema) && !json_is_boolean(schema))
         weir__schema_refuse_finally(&w, NULL, "a schema must be an object or a boolean");
     else if (terms->inline_root)
         result = inline_root(&w);

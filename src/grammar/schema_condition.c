@@ -97,14 +97,13 @@ static bool add_contrary(weir__schema_walk *w, json_t *list, const char *keyword
     while (i < n && strcmp(c[i].keyword, keyword) != 0) i++;
     if (i == n || !json_is_number(value)) return false;
     if (c[i].more == 0)
-        return weir__schema_append(
-            w, list, weir__schema_pack(w, "{s:s,s:O}", "type", c[i].type, c[i].other, value));
+        return weir__schema_append(w, list,
+                                   weir__schema_pack(w, "{s:s,s:O}", "type", c[i].type, c[i].other, value));
     const double bound = json_number_value(value);
     if (bound < 0 || bound > 1e9 || bound != (double)(json_int_t)bound) return false;
     json_int_t other = (json_int_t)bound + c[i].more;
-    return other < 0 ||
-           weir__schema_append(w, list,
-                               weir__schema_pack(w, "{s:s,s:I}", "type", c[i].type, c[i].other, other));
+    return other < 0 || weir__schema_append(
+                            w, list, weir__schema_pack(w, "{s:s,s:I}", "type", c[i].type, c[i].other, other));
 }
 
 /* Adds what contradicts a keyword of the schema to the list. False: it is unknown. */
@@ -112,6 +111,7 @@ static bool add_opposite(weir__schema_walk *w, json_t *list, const json_t *schem
                          json_t *value, int depth)
 {
     static const char *const values[] = {"const", "enum", NULL};
+    static const char *const contained[] = {"minContains", "maxContains", NULL};
     json_t *one = NULL;
     if (weir__schema_kind_of(keyword) == ANNOTATION || strcmp(keyword, "required") == 0) return true;
     if (add_contrary(w, list, keyword, value)) return true;
@@ -127,6 +127,14 @@ static bool add_opposite(weir__schema_walk *w, json_t *list, const json_t *schem
         one = other_object(w, schema, depth + 1);
     } else if (strcmp(keyword, "not") == 0 && !w->unevaluated) {
         one = json_incref(value);
+    } else if (strcmp(keyword, "contains") == 0 && !w->unevaluated &&
+               !weir__schema_has_any(schema, contained)) {
+        json_t *none = opposite(w, value, depth + 1);
+        if (none != NULL) one = weir__schema_pack(w, "{s:s,s:o}", "type", "array", "items", none);
+    } else if (strcmp(keyword, "items") == 0 && !w->unevaluated && !json_is_array(value) &&
+               json_object_get(schema, "prefixItems") == NULL) {
+        json_t *none = opposite(w, value, depth + 1);
+        if (none != NULL) one = weir__schema_pack(w, "{s:s,s:o}", "type", "array", "contains", none);
     } else if (strcmp(keyword, "anyOf") == 0) {
         one = opposites(w, value, "allOf", depth + 1);
     } else if (strcmp(keyword, "allOf") == 0) {
@@ -143,10 +151,10 @@ static json_t *opposite(weir__schema_walk *w, const json_t *schema, int depth)
     if (schema == NULL || depth > 8 || !weir__schema_spend(w, 4)) return NULL;
     if (json_is_boolean(schema)) return json_boolean(json_is_false(schema));
     if (!json_is_object(schema)) return NULL;
-    list = json_array();
-    bool known = true;
-    json_object_foreach((json_t *)schema, keyword, value)
-        known = known && add_opposite(w, list, schema, keyword, value, depth);
+    list = weir__schema_made(w, json_array());
+    bool known = list != NULL;
+    json_object_foreach((json_t *)schema, keyword, value) known =
+        known && add_opposite(w, list, schema, keyword, value, depth);
     if (known && json_object_get(schema, "required") != NULL && json_object_get(schema, "properties") == NULL)
         known = weir__schema_append(w, list, other_object(w, schema, depth + 1));
     if (known && w->status == WEIR_OK) return weir__schema_any_of(w, list);
@@ -275,9 +283,10 @@ static json_t *remaining_values(weir__schema_walk *w, const json_t *schema, cons
 
 static json_t *refuse_not(weir__schema_walk *w)
 {
-    return weir__schema_refuse(w, "not",
-                               "a grammar cannot exclude what this schema matches; it can exclude types, listed "
-                               "values, bounds, patterns, and properties that have them or are there");
+    return weir__schema_refuse(
+        w, "not",
+        "a grammar cannot exclude what this schema matches; it can exclude types, listed "
+        "values, bounds, patterns, and properties that have them or are there");
 }
 
 /* Adds a value to a list of the schema. */

@@ -144,6 +144,7 @@ static unsigned shared_rule(const json_t *schema)
     if (weir__schema_other_constraint(schema, type_alone) != NULL ||
         json_object_get(schema, WEIR__SCHEMA_STATES) != NULL ||
         json_object_get(schema, WEIR__SCHEMA_BROKEN) != NULL ||
+        json_object_get(schema, WEIR__SCHEMA_GRAPH) != NULL ||
         json_object_get(schema, WEIR__SCHEMA_OTHERS) != NULL)
         return N_SHARED;
     for (unsigned i = ANY_OBJECT; type != NULL && i <= ANY_NULL; i++)
@@ -423,11 +424,45 @@ static void add_prefix(emitter *e, weir__text *text, const json_t *schema)
     weir__text_fini(&rest);
 }
 
+/* Adds the rules of a graph: for each state what follows an item, and the items that may come. */
+static void add_graph(emitter *e, weir__text *text, const json_t *states)
+{
+    const size_t n = json_array_size(states), first = e->n_parts + 1;
+    const json_t *start = json_array_get(states, 0);
+    e->n_parts += 2 * n;
+    e->shared |= BIT(SPACE);
+    weir__text_add_string(text, "\"[\" " SPACE_RULE " ");
+    if (json_array_size(start) > 1)
+        weir__text_printf(text, json_is_true(json_array_get(start, 0)) ? "%s-%zu? " : "%s-%zu ", e->name,
+                          first);
+    weir__text_add_string(text, SPACE_RULE " \"]\"");
+    for (size_t i = 0; i < n; i++) {
+        const json_t *row = json_array_get(states, i);
+        weir__text after = {0}, items = {0};
+        if (json_array_size(row) == 1) continue;
+        weir__text_printf(&after, "%s" COMMA "%s-%zu", json_is_true(json_array_get(row, 0)) ? "| " : "",
+                          e->name, first + 2 * i);
+        for (size_t k = 1; k < json_array_size(row); k += 2) {
+            const size_t target = (size_t)json_integer_value(json_array_get(row, k + 1));
+            if (k > 1) weir__text_add_string(&items, " | ");
+            add_item(e, &items, json_array_get(row, k));
+            if (json_array_size(json_array_get(states, target)) > 1)
+                weir__text_printf(&items, " %s-%zu", e->name, first + 2 * target + 1);
+        }
+        add_rule(e, first + 2 * i, &items);
+        add_rule(e, first + 2 * i + 1, &after);
+    }
+}
+
 static void add_array(emitter *e, weir__text *text, const json_t *schema)
 {
     const json_t *items = json_object_get(schema, "items"), *prefix = json_object_get(schema, "prefixItems");
     const json_t *most = json_object_get(schema, "maxItems");
     weir__text item = {0};
+    if (json_object_get(schema, WEIR__SCHEMA_GRAPH) != NULL) {
+        add_graph(e, text, json_object_get(schema, WEIR__SCHEMA_GRAPH));
+        return;
+    }
     e->shared |= BIT(SPACE);
     weir__text_add_string(text, "\"[\" " SPACE_RULE " ");
     if (prefix != NULL && items != NULL) add_prefix(e, text, schema);

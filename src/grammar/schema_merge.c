@@ -308,6 +308,14 @@ static bool lists_items(const json_t *schema)
            weir__schema_has_any(schema, (const char *const[]){"prefixItems", "additionalItems", NULL});
 }
 
+/* Without `contains` these say nothing, even where another schema has it. */
+static const char *const counts_of_items[] = {"minContains", "maxContains", NULL};
+
+static void drop_counts(json_t *schema)
+{
+    for (size_t i = 0; counts_of_items[i] != NULL; i++) json_object_del(schema, counts_of_items[i]);
+}
+
 /* dst becomes the conjunction of dst and src. False: a refusal, or nothing satisfies both (*impossible). */
 static bool merge_schema(weir__schema_walk *w, json_t *dst, const json_t *src, bool *impossible)
 {
@@ -315,7 +323,21 @@ static bool merge_schema(weir__schema_walk *w, json_t *dst, const json_t *src, b
     if (weir__schema_has_any(dst, array_items) && weir__schema_has_any(src, array_items) &&
         (lists_items(dst) || lists_items(src)))
         return weir__schema_refuse(w, "items", "several schemas of an allOf or anyOf have it") != NULL;
+    static const char *const counts[] = {"contains", "minContains", "maxContains"};
+    const bool both = json_object_get(dst, "contains") != NULL && json_object_get(src, "contains") != NULL;
+    for (size_t i = 0; i < 3 && both; i++)
+        if (!weir__schema_spend(w, 64) ||
+            !json_equal(json_object_get(dst, counts[i]), json_object_get(src, counts[i])))
+            return weir__schema_refuse(w, "contains", "several schemas of an allOf or anyOf have it") != NULL;
+    if (json_object_get(dst, "contains") == NULL) drop_counts(dst);
     json_t *own = evaluated_here(w, src);
+    if (own != NULL && json_object_get(own, "contains") == NULL &&
+        weir__schema_has_any(own, counts_of_items)) {
+        json_t *copy = weir__schema_made(w, json_copy(own));
+        json_decref(own);
+        own = copy;
+        drop_counts(own);
+    }
     json_t *closed = own != NULL ? closed_by(w, own, dst) : NULL;
     m.dst = closed != NULL ? closed_by(w, dst, own) : NULL;
     bool ok = m.dst != NULL && merge_keywords(&m, closed) &&
@@ -613,8 +635,7 @@ static json_t *parted_branches(weir__schema_walk *w, json_t *branches)
     for (size_t i = 0; i < n; i++)
         for (size_t k = i + 1; k < n && w->status == WEIR_OK; k++) {
             if (exclude_each_other(w, json_array_get(branches, i), json_array_get(branches, k)) ||
-                part_branches(w, branches, i, k, without) ||
-                oppose_branches(w, branches, i, k, opposed))
+                part_branches(w, branches, i, k, without) || oppose_branches(w, branches, i, k, opposed))
                 continue;
             weir__schema_refuse(
                 w, "oneOf",

@@ -233,7 +233,7 @@ static bool add_properties(object *o, json_t *listed, json_t *required)
     const size_t n_asked = json_array_size(asked);
     const char *name;
     bool possible = true;
-    o->known = json_object();
+    o->known = weir__schema_made(o->w, json_object());
     json_object_foreach(given, name, property)
     {
         if (!weir__schema_spend(o->w, n_asked / 2) || !weir__schema_set(o->w, o->known, name, json_true()))
@@ -299,7 +299,7 @@ static json_t *other_values(object *o, unsigned chosen)
 /* Pairs of names and values. */
 static json_t *other_properties(object *o)
 {
-    json_t *pairs = json_array();
+    json_t *pairs = weir__schema_made(o->w, json_array());
     char *known = json_object_size(o->known) > 0 ? pattern_of_names(o->w, o->known) : NULL;
     for (unsigned chosen = 0; chosen < 1u << o->n_patterns && o->w->status == WEIR_OK; chosen++) {
         const bool closed = chosen == 0 && (o->closed || json_is_false(o->others));

@@ -121,6 +121,18 @@ static bool valid(const json_t *root, const json_t *schema, const json_t *value)
         if ((k = json_object_get(schema, "maxItems")) &&
             json_array_size(value) > (size_t)json_integer_value(k))
             return false;
+        if ((k = json_object_get(schema, "contains")) != NULL) {
+            const json_t *least = json_object_get(schema, "minContains"),
+                         *most = json_object_get(schema, "maxContains");
+            json_int_t n = 0;
+            json_array_foreach(value, i, item) n += valid(root, k, item);
+            if (n < (least != NULL ? json_integer_value(least) : 1)) return false;
+            if (most != NULL && n > json_integer_value(most)) return false;
+        }
+        if (json_is_true(json_object_get(schema, "uniqueItems")))
+            for (size_t m = 0; m < json_array_size(value); m++)
+                for (size_t l = 0; l < m; l++)
+                    if (json_equal(json_array_get(value, l), json_array_get(value, m))) return false;
         json_array_foreach(value, i, item)
         {
             const json_t *s = i < json_array_size(prefix) ? json_array_get(prefix, i) : items;
@@ -140,7 +152,8 @@ static bool valid(const json_t *root, const json_t *schema, const json_t *value)
             return false;
         json_object_foreach((json_t *)value, name, item)
         {
-            const json_t *s = json_object_get(properties, name), *names = json_object_get(schema, "propertyNames");
+            const json_t *s = json_object_get(properties, name),
+                         *names = json_object_get(schema, "propertyNames");
             const char *pattern;
             json_t *one, *text = json_string(name);
             bool ok = names == NULL || valid(root, names, text), known = s != NULL;
@@ -215,7 +228,8 @@ static void random_object(uint64_t *seed, json_t *s, int depth)
             json_object_set_new(by_pattern, patterns[draw(seed, 4)], random_schema(seed, depth + 1));
         json_object_set_new(s, "patternProperties", by_pattern);
     }
-    maybe(seed, s, "propertyNames", json_pack("{s:s}", "pattern", draw(seed, 2) ? "^[a-v_]+$" : "^.{1,4}$"), 10);
+    maybe(seed, s, "propertyNames", json_pack("{s:s}", "pattern", draw(seed, 2) ? "^[a-v_]+$" : "^.{1,4}$"),
+          10);
     maybe(seed, s, "minProperties", json_integer(draw(seed, 3)), 8);
     maybe(seed, s, "maxProperties", json_integer(1 + draw(seed, 3)), 8);
     json_decref(properties);
@@ -242,9 +256,9 @@ static json_t *random_schema(uint64_t *seed, int depth)
         maybe(seed, s, "maxLength", json_integer(draw(seed, 5)), 8);
         maybe(seed, s, "pattern", json_string(patterns[draw(seed, 8)]), 5);
         if (draw(seed, 8) == 0) {
-            json_t *no = draw(seed, 2) ? json_pack("{s:s}", "pattern", patterns[draw(seed, 8)])
+            json_t *no = draw(seed, 2)   ? json_pack("{s:s}", "pattern", patterns[draw(seed, 8)])
                          : draw(seed, 2) ? json_pack("{s:o}", "const", random_value(seed))
-                                       : json_pack("{s:i}", "minimum", (int)draw(seed, 9));
+                                         : json_pack("{s:i}", "minimum", (int)draw(seed, 9));
             json_object_set_new(s, "not", no);
         }
         maybe(seed, s, "minItems", json_integer(draw(seed, 3)), 8);
@@ -252,6 +266,10 @@ static json_t *random_schema(uint64_t *seed, int depth)
         if (depth <= 3) {
             maybe(seed, s, "items", random_schema(seed, depth + 1), 3);
             maybe(seed, s, "prefixItems", some(seed, depth, 0, 3), 8);
+            maybe(seed, s, "contains", random_schema(seed, depth + 2), 6);
+            maybe(seed, s, "minContains", json_integer(draw(seed, 3)), 8);
+            maybe(seed, s, "maxContains", json_integer(1 + draw(seed, 2)), 8);
+            maybe(seed, s, "uniqueItems", json_true(), 10);
             if (strcmp(type, "object") == 0) random_object(seed, s, depth);
         }
         maybe(seed, s, "multipleOf", json_integer(2), 60);

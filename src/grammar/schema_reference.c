@@ -52,7 +52,8 @@ static const json_t *find_anchor(const weir__schema_walk *w, const json_t *resou
     for (i = 0; i < 2; i++) {
         const char *anchor = json_string_value(json_object_get(part, anchors[i]));
         const char *id = json_string_value(json_object_get(part, ids[i]));
-        if ((anchor != NULL && strcmp(anchor, text + 1) == 0) || (id != NULL && strcmp(id, text) == 0)) return part;
+        if ((anchor != NULL && strcmp(anchor, text + 1) == 0) || (id != NULL && strcmp(id, text) == 0))
+            return part;
     }
     json_object_foreach((json_t *)part, name, value)
     {
@@ -108,9 +109,8 @@ const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference
     const weir__schema_resource *resource = weir__schema_resource_of(w, reference);
     if (n > 0) resource = weir__schema_find_resource(w, resource, text, n);
     if (resource == NULL)
-        return weir__schema_refuse(w, "$ref",
-                                   "'%.80s' lies elsewhere; only what is in the same document is followed",
-                                   text);
+        return weir__schema_refuse(
+            w, "$ref", "'%.80s' lies elsewhere; only what is in the same document is followed", text);
     return find_fragment(w, resource->node, text + n, text);
 }
 

@@ -113,7 +113,8 @@ static void test_left_out(void **state)
          "/properties/a: pattern\n", "{\"type\":\"string\"}"},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"other.json\"}}}", "/properties/a: $ref\n",
          "{}"},
-        {"{\"type\":\"object\",\"properties\":{\"a\":{\"oneOf\":[{\"type\":\"integer\"},{\"multipleOf\":1,\"type\":\"number\"}"
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"oneOf\":[{\"type\":\"integer\"},{\"multipleOf\":1,"
+         "\"type\":\"number\"}"
          "]}}}",
          "/properties/a: oneOf\n", NULL},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"pattern\":\"^a\",\"allOf\":[{\"pattern\":\"(?=b)\"},{"
@@ -122,30 +123,30 @@ static void test_left_out(void **state)
          "/properties/a: pattern\n/properties/a: allOf\n", NULL},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"object\",\"if\":{\"multipleOf\":2},"
          "\"then\":{},"
-         "\"contains\":{}}}}",
-         "/properties/a: contains\n/properties/a: if\n", "{\"type\":\"object\"}"},
+         "\"$recursiveRef\":\"#\"}}}",
+         "/properties/a: $recursiveRef\n/properties/a: if\n", "{\"type\":\"object\"}"},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[\"a\",\"b\"],\"pattern\":\"b\"}}}",
          "/properties/a: pattern\n", "{\"enum\":[\"a\",\"b\"]}"},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"title\":\"T\",\"description\":"
          "\"D\",\"pattern\":\"(?=x)\"}}}",
          "/properties/a: pattern\n", "{\"type\":\"string\",\"title\":\"T\",\"description\":\"D\"}"},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"object\",\"properties\":{\"x\":{},\"y\":{}},"
-         "\"maxProperties\":2,\"contains\":{}}}}",
-         "/properties/a: contains\n", NULL},
+         "\"maxProperties\":2,\"$recursiveRef\":\"#\"}}}",
+         "/properties/a: $recursiveRef\n", NULL},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"allOf\":[{\"type\":[\"integer\",\"string\",\"null\"]}"
          ","
-         "{\"type\":[\"integer\",\"null\"]}],\"contains\":{}}}}",
-         "/properties/a: contains\n", "{\"anyOf\":[{\"type\":\"null\"},{\"type\":\"integer\"}]}"},
+         "{\"type\":[\"integer\",\"null\"]}],\"$recursiveRef\":\"#\"}}}",
+         "/properties/a: $recursiveRef\n", "{\"anyOf\":[{\"type\":\"null\"},{\"type\":\"integer\"}]}"},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\","
-         "\"pattern\":\"^\\\\u0041\\\\u0042\\\\uFF21\\\\uD83D\\\\uDE00$\",\"contains\":{}}}}",
-         "/properties/a: contains\n",
+         "\"pattern\":\"^\\\\u0041\\\\u0042\\\\uFF21\\\\uD83D\\\\uDE00$\",\"$recursiveRef\":\"#\"}}}",
+         "/properties/a: $recursiveRef\n",
          "{\"type\":\"string\",\"pattern\":\"^([\\\\u0041][\\\\u0042][\\\\uFF21][\\\\U0001F600])$\"}"},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"\\\\uD83D\\\\u0041\"}"
          "}}",
          "/properties/a: pattern\n", NULL},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"^[a-zc-ed]$\","
-         "\"contains\":{}}}}",
-         "/properties/a: contains\n", "{\"type\":\"string\",\"pattern\":\"^([\\\\u0061-\\\\u007A])$\"}"},
+         "\"$recursiveRef\":\"#\"}}}",
+         "/properties/a: $recursiveRef\n", "{\"type\":\"string\",\"pattern\":\"^([\\\\u0061-\\\\u007A])$\"}"},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"\\\\u004\"}}}",
          "/properties/a: pattern\n", NULL},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":[\"integer\",\"null\"],"
@@ -271,7 +272,7 @@ static void test_edges(void **state)
     for (int i = 0; i < 200; i++) {
         char name[64];
         snprintf(name, sizeof name, "a_property_with_a_long_name_so_that_lines_are_long_%d", i);
-        json_object_set_new(properties, name, json_pack("{s:{}}", "contains"));
+        json_object_set_new(properties, name, json_pack("{s:b}", "uniqueItems", 1));
     }
     json_t *schema = json_pack("{s:s,s:o}", "type", "object", "properties", properties);
     weir__text relaxed = {0};
@@ -337,10 +338,10 @@ static void test_fraction_too_deep(void **state)
 static void test_no_memory(void **state)
 {
     (void)state;
-    json_t *schema = json_loads(
-        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"contains\":{},\"minLength\":2},"
-        "\"b\":{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}}}",
-        0, NULL);
+    json_t *schema = json_loads("{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\","
+                                "\"uniqueItems\":true,\"minLength\":2},"
+                                "\"b\":{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}}}",
+                                0, NULL);
     long live = weir__mem_live();
     for (long n = 0;; n++) {
         json_t *rewritten = NULL;

@@ -67,7 +67,8 @@ static void add_uri(weir__text *out, const char *base, const char *uri, size_t n
         const size_t before = authority_length(base);
         const char *last = strrchr(base + before, '/');
         weir__text_add(out, base, before);
-        if (given[0] != '/' && last != NULL) weir__text_add(&path, base + before, (size_t)(last - base) + 1 - before);
+        if (given[0] != '/' && last != NULL)
+            weir__text_add(&path, base + before, (size_t)(last - base) + 1 - before);
         if (given[0] != '/' && last == NULL && base[before] == '\0' && before > 0)
             weir__text_add_string(&path, "/");
         weir__text_add_string(&path, given);
@@ -102,8 +103,8 @@ static bool add_resource(weir__schema_walk *w, const json_t *node, const char *b
         return weir__schema_refuse(w, "$id", "at most %d schemas can have one", RESOURCES_MAX) != NULL;
     weir__text_add_string(&uri, "");
     add_uri(&uri, base, id, strcspn(id, "#"));
-    if (uri.failed || !weir__mem_grow(&w->resources, &w->resources_capacity, w->n_resources + 1,
-                                      sizeof *w->resources)) {
+    if (uri.failed ||
+        !weir__mem_grow(&w->resources, &w->resources_capacity, w->n_resources + 1, sizeof *w->resources)) {
         weir__text_fini(&uri);
         return weir__schema_no_memory(w) != NULL;
     }
@@ -114,8 +115,8 @@ static bool add_resource(weir__schema_walk *w, const json_t *node, const char *b
 /* True if the keyword's members are schemas by name. */
 static bool has_named_schemas(const char *keyword)
 {
-    static const char *const keywords[] = {"properties",       "patternProperties", "$defs", "definitions",
-                                           "dependentSchemas", "dependencies"};
+    static const char *const keywords[] = {"properties",  "patternProperties", "$defs",
+                                           "definitions", "dependentSchemas",  "dependencies"};
     for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
         if (strcmp(keywords[i], keyword) == 0) return true;
     return false;
@@ -212,7 +213,8 @@ bool weir__schema_read_resources(weir__schema_walk *w)
         w->root = w->own_root;
         settle_references(w, w->own_root);
     }
-    if (w->status == WEIR_OK && add_resource(w, w->root, "", id != NULL ? id : "")) read_part(w, w->root, 0, false);
+    if (w->status == WEIR_OK && add_resource(w, w->root, "", id != NULL ? id : ""))
+        read_part(w, w->root, 0, false);
     if (w->n_links > 0) qsort(w->links, w->n_links, sizeof *w->links, compare_links);
     return w->status == WEIR_OK;
 }
@@ -233,8 +235,8 @@ const weir__schema_resource *weir__schema_resource_of(const weir__schema_walk *w
     return &w->resources[link != NULL ? link->resource : 0];
 }
 
-const weir__schema_resource *weir__schema_find_resource(weir__schema_walk *w, const weir__schema_resource *from,
-                                                        const char *uri, size_t n)
+const weir__schema_resource *
+weir__schema_find_resource(weir__schema_walk *w, const weir__schema_resource *from, const char *uri, size_t n)
 {
     const weir__schema_resource *found = NULL;
     weir__text whole = {0};

@@ -1,4 +1,4 @@
-/* schema_type.c: values, strings, their formats, and arrays. All texts that the pattern of a format matches
+/* schema_type.c: values, strings, and their formats. All texts that the pattern of a format matches
  * have the format; unusual texts of the format may not match.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
@@ -310,7 +310,7 @@ json_t *weir__schema_product(weir__schema_walk *w, const char *keyword, const we
 #define STRING_PATTERNS_MAX 6
 
 typedef struct strings {
-    char *texts[STRING_PATTERNS_MAX + 1]; /* rewritten */
+    char *texts[STRING_PATTERNS_MAX + 1];   /* rewritten */
     bool excluded[STRING_PATTERNS_MAX + 1]; /* a string must not match it */
     size_t n;
     uint64_t shortest, longest; /* that they imply */
@@ -450,104 +450,4 @@ json_t *weir__schema_string(weir__schema_walk *w, const json_t *schema)
     }
     while (s.n > 0) weir__mem_free(s.texts[--s.n]);
     return result;
-}
-
-/* ---- Arrays ---- */
-
-/* An array of items with one schema, which is taken over. */
-static json_t *list_of(weir__schema_walk *w, json_t *item, uint64_t least, uint64_t most)
-{
-    if (json_is_false(item)) most = 0;
-    if (least > most || most == 0) {
-        json_decref(item);
-        return least > most ? json_false() : weir__schema_pack(w, "{s:[[]]}", "enum");
-    }
-    if (least > WEIR__SCHEMA_ITEMS_MAX)
-        weir__schema_refuse(w, "minItems", "at most %d items can be asked for", WEIR__SCHEMA_ITEMS_MAX);
-    bool bounded = most != UINT64_MAX;
-    if (bounded && most > WEIR__SCHEMA_ITEMS_MAX) most = WEIR__SCHEMA_ITEMS_MAX;
-    weir__schema_take(w, bounded ? "maxItems" : "minItems", 4 * (bounded ? most : least) + 4);
-    json_t *result = weir__schema_pack(w, "{s:s,s:o}", "type", "array", "items", item);
-    if (least > 0) weir__schema_set(w, result, "minItems", json_integer((json_int_t)least));
-    if (bounded) weir__schema_set(w, result, "maxItems", json_integer((json_int_t)most));
-    return weir__schema_made(w, result);
-}
-
-/* The first items, and a schema for those after them (NULL: any), `least` to `most` in all. With relax exactly
- * the first ones, as far as maxItems allows. */
-static json_t *tuple(weir__schema_walk *w, const json_t *prefix, const char *keyword, const json_t *rest,
-                     uint64_t least, uint64_t most)
-{
-    const char *const rest_keyword = strcmp(keyword, "items") == 0 ? "additionalItems" : "items";
-    size_t n = json_array_size(prefix);
-    json_t *items = json_array(), *others = NULL;
-    if (w->relax && least > n)
-        weir__schema_refuse(w, "minItems", "it asks for more items than %s gives", keyword);
-    if (w->relax && most > n) most = n;
-    if (most < n) n = (size_t)most;
-    for (size_t i = 0; i < n && w->status == WEIR_OK; i++) {
-        json_t *item = weir__schema_below_index(w, keyword, i, json_array_get(prefix, i), true);
-        if (json_is_false(item))
-            most = n = i; /* no array has this item */
-        else
-            weir__schema_append(w, items, item);
-    }
-    if (most > n && w->status == WEIR_OK)
-        others = rest == NULL ? json_object() : weir__schema_below(w, rest_keyword, NULL, rest, true);
-    if (json_is_false(others)) most = n;
-    if (most <= n) {
-        json_decref(others);
-        others = json_false();
-    }
-    if (least > WEIR__SCHEMA_ITEMS_MAX)
-        weir__schema_refuse(w, "minItems", "at most %d items can be asked for", WEIR__SCHEMA_ITEMS_MAX);
-    if (w->status == WEIR_OK && (least > most || n == 0)) {
-        const bool possible = least <= most, open = most > 0;
-        json_decref(items);
-        if (!possible || !open) {
-            json_decref(others);
-            return possible ? weir__schema_pack(w, "{s:[[]]}", "enum") : json_false();
-        }
-        return list_of(w, others, least, most);
-    }
-    if (w->relax) {
-        json_decref(others);
-        return weir__schema_pack(w, "{s:s,s:o}", "type", "array", "prefixItems", items);
-    }
-    const bool bounded = most != UINT64_MAX;
-    if (bounded && most > WEIR__SCHEMA_ITEMS_MAX + n) most = WEIR__SCHEMA_ITEMS_MAX + n;
-    weir__schema_take(w, bounded ? "maxItems" : "minItems", 4 * (bounded ? most : least) + 8 * n + 4);
-    json_t *result = weir__schema_pack(w, "{s:s,s:o,s:o,s:I}", "type", "array", "prefixItems", items, "items",
-                                       others, "minItems", (json_int_t)least);
-    if (bounded) weir__schema_set(w, result, "maxItems", json_integer((json_int_t)most));
-    return weir__schema_made(w, result);
-}
-
-json_t *weir__schema_array(weir__schema_walk *w, const json_t *schema)
-{
-    const json_t *items = json_object_get(schema, "items"), *prefix = json_object_get(schema, "prefixItems");
-    const json_t *unevaluated = json_object_get(schema, "unevaluatedItems");
-    uint64_t least = 0, most = UINT64_MAX;
-    if (!weir__schema_count(w, schema, "minItems", &least) ||
-        !weir__schema_count(w, schema, "maxItems", &most))
-        return NULL;
-    if (least > most) return json_false();
-    if (prefix != NULL && !json_is_array(prefix))
-        return weir__schema_refuse_finally(w, "prefixItems", "it must be an array of schemas");
-    if (!json_is_false(json_object_get(schema, "uniqueItems")) &&
-        json_object_get(schema, "uniqueItems") != NULL && most > 1)
-        return weir__schema_refuse(w, "uniqueItems",
-                                   "a grammar cannot compare items; only false is supported, or at most one "
-                                   "item");
-    if (prefix == NULL && !json_is_array(items))
-        return list_of(w,
-                       items != NULL || unevaluated != NULL
-                           ? weir__schema_below(w, items != NULL ? "items" : "unevaluatedItems", NULL,
-                                                items != NULL ? items : unevaluated, true)
-                           : json_object(),
-                       least, most);
-    const json_t *first = prefix != NULL ? prefix : items;
-    const json_t *rest = prefix != NULL ? items : json_object_get(schema, "additionalItems");
-    return tuple(w, first, prefix != NULL ? "prefixItems" : "items", rest != NULL ? rest : unevaluated, least,
-                 most);
 }

@@ -188,7 +188,8 @@ static const struct row {
       "dependencies"},
      NULL},
     {ARRAY,
-     {"items", "prefixItems", "additionalItems", "unevaluatedItems", "minItems", "maxItems", "uniqueItems"},
+     {"items", "prefixItems", "additionalItems", "unevaluatedItems", "minItems", "maxItems", "uniqueItems",
+      "contains", "minContains", "maxContains"},
      NULL},
     {STRING,
      {"pattern", "minLength", "maxLength", "format" /* of numbers, too */, WEIR__SCHEMA_PATTERNS,
@@ -197,8 +198,6 @@ static const struct row {
     {NUMBER,
      {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", WEIR__SCHEMA_NOT_NUMBERS},
      NULL},
-    {REFUSED, {"contains"}, "a grammar cannot ask for an item somewhere"},
-    {REFUSED, {"minContains", "maxContains"}, "a grammar cannot count items of a kind"},
     {REFUSED, {"$dynamicRef", "$recursiveRef"}, "it may mean one of several schemas; write $ref"},
     {REFUSED, {"divisibleBy", "disallow", "extends"}, "only draft 3 has it; write multipleOf, not or allOf"},
 };
@@ -293,8 +292,10 @@ bool weir__schema_is_required(const json_t *schema, const char *name)
 /* ---- Types ---- */
 
 const struct weir__schema_type weir__schema_types[WEIR__SCHEMA_TYPES] = {
-    {"null", TYPE_NULL},     {"boolean", TYPE_BOOLEAN}, {"integer", TYPE_INTEGER}, {"number", TYPE_NUMBER},
-    {"string", TYPE_STRING}, {"array", TYPE_ARRAY},     {"object", TYPE_OBJECT},   {WEIR__SCHEMA_FRACTIONS, TYPE_FRACTION}};
+    {"null", TYPE_NULL},       {"boolean", TYPE_BOOLEAN},
+    {"integer", TYPE_INTEGER}, {"number", TYPE_NUMBER},
+    {"string", TYPE_STRING},   {"array", TYPE_ARRAY},
+    {"object", TYPE_OBJECT},   {WEIR__SCHEMA_FRACTIONS, TYPE_FRACTION}};
 
 static unsigned mask_of(const json_t *name)
 {
@@ -328,6 +329,20 @@ unsigned weir__schema_type_of(const json_t *value)
 bool weir__schema_equal(const json_t *a, const json_t *b)
 {
     if (json_is_integer(a) && json_is_real(b)) return weir__schema_equal(b, a);
+    if (json_is_array(a) && json_is_array(b)) {
+        bool equal = json_array_size(a) == json_array_size(b);
+        for (size_t i = 0; equal && i < json_array_size(a); i++)
+            equal = weir__schema_equal(json_array_get(a, i), json_array_get(b, i));
+        return equal;
+    }
+    if (json_is_object(a) && json_is_object(b)) {
+        bool equal = json_object_size(a) == json_object_size(b);
+        const char *name;
+        json_t *value;
+        json_object_foreach((json_t *)a, name, value) equal =
+            equal && json_object_get(b, name) != NULL && weir__schema_equal(value, json_object_get(b, name));
+        return equal;
+    }
     if (!json_is_real(a) || !json_is_integer(b)) return json_equal(a, b);
     double d = json_real_value(a); /* the other one may have no double */
     return d >= -0x1p63 && d < 0x1p63 && floor(d) == d && (json_int_t)d == json_integer_value(b);

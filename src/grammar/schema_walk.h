@@ -65,6 +65,7 @@ typedef struct weir__schema_pair {
  * with listed properties, pairs [names, values] for others, and the least and most properties. */
 #define WEIR__SCHEMA_STATES "x-states"
 #define WEIR__SCHEMA_OTHERS "x-others"
+#define WEIR__SCHEMA_GRAPH  "x-graph"  /* of an array: states, see schema_array.c */
 #define WEIR__SCHEMA_BROKEN "x-broken" /* of a number: it is no integer */
 #define WEIR__SCHEMA_LEAST  "x-least"
 #define WEIR__SCHEMA_MOST   "x-most"
@@ -170,8 +171,9 @@ void weir__schema_free_resources(weir__schema_walk *w);
 const weir__schema_resource *weir__schema_resource_of(const weir__schema_walk *w, const json_t *reference);
 
 /* The resource with the URI [n], which may be relative to that of the other one; NULL: none, or a failure. */
-const weir__schema_resource *weir__schema_find_resource(weir__schema_walk *w, const weir__schema_resource *from,
-                                                        const char *uri, size_t n);
+const weir__schema_resource *weir__schema_find_resource(weir__schema_walk *w,
+                                                        const weir__schema_resource *from, const char *uri,
+                                                        size_t n);
 
 /* The URI by which the schema is a resource of its own, or NULL. */
 const char *weir__schema_own_uri(const weir__schema_walk *w, const json_t *schema);
