@@ -419,7 +419,7 @@ static json_t *state_row(const maker *m, const state *s, const uint32_t *numbers
 {
     json_t *row = json_pack("[b]", s->ends);
     const edge *edges = m->edges + s->first_edge;
-    *cost += 3;
+    *cost += 8;
     for (size_t i = 0, k; i < s->n_edges; i = k) {
         weir__text class = {0};
         size_t n_elements = 0;
@@ -429,7 +429,8 @@ static json_t *state_row(const maker *m, const state *s, const uint32_t *numbers
         bool ok = !class.failed && json_array_append_new(row, json_string(class.bytes)) == 0 &&
                   json_array_append_new(row, json_integer(numbers[edges[i].target])) == 0;
         /* Elements, or as much of the text's limit. */
-        *cost += n_elements + 2 > class.n / 3 + 5 ? n_elements + 2 : class.n / 3 + 5;
+        const size_t by_bytes = (class.n + 14) * 2 / 5;
+        *cost += n_elements + 2 > by_bytes ? n_elements + 2 : by_bytes;
         weir__text_fini(&class);
         if (!ok) {
             json_decref(row);

@@ -16,6 +16,7 @@
 #include "grammar/pattern.h"
 #include "grammar/range.h"
 #include "grammar/schema.h"
+#include "grammar/schema_emit.h"
 #include "grammar/schema_walk.h"
 
 /* ---- Literals ---- */
@@ -54,9 +55,7 @@ void weir__literal_add_string(weir__text *text, const char *string)
     weir__text_fini(&json);
 }
 
-#define REFERENCE  "#/$defs/"
-#define SPACE_RULE "any-space"
-#define COMMA      "\",\" " SPACE_RULE " " /* between the parts of an object or array */
+#define REFERENCE "#/$defs/"
 
 /* Rules that schemas share. Their names are none of llama.cpp's, whose rules may stand beside them. */
 enum {
@@ -106,25 +105,15 @@ static const struct {
     [SPACE] = {NULL, SPACE_RULE, "| \" \" | \"\\n\"{1,2} [ \\t]{0,20}"},
 };
 
-typedef struct emitter {
-    weir__text rules; /* whole lines */
-    json_t *wanted;   /* an array: references to definitions, in the order of their first use */
-    json_t *known;    /* an object: the names of these definitions */
-    const char *name; /* of the current definition's rule */
-    size_t n_parts;   /* of that definition, numbered from 1 */
-    unsigned shared;  /* shared rules in use */
-} emitter;
-
 /* ---- Text ---- */
 
-static void add_shared(emitter *e, weir__text *text, unsigned shared)
+static void add_shared(weir__emitter *e, weir__text *text, unsigned shared)
 {
     e->shared |= BIT(shared);
     weir__text_printf(text, "%s", shared_rules[shared].name);
 }
 
-/* Adds a rule of the current definition; part 0: its own. The body is freed. */
-static void add_rule(emitter *e, size_t part, weir__text *body)
+void weir__emit_rule(weir__emitter *e, size_t part, weir__text *body)
 {
     e->rules.failed |= body->failed;
     weir__text_printf(&e->rules, part == 0 ? "%s" : "%s-%zu", e->name, part);
@@ -134,7 +123,7 @@ static void add_rule(emitter *e, size_t part, weir__text *body)
 
 /* ---- Schemas ---- */
 
-static void add_body(emitter *e, weir__text *text, const json_t *schema);
+static void add_body(weir__emitter *e, weir__text *text, const json_t *schema);
 
 /* The shared rule that the schema equals, or N_SHARED. */
 static unsigned shared_rule(const json_t *schema)
@@ -152,7 +141,7 @@ static unsigned shared_rule(const json_t *schema)
     return ANY_VALUE;
 }
 
-static void add_reference(emitter *e, weir__text *text, json_t *reference)
+static void add_reference(weir__emitter *e, weir__text *text, json_t *reference)
 {
     const char *name = json_string_value(reference);
     assert(name != NULL && strncmp(name, REFERENCE, strlen(REFERENCE)) == 0);
@@ -163,8 +152,7 @@ static void add_reference(emitter *e, weir__text *text, json_t *reference)
                            json_object_set_new(e->known, name, json_true()) != 0;
 }
 
-/* The name of the schema's rule, which is added unless it exists. */
-static void add_item(emitter *e, weir__text *text, const json_t *schema)
+void weir__emit_item(weir__emitter *e, weir__text *text, const json_t *schema)
 {
     json_t *reference = json_object_get(schema, "$ref");
     unsigned shared = shared_rule(schema);
@@ -176,21 +164,21 @@ static void add_item(emitter *e, weir__text *text, const json_t *schema)
         weir__text body = {0};
         size_t part = ++e->n_parts;
         add_body(e, &body, schema);
-        add_rule(e, part, &body);
+        weir__emit_rule(e, part, &body);
         weir__text_printf(text, "%s-%zu", e->name, part);
     }
 }
 
-static void add_alternatives(emitter *e, weir__text *text, const json_t *schemas)
+static void add_alternatives(weir__emitter *e, weir__text *text, const json_t *schemas)
 {
     for (size_t i = 0; i < json_array_size(schemas); i++) {
         if (i > 0) weir__text_add_string(text, " | ");
-        add_item(e, text, json_array_get(schemas, i));
+        weir__emit_item(e, text, json_array_get(schemas, i));
     }
 }
 
 /* A value, in which space may stand where objects and arrays allow it. */
-static void add_value(emitter *e, weir__text *text, const json_t *value)
+static void add_value(weir__emitter *e, weir__text *text, const json_t *value)
 {
     const char *name, *before = "";
     json_t *one;
@@ -218,7 +206,7 @@ static void add_value(emitter *e, weir__text *text, const json_t *value)
     weir__text_add_string(text, json_is_object(value) ? " " SPACE_RULE " \"}\"" : " " SPACE_RULE " \"]\"");
 }
 
-static void add_values(emitter *e, weir__text *text, const json_t *values)
+static void add_values(weir__emitter *e, weir__text *text, const json_t *values)
 {
     for (size_t i = 0; i < json_array_size(values); i++) {
         if (i > 0) weir__text_add_string(text, " | ");
@@ -255,7 +243,7 @@ static void add_broken_number(weir__text *text, const json_t *schema)
 }
 
 /* The bounds of a rewritten number. */
-static void add_number(emitter *e, weir__text *text, const json_t *schema)
+static void add_number(weir__emitter *e, weir__text *text, const json_t *schema)
 {
     weir__schema_bounds bounds;
     size_t from = text->n;
@@ -276,18 +264,18 @@ static void add_number(emitter *e, weir__text *text, const json_t *schema)
 
 /* Moves the text from `from` on to a new rule, and leaves the rule's name: GBNF copies repeated items, and
  * bounds their size. */
-static void move_to_rule(emitter *e, weir__text *text, size_t from)
+static void move_to_rule(weir__emitter *e, weir__text *text, size_t from)
 {
     weir__text body = {0};
     if (text->failed) return;
     weir__text_add(&body, text->bytes + from, text->n - from);
     text->n = from;
-    add_rule(e, ++e->n_parts, &body);
+    weir__emit_rule(e, ++e->n_parts, &body);
     weir__text_printf(text, "%s-%zu", e->name, e->n_parts);
 }
 
 /* GBNF has all that a rewritten pattern consists of: classes, groups and quantifiers. */
-static void add_pattern(emitter *e, weir__text *text, const char *pattern)
+static void add_pattern(weir__emitter *e, weir__text *text, const char *pattern)
 {
     size_t groups[PATTERN_NESTING_MAX], n_groups = 0, item = 0; /* where these start in the text */
     assert(pattern[0] == '^');
@@ -321,7 +309,7 @@ static void add_pattern(emitter *e, weir__text *text, const char *pattern)
 }
 
 /* A rule for each state of an automaton: the end of the string, or a character and what follows it. */
-static void add_states(emitter *e, weir__text *text, const json_t *states)
+static void add_states(weir__emitter *e, weir__text *text, const json_t *states)
 {
     const size_t first = e->n_parts + 1;
     e->n_parts += json_array_size(states);
@@ -335,11 +323,11 @@ static void add_states(emitter *e, weir__text *text, const json_t *states)
             weir__text_printf(&body, "%s%s %s-%zu", ends || k > 1 ? " | " : "",
                               json_string_value(json_array_get(row, k)), e->name,
                               first + (size_t)json_integer_value(json_array_get(row, k + 1)));
-        add_rule(e, first + i, &body);
+        weir__emit_rule(e, first + i, &body);
     }
 }
 
-static void add_string(emitter *e, weir__text *text, const json_t *schema)
+static void add_string(weir__emitter *e, weir__text *text, const json_t *schema)
 {
     const json_t *states = json_object_get(schema, WEIR__SCHEMA_STATES);
     if (states != NULL)
@@ -352,7 +340,7 @@ static void add_string(emitter *e, weir__text *text, const json_t *schema)
 
 /* item (, item)*, `least` to `most` of them; most SIZE_MAX: no bound. The item is freed. A list that may be
  * empty becomes a rule: GBNF bounds the number of rules in a repeated or optional group. */
-static void add_list(emitter *e, weir__text *text, weir__text *item, size_t least, size_t most)
+static void add_list(weir__emitter *e, weir__text *text, weir__text *item, size_t least, size_t most)
 {
     size_t more = least > 1 ? least - 1 : 0, from = text->n;
     text->failed |= item->failed;
@@ -373,20 +361,20 @@ static void add_list(emitter *e, weir__text *text, weir__text *item, size_t leas
 }
 
 /* An object with properties of any names. */
-static void add_map(emitter *e, weir__text *text, const json_t *values)
+static void add_map(weir__emitter *e, weir__text *text, const json_t *values)
 {
     weir__text item = {0};
     e->shared |= BIT(SPACE);
     add_shared(e, &item, ANY_STRING);
     weir__text_add_string(&item, " " SPACE_RULE " \":\" " SPACE_RULE " ");
-    add_item(e, &item, values);
+    weir__emit_item(e, &item, values);
     weir__text_add_string(text, "\"{\" " SPACE_RULE " ");
     add_list(e, text, &item, 0, SIZE_MAX);
     weir__text_add_string(text, " " SPACE_RULE " \"}\"");
 }
 
 /* The items of prefixItems, from the last one on: each is there if minItems or a later item asks for it. */
-static void add_prefix(emitter *e, weir__text *text, const json_t *schema)
+static void add_prefix(weir__emitter *e, weir__text *text, const json_t *schema)
 {
     const json_t *prefix = json_object_get(schema, "prefixItems"), *items = json_object_get(schema, "items");
     const json_t *most = json_object_get(schema, "maxItems");
@@ -396,7 +384,7 @@ static void add_prefix(emitter *e, weir__text *text, const json_t *schema)
     if (!json_is_false(items)) {
         weir__text item = {0};
         weir__text_add_string(&item, COMMA);
-        add_item(e, &item, items);
+        weir__emit_item(e, &item, items);
         if (!item.failed) weir__text_printf(&rest, "(%s)", item.bytes);
         rest.failed |= item.failed;
         weir__text_fini(&item);
@@ -412,12 +400,12 @@ static void add_prefix(emitter *e, weir__text *text, const json_t *schema)
         weir__text body = {0};
         const size_t part = ++e->n_parts;
         weir__text_add_string(&body, i > 0 ? COMMA : "");
-        add_item(e, &body, json_array_get(prefix, i));
+        weir__emit_item(e, &body, json_array_get(prefix, i));
         weir__text_printf(&body, " %s", rest.bytes != NULL ? rest.bytes : "");
         body.failed |= rest.failed;
         weir__text_fini(&rest);
         weir__text_printf(&rest, i < least ? "%s-%zu" : "(%s-%zu)?", e->name, part);
-        add_rule(e, part, &body);
+        weir__emit_rule(e, part, &body);
     }
     text->failed |= rest.failed;
     if (!text->failed) weir__text_printf(text, "%s ", rest.bytes);
@@ -425,7 +413,7 @@ static void add_prefix(emitter *e, weir__text *text, const json_t *schema)
 }
 
 /* Adds the rules of a graph: for each state what follows an item, and the items that may come. */
-static void add_graph(emitter *e, weir__text *text, const json_t *states)
+static void add_graph(weir__emitter *e, weir__text *text, const json_t *states)
 {
     const size_t n = json_array_size(states), first = e->n_parts + 1;
     const json_t *start = json_array_get(states, 0);
@@ -445,16 +433,16 @@ static void add_graph(emitter *e, weir__text *text, const json_t *states)
         for (size_t k = 1; k < json_array_size(row); k += 2) {
             const size_t target = (size_t)json_integer_value(json_array_get(row, k + 1));
             if (k > 1) weir__text_add_string(&items, " | ");
-            add_item(e, &items, json_array_get(row, k));
+            weir__emit_item(e, &items, json_array_get(row, k));
             if (json_array_size(json_array_get(states, target)) > 1)
                 weir__text_printf(&items, " %s-%zu", e->name, first + 2 * target + 1);
         }
-        add_rule(e, first + 2 * i, &items);
-        add_rule(e, first + 2 * i + 1, &after);
+        weir__emit_rule(e, first + 2 * i, &items);
+        weir__emit_rule(e, first + 2 * i + 1, &after);
     }
 }
 
-static void add_array(emitter *e, weir__text *text, const json_t *schema)
+static void add_array(weir__emitter *e, weir__text *text, const json_t *schema)
 {
     const json_t *items = json_object_get(schema, "items"), *prefix = json_object_get(schema, "prefixItems");
     const json_t *most = json_object_get(schema, "maxItems");
@@ -468,11 +456,11 @@ static void add_array(emitter *e, weir__text *text, const json_t *schema)
     if (prefix != NULL && items != NULL) add_prefix(e, text, schema);
     for (size_t i = 0; items == NULL && i < json_array_size(prefix); i++) {
         if (i > 0) weir__text_add_string(text, COMMA);
-        add_item(e, text, json_array_get(prefix, i));
+        weir__emit_item(e, text, json_array_get(prefix, i));
         weir__text_add_string(text, " ");
     }
     if (prefix == NULL) {
-        add_item(e, &item, items);
+        weir__emit_item(e, &item, items);
         add_list(e, text, &item, (size_t)json_integer_value(json_object_get(schema, "minItems")),
                  most != NULL ? (size_t)json_integer_value(most) : SIZE_MAX);
         weir__text_add_string(text, " ");
@@ -480,247 +468,18 @@ static void add_array(emitter *e, weir__text *text, const json_t *schema)
     weir__text_add_string(text, SPACE_RULE " \"]\"");
 }
 
-/* ---- Properties ---- */
-
-/* The properties of an object, in their order, with others in any place. What may follow depends on the place
- * between them and, where properties are counted, on the numbers so far. A place has up to three rules: what
- * follows a property, what follows a comma, and one of the listed properties from here on. */
-enum { AFTER, NEXT, LISTED, N_KINDS };
-
-typedef struct place {
-    size_t at;       /* of the next listed property */
-    size_t written;  /* properties so far, 0 if there is no upper bound */
-    size_t distinct; /* of these, with different names for certain; up to `least` */
-    bool other;      /* one of them is not listed */
-} place;
-
-typedef struct members {
-    emitter *e;
-    const json_t *schema;
-    const char **names; /* [n] */
-    size_t *required;   /* [n + 1]: required ones from here on */
-    size_t *parts;      /* [n]: rules of properties, 0 = none yet */
-    size_t n, least, most;
-    bool open;
-    size_t other_part;
-    size_t *rules; /* [N_KINDS * places]: their parts, 0 = none yet */
-    struct todo {
-        int kind;
-        place place;
-    } * todo;
-    size_t n_todo, todo_capacity;
-} members;
-
-/* True if a text can end from here on. */
-static bool is_open_end(const members *m, place p)
+static void add_object(weir__emitter *e, weir__text *text, const json_t *schema)
 {
-    size_t lacking = m->least - p.distinct;
-    size_t needed = m->required[p.at] > lacking ? m->required[p.at] : lacking;
-    return (m->most == SIZE_MAX || needed <= m->most - p.written) &&
-           lacking <= m->n - p.at + (m->open && !p.other);
-}
-
-static bool may_stop(const members *m, place p)
-{
-    return m->required[p.at] == 0 && p.distinct >= m->least;
-}
-
-/* The place after a listed property, or after another one. False: none is possible. */
-static bool after_listed(const members *m, place p, size_t listed, place *next)
-{
-    if (m->most != SIZE_MAX && p.written++ == m->most) return false;
-    p.at = listed + 1;
-    p.distinct += p.distinct < m->least;
-    *next = p;
-    return is_open_end(m, p);
-}
-
-static bool after_other(const members *m, place p, place *next)
-{
-    if (!m->open || (m->most != SIZE_MAX && p.written++ == m->most)) return false;
-    p.distinct += p.distinct < m->least && !p.other;
-    p.other = m->least > 1;
-    *next = p;
-    return is_open_end(m, p);
-}
-
-/* The next listed property that may stand at the place; n: none. */
-static size_t first_listed(const members *m, place p)
-{
-    place next;
-    for (; p.at < m->n; p.at++) {
-        if (after_listed(m, p, p.at, &next)) return p.at;
-        if (m->required[p.at] > m->required[p.at + 1]) break;
-    }
-    return m->n;
-}
-
-static bool goes_on(const members *m, place p)
-{
-    place next;
-    return first_listed(m, p) < m->n || after_other(m, p, &next);
-}
-
-/* The most places of one object. */
-static size_t count_places(const members *m)
-{
-    return (m->n + 1) * (m->most == SIZE_MAX ? 1 : m->most + 1) * (m->least + 1) * 2;
-}
-
-static void add_place(members *m, weir__text *text, int kind, place p)
-{
-    size_t i = m->most == SIZE_MAX ? p.at : p.at * (m->most + 1) + p.written;
-    size_t *part = &m->rules[((i * (m->least + 1) + p.distinct) * 2 + p.other) * N_KINDS + (size_t)kind];
-    if (*part == 0) {
-        if (!weir__mem_grow(&m->todo, &m->todo_capacity, m->n_todo + 1, sizeof *m->todo)) {
-            text->failed = true;
-            return;
-        }
-        *part = ++m->e->n_parts;
-        m->todo[m->n_todo++] = (struct todo){kind, p};
-    }
-    weir__text_printf(text, "%s-%zu", m->e->name, *part);
-}
-
-/* "name": value */
-static void add_property(members *m, weir__text *text, size_t i)
-{
-    weir__text body = {0};
-    const bool once = m->most == SIZE_MAX && m->least == 0;
-    weir__text *to = once ? text : &body;
-    if (once || m->parts[i] == 0) {
-        weir__literal_add_string(to, m->names[i]);
-        weir__text_add_string(to, " " SPACE_RULE " \":\" " SPACE_RULE " ");
-        add_item(m->e, to, json_object_get(json_object_get(m->schema, "properties"), m->names[i]));
-    }
-    if (once) return;
-    if (m->parts[i] == 0) {
-        m->parts[i] = ++m->e->n_parts;
-        add_rule(m->e, m->parts[i], &body);
-    }
-    weir__text_printf(text, "%s-%zu", m->e->name, m->parts[i]);
-}
-
-/* A listed property from the place on: the next one, or those after it. */
-static void add_listed(members *m, weir__text *text, place p)
-{
-    place next;
-    size_t i = p.at = first_listed(m, p);
-    if (i == m->n || !after_listed(m, p, i, &next)) return;
-    add_property(m, text, i);
-    if (goes_on(m, next)) {
-        weir__text_add_string(text, " ");
-        add_place(m, text, AFTER, next);
-    }
-    p.at++;
-    if (m->required[i] > m->required[i + 1] || (p.at = first_listed(m, p)) == m->n) return;
-    weir__text_add_string(text, " | ");
-    add_place(m, text, LISTED, p);
-}
-
-static void add_next(members *m, weir__text *text, place p)
-{
-    place next;
-    const bool any = after_other(m, p, &next);
-    if (any) {
-        weir__text_printf(text, "%s-%zu ", m->e->name, m->other_part);
-        if (goes_on(m, next)) add_place(m, text, AFTER, next);
-    }
-    p.at = first_listed(m, p);
-    if (p.at == m->n) return;
-    if (any) {
-        weir__text_add_string(text, " | ");
-        add_place(m, text, LISTED, p);
-    } else {
-        add_listed(m, text, p);
-    }
-}
-
-/* The rules of all places that are named. */
-static void add_places(members *m)
-{
-    while (m->n_todo > 0) {
-        const struct todo one = m->todo[--m->n_todo];
-        weir__text body = {0};
-        size_t i = m->most == SIZE_MAX ? one.place.at : one.place.at * (m->most + 1) + one.place.written;
-        i = (i * (m->least + 1) + one.place.distinct) * 2 + one.place.other;
-        if (one.kind == AFTER) {
-            weir__text_add_string(&body, may_stop(m, one.place) ? "| " COMMA : COMMA);
-            add_place(m, &body, NEXT, one.place);
-        } else if (one.kind == NEXT) {
-            add_next(m, &body, one.place);
-        } else {
-            add_listed(m, &body, one.place);
-        }
-        add_rule(m->e, m->rules[i * N_KINDS + (size_t)one.kind], &body);
-    }
-}
-
-/* Names and values of properties that are not listed. */
-static void add_others(members *m, const json_t *others)
-{
-    weir__text body = {0};
-    for (size_t i = 0; i < json_array_size(others); i++) {
-        const json_t *pair = json_array_get(others, i);
-        if (i > 0) weir__text_add_string(&body, " | ");
-        add_item(m->e, &body, json_array_get(pair, 0));
-        weir__text_add_string(&body, " " SPACE_RULE " \":\" " SPACE_RULE " ");
-        add_item(m->e, &body, json_array_get(pair, 1));
-    }
-    m->other_part = ++m->e->n_parts;
-    add_rule(m->e, m->other_part, &body);
-}
-
-static void add_members(emitter *e, weir__text *text, const json_t *schema)
-{
-    json_t *properties = json_object_get(schema, "properties"), *property;
-    const json_t *others = json_object_get(schema, WEIR__SCHEMA_OTHERS);
-    const json_t *most = json_object_get(schema, WEIR__SCHEMA_MOST);
-    const size_t n = json_object_size(properties);
-    const place start = {0};
-    members m = {
-        .e = e,
-        .schema = schema,
-        .n = n,
-        .least = (size_t)json_integer_value(json_object_get(schema, WEIR__SCHEMA_LEAST)),
-        .most = most != NULL ? (size_t)json_integer_value(most) : SIZE_MAX,
-        .open = json_array_size(others) > 0,
-    };
-    const char *name;
-    size_t i = 0;
-    m.names = weir__mem_calloc(n + 1, sizeof *m.names);
-    m.required = weir__mem_calloc(2 * n + 2, sizeof *m.required);
-    m.rules = weir__mem_calloc(count_places(&m) * N_KINDS, sizeof *m.rules);
-    if (m.names == NULL || m.required == NULL || m.rules == NULL) {
-        text->failed = true;
-    } else {
-        m.parts = m.required + n + 1;
-        json_object_foreach(properties, name, property) m.names[i++] = name;
-        for (i = n; i-- > 0;)
-            m.required[i] = m.required[i + 1] + weir__schema_is_required(schema, m.names[i]);
-        if (m.open) add_others(&m, others);
-        e->shared |= BIT(SPACE);
-        weir__text_add_string(text, "\"{\" " SPACE_RULE " ");
-        if (goes_on(&m, start)) {
-            weir__text_add_string(text, may_stop(&m, start) ? "(" : "");
-            add_place(&m, text, NEXT, start);
-            weir__text_add_string(text, may_stop(&m, start) ? ")? " SPACE_RULE : " " SPACE_RULE);
-        }
-        weir__text_add_string(text, " \"}\"");
-        add_places(&m);
-    }
-    weir__mem_free(m.todo);
-    weir__mem_free(m.rules);
-    weir__mem_free(m.required);
-    weir__mem_free(m.names);
+    e->shared |= BIT(SPACE);
+    weir__emit_members(e, text, schema);
 }
 
 /* A rule's alternatives. */
-static void add_body(emitter *e, weir__text *text, const json_t *schema)
+static void add_body(weir__emitter *e, weir__text *text, const json_t *schema)
 {
     const char *type = json_string_value(json_object_get(schema, "type"));
     if (json_object_get(schema, "$ref") != NULL || shared_rule(schema) != N_SHARED)
-        add_item(e, text, schema);
+        weir__emit_item(e, text, schema);
     else if (json_object_get(schema, "anyOf") != NULL)
         add_alternatives(e, text, json_object_get(schema, "anyOf"));
     else if (json_object_get(schema, "enum") != NULL)
@@ -734,7 +493,7 @@ static void add_body(emitter *e, weir__text *text, const json_t *schema)
     else if (strcmp(type, "array") == 0)
         add_array(e, text, schema);
     else if (json_object_get(schema, "properties") != NULL)
-        add_members(e, text, schema);
+        add_object(e, text, schema);
     else
         add_map(e, text, json_object_get(schema, "additionalProperties"));
 }
@@ -743,7 +502,7 @@ static void add_body(emitter *e, weir__text *text, const json_t *schema)
 
 /* Adds the shared rules in use, with those that they name. They come first: GBNF counts a name that first
  * occurs in a repeated group as a rule of that group. */
-static void add_shared_rules(emitter *e, weir__text *text)
+static void add_shared_rules(weir__emitter *e, weir__text *text)
 {
     for (unsigned before = 0; before != e->shared;) {
         before = e->shared;
@@ -760,11 +519,11 @@ static void add_shared_rules(emitter *e, weir__text *text)
 bool weir__grammar_add_rules(const json_t *schema, const json_t *definitions, const char *name,
                              weir__text *rules)
 {
-    emitter e = {.name = name, .wanted = json_array(), .known = json_object()};
+    weir__emitter e = {.name = name, .wanted = json_array(), .known = json_object()};
     weir__text body = {0};
     for (size_t i = 0; schema != NULL; i++) {
         add_body(&e, &body, schema);
-        add_rule(&e, 0, &body);
+        weir__emit_rule(&e, 0, &body);
         const char *wanted = e.rules.failed ? NULL : json_string_value(json_array_get(e.wanted, i));
         schema = NULL;
         if (wanted == NULL) continue;

@@ -1,0 +1,34 @@
+/* schema_emit.h: shared by the files that write rewritten schemas as GBNF.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_GRAMMAR_SCHEMA_EMIT_H
+#define WEIR_GRAMMAR_SCHEMA_EMIT_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+#include "base/text.h"
+
+#define SPACE_RULE "any-space"
+#define COMMA      "\",\" " SPACE_RULE " " /* between the parts of an object or array */
+
+typedef struct weir__emitter {
+    weir__text rules; /* whole lines */
+    json_t *wanted;   /* an array: references to definitions, in the order of their first use */
+    json_t *known;    /* an object: the names of these definitions */
+    const char *name; /* of the current definition's rule */
+    size_t n_parts;   /* of that definition, numbered from 1 */
+    unsigned shared;  /* shared rules in use */
+} weir__emitter;
+
+/* Adds a rule of the current definition; part 0: its own. The body is freed. */
+void weir__emit_rule(weir__emitter *e, size_t part, weir__text *body);
+
+/* Adds the name of the schema's rule, which is added, too, unless it exists. */
+void weir__emit_item(weir__emitter *e, weir__text *text, const json_t *schema);
+
+/* -- schema_members.c -- */
+
+/* Adds an object of listed properties, and perhaps others. It uses the rule for space. */
+void weir__emit_members(weir__emitter *e, weir__text *text, const json_t *schema);
+
+#endif

@@ -1,0 +1,203 @@
+/* schema_law_test.c: the schema is law: what it does not describe may be there, and what contradicts it may
+ * not. The grammars are read by the tests' own GBNF reader. SPDX-License-Identifier: Apache-2.0 */
+#include "grammar/schema.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "support/gbnf.h"
+
+static gbnf *grammar_of(const char *schema)
+{
+    char *text = NULL;
+    weir_error error = {0};
+    weir_status status = weir_grammar_from_json_schema(schema, WEIR_NUL, &text, &error);
+    if (status != WEIR_OK) fail_msg("%s: %s [%s]", schema, error.message, error.field);
+    gbnf *g = gbnf_parse(text);
+    weir_free(text);
+    return g;
+}
+
+/* Texts that must and must not be possible. */
+static const struct example {
+    const char *schema;
+    const char *made[6];
+    const char *refused[8];
+} examples[] = {
+    /* what the schema does not describe: properties in any place, items behind, other types */
+    {"{\"type\":\"object\",\"properties\":{\"foo\":{\"type\":\"null\"},\"bar\":{\"type\":\"null\"}},"
+     "\"required\":[\"foo\"]}",
+     {"{\"foo\":null}", "{\"x\":1,\"foo\":null,\"fo\":{},\"bar\":null,\"foob\":[]}",
+      "{\"foo\":null,\"x\":1,\"x\":2}", "{\"\\\"\":1,\"é\":2,\"foo\":null}"},
+     {"{\"foo\":1}", "{\"foo\":null,\"foo\":1}", "{\"x\":1}", "{\"foo\":null,\"bar\":1}",
+      "{\"\\u0066oo\":1,\"foo\":null}", "{\"foo\":null,\"x\":1,}", "{,\"foo\":null}"}},
+    {"{\"properties\":{\"a\":{\"type\":\"null\"}}}",
+     {"1", "\"x\"", "[]", "{\"b\":1}", "{}", "{\"b\":1,\"a\":null}"},
+     {"{\"a\":1}", "{\"b\":1,\"a\":1}"}},
+    {"{\"minimum\":5}", {"\"x\"", "5", "null", "{\"a\":[1]}"}, {"4"}},
+    {"{\"prefixItems\":[{\"type\":\"null\"},{\"const\":1}]}",
+     {"[]", "[null]", "[null,1]", "[null,1,\"x\",{}]", "{}"},
+     {"[1]", "[null,2]", "[null,]"}},
+    {"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"null\"},{\"const\":1}],\"items\":{\"const\":2},"
+     "\"minItems\":1,\"maxItems\":4}",
+     {"[null]", "[null,1]", "[null,1,2]", "[null,1,2,2]"},
+     {"[]", "[null,1,1]", "[null,1,2,2,2]"}},
+    {"{\"type\":\"array\",\"items\":[true],\"additionalItems\":false}", {"[]", "[1]"}, {"[1,2]"}},
+    {"{\"type\":\"array\",\"prefixItems\":[true],\"minItems\":3}",
+     {"[1,2,3]", "[1,2,3,4]"},
+     {"[1]", "[1,2]"}},
+    {"{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"x\":true},\"required\":[\"x\"],"
+     "\"dependentRequired\":{\"x\":[\"y\"]}},{\"type\":\"object\",\"required\":[\"y\"]}]}",
+     {"{\"y\":1}", "{\"z\":1,\"y\":1}"},
+     {"{\"x\":1}", "{\"x\":1,\"y\":1}", "{}"}},
+    {"{\"oneOf\":[{\"type\":\"object\",\"required\":[\"x\"],\"propertyNames\":{\"enum\":[\"x\",\"y\"]}},{"
+     "\"type\":\"object\",\"required\":[\"y\"]}]}",
+     {"{\"x\":1}", "{\"y\":1,\"z\":1}"},
+     {"{\"x\":1,\"y\":1}", "{\"y\":1,\"x\":1}", "{\"x\":1,\"z\":1}"}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"null\"},\"b\":{}},\"oneOf\":[{\"required\":["
+     "\"a\"]},{\"required\":[\"b\"]}]}",
+     {"{\"a\":null}", "{\"b\":1}", "{\"c\":1,\"b\":1}"},
+     {"{}", "{\"a\":null,\"b\":1}", "{\"a\":1}"}},
+    /* what contradicts a schema */
+    {"{\"type\":\"number\",\"not\":{\"type\":\"integer\"},\"minimum\":-1,\"maximum\":12}",
+     {"1.5", "-0.5", "11.9"},
+     {"-1.5", "12.5", "12.0", "3"}},
+    {"{\"type\":\"number\",\"not\":{\"type\":\"integer\"},\"exclusiveMaximum\":-2}",
+     {"-2.5", "-13.25"},
+     {"-1.5", "2.5", "-3"}},
+    {"{\"type\":\"number\",\"not\":{\"type\":\"integer\"}}",
+     {"1.5", "-0.01", "10.0001", "-9.5"},
+     {"1", "1.0", "-0", "1e3"}},
+    {"{\"type\":\"string\",\"not\":{\"enum\":[\"a\",\"ab\",3]}}",
+     {"\"\"", "\"b\"", "\"abc\"", "\"aa\""},
+     {"\"a\"", "\"ab\"", "3", "\"\\u0061\""}},
+    {"{\"not\":{\"enum\":[1,\"a\",null]}}",
+     {"2", "\"b\"", "1.5", "[]", "true"},
+     {"1", "\"a\"", "null", "1.0"}},
+    {"{\"not\":{\"minimum\":3,\"type\":\"integer\"}}", {"\"x\"", "2", "2.5", "3.5"}, {"3", "4"}},
+    {"{\"type\":\"string\",\"not\":{\"pattern\":\"^a\"}}", {"\"\"", "\"ba\""}, {"\"a\"", "\"ab\""}},
+    {"{\"type\":\"object\",\"not\":{\"required\":[\"a\"],\"properties\":{\"b\":{\"const\":1}}}}",
+     {"{}", "{\"c\":1}", "{\"a\":1,\"b\":2}"},
+     {"{\"a\":1}", "{\"a\":1,\"b\":1}"}},
+    {"{\"not\":{\"not\":{\"type\":\"null\"}}}", {"null"}, {"1"}},
+    {"{\"if\":{\"maxLength\":3},\"then\":{\"minLength\":1}}", {"\"a\"", "\"abcd\"", "1"}, {"\"\""}},
+    {"{\"if\":{\"exclusiveMaximum\":0},\"then\":{\"minimum\":-10},\"else\":{\"enum\":[2,\"x\"]}}",
+     {"-5", "2", "\"x\"", "\"y\""},
+     {"-11", "3"}},
+    {"{\"oneOf\":[{\"type\":\"integer\"},{\"minimum\":2}]}", {"1", "2.5", "\"a\""}, {"3", "2"}},
+    {"{\"type\":\"string\",\"oneOf\":[{\"minLength\":2},{\"maxLength\":4}]}",
+     {"\"a\"", "\"abcde\""},
+     {"\"abc\"", "\"ab\""}},
+    {"{\"oneOf\":[{\"properties\":{\"a\":{\"type\":\"null\"}}},{\"type\":\"string\"}]}",
+     {"{\"a\":null}", "1", "{}"},
+     {"\"x\"", "{\"a\":1}"}},
+    /* items that are counted or differ */
+    {"{\"type\":\"array\",\"contains\":{\"const\":1}}",
+     {"[1]", "[\"a\",1,2]", "[1,1]"},
+     {"[]", "[2]", "[\"a\"]"}},
+    {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"contains\":{\"minimum\":5},\"minContains\":2,"
+     "\"maxContains\":2,\"maxItems\":4}",
+     {"[5,6]", "[1,5,2,7]", "[5,1,1,5]"},
+     {"[5]", "[5,6,7]", "[1,1]", "[5,5,\"a\"]", "[1,1,1,5,5]"}},
+    {"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"null\"}],\"contains\":{\"const\":1},\"minItems\":3}",
+     {"[null,1,2]", "[null,2,1]", "[null,\"a\",{},1]"},
+     {"[1,null,1]", "[null,1]", "[null,2,3]"}},
+    {"{\"contains\":{\"type\":\"null\"},\"minContains\":0}", {"[]", "[1]", "\"a\""}, {""}},
+    {"{\"minContains\":3}", {"[]"}, {""}},
+    {"{\"type\":\"array\",\"items\":{\"enum\":[\"a\",\"b\",1,1.0]},\"uniqueItems\":true,\"minItems\":1}",
+     {"[\"a\"]", "[\"b\",\"a\",1]", "[1]"},
+     {"[]", "[\"a\",\"a\"]", "[\"b\",\"a\",\"b\"]", "[\"c\"]"}},
+    {"{\"type\":\"array\",\"items\":{\"type\":[\"boolean\",\"null\"]},\"uniqueItems\":true,\"maxItems\":2}",
+     {"[]", "[true,null]", "[false,true]"},
+     {"[true,true]", "[true,false,null]"}},
+    /* schemas with URIs of their own */
+    {"{\"$id\":\"http://a.example/x/root.json\",\"$ref\":\"item.json#/$defs/"
+     "n\",\"$defs\":{\"i\":{\"$id\":\"item.json\",\"$defs\":{\"n\":{\"$ref\":\"#m\"},\"o\":{\"$anchor\":"
+     "\"m\",\"type\":\"null\"}}}}}",
+     {"null"},
+     {"1"}},
+    {"{\"properties\":{\"a\":{\"$id\":\"urn:x\",\"type\":\"null\"},\"b\":{\"$ref\":\"urn:x\"},\"c\":{\"$"
+     "ref\":\"#/properties/enum\"},\"enum\":{\"$id\":\"/d/e\",\"$ref\":\"./../d/./f\"},\"f\":{\"$id\":\"/d/"
+     "f\",\"const\":1}},\"$schema\":\"https://json-schema.org/draft/2020-12/schema\"}",
+     {"{\"a\":null,\"b\":null}", "{\"c\":1}"},
+     {"{\"b\":1}", "{\"c\":2}"}},
+    {"{\"type\":\"array\",\"items\":{\"$dynamicRef\":\"#n\"},\"$defs\":{\"x\":{\"$dynamicAnchor\":\"n\","
+     "\"type\":\"null\"}}}",
+     {"[null]"},
+     {"[1]"}},
+    /* names as patterns */
+    {"{\"type\":\"object\",\"patternProperties\":{\"^a\":{\"type\":\"integer\"},\"z$\":{\"minimum\":5}},"
+     "\"properties\":{\"az\":{},\"b\":{\"type\":\"null\"}},\"additionalProperties\":{\"type\":\"string\"}}",
+     {"{\"a\":1,\"ab\":2}", "{\"az\":5}", "{\"abz\":6,\"b\":null,\"c\":\"x\",\"z\":7}", "{\"z\":\"x\"}"},
+     {"{\"a\":\"1\"}", "{\"az\":4}", "{\"az\":\"x\"}", "{\"abz\":4}", "{\"c\":1}", "{\"z\":4}",
+      "{\"b\":\"x\"}"}},
+    {"{\"type\":\"object\",\"patternProperties\":{\"^[a-c]{1,2}$\":{\"type\":\"null\"}},"
+     "\"additionalProperties\":false}",
+     {"{}", "{\"a\":null,\"bc\":null}"},
+     {"{\"abc\":null}", "{\"\":null}", "{\"d\":null}"}},
+    {"{\"type\":\"object\",\"propertyNames\":{\"pattern\":\"^a\",\"maxLength\":3},\"required\":[\"ab\"]}",
+     {"{\"ab\":1}", "{\"a\":1,\"ab\":2,\"abc\":3}"},
+     {"{\"b\":1,\"ab\":1}", "{\"a\":1}", "{\"abcd\":1,\"ab\":1}"}},
+    {"{\"type\":\"object\",\"propertyNames\":{\"$ref\":\"#/$defs/"
+     "n\"},\"$defs\":{\"n\":{\"anyOf\":[{\"const\":\"x\"},{\"pattern\":\"^y+$\"}]}}}",
+     {"{}", "{\"x\":1,\"yy\":2}"},
+     {"{\"xx\":1}", "{\"z\":1}"}},
+    {"{\"type\":\"object\",\"unevaluatedProperties\":{\"type\":\"null\"},\"properties\":{\"a\":{}}}",
+     {"{\"a\":1,\"b\":null}"},
+     {"{\"a\":1,\"b\":1}"}},
+    /* numbers of properties */
+    {"{\"type\":\"object\",\"minProperties\":1}", {"{\"a\":1}", "{\"a\":1,\"b\":2}"}, {"{}", "{ }"}},
+    {"{\"type\":\"object\",\"maxProperties\":2}",
+     {"{}", "{\"a\":1}", "{\"a\":1,\"b\":2}"},
+     {"{\"a\":1,\"b\":2,\"c\":3}"}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{},\"c\":{}},\"minProperties\":2,"
+     "\"additionalProperties\":false}",
+     {"{\"a\":1,\"b\":2}", "{\"a\":1,\"c\":2}", "{\"b\":1,\"c\":1}", "{\"a\":1,\"b\":2,\"c\":3}"},
+     {"{}", "{\"a\":1}", "{\"c\":1}"}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{}},\"minProperties\":2,\"maxProperties\":2}",
+     {"{\"a\":1,\"b\":2}", "{\"x\":1,\"b\":2}", "{\"b\":1,\"x\":2}"},
+     {"{}", "{\"a\":1}", "{\"x\":1}", "{\"x\":1,\"x\":2}", "{\"a\":1,\"b\":2,\"x\":3}"}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{},\"c\":{}},\"required\":[\"c\"],"
+     "\"maxProperties\":2}",
+     {"{\"c\":1}", "{\"a\":1,\"c\":1}", "{\"b\":1,\"c\":1}", "{\"c\":1,\"x\":1}"},
+     {"{\"a\":1,\"b\":1}", "{\"a\":1,\"b\":1,\"c\":1}", "{\"a\":1}", "{\"x\":1,\"a\":1,\"c\":1}"}},
+    /* what several patterns and lengths have in common */
+    {"{\"type\":\"string\",\"format\":\"date\",\"pattern\":\"^2\"}",
+     {"\"2024-02-29\""},
+     {"\"1999-12-31\"", "\"2\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^(ab|c)*$\",\"minLength\":2,\"maxLength\":3}",
+     {"\"ab\"", "\"cc\"", "\"abc\"", "\"cab\"", "\"ccc\""},
+     {"\"c\"", "\"\"", "\"abab\"", "\"aa\""}},
+    {"{\"allOf\":[{\"pattern\":\"^a\"},{\"pattern\":\"b$\"},{\"pattern\":\"c\"}],\"type\":\"string\"}",
+     {"\"acb\"", "\"aaccbb\"", "\"a\\ncb\""},
+     {"\"ab\"", "\"acbc\"", "\"cb\""}},
+    {"{\"type\":\"string\",\"pattern\":\"\\\\\\\\\",\"maxLength\":2}",
+     {"\"\\\\\"", "\"\\\\n\"", "\"\\\"\\\\\""},
+     {"\"n\"", "\"\\n\"", "\"\\\\nn\""}},
+};
+
+static void test_law(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
+        const struct example *e = &examples[i];
+        gbnf *g = grammar_of(e->schema);
+        for (size_t k = 0; k < 6 && e->made[k] != NULL; k++)
+            if (!gbnf_matches(g, e->made[k])) fail_msg("%s does not make %s", e->schema, e->made[k]);
+        for (size_t k = 0; k < 8 && e->refused[k] != NULL; k++)
+            if (gbnf_matches(g, e->refused[k])) fail_msg("%s makes %s", e->schema, e->refused[k]);
+        gbnf_free(g);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_law)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
