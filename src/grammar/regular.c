@@ -202,6 +202,7 @@ static void put_alternatives(maker *m)
         if (*m->pos != '|' || failed(m)) break;
         m->pos++;
         jumps = put(m, JUMP, (uint32_t)jumps, 0);
+        assert(m->code != NULL || failed(m));
         if (!failed(m)) m->code[split].b = (uint32_t)m->n_code;
     }
     while (jumps != NOWHERE && !failed(m)) {
@@ -271,13 +272,14 @@ static bool is_possible(const maker *m, const uint32_t *members, size_t n, bool 
 static uint32_t find_state(maker *m, size_t first)
 {
     size_t n = m->n_members - first;
-    uint32_t *set = m->members + first, hash = 2166136261u;
     bool ends;
+    if (n == 0 || m->members == NULL) return NOWHERE;
+    uint32_t *set = m->members + first, hash = 2166136261u;
     qsort(set, n, sizeof *set, compare_members);
     for (size_t i = 0; i < n; i++) hash = (hash ^ set[i]) * 16777619u;
     hash = (hash ^ hash >> 16) % N_BUCKETS;
     m->n_members = first;
-    if (n == 0 || !is_possible(m, set, n, &ends)) return NOWHERE;
+    if (!is_possible(m, set, n, &ends)) return NOWHERE;
     for (uint32_t i = m->buckets[hash]; i != NOWHERE; i = m->chain[i])
         if (m->states[i].n == n && memcmp(m->members + m->states[i].first, set, n * sizeof *set) == 0)
             return i;

@@ -78,10 +78,10 @@ static json_t *tuple(weir__schema_walk *w, const json_t *prefix, const char *key
 /* ---- Graphs: what may follow depends on the items so far ---- */
 
 /* Edges of one array's graph. */
-#define EDGES_MAX 4000
+#define EDGES_MAX ((size_t)4000)
 
 /* Values of which each may occur once: their subsets are states. */
-#define UNIQUE_MAX 8
+#define UNIQUE_MAX ((size_t)8)
 
 /* A graph as a rewritten array. states: of each, if the array may end there, then items and the states after
  * them; all lead to an end. Takes it over. */
@@ -208,7 +208,7 @@ static json_t *containing(weir__schema_walk *w, const json_t *schema, const json
     }
     c.lives = weir__mem_calloc(c.n_items * c.n_counted, sizeof *c.lives);
     if (c.lives == NULL) weir__schema_no_memory(w);
-    if (weir__schema_spend(w, 4 * c.n_items * c.n_counted)) {
+    if (c.lives != NULL && weir__schema_spend(w, 4 * c.n_items * c.n_counted)) {
         find_living(&c);
         result = c.lives[0] ? graph(w, "contains", counted_states(w, &c)) : json_false();
     }
@@ -285,7 +285,7 @@ static json_t *unique_items(weir__schema_walk *w, json_t *items, uint64_t least,
     if (w->status == WEIR_OK && (given == NULL || json_array_size(values) > UNIQUE_MAX || values == NULL))
         weir__schema_refuse(
             w, "uniqueItems",
-            "a grammar cannot compare items; it is supported for at most %d listed values, and "
+            "a grammar cannot compare items; it is supported for at most %zu listed values, and "
             "where there is at most one item",
             UNIQUE_MAX);
     if (w->status == WEIR_OK) result = unique_values(w, values, least, most);

@@ -19,42 +19,6 @@
 #include "grammar/schema_emit.h"
 #include "grammar/schema_walk.h"
 
-/* ---- Literals ---- */
-
-/* The JSON text as a literal of GBNF. */
-static void add_literal(weir__text *text, const char *json)
-{
-    weir__text_add_string(text, "\"");
-    while (*json != '\0') {
-        size_t n = strcspn(json, "\"\\");
-        weir__text_add(text, json, n);
-        json += n;
-        if (*json != '\0') weir__text_printf(text, "\\%c", *json++);
-    }
-    weir__text_add_string(text, "\"");
-}
-
-void weir__literal_add(weir__text *text, const json_t *value)
-{
-    char *json = weir__json_dump(value);
-    if (json != NULL)
-        add_literal(text, json);
-    else
-        text->failed = true;
-    weir__mem_free(json);
-}
-
-void weir__literal_add_string(weir__text *text, const char *string)
-{
-    weir__text json = {0};
-    weir__json_quote(&json, string, strlen(string));
-    if (!json.failed)
-        add_literal(text, json.bytes);
-    else
-        text->failed = true;
-    weir__text_fini(&json);
-}
-
 #define REFERENCE "#/$defs/"
 
 /* Rules that schemas share. Their names are none of llama.cpp's, whose rules may stand beside them. */
@@ -72,6 +36,7 @@ enum {
     FRACTION,
     DIGITS,
     ZEROS,
+    NAUGHT,
     SPACE,
     N_SHARED
 };
@@ -101,6 +66,8 @@ static const struct {
     [FRACTION] = {NULL, WEIR__RANGE_FRACTION, "(\".\" [0-9]{1,16})?"},
     [DIGITS] = {NULL, WEIR__RANGE_DIGITS, "[0-9]{0,16}"},
     [ZEROS] = {NULL, WEIR__RANGE_ZEROS, "[0]{0,16}"},
+    /* after an integer */
+    [NAUGHT] = {NULL, "any-naught", "(\".\" [0] " WEIR__RANGE_ZEROS ")?"},
     /* Bounded, because models tend to write endless space. */
     [SPACE] = {NULL, SPACE_RULE, "| \" \" | \"\\n\"{1,2} [ \\t]{0,20}"},
 };
@@ -111,14 +78,6 @@ static void add_shared(weir__emitter *e, weir__text *text, unsigned shared)
 {
     e->shared |= BIT(shared);
     weir__text_printf(text, "%s", shared_rules[shared].name);
-}
-
-void weir__emit_rule(weir__emitter *e, size_t part, weir__text *body)
-{
-    e->rules.failed |= body->failed;
-    weir__text_printf(&e->rules, part == 0 ? "%s" : "%s-%zu", e->name, part);
-    weir__text_printf(&e->rules, " ::= %s\n", body->bytes != NULL ? body->bytes : "");
-    weir__text_fini(body);
 }
 
 /* ---- Schemas ---- */
@@ -152,7 +111,7 @@ static void add_reference(weir__emitter *e, weir__text *text, json_t *reference)
                            json_object_set_new(e->known, name, json_true()) != 0;
 }
 
-void weir__emit_item(weir__emitter *e, weir__text *text, const json_t *schema)
+static void add_item(weir__emitter *e, weir__text *text, const json_t *schema)
 {
     json_t *reference = json_object_get(schema, "$ref");
     unsigned shared = shared_rule(schema);
@@ -173,16 +132,42 @@ static void add_alternatives(weir__emitter *e, weir__text *text, const json_t *s
 {
     for (size_t i = 0; i < json_array_size(schemas); i++) {
         if (i > 0) weir__text_add_string(text, " | ");
-        weir__emit_item(e, text, json_array_get(schemas, i));
+        add_item(e, text, json_array_get(schemas, i));
     }
 }
 
+/* A number in all its spellings without an exponent. */
+static void add_number_value(weir__emitter *e, weir__text *text, const json_t *value)
+{
+    char *json = weir__json_dump(value);
+    char *point = json != NULL ? strchr(json, '.') : NULL;
+    if (json == NULL) {
+        text->failed = true;
+    } else if (strpbrk(json, "eE") != NULL) {
+        weir__emit_literal(text, json);
+    } else if (point == NULL || point[1 + strspn(point + 1, "0")] == '\0') {
+        if (point != NULL) *point = '\0';
+        weir__emit_literal(text, json);
+        weir__text_add_string(text, " ");
+        add_shared(e, text, NAUGHT);
+    } else {
+        weir__emit_literal(text, json);
+        weir__text_add_string(text, " ");
+        add_shared(e, text, ZEROS);
+    }
+    weir__mem_free(json);
+}
+
 /* A value, in which space may stand where objects and arrays allow it. */
-static void add_value(weir__emitter *e, weir__text *text, const json_t *value)
+static void add_value(weir__emitter *e, weir__text *text, const json_t *value, bool spellings)
 {
     const char *name, *before = "";
     json_t *one;
     size_t i;
+    if (spellings && json_is_number(value)) {
+        add_number_value(e, text, value);
+        return;
+    }
     if (json_object_size(value) + json_array_size(value) == 0) {
         weir__literal_add(text, value);
         return;
@@ -194,23 +179,23 @@ static void add_value(weir__emitter *e, weir__text *text, const json_t *value)
         weir__text_add_string(text, before);
         weir__literal_add_string(text, name);
         weir__text_add_string(text, " " SPACE_RULE " \":\" " SPACE_RULE " ");
-        add_value(e, text, one);
+        add_value(e, text, one, spellings);
         before = " " COMMA;
     }
     json_array_foreach((json_t *)value, i, one)
     {
         weir__text_add_string(text, before);
-        add_value(e, text, one);
+        add_value(e, text, one, spellings);
         before = " " COMMA;
     }
     weir__text_add_string(text, json_is_object(value) ? " " SPACE_RULE " \"}\"" : " " SPACE_RULE " \"]\"");
 }
 
-static void add_values(weir__emitter *e, weir__text *text, const json_t *values)
+static void add_values(weir__emitter *e, weir__text *text, const json_t *values, bool spellings)
 {
     for (size_t i = 0; i < json_array_size(values); i++) {
         if (i > 0) weir__text_add_string(text, " | ");
-        add_value(e, text, json_array_get(values, i));
+        add_value(e, text, json_array_get(values, i), spellings);
     }
 }
 
@@ -367,7 +352,7 @@ static void add_map(weir__emitter *e, weir__text *text, const json_t *values)
     e->shared |= BIT(SPACE);
     add_shared(e, &item, ANY_STRING);
     weir__text_add_string(&item, " " SPACE_RULE " \":\" " SPACE_RULE " ");
-    weir__emit_item(e, &item, values);
+    add_item(e, &item, values);
     weir__text_add_string(text, "\"{\" " SPACE_RULE " ");
     add_list(e, text, &item, 0, SIZE_MAX);
     weir__text_add_string(text, " " SPACE_RULE " \"}\"");
@@ -384,7 +369,7 @@ static void add_prefix(weir__emitter *e, weir__text *text, const json_t *schema)
     if (!json_is_false(items)) {
         weir__text item = {0};
         weir__text_add_string(&item, COMMA);
-        weir__emit_item(e, &item, items);
+        add_item(e, &item, items);
         if (!item.failed) weir__text_printf(&rest, "(%s)", item.bytes);
         rest.failed |= item.failed;
         weir__text_fini(&item);
@@ -400,7 +385,7 @@ static void add_prefix(weir__emitter *e, weir__text *text, const json_t *schema)
         weir__text body = {0};
         const size_t part = ++e->n_parts;
         weir__text_add_string(&body, i > 0 ? COMMA : "");
-        weir__emit_item(e, &body, json_array_get(prefix, i));
+        add_item(e, &body, json_array_get(prefix, i));
         weir__text_printf(&body, " %s", rest.bytes != NULL ? rest.bytes : "");
         body.failed |= rest.failed;
         weir__text_fini(&rest);
@@ -433,7 +418,7 @@ static void add_graph(weir__emitter *e, weir__text *text, const json_t *states)
         for (size_t k = 1; k < json_array_size(row); k += 2) {
             const size_t target = (size_t)json_integer_value(json_array_get(row, k + 1));
             if (k > 1) weir__text_add_string(&items, " | ");
-            weir__emit_item(e, &items, json_array_get(row, k));
+            add_item(e, &items, json_array_get(row, k));
             if (json_array_size(json_array_get(states, target)) > 1)
                 weir__text_printf(&items, " %s-%zu", e->name, first + 2 * target + 1);
         }
@@ -456,11 +441,11 @@ static void add_array(weir__emitter *e, weir__text *text, const json_t *schema)
     if (prefix != NULL && items != NULL) add_prefix(e, text, schema);
     for (size_t i = 0; items == NULL && i < json_array_size(prefix); i++) {
         if (i > 0) weir__text_add_string(text, COMMA);
-        weir__emit_item(e, text, json_array_get(prefix, i));
+        add_item(e, text, json_array_get(prefix, i));
         weir__text_add_string(text, " ");
     }
     if (prefix == NULL) {
-        weir__emit_item(e, &item, items);
+        add_item(e, &item, items);
         add_list(e, text, &item, (size_t)json_integer_value(json_object_get(schema, "minItems")),
                  most != NULL ? (size_t)json_integer_value(most) : SIZE_MAX);
         weir__text_add_string(text, " ");
@@ -479,11 +464,12 @@ static void add_body(weir__emitter *e, weir__text *text, const json_t *schema)
 {
     const char *type = json_string_value(json_object_get(schema, "type"));
     if (json_object_get(schema, "$ref") != NULL || shared_rule(schema) != N_SHARED)
-        weir__emit_item(e, text, schema);
+        add_item(e, text, schema);
     else if (json_object_get(schema, "anyOf") != NULL)
         add_alternatives(e, text, json_object_get(schema, "anyOf"));
     else if (json_object_get(schema, "enum") != NULL)
-        add_values(e, text, json_object_get(schema, "enum"));
+        add_values(e, text, json_object_get(schema, "enum"),
+                   json_object_get(schema, WEIR__SCHEMA_SPELLINGS) != NULL);
     else if (strcmp(type, "string") == 0)
         add_string(e, text, schema);
     else if (strcmp(type, "integer") == 0)
@@ -519,7 +505,7 @@ static void add_shared_rules(weir__emitter *e, weir__text *text)
 bool weir__grammar_add_rules(const json_t *schema, const json_t *definitions, const char *name,
                              weir__text *rules)
 {
-    weir__emitter e = {.name = name, .wanted = json_array(), .known = json_object()};
+    weir__emitter e = {.add_item = add_item, .name = name, .wanted = json_array(), .known = json_object()};
     weir__text body = {0};
     for (size_t i = 0; schema != NULL; i++) {
         add_body(&e, &body, schema);

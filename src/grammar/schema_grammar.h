@@ -7,6 +7,7 @@
 #include <weir/weir.h>
 
 #include "base/text.h"
+#include "grammar/schema_emit.h"
 
 /* Adds the rule `name` for a schema that weir__schema_rewrite has made, or a part of one, and all rules that
  * it needs: those of its parts have that name and a number, those of definitions (may be NULL) have their
@@ -18,13 +19,5 @@ bool weir__grammar_add_rules(const json_t *schema, const json_t *definitions, co
  * text satisfies it, or its grammar is too large. error->field is `field`. */
 weir_status weir__grammar_from_schema(const json_t *rewritten, const char *field, char **grammar,
                                       weir_error *error);
-
-/* Appends a GBNF literal that matches the value's compact JSON text alone: keys in their order, numbers with
- * as few digits as identify them. Recurses over the value. */
-void weir__literal_add(weir__text *text, const json_t *value);
-
-/* Appends a GBNF literal that matches the JSON text of a string, which is NUL-terminated, well-formed
- * UTF-8. */
-void weir__literal_add_string(weir__text *text, const char *string);
 
 #endif

@@ -40,9 +40,11 @@ static void a_grammar_has_the_rules_that_it_uses(void **state)
     char *text = grammar_of("{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[1,\"x\"]},"
                             "\"b\":{\"$ref\":\"#\"}},\"required\":[\"a\"],\"additionalProperties\":false}",
                             false);
-    assert_string_equal(text, "any-space ::= | \" \" | \"\\n\"{1,2} [ \\t]{0,20}\n"
+    assert_string_equal(text, "any-zeros ::= [0]{0,16}\n"
+                              "any-naught ::= (\".\" [0] any-zeros)?\n"
+                              "any-space ::= | \" \" | \"\\n\"{1,2} [ \\t]{0,20}\n"
                               "root ::= w0x\n"
-                              "w0x-2 ::= \"1\" | \"\\\"x\\\"\"\n"
+                              "w0x-2 ::= \"1\" any-naught | \"\\\"x\\\"\"\n"
                               "w0x-1 ::= \"\\\"a\\\"\" any-space \":\" any-space w0x-2 w0x-3\n"
                               "w0x-3 ::= | \",\" any-space w0x-4\n"
                               "w0x-4 ::= \"\\\"b\\\"\" any-space \":\" any-space w0x\n"

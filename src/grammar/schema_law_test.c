@@ -131,6 +131,13 @@ static const struct example {
      "\"type\":\"null\"}}}",
      {"[null]"},
      {"[1]"}},
+    /* numbers by their values */
+    {"{\"enum\":[1,-2.0,0.5,[{\"a\":3}]]}",
+     {"1", "1.0", "1.00", "-2", "0.50", "[{\"a\":3.0}]"},
+     {"1.", "1.01", "2", "01", "0.51", "1.0.0", "[{\"a\":3.1}]"}},
+    {"{\"const\":9007199254740993}",
+     {"9007199254740993", "9007199254740993.0"},
+     {"9007199254740992", "9007199254740993.5"}},
     /* names as patterns */
     {"{\"type\":\"object\",\"patternProperties\":{\"^a\":{\"type\":\"integer\"},\"z$\":{\"minimum\":5}},"
      "\"properties\":{\"az\":{},\"b\":{\"type\":\"null\"}},\"additionalProperties\":{\"type\":\"string\"}}",

@@ -8,7 +8,6 @@
 
 #include "base/mem.h"
 #include "grammar/schema_emit.h"
-#include "grammar/schema_grammar.h"
 #include "grammar/schema_walk.h"
 
 enum { AFTER, NEXT, LISTED, N_KINDS };
@@ -117,7 +116,7 @@ static void add_property(members *m, weir__text *text, size_t i)
     if (once || m->parts[i] == 0) {
         weir__literal_add_string(to, m->names[i]);
         weir__text_add_string(to, " " SPACE_RULE " \":\" " SPACE_RULE " ");
-        weir__emit_item(m->e, to, json_object_get(json_object_get(m->schema, "properties"), m->names[i]));
+        m->e->add_item(m->e, to, json_object_get(json_object_get(m->schema, "properties"), m->names[i]));
     }
     if (once) return;
     if (m->parts[i] == 0) {
@@ -189,9 +188,9 @@ static void add_others(members *m, const json_t *others)
     for (size_t i = 0; i < json_array_size(others); i++) {
         const json_t *pair = json_array_get(others, i);
         if (i > 0) weir__text_add_string(&body, " | ");
-        weir__emit_item(m->e, &body, json_array_get(pair, 0));
+        m->e->add_item(m->e, &body, json_array_get(pair, 0));
         weir__text_add_string(&body, " " SPACE_RULE " \":\" " SPACE_RULE " ");
-        weir__emit_item(m->e, &body, json_array_get(pair, 1));
+        m->e->add_item(m->e, &body, json_array_get(pair, 1));
     }
     m->other_part = ++m->e->n_parts;
     weir__emit_rule(m->e, m->other_part, &body);

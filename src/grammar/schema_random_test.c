@@ -53,6 +53,24 @@ static bool has_pattern(const char *text, const char *pattern)
     return matches;
 }
 
+/* Whether both are one value: 1 is 1.0. */
+static bool same(const json_t *a, const json_t *b)
+{
+    const char *name;
+    json_t *value;
+    size_t i;
+    bool all = true;
+    if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
+    if (json_typeof(a) != json_typeof(b) || json_array_size(a) != json_array_size(b) ||
+        json_object_size(a) != json_object_size(b))
+        return false;
+    if (!json_is_array(a) && !json_is_object(a)) return json_equal(a, b);
+    json_array_foreach(a, i, value) all = all && same(value, json_array_get(b, i));
+    json_object_foreach((json_t *)a, name, value) all =
+        all && json_object_get(b, name) != NULL && same(value, json_object_get(b, name));
+    return all;
+}
+
 static bool valid(const json_t *root, const json_t *schema, const json_t *value)
 {
     const json_t *k;
@@ -72,10 +90,10 @@ static bool valid(const json_t *root, const json_t *schema, const json_t *value)
         json_array_foreach(k, i, item) any |= has_type(value, json_string_value(item));
         if (!any) return false;
     }
-    if ((k = json_object_get(schema, "const")) != NULL && !json_equal(k, value)) return false;
+    if ((k = json_object_get(schema, "const")) != NULL && !same(k, value)) return false;
     if ((k = json_object_get(schema, "enum")) != NULL) {
         bool any = false;
-        json_array_foreach(k, i, item) any |= json_equal(item, value);
+        json_array_foreach(k, i, item) any |= same(item, value);
         if (!any) return false;
     }
     json_array_foreach(json_object_get(schema, "allOf"), i, item) if (!valid(root, item, value)) return false;
@@ -132,7 +150,7 @@ static bool valid(const json_t *root, const json_t *schema, const json_t *value)
         if (json_is_true(json_object_get(schema, "uniqueItems")))
             for (size_t m = 0; m < json_array_size(value); m++)
                 for (size_t l = 0; l < m; l++)
-                    if (json_equal(json_array_get(value, l), json_array_get(value, m))) return false;
+                    if (same(json_array_get(value, l), json_array_get(value, m))) return false;
         json_array_foreach(value, i, item)
         {
             const json_t *s = i < json_array_size(prefix) ? json_array_get(prefix, i) : items;

@@ -231,12 +231,14 @@ json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema)
             (given != NULL && only != NULL && !weir__schema_equal(value, only)))
             continue;
         if (weir__schema_take(w, given != NULL ? "enum" : "const",
-                              2 * json_dumpb(value, NULL, 0, JSON_COMPACT | JSON_ENCODE_ANY) + 2))
+                              2 * json_dumpb(value, NULL, 0, JSON_COMPACT | JSON_ENCODE_ANY) + 8))
             weir__schema_append(w, list, json_incref(value));
     }
     check_forks(w, list);
     check_beside(w, schema, list, given != NULL ? "enum" : "const");
-    return weir__schema_choice(w, "enum", list);
+    json_t *result = weir__schema_choice(w, "enum", list);
+    if (!w->relax && json_is_object(result)) weir__schema_set(w, result, WEIR__SCHEMA_SPELLINGS, json_true());
+    return weir__schema_made(w, result);
 }
 
 /* ---- Strings ---- */

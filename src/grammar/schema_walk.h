@@ -63,12 +63,13 @@ typedef struct weir__schema_pair {
 
 /* What a rewritten schema has beside keywords of JSON Schema: of strings, the states of regular.h; of objects
  * with listed properties, pairs [names, values] for others, and the least and most properties. */
-#define WEIR__SCHEMA_STATES "x-states"
-#define WEIR__SCHEMA_OTHERS "x-others"
-#define WEIR__SCHEMA_GRAPH  "x-graph"  /* of an array: states, see schema_array.c */
-#define WEIR__SCHEMA_BROKEN "x-broken" /* of a number: it is no integer */
-#define WEIR__SCHEMA_LEAST  "x-least"
-#define WEIR__SCHEMA_MOST   "x-most"
+#define WEIR__SCHEMA_STATES    "x-states"
+#define WEIR__SCHEMA_OTHERS    "x-others"
+#define WEIR__SCHEMA_GRAPH     "x-graph"     /* of an array: states, see schema_array.c */
+#define WEIR__SCHEMA_SPELLINGS "x-spellings" /* of listed values: numbers in all spellings */
+#define WEIR__SCHEMA_BROKEN    "x-broken"    /* of a number: it is no integer */
+#define WEIR__SCHEMA_LEAST     "x-least"
+#define WEIR__SCHEMA_MOST      "x-most"
 
 /* A part of the document with a URI of its own (`$id`); the first one is the document. */
 typedef struct weir__schema_resource {
