@@ -8,38 +8,42 @@
  *
  * Honoured:
  *   - type (one or several), const, enum (with bounds and lengths beside them), anyOf, oneOf (branches that
- *     provably exclude each other by type, by values or by a common required property with distinct values),
- *     allOf (merged, property by property; recursive schemas, too), not (of types, and of values beside enum
- *     or const), $ref into the same document (also recursive, with keywords beside it, and to an $anchor),
- *     $defs and definitions, boolean schemas; if, then, else where the condition is about types, listed
- *     values, and properties that have them or are there;
- *   - object: properties, required, additionalProperties, unevaluatedProperties: false; propertyNames with
- *     an enum; minProperties and maxProperties where the others imply them; dependentRequired,
- *     dependentSchemas, dependencies;
- *   - array: items, prefixItems, additionalItems, minItems, maxItems, unevaluatedItems: false; uniqueItems
- *     where there is at most one item;
- *   - string: pattern (see pattern.h), minLength, maxLength; pattern or format with lengths where they imply
- *     them; the formats of JSON Schema except regex (schema_type.c);
+ *     exclude each other, or of which it is known what contradicts them), allOf (merged, property by
+ *     property; recursive schemas, too), not, if, then, else (of what contradictions are known: see
+ *     schema_condition.c), $ref into the same document (also recursive, with keywords beside it, to an
+ *     $anchor, and by the $id of a part), $dynamicRef where one schema can be meant, boolean schemas;
+ *   - object: properties, required, additionalProperties, patternProperties (at most 6), propertyNames,
+ *     unevaluatedProperties, minProperties (of properties that are not listed one counts), maxProperties,
+ *     dependentRequired, dependentSchemas, dependencies;
+ *   - array: items, prefixItems, additionalItems, minItems, maxItems, unevaluatedItems, contains,
+ *     minContains, maxContains (of what contradicts is known), uniqueItems of at most 8 listed values, or at
+ *     most one item;
+ *   - string: pattern (see pattern.h), minLength, maxLength, the formats of JSON Schema except regex
+ *     (schema_type.c), together, too;
  *   - integer: minimum, maximum, exclusiveMinimum, exclusiveMaximum (numbers, or booleans as in draft 4),
  *     multipleOf between bounds that leave at most 1,001 values, format int32;
  *   - number: the same bounds in every spelling (range.h); multipleOf of 1, 0.1, 0.01 …, others as of
  *     integers.
  *
  * Accepted with less than the schema says:
- *   - an object with `properties` (or `required`) has no others; its properties come in their order, and
- *     then those that only `required` names;
+ *   - listed properties come in their order, and then those that only `required` names; others in any place;
+ *   - integers have at most 16 digits, and numbers as many on each side of the point;
+ *   - maxItems is lowered to 1,999, maxLength to 1,000,000 (and by up to a thousandth above 1,000);
+ *     maxProperties, maxLength beside a pattern, and the properties that are not listed, where the grammar
+ *     would become too large;
+ *   - strings with pattern, format or lengths use no \u escapes; nor do names beside listed ones;
+ *   - of booleans, arrays and objects of which `not` excludes one, none remain.
+ * With relax also:
+ *   - an object with `properties`, `required` or `patternProperties` has no others;
  *   - a schema without `type` has only the types that its keywords are about;
  *   - an array with prefixItems has exactly these items;
- *   - integers have at most 16 digits, and numbers as many on each side of the point;
- *   - numbers of enum and const are written as in the schema;
- *   - maxItems is lowered to 1,999, maxLength to 1,000,000 (and by up to a thousandth above 1,000);
- *   - strings with pattern, format or lengths use no \u escapes.
+ *   - numbers of enum and const are written as in the schema.
  *
  * Ignored are annotations: title, description, default, examples, $schema, $comment, contentEncoding and
  * others, OpenAPI's among them (nullable, discriminator, xml); names and formats that JSON Schema does not
- * know, such as draft 4's id; $id on the root; keywords of other types than the given one. Everything else
- * is refused, and so is a name that is nearly a keyword's (see weir__words_near), unless it begins with "x-"
- * or "_"; with weir__schema_terms.relax it is left out and listed. */
+ * know; keywords of other types than the given one. Everything else is refused, and so
+ * is a name that is nearly a keyword's (see weir__words_near), unless it begins with "x-" or "_"; with
+ * weir__schema_terms.relax it is left out and listed. */
 #ifndef WEIR_GRAMMAR_SCHEMA_H
 #define WEIR_GRAMMAR_SCHEMA_H
 
@@ -57,7 +61,8 @@ typedef struct weir__schema_terms {
                         * distinguishes references by their names only */
     bool inline_root; /* for tools: the result is an object schema and not a reference to one; anything but an
                         * object is refused */
-    bool relax; /* leave out keywords that cannot be enforced; the result may accept more than the schema */
+    bool relax; /* leave out keywords that cannot be enforced; the result may accept more than the schema,
+                 * and in what the schema does not describe less: see above */
     weir__text *relaxed;     /* with relax: a line is added for each keyword left out; may be NULL */
     weir__schema_work *work; /* left for several schemas; NULL: this schema has a budget of its own */
 } weir__schema_terms;

@@ -24,8 +24,8 @@ static json_t *list_of(weir__schema_walk *w, json_t *item, uint64_t least, uint6
     return weir__schema_made(w, result);
 }
 
-/* The first items, and a schema for those after them (NULL: any), `least` to `most` in all. With relax exactly
- * the first ones, as far as maxItems allows. */
+/* The first items, and a schema for those after them (NULL: any), `least` to `most` in all. With relax
+ * exactly the first ones, as far as maxItems allows. */
 static json_t *tuple(weir__schema_walk *w, const json_t *prefix, const char *keyword, const json_t *rest,
                      uint64_t least, uint64_t most)
 {

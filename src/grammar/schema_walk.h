@@ -50,8 +50,8 @@ typedef struct weir__schema_pair {
     json_t *reference, *target;
 } weir__schema_pair;
 
-/* A keyword of conjunctions: an array of patterns beside `pattern`. In a rewritten schema beside the states of
- * a string: the rewritten patterns that they come from. */
+/* A keyword of conjunctions: an array of patterns beside `pattern`. In a rewritten schema, beside the states
+ * of a string: the rewritten patterns that they come from. */
 #define WEIR__SCHEMA_PATTERNS "\001patterns"
 
 /* What `not` leaves, as arrays: patterns that a string must not match, values that it must not have, and
