@@ -392,9 +392,9 @@ static void test_bad_tools(void **state)
          "similar"},
         {"[" TOOL("a", "3") "]", WEIR_GRAMMAR, "/0/function/parameters", "object"},
         {"[" STRICT("a", "{\"type\":\"string\"}") "]", WEIR_GRAMMAR, "/0/function/parameters", "object"},
-        {"[" TOOL("a", "{}") "," STRICT("b",
-                                        "{\"type\":\"object\",\"properties\":{\"p\":{\"contains\":{}}}}") "]",
-         WEIR_GRAMMAR, "/1/function/parameters/properties/p", "'contains'"},
+        {"[" TOOL("a", "{}") "," STRICT(
+             "b", "{\"type\":\"object\",\"properties\":{\"p\":{\"uniqueItems\":true}}}") "]",
+         WEIR_GRAMMAR, "/1/function/parameters/properties/p", "'uniqueItems'"},
         {"[{\"function\":{\"name\":\"a\",\"strict\":1}}]", WEIR_INVALID, "tools[0].function.strict",
          "true or false"},
     };
