@@ -338,10 +338,19 @@ static void test_fraction_too_deep(void **state)
 static void test_no_memory(void **state)
 {
     (void)state;
-    json_t *schema = json_loads("{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\","
-                                "\"uniqueItems\":true,\"minLength\":2},"
-                                "\"b\":{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}}}",
-                                0, NULL);
+    json_t *schema = json_loads(
+        "{\"$id\":\"http://a/b\",\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\","
+        "\"uniqueItems\":true,"
+        "\"minLength\":2},\"b\":{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]},"
+        "\"c\":{\"type\":\"string\",\"pattern\":\"^a+$\",\"maxLength\":3,\"not\":{\"const\":\"aa\"}},"
+        "\"d\":{\"type\":\"array\",\"items\":{\"enum\":[1,2]},\"uniqueItems\":true,\"$id\":\"c\"},"
+        "\"e\":{\"type\":\"array\",\"contains\":{\"minimum\":1},\"maxContains\":2},\"f\":{\"$ref\":\"c\"},"
+        "\"g\":{\"$dynamicRef\":\"#g\",\"$dynamicAnchor\":\"h\"},\"h\":{\"type\":\"integer\","
+        "\"not\":{\"enum\":[3,4]},\"$dynamicAnchor\":\"g\"}},"
+        "\"patternProperties\":{\"^x\":{\"type\":\"null\"},\"y$\":{}},\"propertyNames\":{\"maxLength\":4},"
+        "\"minProperties\":1,\"maxProperties\":3}",
+        0, NULL);
+    assert_non_null(schema);
     long live = weir__mem_live();
     for (long n = 0;; n++) {
         json_t *rewritten = NULL;
