@@ -641,7 +641,7 @@ static void test_json_schema(void **state)
     expect_error(&params, WEIR_GRAMMAR, "json_schema/properties/a", "'multipleOf'");
     params.json_schema = "{";
     expect_error(&params, WEIR_GRAMMAR, "json_schema", "not JSON");
-    params.json_schema = "{\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}";
+    params.json_schema = "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}";
     expect_error(&params, WEIR_GRAMMAR, "json_schema", "never comes to an end");
 
     /* A form that llama.cpp's handler of the template does not constrain by itself. */

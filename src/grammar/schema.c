@@ -260,7 +260,14 @@ static json_t *inline_root(weir__schema_walk *w)
         !weir__schema_has_any(w->root, weir__schema_named_properties))
         return weir__schema_refuse(w, "type", "the arguments of a function must be an object");
     const json_t *target = weir__schema_dereference(w, w->root);
-    json_t *result = target != NULL ? weir__schema_node(w, target) : NULL;
+    json_t *object = NULL, *result = NULL;
+    if (json_is_object(target) && json_object_get(target, "type") == NULL) {
+        object = weir__schema_made(w, json_copy((json_t *)target));
+        weir__schema_set(w, object, "type", json_string("object"));
+        target = object;
+    }
+    if (target != NULL && w->status == WEIR_OK) result = weir__schema_node(w, target);
+    json_decref(object);
     if (result == NULL || json_is_false(result) || weir__schema_is_object(result)) return result;
     json_decref(result);
     return weir__schema_refuse(w, NULL, "the arguments of a function must be one object with properties");
