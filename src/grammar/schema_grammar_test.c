@@ -91,6 +91,10 @@ static void names_of_properties_meet_no_rule(void **state)
         "\"required\":[\"\",\"-\",\"root\",\"space\",\"\xC3\xA4\",\"\xC3\xB6\"]}";
     assert_texts(schema, false, made, refused);
     assert_texts(schema, true, made, refused);
+    /* the arguments of a function are an object without saying so, too */
+    static const char *const objects[] = {"{}", "{\"a\":null}", "{\"b\":1,\"a\":null}", NULL};
+    static const char *const others[] = {"1", "[]", "{\"a\":1}", NULL};
+    assert_texts("{\"properties\":{\"a\":{\"type\":\"null\"}}}", true, objects, others);
 }
 
 static void spaces_are_bounded(void **state)

@@ -138,6 +138,10 @@ static const struct example {
     {"{\"const\":9007199254740993}",
      {"9007199254740993", "9007199254740993.0"},
      {"9007199254740992", "9007199254740993.5"}},
+    {"{\"properties\":{\"a\":{\"id\":\"/properties/a\",\"items\":{\"$ref\":\"#/definitions/"
+     "n\"}}},\"definitions\":{\"n\":{\"type\":\"null\"}}}",
+     {"{\"a\":[null]}"},
+     {"{\"a\":[1]}"}},
     /* names as patterns */
     {"{\"type\":\"object\",\"patternProperties\":{\"^a\":{\"type\":\"integer\"},\"z$\":{\"minimum\":5}},"
      "\"properties\":{\"az\":{},\"b\":{\"type\":\"null\"}},\"additionalProperties\":{\"type\":\"string\"}}",

@@ -68,23 +68,25 @@ static const json_t *find_anchor(const weir__schema_walk *w, const json_t *resou
     return found;
 }
 
-/* The part of the resource that a fragment with its "#" names. */
+/* The part of the resource that a fragment with its "#" names, or NULL: nothing, or a failure. *malformed: it
+ * is no fragment. */
 static const json_t *find_fragment(weir__schema_walk *w, const json_t *resource, const char *fragment,
-                                   const char *text)
+                                   bool *malformed)
 {
     char token[WEIR__SCHEMA_NAME_MAX + 1] = "";
     const json_t *target = resource;
+    *malformed = false;
     if (fragment[0] == '#' && fragment[1] != '\0' && fragment[1] != '/') {
         size_t left = WEIR__SCHEMA_NODES_MAX;
         target = find_anchor(w, resource, resource, fragment, 0, &left);
-        if (!weir__schema_spend(w, WEIR__SCHEMA_NODES_MAX - left)) return NULL;
-        return target != NULL ? target
-                              : weir__schema_refuse_finally(w, "$ref", "there is nothing at '%.80s'", text);
+        return weir__schema_spend(w, WEIR__SCHEMA_NODES_MAX - left) ? target : NULL;
     }
-    for (const char *p = fragment + (fragment[0] == '#'); *p == '/';) {
+    for (const char *p = fragment + (fragment[0] == '#'); target != NULL && *p == '/';) {
         p++;
-        if (!pointer_token(&p, token, sizeof token))
-            return weir__schema_refuse_finally(w, "$ref", "'%.80s' is not a JSON pointer", text);
+        if (!pointer_token(&p, token, sizeof token)) {
+            *malformed = true;
+            return NULL;
+        }
         size_t digits = strspn(token, "0123456789");
         if (!json_is_array(target))
             target = json_object_get(target, token);
@@ -92,8 +94,6 @@ static const json_t *find_fragment(weir__schema_walk *w, const json_t *resource,
             target = digits > 0 && digits < 10 && token[digits] == '\0'
                          ? json_array_get(target, strtoul(token, NULL, 10))
                          : NULL;
-        if (target == NULL)
-            return weir__schema_refuse_finally(w, "$ref", "there is nothing at '%.80s'", text);
     }
     return target;
 }
@@ -101,6 +101,7 @@ static const json_t *find_fragment(weir__schema_walk *w, const json_t *resource,
 const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference)
 {
     const char *text = json_string_value(reference);
+    bool malformed;
     if (!weir__schema_spend(w, w->n_pairs / 8 + 1)) return NULL;
     for (size_t i = 0; i < w->n_pairs; i++)
         if (w->pairs[i].reference == reference) return w->pairs[i].target;
@@ -111,7 +112,12 @@ const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference
     if (resource == NULL)
         return weir__schema_refuse(
             w, "$ref", "'%.80s' lies elsewhere; only what is in the same document is followed", text);
-    return find_fragment(w, resource->node, text + n, text);
+    const json_t *target = find_fragment(w, resource->node, text + n, &malformed);
+    /* Some programs write `id` and mean no resource. */
+    if (target == NULL && n == 0) target = find_fragment(w, w->root, text, &malformed);
+    if (malformed) return weir__schema_refuse_finally(w, "$ref", "'%.80s' is not a JSON pointer", text);
+    return target != NULL ? target
+                          : weir__schema_refuse_finally(w, "$ref", "there is nothing at '%.80s'", text);
 }
 
 const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schema)
