@@ -162,6 +162,10 @@ static const struct example {
     {"{\"type\":\"object\",\"unevaluatedProperties\":{\"type\":\"null\"},\"properties\":{\"a\":{}}}",
      {"{\"a\":1,\"b\":null}"},
      {"{\"a\":1,\"b\":1}"}},
+    {"{\"type\":\"object\",\"propertyNames\":{\"enum\":[\"a\",\"b\"]},\"properties\":{\"b\":{}},"
+     "\"unevaluatedProperties\":{\"type\":\"null\"}}",
+     {"{\"a\":null}", "{\"b\":1,\"a\":null}"},
+     {"{\"a\":1}", "{\"c\":null}"}},
     /* numbers of properties */
     {"{\"type\":\"object\",\"minProperties\":1}", {"{\"a\":1}", "{\"a\":1,\"b\":2}"}, {"{}", "{ }"}},
     {"{\"type\":\"object\",\"maxProperties\":2}",

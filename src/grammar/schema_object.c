@@ -393,6 +393,7 @@ static json_t *with_names(weir__schema_walk *w, const json_t *schema, const json
 {
     const json_t *given = json_object_get(schema, "properties");
     json_t *others = json_object_get(schema, "additionalProperties");
+    if (others == NULL) others = json_object_get(schema, "unevaluatedProperties");
     json_t *properties = json_object(), *less = weir__schema_without(w, schema, "propertyNames"), *value;
     const char *key;
     if (!weir__schema_spend(w, json_object_size(given) * (json_array_size(list) + 1))) given = list = NULL;
