@@ -83,25 +83,33 @@ static json_t *tuple(weir__schema_walk *w, const json_t *prefix, const char *key
 /* Values of which each may occur once: their subsets are states. */
 #define UNIQUE_MAX ((size_t)8)
 
-/* A graph as a rewritten array. states: of each, if the array may end there, then items and the states after
- * them; all lead to an end. Takes it over. */
-static json_t *graph(weir__schema_walk *w, const char *keyword, json_t *states)
+/* A graph as a rewritten array. items: their schemas, each of which stands there once, however often a graph
+ * in a graph comes back to it. states: of each, if the array may end there, then numbers of items, each with
+ * the state after it; all lead to an end. Takes both over. */
+static json_t *graph(weir__schema_walk *w, const char *keyword, json_t *items, json_t *states)
 {
     size_t n = 0, i;
     json_t *row;
     json_array_foreach(states, i, row) n += json_array_size(row);
     if (n > 2 * EDGES_MAX) weir__schema_refuse(w, keyword, "the items that it is about have too many orders");
     weir__schema_take(w, keyword, 12 * n);
-    return weir__schema_pack(w, "{s:s,s:o}", "type", "array", WEIR__SCHEMA_GRAPH, states);
+    return weir__schema_pack(w, "{s:s,s:{s:o,s:o}}", "type", "array", WEIR__SCHEMA_GRAPH, "items", items,
+                             "states", states);
+}
+
+static bool add_edge(weir__schema_walk *w, json_t *row, size_t item, size_t state)
+{
+    return weir__schema_append(w, row, json_integer((json_int_t)item)) &&
+           weir__schema_append(w, row, json_integer((json_int_t)state));
 }
 
 typedef struct counting {
-    json_t *others, *contained; /* [n_kinds]: the schema of an item that is not counted, and of one that is */
-    size_t n_kinds;             /* by the places of items; the last one is for all after it */
-    size_t least, most;         /* items; most SIZE_MAX: no bound */
-    size_t fewest, greatest;    /* counted ones; SIZE_MAX */
-    size_t n_items, n_counted;  /* numbers of items and counted ones that are told apart */
-    bool *lives;                /* [n_items * n_counted]: an end follows */
+    json_t *items;  /* [2 * n_kinds]: of each, the schema of one that is not counted, and of one that is */
+    size_t n_kinds; /* by the places of items; the last one is for all after it */
+    size_t least, most;        /* items; most SIZE_MAX: no bound */
+    size_t fewest, greatest;   /* counted ones; SIZE_MAX */
+    size_t n_items, n_counted; /* numbers of items and counted ones that are told apart */
+    bool *lives;               /* [n_items * n_counted]: an end follows */
 } counting;
 
 static size_t state_of(const counting *c, size_t items, size_t counted)
@@ -111,19 +119,19 @@ static size_t state_of(const counting *c, size_t items, size_t counted)
     return items * c->n_counted + counted;
 }
 
-/* The schema of an item with this number, or NULL: none is possible. */
-static json_t *item_of(const counting *c, size_t items, bool contained)
+/* The number of the schema of an item at this place. */
+static size_t item_of(const counting *c, size_t items, bool contained)
 {
-    json_t *item =
-        json_array_get(contained ? c->contained : c->others, items < c->n_kinds ? items : c->n_kinds - 1);
-    return json_is_false(item) || (c->most != SIZE_MAX && items >= c->most) ? NULL : item;
+    return 2 * (items < c->n_kinds ? items : c->n_kinds - 1) + contained;
 }
 
 /* True if a counted or another item may stand there, so that an end follows. */
 static bool may_follow(const counting *c, size_t items, size_t counted, bool contained)
 {
     if (contained && c->greatest != SIZE_MAX && counted >= c->greatest) return false;
-    return item_of(c, items, contained) != NULL && c->lives[state_of(c, items + 1, counted + contained)];
+    if (c->most != SIZE_MAX && items >= c->most) return false;
+    return !json_is_false(json_array_get(c->items, item_of(c, items, contained))) &&
+           c->lives[state_of(c, items + 1, counted + contained)];
 }
 
 static void find_living(counting *c)
@@ -157,12 +165,9 @@ static json_t *counted_states(weir__schema_walk *w, const counting *c)
         if (!c->lives[i]) continue;
         json_t *row = weir__schema_pack(w, "[b]", items >= c->least && counted >= c->fewest);
         for (int contained = 0; contained < 2 && row != NULL; contained++)
-            if (may_follow(c, items, counted, contained)) {
-                weir__schema_append(w, row, json_incref(item_of(c, items, contained)));
-                weir__schema_append(
-                    w, row,
-                    json_integer((json_int_t)numbers[state_of(c, items + 1, counted + (size_t)contained)]));
-            }
+            if (may_follow(c, items, counted, contained))
+                add_edge(w, row, item_of(c, items, contained),
+                         numbers[state_of(c, items + 1, counted + (size_t)contained)]);
         weir__schema_append(w, states, row);
     }
     weir__mem_free(numbers);
@@ -197,25 +202,24 @@ static json_t *containing(weir__schema_walk *w, const json_t *schema, const json
         return weir__schema_refuse(w, "contains", "to count so many items takes too large a grammar");
     if (c.greatest != SIZE_MAX && (not_it = weir__schema_opposite(w, contains)) == NULL)
         return weir__schema_refuse(w, "maxContains", "what contradicts `contains` is unknown");
-    c.others = weir__schema_made(w, json_array());
-    c.contained = weir__schema_made(w, json_array());
+    c.items = weir__schema_made(w, json_array());
     for (size_t i = 0; i < c.n_kinds && w->status == WEIR_OK; i++) {
         json_t *item = i + 1 < c.n_kinds ? json_array_get(first, i) : rest;
         const char *keyword = i + 1 < c.n_kinds ? "prefixItems" : "items";
-        weir__schema_append(w, c.others, counted_item(w, keyword, item, not_it));
+        weir__schema_append(w, c.items, counted_item(w, keyword, item, not_it));
         if (w->status == WEIR_OK)
-            weir__schema_append(w, c.contained, counted_item(w, "contains", item, contains));
+            weir__schema_append(w, c.items, counted_item(w, "contains", item, contains));
     }
     c.lives = weir__mem_calloc(c.n_items * c.n_counted, sizeof *c.lives);
     if (c.lives == NULL) weir__schema_no_memory(w);
     if (c.lives != NULL && weir__schema_spend(w, 4 * c.n_items * c.n_counted)) {
         find_living(&c);
-        result = c.lives[0] ? graph(w, "contains", counted_states(w, &c)) : json_false();
+        result =
+            c.lives[0] ? graph(w, "contains", json_incref(c.items), counted_states(w, &c)) : json_false();
     }
     weir__mem_free(c.lives);
     json_decref(not_it);
-    json_decref(c.others);
-    json_decref(c.contained);
+    json_decref(c.items);
     return result;
 }
 
@@ -223,22 +227,19 @@ static json_t *containing(weir__schema_walk *w, const json_t *schema, const json
 static json_t *unique_values(weir__schema_walk *w, const json_t *values, uint64_t least, uint64_t most)
 {
     const size_t n = json_array_size(values);
-    json_t *states = weir__schema_made(w, json_array());
-    if (least > n) {
-        json_decref(states);
-        return json_false();
-    }
+    if (least > n) return json_false();
+    json_t *items = weir__schema_made(w, json_array()), *states = weir__schema_made(w, json_array());
+    for (size_t i = 0; i < n; i++)
+        weir__schema_append(w, items, weir__schema_pack(w, "{s:[O]}", "enum", json_array_get(values, i)));
     for (size_t set = 0; set < (size_t)1 << n && weir__schema_spend(w, n); set++) {
         const size_t size = (size_t)__builtin_popcount((unsigned)set);
         json_t *row = weir__schema_pack(w, "[b]", size >= least && size <= most);
         for (size_t i = 0; i < n && size < most && row != NULL; i++) {
-            if ((set >> i & 1) != 0) continue;
-            weir__schema_append(w, row, weir__schema_pack(w, "{s:[O]}", "enum", json_array_get(values, i)));
-            weir__schema_append(w, row, json_integer((json_int_t)(set | (size_t)1 << i)));
+            if ((set >> i & 1) == 0) add_edge(w, row, i, set | (size_t)1 << i);
         }
         weir__schema_append(w, states, row);
     }
-    return graph(w, "uniqueItems", states);
+    return graph(w, "uniqueItems", items, states);
 }
 
 /* The values that a rewritten schema allows, an array; NULL: not only a few. */

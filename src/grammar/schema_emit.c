@@ -46,7 +46,12 @@ void weir__literal_add_string(weir__text *text, const char *string)
 
 void weir__emit_rule(weir__emitter *e, size_t part, weir__text *body)
 {
-    e->rules.failed |= body->failed;
+    e->rules.failed |= body->failed || !weir__budget_step(&e->budget, body->n / 32 + 1) ||
+                       !weir__budget_grow(&e->budget, body->n);
+    if (e->rules.failed) {
+        weir__text_fini(body);
+        return;
+    }
     weir__text_printf(&e->rules, part == 0 ? "%s" : "%s-%zu", e->name, part);
     weir__text_printf(&e->rules, " ::= %s\n", body->bytes != NULL ? body->bytes : "");
     weir__text_fini(body);

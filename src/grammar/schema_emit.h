@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <stddef.h>
 
+#include "base/budget.h"
 #include "base/text.h"
 
 #define SPACE_RULE "any-space"
@@ -15,12 +16,13 @@ typedef struct weir__emitter weir__emitter;
 struct weir__emitter {
     /* Adds the name of the schema's rule, which is added, too, unless it exists. */
     void (*add_item)(weir__emitter *e, weir__text *text, const json_t *schema);
-    weir__text rules; /* whole lines */
-    json_t *wanted;   /* an array: references to definitions, in the order of their first use */
-    json_t *known;    /* an object: the names of these definitions */
-    const char *name; /* of the current definition's rule */
-    size_t n_parts;   /* of that definition, numbered from 1 */
-    unsigned shared;  /* shared rules in use */
+    weir__text rules;    /* whole lines */
+    json_t *wanted;      /* an array: references to definitions, in the order of their first use */
+    json_t *known;       /* an object: the names of these definitions */
+    const char *name;    /* of the current definition's rule */
+    size_t n_parts;      /* of that definition, numbered from 1 */
+    unsigned shared;     /* shared rules in use */
+    weir__budget budget; /* of the rules; nothing is added once it is over */
 };
 
 /* Adds a rule of the current definition; part 0: its own. The body is freed. */

@@ -115,6 +115,7 @@ static void add_item(weir__emitter *e, weir__text *text, const json_t *schema)
 {
     json_t *reference = json_object_get(schema, "$ref");
     unsigned shared = shared_rule(schema);
+    if (weir__budget_over(&e->budget)) return;
     if (reference != NULL) {
         add_reference(e, text, reference);
     } else if (shared != N_SHARED) {
@@ -398,10 +399,17 @@ static void add_prefix(weir__emitter *e, weir__text *text, const json_t *schema)
 }
 
 /* Adds the rules of a graph: for each state what follows an item, and the items that may come. */
-static void add_graph(weir__emitter *e, weir__text *text, const json_t *states)
+static void add_graph(weir__emitter *e, weir__text *text, const json_t *graph)
 {
-    const size_t n = json_array_size(states), first = e->n_parts + 1;
+    const json_t *items = json_object_get(graph, "items"), *states = json_object_get(graph, "states");
+    const size_t n = json_array_size(states), n_items = json_array_size(items);
     const json_t *start = json_array_get(states, 0);
+    weir__text *names = weir__mem_calloc(n_items + 1, sizeof *names);
+    if (names == NULL) {
+        text->failed = true;
+        return;
+    }
+    const size_t first = e->n_parts + 1;
     e->n_parts += 2 * n;
     e->shared |= BIT(SPACE);
     weir__text_add_string(text, "\"[\" " SPACE_RULE " ");
@@ -411,20 +419,24 @@ static void add_graph(weir__emitter *e, weir__text *text, const json_t *states)
     weir__text_add_string(text, SPACE_RULE " \"]\"");
     for (size_t i = 0; i < n; i++) {
         const json_t *row = json_array_get(states, i);
-        weir__text after = {0}, items = {0};
+        weir__text after = {0}, body = {0};
         if (json_array_size(row) == 1) continue;
         weir__text_printf(&after, "%s" COMMA "%s-%zu", json_is_true(json_array_get(row, 0)) ? "| " : "",
                           e->name, first + 2 * i);
         for (size_t k = 1; k < json_array_size(row); k += 2) {
+            const size_t item = (size_t)json_integer_value(json_array_get(row, k));
             const size_t target = (size_t)json_integer_value(json_array_get(row, k + 1));
-            if (k > 1) weir__text_add_string(&items, " | ");
-            add_item(e, &items, json_array_get(row, k));
+            if (names[item].n == 0) add_item(e, &names[item], json_array_get(items, item));
+            if (!names[item].failed) weir__text_printf(&body, "%s%s", k > 1 ? " | " : "", names[item].bytes);
+            body.failed |= names[item].failed;
             if (json_array_size(json_array_get(states, target)) > 1)
-                weir__text_printf(&items, " %s-%zu", e->name, first + 2 * target + 1);
+                weir__text_printf(&body, " %s-%zu", e->name, first + 2 * target + 1);
         }
-        weir__emit_rule(e, first + 2 * i, &items);
+        weir__emit_rule(e, first + 2 * i, &body);
         weir__emit_rule(e, first + 2 * i + 1, &after);
     }
+    for (size_t i = 0; i < n_items; i++) weir__text_fini(&names[i]);
+    weir__mem_free(names);
 }
 
 static void add_array(weir__emitter *e, weir__text *text, const json_t *schema)
@@ -502,11 +514,12 @@ static void add_shared_rules(weir__emitter *e, weir__text *text)
             weir__text_printf(text, "%s ::= %s\n", shared_rules[i].name, shared_rules[i].body);
 }
 
-bool weir__grammar_add_rules(const json_t *schema, const json_t *definitions, const char *name,
-                             weir__text *rules)
+weir_status weir__grammar_add_rules(const json_t *schema, const json_t *definitions, const char *name,
+                                    weir__text *rules, weir_error *error)
 {
     weir__emitter e = {.add_item = add_item, .name = name, .wanted = json_array(), .known = json_object()};
     weir__text body = {0};
+    weir__budget_init(&e.budget, UINT64_MAX, WEIR__GRAMMAR_BYTES_MAX);
     for (size_t i = 0; schema != NULL; i++) {
         add_body(&e, &body, schema);
         weir__emit_rule(&e, 0, &body);
@@ -523,17 +536,21 @@ bool weir__grammar_add_rules(const json_t *schema, const json_t *definitions, co
     weir__text_fini(&e.rules);
     json_decref(e.wanted);
     json_decref(e.known);
-    return !rules->failed;
+    if (weir__budget_over(&e.budget))
+        return weir__budget_error(&e.budget, WEIR_GRAMMAR, "schema", "the schema's grammar", error);
+    return rules->failed ? weir__error_set(error, WEIR_NO_MEMORY, "schema", "out of memory for the schema")
+                         : WEIR_OK;
 }
 
 weir_status weir__grammar_from_schema(const json_t *rewritten, const char *field, char **grammar,
                                       weir_error *error)
 {
     weir__text text = {0};
+    weir_error own = {0};
     weir_status status =
-        weir__grammar_add_rules(rewritten, json_object_get(rewritten, "$defs"), "root", &text)
-            ? weir__grammar_check_ending(text.bytes, field, error)
-            : weir__error_set(error, WEIR_NO_MEMORY, field, "out of memory for the schema");
+        weir__grammar_add_rules(rewritten, json_object_get(rewritten, "$defs"), "root", &text, &own);
+    status = status == WEIR_OK ? weir__grammar_check_ending(text.bytes, field, error)
+                               : weir__error_as(error, &own, status, field);
     if (status == WEIR_OK)
         *grammar = text.bytes;
     else

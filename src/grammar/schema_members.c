@@ -3,7 +3,9 @@
  *
  * Properties come in their order, with others in any place. What may follow depends on the place between them
  * and, where properties are counted, on the numbers so far. A place has up to three rules: what follows a
- * property, what follows a comma, and one of the listed properties from here on. */
+ * property, what follows a comma, and one of the listed properties from here on. Where no others may come,
+ * the last two are one. So each property is written once, with the rules of its schema, however deep objects
+ * are nested. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -107,7 +109,20 @@ static void add_place(members *m, weir__text *text, int kind, place p)
     weir__text_printf(text, "%s-%zu", m->e->name, *part);
 }
 
-/* "name": value */
+/* The rule of what follows a comma. */
+static void add_next_place(members *m, weir__text *text, place p)
+{
+    place next;
+    if (after_other(m, p, &next)) {
+        add_place(m, text, NEXT, p);
+    } else {
+        p.at = first_listed(m, p);
+        add_place(m, text, LISTED, p);
+    }
+}
+
+/* "name": value. Where properties are not counted, no two places have the same next property, so it needs no
+ * rule of its own. */
 static void add_property(members *m, weir__text *text, size_t i)
 {
     weir__text body = {0};
@@ -143,22 +158,17 @@ static void add_listed(members *m, weir__text *text, place p)
     add_place(m, text, LISTED, p);
 }
 
+/* Another property, or a listed one. */
 static void add_next(members *m, weir__text *text, place p)
 {
     place next;
-    const bool any = after_other(m, p, &next);
-    if (any) {
-        weir__text_printf(text, "%s-%zu ", m->e->name, m->other_part);
-        if (goes_on(m, next)) add_place(m, text, AFTER, next);
-    }
+    if (!after_other(m, p, &next)) return;
+    weir__text_printf(text, "%s-%zu ", m->e->name, m->other_part);
+    if (goes_on(m, next)) add_place(m, text, AFTER, next);
     p.at = first_listed(m, p);
     if (p.at == m->n) return;
-    if (any) {
-        weir__text_add_string(text, " | ");
-        add_place(m, text, LISTED, p);
-    } else {
-        add_listed(m, text, p);
-    }
+    weir__text_add_string(text, " | ");
+    add_place(m, text, LISTED, p);
 }
 
 /* The rules of all places that are named. */
@@ -171,7 +181,7 @@ static void add_places(members *m)
         i = (i * (m->least + 1) + one.place.distinct) * 2 + one.place.other;
         if (one.kind == AFTER) {
             weir__text_add_string(&body, may_stop(m, one.place) ? "| " COMMA : COMMA);
-            add_place(m, &body, NEXT, one.place);
+            add_next_place(m, &body, one.place);
         } else if (one.kind == NEXT) {
             add_next(m, &body, one.place);
         } else {
@@ -227,7 +237,7 @@ void weir__emit_members(weir__emitter *e, weir__text *text, const json_t *schema
         weir__text_add_string(text, "\"{\" " SPACE_RULE " ");
         if (goes_on(&m, start)) {
             weir__text_add_string(text, may_stop(&m, start) ? "(" : "");
-            add_place(&m, text, NEXT, start);
+            add_next_place(&m, text, start);
             weir__text_add_string(text, may_stop(&m, start) ? ")? " SPACE_RULE : " " SPACE_RULE);
         }
         weir__text_add_string(text, " \"}\"");

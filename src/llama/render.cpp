@@ -245,9 +245,12 @@ std::string add_rules(const common_grammar_builder &builder, const schema_map &n
         throw std::runtime_error("a handler of llama.cpp names a schema that weir does not know: " + name);
     const named_schema &one = found->second;
     weir__text text = {};
-    const bool added = weir__grammar_add_rules(one.schema, one.definitions, one.rule.c_str(), &text);
+    weir_error error = {};
+    const weir_status status =
+        weir__grammar_add_rules(one.schema, one.definitions, one.rule.c_str(), &text, &error);
     const std::unique_ptr<char, decltype(&weir_free)> held(text.bytes, weir_free);
-    if (!added) throw std::bad_alloc();
+    if (status == WEIR_NO_MEMORY) throw std::bad_alloc();
+    if (status != WEIR_OK) throw std::runtime_error(error.message);
     for (const char *line = text.bytes; *line != '\0';) {
         const char *end = std::strchr(line, '\n'), *is = std::strstr(line, " ::= ");
         const std::string rule(line, is);
