@@ -17,6 +17,7 @@
 
 #define INSTRUCTIONS_MAX 60000
 #define MEMBERS_MAX      2000000 /* of all sets */
+#define VISITS_MAX       8000000 /* of instructions, by all closures */
 #define EDGES_MAX        60000
 #define CODE_MAX         0x10FFFF
 #define NOWHERE          UINT32_MAX
@@ -65,6 +66,7 @@ typedef struct maker {
     uint32_t *marks;   /* [n_code]: the last closure that visited it */
     uint32_t *stack;   /* [2 * n_code + 2] */
     uint32_t mark;
+    size_t visits;
     weir__budget *budget;
     bool too_large, no_memory;
 } maker;
@@ -229,10 +231,11 @@ static void compile(maker *m)
 /* Appends to the members what an instruction leads to without a character, unless this closure has it. */
 static void close_over(maker *m, uint32_t from)
 {
-    size_t height = 0;
+    size_t height = 0, visits = 0;
     m->stack[height++] = from;
     while (height > 0) {
         uint32_t at = m->stack[--height];
+        visits++;
         if (m->marks[at] == m->mark) continue;
         m->marks[at] = m->mark;
         const instruction *one = &m->code[at];
@@ -246,6 +249,9 @@ static void close_over(maker *m, uint32_t from)
             m->members[m->n_members++] = at;
         }
     }
+    m->visits += visits;
+    if (m->visits > VISITS_MAX) m->too_large = true;
+    spend(m, visits / 16);
 }
 
 static int compare_members(const void *a, const void *b)

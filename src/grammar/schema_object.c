@@ -17,7 +17,7 @@
 /* Each doubles the parts of the names. */
 #define PATTERNS_MAX 6
 
-/* Places of one object whose properties are counted: see schema_grammar.c. */
+/* Places of one object whose properties are counted: see schema_members.c. */
 #define COUNTED_MAX 4000
 
 typedef struct object {
@@ -77,6 +77,7 @@ bool weir__schema_rewrite_pattern(weir__schema_walk *w, const char *keyword, con
     uint64_t shortest, longest;
     if (weir__pattern_may_narrow(pattern))
         return weir__schema_refuse(w, keyword, "'%.80s' has counts above 999", pattern) != NULL;
+    if (!weir__schema_spend(w, strnlen(pattern, WEIR__PATTERN_BYTES_MAX) / 4 + 1)) return false;
     const char *why = weir__pattern_rewrite(pattern, text, &shortest, &longest);
     if (why == weir__pattern_no_memory) return weir__schema_no_memory(w) != NULL;
     return why == NULL || weir__schema_refuse(w, keyword, "%s", why) != NULL;
@@ -458,9 +459,8 @@ json_t *weir__schema_object(weir__schema_walk *w, const json_t *schema)
         return weir__schema_refuse_finally(w, "additionalProperties", "it must be a schema or a boolean");
     /* additionalProperties evaluates all others. */
     if (o.others == NULL && unevaluated != NULL) o.others = unevaluated;
-    o.closed = w->relax && o.others == NULL &&
-               (properties != NULL || json_array_size(required) > 0 ||
-                json_object_get(schema, "patternProperties") != NULL);
+    o.closed = w->relax && (properties != NULL || json_array_size(required) > 0 ||
+                            (o.others == NULL && json_object_get(schema, "patternProperties") != NULL));
     if (lists_names(schema)) return named_object(w, schema);
     json_t *result = make_object(&o);
     for (size_t i = 0; i < o.n_patterns; i++) weir__mem_free(o.patterns[i].text);

@@ -329,6 +329,7 @@ static bool add_string_pattern(weir__schema_walk *w, strings *s, const char *key
         return weir__schema_refuse(w, "pattern", "too many patterns meet here, by allOf or anyOf") != NULL;
     if (excluded && weir__pattern_may_narrow(text))
         return weir__schema_refuse(w, keyword, "'%.80s' has counts above 999", text) != NULL;
+    if (!weir__schema_spend(w, strnlen(text, WEIR__PATTERN_BYTES_MAX) / 4 + 1)) return false;
     const char *why = weir__pattern_rewrite(text, &s->texts[s->n], &shortest, &longest);
     if (why == weir__pattern_no_memory) return weir__schema_no_memory(w) != NULL;
     if (why != NULL) return weir__schema_refuse(w, keyword, "'%.80s': %s", text, why) != NULL;
