@@ -293,19 +293,37 @@ static void walk_fini(weir__schema_walk *w)
     json_decref(w->defs);
 }
 
-/* True if a part of the document has unevaluatedProperties or unevaluatedItems. */
-static bool asks_for_unevaluated(weir__schema_walk *w, const json_t *part)
+/* Refuses names that only the walk may give. A reference can make a schema of any part, so they are refused
+ * everywhere. */
+static bool check_reserved(weir__schema_walk *w, const char *name)
 {
-    bool found = false;
+    static const char *const reserved[] = {WEIR__SCHEMA_PATTERNS, WEIR__SCHEMA_NOT_PATTERNS,
+                                           WEIR__SCHEMA_NOT_STRINGS, WEIR__SCHEMA_NOT_NUMBERS,
+                                           WEIR__SCHEMA_FRACTIONS};
+    for (size_t i = 0; name != NULL && name[0] == '\001' && i < sizeof reserved / sizeof *reserved; i++)
+        if (strcmp(name, reserved[i]) == 0)
+            return weir__schema_refuse_finally(w, NULL, "U+0001 and '%s' is no name that JSON Schema knows",
+                                               name + 1) != NULL;
+    return w->status == WEIR_OK;
+}
+
+/* Looks through a part of the document: notes if it has unevaluatedProperties or unevaluatedItems. False: a
+ * failure. */
+static bool look_through(weir__schema_walk *w, const json_t *part)
+{
     const char *name;
     json_t *value;
     size_t i;
-    if (!json_is_object(part) && !json_is_array(part)) return false;
+    bool ok = check_reserved(w, json_string_value(part));
+    if (!json_is_object(part) && !json_is_array(part)) return ok;
     if (!weir__schema_spend(w, json_object_size(part) / 4 + json_array_size(part) / 4 + 1)) return false;
-    json_object_foreach((json_t *)part, name, value) found =
-        found || strncmp(name, "unevaluated", 11) == 0 || asks_for_unevaluated(w, value);
-    json_array_foreach((json_t *)part, i, value) found = found || asks_for_unevaluated(w, value);
-    return found;
+    json_object_foreach((json_t *)part, name, value)
+    {
+        w->unevaluated |= strncmp(name, "unevaluated", 11) == 0;
+        ok = ok && check_reserved(w, name) && look_through(w, value);
+    }
+    json_array_foreach((json_t *)part, i, value) ok = ok && look_through(w, value);
+    return ok;
 }
 
 weir_status weir__schema_rewrite(const json_t *schema, const weir__schema_terms *terms, json_t **rewritten,
@@ -326,8 +344,7 @@ weir_status weir__schema_rewrite(const json_t *schema, const weir__schema_terms 
     json_t *result = NULL;
     weir__schema_work_init(&own);
     w.defs = json_object();
-    w.unevaluated = asks_for_unevaluated(&w, schema);
-    const bool read = weir__schema_read_resources(&w);
+    const bool read = look_through(&w, schema) && weir__schema_read_resources(&w);
     schema = w.root;
     if (!read)
         result = NULL; /* the failure stays */
@@ -361,13 +378,13 @@ static bool has_line(const weir__text *text, const char *line)
     return false;
 }
 
-/* Notes that a keyword of the current schema was left out. */
-static bool note_keyword(weir__schema_walk *w, const char *keyword)
+/* Notes that a keyword was left out, of the schema with the first part [path_length] of the current path. */
+static bool note_keyword_of(weir__schema_walk *w, size_t path_length, const char *keyword)
 {
     static const char more[] = "...";
     weir__text *t = w->relaxed, line = {0};
     if (t == NULL) return true;
-    weir__text_printf(&line, "%s%s: %s", w->where, weir__schema_path(w), keyword);
+    weir__text_printf(&line, "%s%.*s: %s", w->where, (int)path_length, weir__schema_path(w), keyword);
     for (char *c = line.bytes; !line.failed && *c != '\0'; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7F) *c = '?';
     const char *text = t->n + line.n + sizeof more < WEIR__SCHEMA_RELAXED_MAX ? line.bytes : more;
@@ -375,6 +392,11 @@ static bool note_keyword(weir__schema_walk *w, const char *keyword)
     bool failed = t->failed || line.failed;
     weir__text_fini(&line);
     return !failed || weir__schema_no_memory(w) != NULL;
+}
+
+static bool note_keyword(weir__schema_walk *w, const char *keyword)
+{
+    return note_keyword_of(w, w->path.n, keyword);
 }
 
 /* A schema with the types only. */
@@ -403,6 +425,19 @@ static const char *to_leave_out(const weir__schema_walk *w, const json_t *schema
     for (size_t i = 0; i < sizeof merging / sizeof *merging; i++)
         if (json_object_get(schema, merging[i]) != NULL) return merging[i];
     return own ? w->refused : NULL;
+}
+
+/* Leaves the first of two schemas that the walk put together. False: this is no such pair, or no longer one,
+ * or a failure. */
+static bool leave_first(weir__schema_walk *w, const json_t *pair, json_t *schema)
+{
+    json_t *all = json_object_get(schema, "allOf");
+    size_t i = 0;
+    while (i < w->n_pairs && w->pairs[i].target != pair) i++;
+    if (i == w->n_pairs || json_array_size(all) < 2) return false;
+    const size_t one_of = w->pairs[i].one_of;
+    if (one_of <= w->path.n ? !note_keyword_of(w, one_of, "oneOf") : !note_keyword(w, "allOf")) return false;
+    return weir__schema_set(w, schema, "allOf", json_pack("[O]", json_array_get(all, 0)));
 }
 
 /* Removes the keyword. A oneOf whose branches overlap becomes an anyOf. */
@@ -440,6 +475,7 @@ json_t *weir__schema_relax(weir__schema_walk *w, const json_t *schema)
 {
     const int depth = w->depth, level = w->level;
     const size_t path_length = w->path.n;
+    const json_t *const pair = schema; /* perhaps */
     json_t *given = without_nulls(w, schema), *result;
     if (given == NULL) return NULL;
     while ((result = weir__schema_enforce(w, given)) == NULL && w->status == WEIR_GRAMMAR && !w->final) {
@@ -459,7 +495,9 @@ json_t *weir__schema_relax(weir__schema_walk *w, const json_t *schema)
             given = weir__schema_made(w, weir__json_copy(schema));
             json_decref((json_t *)schema);
         }
-        if (given == NULL || !leave_out(w, given, keyword)) break;
+        if (given == NULL ||
+            (!leave_first(w, pair, given) && (w->status != WEIR_OK || !leave_out(w, given, keyword))))
+            break;
     }
     json_decref(given);
     return result;

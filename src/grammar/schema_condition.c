@@ -143,20 +143,26 @@ static bool add_opposite(weir__schema_walk *w, json_t *list, const json_t *schem
     return one != NULL && weir__schema_append(w, list, one);
 }
 
+/* Steps of one opposite, which takes about 1.5 kB, however small the schema is. */
+#define OPPOSITE_STEPS 64
+
 static json_t *opposite(weir__schema_walk *w, const json_t *schema, int depth)
 {
     json_t *list, *value;
     const char *keyword;
     schema = weir__schema_dereference(w, schema);
-    if (schema == NULL || depth > 8 || !weir__schema_spend(w, 4)) return NULL;
+    if (schema == NULL || depth > 8 || !weir__schema_spend(w, OPPOSITE_STEPS)) return NULL;
     if (json_is_boolean(schema)) return json_boolean(json_is_false(schema));
     if (!json_is_object(schema)) return NULL;
     list = weir__schema_made(w, json_array());
     bool known = list != NULL;
     json_object_foreach((json_t *)schema, keyword, value) known =
         known && add_opposite(w, list, schema, keyword, value, depth);
-    if (known && json_object_get(schema, "required") != NULL && json_object_get(schema, "properties") == NULL)
-        known = weir__schema_append(w, list, other_object(w, schema, depth + 1));
+    if (known && json_object_get(schema, "properties") == NULL &&
+        json_object_get(schema, "required") != NULL) {
+        json_t *other = other_object(w, schema, depth + 1);
+        known = other != NULL && weir__schema_append(w, list, other);
+    }
     if (known && w->status == WEIR_OK) return weir__schema_any_of(w, list);
     json_decref(list);
     return NULL;

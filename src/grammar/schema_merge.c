@@ -3,7 +3,9 @@
  *
  * A conjunction is merged into one flat schema, keyword by keyword, and cached by the address of its source.
  * The branches of an alternative are merged with the keywords beside them. oneOf is enforced as anyOf where
- * its branches exclude each other: by types, by values, or by a required property that the other has not. */
+ * its branches exclude each other: by types, by values, or by a required property that the other has not. Of
+ * two others each is merged with what contradicts the other one; or, where each requires a property that the
+ * other does not require, neither may have the property of the other one. */
 #include "grammar/schema_walk.h"
 
 #include <string.h>
@@ -610,17 +612,37 @@ static bool part_branches(weir__schema_walk *w, const json_t *branches, size_t i
     return true;
 }
 
+/* The most branches of which one branch gets what contradicts them. */
+#define OPPOSED_MAX 64
+
 /* Notes for two branches that neither has what the other one has: schemas [n] of lists, all of which a branch
- * must satisfy, too. False: what contradicts a branch is unknown, or a failure. */
-static bool oppose_branches(weir__schema_walk *w, const json_t *branches, size_t i, size_t k, json_t *schemas)
+ * must satisfy, too. opposites [n]: what contradicts each, or null: not asked for yet. False: that is
+ * unknown, there are too many, or a failure. */
+static bool oppose_branches(weir__schema_walk *w, const json_t *branches, size_t i, size_t k,
+                            json_t *opposites, json_t *schemas)
 {
-    json_t *not_i = weir__schema_opposite(w, json_array_get(branches, i));
-    json_t *not_k = not_i != NULL ? weir__schema_opposite(w, json_array_get(branches, k)) : NULL;
-    bool ok = not_k != NULL && weir__schema_append(w, json_array_get(schemas, i), json_incref(not_k)) &&
-              weir__schema_append(w, json_array_get(schemas, k), json_incref(not_i));
-    json_decref(not_i);
-    json_decref(not_k);
-    return ok;
+    const size_t both[] = {i, k};
+    for (int m = 0; m < 2; m++) {
+        if (json_array_size(json_array_get(schemas, both[m])) >= OPPOSED_MAX) return false;
+        if (!json_is_null(json_array_get(opposites, both[m]))) continue;
+        json_t *other = weir__schema_opposite(w, json_array_get(branches, both[m]));
+        if (other == NULL) return false;
+        if (json_array_set_new(opposites, both[m], other) != 0) return weir__schema_no_memory(w) != NULL;
+    }
+    return weir__schema_append(w, json_array_get(schemas, i), json_incref(json_array_get(opposites, k))) &&
+           weir__schema_append(w, json_array_get(schemas, k), json_incref(json_array_get(opposites, i)));
+}
+
+/* The branch with what contradicts others; takes it over. Where both cannot meet, and with relax, the branch
+ * stays as it is, and oneOf is noted. */
+static json_t *beside_opposites(weir__schema_walk *w, json_t *branch, json_t *opposites)
+{
+    json_t *all = weir__schema_pack(w, "{s:O}", "allOf", opposites);
+    json_t *both = all != NULL ? weir__schema_both(w, branch, all) : NULL; /* a new pair */
+    if (both != NULL) w->pairs[w->n_pairs - 1].one_of = w->path.n;
+    json_decref(all);
+    json_decref(branch);
+    return both;
 }
 
 /* The branches, of which no two are satisfied by one value; NULL: a refusal. */
@@ -628,14 +650,17 @@ static json_t *parted_branches(weir__schema_walk *w, json_t *branches)
 {
     const size_t n = json_array_size(branches);
     json_t *without = json_array(), *opposed = json_array(), *parted = json_array();
+    json_t *opposites = json_array();
     for (size_t i = 0; i < n; i++) {
+        weir__schema_append(w, opposites, json_null());
         weir__schema_append(w, without, json_object());
         weir__schema_append(w, opposed, json_array());
     }
     for (size_t i = 0; i < n; i++)
         for (size_t k = i + 1; k < n && w->status == WEIR_OK; k++) {
             if (exclude_each_other(w, json_array_get(branches, i), json_array_get(branches, k)) ||
-                part_branches(w, branches, i, k, without) || oppose_branches(w, branches, i, k, opposed))
+                part_branches(w, branches, i, k, without) ||
+                oppose_branches(w, branches, i, k, opposites, opposed))
                 continue;
             weir__schema_refuse(
                 w, "oneOf",
@@ -648,13 +673,10 @@ static json_t *parted_branches(weir__schema_walk *w, json_t *branches)
         json_t *rest = json_array_get(opposed, i);
         if (json_object_size(names) > 0)
             weir__schema_append(w, rest, weir__schema_pack(w, "{s:O}", "properties", names));
-        for (size_t k = 0; k < json_array_size(rest) && branch != NULL; k++) {
-            json_t *both = weir__schema_both(w, branch, json_array_get(rest, k));
-            json_decref(branch);
-            branch = both;
-        }
+        if (json_array_size(rest) > 0) branch = beside_opposites(w, branch, rest);
         weir__schema_append(w, parted, branch);
     }
+    json_decref(opposites);
     json_decref(without);
     json_decref(opposed);
     return weir__schema_made(w, parted);

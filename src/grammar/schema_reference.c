@@ -172,7 +172,8 @@ json_t *weir__schema_both(weir__schema_walk *w, json_t *a, json_t *b)
             json_decref(target);
             return NULL;
         }
-        w->pairs[w->n_pairs++] = (weir__schema_pair){json_incref(a), json_incref(b), reference, target};
+        w->pairs[w->n_pairs++] =
+            (weir__schema_pair){json_incref(a), json_incref(b), reference, target, SIZE_MAX};
     }
     return weir__schema_pack(w, "{s:O}", "$ref", w->pairs[i].reference);
 }

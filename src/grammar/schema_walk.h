@@ -48,6 +48,7 @@ typedef struct weir__schema_flat {
 typedef struct weir__schema_pair {
     json_t *a, *b; /* held, as the others are; b is NULL: a's $ref and the keywords beside it */
     json_t *reference, *target;
+    size_t one_of; /* b contradicts the other branches of a oneOf: length of its path; SIZE_MAX: no */
 } weir__schema_pair;
 
 /* A keyword of conjunctions: an array of patterns beside `pattern`. In a rewritten schema, beside the states
@@ -65,7 +66,7 @@ typedef struct weir__schema_pair {
  * with listed properties, pairs [names, values] for others, and the least and most properties. */
 #define WEIR__SCHEMA_STATES    "x-states"
 #define WEIR__SCHEMA_OTHERS    "x-others"
-#define WEIR__SCHEMA_GRAPH     "x-graph"     /* of an array: states, see schema_array.c */
+#define WEIR__SCHEMA_GRAPH     "x-graph"     /* of an array: its items and states, see schema_array.c */
 #define WEIR__SCHEMA_SPELLINGS "x-spellings" /* of listed values: numbers in all spellings */
 #define WEIR__SCHEMA_BROKEN    "x-broken"    /* of a number: it is no integer */
 #define WEIR__SCHEMA_LEAST     "x-least"
