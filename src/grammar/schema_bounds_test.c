@@ -277,6 +277,26 @@ static void opposites_are_bounded(void **state)
     free(schema);
 }
 
+/* So many strings cannot be excluded; what is refused is `not`. */
+static void many_excluded_strings_are_refused(void **state)
+{
+    (void)state;
+    const int n = 100000; /* a step for each pair of them would take minutes */
+    char *schema = malloc((size_t)n * 12 + 100), *end = schema;
+    weir_error error = {0};
+    weir__text relaxed = {0};
+    assert_non_null(schema);
+    end += sprintf(end, "{\"type\":\"string\",\"not\":{\"enum\":[\"\"");
+    for (int i = 0; i < n; i++) end += sprintf(end, ",\"v%d\"", i);
+    strcpy(end, "]}}");
+    assert_int_equal(compile(schema, false, NULL, NULL, NULL, &error), WEIR_GRAMMAR);
+    assert_non_null(strstr(error.message, "'not'"));
+    assert_int_equal(compile(schema, true, &relaxed, NULL, NULL, &error), WEIR_OK);
+    assert_string_equal(relaxed.bytes, ": not\n");
+    weir__text_fini(&relaxed);
+    free(schema);
+}
+
 /* ---- Without strictness ---- */
 
 static const struct example {
@@ -399,6 +419,7 @@ int main(void)
         cmocka_unit_test(opposites_that_are_unknown_are_refused),
         cmocka_unit_test(empty_groups_are_counted),
         cmocka_unit_test(opposites_are_bounded),
+        cmocka_unit_test(many_excluded_strings_are_refused),
         cmocka_unit_test(schemas_that_are_not_strict),
         cmocka_unit_test(many_branches_that_overlap_stay_objects),
     };

@@ -295,13 +295,12 @@ static json_t *refuse_not(weir__schema_walk *w)
         "values, bounds, patterns, and properties that have them or are there");
 }
 
-/* Adds a value to a list of the schema. */
-static void add_excluded(weir__schema_walk *w, json_t *schema, const char *keyword, json_t *value)
+/* Gives the schema a list of its own, to which values are added. */
+static json_t *own_list(weir__schema_walk *w, json_t *schema, const char *keyword)
 {
     json_t *known = json_object_get(schema, keyword);
     json_t *list = weir__schema_made(w, known != NULL ? json_copy(known) : json_array());
-    weir__schema_append(w, list, json_incref(value));
-    weir__schema_set(w, schema, keyword, list);
+    return weir__schema_set(w, schema, keyword, list) ? list : NULL;
 }
 
 /* The schema, which lists no values, without some. Of arrays, objects and booleans, of which one is excluded,
@@ -311,18 +310,22 @@ static json_t *without_values(weir__schema_walk *w, const json_t *schema, const 
     const json_t *only = json_object_get(excluded, "const"), *list = json_object_get(excluded, "enum");
     unsigned mask = weir__schema_declared_types(w, schema), left = mask;
     json_t *less = weir__schema_without(w, schema, "not");
+    json_t *strings = own_list(w, less, WEIR__SCHEMA_NOT_STRINGS);
+    json_t *numbers = own_list(w, less, WEIR__SCHEMA_NOT_NUMBERS);
     if (w->relax && json_object_get(schema, "type") == NULL) left = 0;
     for (size_t i = 0; i < (only != NULL ? 1 : json_array_size(list)) && weir__schema_spend(w, 4); i++) {
         json_t *value = only != NULL ? (json_t *)only : json_array_get(list, i);
         const unsigned type = weir__schema_type_of(value);
-        if (!is_excluded(value, excluded) || (type & mask) == 0) continue;
+        if ((only != NULL && !is_excluded(value, excluded)) || (type & mask) == 0) continue;
         if (type == TYPE_STRING)
-            add_excluded(w, less, WEIR__SCHEMA_NOT_STRINGS, value);
+            weir__schema_append(w, strings, json_incref(value));
         else if ((type & TYPE_NUMBER) != 0)
-            add_excluded(w, less, WEIR__SCHEMA_NOT_NUMBERS, value);
+            weir__schema_append(w, numbers, json_incref(value));
         else
             left &= ~type;
     }
+    if (json_array_size(strings) == 0) json_object_del(less, WEIR__SCHEMA_NOT_STRINGS);
+    if (json_array_size(numbers) == 0) json_object_del(less, WEIR__SCHEMA_NOT_NUMBERS);
     if (left == 0 || w->status != WEIR_OK) {
         json_decref(less);
         return mask == TYPE_NULL && w->status == WEIR_OK ? json_false() : refuse_not(w);

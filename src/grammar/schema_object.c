@@ -432,6 +432,7 @@ static json_t *named_object(weir__schema_walk *w, const json_t *schema)
 {
     const json_t *list = json_object_get(json_object_get(schema, "propertyNames"), "enum");
     const json_t *required = json_object_get(schema, "required");
+    if (!weir__schema_spend(w, json_array_size(required) * (json_array_size(list) + 1) / 4)) return NULL;
     for (size_t i = 0; i < json_array_size(required); i++)
         if (!weir__schema_has_value(list, json_array_get(required, i))) return json_false();
     json_t *less = with_names(w, schema, list);

@@ -403,6 +403,7 @@ static bool excludes(const strings *s)
  * large. */
 static json_t *product_of(weir__schema_walk *w, strings *s, uint64_t least, uint64_t most)
 {
+    const bool bounded = least > 0 || most != WEIR__PATTERN_ENDLESS;
     bool by_length = s->shortest < least || s->longest > most, any = false;
     for (size_t i = 0; i < s->n; i++) any |= !s->excluded[i];
     by_length |= !any; /* one part must not be excluded */
@@ -421,9 +422,9 @@ static json_t *product_of(weir__schema_walk *w, strings *s, uint64_t least, uint
         if (!too_large) return made;
         if (!by_length || s->longest <= most || most <= 64 || most / 4 < least)
             return weir__schema_refuse(w,
-                                       !by_length            ? s->keyword
-                                       : s->shortest < least ? "minLength"
-                                                             : "maxLength",
+                                       !by_length || !bounded ? s->keyword
+                                       : s->shortest < least  ? "minLength"
+                                                              : "maxLength",
                                        "beside %s its grammar becomes too large", s->keyword);
         most = most > 512 ? 512 : most / 4;
     }
