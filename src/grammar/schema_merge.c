@@ -3,9 +3,7 @@
  *
  * A conjunction is merged into one flat schema, keyword by keyword, and cached by the address of its source.
  * The branches of an alternative are merged with the keywords beside them. oneOf is enforced as anyOf where
- * its branches exclude each other: by types, by values, or by a required property that the other has not. Of
- * two others each is merged with what contradicts the other one; or, where each requires a property that the
- * other does not require, neither may have the property of the other one. */
+ * its branches exclude each other: by types, by values, or by a required property that the other has not. */
 #include "grammar/schema_walk.h"
 
 #include <string.h>
