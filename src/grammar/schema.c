@@ -433,6 +433,7 @@ static bool leave_first(weir__schema_walk *w, const json_t *pair, json_t *schema
 {
     json_t *all = json_object_get(schema, "allOf");
     size_t i = 0;
+    if (!weir__schema_spend(w, w->n_pairs / 8 + 1)) return false;
     while (i < w->n_pairs && w->pairs[i].target != pair) i++;
     if (i == w->n_pairs || json_array_size(all) < 2) return false;
     const size_t one_of = w->pairs[i].one_of;
