@@ -408,6 +408,24 @@ static void many_branches_that_overlap_stay_objects(void **state)
     weir__text_fini(&relaxed);
 }
 
+/* More properties than are listed are possible, if not where others are left out. */
+static void counts_beyond_listed_properties(void **state)
+{
+    (void)state;
+    const char *const schema = "{\"type\":\"object\",\"properties\":{\"a\":{}},\"minProperties\":2}";
+    weir__text relaxed = {0};
+    weir_error error = {0};
+    char *text = NULL;
+    assert_int_equal(compile(schema, true, &relaxed, NULL, &text, &error), WEIR_OK);
+    gbnf *g = gbnf_parse(text);
+    assert_true(gbnf_matches(g, "{\"a\":1}"));
+    assert_false(gbnf_matches(g, "{\"a\":1,\"b\":1}"));
+    assert_string_equal(relaxed.bytes, ": minProperties\n");
+    gbnf_free(g);
+    weir_free(text);
+    weir__text_fini(&relaxed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -422,6 +440,7 @@ int main(void)
         cmocka_unit_test(many_excluded_strings_are_refused),
         cmocka_unit_test(schemas_that_are_not_strict),
         cmocka_unit_test(many_branches_that_overlap_stay_objects),
+        cmocka_unit_test(counts_beyond_listed_properties),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
