@@ -2,8 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * `if`, `then` and `else` mean (if and then) or (not if and else). A property on which others depend is
- * absent, or what depends on it holds. The opposite of a condition is known where it is about types, listed
- * values, and properties that have them or are there. */
+ * absent, or what depends on it holds. The opposite of a schema is known where it is about types, listed
+ * values, bounds, lengths, counts, patterns, items, properties that satisfy a schema or are there, and where
+ * it combines such schemas by anyOf, allOf or not. */
 #include <string.h>
 
 #include "grammar/schema_walk.h"
@@ -147,6 +148,7 @@ static json_t *opposite(weir__schema_walk *w, const json_t *schema, int depth)
 {
     json_t *list, *value;
     const char *keyword;
+    if (weir__schema_hides(w, schema)) return NULL;
     schema = weir__schema_dereference(w, schema);
     if (schema == NULL || depth > 8 || !weir__schema_spend(w, 4)) return NULL;
     if (json_is_boolean(schema)) return json_boolean(json_is_false(schema));
@@ -204,8 +206,8 @@ static bool add_condition(weir__schema_walk *w, const json_t *schema, json_t *al
     if (other == NULL)
         return weir__schema_refuse(
                    w, "if",
-                   "a grammar has no conditions but on types, listed values, and properties that "
-                   "have them or are there; write the cases as oneOf") != NULL;
+                   "a grammar has no conditions but on types, listed values, bounds, lengths, counts, "
+                   "patterns, items and properties; write the cases as oneOf") != NULL;
     json_t *no = weir__schema_pack(w, "{s:[o]}", "allOf", other);
     if (otherwise != NULL && no != NULL)
         weir__schema_append(w, json_object_get(no, "allOf"), json_incref(otherwise));
@@ -286,7 +288,7 @@ static json_t *refuse_not(weir__schema_walk *w)
     return weir__schema_refuse(
         w, "not",
         "a grammar cannot exclude what this schema matches; it can exclude types, listed "
-        "values, bounds, patterns, and properties that have them or are there");
+        "values, bounds, lengths, counts, patterns, items and properties");
 }
 
 /* Adds a value to a list of the schema. */
@@ -298,8 +300,8 @@ static void add_excluded(weir__schema_walk *w, json_t *schema, const char *keywo
     weir__schema_set(w, schema, keyword, list);
 }
 
-/* The schema, which lists no values, without some. Of arrays, objects and booleans, of which one is excluded,
- * none remain, unless it is empty. */
+/* The schema, which lists no values, without some. Of arrays, objects and booleans none remain if one of them
+ * is excluded; if no other type is left, that is refused. */
 static json_t *without_values(weir__schema_walk *w, const json_t *schema, const json_t *excluded)
 {
     const json_t *only = json_object_get(excluded, "const"), *list = json_object_get(excluded, "enum");
@@ -319,7 +321,7 @@ static json_t *without_values(weir__schema_walk *w, const json_t *schema, const 
     }
     if (left == 0 || w->status != WEIR_OK) {
         json_decref(less);
-        return mask == TYPE_NULL && w->status == WEIR_OK ? json_false() : refuse_not(w);
+        return refuse_not(w);
     }
     weir__schema_set(w, less, "type", weir__schema_type_array(w, left));
     return weir__schema_made(w, less);
@@ -355,9 +357,14 @@ json_t *weir__schema_without_not(weir__schema_walk *w, const json_t *schema)
         keyword = "type";
         rest = weir__schema_type_array(w, mask & ~out);
     } else if (is_object && weir__schema_other_constraint(excluded, values) == NULL) {
-        if (!weir__schema_has_any(schema, values)) return without_values(w, schema, excluded);
+        const bool listed = weir__schema_has_any(schema, values);
+        const bool few =
+            (weir__schema_declared_types(w, schema) & ~(unsigned)(TYPE_BOOLEAN | TYPE_NULL)) == 0;
+        if (!listed && !few) return without_values(w, schema, excluded);
+        json_t *all = listed ? NULL : weir__schema_pack(w, "{s:[b,b,n]}", "enum", 0, 1);
         keyword = "enum";
-        rest = remaining_values(w, schema, excluded);
+        rest = remaining_values(w, listed ? schema : all, excluded);
+        json_decref(all);
     } else if (!json_is_false(excluded)) {
         return with_opposite(w, schema, excluded);
     }

@@ -2,8 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A conjunction is merged into one flat schema, keyword by keyword, and cached by the address of its source.
- * The branches of an alternative are merged with the keywords beside them. oneOf is enforced as anyOf where
- * its branches exclude each other: by types, by values, or by a required property that the other has not. */
+ * The branches of an alternative are merged with the keywords beside them. oneOf is enforced as anyOf of
+ * branches that exclude each other: by types, by values, or by a required property that the other one has
+ * not. Each of two others gets what contradicts the other one, or must lack a property that it requires. */
 #include "grammar/schema_walk.h"
 
 #include <string.h>
@@ -229,6 +230,7 @@ static json_t *closed_by(weir__schema_walk *w, const json_t *schema, const json_
     }
     if (!weir__schema_has_any(schema, weir__schema_named_properties)) return whole;
     const json_t *given = json_object_get(schema, "properties"), *names = json_object_get(schema, "required");
+    json_t *own = json_object_get(schema, "additionalProperties");
     json_t *properties = json_object(), *value;
     const char *name;
     if (!weir__schema_spend(w, json_object_size(given) + json_array_size(names))) additional = NULL;
@@ -245,7 +247,10 @@ static json_t *closed_by(weir__schema_walk *w, const json_t *schema, const json_
         const char *required = json_string_value(json_array_get(names, i));
         if (required != NULL && json_object_get(known, required) == NULL &&
             json_object_get(properties, required) == NULL && !weir__schema_matches(w, patterns, required))
-            weir__schema_set(w, properties, required, json_incref(additional));
+            weir__schema_set(w, properties, required,
+                             narrows_others(schema) && own != additional
+                                 ? weir__schema_both(w, own, additional)
+                                 : json_incref(additional));
     }
     weir__schema_set(w, whole, "properties", properties);
     return weir__schema_made(w, whole);
@@ -308,6 +313,59 @@ static bool lists_items(const json_t *schema)
            weir__schema_has_any(schema, (const char *const[]){"prefixItems", "additionalItems", NULL});
 }
 
+/* The schemas of the first items, an array, and of those after them; NULL: none. */
+typedef struct item_schemas {
+    json_t *first, *rest;
+} item_schemas;
+
+static item_schemas items_of(const json_t *schema)
+{
+    json_t *prefix = json_object_get(schema, "prefixItems"), *items = json_object_get(schema, "items");
+    if (prefix != NULL || !json_is_array(items)) return (item_schemas){prefix, items};
+    return (item_schemas){items, json_object_get(schema, "additionalItems")};
+}
+
+/* Both schemas, of which one may be NULL. */
+static json_t *both_items(weir__schema_walk *w, json_t *a, json_t *b)
+{
+    return a == NULL || b == NULL || a == b ? json_incref(a != NULL ? a : b) : weir__schema_both(w, a, b);
+}
+
+/* {"prefixItems": …, "items": …} for the items of both schemas. */
+static json_t *merged_items(weir__schema_walk *w, const json_t *a, const json_t *b)
+{
+    const item_schemas x = items_of(a), y = items_of(b);
+    const size_t n_x = json_array_size(x.first), n_y = json_array_size(y.first);
+    if ((x.first != NULL && !json_is_array(x.first)) || (y.first != NULL && !json_is_array(y.first)))
+        return weir__schema_refuse_finally(w, "prefixItems", "it must be an array of schemas");
+    json_t *items = weir__schema_made(w, json_object()), *first = json_array();
+    for (size_t i = 0; (i < n_x || i < n_y) && weir__schema_spend(w, 4); i++)
+        weir__schema_append(w, first,
+                            both_items(w, i < n_x ? json_array_get(x.first, i) : x.rest,
+                                       i < n_y ? json_array_get(y.first, i) : y.rest));
+    weir__schema_set(w, items, "prefixItems", first);
+    if (x.rest != NULL || y.rest != NULL) weir__schema_set(w, items, "items", both_items(w, x.rest, y.rest));
+    return weir__schema_made(w, items);
+}
+
+/* Moves what both schemas say of items to the first one, whose copy is `copy`, if one of them lists some. */
+static bool merge_items(weir__schema_walk *w, json_t *dst, json_t *copy, json_t *src)
+{
+    if (!weir__schema_has_any(dst, array_items) || !weir__schema_has_any(src, array_items) ||
+        !(lists_items(dst) || lists_items(src)))
+        return true;
+    json_t *items = merged_items(w, dst, src);
+    for (size_t i = 0; array_items[i] != NULL; i++) {
+        json_object_del(dst, array_items[i]);
+        json_object_del(copy, array_items[i]);
+        json_object_del(src, array_items[i]);
+    }
+    const bool ok =
+        items != NULL && (json_object_update(copy, items) == 0 || weir__schema_no_memory(w) != NULL);
+    json_decref(items);
+    return ok;
+}
+
 /* Without `contains` these say nothing, even where another schema has it. */
 static const char *const counts_of_items[] = {"minContains", "maxContains", NULL};
 
@@ -320,9 +378,6 @@ static void drop_counts(json_t *schema)
 static bool merge_schema(weir__schema_walk *w, json_t *dst, const json_t *src, bool *impossible)
 {
     merge m = {.w = w};
-    if (weir__schema_has_any(dst, array_items) && weir__schema_has_any(src, array_items) &&
-        (lists_items(dst) || lists_items(src)))
-        return weir__schema_refuse(w, "items", "several schemas of an allOf or anyOf have it") != NULL;
     static const char *const counts[] = {"contains", "minContains", "maxContains"};
     const bool both = json_object_get(dst, "contains") != NULL && json_object_get(src, "contains") != NULL;
     for (size_t i = 0; i < 3 && both; i++)
@@ -340,7 +395,7 @@ static bool merge_schema(weir__schema_walk *w, json_t *dst, const json_t *src, b
     }
     json_t *closed = own != NULL ? closed_by(w, own, dst) : NULL;
     m.dst = closed != NULL ? closed_by(w, dst, own) : NULL;
-    bool ok = m.dst != NULL && merge_keywords(&m, closed) &&
+    bool ok = m.dst != NULL && merge_items(w, dst, m.dst, closed) && merge_keywords(&m, closed) &&
               (json_object_update(dst, m.dst) == 0 || weir__schema_no_memory(w) != NULL);
     *impossible = m.impossible;
     json_decref(own);
@@ -440,6 +495,7 @@ static unsigned look_at_types(weir__schema_walk *w, const json_t *schema, int de
     const json_t *reference = json_object_get(schema, "$ref");
     if (reference != NULL && w->status == WEIR_OK) {
         const json_t *target = weir__schema_resolve(w, reference);
+        if (weir__schema_of_old_draft(w)) return look_at_types(w, target, depth + 1, looks);
         if (target != NULL) mask &= look_at_types(w, target, depth + 1, looks);
     }
     const json_t *all = json_object_get(schema, "allOf");
@@ -521,6 +577,7 @@ static bool exclude_each_other(weir__schema_walk *w, const json_t *a, const json
 {
     unsigned types_a = weir__schema_possible_types(w, a), types_b = weir__schema_possible_types(w, b);
     if ((types_a & types_b) == 0) return true;
+    if (weir__schema_hides(w, a) || weir__schema_hides(w, b)) return false;
     a = weir__schema_dereference(w, a);
     b = weir__schema_dereference(w, b);
     if (!json_is_object(a) || !json_is_object(b)) return false;
@@ -536,6 +593,7 @@ static bool exclude_each_other(weir__schema_walk *w, const json_t *a, const json
         const json_t *other = json_object_get(json_object_get(b, "properties"), name);
         if (other == NULL || !weir__schema_is_required(a, name) || !weir__schema_is_required(b, name))
             continue;
+        if (weir__schema_hides(w, property) || weir__schema_hides(w, other)) continue;
         const json_t *one = weir__schema_dereference(w, property);
         other = one != NULL ? weir__schema_dereference(w, other) : NULL;
         if (json_is_object(one) && json_is_object(other) && values_differ(w, one, other)) return true;
@@ -592,7 +650,8 @@ static bool part_branches(weir__schema_walk *w, const json_t *branches, size_t i
     const char *names[2] = {NULL, NULL};
     for (int m = 0; m < 2; m++) {
         const json_t *branch = json_array_get(branches, both[m]);
-        if (weir__schema_possible_types(w, branch) != TYPE_OBJECT) return false;
+        if (weir__schema_possible_types(w, branch) != TYPE_OBJECT || weir__schema_hides(w, branch))
+            return false;
         schemas[m] = weir__schema_dereference(w, branch);
         if (!json_is_object(schemas[m])) return false;
     }

@@ -179,10 +179,11 @@ static size_t count_anchors(weir__schema_walk *w, const json_t *part, const char
     return n;
 }
 
-/* Makes `$dynamicRef` a `$ref` where no more than one dynamic anchor can be meant. */
-static void settle_references(weir__schema_walk *w, json_t *part)
+/* Makes `$dynamicRef` a `$ref` where no more than one dynamic anchor can be meant. named: the part's members
+ * are schemas by name. */
+static void settle_references(weir__schema_walk *w, json_t *part, bool named)
 {
-    const char *text = json_string_value(json_object_get(part, "$dynamicRef")), *key;
+    const char *text = named ? NULL : json_string_value(json_object_get(part, "$dynamicRef")), *key;
     json_t *value;
     size_t i, n = 0;
     void *next;
@@ -196,8 +197,11 @@ static void settle_references(weir__schema_walk *w, json_t *part)
             json_object_del(part, "$dynamicRef");
         }
     }
-    json_object_foreach_safe(part, next, key, value) settle_references(w, value);
-    json_array_foreach(part, i, value) settle_references(w, value);
+    json_object_foreach_safe(part, next, key, value)
+    {
+        if (named || !is_data(key)) settle_references(w, value, !named && has_named_schemas(key));
+    }
+    json_array_foreach(part, i, value) settle_references(w, value, false);
 }
 
 /* ---- The whole ---- */
@@ -211,7 +215,7 @@ bool weir__schema_read_resources(weir__schema_walk *w)
         w->own_root = weir__schema_made(w, json_deep_copy(w->root));
         if (w->own_root == NULL) return false;
         w->root = w->own_root;
-        settle_references(w, w->own_root);
+        settle_references(w, w->own_root, false);
     }
     if (w->status == WEIR_OK && add_resource(w, w->root, "", id != NULL ? id : ""))
         read_part(w, w->root, 0, false);
