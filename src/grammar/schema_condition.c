@@ -148,9 +148,8 @@ static json_t *opposite(weir__schema_walk *w, const json_t *schema, int depth)
 {
     json_t *list, *value;
     const char *keyword;
-    if (weir__schema_hides(w, schema)) return NULL;
     schema = weir__schema_dereference(w, schema);
-    if (schema == NULL || depth > 8 || !weir__schema_spend(w, 4)) return NULL;
+    if (schema == NULL || w->hides || depth > 8 || !weir__schema_spend(w, 4)) return NULL;
     if (json_is_boolean(schema)) return json_boolean(json_is_false(schema));
     if (!json_is_object(schema)) return NULL;
     list = weir__schema_made(w, json_array());

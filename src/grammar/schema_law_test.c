@@ -275,6 +275,11 @@ static const struct example {
      "\"type\":\"integer\"}},\"required\":[\"a\"]}}}",
      {"{\"p\":{\"a\":1}}"},
      {"{\"p\":{\"a\":1,\"e\":1}}", "{\"p\":{\"a\":1,\"f\":1}}"}},
+    {"{\"$ref\":\"#/$defs/"
+     "r\",\"required\":[\"b\"],\"unevaluatedProperties\":false,\"$defs\":{\"r\":{\"type\":"
+     "\"object\",\"unevaluatedProperties\":true}}}",
+     {"{\"b\":1,\"c\":2}"},
+     {"{}"}},
     /* in old drafts a reference hides what stands beside it */
     {"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"$ref\":\"#/definitions/"
      "i\",\"maximum\":3,\"definitions\":{\"i\":{\"type\":\"integer\"}}}",

@@ -269,12 +269,15 @@ static json_t *evaluated_here(weir__schema_walk *w, const json_t *src)
         return weir__schema_refuse(w, properties != NULL ? "unevaluatedProperties" : "unevaluatedItems",
                                    "in a schema of an allOf or anyOf it cannot stand beside anyOf, oneOf and "
                                    "additionalProperties");
-    json_t *own = weir__schema_made(w, json_copy((json_t *)src));
-    if (own == NULL) return NULL;
-    if (properties != NULL && !json_is_true(properties))
-        weir__schema_set(w, own, "additionalProperties", json_incref(properties));
     const bool listed = json_is_array(json_object_get(src, "items"));
     const char *rest = listed ? "additionalItems" : "items";
+    if (items != NULL && !json_is_true(items) && json_object_get(src, rest) == NULL &&
+        json_object_get(src, "contains") != NULL)
+        return weir__schema_refuse(w, "unevaluatedItems", "it cannot stand beside contains");
+    json_t *own = weir__schema_made(w, json_copy((json_t *)src));
+    if (own == NULL) return NULL;
+    if (properties != NULL && json_object_get(src, "additionalProperties") == NULL)
+        weir__schema_set(w, own, "additionalProperties", json_incref(properties));
     if (json_is_false(items) && !weir__schema_has_any(src, array_items))
         weir__schema_set(w, own, "maxItems", json_integer(0));
     else if (items != NULL && json_object_get(src, rest) == NULL)
@@ -495,7 +498,6 @@ static unsigned look_at_types(weir__schema_walk *w, const json_t *schema, int de
     const json_t *reference = json_object_get(schema, "$ref");
     if (reference != NULL && w->status == WEIR_OK) {
         const json_t *target = weir__schema_resolve(w, reference);
-        if (weir__schema_of_old_draft(w)) return look_at_types(w, target, depth + 1, looks);
         if (target != NULL) mask &= look_at_types(w, target, depth + 1, looks);
     }
     const json_t *all = json_object_get(schema, "allOf");
@@ -577,7 +579,6 @@ static bool exclude_each_other(weir__schema_walk *w, const json_t *a, const json
 {
     unsigned types_a = weir__schema_possible_types(w, a), types_b = weir__schema_possible_types(w, b);
     if ((types_a & types_b) == 0) return true;
-    if (weir__schema_hides(w, a) || weir__schema_hides(w, b)) return false;
     a = weir__schema_dereference(w, a);
     b = weir__schema_dereference(w, b);
     if (!json_is_object(a) || !json_is_object(b)) return false;
@@ -593,7 +594,6 @@ static bool exclude_each_other(weir__schema_walk *w, const json_t *a, const json
         const json_t *other = json_object_get(json_object_get(b, "properties"), name);
         if (other == NULL || !weir__schema_is_required(a, name) || !weir__schema_is_required(b, name))
             continue;
-        if (weir__schema_hides(w, property) || weir__schema_hides(w, other)) continue;
         const json_t *one = weir__schema_dereference(w, property);
         other = one != NULL ? weir__schema_dereference(w, other) : NULL;
         if (json_is_object(one) && json_is_object(other) && values_differ(w, one, other)) return true;
@@ -650,8 +650,7 @@ static bool part_branches(weir__schema_walk *w, const json_t *branches, size_t i
     const char *names[2] = {NULL, NULL};
     for (int m = 0; m < 2; m++) {
         const json_t *branch = json_array_get(branches, both[m]);
-        if (weir__schema_possible_types(w, branch) != TYPE_OBJECT || weir__schema_hides(w, branch))
-            return false;
+        if (weir__schema_possible_types(w, branch) != TYPE_OBJECT) return false;
         schemas[m] = weir__schema_dereference(w, branch);
         if (!json_is_object(schemas[m])) return false;
     }
@@ -726,6 +725,10 @@ json_t *weir__schema_alternatives(weir__schema_walk *w, const json_t *schema)
     const json_t *given = json_object_get(schema, keyword);
     if (!json_is_array(given) || json_array_size(given) == 0)
         return weir__schema_refuse_finally(w, keyword, "it must be an array of schemas, and not empty");
+    if (one_of && w->hides && json_array_size(given) > 1)
+        return weir__schema_refuse(w, keyword,
+                                   "in the schema's draft a $ref hides what stands beside it, so it is not "
+                                   "known what contradicts a branch; write \"allOf\": [{\"$ref\": ...}]");
     json_t *branches = merged_branches(w, schema, keyword), *list = json_array();
     if (one_of && w->status == WEIR_OK) {
         json_t *parted = parted_branches(w, branches);

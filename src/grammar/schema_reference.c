@@ -137,24 +137,6 @@ const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schem
     return schema;
 }
 
-bool weir__schema_of_old_draft(const weir__schema_walk *w)
-{
-    const char *draft = json_string_value(json_object_get(w->root, "$schema"));
-    return draft != NULL && strstr(draft, "/draft-0") != NULL;
-}
-
-bool weir__schema_hides(weir__schema_walk *w, const json_t *schema)
-{
-    static const char *const alone[] = {"$ref", NULL};
-    const json_t *reference;
-    if (!weir__schema_of_old_draft(w)) return false;
-    for (int i = 0; i < 16 && (reference = json_object_get(schema, "$ref")) != NULL; i++) {
-        if (weir__schema_other_constraint(schema, alone) != NULL) return true;
-        schema = weir__schema_resolve(w, reference);
-    }
-    return false;
-}
-
 /* ---- Conjunctions ---- */
 
 /* {"allOf": [{"$ref": …}, the keywords beside it]}. What is left unevaluated is so by both. */

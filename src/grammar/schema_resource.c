@@ -128,6 +128,16 @@ static bool is_data(const char *keyword)
            strcmp(keyword, "examples") == 0;
 }
 
+/* Notes that a reference hides what stands beside it. The walk reads those keywords, too, as many programs
+ * do, and so allows less. What contradicts a schema would then be too much. */
+static void note_hidden(weir__schema_walk *w, const json_t *part)
+{
+    static const char *const alone[] = {"$ref", NULL};
+    const char *draft = json_string_value(json_object_get(w->root, "$schema"));
+    if (!w->relax && draft != NULL && hides_siblings(w) && weir__schema_other_constraint(part, alone) != NULL)
+        w->hides = true;
+}
+
 /* Reads the resources and links of a part. named: its members are schemas by name. */
 static void read_part(weir__schema_walk *w, const json_t *part, size_t resource, bool named)
 {
@@ -150,6 +160,7 @@ static void read_part(weir__schema_walk *w, const json_t *part, size_t resource,
                 return;
             }
             w->links[w->n_links++] = (weir__schema_link){value, resource};
+            note_hidden(w, part);
         } else if (named || !is_data(name)) {
             read_part(w, value, resource, !named && has_named_schemas(name));
         }

@@ -390,6 +390,10 @@ static const struct refusal {
     {"{\"type\":\"integer\",\"minimum\":\"1\"}", "", "'minimum'"},
     {"{\"allOf\":[{\"prefixItems\":[true],\"unevaluatedItems\":false,\"anyOf\":[{}]},{}]}", "/allOf/0",
      "'unevaluatedItems'"},
+    {"{\"$ref\":\"#/$defs/"
+     "s\",\"$defs\":{\"s\":{\"type\":\"array\",\"unevaluatedItems\":false,\"contains\":true}},\"minItems\":"
+     "1}",
+     "/allOf/0", "'unevaluatedItems'"},
     {"{\"type\":\"array\",\"items\":{\"type\":\"string\",\"format\":\"regex\"}}", "/items", "'format'"},
     {"{\"type\":\"string\",\"format\":\"datetime\"}", "", "write 'date-time'"},
     {"{\"type\":\"string\",\"format\":\"date\",\"maxLength\":3}", "", "nothing can satisfy"},

@@ -108,6 +108,7 @@ typedef struct weir__schema_walk {
     size_t n_nodes;
     weir__schema_work *work;
     bool unevaluated; /* the document asks for what its other keywords do not evaluate */
+    bool hides;       /* $ref hides keywords beside it, by the document's draft: see schema_resource.c */
     bool relax;
     weir__text *relaxed; /* may be NULL */
     char refused[64];    /* keyword of the last refusal, "" = none */
@@ -184,12 +185,6 @@ const char *weir__schema_own_uri(const weir__schema_walk *w, const json_t *schem
 /* The target of a $ref in the given document. dereference follows references to the end. */
 const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference);
 const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schema);
-
-/* True if the document is of a draft in which `$ref` hides what stands beside it, and the schema is such a
- * reference, or leads to one. The walk reads the keywords beside it, too: the result allows less, but what
- * contradicts it would be too much. */
-bool weir__schema_hides(weir__schema_walk *w, const json_t *schema);
-bool weir__schema_of_old_draft(const weir__schema_walk *w);
 
 /* {"$ref": …} to the conjunction of both schemas, or of a's $ref and the keywords beside it (b NULL). */
 json_t *weir__schema_both(weir__schema_walk *w, json_t *a, json_t *b);
