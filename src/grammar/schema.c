@@ -122,7 +122,7 @@ static bool may_be(const json_t *value, unsigned type)
 static json_t *part_between(weir__schema_walk *w, const json_t *schema, json_t *above, json_t *below,
                             unsigned type)
 {
-    json_t *part = weir__schema_made(w, json_copy((json_t *)schema));
+    json_t *part = weir__schema_made(w, weir__json_copy(schema));
     const json_t *low = json_object_get(part, "exclusiveMinimum"),
                  *high = json_object_get(part, "exclusiveMaximum");
     if (above != NULL && (!json_is_number(low) || weir__schema_compare(low, above) < 0))
@@ -318,7 +318,7 @@ static json_t *inline_root(weir__schema_walk *w)
     const json_t *target = weir__schema_dereference(w, w->root);
     json_t *object = NULL, *result = NULL;
     if (json_is_object(target) && json_object_get(target, "type") == NULL) {
-        object = weir__schema_made(w, json_copy((json_t *)target));
+        object = weir__schema_made(w, weir__json_copy(target));
         weir__schema_set(w, object, "type", json_string("object"));
         target = object;
     }

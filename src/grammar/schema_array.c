@@ -250,7 +250,7 @@ static json_t *few_values(weir__schema_walk *w, const json_t *schema, int depth)
     if (depth > 8 || !weir__schema_spend(w, 1)) return NULL;
     if (reference != NULL)
         return few_values(w, json_object_get(w->defs, reference + strlen("#/$defs/")), depth + 1);
-    if (values != NULL) return weir__schema_made(w, json_copy(values));
+    if (values != NULL) return weir__schema_made(w, weir__json_copy(values));
     /* Beside anyOf a type is an annotation. */
     if (list == NULL && type != NULL && strcmp(type, "boolean") == 0)
         return weir__schema_pack(w, "[b,b]", 0, 1);

@@ -294,7 +294,7 @@ static json_t *refuse_not(weir__schema_walk *w)
 static void add_excluded(weir__schema_walk *w, json_t *schema, const char *keyword, json_t *value)
 {
     json_t *known = json_object_get(schema, keyword);
-    json_t *list = weir__schema_made(w, known != NULL ? json_copy(known) : json_array());
+    json_t *list = weir__schema_made(w, known != NULL ? weir__json_copy(known) : json_array());
     weir__schema_append(w, list, json_incref(value));
     weir__schema_set(w, schema, keyword, list);
 }

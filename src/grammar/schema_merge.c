@@ -118,7 +118,7 @@ static bool merge_not(merge *m, const json_t *known, const json_t *other)
     json_t *second = json_is_object(other) ? listed_values(other) : NULL, *excluded = NULL;
     if (first != NULL && second != NULL && weir__schema_other_constraint(known, values) == NULL &&
         weir__schema_other_constraint(other, values) == NULL) {
-        json_t *both = json_copy(first);
+        json_t *both = weir__json_copy(first);
         if (both == NULL || json_array_extend(both, second) != 0) weir__schema_no_memory(m->w);
         excluded = weir__schema_pack(m->w, "{s:o}", "enum", both);
     } else if (json_is_object(known) && json_is_object(other) &&
@@ -154,7 +154,7 @@ static int bound_sign(const char *name)
 static bool merge_patterns(merge *m, json_t *pattern)
 {
     const json_t *known = json_object_get(m->dst, WEIR__SCHEMA_PATTERNS);
-    json_t *all = weir__schema_made(m->w, known != NULL ? json_copy((json_t *)known) : json_array());
+    json_t *all = weir__schema_made(m->w, known != NULL ? weir__json_copy(known) : json_array());
     return all != NULL && weir__schema_append(m->w, all, json_incref(pattern)) &&
            weir__schema_set(m->w, m->dst, WEIR__SCHEMA_PATTERNS, all);
 }
@@ -192,7 +192,7 @@ static bool merge_keyword(merge *m, const json_t *src, const char *name)
     if (strcmp(name, "not") == 0) return merge_not(m, known, value);
     if (json_is_string(value) && strcmp(name, "pattern") == 0) return merge_patterns(m, value);
     if (lists && name[0] == '\001') {
-        json_t *both = weir__schema_made(w, json_copy((json_t *)known));
+        json_t *both = weir__schema_made(w, weir__json_copy(known));
         if (both != NULL && json_array_extend(both, value) != 0) weir__schema_no_memory(w);
         return weir__schema_set(w, m->dst, name, both) && w->status == WEIR_OK;
     }
@@ -220,7 +220,7 @@ static json_t *closed_by(weir__schema_walk *w, const json_t *schema, const json_
     json_t *additional = json_object_get(other, "additionalProperties");
     const json_t *known = json_object_get(other, "properties"),
                  *patterns = json_object_get(other, "patternProperties");
-    json_t *whole = weir__schema_made(w, json_copy((json_t *)schema));
+    json_t *whole = weir__schema_made(w, weir__json_copy(schema));
     if (!narrows_others(other)) return whole;
     if (json_object_size(json_object_get(schema, "patternProperties")) > 0 &&
         !json_equal(json_object_get(schema, "patternProperties"), patterns)) {
@@ -274,7 +274,7 @@ static json_t *evaluated_here(weir__schema_walk *w, const json_t *src)
     if (items != NULL && !json_is_true(items) && json_object_get(src, rest) == NULL &&
         json_object_get(src, "contains") != NULL)
         return weir__schema_refuse(w, "unevaluatedItems", "it cannot stand beside contains");
-    json_t *own = weir__schema_made(w, json_copy((json_t *)src));
+    json_t *own = weir__schema_made(w, weir__json_copy(src));
     if (own == NULL) return NULL;
     if (properties != NULL && json_object_get(src, "additionalProperties") == NULL)
         weir__schema_set(w, own, "additionalProperties", json_incref(properties));
@@ -391,7 +391,7 @@ static bool merge_schema(weir__schema_walk *w, json_t *dst, const json_t *src, b
     json_t *own = evaluated_here(w, src);
     if (own != NULL && json_object_get(own, "contains") == NULL &&
         weir__schema_has_any(own, counts_of_items)) {
-        json_t *copy = weir__schema_made(w, json_copy(own));
+        json_t *copy = weir__schema_made(w, weir__json_copy(own));
         json_decref(own);
         own = copy;
         drop_counts(own);

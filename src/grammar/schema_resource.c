@@ -223,8 +223,10 @@ bool weir__schema_read_resources(weir__schema_walk *w)
     const char *id = weir__schema_own_uri(w, w->root);
     count_anchors(w, w->root, NULL, &n_dynamic);
     if (n_dynamic > 0 && w->status == WEIR_OK) {
+        /* json_deep_copy leaves out what it has no memory for. */
         w->own_root = weir__schema_made(w, json_deep_copy(w->root));
-        if (w->own_root == NULL) return false;
+        if (w->own_root == NULL || !json_equal(w->own_root, w->root))
+            return weir__schema_no_memory(w) != NULL;
         w->root = w->own_root;
         settle_references(w, w->own_root, false);
     }
