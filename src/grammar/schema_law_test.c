@@ -214,6 +214,12 @@ static const struct example {
      {"5", "12345678901234567"}},
     {"{\"type\":\"boolean\",\"not\":{\"const\":true}}", {"false"}, {"true", "null"}},
     {"{\"type\":[\"boolean\",\"null\"],\"not\":{\"enum\":[true,null,3]}}", {"false"}, {"true", "null"}},
+    {"{\"type\":\"string\",\"not\":{\"const\":\"a\"},\"anyOf\":[{\"enum\":[\"a\",\"b\"]}]}",
+     {"\"b\""},
+     {"\"a\""}},
+    {"{\"type\":\"number\",\"not\":{\"const\":3},\"anyOf\":[{\"enum\":[3.0,4]},{\"const\":5}]}",
+     {"4", "5"},
+     {"3", "3.0"}},
     /* properties and items of several schemas */
     {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"boolean\",\"anyOf\":[{\"const\":true}]}"
      "}",

@@ -451,6 +451,8 @@ static const struct refusal {
     {"{\"type\":\"number\",\"minimum\":2,\"maximum\":2,\"not\":{\"type\":\"integer\"}}", "",
      "nothing can satisfy"},
     {"{\"type\":[\"boolean\",\"null\"],\"not\":{\"enum\":[true,null,false]}}", "", "nothing can satisfy"},
+    {"{\"type\":\"string\",\"not\":{\"pattern\":\"a\"},\"anyOf\":[{\"enum\":[\"a\",\"b\"]}]}", "/anyOf/0",
+     "'not': it stands beside enum"},
     {"{\"type\":\"array\",\"not\":{\"const\":[1]}}", "", "'not'"},
     {"{\"type\":\"object\",\"patternProperties\":{\"\":{\"type\":\"integer\"}},\"properties\":{\"a\\u0001\":{"
      "}}}",
