@@ -243,6 +243,11 @@ static const struct example {
      "\"minimum\":5}}]}",
      {"[]", "[3,9]", "[4,5,\"a\"]"},
      {"[2]", "[3,4]", "[3,10]", "[3,5.5]", "[3,5,10]", "[\"a\"]"}},
+    {"{\"type\":\"array\",\"allOf\":[{\"items\":{\"enum\":[1,2,3]},\"additionalItems\":false},{\"items\":{"
+     "\"maximum\":"
+     "2}}],\"items\":{\"enum\":[0,2]},\"uniqueItems\":true}",
+     {"[2]", "[]"},
+     {"[1]", "[3]", "[2,2]", "[0]"}},
     /* a reference beside what it leaves unevaluated */
     {"{\"$ref\":\"#/$defs/"
      "b\",\"unevaluatedProperties\":false,\"$defs\":{\"b\":{\"type\":\"object\",\"properties\":{\"a\":{"

@@ -346,7 +346,8 @@ static json_t *merged_items(weir__schema_walk *w, const json_t *a, const json_t 
         weir__schema_append(w, first,
                             both_items(w, i < n_x ? json_array_get(x.first, i) : x.rest,
                                        i < n_y ? json_array_get(y.first, i) : y.rest));
-    weir__schema_set(w, items, "prefixItems", first);
+    if (n_x > 0 || n_y > 0) weir__schema_set(w, items, "prefixItems", json_incref(first));
+    json_decref(first);
     if (x.rest != NULL || y.rest != NULL) weir__schema_set(w, items, "items", both_items(w, x.rest, y.rest));
     return weir__schema_made(w, items);
 }
