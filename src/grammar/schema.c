@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -66,13 +67,15 @@ static json_t *refer_to(weir__schema_walk *w, const json_t *target)
 
 /* ---- Schemas ---- */
 
+/* Numbers that `not` excludes; there are parts before, between and after them. */
+#define EXCLUDED_MAX ((size_t)256)
+
 static json_t *of_parts(weir__schema_walk *w, const json_t *schema, unsigned type);
 static json_t *of_fractions(weir__schema_walk *w, const json_t *schema);
 
 static json_t *of_type(weir__schema_walk *w, const json_t *schema, unsigned type)
 {
-    if ((type & TYPE_NUMBER) == type && type != TYPE_FRACTION &&
-        json_object_get(schema, WEIR__SCHEMA_NOT_NUMBERS) != NULL)
+    if ((type & TYPE_NUMBER) == type && json_object_get(schema, WEIR__SCHEMA_NOT_NUMBERS) != NULL)
         return of_parts(w, schema, type);
     switch (type) {
     case TYPE_FRACTION: return of_fractions(w, schema);
@@ -85,50 +88,95 @@ static json_t *of_type(weir__schema_walk *w, const json_t *schema, unsigned type
     }
 }
 
+/* The schema with bounds of draft 4, where a boolean says that the other bound is exclusive, as numbers. */
+static void settle_bounds(weir__schema_walk *w, json_t *schema)
+{
+    static const char *const names[][2] = {{"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"}};
+    for (int i = 0; i < 2; i++) {
+        const json_t *exclusive = json_object_get(schema, names[i][1]);
+        json_t *bound = json_object_get(schema, names[i][0]);
+        if (!json_is_boolean(exclusive)) continue;
+        if (json_is_true(exclusive) && bound != NULL) {
+            weir__schema_set(w, schema, names[i][1], json_incref(bound));
+            json_object_del(schema, names[i][0]);
+        } else {
+            json_object_del(schema, names[i][1]);
+        }
+    }
+}
+
+static int compare_values(const void *a, const void *b)
+{
+    return weir__schema_compare(*(json_t *const *)a, *(json_t *const *)b);
+}
+
+/* True if a number of this type may have the value: its integers have at most 16 digits. */
+static bool may_be(const json_t *value, unsigned type)
+{
+    const double size = fabs(json_number_value(value));
+    if ((weir__schema_type_of(value) & type) == 0) return false;
+    return type != TYPE_INTEGER || size <= (double)WEIR__SCHEMA_INTEGER_MAX;
+}
+
+/* The part of the numbers between two excluded values, of which one may be NULL. */
+static json_t *part_between(weir__schema_walk *w, const json_t *schema, json_t *above, json_t *below,
+                            unsigned type)
+{
+    json_t *part = weir__schema_made(w, weir__json_copy(schema));
+    const json_t *low = json_object_get(part, "exclusiveMinimum"),
+                 *high = json_object_get(part, "exclusiveMaximum");
+    if (above != NULL && (!json_is_number(low) || weir__schema_compare(low, above) < 0))
+        weir__schema_set(w, part, "exclusiveMinimum", json_incref(above));
+    if (below != NULL && (!json_is_number(high) || weir__schema_compare(high, below) > 0))
+        weir__schema_set(w, part, "exclusiveMaximum", json_incref(below));
+    json_t *one = w->status == WEIR_OK ? of_type(w, part, type) : NULL;
+    json_decref(part);
+    return one;
+}
+
 /* The numbers without the values that `not` excludes: those before, between and after them. */
 static json_t *of_parts(weir__schema_walk *w, const json_t *schema, unsigned type)
 {
-    json_t *given = json_object_get(schema, WEIR__SCHEMA_NOT_NUMBERS), *list = json_array(), *last = NULL;
-    const size_t n = json_array_size(given);
-    bool *taken = weir__mem_calloc(n + 1, sizeof *taken);
-    if (taken == NULL || !weir__schema_spend(w, n * n)) {
-        weir__mem_free(taken);
-        json_decref(list);
-        return weir__schema_no_memory(w);
+    json_t *given = json_object_get(schema, WEIR__SCHEMA_NOT_NUMBERS), *list = NULL;
+    json_t *whole = weir__schema_without(w, schema, WEIR__SCHEMA_NOT_NUMBERS);
+    json_t **values = weir__mem_calloc(json_array_size(given) + 1, sizeof *values);
+    size_t n = 0;
+    if (values == NULL) weir__schema_no_memory(w);
+    for (size_t i = 0; values != NULL && i < json_array_size(given) && weir__schema_spend(w, 16); i++)
+        if (may_be(json_array_get(given, i), type)) values[n++] = json_array_get(given, i);
+    if (n > EXCLUDED_MAX) weir__schema_refuse(w, "not", "at most %zu numbers can be excluded", EXCLUDED_MAX);
+    if (n > 0 && type == TYPE_FRACTION)
+        weir__schema_refuse(w, "not", "it cannot exclude integers and single numbers between them");
+    if (w->status == WEIR_OK) {
+        if (n > 1) qsort(values, n, sizeof *values, compare_values);
+        settle_bounds(w, whole);
+        list = weir__schema_made(w, json_array());
     }
-    for (size_t i = 0; i <= n && w->status == WEIR_OK; i++) {
-        size_t next = n;
-        for (size_t k = 0; k < n; k++)
-            if (!taken[k] && (next == n || weir__schema_compare(json_array_get(given, k),
-                                                                json_array_get(given, next)) < 0))
-                next = k;
-        taken[next] = true;
-        json_t *part = weir__schema_without(w, schema, WEIR__SCHEMA_NOT_NUMBERS);
-        const json_t *low = json_object_get(part, "exclusiveMinimum"),
-                     *high = json_object_get(part, "exclusiveMaximum");
-        json_t *value = json_array_get(given, next);
-        if (last != NULL && (!json_is_number(low) || weir__schema_compare(low, last) < 0))
-            weir__schema_set(w, part, "exclusiveMinimum", json_incref(last));
-        if (value != NULL && (!json_is_number(high) || weir__schema_compare(high, value) > 0))
-            weir__schema_set(w, part, "exclusiveMaximum", json_incref(value));
-        json_t *one = w->status == WEIR_OK ? of_type(w, part, type) : NULL;
+    for (size_t i = 0; i <= n && list != NULL && w->status == WEIR_OK; i++) {
+        json_t *one = part_between(w, whole, i > 0 ? values[i - 1] : NULL, i < n ? values[i] : NULL, type);
         if (!json_is_false(one)) weir__schema_append(w, list, one);
-        json_decref(part);
-        last = value;
     }
-    weir__mem_free(taken);
-    return weir__schema_any_of(w, list);
+    weir__mem_free(values);
+    json_decref(whole);
+    if (w->status == WEIR_OK) return weir__schema_any_of(w, list);
+    json_decref(list);
+    return NULL;
 }
 
 /* The bound of the keyword's value for numbers that are no integers, rounded to an integer inside. */
-static double rounded_bound(const json_t *schema, const char *keyword, const char *exclusive, bool lower)
+static int64_t rounded_bound(const json_t *schema, const char *keyword, const char *exclusive, bool lower)
 {
     const json_t *values[] = {json_object_get(schema, keyword), json_object_get(schema, exclusive)};
-    double bound = (lower ? -1 : 1) * (double)WEIR__SCHEMA_INTEGER_MAX;
+    const int64_t end = WEIR__SCHEMA_INTEGER_MAX + 1;
+    int64_t bound = lower ? -end : end;
     for (int i = 0; i < 2; i++) {
         if (!json_is_number(values[i])) continue;
-        double value = json_number_value(values[i]);
-        value = lower ? ceil(value) : floor(value);
+        const double d = json_number_value(values[i]);
+        int64_t value = d < 0 ? -end : end;
+        if (fabs(d) < (double)end && json_is_integer(values[i]))
+            value = json_integer_value(values[i]);
+        else if (fabs(d) < (double)end)
+            value = (int64_t)(lower ? ceil(d) : floor(d));
         if (lower ? value > bound : value < bound) bound = value;
     }
     return bound;
@@ -137,15 +185,23 @@ static double rounded_bound(const json_t *schema, const char *keyword, const cha
 /* Numbers that are no integers. */
 static json_t *of_fractions(weir__schema_walk *w, const json_t *schema)
 {
+    weir__schema_bounds bounds;
     if (json_object_get(schema, "multipleOf") != NULL ||
         json_is_boolean(json_object_get(schema, "exclusiveMinimum")) ||
         json_is_boolean(json_object_get(schema, "exclusiveMaximum")))
         return weir__schema_refuse(w, "not", "multiples that are no integers are not supported");
-    const double low = rounded_bound(schema, "minimum", "exclusiveMinimum", true);
-    const double high = rounded_bound(schema, "maximum", "exclusiveMaximum", false);
-    if (low >= high) return json_false();
-    return weir__schema_pack(w, "{s:s,s:b,s:I,s:I}", "type", "number", WEIR__SCHEMA_BROKEN, 1, "minimum",
-                             (json_int_t)low, "maximum", (json_int_t)high);
+    const int64_t low = rounded_bound(schema, "minimum", "exclusiveMinimum", true);
+    const int64_t high = rounded_bound(schema, "maximum", "exclusiveMaximum", false);
+    if (low < high)
+        return weir__schema_pack(w, "{s:s,s:b,s:I,s:I}", "type", "number", WEIR__SCHEMA_BROKEN, 1, "minimum",
+                                 (json_int_t)low, "maximum", (json_int_t)high);
+    weir__schema_read_bounds(schema, &bounds);
+    const int order =
+        bounds.least != NULL && bounds.most != NULL ? weir__schema_compare(bounds.least, bounds.most) : -1;
+    if (order > 0 || (order == 0 && (bounds.range.low_out || bounds.range.high_out ||
+                                     weir__schema_type_of(bounds.least) == TYPE_INTEGER)))
+        return json_false();
+    return weir__schema_refuse(w, "not", "it can exclude integers only where the bounds have two of them");
 }
 
 static json_t *of_types(weir__schema_walk *w, const json_t *schema, unsigned mask)
@@ -262,7 +318,7 @@ static json_t *inline_root(weir__schema_walk *w)
     const json_t *target = weir__schema_dereference(w, w->root);
     json_t *object = NULL, *result = NULL;
     if (json_is_object(target) && json_object_get(target, "type") == NULL) {
-        object = weir__schema_made(w, json_copy((json_t *)target));
+        object = weir__schema_made(w, weir__json_copy(target));
         weir__schema_set(w, object, "type", json_string("object"));
         target = object;
     }

@@ -8,16 +8,16 @@
  *
  * Honoured:
  *   - type (one or several), const, enum (with bounds and lengths beside them), anyOf, oneOf (branches that
- *     exclude each other, or of which it is known what contradicts them), allOf (merged, property by
- *     property; recursive schemas, too), not, if, then, else (of what contradictions are known: see
+ *     exclude each other, or if it is known what contradicts them), allOf (merged, property by property;
+ *     recursive schemas, too), not, if, then, else (if it is known what contradicts the schema: see
  *     schema_condition.c), $ref into the same document (also recursive, with keywords beside it, to an
  *     $anchor, and by the $id of a part), $dynamicRef where one schema can be meant, boolean schemas;
  *   - object: properties, required, additionalProperties, patternProperties (at most 6), propertyNames,
  *     unevaluatedProperties, minProperties (of properties that are not listed one counts), maxProperties,
  *     dependentRequired, dependentSchemas, dependencies;
  *   - array: items, prefixItems, additionalItems, minItems, maxItems, unevaluatedItems, contains,
- *     minContains, maxContains (of what contradicts is known), uniqueItems of at most 8 listed values, or at
- *     most one item;
+ *     minContains, maxContains (if it is known what contradicts `contains`), uniqueItems of at most 8
+ *     listed values, or at most one item;
  *   - string: pattern (see pattern.h), minLength, maxLength, the formats of JSON Schema except regex
  *     (schema_type.c), together, too;
  *   - integer: minimum, maximum, exclusiveMinimum, exclusiveMaximum (numbers, or booleans as in draft 4),
@@ -32,7 +32,7 @@
  *     maxProperties, maxLength beside a pattern, and the properties that are not listed, where the grammar
  *     would become too large;
  *   - strings with pattern, format or lengths use no \u escapes; nor do names beside listed ones;
- *   - of booleans, arrays and objects of which `not` excludes one, none remain.
+ *   - beside other types, of booleans, arrays and objects of which `not` excludes one, none remain.
  * With relax also:
  *   - an object with `properties`, `required` or `patternProperties` has no others;
  *   - a schema without `type` has only the types that its keywords are about;

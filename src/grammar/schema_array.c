@@ -243,25 +243,31 @@ static json_t *unique_values(weir__schema_walk *w, const json_t *values, uint64_
 }
 
 /* The values that a rewritten schema allows, an array; NULL: not only a few. */
-static json_t *few_values(const weir__schema_walk *w, const json_t *schema, int depth)
+static json_t *few_values(weir__schema_walk *w, const json_t *schema, int depth)
 {
     const char *reference = json_string_value(json_object_get(schema, "$ref"));
     const char *type = json_string_value(json_object_get(schema, "type"));
-    const json_t *list = json_object_get(schema, "anyOf");
-    if (depth > 8) return NULL;
+    json_t *list = json_object_get(schema, "anyOf"), *values = json_object_get(schema, "enum");
+    if (depth > 8 || !weir__schema_spend(w, 1)) return NULL;
     if (reference != NULL)
         return few_values(w, json_object_get(w->defs, reference + strlen("#/$defs/")), depth + 1);
-    if (json_object_get(schema, "enum") != NULL) return json_copy(json_object_get(schema, "enum"));
-    if (type != NULL && strcmp(type, "boolean") == 0) return json_pack("[b,b]", 0, 1);
-    if (type != NULL && strcmp(type, "null") == 0) return json_pack("[n]");
-    json_t *all = list != NULL ? json_array() : NULL;
+    if (values != NULL) return weir__schema_made(w, weir__json_copy(values));
+    /* Beside anyOf a type is an annotation. */
+    if (list == NULL && type != NULL && strcmp(type, "boolean") == 0)
+        return weir__schema_pack(w, "[b,b]", 0, 1);
+    if (list == NULL && type != NULL && strcmp(type, "null") == 0) return weir__schema_pack(w, "[n]");
+    json_t *all = list != NULL ? weir__schema_made(w, json_array()) : NULL;
     for (size_t i = 0; i < json_array_size(list) && all != NULL; i++) {
         json_t *some = few_values(w, json_array_get(list, i), depth + 1);
-        if (some == NULL || json_array_size(all) > UNIQUE_MAX || json_array_extend(all, some) != 0) {
-            json_decref(all);
-            all = NULL;
+        const bool few = some != NULL && json_array_size(all) <= UNIQUE_MAX;
+        if (few && json_array_extend(all, some) == 0) {
+            json_decref(some);
+            continue;
         }
+        if (few) weir__schema_no_memory(w);
         json_decref(some);
+        json_decref(all);
+        all = NULL;
     }
     return all;
 }

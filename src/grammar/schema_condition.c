@@ -2,8 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * `if`, `then` and `else` mean (if and then) or (not if and else). A property on which others depend is
- * absent, or what depends on it holds. The opposite of a condition is known where it is about types, listed
- * values, and properties that have them or are there. */
+ * absent, or what depends on it holds. The opposite of a schema is known where it is about types, listed
+ * values, bounds, lengths, counts, patterns, items, properties that satisfy a schema or are there, and where
+ * it combines such schemas by anyOf, allOf or not. */
 #include <string.h>
 
 #include "grammar/schema_walk.h"
@@ -151,7 +152,7 @@ static json_t *opposite(weir__schema_walk *w, const json_t *schema, int depth)
     json_t *list, *value;
     const char *keyword;
     schema = weir__schema_dereference(w, schema);
-    if (schema == NULL || depth > 8 || !weir__schema_spend(w, OPPOSITE_STEPS)) return NULL;
+    if (schema == NULL || w->hides || depth > 8 || !weir__schema_spend(w, OPPOSITE_STEPS)) return NULL;
     if (json_is_boolean(schema)) return json_boolean(json_is_false(schema));
     if (!json_is_object(schema)) return NULL;
     list = weir__schema_made(w, json_array());
@@ -210,8 +211,8 @@ static bool add_condition(weir__schema_walk *w, const json_t *schema, json_t *al
     if (other == NULL)
         return weir__schema_refuse(
                    w, "if",
-                   "a grammar has no conditions but on types, listed values, and properties that "
-                   "have them or are there; write the cases as oneOf") != NULL;
+                   "a grammar has no conditions but on types, listed values, bounds, lengths, counts, "
+                   "patterns, items and properties; write the cases as oneOf") != NULL;
     json_t *no = weir__schema_pack(w, "{s:[o]}", "allOf", other);
     if (otherwise != NULL && no != NULL)
         weir__schema_append(w, json_object_get(no, "allOf"), json_incref(otherwise));
@@ -292,19 +293,19 @@ static json_t *refuse_not(weir__schema_walk *w)
     return weir__schema_refuse(
         w, "not",
         "a grammar cannot exclude what this schema matches; it can exclude types, listed "
-        "values, bounds, patterns, and properties that have them or are there");
+        "values, bounds, lengths, counts, patterns, items and properties");
 }
 
 /* Gives the schema a list of its own, to which values are added. */
 static json_t *own_list(weir__schema_walk *w, json_t *schema, const char *keyword)
 {
     json_t *known = json_object_get(schema, keyword);
-    json_t *list = weir__schema_made(w, known != NULL ? json_copy(known) : json_array());
+    json_t *list = weir__schema_made(w, known != NULL ? weir__json_copy(known) : json_array());
     return weir__schema_set(w, schema, keyword, list) ? list : NULL;
 }
 
-/* The schema, which lists no values, without some. Of arrays, objects and booleans, of which one is excluded,
- * none remain, unless it is empty. */
+/* The schema, which lists no values, without some. Of arrays, objects and booleans none remain if one of them
+ * is excluded; if no other type is left, that is refused. */
 static json_t *without_values(weir__schema_walk *w, const json_t *schema, const json_t *excluded)
 {
     const json_t *only = json_object_get(excluded, "const"), *list = json_object_get(excluded, "enum");
@@ -328,7 +329,7 @@ static json_t *without_values(weir__schema_walk *w, const json_t *schema, const 
     if (json_array_size(numbers) == 0) json_object_del(less, WEIR__SCHEMA_NOT_NUMBERS);
     if (left == 0 || w->status != WEIR_OK) {
         json_decref(less);
-        return mask == TYPE_NULL && w->status == WEIR_OK ? json_false() : refuse_not(w);
+        return refuse_not(w);
     }
     weir__schema_set(w, less, "type", weir__schema_type_array(w, left));
     return weir__schema_made(w, less);
@@ -364,9 +365,14 @@ json_t *weir__schema_without_not(weir__schema_walk *w, const json_t *schema)
         keyword = "type";
         rest = weir__schema_type_array(w, mask & ~out);
     } else if (is_object && weir__schema_other_constraint(excluded, values) == NULL) {
-        if (!weir__schema_has_any(schema, values)) return without_values(w, schema, excluded);
+        const bool listed = weir__schema_has_any(schema, values);
+        const bool few =
+            (weir__schema_declared_types(w, schema) & ~(unsigned)(TYPE_BOOLEAN | TYPE_NULL)) == 0;
+        if (!listed && !few) return without_values(w, schema, excluded);
+        json_t *all = listed ? NULL : weir__schema_pack(w, "{s:[b,b,n]}", "enum", 0, 1);
         keyword = "enum";
-        rest = remaining_values(w, schema, excluded);
+        rest = remaining_values(w, listed ? schema : all, excluded);
+        json_decref(all);
     } else if (!json_is_false(excluded)) {
         return with_opposite(w, schema, excluded);
     }

@@ -195,6 +195,111 @@ static const struct example {
     {"{\"type\":\"string\",\"pattern\":\"\\\\\\\\\",\"maxLength\":2}",
      {"\"\\\\\"", "\"\\\\n\"", "\"\\\"\\\\\""},
      {"\"n\"", "\"\\n\"", "\"\\\\nn\""}},
+    /* numbers without values */
+    {"{\"type\":\"number\",\"minimum\":5,\"exclusiveMinimum\":true,\"not\":{\"const\":3}}",
+     {"6", "5.5"},
+     {"5", "3", "4"}},
+    {"{\"type\":\"integer\",\"maximum\":5,\"exclusiveMaximum\":true,\"not\":{\"enum\":[7,3]}}",
+     {"4", "2"},
+     {"5", "3", "7"}},
+    {"{\"type\":\"integer\",\"maximum\":5,\"exclusiveMaximum\":false,\"not\":{\"enum\":[3,2,3.0,1.5]}}",
+     {"5", "4", "1"},
+     {"6", "3", "2"}},
+    {"{\"type\":\"number\",\"not\":{\"anyOf\":[{\"type\":\"integer\"},{\"const\":1}]}}", {"1.5"}, {"1", "2"}},
+    {"{\"type\":\"number\",\"not\":{\"type\":\"integer\"},\"minimum\":9007199254740993}",
+     {"9007199254740993.5"},
+     {"9007199254740992.5", "9007199254740993"}},
+    {"{\"type\":\"integer\",\"not\":{\"enum\":[12345678901234567,5]}}",
+     {"4", "6"},
+     {"5", "12345678901234567"}},
+    {"{\"type\":\"boolean\",\"not\":{\"const\":true}}", {"false"}, {"true", "null"}},
+    {"{\"type\":[\"boolean\",\"null\"],\"not\":{\"enum\":[true,null,3]}}", {"false"}, {"true", "null"}},
+    {"{\"type\":\"string\",\"not\":{\"const\":\"a\"},\"anyOf\":[{\"enum\":[\"a\",\"b\"]}]}",
+     {"\"b\""},
+     {"\"a\""}},
+    {"{\"type\":\"number\",\"not\":{\"const\":3},\"anyOf\":[{\"enum\":[3.0,4]},{\"const\":5}]}",
+     {"4", "5"},
+     {"3", "3.0"}},
+    /* properties and items of several schemas */
+    {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"boolean\",\"anyOf\":[{\"const\":true}]}"
+     "}",
+     {"[true]", "[]"},
+     {"[false]", "[true,true]"}},
+    {"{\"const\":{\"$dynamicRef\":\"#a\"}}", {"{\"$dynamicRef\":\"#a\"}"}, {"{\"$ref\":\"#a\"}"}},
+    {"{\"properties\":{\"const\":{\"$dynamicRef\":\"#a\"}},\"$defs\":{\"x\":{\"$dynamicAnchor\":\"a\","
+     "\"type\":\"null\"}}}",
+     {"{\"const\":null}"},
+     {"{\"const\":1}"}},
+    {"{\"type\":\"object\",\"allOf\":[{\"required\":[\"x\"],\"additionalProperties\":{\"type\":\"integer\"}},"
+     "{\"additionalProperties\":{\"minimum\":5}}]}",
+     {"{\"x\":5}", "{\"x\":6,\"y\":7}"},
+     {"{\"x\":\"s\"}", "{\"x\":4}", "{\"x\":5,\"y\":\"s\"}"}},
+    {"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"string\"}],\"allOf\":[{\"unevaluatedItems\":{\"type\":"
+     "\"integer\"}}]}",
+     {"[]"},
+     {"[\"a\"]", "[\"a\",5]", "[5]"}},
+    {"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"integer\"}],\"items\":{\"maximum\":9},\"allOf\":[{"
+     "\"prefixItems\":[{\"minimum\":3},{\"type\":\"integer\"}]},{\"items\":[true],\"additionalItems\":{"
+     "\"minimum\":5}}]}",
+     {"[]", "[3,9]", "[4,5,\"a\"]"},
+     {"[2]", "[3,4]", "[3,10]", "[3,5.5]", "[3,5,10]", "[\"a\"]"}},
+    {"{\"type\":\"array\",\"allOf\":[{\"items\":{\"enum\":[1,2,3]},\"additionalItems\":false},{\"items\":{"
+     "\"maximum\":"
+     "2}}],\"items\":{\"enum\":[0,2]},\"uniqueItems\":true}",
+     {"[2]", "[]"},
+     {"[1]", "[3]", "[2,2]", "[0]"}},
+    /* a reference beside what it leaves unevaluated */
+    {"{\"$ref\":\"#/$defs/"
+     "b\",\"unevaluatedProperties\":false,\"$defs\":{\"b\":{\"type\":\"object\",\"properties\":{\"a\":{"
+     "\"type\":\"integer\"}},\"required\":[\"a\"]}}}",
+     {"{\"a\":1}"},
+     {"{\"a\":1,\"b\":2}", "{}", "{\"a\":\"x\"}"}},
+    {"{\"$ref\":\"#/$defs/"
+     "b\",\"properties\":{\"c\":{\"type\":\"null\"}},\"unevaluatedProperties\":{\"const\":0},\"$defs\":{"
+     "\"b\":{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\"]}}}",
+     {"{\"a\":1}", "{\"a\":1,\"c\":null}", "{\"d\":0,\"a\":1,\"c\":null}"},
+     {"{\"a\":1,\"d\":2}", "{\"a\":1,\"c\":0}", "{\"c\":null}"}},
+    {"{\"$ref\":\"#/$defs/"
+     "b\",\"unevaluatedItems\":false,\"$defs\":{\"b\":{\"type\":\"array\",\"prefixItems\":[{\"type\":"
+     "\"integer\"}]}}}",
+     {"[]", "[1]"},
+     {"[1,2]", "[\"a\"]"}},
+    {"{\"allOf\":[{\"$ref\":\"#/$defs/b\"}],\"$ref\":\"#/$defs/"
+     "c\",\"unevaluatedProperties\":false,\"$defs\":{\"b\":{\"type\":\"object\",\"properties\":{\"a\":{"
+     "\"type\":\"integer\"}},\"required\":[\"a\"]},\"c\":{\"type\":\"object\",\"properties\":{\"d\":{}}}}}",
+     {"{\"a\":1}", "{\"d\":1,\"a\":1}"},
+     {"{\"a\":1,\"e\":1}", "{\"d\":1}"}},
+    {"{\"$ref\":\"#/$defs/"
+     "n\",\"unevaluatedProperties\":false,\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"v\":{},"
+     "\"next\":{\"$ref\":\"#/$defs/n\",\"unevaluatedProperties\":false}}}}}",
+     {"{\"v\":1}", "{\"v\":1,\"next\":{\"v\":1,\"next\":{\"next\":{}}}}"},
+     {"{\"x\":1}", "{\"next\":{\"x\":2}}", "{\"next\":{\"v\":1,\"next\":{\"next\":{\"y\":1}}}}"}},
+    {"{\"$ref\":\"#/$defs/"
+     "o\",\"unevaluatedProperties\":false,\"$defs\":{\"o\":{\"oneOf\":[{\"type\":\"object\",\"properties\":{"
+     "\"k\":{\"const\":1},\"x\":{}},\"required\":[\"k\"]},{\"type\":\"object\",\"properties\":{\"k\":{"
+     "\"const\":2},\"y\":{}},\"required\":[\"k\"]}]}}}",
+     {"{\"k\":1,\"x\":1}", "{\"k\":2,\"y\":1}"},
+     {"{\"k\":1,\"y\":1}", "{\"k\":2,\"z\":1}"}},
+    {"{\"type\":\"object\",\"properties\":{\"p\":{\"$ref\":\"#/$defs/"
+     "b\",\"unevaluatedProperties\":false}},\"allOf\":[{\"properties\":{\"p\":{\"$ref\":\"#/$defs/"
+     "b\",\"properties\":{\"e\":{}}}}}],\"$defs\":{\"b\":{\"type\":\"object\",\"properties\":{\"a\":{"
+     "\"type\":\"integer\"}},\"required\":[\"a\"]}}}",
+     {"{\"p\":{\"a\":1}}"},
+     {"{\"p\":{\"a\":1,\"e\":1}}", "{\"p\":{\"a\":1,\"f\":1}}"}},
+    {"{\"$ref\":\"#/$defs/"
+     "r\",\"required\":[\"b\"],\"unevaluatedProperties\":false,\"$defs\":{\"r\":{\"type\":"
+     "\"object\",\"unevaluatedProperties\":true}}}",
+     {"{\"b\":1,\"c\":2}"},
+     {"{}"}},
+    /* in old drafts a reference hides what stands beside it */
+    {"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"$ref\":\"#/definitions/"
+     "i\",\"maximum\":3,\"definitions\":{\"i\":{\"type\":\"integer\"}}}",
+     {"3"},
+     {"4", "\"a\""}},
+    {"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"not\":{\"$ref\":\"#/definitions/"
+     "i\",\"description\":\"x\"},\"definitions\":{\"i\":{\"type\":\"integer\"}}}",
+     {"5.5"},
+     {"5"}},
 };
 
 static void test_law(void **state)

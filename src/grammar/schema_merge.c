@@ -2,8 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A conjunction is merged into one flat schema, keyword by keyword, and cached by the address of its source.
- * The branches of an alternative are merged with the keywords beside them. oneOf is enforced as anyOf where
- * its branches exclude each other: by types, by values, or by a required property that the other has not. */
+ * The branches of an alternative are merged with the keywords beside them. oneOf is enforced as anyOf of
+ * branches that exclude each other: by types, by values, or by a required property that the other one has
+ * not. Each of two others gets what contradicts the other one, or must lack a property that it requires. */
 #include "grammar/schema_walk.h"
 
 #include <string.h>
@@ -117,7 +118,7 @@ static bool merge_not(merge *m, const json_t *known, const json_t *other)
     json_t *second = json_is_object(other) ? listed_values(other) : NULL, *excluded = NULL;
     if (first != NULL && second != NULL && weir__schema_other_constraint(known, values) == NULL &&
         weir__schema_other_constraint(other, values) == NULL) {
-        json_t *both = json_copy(first);
+        json_t *both = weir__json_copy(first);
         if (both == NULL || json_array_extend(both, second) != 0) weir__schema_no_memory(m->w);
         excluded = weir__schema_pack(m->w, "{s:o}", "enum", both);
     } else if (json_is_object(known) && json_is_object(other) &&
@@ -153,7 +154,7 @@ static int bound_sign(const char *name)
 static bool merge_patterns(merge *m, json_t *pattern)
 {
     const json_t *known = json_object_get(m->dst, WEIR__SCHEMA_PATTERNS);
-    json_t *all = weir__schema_made(m->w, known != NULL ? json_copy((json_t *)known) : json_array());
+    json_t *all = weir__schema_made(m->w, known != NULL ? weir__json_copy(known) : json_array());
     return all != NULL && weir__schema_append(m->w, all, json_incref(pattern)) &&
            weir__schema_set(m->w, m->dst, WEIR__SCHEMA_PATTERNS, all);
 }
@@ -191,7 +192,7 @@ static bool merge_keyword(merge *m, const json_t *src, const char *name)
     if (strcmp(name, "not") == 0) return merge_not(m, known, value);
     if (json_is_string(value) && strcmp(name, "pattern") == 0) return merge_patterns(m, value);
     if (lists && name[0] == '\001') {
-        json_t *both = weir__schema_made(w, json_copy((json_t *)known));
+        json_t *both = weir__schema_made(w, weir__json_copy(known));
         if (both != NULL && json_array_extend(both, value) != 0) weir__schema_no_memory(w);
         return weir__schema_set(w, m->dst, name, both) && w->status == WEIR_OK;
     }
@@ -219,7 +220,7 @@ static json_t *closed_by(weir__schema_walk *w, const json_t *schema, const json_
     json_t *additional = json_object_get(other, "additionalProperties");
     const json_t *known = json_object_get(other, "properties"),
                  *patterns = json_object_get(other, "patternProperties");
-    json_t *whole = weir__schema_made(w, json_copy((json_t *)schema));
+    json_t *whole = weir__schema_made(w, weir__json_copy(schema));
     if (!narrows_others(other)) return whole;
     if (json_object_size(json_object_get(schema, "patternProperties")) > 0 &&
         !json_equal(json_object_get(schema, "patternProperties"), patterns)) {
@@ -229,6 +230,7 @@ static json_t *closed_by(weir__schema_walk *w, const json_t *schema, const json_
     }
     if (!weir__schema_has_any(schema, weir__schema_named_properties)) return whole;
     const json_t *given = json_object_get(schema, "properties"), *names = json_object_get(schema, "required");
+    json_t *own = json_object_get(schema, "additionalProperties");
     json_t *properties = json_object(), *value;
     const char *name;
     if (!weir__schema_spend(w, json_object_size(given) + json_array_size(names))) additional = NULL;
@@ -245,7 +247,10 @@ static json_t *closed_by(weir__schema_walk *w, const json_t *schema, const json_
         const char *required = json_string_value(json_array_get(names, i));
         if (required != NULL && json_object_get(known, required) == NULL &&
             json_object_get(properties, required) == NULL && !weir__schema_matches(w, patterns, required))
-            weir__schema_set(w, properties, required, json_incref(additional));
+            weir__schema_set(w, properties, required,
+                             narrows_others(schema) && own != additional
+                                 ? weir__schema_both(w, own, additional)
+                                 : json_incref(additional));
     }
     weir__schema_set(w, whole, "properties", properties);
     return weir__schema_made(w, whole);
@@ -264,12 +269,15 @@ static json_t *evaluated_here(weir__schema_walk *w, const json_t *src)
         return weir__schema_refuse(w, properties != NULL ? "unevaluatedProperties" : "unevaluatedItems",
                                    "in a schema of an allOf or anyOf it cannot stand beside anyOf, oneOf and "
                                    "additionalProperties");
-    json_t *own = weir__schema_made(w, json_copy((json_t *)src));
-    if (own == NULL) return NULL;
-    if (properties != NULL && !json_is_true(properties))
-        weir__schema_set(w, own, "additionalProperties", json_incref(properties));
     const bool listed = json_is_array(json_object_get(src, "items"));
     const char *rest = listed ? "additionalItems" : "items";
+    if (items != NULL && !json_is_true(items) && json_object_get(src, rest) == NULL &&
+        json_object_get(src, "contains") != NULL)
+        return weir__schema_refuse(w, "unevaluatedItems", "it cannot stand beside contains");
+    json_t *own = weir__schema_made(w, weir__json_copy(src));
+    if (own == NULL) return NULL;
+    if (properties != NULL && json_object_get(src, "additionalProperties") == NULL)
+        weir__schema_set(w, own, "additionalProperties", json_incref(properties));
     if (json_is_false(items) && !weir__schema_has_any(src, array_items))
         weir__schema_set(w, own, "maxItems", json_integer(0));
     else if (items != NULL && json_object_get(src, rest) == NULL)
@@ -308,6 +316,60 @@ static bool lists_items(const json_t *schema)
            weir__schema_has_any(schema, (const char *const[]){"prefixItems", "additionalItems", NULL});
 }
 
+/* The schemas of the first items, an array, and of those after them; NULL: none. */
+typedef struct item_schemas {
+    json_t *first, *rest;
+} item_schemas;
+
+static item_schemas items_of(const json_t *schema)
+{
+    json_t *prefix = json_object_get(schema, "prefixItems"), *items = json_object_get(schema, "items");
+    if (prefix != NULL || !json_is_array(items)) return (item_schemas){prefix, items};
+    return (item_schemas){items, json_object_get(schema, "additionalItems")};
+}
+
+/* Both schemas, of which one may be NULL. */
+static json_t *both_items(weir__schema_walk *w, json_t *a, json_t *b)
+{
+    return a == NULL || b == NULL || a == b ? json_incref(a != NULL ? a : b) : weir__schema_both(w, a, b);
+}
+
+/* {"prefixItems": …, "items": …} for the items of both schemas. */
+static json_t *merged_items(weir__schema_walk *w, const json_t *a, const json_t *b)
+{
+    const item_schemas x = items_of(a), y = items_of(b);
+    const size_t n_x = json_array_size(x.first), n_y = json_array_size(y.first);
+    if ((x.first != NULL && !json_is_array(x.first)) || (y.first != NULL && !json_is_array(y.first)))
+        return weir__schema_refuse_finally(w, "prefixItems", "it must be an array of schemas");
+    json_t *items = weir__schema_made(w, json_object()), *first = json_array();
+    for (size_t i = 0; (i < n_x || i < n_y) && weir__schema_spend(w, 4); i++)
+        weir__schema_append(w, first,
+                            both_items(w, i < n_x ? json_array_get(x.first, i) : x.rest,
+                                       i < n_y ? json_array_get(y.first, i) : y.rest));
+    if (n_x > 0 || n_y > 0) weir__schema_set(w, items, "prefixItems", json_incref(first));
+    json_decref(first);
+    if (x.rest != NULL || y.rest != NULL) weir__schema_set(w, items, "items", both_items(w, x.rest, y.rest));
+    return weir__schema_made(w, items);
+}
+
+/* Moves what both schemas say of items to the first one, whose copy is `copy`, if one of them lists some. */
+static bool merge_items(weir__schema_walk *w, json_t *dst, json_t *copy, json_t *src)
+{
+    if (!weir__schema_has_any(dst, array_items) || !weir__schema_has_any(src, array_items) ||
+        !(lists_items(dst) || lists_items(src)))
+        return true;
+    json_t *items = merged_items(w, dst, src);
+    for (size_t i = 0; array_items[i] != NULL; i++) {
+        json_object_del(dst, array_items[i]);
+        json_object_del(copy, array_items[i]);
+        json_object_del(src, array_items[i]);
+    }
+    const bool ok =
+        items != NULL && (json_object_update(copy, items) == 0 || weir__schema_no_memory(w) != NULL);
+    json_decref(items);
+    return ok;
+}
+
 /* Without `contains` these say nothing, even where another schema has it. */
 static const char *const counts_of_items[] = {"minContains", "maxContains", NULL};
 
@@ -320,9 +382,6 @@ static void drop_counts(json_t *schema)
 static bool merge_schema(weir__schema_walk *w, json_t *dst, const json_t *src, bool *impossible)
 {
     merge m = {.w = w};
-    if (weir__schema_has_any(dst, array_items) && weir__schema_has_any(src, array_items) &&
-        (lists_items(dst) || lists_items(src)))
-        return weir__schema_refuse(w, "items", "several schemas of an allOf or anyOf have it") != NULL;
     static const char *const counts[] = {"contains", "minContains", "maxContains"};
     const bool both = json_object_get(dst, "contains") != NULL && json_object_get(src, "contains") != NULL;
     for (size_t i = 0; i < 3 && both; i++)
@@ -333,14 +392,14 @@ static bool merge_schema(weir__schema_walk *w, json_t *dst, const json_t *src, b
     json_t *own = evaluated_here(w, src);
     if (own != NULL && json_object_get(own, "contains") == NULL &&
         weir__schema_has_any(own, counts_of_items)) {
-        json_t *copy = weir__schema_made(w, json_copy(own));
+        json_t *copy = weir__schema_made(w, weir__json_copy(own));
         json_decref(own);
         own = copy;
         drop_counts(own);
     }
     json_t *closed = own != NULL ? closed_by(w, own, dst) : NULL;
     m.dst = closed != NULL ? closed_by(w, dst, own) : NULL;
-    bool ok = m.dst != NULL && merge_keywords(&m, closed) &&
+    bool ok = m.dst != NULL && merge_items(w, dst, m.dst, closed) && merge_keywords(&m, closed) &&
               (json_object_update(dst, m.dst) == 0 || weir__schema_no_memory(w) != NULL);
     *impossible = m.impossible;
     json_decref(own);
@@ -687,6 +746,10 @@ json_t *weir__schema_alternatives(weir__schema_walk *w, const json_t *schema)
     const json_t *given = json_object_get(schema, keyword);
     if (!json_is_array(given) || json_array_size(given) == 0)
         return weir__schema_refuse_finally(w, keyword, "it must be an array of schemas, and not empty");
+    if (one_of && w->hides && json_array_size(given) > 1)
+        return weir__schema_refuse(w, keyword,
+                                   "in the schema's draft a $ref hides what stands beside it, so it is not "
+                                   "known what contradicts a branch; write \"allOf\": [{\"$ref\": ...}]");
     json_t *branches = merged_branches(w, schema, keyword), *list = json_array();
     if (one_of && w->status == WEIR_OK) {
         json_t *parted = parted_branches(w, branches);

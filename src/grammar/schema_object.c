@@ -56,10 +56,16 @@ static char *pattern_of_names(weir__schema_walk *w, const json_t *names)
     return NULL;
 }
 
-/* True if the name matches the pattern; false also after a failure. */
-static bool matches_pattern(weir__schema_walk *w, const char *name, const char *pattern)
+/* True if the name matches the pattern, which is the keyword's; false also after a failure. */
+static bool matches_pattern(weir__schema_walk *w, const char *name, const char *keyword, const char *pattern)
 {
     weir__text text = {0};
+    /* Rewritten patterns match no character that only \u can write in JSON, and no DEL. */
+    for (const char *c = name; *c != '\0'; c++)
+        if (((unsigned char)*c < 0x20 && strchr("\b\t\n\f\r", *c) == NULL) || *c == 0x7F)
+            return weir__schema_refuse(
+                       w, keyword, "a listed name has a control character, to which it cannot be applied") !=
+                   NULL;
     weir__text_add_string(&text, "^");
     weir__regular_add_name(&text, name);
     weir__text_add_string(&text, "$");
@@ -92,7 +98,7 @@ bool weir__schema_matches(weir__schema_walk *w, const json_t *patterns, const ch
     {
         char *text = NULL;
         if (any || !weir__schema_rewrite_pattern(w, "patternProperties", pattern, &text)) break;
-        any = matches_pattern(w, name, text);
+        any = matches_pattern(w, name, "patternProperties", text);
         weir__mem_free(text);
     }
     return any;
@@ -195,13 +201,14 @@ static json_t *listed_schema(object *o, const char *name, json_t *given)
     json_t *whole = json_incref(given);
     bool allowed = !json_is_null(o->names);
     for (size_t i = 0; i < json_array_size(o->names) && allowed; i++)
-        allowed = matches_pattern(o->w, name, json_string_value(json_array_get(o->names, i)));
+        allowed =
+            matches_pattern(o->w, name, "propertyNames", json_string_value(json_array_get(o->names, i)));
     if (!allowed) {
         json_decref(whole);
         return json_false();
     }
     for (size_t i = 0; i < o->n_patterns && o->w->status == WEIR_OK; i++)
-        if (matches_pattern(o->w, name, o->patterns[i].text))
+        if (matches_pattern(o->w, name, "patternProperties", o->patterns[i].text))
             whole = conjunction(o->w, whole, o->patterns[i].schema);
     if (whole == NULL) whole = o->others != NULL ? json_incref(o->others) : json_true();
     return whole;

@@ -139,13 +139,22 @@ const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schem
 
 /* ---- Conjunctions ---- */
 
-/* {"allOf": [{"$ref": …}, the keywords beside it]} */
+/* {"allOf": [{"$ref": …}, the keywords beside it]}. What is left unevaluated is so by both. */
 static json_t *beside_reference(weir__schema_walk *w, json_t *schema)
 {
+    static const char *const unevaluated[] = {"unevaluatedProperties", "unevaluatedItems"};
     json_t *rest = weir__schema_without(w, schema, "$ref");
-    return rest == NULL ? NULL
-                        : weir__schema_pack(w, "{s:[{s:O},o]}", "allOf", "$ref",
-                                            json_object_get(schema, "$ref"), rest);
+    json_t *whole = rest == NULL ? NULL
+                                 : weir__schema_pack(w, "{s:[{s:O},O]}", "allOf", "$ref",
+                                                     json_object_get(schema, "$ref"), rest);
+    for (size_t i = 0; i < 2 && whole != NULL; i++) {
+        json_t *value = json_object_get(rest, unevaluated[i]);
+        if (value == NULL) continue;
+        weir__schema_set(w, whole, unevaluated[i], json_incref(value));
+        json_object_del(rest, unevaluated[i]);
+    }
+    json_decref(rest);
+    return weir__schema_made(w, whole);
 }
 
 /* The value of a $ref to a pair. No other is equal to it, and no document refers to anything by a text that

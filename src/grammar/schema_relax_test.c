@@ -335,21 +335,49 @@ static void test_fraction_too_deep(void **state)
     json_decref(schema);
 }
 
-static void test_no_memory(void **state)
+/* Jansson's allocations until one fails; below 0: none does. */
+static long allocations_left = -1;
+
+static void *failing_malloc(size_t n)
 {
-    (void)state;
-    json_t *schema = json_loads(
-        "{\"$id\":\"http://a/b\",\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\","
-        "\"uniqueItems\":true,"
-        "\"minLength\":2},\"b\":{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]},"
-        "\"c\":{\"type\":\"string\",\"pattern\":\"^a+$\",\"maxLength\":3,\"not\":{\"const\":\"aa\"}},"
-        "\"d\":{\"type\":\"array\",\"items\":{\"enum\":[1,2]},\"uniqueItems\":true,\"$id\":\"c\"},"
-        "\"e\":{\"type\":\"array\",\"contains\":{\"minimum\":1},\"maxContains\":2},\"f\":{\"$ref\":\"c\"},"
-        "\"g\":{\"$dynamicRef\":\"#g\",\"$dynamicAnchor\":\"h\"},\"h\":{\"type\":\"integer\","
-        "\"not\":{\"enum\":[3,4]},\"$dynamicAnchor\":\"g\"}},"
-        "\"patternProperties\":{\"^x\":{\"type\":\"null\"},\"y$\":{}},\"propertyNames\":{\"maxLength\":4},"
-        "\"minProperties\":1,\"maxProperties\":3}",
-        0, NULL);
+    if (allocations_left == 0) {
+        allocations_left = -1;
+        return NULL;
+    }
+    if (allocations_left > 0) allocations_left--;
+    return malloc(n);
+}
+
+/* Where one value of the result cannot be allocated, nothing is left out instead. */
+static void check_no_values(const char *text)
+{
+    json_t *schema = json_loads(text, 0, NULL), *whole = NULL;
+    weir_error error = {0};
+    assert_non_null(schema);
+    assert_int_equal(rewrite(schema, true, NULL, &whole, &error), WEIR_OK);
+    bool failed = true;
+    for (long n = 0; failed; n++) {
+        json_t *rewritten = NULL;
+        weir__text relaxed = {0};
+        json_set_alloc_funcs(failing_malloc, free);
+        allocations_left = n;
+        weir_status status = rewrite(schema, true, &relaxed, &rewritten, &error);
+        failed = allocations_left < 0;
+        allocations_left = -1;
+        json_set_alloc_funcs(malloc, free);
+        if (status == WEIR_OK && !json_equal(rewritten, whole))
+            fail_msg("without allocation %ld: left out %s", n, relaxed.n > 0 ? relaxed.bytes : "nothing");
+        if (status != WEIR_OK) assert_int_equal(status, WEIR_NO_MEMORY);
+        json_decref(rewritten);
+        weir__text_fini(&relaxed);
+    }
+    json_decref(whole);
+    json_decref(schema);
+}
+
+static void check_no_memory(const char *text)
+{
+    json_t *schema = json_loads(text, 0, NULL);
     assert_non_null(schema);
     long live = weir__mem_live();
     for (long n = 0;; n++) {
@@ -367,6 +395,35 @@ static void test_no_memory(void **state)
         if (pending) break;
     }
     json_decref(schema);
+}
+
+static void test_no_memory(void **state)
+{
+    static const char *const texts[] = {
+        "{\"$id\":\"http://a/b\",\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\","
+        "\"uniqueItems\":true,"
+        "\"minLength\":2},\"b\":{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]},"
+        "\"c\":{\"type\":\"string\",\"pattern\":\"^a+$\",\"maxLength\":3,\"not\":{\"const\":\"aa\"}},"
+        "\"d\":{\"type\":\"array\",\"items\":{\"enum\":[1,2]},\"uniqueItems\":true,\"$id\":\"c\"},"
+        "\"e\":{\"type\":\"array\",\"contains\":{\"minimum\":1},\"maxContains\":2},\"f\":{\"$ref\":\"c\"},"
+        "\"g\":{\"$dynamicRef\":\"#g\",\"$dynamicAnchor\":\"h\"},\"h\":{\"type\":\"integer\","
+        "\"not\":{\"enum\":[3,4]},\"$dynamicAnchor\":\"g\"}},"
+        "\"patternProperties\":{\"^x\":{\"type\":\"null\"},\"y$\":{}},\"propertyNames\":{\"maxLength\":4},"
+        "\"minProperties\":1,\"maxProperties\":3}",
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"array\",\"items\":{\"type\":[\"boolean\","
+        "\"null\"]},\"uniqueItems\":true},\"b\":{\"type\":\"array\",\"prefixItems\":[{\"minimum\":1}],"
+        "\"allOf\":[{\"prefixItems\":[true,{\"type\":\"null\"}],\"unevaluatedItems\":{\"const\":1}}]},"
+        "\"c\":{\"$ref\":\"#/$defs/o\",\"required\":[\"z\"],\"unevaluatedProperties\":false},"
+        "\"d\":{\"type\":\"number\",\"minimum\":2,\"exclusiveMinimum\":true,\"not\":{\"enum\":[5,3]}},"
+        "\"e\":{\"type\":\"boolean\",\"not\":{\"const\":true}},\"f\":{\"allOf\":[{\"type\":\"object\","
+        "\"required\":[\"x\"],\"additionalProperties\":{\"minimum\":1}},{\"additionalProperties\":"
+        "{\"maximum\":2}}]}},\"$defs\":{\"o\":{\"type\":\"object\",\"properties\":{\"z\":{}}}}}",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        check_no_memory(texts[i]);
+        check_no_values(texts[i]);
+    }
 }
 
 int main(void)

@@ -128,6 +128,16 @@ static bool is_data(const char *keyword)
            strcmp(keyword, "examples") == 0;
 }
 
+/* Notes that a reference hides what stands beside it. The walk reads those keywords, too, as many programs
+ * do, and so allows less. What contradicts a schema would then be too much. */
+static void note_hidden(weir__schema_walk *w, const json_t *part)
+{
+    static const char *const alone[] = {"$ref", NULL};
+    const char *draft = json_string_value(json_object_get(w->root, "$schema"));
+    if (!w->relax && draft != NULL && hides_siblings(w) && weir__schema_other_constraint(part, alone) != NULL)
+        w->hides = true;
+}
+
 /* Reads the resources and links of a part. named: its members are schemas by name. */
 static void read_part(weir__schema_walk *w, const json_t *part, size_t resource, bool named)
 {
@@ -150,6 +160,7 @@ static void read_part(weir__schema_walk *w, const json_t *part, size_t resource,
                 return;
             }
             w->links[w->n_links++] = (weir__schema_link){value, resource};
+            note_hidden(w, part);
         } else if (named || !is_data(name)) {
             read_part(w, value, resource, !named && has_named_schemas(name));
         }
@@ -179,10 +190,11 @@ static size_t count_anchors(weir__schema_walk *w, const json_t *part, const char
     return n;
 }
 
-/* Makes `$dynamicRef` a `$ref` where no more than one dynamic anchor can be meant. */
-static void settle_references(weir__schema_walk *w, json_t *part)
+/* Makes `$dynamicRef` a `$ref` where no more than one dynamic anchor can be meant. named: the part's members
+ * are schemas by name. */
+static void settle_references(weir__schema_walk *w, json_t *part, bool named)
 {
-    const char *text = json_string_value(json_object_get(part, "$dynamicRef")), *key;
+    const char *text = named ? NULL : json_string_value(json_object_get(part, "$dynamicRef")), *key;
     json_t *value;
     size_t i, n = 0;
     void *next;
@@ -196,8 +208,11 @@ static void settle_references(weir__schema_walk *w, json_t *part)
             json_object_del(part, "$dynamicRef");
         }
     }
-    json_object_foreach_safe(part, next, key, value) settle_references(w, value);
-    json_array_foreach(part, i, value) settle_references(w, value);
+    json_object_foreach_safe(part, next, key, value)
+    {
+        if (named || !is_data(key)) settle_references(w, value, !named && has_named_schemas(key));
+    }
+    json_array_foreach(part, i, value) settle_references(w, value, false);
 }
 
 /* ---- The whole ---- */
@@ -208,10 +223,12 @@ bool weir__schema_read_resources(weir__schema_walk *w)
     const char *id = weir__schema_own_uri(w, w->root);
     count_anchors(w, w->root, NULL, &n_dynamic);
     if (n_dynamic > 0 && w->status == WEIR_OK) {
+        /* json_deep_copy leaves out what it has no memory for. */
         w->own_root = weir__schema_made(w, json_deep_copy(w->root));
-        if (w->own_root == NULL) return false;
+        if (w->own_root == NULL || !json_equal(w->own_root, w->root))
+            return weir__schema_no_memory(w) != NULL;
         w->root = w->own_root;
-        settle_references(w, w->own_root);
+        settle_references(w, w->own_root, false);
     }
     if (w->status == WEIR_OK && add_resource(w, w->root, "", id != NULL ? id : ""))
         read_part(w, w->root, 0, false);

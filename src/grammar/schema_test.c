@@ -390,6 +390,10 @@ static const struct refusal {
     {"{\"type\":\"integer\",\"minimum\":\"1\"}", "", "'minimum'"},
     {"{\"allOf\":[{\"prefixItems\":[true],\"unevaluatedItems\":false,\"anyOf\":[{}]},{}]}", "/allOf/0",
      "'unevaluatedItems'"},
+    {"{\"$ref\":\"#/$defs/"
+     "s\",\"$defs\":{\"s\":{\"type\":\"array\",\"unevaluatedItems\":false,\"contains\":true}},\"minItems\":"
+     "1}",
+     "/allOf/0", "'unevaluatedItems'"},
     {"{\"type\":\"array\",\"items\":{\"type\":\"string\",\"format\":\"regex\"}}", "/items", "'format'"},
     {"{\"type\":\"string\",\"format\":\"datetime\"}", "", "write 'date-time'"},
     {"{\"type\":\"string\",\"format\":\"date\",\"maxLength\":3}", "", "nothing can satisfy"},
@@ -429,7 +433,50 @@ static const struct refusal {
     {"{\"anyOf\":[{\"type\":\"null\"},{\"not\":{\"format\":\"date\"}}]}", "/anyOf/1", "'not'"},
     {"{\"if\":{\"format\":\"date\"},\"then\":{\"minLength\":1}}", "", "'if'"},
     {"{\"oneOf\":[{\"format\":\"date\"},{\"format\":\"time\"}]}", "", "'oneOf'"},
-    {"{\"type\":\"boolean\",\"not\":{\"const\":true}}", "", "'not'"},
+    {"{\"type\":\"number\",\"not\":{\"anyOf\":[{\"type\":\"integer\"},{\"const\":1.5}]}}", "", "'not'"},
+    {"{\"type\":\"integer\",\"not\":{\"enum\":[0,2,4,6,8,10,12,14,16,18,20,22,24,26,28,30,32,34,36,38,40,42,"
+     "44,46,48,50,52,54,56,58,60,62,64,66,68,70,72,74,76,78,80,82,84,86,88,90,92,94,96,98,100,102,104,106,"
+     "108,110,112,114,116,118,120,122,124,126,128,130,132,134,136,138,140,142,144,146,148,150,152,154,156,"
+     "158,160,162,164,166,168,170,172,174,176,178,180,182,184,186,188,190,192,194,196,198,200,202,204,206,"
+     "208,210,212,214,216,218,220,222,224,226,228,230,232,234,236,238,240,242,244,246,248,250,252,254,256,"
+     "258,260,262,264,266,268,270,272,274,276,278,280,282,284,286,288,290,292,294,296,298,300,302,304,306,"
+     "308,310,312,314,316,318,320,322,324,326,328,330,332,334,336,338,340,342,344,346,348,350,352,354,356,"
+     "358,360,362,364,366,368,370,372,374,376,378,380,382,384,386,388,390,392,394,396,398,400,402,404,406,"
+     "408,410,412,414,416,418,420,422,424,426,428,430,432,434,436,438,440,442,444,446,448,450,452,454,456,"
+     "458,460,462,464,466,468,470,472,474,476,478,480,482,484,486,488,490,492,494,496,498,500,502,504,506,"
+     "508,510,512,514,516,518,520,522,524,526,528,530,532,534,536,538,540,542,544,546,548,550,552,554,556,"
+     "558,560,562,564,566,568,570,572,574,576,578,580,582,584,586,588,590,592,594,596,598]}}",
+     "", "at most 256 numbers"},
+    {"{\"type\":\"number\",\"minimum\":1.2,\"maximum\":1.8,\"not\":{\"type\":\"integer\"}}", "", "'not'"},
+    {"{\"type\":\"number\",\"minimum\":2,\"maximum\":2,\"not\":{\"type\":\"integer\"}}", "",
+     "nothing can satisfy"},
+    {"{\"type\":[\"boolean\",\"null\"],\"not\":{\"enum\":[true,null,false]}}", "", "nothing can satisfy"},
+    {"{\"type\":\"string\",\"not\":{\"pattern\":\"a\"},\"anyOf\":[{\"enum\":[\"a\",\"b\"]}]}", "/anyOf/0",
+     "'not': it stands beside enum"},
+    {"{\"type\":\"array\",\"not\":{\"const\":[1]}}", "", "'not'"},
+    {"{\"type\":\"object\",\"patternProperties\":{\"\":{\"type\":\"integer\"}},\"properties\":{\"a\\u0001\":{"
+     "}}}",
+     "", "'patternProperties'"},
+    {"{\"type\":\"object\",\"allOf\":[{\"properties\":{\"a\\u0001\":{}}},{\"patternProperties\":{\"\":{}},"
+     "\"additionalProperties\":false}]}",
+     "/allOf/1", "'patternProperties'"},
+    {"{\"propertyNames\":{\"minLength\":1},\"required\":[\"a\\u007f\"]}", "", "'propertyNames'"},
+    {"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"not\":{\"$ref\":\"#/definitions/"
+     "i\",\"type\":\"string\"},\"definitions\":{\"i\":{\"type\":\"integer\"}}}",
+     "", "'not'"},
+    {"{\"$schema\":\"http://json-schema.org/draft-07/"
+     "schema#\",\"oneOf\":[{\"type\":\"integer\"},{\"$ref\":\"#/definitions/"
+     "i\",\"type\":\"string\"}],\"definitions\":{\"i\":{}}}",
+     "", "'oneOf'"},
+    {"{\"$schema\":\"http://json-schema.org/draft-07/"
+     "schema#\",\"oneOf\":[{\"type\":\"object\",\"required\":[\"a\"]},{\"$ref\":\"#/definitions/"
+     "o\",\"required\":[\"b\"]}],\"definitions\":{\"o\":{\"type\":\"object\"}}}",
+     "", "'oneOf'"},
+    {"{\"$schema\":\"http://json-schema.org/draft-07/"
+     "schema#\",\"oneOf\":[{\"type\":\"object\",\"required\":[\"k\"],\"properties\":{\"k\":{\"const\":1}}},{"
+     "\"type\":\"object\",\"required\":[\"k\"],\"properties\":{\"k\":{\"$ref\":\"#/definitions/"
+     "any\",\"const\":2}}}],\"definitions\":{\"any\":{}}}",
+     "", "'oneOf'"},
     {"{\"allOf\":[{\"type\":\"null\"},{\"type\":\"string\"}]}", "", "nothing can satisfy"},
     {"{\"allOf\":[{\"const\":1},{\"const\":2}]}", "", "nothing can satisfy"},
     {"{\"type\":\"object\",\"allOf\":[{\"properties\":{\"a\":{}},\"additionalProperties\":false},{"

@@ -190,9 +190,20 @@ static bool satisfies_bounds(const json_t *value, const json_t *schema)
 /* Refuses what stands beside enum or const and is neither a bound nor about another type than all values. */
 static bool check_beside(weir__schema_walk *w, const json_t *schema, const json_t *list, const char *keyword)
 {
-    static const char *const bounds[] = {"const",    "enum",          "type",          "minimum",
-                                         "maximum",  "minLength",     "maxLength",     "minItems",
-                                         "maxItems", "minProperties", "maxProperties", NULL};
+    static const char *const bounds[] = {"const",
+                                         "enum",
+                                         "type",
+                                         WEIR__SCHEMA_NOT_STRINGS,
+                                         WEIR__SCHEMA_NOT_NUMBERS,
+                                         "minimum",
+                                         "maximum",
+                                         "minLength",
+                                         "maxLength",
+                                         "minItems",
+                                         "maxItems",
+                                         "minProperties",
+                                         "maxProperties",
+                                         NULL};
     static const unsigned about[] = {
         [OBJECT] = TYPE_OBJECT, [ARRAY] = TYPE_ARRAY, [STRING] = TYPE_STRING, [NUMBER] = TYPE_NUMBER};
     const char *name;
@@ -206,7 +217,7 @@ static bool check_beside(weir__schema_walk *w, const json_t *schema, const json_
         while (*known != NULL && strcmp(*known, name) != 0) known++;
         bool numeric = json_is_number(value) && (*known != NULL || strncmp(name, "exclusive", 9) == 0);
         bool vacuous = kind >= OBJECT && kind <= NUMBER && (types & about[kind]) == 0;
-        if (kind == ANNOTATION || numeric || vacuous || known < bounds + 3) continue;
+        if (kind == ANNOTATION || numeric || vacuous || known < bounds + 5) continue;
         return weir__schema_refuse(
                    w, name, "it stands beside %s, which would win; leave out the values it excludes instead",
                    keyword) != NULL;
@@ -214,7 +225,14 @@ static bool check_beside(weir__schema_walk *w, const json_t *schema, const json_
     return true;
 }
 
-/* const and enum: the values that `type` and bounds allow. */
+/* True if `not` excludes the value. */
+static bool is_left_out(const json_t *value, const json_t *schema)
+{
+    const char *keyword = json_is_string(value) ? WEIR__SCHEMA_NOT_STRINGS : WEIR__SCHEMA_NOT_NUMBERS;
+    return weir__schema_has_value(json_object_get(schema, keyword), value);
+}
+
+/* const and enum: the values that `type`, `not` and bounds allow. */
 json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema)
 {
     const json_t *given = json_object_get(schema, "enum"), *only = json_object_get(schema, "const");
@@ -223,12 +241,14 @@ json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema)
     if (given != NULL && (!json_is_array(given) || json_array_size(given) == 0))
         return weir__schema_refuse_finally(w, "enum", "it must be an array of values, and not empty");
     size_t n = given != NULL ? json_array_size(given) : 1;
-    if (!weir__schema_spend(w, n)) return NULL;
+    const size_t n_out = json_array_size(json_object_get(schema, WEIR__SCHEMA_NOT_STRINGS)) +
+                         json_array_size(json_object_get(schema, WEIR__SCHEMA_NOT_NUMBERS));
+    if (!weir__schema_spend(w, n * (n_out + 1))) return NULL;
     json_t *list = json_array();
     for (size_t i = 0; i < n && w->status == WEIR_OK; i++) {
         json_t *value = given != NULL ? json_array_get(given, i) : (json_t *)only;
         if ((weir__schema_type_of(value) & types) == 0 || !satisfies_bounds(value, schema) ||
-            (given != NULL && only != NULL && !weir__schema_equal(value, only)))
+            is_left_out(value, schema) || (given != NULL && only != NULL && !weir__schema_equal(value, only)))
             continue;
         if (weir__schema_take(w, given != NULL ? "enum" : "const",
                               2 * json_dumpb(value, NULL, 0, JSON_COMPACT | JSON_ENCODE_ANY) + 8))

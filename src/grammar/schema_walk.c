@@ -81,6 +81,9 @@ static void refuse_keyword(weir__schema_walk *w, const char *keyword, const char
 {
     char text[320], field[64];
     const char *path = weir__schema_path(w);
+    /* The keywords of conjunctions come from these. */
+    if (keyword != NULL && keyword[0] == '\001')
+        keyword = strcmp(keyword, WEIR__SCHEMA_PATTERNS) == 0 ? "pattern" : "not";
     vsnprintf(text, sizeof text, format, args);
     snprintf(w->refused, sizeof w->refused, "%s", keyword != NULL ? keyword : "");
     w->refused_at = w->path.n;

@@ -109,6 +109,7 @@ typedef struct weir__schema_walk {
     size_t n_nodes;
     weir__schema_work *work;
     bool unevaluated; /* the document asks for what its other keywords do not evaluate */
+    bool hides;       /* $ref hides keywords beside it, by the document's draft: see schema_resource.c */
     bool relax;
     weir__text *relaxed; /* may be NULL */
     char refused[64];    /* keyword of the last refusal, "" = none */
