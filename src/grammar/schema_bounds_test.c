@@ -352,9 +352,10 @@ static const struct example {
      {"{\"a\":[2]}", "{}"},
      {"{\"a\":3}", "{\"a\":[\"a\"]}"}},
     /* and where two schemas for one property cannot meet, the first one stays */
-    {"{\"type\":\"object\",\"allOf\":[{\"properties\":{\"a\":{\"type\":\"array\",\"items\":[{\"const\":1}]}}}"
+    {"{\"type\":\"object\",\"allOf\":[{\"properties\":{\"a\":{\"type\":\"array\",\"contains\":{\"const\":1}}}"
+     "}"
      ","
-     "{\"properties\":{\"a\":{\"type\":\"array\",\"items\":[{\"const\":1},{}]}}}]}",
+     "{\"properties\":{\"a\":{\"type\":\"array\",\"contains\":{\"const\":2}}}}]}",
      "/properties/a: allOf\n",
      {"{\"a\":[1]}", "{}"},
      {"{\"a\":3}", "{\"a\":[2]}"}},

@@ -342,7 +342,8 @@ static bool set_counts(object *o, json_t *result, bool open)
     const bool made_closed = o->closed && !json_is_false(o->others);
     if (least > n && !open && !o->narrowed && !made_closed) return false;
     if (least > n && made_closed)
-        return weir__schema_refuse(w, "minProperties", "it is more than the properties that are listed") != NULL;
+        return weir__schema_refuse(w, "minProperties", "it is more than the properties that are listed") !=
+               NULL;
     if (least > n + open)
         return weir__schema_refuse(w, "minProperties",
                                    "a grammar cannot tell if names that are not listed differ, so it counts "
