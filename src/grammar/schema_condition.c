@@ -290,13 +290,16 @@ static json_t *refuse_not(weir__schema_walk *w)
         "values, bounds, lengths, counts, patterns, items and properties");
 }
 
-/* Adds a value to a list of the schema. */
-static void add_excluded(weir__schema_walk *w, json_t *schema, const char *keyword, json_t *value)
+/* Adds a value to a list of the schema, which is a copy of `from` and may share the list with it. */
+static void add_excluded(weir__schema_walk *w, json_t *schema, const json_t *from, const char *keyword,
+                         json_t *value)
 {
-    json_t *known = json_object_get(schema, keyword);
-    json_t *list = weir__schema_made(w, known != NULL ? weir__json_copy(known) : json_array());
+    json_t *list = json_object_get(schema, keyword);
+    if (list == json_object_get(from, keyword)) {
+        list = weir__schema_made(w, list != NULL ? weir__json_copy(list) : json_array());
+        weir__schema_set(w, schema, keyword, list);
+    }
     weir__schema_append(w, list, json_incref(value));
-    weir__schema_set(w, schema, keyword, list);
 }
 
 /* The schema, which lists no values, without some. Of arrays, objects and booleans none remain if one of them
@@ -310,11 +313,11 @@ static json_t *without_values(weir__schema_walk *w, const json_t *schema, const 
     for (size_t i = 0; i < (only != NULL ? 1 : json_array_size(list)) && weir__schema_spend(w, 4); i++) {
         json_t *value = only != NULL ? (json_t *)only : json_array_get(list, i);
         const unsigned type = weir__schema_type_of(value);
-        if (!is_excluded(value, excluded) || (type & mask) == 0) continue;
+        if ((only != NULL && !is_excluded(value, excluded)) || (type & mask) == 0) continue;
         if (type == TYPE_STRING)
-            add_excluded(w, less, WEIR__SCHEMA_NOT_STRINGS, value);
+            add_excluded(w, less, schema, WEIR__SCHEMA_NOT_STRINGS, value);
         else if ((type & TYPE_NUMBER) != 0)
-            add_excluded(w, less, WEIR__SCHEMA_NOT_NUMBERS, value);
+            add_excluded(w, less, schema, WEIR__SCHEMA_NOT_NUMBERS, value);
         else
             left &= ~type;
     }
