@@ -67,8 +67,8 @@ static json_t *refer_to(weir__schema_walk *w, const json_t *target)
 
 /* ---- Schemas ---- */
 
-/* Numbers that `not` excludes; there are parts before, between and after them. */
-#define EXCLUDED_MAX ((size_t)256)
+/* Of a part of integers, most of which are short. */
+#define PART_ELEMENTS ((uint64_t)100)
 
 static json_t *of_parts(weir__schema_walk *w, const json_t *schema, unsigned type);
 static json_t *of_fractions(weir__schema_walk *w, const json_t *schema);
@@ -144,7 +144,6 @@ static json_t *of_parts(weir__schema_walk *w, const json_t *schema, unsigned typ
     if (values == NULL) weir__schema_no_memory(w);
     for (size_t i = 0; values != NULL && i < json_array_size(given) && weir__schema_spend(w, 16); i++)
         if (may_be(json_array_get(given, i), type)) values[n++] = json_array_get(given, i);
-    if (n > EXCLUDED_MAX) weir__schema_refuse(w, "not", "at most %zu numbers can be excluded", EXCLUDED_MAX);
     if (n > 0 && type == TYPE_FRACTION)
         weir__schema_refuse(w, "not", "it cannot exclude integers and single numbers between them");
     if (w->status == WEIR_OK) {
@@ -152,7 +151,7 @@ static json_t *of_parts(weir__schema_walk *w, const json_t *schema, unsigned typ
         settle_bounds(w, whole);
         list = weir__schema_made(w, json_array());
     }
-    for (size_t i = 0; i <= n && list != NULL && w->status == WEIR_OK; i++) {
+    for (size_t i = 0; i <= n && list != NULL && weir__schema_take(w, "not", PART_ELEMENTS); i++) {
         json_t *one = part_between(w, whole, i > 0 ? values[i - 1] : NULL, i < n ? values[i] : NULL, type);
         if (!json_is_false(one)) weir__schema_append(w, list, one);
     }
