@@ -380,23 +380,16 @@ static void send_ticks(serve_timer *timer)
     serve_loop_set(events->server->loop, &events->timer, PERIOD_US);
 }
 
-static serve_events *create_events(serve_server *server, serve_model *model)
-{
-    serve_events *events = weir__mem_calloc(1, sizeof *events);
-    if (events == NULL) return NULL;
-    events->server = server;
-    events->model = serve_model_hold(model);
-    events->timer.fire = send_ticks;
-    return events;
-}
-
 /* The events of the call's model, which the next turn sends or forgets. NULL: out of memory. */
 static serve_events *events_of(const serve_call *call)
 {
     serve_server *server = call->server;
     serve_events *events = server->events;
     while (events != NULL && events->model != call->model) events = events->next;
-    if (events != NULL || (events = create_events(server, call->model)) == NULL) return events;
+    if (events != NULL || (events = weir__mem_calloc(1, sizeof *events)) == NULL) return events;
+    events->server = server;
+    events->model = serve_model_hold(call->model);
+    events->timer.fire = send_ticks;
     events->next = server->events;
     server->events = events;
     serve_loop_set(server->loop, &events->timer, 0);
