@@ -1,7 +1,10 @@
 /* load.c: finds the model's file, loads models and engines with progress, and writes weir's log to stderr.
+ * SPDX-License-Identifier: Apache-2.0
+ *
  * A model's name is default, a name at the hub, a file's path or a short name, tried in this order; a preset
- * has been replaced by its model before. Adapters are loaded with the model.
- * SPDX-License-Identifier: Apache-2.0 */
+ * has been replaced by its model before. Loading draws a line of progress, which a signal ends. Adapters and
+ * the draft model are loaded with the engine. Log messages are printed as they come, from whatever thread;
+ * while a screen is drawn they are kept, and printed after it. */
 #include "load.h"
 
 #include <stdio.h>

@@ -1,5 +1,12 @@
 /* context.c: contexts, forward passes, the memory of sequences, embeddings.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Each function reads its arguments, locks the handles that it uses, makes one call of weir.h or more.h, and
+ * turns its result into terms. A wrong argument is noted in the call, and the next lock then fails, so that
+ * most functions check once. Calls that take long run on dirty schedulers: nif.h's table says which always
+ * do, and the others move there when their context or vector is large (nif_move). A batch with several
+ * samplers locks them in the order of their addresses, so that two calls cannot wait for each other.
+ * nif_embed ends early when its caller has died or its time is over. */
 #include <stdlib.h>
 
 #include "nif.h"

@@ -1,7 +1,12 @@
-/* flight.c: one generation for any number of readers. The flight is the reader of an ordinary stream and
- * keeps all of its chunks; readers and watchers copy from these. Requests share a flight if their keys are
- * equal, which have every member that may change the answer.
- * SPDX-License-Identifier: Apache-2.0 */
+/* flight.c: one generation for any number of readers.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The flight is the reader of an ordinary stream. The stream's ready callback, on the driver, copies each
+ * chunk to the flight's own list, which keeps all of them, wakes the readers and runs the watchers. A reader
+ * says which chunk is its next one, so readers of any pace share the list. Requests share a flight if their
+ * keys are equal, which have every member that may change the answer; a request whose answer may differ the
+ * next time has none. A flight leaves the engine's list with its last reference, and a failed one is not
+ * shared. */
 #include <string.h>
 
 #include "base/clock.h"

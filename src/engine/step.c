@@ -1,7 +1,12 @@
-/* step.c: the tick. It prepares the slots (ends, suspends, admits, joins), lets the strategy plan, decodes
- * one batch, samples, and puts chunks into the streams; then it does the accounts. A failed pass ends its
- * streams, an abandoned one is computed again. docs/architecture.md describes the phases.
- * SPDX-License-Identifier: Apache-2.0 */
+/* step.c: the tick.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * It prepares the slots (ends, suspends, admits, joins), lets the strategy plan, decodes one batch, samples,
+ * and puts chunks into the streams; then it does the accounts. All runs on the driver's thread, but helpers
+ * may share the sampling: a slot's tokens are kept in its `burst` until the driver takes them one by one, up
+ * to the one that ends the answer. A draft stays as far as the sampled tokens agree, and the cells behind
+ * that are removed. A failed pass ends its streams, an abandoned one is computed again. docs/architecture.md
+ * describes the phases. */
 #include <string.h>
 
 #include "base/clock.h"

@@ -1,7 +1,12 @@
-/* stream.c: a stream of chunks from the driver to one reader. The driver appends to one sequence and the
- * reader reads the other; they are swapped when the reader has read all of its own. The last chunk needs no
- * memory.
- * SPDX-License-Identifier: Apache-2.0 */
+/* stream.c: a stream of chunks from the driver to one reader.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The driver appends to one sequence and the reader reads the other; they are swapped when the reader has
+ * read all of its own. The last chunk needs no memory. A stream is FRESH until a submit attaches it, ATTACHED
+ * until the driver finishes it, and FINISHED from then on; a submit that fails detaches it again. Callers
+ * write what the driver looks at in each tick, such as a cancel, into atomics; all else is under the stream's
+ * mutex. A reader waits for a condition, polls a descriptor, or is called: the ready callback runs without
+ * the mutex, mostly on the driver, and a call that removes it waits until it has returned. */
 #include "engine/stream.h"
 
 #include <errno.h>
