@@ -1,6 +1,9 @@
-/* events.c: GET /events, the engine's ticks as they happen, and GET /slots. The engine's record of its ticks
- * is read here step by step; the slots' parts in it give the present state of each slot. An operator sees all
- * of it; others see the numbers of their own requests, and no sums, which would tell those of others.
+/* events.c: GET /events, the engine's ticks as they happen, and GET /slots. A timer on the service thread
+ * reads the engine's record of its ticks from where it stopped; the slots' parts in it give the present state
+ * of each slot. There is one serve_events for each model that has readers, and an event is composed once for
+ * all readers of a kind; a reader who is behind gets none. Rates and quantiles are differences to counters of
+ * some seconds ago. An operator sees all of it; others see the numbers of their own requests, and no sums,
+ * which would tell those of others.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "operate.h"
 

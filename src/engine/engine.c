@@ -1,7 +1,9 @@
-/* engine.c: the life of an engine. Create checks the parameters, fits the context to them, and starts the
- * thread that ticks until the engine stops; a manual engine is ticked by its caller. Submit makes requests on
- * the caller's thread and queues all of them or none. A list of the engines that exist refuses calls with a
- * pointer to another one.
+/* engine.c: the life of an engine. Create checks the parameters, decides layout, sequences and cells of the
+ * context (decide_layout), fits the parameters to the context that it got, and starts the thread that ticks
+ * until the engine stops; it sleeps while a tick had nothing to do. A manual engine is ticked by its callers,
+ * one at a time. Submit makes the requests on the caller's thread, attaches their streams, and queues all of
+ * them or none; an error undoes the steps before it. A list of the engines that exist refuses calls with a
+ * pointer to another one, and with an engine of the parent in a child of fork().
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/engine.h"
 
