@@ -17,7 +17,8 @@ cd "$work"
 cat >mix.exs <<END
 defmodule Try.MixProject do
   use Mix.Project
-  def project, do: [app: :try, version: "1.0.0", deps: [{:weir, git: "file://$weir_root", subdir: "elixir"}]]
+  def project, do: [app: :try, version: "1.0.0", deps: deps()]
+  defp deps, do: [{:weir, git: "file://" <> URI.encode("$weir_root"), subdir: "elixir"}]
 end
 END
 
