@@ -27,6 +27,8 @@
 
 #define MOST_AT_ONCE ((size_t)INT32_MAX / 2) /* requests of one submit */
 
+#define UNDRIVEN_S 10 /* as weir.h says; a driver that works comes back sooner */
+
 #define LANE_CELLS 256 /* llama.cpp rounds the length of a lane up to a multiple of this */
 
 _Static_assert(WEIR__SEQ_MAX <= WEIR__SCHEDULE_SLOTS, "strategies plan all slots");
@@ -394,6 +396,7 @@ weir_status weir_engine_create(weir_model *model, const weir_engine_params *give
         status = weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for the engine");
         goto no_driver;
     }
+    if (params.manual) weir__waker_be_manual(engine->waker, UNDRIVEN_S * WEIR__NS_PER_S);
     if ((status = create_driver(engine, error)) != WEIR_OK) goto no_driver;
 
     status = WEIR_NO_MEMORY;
@@ -440,6 +443,7 @@ static weir_status begin_driving(weir_engine *engine, weir_error *error)
                                weir__driving_here(engine->waker)
                                    ? "this callback runs within a tick of the engine"
                                    : "another thread drives the engine at this moment");
+    weir__waker_note_drive(engine->waker);
     weir__driving_begin(&engine->driving, engine->waker);
     return WEIR_OK;
 }
@@ -449,6 +453,7 @@ static void end_driving(weir_engine *engine)
 {
     if (atomic_load(&engine->shared.stopping)) weir__finish_all(&engine->driver);
     weir__driving_end(&engine->driving);
+    weir__waker_note_drive(engine->waker);
     atomic_store(&engine->driven, false);
 }
 
