@@ -509,7 +509,7 @@ static weir_status read_raw(weir_chat_parser *p, weir_error *error)
     return read_more(p, error);
 }
 
-/* The bytes of fed text to read next: those that certainly continue the text before them, or one character. */
+/* The bytes of fed text to read next: those that certainly continue the text before them, or a character. */
 static size_t count_next(const weir_chat_parser *p)
 {
     const char *next = p->fed.bytes + p->taken;
