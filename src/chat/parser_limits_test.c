@@ -21,8 +21,8 @@ static void read_content(weir_chat *chat, const char *begin, const char *rest, c
     weir_chat_parser_destroy(parser);
 }
 
-/* Text that cannot belong to the form any longer is held back for 256 bytes and a fiftieth of it, for which no
- * parse looks at it; then it is content. */
+/* Text that cannot belong to the form any longer is held back for 256 bytes and a fiftieth of it, which no
+ * parse looks at; then it is content. */
 static void test_patience(void **state)
 {
     (void)state;

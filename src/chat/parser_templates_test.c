@@ -240,7 +240,7 @@ static void test_cut_templates(void **state)
 
 /* ---- Answers that are split ---- */
 
-#define STEP EFFORT((size_t)4, (size_t)61)
+#define STEP EFFORT((size_t)7, (size_t)61)
 #define CALL(id, city)                                                                                       \
     "{\"id\":\"" id "\",\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"arguments\":"         \
     "\"{\\\"city\\\":\\\"" city "\\\",\\\"days\\\":2}\"}}"
