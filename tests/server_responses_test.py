@@ -109,7 +109,7 @@ for given, wanted in ((("0.1", "0.9", "7", "0.1"), None), (("1", "1", "3", "1234
                       (("1e-7", "0.30000000000000004", "2", "1e300"), ("1e-07", "0.30000000000000004", "2", "1e+300")), (("2.0", "5e-1", "2", "100"), ("2.0", "0.5", "2", "100")),
                       (("null", "null", "2", "3.14159265358979"), ("DEFAULT", "DEFAULT", "2", "3.14159265358979"))):
     schema = '{"type": "object", "properties": {"y": {"const": 1}, "z": {"default": 2}}, "x": %s}' % given[3]
-    raw = '{"input": "hello", "temperature": %s, "top_p": %s, "max_output_tokens": %s, "tools": [{"type": "function", "name": "f", "parameters": %s}]}' % (*given[:3], schema)
+    raw = '{"input": "hello", "temperature": %s, "top_p": %s, "max_output_tokens": %s, "tool_choice": "none", "tools": [{"type": "function", "name": "f", "parameters": %s}]}' % (*given[:3], schema)
     for got in echoes(raw.encode()):
         pairs = list(zip(got, wanted or given))
         check(f"numbers as they came: {given}", all(a == b or b == "DEFAULT" and len(a) < 6 for a, b in pairs), got)
