@@ -170,7 +170,7 @@ def one_spelling():
 def heads():
     """HEAD is answered like GET, without the text: what follows on the connection is the next answer."""
     server = Server(WEIR, "--prefix-key", "p" * 32)
-    # What Claude Code asks before it begins, which is nowhere; its real server would answer 200, and it reads no answer.
+    # The last is what Claude Code asks for to open a connection: nothing is there, and it reads no answer.
     for path in [pattern.replace("[/v1]", "/v1").replace("**", "fake:").replace("*", "x") for method, pattern in ROWS if method == "GET"] + ["/", "/api/hello"]:
         connection = Connection(server)
         connection.send(f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
