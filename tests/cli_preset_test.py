@@ -142,7 +142,7 @@ def test_chat():
     expect("/preset of none", run("chat", "-m", "fake:", stdin="/preset nothing\n"), 2, "no preset nothing")
     written("hot", "temp = 200\n")
     expect("/preset with a value out of range", run("chat", "-m", "fake:", stdin="/preset hot\n"), 2, "--temp", "100")
-    expect("weir chat NAME", run("chat", "terse", stdin=""), 3, "fake:other")
+    expect("weir chat NAME", run("chat", "terse", stdin=""), 3, '"other" is not an option')
 
 
 def test_serve():
