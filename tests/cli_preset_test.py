@@ -173,7 +173,7 @@ def test_mistakes():
         written("wrong", text)
         expect(f"{text!r} is told with its line", run("run", "-m", "wrong", "-p", "x"), 2, "wrong.preset", *parts)
     written("loop", "model = loop\n")
-    expect("a preset's model is no preset", run("run", "loop", "x"), 3, "cannot load loop")
+    expect("a preset's model is no preset", run("run", "loop", "x"), 3, "cannot load", "loop")
     expect("a path to a preset that is missing", run("run", "-m", "/none/x.preset", "-p", "x"), 1, "/none/x.preset")
 
 
