@@ -62,6 +62,9 @@ with tempfile.TemporaryDirectory() as folder:
         code, err = run()
         check(f"{name}: it says what is wrong", code == 3 and said in err, code, err)
         check(f"{name}: and names the file once", err.count(path) == 1 and not [word for word in THEIRS if word in err], err)
+        if name == "architecture":
+            done = subprocess.run([WEIR, "quantize", "-m", path], capture_output=True, text=True, env=environment())
+            check(f"{name}: of a model to quantize, too", done.returncode and said in done.stderr and done.stderr.count(path) == 1, done.stderr)
         if name == "shape":
             check(f"{name}: the log has llama.cpp's reason", "wrong shape" in run("-v")[1])
     for kind, words, said in (("llama", ("-ctv", "q8_0", "--flash-attn", "off"), "--cache-type-v is q8_0, which needs flash attention: give f16, or allow --flash-attn"),

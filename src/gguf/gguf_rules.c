@@ -734,6 +734,6 @@ void weir__gguf_blame(gguf_check *c, const char *reason, bool whole)
         blame_name(c, name, whole);
     }
     weir__gguf_fail(c, WEIR_FORMAT,
-                    "cannot be loaded as a model of the architecture '%s'; the log has llama.cpp's reason",
+                    "is refused as a model of the architecture '%s'; the log has llama.cpp's reason",
                     c->info.architecture);
 }
