@@ -1,5 +1,5 @@
-/* window_draft_test.c: a model with a sliding window answers with drafts as without, computed alone, to the bit:
- * texts of several windows, in a pool so small that requests are suspended and cells overwritten.
+/* window_draft_test.c: a model with a sliding window answers with drafts as without, computed alone, to the
+ * bit: texts of several windows, in a pool so small that requests are suspended and cells overwritten.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>

@@ -178,11 +178,11 @@ static bool groups_apart(const weir_context_info *info, const int32_t *rows, int
  * have let go of the cells that a rejected draft needs back (ADR 0140). True: some were left out. */
 static bool leave_out_drafts(weir__driver *driver, const int32_t *rows, bool apart)
 {
-    int32_t before[WEIR__SEQ_MAX], n = driver->lanes.n;
+    int32_t before[WEIR__SEQ_MAX], left[WEIR__SEQ_MAX], n = driver->lanes.n;
     bool changed = false;
     for (int32_t end = n, start; end > 0; end = start) {
         start = apart ? group_start(rows, end) : 0;
-        weir__cost_before(rows + start, end - start, driver->info.n_ubatch, driver->info.layout,
+        weir__cost_before(rows + start, end - start, driver->info.n_ubatch, driver->info.layout, left,
                           before + start);
     }
     for (int32_t lane = 0; lane < n; lane++) {

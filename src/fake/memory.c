@@ -135,8 +135,8 @@ static void slide_pool(weir__bcontext *context, const weir__batch *batch)
     }
 }
 
-/* The rows of a batch that the next part takes: of each sequence that has rows left, in the order of the batch
- * and as long as their numbers are consecutive, equally many. */
+/* The rows of a batch that the next part takes: of each sequence that has rows left, in the order of the
+ * batch and as long as their numbers are consecutive, equally many. */
 typedef struct part {
     int32_t done[WEIR__SEQ_MAX]; /* rows of each sequence that were taken */
     int32_t seqs[WEIR__SEQ_MAX]; /* [n] */

@@ -129,8 +129,8 @@ static int32_t cut_as_far_as_it_goes(rig *r, int32_t seq, const int32_t *ids, we
     return least;
 }
 
-/* Of the tokens that one micro-batch appended, all but the first can be removed again, while sequences come and
- * go, so that in a pool cells of their windows are overwritten. */
+/* Of the tokens that one micro-batch appended, all but the first can be removed again, while sequences come
+ * and go, so that in a pool cells of their windows are overwritten. */
 static void a_window_gives_back_what_a_pass_added(void **state)
 {
     (void)state;

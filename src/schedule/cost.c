@@ -5,8 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "params/bounds.h"
-
 /* All relative: to the cost itself, or to the tick's time, per tick. */
 #define DRIFT_ALL 0.03  /* the machine gets faster or slower: all costs together */
 #define DRIFT_OWN 0.006 /* one cost changes alone: other kernels, other lengths */
@@ -156,10 +154,9 @@ static bool take_run(int32_t *rows, int32_t first, int32_t n_lanes, int32_t n_ub
 }
 
 void weir__cost_before(const int32_t *rows, int32_t n_lanes, int32_t n_ubatch, weir_layout layout,
-                       int32_t *before)
+                       int32_t *left, int32_t *before)
 {
     int64_t total = 0, at = 0;
-    int32_t left[WEIR__SEQ_MAX];
     lane_run run = {0};
     if (n_ubatch < 1) n_ubatch = 1;
     for (int32_t lane = 0; lane < n_lanes; lane++) {

@@ -316,8 +316,8 @@ static void passes_of_a_pool_are_full(void **state)
 
 static void assert_before(weir_layout layout, int32_t n_ubatch, const int32_t *rows, const int32_t *want)
 {
-    int32_t before[4];
-    weir__cost_before(rows, 4, n_ubatch, layout, before);
+    int32_t left[4], before[4];
+    weir__cost_before(rows, 4, n_ubatch, layout, left, before);
     assert_memory_equal(before, want, sizeof before);
 }
 
