@@ -122,7 +122,12 @@ weir_status weir__prefix_open(weir__prefix *prefix, weir__memory *memory, weir__
 
 bool weir__prefix_is_exact(const weir_model *model)
 {
-    return model->info.is_recurrent || model->info.is_hybrid || model->info.n_swa > 0;
+    return weir__prefix_is_whole(model) || model->info.n_swa > 0;
+}
+
+bool weir__prefix_is_whole(const weir_model *model)
+{
+    return model->info.is_recurrent || model->info.is_hybrid;
 }
 
 bool weir__prefix_serves(const weir__prefix *prefix, const weir__request *request)

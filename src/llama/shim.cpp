@@ -414,6 +414,16 @@ weir_status weir__shim_flush(llama_context *context, weir_error *error)
     });
 }
 
+int32_t weir__shim_window_start(const llama_model *model, int32_t pos)
+{
+    const auto window = static_cast<int32_t>(model->hparams.n_swa);
+    switch (model->hparams.swa_type) {
+    case LLAMA_SWA_TYPE_CHUNKED: return pos / window * window;
+    case LLAMA_SWA_TYPE_SYMMETRIC: return pos - window / 2;
+    default: return pos - window + 1;
+    }
+}
+
 size_t weir__shim_state_size(llama_context *context, int32_t seq)
 {
     capture said;
