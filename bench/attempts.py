@@ -4,7 +4,7 @@
 
 Counts what the tests of one caller against another try, and how much of it a build withstands: runs them and prints a table, a row for each
 surface. A test says how many attempts a check stands for, or each check is one. bench/results/attempts.md has the results. The tests of
-llama.cpp need a build with it; those that are skipped have no row."""
+llama.cpp need a build with it, and the one of a browser needs Chromium (scripts/deps.sh check); those that are skipped have no row."""
 import os
 import re
 import subprocess
@@ -22,6 +22,7 @@ ROWS = (
     ("forged spellings of paths", "server_paths_test.py one_spelling", CHECK + r".*none of (\d+) others"),
     ("names of models that lead to files, addresses or others", "server_paths_test.py names", CHECK + r".*none of (\d+) requests"),
     ("origins and names of hosts", "server_paths_test.py origins origins_over_tls hosts_of_a_unix_socket behind_nginx", CHECK),
+    ("a real browser's requests from pages of other origins", "browser/cors_test.py", CHECK),
     ("images at addresses of the server's own machine", "server_own_addresses_test.py", CHECK),
     ("mutilated requests behind HAProxy and nginx, beside honest ones", "server_proxies_test.py", r"^ .*: (\d+) mutilated requests"),
     ("mutilated HTTP", "server_fuzz_test.py", r"^ +(\d+) connections"),

@@ -1,9 +1,12 @@
 /* weir chat: a conversation, line by line.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A line is a message or a command that begins with a slash; the table of commands is here. The conversation
- * is kept in cli_talk, and a command that changes settings tries them on a sampler before they stay. /model
- * loads another model and goes on with the same conversation. */
+ * A message is a line, or several that a backslash or quotes join; one that begins with a slash is a command,
+ * and the table of commands is here. The conversation is kept in cli_talk, and a command that changes
+ * settings tries them on a sampler before they stay. /model loads another model and goes on with the same
+ * conversation. If the conversation has become too long, a person is asked whether its oldest turns may go,
+ * and it is tried again without them. A person goes on after an error; input from a pipe ends with the first
+ * one. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

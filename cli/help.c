@@ -1,8 +1,11 @@
-/* The commands of weir, and their pages of help.
+/* help.c: the commands of weir, and their pages of help.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The table of commands is here: name, arguments, text and function. Pages are made of pieces that
- * are written for a terminal or in roff, so that help and manual pages have the same text. */
+ * The table of commands is here: name, arguments, text and function. A page is made of sections, paragraphs
+ * and entries, and each of these writes itself for a terminal or in roff, so that help and manual pages have
+ * the same text. The options of a command come from options.h's table, by groups, with the defaults that the
+ * command has; the rare ones only on the long page. A page that is longer than the window goes through the
+ * user's pager. */
 #include "commands.h"
 
 #include <stdio.h>

@@ -1,9 +1,10 @@
 /* weir info: the model, the machine, and the memory of an engine.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The model is loaded if the memory of its engine fits, and described line by line or as JSON; the engine's
- * memory is the estimate that the engine itself makes. A model that is too large is described from its
- * header. */
+ * The engine estimates its memory from the file's header. What does not fit is not loaded, and only the
+ * estimate is shown. Otherwise the model is loaded, with a manual engine, which never ticks, if it generates;
+ * both are described line by line or as JSON. How many tokens an image or a sound takes is found by a
+ * forecast: of a request with a blank one of that size, less that of the same request without. */
 #include <jansson.h>
 #include <string.h>
 #include <weir/more.h>

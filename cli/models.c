@@ -87,23 +87,20 @@ cli_exit cli_pull(cli_args *args)
 
 /* ---- weir list ---- */
 
-static json_t *file_json(const weir_hub_file *file)
-{
-    return json_pack("{s:o, s:o, s:o, s:I, s:o, s:o, s:i, s:i}", "repo", cli_figures_string(file->repo),
-                     "file", cli_figures_string(file->name), "path",
-                     file->path != NULL ? cli_figures_string(file->path) : json_null(), "n_bytes",
-                     (json_int_t)file->n_bytes, "sha256",
-                     file->sha256[0] != '\0' ? cli_figures_string(file->sha256) : json_null(), "quantization",
-                     file->quantization[0] != '\0' ? cli_figures_string(file->quantization) : json_null(),
-                     "shard", (int)file->shard, "n_shards", (int)file->n_shards);
-}
-
 static void list_json(const weir_hub_files *files)
 {
     json_t *array = json_array();
     weir_hub_file file = {.size = sizeof file};
     for (size_t i = 0; weir_hub_files_get(files, i, &file) == WEIR_OK; i++)
-        json_array_append_new(array, file_json(&file));
+        json_array_append_new(
+            array,
+            json_pack("{s:o, s:o, s:o, s:I, s:o, s:o, s:i, s:i}", "repo", cli_figures_string(file.repo),
+                      "file", cli_figures_string(file.name), "path",
+                      file.path != NULL ? cli_figures_string(file.path) : json_null(), "n_bytes",
+                      (json_int_t)file.n_bytes, "sha256",
+                      file.sha256[0] != '\0' ? cli_figures_string(file.sha256) : json_null(), "quantization",
+                      file.quantization[0] != '\0' ? cli_figures_string(file.quantization) : json_null(),
+                      "shard", (int)file.shard, "n_shards", (int)file.n_shards));
     cli_out_json(json_pack("{s:o}", "files", array));
 }
 

@@ -1,9 +1,10 @@
 /* weir run: one prompt, one answer.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The prompt is put together from files, stdin and words, and submitted as many times as answers are wanted.
- * The answers are awaited, the best is chosen, and its chunks are printed as they come if there is only
- * one. */
+ * The prompt is put together from files, stdin and words, before the model is loaded. It is rendered as a
+ * chat if the model has a template, and submitted as many times as answers are wanted. A single answer is
+ * printed chunk by chunk as it comes. With --best-of all streams are awaited first; the best one is then
+ * printed in the same way, and the others are released. */
 #include <errno.h>
 #include <math.h>
 #include <poll.h>

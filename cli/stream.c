@@ -1,9 +1,11 @@
 /* weir stream: a file of requests, all at once.
  * SPDX-License-Identifier: Apache-2.0
  *
- * All requests of the file are submitted at once. One loop polls the streams' descriptors, keys and signals,
- * passes chunks on as JSON lines or to the panes, and draws the screen. The texts are printed at the end if
- * there was a screen. */
+ * All requests of the file are submitted in one call, so all of them run or none. One loop polls the streams'
+ * descriptors, keys and signals, and takes all chunks of a stream that has some: they become JSON lines, or
+ * text of its pane. A stream without a descriptor is looked at in each turn. A signal, or a reader of stdout
+ * that has left, cancels all; the loop ends when each request has had its last chunk. The screen is drawn at
+ * intervals from the panes, and the whole texts are printed when it is closed. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>

@@ -1,8 +1,10 @@
 /* weir top and weir ps: the state of a running server, live or once.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Both read the server's /events by libcurl, in one thread: nothing blocks but wait_for_events. ps prints the
- * first event; top draws each, and connects again if the server goes away. */
+ * Both read the server's /events by libcurl, in one thread: nothing blocks but wait_for_remote, which waits
+ * for bytes, signals and keys. Each event replaces the one before, and view.c writes the lines from it. ps
+ * prints the first event; top draws each, and connects again if the server goes away, unless no other try
+ * would help, as after a wrong key. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>

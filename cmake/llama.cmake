@@ -36,7 +36,7 @@ if(WEIR_MEDIA)
     list(PREPEND WEIR_LLAMA_LIBS ${WEIR_LLAMA_BUILD}/libweir-mtmd.a)
 endif()
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS scripts/llama.sh scripts/llama.patch
-    scripts/llama_amx.patch scripts/llama_jinja.patch scripts/llama_memory.patch scripts/llama_rpc.patch scripts/llama_vulkan.patch scripts/llama_targets.cmake)
+    scripts/llama_amx.patch scripts/llama_embeddings.patch scripts/llama_jinja.patch scripts/llama_memory.patch scripts/llama_rpc.patch scripts/llama_vulkan.patch scripts/llama_targets.cmake)
 message(STATUS "llama.cpp: ${WEIR_LLAMA_BUILD} (${WEIR_LLAMA_BACKEND})")
 
 foreach(package ${WEIR_LLAMA_PACKAGES})

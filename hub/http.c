@@ -2,9 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * weir__http_get makes one request for each hop, follows redirects itself, and refuses those from https to
- * anything else. The body's first byte is checked to be the one that was asked for. Which answers may be
- * tried again, how often, and how long to wait before, is decided here; the caller makes the tries, and
- * begins the count anew after progress. */
+ * anything else. Headers say where the body begins and what its checksum is; the caller's `begin` judges
+ * these before the first byte reaches `write`. Which answers may be tried again, how often, and how long to
+ * wait before, is decided here; the caller makes the tries, and begins the count anew after progress. What
+ * has failed is explained in terms of the hub: a gated model, a missing revision, a token without rights. */
 #include "http.h"
 
 #include <errno.h>

@@ -1,22 +1,31 @@
 #!/usr/bin/env bash
 # agents.sh [--bump] [AGENT...]: agents in real loops with weir, all of tests/agents/pins.txt or these; installs what is missing into the
-# user's cache, some hundreds of MB each. --bump takes the newest versions, and notes the fields of their bodies. Linux.
+# user's cache, some hundreds of MB each. --bump takes the newest versions, and notes the fields of their bodies and the tables of
+# docs/guides/clients.md. Linux.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$weir_root"
 pins=tests/agents/pins.txt
 
-newest() { # newest npm|pip PACKAGE: what is pinned instead, such as name@1.2.3 or name[extra]==1.2.3
-    local name version
-    if [ "$1" = npm ]; then
-        name=${2%@*}
-        version=$(npm view "$name" version) && echo "$name@$version"
-    else
-        name=${2%%==*}
-        version=$("${PYTHON:-python3}" -m pip --disable-pip-version-check index versions "${name%%[*}" 2>/dev/null | sed -n '1s/.*(\(.*\))/\1/p')
-        [ -n "$version" ] && echo "$name==$version"
-    fi
+newest_npm() { # newest_npm PACKAGE...: what is pinned instead, such as name@1.2.3
+    local package version
+    for package; do
+        version=$(npm view "${package%@*}" version) || return
+        echo "${package%@*}@$version"
+    done
+}
+
+newest_pip() { # newest_pip PACKAGE...: the first at its newest, the others as they go with it, such as name[extra]==1.2.3
+    local first=${1%%==*} version python=${PYTHON:-python3}
+    version=$("$python" -m pip --disable-pip-version-check index versions "${first%%[*}" 2>/dev/null | sed -n '1s/.*(\(.*\))/\1/p')
+    [ -n "$version" ] || return
+    shift
+    "$python" -m pip --disable-pip-version-check install --quiet --dry-run --ignore-installed --report - "$first==$version" "${@%%==*}" |
+        "$python" -c '
+import json, sys
+found = {package["metadata"]["name"].lower(): package["metadata"]["version"] for package in json.load(sys.stdin)["install"]}
+print(*(name + "==" + found[name.split("[")[0].lower()] for name in sys.argv[1:]), sep="\n")' "$first" "${@%%==*}"
 }
 
 # Clients that are compiled have their versions beside their sources: bump_go|bump_cargo FOLDER PACKAGE.
@@ -29,7 +38,7 @@ bump_cargo() {
 }
 
 bump() { # bump AGENT
-    local kind package packages line
+    local kind packages found
     read -r _ kind packages < <(grep "^$1 " $pins) || die "no agent $1 in $pins"
     case $kind in
     go | cargo)
@@ -37,11 +46,9 @@ bump() { # bump AGENT
         return
         ;;
     esac
-    line="$1 $kind"
-    for package in $packages; do
-        line+=" $(newest "$kind" "$package")" || die "no version of $package"
-    done
-    awk -v name="$1" -v line="$line" '$1 == name { $0 = line } 1' $pins >$pins.new
+    # shellcheck disable=SC2086 # one argument a word
+    found=$("newest_$kind" $packages) || die "no versions of $packages"
+    awk -v name="$1" -v line="$1 $kind ${found//$'\n'/ }" '$1 == name { $0 = line } 1' $pins >$pins.new
     mv $pins.new $pins
 }
 

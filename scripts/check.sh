@@ -99,7 +99,10 @@ fuzz_one() {
     mkdir -p "$found"
     arguments=("-max_total_time=$fuzz_seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
         "-artifact_prefix=build/fuzz/$name-")
-    if [ -f "fuzz/$name.dict" ]; then arguments+=("-dict=fuzz/$name.dict"); fi
+    if [ -f "fuzz/$name.dict" ]; then # and the fields of requests
+        sed -n 's/^| `\([a-z_]*\)`.*/"\1"/p' docs/guides/fields.md | cat "fuzz/$name.dict" - >"build/fuzz/$name.dict"
+        arguments+=("-dict=build/fuzz/$name.dict")
+    fi
     arguments+=("$found") # new inputs go into the first folder; the kept ones stay as they are
     if [ -d "fuzz/corpus/$name" ]; then arguments+=("fuzz/corpus/$name"); fi
     if setarch "$(uname -m)" -R true 2>/dev/null; then

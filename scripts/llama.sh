@@ -2,8 +2,8 @@
 # llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--media] [--no-rpc] [--print-config]: fetches and builds the pinned
 # llama.cpp, once per pin and flag set, in the user's cache. Progress goes to stderr; stdout gets NAME=VALUE lines for cmake/llama.cmake. All
 # flavors but stock and stock-avx2, which benchmarks compare with, have llama.patch (docs/adr/0013, 0040, 0046, 0063),
-# llama_rpc.patch (0090), llama_memory.patch (0099) and llama_jinja.patch (0105). llama_amx.patch, without which builds of gcc 12 for processors with AMX
-# crash, is part of all that are compiled for the processor that builds.
+# llama_rpc.patch (0090), llama_memory.patch (0099), llama_jinja.patch (0105) and llama_embeddings.patch (0139).
+# llama_amx.patch, without which builds of gcc 12 for processors with AMX crash, is part of all that are compiled for the processor that builds.
 #
 #   --media            builds libmtmd, too: the encoders of images and sounds
 #   --no-rpc           leaves out ggml's RPC backend and its patch (docs/adr/0129)
@@ -95,7 +95,7 @@ link_packages=() link_libs=() patches=() missing=
 if [ $patched = yes ]; then
     patches+=("$weir_root/scripts/llama.patch")
     if [ $rpc = yes ]; then patches+=("$weir_root/scripts/llama_rpc.patch") flags+=(-DGGML_RPC=ON -DGGML_RPC_RDMA=OFF); fi
-    patches+=("$weir_root/scripts/"{llama_memory,llama_jinja}.patch)
+    patches+=("$weir_root/scripts/"{llama_memory,llama_jinja,llama_embeddings}.patch)
     if [ -z "${WEIR_LLAMA_DIR:-}" ]; then flags+=(-DWEIR_JOINED=ON); fi # files of the pin that go together (llama_targets.cmake)
 fi
 case $backend in

@@ -142,7 +142,7 @@ def test_chat():
     expect("/preset of none", run("chat", "-m", "fake:", stdin="/preset nothing\n"), 2, "no preset nothing")
     written("hot", "temp = 200\n")
     expect("/preset with a value out of range", run("chat", "-m", "fake:", stdin="/preset hot\n"), 2, "--temp", "100")
-    expect("weir chat NAME", run("chat", "terse", stdin=""), 3, "fake:other")
+    expect("weir chat NAME", run("chat", "terse", stdin=""), 3, '"other" is not an option')
 
 
 def test_serve():
@@ -173,7 +173,7 @@ def test_mistakes():
         written("wrong", text)
         expect(f"{text!r} is told with its line", run("run", "-m", "wrong", "-p", "x"), 2, "wrong.preset", *parts)
     written("loop", "model = loop\n")
-    expect("a preset's model is no preset", run("run", "loop", "x"), 3, "cannot load loop")
+    expect("a preset's model is no preset", run("run", "loop", "x"), 3, "cannot load", "loop")
     expect("a path to a preset that is missing", run("run", "-m", "/none/x.preset", "-p", "x"), 1, "/none/x.preset")
 
 

@@ -88,7 +88,7 @@ def test_names():
         expect(f"weir {command} of a name that nearly is one", weir(command, "qwen3:8c", home=home), 3, "there is no such file; did you mean qwen3:8b? A model is a GGUF file")
     for command in ("pull", "list"):
         expect(f"weir {command} of a name that is none", weir(command, "qwen3:8c", home=home), 2, "did you mean qwen3:8b", "short name", "hf:OWNER/REPO")
-    expect("another address is no model", weir("run", "-m", "https://example.org/m", "-p", "hi", home=home), 3, "cannot load https://example.org/m")
+    expect("another address is no model", weir("run", "-m", "https://example.org/m", "-p", "hi", home=home), 3, "cannot load", "https://example.org/m")
 
 
 def test_consent():

@@ -33,7 +33,7 @@ def test_bad_files():
          ["bad.json: requests[0].temp: this is a string; expected: a number"]),
         ("half a token", '{"requests": [{"prompt": "x", "max_tokens": 1.5}]}', 2, ["requests[0].max_tokens", "whole number"]),
         ("a number beyond 31 bits", '{"requests": [{"prompt": "x", "top_k": 3000000000}]}', 2, ["requests[0].top_k", "a whole number from"]),
-        ("a value out of range", '{"requests": [{"prompt": "x"}, {"prompt": "y",\n"top_p": 1.5}]}', 2, ["bad.json: requests[1].top_p", "1"]),
+        ("a value out of range", '{"requests": [{"prompt": "x"}, {"prompt": "y",\n"top_p": 1.1}]}', 2, ["bad.json: requests[1].top_p is 1.1; allowed: 0 to 1"]),
         ("a default out of range", '{"top_p": -2, "requests": [{"prompt": "x"}]}', 2, ["bad.json: top_p"]),
         ("the same twice", '{"requests": [{"prompt": "x", "temp": 1, "temperature": 0}]}', 2, ["twice"]),
         ("the same key twice", '{"requests": [{"prompt": "x", "temp": 1, "temp": 0}]}', 2, ["bad.json:1:", "temp"]),

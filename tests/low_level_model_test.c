@@ -315,52 +315,20 @@ static void draw(weir_context *context, const weir_sampler_params *params, int32
 static void test_every_allowed_value_can_be_sampled_with(void **state)
 {
     (void)state;
-    static const struct {
-        size_t offset;
-        bool is_float;
-        double least, most;
-    } fields[] = {
-#define FLOAT(name, least, most) {offsetof(weir_sampler_params, name), true, least, most}
-#define INT(name, least, most)                                                                               \
-    {                                                                                                        \
-        offsetof(weir_sampler_params, name), false, least, most                                              \
-    }
-        FLOAT(temp, 0, 100),
-        FLOAT(dynatemp_range, 0, 100),
-        FLOAT(dynatemp_exponent, 0, 100),
-        INT(top_k, 0, INT32_MAX),
-        FLOAT(top_p, 0, 1),
-        FLOAT(min_p, 0, 1),
-        FLOAT(typical_p, 0, 1),
-        FLOAT(top_n_sigma, 0, 100),
-        FLOAT(xtc_probability, 0, 1),
-        FLOAT(xtc_threshold, 0, 1),
-        INT(min_keep, 0, INT32_MAX),
-        FLOAT(dry_multiplier, 0, 100),
-        FLOAT(dry_base, 0, 100),
-        INT(dry_allowed_length, 0, 1000000),
-        INT(dry_penalty_last_n, 0, 1000000),
-        INT(penalty_last_n, 0, 1000000),
-        FLOAT(penalty_repeat, 0.01, 100),
-        FLOAT(penalty_freq, -100, 100),
-        FLOAT(penalty_present, -100, 100),
-        INT(mirostat, 0, 2),
-        FLOAT(mirostat_tau, 0, 100),
-        FLOAT(mirostat_eta, 0, 1),
-        FLOAT(adaptive_target, 0, 1),
-        FLOAT(adaptive_decay, 0, 0.99),
-#undef FLOAT
-#undef INT
-    };
+    size_t n_members;
+    const weir_member *members = weir_members("sampler", &n_members);
     int32_t prompt[60], got[3];
     size_t n = tokens_of(text, prompt);
     weir_context *context = context_of(256, 1, WEIR_LAYOUT_AUTO);
     assert_ok(weir_prefill(context, prompt, n, 0, NULL, error));
-    for (size_t i = 0; i < N_ELEMENTS(fields); i++)
+    for (size_t i = 0; i < n_members; i++)
         for (int end = 0; end < 2; end++) {
-            double value = end == 0 ? fields[i].least : fields[i].most;
+            const weir_member *member = &members[i];
+            bool is_float = member->type == WEIR_MEMBER_FLOAT;
+            if (!is_float && member->type != WEIR_MEMBER_INT32) continue;
+            double value = end == 0 ? member->min : member->max;
             float number = (float)value;
-            int32_t integer = fields[i].is_float ? 0 : (int32_t)value;
+            int32_t integer = is_float ? 0 : (int32_t)value;
             for (int around = 0; around < 4; around++) {
                 weir_sampler_params params = weir_sampler_params_default();
                 params.seed = 1;
@@ -373,8 +341,8 @@ static void test_every_allowed_value_can_be_sampled_with(void **state)
                     params.penalty_repeat = 1.1f;
                     params.dynatemp_range = 0.5f;
                 }
-                memcpy((char *)&params + fields[i].offset,
-                       fields[i].is_float ? (const void *)&number : (const void *)&integer, sizeof integer);
+                memcpy((char *)&params + member->offset,
+                       is_float ? (const void *)&number : (const void *)&integer, sizeof integer);
                 draw(context, &params, got, 3);
             }
         }

@@ -38,8 +38,9 @@ static void open_play(play *p)
     dice *d = &p->d;
     bool exact = dice_one_in(d, 2);
     int32_t n_vocab = dice_in(d, 260, 300), every = dice_one_in(d, 3) ? 0 : dice_in(d, 3, 60);
-    snprintf(path, sizeof path, "fake:n_vocab=%d,seed=%d,eos_every=%d,any=%d,exact=%d,recurrent=%d", n_vocab,
-             dice_in(d, 0, 1000000), every, !dice_one_in(d, 4), exact, dice_one_in(d, 5));
+    snprintf(path, sizeof path, "fake:n_vocab=%d,seed=%d,eos_every=%d,any=%d,exact=%d,recurrent=%d,n_swa=%d",
+             n_vocab, dice_in(d, 0, 1000000), every, !dice_one_in(d, 4), exact, dice_one_in(d, 5),
+             dice_one_in(d, 4) ? dice_in(d, 1, 40) : 0);
     p->live = weir__mem_live();
     MUST(p, weir_model_load(path, NULL, &p->model, NULL) == WEIR_OK, "%s", path);
     p->fake = weir__fake_of(p->model);
@@ -66,6 +67,7 @@ static void open_play(play *p)
     q->cache_sequences = dice_one_in(d, 3) ? -1 : dice_in(d, 0, 5);
     q->ageing_ms = dice_one_in(d, 2) ? 0 : dice_one_in(d, 2) ? 1 : 10000;
     q->n_batch = dice_in(d, q->n_slots, dice_one_in(d, 2) ? q->n_slots + 4 : 80);
+    if (dice_one_in(d, 3)) q->n_ubatch = dice_in(d, 1, 30);
     q->chunk_size = dice_in(d, 1, dice_one_in(d, 2) ? 6 : 64);
     q->queue_limit = dice_one_in(d, 2) ? 0 : dice_in(d, 1, 8);
     q->max_tokens = dice_one_in(d, 4) ? dice_in(d, 0, 40) : -1;
@@ -78,8 +80,8 @@ static void open_play(play *p)
     MUST(p, weir_engine_create(p->model, q, &p->engine, &error) == WEIR_OK, "%s", error.message);
     if (!dice_one_in(d, 3)) guess_install(&p->guess, p->engine, p->model, -1, -1);
     p->first = p->at_decode = play_stats(p);
-    int32_t n_lanes =
-        q->n_slots + (q->cache_sequences > 0 && strstr(path, "recurrent=1") == NULL ? q->cache_sequences : 0);
+    bool shares = !p->model->info.is_recurrent && p->model->info.n_swa == 0;
+    int32_t n_lanes = q->n_slots + (q->cache_sequences > 0 && shares ? q->cache_sequences : 0);
     say(p,
         "%s; %d slots, n_ctx %d, n_kv %d (%d), n_batch %d, chunks %d, queue %d, layout %d, drafts of "
         "%d%s%s%s",

@@ -57,6 +57,19 @@ def alone(seed, *words, **more):
         return ask(server, "", **more)
 
 
+def test_context():
+    """A context beyond the training warns, of one model and of several; one within does not."""
+    words = "-c 100 is longer than the 64 tokens that the model was trained for"
+    for ctx, warned in (("100", True), ("64", False)):
+        with Server(WEIR, "-c", ctx, model="fake:n_ctx_train=64") as server:
+            said = [line["message"] for line in server.lines]
+            check(f"weir serve -c {ctx}: {'a' if warned else 'no'} warning", any(words in line for line in said) == warned, said)
+    written("ctx = 100\n[small]\nmodel = fake:n_ctx_train=64\npinned = on\n[large]\nmodel = fake:\npinned = on\n")
+    with Server(WEIR, "--models", FILE, model=None) as server:
+        check("weir serve --models: which model", server.log(lambda line: line.get("event") == "context" and "small: " + words in line["message"]), server.lines)
+        check("and no other", not any(line["message"].startswith("large:") for line in server.lines if line.get("event") == "context"), server.lines)
+
+
 def test_file():
     written(THREE)
     with Server(WEIR, "--models", FILE, model=None) as server:

@@ -309,8 +309,8 @@ def serve(template, model):
 for template, opened in (("Qwen-QwQ-32B", True), ("deepseek-ai-DeepSeek-V3.1", True), ("Qwen-Qwen3-0.6B", False), ("HuggingFaceTB-SmolLM3-3B", False)):
     with serve(template, "fake:tick_us=500,eos_every=60") as server:
         ask_reasoning(server, template, opened)
-# A call between marks, arguments one by one, a call without marks, and a template that knows no tools.
-for template in ("Qwen-Qwen2.5-7B-Instruct", "Qwen3-Coder", "meta-llama-Llama-3.1-8B-Instruct", None):
+# A call between marks, arguments one by one, a call without marks, ids that the model writes, and a template that knows no tools.
+for template in ("Qwen-Qwen2.5-7B-Instruct", "Qwen3-Coder", "meta-llama-Llama-3.1-8B-Instruct", "CohereForAI-c4ai-command-r7b-12-2024-tool_use", None):
     with serve(template, "fake:tick_us=500") as server:
         ask_calls(server, template or "ChatML")
         ask_back(server, template or "ChatML")

@@ -273,7 +273,8 @@ def log_lines():
     connection.close()
     told = server.log(lambda e: e.get("id") == id)
     check("a Unix socket has no address", told is not None and "client" not in told and told["agent"] == "here", told)
-    metrics = server.metrics()
+    # A worker is busy until it looks for its next job, which may be after its answer is out.
+    metrics = server.wait_for(lambda m: m["weir_workers_busy"] == 0)
     check("workers", metrics["weir_workers"] == 3 and metrics["weir_workers_busy"] == 0 and metrics["weir_workers_queue_depth"] == 0, metrics)
     end(server)
 

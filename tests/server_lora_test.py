@@ -225,7 +225,7 @@ with tempfile.TemporaryDirectory() as folder:
     check("run: one", run("--lora", files["sql"] + "=0.5").stdout.rstrip("\n") == half.rstrip("\n"))
     check("run: two", run("--lora", files["sql"], "--lora", files["prose"] + "=-0.5").stdout.rstrip("\n") == both.rstrip("\n"))
     done = run("--lora", os.path.join(kept, "wrong.gguf"))
-    check("run: a wrong one", done.returncode == 3 and "cannot load the adapter" in done.stderr and "shape" in done.stderr, done.returncode, done.stderr)
+    check("run: a wrong one", done.returncode == 3 and "cannot load the adapter" in done.stderr and done.stderr.count("wrong.gguf") == 1 and "shape" in done.stderr, done.returncode, done.stderr)
     done = run("--lora", files["sql"] + "=101")
     check("run: a wrong scale", done.returncode == 2 and "-100 to 100" in done.stderr, done.stderr)
 finish()

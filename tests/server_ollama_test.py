@@ -183,12 +183,13 @@ for name, body, field in [("no input", {}, "input"), ("an empty text", {"input":
 refused("the older path: no prompt", server.post("/api/embeddings", {"model": "tiny"}), 400, "prompt")
 for path, body in ((OLLAMA, HELLO), (GENERATE, asked), (EMBED, {"input": "a"}), ("/api/show", {})):
     refused(path + ": another model", server.post(path, {**body, "model": "llama3.2:latest"}), 404, "model", "no model")
-for what in ("push", "create", "copy"):
+for what in ("push", "create", "copy", "blobs/sha256:0"):
     refused(what, server.post("/api/" + what, {"model": "tiny"}), 501, None, "weir pull")
 refused("delete", server.ask("DELETE", "/api/delete", {"model": "tiny"}), 501, None, "weir pull")
 refused("delete, without a body", server.ask("DELETE", "/api/delete"), 501, None, "weir pull")
 refused("another path with DELETE", server.ask("DELETE", "/api/tags"), 405, None, "GET")
-refused("nothing there", server.get("/api/none"), 405, None, "POST")
+for reply in (server.get("/api/none"), server.post("/api/none", {}), server.get("/api"), server.get("/api/tags/x")):
+    refused("nothing there", reply, 404, None, "there is nothing at")
 reply = server.post(OLLAMA, {**HELLO, **SHORT, "options": {**SHORT["options"], "num_ctx": 99999, "num_gpu": 1, "num_thread": 4, "use_mmap": True}})
 check("what the server decides is reported", reply.status == 200 and set(reply.headers["x-weir-relaxed"].split("; ")) == {"options.num_ctx", "options.num_gpu", "options.num_thread", "options.use_mmap"}, reply.headers)
 

@@ -49,7 +49,10 @@ GET    /api/tags
 GET    /api/ps
 GET    /api/version
 POST   /api/pull
-POST   /api/**
+POST   /api/create
+POST   /api/copy
+POST   /api/push
+POST   /api/blobs/*
 DELETE /api/delete
 GET    /props
 POST   [/v1]/embeddings
@@ -146,8 +149,8 @@ def one_spelling():
         bad -= good
         wrong = []
         for target in sorted(bad):
-            # In "/api/**" and "[/v1]/models/**" anything may be a name: these say so themselves.
-            if any(method == m and target.startswith(p) for m, p in (("POST", "/api/"), ("GET", "/v1/models/"), ("GET", "/models/"))):
+            # In "[/v1]/models/**" anything may be a name: it says so itself.
+            if method == "GET" and target.startswith(("/v1/models/", "/models/")):
                 continue
             for where in (target, "http://localhost" + target):
                 reply = ask(server, method, where)
@@ -160,6 +163,24 @@ def one_spelling():
           ask(server, "GET", "/v1/responses/x%2Finput_items").error["message"].startswith('there is no response "x/input_items"'), ask(server, "GET", "/v1/responses/x%2Finput_items").body)
     for target in ("/v1/models/%zz", "/v1/models/%", "/v1/models/%4", "/nothing%00", "/%"):
         check(f"{target}: 400", ask(server, "GET", target).status == 400)
+    end(server)
+
+
+@part
+def heads():
+    """HEAD is answered like GET, without the text: what follows on the connection is the next answer."""
+    server = Server(WEIR, "--prefix-key", "p" * 32)
+    # The last is what Claude Code asks for to open a connection: nothing is there, and it reads no answer.
+    for path in [pattern.replace("[/v1]", "/v1").replace("**", "fake:").replace("*", "x") for method, pattern in ROWS if method == "GET"] + ["/", "/api/hello"]:
+        connection = Connection(server)
+        connection.send(f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        head = connection.reply(head_only=True)
+        connection.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" if path == "/events" else f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        get = connection.reply()
+        connection.close()
+        check(f"HEAD {path}", head.status == get.status and head.body == b"", head.status, get.status, get.body)
+        check(f"HEAD {path}: its type and whether it is there", path == "/events" or (head.headers.get("content-type") == get.headers.get("content-type") and "content-length" in head.headers), head.headers, get.headers)
+    check("what is nowhere is a 404 with any method", [ask(server, method, "/api/hello").status for method in ("HEAD", "GET", "POST", "DELETE")] == [404] * 4)
     end(server)
 
 

@@ -91,6 +91,29 @@ for name, body, chat in [
 
 # ---- Whole answers
 
+def echoes(body):
+    """The texts of the numbers that the answer of a body's bytes repeats: whole, in each event, and kept."""
+    connection = server.connect()
+    connection.request("POST", RESPONSES, body.replace(b"{", b'{"stream": true, "store": true, ', 1))
+    connection.head()
+    events = list(connection.events())
+    connection.close()
+    whole = server.post(RESPONSES, body.replace(b"{", b'{"store": true, ', 1))
+    kept = server.get(f"{RESPONSES}/{whole.json['id']}")
+    for text in (whole.body.decode(), kept.body.decode(), *(e for e in events if '"response":{' in e)):
+        yield tuple(re.findall(rf'"{name}":([^,}}]*)', text)[0] for name in ("temperature", "top_p", "max_output_tokens", "x"))
+
+
+# The bytes of numbers, and what they are in an answer.
+for given, wanted in ((("0.1", "0.9", "7", "0.1"), None), (("1", "1", "3", "12345678901234567890"), None), (("0.123456789012", "0.3", "2", "-0.0"), None),
+                      (("1e-7", "0.30000000000000004", "2", "1e300"), ("1e-07", "0.30000000000000004", "2", "1e+300")), (("2.0", "5e-1", "2", "100"), ("2.0", "0.5", "2", "100")),
+                      (("null", "null", "2", "3.14159265358979"), ("DEFAULT", "DEFAULT", "2", "3.14159265358979"))):
+    schema = '{"type": "object", "properties": {"y": {"const": 1}, "z": {"default": 2}}, "x": %s}' % given[3]
+    raw = '{"input": "hello", "temperature": %s, "top_p": %s, "max_output_tokens": %s, "tool_choice": "none", "tools": [{"type": "function", "name": "f", "parameters": %s}]}' % (*given[:3], schema)
+    for got in echoes(raw.encode()):
+        pairs = list(zip(got, wanted or given))
+        check(f"numbers as they came: {given}", all(a == b or b == "DEFAULT" and len(a) < 6 for a, b in pairs), got)
+
 answer = server.post(RESPONSES, dict(HELLO, instructions="Something else.", metadata={"a": "b"}, top_p=0.5)).json
 [item] = answer["output"]
 check("a whole answer", answer["id"].startswith("resp_") and (answer["object"], answer["model"], answer["status"], answer["error"], answer["store"], answer["background"]) ==

@@ -220,7 +220,7 @@ check("405 says all of it", reply.status == 405 and reply.headers["allow"] == "G
 reply = server.ask("OPTIONS", CHAT)
 check("OPTIONS: once", reply.status == 204 and reply.headers["allow"] == "POST, OPTIONS", reply.headers)
 for path, allowed in (("*", "GET, HEAD, POST, DELETE, OPTIONS"), ("/nothing", "GET, HEAD, POST, DELETE, OPTIONS"), ("/lora-adapters", "GET, HEAD, POST, OPTIONS"),
-                      ("/v1/responses/x", "GET, HEAD, DELETE, OPTIONS"), ("/", "GET, HEAD, OPTIONS"), ("/api/delete", "POST, DELETE, OPTIONS")):
+                      ("/v1/responses/x", "GET, HEAD, DELETE, OPTIONS"), ("/", "GET, HEAD, OPTIONS"), ("/api/delete", "DELETE, OPTIONS")):
     reply = server.ask("OPTIONS", path)
     check(f"OPTIONS {path}", reply.status == 204 and reply.headers["allow"] == allowed, reply.headers)
 check("a name with a slash", server.get("/v1/models/other/one").error["code"] == "model_not_found")

@@ -1,6 +1,11 @@
 /* config_file.c: reads lines of settings into a list, refuses settings that no option has, and finds the
  * files of presets.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The kind of a file (the config file, a preset, models, short names) decides which sections and keys it may
+ * have. Each line is checked when it is read, and the first bad one ends the reading with its number. Values
+ * stay texts here: parse.c gives them to the options, whose checks name the same line. Paths in presets and
+ * files of models are relative to the file's own folder. */
 #include "config_file.h"
 
 #include <dirent.h>

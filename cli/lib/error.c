@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "figures.h"
 #include "options.h"
@@ -50,6 +51,19 @@ cli_words cli_error_words(const weir_error *error, unsigned command, const char 
     return words;
 }
 
+/* The option that reads this one's value from a file, if the value given is the name of one; else NULL. */
+static const cli_option *option_of_file(const cli_args *args, const cli_option *option)
+{
+    struct stat info;
+    if (option == NULL || option->kind != CLI_STRING) return NULL;
+    const char *value = *(char *const *)((const char *)args + option->target);
+    if (value == NULL || stat(value, &info) != 0 || !S_ISREG(info.st_mode)) return NULL;
+    for (const cli_option *at = cli_options; at->name != NULL; at++)
+        if (at->kind == CLI_FILE && at->target == option->target && (at->commands & args->command->bit) != 0)
+            return at;
+    return NULL;
+}
+
 cli_exit cli_fail_error(const cli_args *args, cli_exit code, const char *context, const weir_error *error)
 {
     const cli_option *option = cli_error_option(error, args->command->bit);
@@ -58,8 +72,11 @@ cli_exit cli_fail_error(const cli_args *args, cli_exit code, const char *context
     if (error->code == WEIR_ABORTED && cli_signals_ended() != 0) return cli_signals_exit();
     if (option != NULL && cli_error_is_usage(error)) code = CLI_USAGE;
     if (option != NULL) snprintf(name, sizeof name, "%s%s", option->name, place != NULL ? place : "");
-    cli_fail(code, "%s",
-             cli_error_words(error, args->command->bit, NULL, option != NULL ? name : context).text);
+    const cli_option *file = option_of_file(args, option);
+    cli_fail(code, "%s%s%s",
+             cli_error_words(error, args->command->bit, NULL, option != NULL ? name : context).text,
+             file != NULL ? "; there is a file of this name, which needs " : "",
+             file != NULL ? file->name : "");
     if (args->json) cli_out_json(json_pack("{s:o}", "error", cli_figures_error(error)));
     return code;
 }

@@ -1,7 +1,10 @@
 /* load.c: finds the model's file, loads models and engines with progress, and writes weir's log to stderr.
+ * SPDX-License-Identifier: Apache-2.0
+ *
  * A model's name is default, a name at the hub, a file's path or a short name, tried in this order; a preset
- * has been replaced by its model before. Adapters are loaded with the model.
- * SPDX-License-Identifier: Apache-2.0 */
+ * has been replaced by its model before. Loading draws a line of progress, which a signal ends. Adapters and
+ * the draft model are loaded with the engine. Log messages are printed as they come, from whatever thread;
+ * while a screen is drawn they are kept, and printed after it. */
 #include "load.h"
 
 #include <stdio.h>
@@ -133,13 +136,15 @@ static cli_exit load_model(const cli_args *args, const char *path, weir_model_pa
     weir_status status = weir_model_load(path, &params, model, &error);
     cli_term_progress_end();
     if (status != WEIR_OK) {
-        char *context = cli_format("cannot load %s", path);
         if (status == WEIR_NOT_FOUND && access(path, F_OK) != 0) {
             cli_nearest nearest = cli_nearest_to(path);
             cli_shortname_try(&nearest);
             weir__error_set(&error, status, NULL, "there is no such file%s A model is " CLI_SHORTNAME_FORMS,
                             cli_nearest_hint(&nearest, "."));
         }
+        /* What is wrong with a file says which one. */
+        char *context = strcmp(error.field, "path") == 0 ? cli_format("cannot load the model")
+                                                         : cli_format("cannot load %s", path);
         cli_exit code = cli_fail_error(args, CLI_NO_MODEL, context, &error);
         cli_free(context);
         return code;
@@ -252,11 +257,8 @@ static cli_exit load_adapters(const cli_args *args, weir_model *model)
         code = cli_load_split_adapter(args->lora.items[i], &path, &use->scale);
         if (code == CLI_OK && weir_adapter_load(model, path, &use->adapter, &error) == WEIR_OK)
             all->n++;
-        else if (code == CLI_OK) {
-            char *context = cli_format("cannot load the adapter %s", path);
-            code = cli_fail_error(args, CLI_NO_MODEL, context, &error);
-            cli_free(context);
-        }
+        else if (code == CLI_OK)
+            code = cli_fail_error(args, CLI_NO_MODEL, "cannot load the adapter", &error);
         cli_free(path);
     }
     return code;

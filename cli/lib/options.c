@@ -1,6 +1,12 @@
-/* The table of options, what finds one by its name, field, setting or key, and the built-in chat templates.
- * Their values: args.c. Reading of a command line: parse.c.
- * SPDX-License-Identifier: Apache-2.0 */
+/* options.c: the table of options, what finds one by its name, field, setting or key, and the built-in chat
+ * templates.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A row says which commands have the option, the place of its value in cli_args, and its help. Of a parameter
+ * of the library, cli_options_init takes the type, the choices and the help from weir_member; it also makes
+ * the names of environment variables. All else here looks through the table: parse.c by spelling and setting,
+ * presets and models by key, batch.c by the keys of requests, and errors of the library by field, to name the
+ * option that set it. parse.c reads the values, and args.c holds them. */
 #include "options.h"
 
 #include <stddef.h>

@@ -1,6 +1,12 @@
 /* record.c: recorded ticks to JSON lines and back. The members of a line are those of a struct of more.h, by
  * weir_members.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The first line has the engine's parameters. Lines of arrivals and of ticks follow, a tick with the parts of
+ * its slots; a last one, `rest`, may have parts after the last tick. A `shape` says which members a kind of
+ * line has, so writing and reading use the same rows; members that are 0 are left out, except in the first
+ * line. Reading checks each number against its row, and then what a replay relies on: numbers without gaps,
+ * times in order, no more tokens than the batch and the context have room for. */
 #include "record.h"
 
 #include <stdio.h>

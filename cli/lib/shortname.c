@@ -1,6 +1,12 @@
 /* shortname.c: looks words up in the user's file and the table, takes addresses of pages apart, and suggests
  * models of a table for this machine's memory and processors.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A word that is the address of a page at the hub, or in Ollama's library, is taken apart first. A word
+ * without a slash is then looked up in the user's file, where the last line wins, and after that in the
+ * table. A word that is none of these has no name, and the caller takes it as it is. The suggested model is
+ * the largest of its table that fits into the free memory and that the processors read often enough per
+ * second for COMFORT tokens, or that fits into a GPU. */
 #include "shortname.h"
 
 #include <stdio.h>
@@ -211,7 +217,7 @@ static cli_exit expand_page(const char *word, const char *rest, char **name)
 }
 
 /* NAME or library/NAME of Ollama's library. */
-static cli_exit expand_library(const char *word, const char *rest, char **name, bool *shortened)
+static cli_exit expand_library(const char *word, const char *rest, char **name)
 {
     const char *begin = after_host(rest, "library");
     char *copy = cli_format("%s", begin != NULL ? begin : rest);
@@ -225,30 +231,24 @@ static cli_exit expand_library(const char *word, const char *rest, char **name, 
                         "lists the names that it knows%s",
                         word, cli_nearest_hint(&nearest, ""));
     }
-    *shortened = true;
     cli_free(copy);
     return code;
-}
-
-static cli_exit expand_address(const char *word, char **name, bool *shortened)
-{
-    const char *page = after_hub(word), *of_library = page == NULL ? after_library(word) : NULL;
-    if (page != NULL) return expand_page(word, page, name);
-    return of_library != NULL ? expand_library(word, of_library, name, shortened) : CLI_OK;
 }
 
 /* ---- Words ---- */
 
 cli_exit cli_shortname_expand(const char *word, char **name, bool *shortened)
 {
-    bool is_short = false;
+    const char *page = after_hub(word), *of_library = page == NULL ? after_library(word) : NULL;
+    cli_exit code = CLI_OK;
     *name = NULL;
-    cli_exit code = expand_address(word, name, &is_short);
-    if (code == CLI_OK && *name == NULL && strchr(word, '/') == NULL) {
+    if (page != NULL)
+        code = expand_page(word, page, name);
+    else if (of_library != NULL)
+        code = expand_library(word, of_library, name);
+    else if (strchr(word, '/') == NULL)
         code = find_name(word, name);
-        is_short = true;
-    }
-    if (shortened != NULL) *shortened = *name != NULL && is_short;
+    if (shortened != NULL) *shortened = *name != NULL && page == NULL;
     return code;
 }
 

@@ -1,6 +1,13 @@
 /* talk.c: renders prompts and follows answers; keeps messages and media, submits the next answer, and saves
  * and loads conversations.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A cli_reply is one answer: its chat, its parser, and the text so far. A cli_talk is a conversation, which
+ * owns its messages, its media and the engine. An answer is rendered, submitted, followed and concluded in
+ * this order. Following is one loop: it polls the stream and the signals, feeds chunks to the parser, and
+ * prints reasoning and content, broken between words on a terminal. SIGINT cancels the stream, whose last
+ * chunk ends the loop. A file is read into an empty conversation, which replaces the old one only if all of
+ * it is good. */
 #include "talk.h"
 
 #include <errno.h>

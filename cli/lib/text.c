@@ -1,6 +1,11 @@
 /* text.c: counts columns of UTF-8 text, makes it safe to print, aligns tables, and breaks lines between words
  * as text comes in pieces.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Texts grow as they are written, and the program ends if there is no memory for one. Safe text has no
+ * control characters but newlines and tabs, so styles stand in it as marks of two bytes, which become escape
+ * sequences, or nothing, when a line is printed. A cli_wrap holds back the last word until it ends, because
+ * only then is it known whether the line has room for it. */
 #include "text.h"
 
 #include <stdarg.h>

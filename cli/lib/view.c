@@ -1,9 +1,11 @@
 /* view.c: the lines of weir top and weir ps.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The last event is kept as JSON, and each line reads its members when it is written: a member that is
- * missing or of another kind becomes "-". The head has lines for models, requests, latency, rates, cells,
- * cache and ticks; the table has one for each slot. */
+ * The last event is kept as JSON, and each line reads its members when it is written: a rate or a time that
+ * is missing or of another kind becomes "-", a count 0. Of earlier events only the times of the latest ticks
+ * stay. The head has lines for models, requests, latency, rates, cells, cache and ticks; the table has one
+ * for each slot. Lines are texts with marks for styles (text.h), which the screen or stdout turns into
+ * colours. */
 #include "view.h"
 
 #include <math.h>

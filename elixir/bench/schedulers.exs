@@ -87,7 +87,6 @@ end
 bench = fn label, path ->
   {:ok, %{ref: model}} = Weir.load_model(path)
   {:ok, context} = NIF.context_create(model, 65_536, 512, 512, 2, 2, false, -1, 1)
-  {:ok, lanes} = NIF.context_create(model, 2048, 512, 512, 2, 2, false, -1, 8)
   {:ok, embedder} = NIF.context_create(model, 512, 512, 512, 2, 2, true, 1, 1)
   {:ok, sampler} = NIF.sampler_init(model, 7, 0.8, 40, 0.95, 0.05, 1.1, 0.0, 0.0, nil, nil)
   {:ok, wide} = NIF.sampler_create(model, %{seed: 7, top_k: 1024, penalty_repeat: 1.1})
@@ -124,11 +123,6 @@ bench = fn label, path ->
     {"sampler_sample", nil, fn _ -> true = is_integer(NIF.sampler_sample(sampler, context)) end},
     {"sampler_sample, top_k 1,024", nil, fn _ -> true = is_integer(NIF.sampler_sample(wide, context)) end},
     {"memory_seq_pos_max", nil, fn _ -> NIF.memory_seq_pos_max(context, 0) end},
-    {"memory_seq_rm, 65,536 cells", fn -> :ok = NIF.decode(context, [99]) end,
-     fn _ -> :ok = NIF.memory_seq_rm(context, 0, 512, -1) end},
-    {"memory_seq_cp, 8 lanes", fn -> :ok = NIF.memory_clear(lanes) && NIF.decode(lanes, few) end,
-     fn _ -> :ok = NIF.memory_seq_cp(lanes, 0, 1, -1, -1) end},
-    {"memory_seq_keep, 8 lanes", nil, fn _ -> :ok = NIF.memory_seq_keep(lanes, 0) end},
     {"get_embeddings", nil, fn _ -> {:ok, _} = NIF.get_embeddings(embedder, 0, 2) end},
     {"engine_stats", nil, fn _ -> NIF.engine_stats(engine) end},
     {"engine_submit, 1,024 bytes", nil,

@@ -1,5 +1,12 @@
 /* context.c: contexts, forward passes, the memory of sequences, embeddings.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Each function reads its arguments, locks the handles that it uses, makes one call of weir.h or more.h, and
+ * turns its result into terms. A wrong argument is noted in the call, and the next lock then fails, so that
+ * most functions check once. Calls that take long run on dirty schedulers: nif.h's table says which always
+ * do, and the others move there when their context or vector is large (nif_move). A batch with several
+ * samplers locks them in the order of their addresses, so that two calls cannot wait for each other.
+ * nif_embed ends early when its caller has died or its time is over. */
 #include <stdlib.h>
 
 #include "nif.h"
@@ -59,16 +66,6 @@ static weir_batch_entry *get_entries(nif_call *call, ERL_NIF_TERM list, size_t *
         entries[i] = (weir_batch_entry){nif_i32(call, at[0]), nif_i32(call, at[1]), nif_i32(call, at[2]),
                                         nif_bool(call, at[3])};
     return entries;
-}
-
-/* batch_eval(context, entries): one forward pass */
-ERL_NIF_TERM nif_batch_eval(nif_call *call, const ERL_NIF_TERM argv[])
-{
-    size_t n;
-    nif_object *context = nif_resource(call, argv[0], NIF_CONTEXT);
-    const weir_batch_entry *entries = get_entries(call, argv[1], &n);
-    if (!nif_lock(call, context)) return 0;
-    return nif_status(call, weir_batch_eval(context->handle, entries, n, &call->error));
 }
 
 /* The sampler of each entry, NULL for those without logits: from one sampler for all of them, or from a
@@ -144,32 +141,6 @@ ERL_NIF_TERM nif_memory_clear(nif_call *call, const ERL_NIF_TERM argv[])
 {
     weir_context *context = enter_context(call, argv[0]);
     return context == NULL ? 0 : nif_status(call, weir_context_clear(context, &call->error));
-}
-
-/* memory_seq_rm(context, seq, from, to) */
-ERL_NIF_TERM nif_memory_seq_rm(nif_call *call, const ERL_NIF_TERM argv[])
-{
-    int32_t seq = nif_i32(call, argv[1]), from = nif_i32(call, argv[2]), to = nif_i32(call, argv[3]);
-    weir_context *context = enter_context(call, argv[0]);
-    return context == NULL ? 0 : nif_status(call, weir_sequence_remove(context, seq, from, to, &call->error));
-}
-
-/* memory_seq_cp(context, seq, to_seq, from, to) */
-ERL_NIF_TERM nif_memory_seq_cp(nif_call *call, const ERL_NIF_TERM argv[])
-{
-    int32_t seq = nif_i32(call, argv[1]), to_seq = nif_i32(call, argv[2]);
-    int32_t from = nif_i32(call, argv[3]), to = nif_i32(call, argv[4]);
-    weir_context *context = enter_context(call, argv[0]);
-    if (context == NULL) return 0;
-    return nif_status(call, weir_sequence_copy(context, seq, to_seq, from, to, &call->error));
-}
-
-/* memory_seq_keep(context, seq) */
-ERL_NIF_TERM nif_memory_seq_keep(nif_call *call, const ERL_NIF_TERM argv[])
-{
-    int32_t seq = nif_i32(call, argv[1]);
-    weir_context *context = enter_context(call, argv[0]);
-    return context == NULL ? 0 : nif_status(call, weir_sequence_keep(context, seq, &call->error));
 }
 
 /* memory_seq_pos_max(context, seq): -1 if it is empty */

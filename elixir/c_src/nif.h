@@ -322,12 +322,8 @@ weir_media **nif_media(nif_call *call, ERL_NIF_TERM list, size_t *n);
     X(context_n_seq_max, 1, 0)                                                                               \
     X(prefill, 3, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                               \
     X(decode_batch, 3, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                          \
-    X(batch_eval, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                            \
     X(adapter_load, 2, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                           \
     X(memory_clear, 1, 0)                                                                                    \
-    X(memory_seq_rm, 4, 0)                                                                                   \
-    X(memory_seq_cp, 5, 0)                                                                                   \
-    X(memory_seq_keep, 2, 0)                                                                                 \
     X(memory_seq_pos_max, 2, 0)                                                                              \
     X(embed_decode, 3, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                          \
     X(get_embeddings, 3, 0)                                                                                  \
@@ -337,7 +333,6 @@ weir_media **nif_media(nif_call *call, ERL_NIF_TERM list, size_t *n);
     X(sampler_create, 2, 0)                                                                                  \
     X(sampler_accept, 2, 0)                                                                                  \
     X(sampler_reset, 1, 0)                                                                                   \
-    X(sampler_sample, 2, 0)                                                                                  \
     X(sampler_sample_at, 3, 0)                                                                               \
     X(generate, 4, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                              \
     X(generate_tokens, 6, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                       \

@@ -77,9 +77,10 @@ ERL_NIF_TERM nif_sampler_reset(nif_call *call, const ERL_NIF_TERM argv[])
     return sampler == NULL ? 0 : nif_status(call, weir_sampler_reset(sampler, &call->error));
 }
 
-static ERL_NIF_TERM sample_token(nif_call *call, const ERL_NIF_TERM argv[], int32_t index)
+/* sampler_sample_at(sampler, context, index): a token from this row; -1: the last one */
+ERL_NIF_TERM nif_sampler_sample_at(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    int32_t token;
+    int32_t token, index = nif_i32(call, argv[2]);
     nif_sampler *sampler = nif_resource(call, argv[0], NIF_SAMPLER);
     nif_object *context = nif_resource(call, argv[1], NIF_CONTEXT);
     if (call->end != NIF_RESULT || (sampler->walks && nif_move(call)) || !nif_lock(call, context)) return 0;
@@ -87,16 +88,4 @@ static ERL_NIF_TERM sample_token(nif_call *call, const ERL_NIF_TERM argv[], int3
     if (handle == NULL) return 0;
     weir_status status = weir_sample_at(handle, context->handle, index, &token, &call->error);
     return status == WEIR_OK ? enif_make_int(call->env, token) : nif_status(call, status);
-}
-
-/* sampler_sample(sampler, context): a token from the last row */
-ERL_NIF_TERM nif_sampler_sample(nif_call *call, const ERL_NIF_TERM argv[])
-{
-    return sample_token(call, argv, -1);
-}
-
-/* sampler_sample_at(sampler, context, index): a token from this row */
-ERL_NIF_TERM nif_sampler_sample_at(nif_call *call, const ERL_NIF_TERM argv[])
-{
-    return sample_token(call, argv, nif_i32(call, argv[2]));
 }

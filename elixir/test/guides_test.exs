@@ -13,7 +13,7 @@ defmodule Weir.GuidesTest do
   end
 
   # What the view needs of Phoenix: the package has no dependencies. The view's calls, in their order, are
-  # those of a real one.
+  # those of a real one; tests/phoenix in the repository has the same with the real packages.
   defp live_view do
     Module.create(
       Phoenix.LiveView,

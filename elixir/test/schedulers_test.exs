@@ -93,7 +93,6 @@ defmodule Weir.SchedulersTest do
 
     calls = [
       prefill: &NIF.prefill(&1, tokens, 0),
-      batch_eval: &NIF.batch_eval(&1, entries),
       decode_batch: &NIF.decode_batch(&1, greedy(slow), entries),
       generate: &NIF.generate(&1, greedy(slow), tokens, 5),
       embed_decode: &NIF.embed_decode(&1, tokens, 0)

@@ -523,8 +523,8 @@ WEIR_API void weir_flight_release(weir_flight *flight);
 /* Returns chunk number *at, counted from 0, and increments *at; waits up to timeout_ms for it (negative: no
  * limit). The last chunk is the terminal one; then END. TIMEOUT: not yet. Chunks and their pointers stay
  * valid while the flight is held. If there is no memory for a chunk, the flight ends with WEIR_REASON_ERROR.
- * Any number of threads; another thread must drive a manual engine. STATE: the call would wait and comes from
- * a callback. */
+ * Any number of threads. STATE: the call would wait and comes from a callback; or no thread drives a manual
+ * engine, as in weir_stream_next. */
 WEIR_API weir_status weir_flight_next(weir_flight *flight, uint64_t *at, int timeout_ms, weir_chunk *chunk);
 
 /* Calls fn for each new chunk, on the thread that drives the engine, once from within watch if a chunk

@@ -43,7 +43,10 @@ static const serve_route routes[] = {
     {"GET", "/api/version", serve_ollama_version, .error = serve_ollama_error},
     {"POST", "/api/pull", serve_ollama_pull, .work = true, .model = true, .apart = true, .operators = true,
      .error = serve_ollama_error},
-    {"POST", "/api/**", serve_ollama_refuse, .error = serve_ollama_error}, /* push, create, copy */
+    {"POST", "/api/create", serve_ollama_refuse, .error = serve_ollama_error},
+    {"POST", "/api/copy", serve_ollama_refuse, .error = serve_ollama_error},
+    {"POST", "/api/push", serve_ollama_refuse, .error = serve_ollama_error},
+    {"POST", "/api/blobs/*", serve_ollama_refuse, .error = serve_ollama_error},
     {"DELETE", "/api/delete", serve_ollama_refuse, .bodied = true, .error = serve_ollama_error},
     {"GET", "/props", serve_props, .engine = true},
     {"POST", "[/v1]/embeddings", serve_embeddings, .work = true, .slow = true, .model = true,
@@ -135,6 +138,7 @@ const serve_route *serve_route_find(const char *method, const char *path, size_t
     return found;
 }
 
+/* The API is that of the first route whose first word the path has: "/api", "/messages". */
 serve_error_form *serve_route_error(const char *path)
 {
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
@@ -142,9 +146,8 @@ serve_error_form *serve_route_error(const char *path)
         const char *rest = path;
         size_t length = strlen(path);
         const char *pattern = skip_version(routes[i].path, &rest, &length);
-        size_t n = strcspn(pattern, "*");
-        bool begins = strncmp(rest, pattern, n) == 0;
-        if (begins && (pattern[n] == '*' || rest[n] == '/' || rest[n] == '\0')) return routes[i].error;
+        size_t n = 1 + strcspn(pattern + 1, "/");
+        if (strncmp(rest, pattern, n) == 0 && (rest[n] == '/' || rest[n] == '\0')) return routes[i].error;
     }
     return NULL;
 }

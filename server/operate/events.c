@@ -1,6 +1,9 @@
-/* events.c: GET /events, the engine's ticks as they happen, and GET /slots. The engine's record of its ticks
- * is read here step by step; the slots' parts in it give the present state of each slot. An operator sees all
- * of it; others see the numbers of their own requests, and no sums, which would tell those of others.
+/* events.c: GET /events, the engine's ticks as they happen, and GET /slots. A timer on the service thread
+ * reads the engine's record of its ticks from where it stopped; the slots' parts in it give the present state
+ * of each slot. There is one serve_events for each model that has readers, and an event is composed once for
+ * all readers of a kind; a reader who is behind gets none. Rates and quantiles are differences to counters of
+ * some seconds ago. An operator sees all of it; others see the numbers of their own requests, and no sums,
+ * which would tell those of others.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "operate.h"
 
@@ -380,23 +383,16 @@ static void send_ticks(serve_timer *timer)
     serve_loop_set(events->server->loop, &events->timer, PERIOD_US);
 }
 
-static serve_events *create_events(serve_server *server, serve_model *model)
-{
-    serve_events *events = weir__mem_calloc(1, sizeof *events);
-    if (events == NULL) return NULL;
-    events->server = server;
-    events->model = serve_model_hold(model);
-    events->timer.fire = send_ticks;
-    return events;
-}
-
 /* The events of the call's model, which the next turn sends or forgets. NULL: out of memory. */
 static serve_events *events_of(const serve_call *call)
 {
     serve_server *server = call->server;
     serve_events *events = server->events;
     while (events != NULL && events->model != call->model) events = events->next;
-    if (events != NULL || (events = create_events(server, call->model)) == NULL) return events;
+    if (events != NULL || (events = weir__mem_calloc(1, sizeof *events)) == NULL) return events;
+    events->server = server;
+    events->model = serve_model_hold(call->model);
+    events->timer.fire = send_ticks;
     events->next = server->events;
     server->events = events;
     serve_loop_set(server->loop, &events->timer, 0);

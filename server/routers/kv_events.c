@@ -26,17 +26,15 @@ typedef struct source {
     bool begun; /* its changes were taken since the sequence started */
 } source;
 
-/* The thread owns the sockets and what is kept; the mutex protects the rest. */
+/* The thread owns the sockets and what is kept; the helper's mutex protects the rest. */
 struct serve_kv_events {
     serve_kv_socket *publisher, *replays; /* replays: NULL = none */
     serve_kv_kept kept;                   /* room for BATCHES_MOST */
     size_t n_bytes_first; /* of the batches with everything that was cached when the sequence started */
     char *endpoint;
-    pthread_t thread;
-    pthread_mutex_t mutex; /* never held while something waits */
-    bool stopping;
-    bool restart; /* the next batch starts the sequence again */
-    char *topic;  /* of the first engine; NULL: there was none yet, and nothing to publish */
+    weir__helper helper; /* its mutex is never held while something waits */
+    bool restart;        /* the next batch starts the sequence again */
+    char *topic;         /* of the first engine; NULL: there was none yet, and nothing to publish */
     source *sources;
     serve_kv_events_stats stats; /* of the last turn */
     weir_cache_change changes[CHANGES_MOST];
@@ -154,17 +152,17 @@ static void *run_publisher(void *user)
     struct pollfd polls[2 * SERVE_KV_POLLS], *const of[] = {polls, polls + SERVE_KV_POLLS};
     const size_t n = events->replays != NULL ? 2 : 1;
     int64_t due_ns = 0;
-    bool stopping = false;
+    bool ending = false;
     weir__thread_name("weir kv events");
-    while (!stopping) {
+    while (!ending) {
         int64_t now_ns = weir__clock_now_ns(), wait_ns = due_ns > now_ns ? due_ns - now_ns : 0;
         for (size_t i = 0; i < n; i++) serve_kv_socket_poll(sockets[i], &events->kept, now_ns, of[i]);
         poll(polls, (nfds_t)(n * SERVE_KV_POLLS), (int)((wait_ns + WEIR__NS_PER_MS - 1) / WEIR__NS_PER_MS));
-        pthread_mutex_lock(&events->mutex);
-        stopping = events->stopping;
-        bool published = !stopping && publish_due(events, &due_ns);
+        pthread_mutex_lock(&events->helper.mutex);
+        ending = atomic_load(&events->helper.ending);
+        bool published = !ending && publish_due(events, &due_ns);
         events->stats = count_stats(events);
-        pthread_mutex_unlock(&events->mutex);
+        pthread_mutex_unlock(&events->helper.mutex);
         now_ns = weir__clock_now_ns();
         for (size_t i = 0; i < n; i++)
             serve_kv_socket_work(sockets[i], &events->kept, published, now_ns, of[i]);
@@ -199,8 +197,7 @@ weir_status serve_kv_events_create(const char *address, const char *replay, cons
         status = serve_kv_socket_open(address, false, "kv_events", &events->publisher, error);
     if (status == WEIR_OK && replay != NULL)
         status = serve_kv_socket_open(replay, true, "kv_events_replay", &events->replays, error);
-    if (status == WEIR_OK && (pthread_mutex_init(&events->mutex, NULL) != 0 ||
-                              weir__thread_start(&events->thread, NULL, run_publisher, events) != 0))
+    if (status == WEIR_OK && !weir__helper_start(&events->helper, run_publisher, events))
         status = weir__error_set(error, WEIR_NO_MEMORY, "kv_events", "no thread can be started");
     if (status == WEIR_OK)
         *out = events;
@@ -212,13 +209,10 @@ weir_status serve_kv_events_create(const char *address, const char *replay, cons
 void serve_kv_events_destroy(serve_kv_events *events)
 {
     if (events == NULL) return;
-    pthread_mutex_lock(&events->mutex);
-    events->stopping = true;
-    pthread_mutex_unlock(&events->mutex);
-    pthread_join(events->thread, NULL);
+    weir__helper_join(&events->helper);
     while (events->sources != NULL) serve_kv_events_leave(events, events->sources->engine);
     forget_kept(&events->kept);
-    pthread_mutex_destroy(&events->mutex);
+    weir__helper_fini(&events->helper);
     close_events(events);
 }
 
@@ -234,20 +228,20 @@ bool serve_kv_events_join(serve_kv_events *events, const char *model, weir_engin
         return false;
     }
     *s = (source){.engine = engine, .topic = own};
-    pthread_mutex_lock(&events->mutex);
+    pthread_mutex_lock(&events->helper.mutex);
     s->next = events->sources;
     events->sources = s;
     if (events->topic == NULL)
         events->topic = topic;
     else
         weir__mem_free(topic);
-    pthread_mutex_unlock(&events->mutex);
+    pthread_mutex_unlock(&events->helper.mutex);
     return true;
 }
 
 void serve_kv_events_leave(serve_kv_events *events, const weir_engine *engine)
 {
-    pthread_mutex_lock(&events->mutex);
+    pthread_mutex_lock(&events->helper.mutex);
     source **at = &events->sources, *s;
     while (*at != NULL && (*at)->engine != engine) at = &(*at)->next;
     if ((s = *at) != NULL) {
@@ -256,13 +250,13 @@ void serve_kv_events_leave(serve_kv_events *events, const weir_engine *engine)
         weir__mem_free(s->topic);
         weir__mem_free(s);
     }
-    pthread_mutex_unlock(&events->mutex);
+    pthread_mutex_unlock(&events->helper.mutex);
 }
 
 serve_kv_events_stats serve_kv_events_get_stats(serve_kv_events *events)
 {
-    pthread_mutex_lock(&events->mutex);
+    pthread_mutex_lock(&events->helper.mutex);
     serve_kv_events_stats stats = events->stats;
-    pthread_mutex_unlock(&events->mutex);
+    pthread_mutex_unlock(&events->helper.mutex);
     return stats;
 }

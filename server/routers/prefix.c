@@ -1,5 +1,12 @@
 /* prefix.c: cached prefixes, which this server fetches from others and gives to them (ADR 0089).
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A request names a server in a header, which must be one of --prefix-peer. Its call then goes to threads of
+ * its own (carriers). Before the submit, such a thread sends that server the prompt's tokens and how many of
+ * them are known here, and imports what comes into the engine's cache. If nothing comes in time, the prompt
+ * is computed here. The other side exports the longest cached beginning of the tokens, or of the tokens of a
+ * block, as a whole into memory; the service thread sends it piece by piece. So only AT_ONCE prefixes are
+ * sent at a time. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,13 @@
 /* json.c: bounds a text by one look at its bytes, then reads it; and writes values with a limit on their
  * length.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Reading recurses and takes memory for each value. So a text is refused before that if it is too long, is
+ * not UTF-8, or has too many or too deep brackets, or too many commas or colons, which one pass over its
+ * bytes counts; json_read.c then makes the values. weir__json_check counts the same of values that a program
+ * has made. Writing recurses, too: it asks the interrupt now and then, and ends where the text would be
+ * longer than allowed. A real is written with the fewest digits that are read as the same number, in any
+ * locale. */
 #include "base/json.h"
 
 #include <float.h>

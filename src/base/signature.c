@@ -24,23 +24,12 @@ static bool is_at(const head *h, size_t at, const char *bytes, size_t n)
 
 /* ---- Kinds without a fixed beginning -------------------------------------------------------------- */
 
-static bool is_blank(unsigned char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
-/* The place where a text begins: behind a byte order mark and blanks. */
-static size_t text_start(const head *h)
-{
-    size_t at = is_at(h, 0, "\xef\xbb\xbf", 3) ? 3 : 0;
-    while (at < h->n && is_blank((unsigned char)h->bytes[at])) at++;
-    return at;
-}
-
-/* True if the text begins with the word, in letters of either case. */
+/* True if the text, behind a byte order mark and blanks, begins with the word, in letters of either case. */
 static bool begins_with(const head *h, const char *word)
 {
-    size_t at = text_start(h), n = strlen(word);
+    static const char blanks[] = {' ', '\t', '\r', '\n'};
+    size_t at = is_at(h, 0, "\xef\xbb\xbf", 3) ? 3 : 0, n = strlen(word);
+    while (at < h->n && memchr(blanks, h->bytes[at], sizeof blanks) != NULL) at++;
     return h->n - at >= n && strncasecmp(h->bytes + at, word, n) == 0;
 }
 

@@ -1,6 +1,13 @@
-/* folder.c: checks that the folder is the user's own, and lists, finds and opens its files. When the folder's
- * time has changed, its listing is compared with the files known from the last one.
- * SPDX-License-Identifier: Apache-2.0 */
+/* folder.c: checks that the folder is the user's own, and lists, finds and opens its files; finds changes by
+ * other processes.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Saved states are trusted, so the folder must belong to this user and be closed to all others, and a file
+ * must be a regular one that only its owner may write to. Files of other names than ours are ignored. A
+ * watch, which the archive's writer has, keeps the names of the last listing, sorted. When the folder's time
+ * has changed, it lists the folder again and goes through both lists at once: names that are gone are news,
+ * and new files are read, up to WEIR__WATCH_BATCH in one look. A time from the last SETTLED_S seconds may
+ * come again after another change, so such a folder is listed anew at the next look. */
 #include "cache/folder.h"
 
 #include <dirent.h>

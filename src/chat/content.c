@@ -1,9 +1,11 @@
 /* content.c: which text of messages in a rendered prompt must remain text (ADR 0064).
  * SPDX-License-Identifier: Apache-2.0
  *
- * The messages are rendered again with placeholders around the contents that hold a control text; where these
- * come out, the contents are. The prompt is then cut into parts, and each part is tokenized by itself: those
- * within such contents without control tokens. */
+ * The messages are rendered again with marks in the contents that hold a part of a control text: around the
+ * content, or, if the template then writes another prompt, beside each character where a control text may
+ * begin. Without the marks the result must be the prompt; where they stand, the contents are. If no way
+ * works, the contents are not known. The prompt is then cut at the control texts that the template wrote and
+ * at media, and each part is tokenized by itself: those that hold such contents without control tokens. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memmem */
 #endif

@@ -23,12 +23,6 @@ typedef struct terms {
     const char *schema;
 } terms;
 
-/* True if the template renders tools at all: one has a macro that this Jinja does not read. */
-static bool has_tools(const terms *t)
-{
-    return strcmp(t->name, "CohereForAI-c4ai-command-r-plus-tool_use") != 0;
-}
-
 /* NULL: there is an error. */
 static weir_chat *try_chat(const terms *t, weir_error *error)
 {
@@ -42,8 +36,8 @@ static weir_chat *try_chat(const terms *t, weir_error *error)
     params.continue_final = t->goes_on;
     params.add_generation_prompt = false;
     params.enable_thinking = t->thinks;
-    params.tools_json = t->with_tools && has_tools(t) ? tools : NULL;
-    params.tool_choice = has_tools(t) ? t->choice : WEIR_TOOLS_AUTO;
+    params.tools_json = t->with_tools ? tools : NULL;
+    params.tool_choice = t->choice;
     params.json_schema = t->schema;
     params.now = 1700000000;
     return weir_chat_create(model, &params, &chat, error) == WEIR_OK ? chat : NULL;
@@ -249,8 +243,7 @@ static void test_fresh_answers(void **state)
             params.n_messages = 1;
             params.template_source = source;
             params.enable_thinking = i % 2 == 0;
-            terms t = terms_of(&walk, source);
-            params.tools_json = i >= 2 && has_tools(&t) ? tools : NULL;
+            params.tools_json = i >= 2 ? tools : NULL;
             if (weir_chat_create(model, &params, &chat, &error) != WEIR_OK)
                 fail_msg("%s: %s", walk.name, error.message);
             for (size_t step = 1; step < 5 && (chat->constraint == NULL || chat->grammar.lazy); step++) {

@@ -2,8 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Messages come as structs or as JSON, and become one JSON array whose members are all of the kinds that
- * templates expect. Each error names the place in the caller's terms. Tools are copied, with grammars' limits
- * on names. */
+ * templates expect. The arguments of a call are kept twice, as a text and as an object, since a template may
+ * want either; all such objects of a conversation share a limit of values. A tool is kept twice, too: as the
+ * template shows it, and with its schema rewritten as the grammar enforces it. Names that would become one
+ * rule of the grammar are refused. Each error names the place in the caller's terms. */
 #include "chat/message.h"
 
 #include <stdio.h>

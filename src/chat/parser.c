@@ -6,6 +6,9 @@
  * skipped. If that lasts for PATIENCE bytes or to the end, the rest of the answer is plain text: everything
  * after the last delivered piece becomes content, once.
  *
+ * The text grows by a character at a time, however it is fed. So the message depends on the text alone, and
+ * not on how it was split: a stream's pieces put together are the whole answer, for any text.
+ *
  * Cost: the text is parsed again after it has grown by a fiftieth, so all parses together read at most about
  * 51 times the answer, at some 100 MB/s. Mostly nothing is parsed: once content or reasoning has reached the
  * end of the text, bytes that begin no delimiter of the form continue it, and a form without tools has no
@@ -52,6 +55,8 @@ struct weir_chat_parser {
     const weir__shim_chat *reader; /* NULL: all is content */
     weir__shim_form form;
     weir__utf8 utf8;
+    weir__text fed; /* well-formed text; fed[taken .. n) is not yet in raw */
+    size_t taken;
     weir__text raw;
     size_t settled;
     size_t parsed;   /* raw.n at the last parse */
@@ -84,11 +89,26 @@ static weir_status no_memory(weir_error *error)
 
 /* ---- Deltas ---- */
 
-/* Queues a delta; id may be NULL. False: out of memory, nothing was queued. */
+/* True if the text continues the last delta, which was not taken yet. */
+static bool is_more(const weir_chat_parser *p, weir_delta_kind kind, int32_t index)
+{
+    const delta *last = p->next < p->n_deltas ? &p->deltas[p->n_deltas - 1] : NULL;
+    return last != NULL && kind != WEIR_DELTA_TOOL_CALL && last->kind == kind && last->index == index;
+}
+
+/* Queues a delta, or makes the last one longer; id may be NULL. False: out of memory, nothing was queued. */
 static bool queue_delta(weir_chat_parser *p, weir_delta_kind kind, int32_t index, const char *bytes, size_t n,
                         const char *id)
 {
     size_t at = p->out.n, id_at = 0;
+    if (is_more(p, kind, index)) {
+        if (!weir__text_reserve(&p->out, n + 1)) return false;
+        p->out.n--; /* the NUL */
+        weir__text_add(&p->out, bytes, n);
+        weir__text_add(&p->out, "", 1);
+        p->deltas[p->n_deltas - 1].length += n;
+        return true;
+    }
     if (!weir__mem_grow(&p->deltas, &p->deltas_capacity, p->n_deltas + 1, sizeof *p->deltas)) return false;
     bool ok = weir__text_add(&p->out, bytes, n) && weir__text_add(&p->out, "", 1);
     if (ok && id != NULL) {
@@ -170,6 +190,16 @@ static bool read_calls(weir_chat_parser *p)
                                     queue_read, p, &used);
     p->read += used;
     return ok && (!p->finished || weir__chat_calls_end(&p->calls_reader, queue_read, p));
+}
+
+/* Moves fed text into raw. False: out of memory, nothing was moved. */
+static bool take_fed(weir_chat_parser *p, size_t n)
+{
+    const char *bytes = p->fed.bytes + p->taken;
+    if (!weir__text_add(&p->raw, bytes, n)) return false;
+    for (size_t i = 0; i < n; i++) p->brackets += weir__chat_is_bracket(bytes[i]);
+    p->taken += n;
+    return true;
 }
 
 #ifndef WEIR_NO_LLAMA
@@ -474,10 +504,31 @@ static bool pass_through(weir_chat_parser *p)
 
 static weir_status read_raw(weir_chat_parser *p, weir_error *error)
 {
-    if (p->finished) return read_end(p, error);
     if (p->verbatim && !pass_through(p)) return no_memory(error);
     if (p->raw.n == p->parsed || (p->raw.n - p->parsed) * 50 < p->raw.n) return WEIR_OK;
     return read_more(p, error);
+}
+
+/* The bytes of fed text to read next: those that certainly continue the text before them, or a character. */
+static size_t count_next(const weir_chat_parser *p)
+{
+    const char *next = p->fed.bytes + p->taken;
+    size_t left = p->fed.n - p->taken, n = 0;
+    while (p->verbatim && n < left && !p->form.breaks[(unsigned char)next[n]]) n++;
+    if (n > 0 || left == 0) return n;
+    for (n = 1; n < left && ((unsigned char)next[n] & 0xC0) == 0x80;) n++;
+    return n;
+}
+
+/* Reads fed text to its end, or to where all that follows is content. */
+static weir_status read_fed(weir_chat_parser *p, weir_error *error)
+{
+    weir_status status = read_raw(p, error); /* where memory was lacking, the last step was not completed */
+    while (status == WEIR_OK && !p->plain && p->taken < p->fed.n) {
+        if (!take_fed(p, count_next(p))) return no_memory(error);
+        status = read_raw(p, error);
+    }
+    return status;
 }
 
 /* Reads the part of the answer that the prompt already holds, which is not delivered: a text that goes on,
@@ -560,21 +611,44 @@ void weir_chat_parser_destroy(weir_chat_parser *parser)
     weir__text_fini(&parser->reasoning);
     weir__text_fini(&parser->content);
     weir__text_fini(&parser->raw);
+    weir__text_fini(&parser->fed);
     weir_chat_release(parser->chat);
     weir__mem_free(parser);
 }
 
-/* Appends well-formed text to raw. */
-static bool add_raw(weir_chat_parser *p, const char *bytes, size_t length, bool finished)
+/* Appends well-formed text to what is to be read. */
+static bool add_fed(weir_chat_parser *p, const char *bytes, size_t length)
 {
-    /* Writes nothing before there is room for all of it. */
-    size_t bound = WEIR__UTF8_BOUND(length), before = p->raw.n;
-    if (!weir__text_reserve(&p->raw, bound)) return false;
-    p->raw.n += weir__utf8_feed(&p->utf8, bytes, length, p->raw.bytes + p->raw.n);
-    if (finished) p->raw.n += weir__utf8_flush(&p->utf8, p->raw.bytes + p->raw.n);
-    p->raw.bytes[p->raw.n] = '\0';
-    for (size_t i = before; i < p->raw.n; i++) p->brackets += weir__chat_is_bracket(p->raw.bytes[i]);
+    if (p->taken == p->fed.n) p->fed.n = p->taken = 0;
+    if (!weir__text_reserve(&p->fed, WEIR__UTF8_BOUND(length))) return false;
+    p->fed.n += weir__utf8_feed(&p->utf8, bytes, length, p->fed.bytes + p->fed.n);
     return true;
+}
+
+/* Ends the text, with U+FFFD for a character that was cut off. */
+static bool end_raw(weir_chat_parser *p)
+{
+    if (!weir__text_reserve(&p->raw, WEIR__UTF8_BOUND(0))) return false;
+    p->raw.n += weir__utf8_flush(&p->utf8, p->raw.bytes + p->raw.n);
+    p->raw.bytes[p->raw.n] = '\0';
+    p->finished = true;
+    return true;
+}
+
+/* Reads what was fed, and the end. */
+static weir_status read_on(weir_chat_parser *p, bool finished, weir_error *error)
+{
+    weir_status status = WEIR_OK;
+#ifndef WEIR_NO_LLAMA
+    if (!p->finished && !p->plain) status = read_fed(p, error);
+#endif
+    if (status != WEIR_OK) return status;
+    if (!take_fed(p, p->fed.n - p->taken)) return no_memory(error);
+    if (finished && !p->finished && !end_raw(p)) return no_memory(error);
+#ifndef WEIR_NO_LLAMA
+    if (finished && !p->plain) return read_end(p, error);
+#endif
+    return !p->plain || deliver_rest(p) ? WEIR_OK : no_memory(error);
 }
 
 weir_status weir_chat_parser_feed(weir_chat_parser *parser, const char *text, size_t length, bool finished,
@@ -587,20 +661,11 @@ weir_status weir_chat_parser_feed(weir_chat_parser *parser, const char *text, si
         return weir__error_set(error, WEIR_STATE, NULL,
                                "the answer was finished before; make another parser");
     if (length == WEIR_NUL) length = text != NULL ? strlen(text) : 0;
-    if (length > SIZE_MAX / 4 - parser->raw.n)
+    if (length > SIZE_MAX / 4 - parser->raw.n - (parser->fed.n - parser->taken))
         return weir__error_set(error, WEIR_TOO_LONG, "length", "the answer is too long to be kept");
     if (parser->next == parser->n_deltas) parser->out.n = parser->n_deltas = parser->next = 0;
-    if (!parser->finished && !parser->kept && !add_raw(parser, text, length, finished))
-        return no_memory(error);
-    parser->finished = finished;
-    weir_status status = WEIR_OK;
-    if (parser->plain) {
-        if (!deliver_rest(parser)) status = no_memory(error);
-    } else {
-#ifndef WEIR_NO_LLAMA
-        status = read_raw(parser, error);
-#endif
-    }
+    if (!parser->finished && !parser->kept && !add_fed(parser, text, length)) return no_memory(error);
+    weir_status status = read_on(parser, finished, error);
     if (status == WEIR_OK && parser->reads_calls && !read_calls(parser)) status = no_memory(error);
     parser->kept = status != WEIR_OK;
     return status;

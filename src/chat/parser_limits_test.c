@@ -21,12 +21,13 @@ static void read_content(weir_chat *chat, const char *begin, const char *rest, c
     weir_chat_parser_destroy(parser);
 }
 
-/* Text that cannot belong to the form any longer is held back for 255 bytes, then it is content. */
+/* Text that cannot belong to the form any longer is held back for 256 bytes and a fiftieth of it, which no
+ * parse looks at; then it is content. */
 static void test_patience(void **state)
 {
     (void)state;
-    static const char begin[] = "<tool_call>\nno JSON";
-    char rest[257], whole[512], content[512];
+    static const char begin[] = "<tool_call>\nn";
+    char rest[264], whole[512], content[512];
     weir_chat *chat = chat_with("Qwen-Qwen2.5-7B-Instruct", true);
     if (chat == NULL) skip();
     memset(rest, '.', sizeof rest);
@@ -34,10 +35,10 @@ static void test_patience(void **state)
     read_content(chat, begin, rest, content);
     assert_string_equal(content, "");
     rest[255] = '.';
-    rest[256] = '\0';
+    rest[sizeof rest - 1] = '\0';
     read_content(chat, begin, rest, content);
     snprintf(whole, sizeof whole, "%s%s", begin, rest);
-    assert_string_equal(content, whole);
+    assert_memory_equal(content, whole, sizeof begin - 1 + 256);
     weir_chat_release(chat);
 }
 
@@ -83,18 +84,21 @@ static char *call_with(size_t n)
     return text;
 }
 
-/* True if a call is read from it, and no memory for it. */
+/* True if a complete call is read from it, and no memory for it. */
 static bool is_read(weir_chat *chat, size_t n, weir_status *status)
 {
     weir_delta d = {0};
     weir_chat_parser *parser = NULL;
     char *text = call_with(n);
+    bool complete = false;
     assert_int_equal(weir_chat_parser_create(chat, &parser, NULL), WEIR_OK);
     *status = weir_chat_parser_feed(parser, text, WEIR_NUL, true, NULL);
-    bool called = weir_chat_parser_next(parser, &d) == WEIR_OK && d.kind == WEIR_DELTA_TOOL_CALL;
+    while (weir_chat_parser_next(parser, &d) == WEIR_OK)
+        complete =
+            d.kind == WEIR_DELTA_ARGUMENTS && d.length > 2 && strcmp(d.text + d.length - 2, "\"}") == 0;
     weir_chat_parser_destroy(parser);
     free(text);
-    return called;
+    return complete;
 }
 
 /* More than 64 brackets need a thread with more stack, and for more than 20,000 no stack is enough. */
@@ -115,10 +119,10 @@ static void test_brackets(void **state)
     assert_true(is_read(chat, 64, &status)); /* which is enough for this */
     assert_int_equal(setrlimit(RLIMIT_AS, &none), 0);
     bool on_own_stack = is_read(chat, 64, &status);
-    bool called = is_read(chat, 65, &status);
+    bool complete = is_read(chat, 65, &status);
     assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
     assert_true(on_own_stack);
-    assert_false(called);
+    assert_false(complete);
     assert_int_equal(status, WEIR_NO_MEMORY);
 #endif
     weir_chat_release(chat);

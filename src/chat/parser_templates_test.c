@@ -99,11 +99,11 @@ static void test_ends_within_reasoning(void **state)
             bool held =
                 chat->constraint != NULL && !chat->grammar.lazy; /* these are no answers of its form */
             n_open += open;
-            for (size_t i = 0; i < sizeof texts / sizeof *texts && !held; i++) {
+            for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
                 const char *end = strstr(texts[i], "</think>");
                 size_t to =
                     end != NULL ? (size_t)(end - texts[i]) + strlen("</think>") - 1 : strlen(texts[i]);
-                bool within = open && texts[i][0] != '<';
+                bool within = open && !held && texts[i][0] != '<';
                 read_beginnings(chat, walk.name, texts[i], within ? 0 : SIZE_MAX, to);
             }
             if (!held && place == WEIR__REASONING_BEFORE) n_own += read_own_beginnings(chat, walk.name);
@@ -238,6 +238,64 @@ static void test_cut_templates(void **state)
     assert_true(n_auto > 5 && n_required > 5);
 }
 
+/* ---- Answers that are split ---- */
+
+#define STEP EFFORT((size_t)7, (size_t)61)
+#define CALL(id, city)                                                                                       \
+    "{\"id\":\"" id "\",\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"arguments\":"         \
+    "\"{\\\"city\\\":\\\"" city "\\\",\\\"days\\\":2}\"}}"
+#define SAYS(members) "[" ASKED ",{\"role\":\"assistant\"," members "}]"
+
+/* What the template writes for the last message, from where the prompt ends or differs near its end, with the
+ * end of the turn; false: nothing. */
+static bool write_message(const char *template, const char *prompt, const char *messages, char text[2048])
+{
+    weir_chat *told = chat_of(template, messages, false, WEIR_TOOLS_AUTO);
+    const char *all = told != NULL ? weir_chat_prompt(told, NULL) : "";
+    size_t n = 0;
+    while (prompt[n] != '\0' && prompt[n] == all[n]) n++;
+    snprintf(text, 2048, "%s", strlen(prompt + n) < 24 ? all + n : "");
+    weir_chat_release(told);
+    return text[0] != '\0';
+}
+
+/* What a template writes for a message, with what follows it in the conversation, and cut anywhere, is the
+ * same answer however it is split: also where the stream has shown a call before a text that no call has
+ * behind it. */
+static void test_split_templates(void **state)
+{
+    static const char *const messages[] = {
+        SAYS("\"content\":\"\",\"tool_calls\":[" CALL("123456789", "Paris") "]"),
+        SAYS("\"content\":\"I look.\",\"tool_calls\":[" CALL("123456789", "Paris") "," CALL("a23456789",
+                                                                                            "<b>") "]"),
+        SAYS("\"content\":\"\",\"reasoning_content\":\"Hm <x>\",\"tool_calls\":[" CALL("123456789",
+                                                                                       "Paris") "]"),
+        SAYS("\"content\":\"It is {\\\"name\\\": 4} <b>.\",\"reasoning_content\":\"Hm\""),
+    };
+    static answer a;
+    size_t n_templates = 0, n_texts = 0;
+    uint64_t seed = 11;
+    (void)state;
+    for (pin_walk walk = pin_templates(); pin_walk_next(&walk); n_templates++) {
+        for (int required = 0; required < 2; required++) {
+            weir_chat *chat =
+                chat_of(walk.name, "[" ASKED "]", true, required ? WEIR_TOOLS_REQUIRED : WEIR_TOOLS_AUTO);
+            for (size_t i = 0; chat != NULL && i < sizeof messages / sizeof *messages; i++) {
+                char text[2048], cut[2048];
+                if (!write_message(walk.name, weir_chat_prompt(chat, NULL), messages[i], text)) continue;
+                n_texts++;
+                for (size_t n = strlen(text); n > 0; n -= n < STEP ? n : STEP) {
+                    snprintf(cut, n + 1, "%s", text);
+                    read_cut(chat, cut, &seed, &a);
+                }
+            }
+            weir_chat_release(chat);
+        }
+    }
+    print_message("%zu templates, %zu texts\n", n_templates, n_texts);
+    assert_true(n_texts > 2 * n_templates);
+}
+
 /* ---- Answers whose reasoning is ended early ---- */
 
 /* The end of the text, but for white space. */
@@ -354,11 +412,9 @@ static void test_long_marks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ends_within_reasoning),
-        cmocka_unit_test(test_reasoning_beside_tools),
-        cmocka_unit_test(test_cut_templates),
-        cmocka_unit_test(test_reasoning_that_is_ended),
-        cmocka_unit_test(test_long_marks),
+        cmocka_unit_test(test_ends_within_reasoning),   cmocka_unit_test(test_reasoning_beside_tools),
+        cmocka_unit_test(test_cut_templates),           cmocka_unit_test(test_split_templates),
+        cmocka_unit_test(test_reasoning_that_is_ended), cmocka_unit_test(test_long_marks),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

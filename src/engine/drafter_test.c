@@ -60,8 +60,8 @@ static void a_draft_model_drafts_for_several_streams(void **state)
     static const struct {
         const char *path;
         bool right;
-    } drafts[] = {{"fake:seed=3", true}, {"fake:seed=4", false}};
-    for (size_t i = 0; i < 4; i++) {
+    } drafts[] = {{"fake:seed=3", true}, {"fake:seed=4", false}, {"fake:seed=3,n_swa=5", true}};
+    for (size_t i = 0; i < 2 * COUNT(drafts); i++) {
         texts without, with;
         rig_load(r, "fake:seed=3");
         r->params.layout = i % 2 ? WEIR_LAYOUT_PER_SLOT : WEIR_LAYOUT_UNIFIED;

@@ -122,6 +122,9 @@ void weir__media_look_ahead(weir__driver *driver, int64_t now);
  * makes it JOINED, without a lane. */
 void weir__reuse_start(weir__driver *driver, weir__slot *slot);
 
+/* Drops the cells of a running slot, which starts again with the best that is cached of its text. */
+void weir__reuse_restart(weir__driver *driver, weir__slot *slot);
+
 /* Starts the JOINED slots whose leader has computed their tokens or is gone, or whose file has been read or
  * does not come in time. */
 void weir__reuse_rejoin(weir__driver *driver);

@@ -2,7 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/waker.h"
 
+#include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -185,6 +187,87 @@ static void a_callback_within_set_ready_may_stop(void **state)
     assert_int_equal(weir_stream_set_ready(stream, NULL, NULL), WEIR_OK);
 }
 
+/* ---- A manual engine that no thread drives ---- */
+
+#define MOMENT WEIR__NS_PER_MS
+
+static void count_undriven(weir_log_level level, const char *message, void *user)
+{
+    int *n = user;
+    *n += level == WEIR_LOG_ERROR && strstr(message, "weir_engine_step") != NULL;
+}
+
+static void a_wait_without_limit_ends_if_no_thread_drives(void **state)
+{
+    rig *r = *state;
+    weir_chunk chunk;
+    weir_flight *flight = NULL;
+    uint64_t at = 0;
+    int n_told = 0;
+    sink got = {0};
+    start(r, true);
+    weir__waker_be_manual(r->engine->waker, MOMENT);
+    weir_stream *stream = rig_submit_key(r, 'A');
+    weir_request request = rig_ask(r, 'A');
+    assert_int_equal(weir_flight_open(r->engine, &request, false, &flight, NULL, NULL), WEIR_OK);
+    weir_log_set(count_undriven, &n_told);
+    assert_int_equal(weir_stream_next(stream, -1, &chunk), WEIR_STATE);
+    assert_int_equal(weir_flight_next(flight, &at, -1, &chunk), WEIR_STATE);
+    assert_int_equal(n_told, 2);
+    assert_int_equal(weir_stream_next(stream, 1, &chunk), WEIR_TIMEOUT);
+    assert_int_equal(weir_flight_next(flight, &at, 1, &chunk), WEIR_TIMEOUT);
+    weir_log_set(NULL, NULL);
+    assert_int_equal(n_told, 2);
+    rig_run(r); /* nothing is lost */
+    sink_take(&got, stream);
+    assert_sink(got, WEIR_REASON_END, "an answer of some length");
+    assert_int_equal(weir_flight_next(flight, &at, -1, &chunk), WEIR_OK);
+    weir_flight_release(flight);
+}
+
+/* A tick that lasts until the other stream's reader has waited for much longer than its patience. */
+typedef struct long_tick {
+    rig *r;
+    sem_t begun;
+} long_tick;
+
+static void last_long(weir_stream *stream, void *user)
+{
+    long_tick *tick = user;
+    sem_post(&tick->begun);
+    usleep(50000);
+    (void)weir_stream_set_ready(stream, NULL, NULL);
+}
+
+static void *drive(void *user)
+{
+    rig_run(((long_tick *)user)->r);
+    return NULL;
+}
+
+static void a_wait_goes_on_within_a_tick(void **state)
+{
+    rig *r = *state;
+    long_tick tick = {.r = r};
+    pthread_t thread;
+    weir_chunk chunk;
+    r->params.manual = true;
+    r->params.n_slots = 2;
+    rig_script(r, 'A', 4, "an answer of some length");
+    rig_start(r);
+    weir__waker_be_manual(r->engine->waker, MOMENT);
+    weir_request requests[2] = {rig_ask(r, 'A'), rig_ask(r, 'A')};
+    weir_stream *streams[2] = {rig_stream(r), rig_stream(r)};
+    assert_int_equal(sem_init(&tick.begun, 0, 0), 0);
+    assert_int_equal(weir_stream_set_ready(streams[0], last_long, &tick), WEIR_OK);
+    assert_int_equal(weir_engine_submit(r->engine, requests, 2, streams, NULL), WEIR_OK);
+    assert_int_equal(pthread_create(&thread, NULL, drive, &tick), 0);
+    assert_int_equal(sem_wait(&tick.begun), 0);
+    assert_int_equal(weir_stream_next(streams[1], -1, &chunk), WEIR_OK);
+    pthread_join(thread, NULL);
+    sem_destroy(&tick.begun);
+}
+
 /* ---- After fork() ---- */
 
 /* The number of the first thing that is not as it should be, 0 = none. */
@@ -240,6 +323,8 @@ int main(void)
         RIG_TEST(a_tick_by_hand_refuses_to_wait_for_itself),
         RIG_TEST(so_does_a_callback_within_set_ready),
         RIG_TEST(a_callback_within_set_ready_may_stop),
+        RIG_TEST(a_wait_without_limit_ends_if_no_thread_drives),
+        RIG_TEST(a_wait_goes_on_within_a_tick),
         RIG_TEST(a_child_cannot_use_its_parents_engine),
     };
     alarm(60); /* a call that waits for ever fails */

@@ -1,7 +1,9 @@
-/* engine.c: the life of an engine. Create checks the parameters, fits the context to them, and starts the
- * thread that ticks until the engine stops; a manual engine is ticked by its caller. Submit makes requests on
- * the caller's thread and queues all of them or none. A list of the engines that exist refuses calls with a
- * pointer to another one.
+/* engine.c: the life of an engine. Create checks the parameters, decides layout, sequences and cells of the
+ * context (decide_layout), fits the parameters to the context that it got, and starts the thread that ticks
+ * until the engine stops; it sleeps while a tick had nothing to do. A manual engine is ticked by its callers,
+ * one at a time. Submit makes the requests on the caller's thread, attaches their streams, and queues all of
+ * them or none; an error undoes the steps before it. A list of the engines that exist refuses calls with a
+ * pointer to another one, and with an engine of the parent in a child of fork().
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/engine.h"
 
@@ -24,6 +26,8 @@
 #include "params/members.h"
 
 #define MOST_AT_ONCE ((size_t)INT32_MAX / 2) /* requests of one submit */
+
+#define UNDRIVEN_S 10 /* as weir.h says; a driver that works comes back sooner */
 
 #define LANE_CELLS 256 /* llama.cpp rounds the length of a lane up to a multiple of this */
 
@@ -392,6 +396,7 @@ weir_status weir_engine_create(weir_model *model, const weir_engine_params *give
         status = weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for the engine");
         goto no_driver;
     }
+    if (params.manual) weir__waker_be_manual(engine->waker, UNDRIVEN_S * WEIR__NS_PER_S);
     if ((status = create_driver(engine, error)) != WEIR_OK) goto no_driver;
 
     status = WEIR_NO_MEMORY;
@@ -438,6 +443,7 @@ static weir_status begin_driving(weir_engine *engine, weir_error *error)
                                weir__driving_here(engine->waker)
                                    ? "this callback runs within a tick of the engine"
                                    : "another thread drives the engine at this moment");
+    weir__waker_note_drive(engine->waker);
     weir__driving_begin(&engine->driving, engine->waker);
     return WEIR_OK;
 }
@@ -447,6 +453,7 @@ static void end_driving(weir_engine *engine)
 {
     if (atomic_load(&engine->shared.stopping)) weir__finish_all(&engine->driver);
     weir__driving_end(&engine->driving);
+    weir__waker_note_drive(engine->waker);
     atomic_store(&engine->driven, false);
 }
 

@@ -1,7 +1,13 @@
-/* flight.c: one generation for any number of readers. The flight is the reader of an ordinary stream and
- * keeps all of its chunks; readers and watchers copy from these. Requests share a flight if their keys are
- * equal, which have every member that may change the answer.
- * SPDX-License-Identifier: Apache-2.0 */
+/* flight.c: one generation for any number of readers.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The flight is the reader of an ordinary stream. The stream's ready callback, on the driver, copies each
+ * chunk to the flight's own list, which keeps all of them, wakes the readers and runs the watchers. A reader
+ * says which chunk is its next one, so readers of any pace share the list. Requests share a flight if their
+ * keys are equal, which have every member that may change the answer; a request whose answer may differ the
+ * next time has none. A flight leaves the engine's list with its last reference, and a failed one is not
+ * shared. */
+#include <errno.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -30,7 +36,7 @@ struct weir_flight {
     char *key; /* [n_key]; NULL = not shared */
     size_t n_key;
     weir_stream *stream;
-    const weir__waker *waker; /* the engine's, which the stream holds */
+    weir__waker *waker; /* the engine's, which the stream holds */
     pthread_mutex_t mutex;
     pthread_cond_t more;
     weir_chunk *chunks;
@@ -305,12 +311,14 @@ weir_status weir_flight_next(weir_flight *flight, uint64_t *at, int timeout_ms, 
     weir_status status = WEIR_OK;
     int64_t deadline = weir__clock_deadline_ns(timeout_ms);
     pthread_mutex_lock(&flight->mutex);
+    int woken = timeout_ms == 0 ? ETIMEDOUT : 0;
     while (*at >= flight->n && !flight->ended && status == WEIR_OK)
-        if (timeout_ms != 0 && !weir__waker_may_wait(flight->waker))
-            status = WEIR_STATE;
-        else if (timeout_ms == 0 ||
-                 (weir__clock_cond_wait(&flight->more, &flight->mutex, deadline) != 0 && *at >= flight->n))
+        if (woken == ETIMEDOUT)
             status = WEIR_TIMEOUT;
+        else if (woken == EDEADLK || !weir__waker_may_wait(flight->waker))
+            status = WEIR_STATE;
+        else
+            woken = weir__waker_await(flight->waker, &flight->more, &flight->mutex, deadline);
     if (*at < flight->n) {
         *chunk = flight->chunks[(*at)++];
         status = WEIR_OK;
@@ -318,6 +326,7 @@ weir_status weir_flight_next(weir_flight *flight, uint64_t *at, int timeout_ms, 
         status = WEIR_END;
     }
     pthread_mutex_unlock(&flight->mutex);
+    if (status == WEIR_STATE && woken == EDEADLK) weir__waker_log_undriven("weir_flight_next");
     return status;
 }
 

@@ -103,7 +103,8 @@ static inline weir__prefix_key weir__history_key(const weir__history *history)
 }
 
 /* Inserts media into the prompt of a history that has tokens only, media i before token at[i]; ascending.
- * limits: as in weir__medium_create, and n_ctx. Errors: as there; TOO_LONG. */
+ * limits: of the engine; n_ubatch and n_ctx count. Errors name the field "media": UNSUPPORTED (the model does
+ * not read this; a segment does not fit into a pass), TOO_LONG, NO_MEMORY. */
 weir_status weir__history_insert(weir__history *history, const weir_model *model,
                                  const weir_engine_params *limits, const weir_media_use *media,
                                  const size_t *at, size_t n, weir_error *error);

@@ -1,6 +1,13 @@
-/* prefix.c: which prefixes an engine keeps, how many tokens of a prompt they have, and why no
- * more: for programs and in words.
- * SPDX-License-Identifier: Apache-2.0 */
+/* prefix.c: which prefixes an engine keeps, how many tokens of a prompt they have, and why no more: for
+ * programs and in words.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * These functions stand between the driver's slots and the cache. When a slot ends, its text goes to the
+ * cache, with its lane or as a copy. A recurrent, hybrid or sliding-window memory cannot be cut at every
+ * token (`exact`): there, copies are saved during the prefill, at checkpoints, and chunks end at these. A hit
+ * is cut back to where no image or sound is divided. A miss is explained by the first token that differs: the
+ * texts around it, and the message that it is in, found by the bytes that the tokens before it have in the
+ * rendered prompt. weir__prefix_known is also called on callers' threads. */
 #include "engine/prefix.h"
 
 #include <stdarg.h>
@@ -115,7 +122,12 @@ weir_status weir__prefix_open(weir__prefix *prefix, weir__memory *memory, weir__
 
 bool weir__prefix_is_exact(const weir_model *model)
 {
-    return model->info.is_recurrent || model->info.is_hybrid || model->info.n_swa > 0;
+    return weir__prefix_is_whole(model) || model->info.n_swa > 0;
+}
+
+bool weir__prefix_is_whole(const weir_model *model)
+{
+    return model->info.is_recurrent || model->info.is_hybrid;
 }
 
 bool weir__prefix_serves(const weir__prefix *prefix, const weir__request *request)

@@ -13,6 +13,9 @@
 /* True if a model's memory can be cut only at the end of a sequence. */
 bool weir__prefix_is_exact(const weir_model *model);
 
+/* True if a sequence is one state of all its tokens, which cannot be cut at all. */
+bool weir__prefix_is_whole(const weir_model *model);
+
 /* Constant after open; the cache has its own lock. */
 typedef struct weir__prefix {
     const weir_model *model;

@@ -1,6 +1,13 @@
 /* queue.c: the requests that wait for a slot; their ranks, the recent tokens of their tenants, and the
  * engines of the process that run requests which go before them.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The list has no order: when a slot is free, the driver computes the rank of each request and takes the
+ * best. A rank is the priority, which rises with age, then the tenant's recent tokens, then the submission.
+ * Tenants have a table of fixed size, in which tokens lose half their weight in each half-life; tenants
+ * without a row share row 0. Engines of a process are peers in one list under a mutex: each reports the
+ * request that it runs of highest priority, and one that has stood back is woken when another one's priority
+ * falls. An engine that is alone takes no lock. */
 #include "engine/queue.h"
 
 #include <math.h>

@@ -1,7 +1,9 @@
 /* request.c: makes the engine's form of a weir_request. Submit calls this on the caller's thread: it checks
  * each field, tokenizes the prompt or copies that of a fork's source, and compiles stop strings, filter and
- * sampler, so that the driver has nothing to check. A request belongs to its submitter until it is queued,
- * and ends with weir__request_finish.
+ * sampler, so that the driver has nothing to check. Further answers to one prompt copy it from the first
+ * request. The sampler counts the prompt's tokens; the answer of a fork's source is replayed through sampler,
+ * grammar and stop strings. A request belongs to its submitter until it is queued, then to the driver; it
+ * ends with weir__request_finish, which gives stream, result and ticket their ends.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/request.h"
 

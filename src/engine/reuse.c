@@ -220,6 +220,14 @@ void weir__reuse_start(weir__driver *driver, weir__slot *slot)
     if (weir__prefix_serves(&driver->prefix, request)) begin_text(&driver->prefix, slot);
 }
 
+void weir__reuse_restart(weir__driver *driver, weir__slot *slot)
+{
+    weir__cache_end(driver->prefix.cache, &slot->live);
+    weir__lanes_leave(&driver->lanes, slot);
+    slot->n_past = 0;
+    weir__reuse_start(driver, slot);
+}
+
 /* True if the tokens that the slot waits for may still come. */
 static bool may_come(const weir__driver *driver, const weir__slot *slot)
 {

@@ -26,14 +26,14 @@ static weir_status find_draft_model(weir_model *target, const weir_engine_params
 {
     *model = NULL;
     if (params->n_draft_max == 0) return WEIR_OK;
-    bool exact = weir__prefix_is_exact(target);
-    if (exact && params->draft_model != NULL)
+    bool whole = weir__prefix_is_whole(target);
+    if (whole && params->draft_model != NULL)
         return weir__error_set(error, WEIR_UNSUPPORTED, "draft_model",
-                               "this model's memory cannot be cut at every token, which rejected drafts "
-                               "need: leave `draft_model` out");
+                               "this model's memory cannot be cut, which rejected drafts need: leave "
+                               "`draft_model` out");
     if (params->draft_model != NULL)
         *model = params->draft_model;
-    else if (!exact && params->mtp && target->info.n_layer_mtp > 0)
+    else if (!whole && params->mtp && target->info.n_layer_mtp > 0)
         *model = target;
     return WEIR_OK;
 }
@@ -89,7 +89,7 @@ weir_status weir__speculate_open(weir__speculate *all, weir__bcontext *context, 
     weir_model *model;
     weir_error why = {0};
     weir_status status = find_draft_model(all->model, params, &model, error);
-    if (status != WEIR_OK || params->n_draft_max == 0 || weir__prefix_is_exact(all->model)) return status;
+    if (status != WEIR_OK || params->n_draft_max == 0 || weir__prefix_is_whole(all->model)) return status;
     if (!params->prompt_lookup && model == NULL) return WEIR_OK;
     all->drafts = weir__mem_calloc((size_t)params->n_slots, sizeof *all->drafts);
     all->rows = weir__mem_calloc((size_t)all->info->n_seq_max, sizeof *all->rows);

@@ -25,7 +25,7 @@ typedef struct weir__speculate {
     int32_t n;                         /* 0 = no drafts */
     weir__draft **drafts;              /* [n_slots] scratch */
     int32_t *rows;                     /* [n_seq_max] scratch */
-    bool crowded;                      /* the backend found no cells for drafts: none until a request ends */
+    bool crowded;                      /* the backend had no room for drafts: none until a request ends */
 } weir__speculate;
 
 /* Set before: the members up to `drafters`. Creates the drafters that the parameters ask for; context: the
@@ -49,7 +49,8 @@ bool weir__speculate_use(weir__speculate *all, weir__drafter *drafter);
 /* Makes drafts, before the view, for generating slots where they save time. They take free cells only. */
 void weir__speculate_draft(weir__speculate *all);
 
-/* A pass ran out of cells. True: it had drafts, and there are none until a request ends. */
+/* A pass ran out of cells, or a rejected draft could not be removed. True: it had drafts, and there are none
+ * until a request ends. */
 bool weir__speculate_shrink(weir__speculate *all);
 
 /* Judges a draft after sampling: n_drafted of its tokens were computed, and the first n_right of them were

@@ -534,6 +534,71 @@ static void models_that_cannot_be_cut_have_no_drafts(void **state)
     r->params.draft_model = NULL;
 }
 
+/* The fake's windows let go of all that llama.cpp may overwrite, at once. */
+static void windows_hold_what_rejected_drafts_need(void **state)
+{
+    rig *r = *state;
+    uint64_t n_accepted = 0, n_refused = 0;
+    for (int i = 0; i < 32; i++) {
+        texts without, with;
+        static guess g;
+        char path[64];
+        snprintf(path, sizeof path, "fake:exact=1,seed=%d,n_swa=%d", i, 1 + i * 5 % 23);
+        rig_load(r, path);
+        r->params.layout = i % 2 ? WEIR_LAYOUT_PER_SLOT : WEIR_LAYOUT_UNIFIED;
+        r->params.n_slots = 1 + i % 7;
+        r->params.n_kv = i % 8 == 0 ? 260 : 0; /* so few that requests are suspended */
+        r->params.n_ubatch = i % 3 == 0 ? 1 + i % 14 : 64;
+        r->params.chunk_size = 1 + i * 3 % 40;
+        r->params.n_draft_max = 0;
+        rig_start(r);
+        texts_answer(r, NULL, &without);
+        rig_stop(r);
+        r->params.n_draft_max = 1 + i % 12;
+        start(r, &g, -1, -1);
+        texts_answer(r, NULL, &with);
+        weir_engine_stats stats = rig_stats(r);
+        texts_assert_same(&without, &with);
+        assert_int_equal(atomic_load(&r->fake->n_uncut), 0);
+        assert_int_equal(atomic_load(&r->fake->faults), 0);
+        n_accepted += stats.n_accepted;
+        n_refused += stats.n_drafted - stats.n_accepted;
+        texts_fini(&without);
+        texts_fini(&with);
+        rig_stop(r);
+    }
+    assert_true(n_accepted > 500 && n_refused > 500);
+}
+
+static void a_draft_that_cannot_be_removed_costs_no_answer(void **state)
+{
+    rig *r = *state;
+    for (int i = 0; i < 8; i++) {
+        texts without, with;
+        static guess g;
+        rig_load(r, i % 4 < 2 ? "fake:exact=1,n_swa=20" : "fake:exact=1");
+        r->params.layout = i % 2 ? WEIR_LAYOUT_PER_SLOT : WEIR_LAYOUT_UNIFIED;
+        r->params.n_slots = 4;
+        r->params.cache_sequences = i < 4 ? -1 : 0;
+        r->params.n_draft_max = 0;
+        rig_start(r);
+        texts_answer(r, NULL, &without);
+        rig_stop(r);
+        r->params.n_draft_max = 6;
+        start(r, &g, -1, -1);
+        atomic_store(&r->fake->fail_cut, true);
+        texts_answer(r, NULL, &with);
+        weir_engine_stats stats = rig_stats(r);
+        texts_assert_same(&without, &with);
+        assert_true(stats.n_drafted > stats.n_accepted);
+        assert_int_equal(atomic_load(&r->fake->faults), 0);
+        atomic_store(&r->fake->fail_cut, false);
+        texts_fini(&without);
+        texts_fini(&with);
+        rig_stop(r);
+    }
+}
+
 static void requests_may_do_without_or_with_fewer(void **state)
 {
     rig *r = *state;
@@ -626,6 +691,8 @@ int main(void)
         DRAFT_TEST(a_plan_may_use_the_draft_shown_in_its_view),
         DRAFT_TEST(drafts_take_what_the_budget_leaves),
         DRAFT_TEST(models_that_cannot_be_cut_have_no_drafts),
+        DRAFT_TEST(windows_hold_what_rejected_drafts_need),
+        DRAFT_TEST(a_draft_that_cannot_be_removed_costs_no_answer),
         DRAFT_TEST(requests_may_do_without_or_with_fewer),
         DRAFT_TEST(ticks_and_parts_tell_of_drafts),
         DRAFT_TEST(drafts_wait_where_others_would),

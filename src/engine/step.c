@@ -1,7 +1,12 @@
-/* step.c: the tick. It prepares the slots (ends, suspends, admits, joins), lets the strategy plan, decodes
- * one batch, samples, and puts chunks into the streams; then it does the accounts. A failed pass ends its
- * streams, an abandoned one is computed again. docs/architecture.md describes the phases.
- * SPDX-License-Identifier: Apache-2.0 */
+/* step.c: the tick.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * It prepares the slots (ends, suspends, admits, joins), lets the strategy plan, decodes one batch, samples,
+ * and puts chunks into the streams; then it does the accounts. All runs on the driver's thread, but helpers
+ * may share the sampling: a slot's tokens are kept in its `burst` until the driver takes them one by one, up
+ * to the one that ends the answer. A draft stays as far as the sampled tokens agree, and the cells behind
+ * that are removed. A failed pass ends its streams, an abandoned one is computed again. docs/architecture.md
+ * describes the phases. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -402,18 +407,18 @@ static void take_burst(weir__driver *driver, weir__slot *slot, int64_t now)
     }
 }
 
-/* Settles the draft after the burst: removes its rejected part from the memory. */
-static void settle_draft(weir__driver *driver, weir__slot *slot)
+/* Settles the draft after the burst: removes its rejected part from the memory. False: the memory cannot be
+ * cut there any more. */
+static bool settle_draft(weir__driver *driver, weir__slot *slot)
 {
-    if (slot->n_drafted == 0) return;
+    if (slot->n_drafted == 0) return true;
     slot->request->n_accepted += slot->n_accepted;
     if (slot->draft.predicted) slot->request->n_predicted_accepted += slot->n_accepted;
     driver->account.counts.n_accepted += (uint64_t)slot->n_accepted;
     if (slot->n_burst > 0) weir__speculate_judge(&slot->draft, slot->n_drafted, slot->n_accepted);
-    if (driver->memory.n[slot->lane] > slot->n_past &&
-        !weir__memory_cut(&driver->memory, slot->lane, slot->n_past,
-                          weir__history_position(&slot->request->history, slot->n_past)))
-        weir__slot_fail(slot, WEIR_BACKEND, NULL);
+    return driver->memory.n[slot->lane] <= slot->n_past ||
+           weir__memory_cut(&driver->memory, slot->lane, slot->n_past,
+                            weir__history_position(&slot->request->history, slot->n_past));
 }
 
 static void emit_chunks(weir__driver *driver)
@@ -423,7 +428,7 @@ static void emit_chunks(weir__driver *driver)
         if (slot->state == WEIR_SLOT_IDLE || slot->n_planned == 0) continue;
         take_burst(driver, slot, now);
         if (slot->failed != WEIR_OK) weir__slot_fail(slot, slot->failed, &slot->error);
-        settle_draft(driver, slot);
+        bool settled = settle_draft(driver, slot);
         if (slot->n_past == slot->request->history.n_prompt && slot->request->max_tokens == 0)
             weir__slot_latch(slot, WEIR_REASON_LENGTH); /* only prefill was requested */
         if (slot->reason != WEIR_REASON_NOT_FINISHED) continue;
@@ -431,6 +436,9 @@ static void emit_chunks(weir__driver *driver)
         weir_usage usage = weir__request_usage(slot->request, now);
         if (!weir__request_emit(slot->request, &usage)) weir__slot_fail(slot, WEIR_NO_MEMORY, NULL);
         weir__account_chunk(&driver->account, slot->request, now);
+        if (settled) continue;
+        weir__speculate_shrink(&driver->speculate); /* it might happen again */
+        weir__reuse_restart(driver, slot);
     }
     weir__finish_latched(driver);
 }

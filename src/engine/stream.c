@@ -1,7 +1,12 @@
-/* stream.c: a stream of chunks from the driver to one reader. The driver appends to one sequence and the
- * reader reads the other; they are swapped when the reader has read all of its own. The last chunk needs no
- * memory.
- * SPDX-License-Identifier: Apache-2.0 */
+/* stream.c: a stream of chunks from the driver to one reader.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The driver appends to one sequence and the reader reads the other; they are swapped when the reader has
+ * read all of its own. The last chunk needs no memory. A stream is FRESH until a submit attaches it, ATTACHED
+ * until the driver finishes it, and FINISHED from then on; a submit that fails detaches it again. Callers
+ * write what the driver looks at in each tick, such as a cancel, into atomics; all else is under the stream's
+ * mutex. A reader waits for a condition, polls a descriptor, or is called: the ready callback runs without
+ * the mutex, mostly on the driver, and a call that removes it waits until it has returned. */
 #include "engine/stream.h"
 
 #include <errno.h>
@@ -441,7 +446,7 @@ typedef enum reader { READER, CONSUMER, FLIGHT } reader;
 static weir_status next_chunk(weir_stream *stream, int timeout_ms, reader who, weir_chunk *chunk)
 {
     int64_t deadline = weir__clock_deadline_ns(timeout_ms);
-    bool expired = timeout_ms == 0;
+    int woken = timeout_ms == 0 ? ETIMEDOUT : 0;
     weir_status status = WEIR_OK;
 
     pthread_mutex_lock(&stream->mutex);
@@ -453,15 +458,17 @@ static weir_status next_chunk(weir_stream *stream, int timeout_ms, reader who, w
         bool wakes = who == CONSUMER && !atomic_load(&stream->cancelled);
         stream->reading = true;
         while (!take_chunk(stream, chunk)) {
-            if (expired || (wakes && atomic_load(&stream->cancelled))) status = WEIR_TIMEOUT;
+            if (woken == ETIMEDOUT || (wakes && atomic_load(&stream->cancelled))) status = WEIR_TIMEOUT;
             if (stream->phase == FRESH) status = WEIR_STATE; /* the submit failed and detached it */
-            if (status == WEIR_OK && !weir__waker_may_wait(stream->waker)) status = WEIR_STATE;
+            if (woken == EDEADLK || (status == WEIR_OK && !weir__waker_may_wait(stream->waker)))
+                status = WEIR_STATE;
             if (status != WEIR_OK) break;
-            expired = weir__clock_cond_wait(&stream->cond, &stream->mutex, deadline) == ETIMEDOUT;
+            woken = weir__waker_await(stream->waker, &stream->cond, &stream->mutex, deadline);
         }
         stream->reading = false;
     }
     pthread_mutex_unlock(&stream->mutex);
+    if (status == WEIR_STATE && woken == EDEADLK) weir__waker_log_undriven("weir_stream_next");
     return status;
 }
 

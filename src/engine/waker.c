@@ -3,12 +3,12 @@
 #include "engine/waker.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 
 /* ---- Waking ---- */
@@ -19,7 +19,9 @@ struct weir__waker {
     pthread_mutex_t mutex; /* protects woken; nothing else is ever locked under it */
     pthread_cond_t cond;
     bool woken;
-    pid_t process; /* that created it */
+    pid_t process;       /* that created it */
+    int64_t patience_ns; /* 0: the engine has a thread of its own */
+    atomic_uint drives;  /* odd while a thread drives a manual engine */
 };
 
 weir_status weir__waker_create(weir__waker **out)
@@ -114,4 +116,34 @@ bool weir__driving_here(const weir__waker *waker)
 bool weir__waker_may_wait(const weir__waker *waker)
 {
     return !weir__driving_here(waker) && !weir__waker_is_inherited(waker);
+}
+
+void weir__waker_be_manual(weir__waker *waker, int64_t patience_ns)
+{
+    waker->patience_ns = patience_ns;
+}
+
+void weir__waker_note_drive(weir__waker *waker)
+{
+    atomic_fetch_add(&waker->drives, 1);
+}
+
+int weir__waker_await(weir__waker *waker, pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t deadline_ns)
+{
+    if (deadline_ns != WEIR__CLOCK_NEVER || waker->patience_ns == 0)
+        return weir__clock_cond_wait(cond, mutex, deadline_ns);
+    weir__waker_hold(waker); /* while the mutex is free, the caller may lose it */
+    unsigned before = atomic_load(&waker->drives);
+    int woken = weir__clock_cond_wait(cond, mutex, weir__clock_now_ns() + waker->patience_ns);
+    if (woken == ETIMEDOUT) woken = before % 2 == 0 && atomic_load(&waker->drives) == before ? EDEADLK : 0;
+    weir__waker_release(waker);
+    return woken;
+}
+
+void weir__waker_log_undriven(const char *call)
+{
+    weir__log(WEIR_LOG_ERROR,
+              "%s does not wait longer: no thread drives the manual engine. Call weir_engine_step on another "
+              "thread, or take chunks with timeout 0 between steps",
+              call);
 }

@@ -4,6 +4,7 @@
 #ifndef WEIR_ENGINE_WAKER_H
 #define WEIR_ENGINE_WAKER_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -55,5 +56,19 @@ bool weir__driving_here(const weir__waker *waker);
 /* True if a call may wait for this waker's engine: the driver exists and is another thread. A child of fork()
  * has no threads of its parent. */
 bool weir__waker_may_wait(const weir__waker *waker);
+
+/* The engine has no thread of its own. A wait without a deadline ends once no thread has driven it for
+ * patience_ns. Before other threads know the waker. */
+void weir__waker_be_manual(weir__waker *waker, int64_t patience_ns);
+
+/* Called when a thread begins to drive a manual engine, and when it ends. */
+void weir__waker_note_drive(weir__waker *waker);
+
+/* Waits as weir__clock_cond_wait does for what the driver brings. EDEADLK: there is no deadline, and no
+ * thread drove the manual engine during its patience. */
+int weir__waker_await(weir__waker *waker, pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t deadline_ns);
+
+/* Says in the log why this call has ended so. */
+void weir__waker_log_undriven(const char *call);
 
 #endif

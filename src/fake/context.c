@@ -285,6 +285,7 @@ static weir_status run_pass(weir__bcontext *context, const weir__batch *batch, b
     int64_t us = atomic_load(&hooks->tick_us) + atomic_load(&hooks->token_us) * batch->n;
     for (; us > 0 && !is_aborted(context); us -= ABORT_POLL_US)
         weir__fake_wait(us < ABORT_POLL_US ? us : ABORT_POLL_US);
+    weir__fake_slide(context, batch);
     for (int32_t i = 0; i < batch->n; i++) {
         if (is_aborted(context))
             return weir__error_set(error, WEIR_ABORTED, NULL, "the pass was interrupted");

@@ -66,6 +66,7 @@ typedef struct weir__fake {
     _Atomic bool fail_state_save;
     _Atomic bool fail_state_load;
     _Atomic bool fail_share;
+    _Atomic bool fail_cut; /* sequences can only be removed as a whole */
 
     /* Time of a pass. */
     _Atomic int64_t tick_us;
@@ -77,6 +78,7 @@ typedef struct weir__fake {
     _Atomic uint64_t n_rows; /* with logits */
     _Atomic uint64_t n_samples;
     _Atomic uint64_t n_shares;
+    _Atomic uint64_t n_uncut;        /* cuts that a window refused */
     _Atomic int64_t n_cells;         /* in use, in all contexts; shared cells count once */
     _Atomic int32_t n_contexts;      /* alive */
     _Atomic int32_t n_samplers;      /* alive */

@@ -17,7 +17,7 @@ typedef struct weir__fake_token {
 
 typedef struct weir__fake_options {
     int64_t n_vocab, n_ctx_train, seed, eos_every, any, longest, tick_us, token_us, load_us, free_us, exact,
-        recurrent, fim, fail_pass, n_bytes, fail_load, change_pass, embedder_us, fail_embedders;
+        recurrent, n_swa, fim, fail_pass, n_bytes, fail_load, change_pass, embedder_us, fail_embedders;
 } weir__fake_options;
 
 struct weir__bmodel {
@@ -64,6 +64,7 @@ typedef struct weir__fake_seq {
     int32_t *token, *pos, *cell; /* [n_ctx_seq] each */
     uint64_t *hash;
     uint64_t *adapters; /* with which the token was computed; as in the context */
+    int32_t first;      /* the lowest position that layers with a window still hold; 0 = all */
     bool pending_to;    /* a copy into this lane waits for the next pass */
     bool pending_from;  /* a copy out of it does */
 } weir__fake_seq;
@@ -144,6 +145,9 @@ int32_t weir__fake_cell_of(const weir__segment *segment, int32_t cell);
 
 /* The position that follows entry i of a sequence. */
 int32_t weir__fake_seq_next(const weir__fake_seq *seq, int32_t i);
+
+/* A pass begins: layers with a window let go of all that llama.cpp may overwrite. */
+void weir__fake_slide(weir__bcontext *context, const weir__batch *batch);
 
 /* Appends a token, computed with these adapters. The caller has checked its position and the room. */
 void weir__fake_seq_append(weir__bcontext *context, int32_t seq, int32_t token, int32_t pos,

@@ -37,6 +37,7 @@ static void entries_remove(weir__bcontext *context, weir__fake_seq *seq, int32_t
     memmove(seq->cell + first, seq->cell + last, rest * sizeof *seq->cell);
     memmove(seq->adapters + first, seq->adapters + last, rest * sizeof *seq->adapters);
     seq->n -= last - first;
+    if (seq->n == 0) seq->first = 0;
     uint64_t hash = first > 0 ? seq->hash[first - 1] : weir__fake_hash_start(context->model);
     for (int32_t i = first; i < seq->n; i++)
         seq->hash[i] = hash = weir__fake_hash_next(hash, seq->token[i], seq->adapters[i]);
@@ -93,7 +94,7 @@ void weir__fake_clear(weir__bcontext *context)
     for (int32_t s = 0; s < context->info.n_seq_max; s++) {
         weir__fake_seq *seq = &context->seqs[s];
         for (int32_t i = 0; i < seq->n; i++) freed += cell_leave(context, seq, i);
-        seq->n = 0;
+        seq->n = seq->first = 0;
         seq->pending_to = seq->pending_from = false;
     }
     cells_add(context, -freed);
@@ -102,13 +103,112 @@ void weir__fake_clear(weir__bcontext *context)
     for (int32_t i = 0; i < context->n_unused; i++) context->unused[i] = context->n_unused - 1 - i;
 }
 
+/* ---- Windows: a token at position p attends to n_swa positions, the last of which is p ---- */
+
+/* Lets go of what a token at position `next` does not attend to. */
+static void let_go(weir__bcontext *context, weir__fake_seq *seq, int32_t next)
+{
+    int32_t first = next - (int32_t)context->model->options.n_swa + 1;
+    if (first > seq->first) seq->first = first;
+}
+
+static int32_t end_of(const weir__fake_seq *seq)
+{
+    return seq->n > 0 ? weir__fake_seq_next(seq, seq->n - 1) : 0;
+}
+
+/* The position after that of a batch's row. */
+static int32_t after_row(const weir__batch *batch, int32_t i)
+{
+    return batch->pos[i] + (batch->token[i] >= 0 ? 1 : weir__fake_cell_step(batch->token[i]));
+}
+
+/* In a pool the rows are computed in parts of n_ubatch, and each may overwrite cells of any sequence. */
+static void slide_pool(weir__bcontext *context, const weir__batch *batch)
+{
+    int32_t next[WEIR__SEQ_MAX];
+    for (int32_t s = 0; s < context->info.n_seq_max; s++) next[s] = end_of(&context->seqs[s]);
+    for (int32_t i = 0; i < batch->n; i++) {
+        for (int32_t s = 0; s < context->info.n_seq_max && i % context->info.n_ubatch == 0; s++)
+            if (next[s] > 0) let_go(context, &context->seqs[s], next[s]);
+        next[batch->seq[i]] = after_row(batch, i);
+    }
+}
+
+/* The rows of a batch that the next part takes: of each sequence that has rows left, in the order of the
+ * batch and as long as their numbers are consecutive, equally many. */
+typedef struct part {
+    int32_t done[WEIR__SEQ_MAX]; /* rows of each sequence that were taken */
+    int32_t seqs[WEIR__SEQ_MAX]; /* [n] */
+    int32_t n;
+} part;
+
+static bool next_part(const weir__bcontext *context, const weir__batch *batch, const int32_t *rows, part *p)
+{
+    int32_t seen[WEIR__SEQ_MAX] = {0}, last = -1;
+    bool in[WEIR__SEQ_MAX] = {false};
+    p->n = 0;
+    for (int32_t i = 0; i < batch->n && p->n <= context->info.n_ubatch; i++) {
+        int32_t s = batch->seq[i];
+        if (seen[s]++ < p->done[s] || in[s] || (p->n > 0 && s != last + 1)) continue;
+        in[s] = true;
+        p->seqs[p->n++] = last = s;
+    }
+    if (p->n == 0) return false;
+    int32_t each = context->info.n_ubatch / p->n > 1 ? context->info.n_ubatch / p->n : 1;
+    for (int32_t i = 0; i < p->n; i++) {
+        int32_t left = rows[p->seqs[i]] - p->done[p->seqs[i]];
+        if (left < each) each = left;
+    }
+    for (int32_t i = 0; i < p->n; i++) p->done[p->seqs[i]] += each;
+    return true;
+}
+
+/* Each part overwrites cells of the lanes that it has rows of. */
+static void slide_lanes(weir__bcontext *context, const weir__batch *batch)
+{
+    part p = {.n = 0};
+    int32_t rows[WEIR__SEQ_MAX] = {0}, next[WEIR__SEQ_MAX];
+    for (int32_t s = 0; s < context->info.n_seq_max; s++) next[s] = end_of(&context->seqs[s]);
+    for (int32_t i = 0; i < batch->n; i++) rows[batch->seq[i]]++;
+    while (next_part(context, batch, rows, &p)) {
+        int32_t seen[WEIR__SEQ_MAX] = {0};
+        for (int32_t k = 0; k < p.n; k++) let_go(context, &context->seqs[p.seqs[k]], next[p.seqs[k]]);
+        for (int32_t i = 0; i < batch->n; i++)
+            if (seen[batch->seq[i]]++ < p.done[batch->seq[i]]) next[batch->seq[i]] = after_row(batch, i);
+    }
+}
+
+void weir__fake_slide(weir__bcontext *context, const weir__batch *batch)
+{
+    if (context->model->options.n_swa == 0) return;
+    if (is_unified(context))
+        slide_pool(context, batch);
+    else
+        slide_lanes(context, batch);
+}
+
+/* True if the sequence can be cut to its first n positions and continued. */
+static bool can_end_at(weir__bcontext *context, const weir__fake_seq *seq, int32_t n)
+{
+    int32_t n_swa = (int32_t)context->model->options.n_swa;
+    if (n == 0 || n_swa == 0 || n >= end_of(seq) || seq->first <= n - n_swa + 1 || seq->first == 0)
+        return true;
+    atomic_fetch_add(&context->model->hooks.n_uncut, 1);
+    return false;
+}
+
+/* ---- Sequences ---- */
+
 bool weir__fake_seq_remove(weir__bcontext *context, int32_t seq_id, int32_t from, int32_t to)
 {
     weir__fake_seq *seq = &context->seqs[seq_id];
     int32_t first = entry_at(seq, from);
     int32_t last = to < 0 ? seq->n : entry_at(seq, to);
     if (last <= first) return true;
-    if (context->model->options.recurrent && (first > 0 || last < seq->n)) return false;
+    bool whole = context->model->options.recurrent || atomic_load(&context->model->hooks.fail_cut);
+    if (whole && (first > 0 || last < seq->n)) return false;
+    if (last == seq->n && first > 0 && !can_end_at(context, seq, from)) return false;
     entries_remove(context, seq, first, last);
     return true;
 }
@@ -124,6 +224,7 @@ static void entries_copy(weir__bcontext *context, int32_t from_id, int32_t to_id
     memcpy(to->cell, from->cell + first, n * sizeof *to->cell);
     memcpy(to->adapters, from->adapters + first, n * sizeof *to->adapters);
     to->n = (int32_t)n;
+    to->first = from->first;
     uint64_t hash = weir__fake_hash_start(context->model);
     for (int32_t i = 0; i < to->n; i++) {
         to->hash[i] = hash = weir__fake_hash_next(hash, to->token[i], to->adapters[i]);
@@ -150,7 +251,7 @@ weir_status weir__fake_share(weir__bcontext *context, int32_t from, int32_t to, 
     }
     if (atomic_load(&hooks->fail_share))
         return weir__error_set(error, WEIR_BACKEND, NULL, "the test asked for share to fail");
-    if (context->model->options.recurrent && n_entries != source->n)
+    if ((context->model->options.recurrent && n_entries != source->n) || !can_end_at(context, source, n))
         return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "this memory cannot be cut at %d", n);
     entries_copy(context, from, to, 0, n_entries);
     return WEIR_OK;
@@ -174,6 +275,7 @@ bool weir__fake_seq_copy(weir__bcontext *context, int32_t seq, int32_t to_seq, i
     int32_t first = entry_at(source, from);
     int32_t last = to < 0 ? source->n : entry_at(source, to);
     if (context->model->options.recurrent && first < last && (first > 0 || last < source->n)) return false;
+    if (last < source->n && last > first && !can_end_at(context, source, to)) return false;
     entries_copy(context, seq, to_seq, first, last > first ? last : first);
     return true;
 }
@@ -267,5 +369,6 @@ weir_status weir__fake_state_load(weir__bcontext *context, int32_t seq_id, const
         if (adapted) memcpy(&adapters, in + least + (size_t)i * sizeof adapters, sizeof adapters);
         weir__fake_seq_append(context, seq_id, token, pos, adapters);
     }
+    if (context->model->options.n_swa > 0) let_go(context, seq, end_of(seq)); /* a state has no more */
     return WEIR_OK;
 }

@@ -137,6 +137,40 @@ static void test_recurrent_memory_cannot_be_cut(void **state)
     rig_fini(&r);
 }
 
+/* A pass lets go of what the token after the sequence's last one does not attend to, so that each of its own
+ * tokens but the first can be cut off again. */
+static void test_a_window_holds_what_the_last_pass_may_lose(void **state)
+{
+    (void)state;
+    rig r;
+    for (int lanes = 0; lanes < 2; lanes++) {
+        rig_init(&r, "n_swa=4", 512, 2, lanes ? WEIR_LAYOUT_PER_SLOT : WEIR_LAYOUT_UNIFIED);
+        assert_int_equal(r.model->info.n_swa, 4);
+        append(&r, 0, "abcdefghij");
+        assert_true(r.ops->seq_remove(r.context, 0, 1, -1)); /* computed in one pass: all is there */
+        append(&r, 0, "bcdefghij");
+        append(&r, 0, "KLM");
+        assert_false(r.ops->seq_remove(r.context, 0, 9, -1)); /* position 6 would be needed */
+        assert_int_equal(r.ops->share(r.context, 0, 1, 9, NULL), WEIR_UNSUPPORTED);
+        assert_false(r.ops->seq_copy(r.context, 0, 1, 0, 9));
+        assert_int_equal(r.ops->seq_pos_max(r.context, 0), 12);
+        assert_int_equal(r.ops->seq_pos_max(r.context, 1), -1);
+        assert_ok(r.ops->share(r.context, 0, 1, 11, error));
+        append(&r, 1, "x");
+        assert_int_equal(chosen(&r), expected(&r, "abcdefghijKx"));
+        assert_true(r.ops->seq_remove(r.context, 0, 13, -1));
+        assert_true(
+            r.ops->seq_remove(r.context, 0, lanes ? 10 : 13, -1)); /* in a pool that pass took cells */
+        append(&r, 0, "k");
+        assert_false(r.ops->seq_remove(r.context, 0, lanes ? 9 : 12, -1));
+        assert_true(r.ops->seq_remove(r.context, 0, 0, -1));
+        append(&r, 0, "abcdef");
+        assert_true(r.ops->seq_remove(r.context, 0, 1, -1));
+        assert_int_equal(take_faults(&r), 0);
+        rig_fini(&r);
+    }
+}
+
 /* ---- A random walk beside a naive model ----------------------------------------------------------- */
 
 #define WALK_SEQS  4
@@ -325,6 +359,7 @@ int main(void)
         cmocka_unit_test_teardown(test_a_copy_between_lanes_waits_for_a_pass, nothing_left),
         cmocka_unit_test_teardown(test_misuse_is_seen, nothing_left),
         cmocka_unit_test_teardown(test_recurrent_memory_cannot_be_cut, nothing_left),
+        cmocka_unit_test_teardown(test_a_window_holds_what_the_last_pass_may_lose, nothing_left),
         cmocka_unit_test_teardown(test_random_walk_beside_a_naive_memory, nothing_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,6 +21,11 @@
  * NO_MEMORY. Messages name the offset, key or tensor. */
 weir_status weir__gguf_check(const char *path, weir__stamps *files, weir__gguf_info *info, weir_error *error);
 
+/* Refuses a model file that passed the check, and that llama.cpp refused with this text: says which of the
+ * names in it the file has or lacks. UNSUPPORTED: the architecture or the tokenizer is unknown; FORMAT: any
+ * other reason. Other errors: as the check's. */
+weir_status weir__gguf_refused(const char *path, const char *reason, weir_error *error);
+
 /* Checks a LoRA adapter, where llama.cpp does not check the types of some keys. identity is a checksum of the
  * whole file without its time. */
 weir_status weir__gguf_check_adapter(const char *path, weir__gguf_info *info, weir_error *error);

@@ -1,7 +1,12 @@
 /* gguf_container.c: checks the container of a GGUF file: header, keys, tensor table.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The rules are those of ggml/src/gguf.cpp (llama.cpp v0.5.0). */
+ * The rules are those of ggml/src/gguf.cpp (llama.cpp v0.5.0). The file is read through a window: the header,
+ * each key with the place of its value, and the table of tensors, whose data must lie one after the other and
+ * end within the file. The first fault stays in the check, and later reads give zeros, so that callers check
+ * once. Keys and names of tensors are known by their hashes, which are sorted to find equal ones. At the end
+ * the file gets a fingerprint, from its size, all before the weights and samples of these, and an identity,
+ * which has its time, too. */
 #include "gguf/gguf_internal.h"
 
 #include <errno.h>

@@ -689,3 +689,51 @@ void weir__gguf_check_projector_rules(gguf_check *c)
     if (c->status == WEIR_OK) check_projector_part(c, "vision");
     if (c->status == WEIR_OK) check_projector_part(c, "audio");
 }
+
+/* ---- What llama.cpp refuses ----------------------------------------------------------------------- */
+
+/* A word of the reason that can only be the name of a key or of a tensor. */
+static void blame_name(gguf_check *c, const char *name, bool whole)
+{
+    const char *arch = c->info.architecture, *last = strrchr(name, '.');
+    size_t n = strlen(arch);
+    uint64_t dim[4];
+    if (last == NULL) return;
+    if (strncmp(name, "tokenizer.", 10) == 0 || (strncmp(name, arch, n) == 0 && name[n] == '.'))
+        weir__gguf_refuse(c,
+                          weir__gguf_find(c, name) != NULL ? "key '%s' has a value that does not fit"
+                                                           : "has no key '%s'",
+                          name);
+    if (strcmp(last, ".weight") != 0 && strcmp(last, ".bias") != 0) return;
+    if (weir__gguf_dims(c, name, dim))
+        weir__gguf_refuse(c,
+                          "tensor '%s' is %" PRIu64 " x %" PRIu64 " x %" PRIu64 " x %" PRIu64
+                          ", which does not fit its metadata",
+                          name, dim[0], dim[1], dim[2], dim[3]);
+    weir__gguf_refuse(c, "has no tensor '%s'%s", name, whole ? "" : " that fits its metadata");
+}
+
+void weir__gguf_blame(gguf_check *c, const char *reason, bool whole)
+{
+    static const char *const names[][2] = {{"general.architecture", "architecture"},
+                                           {"tokenizer.ggml.model", "tokenizer"},
+                                           {"tokenizer.ggml.pre", "pre-tokenizer"}};
+    static const char of_names[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    char name[64], quoted[sizeof name + 2];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        bool known = text_of(c, names[i][0], name, sizeof name);
+        snprintf(quoted, sizeof quoted, "'%s'", name);
+        if (known && strstr(reason, quoted) != NULL)
+            weir__gguf_fail(
+                c, WEIR_UNSUPPORTED,
+                "has the %s '%s', which this build does not know: give another model, or a newer weir",
+                names[i][1], name);
+    }
+    for (const char *at = reason; *(at += strcspn(at, of_names)) != '\0'; at += strspn(at, of_names)) {
+        snprintf(name, sizeof name, "%.*s", (int)strspn(at, of_names), at);
+        blame_name(c, name, whole);
+    }
+    weir__gguf_fail(c, WEIR_FORMAT,
+                    "is refused as a model of the architecture '%s'; the log has llama.cpp's reason",
+                    c->info.architecture);
+}

@@ -496,6 +496,39 @@ static void shards_are_checked_each(void **state)
     assert_refused(path, WEIR_UNSUPPORTED, "split into 2000 files");
 }
 
+/* What llama.cpp says of a file that passes the check is about a name that the file has or lacks. */
+static void refused_for(const char *path, const char *reason, weir_status status, const char *part)
+{
+    weir_error error;
+    assert_int_equal(weir__gguf_refused(path, reason, &error), status);
+    if (strstr(error.message, part) == NULL || strstr(error.message, path) == NULL)
+        fail_msg("%s", error.message);
+    assert_string_equal(error.field, "path");
+}
+
+static void a_reason_is_told_by_the_files_names(void **state)
+{
+    (void)state;
+    char path[TEMP_PATH_MAX];
+    save_shard("told", 0, 1, 1, U16, path);
+    refused_for(path, "cannot read 'llama'; failed", WEIR_UNSUPPORTED,
+                "has the architecture 'llama', which this build");
+    refused_for(path, "no llama.rope.freq; failed", WEIR_FORMAT,
+                "has no key 'llama.rope.freq'; the file is damaged");
+    refused_for(path, "bad: llama.block_count", WEIR_FORMAT,
+                "key 'llama.block_count' has a value that does not fit");
+    refused_for(path, "x: 'blk.9.ffn_up.weight' is not there", WEIR_FORMAT,
+                "has no tensor 'blk.9.ffn_up.weight';");
+    refused_for(path, "x: 'token_embd.weight' is bad", WEIR_FORMAT, "tensor 'token_embd.weight' is ");
+    refused_for(path, "something else", WEIR_FORMAT, "the log has llama.cpp's reason");
+    refused_for(path, "", WEIR_FORMAT, "the log has llama.cpp's reason");
+    save_shard("told", 0, 2, 1, U16, path);
+    refused_for(path, "'blk.9.ffn_up.weight'", WEIR_FORMAT,
+                "has no tensor 'blk.9.ffn_up.weight' that fits its metadata");
+    assert_int_equal(unlink(path), 0);
+    refused_for(path, "something else", WEIR_NOT_FOUND, "cannot be opened");
+}
+
 /* A later part names the first one, as llama.cpp writes them: the metadata of the model is in the first part
  * only. */
 static void a_later_part_names_the_first(void **state)
@@ -687,6 +720,7 @@ int main(void)
         cmocka_unit_test(every_shard_is_watched),
         cmocka_unit_test(shards_are_checked_each),
         cmocka_unit_test(a_later_part_names_the_first),
+        cmocka_unit_test(a_reason_is_told_by_the_files_names),
         cmocka_unit_test(only_faults_of_the_file_advise_another_copy),
         cmocka_unit_test(each_failed_allocation_is_reported),
     };

@@ -1,8 +1,12 @@
 /* grammar.c: parses GBNF into the rules of an automaton. Errors name line and column.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The rules are those of llama.cpp's parser, which accepts each of these grammars, too. That parser names no
- * line, writes to stderr, and has inputs on which it never ends, overflows the stack or takes all memory. */
+ * The grammar is read once, by recursion into groups. A rule's body is collected in `open` and moved to
+ * `done` when it is complete. Groups become rules of their own; repetitions are written out, with a rule for
+ * each optional copy, and elements, nesting and copies are limited. At the end all rules must be defined, and
+ * grammar_rules.c checks them for what an automaton cannot follow. The rules are those of llama.cpp's parser,
+ * which accepts each of these grammars, too. That parser names no line, writes to stderr, and has inputs on
+ * which it never ends, overflows the stack or takes all memory. */
 #include "grammar/grammar.h"
 
 #include <assert.h>

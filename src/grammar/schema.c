@@ -1,5 +1,13 @@
 /* schema.c: rewrites JSON Schemas in a subset of which grammars enforce everything.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The walk turns each schema into one that a grammar enforces, or refuses it with the keyword and its place.
+ * weir__schema_enforce looks at $ref first, then at allOf and conditions, which are merged into one flat
+ * schema; a flat schema loses `not`, and is then taken by its alternatives, its values or its types. Each
+ * target of a $ref becomes one definition of the result, and a second reference to it is only its name: so
+ * recursive schemas stay recursive. With `relax`, a schema that is refused is tried again without the refused
+ * keyword, until it passes or only its types are left; what was left out is noted. Parts, depth and work are
+ * limited. */
 #include "grammar/schema.h"
 
 #include <math.h>

@@ -1,8 +1,11 @@
 /* schema_grammar.c: rewritten JSON Schemas as GBNF.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A definition becomes a rule of its name; its parts that need rules have that name and a number. The
- * recursion is as deep as schemas are nested, which the rewriting bounds. */
+ * The root comes first, then each definition in the order in which references to them are met. A definition
+ * becomes a rule of its name; its parts that need rules have that name and a number. Rules that schemas
+ * share, such as any-string, stand before all of these, if they are used. Optional properties, repeated parts
+ * of patterns and lists that may be empty get rules of their own, because GBNF bounds what may be repeated.
+ * The recursion is as deep as schemas are nested, which the rewriting bounds. */
 #include "grammar/schema_grammar.h"
 
 #include <assert.h>

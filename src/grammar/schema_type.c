@@ -1,6 +1,11 @@
-/* schema_type.c: values, strings, and their formats. All texts that the pattern of a format matches
- * have the format; unusual texts of the format may not match.
- * SPDX-License-Identifier: Apache-2.0 */
+/* schema_type.c: values, strings and their formats.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Each function takes what a flat schema says of one type, and gives a schema that a grammar enforces. Values
+ * of enum and const are filtered by the type and the bounds beside them; other keywords beside them are
+ * refused. A string becomes a pattern: its own, its format's, or one of its length; where several meet, or
+ * strings are excluded, it becomes what they have in common (regular.c). All texts that the pattern of a
+ * format matches have the format; unusual texts of the format may not match. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

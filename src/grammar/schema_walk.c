@@ -1,5 +1,11 @@
 /* schema_walk.c: common to all steps of the schema walk: failures, the path, keywords, types.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The first failure stays in the walk, with its keyword and place; after it every function fails at once, so
+ * that callers check at the end. `final` marks failures that no left-out keyword would mend. The place is a
+ * JSON pointer that enter makes longer and leave cuts again. Steps count the walk's own work, elements the
+ * size of the grammar that comes of it. The table of keywords says what each is about, and why some are
+ * refused; a name without a row is an annotation, unless it is nearly a keyword. */
 #include "grammar/schema_walk.h"
 
 #include <math.h>
@@ -170,11 +176,9 @@ void weir__schema_leave(weir__schema_walk *w, size_t before)
     if (w->path.bytes != NULL) w->path.bytes[before] = '\0';
 }
 
-/* ---- Keywords and types ---- */
+/* ---- Keywords ---- */
 
 const char *const weir__schema_named_properties[] = {"properties", "required", NULL};
-
-/* ---- Keywords ---- */
 
 /* All but annotations, which have no row: JSON Schema ignores names that it does not know. */
 static const struct row {

@@ -75,14 +75,20 @@ weir_status load_file(weir__badapter *adapter, const char *path, weir_error *err
         capture said;
         adapter->adapter = llama_adapter_lora_init(adapter->model->model, path);
         if (adapter->adapter != nullptr) return WEIR_OK;
-        weir_status status = WEIR_FORMAT;
-        if (said.says("mismatch") || said.says("base model") || said.says("not transposed"))
-            status = WEIR_UNSUPPORTED;
         if (said.starved())
             return weir::refuse_memory(error, "path", said, "the adapter",
                                        "free memory, or load fewer adapters or one of lower rank");
-        return weir__error_set(error, status, "path", "the adapter cannot be loaded: %s",
-                               said.reason("llama.cpp gives no reason"));
+        const char *quote = std::strchr(said.text, '\'');
+        if (quote == nullptr)
+            return weir::refuse_unknown(error, WEIR_UNSUPPORTED, "path", "the adapter cannot be used");
+        const std::string name(quote + 1, std::strcspn(quote + 1, "'"));
+        if (said.says("one component"))
+            return weir__error_set(error, WEIR_FORMAT, "path",
+                                   "the adapter has only one of the matrices for '%s'", name.c_str());
+        return unfit(error, name,
+                     adapter->model->model->get_tensor(name.c_str()) == nullptr
+                         ? "belong to no weights of it"
+                         : "have another shape than its weights");
     });
 }
 
@@ -133,10 +139,13 @@ weir_status weir__llama_adapter_load(weir__bmodel *model, const char *path, weir
     /* The check reads the whole file, so that the system has it cached before the lock is taken. */
     weir_status status = weir__gguf_check_adapter(path, &file, error);
     if (status != WEIR_OK) return status;
+    char shown[WEIR__ERROR_PATH];
+    weir__error_path(shown, path);
     if (std::strcmp(file.architecture, model->architecture) != 0)
-        return weir__error_set(error, WEIR_UNSUPPORTED, "path",
-                               "the adapter is for models of the kind '%s', and this one is of the kind '%s'",
-                               file.architecture, model->architecture);
+        return weir__error_set(
+            error, WEIR_UNSUPPORTED, "path",
+            "\"%s\": the adapter is for models of the kind '%s', and this one is of the kind '%s'", shown,
+            file.architecture, model->architecture);
     auto *made = static_cast<weir__badapter *>(weir__mem_calloc(1, sizeof(weir__badapter)));
     if (made == nullptr) return weir__error_set(error, WEIR_NO_MEMORY, nullptr, "no memory for an adapter");
     made->model = model;
@@ -147,7 +156,7 @@ weir_status weir__llama_adapter_load(weir__bmodel *model, const char *path, weir
     if (status == WEIR_OK) status = prepare(made, error);
     if (status != WEIR_OK) {
         weir__llama_adapter_free(made);
-        return status;
+        return weir__error_wrap(error, error, status, "path", "\"%s\": ", shown);
     }
     char name[sizeof made->name] = "";
     llama_adapter_meta_val_str(made->adapter, "general.name", name, sizeof name);

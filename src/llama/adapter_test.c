@@ -326,15 +326,15 @@ static void unsuitable_adapters_are_refused(void **state)
         {"llama", "alpha", "adapter.lora.alpha", WEIR_FORMAT},
         {"llama", "alora", "activated", WEIR_UNSUPPORTED},
         {"llama", "empty", "no matrices", WEIR_FORMAT},
-        {"llama", "rows", "incorrect shape", WEIR_UNSUPPORTED},
-        {"llama", "half", "missing one component", WEIR_FORMAT},
-        {"llama", "name", "does not exist", WEIR_UNSUPPORTED},
+        {"llama", "rows", "another shape", WEIR_UNSUPPORTED},
+        {"llama", "half", "only one of the matrices", WEIR_FORMAT},
+        {"llama", "name", "belong to no weights", WEIR_UNSUPPORTED},
         {"llama", "stack", "not as many", WEIR_UNSUPPORTED},
         {"moe", "stack", "not as many", WEIR_UNSUPPORTED},
-        {"llama", "ranks", "not transposed", WEIR_UNSUPPORTED},
+        {"llama", "ranks", "cannot be used", WEIR_UNSUPPORTED},
         {"llama --wide", "type --rank 32", "neither F32", WEIR_UNSUPPORTED},
         {"swa", "embd", "would change its output", WEIR_UNSUPPORTED},
-        {"llama", "order", "incorrect shape", WEIR_UNSUPPORTED},
+        {"llama", "order", "another shape", WEIR_UNSUPPORTED},
         {"llama", "nan", "not finite", WEIR_FORMAT},
         {"llama --type q8_0", "inf --type f16", "not finite", WEIR_FORMAT},
     };
@@ -351,7 +351,7 @@ static void unsuitable_adapters_are_refused(void **state)
     char other[TEMP_PATH_MAX], path[TEMP_PATH_MAX];
     temp_model(other, "other.gguf", "llama --wide");
     temp_adapter(path, "adapter.gguf", other, "");
-    refused(path, WEIR_UNSUPPORTED, "incorrect shape");
+    refused(path, WEIR_UNSUPPORTED, "another shape");
 }
 
 /* The embeddings are another matter where the output is not tied to them. */

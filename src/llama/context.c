@@ -320,7 +320,8 @@ weir_status weir__llama_outline_bytes(const weir__bcontext *c, const weir_contex
 {
     weir_status status = weir__shim_context_bytes(c->context, kv_bytes, compute_bytes, error);
     *compute_bytes += scratch_bytes(c->model, params, (uint64_t)llama_n_ctx_seq(c->context));
-    *compute_bytes += (uint64_t)c->n_seq_max * (uint64_t)c->model->info.n_vocab * sizeof(float);
+    if (!params->embeddings)
+        *compute_bytes += (uint64_t)c->n_seq_max * (uint64_t)c->model->info.n_vocab * sizeof(float);
     return status;
 }
 

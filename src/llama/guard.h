@@ -31,8 +31,8 @@ struct over {
 void watch_tokenizing();
 
 /* Collects, while it exists, the lines that llama.cpp logs at error level on this thread: the reasons that
- * its return values lack. The text is cut at its capacity; the first lines name the cause. These lines are
- * logged as information only, as they are returned as an error. */
+ * its return values lack. The text is cut at its capacity; the first lines name the cause. It stands in no
+ * error; these lines are logged as information. */
 struct capture {
     char text[360];
     std::size_t length = 0;
@@ -56,11 +56,6 @@ struct capture {
     bool starved() const;
     /* The bytes of the first allocation that failed; 0 = unknown. */
     unsigned long long starved_bytes() const;
-    /* The reason, or `otherwise` if nothing was logged. */
-    const char *reason(const char *otherwise) const
-    {
-        return length > 0 ? text : otherwise;
-    }
 };
 
 /* Watches, while it exists, whether operator new fails on this thread. llama.cpp turns bad_alloc into other
@@ -111,6 +106,12 @@ template <typename F> weir_status guard(weir_error *error, weir_status code, con
  * what llama.cpp said is in the log. */
 weir_status refuse_memory(weir_error *error, const char *field, const capture &said, const char *what,
                           const char *advice);
+
+/* A failure whose cause weir does not know; the log has what llama.cpp said of it. */
+inline weir_status refuse_unknown(weir_error *error, weir_status code, const char *field, const char *what)
+{
+    return weir__error_set(error, code, field, "%s; the log has llama.cpp's reason", what);
+}
 
 /* Runs a function that can only report failure: `failed` if it throws. */
 template <typename T, typename F> T attempt(T failed, F fn)

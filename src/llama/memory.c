@@ -19,16 +19,16 @@ void weir__llama_clear(weir__bcontext *c)
 }
 
 /* True if a sequence can be cut to its first n positions and continued: a sliding window must still hold all
- * that the next token attends to. */
+ * that the next token attends to. llama.cpp lets go of a sequence's lowest positions only, so that it holds
+ * all from the first one on (ADR 0140). */
 static bool can_end_at(const weir__bcontext *c, int32_t seq, int32_t n)
 {
     int32_t last = weir__llama_seq_pos_max(c, seq);
     if (n > last || n == 0) return true;
     if (c->model->whole_sequences) return false;
-    int32_t n_swa = c->model->info.n_swa;
-    if (n_swa == 0) return true;
+    if (c->model->info.n_swa == 0) return true;
     int32_t first = llama_memory_seq_pos_min(llama_get_memory(c->context), seq);
-    return first == 0 || first <= n - n_swa;
+    return first == 0 || first <= weir__shim_window_start(c->model->model, n);
 }
 
 bool weir__llama_seq_remove(weir__bcontext *c, int32_t seq, int32_t from, int32_t to)

@@ -1,9 +1,11 @@
 /* model.c: llama.cpp's models and their vocabularies.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A load chooses devices and workers, fills in llama.cpp's parameters, lets buffers of weir's take the
- * weights (hook/weights.cpp), and then reads what other parts ask of a model: kinds, tokens, lengths of
- * pieces. An outline has everything but the weights. */
+ * A load checks the file (gguf/), chooses devices and workers, fills in llama.cpp's parameters, and lets
+ * buffers of weir's take the weights (hook/weights.cpp), mapped from an optimized file where there is one.
+ * Then it reads once what other parts ask of a model: its kind, its special tokens, the length of the longest
+ * piece. A mapped file that has changed meanwhile is found by its stamps. An outline has everything but the
+ * weights. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

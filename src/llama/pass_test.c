@@ -385,6 +385,23 @@ static void token_embeddings(void **state)
     rig_fini(&r);
 }
 
+/* Rows of logits, one for each token, would be most of what a long text takes. */
+static void embeddings_have_no_logits(void **state)
+{
+    (void)state;
+    static const weir_pooling poolings[] = {WEIR_POOLING_MEAN, WEIR_POOLING_LAST, WEIR_POOLING_NONE};
+    for (size_t p = 0; p < N_ELEMENTS(poolings); p++) {
+        weir_context_params params = rig_params(2048, 1, WEIR_LAYOUT_AUTO);
+        params.embeddings = true;
+        params.pooling = poolings[p];
+        params.n_batch = 2048;
+        weir_context_info info;
+        uint64_t kv_bytes, compute_bytes;
+        assert_ok(ops->context_estimate(model, &params, &info, &kv_bytes, &compute_bytes, error));
+        assert_true(compute_bytes < (uint64_t)params.n_batch * (uint64_t)model_is.n_vocab * sizeof(float) / 2);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -401,6 +418,7 @@ int main(void)
         cmocka_unit_test(pooled_embeddings),
         cmocka_unit_test(any_sequences_and_batches),
         cmocka_unit_test(token_embeddings),
+        cmocka_unit_test(embeddings_have_no_logits),
     };
     return RUN_MODEL_TESTS(tests);
 }

@@ -33,6 +33,7 @@ extern "C" {
 using weir::attempt;
 using weir::capture;
 using weir::guard;
+using weir::refuse_unknown;
 
 /* Nodes of a graph that are computed between two questions. */
 #define NODES_AT_ONCE 32
@@ -65,17 +66,18 @@ struct asserting {
     asserting &operator=(const asserting &) = delete;
 };
 
-/* An assertion of llama.cpp, without its place in the sources. */
+/* An assertion of llama.cpp, which the log has. */
 struct failed_assertion : std::runtime_error {
-    using std::runtime_error::runtime_error;
+    failed_assertion() : std::runtime_error("it is not what llama.cpp expects; the log has more")
+    {
+    }
 };
 
 /* message: "FILE:LINE: GGML_ASSERT(…) failed". */
 void on_abort(const char *message)
 {
-    const char *place = std::strstr(message, ": ");
-    if (guarded > 0) throw failed_assertion(place != nullptr ? place + 2 : message);
-    weir__log(WEIR_LOG_ERROR, "%s", message);
+    weir__log(guarded > 0 ? WEIR_LOG_INFO : WEIR_LOG_ERROR, "%s", message);
+    if (guarded > 0) throw failed_assertion();
 }
 
 /* Assertions of all of llama.cpp come to on_abort from then on, and libmtmd writes to llama.cpp's log. */
@@ -178,8 +180,7 @@ weir_status prepare(const weir__bprojector *projector, const weir_media_info *me
     mtmd_input_part input = {nullptr, bitmap.get()};
     const mtmd_input_part *inputs[] = {&input};
     if (mtmd_tokenize_from_parts(projector->context, chunks.get(), inputs, 1, false) != 0)
-        return weir__error_set(error, WEIR_UNSUPPORTED, nullptr, "the projector cannot prepare this: %s",
-                               said.reason("libmtmd gives no reason"));
+        return refuse_unknown(error, WEIR_UNSUPPORTED, nullptr, "the projector cannot prepare this");
     size_t n = mtmd_input_chunks_size(chunks.get());
     prepared->segments = array_of<weir__segment>(n);
     for (size_t i = 0; i < n; i++) {
@@ -215,9 +216,7 @@ weir_status encode(weir__bprojector *projector, const mtmd_input_chunk *chunk, w
                                "WEIR_KERNELS=off");
     if (projector->was_cancelled)
         return weir__error_set(error, WEIR_ABORTED, nullptr, "the encoding was cancelled");
-    if (failed != 0)
-        return weir__error_set(error, WEIR_BACKEND, nullptr, "the projector failed: %s",
-                               said.reason("libmtmd gives no reason"));
+    if (failed != 0) return refuse_unknown(error, WEIR_BACKEND, nullptr, "the projector failed");
     const float *embeddings = mtmd_get_output_embd(projector->context);
     for (size_t i = 0; i < n; i++)
         if (!std::isfinite(embeddings[i]))
@@ -279,6 +278,12 @@ weir_status starved(const capture &said, weir_error *error)
                                "free memory, or give a smaller projector or model");
 }
 
+weir_status refuse_file(weir_status code, weir_error *error)
+{
+    return refuse_unknown(error, code, "path",
+                          "the projector cannot be loaded: its file is damaged or of an unknown kind");
+}
+
 /* The file was read before: where a stream cannot open it, it has no memory. */
 bool is_starved(const capture &said)
 {
@@ -302,9 +307,7 @@ weir_status check_width(const char *path, int32_t width, weir_error *error)
         std::unique_ptr<clip_ctx, encoder_free>(loaded.ctx_gen_a)};
     const bool none = encoders[0] == nullptr && encoders[1] == nullptr;
     if (none && is_starved(said)) return starved(said, error);
-    if (none)
-        return weir__error_set(error, WEIR_FORMAT, "path", "the projector cannot be loaded: %s",
-                               said.reason("libmtmd gives no reason"));
+    if (none) return refuse_file(WEIR_FORMAT, error);
     for (const auto &encoder : encoders)
         if (encoder != nullptr && clip_n_mmproj_embd(encoder.get()) != width)
             return weir__error_set(
@@ -328,9 +331,7 @@ weir_status load_file(weir__bprojector *projector, const weir__bmodel *model, co
     params.cb_eval_user_data = projector;
     projector->context = mtmd_init_from_file(path, model->model, params);
     if (projector->context == nullptr && is_starved(said)) return starved(said, error);
-    if (projector->context == nullptr)
-        return weir__error_set(error, WEIR_FORMAT, "path", "the projector cannot be loaded: %s",
-                               said.reason("libmtmd gives no reason"));
+    if (projector->context == nullptr) return refuse_file(WEIR_FORMAT, error);
     projector->info.images = mtmd_support_vision(projector->context);
     projector->info.sounds = mtmd_support_audio(projector->context);
     if (projector->info.sounds) projector->info.sample_rate = mtmd_get_audio_sample_rate(projector->context);
@@ -368,10 +369,8 @@ weir_status weir__llama_projector_load(weir__bmodel *model, const char *path, bo
         try {
             weir_status fits = check_width(path, llama_model_n_embd_inp(model->model), error);
             return fits == WEIR_OK ? load_file(made, model, path, n_threads, error) : fits;
-        } catch (const failed_assertion &e) {
-            return weir__error_set(
-                error, WEIR_UNSUPPORTED, "path",
-                "the projector cannot be loaded; its file is damaged or of an unknown kind: %s", e.what());
+        } catch (const failed_assertion &) {
+            return refuse_file(WEIR_UNSUPPORTED, error);
         }
     });
     if (status == WEIR_OK) status = try_all(made, error);

@@ -310,7 +310,7 @@ static void test_bad_projectors(void **state)
     refuse("gemma3 --set clip.vision.patch_size=7", WEIR_UNSUPPORTED);
     weir_error why = {0};
     assert_int_equal(ops->projector_load(model, path, false, 1, &made, &why), WEIR_UNSUPPORTED);
-    assert_non_null(strstr(why.message, "its file is damaged or of an unknown kind: "));
+    assert_non_null(strstr(why.message, "its file is damaged or of an unknown kind"));
     assert_refused(ops->projector_load(model, "/nowhere/projector.gguf", false, 1, &made, error),
                    WEIR_NOT_FOUND, "path");
     assert_null(made);

@@ -100,8 +100,7 @@ weir_status quantize(const char *path, const char *out, const llama_model_quanti
         if (said.starved())
             return weir::refuse_memory(error, nullptr, said, "the quantization",
                                        "free memory, or use fewer threads");
-        return weir__error_set(error, WEIR_UNSUPPORTED, nullptr, "the model cannot be quantized: %s",
-                               said.reason("llama.cpp gives no reason"));
+        return weir__gguf_refused(path, said.text, error);
     });
 }
 

@@ -26,12 +26,14 @@ extern "C" {
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "gguf/gguf.h"
 }
 
 using weir::attempt;
 using weir::capture;
 using weir::guard;
 using weir::refuse_memory;
+using weir::refuse_unknown;
 
 namespace
 {
@@ -222,15 +224,9 @@ weir_status weir__shim_model_load(const char *path, llama_model_params params, l
     capture said;
     const weir_status status = guard(error, WEIR_FORMAT, "the model cannot be loaded", [&] {
         *model = llama_model_load_from_file(path, params);
-        if (*model != nullptr) return WEIR_OK;
-        weir_status status = WEIR_FORMAT;
-        if (said.says("unknown model architecture") || said.says("unknown pre-tokenizer") ||
-            said.says("unknown tokenizer") || said.says("unsupported model"))
-            status = WEIR_UNSUPPORTED;
-        if (said.starved()) status = WEIR_NO_MEMORY;
-        return weir__error_set(error, status, "path", "the model cannot be loaded: %s",
-                               said.reason("llama.cpp gives no reason"));
+        return *model != nullptr ? WEIR_OK : said.starved() ? WEIR_NO_MEMORY : WEIR_FORMAT;
     });
+    if (status == WEIR_FORMAT) return weir__gguf_refused(path, said.text, error);
     if (status != WEIR_NO_MEMORY) return status;
     return refuse_memory(error, "path", said, "the model's weights",
                          params.no_host
@@ -249,6 +245,32 @@ weir_status weir__shim_template_text(const llama_model *model, const char **text
 
 /* ---- Context -------------------------------------------------------------------------------------- */
 
+/* Refuses types of cells that llama.cpp would refuse with the names of its own. */
+static weir_status check_types(const llama_model *model, const llama_context_params &p, weir_error *error)
+{
+    const bool flash = p.flash_attn_type != LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    if (ggml_is_quantized(p.type_v) && !flash)
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "type_v",
+                             "`type_v` is %s, which needs flash attention: give f16, or allow `flash_attn`",
+                             ggml_type_name(p.type_v));
+    if ((model->hparams.is_mla() || model->arch == LLM_ARCH_DEEPSEEK4) && p.type_k != p.type_v)
+        return weir__error_of(error, WEIR_UNSUPPORTED, WEIR_ERROR_CONFLICT, "type_v",
+                              "`type_v` is %s and `type_k` is %s; this model needs one type for both",
+                              ggml_type_name(p.type_v), ggml_type_name(p.type_k));
+    for (uint32_t i = 0; flash && i < model->hparams.n_layer(); i++)
+        for (bool keys : {true, false}) {
+            const ggml_type type = keys ? p.type_k : p.type_v;
+            const uint32_t size = keys ? model->hparams.n_embd_head_k(i) : model->hparams.n_embd_head_v(i);
+            const char *name = keys ? "type_k" : "type_v";
+            if (size % ggml_blck_size(type) != 0)
+                return weir__error_set(
+                    error, WEIR_UNSUPPORTED, name,
+                    "this model's heads of %u numbers do not fit into blocks of %s: give f16", size,
+                    ggml_type_name(type));
+        }
+    return WEIR_OK;
+}
+
 weir_status weir__shim_context_create(llama_model *model, llama_context_params params,
                                       llama_context **context, weir_error *error)
 {
@@ -256,15 +278,13 @@ weir_status weir__shim_context_create(llama_model *model, llama_context_params p
     char what[120];
     std::snprintf(what, sizeof what, "a context of %u KV cells and passes of %u tokens", params.n_ctx,
                   params.n_ubatch);
+    const weir_status fits = check_types(model, params, error);
+    if (fits != WEIR_OK) return fits;
     const weir_status status = guard(error, WEIR_BACKEND, "the context cannot be made", [&] {
         *context = llama_init_from_model(model, params);
         if (*context != nullptr) return WEIR_OK;
-        weir_status status = WEIR_BACKEND;
-        if (said.says("does not divide") || said.says("requires") || said.says("does not support"))
-            status = WEIR_UNSUPPORTED;
-        if (said.starved()) status = WEIR_NO_MEMORY;
-        return weir__error_set(error, status, nullptr, "the context cannot be made: %s",
-                               said.reason("llama.cpp gives no reason"));
+        if (said.starved()) return WEIR_NO_MEMORY;
+        return refuse_unknown(error, WEIR_BACKEND, nullptr, "the context cannot be made");
     });
     if (status != WEIR_NO_MEMORY) return status;
     return refuse_memory(
@@ -313,12 +333,12 @@ weir_status weir__shim_decode(llama_context *context, llama_batch batch, bool en
         case 2: return weir__error_set(error, WEIR_ABORTED, nullptr, "the pass was aborted");
         case -2: return refuse_memory(error, nullptr, said, "the pass", pass_advice);
         case -1:
-            return weir__invalid(error, WEIR_ERROR_CONFLICT, "batch", "the batch is not sound: %s",
-                                 said.reason("llama.cpp gives no reason"));
+            return weir__invalid(error, WEIR_ERROR_CONFLICT, "batch",
+                                 "the batch is not sound: its positions contradict each other or the cells");
         default:
             if (said.starved()) return refuse_memory(error, nullptr, said, "the pass", pass_advice);
-            return weir__error_set(error, WEIR_BACKEND, nullptr, "the pass failed (%d): %s", code,
-                                   said.reason("llama.cpp gives no reason"));
+            weir__log(WEIR_LOG_ERROR, "a pass failed: %s", said.text);
+            return refuse_unknown(error, WEIR_BACKEND, nullptr, "the pass failed");
         }
     });
     /* Cells were taken for tokens that were not computed if an exception ended the pass. */
@@ -394,6 +414,16 @@ weir_status weir__shim_flush(llama_context *context, weir_error *error)
     });
 }
 
+int32_t weir__shim_window_start(const llama_model *model, int32_t pos)
+{
+    const auto window = static_cast<int32_t>(model->hparams.n_swa);
+    switch (model->hparams.swa_type) {
+    case LLAMA_SWA_TYPE_CHUNKED: return pos / window * window;
+    case LLAMA_SWA_TYPE_SYMMETRIC: return pos - window / 2;
+    default: return pos - window + 1;
+    }
+}
+
 size_t weir__shim_state_size(llama_context *context, int32_t seq)
 {
     capture said;
@@ -418,8 +448,7 @@ weir_status weir__shim_state_load(llama_context *context, int32_t seq, const voi
         if (said.says("available cells"))
             return weir__error_set(error, WEIR_NO_SPACE, nullptr,
                                    "the state cannot be loaded: no KV cells are left");
-        return weir__error_set(error, WEIR_FORMAT, "bytes", "the state cannot be loaded: %s",
-                               said.reason("llama.cpp gives no reason"));
+        return refuse_unknown(error, WEIR_FORMAT, "bytes", "the state cannot be loaded");
     });
 }
 

@@ -72,6 +72,10 @@ bool weir__shim_seq_remove(struct llama_context *context, int32_t seq, int32_t f
 bool weir__shim_seq_copy(struct llama_context *context, int32_t seq, int32_t to_seq, int32_t from,
                          int32_t to);
 void weir__shim_clear(struct llama_context *context);
+
+/* The lowest position that a token at `pos` attends to in layers with a sliding window; below 0: all. */
+int32_t weir__shim_window_start(const struct llama_model *model, int32_t pos);
+
 /* Makes later passes causal, or not. Plans them under this lock (adapter_lock), as llama.cpp would without
  * one when the next pass begins. */
 void weir__shim_set_causal(struct llama_context *context, bool causal, pthread_mutex_t *lock);

@@ -1,6 +1,11 @@
-/* image.c: images as pixels, decoded by libpng, libjpeg and libwebp. Each decoder reads the header, takes
- * memory if the limits allow the size, and decodes row by row.
- * SPDX-License-Identifier: Apache-2.0 */
+/* image.c: images as pixels, decoded by libpng, libjpeg and libwebp.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A decoder reads the header and takes memory for the pixels if the limits allow the size (begin_image). PNG
+ * and JPEG are decoded row by row and ask the interrupt on the way; libwebp decodes all at once into that
+ * memory. libpng and libjpeg report errors by functions that must not return, so these jump out, and all that
+ * is to be freed then is in a reader. Pixels become 8 bits of red, green and blue: transparent ones lie on
+ * white, CMYK is converted, and a JPEG is turned as its Exif data says. */
 #include "media/image.h"
 
 #include <inttypes.h>

@@ -1,6 +1,10 @@
-/* sound.c: sounds as samples: WAV by hand, FLAC and MP3 by libFLAC and libmpg123. A decoder begins with the
- * numbers of the header and pushes frames, which are mixed and resampled piece by piece.
- * SPDX-License-Identifier: Apache-2.0 */
+/* sound.c: sounds as samples: WAV by hand, FLAC and MP3 by libFLAC and libmpg123.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A decoder calls begin_sound once, which checks the header's numbers against the limits, push_frames for
+ * each piece, and end_sound. A push asks the interrupt, mixes the channels into one, and gives the resampler
+ * at most a block at a time; frames are counted there, since a header may announce too many or none. The end
+ * refuses a sound that has fewer frames than were announced, and clips the samples to ±1. */
 #include "media/sound.h"
 
 #include <inttypes.h>

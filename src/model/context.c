@@ -2,8 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Arguments are checked here, since llama.cpp only asserts them; a backend then gets a batch that it can
- * compute. A prefill that fails is undone: its sequence is cut back to the tokens that it had. A batch that
- * fails may leave some of its entries. Rows stay valid until the next pass. */
+ * compute. A prefill that fails is undone: its sequence is cut back to the tokens that it had, or is empty
+ * where memory cannot be cut. A batch that fails may leave some of its entries. Rows stay valid until the
+ * next pass. All runs on the caller's thread, whose interrupt is asked before each pass, and by the backend
+ * during it. */
 #include "model/context.h"
 
 #include <stddef.h>

@@ -1,5 +1,12 @@
 /* model.c: models: load, count, describe, quantize.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A path that begins with "fake:" belongs to the fake backend, any other path to llama.cpp. A load checks the
+ * parameters, lets the backend read the file, and then loads the projector. Any thread may hold, release and
+ * describe a model; the last release frees it. Parsed chat templates are kept for reuse under a lock of their
+ * own, the most recently used first. The list of control tokens is made when it is first asked for: if two
+ * threads make it at once, one of the two lists stays. Quantization writes a file beside `out` and renames it
+ * when it is complete. */
 #include "model/model.h"
 
 #include <errno.h>

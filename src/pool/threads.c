@@ -1,6 +1,12 @@
-/* threads.c: the two threads of a pool. The keeper is one loop: it ends the loader's job, fails late leases,
- * grants those whose model is there, and begins the next job. The loader does the jobs, one at a time.
- * SPDX-License-Identifier: Apache-2.0 */
+/* threads.c: the two threads of a pool.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The keeper is one loop under the pool's mutex: it ends the loader's job, fails late leases, grants those
+ * whose model is there, and begins the next job, which room.c chooses. Then it calls ready functions without
+ * the mutex, destroys entries that have left, and sleeps until something happens or is due. The loader does
+ * one job at a time, without the mutex and on a copy of it: it reads the machine's memory, estimates, loads
+ * or unloads. It writes the progress of a load; all else that a job has changed, the keeper writes to the
+ * entry when the job has ended. */
 #include <stdio.h>
 
 #include "base/clock.h"

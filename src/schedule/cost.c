@@ -123,37 +123,67 @@ double weir__cost_context_k(int32_t n_past, int32_t n)
 
 /* ---- Passes ---- */
 
-/* The number of passes over lanes. A pass takes the first lane that has tokens left and the lanes after it
- * without a gap, and the same number of tokens from each: as many as the shortest lane has, within
- * n_ubatch. */
-static int32_t lane_passes(int32_t *rows, int32_t n_lanes, int32_t n_ubatch)
+/* The next passes over lanes, all of the same shape. A pass takes the first lane that has tokens left and the
+ * lanes after it without a gap, and the same number of tokens from each: as many as the shortest lane has,
+ * within n_ubatch. */
+typedef struct lane_run {
+    int32_t first, end;
+    int32_t n, each; /* passes, and tokens of each lane in all of them */
+} lane_run;
+
+/* Subtracts the tokens of the next passes, from lane `first` on. False: none are left. */
+static bool take_run(int32_t *rows, int32_t first, int32_t n_lanes, int32_t n_ubatch, lane_run *run)
 {
-    int32_t n_passes = 0;
-    for (int32_t first = 0; first < n_lanes;) {
-        if (rows[first] == 0) {
-            first++;
-            continue;
-        }
-        int32_t end = first + 1, least = rows[first];
-        /* one lane more than a pass has tokens for, as in llama.cpp */
-        while (end < n_lanes && rows[end] > 0 && end - first <= n_ubatch) {
-            if (rows[end] < least) least = rows[end];
-            end++;
-        }
-        int32_t most = n_ubatch / (end - first);
-        if (most < 1) most = 1;
-        int32_t n = least > most ? least / most : 1; /* passes of the same shape */
-        int32_t taken = least > most ? n * most : least;
-        for (int32_t lane = first; lane < end; lane++) rows[lane] -= taken;
-        n_passes += n;
+    while (first < n_lanes && rows[first] == 0) first++;
+    if (first == n_lanes) return false;
+    int32_t end = first + 1, least = rows[first];
+    /* one lane more than a pass has tokens for, as in llama.cpp */
+    while (end < n_lanes && rows[end] > 0 && end - first <= n_ubatch) {
+        if (rows[end] < least) least = rows[end];
+        end++;
     }
-    return n_passes;
+    int32_t most = n_ubatch / (end - first);
+    if (most < 1) most = 1;
+    *run = (lane_run){.first = first, .end = end, .n = 1, .each = least};
+    if (least > most) {
+        run->n = least / most;
+        run->each = run->n * most;
+    }
+    for (int32_t lane = first; lane < end; lane++) rows[lane] -= run->each;
+    return true;
+}
+
+void weir__cost_before(const int32_t *rows, int32_t n_lanes, int32_t n_ubatch, weir_layout layout,
+                       int32_t *left, int32_t *before)
+{
+    int64_t total = 0, at = 0;
+    lane_run run = {0};
+    if (n_ubatch < 1) n_ubatch = 1;
+    for (int32_t lane = 0; lane < n_lanes; lane++) {
+        left[lane] = rows[lane];
+        before[lane] = 0;
+        total += rows[lane];
+    }
+    if (layout == WEIR_LAYOUT_PER_SLOT) {
+        while (take_run(left, run.first, n_lanes, n_ubatch, &run))
+            for (int32_t lane = run.first; lane < run.end; lane++)
+                before[lane] = rows[lane] - left[lane] - run.each / run.n;
+        return;
+    }
+    int64_t last = total > 0 ? (total - 1) / n_ubatch * n_ubatch : 0; /* where the last pass begins */
+    for (int32_t lane = 0; lane < n_lanes; at += rows[lane++])
+        if (last > at) before[lane] = last - at < rows[lane] ? (int32_t)(last - at) : rows[lane];
 }
 
 int32_t weir__cost_passes(int32_t *rows, int32_t n_lanes, int32_t n_ubatch, weir_layout layout)
 {
     if (n_ubatch < 1) n_ubatch = 1;
-    if (layout == WEIR_LAYOUT_PER_SLOT) return lane_passes(rows, n_lanes, n_ubatch);
+    lane_run run = {0};
+    int32_t n_passes = 0;
+    if (layout == WEIR_LAYOUT_PER_SLOT) {
+        while (take_run(rows, run.first, n_lanes, n_ubatch, &run)) n_passes += run.n;
+        return n_passes;
+    }
     int64_t total = 0;
     for (int32_t lane = 0; lane < n_lanes; lane++) total += rows[lane];
     return (int32_t)((total + n_ubatch - 1) / n_ubatch);

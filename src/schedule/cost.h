@@ -40,4 +40,9 @@ double weir__cost_context_k(int32_t n_past, int32_t n);
  * lane; overwritten. */
 int32_t weir__cost_passes(int32_t *rows, int32_t n_lanes, int32_t n_ubatch, weir_layout layout);
 
+/* before[lane]: how many of the lane's rows are computed before the last pass that uses its cells; in a
+ * pool all passes do. left: scratch, [n_lanes] like the others. */
+void weir__cost_before(const int32_t *rows, int32_t n_lanes, int32_t n_ubatch, weir_layout layout,
+                       int32_t *left, int32_t *before);
+
 #endif

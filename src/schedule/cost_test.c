@@ -314,6 +314,30 @@ static void passes_of_a_pool_are_full(void **state)
     assert_int_equal(PASSES(WEIR_LAYOUT_UNIFIED, 512, 0), 0);
 }
 
+static void assert_before(weir_layout layout, int32_t n_ubatch, const int32_t *rows, const int32_t *want)
+{
+    int32_t left[4], before[4];
+    weir__cost_before(rows, 4, n_ubatch, layout, left, before);
+    assert_memory_equal(before, want, sizeof before);
+}
+
+#define ROWS(...) ((const int32_t[4]){__VA_ARGS__})
+
+static void rows_before_the_last_pass(void **state)
+{
+    (void)state;
+    assert_before(WEIR_LAYOUT_UNIFIED, 10, ROWS(3, 0, 3, 4), ROWS(0, 0, 0, 0));
+    assert_before(WEIR_LAYOUT_UNIFIED, 9, ROWS(3, 0, 3, 4), ROWS(3, 0, 3, 3));
+    assert_before(WEIR_LAYOUT_UNIFIED, 4, ROWS(3, 0, 3, 4), ROWS(3, 0, 3, 2));
+    assert_before(WEIR_LAYOUT_UNIFIED, 4, ROWS(0, 0, 0, 0), ROWS(0, 0, 0, 0));
+    assert_before(WEIR_LAYOUT_PER_SLOT, 64, ROWS(4, 4, 4, 4), ROWS(0, 0, 0, 0));
+    assert_before(WEIR_LAYOUT_PER_SLOT, 64, ROWS(1, 5, 1, 5), ROWS(0, 1, 0, 1));
+    assert_before(WEIR_LAYOUT_PER_SLOT, 64, ROWS(5, 3, 1, 0), ROWS(3, 1, 0, 0));
+    assert_before(WEIR_LAYOUT_PER_SLOT, 64, ROWS(5, 0, 1, 2), ROWS(0, 0, 0, 1));
+    assert_before(WEIR_LAYOUT_PER_SLOT, 4, ROWS(9, 0, 4, 4), ROWS(8, 0, 2, 2));
+    assert_before(WEIR_LAYOUT_PER_SLOT, 4, ROWS(0, 8, 0, 0), ROWS(0, 4, 0, 0));
+}
+
 static void passes_of_lanes_are_equal_rows_of_neighbours(void **state)
 {
     (void)state;
@@ -376,6 +400,7 @@ int main(void)
         cmocka_unit_test(context_is_counted_row_by_row),
         cmocka_unit_test(passes_of_a_pool_are_full),
         cmocka_unit_test(passes_of_lanes_are_equal_rows_of_neighbours),
+        cmocka_unit_test(rows_before_the_last_pass),
         cmocka_unit_test(passes_are_those_of_the_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

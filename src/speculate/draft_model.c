@@ -246,10 +246,10 @@ weir_status weir__drafter_model_check(const weir_model *target, const weir_model
     int32_t n = target->info.n_vocab, other = model->info.n_vocab;
     if (!model->info.has_decoder && !model->info.is_draft_head)
         return weir__error_set(error, WEIR_UNSUPPORTED, "draft_model", "the draft model cannot generate");
-    if (model->info.is_recurrent || model->info.is_hybrid || model->info.n_swa > 0)
+    if (model->info.is_recurrent || model->info.is_hybrid)
         return weir__error_set(error, WEIR_UNSUPPORTED, "draft_model",
-                               "the draft model's memory cannot be cut at any token (%s), which drafts need: "
-                               "take one with full attention in all layers",
+                               "the draft model's memory cannot be cut (%s), which drafts need: take one "
+                               "without recurrent layers",
                                model->info.architecture);
     if (n - other > PADDING || other - n > PADDING)
         return weir__invalid(

@@ -1,7 +1,7 @@
 """Claude Code, by Anthropic's Messages."""
 # SPDX-License-Identifier: Apache-2.0
+TITLE = "Claude Code (`claude -p`)"
 PROGRAM = "node_modules/.bin/claude"
-CUT = 4
 FILES = {}
 
 
@@ -22,5 +22,5 @@ def others(picture):
     return [("ToolSearch", {"query": "select:WebSearch", "max_results": 5}), ("WebSearch", {"query": "spelling"}), read(picture)]
 
 
-def words(turn, prompt, image, home):
-    return ["-p", prompt, "--allowedTools", "Read,Edit,WebSearch"] + ["--continue"] * (turn > 0)
+def words(turn, again, prompt, image):
+    return ["-p", prompt, "--allowedTools", "Read,Edit,WebSearch"] + ["--continue"] * (turn + again > 0)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import shlex
 
+TITLE = "Codex (`codex exec`)"
 PROGRAM = "node_modules/.bin/codex"
-CUT = 1
 FILES = {".codex/config.toml": """model = "local"
 model_provider = "weir"
 [model_providers.weir]
@@ -25,6 +25,7 @@ def edit(path, old, new):
     return "exec_command", {"cmd": f"sed -i s/{old}/{new}/ {shlex.quote(path)}"}
 
 
-def words(turn, prompt, image, home):
+def words(turn, again, prompt, image):
     options = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
-    return ["exec", "resume", "--last", *options, "-i", image, "--", prompt] if turn else ["exec", *options, prompt]
+    goes_on = ["resume", "--last"] if turn or again else []
+    return ["exec", *goes_on, *options, *(["-m", "another", "-i", image] if turn else []), "--", prompt]

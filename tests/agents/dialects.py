@@ -22,9 +22,22 @@ class Responses:
     path = "/v1/responses"
 
     @staticmethod
+    def generated(answer):
+        return answer["usage"]["output_tokens"]
+
+    @staticmethod
+    def limit(body, n):
+        body["max_output_tokens"] = n
+
+    @staticmethod
     def results(body):
         items = body["input"] if isinstance(body["input"], list) else []
-        return [texts(item["output"]) for item in items if item.get("type") in ("function_call_output", "custom_tool_call_output")]
+        return [(item.get("call_id"), texts(item["output"])) for item in items if item.get("type") in ("function_call_output", "custom_tool_call_output")]
+
+    @staticmethod
+    def calls(body):
+        items = body["input"] if isinstance(body["input"], list) else []
+        return [(item["call_id"], item["name"], item["arguments"]) for item in items if item.get("type") == "function_call"]
 
     @staticmethod
     def tools(body):
@@ -46,9 +59,22 @@ class Messages:
     path = "/v1/messages"
 
     @staticmethod
+    def generated(answer):
+        return answer["usage"]["output_tokens"]
+
+    @staticmethod
+    def limit(body, n):
+        body["max_tokens"] = n
+
+    @staticmethod
     def results(body):
-        return [texts(block.get("content")) for message in body["messages"] if isinstance(message["content"], list)
+        return [(block.get("tool_use_id"), texts(block.get("content"))) for message in body["messages"] if isinstance(message["content"], list)
                 for block in message["content"] if block.get("type") == "tool_result"]
+
+    @staticmethod
+    def calls(body):
+        return [(block["id"], block["name"], block["input"]) for message in body["messages"] if isinstance(message["content"], list)
+                for block in message["content"] if block.get("type") == "tool_use"]
 
     @staticmethod
     def tools(body):
@@ -70,8 +96,21 @@ class Chat:
     path = "/v1/chat/completions"
 
     @staticmethod
+    def generated(answer):
+        return answer["usage"]["completion_tokens"]
+
+    @staticmethod
+    def limit(body, n):
+        body.pop("max_completion_tokens", None)
+        body["max_tokens"] = n
+
+    @staticmethod
     def results(body):
-        return [texts(message.get("content")) for message in body["messages"] if message["role"] == "tool"]
+        return [(message.get("tool_call_id"), texts(message.get("content"))) for message in body["messages"] if message["role"] == "tool"]
+
+    @staticmethod
+    def calls(body):
+        return [(call.get("id"), call["function"]["name"], call["function"]["arguments"]) for message in body["messages"] for call in message.get("tool_calls") or []]
 
     @staticmethod
     def tools(body):
@@ -91,6 +130,14 @@ class Chat:
 
 class Ollama(Chat):
     path = "/api/chat"
+
+    @staticmethod
+    def generated(answer):
+        return answer["eval_count"]
+
+    @staticmethod
+    def limit(body, n):
+        body["options"] = dict(body.get("options") or {}, num_predict=n)
 
     @staticmethod
     def force_text(body, text):

@@ -1,5 +1,6 @@
 """LangChain's package for OpenAI's API, by chat completions."""
 # SPDX-License-Identifier: Apache-2.0
-from own_program import CUT, FILES, edit, environment, read, words  # noqa: F401
+from own_program import FILES, edit, environment, read, words  # noqa: F401
 
+TITLE = "langchain-openai"
 SCRIPT = "langchain_loop.py"

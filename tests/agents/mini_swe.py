@@ -1,10 +1,12 @@
-"""mini-swe-agent, by chat completions through LiteLLM. A run is one turn, which a command ends."""
+"""mini-swe-agent, by chat completions through LiteLLM. A command ends a turn; both are one run, with a terminal's input."""
 # SPDX-License-Identifier: Apache-2.0
+import base64
 import shlex
 
+TITLE = "mini-swe-agent (`mini`)"
 PROGRAM = "bin/mini"
-TURNS = 1
-CUT = 1
+IMAGES = "(?s)<MSWEA_MULTIMODAL_CONTENT><CONTENT_TYPE>(.+?)</CONTENT_TYPE>(.+?)</MSWEA_MULTIMODAL_CONTENT>"  # the one of its documentation
+LACKS = {"cut call": "it says what was wrong, and leaves the call out", "system message": "the command takes none"}
 FILES = {}
 
 
@@ -24,5 +26,13 @@ def end(answer):
     return "bash", {"command": f"echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; echo {shlex.quote(answer)}"}
 
 
-def words(turn, prompt, image, home):
-    return ["--model", "openai/local", "--yolo", "--exit-immediately", "--task", prompt]
+def words(turn, again, prompt, image):
+    with open(image, "rb") as f:
+        url = "data:image/png;base64," + base64.b64encode(f.read()).decode()
+    shown = f"<MSWEA_MULTIMODAL_CONTENT><CONTENT_TYPE>image_url</CONTENT_TYPE>{url}</MSWEA_MULTIMODAL_CONTENT>"
+    return ["--model", "openai/local", "--yolo", "-c", "mini.yaml", "-c", f"model.multimodal_regex={IMAGES}", "--task", f"{prompt} {shown}"]
+
+
+def typed(prompt):
+    """What a user types when it wants to finish: first the next task, then nothing."""
+    return prompt + "\n\n"

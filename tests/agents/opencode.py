@@ -1,7 +1,8 @@
 """opencode, by chat completions."""
 # SPDX-License-Identifier: Apache-2.0
+TITLE = "opencode (`opencode run`)"
 PROGRAM = "node_modules/.bin/opencode"
-CUT = 1
+LACKS = {"system message": "the command takes none"}
 FILES = {".config/opencode/opencode.json": """{"model": "weir/local", "provider": {"weir": {"npm": "@ai-sdk/openai-compatible", "name": "weir",
     "options": {"baseURL": "{url}/v1", "apiKey": "any"},
     "models": {"local": {"name": "local", "attachment": true, "modalities": {"input": ["text", "image"], "output": ["text"]}}}}}}
@@ -20,5 +21,5 @@ def edit(path, old, new):
     return "edit", {"filePath": path, "oldString": old, "newString": new}
 
 
-def words(turn, prompt, image, home):
-    return ["run", prompt] + ["--continue", "--file", image] * (turn > 0)
+def words(turn, again, prompt, image):
+    return ["run", prompt] + ["--continue"] * (turn + again > 0) + ["--file", image] * turn

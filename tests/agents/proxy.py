@@ -12,10 +12,11 @@ import re
 import threading
 import urllib.parse
 
-from dialects import dialect_of, fields, parts_of
+from dialects import dialect_of, fields, parts_of, texts
 
 AGENT_KEEPS = {"host", "content-length", "connection", "transfer-encoding", "accept-encoding"}
 WEIR_KEEPS = {"content-length", "connection", "transfer-encoding"}
+CUT_TOKENS = 120  # more than what ends a call has, with its white space, and fewer than a path of the script
 
 
 class Answer:
@@ -42,35 +43,58 @@ def take(body, param):
         raise LookupError(param) from error
 
 
-class Script:
-    """turns: for each of the user's, the calls (name of the tool, arguments) and the text after them. The place in it follows from the body
-    alone: the results that it has. So a request that is sent again gets the same answer. continues: a turn's bodies have those before."""
+def parsed(arguments):
+    """The dialects have them as JSON or as its text. None: the text is none."""
+    try:
+        return json.loads(arguments) if isinstance(arguments, str) else arguments
+    except ValueError:
+        return None
 
-    def __init__(self, turns, continues=True):
-        self.turns, self.continues, self.turn = turns, continues, 0  # the turn that runs
+
+class Script:
+    """turns: what the user says, the calls (name of the tool, arguments) and the text after them. The place in it follows from the body alone:
+    what the user has said, and the results of these calls. So a request that is sent again gets the same answer. cut, breaks: the places of
+    the call whose answer ends at its limit of tokens, within the arguments, and of the one whose connection closes within its first bytes;
+    each once. None: none does."""
+
+    def __init__(self, turns, cut=None, breaks=None):
+        self.turns, self.cut, self.breaks = turns, cut, breaks
+
+    def is_own(self, name, arguments):
+        """An agent may add arguments."""
+        given = parsed(arguments)
+        return isinstance(given, dict) and any(name == own and given == dict(given, **asked) for _, calls, _ in self.turns for own, asked in calls)
+
+    def other_calls(self, dialect, body):
+        """The calls in the body's history that are none of these: the one that was cut, as it came or as the client mended it."""
+        return [call for call in dialect.calls(body) if not self.is_own(*call[1:])]
 
     def narrow(self, dialect, body):
         """Makes the body's answer the next line. For the record: the number of results that the body has, and what was forced."""
-        done, known = len(dialect.results(body)), self.turns[0 if self.continues else self.turn:self.turn + 1]
-        calls, tools = [call for calls, _ in known for call in calls], dialect.tools(body)
+        others = {number for number, *_ in self.other_calls(dialect, body)}
+        done = sum(number not in others for number, _ in dialect.results(body))
+        said, tools = texts(body), dialect.tools(body)
+        turn = max((i for i, (prompt, _, _) in enumerate(self.turns) if prompt in said), default=0)
+        calls = [call for _, calls, _ in self.turns[:turn + 1] for call in calls]
         if done < len(calls) and calls[done][0] in tools:
             dialect.force_call(body, *calls[done])
             return done, calls[done][0]
-        dialect.force_text(body, self.turns[self.turn][1])
+        dialect.force_text(body, self.turns[turn][2])
         return done, "text" if done >= len(calls) else f"text: {calls[done][0]} is not among {', '.join(tools) or 'no tools'}"
 
 
 class Proxy(http.server.ThreadingHTTPServer):
-    """script: None changes nothing, and only notes. cut: the place of the answer, among those of the script's calls, that breaks off within its first bytes; None:
-    none does.
-    The record: requests (what narrow said of each), broken (that of the answer that broke off), refusals (of bodies, once each), hints (what weir does not enforce), fields and parts (of
-    all bodies), results (of tools), others (other answers from 400 on)."""
+    """script: None changes nothing, and only notes. prompts: all that the user says. The record: requests (what narrow said of each), cut
+    and broken (that of the answer that was cut, and of the one that broke off), cut_answer (its bytes), ended (which of the two ended a turn),
+    refusals (of bodies, once each), hints (what weir does not enforce), fields and parts (of all bodies), results (of tools), others (other
+    answers from 400 on)."""
     daemon_threads = True
 
-    def __init__(self, weir, script, cut=None):
+    def __init__(self, weir, script, prompts=()):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.weir, self.script, self.cut, self.broken = weir, script, cut, None
-        self.requests, self.refusals = [], []
+        self.weir, self.script, self.prompts = weir, script, prompts
+        self.cut, self.broken, self.cut_answer = None, None, b""
+        self.requests, self.refusals, self.ended = [], [], set()
         self.hints, self.fields, self.parts, self.results, self.others = set(), set(), set(), set(), set()
         self.lock = threading.Lock()  # all of the above
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -79,15 +103,31 @@ class Proxy(http.server.ThreadingHTTPServer):
     def url(self):
         return f"http://127.0.0.1:{self.server_port}"
 
-    def breaks_off(self, step):
-        """Notes what narrow said of a request. Whether its answer is the one that breaks off."""
+    def read(self, dialect, body):
+        """Notes what a client's body has."""
+        results, said = {text for _, text in dialect.results(body)}, texts(body)
+        with self.lock:
+            self.fields |= {f"{dialect.path} {field}" for field in fields(body)}
+            self.results |= results
+            self.parts |= parts_of(body) | ({"call"} if results else set())
+            if self.script and self.script.other_calls(dialect, body):
+                self.parts.add("cut call")
+            if self.prompts and all(prompt in said for prompt in self.prompts):
+                self.parts.add("second turn")
+
+    def note(self, step):
+        """Notes what narrow said of a request. "cut" or "broken": its answer is the one for that."""
         with self.lock:
             self.requests.append(step)
-            n_calls = sum(not forced.startswith("text") for _, forced in self.requests)
-            if self.broken or n_calls - 1 != self.cut or step[1].startswith("text"):
-                return False
-            self.broken = step
-            return True
+            if self.script is None or step[1].startswith("text"):
+                return None
+            if self.cut is None and step[0] == self.script.cut:
+                self.cut = step
+                return "cut"
+            if self.broken is None and step[0] == self.script.breaks:
+                self.broken = step
+                return "broken"
+            return None
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -132,19 +172,26 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         data = self.rfile.read(int(self.headers["Content-Length"] or 0))
-        dialect, cut = dialect_of(self.path), False
+        dialect, end = dialect_of(self.path), None
         if dialect:
             body = json.loads(data)
-            with self.server.lock:
-                self.server.fields |= {f"{dialect.path} {field}" for field in fields(body)}
-                self.server.parts |= parts_of(body)
-                self.server.results |= set(dialect.results(body))
+            self.server.read(dialect, body)
             self.mend(body)
-            cut = self.server.breaks_off(self.server.script.narrow(dialect, body) if self.server.script else (0, "text"))
+            end = self.server.note(self.server.script.narrow(dialect, body) if self.server.script else (0, "text"))
+            if end == "cut":
+                self.shorten(dialect, body)
             data = json.dumps(body).encode()
-        self.pass_on(self.ask(data), cut)
+        self.pass_on(self.ask(data), end)
 
-    def pass_on(self, answer, cut=False):
+    def shorten(self, dialect, body):
+        """Limits the answer so that it ends within the call's arguments; a token is a byte."""
+        answer = self.ask(json.dumps({name: value for name, value in dict(body, stream=False).items() if name != "stream_options"}).encode())
+        try:
+            dialect.limit(body, dialect.generated(json.loads(answer.reply.read())) - CUT_TOKENS)
+        finally:
+            answer.close()
+
+    def pass_on(self, answer, end=None):
         try:
             if answer.status >= 400:
                 with self.server.lock:
@@ -160,10 +207,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if self.command == "HEAD":
                 return
             while data := answer.reply.read1(65536):
-                if cut:
+                if end == "broken":
                     data = data[:len(data) // 2]
+                elif end == "cut":
+                    self.server.cut_answer += data
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
-                if cut:
+                if end == "broken":
                     return
             self.wfile.write(b"0\r\n\r\n")
         except (BrokenPipeError, ConnectionResetError):

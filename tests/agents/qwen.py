@@ -1,7 +1,8 @@
 """Qwen Code, by chat completions."""
 # SPDX-License-Identifier: Apache-2.0
+TITLE = "Qwen Code (`qwen`)"
 PROGRAM = "node_modules/.bin/qwen"
-CUT = None  # it asks for no answer again that broke off
+LACKS = {"system message": "a later one changes the first"}
 FILES = {".qwen/settings.json": '{"model": {"generationConfig": {"modalities": {"image": true}}}}'}
 
 
@@ -17,5 +18,5 @@ def edit(path, old, new):
     return "edit", {"file_path": path, "old_string": old, "new_string": new}
 
 
-def words(turn, prompt, image, home):
-    return ["--auth-type", "openai", "--approval-mode", "yolo", "--chat-recording"] + ["--continue"] * (turn > 0) + [prompt + f" @{image}" * turn]
+def words(turn, again, prompt, image):
+    return ["--auth-type", "openai", "--approval-mode", "yolo", "--chat-recording"] + ["--continue"] * (turn + again > 0) + ["--append-system-prompt", "From now on be brief."] * turn + [prompt + f" @{image}" * turn]

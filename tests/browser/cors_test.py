@@ -1,8 +1,9 @@
 """--cors in headless Chromium: pages of other origins ask `weir serve` as the official JavaScript client does, whole and streamed, and pages that
-may not ask get nothing."""
+may not ask get nothing, by no means that a browser has for it."""
 # SPDX-License-Identifier: Apache-2.0
 import http.server
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -64,6 +65,92 @@ def tries(browser, server):
     return whole, streamed, keyed
 
 
+# Each way of a page to reach a server: [what it read or null, what it was refused with]. The texts it must not see are all JSON of the server's.
+WAYS = """
+const [url, way] = args, asks = JSON.stringify({messages: [{role: 'user', content: 'hello'}], max_tokens: 4}), chat = url + '/v1/chat/completions';
+const read = async (path, options) => { const a = await fetch(path, options); return a.type === 'opaque' ? null : await a.text(); };
+const waits = (set) => new Promise((done) => { set(done); setTimeout(() => done(null), 3000); });
+const element = (kind, set) => waits((done) => {
+    const e = document.createElement(kind);
+    e.onload = () => { let text = 'loaded'; if (kind === 'iframe') { try { text = e.contentDocument.body.innerText || null; } catch { text = null; } } done(text); };
+    e.onerror = () => done(null);
+    set(e);
+    document.body.append(e);
+});
+const form = (path, type, name, value) => waits((done) => {
+    const frame = document.createElement('iframe'), f = document.createElement('form'), input = document.createElement('input');
+    frame.name = 'to' + Math.random();
+    document.body.append(frame);
+    Object.assign(f, {action: path, method: 'post', enctype: type, target: frame.name});
+    Object.assign(input, {name, value});
+    f.append(input);
+    document.body.append(f);
+    let first = true;
+    frame.onload = () => { try { done(frame.contentDocument.body.innerText || null); } catch { done(null); } };
+    f.submit();
+});
+const ways = {
+    'a request in JSON': () => read(chat, {method: 'POST', headers: {'Content-Type': 'application/json'}, body: asks}),
+    'one as plain text, which no browser asks about': () => read(chat, {method: 'POST', headers: {'Content-Type': 'text/plain'}, body: asks}),
+    'one without a type': () => read(chat, {method: 'POST', body: new Blob([asks])}),
+    'one whose answer it does not want to read': () => read(chat, {method: 'POST', mode: 'no-cors', body: asks}),
+    'one with cookies': () => read(chat, {method: 'POST', credentials: 'include', body: asks}),
+    'one of another dialect': () => read(url + '/api/chat', {method: 'POST', mode: 'no-cors', body: asks}),
+    'a stream of its own': () => read(chat, {method: 'POST', body: asks.replace('{', '{"stream": true, ')}),
+    'GET /v1/models': () => read(url + '/v1/models'),
+    'GET /slots': () => read(url + '/slots'),
+    'GET /metrics': () => read(url + '/metrics'),
+    'GET /props': () => read(url + '/props', {mode: 'no-cors'}),
+    'HEAD /lora-adapters': () => read(url + '/lora-adapters', {method: 'HEAD', headers: {'X-A': 'b'}}),
+    'DELETE of an answer': () => read(url + '/v1/responses/resp_1', {method: 'DELETE'}),
+    'a model unloaded': () => read(url + '/v1/models/unload', {method: 'POST', mode: 'no-cors', body: '{}'}),
+    'a model unloaded by a beacon': async () => { navigator.sendBeacon(url + '/v1/models/unload', '{}'); return null; },
+    'scales of adapters': () => read(url + '/lora-adapters', {method: 'POST', body: '[]'}),
+    '/events': () => waits((done) => { const e = new EventSource(url + '/events'); e.onmessage = (m) => { e.close(); done(m.data); }; e.onerror = () => { e.close(); done(null); }; }),
+    'a form of plain text': () => form(chat, 'text/plain', asks.replace(/}$/, ', "x": "'), '"}'),
+    'a form with parts': () => form(chat, 'multipart/form-data', 'messages', 'hello'),
+    'a form': () => form(url + '/v1/models/unload', 'application/x-www-form-urlencoded', 'model', 'fake:'),
+    'an image': () => element('img', (e) => e.src = url + '/v1/models'),
+    'a script': () => element('script', (e) => e.src = url + '/lora-adapters'),
+    'a style': () => element('link', (e) => { e.rel = 'stylesheet'; e.href = url + '/v1/models'; }),
+    'a frame': () => element('iframe', (e) => e.src = url + '/'),
+    'a frame of /slots': () => element('iframe', (e) => e.src = url + '/slots'),
+    'a web socket': () => waits((done) => { const w = new WebSocket(url.replace('http', 'ws') + '/events'); w.onopen = () => done('open'); w.onerror = () => done(null); }),
+};
+if (way === null) return Object.keys(ways);
+try { return await ways[way](); } catch (e) { return null; }
+"""
+SANDBOX = """
+const frame = document.createElement('iframe');
+frame.sandbox = 'allow-scripts allow-forms';
+frame.srcdoc = `<body><script>onmessage = async (m) => { const args = m.data; parent.postMessage(await (async () => {${args[0]}})(), '*'); };<\\/script></body>`.replace('<\\\\/', '</');
+await new Promise((done) => { frame.onload = done; document.body.append(frame); });
+const said = new Promise((done) => onmessage = (m) => done(m.data));
+frame.contentWindow.postMessage(args.slice(1), '*');
+return await said;
+"""
+
+
+def work(server):
+    """What changes if a request of a page is honoured: tokens, and models that are loaded."""
+    metrics = server.get("/metrics").body.decode()
+    return re.findall(r"^weir_(?:prompt|generated|generation|decoded|predicted)\w*tokens\w*_total.*$", metrics, re.M), server.get("/v1/models").json["data"][0].get("state")
+
+
+def attack(browser, name, words, page):
+    """A page that may not ask tries all ways, as itself and as an origin that is null."""
+    with Server(os.environ["WEIR_BIN"], *words) as server:
+        server.post("/v1/chat/completions", ASK)
+        before = work(server)
+        check_work = bool(before[0])
+        browser.open(page)
+        for way in browser.js_async(WAYS, server.url, None):
+            got = browser.js_async(WAYS, server.url, way)
+            check(f"{name}, {way}: the page reads nothing, and nothing is done", got is None and check_work and work(server) == before, got, before, work(server))
+            got = browser.js_async(SANDBOX, WAYS, server.url, way)
+            check(f"{name}, {way}: neither from a null origin", got is None and work(server) == before, got, before, work(server))
+
+
 def main():
     if not find_browser():
         print("no browser: chromium and chromedriver are missing (scripts/deps.sh check installs them)")
@@ -86,6 +173,8 @@ def main():
         with Server(os.environ["WEIR_BIN"]) as server:
             browser.open(may)
             check("without --cors: none", all("refused" in o for o in tries(browser, server)))
+        attack(browser, "without --cors", [], may)
+        attack(browser, "a page that --cors does not name", ["--cors", may], may_not)
     print(f"{results['passed']} passed, {results['failed']} failed")
     return 1 if results["failed"] else 0
 

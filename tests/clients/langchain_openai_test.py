@@ -1,6 +1,6 @@
 """LangChain's client for OpenAI-compatible servers."""
 # SPDX-License-Identifier: Apache-2.0
-from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 from pydantic import BaseModel, Field
@@ -45,6 +45,14 @@ def tools():
     told = weather.invoke(call.tool_calls[0])
     assert isinstance(told, ToolMessage)
     assert CHAT.bind_tools([weather], tool_choice="none").invoke([*asked, call, told]).content
+
+
+@test
+def a_call_that_was_cut():
+    """The package keeps it as it came, and sends it back."""
+    cut = AIMessage("", invalid_tool_calls=[{"type": "invalid_tool_call", "name": "weather", "args": '{"to', "id": "abcdefgh1", "error": None}])
+    told = ToolMessage("The arguments broke off.", tool_call_id="abcdefgh1")
+    assert CHAT.bind_tools([weather], tool_choice="none").invoke([HumanMessage("How is the weather in Ulm?"), cut, told]).content
 
 
 @test

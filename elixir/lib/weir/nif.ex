@@ -47,7 +47,7 @@ defmodule Weir.NIF do
   @doc "The llama.cpp that is linked in, or `\"none\"`."
   native backend_version() :: String.t()
 
-  @doc "The number of native handles of each kind that are not freed yet, such as `%{weir_model: 1}`."
+  @doc "The number of native handles of each kind that are not freed yet, by which tests find leaks, such as `%{weir_model: 1}`."
   native live_handles() :: %{atom() => non_neg_integer()}
 
   @typedoc """
@@ -120,18 +120,8 @@ defmodule Weir.NIF do
   native decode_batch(context(), sampler :: sampler() | [sampler() | nil], entries :: [entry()]) ::
            result([token() | nil])
 
-  @doc "One forward pass. Dirty, CPU."
-  native batch_eval(context(), entries :: [entry()]) :: status()
-
   native memory_clear(context()) :: status()
 
-  @doc "Removes the positions from `from` up to and excluding `to`; negative: from the start, to the end."
-  native memory_seq_rm(context(), seq :: integer(), from :: integer(), to :: integer()) :: status()
-
-  native memory_seq_cp(context(), seq :: integer(), to_seq :: integer(), from :: integer(), to :: integer()) ::
-           status()
-
-  native memory_seq_keep(context(), seq :: integer()) :: status()
   @doc "The largest position of a sequence, -1 when it is empty."
   native memory_seq_pos_max(context(), seq :: integer()) :: integer()
 
@@ -158,9 +148,7 @@ defmodule Weir.NIF do
 
   native sampler_accept(sampler(), token()) :: status()
   native sampler_reset(sampler()) :: status()
-  @doc "Chooses a token from the last row, and accepts it."
-  native sampler_sample(sampler(), context()) :: token() | {:error, Weir.Error.t()}
-  @doc "Chooses a token from the row of a batch's entry, and accepts it."
+  @doc "Chooses a token from the row of a batch's entry, -1 for the last one, and accepts it."
   native sampler_sample_at(sampler(), context(), index :: integer()) :: token() | {:error, Weir.Error.t()}
 
   @doc "Dirty, CPU, until the end."
@@ -518,6 +506,17 @@ defmodule Weir.NIF do
   @doc "Appends tokens to sequence 0. Dirty, CPU."
   @spec decode(context(), [token()]) :: status()
   def decode(context, tokens), do: with({:ok, _n_past} <- prefill(context, tokens, 0), do: :ok)
+
+  @doc "Chooses a token from the last row, and accepts it."
+  @spec sampler_sample(sampler(), context()) :: token() | {:error, Weir.Error.t()}
+  def sampler_sample(sampler, context), do: sampler_sample_at(sampler, context, -1)
+
+  @doc "One forward pass. Dirty, CPU."
+  @spec batch_eval(context(), [entry()]) :: status()
+  def batch_eval(context, entries) do
+    nobody = List.duplicate(nil, length(entries))
+    with {:ok, _tokens} <- decode_batch(context, nobody, entries), do: :ok
+  end
 
   @doc "One token at a position. Dirty, CPU."
   @spec decode_token(context(), token(), integer(), integer()) :: status()

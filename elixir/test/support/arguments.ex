@@ -109,9 +109,6 @@ defmodule Weir.Arguments do
       ],
       batch_eval: [:context, entries],
       memory_clear: [:context],
-      memory_seq_rm: [:context, int, int, int],
-      memory_seq_cp: [:context, int, int, int, int],
-      memory_seq_keep: [:context, int],
       memory_seq_pos_max: [:context, int],
       embed_decode: [:context, tokens, int],
       get_embeddings: [:context, int, few],
@@ -341,45 +338,25 @@ defmodule Weir.Arguments do
     for {key, draw} <- Enum.take_random(draws, :rand.uniform(20)), into: %{}, do: {key, draw.()}
   end
 
+  # Of the rows of the library: its default, the least value, or any.
   defp sampling do
-    int = &Terms.integer/0
-    num = &Terms.number/0
-    part = fn -> Enum.random([0, 0.5, 1.0, num.()]) end
+    any = %{float: &Terms.number/0, int32: &Terms.integer/0, uint32: &Terms.integer/0}
 
-    [
-      seed: int,
-      temp: num,
-      dynatemp_range: num,
-      dynatemp_exponent: num,
-      top_k: int,
-      top_p: num,
-      min_p: num,
-      typical_p: part,
-      top_n_sigma: num,
-      xtc_probability: part,
-      xtc_threshold: part,
-      min_keep: fn -> Enum.random([0, 1, 5, int.()]) end,
-      dry_multiplier: part,
-      dry_base: num,
-      dry_allowed_length: fn -> Enum.random([0, 2, int.()]) end,
-      dry_penalty_last_n: fn -> Enum.random([0, 64, int.()]) end,
-      dry_breakers: fn -> Enum.random([nil, [], ["a", ""], ["\xff"]]) end,
-      penalty_last_n: fn -> Enum.random([0, 64, int.()]) end,
-      penalty_repeat: num,
-      penalty_freq: num,
-      penalty_present: num,
-      mirostat: fn -> Enum.random([0, 1, 2, 3]) end,
-      mirostat_tau: num,
-      mirostat_eta: part,
-      adaptive_target: part,
-      adaptive_decay: part,
-      logit_bias: fn -> Enum.random([nil, [], [{1, 0.5}, {2, -1.0e300}], [{int.(), num.()}]]) end,
-      ignore_eos: fn -> Enum.random([true, false]) end,
-      order: fn -> Enum.random([nil, "top_k;temperature", "x", ""]) end,
-      grammar: fn -> Enum.random([nil, "root ::= \"yes\"", "x"]) end,
-      grammar_root: fn -> Enum.random([nil, "root", "x"]) end,
-      json_schema: fn -> Enum.random([nil, "{}", "["]) end
-    ]
+    for(
+      %{type: type} = m when is_map_key(any, type) <- NIF.members("sampler"),
+      do: {m.name, fn -> Enum.random([m.initial, m.min, any[type].()]) end}
+    ) ++
+      [
+        dry_breakers: fn -> Enum.random([nil, [], ["a", ""], ["\xff"]]) end,
+        logit_bias: fn ->
+          Enum.random([nil, [], [{1, 0.5}, {2, -1.0e300}], [{Terms.integer(), Terms.number()}]])
+        end,
+        ignore_eos: fn -> Enum.random([true, false]) end,
+        order: fn -> Enum.random([nil, "top_k;temperature", "x", ""]) end,
+        grammar: fn -> Enum.random([nil, "root ::= \"yes\"", "x"]) end,
+        grammar_root: fn -> Enum.random([nil, "root", "x"]) end,
+        json_schema: fn -> Enum.random([nil, "{}", "["]) end
+      ]
   end
 
   defp request do
@@ -508,41 +485,8 @@ defmodule Weir.Arguments do
   defp every_source(own), do: %{source: elem(own, 7), source_at: 0, max_tokens: 1}
 
   defp every_sampling do
-    %{
-      seed: 1,
-      temp: 0.5,
-      dynatemp_range: 0.1,
-      dynatemp_exponent: 1.0,
-      top_k: 1,
-      top_p: 0.5,
-      min_p: 0.5,
-      typical_p: 1.0,
-      top_n_sigma: -1.0,
-      xtc_probability: 0.1,
-      xtc_threshold: 0.1,
-      min_keep: 0,
-      # off, because it would search the vocabulary in each call
-      dry_multiplier: 0.0,
-      dry_base: 1.75,
-      dry_allowed_length: 2,
-      dry_penalty_last_n: 64,
-      dry_breakers: ["\n"],
-      penalty_last_n: 64,
-      penalty_repeat: 1.0,
-      penalty_freq: 0.0,
-      penalty_present: 0.0,
-      mirostat: 0,
-      mirostat_tau: 5.0,
-      mirostat_eta: 0.1,
-      adaptive_target: -1.0,
-      adaptive_decay: 0.9,
-      logit_bias: [{97, 0.5}],
-      ignore_eos: false,
-      order: nil,
-      grammar: nil,
-      grammar_root: nil,
-      json_schema: nil
-    }
+    for(%{name: name, initial: initial} <- NIF.members("sampler"), into: %{}, do: {name, initial})
+    |> Map.merge(%{seed: 1, top_k: 1, dry_breakers: ["\n"], logit_bias: [{97, 0.5}]})
   end
 
   defp every_chat_option do

@@ -285,7 +285,7 @@ static void test_responses(void **state)
 #define OLLAMA_END(reason)                                                                                   \
     ",\"done\":true,\"done_reason\":\"" reason                                                               \
     "\",\"total_duration\":90,\"load_duration\":0,\"prompt_eval_count\":9,\"prompt_eval_duration\":20,"      \
-    "\"eval_count\":5,\"eval_duration\":60"
+    "\"eval_count\":5,\"eval_duration\":60,\"reasoning_tokens\":2"
 
 /* clang-format off */
 static void test_ollama(void **state)

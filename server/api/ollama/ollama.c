@@ -106,6 +106,7 @@ static void add_end(const serve_choice *choice, weir__text *text)
                       (long long)load_ns, usage->n_prompt,
                       first ? (long long)(usage->ttft_ns - usage->queue_ns) : 0LL, usage->n_generated,
                       first ? (long long)(usage->total_ns - usage->ttft_ns) : 0LL);
+    if (usage->n_reasoning > 0) weir__text_printf(text, ",\"reasoning_tokens\":%d", usage->n_reasoning);
     if (choice->answer->n_dropped > 0)
         weir__text_printf(text, ",\"dropped_lines\":%d", choice->answer->n_dropped);
     weir__text_add_string(text, "}");

@@ -451,12 +451,17 @@ static bool read_choice(serve_ask *ask)
 
 /* ---- Options ---- */
 
-static bool read_format(serve_ask *ask, const json_t *format)
+/* The member text: its format. */
+static bool read_text_option(serve_ask *ask)
 {
     static const char place[] = "text.format";
     serve_call *call = ask->call;
-    const json_t *schema = json_object_get(format, "schema"), *strict = json_object_get(format, "strict");
+    const json_t *text = serve_ask_given(ask, "text"), *format = json_object_get(text, "format");
+    const json_t *schema = json_object_get(format, "schema");
     const char *type = serve_field_type(format);
+    if (text == NULL) return true;
+    if (!json_is_object(text)) return serve_field_refuse(call, "text", "an object");
+    if (!serve_field_only(call, "text", text, SERVE_OBJECT_TEXT_OPTION)) return false;
     if (format == NULL || json_is_null(format) || serve_ask_is(type, "text")) return true;
     if (!serve_field_only(call, place, format, SERVE_OBJECT_TEXT_FORMAT)) return false;
     if (serve_ask_is(type, "json_object")) return serve_ask_set_any_object(ask, place, "text/format");
@@ -464,17 +469,8 @@ static bool read_format(serve_ask *ask, const json_t *format)
         return serve_field_refuse(call, "text.format.type", "\"text\", \"json_object\" or \"json_schema\"");
     if (!json_is_object(schema))
         return serve_field_refuse(call, "text.format.schema", "an object: a JSON Schema");
-    ask->chat.strict_schema = json_is_true(strict);
+    ask->chat.strict_schema = json_is_true(json_object_get(format, "strict"));
     return serve_ask_set_schema(ask, place, "text/format/schema", schema);
-}
-
-static bool read_text_option(serve_ask *ask)
-{
-    const json_t *text = serve_ask_given(ask, "text");
-    if (text == NULL) return true;
-    if (!json_is_object(text)) return serve_field_refuse(ask->call, "text", "an object");
-    if (!serve_field_only(ask->call, "text", text, SERVE_OBJECT_TEXT_OPTION)) return false;
-    return read_format(ask, json_object_get(text, "format"));
 }
 
 /* Reasoning is shown in full, also for a summary "auto". */

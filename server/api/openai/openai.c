@@ -1,6 +1,9 @@
-/* openai.c: objects of choices, as chat, completions and llama-server have them. This file writes the frame,
- * of events and of whole answers: the head, usage, times and ids; the endpoint's serve_openai writes what
- * stands within a choice, and says by `bare` that there is no frame, as in llama-server's own format.
+/* openai.c: objects of choices, as chat, completions and llama-server have them. This file is the serve_form
+ * of three endpoints: answer.c calls it at each step of an answer, on the service thread for events and on a
+ * worker for a whole answer. It writes the frame: the head, usage, times and ids. The endpoint's serve_openai
+ * writes what stands within a choice, and says by `bare` that there is no frame, as in llama-server's own
+ * format. Usage is the sum of all choices, but a prompt counts once for all of its answers; of more answers
+ * than are returned, the best ones come first.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "openai.h"
 

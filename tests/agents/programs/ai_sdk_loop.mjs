@@ -20,7 +20,7 @@ const tools = {
   read_file: tool({
     description: "The text of a file.",
     inputSchema: z.object({ path: z.string() }),
-    execute: ({ path }) => readFileSync(path, "utf8"),
+    execute: ({ path }) => (existsSync(path) ? readFileSync(path, "utf8") : "no such file"),
   }),
   edit_file: tool({
     description: "Puts a text in the place of another.",
@@ -31,9 +31,11 @@ const tools = {
     },
   }),
 };
-let result;
-do { // the package does not ask again for a stream that broke off
-  result = streamText({ model: openai("local"), instructions: "You edit files.", messages, allowSystemInMessages: true, tools, stopWhen: isStepCount(8) });
+let reason;
+do { // the package goes on neither after a stream that broke off nor after a call that was cut
+  const result = streamText({ model: openai("local"), instructions: "You edit files.", messages, allowSystemInMessages: true, tools, stopWhen: isStepCount(8) });
   for await (const part of result.textStream) process.stdout.write(part);
-} while ((await result.finishReason) === "interrupted");
-writeFileSync(history, JSON.stringify([...messages, ...(await result.responseMessages)]));
+  reason = await result.finishReason;
+  if (reason !== "interrupted") messages.push(...(await result.responseMessages));
+} while (reason === "interrupted" || reason === "length");
+writeFileSync(history, JSON.stringify(messages));

@@ -10,6 +10,7 @@ from tools import edit_file, read_file
 HISTORY = os.path.expanduser("~/history.json")
 PROMPT, IMAGE = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
 INSTRUCTIONS = "You edit files."
+CUT = "The arguments broke off."  # the result of a call that was cut
 LATER = "From now on be brief."  # a system message in the middle of the conversation
 TOOLS = {f.__name__: f for f in (read_file, edit_file)}
 

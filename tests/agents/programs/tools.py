@@ -4,8 +4,11 @@
 
 def read_file(path: str) -> str:
     """The text of a file."""
-    with open(path) as f:
-        return f.read()
+    try:
+        with open(path) as f:
+            return f.read()
+    except OSError as error:  # a path that was cut
+        return str(error)
 
 
 def edit_file(path: str, old: str, new: str) -> str:

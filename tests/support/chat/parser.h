@@ -190,6 +190,14 @@ static inline void show(const char *what, const answer *a)
     print_message("\n");
 }
 
+/* True if the text has the ids of all calls: those of the others are made up. */
+static inline bool has_ids(const char *text, const answer *a)
+{
+    bool has = true;
+    for (size_t i = 0; i < a->n_calls; i++) has = has && strstr(text, a->calls[i].id) != NULL;
+    return has;
+}
+
 /* Reads the text whole, byte by byte and in random pieces, which must come to the same. */
 static inline void read_cut(weir_chat *chat, const char *text, uint64_t *seed, answer *a)
 {
@@ -197,7 +205,7 @@ static inline void read_cut(weir_chat *chat, const char *text, uint64_t *seed, a
     read_answer(chat, text, strlen(text), NULL, a);
     for (int i = 0; i < 2; i++) {
         read_answer(chat, text, 0, i == 0 ? NULL : seed, &split);
-        if (same(&split, a, false)) continue;
+        if (same(&split, a, has_ids(text, a))) continue;
         show("whole", a);
         show("split", &split);
         fail_msg("%s", text);

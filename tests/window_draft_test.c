@@ -1,0 +1,167 @@
+/* window_draft_test.c: a model with a sliding window answers with drafts as without, computed alone, to the
+ * bit: texts of several windows, in a pool so small that requests are suspended and cells overwritten.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine.h"
+#include "kernels/kernels.h"
+#include "support/engine/real.h"
+#include "support/temp.h"
+
+#define N        5
+#define N_ANSWER 150
+#define N_TIMES  2 /* each prompt is asked so often, the second time with its prefix cached */
+
+static weir_model *model;
+static char prompts[N][1600];
+static weir_result expected[N_TIMES * N]; /* alone, without drafts */
+
+/* Prompts of 250 to 580 tokens. */
+static void write_prompts(void)
+{
+    for (int i = 0; i < N; i++) {
+        size_t n = 0;
+        for (int k = 0; n < (size_t)(500 + 170 * i); k++)
+            n += (size_t)snprintf(prompts[i] + n, sizeof prompts[i] - n,
+                                  "The %d ships of %d came at %d in the morning. ", k % 7, i, 3 * k + i);
+    }
+}
+
+/* A drafter that knows the answers by the lengths of their prompts, and is wrong now and then. */
+static void draft_known(weir__drafter *drafter, weir__draft *const *drafts, size_t n,
+                        weir__drafting *drafting)
+{
+    (void)drafter;
+    for (size_t k = 0; k < n; k++) {
+        weir__draft *draft = drafts[k];
+        const weir_result *known = NULL;
+        for (int i = 0; i < N; i++)
+            if (expected[i].usage.n_prompt == draft->n_prompt) known = &expected[i];
+        assert_non_null(known);
+        for (int32_t at = draft->n_tokens - draft->n_prompt;
+             at < (int32_t)known->n_tokens && draft->n < draft->most && drafting->room > 0; at++) {
+            uint32_t dice = (uint32_t)(draft->n_tokens * 31 + at) * 2654435761U;
+            draft->token[draft->n++] = dice >> 30 == 0 ? (known->tokens[at] + 1) % 256 : known->tokens[at];
+            drafting->room--;
+            drafting->throughput.tokens += 100; /* it is worth it, whatever ticks take here */
+        }
+    }
+}
+
+static void keep_drafter(weir__drafter *drafter)
+{
+    (void)drafter;
+}
+
+static const weir__drafter_ops known_ops = {.name = "known", .draft = draft_known, .destroy = keep_drafter};
+static weir__drafter known = {.ops = &known_ops};
+
+/* knows: drafts come from the drafter that knows the answers. */
+static weir_engine_stats run(const weir_engine_params *params, bool together, bool knows,
+                             weir_result results[N_TIMES * N])
+{
+    weir_engine *engine = engine_of(model, params);
+    if (knows) assert_true(weir__speculate_use(&engine->driver.speculate, &known));
+    weir_request requests[N_TIMES * N];
+    weir_sampler_params samplers[N];
+    weir_error error = {0};
+    for (int i = 0; i < N; i++) {
+        samplers[i] = weir_sampler_params_default();
+        samplers[i].seed = 3 + (uint32_t)i;
+        samplers[i].temp = i == N - 1 ? 0.8F : 0;
+        samplers[i].ignore_eos = true;
+        requests[i] = weir_request_default();
+        requests[i].text = prompts[i];
+        requests[i].sampler = &samplers[i];
+        requests[i].max_tokens = N_ANSWER;
+        requests[i].logprobs = true;
+        requests[i].n_logprobs = 2;
+    }
+    for (int i = N; i < N_TIMES * N; i++) requests[i] = requests[i - N];
+    for (int i = 0, n = together ? N_TIMES * N : 1; i < N_TIMES * N; i += n)
+        if (weir_generate(engine, &requests[i], (size_t)n, NULL, &results[i], &error) != WEIR_OK)
+            fail_msg("%s", error.message);
+    weir_engine_stats stats = stats_of(engine);
+    assert_true(stats.batch_invariant);
+    weir_engine_destroy(engine);
+    return stats;
+}
+
+static void assert_same(const weir_result *a, const weir_result *b, int i)
+{
+    if (strcmp(a->text, b->text) != 0) fail_msg("answer %d:\n%s\nwith drafts:\n%s", i, a->text, b->text);
+    assert_int_equal(a->n_tokens, b->n_tokens);
+    assert_memory_equal(a->tokens, b->tokens, a->n_tokens * sizeof *a->tokens);
+    assert_memory_equal(a->logprobs, b->logprobs, a->n_tokens * sizeof *a->logprobs);
+    size_t n_top = a->n_tokens * (size_t)a->n_top_logprobs;
+    assert_memory_equal(a->top_logprobs, b->top_logprobs, n_top * sizeof *a->top_logprobs);
+}
+
+static weir_engine_params params_of(weir_layout layout, int32_t n_draft_max)
+{
+    weir_engine_params params = weir_engine_params_default();
+    params.n_slots = N;
+    params.n_ctx = 768;
+    params.layout = layout;
+    params.n_threads = 1; /* two that wait for each other take far longer beside other tests */
+    params.chunk_size = 40;
+    params.n_draft_max = n_draft_max;
+    return params;
+}
+
+enum { BY_KNOWN, BY_LOOKUP, BY_MODEL };
+
+/* few: so few cells that requests are suspended. */
+static void compare(weir_layout layout, bool together, int by, bool few)
+{
+    static const char *const names[] = {"known", "lookup", "model"};
+    weir_result with[N_TIMES * N];
+    weir_engine_params params = params_of(layout, 9);
+    params.prompt_lookup = by != BY_MODEL;
+    params.draft_model = by == BY_MODEL ? model : NULL; /* its window slides, too */
+    if (few) params.n_kv = 768;
+    weir_engine_stats stats = run(&params, together, by == BY_KNOWN, with);
+    printf("layout %d, %s, by %s: %llu drafted, %llu right, %llu suspensions\n", (int)layout,
+           together ? "together" : "alone", names[by], (unsigned long long)stats.n_drafted,
+           (unsigned long long)stats.n_accepted, (unsigned long long)stats.n_suspensions);
+    for (int i = 0; i < N_TIMES * N; i++) {
+        assert_same(&expected[i % N], &with[i], i);
+        weir_result_fini(&with[i]);
+    }
+    if (by == BY_KNOWN) assert_true(stats.n_accepted > 100 && stats.n_drafted - stats.n_accepted > 100);
+    if (by == BY_LOOKUP && !together) assert_true(stats.n_accepted > 0);
+    if (few) assert_true(stats.n_suspensions > 0);
+}
+
+static void drafts_change_nothing(void **state)
+{
+    (void)state;
+    weir_engine_params params = params_of(WEIR_LAYOUT_UNIFIED, 0);
+    write_prompts();
+    assert_int_equal(run(&params, false, false, expected).n_drafted, 0);
+    for (int by = BY_KNOWN; by <= BY_MODEL; by++)
+        for (int together = 0; together < 2; together++)
+            for (int layout = WEIR_LAYOUT_UNIFIED; layout <= WEIR_LAYOUT_PER_SLOT; layout++)
+                compare((weir_layout)layout, together != 0, by, false);
+    compare(WEIR_LAYOUT_UNIFIED, true, BY_KNOWN, true);
+    for (int i = 0; i < N_TIMES * N; i++) weir_result_fini(&expected[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(drafts_change_nothing)};
+    char path[TEMP_PATH_MAX];
+    if (weir__kernels_attention(0) == NULL ||
+        (getenv("WEIR_KERNELS") != NULL && strcmp(getenv("WEIR_KERNELS"), "off") == 0)) {
+        puts("skipped: no kernels of weir's run here, so rows depend on their company");
+        return 77;
+    }
+    temp_model(path, "window.gguf", "swa");
+    if (weir_model_load(path, NULL, &model, NULL) != WEIR_OK) return 1;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    weir_model_release(model);
+    return failed;
+}
