@@ -1,8 +1,8 @@
 /* schema_array.c: arrays: lists, tuples, and those of which some items are counted or must differ.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A list has one schema for its items and bounds of their number; a tuple has a schema for each place, and one
- * for those behind. `contains` and `uniqueItems` make a graph of them: a state for each number of counted
+ * A list has one schema for its items and bounds of their number; a tuple has a schema for each place, and
+ * one for those behind. `contains` and `uniqueItems` make a graph of them: a state for each number of counted
  * items, or for each set of values that are used up, and an edge for each item that may come next. */
 #include <string.h>
 
