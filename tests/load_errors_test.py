@@ -67,6 +67,11 @@ with tempfile.TemporaryDirectory() as folder:
             check(f"{name}: of a model to quantize, too", done.returncode and said in done.stderr and done.stderr.count(path) == 1, done.stderr)
         if name == "shape":
             check(f"{name}: the log has llama.cpp's reason", "wrong shape" in run("-v")[1])
+    with open(path, "wb") as file:
+        file.write(whole[: len(whole) // 2] + struct.pack("<f", float("nan")) * (len(whole) // 8))
+    out = os.path.join(folder, "out.gguf")
+    done = subprocess.run([WEIR, "quantize", "-m", path, "-o", out, "--type", "Q4_0"], capture_output=True, text=True, env=environment())
+    check("a failed quantization is no fault of the model's kind", done.returncode and "cannot be quantized; the log has" in done.stderr and "is refused" not in done.stderr, done.stderr)
     for kind, words, said in (("llama", ("-ctv", "q8_0", "--flash-attn", "off"), "--cache-type-v is q8_0, which needs flash attention: give f16, or allow --flash-attn"),
                               ("mla", ("-ctk", "q8_0"), "--cache-type-v is f16 and --cache-type-k is q8_0; this model needs one type for both"),
                               ("jamba", ("-ctk", "q4_0"), "--cache-type-k: this model's heads of 16 numbers do not fit into blocks of q4_0")):

@@ -80,6 +80,8 @@ def test_text():
             there = run("--rpc", both, *words)
             check(f"the text of one process: {words}", there.returncode == 0 and there.stdout == here.stdout != "",
                   there.stdout, here.stdout, there.stderr)
+        expect("no such device", run("--rpc", both, "--split-mode", "none", "--main-gpu", "5"), 2, "--main-gpu is 5, and there are 2 devices; allowed: 0 to 1")
+        expect("no rows on workers", run("--rpc", both, "--split-mode", "row"), 3, "--split-mode is row", "give layer")
         check("one after the other, a worker serves programs", run("--rpc", a.name).stdout == alone.stdout)
         check("both are still there", a.process.poll() is None and b.process.poll() is None)
         check("a signal ends a worker", a.end(signal.SIGTERM) in (143, -signal.SIGTERM) and b.end(signal.SIGINT) in (130, -signal.SIGINT))

@@ -142,9 +142,9 @@ static cli_exit load_model(const cli_args *args, const char *path, weir_model_pa
             weir__error_set(&error, status, NULL, "there is no such file%s A model is " CLI_SHORTNAME_FORMS,
                             cli_nearest_hint(&nearest, "."));
         }
-        /* What is wrong with a file says which one. */
-        char *context = strcmp(error.field, "path") == 0 ? cli_format("cannot load the model")
-                                                         : cli_format("cannot load %s", path);
+        /* What is wrong with a file says which one; a lack of memory does not. */
+        bool named = strcmp(error.field, "path") == 0 && status != WEIR_NO_MEMORY;
+        char *context = named ? cli_format("cannot load the model") : cli_format("cannot load %s", path);
         cli_exit code = cli_fail_error(args, CLI_NO_MODEL, context, &error);
         cli_free(context);
         return code;

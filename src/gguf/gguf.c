@@ -220,11 +220,11 @@ weir_status weir__gguf_check(const char *path, weir__stamps *files, weir__gguf_i
     return end_check(c, info);
 }
 
-weir_status weir__gguf_refused(const char *path, const char *reason, weir_error *error)
+weir_status weir__gguf_refused(const char *path, const char *reason, const char *failed, weir_error *error)
 {
     uint16_t n_parts;
     gguf_check *c = check_one(path, NULL, 0, &for_model, NULL, &n_parts, error);
-    if (c != NULL) weir__gguf_blame(c, reason, n_parts == 1);
+    if (c != NULL) weir__gguf_blame(c, reason, n_parts == 1, failed);
     return end_check(c, NULL);
 }
 

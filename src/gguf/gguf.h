@@ -21,10 +21,12 @@
  * NO_MEMORY. Messages name the offset, key or tensor. */
 weir_status weir__gguf_check(const char *path, weir__stamps *files, weir__gguf_info *info, weir_error *error);
 
-/* Refuses a model file that passed the check, and that llama.cpp refused with this text: says which of the
- * names in it the file has or lacks. UNSUPPORTED: the architecture or the tokenizer is unknown; FORMAT: any
- * other reason. Other errors: as the check's. */
-weir_status weir__gguf_refused(const char *path, const char *reason, weir_error *error);
+/* Refuses a model file that passed the check, and that llama.cpp refused with this text, which may be empty.
+ * UNSUPPORTED: the architecture or the tokenizer is unknown; FORMAT: its keys, vocabulary or tensors do not
+ * fit, and the message names the one of which the text complains; IO: llama.cpp cannot read it; BACKEND: the
+ * cause is not known to be the file, and the message says what failed ("cannot be loaded"). Other errors: as
+ * the check's. */
+weir_status weir__gguf_refused(const char *path, const char *reason, const char *failed, weir_error *error);
 
 /* Checks a LoRA adapter, where llama.cpp does not check the types of some keys. identity is a checksum of the
  * whole file without its time. */

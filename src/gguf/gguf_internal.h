@@ -114,8 +114,9 @@ bool weir__gguf_dims(gguf_check *c, const char *name, uint64_t dim[4]);
 /* Checks the metadata of a model: of its first shard or its only file. */
 void weir__gguf_check_rules(gguf_check *c);
 
-/* Fails with what `reason`, a text of llama.cpp's, is about. whole: all tensors are in this file. */
-void weir__gguf_blame(gguf_check *c, const char *reason, bool whole);
+/* Fails with what `reason`, a text of llama.cpp's, is about. whole: all tensors are in this file. failed: as
+ * in weir__gguf_refused. */
+void weir__gguf_blame(gguf_check *c, const char *reason, bool whole, const char *failed);
 
 /* Checks the metadata of an adapter. */
 void weir__gguf_check_adapter_rules(gguf_check *c);

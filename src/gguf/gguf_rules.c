@@ -692,7 +692,31 @@ void weir__gguf_check_projector_rules(gguf_check *c)
 
 /* ---- What llama.cpp refuses ----------------------------------------------------------------------- */
 
-/* A word of the reason that can only be the name of a key or of a tensor. */
+/* True if one of the texts is a part of the reason. */
+static bool says_one(const char *reason, const char *const texts[], size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strstr(reason, texts[i]) != NULL) return true;
+    return false;
+}
+
+/* True if llama.cpp's reason complains of the name at `name`, of n bytes. Other names, and the words of a
+ * path, do not say what is wrong. */
+static bool is_blamed(const char *reason, const char *name, size_t n)
+{
+    static const char *const before[] = {"not found in model: ", "for key ", "for key: ", "gguf type for ",
+                                         "missing tensor '"};
+    static const char *const after[] = {" has wrong ", " is not a ", "' has wrong shape", "' not found"};
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+        size_t length = strlen(before[i]);
+        if ((size_t)(name - reason) >= length && memcmp(name - length, before[i], length) == 0) return true;
+    }
+    for (size_t i = 0; i < sizeof after / sizeof *after; i++)
+        if (strncmp(name + n, after[i], strlen(after[i])) == 0) return true;
+    return false;
+}
+
+/* A name of which the reason complains: of a key or of a tensor. */
 static void blame_name(gguf_check *c, const char *name, bool whole)
 {
     const char *arch = c->info.architecture, *last = strrchr(name, '.');
@@ -713,27 +737,48 @@ static void blame_name(gguf_check *c, const char *name, bool whole)
     weir__gguf_refuse(c, "has no tensor '%s'%s", name, whole ? "" : " that fits its metadata");
 }
 
-void weir__gguf_blame(gguf_check *c, const char *reason, bool whole)
+/* The reason as a whole, where it complains of no name. */
+static void blame_rest(gguf_check *c, const char *reason, const char *failed)
 {
-    static const char *const names[][2] = {{"general.architecture", "architecture"},
-                                           {"tokenizer.ggml.model", "tokenizer"},
-                                           {"tokenizer.ggml.pre", "pre-tokenizer"}};
+    static const char *const of_model[] = {
+        "model hyperparameters: ",   "model vocabulary: ", "tensors; expected",
+        "tensors created; expected", "zero experts",       "n_expert"};
+    static const char *const of_reads[] = {"failed to open ", "failed to read ",    "failed to seek ",
+                                           "read error: ",    "seek error: ",       "tell error: ",
+                                           "mmap failed: ",   "reached end of file"};
+    if (says_one(reason, of_model, sizeof of_model / sizeof *of_model))
+        weir__gguf_fail(c, WEIR_FORMAT,
+                        "is refused as a model of the architecture '%s'; the log has llama.cpp's reason",
+                        c->info.architecture);
+    if (says_one(reason, of_reads, sizeof of_reads / sizeof *of_reads))
+        weir__gguf_fail(c, WEIR_IO, "cannot be read; the log has llama.cpp's reason");
+    weir__gguf_fail(c, WEIR_BACKEND, "%s; %s", failed,
+                    *reason != '\0' ? "the log has llama.cpp's reason" : "llama.cpp gives no reason");
+}
+
+void weir__gguf_blame(gguf_check *c, const char *reason, bool whole, const char *failed)
+{
+    static const char *const names[][3] = {
+        {"general.architecture", "architecture", "model architecture: "},
+        {"tokenizer.ggml.model", "tokenizer", "unknown tokenizer: "},
+        {"tokenizer.ggml.pre", "pre-tokenizer", "unknown pre-tokenizer type: "}};
     static const char of_names[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    char name[64], quoted[sizeof name + 2];
+    char name[64], unknown[2 * sizeof name];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         bool known = text_of(c, names[i][0], name, sizeof name);
-        snprintf(quoted, sizeof quoted, "'%s'", name);
-        if (known && strstr(reason, quoted) != NULL)
+        snprintf(unknown, sizeof unknown, "%s'%s'", names[i][2], name);
+        if (known && strstr(reason, unknown) != NULL)
             weir__gguf_fail(
                 c, WEIR_UNSUPPORTED,
                 "has the %s '%s', which this build does not know: give another model, or a newer weir",
                 names[i][1], name);
     }
     for (const char *at = reason; *(at += strcspn(at, of_names)) != '\0'; at += strspn(at, of_names)) {
-        snprintf(name, sizeof name, "%.*s", (int)strspn(at, of_names), at);
+        size_t n = strspn(at, of_names);
+        while (n > 0 && at[n - 1] == '.') n--; /* the end of a sentence */
+        if (n == 0 || n >= sizeof name || !is_blamed(reason, at, n)) continue;
+        snprintf(name, sizeof name, "%.*s", (int)n, at);
         blame_name(c, name, whole);
     }
-    weir__gguf_fail(c, WEIR_FORMAT,
-                    "is refused as a model of the architecture '%s'; the log has llama.cpp's reason",
-                    c->info.architecture);
+    blame_rest(c, reason, failed);
 }

@@ -500,7 +500,7 @@ static void shards_are_checked_each(void **state)
 static void refused_for(const char *path, const char *reason, weir_status status, const char *part)
 {
     weir_error error;
-    assert_int_equal(weir__gguf_refused(path, reason, &error), status);
+    assert_int_equal(weir__gguf_refused(path, reason, "cannot be used", &error), status);
     if (strstr(error.message, part) == NULL || strstr(error.message, path) == NULL)
         fail_msg("%s", error.message);
     assert_string_equal(error.field, "path");
@@ -511,22 +511,65 @@ static void a_reason_is_told_by_the_files_names(void **state)
     (void)state;
     char path[TEMP_PATH_MAX];
     save_shard("told", 0, 1, 1, U16, path);
-    refused_for(path, "cannot read 'llama'; failed", WEIR_UNSUPPORTED,
+    refused_for(path, "error loading model: unknown model architecture: 'llama'", WEIR_UNSUPPORTED,
                 "has the architecture 'llama', which this build");
-    refused_for(path, "no llama.rope.freq; failed", WEIR_FORMAT,
+    refused_for(path, "key not found in model: llama.rope.freq; failed to load model", WEIR_FORMAT,
                 "has no key 'llama.rope.freq'; the file is damaged");
-    refused_for(path, "bad: llama.block_count", WEIR_FORMAT,
+    refused_for(path, "key not found in model: llama.rope.freq.", WEIR_FORMAT,
+                "has no key 'llama.rope.freq'; the file is damaged");
+    refused_for(path, "key llama.block_count has wrong type str", WEIR_FORMAT,
                 "key 'llama.block_count' has a value that does not fit");
-    refused_for(path, "x: 'blk.9.ffn_up.weight' is not there", WEIR_FORMAT,
+    refused_for(path, "missing tensor 'blk.9.ffn_up.weight'", WEIR_FORMAT,
                 "has no tensor 'blk.9.ffn_up.weight';");
-    refused_for(path, "x: 'token_embd.weight' is bad", WEIR_FORMAT, "tensor 'token_embd.weight' is ");
-    refused_for(path, "something else", WEIR_FORMAT, "the log has llama.cpp's reason");
-    refused_for(path, "", WEIR_FORMAT, "the log has llama.cpp's reason");
+    refused_for(path, "x: tensor 'token_embd.weight' has wrong shape; expected", WEIR_FORMAT,
+                "tensor 'token_embd.weight' is ");
+    refused_for(path, "error loading model vocabulary: no merges", WEIR_FORMAT,
+                "is refused as a model of the architecture 'llama'; the log has llama.cpp's reason");
     save_shard("told", 0, 2, 1, U16, path);
-    refused_for(path, "'blk.9.ffn_up.weight'", WEIR_FORMAT,
+    refused_for(path, "missing tensor 'blk.9.ffn_up.weight'", WEIR_FORMAT,
                 "has no tensor 'blk.9.ffn_up.weight' that fits its metadata");
     assert_int_equal(unlink(path), 0);
     refused_for(path, "something else", WEIR_NOT_FOUND, "cannot be opened");
+}
+
+/* Names and paths of which the reason does not complain are no faults of the file. */
+static void a_name_without_a_complaint_is_not_blamed(void **state)
+{
+    (void)state;
+    static const char *const unread[] = {
+        "failed to open /m/llama.Q4_K_M.gguf: Too many open files",
+        "error loading model: read error: Input/output error; failed to load model",
+        "failed to open GGUF file '/m/token_embd.weight' (Permission denied)",
+        "mmap failed: No such device",
+        "unexpectedly reached end of file",
+    };
+    static const char *const unknown[] = {
+        "something else",
+        "failed to find a compatible buffer type for tensor token_embd.weight",
+        "'llama' failed",
+        "no llama.",
+        "key not found in model: ",
+        "key not found in model: "
+        "llama.........................................................................x",
+    };
+    char path[TEMP_PATH_MAX];
+    save_shard("told", 0, 1, 1, U16, path);
+    for (size_t i = 0; i < sizeof unread / sizeof *unread; i++)
+        refused_for(path, unread[i], WEIR_IO, "cannot be read; the log has llama.cpp's reason");
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+        refused_for(path, unknown[i], WEIR_BACKEND, "cannot be used; the log has llama.cpp's reason");
+    refused_for(path, "", WEIR_BACKEND, "cannot be used; llama.cpp gives no reason");
+
+    /* A pre-tokenizer that is called as the architecture is. */
+    model m;
+    init_model(&m);
+    set_text(&m, "tokenizer.ggml.pre", "llama");
+    file f = write_model(&m);
+    save("named.gguf", f.bytes, f.n, path);
+    refused_for(path, "error loading model vocabulary: unknown pre-tokenizer type: 'llama'", WEIR_UNSUPPORTED,
+                "has the pre-tokenizer 'llama', which this build");
+    free(f.bytes);
+    fini_model(&m);
 }
 
 /* A later part names the first one, as llama.cpp writes them: the metadata of the model is in the first part
@@ -721,6 +764,7 @@ int main(void)
         cmocka_unit_test(shards_are_checked_each),
         cmocka_unit_test(a_later_part_names_the_first),
         cmocka_unit_test(a_reason_is_told_by_the_files_names),
+        cmocka_unit_test(a_name_without_a_complaint_is_not_blamed),
         cmocka_unit_test(only_faults_of_the_file_advise_another_copy),
         cmocka_unit_test(each_failed_allocation_is_reported),
     };

@@ -80,7 +80,8 @@ weir_status load_file(weir__badapter *adapter, const char *path, weir_error *err
                                        "free memory, or load fewer adapters or one of lower rank");
         const char *quote = std::strchr(said.text, '\'');
         if (quote == nullptr)
-            return weir::refuse_unknown(error, WEIR_UNSUPPORTED, "path", "the adapter cannot be used");
+            return weir::refuse_unknown(error, WEIR_UNSUPPORTED, "path", "the adapter cannot be used",
+                                        said.length > 0);
         const std::string name(quote + 1, std::strcspn(quote + 1, "'"));
         if (said.says("one component"))
             return weir__error_set(error, WEIR_FORMAT, "path",

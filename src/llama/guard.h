@@ -107,10 +107,12 @@ template <typename F> weir_status guard(weir_error *error, weir_status code, con
 weir_status refuse_memory(weir_error *error, const char *field, const capture &said, const char *what,
                           const char *advice);
 
-/* A failure whose cause weir does not know; the log has what llama.cpp said of it. */
-inline weir_status refuse_unknown(weir_error *error, weir_status code, const char *field, const char *what)
+/* A failure whose cause weir does not know. logged: the log has what llama.cpp said of it. */
+inline weir_status refuse_unknown(weir_error *error, weir_status code, const char *field, const char *what,
+                                  bool logged)
 {
-    return weir__error_set(error, code, field, "%s; the log has llama.cpp's reason", what);
+    return weir__error_set(error, code, field, "%s; %s", what,
+                           logged ? "the log has llama.cpp's reason" : "llama.cpp gives no reason");
 }
 
 /* Runs a function that can only report failure: `failed` if it throws. */

@@ -180,7 +180,8 @@ weir_status prepare(const weir__bprojector *projector, const weir_media_info *me
     mtmd_input_part input = {nullptr, bitmap.get()};
     const mtmd_input_part *inputs[] = {&input};
     if (mtmd_tokenize_from_parts(projector->context, chunks.get(), inputs, 1, false) != 0)
-        return refuse_unknown(error, WEIR_UNSUPPORTED, nullptr, "the projector cannot prepare this");
+        return refuse_unknown(error, WEIR_UNSUPPORTED, nullptr, "the projector cannot prepare this",
+                              said.length > 0);
     size_t n = mtmd_input_chunks_size(chunks.get());
     prepared->segments = array_of<weir__segment>(n);
     for (size_t i = 0; i < n; i++) {
@@ -216,7 +217,8 @@ weir_status encode(weir__bprojector *projector, const mtmd_input_chunk *chunk, w
                                "WEIR_KERNELS=off");
     if (projector->was_cancelled)
         return weir__error_set(error, WEIR_ABORTED, nullptr, "the encoding was cancelled");
-    if (failed != 0) return refuse_unknown(error, WEIR_BACKEND, nullptr, "the projector failed");
+    if (failed != 0)
+        return refuse_unknown(error, WEIR_BACKEND, nullptr, "the projector failed", said.length > 0);
     const float *embeddings = mtmd_get_output_embd(projector->context);
     for (size_t i = 0; i < n; i++)
         if (!std::isfinite(embeddings[i]))
@@ -278,10 +280,11 @@ weir_status starved(const capture &said, weir_error *error)
                                "free memory, or give a smaller projector or model");
 }
 
-weir_status refuse_file(weir_status code, weir_error *error)
+weir_status refuse_file(weir_status code, bool logged, weir_error *error)
 {
     return refuse_unknown(error, code, "path",
-                          "the projector cannot be loaded: its file is damaged or of an unknown kind");
+                          "the projector cannot be loaded: its file is damaged or of an unknown kind",
+                          logged);
 }
 
 /* The file was read before: where a stream cannot open it, it has no memory. */
@@ -307,7 +310,7 @@ weir_status check_width(const char *path, int32_t width, weir_error *error)
         std::unique_ptr<clip_ctx, encoder_free>(loaded.ctx_gen_a)};
     const bool none = encoders[0] == nullptr && encoders[1] == nullptr;
     if (none && is_starved(said)) return starved(said, error);
-    if (none) return refuse_file(WEIR_FORMAT, error);
+    if (none) return refuse_file(WEIR_FORMAT, said.length > 0, error);
     for (const auto &encoder : encoders)
         if (encoder != nullptr && clip_n_mmproj_embd(encoder.get()) != width)
             return weir__error_set(
@@ -331,7 +334,7 @@ weir_status load_file(weir__bprojector *projector, const weir__bmodel *model, co
     params.cb_eval_user_data = projector;
     projector->context = mtmd_init_from_file(path, model->model, params);
     if (projector->context == nullptr && is_starved(said)) return starved(said, error);
-    if (projector->context == nullptr) return refuse_file(WEIR_FORMAT, error);
+    if (projector->context == nullptr) return refuse_file(WEIR_FORMAT, said.length > 0, error);
     projector->info.images = mtmd_support_vision(projector->context);
     projector->info.sounds = mtmd_support_audio(projector->context);
     if (projector->info.sounds) projector->info.sample_rate = mtmd_get_audio_sample_rate(projector->context);
@@ -370,7 +373,7 @@ weir_status weir__llama_projector_load(weir__bmodel *model, const char *path, bo
             weir_status fits = check_width(path, llama_model_n_embd_inp(model->model), error);
             return fits == WEIR_OK ? load_file(made, model, path, n_threads, error) : fits;
         } catch (const failed_assertion &) {
-            return refuse_file(WEIR_UNSUPPORTED, error);
+            return refuse_file(WEIR_UNSUPPORTED, true, error);
         }
     });
     if (status == WEIR_OK) status = try_all(made, error);

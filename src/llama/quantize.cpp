@@ -100,7 +100,7 @@ weir_status quantize(const char *path, const char *out, const llama_model_quanti
         if (said.starved())
             return weir::refuse_memory(error, nullptr, said, "the quantization",
                                        "free memory, or use fewer threads");
-        return weir__gguf_refused(path, said.text, error);
+        return weir__gguf_refused(path, said.text, "cannot be quantized", error);
     });
 }
 

@@ -218,15 +218,35 @@ weir_status weir__shim_start(weir_error *error)
 
 /* ---- Model ---------------------------------------------------------------------------------------- */
 
+/* Refuses options that the devices cannot serve; only llama.cpp knows which ones it uses. OK: none. */
+static weir_status refuse_option(const capture &said, const llama_model_params &params, weir_error *error)
+{
+    static const char count[] = "available devices: ";
+    const char *at = said.says("invalid value for main_gpu") ? std::strstr(said.text, count) : nullptr;
+    const long n = at != nullptr ? std::strtol(at + sizeof count - 1, nullptr, 10) : 0;
+    if (n > 0)
+        return weir__error_range(error, WEIR_INVALID, "main_gpu", params.main_gpu, 0,
+                                 static_cast<double>(n - 1), "`main_gpu` is %d, and there %s %ld device%s",
+                                 params.main_gpu, n == 1 ? "is" : "are", n, n == 1 ? "" : "s");
+    if (said.says("does not support split buffers"))
+        return weir__error_of(error, WEIR_UNSUPPORTED, WEIR_ERROR_CONFLICT, "split_mode",
+                              "`split_mode` is row, and a device of the model cannot hold rows of a tensor: "
+                              "give layer");
+    return WEIR_OK;
+}
+
 weir_status weir__shim_model_load(const char *path, llama_model_params params, llama_model **model,
                                   weir_error *error)
 {
     capture said;
-    const weir_status status = guard(error, WEIR_FORMAT, "the model cannot be loaded", [&] {
+    const weir_status status = guard(error, WEIR_BACKEND, "the model cannot be loaded", [&] {
         *model = llama_model_load_from_file(path, params);
         return *model != nullptr ? WEIR_OK : said.starved() ? WEIR_NO_MEMORY : WEIR_FORMAT;
     });
-    if (status == WEIR_FORMAT) return weir__gguf_refused(path, said.text, error);
+    if (status == WEIR_FORMAT) {
+        const weir_status refused = refuse_option(said, params, error);
+        return refused != WEIR_OK ? refused : weir__gguf_refused(path, said.text, "cannot be loaded", error);
+    }
     if (status != WEIR_NO_MEMORY) return status;
     return refuse_memory(error, "path", said, "the model's weights",
                          params.no_host
@@ -284,7 +304,7 @@ weir_status weir__shim_context_create(llama_model *model, llama_context_params p
         *context = llama_init_from_model(model, params);
         if (*context != nullptr) return WEIR_OK;
         if (said.starved()) return WEIR_NO_MEMORY;
-        return refuse_unknown(error, WEIR_BACKEND, nullptr, "the context cannot be made");
+        return refuse_unknown(error, WEIR_BACKEND, nullptr, "the context cannot be made", said.length > 0);
     });
     if (status != WEIR_NO_MEMORY) return status;
     return refuse_memory(
@@ -337,8 +357,9 @@ weir_status weir__shim_decode(llama_context *context, llama_batch batch, bool en
                                  "the batch is not sound: its positions contradict each other or the cells");
         default:
             if (said.starved()) return refuse_memory(error, nullptr, said, "the pass", pass_advice);
-            weir__log(WEIR_LOG_ERROR, "a pass failed: %s", said.text);
-            return refuse_unknown(error, WEIR_BACKEND, nullptr, "the pass failed");
+            weir__log(WEIR_LOG_ERROR, "a pass failed: %s",
+                      said.length > 0 ? said.text : "llama.cpp gives no reason");
+            return refuse_unknown(error, WEIR_BACKEND, nullptr, "the pass failed", said.length > 0);
         }
     });
     /* Cells were taken for tokens that were not computed if an exception ended the pass. */
@@ -448,7 +469,7 @@ weir_status weir__shim_state_load(llama_context *context, int32_t seq, const voi
         if (said.says("available cells"))
             return weir__error_set(error, WEIR_NO_SPACE, nullptr,
                                    "the state cannot be loaded: no KV cells are left");
-        return refuse_unknown(error, WEIR_FORMAT, "bytes", "the state cannot be loaded");
+        return refuse_unknown(error, WEIR_FORMAT, "bytes", "the state cannot be loaded", said.length > 0);
     });
 }
 

@@ -20,7 +20,8 @@ weir_status weir__shim_start(weir_error *error);
 
 /* ---- Model ---------------------------------------------------------------------------------------- */
 
-/* FORMAT, UNSUPPORTED or NO_MEMORY with llama.cpp's reason; also if the progress callback ended the load. */
+/* INVALID or UNSUPPORTED of `main_gpu` or `split_mode`: the devices cannot serve it. NO_MEMORY. Others: as
+ * weir__gguf_refused; also if the progress callback ended the load. */
 weir_status weir__shim_model_load(const char *path, struct llama_model_params params,
                                   struct llama_model **model, weir_error *error);
 
