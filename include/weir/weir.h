@@ -809,7 +809,8 @@ WEIR_API void weir_stream_release(weir_stream *stream);
  * call would wait and comes from a callback. Any thread, one at a time. After a cancel the terminal chunk
  * arrives within a tick, and a waiting call waits for it. Another thread must drive a manual engine: a call
  * without limit returns STATE once none has done so for 10 to 20 seconds, and the log says so; the stream can
- * still be read. To read on the thread that drives it, alternate weir_engine_step and weir_stream_try_next. */
+ * still be read. To read on the thread that drives it, alternate weir_engine_step and
+ * weir_stream_try_next. */
 WEIR_API weir_status weir_stream_next(weir_stream *stream, int timeout_ms, weir_chunk *chunk);
 
 /* Takes the next chunk likewise, but without waiting: TIMEOUT when there is no chunk now. Chunks that are

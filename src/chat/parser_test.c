@@ -472,8 +472,8 @@ static void test_bytes(void **state)
     weir_chat_release(chat);
 }
 
-/* Feeds `step` bytes at a time. A feed that ran out of memory is repeated, after its deltas were taken, or with
- * them still queued. True: one ran out. */
+/* Feeds `step` bytes at a time. A feed that ran out of memory is repeated, after its deltas were taken, or
+ * with them still queued. True: one ran out. */
 static bool feed_again(weir_chat_parser *parser, const char *text, size_t step, bool taken, answer *a)
 {
     bool failed = false;
@@ -539,6 +539,11 @@ static void test_no_memory(void **state)
         {"Qwen-Qwen2.5-7B-Instruct", "Look: " QWEN_CALL "\"city\": \"Paris\"}}\n</tool_call>" LONG_TEXT},
         {"Qwen-Qwen3-0.6B", "<think>\nHm</think></think>" QWEN_CALL "}}\n</tool_call><tool_call>" LONG_TEXT},
         {"Qwen-Qwen3-0.6B", "<think>\nHm, as 2 < 3"},
+        {"google-gemma-4-31B-it", "<|tool_call>call:get_weather{c}}]"},
+        {"GLM-4.6", "<think>hm</think>\n<tool_call>get_weather\n<arg_key>city</arg_key>\n< zq"},
+        {"mistralai-Mistral-Nemo-Instruct-2407",
+         "[TOOL_CALLS][{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}, \"id\": "
+         "\"123456789\"}]<zq"},
     };
     (void)state;
     for (int taken = 0; taken < 2; taken++) {
