@@ -535,7 +535,7 @@ typedef struct weir_engine_params {
     /* 16; 0 … 32; speculative decoding: draft tokens verified in one pass, at most, used when it is likely to
      * be faster. Accepted tokens arrive in one chunk. The text does not change where
      * weir_engine_stats.batch_invariant is true; elsewhere it may differ, but remains one that the model
-     * could have generated. 0 = off. Models whose memory cannot be truncated at any token have no drafts */
+     * could have generated. 0 = off. Recurrent and hybrid models have no drafts */
     int32_t n_draft_max;
     bool prompt_lookup; /* true; drafts come from the request's own prompt and answer; see lookup_bytes */
     /* 16 MiB; with prompt_lookup, drafts also come from the prompts and answers of other requests, running or
@@ -544,7 +544,7 @@ typedef struct weir_engine_params {
      * = none */
     uint64_t lookup_bytes;
     /* NULL; a smaller model that drafts where prompt_lookup finds nothing; held. It must have the model's
-     * vocabulary, its memory must be truncatable at any token, and it needs as many KV cells as the model. Or
+     * vocabulary, must not be recurrent or hybrid, and needs as many KV cells as the model. Or
      * an EAGLE-3 head (a file of the architecture eagle3) that was made for this model; the model must then
      * have the architecture llama, qwen3, qwen3moe or minimax-m2 */
     weir_model *draft_model;
@@ -808,8 +808,9 @@ WEIR_API void weir_stream_release(weir_stream *stream);
  * was taken before. STATE: not attached, another thread is reading, the stream belongs to a flight, or the
  * call would wait and comes from a callback. Any thread, one at a time. After a cancel the terminal chunk
  * arrives within a tick, and a waiting call waits for it. Another thread must drive a manual engine: a call
- * without limit returns STATE when none has done so for 10 seconds, and the log says so; the stream can still
- * be read. To read on the thread that drives it, alternate weir_engine_step and weir_stream_try_next. */
+ * without limit returns STATE once none has done so for 10 to 20 seconds, and the log says so; the stream can
+ * still be read. To read on the thread that drives it, alternate weir_engine_step and
+ * weir_stream_try_next. */
 WEIR_API weir_status weir_stream_next(weir_stream *stream, int timeout_ms, weir_chunk *chunk);
 
 /* Takes the next chunk likewise, but without waiting: TIMEOUT when there is no chunk now. Chunks that are
@@ -821,8 +822,8 @@ WEIR_API weir_status weir_stream_try_next(weir_stream *stream, weir_chunk *chunk
 typedef bool (*weir_chunk_fn)(const weir_chunk *chunk, void *user);
 
 /* Passes chunks to fn, up to and including the terminal one. poll_ms below 1 counts as 100. OK: the terminal
- * chunk was handled, now or before. ABORTED: fn returned false. STATE, and a manual engine: as
- * weir_stream_next. */
+ * chunk was handled, now or before. ABORTED: fn returned false. STATE: as weir_stream_next, but not for a
+ * manual engine that no thread drives: there fn is called with empty chunks until it returns false. */
 WEIR_API weir_status weir_stream_consume(weir_stream *stream, weir_chunk_fn fn, int poll_ms, void *user);
 
 /* Called on the thread that drives the engine when the stream becomes readable and at its end, once from

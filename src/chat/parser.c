@@ -115,7 +115,10 @@ static bool queue_delta(weir_chat_parser *p, weir_delta_kind kind, int32_t index
         id_at = p->out.n;
         ok = weir__text_add(&p->out, id, strlen(id) + 1);
     }
-    if (!ok) return false;
+    if (!ok) {
+        weir__text_cut(&p->out, at);
+        return false;
+    }
     p->deltas[p->n_deltas++] = (delta){kind, index, at, n, id_at};
     return true;
 }
@@ -151,8 +154,8 @@ static size_t count_closing(const weir_chat_parser *p)
 
 static bool deliver_rest(weir_chat_parser *p)
 {
-    p->settled += count_closing(p);
-    if (!deliver_piece(p, WEIR_DELTA_CONTENT, p->raw.bytes + p->settled, p->raw.n - p->settled)) return false;
+    size_t from = p->settled + count_closing(p);
+    if (!deliver_piece(p, WEIR_DELTA_CONTENT, p->raw.bytes + from, p->raw.n - from)) return false;
     p->settled = p->raw.n;
     p->plain = true;
     return true;
@@ -313,14 +316,9 @@ static bool deliver_call(weir_chat_parser *p, const weir__shim_call *c, size_t i
     return true;
 }
 
-/* Delivers the new part of the message. False: out of memory; queued deltas stay queued. */
-static bool deliver_message(weir_chat_parser *p, const weir__shim_message *m, bool finished)
+/* False: out of memory. */
+static bool deliver_calls(weir_chat_parser *p, const weir__shim_message *m, bool finished)
 {
-    p->verbatim = false;
-    if (!deliver_text(p, WEIR_DELTA_REASONING, m->reasoning, m->reasoning_length) ||
-        !deliver_text(p, WEIR_DELTA_CONTENT, m->content, m->content_length))
-        return false;
-    if (m->n_calls > 0) p->verbatim = false;
     for (size_t i = 0; i < m->n_calls; i++) {
         if (i == p->n_calls) {
             if (!weir__mem_grow(&p->calls, &p->calls_capacity, i + 1, sizeof *p->calls)) return false;
@@ -330,6 +328,18 @@ static bool deliver_message(weir_chat_parser *p, const weir__shim_message *m, bo
         bool open = p->form.loose_arguments && !p->finished && i + 1 == m->n_calls;
         if (!deliver_call(p, &m->calls[i], i, open)) return false;
     }
+    return true;
+}
+
+/* Delivers the new part of the message. False: out of memory; queued deltas stay queued, and a parse delivers
+ * the others. */
+static bool deliver_message(weir_chat_parser *p, const weir__shim_message *m, bool finished)
+{
+    p->verbatim = false;
+    bool ok = deliver_text(p, WEIR_DELTA_REASONING, m->reasoning, m->reasoning_length) &&
+              deliver_text(p, WEIR_DELTA_CONTENT, m->content, m->content_length);
+    if (!ok || m->n_calls > 0) p->verbatim = false;
+    if (!ok || !deliver_calls(p, m, finished)) return false;
     if (p->verbatim && p->form.plain_tail && p->verbatim_kind == WEIR_DELTA_CONTENT) p->plain = true;
     p->verbatim = p->verbatim && p->form.has_breaks;
     return true;
@@ -382,7 +392,6 @@ static weir_status read_more(weir_chat_parser *p, weir_error *error)
     bool ok = true;
     weir_status status = parse_raw(p, false, &m);
     if (status == WEIR_NO_MEMORY) return no_memory(error);
-    p->parsed = p->raw.n;
     p->verbatim = false;
     if (status == WEIR_OK && !m.broken)
         p->failing = SIZE_MAX;
@@ -393,7 +402,9 @@ static weir_status read_more(weir_chat_parser *p, weir_error *error)
         weir__shim_message_fini(&m);
     }
     if (ok && p->failing != SIZE_MAX && p->raw.n - p->failing >= PATIENCE) ok = deliver_rest(p);
-    return ok ? WEIR_OK : no_memory(error);
+    if (!ok) return no_memory(error); /* the repeated call parses the same text again */
+    p->parsed = p->raw.n;
+    return WEIR_OK;
 }
 
 /* True if the text ends with the character; it is removed. */

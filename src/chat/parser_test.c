@@ -472,37 +472,49 @@ static void test_bytes(void **state)
     weir_chat_release(chat);
 }
 
-/* A feed after one that ran out of memory goes on, and nothing is lost or given twice. */
-static void no_memory(const struct example *e)
+/* Feeds `step` bytes at a time. A feed that ran out of memory is repeated, after its deltas were taken, or
+ * with them still queued. True: one ran out. */
+static bool feed_again(weir_chat_parser *parser, const char *text, size_t step, bool taken, answer *a)
 {
-    weir_chat *chat = chat_with(e->template, e->tools);
+    bool failed = false;
+    for (size_t i = 0, length = strlen(text); i < length; i += step) {
+        size_t n = length - i < step ? length - i : step;
+        weir_status status = weir_chat_parser_feed(parser, text + i, n, false, NULL);
+        if (status == WEIR_NO_MEMORY) {
+            failed = true;
+            if (taken) take(parser, a);
+            status = weir_chat_parser_feed(parser, text + i, n, false, NULL);
+        }
+        assert_int_equal(status, WEIR_OK);
+    }
+    return failed;
+}
+
+/* A feed after one that ran out of memory goes on, and nothing is lost or given twice. */
+static void no_memory(const char *template, bool with_tools, const char *text, size_t step, bool taken)
+{
+    weir_chat *chat = chat_with(template, with_tools);
     static answer whole, a;
     if (chat == NULL) chat = chat_with(NULL, false);
-    read_answer(chat, e->text, strlen(e->text), NULL, &whole);
+    read_answer(chat, text, strlen(text), NULL, &whole);
     long live = weir__mem_live();
     for (long n = 0;; n++) {
         weir_chat_parser *parser = NULL;
         memset(&a, 0, sizeof a);
         weir__mem_fail_after(n);
-        weir_status status = weir_chat_parser_create(chat, &parser, NULL);
-        bool failed = status == WEIR_NO_MEMORY;
-        for (size_t i = 0, step = 37; parser != NULL && i < strlen(e->text); i += step) {
-            size_t left = strlen(e->text) - i;
-            status = weir_chat_parser_feed(parser, e->text + i, left < step ? left : step, false, NULL);
-            failed |= status == WEIR_NO_MEMORY;
-            if (status == WEIR_NO_MEMORY) { /* the same once more */
-                take(parser, &a);
-                status = weir_chat_parser_feed(parser, e->text + i, left < step ? left : step, false, NULL);
-            }
-            assert_int_equal(status, WEIR_OK);
-        }
+        bool failed = weir_chat_parser_create(chat, &parser, NULL) == WEIR_NO_MEMORY;
+        if (parser != NULL) failed = feed_again(parser, text, step, taken, &a);
         bool pending = weir__mem_fail_pending();
         weir__mem_fail_after(-1);
         assert_true(failed != pending);
         if (parser != NULL) {
             assert_int_equal(weir_chat_parser_feed(parser, NULL, 0, true, NULL), WEIR_OK);
             take(parser, &a);
-            assert_true(same(&a, &whole, false));
+            if (!same(&a, &whole, false)) {
+                show("with memory", &whole);
+                show("without", &a);
+                fail_msg("allocation %ld, steps of %zu, %s: %s", n, step, taken ? "taken" : "queued", text);
+            }
         }
         weir_chat_parser_destroy(parser);
         assert_int_equal(weir__mem_live(), live);
@@ -511,11 +523,37 @@ static void no_memory(const struct example *e)
     weir_chat_release(chat);
 }
 
+/* Texts that break their form right after the piece that memory was lacking for, and long after it. */
+#define QWEN_CALL "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {"
+#define LONG_TEXT                                                                                            \
+    "this is no JSON, and it goes on for as long as a parser hopes that the form of calls comes back: "      \
+    "seven ships came in the morning, and eight ships went in the evening, and nine of them were here "      \
+    "before the tenth was seen, and of all of them only one had a name that anybody could read aloud. "
+
 static void test_no_memory(void **state)
 {
+    static const struct {
+        const char *template, *text;
+    } texts[] = {
+        {"Qwen-Qwen2.5-7B-Instruct", "Look: " QWEN_CALL "no JSON\n</tool_call> and more"},
+        {"Qwen-Qwen2.5-7B-Instruct", "Look: " QWEN_CALL "\"city\": \"Paris\"}}\n</tool_call>" LONG_TEXT},
+        {"Qwen-Qwen3-0.6B", "<think>\nHm</think></think>" QWEN_CALL "}}\n</tool_call><tool_call>" LONG_TEXT},
+        {"Qwen-Qwen3-0.6B", "<think>\nHm, as 2 < 3"},
+        {"google-gemma-4-31B-it", "<|tool_call>call:get_weather{c}}]"},
+        {"GLM-4.6", "<think>hm</think>\n<tool_call>get_weather\n<arg_key>city</arg_key>\n< zq"},
+        {"mistralai-Mistral-Nemo-Instruct-2407",
+         "[TOOL_CALLS][{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}, \"id\": "
+         "\"123456789\"}]<zq"},
+    };
     (void)state;
-    no_memory(&examples[0]);
-    no_memory(&described);
+    for (int taken = 0; taken < 2; taken++) {
+        no_memory(examples[0].template, examples[0].tools, examples[0].text, 37, taken != 0);
+        no_memory(described.template, described.tools, described.text, 37, taken != 0);
+        for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+            no_memory(texts[i].template, true, texts[i].text, 37, taken != 0);
+            no_memory(texts[i].template, true, texts[i].text, strlen(texts[i].text), taken != 0);
+        }
+    }
 }
 
 int main(void)

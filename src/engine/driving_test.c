@@ -225,6 +225,32 @@ static void a_wait_without_limit_ends_if_no_thread_drives(void **state)
     weir_flight_release(flight);
 }
 
+/* Ends the reading of empty chunks after a while. */
+static bool take_some(const weir_chunk *chunk, void *user)
+{
+    int *n_left = user;
+    assert_true(chunk->text[0] == '\0' && !chunk->finished);
+    return --*n_left > 0;
+}
+
+static void a_consumer_goes_on_if_no_thread_drives(void **state)
+{
+    rig *r = *state;
+    int n_told = 0, n_left = 20;
+    sink got = {0};
+    start(r, true);
+    weir__waker_be_manual(r->engine->waker, MOMENT);
+    weir_stream *stream = rig_submit_key(r, 'A');
+    weir_log_set(count_undriven, &n_told);
+    assert_int_equal(weir_stream_consume(stream, take_some, 2, &n_left), WEIR_ABORTED);
+    weir_log_set(NULL, NULL);
+    assert_int_equal(n_left, 0);
+    assert_int_equal(n_told, 0);
+    rig_run(r); /* nothing is lost */
+    sink_take(&got, stream);
+    assert_sink(got, WEIR_REASON_END, "an answer of some length");
+}
+
 /* A tick that lasts until the other stream's reader has waited for much longer than its patience. */
 typedef struct long_tick {
     rig *r;
@@ -324,6 +350,7 @@ int main(void)
         RIG_TEST(so_does_a_callback_within_set_ready),
         RIG_TEST(a_callback_within_set_ready_may_stop),
         RIG_TEST(a_wait_without_limit_ends_if_no_thread_drives),
+        RIG_TEST(a_consumer_goes_on_if_no_thread_drives),
         RIG_TEST(a_wait_goes_on_within_a_tick),
         RIG_TEST(a_child_cannot_use_its_parents_engine),
     };

@@ -10,7 +10,7 @@
 #include "engine/shared.h"
 #include "engine/slot.h"
 
-/* True if a model's memory can be cut only at the end of a sequence. */
+/* True if a cached sequence serves at its own length only: that of a whole sequence, or of a window. */
 bool weir__prefix_is_exact(const weir_model *model);
 
 /* True if a sequence is one state of all its tokens, which cannot be cut at all. */
@@ -23,8 +23,8 @@ typedef struct weir__prefix {
     const weir_context_info *info;
     weir__cache *cache; /* the driver destroys it; lanes and cells point to it, too */
     bool caching;       /* prefixes are kept */
-    bool exact;         /* the model's memory cannot be cut */
-    bool checkpoints;   /* states are saved where it cannot */
+    bool exact;         /* weir__prefix_is_exact of the model */
+    bool checkpoints;   /* states are saved within texts, too */
     int32_t least;      /* the shortest prefix worth keeping, in tokens */
 } weir__prefix;
 

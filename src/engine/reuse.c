@@ -225,6 +225,7 @@ void weir__reuse_restart(weir__driver *driver, weir__slot *slot)
     weir__cache_end(driver->prefix.cache, &slot->live);
     weir__lanes_leave(&driver->lanes, slot);
     slot->n_past = 0;
+    slot->wait = (weir__cache_wait){0};
     weir__reuse_start(driver, slot);
 }
 

@@ -58,7 +58,7 @@ bool weir__driving_here(const weir__waker *waker);
 bool weir__waker_may_wait(const weir__waker *waker);
 
 /* The engine has no thread of its own. A wait without a deadline ends once no thread has driven it for
- * patience_ns. Before other threads know the waker. */
+ * patience_ns to twice that time. Before other threads know the waker. */
 void weir__waker_be_manual(weir__waker *waker, int64_t patience_ns);
 
 /* Called when a thread begins to drive a manual engine, and when it ends. */
