@@ -62,7 +62,7 @@ def table():
 
 
 # Members that a request has nothing to do with: of models, contexts, engines, files and results.
-OTHERS = {"add_special", "cache_dir", "end_ns", "flash_attn", "lookup_bytes", "n_seq_max", "n_tensor_split", "n_threads", "n_threads_batch", "tensor_split", "type_k", "type_v", "vocab_only", "n_prompt",
+OTHERS = {"add_special", "cache_dir", "end_ns", "flash_attn", "lookup_bytes", "main_gpu", "n_seq_max", "n_tensor_split", "n_threads", "n_threads_batch", "split_mode", "tensor_split", "type_k", "type_v", "vocab_only", "n_prompt",
           # of the list of a pool, which the program that starts the server checks itself
           "n_aliases", "draft_path",
           # of requests by the library alone
