@@ -23,6 +23,9 @@ scratch = tempfile.TemporaryDirectory()
 TOOL = {"type": "function", "function": {"name": "weather", "description": "The weather of a place.", "parameters": {
     "type": "object", "properties": {"place": {"type": "string"}, "days": {"type": "array", "items": {"type": "integer"}}},
     "required": ["place"]}}}
+REGEX = {"syntax": "regex", "definition": "[a-z]{3,9}[ \n\"]{1,2}[a-z]{3}"}
+CUSTOM = {"type": "custom", "custom": {"name": "edit", "description": "Edits a file.", "format": {"type": "grammar", "grammar": REGEX}}}
+CUSTOM_ITEM = {"type": "custom", "name": "edit", "description": "Edits a file.", "format": {"type": "grammar", **REGEX}}
 NESTED = {"a": [{"b": {"c": [[1, 2.5, "x"], {"d": None}] * 3}}] * 4}
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}, "kind": {"enum": ["a", "b"]}}, "required": ["n", "kind"]}
 TALK = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Say \"hello\"\\n, \u00e4\u20ac\U0001f600. " + "word " * 40},
@@ -59,10 +62,15 @@ def requests(llama):
     heard = [{"role": "user", "content": [sound_part(wav(0.5)), text_part("What?")]}]
     return plain + [
         chat(heard), chat(heard, stream=True), ("/v1/rerank", {"query": "water", "documents": ["a weir holds water", "a mill", "words " * 40]}), chat(TALK, tools=[TOOL]), chat(TALK, tools=[TOOL], tool_choice="required"), chat(TALK[:2], response_format=form),
+        chat(TALK[:2], tools=[CUSTOM], tool_choice="required", max_tokens=100), chat(TALK[:2], tools=[CUSTOM], tool_choice="required", stream=True, max_tokens=100),
+        ("/v1/responses", {"temperature": 0, "input": "hello", "tools": [CUSTOM_ITEM], "tool_choice": "required", "max_output_tokens": 100}),
+        ("/v1/responses", {"temperature": 0, "input": "hello", "tools": [CUSTOM_ITEM], "tool_choice": "required", "max_output_tokens": 100, "stream": True, "store": False}),
+        ("/v1/messages", {**BRIEF, "messages": TALK[1:2], "tools": [{"name": "weather", "input_schema": TOOL["function"]["parameters"]}]}),
+        ("/api/chat", {"messages": TALK[:2], "tools": [TOOL], "stream": False, "options": {"num_predict": 8, "temperature": 0}}),
         chat(TALK, tools=[TOOL], stream=True, temperature=0.5, seed=3), ("/v1/completions", {**BRIEF, "prompt": "No. ", "grammar": 'root ::= [0-9]+ "!"'})]
 
 
-VARYING = {"id", "item_id", "created", "created_at", "completed_at", "usage", "timings", "miss", "tokens_cached", "system_fingerprint"}
+VARYING = {"id", "item_id", "call_id", "created", "created_at", "completed_at", "usage", "timings", "miss", "tokens_cached", "system_fingerprint"}
 
 
 def essence(value):
@@ -100,9 +108,11 @@ def said(server, path, body, timeout=300):
                 return 503, data
             for choice in data.get("choices", []):
                 text += choice["delta"].get("content") or ""
-                text += json.dumps([{k: v for k, v in c.items() if k != "id"} for c in choice["delta"].get("tool_calls", [])] or "")
+                for call in choice["delta"].get("tool_calls", []):  # how a custom tool's input is divided depends on drafts
+                    custom = call.get("custom")
+                    text += custom.get("name", "") + custom["input"] if custom else json.dumps({k: v for k, v in call.items() if k != "id"})
                 ends += [choice["finish_reason"]] if choice.get("finish_reason") else []
-        return 200, [text.replace('""', ""), ends, *told(headers)]
+        return 200, [text, ends, *told(headers)]
     except (OSError, ConnectionError, ValueError) as problem:
         return None, str(problem)
     finally:

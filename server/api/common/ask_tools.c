@@ -8,6 +8,7 @@
 
 #include "ask.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "error.h"
 #include "field.h"
@@ -221,15 +222,20 @@ static size_t character_bytes(const char *bytes, size_t n)
 static void add_decoded(const char *bytes, size_t n, weir__text *input)
 {
     weir__text quoted = {0};
+    json_t *text = NULL;
+    weir_error error = {0};
     weir__text_add_string(&quoted, "\"");
     weir__text_add(&quoted, bytes, n);
     weir__text_add_string(&quoted, "\"");
-    json_t *text =
-        quoted.failed ? NULL : json_loadb(quoted.bytes, quoted.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-    if (text != NULL)
+    weir_status status =
+        quoted.failed ? WEIR_NO_MEMORY
+                      : weir__json_parse_texts(quoted.bytes, quoted.n, "input", WEIR_INVALID, &text, &error);
+    if (status == WEIR_OK)
         weir__text_add(input, json_string_value(text), json_string_length(text));
-    else
+    else if (status == WEIR_INVALID)
         weir__text_add(input, bytes, n); /* no JSON after all */
+    else
+        input->failed = true;
     json_decref(text);
     weir__text_fini(&quoted);
 }
@@ -271,7 +277,7 @@ static json_t *flatten_format(serve_call *call, const char *place, const json_t 
                            "an object with a syntax and a definition");
         return NULL;
     }
-    json_t *flat = json_copy((json_t *)grammar);
+    json_t *flat = weir__json_copy(grammar);
     if (flat != NULL && json_object_set_new(flat, "type", json_string("grammar")) == 0) return flat;
     json_decref(flat);
     serve_call_no_memory(call);

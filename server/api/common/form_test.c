@@ -5,11 +5,13 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "answer.h"
+#include "ask.h"
 #include "base/mem.h"
 #include "call_end.h"
 #include "server/api/anthropic/anthropic.h"
@@ -349,12 +351,57 @@ static void test_responses_without_memory(void **state)
     assert_true(n_failed > 2);
 }
 
+static long allocations_left = -1; /* of jansson's; negative: no limit */
+
+static void *failing_malloc(size_t size)
+{
+    if (allocations_left < 0) return malloc(size);
+    if (allocations_left == 0) return NULL;
+    allocations_left--;
+    return malloc(size);
+}
+
+/* The input of a custom tool is what its arguments say, or there is no memory for it. */
+static void test_custom_input_without_memory(void **state)
+{
+    (void)state;
+    static const char arguments[] = "{\"input\": \"a\\n\\u00e4\\\"b\"}", expected[] = "a\n\xc3\xa4\"b";
+    int n_failed = 0;
+    for (long n = 0; n < 40; n++)
+        for (int jansson = 0; jansson < 2; jansson++) {
+            weir__text given = {0}, input = {0};
+            size_t at = 0;
+            weir__text_add_string(&given, arguments);
+            json_set_alloc_funcs(failing_malloc, free);
+            if (jansson)
+                allocations_left = n;
+            else
+                weir__mem_fail_after(n);
+            serve_ask_custom_input(&given, &at, &input);
+            weir__mem_fail_after(-1);
+            allocations_left = -1;
+            json_set_alloc_funcs(malloc, free);
+            n_failed += input.failed;
+            if (!input.failed) {
+                assert_int_equal(input.n, sizeof expected - 1);
+                assert_memory_equal(input.bytes, expected, input.n);
+            }
+            weir__text_fini(&given);
+            weir__text_fini(&input);
+        }
+    assert_true(n_failed > 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_messages),  cmocka_unit_test(test_messages_without_text),
-        cmocka_unit_test(test_responses), cmocka_unit_test(test_responses_without_memory),
-        cmocka_unit_test(test_ollama),    cmocka_unit_test(test_ollama_fails),
+        cmocka_unit_test(test_custom_input_without_memory),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_messages_without_text),
+        cmocka_unit_test(test_responses),
+        cmocka_unit_test(test_responses_without_memory),
+        cmocka_unit_test(test_ollama),
+        cmocka_unit_test(test_ollama_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
