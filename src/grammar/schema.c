@@ -482,7 +482,7 @@ static json_t *types_only(weir__schema_walk *w, const json_t *schema)
  * that was merged into this one. */
 static const char *to_leave_out(const weir__schema_walk *w, const json_t *schema, size_t path_length)
 {
-    static const char *const merging[] = {"allOf", "anyOf", "oneOf"};
+    static const char *const merging[] = {"not", "allOf", "anyOf", "oneOf"};
     const bool own = w->refused[0] != '\0' && json_object_get(schema, w->refused) != NULL;
     if (own && w->refused_at == path_length) return w->refused;
     for (size_t i = 0; i < sizeof merging / sizeof *merging; i++)

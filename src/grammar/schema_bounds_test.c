@@ -351,6 +351,31 @@ static const struct example {
      "/properties/a: oneOf\n",
      {"{\"a\":[2]}", "{}"},
      {"{\"a\":3}", "{\"a\":[\"a\"]}"}},
+    /* branches that overlap are alternatives, and what only `not` brings in goes with it */
+    {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", ": oneOf\n", {"5", "1.5"}, {"\"x\""}},
+    {"{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"}}},{\"type\":\"object\","
+     "\"properties\":{\"lat\":{\"type\":\"number\"}}}]}",
+     ": oneOf\n",
+     {"{\"city\":\"Ulm\"}", "{\"lat\":1}"},
+     {"{\"city\":1}"}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}},\"not\":{\"maxProperties\":1}}",
+     ": not\n",
+     {"{\"a\":1}", "{}"},
+     {"{\"a\":\"x\"}"}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"propertyNames\":{\"enum\":[\"a\",\"b\"]},"
+     "\"minProperties\":2}",
+     ": minProperties\n",
+     {"{\"a\":1}"},
+     {"{\"a\":1,\"b\":1}"}},
+    {"{\"anyOf\":[{\"type\":\"array\",\"items\":{\"type\":\"string\"}},{\"type\":\"array\",\"items\":{"
+     "\"type\":\"integer\"}}],\"not\":{\"const\":[]}}",
+     ": not\n",
+     {"[\"a\"]", "[1]"},
+     {"[null]"}},
+    {"{\"type\":\"array\",\"allOf\":[{\"contains\":{\"const\":1}},{\"contains\":{\"const\":1}}]}",
+     "",
+     {"[1]"},
+     {"[]", "[2]"}},
     /* and where two schemas for one property cannot meet, the first one stays */
     {"{\"type\":\"object\",\"allOf\":[{\"properties\":{\"a\":{\"type\":\"array\",\"contains\":{\"const\":1}}}"
      "}"

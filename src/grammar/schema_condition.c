@@ -309,7 +309,8 @@ static json_t *own_list(weir__schema_walk *w, json_t *schema, const char *keywor
 static json_t *without_values(weir__schema_walk *w, const json_t *schema, const json_t *excluded)
 {
     const json_t *only = json_object_get(excluded, "const"), *list = json_object_get(excluded, "enum");
-    unsigned mask = weir__schema_declared_types(w, schema), left = mask;
+    unsigned mask = weir__schema_declared_types(w, schema) & weir__schema_possible_types(w, schema);
+    unsigned left = mask;
     json_t *less = weir__schema_without(w, schema, "not");
     json_t *strings = own_list(w, less, WEIR__SCHEMA_NOT_STRINGS);
     json_t *numbers = own_list(w, less, WEIR__SCHEMA_NOT_NUMBERS);

@@ -118,7 +118,10 @@ static void add_item(weir__emitter *e, weir__text *text, const json_t *schema)
 {
     json_t *reference = json_object_get(schema, "$ref");
     unsigned shared = shared_rule(schema);
-    if (weir__budget_over(&e->budget)) return;
+    if (weir__budget_over(&e->budget)) {
+        text->failed = true;
+        return;
+    }
     if (reference != NULL) {
         add_reference(e, text, reference);
     } else if (shared != N_SHARED) {

@@ -378,6 +378,12 @@ static void drop_counts(json_t *schema)
     for (size_t i = 0; counts_of_items[i] != NULL; i++) json_object_del(schema, counts_of_items[i]);
 }
 
+/* True if both are missing, or equal. */
+static bool is_same(const json_t *a, const json_t *b)
+{
+    return a == b || json_equal(a, b);
+}
+
 /* dst becomes the conjunction of dst and src. False: a refusal, or nothing satisfies both (*impossible). */
 static bool merge_schema(weir__schema_walk *w, json_t *dst, const json_t *src, bool *impossible)
 {
@@ -386,7 +392,7 @@ static bool merge_schema(weir__schema_walk *w, json_t *dst, const json_t *src, b
     const bool both = json_object_get(dst, "contains") != NULL && json_object_get(src, "contains") != NULL;
     for (size_t i = 0; i < 3 && both; i++)
         if (!weir__schema_spend(w, 64) ||
-            !json_equal(json_object_get(dst, counts[i]), json_object_get(src, counts[i])))
+            !is_same(json_object_get(dst, counts[i]), json_object_get(src, counts[i])))
             return weir__schema_refuse(w, "contains", "several schemas of an allOf or anyOf have it") != NULL;
     if (json_object_get(dst, "contains") == NULL) drop_counts(dst);
     json_t *own = evaluated_here(w, src);
@@ -575,11 +581,15 @@ static bool lacks_required(const weir__schema_walk *w, const json_t *a, const js
     return false;
 }
 
-/* True if no text of one schema's grammar satisfies the other schema. */
-static bool exclude_each_other(weir__schema_walk *w, const json_t *a, const json_t *b)
+/* What a comparison of two branches costs at the least. */
+#define PAIR_STEPS 8
+
+/* True if no text of one schema's grammar satisfies the other schema. types: those that each may have. */
+static bool exclude_each_other(weir__schema_walk *w, const json_t *a, unsigned types_a, const json_t *b,
+                               unsigned types_b)
 {
-    unsigned types_a = weir__schema_possible_types(w, a), types_b = weir__schema_possible_types(w, b);
     if ((types_a & types_b) == 0) return true;
+    if (!weir__schema_spend(w, PAIR_STEPS)) return false;
     a = weir__schema_dereference(w, a);
     b = weir__schema_dereference(w, b);
     if (!json_is_object(a) || !json_is_object(b)) return false;
@@ -650,9 +660,7 @@ static bool part_branches(weir__schema_walk *w, const json_t *branches, size_t i
     const json_t *schemas[2];
     const char *names[2] = {NULL, NULL};
     for (int m = 0; m < 2; m++) {
-        const json_t *branch = json_array_get(branches, both[m]);
-        if (weir__schema_possible_types(w, branch) != TYPE_OBJECT) return false;
-        schemas[m] = weir__schema_dereference(w, branch);
+        schemas[m] = weir__schema_dereference(w, json_array_get(branches, both[m]));
         if (!json_is_object(schemas[m])) return false;
     }
     for (int m = 0; m < 2; m++) {
@@ -708,16 +716,21 @@ static json_t *parted_branches(weir__schema_walk *w, json_t *branches)
     const size_t n = json_array_size(branches);
     json_t *without = json_array(), *opposed = json_array(), *parted = json_array();
     json_t *opposites = json_array();
+    unsigned *types = weir__mem_calloc(n + 1, sizeof *types);
+    if (types == NULL) weir__schema_no_memory(w);
     for (size_t i = 0; i < n; i++) {
+        if (types != NULL) types[i] = weir__schema_possible_types(w, json_array_get(branches, i));
         weir__schema_append(w, opposites, json_null());
         weir__schema_append(w, without, json_object());
         weir__schema_append(w, opposed, json_array());
     }
     for (size_t i = 0; i < n; i++)
         for (size_t k = i + 1; k < n && w->status == WEIR_OK; k++) {
-            if (exclude_each_other(w, json_array_get(branches, i), json_array_get(branches, k)) ||
-                part_branches(w, branches, i, k, without) ||
-                oppose_branches(w, branches, i, k, opposites, opposed))
+            if (exclude_each_other(w, json_array_get(branches, i), types[i], json_array_get(branches, k),
+                                   types[k]) ||
+                (types[i] == TYPE_OBJECT && types[k] == TYPE_OBJECT &&
+                 part_branches(w, branches, i, k, without)) ||
+                (!w->relax && oppose_branches(w, branches, i, k, opposites, opposed)))
                 continue;
             weir__schema_refuse(
                 w, "oneOf",
@@ -733,6 +746,7 @@ static json_t *parted_branches(weir__schema_walk *w, json_t *branches)
         if (json_array_size(rest) > 0) branch = beside_opposites(w, branch, rest);
         weir__schema_append(w, parted, branch);
     }
+    weir__mem_free(types);
     json_decref(opposites);
     json_decref(without);
     json_decref(opposed);

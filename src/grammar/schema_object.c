@@ -339,9 +339,8 @@ static bool set_counts(object *o, json_t *result, bool open)
         !weir__schema_count(w, o->schema, "maxProperties", &most) || least > most || most < n_required)
         return false;
     if (least <= n_required) least = 0;
-    const bool made_closed = o->closed && !json_is_false(o->others);
-    if (least > n && !open && !o->narrowed && !made_closed) return false;
-    if (least > n && made_closed)
+    if (least > n && !open && !o->narrowed && !w->relax) return false;
+    if (least > n && !open && w->relax)
         return weir__schema_refuse(w, "minProperties", "it is more than the properties that are listed") !=
                NULL;
     if (least > n + open)

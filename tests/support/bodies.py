@@ -72,6 +72,19 @@ SCHEMAS = {
     "pattern": lambda h, t, s: filled(h + '{"type":"string","pattern":"^', "(a|b)", '$"}' + t, s),
     "unknown keywords": lambda h, t, s: several(h + '{"type":"object",', lambda i: f'"x{i}":1', "}" + t, s),
     "nested": lambda h, t, s: several(h + '{"type":"array","prefixItems":[', '{"items":' * 20 + "{}" + "}" * 20, "]}" + t, s),
+    "nested objects": lambda h, t, s: several(h + '{"type":"array","prefixItems":[', '{"properties":{"a":{},"b":' * 20 + "{}" + "}}" * 20, "]}" + t, s),
+    "excluded texts": lambda h, t, s: several(h + '{"type":"string","not":{"enum":[', lambda i: f'"e{i}"', "]}}" + t, s),
+    "excluded numbers": lambda h, t, s: several(h + '{"type":"integer","not":{"enum":[', lambda i: f"{2 * i}", "]}}" + t, s),
+    "oneOf": lambda h, t, s: several(h + '{"oneOf":[', lambda i: f'{{"type":"object","required":["p{i}"]}}', "]}" + t, s),
+    "conditions": lambda h, t, s: several(h + '{"type":"object","allOf":[', lambda i: f'{{"if":{{"required":["a{i}"]}},"then":{{"required":["p{i}"]}}}}', "]}" + t, s),
+    "dependencies": lambda h, t, s: several(h + '{"type":"object","dependentRequired":{', lambda i: f'"p{i}":["q{i}"]', "}}" + t, s),
+    "patterns of names": lambda h, t, s: several(h + '{"type":"object","patternProperties":{', lambda i: f'"^p{i}$":{{}}', "}}" + t, s),
+    "names": lambda h, t, s: halves(h + '{"type":"object","required":[', lambda i, n: f'"p{i}"', '],"propertyNames":{"enum":[', lambda i, n: f'"p{n - 1 - i}"', "]}}" + t, s),
+    "contains": lambda h, t, s: several(h + '{"type":"array","allOf":[', lambda i: f'{{"contains":{{"const":{i}}}}}', "]}" + t, s),
+    "different items": lambda h, t, s: several(h + '{"type":"array","uniqueItems":true,"items":{"enum":[', lambda i: f'"e{i}"', "]}}" + t, s),
+    "unevaluated properties": lambda h, t, s: several(h + '{"type":"object","unevaluatedProperties":false,"allOf":[', lambda i: f'{{"properties":{{"p{i}":{{}}}}}}', "]}" + t, s),
+    "references to names": lambda h, t, s: halves(h + '{"anyOf":[', lambda i, n: f'{{"$dynamicRef":"#d{i}"}}', '],"$defs":{', lambda i, n: f'"d{i}":{{"$dynamicAnchor":"d{i}","const":{i}}}', "}}" + t, s),
+    "references to ids": lambda h, t, s: halves(h + '{"anyOf":[', lambda i, n: f'{{"$ref":"http://a/d{i}"}}', '],"$defs":{', lambda i, n: f'"d{i}":{{"$id":"http://a/d{i}","const":{i}}}', "}}" + t, s),
 }
 
 
