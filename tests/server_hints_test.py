@@ -146,6 +146,17 @@ def binding():
 
 
 @part
+def truncation():
+    """A hint as long as the prompt fits; nothing is cut from one that does not."""
+    server = Server(WEIR, "-c", "256")
+    for n, status in ((6, 200), (600, 400)):
+        reply = server.post(RESPONSES, {"input": "x " * n, "truncation": "auto", "max_output_tokens": 16})
+        check(f"truncation: auto of {n} words: {status}", reply.status == status and reply.headers.get("x-weir-relaxed") == "truncation" and
+              (status == 200 or (reply.error["code"], reply.error["param"]) == ("context_length_exceeded", "input")), reply.status, reply.headers, reply.body)
+    end(server)
+
+
+@part
 def strict():
     body, odd = HELLO[CHAT], {**HELLO[CHAT], "something_new": 1}
     with tempfile.TemporaryDirectory() as scratch:
