@@ -154,7 +154,8 @@ defmodule Weir.SchemaTest do
     schema = [
       type: "object",
       properties: [reasoning: %{enum: ["a"]}, answer: %{enum: ["b"]}],
-      required: ["answer", "reasoning"]
+      required: ["answer", "reasoning"],
+      additionalProperties: false
     ]
 
     expected = ~r/"reasoning".*"answer"/s

@@ -329,7 +329,8 @@ typedef struct weir_chat_params {
     bool parse_reasoning; /* true: reasoning is separated from content */
     int64_t now;          /* the time for templates that print the date, seconds since 1970; 0 = now */
     /* true (default): a keyword of json_schema that cannot be enforced is an error, and so is a misspelled
-     * one; false: it is left out and listed by weir_chat_relaxed, unless it is malformed */
+     * one, and objects may have all properties that it allows; false: it is left out and listed by
+     * weir_chat_relaxed, unless it is malformed, and objects with `properties` have no others */
     bool strict_schema;
     weir_special_content special_content;
     /* false: messages that the template refuses are changed into a form that it takes, and listed by
@@ -446,7 +447,9 @@ typedef struct weir_sampler_params {
     const char *order;   /* the samplers to run; NULL = WEIR_SAMPLERS_DEFAULT; also "infill", "adaptive_p" */
     const char *grammar; /* GBNF; NULL = none */
     const char *grammar_root; /* NULL = "root" */
-    const char *json_schema;  /* JSON Schema; not together with grammar */
+    /* JSON Schema; not together with grammar. Answers may have properties that it does not list, unless it
+     * has "additionalProperties": false. */
+    const char *json_schema;
 } weir_sampler_params;
 
 WEIR_API void weir_sampler_params_init(weir_sampler_params *params, size_t size);
