@@ -549,8 +549,8 @@ static void a_name_without_a_complaint_is_not_blamed(void **state)
         "'llama' failed",
         "no llama.",
         "key not found in model: ",
-        "key not found in model: "
-        "llama.........................................................................x",
+        ("key not found in model: "
+         "llama.........................................................................x"),
     };
     char path[TEMP_PATH_MAX];
     save_shard("told", 0, 1, 1, U16, path);
