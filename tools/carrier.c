@@ -2,8 +2,8 @@
  * record of each.
  * SPDX-License-Identifier: Apache-2.0
  *
- * An exchange becomes a transfer (transfer.h), whose bytes go through a reader of server-sent events. The end
- * is told apart by status and by what came last. A server that is busy gives the time of the next try. */
+ * An exchange becomes a transfer (transfer.h), whose bytes go through a reader of server-sent events. The
+ * status and what came last say how it ended. A server that is busy gives the time of the next try. */
 #include "exchange.h"
 
 #include <stdio.h>

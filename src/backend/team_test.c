@@ -173,14 +173,14 @@ static void two_share(void **state)
 }
 
 /* Passes of changing sizes: those of another size are left out; it never leaves its range, and soon
- * follows where most are alike. */
+ * follows where most have one size. */
 static void leaves_out_other_sizes(void **state)
 {
     (void)state;
     machine m = {2, 2e4, 0.05, 0, true};
     weir__team team;
     weir__team_init(&team, 2);
-    for (int i = 0; i < 2000; i++) { /* no two alike */
+    for (int i = 0; i < 2000; i++) { /* all differ */
         int64_t stalled;
         int32_t n_tokens = 1 << (i % 8);
         int64_t ns = pass_ns(&m, 3e6 * n_tokens, weir__team_size(&team, n_tokens), 0, &stalled);

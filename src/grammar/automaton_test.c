@@ -250,7 +250,7 @@ static void put_words(weir__automaton_element *elements, size_t *n_elements, siz
     *n_elements = at;
 }
 
-/* A list of words is one way to read each of them, however many begin alike. */
+/* A list of words is one way to read each of them, however many have the same beginning. */
 static void many_alternatives_are_one_way(void **state)
 {
     (void)state;

@@ -333,7 +333,7 @@ static uint32_t next_bound(const maker *m, const state *s, uint32_t from, size_t
     return next;
 }
 
-/* The edges of a state. Characters that all its classes have or lack alike are one step. */
+/* The edges of a state. Characters that are in the same classes of it share an edge. */
 static void add_edges(maker *m, uint32_t from)
 {
     const size_t first_edge = m->n_edges;

@@ -112,7 +112,7 @@ typedef struct counting {
     size_t n_kinds; /* by the places of items; the last one is for all after it */
     size_t least, most;        /* items; most SIZE_MAX: no bound */
     size_t fewest, greatest;   /* counted ones; SIZE_MAX */
-    size_t n_items, n_counted; /* numbers of items and counted ones that are told apart */
+    size_t n_items, n_counted; /* how many different numbers of each the states have */
     bool *lives;               /* [n_items * n_counted]: an end follows */
 } counting;
 

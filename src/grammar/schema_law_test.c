@@ -1,35 +1,9 @@
 /* schema_law_test.c: the schema is law: what it does not describe may be there, and what contradicts it may
  * not. The grammars are read by the tests' own GBNF reader. SPDX-License-Identifier: Apache-2.0 */
-#include "grammar/schema.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "base/mem.h"
-#include "support/gbnf.h"
-
-static gbnf *grammar_of(const char *schema)
-{
-    char *text = NULL;
-    weir_error error = {0};
-    weir_status status = weir_grammar_from_json_schema(schema, WEIR_NUL, &text, &error);
-    if (status != WEIR_OK) fail_msg("%s: %s [%s]", schema, error.message, error.field);
-    gbnf *g = gbnf_parse(text);
-    weir_free(text);
-    return g;
-}
+#include "support/schema_examples.h"
 
 /* Texts that must and must not be possible. */
-static const struct example {
-    const char *schema;
-    const char *made[6];
-    const char *refused[8];
-} examples[] = {
+static const struct example examples[] = {
     /* what the schema does not describe: properties in any place, items behind, other types */
     {"{\"type\":\"object\",\"properties\":{\"foo\":{\"type\":\"null\"},\"bar\":{\"type\":\"null\"}},"
      "\"required\":[\"foo\"]}",
@@ -305,15 +279,7 @@ static const struct example {
 static void test_law(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
-        const struct example *e = &examples[i];
-        gbnf *g = grammar_of(e->schema);
-        for (size_t k = 0; k < 6 && e->made[k] != NULL; k++)
-            if (!gbnf_matches(g, e->made[k])) fail_msg("%s does not make %s", e->schema, e->made[k]);
-        for (size_t k = 0; k < 8 && e->refused[k] != NULL; k++)
-            if (gbnf_matches(g, e->refused[k])) fail_msg("%s makes %s", e->schema, e->refused[k]);
-        gbnf_free(g);
-    }
+    check_examples(examples, sizeof examples / sizeof *examples);
 }
 
 int main(void)

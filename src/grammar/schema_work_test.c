@@ -41,7 +41,7 @@ static void write_branching(char *text, int breadth)
     strcpy(end, "}}");
 }
 
-/* Two long lists that are alike, asked for in turn. */
+/* Two equal long lists, read in turn. */
 static void write_alternating(char *text, int n)
 {
     char *end = text + sprintf(text, "{\"$defs\":{");

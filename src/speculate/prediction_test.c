@@ -48,7 +48,7 @@ static void a_change_is_stepped_over(void **state)
     weir__prediction_read(&p, answer, 3);
     assert_int_equal(draft(&p, 4, tokens), 0);
     weir__prediction_read(&p, answer, 6);
-    assert_int_equal(draft(&p, 4, tokens), 0); /* two alike are too few */
+    assert_int_equal(draft(&p, 4, tokens), 0); /* two equal tokens are too few */
     weir__prediction_read(&p, answer, 7);
     assert_int_equal(draft(&p, 2, tokens), 2);
     assert_int_equal(tokens[0], 17);
