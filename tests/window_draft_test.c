@@ -103,16 +103,6 @@ static weir_engine_stats run(const weir_engine_params *params, bool together, bo
     return stats;
 }
 
-static void assert_same(const weir_result *a, const weir_result *b, int i)
-{
-    if (strcmp(a->text, b->text) != 0) fail_msg("answer %d:\n%s\nwith drafts:\n%s", i, a->text, b->text);
-    assert_int_equal(a->n_tokens, b->n_tokens);
-    assert_memory_equal(a->tokens, b->tokens, a->n_tokens * sizeof *a->tokens);
-    assert_memory_equal(a->logprobs, b->logprobs, a->n_tokens * sizeof *a->logprobs);
-    size_t n_top = a->n_tokens * (size_t)a->n_top_logprobs;
-    assert_memory_equal(a->top_logprobs, b->top_logprobs, n_top * sizeof *a->top_logprobs);
-}
-
 static weir_engine_params params_of(weir_layout layout, int32_t n_draft_max)
 {
     weir_engine_params params = weir_engine_params_default();

@@ -510,21 +510,28 @@ static void a_reason_is_told_by_the_files_names(void **state)
 {
     (void)state;
     char path[TEMP_PATH_MAX];
+    static const struct {
+        const char *reason;
+        weir_status status;
+        const char *part;
+    } rows[] = {
+        {"error loading model: unknown model architecture: 'llama'", WEIR_UNSUPPORTED,
+         "has the architecture 'llama', which this build"},
+        {"key not found in model: llama.rope.freq; failed to load model", WEIR_FORMAT,
+         "has no key 'llama.rope.freq'; the file is damaged"},
+        {"key not found in model: llama.rope.freq.", WEIR_FORMAT,
+         "has no key 'llama.rope.freq'; the file is damaged"},
+        {"key llama.block_count has wrong type str", WEIR_FORMAT,
+         "key 'llama.block_count' has a value that does not fit"},
+        {"missing tensor 'blk.9.ffn_up.weight'", WEIR_FORMAT, "has no tensor 'blk.9.ffn_up.weight';"},
+        {"x: tensor 'token_embd.weight' has wrong shape; expected", WEIR_FORMAT,
+         "tensor 'token_embd.weight' is "},
+        {"error loading model vocabulary: no merges", WEIR_FORMAT,
+         "is refused as a model of the architecture 'llama'; the log has llama.cpp's reason"},
+    };
     save_shard("told", 0, 1, 1, U16, path);
-    refused_for(path, "error loading model: unknown model architecture: 'llama'", WEIR_UNSUPPORTED,
-                "has the architecture 'llama', which this build");
-    refused_for(path, "key not found in model: llama.rope.freq; failed to load model", WEIR_FORMAT,
-                "has no key 'llama.rope.freq'; the file is damaged");
-    refused_for(path, "key not found in model: llama.rope.freq.", WEIR_FORMAT,
-                "has no key 'llama.rope.freq'; the file is damaged");
-    refused_for(path, "key llama.block_count has wrong type str", WEIR_FORMAT,
-                "key 'llama.block_count' has a value that does not fit");
-    refused_for(path, "missing tensor 'blk.9.ffn_up.weight'", WEIR_FORMAT,
-                "has no tensor 'blk.9.ffn_up.weight';");
-    refused_for(path, "x: tensor 'token_embd.weight' has wrong shape; expected", WEIR_FORMAT,
-                "tensor 'token_embd.weight' is ");
-    refused_for(path, "error loading model vocabulary: no merges", WEIR_FORMAT,
-                "is refused as a model of the architecture 'llama'; the log has llama.cpp's reason");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        refused_for(path, rows[i].reason, rows[i].status, rows[i].part);
     save_shard("told", 0, 2, 1, U16, path);
     refused_for(path, "missing tensor 'blk.9.ffn_up.weight'", WEIR_FORMAT,
                 "has no tensor 'blk.9.ffn_up.weight' that fits its metadata");

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -52,6 +53,18 @@ static inline weir_request greedy_request(const int32_t *tokens, size_t n, int32
     request.n_tokens = n;
     request.max_tokens = max_tokens;
     return request;
+}
+
+/* Answer i without drafts, and with them. */
+static inline void assert_same(const weir_result *a, const weir_result *b, int i)
+{
+    if (strcmp(a->text, b->text) != 0) fail_msg("answer %d:\n%s\nwith drafts:\n%s", i, a->text, b->text);
+    assert_int_equal(a->reason, b->reason);
+    assert_int_equal(a->n_tokens, b->n_tokens);
+    assert_memory_equal(a->tokens, b->tokens, a->n_tokens * sizeof *a->tokens);
+    assert_memory_equal(a->logprobs, b->logprobs, a->n_tokens * sizeof *a->logprobs);
+    size_t n_top = a->n_tokens * (size_t)a->n_top_logprobs;
+    if (n_top > 0) assert_memory_equal(a->top_logprobs, b->top_logprobs, n_top * sizeof *a->top_logprobs);
 }
 
 #endif
