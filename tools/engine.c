@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Each row is a number of streams and a length of prompt and answer; engine and context are made for it. Both
- * sides run in pairs on the same random prompts, which are others in each pair, and take turns in running
+ * sides run in pairs on the same random prompts, new ones for each pair, and take turns in running
  * first; a pair before them only warms up. Other programs disturb both runs of a pair, so the median of the
  * pairs' ratios is the result. The loop gets the sizes of batches and the layout that the engine has
  * chosen. */

@@ -106,7 +106,7 @@ static cli_exit take_value(const cli_batch *batch, const char *path, const cli_o
     else if (json_is_integer(value))
         text = cli_format("%lld", (long long)json_integer_value(value));
     else
-        text = cli_format("%.15g", json_real_value(value)); /* as it was written */
+        text = cli_format("%.15g", json_real_value(value)); /* 15 digits: 0.1 stays 0.1 */
     cli_exit code = set_option(batch, path, option, text, ask);
     cli_free(text);
     return code;

@@ -75,8 +75,7 @@ cli_exit cli_fail_error(const cli_args *args, cli_exit code, const char *context
     const cli_option *file = option_of_file(args, option);
     cli_fail(code, "%s%s%s",
              cli_error_words(error, args->command->bit, NULL, option != NULL ? name : context).text,
-             file != NULL ? "; there is a file of this name, which needs " : "",
-             file != NULL ? file->name : "");
+             file != NULL ? "; to read the file of this name, give " : "", file != NULL ? file->name : "");
     if (args->json) cli_out_json(json_pack("{s:o}", "error", cli_figures_error(error)));
     return code;
 }

@@ -3,7 +3,7 @@
  *
  * A model's name is default, a name at the hub, a file's path or a short name, tried in this order; a preset
  * has been replaced by its model before. Loading draws a line of progress, which a signal ends. Adapters and
- * the draft model are loaded with the engine. Log messages are printed as they come, from whatever thread;
+ * the draft model are loaded with the engine. Log messages are printed as they come, from any thread;
  * while a screen is drawn they are kept, and printed after it. */
 #include "load.h"
 
@@ -142,7 +142,7 @@ static cli_exit load_model(const cli_args *args, const char *path, weir_model_pa
             weir__error_set(&error, status, NULL, "there is no such file%s A model is " CLI_SHORTNAME_FORMS,
                             cli_nearest_hint(&nearest, "."));
         }
-        /* What is wrong with a file says which one; a lack of memory does not. */
+        /* Errors of a file name it; a lack of memory does not. */
         bool named = strcmp(error.field, "path") == 0 && status != WEIR_NO_MEMORY;
         char *context = named ? cli_format("cannot load the model") : cli_format("cannot load %s", path);
         cli_exit code = cli_fail_error(args, CLI_NO_MODEL, context, &error);

@@ -234,9 +234,9 @@ static inline weir_model_params weir_model_params_default(void)
  * path that starts with "fake:" loads a deterministic model without weights, for tests (docs/guides/fake.md).
  * Blocks for as long as the disk takes. Errors: NOT_FOUND, IO, FORMAT (damaged), UNSUPPORTED (architecture;
  * or this processor: a build for x86-64 needs AVX2, FMA, F16C and BMI2), NO_MEMORY, ABORTED, INVALID,
- * BACKEND (llama.cpp's reason is in the log). The field is "projector" where that file is the cause;
- * UNSUPPORTED then also means that it was made for another model, or that this build has no projectors
- * (WEIR_MEDIA). */
+ * BACKEND (llama.cpp's reason is in the log, at WEIR_LOG_INFO). The field is "projector" where that file is
+ * the cause; UNSUPPORTED then also means that it was made for another model, or that this build has no
+ * projectors (WEIR_MEDIA). */
 WEIR_API WEIR_CHECKED weir_status weir_model_load(const char *path, const weir_model_params *params,
                                                   weir_model **model, weir_error *error);
 

@@ -1,9 +1,9 @@
 /* events.c: GET /events, the engine's ticks as they happen, and GET /slots. A timer on the service thread
  * reads the engine's record of its ticks from where it stopped; the slots' parts in it give the present state
  * of each slot. There is one serve_events for each model that has readers, and an event is composed once for
- * all readers of a kind; a reader who is behind gets none. Rates and quantiles are differences to counters of
- * some seconds ago. An operator sees all of it; others see the numbers of their own requests, and no sums,
- * which would tell those of others.
+ * all readers of a kind; a reader that is behind gets none. Rates and quantiles are differences to counters
+ * of some seconds ago. An operator sees all of it; others see the numbers of their own requests, and no sums,
+ * which would reveal those of others.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "operate.h"
 
@@ -139,8 +139,8 @@ static void mark_slot(serve_events *events, const weir_stream *stream)
         if (!is_idle(&events->slots[i]) && events->slots[i].request == request) events->slots[i].own = true;
 }
 
-/* Marks the slots that have requests of this key; -1: of nobody, because clients without a key cannot be told
- * apart. A call that a worker still has is left out. */
+/* Marks the slots that have requests of this key; -1: none, because clients without a key cannot be
+ * distinguished. A call that a worker still has is left out. */
 static void mark_own_slots(serve_events *events, int32_t key)
 {
     for (size_t i = 0; i < SLOTS_MAX; i++) events->slots[i].own = false;

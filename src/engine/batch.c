@@ -174,8 +174,8 @@ static bool groups_apart(const weir_context_info *info, const int32_t *rows, int
     return n_passes <= passes_of(info, rows, n);
 }
 
-/* Leaves out the drafts of lanes that have more than one row before the micro-batch behind which a window may
- * have let go of the cells that a rejected draft needs back (ADR 0140). True: some were left out. */
+/* Leaves out the drafts of lanes with more than one row before the last micro-batch that may take their
+ * cells: once rejected, they could not be removed (ADR 0140). True: some were left out. */
 static bool leave_out_drafts(weir__driver *driver, const int32_t *rows, bool apart)
 {
     int32_t before[WEIR__SEQ_MAX], left[WEIR__SEQ_MAX], n = driver->lanes.n;
@@ -197,13 +197,17 @@ static bool leave_out_drafts(weir__driver *driver, const int32_t *rows, bool apa
 
 static void fill_lanes(weir__driver *driver)
 {
-    int32_t rows[WEIR__SEQ_MAX], n = driver->lanes.n;
+    int32_t rows[WEIR__SEQ_MAX], n = driver->lanes.n, n_drafted;
     bool apart;
     do {
-        for (int32_t lane = 0; lane < n; lane++)
-            rows[lane] = driver->lanes.slot[lane] != NULL ? driver->lanes.slot[lane]->n_planned : 0;
+        n_drafted = 0;
+        for (int32_t lane = 0; lane < n; lane++) {
+            const weir__slot *slot = driver->lanes.slot[lane];
+            rows[lane] = slot != NULL ? slot->n_planned : 0;
+            n_drafted += slot != NULL ? slot->n_drafted : 0;
+        }
         apart = groups_apart(&driver->info, rows, n);
-    } while (driver->model->info.n_swa > 0 && leave_out_drafts(driver, rows, apart));
+    } while (n_drafted > 0 && driver->model->info.n_swa > 0 && leave_out_drafts(driver, rows, apart));
     for (int32_t end = n, start; end > 0; end = start) {
         start = apart ? group_start(rows, end) : 0;
         for (int32_t lane = start; lane < end; lane++) fill_lane(driver, lane);

@@ -27,7 +27,7 @@
 
 #define MOST_AT_ONCE ((size_t)INT32_MAX / 2) /* requests of one submit */
 
-#define UNDRIVEN_S 10 /* as weir.h says; a driver that works comes back sooner */
+#define UNDRIVEN_S 10 /* as weir.h says; a longer tick counts as driving */
 
 #define LANE_CELLS 256 /* llama.cpp rounds the length of a lane up to a multiple of this */
 

@@ -10,7 +10,8 @@
 #include "engine/shared.h"
 #include "engine/slot.h"
 
-/* True if a cached sequence serves at its own length only: that of a whole sequence, or of a window. */
+/* True if a cached sequence serves at its own length only: because it is one state, or because only its
+ * window is kept. */
 bool weir__prefix_is_exact(const weir_model *model);
 
 /* True if a sequence is one state of all its tokens, which cannot be cut at all. */

@@ -25,7 +25,7 @@ typedef struct weir__speculate {
     int32_t n;                         /* 0 = no drafts */
     weir__draft **drafts;              /* [n_slots] scratch */
     int32_t *rows;                     /* [n_seq_max] scratch */
-    bool crowded;                      /* the backend had no room for drafts: none until a request ends */
+    bool crowded;                      /* no drafts until a request ends: no room, or one stayed */
 } weir__speculate;
 
 /* Set before: the members up to `drafters`. Creates the drafters that the parameters ask for; context: the

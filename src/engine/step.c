@@ -436,7 +436,7 @@ static void emit_chunks(weir__driver *driver)
         weir_usage usage = weir__request_usage(slot->request, now);
         if (!weir__request_emit(slot->request, &usage)) weir__slot_fail(slot, WEIR_NO_MEMORY, NULL);
         weir__account_chunk(&driver->account, slot->request, now);
-        if (settled) continue;
+        if (settled || slot->reason != WEIR_REASON_NOT_FINISHED) continue;
         weir__speculate_shrink(&driver->speculate); /* it might happen again */
         weir__reuse_restart(driver, slot);
     }

@@ -1,4 +1,5 @@
-/* waker.c: wakes the thread that drives an engine; knows which engines the calling thread drives itself.
+/* waker.c: wakes the thread that drives an engine; knows which engines the calling thread drives itself; and
+ * ends waits for a manual engine that no thread drives.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/waker.h"
 
@@ -143,7 +144,7 @@ int weir__waker_await(weir__waker *waker, pthread_cond_t *cond, pthread_mutex_t 
 void weir__waker_log_undriven(const char *call)
 {
     weir__log(WEIR_LOG_ERROR,
-              "%s does not wait longer: no thread drives the manual engine. Call weir_engine_step on another "
+              "%s stops waiting: no thread drives the manual engine. Call weir_engine_step on another "
               "thread, or take chunks with timeout 0 between steps",
               call);
 }

@@ -21,7 +21,7 @@
  * NO_MEMORY. Messages name the offset, key or tensor. */
 weir_status weir__gguf_check(const char *path, weir__stamps *files, weir__gguf_info *info, weir_error *error);
 
-/* Refuses a model file that passed the check, and that llama.cpp refused with this text, which may be empty.
+/* For a model file that passed the check but was refused by llama.cpp with this text, which may be empty.
  * UNSUPPORTED: the architecture or the tokenizer is unknown; FORMAT: its keys, vocabulary or tensors do not
  * fit, and the message names the one of which the text complains; IO: llama.cpp cannot read it; BACKEND: the
  * cause is not known to be the file, and the message says what failed ("cannot be loaded"). Other errors: as

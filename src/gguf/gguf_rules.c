@@ -1,4 +1,5 @@
-/* gguf_rules.c: checks the assumptions that llama.cpp makes about a model's metadata.
+/* gguf_rules.c: checks the assumptions that llama.cpp makes about a model's metadata, and says in weir's
+ * words what llama.cpp refused.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Each rule stands for an assert, a division, an array bound or an allocation of llama.cpp v0.5.0 that
@@ -716,7 +717,8 @@ static bool is_blamed(const char *reason, const char *name, size_t n)
     return false;
 }
 
-/* A name of which the reason complains: of a key or of a tensor. */
+/* A name of which the reason complains: of a key or of a tensor. The first fault stays, so that neither this
+ * nor blame_rest returns behind one. */
 static void blame_name(gguf_check *c, const char *name, bool whole)
 {
     const char *arch = c->info.architecture, *last = strrchr(name, '.');
@@ -773,8 +775,10 @@ void weir__gguf_blame(gguf_check *c, const char *reason, bool whole, const char 
                 "has the %s '%s', which this build does not know: give another model, or a newer weir",
                 names[i][1], name);
     }
-    for (const char *at = reason; *(at += strcspn(at, of_names)) != '\0'; at += strspn(at, of_names)) {
-        size_t n = strspn(at, of_names);
+    const char *at = reason + strcspn(reason, of_names);
+    for (size_t length; *at != '\0'; at += length, at += strcspn(at, of_names)) {
+        length = strspn(at, of_names);
+        size_t n = length;
         while (n > 0 && at[n - 1] == '.') n--; /* the end of a sentence */
         if (n == 0 || n >= sizeof name || !is_blamed(reason, at, n)) continue;
         snprintf(name, sizeof name, "%.*s", (int)n, at);

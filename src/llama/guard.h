@@ -1,4 +1,4 @@
-/* guard.h: catches llama.cpp's exceptions.
+/* guard.h: turns llama.cpp's exceptions, and what it logs of a failure, into errors.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_LLAMA_GUARD_H
 #define WEIR_LLAMA_GUARD_H
@@ -31,8 +31,8 @@ struct over {
 void watch_tokenizing();
 
 /* Collects, while it exists, the lines that llama.cpp logs at error level on this thread: the reasons that
- * its return values lack. The text is cut at its capacity; the first lines name the cause. It stands in no
- * error; these lines are logged as information. */
+ * its return values lack. The text is cut at its capacity; the first lines name the cause. No error
+ * quotes it; the lines are logged at WEIR_LOG_INFO. */
 struct capture {
     char text[360];
     std::size_t length = 0;

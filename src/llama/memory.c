@@ -19,8 +19,8 @@ void weir__llama_clear(weir__bcontext *c)
 }
 
 /* True if a sequence can be cut to its first n positions and continued: a sliding window must still hold all
- * that the next token attends to. llama.cpp lets go of a sequence's lowest positions only, so that it holds
- * all from the first one on (ADR 0140). */
+ * that the next token attends to. llama.cpp drops only the lowest positions of a sequence, so all from the
+ * first one on are there (ADR 0140). */
 static bool can_end_at(const weir__bcontext *c, int32_t seq, int32_t n)
 {
     int32_t last = weir__llama_seq_pos_max(c, seq);

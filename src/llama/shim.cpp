@@ -265,7 +265,7 @@ weir_status weir__shim_template_text(const llama_model *model, const char **text
 
 /* ---- Context -------------------------------------------------------------------------------------- */
 
-/* Refuses types of cells that llama.cpp would refuse with the names of its own. */
+/* Refuses types of KV cells that llama.cpp would refuse in terms of its own parameters. */
 static weir_status check_types(const llama_model *model, const llama_context_params &p, weir_error *error)
 {
     const bool flash = p.flash_attn_type != LLAMA_FLASH_ATTN_TYPE_DISABLED;

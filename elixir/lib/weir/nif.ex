@@ -47,7 +47,7 @@ defmodule Weir.NIF do
   @doc "The llama.cpp that is linked in, or `\"none\"`."
   native backend_version() :: String.t()
 
-  @doc "The number of native handles of each kind that are not freed yet, by which tests find leaks, such as `%{weir_model: 1}`."
+  @doc "The number of native handles of each kind that are not freed yet, such as `%{weir_model: 1}`. Tests find leaks with it."
   native live_handles() :: %{atom() => non_neg_integer()}
 
   @typedoc """
