@@ -78,18 +78,21 @@ weir_status load_file(weir__badapter *adapter, const char *path, weir_error *err
         if (said.starved())
             return weir::refuse_memory(error, "path", said, "the adapter",
                                        "free memory, or load fewer adapters or one of lower rank");
-        const char *quote = std::strchr(said.text, '\'');
+        if (said.says("failed to open"))
+            return weir__error_set(error, WEIR_IO, "path",
+                                   "the adapter cannot be read; the log has llama.cpp's reason");
+        const bool half = said.says("one component"), absent = said.says("does not exist in base model");
+        const char *quote =
+            half || absent || said.says("incorrect shape") ? std::strchr(said.text, '\'') : nullptr;
         if (quote == nullptr)
             return weir::refuse_unknown(error, WEIR_UNSUPPORTED, "path", "the adapter cannot be used",
                                         said.length > 0);
         const std::string name(quote + 1, std::strcspn(quote + 1, "'"));
-        if (said.says("one component"))
+        if (half)
             return weir__error_set(error, WEIR_FORMAT, "path",
                                    "the adapter has only one of the matrices for '%s'", name.c_str());
         return unfit(error, name,
-                     adapter->model->model->get_tensor(name.c_str()) == nullptr
-                         ? "belong to no weights of it"
-                         : "have another shape than its weights");
+                     absent ? "belong to no weights of it" : "have another shape than its weights");
     });
 }
 

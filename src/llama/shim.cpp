@@ -265,6 +265,14 @@ weir_status weir__shim_template_text(const llama_model *model, const char **text
 
 /* ---- Context -------------------------------------------------------------------------------------- */
 
+static weir_status check_heads(const char *name, ggml_type type, uint32_t size, weir_error *error)
+{
+    if (size % ggml_blck_size(type) == 0) return WEIR_OK;
+    return weir__error_set(error, WEIR_UNSUPPORTED, name,
+                           "this model's heads of %u numbers do not fit into blocks of %s: give f16", size,
+                           ggml_type_name(type));
+}
+
 /* Refuses types of KV cells that llama.cpp would refuse in terms of its own parameters. */
 static weir_status check_types(const llama_model *model, const llama_context_params &p, weir_error *error)
 {
@@ -277,17 +285,12 @@ static weir_status check_types(const llama_model *model, const llama_context_par
         return weir__error_of(error, WEIR_UNSUPPORTED, WEIR_ERROR_CONFLICT, "type_v",
                               "`type_v` is %s and `type_k` is %s; this model needs one type for both",
                               ggml_type_name(p.type_v), ggml_type_name(p.type_k));
-    for (uint32_t i = 0; flash && i < model->hparams.n_layer(); i++)
-        for (bool keys : {true, false}) {
-            const ggml_type type = keys ? p.type_k : p.type_v;
-            const uint32_t size = keys ? model->hparams.n_embd_head_k(i) : model->hparams.n_embd_head_v(i);
-            const char *name = keys ? "type_k" : "type_v";
-            if (size % ggml_blck_size(type) != 0)
-                return weir__error_set(
-                    error, WEIR_UNSUPPORTED, name,
-                    "this model's heads of %u numbers do not fit into blocks of %s: give f16", size,
-                    ggml_type_name(type));
-        }
+    for (uint32_t i = 0; flash && i < model->hparams.n_layer(); i++) {
+        weir_status status = check_heads("type_k", p.type_k, model->hparams.n_embd_head_k(i), error);
+        if (status == WEIR_OK)
+            status = check_heads("type_v", p.type_v, model->hparams.n_embd_head_v(i), error);
+        if (status != WEIR_OK) return status;
+    }
     return WEIR_OK;
 }
 

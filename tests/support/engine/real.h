@@ -56,7 +56,7 @@ static inline weir_request greedy_request(const int32_t *tokens, size_t n, int32
 }
 
 /* Answer i without drafts, and with them. */
-static inline void assert_same(const weir_result *a, const weir_result *b, int i)
+static inline void assert_same_answer(const weir_result *a, const weir_result *b, int i)
 {
     if (strcmp(a->text, b->text) != 0) fail_msg("answer %d:\n%s\nwith drafts:\n%s", i, a->text, b->text);
     assert_int_equal(a->reason, b->reason);
