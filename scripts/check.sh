@@ -100,7 +100,8 @@ fuzz_one() {
     arguments=("-max_total_time=$fuzz_seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
         "-artifact_prefix=build/fuzz/$name-")
     if [ -f "fuzz/$name.dict" ]; then # and the fields of requests
-        sed -n 's/^| `\([a-z_]*\)`.*/"\1"/p' docs/guides/fields.md | cat "fuzz/$name.dict" - >"build/fuzz/$name.dict"
+        grep '^| `' docs/guides/fields.md | grep -o '`[^`]*`' | grep -o '[a-z0-9_]*' | sort -u | sed 's/.*/"&"/' |
+            cat "fuzz/$name.dict" - >"build/fuzz/$name.dict"
         arguments+=("-dict=build/fuzz/$name.dict")
     fi
     arguments+=("$found") # new inputs go into the first folder; the kept ones stay as they are

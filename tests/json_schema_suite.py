@@ -19,6 +19,7 @@ sys.path.insert(0, str(SOURCE / "tests/support"))
 from checks import check, finish  # noqa: E402
 
 TABLE = SOURCE / "tests/json_schema_suite.json"
+EMPTY = "nothing can satisfy this schema"
 COLUMNS = ("schemas", "compiled", "right", "invalid accepted", "valid refused")
 
 
@@ -38,12 +39,14 @@ def judged(helper, mode, given):
 
 def main():
     given = list(groups())
-    counts, invalid, reasons = collections.defaultdict(collections.Counter), [], collections.Counter()
+    counts, invalid, empty, reasons = collections.defaultdict(collections.Counter), [], [], collections.Counter()
     for (name, group), verdicts in zip(given, judged(sys.argv[1], "strict", given), strict=True):
         row = counts[name]
         row["schemas"] += 1
         if isinstance(verdicts, str):
             reasons[verdicts] += 1
+            if verdicts == EMPTY:
+                empty.append((name, group))
             continue
         row["compiled"] += 1
         wrong = [t for t, verdict in zip(group["tests"], verdicts, strict=True) if t["valid"] != verdict]
@@ -55,6 +58,8 @@ def main():
     rows["all"] = [sum(column) for column in zip(*rows.values())]
     check(f"{len(given)} schemas, of which the suite has at least 500", len(given) >= 500)
     check("no grammar has an invalid value", not invalid, *invalid)
+    possible = [f"{name}: {json.dumps(group['schema'])}" for name, group in empty if any(t["valid"] for t in group["tests"])]
+    check(f"{len(empty)} schemas are refused because nothing satisfies them, and none of their values is valid", empty and not possible, *possible)
     if os.environ.get("WEIR_UPDATE"):
         TABLE.write_text("{\n" + ",\n".join(f" {json.dumps(name)}: {json.dumps(row)}" for name, row in sorted(rows.items())) + "\n}\n", encoding="utf-8")
         for reason, n in reasons.most_common():

@@ -9,9 +9,9 @@ defmodule MyApp.MixProject do
 
   defp deps do
     [
-      {:phoenix, "~> 1.7.24"},
-      {:phoenix_live_view, "~> 0.20.17"},
-      {:jason, "~> 1.4"},
+      {:phoenix, "== 1.7.24"},
+      {:phoenix_live_view, "== 0.20.17"},
+      {:jason, "== 1.4.5"},
       {:floki, "~> 0.36", only: :test},
       {:weir, path: "../../elixir"}
     ]
