@@ -330,7 +330,8 @@ typedef struct weir_chat_params {
     int64_t now;          /* the time for templates that print the date, seconds since 1970; 0 = now */
     /* true (default): a keyword of json_schema that cannot be enforced is an error, and so is a misspelled
      * one, and objects may have all properties that it allows; false: it is left out and listed by
-     * weir_chat_relaxed, unless it is malformed, and objects with `properties` have no others */
+     * weir_chat_relaxed, unless it is malformed, and objects with `properties` or `required` have no
+     * others */
     bool strict_schema;
     weir_special_content special_content;
     /* false: messages that the template refuses are changed into a form that it takes, and listed by
