@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/words.h"
 #include "grammar/schema_walk.h"
 
 void weir__schema_work_init(weir__schema_work *work)
@@ -277,7 +278,6 @@ json_t *weir__schema_node(weir__schema_walk *w, const json_t *schema)
 
 json_t *weir__schema_enforce(weir__schema_walk *w, const json_t *schema)
 {
-    static const char *const allowed[] = {"$ref", NULL};
     static const char *const only_all[] = {"allOf", NULL};
     json_t *result = NULL;
     if (json_is_false(schema)) return json_false();
@@ -291,12 +291,8 @@ json_t *weir__schema_enforce(weir__schema_walk *w, const json_t *schema)
         return weir__schema_refuse(w, NULL, "schemas are nested deeper than %d", WEIR__SCHEMA_DEPTH_MAX);
     if (!weir__schema_spend(w, 16) || !weir__schema_check_keywords(w, schema)) return NULL;
     if (json_object_get(schema, "$ref") != NULL) {
-        json_t *whole = weir__schema_other_constraint(schema, allowed) == NULL
-                            ? json_incref((json_t *)schema)
-                            : weir__schema_both(w, (json_t *)schema, NULL);
-        const json_t *target = weir__schema_resolve(w, json_object_get(whole, "$ref"));
+        const json_t *target = weir__schema_target(w, schema);
         result = target != NULL ? refer_to(w, target) : NULL;
-        json_decref(whole);
     } else if (json_object_get(schema, "allOf") != NULL || weir__schema_has_condition(schema)) {
         const json_t *all = json_object_get(schema, "allOf");
         if (json_array_size(all) == 1 && weir__schema_other_constraint(schema, only_all) == NULL) {
@@ -363,10 +359,8 @@ static bool check_reserved(weir__schema_walk *w, const char *name)
     static const char *const reserved[] = {WEIR__SCHEMA_PATTERNS, WEIR__SCHEMA_NOT_PATTERNS,
                                            WEIR__SCHEMA_NOT_STRINGS, WEIR__SCHEMA_NOT_NUMBERS,
                                            WEIR__SCHEMA_FRACTIONS};
-    for (size_t i = 0; name != NULL && name[0] == '\001' && i < sizeof reserved / sizeof *reserved; i++)
-        if (strcmp(name, reserved[i]) == 0)
-            return weir__schema_refuse_finally(w, NULL, "U+0001 and '%s' is no name that JSON Schema knows",
-                                               name + 1) != NULL;
+    if (name != NULL && weir__words_have(reserved, sizeof reserved / sizeof *reserved, name))
+        weir__schema_refuse_finally(w, NULL, "U+0001 and '%s' is no name that JSON Schema knows", name + 1);
     return w->status == WEIR_OK;
 }
 

@@ -58,12 +58,7 @@ static json_t *tuple(weir__schema_walk *w, const json_t *prefix, const char *key
     if (least > WEIR__SCHEMA_ITEMS_MAX)
         weir__schema_refuse(w, "minItems", "at most %d items can be asked for", WEIR__SCHEMA_ITEMS_MAX);
     if (w->status == WEIR_OK && (least > most || n == 0)) {
-        const bool possible = least <= most, open = most > 0;
         json_decref(items);
-        if (!possible || !open) {
-            json_decref(others);
-            return possible ? weir__schema_pack(w, "{s:[[]]}", "enum") : json_false();
-        }
         return list_of(w, others, least, most);
     }
     if (w->relax) {
@@ -132,28 +127,21 @@ static size_t item_of(const counting *c, size_t items, bool contained)
 /* True if a counted or another item may stand there, so that an end follows. */
 static bool may_follow(const counting *c, size_t items, size_t counted, bool contained)
 {
-    if (contained && c->greatest != SIZE_MAX && counted >= c->greatest) return false;
-    if (c->most != SIZE_MAX && items >= c->most) return false;
+    if ((contained && counted >= c->greatest) || items >= c->most) return false;
     return !json_is_false(json_array_get(c->items, item_of(c, items, contained))) &&
            c->lives[state_of(c, items + 1, counted + contained)];
 }
 
+/* A state leads to itself or to states of more items or more counted ones, which are done before. */
 static void find_living(counting *c)
 {
-    for (bool changed = true; changed;) {
-        changed = false;
-        for (size_t i = c->n_items; i-- > 0;)
-            for (size_t k = c->n_counted; k-- > 0;) {
-                bool *lives = &c->lives[state_of(c, i, k)];
-                if (*lives) continue;
-                *lives = (i >= c->least && k >= c->fewest) || may_follow(c, i, k, false) ||
-                         may_follow(c, i, k, true);
-                changed |= *lives;
-            }
-    }
+    for (size_t i = c->n_items; i-- > 0;)
+        for (size_t k = c->n_counted; k-- > 0;)
+            c->lives[state_of(c, i, k)] = (i >= c->least && k >= c->fewest) || may_follow(c, i, k, false) ||
+                                          may_follow(c, i, k, true);
 }
 
-/* The states of living ones. `false`: the first one does not live. */
+/* The states from which an end can be reached. */
 static json_t *counted_states(weir__schema_walk *w, const counting *c)
 {
     const size_t n = c->n_items * c->n_counted;

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/words.h"
 
 /* ---- allOf, and keywords beside anyOf ---- */
 
@@ -136,18 +137,14 @@ static bool merge_not(merge *m, const json_t *known, const json_t *other)
     return excluded != NULL && weir__schema_set(m->w, m->dst, "not", excluded);
 }
 
-/* Bounds, of which the tighter counts: the greater of lower ones, the less of upper ones. */
-static int bound_sign(const char *name)
+int weir__schema_bound_sign(const char *name)
 {
     static const char *const lower[] = {"minimum", "exclusiveMinimum", "minLength", "minItems",
                                         "minProperties"};
     static const char *const upper[] = {"maximum", "exclusiveMaximum", "maxLength", "maxItems",
                                         "maxProperties"};
-    for (size_t i = 0; i < sizeof lower / sizeof *lower; i++) {
-        if (strcmp(name, lower[i]) == 0) return 1;
-        if (strcmp(name, upper[i]) == 0) return -1;
-    }
-    return 0;
+    return weir__words_have(lower, sizeof lower / sizeof *lower, name) -
+           weir__words_have(upper, sizeof upper / sizeof *upper, name);
 }
 
 /* Puts a second pattern beside the others. */
@@ -165,14 +162,12 @@ static bool merge_keyword(merge *m, const json_t *src, const char *name)
     weir__schema_walk *w = m->w;
     const json_t *known = json_object_get(m->dst, name);
     json_t *value = json_object_get(src, name);
-    int sign = json_is_number(known) && json_is_number(value) ? bound_sign(name) : 0;
+    int sign = json_is_number(known) && json_is_number(value) ? weir__schema_bound_sign(name) : 0;
     static const char *const of_schemas[] = {"items", "additionalProperties", "additionalItems",
                                              "propertyNames"};
-    bool schemas = false,
+    bool schemas = weir__words_have(of_schemas, sizeof of_schemas / sizeof *of_schemas, name),
          properties = (strcmp(name, "properties") == 0 || strcmp(name, "patternProperties") == 0) &&
                       json_is_object(known) && json_is_object(value);
-    for (size_t i = 0; i < sizeof of_schemas / sizeof *of_schemas; i++)
-        schemas |= strcmp(name, of_schemas[i]) == 0;
     bool lists = json_is_array(known) && json_is_array(value);
     if (strcmp(name, "type") == 0) return merge_types(m, src);
     if (properties || (lists && strcmp(name, "required") == 0)) {

@@ -120,19 +120,23 @@ const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference
                           : weir__schema_refuse_finally(w, "$ref", "there is nothing at '%.80s'", text);
 }
 
-const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schema)
+const json_t *weir__schema_target(weir__schema_walk *w, const json_t *schema)
 {
     static const char *const alone[] = {"$ref", NULL};
+    json_t *whole = weir__schema_other_constraint(schema, alone) != NULL
+                        ? weir__schema_both(w, (json_t *)schema, NULL)
+                        : json_incref((json_t *)schema);
+    const json_t *target = whole != NULL ? weir__schema_resolve(w, json_object_get(whole, "$ref")) : NULL;
+    json_decref(whole);
+    return target;
+}
+
+const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schema)
+{
     for (int i = 0; json_is_object(schema); i++) {
-        const json_t *reference = json_object_get(schema, "$ref");
-        if (reference == NULL) return schema;
+        if (json_object_get(schema, "$ref") == NULL) return schema;
         if (i == 16) return weir__schema_refuse(w, "$ref", "references lead to references without end");
-        json_t *whole = weir__schema_other_constraint(schema, alone) != NULL
-                            ? weir__schema_both(w, (json_t *)schema, NULL)
-                            : json_incref((json_t *)schema);
-        schema = whole != NULL ? weir__schema_resolve(w, json_object_get(whole, "$ref")) : NULL;
-        json_decref(whole);
-        if (schema == NULL) return NULL;
+        schema = weir__schema_target(w, schema);
     }
     return schema;
 }

@@ -8,6 +8,7 @@
 
 #include "base/ascii.h"
 #include "base/mem.h"
+#include "base/words.h"
 
 #define RESOURCES_MAX 1000
 
@@ -117,15 +118,13 @@ static bool has_named_schemas(const char *keyword)
 {
     static const char *const keywords[] = {"properties",  "patternProperties", "$defs",
                                            "definitions", "dependentSchemas",  "dependencies"};
-    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
-        if (strcmp(keywords[i], keyword) == 0) return true;
-    return false;
+    return weir__words_have(keywords, sizeof keywords / sizeof *keywords, keyword);
 }
 
 static bool is_data(const char *keyword)
 {
-    return strcmp(keyword, "enum") == 0 || strcmp(keyword, "const") == 0 || strcmp(keyword, "default") == 0 ||
-           strcmp(keyword, "examples") == 0;
+    static const char *const keywords[] = {"enum", "const", "default", "examples"};
+    return weir__words_have(keywords, sizeof keywords / sizeof *keywords, keyword);
 }
 
 /* Notes that a reference hides what stands beside it. The walk reads those keywords, too, as many programs

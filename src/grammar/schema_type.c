@@ -195,20 +195,8 @@ static bool satisfies_bounds(const json_t *value, const json_t *schema)
 /* Refuses what stands beside enum or const and is neither a bound nor about another type than all values. */
 static bool check_beside(weir__schema_walk *w, const json_t *schema, const json_t *list, const char *keyword)
 {
-    static const char *const bounds[] = {"const",
-                                         "enum",
-                                         "type",
-                                         WEIR__SCHEMA_NOT_STRINGS,
-                                         WEIR__SCHEMA_NOT_NUMBERS,
-                                         "minimum",
-                                         "maximum",
-                                         "minLength",
-                                         "maxLength",
-                                         "minItems",
-                                         "maxItems",
-                                         "minProperties",
-                                         "maxProperties",
-                                         NULL};
+    static const char *const read[] = {"const", "enum", "type", WEIR__SCHEMA_NOT_STRINGS,
+                                       WEIR__SCHEMA_NOT_NUMBERS};
     static const unsigned about[] = {
         [OBJECT] = TYPE_OBJECT, [ARRAY] = TYPE_ARRAY, [STRING] = TYPE_STRING, [NUMBER] = TYPE_NUMBER};
     const char *name;
@@ -218,11 +206,10 @@ static bool check_beside(weir__schema_walk *w, const json_t *schema, const json_
     json_object_foreach((json_t *)schema, name, value)
     {
         enum keyword_kind kind = weir__schema_kind_of(name);
-        const char *const *known = bounds;
-        while (*known != NULL && strcmp(*known, name) != 0) known++;
-        bool numeric = json_is_number(value) && (*known != NULL || strncmp(name, "exclusive", 9) == 0);
-        bool vacuous = kind >= OBJECT && kind <= NUMBER && (types & about[kind]) == 0;
-        if (kind == ANNOTATION || numeric || vacuous || known < bounds + 5) continue;
+        const bool vacuous = kind >= OBJECT && kind <= NUMBER && (types & about[kind]) == 0;
+        if (kind == ANNOTATION || vacuous || weir__words_have(read, sizeof read / sizeof *read, name) ||
+            (json_is_number(value) && weir__schema_bound_sign(name) != 0))
+            continue;
         return weir__schema_refuse(
                    w, name, "it stands beside %s, which would win; leave out the values it excludes instead",
                    keyword) != NULL;

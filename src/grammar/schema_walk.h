@@ -183,8 +183,11 @@ const char *weir__schema_own_uri(const weir__schema_walk *w, const json_t *schem
 
 /* -- schema_reference.c: references -- */
 
-/* The target of a $ref in the given document. dereference follows references to the end. */
+/* The target of a $ref in the given document. */
 const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference);
+
+/* The target of a schema's $ref, with the keywords beside it. dereference follows references to the end. */
+const json_t *weir__schema_target(weir__schema_walk *w, const json_t *schema);
 const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schema);
 
 /* {"$ref": …} to the conjunction of both schemas, or of a's $ref and the keywords beside it (b NULL). */
@@ -259,6 +262,10 @@ json_t *weir__schema_alternatives(weir__schema_walk *w, const json_t *schema); /
 
 /* A superset of the types of the values that satisfy the schema. */
 unsigned weir__schema_possible_types(weir__schema_walk *w, const json_t *schema);
+
+/* Bounds, of which the tighter counts: +1 for lower ones, of which it is the greater, -1 for upper ones; 0: the
+ * keyword is none. */
+int weir__schema_bound_sign(const char *name);
 
 /* -- schema_condition.c -- */
 
