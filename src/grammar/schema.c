@@ -27,10 +27,9 @@ void weir__schema_work_init(weir__schema_work *work)
     work->elements = WEIR__SCHEMA_ELEMENTS_MAX;
 }
 
-json_t *weir__schema_below(weir__schema_walk *w, const char *keyword, const char *name, const json_t *schema,
-                           bool deeper)
+/* Rewrites the schema that was entered, and leaves it: `before` is what enter returned. */
+static json_t *entered(weir__schema_walk *w, size_t before, const json_t *schema, bool deeper)
 {
-    size_t before = weir__schema_enter(w, keyword, name);
     w->level += deeper;
     json_t *result = weir__schema_node(w, schema);
     w->level -= deeper;
@@ -38,12 +37,16 @@ json_t *weir__schema_below(weir__schema_walk *w, const char *keyword, const char
     return result;
 }
 
+json_t *weir__schema_below(weir__schema_walk *w, const char *keyword, const char *name, const json_t *schema,
+                           bool deeper)
+{
+    return entered(w, weir__schema_enter(w, keyword, name), schema, deeper);
+}
+
 json_t *weir__schema_below_index(weir__schema_walk *w, const char *keyword, size_t i, const json_t *schema,
                                  bool deeper)
 {
-    char text[24];
-    snprintf(text, sizeof text, "%zu", i);
-    return weir__schema_below(w, keyword, text, schema, deeper);
+    return entered(w, weir__schema_enter_index(w, keyword, i), schema, deeper);
 }
 
 /* A reference to the target's definition in the result, which is made at the first reference. */
@@ -71,7 +74,7 @@ static json_t *refer_to(weir__schema_walk *w, const json_t *target)
         w->definitions[i].used_open = true;
     }
     if (w->definitions[i].impossible) return json_false();
-    return weir__schema_pack(w, "{s:s+}", "$ref", "#/$defs/", name);
+    return weir__schema_pack(w, "{s:s+}", "$ref", WEIR__SCHEMA_DEFS, name);
 }
 
 /* ---- Schemas ---- */

@@ -137,8 +137,8 @@ static void find_living(counting *c)
 {
     for (size_t i = c->n_items; i-- > 0;)
         for (size_t k = c->n_counted; k-- > 0;)
-            c->lives[state_of(c, i, k)] = (i >= c->least && k >= c->fewest) || may_follow(c, i, k, false) ||
-                                          may_follow(c, i, k, true);
+            c->lives[state_of(c, i, k)] =
+                (i >= c->least && k >= c->fewest) || may_follow(c, i, k, false) || may_follow(c, i, k, true);
 }
 
 /* The states from which an end can be reached. */
@@ -237,12 +237,11 @@ static json_t *unique_values(weir__schema_walk *w, const json_t *values, uint64_
 /* The values that a rewritten schema allows, an array; NULL: not only a few. */
 static json_t *few_values(weir__schema_walk *w, const json_t *schema, int depth)
 {
-    const char *reference = json_string_value(json_object_get(schema, "$ref"));
+    const json_t *defined = weir__schema_defined(w, schema);
     const char *type = json_string_value(json_object_get(schema, "type"));
     json_t *list = json_object_get(schema, "anyOf"), *values = json_object_get(schema, "enum");
     if (depth > 8 || !weir__schema_spend(w, 1)) return NULL;
-    if (reference != NULL)
-        return few_values(w, json_object_get(w->defs, reference + strlen("#/$defs/")), depth + 1);
+    if (defined != schema) return few_values(w, defined, depth + 1);
     if (values != NULL) return weir__schema_made(w, weir__json_copy(values));
     /* Beside anyOf a type is an annotation. */
     if (list == NULL && type != NULL && strcmp(type, "boolean") == 0)

@@ -114,11 +114,12 @@ static json_t *listed_values(const json_t *schema)
 /* Merges two values of `not` that are both about listed values, or about types. */
 static bool merge_not(merge *m, const json_t *known, const json_t *other)
 {
-    static const char *const values[] = {"const", "enum", NULL}, *const type[] = {"type", NULL};
+    static const char *const type[] = {"type", NULL};
     json_t *first = json_is_object(known) ? listed_values(known) : NULL;
     json_t *second = json_is_object(other) ? listed_values(other) : NULL, *excluded = NULL;
-    if (first != NULL && second != NULL && weir__schema_other_constraint(known, values) == NULL &&
-        weir__schema_other_constraint(other, values) == NULL) {
+    if (first != NULL && second != NULL &&
+        weir__schema_other_constraint(known, weir__schema_listed_values) == NULL &&
+        weir__schema_other_constraint(other, weir__schema_listed_values) == NULL) {
         json_t *both = weir__json_copy(first);
         if (both == NULL || json_array_extend(both, second) != 0) weir__schema_no_memory(m->w);
         excluded = weir__schema_pack(m->w, "{s:o}", "enum", both);
@@ -150,10 +151,8 @@ int weir__schema_bound_sign(const char *name)
 /* Puts a second pattern beside the others. */
 static bool merge_patterns(merge *m, json_t *pattern)
 {
-    const json_t *known = json_object_get(m->dst, WEIR__SCHEMA_PATTERNS);
-    json_t *all = weir__schema_made(m->w, known != NULL ? weir__json_copy(known) : json_array());
-    return all != NULL && weir__schema_append(m->w, all, json_incref(pattern)) &&
-           weir__schema_set(m->w, m->dst, WEIR__SCHEMA_PATTERNS, all);
+    json_t *all = weir__schema_own_list(m->w, m->dst, WEIR__SCHEMA_PATTERNS);
+    return all != NULL && weir__schema_append(m->w, all, json_incref(pattern));
 }
 
 /* Merges a keyword that both have. */
@@ -187,9 +186,8 @@ static bool merge_keyword(merge *m, const json_t *src, const char *name)
     if (strcmp(name, "not") == 0) return merge_not(m, known, value);
     if (json_is_string(value) && strcmp(name, "pattern") == 0) return merge_patterns(m, value);
     if (lists && name[0] == '\001') {
-        json_t *both = weir__schema_made(w, weir__json_copy(known));
-        if (both != NULL && json_array_extend(both, value) != 0) weir__schema_no_memory(w);
-        return weir__schema_set(w, m->dst, name, both) && w->status == WEIR_OK;
+        json_t *both = weir__schema_own_list(w, m->dst, name);
+        return both != NULL && (json_array_extend(both, value) == 0 || weir__schema_no_memory(w) != NULL);
     }
     if (lists && strcmp(name, "enum") == 0) return merge_values(m, known, value);
     if (lists && (strcmp(name, "anyOf") == 0 || strcmp(name, "oneOf") == 0))

@@ -141,6 +141,12 @@ const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schem
     return schema;
 }
 
+const json_t *weir__schema_defined(const weir__schema_walk *w, const json_t *made)
+{
+    const char *reference = json_string_value(json_object_get(made, "$ref"));
+    return reference != NULL ? json_object_get(w->defs, reference + strlen(WEIR__SCHEMA_DEFS)) : made;
+}
+
 /* ---- Conjunctions ---- */
 
 /* {"allOf": [{"$ref": …}, the keywords beside it]}. What is left unevaluated is so by both. */

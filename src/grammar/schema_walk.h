@@ -64,6 +64,7 @@ typedef struct weir__schema_pair {
 
 /* What a rewritten schema has beside keywords of JSON Schema: of strings, the states of regular.h; of objects
  * with listed properties, pairs [names, values] for others, and the least and most properties. */
+#define WEIR__SCHEMA_DEFS      "#/$defs/" /* and a definition's name: the value of a $ref */
 #define WEIR__SCHEMA_STATES    "x-states"
 #define WEIR__SCHEMA_OTHERS    "x-others"
 #define WEIR__SCHEMA_GRAPH     "x-graph"     /* of an array: its items and states, see schema_array.c */
@@ -154,6 +155,10 @@ json_t *weir__schema_pack(weir__schema_walk *w, const char *format, ...);
 bool weir__schema_append(weir__schema_walk *w, json_t *list, json_t *value);
 bool weir__schema_set(weir__schema_walk *w, json_t *object, const char *name, json_t *value);
 
+/* Gives the schema a copy of its list, or an empty one, to which values can be added. The list is the schema's;
+ * NULL: a failure. */
+json_t *weir__schema_own_list(weir__schema_walk *w, json_t *schema, const char *keyword);
+
 /* A copy of the schema without the keyword. */
 json_t *weir__schema_without(weir__schema_walk *w, const json_t *schema, const char *keyword);
 
@@ -193,6 +198,10 @@ const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schem
 /* {"$ref": …} to the conjunction of both schemas, or of a's $ref and the keywords beside it (b NULL). */
 json_t *weir__schema_both(weir__schema_walk *w, json_t *a, json_t *b);
 
+/* The definition that a rewritten schema refers to, NULL while it is being made; the schema itself: it has no
+ * $ref. */
+const json_t *weir__schema_defined(const weir__schema_walk *w, const json_t *made);
+
 /* -- schema.c: schemas -- */
 
 /* Rewrites a schema; with relax, without refused keywords. */
@@ -226,6 +235,7 @@ const char *weir__schema_other_constraint(const json_t *schema, const char *cons
 /* True if the schema has one of the keywords (NULL-terminated). */
 bool weir__schema_has_any(const json_t *schema, const char *const *keywords);
 extern const char *const weir__schema_named_properties[]; /* properties, required */
+extern const char *const weir__schema_listed_values[];    /* const, enum */
 
 bool weir__schema_is_required(const json_t *schema, const char *name);
 
