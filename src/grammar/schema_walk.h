@@ -310,9 +310,10 @@ typedef struct weir__schema_bounds {
 } weir__schema_bounds;
 void weir__schema_read_bounds(const json_t *schema, weir__schema_bounds *bounds);
 
+/* type: TYPE_INTEGER, TYPE_FRACTION or TYPE_NUMBER. */
+json_t *weir__schema_numbers(weir__schema_walk *w, const json_t *schema, unsigned type);
+
 json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema); /* const, enum */
-json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema);
-json_t *weir__schema_number(weir__schema_walk *w, const json_t *schema);
 json_t *weir__schema_string(weir__schema_walk *w, const json_t *schema);
 
 /* The strings that match all parts [n], rewritten; `false`: there are none. With narrowed, there are none,
