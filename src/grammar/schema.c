@@ -242,8 +242,8 @@ static bool check_reserved(weir__schema_walk *w, const char *name)
     return w->status == WEIR_OK;
 }
 
-/* Looks through a part of the document: notes if it has unevaluatedProperties or unevaluatedItems. False: a
- * failure. */
+/* Looks through a part of the document: notes if it has unevaluatedProperties, unevaluatedItems or $dynamicRef.
+ * False: a failure. */
 static bool look_through(weir__schema_walk *w, const json_t *part)
 {
     const char *name;
@@ -255,6 +255,7 @@ static bool look_through(weir__schema_walk *w, const json_t *part)
     json_object_foreach((json_t *)part, name, value)
     {
         w->unevaluated |= strncmp(name, "unevaluated", 11) == 0;
+        w->dynamic |= strcmp(name, "$dynamicRef") == 0 && json_is_string(value);
         ok = ok && check_reserved(w, name) && look_through(w, value);
     }
     json_array_foreach((json_t *)part, i, value) ok = ok && look_through(w, value);

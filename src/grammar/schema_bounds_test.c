@@ -241,6 +241,34 @@ static void empty_groups_are_counted(void **state)
     weir_free(grammar);
 }
 
+/* The match of a name with a pattern takes nothing of the grammar, which is not made of it. */
+static void matches_of_names_take_no_room(void **state)
+{
+    (void)state;
+    enum { N = 200, LENGTH = 200 };
+    char *schema = malloc((size_t)N * (LENGTH + 10) + 200), *end = schema, *grammar = NULL;
+    char name[LENGTH + 1], text[LENGTH + 10];
+    weir_error error = {0};
+    assert_non_null(schema);
+    memset(name, 'a', LENGTH);
+    end += sprintf(end, "{\"type\":\"object\",\"properties\":{");
+    for (int i = 0; i < N; i++) {
+        snprintf(name + LENGTH - 3, 4, "%03d", i);
+        end += sprintf(end, "%s\"%s\":{}", i > 0 ? "," : "", name);
+    }
+    strcpy(end,
+           "},\"patternProperties\":{\"^a+[0-9]+$\":{\"type\":\"null\"}},\"additionalProperties\":false}");
+    if (compile(schema, false, NULL, NULL, &grammar, &error) != WEIR_OK) fail_msg("%s", error.message);
+    gbnf *g = gbnf_parse(grammar);
+    snprintf(text, sizeof text, "{\"%s\":null}", name);
+    assert_true(gbnf_matches(g, text));
+    snprintf(text, sizeof text, "{\"%s\":1}", name);
+    assert_false(gbnf_matches(g, text));
+    gbnf_free(g);
+    weir_free(grammar);
+    free(schema);
+}
+
 /* What contradicts a schema takes memory, so it is made a bounded number of times: once for each branch, and
  * not without end where definitions ask for each other. The spent steps bound the memory. */
 static void opposites_are_bounded(void **state)
@@ -459,6 +487,7 @@ int main(void)
         cmocka_unit_test(rules_are_bounded),
         cmocka_unit_test(opposites_that_are_unknown_are_refused),
         cmocka_unit_test(empty_groups_are_counted),
+        cmocka_unit_test(matches_of_names_take_no_room),
         cmocka_unit_test(opposites_are_bounded),
         cmocka_unit_test(many_excluded_strings_are_refused),
         cmocka_unit_test(schemas_that_are_not_strict),

@@ -70,8 +70,10 @@ static bool matches_pattern(weir__schema_walk *w, const char *name, const char *
     weir__regular_add_name(&text, name);
     weir__text_add_string(&text, "$");
     const weir__regular_part parts[] = {{text.bytes, false}, {pattern, false}};
+    const size_t elements = w->work->elements;
     json_t *both =
         text.failed ? weir__schema_no_memory(w) : weir__schema_product(w, "pattern", parts, 2, NULL);
+    w->work->elements = elements; /* no grammar gets this automaton */
     const bool matches = both != NULL && !json_is_false(both);
     json_decref(both);
     weir__text_fini(&text);

@@ -37,9 +37,9 @@ static bool pointer_token(const char **pos, char *out, size_t capacity)
 }
 
 /* The part of a resource that has the anchor (as `$anchor`, `$dynamicAnchor`, or with "#" as `id` of draft 4
- * or `$id` of draft 6), or NULL. */
+ * or `$id` of draft 6), or NULL. named: the part's members are schemas by name. */
 static const json_t *find_anchor(const weir__schema_walk *w, const json_t *resource, const json_t *part,
-                                 const char *text, int depth, size_t *left)
+                                 bool named, const char *text, int depth, size_t *left)
 {
     static const char *const anchors[] = {"$anchor", "$dynamicAnchor"}, *const ids[] = {"$id", "id"};
     const char *name;
@@ -57,13 +57,13 @@ static const json_t *find_anchor(const weir__schema_walk *w, const json_t *resou
     }
     json_object_foreach((json_t *)part, name, value)
     {
-        bool is_data =
-            strcmp(name, "enum") == 0 || strcmp(name, "const") == 0 || strcmp(name, "default") == 0;
-        if (found == NULL && !is_data) found = find_anchor(w, resource, value, text, depth + 1, left);
+        if (found == NULL && (named || !weir__schema_is_data(name)))
+            found = find_anchor(w, resource, value, !named && weir__schema_has_named(name), text, depth + 1,
+                                left);
     }
     json_array_foreach((json_t *)part, i, value)
     {
-        if (found == NULL) found = find_anchor(w, resource, value, text, depth + 1, left);
+        if (found == NULL) found = find_anchor(w, resource, value, false, text, depth + 1, left);
     }
     return found;
 }
@@ -78,7 +78,7 @@ static const json_t *find_fragment(weir__schema_walk *w, const json_t *resource,
     *malformed = false;
     if (fragment[0] == '#' && fragment[1] != '\0' && fragment[1] != '/') {
         size_t left = WEIR__SCHEMA_NODES_MAX;
-        target = find_anchor(w, resource, resource, fragment, 0, &left);
+        target = find_anchor(w, resource, resource, false, fragment, 0, &left);
         return weir__schema_spend(w, WEIR__SCHEMA_NODES_MAX - left) ? target : NULL;
     }
     for (const char *p = fragment + (fragment[0] == '#'); target != NULL && *p == '/';) {

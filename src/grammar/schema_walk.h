@@ -110,6 +110,7 @@ typedef struct weir__schema_walk {
     size_t n_nodes;
     weir__schema_work *work;
     bool unevaluated; /* the document asks for what its other keywords do not evaluate */
+    bool dynamic;     /* it has a $dynamicRef */
     bool hides;       /* $ref hides keywords beside it, by the document's draft: see schema_resource.c */
     bool relax;
     weir__text *relaxed; /* may be NULL */
@@ -182,6 +183,10 @@ const weir__schema_resource *weir__schema_resource_of(const weir__schema_walk *w
 const weir__schema_resource *weir__schema_find_resource(weir__schema_walk *w,
                                                         const weir__schema_resource *from, const char *uri,
                                                         size_t n);
+
+/* True if the keyword's members are schemas by name, or if its value is data and no schema. */
+bool weir__schema_has_named(const char *keyword);
+bool weir__schema_is_data(const char *keyword);
 
 /* The URI by which the schema is a resource of its own, or NULL. */
 const char *weir__schema_own_uri(const weir__schema_walk *w, const json_t *schema);
