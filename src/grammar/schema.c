@@ -242,8 +242,8 @@ static bool check_reserved(weir__schema_walk *w, const char *name)
     return w->status == WEIR_OK;
 }
 
-/* Looks through a part of the document: notes if it has unevaluatedProperties, unevaluatedItems or $dynamicRef.
- * False: a failure. */
+/* Looks through a part of the document: notes if it has unevaluatedProperties or unevaluatedItems, and
+ * $dynamicRef. False: a failure. */
 static bool look_through(weir__schema_walk *w, const json_t *part)
 {
     const char *name;

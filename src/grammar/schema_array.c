@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A list has one schema for its items and bounds of their number; a tuple has a schema for each place, and
- * one for those behind. `contains` and `uniqueItems` make a graph of them: a state for each number of counted
- * items, or for each set of values that are used up, and an edge for each item that may come next. */
+ * one for all later places. `contains` and `uniqueItems` make a graph of them: a state for each number of
+ * counted items, or for each set of values that are used up, and an edge for each item that may come next. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -79,12 +79,12 @@ static json_t *tuple(weir__schema_walk *w, const json_t *prefix, const char *key
 /* Edges of one array's graph. */
 #define EDGES_MAX ((size_t)4000)
 
-/* Values of which each may occur once: their subsets are states. */
+/* The most values of a list whose items differ: each subset is a state. */
 #define UNIQUE_MAX ((size_t)8)
 
-/* A graph as a rewritten array. items: their schemas, each of which stands there once, however often a graph
- * in a graph comes back to it. states: of each, if the array may end there, then numbers of items, each with
- * the state after it; all lead to an end. Takes both over. */
+/* A graph as a rewritten array. items: their schemas, each written once, even where graphs are nested.
+ * states: of each, if the array may end there, then numbers of items, each with the state after it; all lead
+ * to an end. Takes both over. */
 static json_t *graph(weir__schema_walk *w, const char *keyword, json_t *items, json_t *states)
 {
     size_t n = 0, i;
@@ -316,7 +316,7 @@ json_t *weir__schema_array(weir__schema_walk *w, const json_t *schema)
         !json_is_true(unevaluated))
         return weir__schema_refuse(w, "unevaluatedItems", "it cannot stand beside contains");
     if (rest == NULL) rest = unevaluated;
-    /* One item at most is different from all others. */
+    /* A single item cannot repeat. */
     const bool differ = unique != NULL && !json_is_false(unique) && most > 1;
     if (differ && (first != NULL || contains))
         return weir__schema_refuse(w, "uniqueItems", "it cannot stand beside prefixItems and contains");

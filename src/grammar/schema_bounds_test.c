@@ -361,7 +361,7 @@ static const struct loose_example {
      "",
      {"{}", "{\"b\":null}"},
      {"{\"b\":1}"}},
-    /* so two of which each requires its own exclude each other */
+    /* so two that require different properties exclude each other */
     {"{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"x\":{}},\"required\":[\"x\"],"
      "\"additionalProperties\":true},{\"type\":\"object\",\"properties\":{\"y\":{}},\"required\":[\"y\"],"
      "\"additionalProperties\":true}]}",
@@ -404,7 +404,7 @@ static const struct loose_example {
      "",
      {"[1]"},
      {"[]", "[2]"}},
-    /* and where two schemas for one property cannot meet, the first one stays */
+    /* and where two schemas for one property cannot be merged, the first one stays */
     {"{\"type\":\"object\",\"allOf\":[{\"properties\":{\"a\":{\"type\":\"array\",\"contains\":{\"const\":1}}}"
      "}"
      ","

@@ -72,8 +72,8 @@ static json_t *other_object(weir__schema_walk *w, const json_t *schema, int dept
     return weir__schema_any_of(w, list);
 }
 
-/* Keywords of which one contradicts another: a value for which one does not hold is of the type, and the
- * other one holds for the same value, or for one that is greater by `more`. */
+/* Keywords and what contradicts them: a value that violates `keyword` is of the type, and satisfies `other`
+ * with the same number, or with one greater by `more`. */
 static const struct contrary {
     const char *keyword, *type, *other;
     int more;

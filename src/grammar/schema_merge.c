@@ -3,8 +3,9 @@
  *
  * A conjunction is merged into one flat schema, keyword by keyword, and cached by the address of its source.
  * The branches of an alternative are merged with the keywords beside them. oneOf is enforced as anyOf of
- * branches that exclude each other: by types, by values, or by a required property that the other one has
- * not. Each of two others gets what contradicts the other one, or must lack a property that it requires. */
+ * branches that exclude each other: by types, by values, or by a required property that the other lacks.
+ * Where two branches do not, each gets what contradicts the other, or must lack a property that the other
+ * requires. */
 #include "grammar/schema_walk.h"
 
 #include <string.h>
@@ -644,9 +645,9 @@ static json_t *merged_branches(weir__schema_walk *w, const json_t *schema, const
     return result;
 }
 
-/* Notes for two branches of objects, of which each requires a property that the other does not, that neither
- * has the other's: then no value satisfies both. without [n]: names that a branch must not have. False: there
- * are no such properties. */
+/* Of two branches of objects, each requires a property that the other does not: notes that each must lack the
+ * other's, so that no value satisfies both. without [n]: names that a branch must not have. False: there are
+ * no such properties. */
 static bool part_branches(weir__schema_walk *w, const json_t *branches, size_t i, size_t k, json_t *without)
 {
     const size_t both[] = {i, k};
@@ -670,11 +671,11 @@ static bool part_branches(weir__schema_walk *w, const json_t *branches, size_t i
     return true;
 }
 
-/* The most branches of which one branch gets what contradicts them. */
+/* The most opposites that one branch gets. */
 #define OPPOSED_MAX 64
 
-/* Notes for two branches that neither has what the other one has: schemas [n] of lists, all of which a branch
- * must satisfy, too. opposites [n]: what contradicts each, or null: not asked for yet. False: that is
+/* Notes that each of two branches must satisfy what contradicts the other. schemas [n]: for each branch, a
+ * list of such schemas. opposites [n]: what contradicts each, or null: not asked for yet. False: that is
  * unknown, there are too many, or a failure. */
 static bool oppose_branches(weir__schema_walk *w, const json_t *branches, size_t i, size_t k,
                             json_t *opposites, json_t *schemas)
@@ -691,8 +692,8 @@ static bool oppose_branches(weir__schema_walk *w, const json_t *branches, size_t
            weir__schema_append(w, json_array_get(schemas, k), json_incref(json_array_get(opposites, i)));
 }
 
-/* The branch with what contradicts others; takes it over. Where both cannot meet, and with relax, the branch
- * stays as it is, and oneOf is noted. */
+/* The branch with what contradicts others; takes it over. With relax, where the two cannot be merged, the
+ * branch stays as it is and oneOf is noted. */
 static json_t *beside_opposites(weir__schema_walk *w, json_t *branch, json_t *opposites)
 {
     json_t *all = weir__schema_pack(w, "{s:O}", "allOf", opposites);

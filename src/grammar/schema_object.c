@@ -14,7 +14,7 @@
 #include "grammar/pattern.h"
 #include "grammar/regular.h"
 
-/* Each doubles the parts of the names. */
+/* Each doubles the number of classes of names. */
 #define PATTERNS_MAX 6
 
 /* Places of one object whose properties are counted: see schema_members.c. */
@@ -30,7 +30,7 @@ typedef struct object {
         json_t *schema;
     } patterns[PATTERNS_MAX];
     size_t n_patterns;
-    json_t *known; /* all listed names, those that nothing satisfies, too */
+    json_t *known; /* all listed names, even those that nothing satisfies */
     bool closed;   /* no others but those of patterns */
     bool narrowed; /* others are left out, because their names would make the grammar too large */
 } object;

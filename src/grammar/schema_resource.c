@@ -127,7 +127,7 @@ bool weir__schema_is_data(const char *keyword)
 }
 
 /* Notes that a reference hides what stands beside it. The walk reads those keywords, too, as many programs
- * do, and so allows less. What contradicts a schema would then be too much. */
+ * do, and so allows less. The opposite of such a schema would allow too much. */
 static void note_hidden(weir__schema_walk *w, const json_t *part)
 {
     static const char *const alone[] = {"$ref", NULL};

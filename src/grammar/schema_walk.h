@@ -43,12 +43,13 @@ typedef struct weir__schema_flat {
     json_t *schema, *flat;
 } weir__schema_flat;
 
-/* A conjunction that the walk has made: `target` is {"allOf": [a, b]}. A reference to it is the value of a
- * $ref, and is known by its address. So recursive schemas that meet end in references, too. */
+/* A conjunction that the walk has made: `target` is {"allOf": [a, b]}, and `reference` is the value of a $ref
+ * to it, recognized by its address. So recursive schemas that are merged end in references, too. one_of:
+ * SIZE_MAX without a oneOf. */
 typedef struct weir__schema_pair {
     json_t *a, *b; /* held, as the others are; b is NULL: a's $ref and the keywords beside it */
     json_t *reference, *target;
-    size_t one_of; /* b contradicts the other branches of a oneOf: length of its path; SIZE_MAX: no */
+    size_t one_of; /* the length of a oneOf's path if b holds what contradicts its other branches */
 } weir__schema_pair;
 
 /* A keyword of conjunctions: an array of patterns beside `pattern`. In a rewritten schema, beside the states
@@ -156,8 +157,8 @@ json_t *weir__schema_pack(weir__schema_walk *w, const char *format, ...);
 bool weir__schema_append(weir__schema_walk *w, json_t *list, json_t *value);
 bool weir__schema_set(weir__schema_walk *w, json_t *object, const char *name, json_t *value);
 
-/* Gives the schema a copy of its list, or an empty one, to which values can be added. The list is the schema's;
- * NULL: a failure. */
+/* Gives the schema a list of its own, to which values can be added: a copy of the one it has, or an empty
+ * one. The list stays the schema's. NULL: a failure. */
 json_t *weir__schema_own_list(weir__schema_walk *w, json_t *schema, const char *keyword);
 
 /* A copy of the schema without the keyword. */
@@ -278,8 +279,8 @@ json_t *weir__schema_alternatives(weir__schema_walk *w, const json_t *schema); /
 /* A superset of the types of the values that satisfy the schema. */
 unsigned weir__schema_possible_types(weir__schema_walk *w, const json_t *schema);
 
-/* Bounds, of which the tighter counts: +1 for lower ones, of which it is the greater, -1 for upper ones; 0: the
- * keyword is none. */
+/* +1 for keywords that are lower bounds, -1 for upper ones, 0 for others. Of two lower bounds the greater
+ * counts, of two upper ones the less. */
 int weir__schema_bound_sign(const char *name);
 
 /* -- schema_condition.c -- */
