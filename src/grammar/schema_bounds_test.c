@@ -14,24 +14,12 @@
 #include "grammar/schema_grammar.h"
 #include "support/schema_examples.h"
 
-/* *grammar (may be NULL) is freed with weir_free. */
 static weir_status compile(const char *schema, bool relax, weir__text *relaxed, weir__schema_work *work,
                            char **grammar, weir_error *error)
 {
     const weir__schema_terms terms = {
         .where = "", .tag = "w", .relax = relax, .relaxed = relaxed, .work = work};
-    json_t *given = json_loads(schema, 0, NULL), *rewritten = NULL; /* deeper than requests can be, too */
-    char *text = NULL;
-    assert_non_null(given);
-    weir_status status = weir__schema_rewrite(given, &terms, &rewritten, error);
-    if (status == WEIR_OK) status = weir__grammar_from_schema(rewritten, "schema", &text, error);
-    json_decref(rewritten);
-    json_decref(given);
-    if (grammar != NULL && status == WEIR_OK)
-        *grammar = text;
-    else
-        weir_free(text);
-    return status;
+    return schema_compile(schema, &terms, grammar, error);
 }
 
 /* ---- Names of the walk's own ---- */
