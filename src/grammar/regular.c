@@ -1,4 +1,4 @@
-/* regular.c: regular languages of texts in JSON strings: what patterns have in common, and what others leave.
+/* regular.c: regular languages of texts in JSON strings: intersections and differences of patterns.
  * SPDX-License-Identifier: Apache-2.0
  *
  * All patterns become one program of character classes and splits. A state is the set of its instructions
@@ -37,7 +37,7 @@ typedef struct instruction {
 typedef struct state {
     size_t first, n;            /* members */
     size_t first_edge, n_edges; /* edges */
-    bool ends, lives;           /* a text ends here; one ends here or behind */
+    bool ends, lives;           /* a text can end here; here or later */
 } state;
 
 /* The next state after one of the characters; sorted by target, then character. */

@@ -1,4 +1,4 @@
-/* regular.h: regular languages of texts in JSON strings: what patterns have in common, and what others leave.
+/* regular.h: regular languages of texts in JSON strings: intersections and differences of patterns.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_GRAMMAR_REGULAR_H
 #define WEIR_GRAMMAR_REGULAR_H

@@ -10,14 +10,13 @@
  * limited. */
 #include "grammar/schema.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/words.h"
 #include "grammar/schema_walk.h"
 
 void weir__schema_work_init(weir__schema_work *work)
@@ -26,10 +25,9 @@ void weir__schema_work_init(weir__schema_work *work)
     work->elements = WEIR__SCHEMA_ELEMENTS_MAX;
 }
 
-json_t *weir__schema_below(weir__schema_walk *w, const char *keyword, const char *name, const json_t *schema,
-                           bool deeper)
+/* Rewrites the schema that was entered, and leaves it: `before` is what enter returned. */
+static json_t *entered(weir__schema_walk *w, size_t before, const json_t *schema, bool deeper)
 {
-    size_t before = weir__schema_enter(w, keyword, name);
     w->level += deeper;
     json_t *result = weir__schema_node(w, schema);
     w->level -= deeper;
@@ -37,12 +35,16 @@ json_t *weir__schema_below(weir__schema_walk *w, const char *keyword, const char
     return result;
 }
 
+json_t *weir__schema_below(weir__schema_walk *w, const char *keyword, const char *name, const json_t *schema,
+                           bool deeper)
+{
+    return entered(w, weir__schema_enter(w, keyword, name), schema, deeper);
+}
+
 json_t *weir__schema_below_index(weir__schema_walk *w, const char *keyword, size_t i, const json_t *schema,
                                  bool deeper)
 {
-    char text[24];
-    snprintf(text, sizeof text, "%zu", i);
-    return weir__schema_below(w, keyword, text, schema, deeper);
+    return entered(w, weir__schema_enter_index(w, keyword, i), schema, deeper);
 }
 
 /* A reference to the target's definition in the result, which is made at the first reference. */
@@ -70,145 +72,22 @@ static json_t *refer_to(weir__schema_walk *w, const json_t *target)
         w->definitions[i].used_open = true;
     }
     if (w->definitions[i].impossible) return json_false();
-    return weir__schema_pack(w, "{s:s+}", "$ref", "#/$defs/", name);
+    return weir__schema_pack(w, "{s:s+}", "$ref", WEIR__SCHEMA_DEFS, name);
 }
 
 /* ---- Schemas ---- */
 
-/* Of a part of integers, most of which are short. */
-#define PART_ELEMENTS ((uint64_t)100)
-
-static json_t *of_parts(weir__schema_walk *w, const json_t *schema, unsigned type);
-static json_t *of_fractions(weir__schema_walk *w, const json_t *schema);
-
 static json_t *of_type(weir__schema_walk *w, const json_t *schema, unsigned type)
 {
-    if ((type & TYPE_NUMBER) == type && json_object_get(schema, WEIR__SCHEMA_NOT_NUMBERS) != NULL)
-        return of_parts(w, schema, type);
     switch (type) {
-    case TYPE_FRACTION: return of_fractions(w, schema);
     case TYPE_OBJECT: return weir__schema_object(w, schema);
     case TYPE_ARRAY: return weir__schema_array(w, schema);
     case TYPE_STRING: return weir__schema_string(w, schema);
-    case TYPE_INTEGER: return weir__schema_integer(w, schema);
-    case TYPE_NUMBER: return weir__schema_number(w, schema);
+    case TYPE_FRACTION:
+    case TYPE_INTEGER:
+    case TYPE_NUMBER: return weir__schema_numbers(w, schema, type);
     default: return weir__schema_pack(w, "{s:s}", "type", type == TYPE_NULL ? "null" : "boolean");
     }
-}
-
-/* The schema with bounds of draft 4, where a boolean says that the other bound is exclusive, as numbers. */
-static void settle_bounds(weir__schema_walk *w, json_t *schema)
-{
-    static const char *const names[][2] = {{"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"}};
-    for (int i = 0; i < 2; i++) {
-        const json_t *exclusive = json_object_get(schema, names[i][1]);
-        json_t *bound = json_object_get(schema, names[i][0]);
-        if (!json_is_boolean(exclusive)) continue;
-        if (json_is_true(exclusive) && bound != NULL) {
-            weir__schema_set(w, schema, names[i][1], json_incref(bound));
-            json_object_del(schema, names[i][0]);
-        } else {
-            json_object_del(schema, names[i][1]);
-        }
-    }
-}
-
-static int compare_values(const void *a, const void *b)
-{
-    return weir__schema_compare(*(json_t *const *)a, *(json_t *const *)b);
-}
-
-/* True if a number of this type may have the value: its integers have at most 16 digits. */
-static bool may_be(const json_t *value, unsigned type)
-{
-    const double size = fabs(json_number_value(value));
-    if ((weir__schema_type_of(value) & type) == 0) return false;
-    return type != TYPE_INTEGER || size <= (double)WEIR__SCHEMA_INTEGER_MAX;
-}
-
-/* The part of the numbers between two excluded values, of which one may be NULL. */
-static json_t *part_between(weir__schema_walk *w, const json_t *schema, json_t *above, json_t *below,
-                            unsigned type)
-{
-    json_t *part = weir__schema_made(w, weir__json_copy(schema));
-    const json_t *low = json_object_get(part, "exclusiveMinimum"),
-                 *high = json_object_get(part, "exclusiveMaximum");
-    if (above != NULL && (!json_is_number(low) || weir__schema_compare(low, above) < 0))
-        weir__schema_set(w, part, "exclusiveMinimum", json_incref(above));
-    if (below != NULL && (!json_is_number(high) || weir__schema_compare(high, below) > 0))
-        weir__schema_set(w, part, "exclusiveMaximum", json_incref(below));
-    json_t *one = w->status == WEIR_OK ? of_type(w, part, type) : NULL;
-    json_decref(part);
-    return one;
-}
-
-/* The numbers without the values that `not` excludes: those before, between and after them. */
-static json_t *of_parts(weir__schema_walk *w, const json_t *schema, unsigned type)
-{
-    json_t *given = json_object_get(schema, WEIR__SCHEMA_NOT_NUMBERS), *list = NULL;
-    json_t *whole = weir__schema_without(w, schema, WEIR__SCHEMA_NOT_NUMBERS);
-    json_t **values = weir__mem_calloc(json_array_size(given) + 1, sizeof *values);
-    size_t n = 0;
-    if (values == NULL) weir__schema_no_memory(w);
-    for (size_t i = 0; values != NULL && i < json_array_size(given) && weir__schema_spend(w, 16); i++)
-        if (may_be(json_array_get(given, i), type)) values[n++] = json_array_get(given, i);
-    if (n > 0 && type == TYPE_FRACTION)
-        weir__schema_refuse(w, "not", "it cannot exclude integers and single numbers between them");
-    if (w->status == WEIR_OK) {
-        if (n > 1) qsort(values, n, sizeof *values, compare_values);
-        settle_bounds(w, whole);
-        list = weir__schema_made(w, json_array());
-    }
-    for (size_t i = 0; i <= n && list != NULL && weir__schema_take(w, "not", PART_ELEMENTS); i++) {
-        json_t *one = part_between(w, whole, i > 0 ? values[i - 1] : NULL, i < n ? values[i] : NULL, type);
-        if (!json_is_false(one)) weir__schema_append(w, list, one);
-    }
-    weir__mem_free(values);
-    json_decref(whole);
-    if (w->status == WEIR_OK) return weir__schema_any_of(w, list);
-    json_decref(list);
-    return NULL;
-}
-
-/* The bound of the keyword's value for numbers that are no integers, rounded to an integer inside. */
-static int64_t rounded_bound(const json_t *schema, const char *keyword, const char *exclusive, bool lower)
-{
-    const json_t *values[] = {json_object_get(schema, keyword), json_object_get(schema, exclusive)};
-    const int64_t end = WEIR__SCHEMA_INTEGER_MAX + 1;
-    int64_t bound = lower ? -end : end;
-    for (int i = 0; i < 2; i++) {
-        if (!json_is_number(values[i])) continue;
-        const double d = json_number_value(values[i]);
-        int64_t value = d < 0 ? -end : end;
-        if (fabs(d) < (double)end && json_is_integer(values[i]))
-            value = json_integer_value(values[i]);
-        else if (fabs(d) < (double)end)
-            value = (int64_t)(lower ? ceil(d) : floor(d));
-        if (lower ? value > bound : value < bound) bound = value;
-    }
-    return bound;
-}
-
-/* Numbers that are no integers. */
-static json_t *of_fractions(weir__schema_walk *w, const json_t *schema)
-{
-    weir__schema_bounds bounds;
-    if (json_object_get(schema, "multipleOf") != NULL ||
-        json_is_boolean(json_object_get(schema, "exclusiveMinimum")) ||
-        json_is_boolean(json_object_get(schema, "exclusiveMaximum")))
-        return weir__schema_refuse(w, "not", "multiples that are no integers are not supported");
-    const int64_t low = rounded_bound(schema, "minimum", "exclusiveMinimum", true);
-    const int64_t high = rounded_bound(schema, "maximum", "exclusiveMaximum", false);
-    if (low < high)
-        return weir__schema_pack(w, "{s:s,s:b,s:I,s:I}", "type", "number", WEIR__SCHEMA_BROKEN, 1, "minimum",
-                                 (json_int_t)low, "maximum", (json_int_t)high);
-    weir__schema_read_bounds(schema, &bounds);
-    const int order =
-        bounds.least != NULL && bounds.most != NULL ? weir__schema_compare(bounds.least, bounds.most) : -1;
-    if (order > 0 || (order == 0 && (bounds.range.low_out || bounds.range.high_out ||
-                                     weir__schema_type_of(bounds.least) == TYPE_INTEGER)))
-        return json_false();
-    return weir__schema_refuse(w, "not", "it can exclude integers only where the bounds have two of them");
 }
 
 static json_t *of_types(weir__schema_walk *w, const json_t *schema, unsigned mask)
@@ -277,7 +156,6 @@ json_t *weir__schema_node(weir__schema_walk *w, const json_t *schema)
 
 json_t *weir__schema_enforce(weir__schema_walk *w, const json_t *schema)
 {
-    static const char *const allowed[] = {"$ref", NULL};
     static const char *const only_all[] = {"allOf", NULL};
     json_t *result = NULL;
     if (json_is_false(schema)) return json_false();
@@ -291,12 +169,8 @@ json_t *weir__schema_enforce(weir__schema_walk *w, const json_t *schema)
         return weir__schema_refuse(w, NULL, "schemas are nested deeper than %d", WEIR__SCHEMA_DEPTH_MAX);
     if (!weir__schema_spend(w, 16) || !weir__schema_check_keywords(w, schema)) return NULL;
     if (json_object_get(schema, "$ref") != NULL) {
-        json_t *whole = weir__schema_other_constraint(schema, allowed) == NULL
-                            ? json_incref((json_t *)schema)
-                            : weir__schema_both(w, (json_t *)schema, NULL);
-        const json_t *target = weir__schema_resolve(w, json_object_get(whole, "$ref"));
+        const json_t *target = weir__schema_target(w, schema);
         result = target != NULL ? refer_to(w, target) : NULL;
-        json_decref(whole);
     } else if (json_object_get(schema, "allOf") != NULL || weir__schema_has_condition(schema)) {
         const json_t *all = json_object_get(schema, "allOf");
         if (json_array_size(all) == 1 && weir__schema_other_constraint(schema, only_all) == NULL) {
@@ -363,15 +237,13 @@ static bool check_reserved(weir__schema_walk *w, const char *name)
     static const char *const reserved[] = {WEIR__SCHEMA_PATTERNS, WEIR__SCHEMA_NOT_PATTERNS,
                                            WEIR__SCHEMA_NOT_STRINGS, WEIR__SCHEMA_NOT_NUMBERS,
                                            WEIR__SCHEMA_FRACTIONS};
-    for (size_t i = 0; name != NULL && name[0] == '\001' && i < sizeof reserved / sizeof *reserved; i++)
-        if (strcmp(name, reserved[i]) == 0)
-            return weir__schema_refuse_finally(w, NULL, "U+0001 and '%s' is no name that JSON Schema knows",
-                                               name + 1) != NULL;
+    if (name != NULL && weir__words_have(reserved, sizeof reserved / sizeof *reserved, name))
+        weir__schema_refuse_finally(w, NULL, "U+0001 and '%s' is no name that JSON Schema knows", name + 1);
     return w->status == WEIR_OK;
 }
 
-/* Looks through a part of the document: notes if it has unevaluatedProperties or unevaluatedItems. False: a
- * failure. */
+/* Looks through a part of the document: notes if it has unevaluatedProperties or unevaluatedItems, and
+ * $dynamicRef. False: a failure. */
 static bool look_through(weir__schema_walk *w, const json_t *part)
 {
     const char *name;
@@ -383,6 +255,7 @@ static bool look_through(weir__schema_walk *w, const json_t *part)
     json_object_foreach((json_t *)part, name, value)
     {
         w->unevaluated |= strncmp(name, "unevaluated", 11) == 0;
+        w->dynamic |= strcmp(name, "$dynamicRef") == 0 && json_is_string(value);
         ok = ok && check_reserved(w, name) && look_through(w, value);
     }
     json_array_foreach((json_t *)part, i, value) ok = ok && look_through(w, value);

@@ -32,7 +32,7 @@
  *     maxProperties, maxLength beside a pattern, and the properties that are not listed, where the grammar
  *     would become too large;
  *   - strings with pattern, format or lengths use no \u escapes; nor do names beside listed ones;
- *   - beside other types, of booleans, arrays and objects of which `not` excludes one, none remain.
+ *   - where `not` excludes a boolean, an array or an object beside other types, it excludes all of that type.
  * With relax also:
  *   - an object with `properties`, `required` or `patternProperties` has no others;
  *   - a schema without `type` has only the types that its keywords are about;

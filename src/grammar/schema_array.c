@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A list has one schema for its items and bounds of their number; a tuple has a schema for each place, and
- * one for those behind. `contains` and `uniqueItems` make a graph of them: a state for each number of counted
- * items, or for each set of values that are used up, and an edge for each item that may come next. */
+ * one for all later places. `contains` and `uniqueItems` make a graph of them: a state for each number of
+ * counted items, or for each set of values that are used up, and an edge for each item that may come next. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -58,12 +58,7 @@ static json_t *tuple(weir__schema_walk *w, const json_t *prefix, const char *key
     if (least > WEIR__SCHEMA_ITEMS_MAX)
         weir__schema_refuse(w, "minItems", "at most %d items can be asked for", WEIR__SCHEMA_ITEMS_MAX);
     if (w->status == WEIR_OK && (least > most || n == 0)) {
-        const bool possible = least <= most, open = most > 0;
         json_decref(items);
-        if (!possible || !open) {
-            json_decref(others);
-            return possible ? weir__schema_pack(w, "{s:[[]]}", "enum") : json_false();
-        }
         return list_of(w, others, least, most);
     }
     if (w->relax) {
@@ -84,12 +79,12 @@ static json_t *tuple(weir__schema_walk *w, const json_t *prefix, const char *key
 /* Edges of one array's graph. */
 #define EDGES_MAX ((size_t)4000)
 
-/* Values of which each may occur once: their subsets are states. */
+/* The most values of a list whose items differ: each subset is a state. */
 #define UNIQUE_MAX ((size_t)8)
 
-/* A graph as a rewritten array. items: their schemas, each of which stands there once, however often a graph
- * in a graph comes back to it. states: of each, if the array may end there, then numbers of items, each with
- * the state after it; all lead to an end. Takes both over. */
+/* A graph as a rewritten array. items: their schemas, each written once, even where graphs are nested.
+ * states: of each, if the array may end there, then numbers of items, each with the state after it; all lead
+ * to an end. Takes both over. */
 static json_t *graph(weir__schema_walk *w, const char *keyword, json_t *items, json_t *states)
 {
     size_t n = 0, i;
@@ -132,28 +127,21 @@ static size_t item_of(const counting *c, size_t items, bool contained)
 /* True if a counted or another item may stand there, so that an end follows. */
 static bool may_follow(const counting *c, size_t items, size_t counted, bool contained)
 {
-    if (contained && c->greatest != SIZE_MAX && counted >= c->greatest) return false;
-    if (c->most != SIZE_MAX && items >= c->most) return false;
+    if ((contained && counted >= c->greatest) || items >= c->most) return false;
     return !json_is_false(json_array_get(c->items, item_of(c, items, contained))) &&
            c->lives[state_of(c, items + 1, counted + contained)];
 }
 
+/* A state leads to itself or to states of more items or more counted ones, which are done before. */
 static void find_living(counting *c)
 {
-    for (bool changed = true; changed;) {
-        changed = false;
-        for (size_t i = c->n_items; i-- > 0;)
-            for (size_t k = c->n_counted; k-- > 0;) {
-                bool *lives = &c->lives[state_of(c, i, k)];
-                if (*lives) continue;
-                *lives = (i >= c->least && k >= c->fewest) || may_follow(c, i, k, false) ||
-                         may_follow(c, i, k, true);
-                changed |= *lives;
-            }
-    }
+    for (size_t i = c->n_items; i-- > 0;)
+        for (size_t k = c->n_counted; k-- > 0;)
+            c->lives[state_of(c, i, k)] =
+                (i >= c->least && k >= c->fewest) || may_follow(c, i, k, false) || may_follow(c, i, k, true);
 }
 
-/* The states of living ones. `false`: the first one does not live. */
+/* The states from which an end can be reached. */
 static json_t *counted_states(weir__schema_walk *w, const counting *c)
 {
     const size_t n = c->n_items * c->n_counted;
@@ -249,12 +237,11 @@ static json_t *unique_values(weir__schema_walk *w, const json_t *values, uint64_
 /* The values that a rewritten schema allows, an array; NULL: not only a few. */
 static json_t *few_values(weir__schema_walk *w, const json_t *schema, int depth)
 {
-    const char *reference = json_string_value(json_object_get(schema, "$ref"));
+    const json_t *defined = weir__schema_defined(w, schema);
     const char *type = json_string_value(json_object_get(schema, "type"));
     json_t *list = json_object_get(schema, "anyOf"), *values = json_object_get(schema, "enum");
     if (depth > 8 || !weir__schema_spend(w, 1)) return NULL;
-    if (reference != NULL)
-        return few_values(w, json_object_get(w->defs, reference + strlen("#/$defs/")), depth + 1);
+    if (defined != schema) return few_values(w, defined, depth + 1);
     if (values != NULL) return weir__schema_made(w, weir__json_copy(values));
     /* Beside anyOf a type is an annotation. */
     if (list == NULL && type != NULL && strcmp(type, "boolean") == 0)
@@ -329,7 +316,7 @@ json_t *weir__schema_array(weir__schema_walk *w, const json_t *schema)
         !json_is_true(unevaluated))
         return weir__schema_refuse(w, "unevaluatedItems", "it cannot stand beside contains");
     if (rest == NULL) rest = unevaluated;
-    /* One item at most is different from all others. */
+    /* A single item cannot repeat. */
     const bool differ = unique != NULL && !json_is_false(unique) && most > 1;
     if (differ && (first != NULL || contains))
         return weir__schema_refuse(w, "uniqueItems", "it cannot stand beside prefixItems and contains");

@@ -14,24 +14,12 @@
 #include "grammar/schema_grammar.h"
 #include "support/schema_examples.h"
 
-/* *grammar (may be NULL) is freed with weir_free. */
 static weir_status compile(const char *schema, bool relax, weir__text *relaxed, weir__schema_work *work,
                            char **grammar, weir_error *error)
 {
     const weir__schema_terms terms = {
         .where = "", .tag = "w", .relax = relax, .relaxed = relaxed, .work = work};
-    json_t *given = json_loads(schema, 0, NULL), *rewritten = NULL; /* deeper than requests can be, too */
-    char *text = NULL;
-    assert_non_null(given);
-    weir_status status = weir__schema_rewrite(given, &terms, &rewritten, error);
-    if (status == WEIR_OK) status = weir__grammar_from_schema(rewritten, "schema", &text, error);
-    json_decref(rewritten);
-    json_decref(given);
-    if (grammar != NULL && status == WEIR_OK)
-        *grammar = text;
-    else
-        weir_free(text);
-    return status;
+    return schema_compile(schema, &terms, grammar, error);
 }
 
 /* ---- Names of the walk's own ---- */
@@ -241,6 +229,34 @@ static void empty_groups_are_counted(void **state)
     weir_free(grammar);
 }
 
+/* The match of a name with a pattern takes nothing of the grammar, which is not made of it. */
+static void matches_of_names_take_no_room(void **state)
+{
+    (void)state;
+    enum { N = 200, LENGTH = 200 };
+    char *schema = malloc((size_t)N * (LENGTH + 10) + 200), *end = schema, *grammar = NULL;
+    char name[LENGTH + 1], text[LENGTH + 10];
+    weir_error error = {0};
+    assert_non_null(schema);
+    memset(name, 'a', LENGTH);
+    end += sprintf(end, "{\"type\":\"object\",\"properties\":{");
+    for (int i = 0; i < N; i++) {
+        snprintf(name + LENGTH - 3, 4, "%03d", i);
+        end += sprintf(end, "%s\"%s\":{}", i > 0 ? "," : "", name);
+    }
+    strcpy(end,
+           "},\"patternProperties\":{\"^a+[0-9]+$\":{\"type\":\"null\"}},\"additionalProperties\":false}");
+    if (compile(schema, false, NULL, NULL, &grammar, &error) != WEIR_OK) fail_msg("%s", error.message);
+    gbnf *g = gbnf_parse(grammar);
+    snprintf(text, sizeof text, "{\"%s\":null}", name);
+    assert_true(gbnf_matches(g, text));
+    snprintf(text, sizeof text, "{\"%s\":1}", name);
+    assert_false(gbnf_matches(g, text));
+    gbnf_free(g);
+    weir_free(grammar);
+    free(schema);
+}
+
 /* What contradicts a schema takes memory, so it is made a bounded number of times: once for each branch, and
  * not without end where definitions ask for each other. The spent steps bound the memory. */
 static void opposites_are_bounded(void **state)
@@ -333,7 +349,7 @@ static const struct loose_example {
      "",
      {"{}", "{\"b\":null}"},
      {"{\"b\":1}"}},
-    /* so two of which each requires its own exclude each other */
+    /* so two that require different properties exclude each other */
     {"{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"x\":{}},\"required\":[\"x\"],"
      "\"additionalProperties\":true},{\"type\":\"object\",\"properties\":{\"y\":{}},\"required\":[\"y\"],"
      "\"additionalProperties\":true}]}",
@@ -376,7 +392,7 @@ static const struct loose_example {
      "",
      {"[1]"},
      {"[]", "[2]"}},
-    /* and where two schemas for one property cannot meet, the first one stays */
+    /* and where two schemas for one property cannot be merged, the first one stays */
     {"{\"type\":\"object\",\"allOf\":[{\"properties\":{\"a\":{\"type\":\"array\",\"contains\":{\"const\":1}}}"
      "}"
      ","
@@ -459,6 +475,7 @@ int main(void)
         cmocka_unit_test(rules_are_bounded),
         cmocka_unit_test(opposites_that_are_unknown_are_refused),
         cmocka_unit_test(empty_groups_are_counted),
+        cmocka_unit_test(matches_of_names_take_no_room),
         cmocka_unit_test(opposites_are_bounded),
         cmocka_unit_test(many_excluded_strings_are_refused),
         cmocka_unit_test(schemas_that_are_not_strict),

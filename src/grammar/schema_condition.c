@@ -7,6 +7,7 @@
  * it combines such schemas by anyOf, allOf or not. */
 #include <string.h>
 
+#include "base/words.h"
 #include "grammar/schema_walk.h"
 
 static const char *const dependencies[] = {"dependentRequired", "dependentSchemas", "dependencies", NULL};
@@ -71,8 +72,8 @@ static json_t *other_object(weir__schema_walk *w, const json_t *schema, int dept
     return weir__schema_any_of(w, list);
 }
 
-/* Keywords of which one contradicts another: a value for which one does not hold is of the type, and the
- * other one holds for the same value, or for one that is greater by `more`. */
+/* Keywords and what contradicts them: a value that violates `keyword` is of the type, and satisfies `other`
+ * with the same number, or with one greater by `more`. */
 static const struct contrary {
     const char *keyword, *type, *other;
     int more;
@@ -111,7 +112,6 @@ static bool add_contrary(weir__schema_walk *w, json_t *list, const char *keyword
 static bool add_opposite(weir__schema_walk *w, json_t *list, const json_t *schema, const char *keyword,
                          json_t *value, int depth)
 {
-    static const char *const values[] = {"const", "enum", NULL};
     static const char *const contained[] = {"minContains", "maxContains", NULL};
     json_t *one = NULL;
     if (weir__schema_kind_of(keyword) == ANNOTATION || strcmp(keyword, "required") == 0) return true;
@@ -120,7 +120,7 @@ static bool add_opposite(weir__schema_walk *w, json_t *list, const json_t *schem
         const unsigned mask = TYPE_ANY & ~weir__schema_declared_types(w, schema);
         if (mask == 0 || w->status != WEIR_OK) return w->status == WEIR_OK;
         one = weir__schema_pack(w, "{s:o}", "type", weir__schema_type_array(w, mask));
-    } else if (strcmp(keyword, values[0]) == 0 || strcmp(keyword, values[1]) == 0) {
+    } else if (weir__words_have(weir__schema_listed_values, 2, keyword)) {
         one = weir__schema_pack(w, "{s:{s:O}}", "not", keyword, value);
     } else if (strcmp(keyword, "pattern") == 0 && json_is_string(value)) {
         one = weir__schema_pack(w, "{s:s,s:[O]}", "type", "string", WEIR__SCHEMA_NOT_PATTERNS, value);
@@ -296,14 +296,6 @@ static json_t *refuse_not(weir__schema_walk *w)
         "values, bounds, lengths, counts, patterns, items and properties");
 }
 
-/* Gives the schema a list of its own, to which values are added. */
-static json_t *own_list(weir__schema_walk *w, json_t *schema, const char *keyword)
-{
-    json_t *known = json_object_get(schema, keyword);
-    json_t *list = weir__schema_made(w, known != NULL ? weir__json_copy(known) : json_array());
-    return weir__schema_set(w, schema, keyword, list) ? list : NULL;
-}
-
 /* The schema, which lists no values, without some. Of arrays, objects and booleans none remain if one of them
  * is excluded; if no other type is left, that is refused. */
 static json_t *without_values(weir__schema_walk *w, const json_t *schema, const json_t *excluded)
@@ -312,8 +304,8 @@ static json_t *without_values(weir__schema_walk *w, const json_t *schema, const 
     unsigned mask = weir__schema_declared_types(w, schema) & weir__schema_possible_types(w, schema);
     unsigned left = mask;
     json_t *less = weir__schema_without(w, schema, "not");
-    json_t *strings = own_list(w, less, WEIR__SCHEMA_NOT_STRINGS);
-    json_t *numbers = own_list(w, less, WEIR__SCHEMA_NOT_NUMBERS);
+    json_t *strings = weir__schema_own_list(w, less, WEIR__SCHEMA_NOT_STRINGS);
+    json_t *numbers = weir__schema_own_list(w, less, WEIR__SCHEMA_NOT_NUMBERS);
     if (w->relax && json_object_get(schema, "type") == NULL) left = 0;
     for (size_t i = 0; i < (only != NULL ? 1 : json_array_size(list)) && weir__schema_spend(w, 4); i++) {
         json_t *value = only != NULL ? (json_t *)only : json_array_get(list, i);
@@ -352,7 +344,6 @@ static json_t *with_opposite(weir__schema_walk *w, const json_t *schema, const j
 json_t *weir__schema_without_not(weir__schema_walk *w, const json_t *schema)
 {
     static const char *const nothing[] = {NULL}, *const type[] = {"type", NULL};
-    static const char *const values[] = {"const", "enum", NULL};
     const json_t *excluded = json_object_get(schema, "not");
     const bool is_object = json_is_object(excluded);
     const char *keyword = NULL;
@@ -365,8 +356,8 @@ json_t *weir__schema_without_not(weir__schema_walk *w, const json_t *schema)
         if (mask == 0 || out == 0) return NULL;
         keyword = "type";
         rest = weir__schema_type_array(w, mask & ~out);
-    } else if (is_object && weir__schema_other_constraint(excluded, values) == NULL) {
-        const bool listed = weir__schema_has_any(schema, values);
+    } else if (is_object && weir__schema_other_constraint(excluded, weir__schema_listed_values) == NULL) {
+        const bool listed = weir__schema_has_any(schema, weir__schema_listed_values);
         const bool few =
             (weir__schema_declared_types(w, schema) & ~(unsigned)(TYPE_BOOLEAN | TYPE_NULL)) == 0;
         if (!listed && !few) return without_values(w, schema, excluded);

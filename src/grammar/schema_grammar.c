@@ -22,8 +22,6 @@
 #include "grammar/schema_emit.h"
 #include "grammar/schema_walk.h"
 
-#define REFERENCE "#/$defs/"
-
 /* Rules that schemas share. Their names are none of llama.cpp's, whose rules may stand beside them. */
 enum {
     ANY_VALUE,
@@ -106,8 +104,8 @@ static unsigned shared_rule(const json_t *schema)
 static void add_reference(weir__emitter *e, weir__text *text, json_t *reference)
 {
     const char *name = json_string_value(reference);
-    assert(name != NULL && strncmp(name, REFERENCE, strlen(REFERENCE)) == 0);
-    name += strlen(REFERENCE);
+    assert(name != NULL && strncmp(name, WEIR__SCHEMA_DEFS, strlen(WEIR__SCHEMA_DEFS)) == 0);
+    name += strlen(WEIR__SCHEMA_DEFS);
     weir__text_printf(text, "%s", name);
     if (json_object_get(e->known, name) == NULL)
         e->rules.failed |= json_array_append(e->wanted, reference) != 0 ||
@@ -330,21 +328,27 @@ static void add_string(weir__emitter *e, weir__text *text, const json_t *schema)
 
 /* ---- Objects and arrays ---- */
 
+/* The quantifier of what is repeated `least` to `most` times; most SIZE_MAX: no bound. */
+static void add_count(weir__text *text, size_t least, size_t most)
+{
+    if (most != SIZE_MAX)
+        weir__text_printf(text, "{%zu,%zu}", least, most);
+    else if (least > 0)
+        weir__text_printf(text, "{%zu,}", least);
+    else
+        weir__text_add_string(text, "*");
+}
+
 /* item (, item)*, `least` to `most` of them; most SIZE_MAX: no bound. The item is freed. A list that may be
  * empty becomes a rule: GBNF bounds the number of rules in a repeated or optional group. */
 static void add_list(weir__emitter *e, weir__text *text, weir__text *item, size_t least, size_t most)
 {
-    size_t more = least > 1 ? least - 1 : 0, from = text->n;
+    const size_t from = text->n;
     text->failed |= item->failed;
     if (!text->failed) weir__text_add(text, item->bytes, item->n);
     if (!text->failed && most > 1) {
         weir__text_printf(text, " (" COMMA "%s)", item->bytes);
-        if (most != SIZE_MAX)
-            weir__text_printf(text, "{%zu,%zu}", more, most - 1);
-        else if (more > 0)
-            weir__text_printf(text, "{%zu,}", more);
-        else
-            weir__text_add_string(text, "*");
+        add_count(text, least > 1 ? least - 1 : 0, most != SIZE_MAX ? most - 1 : SIZE_MAX);
     }
     weir__text_fini(item);
     if (least > 0) return;
@@ -380,13 +384,8 @@ static void add_prefix(weir__emitter *e, weir__text *text, const json_t *schema)
         if (!item.failed) weir__text_printf(&rest, "(%s)", item.bytes);
         rest.failed |= item.failed;
         weir__text_fini(&item);
-        if (most != NULL)
-            weir__text_printf(&rest, "{%zu,%zu}", least > n ? least - n : 0,
-                              (size_t)json_integer_value(most) - n);
-        else if (least > n)
-            weir__text_printf(&rest, "{%zu,}", least - n);
-        else
-            weir__text_add_string(&rest, "*");
+        add_count(&rest, least > n ? least - n : 0,
+                  most != NULL ? (size_t)json_integer_value(most) - n : SIZE_MAX);
     }
     for (size_t i = n; i-- > 0;) {
         weir__text body = {0};
@@ -532,7 +531,7 @@ weir_status weir__grammar_add_rules(const json_t *schema, const json_t *definiti
         const char *wanted = e.rules.failed ? NULL : json_string_value(json_array_get(e.wanted, i));
         schema = NULL;
         if (wanted == NULL) continue;
-        e.name = wanted + strlen(REFERENCE);
+        e.name = wanted + strlen(WEIR__SCHEMA_DEFS);
         e.n_parts = 0;
         schema = json_object_get(definitions, e.name);
     }

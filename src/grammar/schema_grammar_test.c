@@ -2,21 +2,15 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/schema_grammar.h"
 
-#include "grammar/schema.h"
-#include "support/gbnf.h"
 #include "support/model.h"
+#include "support/schema_examples.h"
 
 /* A schema's grammar; as_parameters: as of a function, which stand in the root itself. */
-static char *grammar_of(const char *schema, bool as_parameters)
+static char *grammar_text(const char *schema, bool as_parameters)
 {
     const weir__schema_terms terms = {.where = "", .tag = "w", .inline_root = as_parameters};
-    json_t *given = NULL, *rewritten = NULL;
     char *text = NULL;
-    assert_ok(weir__json_parse(schema, WEIR_NUL, "schema", WEIR_GRAMMAR, &given, error));
-    assert_ok(weir__schema_rewrite(given, &terms, &rewritten, error));
-    assert_ok(weir__grammar_from_schema(rewritten, "schema", &text, error));
-    json_decref(rewritten);
-    json_decref(given);
+    assert_ok(schema_compile(schema, &terms, &text, error));
     return text;
 }
 
@@ -24,12 +18,9 @@ static char *grammar_of(const char *schema, bool as_parameters)
 static void assert_texts(const char *schema, bool as_parameters, const char *const *made,
                          const char *const *refused)
 {
-    char *text = grammar_of(schema, as_parameters);
+    char *text = grammar_text(schema, as_parameters);
     gbnf *g = gbnf_parse(text);
-    for (; *made != NULL; made++)
-        if (!gbnf_matches(g, *made)) fail_msg("%s does not make %s:\n%s", schema, *made, text);
-    for (; *refused != NULL; refused++)
-        if (gbnf_matches(g, *refused)) fail_msg("%s makes %s:\n%s", schema, *refused, text);
+    check_texts(g, schema, made, SIZE_MAX, refused, SIZE_MAX);
     gbnf_free(g);
     weir_free(text);
 }
@@ -37,9 +28,9 @@ static void assert_texts(const char *schema, bool as_parameters, const char *con
 static void a_grammar_has_the_rules_that_it_uses(void **state)
 {
     (void)state;
-    char *text = grammar_of("{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[1,\"x\"]},"
-                            "\"b\":{\"$ref\":\"#\"}},\"required\":[\"a\"],\"additionalProperties\":false}",
-                            false);
+    char *text = grammar_text("{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[1,\"x\"]},"
+                              "\"b\":{\"$ref\":\"#\"}},\"required\":[\"a\"],\"additionalProperties\":false}",
+                              false);
     assert_string_equal(text, "any-zeros ::= [0]{0,16}\n"
                               "any-naught ::= (\".\" [0] any-zeros)?\n"
                               "any-space ::= | \" \" | \"\\n\"{1,2} [ \\t]{0,20}\n"
@@ -50,7 +41,7 @@ static void a_grammar_has_the_rules_that_it_uses(void **state)
                               "w0x-4 ::= \"\\\"b\\\"\" any-space \":\" any-space w0x\n"
                               "w0x ::= \"{\" any-space w0x-1 any-space \"}\"\n");
     weir_free(text);
-    text = grammar_of("{\"type\":\"integer\"}", false);
+    text = grammar_text("{\"type\":\"integer\"}", false);
     assert_string_equal(text, "any-integer ::= \"-\"? any-whole\n"
                               "any-whole ::= [0] | [1-9] [0-9]{0,15}\n"
                               "root ::= w0x\n"

@@ -105,6 +105,17 @@ static const struct example examples[] = {
      "\"type\":\"null\"}}}",
      {"[null]"},
      {"[1]"}},
+    /* anchors: in properties of any names, and not in data */
+    {"{\"properties\":{\"examples\":{\"$anchor\":\"n\",\"type\":\"null\"},\"b\":{\"$ref\":\"#n\"}}}",
+     {"{\"b\":null}"},
+     {"{\"b\":1}"}},
+    {"{\"properties\":{\"enum\":{\"$anchor\":\"n\",\"type\":\"null\"},\"b\":{\"$ref\":\"#n\"}}}",
+     {"{\"b\":null}"},
+     {"{\"b\":1}"}},
+    {"{\"examples\":[{\"$anchor\":\"n\"}],\"items\":{\"$ref\":\"#n\"},\"$defs\":{\"a\":{\"$anchor\":\"n\","
+     "\"type\":\"null\"}}}",
+     {"[null]"},
+     {"[1]"}},
     /* numbers by their values */
     {"{\"enum\":[1,-2.0,0.5,[{\"a\":3}]]}",
      {"1", "1.0", "1.00", "-2", "0.50", "[{\"a\":3.0}]"},

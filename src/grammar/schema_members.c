@@ -94,10 +94,16 @@ static size_t count_places(const members *m)
     return (m->n + 1) * (m->most == SIZE_MAX ? 1 : m->most + 1) * (m->least + 1) * 2;
 }
 
+/* The part of a place's rule. */
+static size_t *rule_of(members *m, int kind, place p)
+{
+    const size_t i = m->most == SIZE_MAX ? p.at : p.at * (m->most + 1) + p.written;
+    return &m->rules[((i * (m->least + 1) + p.distinct) * 2 + p.other) * N_KINDS + (size_t)kind];
+}
+
 static void add_place(members *m, weir__text *text, int kind, place p)
 {
-    size_t i = m->most == SIZE_MAX ? p.at : p.at * (m->most + 1) + p.written;
-    size_t *part = &m->rules[((i * (m->least + 1) + p.distinct) * 2 + p.other) * N_KINDS + (size_t)kind];
+    size_t *part = rule_of(m, kind, p);
     if (*part == 0) {
         if (!weir__mem_grow(&m->todo, &m->todo_capacity, m->n_todo + 1, sizeof *m->todo)) {
             text->failed = true;
@@ -177,8 +183,6 @@ static void add_places(members *m)
     while (m->n_todo > 0) {
         const struct todo one = m->todo[--m->n_todo];
         weir__text body = {0};
-        size_t i = m->most == SIZE_MAX ? one.place.at : one.place.at * (m->most + 1) + one.place.written;
-        i = (i * (m->least + 1) + one.place.distinct) * 2 + one.place.other;
         if (one.kind == AFTER) {
             weir__text_add_string(&body, may_stop(m, one.place) ? "| " COMMA : COMMA);
             add_next_place(m, &body, one.place);
@@ -187,7 +191,7 @@ static void add_places(members *m)
         } else {
             add_listed(m, &body, one.place);
         }
-        weir__emit_rule(m->e, m->rules[i * N_KINDS + (size_t)one.kind], &body);
+        weir__emit_rule(m->e, *rule_of(m, one.kind, one.place), &body);
     }
 }
 

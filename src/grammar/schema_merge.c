@@ -3,14 +3,16 @@
  *
  * A conjunction is merged into one flat schema, keyword by keyword, and cached by the address of its source.
  * The branches of an alternative are merged with the keywords beside them. oneOf is enforced as anyOf of
- * branches that exclude each other: by types, by values, or by a required property that the other one has
- * not. Each of two others gets what contradicts the other one, or must lack a property that it requires. */
+ * branches that exclude each other: by types, by values, or by a required property that the other lacks.
+ * Where two branches do not, each gets what contradicts the other, or must lack a property that the other
+ * requires. */
 #include "grammar/schema_walk.h"
 
 #include <string.h>
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/words.h"
 
 /* ---- allOf, and keywords beside anyOf ---- */
 
@@ -113,11 +115,12 @@ static json_t *listed_values(const json_t *schema)
 /* Merges two values of `not` that are both about listed values, or about types. */
 static bool merge_not(merge *m, const json_t *known, const json_t *other)
 {
-    static const char *const values[] = {"const", "enum", NULL}, *const type[] = {"type", NULL};
+    static const char *const type[] = {"type", NULL};
     json_t *first = json_is_object(known) ? listed_values(known) : NULL;
     json_t *second = json_is_object(other) ? listed_values(other) : NULL, *excluded = NULL;
-    if (first != NULL && second != NULL && weir__schema_other_constraint(known, values) == NULL &&
-        weir__schema_other_constraint(other, values) == NULL) {
+    if (first != NULL && second != NULL &&
+        weir__schema_other_constraint(known, weir__schema_listed_values) == NULL &&
+        weir__schema_other_constraint(other, weir__schema_listed_values) == NULL) {
         json_t *both = weir__json_copy(first);
         if (both == NULL || json_array_extend(both, second) != 0) weir__schema_no_memory(m->w);
         excluded = weir__schema_pack(m->w, "{s:o}", "enum", both);
@@ -136,27 +139,21 @@ static bool merge_not(merge *m, const json_t *known, const json_t *other)
     return excluded != NULL && weir__schema_set(m->w, m->dst, "not", excluded);
 }
 
-/* Bounds, of which the tighter counts: the greater of lower ones, the less of upper ones. */
-static int bound_sign(const char *name)
+int weir__schema_bound_sign(const char *name)
 {
     static const char *const lower[] = {"minimum", "exclusiveMinimum", "minLength", "minItems",
                                         "minProperties"};
     static const char *const upper[] = {"maximum", "exclusiveMaximum", "maxLength", "maxItems",
                                         "maxProperties"};
-    for (size_t i = 0; i < sizeof lower / sizeof *lower; i++) {
-        if (strcmp(name, lower[i]) == 0) return 1;
-        if (strcmp(name, upper[i]) == 0) return -1;
-    }
-    return 0;
+    return weir__words_have(lower, sizeof lower / sizeof *lower, name) -
+           weir__words_have(upper, sizeof upper / sizeof *upper, name);
 }
 
 /* Puts a second pattern beside the others. */
 static bool merge_patterns(merge *m, json_t *pattern)
 {
-    const json_t *known = json_object_get(m->dst, WEIR__SCHEMA_PATTERNS);
-    json_t *all = weir__schema_made(m->w, known != NULL ? weir__json_copy(known) : json_array());
-    return all != NULL && weir__schema_append(m->w, all, json_incref(pattern)) &&
-           weir__schema_set(m->w, m->dst, WEIR__SCHEMA_PATTERNS, all);
+    json_t *all = weir__schema_own_list(m->w, m->dst, WEIR__SCHEMA_PATTERNS);
+    return all != NULL && weir__schema_append(m->w, all, json_incref(pattern));
 }
 
 /* Merges a keyword that both have. */
@@ -165,14 +162,12 @@ static bool merge_keyword(merge *m, const json_t *src, const char *name)
     weir__schema_walk *w = m->w;
     const json_t *known = json_object_get(m->dst, name);
     json_t *value = json_object_get(src, name);
-    int sign = json_is_number(known) && json_is_number(value) ? bound_sign(name) : 0;
+    int sign = json_is_number(known) && json_is_number(value) ? weir__schema_bound_sign(name) : 0;
     static const char *const of_schemas[] = {"items", "additionalProperties", "additionalItems",
                                              "propertyNames"};
-    bool schemas = false,
+    bool schemas = weir__words_have(of_schemas, sizeof of_schemas / sizeof *of_schemas, name),
          properties = (strcmp(name, "properties") == 0 || strcmp(name, "patternProperties") == 0) &&
                       json_is_object(known) && json_is_object(value);
-    for (size_t i = 0; i < sizeof of_schemas / sizeof *of_schemas; i++)
-        schemas |= strcmp(name, of_schemas[i]) == 0;
     bool lists = json_is_array(known) && json_is_array(value);
     if (strcmp(name, "type") == 0) return merge_types(m, src);
     if (properties || (lists && strcmp(name, "required") == 0)) {
@@ -192,9 +187,8 @@ static bool merge_keyword(merge *m, const json_t *src, const char *name)
     if (strcmp(name, "not") == 0) return merge_not(m, known, value);
     if (json_is_string(value) && strcmp(name, "pattern") == 0) return merge_patterns(m, value);
     if (lists && name[0] == '\001') {
-        json_t *both = weir__schema_made(w, weir__json_copy(known));
-        if (both != NULL && json_array_extend(both, value) != 0) weir__schema_no_memory(w);
-        return weir__schema_set(w, m->dst, name, both) && w->status == WEIR_OK;
+        json_t *both = weir__schema_own_list(w, m->dst, name);
+        return both != NULL && (json_array_extend(both, value) == 0 || weir__schema_no_memory(w) != NULL);
     }
     if (lists && strcmp(name, "enum") == 0) return merge_values(m, known, value);
     if (lists && (strcmp(name, "anyOf") == 0 || strcmp(name, "oneOf") == 0))
@@ -651,9 +645,9 @@ static json_t *merged_branches(weir__schema_walk *w, const json_t *schema, const
     return result;
 }
 
-/* Notes for two branches of objects, of which each requires a property that the other does not, that neither
- * has the other's: then no value satisfies both. without [n]: names that a branch must not have. False: there
- * are no such properties. */
+/* Of two branches of objects, each requires a property that the other does not: notes that each must lack the
+ * other's, so that no value satisfies both. without [n]: names that a branch must not have. False: there are
+ * no such properties. */
 static bool part_branches(weir__schema_walk *w, const json_t *branches, size_t i, size_t k, json_t *without)
 {
     const size_t both[] = {i, k};
@@ -677,11 +671,11 @@ static bool part_branches(weir__schema_walk *w, const json_t *branches, size_t i
     return true;
 }
 
-/* The most branches of which one branch gets what contradicts them. */
+/* The most opposites that one branch gets. */
 #define OPPOSED_MAX 64
 
-/* Notes for two branches that neither has what the other one has: schemas [n] of lists, all of which a branch
- * must satisfy, too. opposites [n]: what contradicts each, or null: not asked for yet. False: that is
+/* Notes that each of two branches must satisfy what contradicts the other. schemas [n]: for each branch, a
+ * list of such schemas. opposites [n]: what contradicts each, or null: not asked for yet. False: that is
  * unknown, there are too many, or a failure. */
 static bool oppose_branches(weir__schema_walk *w, const json_t *branches, size_t i, size_t k,
                             json_t *opposites, json_t *schemas)
@@ -698,8 +692,8 @@ static bool oppose_branches(weir__schema_walk *w, const json_t *branches, size_t
            weir__schema_append(w, json_array_get(schemas, k), json_incref(json_array_get(opposites, i)));
 }
 
-/* The branch with what contradicts others; takes it over. Where both cannot meet, and with relax, the branch
- * stays as it is, and oneOf is noted. */
+/* The branch with what contradicts others; takes it over. With relax, where the two cannot be merged, the
+ * branch stays as it is and oneOf is noted. */
 static json_t *beside_opposites(weir__schema_walk *w, json_t *branch, json_t *opposites)
 {
     json_t *all = weir__schema_pack(w, "{s:O}", "allOf", opposites);

@@ -1,5 +1,9 @@
-/* schema_number.c: numbers and their bounds.
- * SPDX-License-Identifier: Apache-2.0 */
+/* schema_number.c: numbers, their bounds, and what `not` leaves of them.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Bounds of integers become integers. Multiples of a step become a list, unless the step is 1, 0.1, 0.01 and
+ * so on. Values that `not` excludes part the numbers: those before, between and after them are alternatives.
+ * Numbers that are no integers lie between two integers, and their last digit is not 0. */
 #include "grammar/schema_walk.h"
 
 #include <inttypes.h>
@@ -8,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/text.h"
 
 /* The most numbers in a list, which replaces bounds that have no grammar. */
@@ -49,7 +54,7 @@ static json_t *multiples_rule(weir__schema_walk *w, int64_t low, int64_t high, i
     return weir__schema_choice(w, "enum", list);
 }
 
-json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema)
+static json_t *integer(weir__schema_walk *w, const json_t *schema)
 {
     const json_t *multiple = json_object_get(schema, "multipleOf");
     const char *format = json_string_value(json_object_get(schema, "format"));
@@ -191,7 +196,7 @@ static json_t *bounded_number(weir__schema_walk *w, const json_t *schema, const 
     return weir__schema_made(w, result);
 }
 
-json_t *weir__schema_number(weir__schema_walk *w, const json_t *schema)
+static json_t *number(weir__schema_walk *w, const json_t *schema)
 {
     static const char *const keywords[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
     const json_t *multiple = json_object_get(schema, "multipleOf");
@@ -206,9 +211,143 @@ json_t *weir__schema_number(weir__schema_walk *w, const json_t *schema)
         return weir__schema_refuse(w, "multipleOf", "it must be a number above 0");
     weir__schema_read_bounds(schema, &bounds);
     if (multiple != NULL && bounds.range.places < 0)
-        return floor(step) == step ? weir__schema_integer(w, schema)
-                                   : decimal_multiples(w, &bounds.range, step);
+        return floor(step) == step ? integer(w, schema) : decimal_multiples(w, &bounds.range, step);
     if (multiple != NULL || bounds.range.low != NULL || bounds.range.high != NULL)
         return bounded_number(w, schema, &bounds);
     return weir__schema_pack(w, "{s:s}", "type", "number");
+}
+
+/* ---- What `not` leaves ---- */
+
+/* The bound of the keyword's value for numbers that are no integers, rounded to an integer inside. */
+static int64_t rounded_bound(const json_t *schema, const char *keyword, const char *exclusive, bool lower)
+{
+    const json_t *values[] = {json_object_get(schema, keyword), json_object_get(schema, exclusive)};
+    const int64_t end = WEIR__SCHEMA_INTEGER_MAX + 1;
+    int64_t bound = lower ? -end : end;
+    for (int i = 0; i < 2; i++) {
+        if (!json_is_number(values[i])) continue;
+        const double d = json_number_value(values[i]);
+        int64_t value = d < 0 ? -end : end;
+        if (fabs(d) < (double)end && json_is_integer(values[i]))
+            value = json_integer_value(values[i]);
+        else if (fabs(d) < (double)end)
+            value = (int64_t)(lower ? ceil(d) : floor(d));
+        if (lower ? value > bound : value < bound) bound = value;
+    }
+    return bound;
+}
+
+/* Numbers that are no integers. */
+static json_t *of_fractions(weir__schema_walk *w, const json_t *schema)
+{
+    weir__schema_bounds bounds;
+    if (json_object_get(schema, "multipleOf") != NULL ||
+        json_is_boolean(json_object_get(schema, "exclusiveMinimum")) ||
+        json_is_boolean(json_object_get(schema, "exclusiveMaximum")))
+        return weir__schema_refuse(w, "not", "multiples that are no integers are not supported");
+    const int64_t low = rounded_bound(schema, "minimum", "exclusiveMinimum", true);
+    const int64_t high = rounded_bound(schema, "maximum", "exclusiveMaximum", false);
+    if (low < high)
+        return weir__schema_pack(w, "{s:s,s:b,s:I,s:I}", "type", "number", WEIR__SCHEMA_BROKEN, 1, "minimum",
+                                 (json_int_t)low, "maximum", (json_int_t)high);
+    weir__schema_read_bounds(schema, &bounds);
+    const int order =
+        bounds.least != NULL && bounds.most != NULL ? weir__schema_compare(bounds.least, bounds.most) : -1;
+    if (order > 0 || (order == 0 && (bounds.range.low_out || bounds.range.high_out ||
+                                     weir__schema_type_of(bounds.least) == TYPE_INTEGER)))
+        return json_false();
+    return weir__schema_refuse(w, "not", "it can exclude integers only where the bounds have two of them");
+}
+
+static json_t *of_one_type(weir__schema_walk *w, const json_t *schema, unsigned type)
+{
+    switch (type) {
+    case TYPE_FRACTION: return of_fractions(w, schema);
+    case TYPE_INTEGER: return integer(w, schema);
+    default: return number(w, schema);
+    }
+}
+
+/* Of a part of integers, most of which are short. */
+#define PART_ELEMENTS ((uint64_t)100)
+
+/* The schema with bounds of draft 4, where a boolean says that the other bound is exclusive, as numbers. */
+static void settle_bounds(weir__schema_walk *w, json_t *schema)
+{
+    static const char *const names[][2] = {{"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"}};
+    for (int i = 0; i < 2; i++) {
+        const json_t *exclusive = json_object_get(schema, names[i][1]);
+        json_t *bound = json_object_get(schema, names[i][0]);
+        if (!json_is_boolean(exclusive)) continue;
+        if (json_is_true(exclusive) && bound != NULL) {
+            weir__schema_set(w, schema, names[i][1], json_incref(bound));
+            json_object_del(schema, names[i][0]);
+        } else {
+            json_object_del(schema, names[i][1]);
+        }
+    }
+}
+
+static int compare_values(const void *a, const void *b)
+{
+    return weir__schema_compare(*(json_t *const *)a, *(json_t *const *)b);
+}
+
+/* True if a number of this type may have the value: its integers have at most 16 digits. */
+static bool may_be(const json_t *value, unsigned type)
+{
+    const double size = fabs(json_number_value(value));
+    if ((weir__schema_type_of(value) & type) == 0) return false;
+    return type != TYPE_INTEGER || size <= (double)WEIR__SCHEMA_INTEGER_MAX;
+}
+
+/* The part of the numbers between two excluded values, of which one may be NULL. */
+static json_t *part_between(weir__schema_walk *w, const json_t *schema, json_t *above, json_t *below,
+                            unsigned type)
+{
+    json_t *part = weir__schema_made(w, weir__json_copy(schema));
+    const json_t *low = json_object_get(part, "exclusiveMinimum"),
+                 *high = json_object_get(part, "exclusiveMaximum");
+    if (above != NULL && (!json_is_number(low) || weir__schema_compare(low, above) < 0))
+        weir__schema_set(w, part, "exclusiveMinimum", json_incref(above));
+    if (below != NULL && (!json_is_number(high) || weir__schema_compare(high, below) > 0))
+        weir__schema_set(w, part, "exclusiveMaximum", json_incref(below));
+    json_t *one = w->status == WEIR_OK ? of_one_type(w, part, type) : NULL;
+    json_decref(part);
+    return one;
+}
+
+/* The numbers without the values that `not` excludes: those before, between and after them. */
+static json_t *of_parts(weir__schema_walk *w, const json_t *schema, unsigned type)
+{
+    json_t *given = json_object_get(schema, WEIR__SCHEMA_NOT_NUMBERS), *list = NULL;
+    json_t *whole = weir__schema_without(w, schema, WEIR__SCHEMA_NOT_NUMBERS);
+    json_t **values = weir__mem_calloc(json_array_size(given) + 1, sizeof *values);
+    size_t n = 0;
+    if (values == NULL) weir__schema_no_memory(w);
+    for (size_t i = 0; values != NULL && i < json_array_size(given) && weir__schema_spend(w, 16); i++)
+        if (may_be(json_array_get(given, i), type)) values[n++] = json_array_get(given, i);
+    if (n > 0 && type == TYPE_FRACTION)
+        weir__schema_refuse(w, "not", "it cannot exclude integers and single numbers between them");
+    if (w->status == WEIR_OK) {
+        if (n > 1) qsort(values, n, sizeof *values, compare_values);
+        settle_bounds(w, whole);
+        list = weir__schema_made(w, json_array());
+    }
+    for (size_t i = 0; i <= n && list != NULL && weir__schema_take(w, "not", PART_ELEMENTS); i++) {
+        json_t *one = part_between(w, whole, i > 0 ? values[i - 1] : NULL, i < n ? values[i] : NULL, type);
+        if (!json_is_false(one)) weir__schema_append(w, list, one);
+    }
+    weir__mem_free(values);
+    json_decref(whole);
+    if (w->status == WEIR_OK) return weir__schema_any_of(w, list);
+    json_decref(list);
+    return NULL;
+}
+
+json_t *weir__schema_numbers(weir__schema_walk *w, const json_t *schema, unsigned type)
+{
+    return json_object_get(schema, WEIR__SCHEMA_NOT_NUMBERS) != NULL ? of_parts(w, schema, type)
+                                                                     : of_one_type(w, schema, type);
 }

@@ -14,7 +14,7 @@
 #include "grammar/pattern.h"
 #include "grammar/regular.h"
 
-/* Each doubles the parts of the names. */
+/* Each doubles the number of classes of names. */
 #define PATTERNS_MAX 6
 
 /* Places of one object whose properties are counted: see schema_members.c. */
@@ -30,7 +30,7 @@ typedef struct object {
         json_t *schema;
     } patterns[PATTERNS_MAX];
     size_t n_patterns;
-    json_t *known; /* all listed names, those that nothing satisfies, too */
+    json_t *known; /* all listed names, even those that nothing satisfies */
     bool closed;   /* no others but those of patterns */
     bool narrowed; /* others are left out, because their names would make the grammar too large */
 } object;
@@ -70,8 +70,10 @@ static bool matches_pattern(weir__schema_walk *w, const char *name, const char *
     weir__regular_add_name(&text, name);
     weir__text_add_string(&text, "$");
     const weir__regular_part parts[] = {{text.bytes, false}, {pattern, false}};
+    const size_t elements = w->work->elements;
     json_t *both =
         text.failed ? weir__schema_no_memory(w) : weir__schema_product(w, "pattern", parts, 2, NULL);
+    w->work->elements = elements; /* no grammar gets this automaton */
     const bool matches = both != NULL && !json_is_false(both);
     json_decref(both);
     weir__text_fini(&text);
@@ -107,7 +109,7 @@ bool weir__schema_matches(weir__schema_walk *w, const json_t *patterns, const ch
 /* Adds the strings of a rewritten schema, as alternatives. */
 static void add_strings(weir__schema_walk *w, weir__text *text, const json_t *schema, int depth)
 {
-    const char *reference = json_string_value(json_object_get(schema, "$ref"));
+    const json_t *defined = weir__schema_defined(w, schema);
     const char *pattern = json_string_value(json_object_get(schema, "pattern"));
     const char *type = json_string_value(json_object_get(schema, "type"));
     const json_t *list = json_object_get(schema, "anyOf"), *values = json_object_get(schema, "enum");
@@ -115,8 +117,8 @@ static void add_strings(weir__schema_walk *w, weir__text *text, const json_t *sc
         weir__schema_refuse(w, "propertyNames", "names are described in too complex a way");
         return;
     }
-    if (reference != NULL) {
-        add_strings(w, text, json_object_get(w->defs, reference + strlen("#/$defs/")), depth + 1);
+    if (defined != schema) {
+        add_strings(w, text, defined, depth + 1);
         return;
     }
     for (size_t i = 0; i < json_array_size(list); i++)
@@ -148,9 +150,8 @@ static bool read_names(object *o)
     json_t *string = weir__schema_pack(w, "{s:s}", "type", "string");
     json_t *both = string != NULL ? weir__schema_both(w, names, string) : NULL;
     json_t *made = both != NULL ? weir__schema_below(w, "propertyNames", NULL, both, true) : NULL;
-    const json_t *target = made;
-    for (const char *name; (name = json_string_value(json_object_get(target, "$ref"))) != NULL;)
-        target = json_object_get(w->defs, name + strlen("#/$defs/"));
+    const json_t *target = made, *defined;
+    while ((defined = weir__schema_defined(w, target)) != target) target = defined;
     json_t *patterns = json_object_get(target, WEIR__SCHEMA_PATTERNS);
     if (made != NULL && !json_is_false(made) && patterns == NULL) add_strings(w, &text, target, 0);
     if (text.failed) weir__schema_no_memory(w);

@@ -37,9 +37,9 @@ static bool pointer_token(const char **pos, char *out, size_t capacity)
 }
 
 /* The part of a resource that has the anchor (as `$anchor`, `$dynamicAnchor`, or with "#" as `id` of draft 4
- * or `$id` of draft 6), or NULL. */
+ * or `$id` of draft 6), or NULL. named: the part's members are schemas by name. */
 static const json_t *find_anchor(const weir__schema_walk *w, const json_t *resource, const json_t *part,
-                                 const char *text, int depth, size_t *left)
+                                 bool named, const char *text, int depth, size_t *left)
 {
     static const char *const anchors[] = {"$anchor", "$dynamicAnchor"}, *const ids[] = {"$id", "id"};
     const char *name;
@@ -57,13 +57,13 @@ static const json_t *find_anchor(const weir__schema_walk *w, const json_t *resou
     }
     json_object_foreach((json_t *)part, name, value)
     {
-        bool is_data =
-            strcmp(name, "enum") == 0 || strcmp(name, "const") == 0 || strcmp(name, "default") == 0;
-        if (found == NULL && !is_data) found = find_anchor(w, resource, value, text, depth + 1, left);
+        if (found == NULL && (named || !weir__schema_is_data(name)))
+            found = find_anchor(w, resource, value, !named && weir__schema_has_named(name), text, depth + 1,
+                                left);
     }
     json_array_foreach((json_t *)part, i, value)
     {
-        if (found == NULL) found = find_anchor(w, resource, value, text, depth + 1, left);
+        if (found == NULL) found = find_anchor(w, resource, value, false, text, depth + 1, left);
     }
     return found;
 }
@@ -78,7 +78,7 @@ static const json_t *find_fragment(weir__schema_walk *w, const json_t *resource,
     *malformed = false;
     if (fragment[0] == '#' && fragment[1] != '\0' && fragment[1] != '/') {
         size_t left = WEIR__SCHEMA_NODES_MAX;
-        target = find_anchor(w, resource, resource, fragment, 0, &left);
+        target = find_anchor(w, resource, resource, false, fragment, 0, &left);
         return weir__schema_spend(w, WEIR__SCHEMA_NODES_MAX - left) ? target : NULL;
     }
     for (const char *p = fragment + (fragment[0] == '#'); target != NULL && *p == '/';) {
@@ -120,21 +120,31 @@ const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference
                           : weir__schema_refuse_finally(w, "$ref", "there is nothing at '%.80s'", text);
 }
 
-const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schema)
+const json_t *weir__schema_target(weir__schema_walk *w, const json_t *schema)
 {
     static const char *const alone[] = {"$ref", NULL};
+    json_t *whole = weir__schema_other_constraint(schema, alone) != NULL
+                        ? weir__schema_both(w, (json_t *)schema, NULL)
+                        : json_incref((json_t *)schema);
+    const json_t *target = whole != NULL ? weir__schema_resolve(w, json_object_get(whole, "$ref")) : NULL;
+    json_decref(whole);
+    return target;
+}
+
+const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schema)
+{
     for (int i = 0; json_is_object(schema); i++) {
-        const json_t *reference = json_object_get(schema, "$ref");
-        if (reference == NULL) return schema;
+        if (json_object_get(schema, "$ref") == NULL) return schema;
         if (i == 16) return weir__schema_refuse(w, "$ref", "references lead to references without end");
-        json_t *whole = weir__schema_other_constraint(schema, alone) != NULL
-                            ? weir__schema_both(w, (json_t *)schema, NULL)
-                            : json_incref((json_t *)schema);
-        schema = whole != NULL ? weir__schema_resolve(w, json_object_get(whole, "$ref")) : NULL;
-        json_decref(whole);
-        if (schema == NULL) return NULL;
+        schema = weir__schema_target(w, schema);
     }
     return schema;
+}
+
+const json_t *weir__schema_defined(const weir__schema_walk *w, const json_t *made)
+{
+    const char *reference = json_string_value(json_object_get(made, "$ref"));
+    return reference != NULL ? json_object_get(w->defs, reference + strlen(WEIR__SCHEMA_DEFS)) : made;
 }
 
 /* ---- Conjunctions ---- */

@@ -8,6 +8,7 @@
 
 #include "base/ascii.h"
 #include "base/mem.h"
+#include "base/words.h"
 
 #define RESOURCES_MAX 1000
 
@@ -112,24 +113,21 @@ static bool add_resource(weir__schema_walk *w, const json_t *node, const char *b
     return true;
 }
 
-/* True if the keyword's members are schemas by name. */
-static bool has_named_schemas(const char *keyword)
+bool weir__schema_has_named(const char *keyword)
 {
     static const char *const keywords[] = {"properties",  "patternProperties", "$defs",
                                            "definitions", "dependentSchemas",  "dependencies"};
-    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
-        if (strcmp(keywords[i], keyword) == 0) return true;
-    return false;
+    return weir__words_have(keywords, sizeof keywords / sizeof *keywords, keyword);
 }
 
-static bool is_data(const char *keyword)
+bool weir__schema_is_data(const char *keyword)
 {
-    return strcmp(keyword, "enum") == 0 || strcmp(keyword, "const") == 0 || strcmp(keyword, "default") == 0 ||
-           strcmp(keyword, "examples") == 0;
+    static const char *const keywords[] = {"enum", "const", "default", "examples"};
+    return weir__words_have(keywords, sizeof keywords / sizeof *keywords, keyword);
 }
 
 /* Notes that a reference hides what stands beside it. The walk reads those keywords, too, as many programs
- * do, and so allows less. What contradicts a schema would then be too much. */
+ * do, and so allows less. The opposite of such a schema would allow too much. */
 static void note_hidden(weir__schema_walk *w, const json_t *part)
 {
     static const char *const alone[] = {"$ref", NULL};
@@ -161,8 +159,8 @@ static void read_part(weir__schema_walk *w, const json_t *part, size_t resource,
             }
             w->links[w->n_links++] = (weir__schema_link){value, resource};
             note_hidden(w, part);
-        } else if (named || !is_data(name)) {
-            read_part(w, value, resource, !named && has_named_schemas(name));
+        } else if (named || !weir__schema_is_data(name)) {
+            read_part(w, value, resource, !named && weir__schema_has_named(name));
         }
     }
     json_array_foreach((json_t *)part, i, value) read_part(w, value, resource, false);
@@ -176,17 +174,16 @@ static int compare_links(const void *a, const void *b)
 
 /* ---- Dynamic references ---- */
 
-/* The number of dynamic anchors of this name, and of references to some (*n_references). */
-static size_t count_anchors(weir__schema_walk *w, const json_t *part, const char *name, size_t *n_references)
+/* The number of dynamic anchors of this name. */
+static size_t count_anchors(weir__schema_walk *w, const json_t *part, const char *name)
 {
     const char *anchor = json_string_value(json_object_get(part, "$dynamicAnchor")), *key;
-    size_t n = anchor != NULL && name != NULL && strcmp(anchor, name) == 0, i;
+    size_t n = anchor != NULL && strcmp(anchor, name) == 0, i;
     json_t *value;
     if (!json_is_object(part) && !json_is_array(part)) return 0;
     if (!weir__schema_spend(w, json_object_size(part) / 4 + json_array_size(part) / 4 + 1)) return 0;
-    *n_references += json_is_string(json_object_get(part, "$dynamicRef"));
-    json_object_foreach((json_t *)part, key, value) n += count_anchors(w, value, name, n_references);
-    json_array_foreach((json_t *)part, i, value) n += count_anchors(w, value, name, n_references);
+    json_object_foreach((json_t *)part, key, value) n += count_anchors(w, value, name);
+    json_array_foreach((json_t *)part, i, value) n += count_anchors(w, value, name);
     return n;
 }
 
@@ -196,21 +193,22 @@ static void settle_references(weir__schema_walk *w, json_t *part, bool named)
 {
     const char *text = named ? NULL : json_string_value(json_object_get(part, "$dynamicRef")), *key;
     json_t *value;
-    size_t i, n = 0;
+    size_t i;
     void *next;
     if (!json_is_object(part) && !json_is_array(part)) return;
     if (!weir__schema_spend(w, 1)) return;
     if (text != NULL && json_object_get(part, "$ref") == NULL) {
         const char *fragment = strchr(text, '#');
         const bool anchored = fragment != NULL && fragment[1] != '\0' && fragment[1] != '/';
-        if ((!anchored || count_anchors(w, w->root, fragment + 1, &n) <= 1) && w->status == WEIR_OK) {
+        if ((!anchored || count_anchors(w, w->root, fragment + 1) <= 1) && w->status == WEIR_OK) {
             weir__schema_set(w, part, "$ref", json_incref(json_object_get(part, "$dynamicRef")));
             json_object_del(part, "$dynamicRef");
         }
     }
     json_object_foreach_safe(part, next, key, value)
     {
-        if (named || !is_data(key)) settle_references(w, value, !named && has_named_schemas(key));
+        if (named || !weir__schema_is_data(key))
+            settle_references(w, value, !named && weir__schema_has_named(key));
     }
     json_array_foreach(part, i, value) settle_references(w, value, false);
 }
@@ -219,10 +217,8 @@ static void settle_references(weir__schema_walk *w, json_t *part, bool named)
 
 bool weir__schema_read_resources(weir__schema_walk *w)
 {
-    size_t n_dynamic = 0;
     const char *id = weir__schema_own_uri(w, w->root);
-    count_anchors(w, w->root, NULL, &n_dynamic);
-    if (n_dynamic > 0 && w->status == WEIR_OK) {
+    if (w->dynamic) {
         /* json_deep_copy leaves out what it has no memory for. */
         w->own_root = weir__schema_made(w, json_deep_copy(w->root));
         if (w->own_root == NULL || !json_equal(w->own_root, w->root))

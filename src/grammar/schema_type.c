@@ -195,20 +195,8 @@ static bool satisfies_bounds(const json_t *value, const json_t *schema)
 /* Refuses what stands beside enum or const and is neither a bound nor about another type than all values. */
 static bool check_beside(weir__schema_walk *w, const json_t *schema, const json_t *list, const char *keyword)
 {
-    static const char *const bounds[] = {"const",
-                                         "enum",
-                                         "type",
-                                         WEIR__SCHEMA_NOT_STRINGS,
-                                         WEIR__SCHEMA_NOT_NUMBERS,
-                                         "minimum",
-                                         "maximum",
-                                         "minLength",
-                                         "maxLength",
-                                         "minItems",
-                                         "maxItems",
-                                         "minProperties",
-                                         "maxProperties",
-                                         NULL};
+    static const char *const read[] = {"const", "enum", "type", WEIR__SCHEMA_NOT_STRINGS,
+                                       WEIR__SCHEMA_NOT_NUMBERS};
     static const unsigned about[] = {
         [OBJECT] = TYPE_OBJECT, [ARRAY] = TYPE_ARRAY, [STRING] = TYPE_STRING, [NUMBER] = TYPE_NUMBER};
     const char *name;
@@ -218,11 +206,10 @@ static bool check_beside(weir__schema_walk *w, const json_t *schema, const json_
     json_object_foreach((json_t *)schema, name, value)
     {
         enum keyword_kind kind = weir__schema_kind_of(name);
-        const char *const *known = bounds;
-        while (*known != NULL && strcmp(*known, name) != 0) known++;
-        bool numeric = json_is_number(value) && (*known != NULL || strncmp(name, "exclusive", 9) == 0);
-        bool vacuous = kind >= OBJECT && kind <= NUMBER && (types & about[kind]) == 0;
-        if (kind == ANNOTATION || numeric || vacuous || known < bounds + 5) continue;
+        const bool vacuous = kind >= OBJECT && kind <= NUMBER && (types & about[kind]) == 0;
+        if (kind == ANNOTATION || vacuous || weir__words_have(read, sizeof read / sizeof *read, name) ||
+            (json_is_number(value) && weir__schema_bound_sign(name) != 0))
+            continue;
         return weir__schema_refuse(
                    w, name, "it stands beside %s, which would win; leave out the values it excludes instead",
                    keyword) != NULL;
@@ -339,7 +326,7 @@ json_t *weir__schema_product(weir__schema_walk *w, const char *keyword, const we
 typedef struct strings {
     char *texts[STRING_PATTERNS_MAX + 1];   /* rewritten */
     bool excluded[STRING_PATTERNS_MAX + 1]; /* a string must not match it */
-    size_t n;
+    size_t n, n_excluded;
     uint64_t shortest, longest; /* that they imply */
     const char *keyword;        /* of the last one */
 } strings;
@@ -361,6 +348,7 @@ static bool add_string_pattern(weir__schema_walk *w, strings *s, const char *key
     if (!excluded && shortest > s->shortest) s->shortest = shortest;
     if (!excluded && longest < s->longest) s->longest = longest;
     s->keyword = keyword;
+    s->n_excluded += excluded;
     s->excluded[s->n++] = excluded;
     return true;
 }
@@ -380,6 +368,7 @@ static bool add_excluded_strings(weir__schema_walk *w, strings *s, const json_t 
     weir__text_add_string(&text, ")$");
     s->texts[s->n] = text.bytes;
     s->keyword = "not";
+    s->n_excluded++;
     s->excluded[s->n++] = true;
     return !text.failed || weir__schema_no_memory(w) != NULL;
 }
@@ -406,22 +395,11 @@ static bool read_string_patterns(weir__schema_walk *w, const json_t *schema, str
     return add_excluded_strings(w, s, json_object_get(schema, WEIR__SCHEMA_NOT_STRINGS));
 }
 
-static json_t *texts_of(const weir__regular_part *parts, size_t n)
+static json_t *texts_of(weir__schema_walk *w, const weir__regular_part *parts, size_t n)
 {
-    json_t *list = json_array();
-    for (size_t i = 0; i < n && list != NULL; i++)
-        if (json_array_append_new(list, json_string(parts[i].pattern)) != 0) {
-            json_decref(list);
-            list = NULL;
-        }
+    json_t *list = weir__schema_made(w, json_array());
+    for (size_t i = 0; i < n; i++) weir__schema_append(w, list, json_string(parts[i].pattern));
     return list;
-}
-
-static bool excludes(const strings *s)
-{
-    bool any = false;
-    for (size_t i = 0; i < s->n; i++) any |= s->excluded[i];
-    return any;
 }
 
 /* What all patterns and the lengths have in common. An upper bound is lowered where the grammar would be too
@@ -429,9 +407,8 @@ static bool excludes(const strings *s)
 static json_t *product_of(weir__schema_walk *w, strings *s, uint64_t least, uint64_t most)
 {
     const bool bounded = least > 0 || most != WEIR__PATTERN_ENDLESS;
-    bool by_length = s->shortest < least || s->longest > most, any = false;
-    for (size_t i = 0; i < s->n; i++) any |= !s->excluded[i];
-    by_length |= !any; /* one part must not be excluded */
+    /* One part must not be excluded. */
+    const bool by_length = s->shortest < least || s->longest > most || s->n_excluded == s->n;
     for (;;) {
         weir__regular_part parts[STRING_PATTERNS_MAX + 1];
         bool too_large = false;
@@ -440,8 +417,8 @@ static json_t *product_of(weir__schema_walk *w, strings *s, uint64_t least, uint
         if (by_length && (s->texts[s->n] = pattern_of_length(w, least, &bound)) == NULL) return NULL;
         if (by_length) parts[s->n] = (weir__regular_part){s->texts[s->n], false};
         json_t *made = weir__schema_product(w, s->keyword, parts, s->n + by_length, &too_large);
-        if (json_is_object(made) && !excludes(s))
-            weir__schema_set(w, made, WEIR__SCHEMA_PATTERNS, texts_of(parts, s->n + by_length));
+        if (json_is_object(made) && s->n_excluded == 0)
+            weir__schema_set(w, made, WEIR__SCHEMA_PATTERNS, texts_of(w, parts, s->n + by_length));
         weir__mem_free(s->texts[s->n]);
         s->texts[s->n] = NULL;
         if (!too_large) return made;

@@ -55,6 +55,13 @@ bool weir__schema_set(weir__schema_walk *w, json_t *object, const char *name, js
     return json_object_set_new(object, name, value) == 0 || weir__schema_no_memory(w) != NULL;
 }
 
+json_t *weir__schema_own_list(weir__schema_walk *w, json_t *schema, const char *keyword)
+{
+    json_t *known = json_object_get(schema, keyword);
+    json_t *list = weir__schema_made(w, known != NULL ? weir__json_copy(known) : json_array());
+    return weir__schema_set(w, schema, keyword, list) ? list : NULL;
+}
+
 json_t *weir__schema_without(weir__schema_walk *w, const json_t *schema, const char *keyword)
 {
     json_t *less = weir__schema_made(w, weir__json_copy(schema));
@@ -179,6 +186,7 @@ void weir__schema_leave(weir__schema_walk *w, size_t before)
 /* ---- Keywords ---- */
 
 const char *const weir__schema_named_properties[] = {"properties", "required", NULL};
+const char *const weir__schema_listed_values[] = {"const", "enum", NULL};
 
 /* All but annotations, which have no row: JSON Schema ignores names that it does not know. */
 static const struct row {

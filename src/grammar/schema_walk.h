@@ -43,12 +43,13 @@ typedef struct weir__schema_flat {
     json_t *schema, *flat;
 } weir__schema_flat;
 
-/* A conjunction that the walk has made: `target` is {"allOf": [a, b]}. A reference to it is the value of a
- * $ref, and is known by its address. So recursive schemas that meet end in references, too. */
+/* A conjunction that the walk has made: `target` is {"allOf": [a, b]}, and `reference` is the value of a $ref
+ * to it, recognized by its address. So recursive schemas that are merged end in references, too. one_of:
+ * SIZE_MAX without a oneOf. */
 typedef struct weir__schema_pair {
     json_t *a, *b; /* held, as the others are; b is NULL: a's $ref and the keywords beside it */
     json_t *reference, *target;
-    size_t one_of; /* b contradicts the other branches of a oneOf: length of its path; SIZE_MAX: no */
+    size_t one_of; /* the length of a oneOf's path if b holds what contradicts its other branches */
 } weir__schema_pair;
 
 /* A keyword of conjunctions: an array of patterns beside `pattern`. In a rewritten schema, beside the states
@@ -64,6 +65,7 @@ typedef struct weir__schema_pair {
 
 /* What a rewritten schema has beside keywords of JSON Schema: of strings, the states of regular.h; of objects
  * with listed properties, pairs [names, values] for others, and the least and most properties. */
+#define WEIR__SCHEMA_DEFS      "#/$defs/" /* and a definition's name: the value of a $ref */
 #define WEIR__SCHEMA_STATES    "x-states"
 #define WEIR__SCHEMA_OTHERS    "x-others"
 #define WEIR__SCHEMA_GRAPH     "x-graph"     /* of an array: its items and states, see schema_array.c */
@@ -109,6 +111,7 @@ typedef struct weir__schema_walk {
     size_t n_nodes;
     weir__schema_work *work;
     bool unevaluated; /* the document asks for what its other keywords do not evaluate */
+    bool dynamic;     /* it has a $dynamicRef */
     bool hides;       /* $ref hides keywords beside it, by the document's draft: see schema_resource.c */
     bool relax;
     weir__text *relaxed; /* may be NULL */
@@ -154,6 +157,10 @@ json_t *weir__schema_pack(weir__schema_walk *w, const char *format, ...);
 bool weir__schema_append(weir__schema_walk *w, json_t *list, json_t *value);
 bool weir__schema_set(weir__schema_walk *w, json_t *object, const char *name, json_t *value);
 
+/* Gives the schema a list of its own, to which values can be added: a copy of the one it has, or an empty
+ * one. The list stays the schema's. NULL: a failure. */
+json_t *weir__schema_own_list(weir__schema_walk *w, json_t *schema, const char *keyword);
+
 /* A copy of the schema without the keyword. */
 json_t *weir__schema_without(weir__schema_walk *w, const json_t *schema, const char *keyword);
 
@@ -178,17 +185,28 @@ const weir__schema_resource *weir__schema_find_resource(weir__schema_walk *w,
                                                         const weir__schema_resource *from, const char *uri,
                                                         size_t n);
 
+/* True if the keyword's members are schemas by name, or if its value is data and no schema. */
+bool weir__schema_has_named(const char *keyword);
+bool weir__schema_is_data(const char *keyword);
+
 /* The URI by which the schema is a resource of its own, or NULL. */
 const char *weir__schema_own_uri(const weir__schema_walk *w, const json_t *schema);
 
 /* -- schema_reference.c: references -- */
 
-/* The target of a $ref in the given document. dereference follows references to the end. */
+/* The target of a $ref in the given document. */
 const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference);
+
+/* The target of a schema's $ref, with the keywords beside it. dereference follows references to the end. */
+const json_t *weir__schema_target(weir__schema_walk *w, const json_t *schema);
 const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schema);
 
 /* {"$ref": …} to the conjunction of both schemas, or of a's $ref and the keywords beside it (b NULL). */
 json_t *weir__schema_both(weir__schema_walk *w, json_t *a, json_t *b);
+
+/* The definition that a rewritten schema refers to, NULL while it is being made; the schema itself: it has no
+ * $ref. */
+const json_t *weir__schema_defined(const weir__schema_walk *w, const json_t *made);
 
 /* -- schema.c: schemas -- */
 
@@ -223,6 +241,7 @@ const char *weir__schema_other_constraint(const json_t *schema, const char *cons
 /* True if the schema has one of the keywords (NULL-terminated). */
 bool weir__schema_has_any(const json_t *schema, const char *const *keywords);
 extern const char *const weir__schema_named_properties[]; /* properties, required */
+extern const char *const weir__schema_listed_values[];    /* const, enum */
 
 bool weir__schema_is_required(const json_t *schema, const char *name);
 
@@ -260,6 +279,10 @@ json_t *weir__schema_alternatives(weir__schema_walk *w, const json_t *schema); /
 /* A superset of the types of the values that satisfy the schema. */
 unsigned weir__schema_possible_types(weir__schema_walk *w, const json_t *schema);
 
+/* +1 for keywords that are lower bounds, -1 for upper ones, 0 for others. Of two lower bounds the greater
+ * counts, of two upper ones the less. */
+int weir__schema_bound_sign(const char *name);
+
 /* -- schema_condition.c -- */
 
 /* A schema that is satisfied only by values that do not satisfy the given one, though not by all of them.
@@ -293,9 +316,10 @@ typedef struct weir__schema_bounds {
 } weir__schema_bounds;
 void weir__schema_read_bounds(const json_t *schema, weir__schema_bounds *bounds);
 
+/* type: TYPE_INTEGER, TYPE_FRACTION or TYPE_NUMBER. */
+json_t *weir__schema_numbers(weir__schema_walk *w, const json_t *schema, unsigned type);
+
 json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema); /* const, enum */
-json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema);
-json_t *weir__schema_number(weir__schema_walk *w, const json_t *schema);
 json_t *weir__schema_string(weir__schema_walk *w, const json_t *schema);
 
 /* The strings that match all parts [n], rewritten; `false`: there are none. With narrowed, there are none,

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "grammar/schema_grammar.h"
 #include "support/gbnf.h"
 
 struct example {
@@ -20,6 +21,24 @@ struct example {
     const char *made[6];
     const char *refused[8];
 };
+
+/* *grammar (may be NULL) is freed with weir_free. */
+static inline weir_status schema_compile(const char *schema, const weir__schema_terms *terms, char **grammar,
+                                         weir_error *error)
+{
+    json_t *given = json_loads(schema, 0, NULL), *rewritten = NULL; /* deeper than requests can be, too */
+    char *text = NULL;
+    assert_non_null(given);
+    weir_status status = weir__schema_rewrite(given, terms, &rewritten, error);
+    if (status == WEIR_OK) status = weir__grammar_from_schema(rewritten, "schema", &text, error);
+    json_decref(rewritten);
+    json_decref(given);
+    if (grammar != NULL && status == WEIR_OK)
+        *grammar = text;
+    else
+        weir_free(text);
+    return status;
+}
 
 /* The strict grammar of a schema that has one. */
 static inline gbnf *grammar_of(const char *schema)
