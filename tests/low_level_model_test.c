@@ -315,7 +315,7 @@ static void draw(weir_context *context, const weir_sampler_params *params, int32
 static void test_every_allowed_value_can_be_sampled_with(void **state)
 {
     (void)state;
-    size_t n_members;
+    size_t n_members, n_tried = 0;
     const weir_member *members = weir_members("sampler", &n_members);
     int32_t prompt[60], got[3];
     size_t n = tokens_of(text, prompt);
@@ -326,6 +326,7 @@ static void test_every_allowed_value_can_be_sampled_with(void **state)
             const weir_member *member = &members[i];
             bool is_float = member->type == WEIR_MEMBER_FLOAT;
             if (!is_float && member->type != WEIR_MEMBER_INT32) continue;
+            n_tried += end == 0;
             double value = end == 0 ? member->min : member->max;
             float number = (float)value;
             int32_t integer = is_float ? 0 : (int32_t)value;
@@ -346,6 +347,7 @@ static void test_every_allowed_value_can_be_sampled_with(void **state)
                 draw(context, &params, got, 3);
             }
         }
+    assert_true(n_tried >= 24);
     weir_context_destroy(context);
 }
 

@@ -3,11 +3,8 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "engine/engine.h"
-#include "kernels/kernels.h"
 #include "support/engine/real.h"
 #include "support/temp.h"
 
@@ -59,12 +56,13 @@ static void keep_drafter(weir__drafter *drafter)
 static const weir__drafter_ops known_ops = {.name = "known", .draft = draft_known, .destroy = keep_drafter};
 static weir__drafter known = {.ops = &known_ops};
 
-/* What drafts are measured by, instead of the time that ticks take here: a pass costs, its rows hardly do. */
+/* What drafts are measured by, instead of the time that ticks take here: a pass costs, its rows hardly do. It
+ * costs so much that the time the draft model takes here, which is measured, never counts. */
 static weir__cost same_everywhere(void)
 {
     weir__cost cost;
     weir__cost_init(&cost);
-    cost.ns[WEIR__COST_PASS] = 1e6;
+    cost.ns[WEIR__COST_PASS] = 1e15;
     cost.ns[WEIR__COST_DECODE] = cost.ns[WEIR__COST_PREFILL] = 1;
     cost.ns[WEIR__COST_CONTEXT] = 0;
     return cost;
@@ -136,6 +134,7 @@ static void compare(weir_layout layout, bool together, int by, bool few)
     }
     if (by == BY_KNOWN) assert_true(stats.n_accepted > 100 && stats.n_drafted - stats.n_accepted > 100);
     if (by == BY_LOOKUP && !together) assert_true(stats.n_accepted > 0);
+    if (by == BY_MODEL) assert_true(stats.n_drafted > 0 && stats.n_accepted > 0);
     if (few) assert_true(stats.n_suspensions > 0);
 }
 
@@ -157,8 +156,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(drafts_change_nothing)};
     char path[TEMP_PATH_MAX];
-    if (weir__kernels_attention(0) == NULL ||
-        (getenv("WEIR_KERNELS") != NULL && strcmp(getenv("WEIR_KERNELS"), "off") == 0)) {
+    if (rows_depend_on_company()) {
         puts("skipped: no kernels of weir's run here, so rows depend on their company");
         return 77;
     }

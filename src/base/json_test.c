@@ -17,6 +17,7 @@
 #include "base/json_read.h"
 #include "base/mem.h"
 #include "support/dice.h"
+#include "support/jansson.h"
 #include "weir/more.h"
 
 static void nobody_reads_of_flags_and_types(void **state)
@@ -247,13 +248,6 @@ static void jansson_reads_the_same(void **state)
 }
 
 /* ---- Without memory ---- */
-
-static long allocations_left = -1;
-
-static void *failing_malloc(size_t size)
-{
-    return allocations_left >= 0 && allocations_left-- == 0 ? NULL : malloc(size);
-}
 
 static const char nested[] =
     "{\"a\":[1,2.5,\"a long text, longer than the first buffer of a "

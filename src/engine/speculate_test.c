@@ -6,7 +6,6 @@
 #include "support/dice.h"
 #include "support/effort.h"
 #include "support/engine/draft.h"
-#include "support/guess.h"
 
 /* ---- Rig ---------------------------------------------------------------------------------------------- */
 
@@ -233,7 +232,7 @@ static void drafts_change_no_text_and_no_probability(void **state)
     rig *r = *state;
     uint64_t n_accepted = 0, n_refused = 0;
     for (int i = 0; i < 12; i++) {
-        texts without, with;
+        texts without;
         static guess g;
         char path[64];
         snprintf(path, sizeof path, "fake:exact=1,seed=%d,eos_every=%d", i, i % 2 ? 60 : 0);
@@ -242,20 +241,10 @@ static void drafts_change_no_text_and_no_probability(void **state)
         r->params.n_slots = 1 + i % 5;
         r->params.n_kv = i % 3 == 0 ? 260 : 0; /* so few that requests are suspended */
         r->params.cache_sequences = i % 4 == 0 ? 2 : 0;
-        r->params.n_draft_max = 0;
-        rig_start(r);
-        texts_answer(r, NULL, &without);
-        assert_int_equal(rig_stats(r).n_drafted, 0);
-        weir_engine_destroy(r->engine);
-        r->params.n_draft_max = 1 + i;
-        start(r, &g, -1, -1);
-        texts_answer(r, NULL, &with);
-        weir_engine_stats stats = rig_stats(r);
-        texts_assert_same(&without, &with);
+        texts_without_drafts(r, NULL, &without);
+        weir_engine_stats stats = texts_compare(r, &g, 1 + i, NULL, &without);
         n_accepted += stats.n_accepted;
         n_refused += stats.n_drafted - stats.n_accepted;
-        texts_fini(&without);
-        texts_fini(&with);
         rig_stop(r);
     }
     assert_true(n_accepted > 500 && n_refused > 500);
@@ -540,7 +529,7 @@ static void windows_hold_what_rejected_drafts_need(void **state)
     rig *r = *state;
     uint64_t n_accepted = 0, n_refused = 0;
     for (int i = 0; i < 32; i++) {
-        texts without, with;
+        texts without;
         static guess g;
         char path[64];
         snprintf(path, sizeof path, "fake:exact=1,seed=%d,n_swa=%d", i, 1 + i * 5 % 23);
@@ -550,21 +539,12 @@ static void windows_hold_what_rejected_drafts_need(void **state)
         r->params.n_kv = i % 8 == 0 ? 260 : 0; /* so few that requests are suspended */
         r->params.n_ubatch = i % 3 == 0 ? 1 + i % 14 : 64;
         r->params.chunk_size = 1 + i * 3 % 40;
-        r->params.n_draft_max = 0;
-        rig_start(r);
-        texts_answer(r, NULL, &without);
-        rig_stop(r);
-        r->params.n_draft_max = 1 + i % 12;
-        start(r, &g, -1, -1);
-        texts_answer(r, NULL, &with);
-        weir_engine_stats stats = rig_stats(r);
-        texts_assert_same(&without, &with);
+        texts_without_drafts(r, NULL, &without);
+        weir_engine_stats stats = texts_compare(r, &g, 1 + i % 12, NULL, &without);
         assert_int_equal(atomic_load(&r->fake->n_uncut), 0);
         assert_int_equal(atomic_load(&r->fake->faults), 0);
         n_accepted += stats.n_accepted;
         n_refused += stats.n_drafted - stats.n_accepted;
-        texts_fini(&without);
-        texts_fini(&with);
         rig_stop(r);
     }
     assert_true(n_accepted > 500 && n_refused > 500);
@@ -574,27 +554,19 @@ static void a_draft_that_cannot_be_removed_costs_no_answer(void **state)
 {
     rig *r = *state;
     for (int i = 0; i < 8; i++) {
-        texts without, with;
+        texts without;
         static guess g;
         rig_load(r, i % 4 < 2 ? "fake:exact=1,n_swa=20" : "fake:exact=1");
         r->params.layout = i % 2 ? WEIR_LAYOUT_PER_SLOT : WEIR_LAYOUT_UNIFIED;
         r->params.n_slots = 4;
         r->params.cache_sequences = i < 4 ? -1 : 0;
-        r->params.n_draft_max = 0;
-        rig_start(r);
-        texts_answer(r, NULL, &without);
-        rig_stop(r);
-        r->params.n_draft_max = 6;
-        start(r, &g, -1, -1);
+        texts_without_drafts(r, NULL, &without);
+        assert_int_equal(atomic_load(&r->fake->n_uncut), 0);
         atomic_store(&r->fake->fail_cut, true);
-        texts_answer(r, NULL, &with);
-        weir_engine_stats stats = rig_stats(r);
-        texts_assert_same(&without, &with);
+        weir_engine_stats stats = texts_compare(r, &g, 6, NULL, &without);
         assert_true(stats.n_drafted > stats.n_accepted);
+        assert_true(atomic_load(&r->fake->n_uncut) > 0);
         assert_int_equal(atomic_load(&r->fake->faults), 0);
-        atomic_store(&r->fake->fail_cut, false);
-        texts_fini(&without);
-        texts_fini(&with);
         rig_stop(r);
     }
 }

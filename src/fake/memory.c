@@ -207,7 +207,10 @@ bool weir__fake_seq_remove(weir__bcontext *context, int32_t seq_id, int32_t from
     int32_t last = to < 0 ? seq->n : entry_at(seq, to);
     if (last <= first) return true;
     bool whole = context->model->options.recurrent || atomic_load(&context->model->hooks.fail_cut);
-    if (whole && (first > 0 || last < seq->n)) return false;
+    if (whole && (first > 0 || last < seq->n)) {
+        atomic_fetch_add(&context->model->hooks.n_uncut, 1);
+        return false;
+    }
     if (last == seq->n && first > 0 && !can_end_at(context, seq, from)) return false;
     entries_remove(context, seq, first, last);
     return true;

@@ -13,6 +13,7 @@
 #include "grammar/schema.h"
 #include "grammar/schema_grammar.h"
 #include "support/gbnf.h"
+#include "support/jansson.h"
 
 static weir_status rewrite(const json_t *schema, bool relax, weir__text *relaxed, json_t **rewritten,
                            weir_error *error)
@@ -333,19 +334,6 @@ static void test_fraction_too_deep(void **state)
     free(text);
     json_decref(rewritten);
     json_decref(schema);
-}
-
-/* Jansson's allocations until one fails; below 0: none does. */
-static long allocations_left = -1;
-
-static void *failing_malloc(size_t n)
-{
-    if (allocations_left == 0) {
-        allocations_left = -1;
-        return NULL;
-    }
-    if (allocations_left > 0) allocations_left--;
-    return malloc(n);
 }
 
 /* Where one value of the result cannot be allocated, nothing is left out instead. */

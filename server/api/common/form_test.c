@@ -19,6 +19,7 @@
 #include "server/api/openai/openai.h"
 #include "server/models/model.h"
 #include "server/request/call.h"
+#include "support/jansson.h"
 
 static serve_server server;
 static serve_model model = {.name = "tiny", .n_holders = 1};
@@ -349,16 +350,6 @@ static void test_responses_without_memory(void **state)
         serve_call_destroy(answer->call);
     }
     assert_true(n_failed > 2);
-}
-
-static long allocations_left = -1; /* of jansson's; negative: no limit */
-
-static void *failing_malloc(size_t size)
-{
-    if (allocations_left < 0) return malloc(size);
-    if (allocations_left == 0) return NULL;
-    allocations_left--;
-    return malloc(size);
 }
 
 /* The input of a custom tool is what its arguments say, or there is no memory for it. */

@@ -4,6 +4,7 @@
 #define WEIR_SUPPORT_ENGINE_DRAFT_H
 
 #include "engine.h"
+#include "support/guess.h"
 
 static inline int draft_setup(void **state)
 {
@@ -95,6 +96,32 @@ static inline void texts_assert_same(const texts *a, const texts *b)
 static inline void texts_fini(texts *t)
 {
     for (int i = 0; i < N_TEXTS; i++) weir_result_fini(&t->results[i]);
+}
+
+/* The answers of an engine without drafts, which is then stopped. */
+static inline void texts_without_drafts(rig *r, const weir_adapter_use *use, texts *out)
+{
+    r->params.n_draft_max = 0;
+    rig_start(r);
+    texts_answer(r, use, out);
+    assert_int_equal(rig_stats(r).n_drafted, 0);
+    rig_stop(r);
+}
+
+/* Starts an engine with drafts of at most so many tokens, whose answers must be these; frees them. g: the
+ * drafter, right and wrong at random; NULL: the engine's own. */
+static inline weir_engine_stats texts_compare(rig *r, guess *g, int32_t n_draft_max,
+                                              const weir_adapter_use *use, texts *without)
+{
+    texts with;
+    r->params.n_draft_max = n_draft_max;
+    rig_start(r);
+    if (g != NULL) assert_true(guess_install(g, r->engine, r->model, -1, -1));
+    texts_answer(r, use, &with);
+    texts_assert_same(without, &with);
+    texts_fini(without);
+    texts_fini(&with);
+    return rig_stats(r);
 }
 
 #endif

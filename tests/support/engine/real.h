@@ -7,11 +7,21 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include <weir/more.h>
+
+#include "kernels/kernels.h"
+
+/* True if none of weir's kernels for attention runs here: then a row depends on the others of its pass. */
+static inline bool rows_depend_on_company(void)
+{
+    const char *kernels = getenv("WEIR_KERNELS");
+    return weir__kernels_attention(0) == NULL || (kernels != NULL && strcmp(kernels, "off") == 0);
+}
 
 /* Inside the region where stock attention does not depend on the company (docs/adr/0009). */
 static inline weir_engine_params small_params(int32_t n_slots, weir_layout layout)
