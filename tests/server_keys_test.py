@@ -424,6 +424,20 @@ def reloads():
 
 
 @part
+def without_hangups():
+    """nohup starts a server with SIGHUP ignored; a reload has to come all the same, or a key that was removed goes on."""
+    path = write("keys", "alice\nbob\n")
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    server = Server(WEIR, "--api-key-file", path)
+    signal.signal(signal.SIGHUP, before)
+    write("keys", "alice\n")
+    server.process.send_signal(signal.SIGHUP)
+    check("SIGHUP reads the keys anew", server.log(lambda e: e["event"] == "reload") is not None, server.lines)
+    refused("a key that is gone", server.post(TEXT, {"prompt": "x", "max_tokens": 1}, key="bob"), 401)
+    end(server)
+
+
+@part
 def configuration():
     """Settings in the file, and those that nothing can change."""
     path = write("config", "[serve]\ncors = https://a.example\nmax-body = 4K\n")

@@ -253,8 +253,10 @@ void cli_signals_interrupts(bool on)
 
 void cli_signals_hangups(void)
 {
-    had_terminal = has_terminal();
-    handle_unless_ignored(SIGHUP, on_hangup);
+    struct sigaction before;
+    bool ignored = sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler == SIG_IGN;
+    had_terminal = !ignored && has_terminal(); /* with nohup the server outlives its terminal */
+    set_handler(SIGHUP, on_hangup, 0);
 }
 
 bool cli_signals_noted(void)

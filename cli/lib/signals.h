@@ -49,7 +49,7 @@ void cli_signals_interrupts(bool on);
 bool cli_signals_noted(void);
 
 /* SIGHUP is noted and ends nothing (weir serve), unless the terminal that the program was started from is
- * gone. */
+ * gone. nohup, which lets the program start with SIGHUP ignored, means that its end ends nothing. */
 void cli_signals_hangups(void);
 
 /* A changed window and Ctrl-Z are noted, and the signals of a crash put the terminal in order first. */
