@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans per second of a conversation of 50 messages and 20 tools, over the pin's chat templates, beside those of another build.
 
-usage: templates.py ROUNDS [SECONDS]
+usage: templates.py ROUNDS [SECONDS [TOOL_CHOICE]]
 
-A plan (POST /v1/plan) reads the body, renders the template, makes tokens and looks what the cache has; no pass runs. One
+A plan (POST /v1/plan) reads the body, renders the template, makes tokens and, unless TOOL_CHOICE (auto) is none, the grammar of
+the calls, and looks what the cache has; no pass runs. One
 connection on the fake model. For each template the builds take turns, for SECONDS (0.5) each time. Prints a table in Markdown of
 the templates whose rates differ most, and the median. Needs WEIR_BIN and WEIR_LLAMA_SOURCE in the environment, and WEIR_BEFORE,
 the other build's program; scripts/bench.sh sets the first two."""
@@ -60,8 +61,9 @@ def server_cpu(server):
 def main():
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 0.5
+    tool_choice = sys.argv[3] if len(sys.argv) > 3 else "auto"
     programs = {"before": os.environ["WEIR_BEFORE"], "now": os.environ["WEIR_BIN"]}
-    body = {"messages": conversation(), "tools": [tool(i) for i in range(20)], "max_tokens": 1, "tool_choice": "none"}
+    body = {"messages": conversation(), "tools": [tool(i) for i in range(20)], "max_tokens": 1, "tool_choice": tool_choice}
     rows, refused = [], []
     for path in sorted(pathlib.Path(os.environ["WEIR_LLAMA_SOURCE"], "models/templates").glob("*.jinja")):
         servers = {name: Server(program, "-np", "1", "-c", "200000", "--no-log", "--chat-template-file", str(path)) for name, program in programs.items()}
