@@ -48,7 +48,7 @@ defmodule Weir.JSONTest do
 
   # Where mix looks when it consolidates a protocol.
   test "the implementations are found, whether or not the application has the protocols" do
-    ebin = :code.lib_dir(:weir, :ebin)
+    ebin = Path.join(:code.lib_dir(:weir), "ebin")
 
     for protocol <- [Jason.Encoder, :"Elixir.JSON.Encoder"],
         do:
@@ -65,7 +65,8 @@ defmodule Weir.JSONTest do
   defp by_text(atom) when is_atom(atom) and atom not in [nil, true, false], do: Atom.to_string(atom)
   defp by_text(value), do: value
 
-  # As these protocols call an implementation: what it passes back is a map of the struct's members.
+  # As these protocols call an implementation: what it passes back is a map of the struct's members. Elixir has
+  # its own from 1.18 on.
   defp jason!(%module{} = struct) do
     if not Code.ensure_loaded?(Jason.Encode) do
       body = quote do: def(map(map, {_escape, encode}), do: encode.(map, nil))
@@ -76,8 +77,12 @@ defmodule Weir.JSONTest do
   end
 
   defp elixir_json!(%module{} = struct) do
-    encoder = fn map, _encoder -> JSON.encode!(map) end
-    Module.concat(:"Elixir.JSON.Encoder", module).encode(struct, encoder)
+    if Code.ensure_loaded?(:"Elixir.JSON") do
+      apply(:"Elixir.JSON", :encode!, [struct])
+    else
+      encoder = fn map, _encoder -> JSON.encode!(map) end
+      Module.concat(:"Elixir.JSON.Encoder", module).encode(struct, encoder)
+    end
   end
 
   test "invalid JSON is refused" do

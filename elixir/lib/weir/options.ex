@@ -145,7 +145,7 @@ defmodule Weir.Options do
   defp text(:boolean), do: "true or false"
   defp text(:integer), do: "an integer of 32 bits"
   defp text(:number), do: "a number of 64 bits"
-  defp text({:range, first..last}), do: "an integer in #{first}..#{last}"
+  defp text({:range, range}), do: "an integer in #{range.first}..#{range.last}"
   defp text(:bytes), do: "bytes, an integer of 64 bits that is not negative"
   defp text(:auto_or_bytes), do: text(:bytes) <> ", or :auto"
   defp text(:timeout), do: "milliseconds, at most #{@longest_ms}, or :infinity"

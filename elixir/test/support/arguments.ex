@@ -23,7 +23,7 @@ defmodule Weir.Arguments do
     messages = ~S([{"role": "user", "content": "hello"}])
     {:ok, chat} = NIF.chat_create(elem(own, 0), %{messages: messages})
     {:ok, parser} = NIF.chat_parser(chat)
-    own |> Tuple.append(chat) |> Tuple.append(parser)
+    List.to_tuple(Tuple.to_list(own) ++ [chat, parser])
   end
 
   # Correct arguments of each function, drawn at random by each call.
