@@ -94,7 +94,7 @@ def ids():
 
 @part
 def forks():
-    """A fork is not a way to read a prompt that somebody else sent."""
+    """A fork is not a way to read a prompt that another caller sent."""
     server = Server(WEIR, "--api-key", "alice", "--api-key", "bob")
     answer = server.post(TEXT, {"prompt": "alice's secret", "max_tokens": 8, "temperature": 0}, key="alice").json
     fork = {"fork": {"id": answer["id"], "at": 2}, "max_tokens": 2}
