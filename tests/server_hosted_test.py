@@ -534,6 +534,12 @@ def calls():
         deltas = [c for e in events for choice in e["choices"] for c in choice["delta"].get("tool_calls", [])]
         check("streamed", deltas[0]["type"] == "custom" and deltas[0]["custom"] == {"name": "t", "input": ""} and deltas[0]["id"] and all("function" not in d and d["index"] == 0 for d in deltas) and
               "".join(d["custom"]["input"] for d in deltas) == want["input"], deltas)
+        check("streamed: no delta without input but the first", len(deltas) > 1 and all(d["custom"]["input"] for d in deltas[1:]), deltas)
+        more = {"logprobs": True, "return_token_ids": True}
+        whole = client.chat([USER], **dict(given, **more)).json["choices"][0]
+        parts = [choice for e in server.stream(CHAT, dict({"messages": [USER], "temperature": 0, "reasoning_effort": "none", **more}, **given)) for choice in e["choices"]]
+        check("streamed: all tokens and logprobs", len(whole["token_ids"]) > len(deltas) and [t for part in parts for t in part.get("token_ids", [])] == whole["token_ids"] and
+              [entry for part in parts for entry in (part["logprobs"] or {}).get("content", [])] == whole["logprobs"]["content"], parts, whole)
         call = client.chat([USER], **dict(given, tool_choice={"type": "function", "function": {"name": "a"}})).json["choices"][0]["message"]["tool_calls"][0]
         check("a function beside it is one", call["type"] == "function" and json.loads(call["function"]["arguments"])["town"] in ("Ulm", "Bonn"), call)
         events = server.stream(CHAT, dict({"messages": [USER], "temperature": 0, "reasoning_effort": "none"}, **dict(given, tool_choice={"type": "function", "function": {"name": "a"}})))
