@@ -160,7 +160,7 @@ def test_one_answer_breaks_off():
     ask(proxy, chat(1))
     check("after the call comes the text", proxy.requests[-1] == (1, "text") and weir.bodies[-1]["response_format"]["json_schema"]["schema"] == {"const": "spelling corrected"}, weir.bodies[-1])
     ask(proxy, dict(chat(), tools=[]))
-    check("a request without the tool is told apart", proxy.requests[-1] == (0, "text: edit is not among no tools"), proxy.requests)
+    check("a request without the tool is noted as such", proxy.requests[-1] == (0, "text: edit is not among no tools"), proxy.requests)
 
 
 def test_dialects():

@@ -246,7 +246,7 @@ def test_reasoning():
 {% endif %}""")
     words = ["--chat-template-file", template, "-p", "x", "--grammar", 'root ::= "Let me see.\\n</think>\\n\\nYes."', "-q"]
     answer = json.loads(run(*words, "--json").stdout)
-    check("thoughts are told apart", answer["text"] == "Yes." and answer.get("reasoning", "").strip() == "Let me see.", answer)
+    check("thoughts are separate from the answer", answer["text"] == "Yes." and answer.get("reasoning", "").strip() == "Let me see.", answer)
     check("off a terminal only the answer is printed", run(*words).stdout == "Yes.\n")
     terminal = Terminal([WEIR, "run", "-m", MODEL, *words], env=environment())
     code = terminal.finish(PATIENCE)

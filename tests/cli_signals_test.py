@@ -28,7 +28,7 @@ def wait_full(pipe):
 
 
 def interrupted(number, began, *words):
-    """A run that got a signal after it had begun, which a busy machine decides: its code, its output, its messages."""
+    """A run that gets a signal after it has begun; waits longer on a busy machine: its code, its output, its messages."""
     for wait in (0.5, 2, 8):
         process = start("run", *words)
         time.sleep(wait)
@@ -66,7 +66,7 @@ def test_signals():
             process.send_signal(signal.SIGINT)
         check("a second SIGINT leaves at once" if second else "and gives up",
               wait_gone(process, 1.4 if second else 8) == 130, process.returncode)
-    for wait in (0.3, 2, 8):  # until it minds signals, which a busy machine decides
+    for wait in (0.3, 2, 8):  # longer on a busy machine, until its handler is installed
         process = start("run", "-m", MODEL, stdin=subprocess.PIPE)
         time.sleep(wait)
         process.send_signal(signal.SIGINT)

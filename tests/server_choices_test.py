@@ -112,6 +112,29 @@ refused("best_of in a stream", server.post(TEXT, dict(HOT, best_of=3, stream=Tru
 refused("best_of below n", server.post(TEXT, dict(HOT, n=3, best_of=2)), 400, "best_of")
 refused("best_of in a chat", server.post(CHAT, dict(HELLO, best_of=2), headers=STRICT), 400, "best_of")
 
+# ---- More answers than slots: 2 slots and 6 of 8 places in the queue, since a caller alone has three quarters
+
+with Server(WEIR, "-np", "2", "--queue", "8", model="fake:tick_us=10000,n_ctx_train=100000") as few:
+    texts = [c["text"] for c in many]
+    for n in (2, 3, 8):
+        choices = few.post(TEXT, dict(HOT, n=n)).json.get("choices", [])
+        check(f"n {n} on two slots: all, in their order", [c["index"] for c in choices] == list(range(n)) and [c["text"] for c in choices][:6] == texts[:n], choices, texts)
+    for path, body, field, n in ((TEXT, {"n": 9}, "n", 9), (TEXT, {"n": 128}, "n", 128), (CHAT, dict(HELLO, n=11, prompt=None), "n", 11), (TEXT, {"best_of": 9}, "best_of", 9), (TEXT, {"n": 2, "best_of": 11}, "best_of", 11),
+                                 (TEXT, {"prompt": ["x"] * 9}, "prompt", 9), (TEXT, {"prompt": ["x"] * 5, "n": 2}, "n", 10), ("/completion", {"n_cmpl": 9}, "n_cmpl", 9)):
+        refused(f"more than slots and queue hold, {path} {field}", few.post(path, dict(ASK, **body)), 400, field, f"asks for {n} answers; allowed: 1 to 8, the requests that slots and queue (--queue) hold")
+    long = few.connect()
+    long.request("POST", TEXT, {"prompt": ["a", "b"], "max_tokens": 50000, "ignore_eos": True, "stream": True})
+    few.wait_for(lambda m: m["weir_slots_generating"] == 2)
+    reply = few.post(TEXT, dict(HOT, n=7))
+    check("no room now: 429", reply.status == 429 and reply.error["code"] == "queue_full", reply.headers, reply.body)
+    waits = few.connect()
+    waits.request("POST", TEXT, dict(HOT, n=6))
+    few.wait_for(lambda m: m["weir_queue_depth"] == 6)
+    check("six wait for a slot", few.metrics()["weir_queue_depth"] == 6 and few.metrics()["weir_slots_generating"] == 2, few.metrics())
+    long.close()
+    reply = waits.reply()
+    check("and are served", reply.status == 200 and [c["text"] for c in reply.json["choices"]] == texts, reply.body)
+
 # ---- Forks
 
 whole = server.post(TEXT, dict(ASK, max_tokens=20, logprobs=0)).json

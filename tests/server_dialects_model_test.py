@@ -39,7 +39,7 @@ with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
         return len(server.post("/apply-template", dict(messages=hello, **more)).json["tokens"])
 
     thinks, silent, effort = n_tokens(), n_tokens(reasoning_effort="none", chat_template_kwargs={}), n_tokens(reasoning_effort="low")
-    check("the template tells them apart", len({thinks, silent, effort}) == 3, thinks, silent, effort)
+    check("the template distinguishes them", len({thinks, silent, effort}) == 3, thinks, silent, effort)
     bare = len(server.post("/apply-template", {"messages": hello, "chat_template_kwargs": {"enable_thinking": False}}).json["tokens"])
     for name, more, wanted in [("nothing", {}, bare), ("disabled", {"thinking": {"type": "disabled"}}, bare), ("an unknown type", {"thinking": {"type": "off"}}, bare), ("enabled", {"thinking": {"type": "enabled", "budget_tokens": 2048}}, thinks),
                                ("adaptive", {"thinking": {"type": "adaptive"}}, thinks), ("effort", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}, effort)]:

@@ -31,7 +31,7 @@ HELLO = {CHAT: {"messages": SAID, "max_tokens": 2}, TEXT: {"prompt": "hello", "m
 ASKED = [*SAID, {"role": "assistant", "content": "Hi."}, *SAID]
 # What one dialect calls an option, and its value; the name in the header, if it is another one.
 HINTS = {
-    CHAT: [({"reasoning_effort": "ultra"},), ({"reasoning_effort": "e" * 60},), ({"prediction": {"type": "unknown_type", "content": 5}},), ({"verbosity": "low"},), ({"verbosity": "high"},), ({"service_tier": "flex"},), ({"service_tier": "of another day"},), ({"prompt_cache_retention": "24h"},), ({"prompt_cache_options": {"a": 1}},),
+    CHAT: [({"reasoning_effort": "ultra"},), ({"reasoning_effort": "e" * 60},), ({"prediction": {"type": "unknown_type", "content": 5}},), ({"verbosity": "low"},), ({"verbosity": "high"},), ({"service_tier": "flex"},), ({"service_tier": "an unknown tier"},), ({"prompt_cache_retention": "24h"},), ({"prompt_cache_options": {"a": 1}},),
            ({"web_search_options": {}},), ({"store": True},), ({"num_ctx": 4096},), ({"stream": True, "stream_options": {"include_obfuscation": True}}, "stream_options.include_obfuscation"),
            ({"tools": [dict(TOOL, strict=True)]}, "tools[].strict"), ({"tools": [dict(TOOL, defer_loading=True)]}, "tools[].defer_loading"), ({"tools": [dict(TOOL, allowed_callers=["direct"])]}, "tools[].allowed_callers"),
            ({"provider": {"order": ["x"]}},), ({"models": ["x"]},), ({"enable_thinking": False},), ({"something_new": 1},), ({"messages": [dict(SAID[0], mood="good")]}, "messages[].mood"),

@@ -129,9 +129,9 @@ def blocks():
                 "type": "web_fetch_result", "url": "http://x", "content": {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "QUJD" * 50}}}}, *text("c")], "assistant"), said("d")],
              [USER, said(shown("web_fetch_tool_result", content={"type": "web_fetch_result", "url": "http://x", "content": {"type": "document", "source": {"type": "base64", "media_type": "application/pdf"}}})),
               said("c", "assistant"), said("d")]),
-            ("what no prompt has", [said([*text("a"), {"type": "container_upload", "file_id": "x"}, {"type": "block_of_another_day", "x": 1}]), said([{"type": "fallback", "from": {}, "to": {}}, *text("b")], "assistant"),
+            ("what no prompt has", [said([*text("a"), {"type": "container_upload", "file_id": "x"}, {"type": "unknown_block", "x": 1}]), said([{"type": "fallback", "from": {}, "to": {}}, *text("b")], "assistant"),
                                     said("c")], [said("a"), said("b", "assistant"), said("c")],
-             "messages[].content[]: container_upload; messages[].content[]: block_of_another_day; messages[].content[]: fallback"),
+             "messages[].content[]: container_upload; messages[].content[]: unknown_block; messages[].content[]: fallback"),
             ("a message of such blocks alone", [said("a"), said([{"type": "redacted_thinking", "data": "x"}], "assistant"), said("c")], [said("a"), said("c")], "messages[].content[]: redacted_thinking"),
             ("such a message at the end", [said("a"), said([{"type": "redacted_thinking", "data": "x"}], "assistant")], [said("a")], "messages[].content[]: redacted_thinking"),
             ("what no prompt has, in a result", used([*text("a"), {"type": "x", "text": "b"}]), chat_used("a"), "messages[].content[].content[]: x")]:
@@ -210,7 +210,7 @@ ITEMS = [
 ]
 SKIPPED = [{"type": "compaction", "encrypted_content": "QUJD"}, {"type": "compaction_trigger"}, {"type": "mcp_list_tools", "id": "x", "server_label": "s", "tools": []},
            {"type": "computer_call_output", "call_id": "y", "output": {"type": "computer_screenshot", "image_url": "data:image/png;base64,QUJD"}},
-           {"type": "configuration_update", "reasoning": {"effort": "low"}}, {"type": "item_of_another_day", "id": "x", "content": 5}]
+           {"type": "configuration_update", "reasoning": {"effort": "low"}}, {"type": "unknown_item", "id": "x", "content": 5}]
 
 
 def readable(value):
@@ -257,7 +257,7 @@ def items():
         first = client.responses([USER, said([given], "assistant"), USER], store=True)
         client.same(f"{name}, kept", client.responses("and?", previous_response_id=first.json["id"]),
                     client.chat([USER, said(words, "assistant"), USER, said(first.json["output"][0]["content"][0]["text"], "assistant"), said("and?")]))
-    client.same("a part of another day", client.responses([said([{"type": "input_text", "text": "hello"}, {"type": "part_of_another_day"}])]), client.chat([USER]), "input[].content[]: part_of_another_day")
+    client.same("an unknown part", client.responses([said([{"type": "input_text", "text": "hello"}, {"type": "unknown_part"}])]), client.chat([USER]), "input[].content[]: unknown_part")
     for name, given, field in [("an item that is none", 5, "input[1]"), ("null", None, "input[1]"), ("a list", [], "input[1]"), ("a type of another type", {"type": 5}, "input[1].role"),
                                ("a file", said([{"type": "input_file", "file_id": "x"}]), "input[1].content[0]"), ("a sound", said([{"type": "input_audio"}]), "input[1].content[0]"),
                                ("a refusal of another type", said([{"type": "refusal", "refusal": 5}], "assistant"), "input[1].content[0]"),
@@ -304,10 +304,10 @@ def schema(name):
 
 
 HOSTED = [{"type": kind} for kind in ("web_search", "web_search_preview", "web_search_preview_2025_03_11", "tool_search", "image_generation", "computer_use_preview", "computer", "code_interpreter", "file_search",
-                                      "local_shell", "shell", "apply_patch", "programmatic_tool_calling", "tool_of_another_day")] + [{"type": "mcp", "server_label": "x", "server_url": "http://x"}]
+                                      "local_shell", "shell", "apply_patch", "programmatic_tool_calling", "unknown_tool")] + [{"type": "mcp", "server_label": "x", "server_url": "http://x"}]
 VERSIONED = [{"type": kind, "name": name} for kind, name in (("web_search_20250305", "web_search"), ("computer_20250124", "computer"), ("bash_20250124", "bash"), ("text_editor_20250728", "str_replace_based_edit_tool"),
                                                              ("memory_20250818", "memory"), ("tool_search_tool_regex_20251119", "tool_search_tool_regex"), ("code_execution_20260521", "code_execution"),
-                                                             ("tool_of_another_day", "x"))] + [{"type": "mcp_toolset", "mcp_server_name": "s"}]
+                                                             ("unknown_tool", "x"))] + [{"type": "mcp_toolset", "mcp_server_name": "s"}]
 
 
 @part
@@ -534,6 +534,12 @@ def calls():
         deltas = [c for e in events for choice in e["choices"] for c in choice["delta"].get("tool_calls", [])]
         check("streamed", deltas[0]["type"] == "custom" and deltas[0]["custom"] == {"name": "t", "input": ""} and deltas[0]["id"] and all("function" not in d and d["index"] == 0 for d in deltas) and
               "".join(d["custom"]["input"] for d in deltas) == want["input"], deltas)
+        check("streamed: no delta without input but the first", len(deltas) > 1 and all(d["custom"]["input"] for d in deltas[1:]), deltas)
+        more = {"logprobs": True, "return_token_ids": True}
+        whole = client.chat([USER], **dict(given, **more)).json["choices"][0]
+        parts = [choice for e in server.stream(CHAT, dict({"messages": [USER], "temperature": 0, "reasoning_effort": "none", **more}, **given)) for choice in e["choices"]]
+        check("streamed: all tokens and logprobs", len(whole["token_ids"]) > len(deltas) and [t for part in parts for t in part.get("token_ids", [])] == whole["token_ids"] and
+              [entry for part in parts for entry in (part["logprobs"] or {}).get("content", [])] == whole["logprobs"]["content"], parts, whole)
         call = client.chat([USER], **dict(given, tool_choice={"type": "function", "function": {"name": "a"}})).json["choices"][0]["message"]["tool_calls"][0]
         check("a function beside it is one", call["type"] == "function" and json.loads(call["function"]["arguments"])["town"] in ("Ulm", "Bonn"), call)
         events = server.stream(CHAT, dict({"messages": [USER], "temperature": 0, "reasoning_effort": "none"}, **dict(given, tool_choice={"type": "function", "function": {"name": "a"}})))

@@ -94,7 +94,7 @@ def ids():
 
 @part
 def forks():
-    """A fork is not a way to read a prompt that somebody else sent."""
+    """A fork is not a way to read a prompt that another caller sent."""
     server = Server(WEIR, "--api-key", "alice", "--api-key", "bob")
     answer = server.post(TEXT, {"prompt": "alice's secret", "max_tokens": 8, "temperature": 0}, key="alice").json
     fork = {"fork": {"id": answer["id"], "at": 2}, "max_tokens": 2}
@@ -305,7 +305,7 @@ def priorities():
 def places():
     """Several answers and prompts take several of a key's places."""
     server = Server(WEIR, "-np", "8", "--api-key", "alice", "--api-key", "bob", "--operator-key", "boss", "--key-requests", "4", model=SLOW)
-    for body, field in (({"prompt": "x", "n": 5}, "n"), ({"prompt": ["x"] * 5}, "prompt"), ({"prompt": ["x"] * 2, "n": 3}, "n"), ({"prompt": "x", "best_of": 5}, "n")):
+    for body, field in (({"prompt": "x", "n": 5}, "n"), ({"prompt": ["x"] * 5}, "prompt"), ({"prompt": ["x"] * 2, "n": 3}, "n"), ({"prompt": "x", "best_of": 5}, "best_of")):
         refused(f"{body}: never", server.post(TEXT, dict(body, max_tokens=1), key="alice"), 400, field, word="4")
     refused("chat: never", server.post(CHAT, dict(HELLO, n=5), key="alice"), 400, "n", word="4")
     check("as many as it may have", server.post(TEXT, {"prompt": ["x", "y"], "n": 2, "max_tokens": 1}, key="alice").status == 200)

@@ -91,6 +91,10 @@ def props():
           not names & {"temp", "penalty_last_n", "json_schema"}, names)
     reply = server.post("/v1/completions", dict(ASK, max_tokens=1, **{k: v for k, v in settings["params"].items() if k in names and k != "temperature"}), key="k")
     check("props: under the names and in the ranges of requests", reply.status == 200, reply.body)
+    numbers = ("--temp", "0.8", "--min-p", "0.0000001", "--top-p", "0.9999999", "--dry-base", "3")
+    with Server(WEIR, *numbers) as exact:
+        text = exact.get("/props").body.decode()
+        check("props: numbers in the shortest form that reads back", all(f"{number}," in text for number in ('"temperature":0.8', '"min_p":1e-07', '"top_p":0.9999999', '"dry_base":3')), text)
     check("props: not to be changed", server.post("/props", {}, key="k").status == 405)
     end(server)
 

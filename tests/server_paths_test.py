@@ -498,7 +498,7 @@ def log():
     for secret in secrets:
         check(f"JSON: no line has {secret}", not [line for line in lines if secret in line], *[line for line in lines if secret in line][:5])
     paths = {e["path"] for e in server.lines if "path" in e}
-    check("paths are told apart", {CHAT, RESPONSES + "/*", "/v1/streams/*/cancel", "/v1/prefixes/*", "/v1/models", "/health"} <= paths, paths)
+    check("each path has its own label", {CHAT, RESPONSES + "/*", "/v1/streams/*/cancel", "/v1/prefixes/*", "/v1/models", "/health"} <= paths, paths)
     own = server.lines[-1]
     check("its own id of a request gives nobody anything", server.get(f"{RESPONSES}/resp_{own['id']}", key="key-of-the-client").status == 404)
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -549,7 +549,7 @@ def log_as_text():
     text = server.text.decode(errors="replace")
     for secret in secrets:
         check(f"text: no line has {secret}", secret not in text, *[line for line in text.split("\n") if secret in line][:5])
-    check("paths are told apart", all(f"{path} " in text for path in (CHAT, RESPONSES + "/*", "/v1/streams/*/cancel", "/v1/prefixes/*")), text[:4000])
+    check("each path has its own label", all(f"{path} " in text for path in (CHAT, RESPONSES + "/*", "/v1/streams/*/cancel", "/v1/prefixes/*")), text[:4000])
     server.stop()
 
 

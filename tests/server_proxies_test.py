@@ -1,5 +1,5 @@
 """weir serve behind HAProxy and nginx, which send the requests of all clients over few connections. Some clients send mutilated requests
-without a key, others whole ones with a key and a text of their own: nobody gets an answer to what somebody else asked, and no mutilated
+without a key, others whole ones with a key and a text of their own: nobody gets an answer to what another caller asked, and no mutilated
 request is answered as if it had a key. WEIR_PROXY_REQUESTS=N: that many mutilated requests to each proxy (5000); WEIR_PROXY_SEED=N.
 Without either program the test is skipped."""
 # SPDX-License-Identifier: Apache-2.0

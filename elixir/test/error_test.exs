@@ -39,10 +39,13 @@ defmodule Weir.ErrorTest do
     assert {:error, %{status: 503, code: :server_down}} = Server.generate(:nobody, "c")
   end
 
-  test "models" do
+  @tag :llama
+  test "files that are no models" do
     assert {:error, %{status: 404, code: :not_found}} = Weir.load_model("/nowhere/model.gguf")
     assert {:error, %{status: 400, code: :damaged}} = Weir.load_model(__ENV__.file)
+  end
 
+  test "models" do
     list = [[name: "none", model_path: "fake:fail_load=1"], [name: "big", model_path: "fake:"]]
     {:ok, models} = Models.start_link(models: list, memory: 1)
     {:ok, roomy} = Models.start_link(models: list, memory: 2 ** 30)

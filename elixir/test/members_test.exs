@@ -34,6 +34,18 @@ defmodule Weir.MembersTest do
         do: assert_raise(ArgumentError, fn -> NIF.members(wrong) end)
   end
 
+  test "a sampler's options are described, and their defaults are allowed" do
+    {:ok, model} = Weir.load_model("fake:")
+    names = for %{type: type, option: option} <- NIF.members("sampler"), type != :other, do: option
+    assert Enum.sort(names) == Weir.Sampler.options() |> Enum.map(& &1.name) |> Enum.sort()
+    assert Enum.all?([:temp, :logit_bias, :grammar, :json_schema, :order], &(&1 in names))
+
+    for %{name: name, default: default, min: min, max: max, help: help} <- Weir.Sampler.options() do
+      assert {name, {:ok, _sampler}} = {name, Weir.Sampler.create(model, [{name, default}])}
+      assert {name, true} == {name, help != "" and (min == nil or min <= max)}
+    end
+  end
+
   # A key that is not read may have any value.
   test "every member of a parameter struct is read from a map" do
     {model, _, _, _, engine, _, _, _} = resources()

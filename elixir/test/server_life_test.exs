@@ -192,7 +192,10 @@ defmodule Weir.ServerLifeTest do
         assert {:error, %{code: :out_of_range, field: "max_tokens"}} =
                  Weir.chat_completion(model, [{:user, "hi"}], max_tokens: max, n: 2)
       end
+    end
 
+    @tag :llama
+    test "names a template", %{model: model} do
       assert {:error, %{code: :template, field: "template"}} =
                Weir.Chat.apply_template(model, [{:user, "a"}], template: "{{")
     end

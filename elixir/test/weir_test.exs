@@ -3,7 +3,8 @@ defmodule WeirTest do
   use ExUnit.Case, async: true
 
   doctest Weir
-  doctest Weir.Model
+  doctest Weir.Model, except: [load: 2]
+  doctest Weir.Model, only: [load: 2], tags: [llama: true]
   doctest Weir.Adapter
   doctest Weir.Context
   doctest Weir.Sampler

@@ -361,7 +361,7 @@ static bool check_route(const visit *v)
     bool encoded = v->target[strcspn(v->target, "%?")] == '%';
     if (call->route == NULL && call->allow != NULL)
         serve_call_refuse(call, 405, NULL, "method_not_allowed", "%s does not support %s; use %s", call->path,
-                          call->allow, call->method);
+                          call->method, call->allow);
     else if (call->route == NULL)
         serve_call_refuse(call, 404, NULL, "not_found", "there is nothing at %.200s%s", call->path,
                           encoded ? " (only a name in it may be percent-encoded)" : "");

@@ -188,7 +188,7 @@ void serve_adapters_list(serve_adapters *adapters, weir__text *text)
         weir__json_string(text, "name", from->name);
         const char *slash = info.path != NULL ? strrchr(info.path, '/') : NULL;
         weir__json_string(text, "path", slash != NULL ? slash + 1 : info.path);
-        weir__json_number(text, "scale", (double)from->scale, 6);
+        weir__json_float(text, "scale", from->scale);
         weir__text_printf(text, ",\"rank\":%d,\"size\":%llu}", info.rank, (unsigned long long)info.n_bytes);
     }
     pthread_mutex_unlock(&adapters->mutex);

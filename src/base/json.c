@@ -466,31 +466,37 @@ static decimal decimal_of(const char *text)
     return d;
 }
 
-/* True if the digits are read as the number. Below a power of two, numbers lie closer together than above:
- * digits that are rounded down to below it may miss it where the next ones do not. */
-static bool reads_back(char *text, double value)
+/* True if a text is read as the number, of a float's precision if single. */
+static bool reads_as(const char *text, double value, bool single)
 {
-    char *last = strchr(text, 'e') - 1;
-    if (strtod(text, NULL) == value) return true;
-    if (*last == '9') return false;
-    ++*last;
-    return strtod(text, NULL) == value;
+    return single ? strtof(text, NULL) == (float)value : strtod(text, NULL) == value;
 }
 
-/* The fewest digits that are read as the same number. 15 are never more than that needs, unless it is
- * subnormal. */
-static decimal shortest_decimal(double value)
+/* True if the digits are read as the number. Below a power of two, numbers lie closer together than above:
+ * digits that are rounded down to below it may miss it where the next ones do not. */
+static bool reads_back(char *text, double value, bool single)
+{
+    char *last = strchr(text, 'e') - 1;
+    if (reads_as(text, value, single)) return true;
+    if (*last == '9') return false;
+    ++*last;
+    return reads_as(text, value, single);
+}
+
+/* The fewest digits that are read as the same number. 15 are never more than that needs, or 6 of a float,
+ * unless it is subnormal. */
+static decimal shortest_decimal(double value, bool single)
 {
     char text[64];
-    int precision = fabs(value) < DBL_MIN ? 1 : DBL_DIG;
+    int precision = fabs(value) < (single ? (double)FLT_MIN : DBL_MIN) ? 1 : single ? FLT_DIG : DBL_DIG;
     do snprintf(text, sizeof text, "%.*e", precision - 1, value);
-    while (!reads_back(text, value) && ++precision <= DBL_DECIMAL_DIG);
+    while (!reads_back(text, value, single) && ++precision <= DBL_DECIMAL_DIG);
     return decimal_of(text);
 }
 
-size_t weir__json_real_text(double value, char text[WEIR__JSON_REAL_MAX])
+static size_t real_text(double value, bool single, char text[WEIR__JSON_REAL_MAX])
 {
-    const decimal d = shortest_decimal(value);
+    const decimal d = shortest_decimal(value, single);
     char *to = text;
     if (signbit(value)) *to++ = '-';
     if (d.exponent < -4 || d.exponent >= 16) {
@@ -507,6 +513,20 @@ size_t weir__json_real_text(double value, char text[WEIR__JSON_REAL_MAX])
     }
     *to = '\0';
     return (size_t)(to - text);
+}
+
+size_t weir__json_real_text(double value, char text[WEIR__JSON_REAL_MAX])
+{
+    return real_text(value, false, text);
+}
+
+void weir__json_float(weir__text *text, const char *name, float value)
+{
+    char digits[WEIR__JSON_REAL_MAX];
+    size_t n = real_text(isfinite(value) ? (double)value : 0, true, digits);
+    if (memcmp(digits + n - 2, ".0", 2) == 0) n -= 2;
+    weir__json_key(text, name);
+    weir__text_add(text, digits, n);
 }
 
 /* ---- Writing: values ---- */

@@ -98,4 +98,7 @@ void weir__json_bytes(weir__text *text, const char *name, const char *bytes, siz
 void weir__json_string(weir__text *text, const char *name, const char *string);
 void weir__json_number(weir__text *text, const char *name, double value, int decimals);
 
+/* Adds a member with the fewest digits that read back as the same float; 0 if it is not finite. */
+void weir__json_float(weir__text *text, const char *name, float value);
+
 #endif

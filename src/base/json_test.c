@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/json_read.h"
 
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -572,6 +573,56 @@ static void an_object_is_written_member_by_member(void **state)
     weir__text_fini(&text);
 }
 
+/* The bits of a float that is read, and what %g writes, are the oracle. */
+static void floats_are_as_short_as_can_be(void **state)
+{
+    static const struct {
+        float value;
+        const char *text;
+    } cases[] = {
+        {0.8f, "0.8"},
+        {3, "3"},
+        {-0.5f, "-0.5"},
+        {1e-7f, "1e-07"},
+        {0.9999999f, "0.9999999"},
+        {16777216, "16777216"},
+        {0, "0"},
+        {INFINITY, "0"},
+        {NAN, "0"},
+        {1e20f, "1e+20"},
+        {FLT_MAX, "3.4028235e+38"},
+        {1e-45f, "1e-45"},
+    };
+    uint32_t bits = 1;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        weir__text text = {0};
+        weir__json_float(&text, "x", cases[i].value);
+        assert_non_null(text.bytes);
+        assert_string_equal(text.bytes + strlen("\"x\":"), cases[i].text);
+        weir__text_fini(&text);
+    }
+    for (int i = 0; i < 100000; i++) {
+        weir__text text = {0};
+        char shorter[WEIR__JSON_REAL_MAX];
+        float value;
+        int n = 0; /* significant digits */
+        bits = bits * 1664525 + 1013904223;
+        memcpy(&value, &bits, sizeof value);
+        if (!isfinite(value)) continue;
+        weir__json_float(&text, "x", value);
+        const char *written = text.bytes + strlen("\"x\":");
+        assert_true(strtof(written, NULL) == value);
+        for (const char *at = written; *at != '\0' && *at != 'e'; at++)
+            if (*at >= '0' && *at <= '9' && (n > 0 || *at != '0')) n++;
+        if (strchr(written, '.') != NULL && n > 1 && n <= FLT_DECIMAL_DIG) {
+            snprintf(shorter, sizeof shorter, "%.*g", n - 1, (double)value);
+            assert_true(strtof(shorter, NULL) != value);
+        }
+        weir__text_fini(&text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -581,6 +632,7 @@ int main(void)
         cmocka_unit_test(long_integers_keep_their_digits),
         cmocka_unit_test(reals_are_as_short_as_can_be),
         cmocka_unit_test(jansson_reads_the_same),
+        cmocka_unit_test(floats_are_as_short_as_can_be),
         cmocka_unit_test(a_failing_allocation_is_no_fault_of_the_text),
         cmocka_unit_test(a_copy_is_whole_or_none),
         cmocka_unit_test(a_deep_copy_is_whole_or_none),

@@ -260,8 +260,8 @@ static bool write_message(const char *template, const char *prompt, const char *
 }
 
 /* What a template writes for a message, with what follows it in the conversation, and cut anywhere, is the
- * same answer however it is split: also where the stream has shown a call before a text that no call has
- * behind it. */
+ * same answer however it is split, even if the stream has already shown a call when text follows that no call
+ * may have behind it. */
 static void test_split_templates(void **state)
 {
     static const char *const messages[] = {

@@ -349,8 +349,8 @@ static void a_suspension_costs_a_tenant_nothing(void **state)
     }
 }
 
-/* The first two requests are A's, and the slot is one: of the next two the other tenant's goes first, unless
- * both are nobody's or each is somebody else's. */
+/* A request runs in the only slot, and two more wait. The last goes first only if the other one has the same
+ * tenant as the request that runs, and it has another. The salt stands in for a tenant that is not given. */
 static void slots_are_shared_between_tenants_not_salts(void **state)
 {
     rig *r = *state;

@@ -563,21 +563,30 @@ weir_status weir__engine_submit(weir_engine *engine, const weir_request *request
         return weir__invalid(error, WEIR_ERROR_MISSING, engine ? "requests" : "engine", "a pointer is NULL");
     if ((status = check_process(engine, error)) != WEIR_OK) return status;
     if ((status = weir_model_check(engine->model, error)) != WEIR_OK) return status;
-    if ((status = weir__engine_check_count(engine, 0, "n", n, error)) != WEIR_OK) return status;
-    weir__request **made = weir__mem_calloc(n, sizeof *made);
-    if (made == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu requests", n);
-
+    if (n == 0) return weir__engine_check_count(engine, 0, "n", n, error);
+    weir__request *first = NULL, **made = NULL;
+    status =
+        weir__request_create(engine->model, &engine->params, requests, 0, engine->waker, NULL, &first, error);
+    if (status != WEIR_OK) return status;
+    status = weir__engine_check_count(engine, first->tenant_hash, "n", n, error);
+    if (status == WEIR_OK && (made = weir__mem_calloc(n, sizeof *made)) == NULL)
+        status = weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu requests", n);
+    if (status != WEIR_OK) {
+        weir__request_destroy(first);
+        return status;
+    }
+    made[n_made++] = first;
     for (; n_made < n; n_made++) {
         const weir_request *request =
             (const weir_request *)((const char *)requests + (choices ? 0 : n_made) * requests->size);
         status = weir__request_create(engine->model, &engine->params, request, n_made, engine->waker,
-                                      choices && n_made > 0 ? made[0] : NULL, &made[n_made], error);
+                                      choices ? first : NULL, &made[n_made], error);
         if (status != WEIR_OK) goto fail;
-        made[n_made]->ticket = ticket;
-        if (results != NULL) made[n_made]->result = &results[n_made];
     }
-    status = weir__engine_check_count(engine, made[0]->tenant_hash, "n", n, error);
-    if (status != WEIR_OK) goto fail;
+    for (size_t i = 0; i < n; i++) {
+        made[i]->ticket = ticket;
+        if (results != NULL) made[i]->result = &results[i];
+    }
     if ((status = attach_all(engine, made, n, streams, error)) != WEIR_OK) goto fail;
     if ((status = weir__shared_submit(&engine->shared, &engine->params, made, n, error)) != WEIR_OK)
         goto detach;

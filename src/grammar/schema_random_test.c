@@ -119,6 +119,8 @@ static bool valid(const json_t *root, const json_t *schema, const json_t *value)
             return false;
         if ((k = json_object_get(schema, "exclusiveMaximum")) != NULL && v >= json_number_value(k))
             return false;
+        if ((k = json_object_get(schema, "multipleOf")) != NULL && fmod(v, json_number_value(k)) != 0)
+            return false;
     }
     if (json_is_string(value)) {
         size_t n = code_points(json_string_value(value));

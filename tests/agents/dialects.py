@@ -18,16 +18,21 @@ def texts(value):
     return "\n".join(texts(v) for v in (value.values() if isinstance(value, dict) else value if isinstance(value, list) else []))
 
 
-class Responses:
+class Dialect:
+    """COUNT: the usage's member with the tokens of the answer; LIMIT: the body's field with the most of them."""
+
+    @classmethod
+    def generated(cls, answer):
+        return answer["usage"][cls.COUNT]
+
+    @classmethod
+    def limit(cls, body, n):
+        body[cls.LIMIT] = n
+
+
+class Responses(Dialect):
     path = "/v1/responses"
-
-    @staticmethod
-    def generated(answer):
-        return answer["usage"]["output_tokens"]
-
-    @staticmethod
-    def limit(body, n):
-        body["max_output_tokens"] = n
+    COUNT, LIMIT = "output_tokens", "max_output_tokens"
 
     @staticmethod
     def results(body):
@@ -55,16 +60,9 @@ class Responses:
         body["text"] = dict(body.get("text") or {}, format={"type": "json_schema", "name": "answer", "schema": only(text)})
 
 
-class Messages:
+class Messages(Dialect):
     path = "/v1/messages"
-
-    @staticmethod
-    def generated(answer):
-        return answer["usage"]["output_tokens"]
-
-    @staticmethod
-    def limit(body, n):
-        body["max_tokens"] = n
+    COUNT, LIMIT = "output_tokens", "max_tokens"
 
     @staticmethod
     def results(body):
@@ -92,17 +90,14 @@ class Messages:
         body["output_config"] = dict(body.get("output_config") or {}, format={"type": "json_schema", "schema": only(text)})
 
 
-class Chat:
+class Chat(Dialect):
     path = "/v1/chat/completions"
+    COUNT, LIMIT = "completion_tokens", "max_tokens"
 
-    @staticmethod
-    def generated(answer):
-        return answer["usage"]["completion_tokens"]
-
-    @staticmethod
-    def limit(body, n):
+    @classmethod
+    def limit(cls, body, n):
         body.pop("max_completion_tokens", None)
-        body["max_tokens"] = n
+        super().limit(body, n)
 
     @staticmethod
     def results(body):

@@ -1,6 +1,8 @@
 """--cors in headless Chromium: pages of other origins ask `weir serve` as the official JavaScript client does, whole and streamed, and pages that
-may not ask get nothing, by no means that a browser has for it."""
+may not ask get nothing, whatever means of the browser they use. Controls show that each of these means reads, or does something, where it may."""
 # SPDX-License-Identifier: Apache-2.0
+import base64
+import hashlib
 import http.server
 import os
 import re
@@ -36,15 +38,31 @@ return {status: answer.status, id: answer.headers.get('x-request-id'), stream: a
 
 
 class Page(http.server.BaseHTTPRequestHandler):
-    """An empty page of another origin."""
+    """A page, an image, a script, a style, events or a web socket, as the browser asks for it: all origins may read it. Notes what is asked."""
 
-    def do_GET(self):
-        body = b"<!doctype html><title>elsewhere</title>"
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", str(len(body)))
+    asked = set()
+
+    def answer(self):
+        Page.asked.add(("HEAD" if self.command == "GET" else self.command, self.path))
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        socket_key = self.headers.get("Sec-WebSocket-Key")
+        wanted = "events" if self.headers.get("Accept") == "text/event-stream" else self.headers.get("Sec-Fetch-Dest")
+        kind, body = {"image": ("image/svg+xml", b'<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>'), "script": ("text/javascript", b"1"),
+                      "style": ("text/css", b"a {}"), "events": ("text/event-stream", b"data: x\n\n")}.get(wanted, ("text/html", b"<!doctype html><title>elsewhere</title>elsewhere"))
+        self.send_response(101 if socket_key else 200)
+        if socket_key:
+            accepted = hashlib.sha1((socket_key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest()
+            fields = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Accept": base64.b64encode(accepted).decode()}
+        else:
+            fields = {"Content-Type": kind, "Content-Length": len(body), "Access-Control-Allow-Origin": self.headers.get("Origin", "*"), "Access-Control-Allow-Credentials": "true",
+                      "Access-Control-Allow-Headers": "content-type, x-a", "Access-Control-Allow-Methods": "DELETE, GET, HEAD, POST"}
+        for name, value in fields.items():
+            self.send_header(name, str(value))
         self.end_headers()
-        self.wfile.write(body)
+        if not socket_key and self.command != "HEAD":
+            self.wfile.write(body)
+
+    do_DELETE = do_GET = do_HEAD = do_OPTIONS = do_POST = answer
 
     def log_message(self, *_):
         pass
@@ -65,11 +83,11 @@ def tries(browser, server):
     return whole, streamed, keyed
 
 
-# Each way of a page to reach a server: [what it read or null, what it was refused with]. The texts it must not see are all JSON of the server's.
+# Each way of a page to reach a server: what it read, or null. A way that fails in itself, and not because the browser refuses, reads an error.
 WAYS = """
-const [url, way] = args, asks = JSON.stringify({messages: [{role: 'user', content: 'hello'}], max_tokens: 4}), chat = url + '/v1/chat/completions';
+const [url, way] = args, asks = JSON.stringify({model: 'one', messages: [{role: 'user', content: 'hello'}], max_tokens: 4}), chat = url + '/v1/chat/completions';
 const read = async (path, options) => { const a = await fetch(path, options); return a.type === 'opaque' ? null : await a.text(); };
-const waits = (set) => new Promise((done) => { set(done); setTimeout(() => done(null), 3000); });
+const waits = (set) => new Promise((done) => { set(done); setTimeout(() => done(null), 30000); });
 const element = (kind, set) => waits((done) => {
     const e = document.createElement(kind);
     e.onload = () => { let text = 'loaded'; if (kind === 'iframe') { try { text = e.contentDocument.body.innerText || null; } catch { text = null; } } done(text); };
@@ -85,7 +103,6 @@ const form = (path, type, name, value) => waits((done) => {
     Object.assign(input, {name, value});
     f.append(input);
     document.body.append(f);
-    let first = true;
     frame.onload = () => { try { done(frame.contentDocument.body.innerText || null); } catch { done(null); } };
     f.submit();
 });
@@ -103,13 +120,13 @@ const ways = {
     'GET /props': () => read(url + '/props', {mode: 'no-cors'}),
     'HEAD /lora-adapters': () => read(url + '/lora-adapters', {method: 'HEAD', headers: {'X-A': 'b'}}),
     'DELETE of an answer': () => read(url + '/v1/responses/resp_1', {method: 'DELETE'}),
-    'a model unloaded': () => read(url + '/v1/models/unload', {method: 'POST', mode: 'no-cors', body: '{}'}),
-    'a model unloaded by a beacon': async () => { navigator.sendBeacon(url + '/v1/models/unload', '{}'); return null; },
+    'a model unloaded': () => read(url + '/v1/models/unload', {method: 'POST', mode: 'no-cors', body: '{"model": "one"}'}),
+    'a model unloaded by a beacon': async () => { navigator.sendBeacon(url + '/v1/models/unload', '{"model": "one"}'); return null; },
     'scales of adapters': () => read(url + '/lora-adapters', {method: 'POST', body: '[]'}),
-    '/events': () => waits((done) => { const e = new EventSource(url + '/events'); e.onmessage = (m) => { e.close(); done(m.data); }; e.onerror = () => { e.close(); done(null); }; }),
+    '/events': () => waits((done) => { const e = new EventSource(url + '/events'); e.onopen = () => { e.close(); done('open'); }; e.onerror = () => { e.close(); done(null); }; }),
     'a form of plain text': () => form(chat, 'text/plain', asks.replace(/}$/, ', "x": "'), '"}'),
     'a form with parts': () => form(chat, 'multipart/form-data', 'messages', 'hello'),
-    'a form': () => form(url + '/v1/models/unload', 'application/x-www-form-urlencoded', 'model', 'fake:'),
+    'a form': () => form(url + '/v1/models/unload', 'application/x-www-form-urlencoded', 'model', 'one'),
     'an image': () => element('img', (e) => e.src = url + '/v1/models'),
     'a script': () => element('script', (e) => e.src = url + '/lora-adapters'),
     'a style': () => element('link', (e) => { e.rel = 'stylesheet'; e.href = url + '/v1/models'; }),
@@ -118,8 +135,14 @@ const ways = {
     'a web socket': () => waits((done) => { const w = new WebSocket(url.replace('http', 'ws') + '/events'); w.onopen = () => done('open'); w.onerror = () => done(null); }),
 };
 if (way === null) return Object.keys(ways);
-try { return await ways[way](); } catch (e) { return null; }
+try { return await ways[way](); } catch (e) { return e instanceof TypeError && e.message === 'Failed to fetch' ? null : 'failed: ' + e; }
 """
+# BEACON never reads anything, and BLIND has the ways that read nothing from a null origin. ASKS has those that make a server generate where they may.
+BEACON = "a model unloaded by a beacon"
+BLIND = {"one whose answer it does not want to read", "one of another dialect", "GET /props", "a model unloaded", "a form of plain text", "a form with parts", "a form", "a frame",
+         "a frame of /slots", BEACON}
+ASKS = {"a request in JSON", "one as plain text, which no browser asks about", "one without a type", "one whose answer it does not want to read", "one with cookies",
+        "one of another dialect", "a stream of its own", "a form of plain text"}
 SANDBOX = """
 const frame = document.createElement('iframe');
 frame.sandbox = 'allow-scripts allow-forms';
@@ -131,18 +154,63 @@ return await said;
 """
 
 
+def serve(*words):
+    """A server of a model that can be unloaded."""
+    with tempfile.NamedTemporaryFile("w", suffix=".conf") as models:
+        models.write("[one]\nmodel = fake:\n")
+        models.flush()
+        return Server(os.environ["WEIR_BIN"], "--models", models.name, *words, model=None)
+
+
 def work(server):
     """What changes if a request of a page is honoured: tokens, and models that are loaded."""
     metrics = server.get("/metrics").body.decode()
-    return re.findall(r"^weir_(?:prompt|generated|generation|decoded|predicted)\w*tokens\w*_total.*$", metrics, re.M), server.get("/v1/models").json["data"][0].get("state")
+    return re.findall(r"^weir_(?:prompt|generated|generation|decoded|predicted)\w*tokens\w*_total.*$", metrics, re.M), server.get("/v1/models").json["data"][0]["state"]
+
+
+def load(server):
+    server.post("/v1/chat/completions", dict(ASK, model="one"))
+    return work(server)
+
+
+def does(server, act):
+    before = load(server)
+    act()
+    server.wait_for(lambda _: work(server) != before)
+    return work(server) != before
+
+
+def is_there(server, method, path):
+    reply = server.ask(method, path)
+    return reply.status != 405 and not (reply.status == 404 and (method == "HEAD" or b"there is nothing at" in reply.body))
+
+
+def prove(browser, page):
+    """Every way works where it may, and asks for what a server has."""
+    browser.open(page)
+    ways = set(browser.js_async(WAYS, page, None))
+    reads = {way: browser.js_async(WAYS, page, way) for way in ways}
+    check("each way reads where it may", {way for way in ways if reads[way] is not None} == ways - {BEACON} and not any("failed: " in str(read) for read in reads.values()), reads)
+    reads = {way: browser.js_async(SANDBOX, WAYS, page, way) for way in ways}
+    check("and from a null origin", {way for way in ways if reads[way] is not None} == ways - BLIND and not any("failed: " in str(read) for read in reads.values()), reads)
+    with serve("--cors", "*") as server:
+        for way in sorted(ASKS):
+            check(f"{way}: is honoured where it may", does(server, lambda way=way: browser.js_async(WAYS, server.url, way)))
+            check(f"{way}: also from a null origin", does(server, lambda way=way: browser.js_async(SANDBOX, WAYS, server.url, way)))
+    with serve() as server:
+        asked = {(method, path) for method, path in Page.asked if method != "OPTIONS" and path != "/favicon.ico"}
+        missing = {(method, path) for method, path in asked if not is_there(server, method, path)}
+        check("and asks for what the server has", len(asked) >= 10 and not missing, asked, missing)
+        browser.open(server.url + "/")
+        for way in ("a model unloaded", BEACON):
+            check(f"{way}: is honoured from the server's own page", does(server, lambda way=way: browser.js_async(WAYS, server.url, way)))
 
 
 def attack(browser, name, words, page):
     """A page that may not ask tries all ways, as itself and as an origin that is null."""
-    with Server(os.environ["WEIR_BIN"], *words) as server:
-        server.post("/v1/chat/completions", ASK)
-        before = work(server)
-        check_work = bool(before[0])
+    with serve(*words) as server:
+        before = load(server)
+        check_work = bool(before[0]) and before[1] == "loaded"
         browser.open(page)
         for way in browser.js_async(WAYS, server.url, None):
             got = browser.js_async(WAYS, server.url, way)
@@ -173,6 +241,7 @@ def main():
         with Server(os.environ["WEIR_BIN"]) as server:
             browser.open(may)
             check("without --cors: none", all("refused" in o for o in tries(browser, server)))
+        prove(browser, may)
         attack(browser, "without --cors", [], may)
         attack(browser, "a page that --cors does not name", ["--cors", may], may_not)
     print(f"{results['passed']} passed, {results['failed']} failed")

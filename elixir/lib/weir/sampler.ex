@@ -16,18 +16,38 @@ defmodule Weir.Sampler do
   defstruct [:ref]
   @type t :: %__MODULE__{ref: reference()}
 
-  @doc """
-  Options: `seed` (random), `temp` (0.8), `top_k` (40), `top_p` (0.95), `min_p` (0.05), `penalty_repeat`
-  (1.0), `penalty_freq` (0.0), `penalty_present` (0.0), `grammar` (GBNF; nil or `""`: none), `grammar_root` ("root"),
-  `json_schema` (see `Weir.Grammar.from_json_schema/1`).
+  @typedoc "An option of `create/2`. `min` and `max` are nil unless it is a number."
+  @type option :: %{
+          name: atom(),
+          default: term(),
+          min: number() | nil,
+          max: number() | nil,
+          help: String.t()
+        }
 
-  The default `nil` of the others means the library's: `dynatemp_range`, `dynatemp_exponent`, `typical_p`,
-  `top_n_sigma`, `xtc_probability`, `xtc_threshold`, `min_keep`, `dry_multiplier`, `dry_base`,
-  `dry_allowed_length`, `dry_penalty_last_n`, `dry_breakers` (texts), `penalty_last_n`, `mirostat` (0, 1, 2),
-  `mirostat_tau`, `mirostat_eta`, `adaptive_target`, `adaptive_decay`, `logit_bias` (a list of `{token,
-  number}`, added to the token's logit, or `{token, :never}`), `ignore_eos` (never choose a token that ends
-  the answer), `order` (the samplers' names, separated by `;`). `weir_sampler_params` in the C API describes
-  them.
+  @doc """
+  The options of `create/2`, which are those of the library.
+
+      iex> Enum.find(Weir.Sampler.options(), &(&1.name == :top_p))
+      %{name: :top_p, default: 0.95, min: 0.0, max: 1.0,
+        help: "keep the likeliest tokens whose probabilities add up to P; 1 = off"}
+  """
+  @spec options() :: [option()]
+  def options do
+    options = Options.sampler()
+
+    for %{option: name, initial: initial} = member <- NIF.members("sampler"),
+        {_type, default} <- List.wrap(options[name]) do
+      default = if initial == nil, do: default, else: initial
+      %{name: name, default: default, min: member.min, max: member.max, help: member.help}
+    end
+  end
+
+  @doc """
+  Takes the options of `options/0`, such as `temp`, `top_p`, `seed` and `order` (the samplers' names, separated
+  by `;`). Without `seed`, it is random. Three are not plain numbers or texts: `grammar` is GBNF (nil or `""`:
+  none), `json_schema` is as for `Weir.Grammar.from_json_schema/1`, and `logit_bias` is a list of `{token,
+  number}`, added to the token's logit, or `{token, :never}`. `weir_sampler_params` in the C API says more.
 
       iex> {:ok, model} = Weir.load_model("fake:")
       iex> {:ok, sampler} = Weir.Sampler.create(model, temp: 0.0, logit_bias: [{?x, 1000.0}])

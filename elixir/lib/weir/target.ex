@@ -17,7 +17,8 @@ defmodule Weir.Target do
   ## Options of a request
 
     * `max_tokens` (256; -1: as many as fit), `min_tokens` (0; the answer does not end before)
-    * those of `Weir.Sampler.create/2`: `temp`, `seed`, `grammar`, `json_schema` and so on
+    * those of `Weir.Sampler.create/2`: `temp`, `seed`, `grammar`, `json_schema` and so on (`Weir.Sampler.options/0`
+      lists them)
     * `stop` (texts that end the answer and are not part of it), `stop_tokens` (ids, at most 256, that end the
       answer), `include_stop` (false; true keeps the stop text or token that ended the answer)
     * `allowed_tokens` (ids; no other token comes; []: all may), `bad_words` (at most 128 texts that are not in the

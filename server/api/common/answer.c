@@ -145,6 +145,12 @@ static weir_status submit_shared(serve_answer *answer, const weir_request *reque
     return WEIR_OK;
 }
 
+/* The field that makes a request's answers so many. */
+static const char *count_field(const serve_answer *answer)
+{
+    return answer->n_each > 1 ? answer->each : "prompt";
+}
+
 /* Counts the answers: each of a request is one among its key's. */
 static bool count_answers(serve_answer *answer)
 {
@@ -155,7 +161,7 @@ static bool count_answers(serve_answer *answer)
         return true;
     }
     if (answer->n > most)
-        return serve_call_refuse(call, 400, answer->n_each > 1 ? "n" : "prompt", "invalid_value",
+        return serve_call_refuse(call, 400, count_field(answer), "invalid_value",
                                  "this request asks for %d answers; this key may have %d at a time",
                                  answer->n, most);
     return serve_call_refuse(
@@ -173,6 +179,11 @@ bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_
     if (!count_answers(answer)) return false;
     weir_status status = answer->share ? submit_shared(answer, requests, &error)
                                        : submit_own(answer, requests, n_requests, &error);
+    if (status == WEIR_INVALID && error.has_high && strcmp(error.field, "n") == 0)
+        return serve_call_refuse(call, 400, count_field(answer), "invalid_value",
+                                 "this request asks for %d answers; allowed: 1 to %.0f, the requests that "
+                                 "slots and queue (--queue) hold",
+                                 answer->n, error.high);
     if (status == WEIR_OK && answer->kept) keep_answer(answer, requests[0].cache_salt);
     return serve_call_passes(call, status, &error);
 }

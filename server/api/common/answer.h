@@ -126,6 +126,7 @@ struct serve_answer {
     char *own_model;    /* an adapter's name; NULL = none */
     int32_t n, n_finished;
     int32_t n_each;     /* choices of one prompt: choices[i] is of prompt i / n_each */
+    const char *each;   /* the field that says n_each */
     int32_t n_returned; /* of these, the best ones that are returned; n_each = all, unranked */
     serve_choice choices[];
 };

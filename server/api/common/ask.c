@@ -254,6 +254,8 @@ serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int
     answer->timings = ask->timings;
     answer->progress = ask->progress;
     answer->n_each = ask->best_of;
+    answer->each = serve_ask_given(ask, "n_cmpl") != NULL ? "n_cmpl" : "n";
+    if (ask->best_of > ask->n) answer->each = "best_of";
     answer->n_returned = ask->n;
     /* best_of drops some choices and reorders the rest; media would keep their memory. */
     answer->kept = !ask->unkept && ask->best_of == ask->n && ask->n_media == 0;

@@ -22,6 +22,7 @@ static serve_reader read_options;
 
 /* clang-format off */
 #define NUMBER(n, w, at, l, m) {.name = (n), .where = (w), .kind = SERVE_FIELD_INT32, .target = offsetof(serve_ask, at), .least = (l), .most = (m)}
+#define ANSWERS(n, w, at) {.name = (n), .where = (w), .kind = SERVE_FIELD_INT32, .target = offsetof(serve_ask, at), .least = 1, .most = SERVE_N_MAX, .why = "answers without a free slot wait in the queue"}
 /* NOLINTNEXTLINE(bugprone-macro-parentheses): a member's place */
 #define OF(o, m) .of = #o, .member = #m, .target = offsetof(serve_ask, o.m)
 #define SETS(n, w, o, m) {.name = (n), .where = (w), .kind = SERVE_FIELD_MEMBER, OF(o, m)}
@@ -56,8 +57,8 @@ static const serve_field fields[] = {
     SERVE_FIELD_BY("stream_options", BOTH | SERVE_ASK_RESPONSES, serve_ask_stream_options),
     SERVE_FIELD("resume", BOTH, BOOL, serve_ask, resume),
     SERVE_FIELD("share", BOTH, BOOL, serve_ask, share),
-    NUMBER("n", BOTH | BINDS, n, 1, SERVE_N_MAX),
-    NUMBER("best_of", SERVE_ASK_COMPLETIONS, best_of, 1, SERVE_N_MAX),
+    ANSWERS("n", BOTH | BINDS, n),
+    ANSWERS("best_of", SERVE_ASK_COMPLETIONS, best_of),
     SERVE_FIELD_BY("stop", BOTH | BINDS, serve_ask_stop),
     SETS("max_tokens", ALL & ~SERVE_ASK_MESSAGES, request, max_tokens),
     SETS_IN("max_tokens", SERVE_ASK_MESSAGES, request, max_tokens, 1, INT32_MAX), /* as Anthropic has it */
@@ -112,7 +113,7 @@ static const serve_field fields[] = {
     SETS("continue_final_message", SERVE_ASK_CHAT, chat, continue_final),
     SETS("add_generation_prompt", SERVE_ASK_CHAT, chat, add_generation_prompt), /* as vLLM has it */
     SERVE_FIELD("echo", SERVE_ASK_COMPLETIONS, BOOL, serve_ask, echo),
-    NUMBER("n_cmpl", SERVE_ASK_NATIVE, n, 1, SERVE_N_MAX),
+    ANSWERS("n_cmpl", SERVE_ASK_NATIVE, n),
     HINT_BY("n_probs", SERVE_ASK_NATIVE, serve_ask_native),
     HINT_BY("post_sampling_probs", SERVE_ASK_NATIVE, serve_ask_native),
     HINT_BY("return_tokens", SERVE_ASK_NATIVE, serve_ask_native),

@@ -41,8 +41,10 @@ typedef struct serve_field {
     const char *of; /* the library's member that it sets, of "sampler", "chat" or "request"; NULL = none */
     const char *member;
     const char *only; /* JSON; of a hint any number, with "|" between them */
-    const char *why;  /* of a hint: what it must be with `strict`; "": unknown then; NULL: named then, too */
-    unsigned types;   /* bits 1 << JSON_*, see SERVE_JSON; 0 = any */
+    /* Of a hint: what it must be with `strict`; "": unknown then; NULL: named then, too. Of a number: a note
+     * in the table of fields. */
+    const char *why;
+    unsigned types; /* bits 1 << JSON_*, see SERVE_JSON; 0 = any */
     serve_reader *read;
 } serve_field;
 

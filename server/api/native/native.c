@@ -116,8 +116,10 @@ static void add_setting(const weir_member *member, const weir_sampler_params *sa
     if (name == NULL) name = member->name;
     if (member->type == WEIR_MEMBER_BOOL)
         weir__text_printf(text, ",\"%s\":%s", name, value != 0 ? "true" : "false");
+    else if (member->type == WEIR_MEMBER_FLOAT)
+        weir__json_float(text, name, (float)value);
     else
-        weir__json_number(text, name, value, 6);
+        weir__json_number(text, name, value, 0);
 }
 
 /* The numbers and flags of the sampler, as requests call them. */

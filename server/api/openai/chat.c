@@ -42,6 +42,20 @@ static void add_custom(const char *name, size_t n, serve_part *part, weir__text 
     weir__text_fini(&input);
 }
 
+/* False: a piece of a custom tool's arguments that has nothing of its input, such as the JSON around it. Its
+ * logprobs and ids come with the next event. */
+static bool shows(const serve_choice *choice, const weir_delta *given)
+{
+    const serve_part *custom = custom_call(choice);
+    weir__text input = {0};
+    if (given->kind != WEIR_DELTA_ARGUMENTS || custom == NULL) return true;
+    size_t at = custom->n_read;
+    serve_ask_custom_input(&custom->text, &at, &input);
+    bool any = input.n > 0 || input.failed;
+    weir__text_fini(&input);
+    return any;
+}
+
 /* Adds what comes first of a call, or what follows. */
 static void add_call(serve_choice *choice, const weir_delta *given, weir__text *text)
 {
@@ -144,6 +158,7 @@ const serve_openai serve_openai_chat = {
     .object = "chat.completion",
     .chunk = "chat.completion.chunk",
     .begin = begin_message,
+    .shows = shows,
     .delta = add_delta,
     .silent = add_silence,
     .end = end_message,

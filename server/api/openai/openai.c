@@ -219,8 +219,10 @@ static void begin_choice(serve_choice *choice)
 
 static void send_delta(serve_choice *choice, const weir_delta *delta)
 {
+    const serve_openai *form = choice->answer->form->openai;
+    if (form->shows != NULL && !form->shows(choice, delta)) return;
     weir__text *out = begin_event(choice->answer);
-    choice->answer->form->openai->delta(choice, delta, out);
+    form->delta(choice, delta, out);
     end_event(choice, out);
 }
 

@@ -18,7 +18,8 @@ struct serve_openai {
     const char *object; /* of a whole answer */
     const char *chunk;  /* of an event */
     bool bare; /* the objects stand alone: no frame around them, no [DONE] (llama-server's own form) */
-    void (*begin)(serve_choice *choice, weir__text *text); /* NULL: nothing comes first */
+    void (*begin)(serve_choice *choice, weir__text *text);              /* NULL: nothing comes first */
+    bool (*shows)(const serve_choice *choice, const weir_delta *delta); /* false: no event; NULL: true */
     void (*delta)(serve_choice *choice, const weir_delta *delta, weir__text *text);
     void (*silent)(const serve_choice *choice, weir__text *text); /* without output; bare: without its end */
     void (*end)(serve_choice *choice, weir__text *text);

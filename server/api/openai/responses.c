@@ -408,11 +408,11 @@ static bool repeat_option(const serve_ask *ask, const char *name, const char *st
     return value == NULL || dump != NULL;
 }
 
-/* As it was given; a default is a float, whose shortest text needs few digits. */
-static bool repeat_number(const serve_ask *ask, const char *name, double standard, weir__text *text)
+/* As it was given. */
+static bool repeat_number(const serve_ask *ask, const char *name, float standard, weir__text *text)
 {
     bool given = json_is_number(serve_ask_given(ask, name));
-    if (!given) weir__json_number(text, name, standard, 6);
+    if (!given) weir__json_float(text, name, standard);
     return !given || repeat_option(ask, name, "null", text);
 }
 
@@ -483,8 +483,8 @@ static bool repeat_options(const serve_ask *ask, serve_answer *answer)
     ok = record_conversation(ask, answer);
     weir__text_printf(text, ",\"store\":%s,\"truncation\":\"disabled\"",
                       answer->record != NULL ? "true" : "false");
-    ok = repeat_number(ask, "temperature", (double)ask->sampler.temp, text) &&
-         repeat_number(ask, "top_p", (double)ask->sampler.top_p, text) && ok;
+    ok = repeat_number(ask, "temperature", ask->sampler.temp, text) &&
+         repeat_number(ask, "top_p", ask->sampler.top_p, text) && ok;
     weir__text_printf(text, ",\"top_logprobs\":%d", ask->request.n_logprobs);
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         ok = repeat_option(ask, members[i].name, members[i].standard, text) && ok;
