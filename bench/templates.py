@@ -5,10 +5,10 @@
 usage: templates.py ROUNDS [SECONDS [TOOL_CHOICE]]
 
 A plan (POST /v1/plan) reads the body, renders the template, makes tokens and, unless TOOL_CHOICE (auto) is none, the grammar of
-the calls, and looks what the cache has; no pass runs. One
-connection on the fake model. For each template the builds take turns, for SECONDS (0.5) each time. Prints a table in Markdown of
-the templates whose rates differ most, and the median. Needs WEIR_BIN and WEIR_LLAMA_SOURCE in the environment, and WEIR_BEFORE,
-the other build's program; scripts/bench.sh sets the first two."""
+the calls, and looks what the cache has; no pass runs. One connection on WEIR_MODEL, or with none, as no grammar of optional calls
+is needed then, on the fake model. For each template the builds take turns, for SECONDS (0.5) each time. Prints a table in Markdown
+of the templates whose rates differ most, and the median. Needs WEIR_BIN, WEIR_MODEL and WEIR_LLAMA_SOURCE in the environment, and
+WEIR_BEFORE, the other build's program; scripts/bench.sh sets the first two."""
 import os
 import pathlib
 import statistics
@@ -64,9 +64,12 @@ def main():
     tool_choice = sys.argv[3] if len(sys.argv) > 3 else "auto"
     programs = {"before": os.environ["WEIR_BEFORE"], "now": os.environ["WEIR_BIN"]}
     body = {"messages": conversation(), "tools": [tool(i) for i in range(20)], "max_tokens": 1, "tool_choice": tool_choice}
+    real = tool_choice != "none"
+    words = ("-np", "1", "-c", "32768" if real else "200000", "--no-log")
+    model = os.environ["WEIR_MODEL"] if real else "fake:"
     rows, refused = [], []
     for path in sorted(pathlib.Path(os.environ["WEIR_LLAMA_SOURCE"], "models/templates").glob("*.jinja")):
-        servers = {name: Server(program, "-np", "1", "-c", "200000", "--no-log", "--chat-template-file", str(path)) for name, program in programs.items()}
+        servers = {name: Server(program, *words, "--chat-template-file", str(path), model=model, patience=300) for name, program in programs.items()}
         rates, tokens = {name: [] for name in programs}, {}
         for i in range(rounds):
             for name in sorted(programs, reverse=i % 2 == 1):
