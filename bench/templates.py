@@ -77,8 +77,9 @@ def main():
                 rates[name].append(got)
         for server in servers.values():
             server.stop()
-        if None in rates["now"] + rates["before"]:
-            refused.append(path.stem)
+        by = [name for name in programs if None in rates[name]]
+        if by:
+            refused.append(f"{path.stem} ({', '.join(by)})")
             continue
         row = (path.stem, *(statistics.median(rates[name]) for name in programs), *(tokens[name] for name in programs))
         rows.append(row)
@@ -88,7 +89,7 @@ def main():
     for row in rows[:SHOWN] + rows[-SHOWN:]:
         print(f"| {row[0]} | {row[1]:.1f} | {row[2]:.1f} | {row[2] / row[1]:.2f} | {row[3]} | {row[4]} |")
     print(f"\n{len(rows)} templates; median of before {statistics.median(row[1] for row in rows):.1f}, of now {statistics.median(row[2] for row in rows):.1f}"
-          f" plans/s; of the quotients {statistics.median(row[2] / row[1] for row in rows):.2f}. Refused by the template or a limit: {', '.join(refused) or 'none'}.")
+          f" plans/s; of the quotients {statistics.median(row[2] / row[1] for row in rows):.2f}. Refused by a template or a limit, and of which build: {', '.join(refused) or 'none'}.")
 
 
 if __name__ == "__main__":
