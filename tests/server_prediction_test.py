@@ -31,7 +31,8 @@ with Server(WEIR, "-np", "1", model="fake:longest=1,tick_us=3000") as server:
     ticks, details = server.metrics()["weir_ticks_total"] - before, usage["completion_tokens_details"]
     check("a right prediction", text == plain and details[COUNTS[0]] > 40 and details[COUNTS[0]] > 4 * details[COUNTS[1]], usage)
     check("saves passes", ticks < usage["completion_tokens"] / 2, ticks, usage)
-    check("and counts apart from own drafts", 0 <= details["accepted_draft_tokens"] <= details["draft_tokens"], usage)
+    check("and counts apart from own drafts", 0 <= details["accepted_draft_tokens"] <= details["draft_tokens"] and
+          details["accepted_draft_tokens"] + details[COUNTS[0]] <= usage["completion_tokens"], usage)
     half = len(plain) // 2
     changed = plain[:half] + " something else " + plain[half + 10:]
     text, usage = post(prediction={"type": "content", "content": [{"type": "text", "text": changed[:30]}, {"type": "text", "text": changed[30:]}]})

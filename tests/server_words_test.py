@@ -38,7 +38,7 @@ SETS = [row for row in SETS if not row[0].startswith("options.")]  # Ollama's na
 SAMPLER = re.search(r"static const weir_member sampler\[\] = \{(.*?)\n\};", read("src/params/tables.c"), re.S).group(1)
 NUMBERS = re.findall(r"^    (?:NUMBER|OR_OFF|FLAG)\((\w+)", SAMPLER, re.M)
 PLAIN = set(NUMBERS) - {member for _, of, member in SETS if of == "sampler"}
-FIELDS = set(re.findall(r'(?:SERVE_FIELD|SERVE_FIELD_BY|NUMBER|ONLY|NO|SETS|SETS_IN|HAND_SETS|TAKE_FOR)\("([\w.]+)"', read("server/api/common/ask_fields.c"))) | PLAIN
+FIELDS = set(re.findall(r'(?:SERVE_FIELD|SERVE_FIELD_BY|NUMBER|ANSWERS|ONLY|NO|SETS|SETS_IN|HAND_SETS|TAKE_FOR)\("([\w.]+)"', read("server/api/common/ask_fields.c"))) | PLAIN
 NAMES = dict(re.findall(r'\{"(\w+)", "([\w.-]+)"\}', read("server/api/common/error.c")))
 FIRST = {member: field for field, _, member in reversed(SETS)}
 NAMES.update({member: field for member, field in FIRST.items() if field != member})
