@@ -38,9 +38,10 @@ static void open_play(play *p)
     dice *d = &p->d;
     bool exact = dice_one_in(d, 2);
     int32_t n_vocab = dice_in(d, 260, 300), every = dice_one_in(d, 3) ? 0 : dice_in(d, 3, 60);
-    snprintf(path, sizeof path, "fake:n_vocab=%d,seed=%d,eos_every=%d,any=%d,exact=%d,recurrent=%d,hybrid=%d,n_swa=%d",
-             n_vocab, dice_in(d, 0, 1000000), every, !dice_one_in(d, 4), exact, dice_one_in(d, 8),
-             dice_one_in(d, 6), dice_one_in(d, 4) ? dice_in(d, 1, 40) : 0);
+    snprintf(path, sizeof path,
+             "fake:n_vocab=%d,seed=%d,eos_every=%d,any=%d,exact=%d,recurrent=%d,hybrid=%d,n_swa=%d", n_vocab,
+             dice_in(d, 0, 1000000), every, !dice_one_in(d, 4), exact, dice_one_in(d, 8), dice_one_in(d, 6),
+             dice_one_in(d, 4) ? dice_in(d, 1, 40) : 0);
     p->live = weir__mem_live();
     MUST(p, weir_model_load(path, NULL, &p->model, NULL) == WEIR_OK, "%s", path);
     p->fake = weir__fake_of(p->model);

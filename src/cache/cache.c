@@ -1,9 +1,9 @@
 /* cache.c: moves entries between their states.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A fetch shares the cells of a sequence, or loads a state from host memory or from the reader. What evicts or
- * keeps entries is in cache.h's picture; single entries, and which of them get files, are in cache_entry.c;
- * look-ups are in look.c. */
+ * A fetch shares the cells of a sequence, or loads a state from host memory or from the reader. What evicts
+ * or keeps entries is in cache.h's picture; single entries, and which of them get files, are in
+ * cache_entry.c; look-ups are in look.c. */
 #include "cache/cache.h"
 
 #include <assert.h>

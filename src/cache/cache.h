@@ -84,8 +84,8 @@ void weir__cache_look(weir__cache *cache, const weir__prefix_key *key, const int
                       bool files, const weir__prefix_end *self, uint64_t serial, weir__cache_hit *hit);
 
 /* The same if the sequence of `longer`, as of a hit, can be cut. */
-void weir__cache_look_longer(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
-                             bool files, const weir__prefix_end *self, uint64_t serial,
+void weir__cache_look_longer(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens,
+                             int32_t n, bool files, const weir__prefix_end *self, uint64_t serial,
                              const weir__prefix_end *longer, weir__cache_hit *hit);
 
 weir__cache_counts weir__cache_count(const weir__cache *cache);

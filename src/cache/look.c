@@ -95,8 +95,8 @@ void weir__cache_look(weir__cache *cache, const weir__prefix_key *key, const int
     weir__cache_look_longer(cache, key, tokens, n, files, self, serial, NULL, hit);
 }
 
-void weir__cache_look_longer(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
-                             bool files, const weir__prefix_end *self, uint64_t serial,
+void weir__cache_look_longer(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens,
+                             int32_t n, bool files, const weir__prefix_end *self, uint64_t serial,
                              const weir__prefix_end *longer, weir__cache_hit *hit)
 {
     weir__prefix_rank worst = files ? WEIR__PREFIX_DISK : WEIR__PREFIX_HOST;

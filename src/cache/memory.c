@@ -229,8 +229,7 @@ weir_status weir__memory_resume(weir__memory *memory, int32_t seq, int32_t n, in
                                 size_t length, weir_error *error)
 {
     weir_status status = settle_copies(memory, error);
-    if (status == WEIR_OK)
-        status = memory->ops->part_load(memory->context, seq, pos, bytes, length, error);
+    if (status == WEIR_OK) status = memory->ops->part_load(memory->context, seq, pos, bytes, length, error);
     if (status == WEIR_OK && !ends_at(memory, seq, n))
         status = weir__error_set(error, WEIR_BACKEND, "", "a cut to %d tokens gave another length", n);
     if (status == WEIR_OK)

@@ -114,7 +114,7 @@ typedef struct weir__prefix_match {
     int32_t n_entry;         /* tokens that it shares with the text, at most `most` */
     weir__prefix_end *exact; /* the same for ends whose whole text is a prefix of this one */
     int32_t n_exact;
-    weir__prefix_end *part;  /* the deepest PART end at or before max(n_entry, n_live) */
+    weir__prefix_end *part; /* the deepest PART end at or before max(n_entry, n_live) */
     int32_t n_part;
     weir__prefix_end *live;   /* the LIVE end that has computed the most shared tokens */
     int32_t n_live;           /* how many, at most `most` */

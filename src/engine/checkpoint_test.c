@@ -39,10 +39,8 @@ static void an_edit_in_the_middle(void **state)
         const char *model;
         int32_t most; /* tokens before the edit that are computed again */
     } cases[] = {
-        {"fake:exact=1,recurrent=1", MOST},
-        {"fake:exact=1,hybrid=1", MOST},
-        {"fake:exact=1,n_swa=64", 256},
-        {"fake:exact=1,n_swa=64,hybrid=1", MOST},
+        {"fake:exact=1,recurrent=1", MOST}, {"fake:exact=1,hybrid=1", MOST},
+        {"fake:exact=1,n_swa=64", 256},     {"fake:exact=1,n_swa=64,hybrid=1", MOST},
         {"fake:exact=1,n_swa=100000", 0}, /* the window holds all of the text */
     };
     rig *r = *state;

@@ -170,7 +170,8 @@ static int32_t sequences_beside(const weir_model *model, const weir_engine_param
 {
     if (model->info.is_recurrent || params->cache_sequences == 0) return 0;
     if (params->cache_sequences > 0) return params->cache_sequences;
-    return !weir__prefix_is_whole(model) && layout == WEIR_LAYOUT_UNIFIED ? WEIR__SEQ_MAX - params->n_slots : 0;
+    if (weir__prefix_is_whole(model)) return 0;
+    return layout == WEIR_LAYOUT_UNIFIED ? WEIR__SEQ_MAX - params->n_slots : 0;
 }
 
 /* The cells that fit into half of the free memory. */

@@ -270,7 +270,8 @@ static void a_source_that_cannot_be_cut_is_forked(void **state)
  * is not, and a hybrid model's states are not: a checkpoint serves, beside the source's other cells. */
 static void a_source_that_can_be_cut_in_places_is_forked(void **state)
 {
-    static const char *const models[] = {"fake:seed=5,eos_every=0,n_swa=1000", "fake:seed=5,eos_every=0,n_swa=8",
+    static const char *const models[] = {"fake:seed=5,eos_every=0,n_swa=1000",
+                                         "fake:seed=5,eos_every=0,n_swa=8",
                                          "fake:seed=5,eos_every=0,hybrid=1"};
     rig *r = *state;
     int32_t prompt[N_PROMPT];

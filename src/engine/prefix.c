@@ -24,9 +24,9 @@
 #define COPY_LEAST 8
 /* A checkpoint ends a chunk, and short chunks compute slowly. */
 #define CHECKPOINT_LEAST 8
-/* The distance of checkpoints within messages: an edit costs at most that many tokens more. It is doubled until
- * those of a prompt take at most 1 / SPACED_PART of cache_bytes. Models with windows have fewer, because their
- * sequences can mostly be cut without. */
+/* The distance of checkpoints within messages: an edit costs fewer tokens than that. It is doubled until
+ * those of a prompt take at most 1 / SPACED_PART of cache_bytes. Models with windows have fewer, because
+ * their sequences can mostly be cut without. */
 #define SPACED_LEAST        96
 #define SPACED_LEAST_WINDOW 256
 #define SPACED_PART         2
@@ -115,7 +115,9 @@ weir_status weir__prefix_open(weir__prefix *prefix, weir__memory *memory, weir__
     weir__cache_params cache = {
         .memory = memory,
         /* without others, idle slots' lanes serve */
-        .n_sequences = !prefix->caching ? 0 : beside > 0 ? beside : params->n_slots,
+        .n_sequences = !prefix->caching ? 0
+                       : beside > 0     ? beside
+                                        : params->n_slots,
         .n_bytes = params->cache_bytes,
         .least = prefix->least,
         .exact = prefix->exact,

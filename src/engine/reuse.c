@@ -60,7 +60,8 @@ static weir__slot *source_of(const weir__driver *driver, const weir__request *re
     return NULL;
 }
 
-/* True if a copy of the sequence can have its first n tokens alone. One state of all tokens is copied whole. */
+/* True if a copy of the sequence can have its first n tokens alone. One state of all tokens is copied
+ * whole. */
 static bool can_end(const weir__driver *driver, int32_t seq, const weir__history *history, int32_t n)
 {
     if (!driver->prefix.exact || n >= driver->memory.n[seq]) return true;
@@ -83,7 +84,8 @@ static void look_up_text(const weir__driver *driver, const weir__slot *slot, con
                      request->serial + 1, hit);
     if (hit->longer == NULL || sequence_of(hit->longer) < 0) return;
     int32_t there = hit->n_longer;
-    if (weir__history_shared(history, there) == there && can_end(driver, sequence_of(hit->longer), history, there))
+    if (weir__history_shared(history, there) == there &&
+        can_end(driver, sequence_of(hit->longer), history, there))
         weir__cache_look_longer(driver->prefix.cache, key, history->tokens, n, !slot->wait.over, &slot->live,
                                 request->serial + 1, hit->longer, hit);
 }
@@ -98,8 +100,7 @@ static void look_up_prefix(weir__driver *driver, const weir__slot *slot, weir__c
         n = request->history.score->n_scored;
     *hit = (weir__cache_hit){.miss = WEIR_MISS_OFF};
     if (request->saved.state != NULL) return; /* its own cells have more tokens than any prefix */
-    if (weir__prefix_serves(&driver->prefix, request))
-        look_up_text(driver, slot, &key, n, hit);
+    if (weir__prefix_serves(&driver->prefix, request)) look_up_text(driver, slot, &key, n, hit);
     weir__prefix_cut(&driver->prefix, &request->history, hit);
     weir__slot *source = source_of(driver, request);
     if (source == NULL) return;

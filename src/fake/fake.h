@@ -79,7 +79,7 @@ typedef struct weir__fake {
     _Atomic uint64_t n_rows; /* with logits */
     _Atomic uint64_t n_samples;
     _Atomic uint64_t n_shares;
-    _Atomic uint64_t n_parts; /* loaded */
+    _Atomic uint64_t n_parts;        /* loaded */
     _Atomic uint64_t n_uncut;        /* cuts that were refused */
     _Atomic int64_t n_cells;         /* in use, in all contexts; shared cells count once */
     _Atomic int32_t n_contexts;      /* alive */
