@@ -3,21 +3,30 @@
 """An agent's second turn: the time to its first token, weir beside llama-server, with the same model, template, bodies and threads.
 
 usage: second_turn.py ROUNDS
+       second_turn.py edit [MODEL...]
 
 A session has 60 tools and a prompt of some 6,000 tokens, which no earlier session begins with. Its first turn asks; its second has the
 call, the tool's result and all that came before. Two kinds: with lines that change with each request, as agents send them (the first of
 the system message, the last of each result), and without. Writes bench/results/second_turn.md. Needs WEIR_BIN, WEIR_MODEL,
-WEIR_LLAMA_SOURCE and LLAMA_SERVER in the environment; scripts/bench.sh sets them."""
+WEIR_LLAMA_SOURCE and LLAMA_SERVER in the environment; scripts/bench.sh sets them.
+
+edit: of how many tokens an edit in the middle of a conversation loses the cells, for models whose memory cannot be cut everywhere: random
+ones, unless models are named. The first turn is one text without ends of messages; the second has the same first part. Needs WEIR_BIN alone.
+Writes bench/results/edits.md."""
 import datetime
 import http.client
 import json
 import os
 import pathlib
 import random
+import re
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 import urllib.parse
+import urllib.request
 
 from compare import Server
 from engine import machine, run
@@ -82,7 +91,72 @@ def ask(url, body):
     return first, usage["prompt_tokens"]
 
 
+# ---- Edits in the middle ----------------------------------------------------------------------------------------------------------------
+
+EDITS = pathlib.Path("bench/results/edits.md")
+LENGTH, SHARED, BUDGET = 4000, 2399, 256 << 20  # one token before the next checkpoint: the worst place
+RANDOM = {"mamba": "recurrent", "jamba": "hybrid", "swa": "a window of 32 tokens in half of the layers"}
+PLACES = {"lanes": ("per_slot", False), "a pool": ("unified", False), "host memory": ("per_slot", True)}
+
+
+def complete(url, tokens):
+    """How many of the prompt's tokens were computed, and the answer."""
+    body = json.dumps({"prompt": tokens, "max_tokens": 8, "temperature": 0, "ignore_eos": True}).encode()
+    request = urllib.request.Request(url + "/v1/completions", body, {"Content-Type": "application/json"})
+    answer = json.load(urllib.request.urlopen(request, timeout=600))
+    usage = answer["usage"]
+    return usage["prompt_tokens"] - (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0), answer["choices"][0]["text"]
+
+
+def edit(weir, model, place):
+    """Tokens computed of the second turn's first part, and bytes of saved states; exits if an answer is not that of a new server."""
+    layout, evicts = PLACES[place]
+    dice = random.Random(1)
+    first = [dice.randrange(300, 500) for _ in range(LENGTH)]
+    second = first[:SHARED] + [dice.randrange(300, 500) for _ in range(LENGTH - SHARED)]
+    command = [weir, "serve", "-m", model, "-np", "1", "-c", "4608", "--host", "127.0.0.1", "--layout", layout, "--cache-memory", str(BUDGET)]
+    with Server("weir", command) as server:
+        complete(server.url, first)
+        if evicts:
+            complete(server.url, first[::-1])
+        computed, answer = complete(server.url, second)
+        found = re.search(r"weir_cache_bytes\S* ([0-9.e+]+)", urllib.request.urlopen(server.url + "/metrics", timeout=60).read().decode())
+    with Server("weir", command) as server:
+        if complete(server.url, second)[1] != answer:
+            print(f"second_turn: {model}, {place}: another answer than without the cache", file=sys.stderr)
+            same = False
+        else:
+            same = True
+    return computed - (LENGTH - SHARED), int(float(found.group(1))), same
+
+
+def edits(models):
+    weir, rows = os.environ["WEIR_BIN"], []
+    with tempfile.TemporaryDirectory() as folder:
+        named = {pathlib.Path(m).name: m for m in models}
+        for kind in RANDOM if not models else ():
+            name = f"{kind}, {RANDOM[kind]}"
+            named[name] = f"{folder}/{kind}.gguf"
+            subprocess.run([sys.executable, "scripts/tiny_gguf.py", kind, named[name], "--context", "8192", "--layers", "4"], check=True)
+        for name, model in named.items():
+            for place in PLACES:
+                again, n_bytes, same = edit(weir, model, place)
+                rows.append(f"| {name} | {place} | {again:,} | {100 * again / SHARED:.1f} % | {n_bytes / (1 << 20):.1f} MiB | {'yes' if same else 'no'} |")
+                print(rows[-1], flush=True)
+    EDITS.write_text("\n".join([
+        "# An edit in the middle of a conversation", "",
+        f"`WEIR_BIN=… bench/second_turn.py edit`, {datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}.", "",
+        f"The first turn has {LENGTH:,} tokens and no ends of messages; the second begins with the same {SHARED:,} and goes on with others. One slot,",
+        f"`cache_bytes` of {BUDGET >> 20} MiB; random models (scripts/tiny_gguf.py, 4 layers). *Again*: of the {SHARED:,} tokens, those that were computed",
+        "again. *Host memory*: another text of that length came in between and took the slot. *States*: bytes of saved states after the second",
+        "turn, of checkpoints and whole ones. *Same*: the second answer is the same as in a server that has computed nothing before.", "",
+        "| model | the first turn's cells are in | again | | states | same |", "|---|---|---|---|---|---|", *rows]) + "\n", encoding="utf-8")
+
+
 def main():
+    if sys.argv[1] == "edit":
+        edits(sys.argv[2:])
+        return
     rounds = int(sys.argv[1])
     weir, model, program, source = (os.environ[name] for name in ("WEIR_BIN", "WEIR_MODEL", "LLAMA_SERVER", "WEIR_LLAMA_SOURCE"))
     threads, found, tokens = str(os.cpu_count()), {}, []

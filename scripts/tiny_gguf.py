@@ -2,7 +2,7 @@
 # tiny_gguf.py: writes tiny GGUF models with random weights, for tests that need a real model file.
 # SPDX-License-Identifier: Apache-2.0
 """Usage: tiny_gguf.py KIND OUT [--seed N] [--type f32|f16|q8_0] [--pooling mean|cls|last] [--small|--wide]
-       [--chain NOISE] [--guess token|state] [--taps A,B,C] [--d2t whole|bad] [--own N] [--layers N]
+       [--chain NOISE] [--guess token|state] [--taps A,B,C] [--d2t whole|bad] [--own N] [--layers N] [--context N]
        [--stripped] [--template TEXT] [--tool-template TEXT]
 
 KIND  llama  dense transformer; byte-level BPE, 512 tokens, ChatML template
@@ -18,8 +18,8 @@ KIND  llama  dense transformer; byte-level BPE, 512 tokens, ChatML template
       mla    deepseek2, with such a layer
       eagle  an EAGLE-3 head for `llama` of the same seed; it has neither embeddings nor, mostly, an output of its own
 
-All have 2 layers (decoders: --layers) and 64 dimensions, so a file is 0.1 to 1.6 MB. The same arguments give the same
-bytes. --type is that of the matrices (vectors are always F32). --small shrinks everything below 4 KB: the model still
+All have 2 layers (decoders: --layers), 64 dimensions and a context of 2,048 tokens (--context), so a file is 0.1 to
+1.6 MB. The same arguments give the same bytes. --type is that of the matrices (vectors are always F32). --small shrinks everything below 4 KB: the model still
 loads, but has no tokens for most texts. --wide makes decoders of 256 dimensions and 8 experts, into which every
 quantized format fits.
 
@@ -520,6 +520,7 @@ def main():
     parser.add_argument("--wide", action="store_true")
     parser.add_argument("--chain", type=float)
     parser.add_argument("--layers", type=int)
+    parser.add_argument("--context", type=int)
     parser.add_argument("--stripped", action="store_true")
     parser.add_argument("--guess", choices=["token", "state"])
     parser.add_argument("--taps", default="0,1,1")
@@ -534,6 +535,7 @@ def main():
     model.put("general.name", STRING, "tiny " + args.kind)
     shape = Shape(args.small, args.wide)
     shape.layers = args.layers or shape.layers
+    shape.context = args.context or shape.context
     if args.kind in ("bert", "rank"):
         make_bert(args.kind, model, shape, args.pooling)
     elif args.kind in ("mamba", "jamba"):

@@ -38,8 +38,9 @@ static void open_play(play *p)
     dice *d = &p->d;
     bool exact = dice_one_in(d, 2);
     int32_t n_vocab = dice_in(d, 260, 300), every = dice_one_in(d, 3) ? 0 : dice_in(d, 3, 60);
-    snprintf(path, sizeof path, "fake:n_vocab=%d,seed=%d,eos_every=%d,any=%d,exact=%d,recurrent=%d,n_swa=%d",
-             n_vocab, dice_in(d, 0, 1000000), every, !dice_one_in(d, 4), exact, dice_one_in(d, 5),
+    snprintf(path, sizeof path,
+             "fake:n_vocab=%d,seed=%d,eos_every=%d,any=%d,exact=%d,recurrent=%d,hybrid=%d,n_swa=%d", n_vocab,
+             dice_in(d, 0, 1000000), every, !dice_one_in(d, 4), exact, dice_one_in(d, 8), dice_one_in(d, 6),
              dice_one_in(d, 4) ? dice_in(d, 1, 40) : 0);
     p->live = weir__mem_live();
     MUST(p, weir_model_load(path, NULL, &p->model, NULL) == WEIR_OK, "%s", path);
@@ -80,7 +81,7 @@ static void open_play(play *p)
     MUST(p, weir_engine_create(p->model, q, &p->engine, &error) == WEIR_OK, "%s", error.message);
     if (!dice_one_in(d, 3)) guess_install(&p->guess, p->engine, p->model, -1, -1);
     p->first = p->at_decode = play_stats(p);
-    bool shares = !p->model->info.is_recurrent && p->model->info.n_swa == 0;
+    bool shares = !p->model->info.is_recurrent;
     int32_t n_lanes = q->n_slots + (q->cache_sequences > 0 && shares ? q->cache_sequences : 0);
     say(p,
         "%s; %d slots, n_ctx %d, n_kv %d (%d), n_batch %d, chunks %d, queue %d, layout %d, drafts of "
@@ -225,6 +226,7 @@ static void check_counters(play *p, bool stopped)
 static void close_play(play *p)
 {
     MUST(p, atomic_load(&p->fake->n_samplers) == 0, "samplers live on");
+    p->n_parts = atomic_load(&p->fake->n_parts);
     weir_engine_destroy(p->engine);
     MUST(p, atomic_load(&p->fake->n_cells) == 0, "cells in use");
     MUST(p, atomic_load(&p->fake->n_contexts) == 0, "contexts live on");
@@ -290,7 +292,7 @@ static void test_random_schedules(void **state)
     uint64_t n = dice_environment("WEIR_TEST_SCHEDULES", SCHEDULES);
     uint64_t n_drafted = 0, n_right = 0;
     uint64_t reasons[8] = {0}, n_requests = 0, n_suspensions = 0, n_cached = 0, n_joined = 0, n_evicted = 0,
-             n_forks = 0, n_changes = 0;
+             n_forks = 0, n_changes = 0, n_parts = 0;
 #ifdef WEIR_DEBUG
     const char *checked = "the engine checks itself each tick";
 #else
@@ -311,6 +313,7 @@ static void test_random_schedules(void **state)
         n_right += p.n_drafted_right;
         n_forks += p.n_forks;
         n_changes += p.n_adapter_changes;
+        n_parts += p.n_parts;
         for (int r = 0; r < 8; r++) reasons[r] += p.seen[r];
     }
     now_playing = NULL;
@@ -322,6 +325,8 @@ static void test_random_schedules(void **state)
     print_message(
         "%llu tokens came from the cache, %llu requests joined another, %llu entries were evicted\n",
         (unsigned long long)n_cached, (unsigned long long)n_joined, (unsigned long long)n_evicted);
+    print_message("%llu sequences were cut by a part of a state\n", (unsigned long long)n_parts);
+    assert_true(n < 1000 || n_parts > n / 50);
     assert_true(n < 1000 || (n_cached > 10 * n && n_joined > n / 25 && n_evicted > n / 10));
     print_message("%llu tokens were drafted, %llu rightly\n", (unsigned long long)n_drafted,
                   (unsigned long long)n_right);

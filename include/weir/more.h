@@ -454,10 +454,10 @@ WEIR_API weir_status weir_stream_prompt_logprobs(const weir_stream *stream, weir
 WEIR_API weir_status weir_stream_end_reasoning(weir_stream *stream, weir_error *error);
 
 /* Forks a stream: submits *request (NULL = defaults) with the given source and source_at. The source's KV
- * cells are shared while it runs or is cached, unless this model's memory cannot be truncated; otherwise they
- * are computed again. Any thread. Errors: as submit, and INVALID (source: not a stream of this engine;
- * source_at: beyond its chunks), STATE (source: not submitted), REFUSED (sampler: the grammar does not allow
- * the answer so far). */
+ * cells are shared while it runs or is cached, unless this model's memory cannot be truncated there;
+ * otherwise they are computed again. Any thread. Errors: as submit, and INVALID (source: not a stream of
+ * this engine; source_at: beyond its chunks), STATE (source: not submitted), REFUSED (sampler: the grammar
+ * does not allow the answer so far). */
 WEIR_API WEIR_CHECKED weir_status weir_engine_fork(weir_engine *engine, weir_stream *source,
                                                    int32_t source_at, const weir_request *request,
                                                    weir_stream *stream, weir_error *error);

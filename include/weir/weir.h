@@ -516,7 +516,9 @@ typedef struct weir_engine_params {
      * WEIR_AUTO (default) = a quarter of the memory available at create; 0 = none */
     uint64_t cache_bytes;
     /* -1 … 256 - n_slots; additional sequences for cached prefixes. With lanes each costs n_ctx cells, and -1
-     * (default) = use idle slots only; with one pool -1 = all up to 256. 0 = do not cache prefixes */
+     * (default) = use idle slots only; with one pool -1 = all up to 256. In hybrid models each costs a
+     * recurrent state, and -1 = use idle slots only. Recurrent models: no effect, except 0. 0 = do not cache
+     * prefixes */
     int32_t cache_sequences;
     /* 10000; 0 … 86400000; a waiting request gains one priority level every ageing_ms, up to the highest
      * level that waits; 0 = never */

@@ -144,6 +144,16 @@ OPERATION(size_t, state_size, weir__bcontext *context, int32_t seq)
 OPERATION(size_t, state_save, weir__bcontext *context, int32_t seq, void *bytes, size_t capacity)
 OPERATION(weir_status, state_load, weir__bcontext *context, int32_t seq, const void *bytes, size_t length,
           weir_error *error)
+/* True if a sequence can be cut to its first n positions and continued. */
+OPERATION(bool, can_end_at, weir__bcontext *context, int32_t seq, int32_t n)
+/* The part of a state that keeps a sequence from being cut: the cells of windows, or recurrent states beside
+ * layers that have cells. 0: there is none, or failure. part_load: a sequence that has at least n positions,
+ * of the text of which the part was saved, is cut to n, where the part was saved. Another error than
+ * NO_MEMORY leaves the sequence in an unknown state: clear it. */
+OPERATION(size_t, part_size, weir__bcontext *context, int32_t seq)
+OPERATION(size_t, part_save, weir__bcontext *context, int32_t seq, void *bytes, size_t capacity)
+OPERATION(weir_status, part_load, weir__bcontext *context, int32_t seq, int32_t n, const void *bytes,
+          size_t length, weir_error *error)
 
 /* ---- Sampler ---- */
 

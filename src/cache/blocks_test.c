@@ -95,7 +95,9 @@ static int32_t blocks_in(const text_of_mine *t, int memory)
 {
     static const int memories[] = {WEIR_CACHE_DEVICE, WEIR_CACHE_HOST, WEIR_CACHE_DISK, WEIR_CACHE_DEVICE,
                                    -1};
-    if (t->end.node == NULL || t->key != 0 || memories[t->end.rank] != memory) return 0;
+    if (t->end.node == NULL || t->key != 0 || t->end.rank >= WEIR__PREFIX_TOMBSTONE ||
+        memories[t->end.rank] != memory)
+        return 0;
     int32_t n = t->end.rank == WEIR__PREFIX_LIVE ? t->end.n_ready : t->n, at = 0;
     while (at < n && t->tokens[at] >= 0) at++; /* an image */
     return at / SIZE;

@@ -1,10 +1,9 @@
-/* cache.c: looks prompts up, and moves entries between their states.
+/* cache.c: moves entries between their states.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A look-up asks the tree for the best entry, the running request that has computed the most, and one that
- * will have more, and chooses the source with the most tokens. A fetch shares the cells of a sequence, or
- * loads a state from host memory or from the reader. What evicts or keeps entries is in cache.h's picture;
- * single entries, and which of them get files, are in cache_entry.c. */
+ * A fetch shares the cells of a sequence, or loads a state from host memory or from the reader. What evicts
+ * or keeps entries is in cache.h's picture; single entries, and which of them get files, are in
+ * cache_entry.c; look-ups are in look.c. */
 #include "cache/cache.h"
 
 #include <assert.h>
@@ -13,12 +12,14 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/largest.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cache/cache_entry.h"
 #include "cache/prefix_tree.h"
 #include "params/members.h"
+
+/* Parts that are compared before one is evicted. */
+#define PARTS_COMPARED 8
 
 const char *weir_miss_name(weir_miss miss)
 {
@@ -65,75 +66,7 @@ void weir__cache_destroy(weir__cache *cache)
     weir__mem_free(cache);
 }
 
-/* ---- Look-up ---- */
-
-/* Chooses the source with the most tokens. */
-static void choose_source(const weir__cache_params *params, const weir__prefix_match *m, weir__cache_hit *hit)
-{
-    if (params->exact) { /* a running request has hardly ever computed exactly the matching tokens */
-        hit->entry = m->exact;
-        hit->n = m->n_exact;
-    } else if (m->n_entry > m->n_live ||
-               (m->n_entry == m->n_live && m->entry != NULL && m->entry->rank == WEIR__PREFIX_DEVICE)) {
-        hit->entry = m->entry;
-        hit->n = m->n_entry;
-    } else {
-        hit->live = m->live;
-        hit->n = m->n_live;
-    }
-    bool whole = hit->entry != NULL && weir__cache_length(hit->entry) == hit->n;
-    if (hit->n < params->least && !whole) {
-        hit->n = 0;
-        hit->entry = hit->live = NULL;
-    }
-    if (m->n_leader > hit->n && m->n_leader >= params->least) {
-        hit->leader = m->leader;
-        hit->n_leader = m->n_leader;
-    }
-}
-
-/* The number of tokens that a request without a salt would find now. */
-static int32_t find_open(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n)
-{
-    const weir__prefix_key open = {.adapter = key->adapter};
-    weir__prefix_match m;
-    weir__cache_hit hit = {0};
-    weir__prefix_tree_match(&cache->tree, &open, tokens, n, n - 1, WEIR__PREFIX_DISK, NULL, 0, &m);
-    choose_source(&cache->params, &m, &hit);
-    return hit.n;
-}
-
-static weir_miss reason_of(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
-                           const weir__prefix_match *m, const weir__cache_hit *hit)
-{
-    int32_t there = (int32_t)weir__max(m->n_entry, m->n_live),
-            known = m->n_known < n - 1 ? m->n_known : n - 1;
-    if (hit->n >= n - 1) return WEIR_MISS_NONE;
-    if (cache->params.exact && there > hit->n) return WEIR_MISS_UNCUTTABLE;
-    if (known > weir__max(there, m->n_leader)) return WEIR_MISS_EVICTED;
-    if (key->salt_length > 0 && find_open(cache, key, tokens, n) > m->n_known) return WEIR_MISS_SALT;
-    return m->n_known > 0 && m->n_known < n && m->n_other > 0 ? WEIR_MISS_DIVERGED : WEIR_MISS_COLD;
-}
-
-void weir__cache_look(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
-                      bool files, const weir__prefix_end *self, uint64_t serial, weir__cache_hit *hit)
-{
-    weir__prefix_rank worst = files ? WEIR__PREFIX_DISK : WEIR__PREFIX_HOST;
-    weir__prefix_match m;
-    *hit = (weir__cache_hit){0};
-    weir__cache_lock(cache);
-    /* the last token is always computed: the answer starts from its row */
-    weir__prefix_tree_match(&cache->tree, key, tokens, n, n - 1, worst, self, serial, &m);
-    choose_source(&cache->params, &m, hit);
-    hit->pos = weir__cell_position(tokens, hit->n);
-    hit->miss = reason_of(cache, key, tokens, n, &m, hit);
-    hit->n_matched = m.n_known;
-    if (hit->miss == WEIR_MISS_DIVERGED) {
-        hit->n_other = m.n_other < WEIR__CACHE_AROUND ? m.n_other : WEIR__CACHE_AROUND;
-        if (hit->n_other > 0) memcpy(hit->other, m.other, (size_t)hit->n_other * sizeof *hit->other);
-    }
-    weir__cache_unlock(cache);
-}
+/* ---- Properties ---- */
 
 weir__cache_counts weir__cache_count(const weir__cache *cache)
 {
@@ -141,7 +74,7 @@ weir__cache_counts weir__cache_count(const weir__cache *cache)
     weir__cache_counts counts = {
         .n_bytes = cache->n_saved + cache->n_claimed,
         .n_device = (int32_t)cache->tree.n_ends[WEIR__PREFIX_DEVICE],
-        .n_host = (int32_t)cache->tree.n_ends[WEIR__PREFIX_HOST],
+        .n_host = (int32_t)(cache->tree.n_ends[WEIR__PREFIX_HOST] + cache->tree.n_ends[WEIR__PREFIX_PART]),
         .n_disk = (int32_t)cache->tree.n_ends[WEIR__PREFIX_DISK],
         .disk_bytes = cache->params.archive != NULL ? weir__archive_bytes(cache->params.archive) : 0,
         .n_restored = cache->n_restored,
@@ -222,18 +155,43 @@ static void touch_entry(weir__cache *cache, weir__prefix_end *end)
     weir__cache_unlock(cache);
 }
 
+/* Cuts a sequence that has at least the hit's tokens. After an error it is empty. */
+static weir_status cut_to_hit(weir__cache *cache, const weir__cache_hit *hit, int32_t seq, weir_error *error)
+{
+    weir__memory *memory = cache->params.memory;
+    if (hit->part != NULL) {
+        weir__cache_entry *part = weir__cache_entry_at(hit->part);
+        weir_status status =
+            weir__memory_resume(memory, seq, hit->n, hit->pos, part->bytes, part->n_bytes, error);
+        if (status != WEIR_OK && status != WEIR_NO_SPACE && status != WEIR_NO_MEMORY)
+            weir__cache_drop(cache, part); /* its next user would not fare better */
+        return status;
+    }
+    if (weir__memory_cut(memory, seq, hit->n, hit->pos)) return WEIR_OK;
+    weir__memory_cut(memory, seq, 0, 0);
+    return weir__error_set(error, WEIR_UNSUPPORTED, "", "this memory cannot be cut at token %d", hit->n);
+}
+
 /* Loads the hit's tokens of a state of `length` tokens. */
 static weir_status load_state(weir__cache *cache, const void *bytes, size_t n_bytes, int32_t length,
                               const weir__cache_hit *hit, int32_t to, weir_error *error)
 {
     weir__memory *memory = cache->params.memory;
     weir_status status = weir__memory_load(memory, to, bytes, n_bytes, length, error);
-    if (status == WEIR_OK && hit->n < length && !weir__memory_cut(memory, to, hit->n, hit->pos)) {
-        weir__memory_cut(memory, to, 0, 0);
-        status =
-            weir__error_set(error, WEIR_UNSUPPORTED, "", "this memory cannot be cut at token %d", hit->n);
-    }
-    return status;
+    return status == WEIR_OK && hit->n < length ? cut_to_hit(cache, hit, to, error) : status;
+}
+
+/* Gives the sequence `to` the hit's tokens of another one. */
+static weir_status share_sequence(weir__cache *cache, const weir__cache_hit *hit, int32_t from, int32_t to,
+                                  weir_error *error)
+{
+    weir__memory *memory = cache->params.memory;
+    if (hit->part == NULL) return weir__memory_share(memory, from, to, hit->n, hit->pos, error);
+    weir_status status = weir__memory_copy(memory, from, to, error);
+    if (status != WEIR_OK) return status;
+    status = cut_to_hit(cache, hit, to, error);
+    bool gone = status != WEIR_OK && status != WEIR_NO_SPACE && status != WEIR_NO_MEMORY;
+    return gone ? WEIR_NOT_FOUND : status; /* without the part: look again */
 }
 
 static bool reader_is(const weir__cache *cache, weir__reader_phase phase)
@@ -333,9 +291,10 @@ weir_status weir__cache_fetch(weir__cache *cache, const weir__cache_hit *hit, in
         status = load_host(cache, weir__cache_entry_at(hit->entry), hit, to, error);
     } else {
         if (hit->entry != NULL) from = weir__cache_entry_at(hit->entry)->seq;
-        status = weir__memory_share(cache->params.memory, from, to, hit->n, hit->pos, error);
+        status = share_sequence(cache, hit, from, to, error);
     }
     if (status == WEIR_OK && hit->entry != NULL) touch_entry(cache, hit->entry);
+    if (status == WEIR_OK && hit->part != NULL) touch_entry(cache, hit->part);
     return status;
 }
 
@@ -423,13 +382,46 @@ static weir__cache_entry *first_to_go(const weir__cache *cache, weir__prefix_ran
     return first;
 }
 
+/* The part that goes first: of the least recently used ones, the one without which the fewest tokens would be
+ * computed again. */
+static weir__cache_entry *part_to_go(const weir__cache *cache)
+{
+    weir__cache_entry *first = NULL;
+    int32_t least = 0, n = 0;
+    for (weir__prefix_end *end = cache->tree.oldest[WEIR__PREFIX_PART]; end != NULL && n < PARTS_COMPARED;
+         end = end->newer) {
+        if (end == cache->pinned) continue;
+        int32_t gap = weir__prefix_tree_gap(end);
+        if (first == NULL || gap < least) {
+            first = weir__cache_entry_at(end);
+            least = gap;
+        }
+        n++;
+    }
+    return first;
+}
+
+/* The state in host memory that goes first: a part, if parts have more than their half, or else a whole one;
+ * NULL: there is none. */
+static weir__cache_entry *state_to_go(const weir__cache *cache)
+{
+    weir__cache_entry *whole = first_to_go(cache, WEIR__PREFIX_HOST, NULL), *part = part_to_go(cache);
+    if (whole == NULL || part == NULL) return whole != NULL ? whole : part;
+    return cache->n_parts > cache->params.n_bytes / 2 ? part : whole;
+}
+
 /* Makes room for n more bytes: evicts the least recently used entries, and offers them to the archive's
  * writer if it is free. */
 static bool make_host_room(weir__cache *cache, uint64_t n)
 {
     if (n > cache->params.n_bytes || cache->n_claimed > cache->params.n_bytes - n) return false;
     while (cache->n_saved + cache->n_claimed > cache->params.n_bytes - n) {
-        weir__cache_entry *e = first_to_go(cache, WEIR__PREFIX_HOST, NULL);
+        weir__cache_entry *e = state_to_go(cache);
+        if (e == NULL) return false; /* the pinned part alone is left */
+        if (e->end.rank == WEIR__PREFIX_PART) {
+            weir__cache_drop(cache, e);
+            continue;
+        }
         weir__cache_collect_file(cache);
         if (weir__cache_lacks_file(cache, e)) weir__cache_offer(cache, e);
         evict_entry(cache, e);
@@ -453,19 +445,31 @@ void weir__cache_unclaim(weir__cache *cache, uint64_t n)
     weir__cache_unlock(cache);
 }
 
+/* The saved bytes of a sequence. */
+typedef struct saved_state {
+    void *bytes; /* NULL: none */
+    size_t n_bytes;
+    bool part;     /* of a state */
+    bool fileless; /* gets no file */
+    bool beside;   /* its sequence has an entry, which stays */
+} saved_state;
+
 /* The state of a sequence in a new block; NULL: no room, no memory, or the backend cannot save it. */
-static void *save_sequence(weir__cache *cache, int32_t seq, size_t *n_bytes)
+static saved_state save_sequence(weir__cache *cache, int32_t seq, bool part)
 {
     weir__memory *memory = cache->params.memory;
-    if (cache->params.n_bytes == 0) return NULL;
-    size_t size = weir__memory_state_size(memory, seq);
-    if (size == 0 || !make_host_room(cache, size)) return NULL;
-    void *bytes = weir__mem_alloc(size);
-    if (bytes == NULL) return NULL;
-    *n_bytes = weir__memory_save(memory, seq, bytes, size);
-    if (*n_bytes > 0) return bytes;
-    weir__mem_free(bytes);
-    return NULL;
+    saved_state saved = {.part = part};
+    if (cache->params.n_bytes == 0) return saved;
+    size_t size = part ? weir__memory_part_size(memory, seq) : weir__memory_state_size(memory, seq);
+    if (size == 0 || !make_host_room(cache, size)) return saved;
+    saved.bytes = weir__mem_alloc(size);
+    if (saved.bytes == NULL) return saved;
+    saved.n_bytes = part ? weir__memory_part_save(memory, seq, saved.bytes, size)
+                         : weir__memory_save(memory, seq, saved.bytes, size);
+    if (saved.n_bytes > 0) return saved;
+    weir__mem_free(saved.bytes);
+    saved.bytes = NULL;
+    return saved;
 }
 
 static void hold_bytes(weir__cache *cache, weir__cache_entry *e, void *bytes, size_t n_bytes)
@@ -473,6 +477,7 @@ static void hold_bytes(weir__cache *cache, weir__cache_entry *e, void *bytes, si
     e->bytes = bytes;
     e->n_bytes = n_bytes;
     cache->n_saved += n_bytes;
+    if (e->end.rank == WEIR__PREFIX_PART) cache->n_parts += n_bytes;
 }
 
 /* Moves the entry to host memory, as `bytes`; NULL: evicts it. */
@@ -496,21 +501,104 @@ bool weir__cache_is_spare(const weir__prefix_end *end, int32_t n)
     return (own < length - n ? own : length - n) <= length / WORTH_PART;
 }
 
-int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *end, int32_t n)
+static void note_unsaved(weir__cache *cache)
 {
+    if (cache->params.archive == NULL) return;
+    cache->unsaved = true;
+    cache->kept_ns = weir__clock_now_ns();
+}
+
+/* Makes an entry of a state, for which there is room. False: no memory. */
+static bool keep_state(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
+                       const saved_state *saved, int32_t keep_ms)
+{
+    weir__prefix_rank rank = saved->part ? WEIR__PREFIX_PART : WEIR__PREFIX_HOST;
+    weir__cache_entry *e = weir__cache_entry_new(cache, key, tokens, n, rank, keep_ms);
+    if (e == NULL) return false;
+    weir__cache_lock(cache);
+    hold_bytes(cache, e, saved->bytes, saved->n_bytes);
+    weir__cache_unlock(cache);
+    e->offered = saved->fileless;
+    if (saved->part) return true;
+    if (!saved->beside) weir__cache_drop_above(cache, e);
+    note_unsaved(cache);
+    return true;
+}
+
+/* A part is saved instead of a state that is more than this many times as large. Smaller states serve alone
+ * and get files. */
+#define PART_WORTH 2
+
+/* True if no entry apart from `self` has exactly these tokens. */
+static bool lacks_state(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
+                        const weir__prefix_end *self)
+{
+    weir__cache_lock(cache);
+    weir__prefix_end *there = weir__prefix_tree_find(&cache->tree, key, tokens, n, self);
+    weir__cache_unlock(cache);
+    if (there != NULL) touch_entry(cache, there);
+    return there == NULL;
+}
+
+/* The sequence's state or, if that is much smaller, the part of it. */
+static saved_state save_either(weir__cache *cache, int32_t seq)
+{
+    weir__memory *memory = cache->params.memory;
+    size_t size = cache->params.parts ? weir__memory_part_size(memory, seq) : 0;
+    bool part = size > 0 && weir__memory_state_size(memory, seq) / PART_WORTH > size;
+    saved_state saved = save_sequence(cache, seq, part);
+    if (saved.n_bytes > cache->largest) cache->largest = saved.n_bytes;
+    return saved;
+}
+
+/* Saves the place where the sequence of an entry ends. */
+static void save_end(weir__cache *cache, const weir__cache_entry *e)
+{
+    int32_t n;
+    const int32_t *tokens = weir__prefix_tree_tokens(&e->end, &n);
+    weir__prefix_key key = weir__prefix_tree_key(&e->end);
+    if (!lacks_state(cache, &key, tokens, n, &e->end)) return;
+    saved_state saved = save_either(cache, e->seq);
+    saved.beside = true;
+    tokens = weir__prefix_tree_tokens(&e->end, &n); /* once more: the tree may have changed */
+    key = weir__prefix_tree_key(&e->end);
+    if (saved.bytes != NULL && !keep_state(cache, &key, tokens, n, &saved, 0)) weir__mem_free(saved.bytes);
+}
+
+/* Takes the sequence from its entry and cuts it to the hit's tokens. Memory that cannot be truncated keeps
+ * the place where it ended, if it goes on from there, or if other entries have most of its cells. */
+static int32_t take_sequence(weir__cache *cache, const weir__cache_hit *hit)
+{
+    weir__prefix_end *end = hit->entry;
     weir__cache_entry *e = weir__cache_entry_at(end);
-    int32_t seq = e->seq, pos = position_of(end, n);
-    size_t n_bytes = 0;
-    bool needed = n < weir__cache_length(end) && !weir__prefix_tree_is_covered(end, true);
-    void *bytes = needed && !weir__cache_is_spare(end, n) ? save_sequence(cache, seq, &n_bytes) : NULL;
+    int32_t seq = e->seq, length = weir__cache_length(end);
+    bool needed = hit->n < length && !weir__prefix_tree_is_covered(end, true);
+    bool spare = !needed || weir__cache_is_spare(end, hit->n);
+    saved_state saved = {0};
+    cache->pinned = hit->part;
+    if (cache->params.parts && spare) save_end(cache, e);
+    if (!spare) saved = save_sequence(cache, seq, false);
     cache->by_seq[seq] = NULL;
     e->seq = -1;
     if (needed)
-        entry_to_host(cache, e, bytes, n_bytes);
+        entry_to_host(cache, e, saved.bytes, saved.n_bytes);
     else
         weir__cache_drop(cache, e);
-    weir__memory_cut(cache->params.memory, seq, n, pos);
+    weir_status status = hit->n < length ? cut_to_hit(cache, hit, seq, NULL) : WEIR_OK;
+    if (status == WEIR_OK && hit->part != NULL) touch_entry(cache, hit->part);
+    cache->pinned = NULL;
     return seq;
+}
+
+int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *end, int32_t n)
+{
+    const weir__cache_hit hit = {.entry = end, .n = n, .pos = position_of(end, n)};
+    return take_sequence(cache, &hit);
+}
+
+int32_t weir__cache_take_over(weir__cache *cache, const weir__cache_hit *hit)
+{
+    return take_sequence(cache, hit);
 }
 
 int32_t weir__cache_evict(weir__cache *cache, const weir__prefix_end *spare)
@@ -521,17 +609,10 @@ int32_t weir__cache_evict(weir__cache *cache, const weir__prefix_end *spare)
 
 /* ---- Keeping ---- */
 
-static void note_unsaved(weir__cache *cache)
-{
-    if (cache->params.archive == NULL) return;
-    cache->unsaved = true;
-    cache->kept_ns = weir__clock_now_ns();
-}
-
 bool weir__cache_keep(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
                       int32_t seq, int32_t keep_ms)
 {
-    if (cache->params.n_sequences == 0 || cache->params.exact) return false;
+    if (cache->params.n_sequences == 0 || (cache->params.exact && !cache->params.parts)) return false;
     weir__cache_entry *e = weir__cache_entry_new(cache, key, tokens, n, WEIR__PREFIX_DEVICE, keep_ms);
     if (e == NULL) return false;
     if (weir__prefix_tree_is_covered(&e->end, false)) { /* a longer one or the same exists */
@@ -551,20 +632,6 @@ bool weir__cache_keep(weir__cache *cache, const weir__prefix_key *key, const int
     return stays;
 }
 
-/* Makes an entry of a state, for which there is room. False: no memory. */
-static bool keep_state(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
-                       void *bytes, size_t n_bytes, int32_t keep_ms)
-{
-    weir__cache_entry *e = weir__cache_entry_new(cache, key, tokens, n, WEIR__PREFIX_HOST, keep_ms);
-    if (e == NULL) return false;
-    weir__cache_lock(cache);
-    hold_bytes(cache, e, bytes, n_bytes);
-    weir__cache_unlock(cache);
-    weir__cache_drop_above(cache, e);
-    note_unsaved(cache);
-    return true;
-}
-
 /* Keeps a state that was read after its requests have gone. It takes the place of no other state. */
 static void keep_late(weir__cache *cache, weir__reader *r)
 {
@@ -577,8 +644,9 @@ static void keep_late(weir__cache *cache, weir__reader *r)
     weir__prefix_tree_match(&cache->tree, &key, tokens, n, n, WEIR__PREFIX_HOST, NULL, 0, &m);
     weir__cache_unlock(cache);
     bool there = m.n_exact == n || (!cache->params.exact && m.n_entry == n);
+    const saved_state saved = {.bytes = r->state, .n_bytes = size};
     if (!there && cache->n_saved + cache->n_claimed + size <= cache->params.n_bytes &&
-        keep_state(cache, &key, tokens, n, r->state, size, 0))
+        keep_state(cache, &key, tokens, n, &saved, 0))
         r->state = NULL;
 }
 
@@ -589,24 +657,34 @@ void weir__cache_put_away(weir__cache *cache)
     weir__cache_free_reader(cache);
 }
 
+/* files: the entry may get one. */
+static bool save_entry(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
+                       int32_t seq, int32_t keep_ms, bool files)
+{
+    if (cache->params.n_bytes == 0 || !lacks_state(cache, key, tokens, n, NULL)) return false;
+    saved_state saved = save_either(cache, seq);
+    saved.fileless = !files;
+    if (saved.bytes == NULL) return false;
+    if (keep_state(cache, key, tokens, n, &saved, keep_ms)) return true;
+    weir__mem_free(saved.bytes);
+    return false;
+}
+
 bool weir__cache_save(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
                       int32_t seq, int32_t keep_ms)
 {
-    size_t n_bytes = 0;
-    weir__prefix_match m;
-    if (cache->params.n_bytes == 0) return false;
-    weir__cache_lock(cache);
-    weir__prefix_tree_match(&cache->tree, key, tokens, n, n, WEIR__PREFIX_DISK, NULL, 0, &m);
-    weir__cache_unlock(cache);
-    if (m.n_exact == n) {
-        touch_entry(cache, m.exact);
-        return false;
-    }
-    void *bytes = save_sequence(cache, seq, &n_bytes);
-    if (bytes == NULL) return false;
-    if (keep_state(cache, key, tokens, n, bytes, n_bytes, keep_ms)) return true;
-    weir__mem_free(bytes);
-    return false;
+    return save_entry(cache, key, tokens, n, seq, keep_ms, true);
+}
+
+bool weir__cache_save_between(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens,
+                              int32_t n, int32_t seq, int32_t keep_ms)
+{
+    return save_entry(cache, key, tokens, n, seq, keep_ms, false);
+}
+
+uint64_t weir__cache_largest(const weir__cache *cache)
+{
+    return cache->largest;
 }
 
 weir_status weir__cache_put(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
@@ -621,7 +699,8 @@ weir_status weir__cache_put(weir__cache *cache, const weir__prefix_key *key, con
         return weir__error_set(error, WEIR_NO_SPACE, "cache_bytes",
                                "`cache_bytes` is %llu and has no room for a state of %zu bytes",
                                (unsigned long long)cache->params.n_bytes, n_bytes);
-    if (!keep_state(cache, key, tokens, n, *state, n_bytes, 0))
+    const saved_state saved = {.bytes = *state, .n_bytes = n_bytes};
+    if (!keep_state(cache, key, tokens, n, &saved, 0))
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for a cached prefix");
     *state = NULL;
     return WEIR_OK;
@@ -675,23 +754,25 @@ void weir__cache_check(const weir__cache *cache)
 {
     weir__cache_lock(cache);
     const weir__cache_params *p = &cache->params;
-    uint64_t n_saved = 0;
+    uint64_t n_saved = 0, n_parts = 0;
     assert(weir__prefix_tree_check(&cache->tree) == NULL);
     for (int rank = 0; rank < WEIR__PREFIX_RANKS; rank++)
         for (const weir__prefix_end *end = cache->tree.newest[rank]; end != NULL; end = end->older) {
             if (rank == WEIR__PREFIX_LIVE) continue;
             const weir__cache_entry *e = weir__cache_entry_at(end);
             assert((e->seq >= 0) == (rank == WEIR__PREFIX_DEVICE));
-            assert((e->bytes != NULL) == (rank == WEIR__PREFIX_HOST));
+            assert((e->bytes != NULL) == (rank == WEIR__PREFIX_HOST || rank == WEIR__PREFIX_PART));
             assert((e->file != NULL) == (rank == WEIR__PREFIX_DISK));
             assert(e->file == NULL || e->file->owner == e);
             assert(e->seq < 0 || cache->by_seq[e->seq] == e);
             assert(e->seq < 0 || p->memory->n[e->seq] == weir__cache_length(end));
             n_saved += e->n_bytes;
+            n_parts += rank == WEIR__PREFIX_PART ? e->n_bytes : 0;
         }
     for (int32_t seq = 0; seq < p->memory->n_seqs; seq++)
         assert(cache->by_seq[seq] == NULL || cache->by_seq[seq]->seq == seq);
     assert(cache->awaited == NULL || cache->awaited->file != NULL);
+    assert(n_parts == cache->n_parts);
     assert(n_saved == cache->n_saved && n_saved + cache->n_claimed <= p->n_bytes);
     assert((int32_t)cache->tree.n_ends[WEIR__PREFIX_DEVICE] <= p->n_sequences);
     weir__cache_unlock(cache);

@@ -15,6 +15,8 @@
  *     TOMBSTONE                        TOMBSTONE                             TOMBSTONE
  *
  * A file is an entry of its own, beside the entry that was written. A fetch moves no entry.
+ * A PART is the part of a state that keeps a sequence from being cut, in host memory. It serves together with
+ * another entry, or a running request, that has the other cells of its tokens.
  * Tombstones are freed when they take too much memory, the oldest first. An entry is freed without a
  * tombstone if its tokens stay elsewhere (in a longer entry, in the sequence that adopt takes over, or in a
  * file), and if its file or state proves unusable. */
@@ -33,6 +35,7 @@ typedef struct weir__cache_params {
     uint64_t n_bytes;       /* limit on host memory for saved states; 0 = none */
     int32_t least;          /* a hit of fewer tokens is not worth copying */
     bool exact;             /* the memory cannot be truncated: a state is usable only at its full length */
+    bool parts;             /* exact: but states have a part that cuts a longer sequence where it was saved */
     int32_t block;          /* tokens of a block whose changes are recorded; 0 = none are */
     weir__archive *archive; /* the cache owns it from create on, even if that fails; NULL = no files */
 } weir__cache_params;
@@ -46,6 +49,9 @@ typedef struct weir__cache_hit {
     int32_t pos;              /* the position behind them */
     weir__prefix_end *entry;  /* the entry that has them; NULL: see live */
     weir__prefix_end *live;   /* the running request that has them */
+    weir__prefix_end *part;   /* cuts the longer sequence of `entry` or `live`; NULL: it need not be cut so */
+    weir__prefix_end *longer; /* a sequence with n_longer > n of them, if it can be cut there; NULL = none */
+    int32_t n_longer;
     weir__prefix_end *leader; /* a request that will have n_leader > n of them; NULL = none */
     int32_t n_leader;
     weir_miss miss;
@@ -76,6 +82,11 @@ void weir__cache_destroy(weir__cache *cache);
  * NULL; a leader must have a lower serial. Allocates nothing. */
 void weir__cache_look(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
                       bool files, const weir__prefix_end *self, uint64_t serial, weir__cache_hit *hit);
+
+/* The same if the sequence of `longer`, as of a hit, can be cut. */
+void weir__cache_look_longer(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens,
+                             int32_t n, bool files, const weir__prefix_end *self, uint64_t serial,
+                             const weir__prefix_end *longer, weir__cache_hit *hit);
 
 weir__cache_counts weir__cache_count(const weir__cache *cache);
 
@@ -150,16 +161,27 @@ bool weir__cache_is_spare(const weir__prefix_end *end, int32_t n);
  * that would lose tokens, it moves to host memory. */
 int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *end, int32_t n);
 
+/* The same for the sequence of a hit's entry, with the hit's tokens. The sequence is empty if it could not be
+ * cut. */
+int32_t weir__cache_take_over(weir__cache *cache, const weir__cache_hit *hit);
+
 /* Makes an entry for a finished request's tokens [n] in `seq`. keep_ms: when entries are evicted, it counts
  * as used that much later than it was. False: no entry in the sequence (already cached, no room, no memory,
  * or the others are to be kept longer), and the caller keeps the sequence, which may be empty. */
 bool weir__cache_keep(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
                       int32_t seq, int32_t keep_ms);
 
-/* Saves the state of a sequence with tokens [n] as an entry in host memory. The sequence stays the caller's.
- * False: as above. */
+/* Saves the state of a sequence with tokens [n] as an entry in host memory; of a state with a part, only that
+ * part if it is much smaller. The sequence stays the caller's. False: as above. */
 bool weir__cache_save(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
                       int32_t seq, int32_t keep_ms);
+
+/* The same for a place between the ends of messages: it gets no file. */
+bool weir__cache_save_between(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens,
+                              int32_t n, int32_t seq, int32_t keep_ms);
+
+/* The bytes of the largest state, or part of one, that save has saved; 0 = none yet. */
+uint64_t weir__cache_largest(const weir__cache *cache);
 
 /* Makes an entry in host memory of a state [n_bytes] that another engine saved, and takes over the block:
  * then *state is NULL. It is OK without an entry, too, if all tokens are cached already. NO_SPACE:

@@ -52,6 +52,7 @@ void weir__cache_empty(weir__cache *cache, weir__cache_entry *e)
     if (cache->awaited == e) cache->awaited = NULL;
     weir__cache_lock(cache);
     cache->n_saved -= e->n_bytes;
+    if (e->end.rank == WEIR__PREFIX_PART) cache->n_parts -= e->n_bytes;
     weir__cache_unlock(cache);
     e->seq = -1;
     e->bytes = NULL;

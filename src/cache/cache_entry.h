@@ -13,15 +13,15 @@
 #define WORTH_PART 8
 
 /* A cached prefix. Its end's rank says where the state is. DEVICE: in the sequence seq >= 0, which holds
- * exactly the end's tokens. HOST: in bytes. DISK: in file. TOMBSTONE: nowhere. A file is an entry of its own,
- * beside the entry whose state was written. */
+ * exactly the end's tokens. HOST, PART: in bytes. DISK: in file. TOMBSTONE: nowhere. A file is an entry of
+ * its own, beside the entry whose state was written. */
 typedef struct weir__cache_entry {
     weir__prefix_end end; /* first member: an end is an entry unless its rank is LIVE */
     int32_t seq;
     void *bytes; /* [n_bytes] as the backend saved it; the archive's writer may read it */
     size_t n_bytes;
     weir__archive_file *file; /* this entry is its owner */
-    bool offered;             /* was offered to the archive */
+    bool offered;             /* was offered to the archive, or is not to be */
     int64_t used_ns;          /* ascends with the order of use among entries of a rank */
     int64_t keep_ns;          /* the entry counts as used that much later */
 } weir__cache_entry;
@@ -36,6 +36,9 @@ struct weir__cache {
     weir__blocks blocks;        /* the tree's, if there are any */
     weir__cache_entry **by_seq; /* [n_seqs] */
     uint64_t n_saved, n_claimed;
+    uint64_t n_parts;               /* of n_saved, those of parts */
+    uint64_t largest;               /* see weir__cache_largest */
+    const weir__prefix_end *pinned; /* a part that is not evicted now; NULL = none */
     uint64_t n_evicted;
     uint64_t n_restored;
     bool unsaved;       /* some entry may lack a file */

@@ -135,8 +135,9 @@ static void start(world *w, runner *r)
     }
     int32_t whole = hit.entry != NULL ? weir__cache_length(hit.entry) : 0;
     if (hit.n > 0 && whole > 0 && weir__cache_sequence(hit.entry) >= 0 && dice_one_in(&w->d, 2)) {
-        r->seq = weir__cache_adopt(w->s.cache, hit.entry, hit.n);
-        r->n_past = hit.n;
+        r->seq = weir__cache_take_over(w->s.cache, &hit);
+        assert_true(w->s.memory.n[r->seq] == hit.n || (w->faulty && w->s.memory.n[r->seq] == 0));
+        r->n_past = w->s.memory.n[r->seq];
     } else if (hit.n > 0) {
         const runner *from = (const runner *)(const void *)hit.live; /* its first member */
         weir_status status = fetch(&w->s, &hit, from != NULL ? from->seq : -1, r->seq);
@@ -258,8 +259,9 @@ static uint64_t run_world(uint64_t seed, uint64_t *n_kept)
     memset(&w, 0, sizeof w);
     w.d.state = seed;
     long live = weir__mem_live();
-    const char *kinds[] = {"seed=1", "seed=1,exact=1", "seed=1,recurrent=1"};
-    const char *kind = kinds[dice_in(&w.d, 0, 2)];
+    const char *kinds[] = {"seed=1", "seed=1,exact=1", "seed=1,recurrent=1", "seed=1,hybrid=1",
+                           "seed=1,n_swa=3"};
+    const char *kind = kinds[dice_in(&w.d, 0, 4)];
     weir_layout layout = layouts[dice_in(&w.d, 0, 1)];
     int32_t n_sequences = dice_in(&w.d, 0, 5);
     uint64_t n_bytes = dice_one_in(&w.d, 3) ? 0 : (uint64_t)dice_in(&w.d, 0, 3000);

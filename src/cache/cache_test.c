@@ -274,6 +274,71 @@ static void test_memory_that_cannot_be_cut(void **state)
     }
 }
 
+/* A longer sequence is cut by the part of a state that was saved on its way, shared or taken over, on the
+ * device and from host memory. */
+static void test_memory_that_a_part_cuts(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"hybrid=1", "n_swa=3"};
+    for (size_t l = 0; l < 2 * N_ELEMENTS(layouts); l++) {
+        shelf s;
+        int32_t tokens[64];
+        shelf_init(&s, kinds[l / 2], layouts[l % 2], 4, 1000);
+        int32_t n = ids("one two three four", tokens);
+        feed(&s, 0, "one two");
+        assert_true(weir__cache_save(s.cache, &open_key, tokens, 7, 0, 0));
+        assert_false(weir__cache_save(s.cache, &open_key, tokens, 7, 0, 0)); /* it is there */
+        assert_int_equal(weir__cache_count(s.cache).n_bytes, 16);            /* not the whole state */
+        assert_int_equal(look(&s, &open_key, "one two 3").n, 0);             /* nobody has the other cells */
+        feed(&s, 0, " three four");
+        assert_true(weir__cache_keep(s.cache, &open_key, tokens, n, 0, 0));
+
+        assert_int_equal(look(&s, &open_key, "one two 3").miss, WEIR_MISS_UNCUTTABLE); /* one more is there */
+        assert_fetches(&s, &open_key, "one two 3", 7, WEIR__PREFIX_DEVICE, 5);
+        assert_int_equal(weir__cache_evict(s.cache, NULL), 0);
+        assert_fetches(&s, &open_key, "one two 3", 7, WEIR__PREFIX_HOST, 5);
+        weir__cache_check(s.cache);
+
+        feed(&s, 0, "one two three four");
+        assert_true(weir__cache_keep(s.cache, &open_key, tokens, n, 0, 0));
+        weir__cache_hit hit = look(&s, &open_key, "one two 3");
+        assert_int_equal(weir__cache_take_over(s.cache, &hit), 0);
+        assert_holds(&s, 0, tokens, 7);
+        weir__cache_check(s.cache);
+        assert_fetches(&s, &open_key, "one two three four.", n, WEIR__PREFIX_HOST, 5); /* not lost */
+        weir__memory_cut(&s.memory, 0, 0, 0);
+        shelf_fini(&s);
+    }
+}
+
+/* Of more parts than have room, those stay that save the most tokens. */
+static void test_parts_are_spread(void **state)
+{
+    (void)state;
+    enum { N_TOKENS = 240, STEP = 4, N_STAY = 8 };
+    shelf s;
+    int32_t tokens[N_TOKENS + 1];
+    shelf_init(&s, "hybrid=1", WEIR_LAYOUT_PER_SLOT, 4, 16 * N_STAY);
+    for (int32_t i = 0; i <= N_TOKENS; i++) tokens[i] = 'a' + i % 26;
+    for (int32_t n = STEP; n <= N_TOKENS; n += STEP) {
+        char text[STEP + 1] = "";
+        for (int32_t i = 0; i < STEP; i++) text[i] = (char)tokens[n - STEP + i];
+        feed(&s, 0, text);
+        assert_true(weir__cache_save(s.cache, &open_key, tokens, n, 0, 0));
+        assert_true(weir__cache_count(s.cache).n_bytes <= 16 * N_STAY);
+    }
+    assert_true(weir__cache_keep(s.cache, &open_key, tokens, N_TOKENS, 0, 0));
+    for (int32_t n = 1; n < N_TOKENS; n++) {
+        weir__cache_hit hit;
+        int32_t other = tokens[n];
+        tokens[n] = '-';
+        weir__cache_look(s.cache, &open_key, tokens, n + 1, true, NULL, UINT64_MAX, &hit);
+        assert_in_range(hit.n, n > 60 ? n - 60 : 0, n);
+        tokens[n] = other;
+    }
+    shelf_fini(&s);
+}
+
 static void test_entries_move_and_are_handed_over(void **state)
 {
     (void)state;
@@ -546,6 +611,8 @@ int main(void)
         cmocka_unit_test(test_running_requests_serve_and_lead),
         cmocka_unit_test(test_tombstones_are_limited),
         cmocka_unit_test(test_memory_that_cannot_be_cut),
+        cmocka_unit_test(test_memory_that_a_part_cuts),
+        cmocka_unit_test(test_parts_are_spread),
         cmocka_unit_test(test_entries_move_and_are_handed_over),
         cmocka_unit_test(test_an_adopted_entry_is_saved_unless_others_have_it),
         cmocka_unit_test(test_files_are_another_place),

@@ -115,10 +115,10 @@ void weir__memory_append(weir__memory *memory, int32_t seq, int32_t n)
 
 /* ---- Sequences ---- */
 
-bool weir__memory_cut(weir__memory *memory, int32_t seq, int32_t n, int32_t pos)
+/* The sequence has no more than its first n tokens. */
+static void shorten(weir__memory *memory, int32_t seq, int32_t n)
 {
-    if (!memory->ops->seq_remove(memory->context, seq, pos, -1) && n > 0) return false;
-    if (n >= memory->n[seq]) return true;
+    if (n >= memory->n[seq]) return;
     int32_t before = memory->last[seq], r = -1;
     if (n > 0) {
         r = run_at(memory, seq, n);
@@ -127,7 +127,18 @@ bool weir__memory_cut(weir__memory *memory, int32_t seq, int32_t n, int32_t pos)
     memory->last[seq] = r;
     memory->n[seq] = n;
     run_leave(memory, before);
+}
+
+bool weir__memory_cut(weir__memory *memory, int32_t seq, int32_t n, int32_t pos)
+{
+    if (!memory->ops->seq_remove(memory->context, seq, pos, -1) && n > 0) return false;
+    shorten(memory, seq, n);
     return true;
+}
+
+bool weir__memory_can_end(const weir__memory *memory, int32_t seq, int32_t pos)
+{
+    return memory->ops->can_end_at(memory->context, seq, pos);
 }
 
 weir_status weir__memory_share(weir__memory *memory, int32_t from, int32_t to, int32_t n, int32_t pos,
@@ -145,6 +156,12 @@ weir_status weir__memory_share(weir__memory *memory, int32_t from, int32_t to, i
         memory->n[to] = n;
     }
     return status;
+}
+
+weir_status weir__memory_copy(weir__memory *memory, int32_t from, int32_t to, weir_error *error)
+{
+    int32_t pos = memory->ops->seq_pos_max(memory->context, from) + 1;
+    return weir__memory_share(memory, from, to, memory->n[from], pos, error);
 }
 
 /* Copies that wait for the next pass would read old content, or overwrite the loaded state. */
@@ -172,6 +189,20 @@ size_t weir__memory_save(weir__memory *memory, int32_t seq, void *bytes, size_t 
     return length <= capacity ? length : 0;
 }
 
+size_t weir__memory_part_size(weir__memory *memory, int32_t seq)
+{
+    return memory->n[seq] > 0 && settle_copies(memory, NULL) == WEIR_OK
+               ? memory->ops->part_size(memory->context, seq)
+               : 0;
+}
+
+size_t weir__memory_part_save(weir__memory *memory, int32_t seq, void *bytes, size_t capacity)
+{
+    if (settle_copies(memory, NULL) != WEIR_OK) return 0;
+    size_t length = memory->ops->part_save(memory->context, seq, bytes, capacity);
+    return length <= capacity ? length : 0;
+}
+
 /* True if the sequence's last position may be that of the last of n tokens. */
 static bool ends_at(const weir__memory *memory, int32_t seq, int32_t n)
 {
@@ -191,6 +222,20 @@ weir_status weir__memory_load(weir__memory *memory, int32_t seq, const void *byt
         weir__memory_append(memory, seq, n);
     else
         memory->ops->seq_remove(memory->context, seq, 0, -1); /* the part that was loaded */
+    return status;
+}
+
+weir_status weir__memory_resume(weir__memory *memory, int32_t seq, int32_t n, int32_t pos, const void *bytes,
+                                size_t length, weir_error *error)
+{
+    weir_status status = settle_copies(memory, error);
+    if (status == WEIR_OK) status = memory->ops->part_load(memory->context, seq, pos, bytes, length, error);
+    if (status == WEIR_OK && !ends_at(memory, seq, n))
+        status = weir__error_set(error, WEIR_BACKEND, "", "a cut to %d tokens gave another length", n);
+    if (status == WEIR_OK)
+        shorten(memory, seq, n);
+    else
+        weir__memory_cut(memory, seq, 0, 0);
     return status;
 }
 

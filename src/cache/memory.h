@@ -61,6 +61,20 @@ size_t weir__memory_save(weir__memory *memory, int32_t seq, void *bytes, size_t 
 weir_status weir__memory_load(weir__memory *memory, int32_t seq, const void *bytes, size_t length, int32_t n,
                               weir_error *error);
 
+/* True if the sequence can be cut at this position. */
+bool weir__memory_can_end(const weir__memory *memory, int32_t seq, int32_t pos);
+
+/* Gives the empty sequence `to` all tokens of `from`. After an error it is empty. */
+weir_status weir__memory_copy(weir__memory *memory, int32_t from, int32_t to, weir_error *error);
+
+/* The part of a state that keeps a sequence from being cut, as size and save do for the whole; 0 = there is
+ * none. resume: cuts a sequence to its first n tokens, where the part was saved. After an error it is
+ * empty. */
+size_t weir__memory_part_size(weir__memory *memory, int32_t seq);
+size_t weir__memory_part_save(weir__memory *memory, int32_t seq, void *bytes, size_t capacity);
+weir_status weir__memory_resume(weir__memory *memory, int32_t seq, int32_t n, int32_t pos, const void *bytes,
+                                size_t length, weir_error *error);
+
 /* The cells that the wanted sequences hold together. wanted: [n_seqs] */
 int32_t weir__memory_count(weir__memory *memory, const bool *wanted);
 

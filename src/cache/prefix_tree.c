@@ -277,7 +277,7 @@ static weir_cache_memory memory_of(const weir__prefix_end *end)
 static void count_blocks(weir__prefix_tree *tree, weir__prefix_end *end)
 {
     int32_t n;
-    if (tree->blocks == NULL || end->rank == WEIR__PREFIX_TOMBSTONE) return;
+    if (tree->blocks == NULL || end->rank >= WEIR__PREFIX_TOMBSTONE) return;
     weir__prefix_key key = weir__prefix_tree_key(end);
     if (key.salt_length > 0 || key.adapter != 0) return;
     const int32_t *tokens = weir__prefix_tree_tokens(end, &n);
@@ -534,6 +534,15 @@ weir__prefix_end *weir__prefix_tree_above(const weir__prefix_end *end)
     return NULL;
 }
 
+int32_t weir__prefix_tree_gap(const weir__prefix_end *end)
+{
+    for (const weir__prefix_node *node = end->node; node != NULL; node = node->parent)
+        for (const weir__prefix_end *at = node->ends; at != NULL; at = at->next)
+            if (at != end && (at->rank <= WEIR__PREFIX_HOST || at->rank == WEIR__PREFIX_PART))
+                return end->node->to - node->to;
+    return end->node->to;
+}
+
 static weir__prefix_end *best_of(const weir__prefix_node *node)
 {
     weir__prefix_end *best = NULL;
@@ -571,6 +580,33 @@ static void match_entries(place at, int32_t most, weir__prefix_rank worst, weir_
         match->exact = best;
         match->n_exact = up->to;
         break;
+    }
+}
+
+weir__prefix_end *weir__prefix_tree_find(const weir__prefix_tree *tree, const weir__prefix_key *key,
+                                         const int32_t *tokens, int32_t n, const weir__prefix_end *self)
+{
+    weir__prefix_end *best = NULL;
+    weir__prefix_node *root = find_root(tree, key);
+    if (root == NULL) return NULL;
+    place at = walk_tree(tree, root, tokens, n, 0);
+    if (at.n < n || at.node->to != n) return NULL;
+    for (weir__prefix_end *end = at.node->ends; end != NULL; end = end->next)
+        if (end != self && (end->rank < WEIR__PREFIX_KEPT || end->rank == WEIR__PREFIX_PART) &&
+            (best == NULL || end->rank < best->rank))
+            best = end;
+    return best;
+}
+
+static void match_parts(place at, int32_t most, weir__prefix_match *match)
+{
+    for (weir__prefix_node *node = at.node; node != NULL; node = node->parent) {
+        if (node->to > at.n || node->to > most) continue;
+        for (weir__prefix_end *end = node->ends; end != NULL && match->part == NULL; end = end->next)
+            if (end->rank == WEIR__PREFIX_PART) match->part = end;
+        if (match->part == NULL) continue;
+        match->n_part = node->to;
+        return;
     }
 }
 
@@ -623,6 +659,7 @@ void weir__prefix_tree_match(weir__prefix_tree *tree, const weir__prefix_key *ke
     }
     match_entries(at, most, worst, match);
     match_live(tree, most, self, serial, match);
+    match_parts(at, match->n_live > match->n_entry ? match->n_live : match->n_entry, match);
 }
 
 /* ---- Life ---- */

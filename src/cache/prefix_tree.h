@@ -26,8 +26,9 @@ typedef enum weir__prefix_rank {
     WEIR__PREFIX_DISK = 2,      /* in a file */
     WEIR__PREFIX_LIVE = 3,      /* of a running request */
     WEIR__PREFIX_TOMBSTONE = 4, /* evicted */
+    WEIR__PREFIX_PART = 5,      /* of use beside another end with its tokens */
 } weir__prefix_rank;
-#define WEIR__PREFIX_RANKS 5
+#define WEIR__PREFIX_RANKS 6
 #define WEIR__PREFIX_KEPT  3 /* the ranks before LIVE: available tokens */
 
 typedef struct weir__prefix_node weir__prefix_node;
@@ -91,6 +92,13 @@ weir__prefix_end *weir__prefix_tree_above(const weir__prefix_end *end);
 /* The number of a DEVICE or HOST end's tokens that no other such end has. */
 int32_t weir__prefix_tree_own(const weir__prefix_end *end);
 
+/* The best DEVICE, HOST, DISK or PART end of exactly these tokens, apart from `self`; NULL: there is none. */
+weir__prefix_end *weir__prefix_tree_find(const weir__prefix_tree *tree, const weir__prefix_key *key,
+                                         const int32_t *tokens, int32_t n, const weir__prefix_end *self);
+
+/* The number of the end's tokens behind the last other DEVICE, HOST or PART end that it begins with. */
+int32_t weir__prefix_tree_gap(const weir__prefix_end *end);
+
 /* The number of the end's first tokens that a DISK end also has; `whole`: all if a DISK end has exactly
  * these, otherwise 0. */
 int32_t weir__prefix_tree_on_disk(const weir__prefix_end *end, bool whole);
@@ -106,6 +114,8 @@ typedef struct weir__prefix_match {
     int32_t n_entry;         /* tokens that it shares with the text, at most `most` */
     weir__prefix_end *exact; /* the same for ends whose whole text is a prefix of this one */
     int32_t n_exact;
+    weir__prefix_end *part; /* the deepest PART end at or before max(n_entry, n_live) */
+    int32_t n_part;
     weir__prefix_end *live;   /* the LIVE end that has computed the most shared tokens */
     int32_t n_live;           /* how many, at most `most` */
     weir__prefix_end *leader; /* the LIVE end of a lower serial that will have the most */

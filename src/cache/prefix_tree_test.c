@@ -145,7 +145,7 @@ static void check_match(world *w)
     const text_of_mine *self = dice_one_in(&w->d, 2) ? &w->texts[dice_in(&w->d, 0, TEXTS - 1)] : NULL;
     uint64_t serial = dice_one_in(&w->d, 2) ? UINT64_MAX : (uint64_t)dice_in(&w->d, 0, 4);
     weir__prefix_match m;
-    int32_t n_known = 0, n_entry = 0, n_exact = 0, n_live = 0, n_leader = 0;
+    int32_t n_known = 0, n_entry = 0, n_exact = 0, n_part = 0, n_live = 0, n_leader = 0;
     int best = WEIR__PREFIX_KEPT;
     bool diverges = false;
 
@@ -155,6 +155,9 @@ static void check_match(world *w)
             if (!is_in(t) || t->key != key) continue;
             int32_t met = common(t->tokens, t->n, tokens, n), use = met < most ? met : most;
             if (pass == 1) {
+                int32_t there = n_entry > n_live ? n_entry : n_live;
+                if (t->end.rank == WEIR__PREFIX_PART && met == t->n && met <= there && met > n_part)
+                    n_part = met;
                 if ((int)t->end.rank < best && use == n_entry) best = (int)t->end.rank;
                 diverges |= met == n_known && t->n > met;
                 continue;
@@ -178,10 +181,15 @@ static void check_match(world *w)
     assert_int_equal(m.n_known, n_known);
     assert_int_equal(m.n_entry, n_entry);
     assert_int_equal(m.n_exact, n_exact);
+    assert_int_equal(m.n_part, n_part);
     assert_int_equal(m.n_live, n_live);
     assert_int_equal(m.n_leader, n_leader);
     assert_int_equal(m.entry != NULL, n_entry > 0);
     assert_int_equal(m.exact != NULL, n_exact > 0);
+    assert_int_equal(m.part != NULL, n_part > 0);
+    if (n_part > 0)
+        assert_ptr_equal(weir__prefix_tree_find(&w->tree, &keys[key], tokens, n_part, NULL)->node,
+                         m.part->node);
     assert_int_equal(m.live != NULL, n_live > 0);
     assert_int_equal(m.leader != NULL, n_leader > 0);
     if (n_entry > 0) assert_int_equal(m.entry->rank, best);

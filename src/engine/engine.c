@@ -164,12 +164,13 @@ static weir_status check_engine_params(const weir_engine_params *params, weir_er
     return WEIR_OK;
 }
 
-/* The cache's sequences besides the slots'. A lane takes its memory whether used or not; a sequence in a pool
- * costs llama.cpp one row of logits. */
+/* The cache's sequences besides the slots'. A lane takes its memory whether used or not, as does a recurrent
+ * state; another sequence in a pool costs llama.cpp one row of logits. */
 static int32_t sequences_beside(const weir_model *model, const weir_engine_params *params, weir_layout layout)
 {
-    if (weir__prefix_is_exact(model) || params->cache_sequences == 0) return 0;
+    if (model->info.is_recurrent || params->cache_sequences == 0) return 0;
     if (params->cache_sequences > 0) return params->cache_sequences;
+    if (weir__prefix_is_whole(model)) return 0;
     return layout == WEIR_LAYOUT_UNIFIED ? WEIR__SEQ_MAX - params->n_slots : 0;
 }
 

@@ -266,6 +266,37 @@ static void a_source_that_cannot_be_cut_is_forked(void **state)
     }
 }
 
+/* A window that still holds what the next token needs is cut there, also in a running source. A small one
+ * is not, and a hybrid model's states are not: a checkpoint serves, beside the source's other cells. */
+static void a_source_that_can_be_cut_in_places_is_forked(void **state)
+{
+    static const char *const models[] = {"fake:seed=5,eos_every=0,n_swa=1000",
+                                         "fake:seed=5,eos_every=0,n_swa=8",
+                                         "fake:seed=5,eos_every=0,hybrid=1"};
+    rig *r = *state;
+    int32_t prompt[N_PROMPT];
+    fill_prompt(prompt, 0);
+    for (int i = 0; i < 12; i++) {
+        static sink whole;
+        rig_load(r, models[i / 4]);
+        int round = i % 4;
+        weir_stream *source = run_source(r, prompt, round, &whole);
+        weir_request more = rest(r, 4, NULL, 0);
+        weir_stream *running = fork_at(r, source, 4, &more);
+        rig_run(r);
+        sink_take(&whole, source);
+        weir_stream *finished = fork_at(r, source, 4, &more);
+        rig_run(r);
+        judge(running, &whole, 4);
+        judge(finished, &whole, 4);
+        int32_t here = weir_stream_usage(running).n_cached, then = weir_stream_usage(finished).n_cached;
+        bool caches = round / 2 > 0;
+        assert_int_equal(here, i / 4 == 0 ? N_PROMPT + 3 : caches ? N_PROMPT - 1 : 0);
+        assert_true(then == here || !caches || then == N_PROMPT + 3);
+        rig_stop(r);
+    }
+}
+
 static void a_fork_is_forked(void **state)
 {
     rig *r = *state;
@@ -556,6 +587,7 @@ int main(void)
         RIG_TEST(a_fork_waits_for_a_source_that_waits),
         RIG_TEST(a_suspended_source_is_forked),
         RIG_TEST(a_source_that_cannot_be_cut_is_forked),
+        RIG_TEST(a_source_that_can_be_cut_in_places_is_forked),
         RIG_TEST(a_fork_is_forked),
         RIG_TEST(a_fork_draws_by_its_own_seed),
         RIG_TEST(a_grammar_sees_the_answer_from_its_beginning),

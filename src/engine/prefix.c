@@ -24,6 +24,12 @@
 #define COPY_LEAST 8
 /* A checkpoint ends a chunk, and short chunks compute slowly. */
 #define CHECKPOINT_LEAST 8
+/* The distance of checkpoints within messages: an edit costs fewer tokens than that. It is doubled until
+ * those of a prompt take at most 1 / SPACED_PART of cache_bytes. Models with windows have fewer, because
+ * their sequences can mostly be cut without. */
+#define SPACED_LEAST        96
+#define SPACED_LEAST_WINDOW 256
+#define SPACED_PART         2
 
 /* The interval at which an engine looks for files that other processes have added to its cache_dir. */
 #define WATCH_NS (WEIR__NS_PER_S / 4)
@@ -99,6 +105,7 @@ weir_status weir__prefix_open(weir__prefix *prefix, weir__memory *memory, weir__
     bool lanes = prefix->info->layout == WEIR_LAYOUT_PER_SLOT;
     prefix->caching = params->cache_sequences != 0;
     prefix->exact = weir__prefix_is_exact(prefix->model);
+    prefix->parts = prefix->exact && !prefix->model->info.is_recurrent;
     prefix->checkpoints = prefix->exact && params->cache_bytes > 0;
     prefix->least = lanes || prefix->exact ? COPY_LEAST : 1;
     weir__archive *archive = NULL;
@@ -108,12 +115,13 @@ weir_status weir__prefix_open(weir__prefix *prefix, weir__memory *memory, weir__
     weir__cache_params cache = {
         .memory = memory,
         /* without others, idle slots' lanes serve */
-        .n_sequences = !prefix->caching                        ? 0
-                       : params->cache_sequences > 0 || !lanes ? beside
-                                                               : params->n_slots,
+        .n_sequences = !prefix->caching ? 0
+                       : beside > 0     ? beside
+                                        : params->n_slots,
         .n_bytes = params->cache_bytes,
         .least = prefix->least,
         .exact = prefix->exact,
+        .parts = prefix->parts,
         .block = params->cache_block,
         .archive = archive,
     };
@@ -146,27 +154,42 @@ static bool ends_medium(const weir__history *history, int32_t n)
     return false;
 }
 
-static bool is_checkpoint(const weir__prefix *prefix, const weir__request *request, int32_t n)
+int32_t weir__prefix_spacing(const weir__prefix *prefix, const weir__request *request)
 {
-    const weir__history *history = &request->history;
-    if (n < 1 || n >= history->n_prompt) return false;
-    if (history->tokens[n - 1] < 0) return ends_medium(history, n);
+    int32_t n_prompt = request->history.n_prompt;
+    uint64_t most = prefix->params->cache_bytes / SPACED_PART, size = weir__cache_largest(prefix->cache);
+    int64_t n = weir__prefix_is_whole(prefix->model) ? SPACED_LEAST : SPACED_LEAST_WINDOW;
+    if (!prefix->checkpoints) return INT32_MAX;
+    while (n < n_prompt && size > 0 && (uint64_t)(n_prompt / n) > most / size) n *= 2;
+    return n < n_prompt ? (int32_t)n : INT32_MAX;
+}
+
+static bool ends_message(const weir__prefix *prefix, const weir__history *history, int32_t n)
+{
+    int32_t last = history->tokens[n - 1];
+    if (last < 0) return ends_medium(history, n);
     return n == history->n_prompt - 1 ||
-           (n >= CHECKPOINT_LEAST &&
-            prefix->model->ops->is_eog(prefix->model->model, request->history.tokens[n - 1]));
+           (n >= CHECKPOINT_LEAST && prefix->model->ops->is_eog(prefix->model->model, last));
+}
+
+static bool is_checkpoint(const weir__prefix *prefix, const weir__slot *slot, int32_t n)
+{
+    const weir__history *history = &slot->request->history;
+    if (n < 1 || n >= history->n_prompt) return false;
+    return ends_message(prefix, history, n) || (history->tokens[n - 1] >= 0 && n % slot->spacing == 0);
 }
 
 int32_t weir__prefix_chunk(const weir__prefix *prefix, const weir__slot *slot, int32_t n)
 {
     if (!prefix->checkpoints || !weir__prefix_serves(prefix, slot->request)) return n;
     for (int32_t i = 1; i < n; i++)
-        if (is_checkpoint(prefix, slot->request, slot->n_past + i)) return i;
+        if (is_checkpoint(prefix, slot, slot->n_past + i)) return i;
     return n;
 }
 
 int32_t weir__prefix_last_checkpoint(const weir__prefix *prefix, const weir__slot *leader, int32_t n)
 {
-    while (n > 0 && !is_checkpoint(prefix, leader->request, n)) n--;
+    while (n > 0 && !is_checkpoint(prefix, leader, n)) n--;
     return n;
 }
 
@@ -178,7 +201,7 @@ void weir__prefix_cut(const weir__prefix *prefix, const weir__history *history, 
     int32_t n = weir__history_shared(history, hit->n);
     if (n < hit->n && (prefix->exact || n < prefix->least)) {
         n = 0;
-        hit->entry = hit->live = NULL;
+        hit->entry = hit->live = hit->part = NULL;
     }
     hit->n = n;
     hit->pos = weir__history_position(history, n);
@@ -197,10 +220,11 @@ void weir__prefix_advance(const weir__prefix *prefix, weir__slot *slot)
     const weir__request *request = slot->request;
     if (!weir__prefix_serves(prefix, request)) return;
     weir__cache_advance(prefix->cache, &slot->live, slot->n_past, 0);
-    if (!prefix->exact || !is_checkpoint(prefix, request, slot->n_past)) return;
-    weir__prefix_key key = weir__history_key(&request->history);
-    weir__cache_save(prefix->cache, &key, request->history.tokens, slot->n_past, slot->lane,
-                     request->cache_keep_ms);
+    if (!prefix->exact || !is_checkpoint(prefix, slot, slot->n_past)) return;
+    const weir__history *history = &request->history;
+    weir__prefix_key key = weir__history_key(history);
+    (ends_message(prefix, history, slot->n_past) ? weir__cache_save : weir__cache_save_between)(
+        prefix->cache, &key, history->tokens, slot->n_past, slot->lane, request->cache_keep_ms);
 }
 
 /* Keeps the slot's text; first cuts off the cells that a failed pass left. */
@@ -214,11 +238,10 @@ void weir__prefix_keep(const weir__prefix *prefix, weir__lanes *lanes, weir__slo
         n < prefix->least || (prefix->exact && n < slot->n_past) ||
         !weir__memory_cut(lanes->memory, slot->lane, n, weir__history_position(&request->history, n)))
         return;
-    if (prefix->exact)
-        weir__cache_save(prefix->cache, &key, request->history.tokens, n, slot->lane, request->cache_keep_ms);
-    else if (weir__cache_keep(prefix->cache, &key, request->history.tokens, n, slot->lane,
-                              request->cache_keep_ms))
+    if (weir__cache_keep(prefix->cache, &key, request->history.tokens, n, slot->lane, request->cache_keep_ms))
         weir__lanes_hand_over(lanes, slot);
+    else if (prefix->exact)
+        weir__cache_save(prefix->cache, &key, request->history.tokens, n, slot->lane, request->cache_keep_ms);
 }
 
 /* True if a fork's source generates in a slot, as seen by another thread. A suspended source is in the

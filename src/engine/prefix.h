@@ -25,6 +25,7 @@ typedef struct weir__prefix {
     weir__cache *cache; /* the driver destroys it; lanes and cells point to it, too */
     bool caching;       /* prefixes are kept */
     bool exact;         /* weir__prefix_is_exact of the model */
+    bool parts;         /* but with a part of a state, a longer sequence serves, too */
     bool checkpoints;   /* states are saved within texts, too */
     int32_t least;      /* the shortest prefix worth keeping, in tokens */
 } weir__prefix;
@@ -38,6 +39,10 @@ bool weir__prefix_serves(const weir__prefix *prefix, const weir__request *reques
 
 /* Shortens the hit, so that it does not end within an image. */
 void weir__prefix_cut(const weir__prefix *prefix, const weir__history *history, weir__cache_hit *hit);
+
+/* The number of tokens between checkpoints of a prompt, apart from those at the ends of its messages;
+ * INT32_MAX: there are no others. */
+int32_t weir__prefix_spacing(const weir__prefix *prefix, const weir__request *request);
 
 /* The last checkpoint that the leader will save within n tokens. */
 int32_t weir__prefix_last_checkpoint(const weir__prefix *prefix, const weir__slot *leader, int32_t n);

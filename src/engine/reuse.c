@@ -49,15 +49,45 @@ static void note_start(weir__driver *driver, const weir__slot *slot)
 
 /* ---- Beginning ---- */
 
-/* The slot of a fork's source while it runs; NULL: it does not run, or its memory cannot be cut. */
+/* The slot of a fork's source while it runs; NULL: it does not run. */
 static weir__slot *source_of(const weir__driver *driver, const weir__request *request)
 {
-    if (request->source == NULL || driver->prefix.exact) return NULL;
+    if (request->source == NULL) return NULL;
     for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->state != WEIR_SLOT_IDLE && slot->lane >= 0 && slot->request->stream == request->source)
             return slot;
     }
     return NULL;
+}
+
+/* True if a copy of the sequence can have its first n tokens alone. One state of all tokens is copied
+ * whole. */
+static bool can_end(const weir__driver *driver, int32_t seq, const weir__history *history, int32_t n)
+{
+    if (!driver->prefix.exact || n >= driver->memory.n[seq]) return true;
+    return !weir__prefix_is_whole(driver->model) &&
+           weir__memory_can_end(&driver->memory, seq, weir__history_position(history, n));
+}
+
+static int32_t sequence_of(const weir__prefix_end *end)
+{
+    return end->rank == WEIR__PREFIX_LIVE ? slot_of(end)->lane : weir__cache_sequence(end);
+}
+
+/* Looks the text up. A longer sequence serves if it can be cut where it leaves the text. */
+static void look_up_text(const weir__driver *driver, const weir__slot *slot, const weir__prefix_key *key,
+                         int32_t n, weir__cache_hit *hit)
+{
+    const weir__request *request = slot->request;
+    const weir__history *history = &request->history;
+    weir__cache_look(driver->prefix.cache, key, history->tokens, n, !slot->wait.over, &slot->live,
+                     request->serial + 1, hit);
+    if (hit->longer == NULL || sequence_of(hit->longer) < 0) return;
+    int32_t there = hit->n_longer;
+    if (weir__history_shared(history, there) == there &&
+        can_end(driver, sequence_of(hit->longer), history, there))
+        weir__cache_look_longer(driver->prefix.cache, key, history->tokens, n, !slot->wait.over, &slot->live,
+                                request->serial + 1, hit->longer, hit);
 }
 
 static void look_up_prefix(weir__driver *driver, const weir__slot *slot, weir__cache_hit *hit)
@@ -70,9 +100,7 @@ static void look_up_prefix(weir__driver *driver, const weir__slot *slot, weir__c
         n = request->history.score->n_scored;
     *hit = (weir__cache_hit){.miss = WEIR_MISS_OFF};
     if (request->saved.state != NULL) return; /* its own cells have more tokens than any prefix */
-    if (weir__prefix_serves(&driver->prefix, request))
-        weir__cache_look(driver->prefix.cache, &key, request->history.tokens, n, !slot->wait.over,
-                         &slot->live, request->serial + 1, hit);
+    if (weir__prefix_serves(&driver->prefix, request)) look_up_text(driver, slot, &key, n, hit);
     weir__prefix_cut(&driver->prefix, &request->history, hit);
     weir__slot *source = source_of(driver, request);
     if (source == NULL) return;
@@ -80,11 +108,12 @@ static void look_up_prefix(weir__driver *driver, const weir__slot *slot, weir__c
     int32_t there = weir__history_shared(&request->history, source->n_past < n - 1 ? source->n_past : n - 1);
     if (there <= hit->n || there < driver->prefix.least ||
         memcmp(source->request->history.tokens, request->history.tokens,
-               (size_t)there * sizeof *request->history.tokens) != 0)
+               (size_t)there * sizeof *request->history.tokens) != 0 ||
+        !can_end(driver, source->lane, &request->history, there))
         return;
     hit->n = there;
     hit->pos = weir__history_position(&request->history, there);
-    hit->entry = NULL;
+    hit->entry = hit->part = NULL;
     hit->live = &source->live;
 }
 
@@ -163,7 +192,8 @@ static bool obtain_lane(weir__driver *driver, weir__slot *slot, weir__cache_hit 
         bool taken = device != NULL && takes_over(driver->info.layout, slot, device, hit.n, lane < 0);
         int32_t evicted = lane < 0 && !taken ? weir__cache_evict(driver->prefix.cache, device) : -1;
         if (taken || (lane < 0 && evicted < 0)) { /* little or nothing is lost, or no other lane is left */
-            lane = weir__cache_adopt(driver->prefix.cache, device, hit.n);
+            lane = device == hit.entry ? weir__cache_take_over(driver->prefix.cache, &hit)
+                                       : weir__cache_adopt(driver->prefix.cache, device, hit.n);
             if (driver->memory.n[lane] != hit.n) weir__memory_cut(&driver->memory, lane, 0, 0);
             break;
         }
@@ -203,6 +233,7 @@ void weir__reuse_start(weir__driver *driver, weir__slot *slot)
 {
     const weir__request *request = slot->request;
     weir__cache_hit hit;
+    slot->spacing = weir__prefix_spacing(&driver->prefix, request);
     look_up_prefix(driver, slot, &hit);
     if (slot->state != WEIR_SLOT_JOINED) {
         slot->n_promised = hit.n;

@@ -65,6 +65,7 @@ typedef struct weir__slot {
     const weir__media_span *span; /* the prompt's next one; NULL = none */
     weir__embedding *embedding;   /* of this span; held */
     weir__pace pace;
+    int32_t spacing;    /* of its prompt's checkpoints: see weir__prefix_spacing */
     int32_t n_promised; /* tokens that it will get from the cache or the leader */
     int32_t leader;     /* JOINED: the slot that computes them, of the request leader_serial; -1 = none does,
                          * they are in a file */

@@ -49,6 +49,7 @@ static const weir__fake_option options[] = {
     OPTION(fail_embedders, 0, 0, INT32_MAX),
     OPTION(exact, 0, 0, 1),
     OPTION(recurrent, 0, 0, 1),
+    OPTION(hybrid, 0, 0, 1),
     OPTION(n_swa, 0, 0, 1 << 20),
     OPTION(fim, 0, 0, 1),
     OPTION(fail_pass, -1, -1, INT32_MAX),
@@ -373,6 +374,7 @@ void weir__fake_model_describe(const weir__bmodel *model, weir_model_info *info)
         .kernels = "",
         .n_swa = (int32_t)model->options.n_swa,
         .is_recurrent = model->options.recurrent != 0,
+        .is_hybrid = model->options.hybrid != 0,
         .fingerprint = options_fingerprint(&model->options),
         .longest_piece = longest_piece(model),
     };

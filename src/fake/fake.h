@@ -30,6 +30,7 @@ enum {
     WEIR__FAKE_STALE_READ = 16,  /* state_save of a lane whose copy is still pending */
     WEIR__FAKE_STALE_WRITE = 32, /* state_load into a lane that a pending copy reads or will overwrite */
     WEIR__FAKE_BAD_NEXT = 64,    /* the test's next() returned no token */
+    WEIR__FAKE_BAD_PART = 128,   /* part_load into another text than it was saved of */
 };
 
 /* An entry of the log. */
@@ -78,6 +79,7 @@ typedef struct weir__fake {
     _Atomic uint64_t n_rows; /* with logits */
     _Atomic uint64_t n_samples;
     _Atomic uint64_t n_shares;
+    _Atomic uint64_t n_parts;        /* loaded */
     _Atomic uint64_t n_uncut;        /* cuts that were refused */
     _Atomic int64_t n_cells;         /* in use, in all contexts; shared cells count once */
     _Atomic int32_t n_contexts;      /* alive */

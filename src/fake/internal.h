@@ -17,7 +17,8 @@ typedef struct weir__fake_token {
 
 typedef struct weir__fake_options {
     int64_t n_vocab, n_ctx_train, seed, eos_every, any, longest, tick_us, token_us, load_us, free_us, exact,
-        recurrent, n_swa, fim, fail_pass, n_bytes, fail_load, change_pass, embedder_us, fail_embedders;
+        recurrent, hybrid, n_swa, fim, fail_pass, n_bytes, fail_load, change_pass, embedder_us,
+        fail_embedders;
 } weir__fake_options;
 
 struct weir__bmodel {

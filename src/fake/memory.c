@@ -188,14 +188,31 @@ void weir__fake_slide(weir__bcontext *context, const weir__batch *batch)
         slide_lanes(context, batch);
 }
 
-/* True if the sequence can be cut to its first n positions and continued. */
-static bool can_end_at(weir__bcontext *context, const weir__fake_seq *seq, int32_t n)
+/* True if a sequence is one state of all its tokens. */
+static bool is_whole(const weir__bmodel *model)
+{
+    return model->options.recurrent || model->options.hybrid;
+}
+
+static bool window_holds(const weir__bcontext *context, const weir__fake_seq *seq, int32_t n)
 {
     int32_t n_swa = (int32_t)context->model->options.n_swa;
-    if (n == 0 || n_swa == 0 || n >= end_of(seq) || seq->first <= n - n_swa + 1 || seq->first == 0)
-        return true;
-    atomic_fetch_add(&context->model->hooks.n_uncut, 1);
-    return false;
+    return n == 0 || n_swa == 0 || n >= end_of(seq) || seq->first <= n - n_swa + 1 || seq->first == 0;
+}
+
+static bool can_end_at(weir__bcontext *context, const weir__fake_seq *seq, int32_t n)
+{
+    bool can = window_holds(context, seq, n);
+    if (!can) atomic_fetch_add(&context->model->hooks.n_uncut, 1);
+    return can;
+}
+
+bool weir__fake_can_end_at(weir__bcontext *context, int32_t seq_id, int32_t n)
+{
+    const weir__fake_seq *seq = &context->seqs[seq_id];
+    if (n == 0 || n >= end_of(seq)) return true;
+    return !is_whole(context->model) && !atomic_load(&context->model->hooks.fail_cut) &&
+           window_holds(context, seq, n);
 }
 
 /* ---- Sequences ---- */
@@ -206,7 +223,7 @@ bool weir__fake_seq_remove(weir__bcontext *context, int32_t seq_id, int32_t from
     int32_t first = entry_at(seq, from);
     int32_t last = to < 0 ? seq->n : entry_at(seq, to);
     if (last <= first) return true;
-    bool whole = context->model->options.recurrent || atomic_load(&context->model->hooks.fail_cut);
+    bool whole = is_whole(context->model) || atomic_load(&context->model->hooks.fail_cut);
     if (whole && (first > 0 || last < seq->n)) {
         atomic_fetch_add(&context->model->hooks.n_uncut, 1);
         return false;
@@ -254,7 +271,7 @@ weir_status weir__fake_share(weir__bcontext *context, int32_t from, int32_t to, 
     }
     if (atomic_load(&hooks->fail_share))
         return weir__error_set(error, WEIR_BACKEND, NULL, "the test asked for share to fail");
-    if ((context->model->options.recurrent && n_entries != source->n) || !can_end_at(context, source, n))
+    if ((is_whole(context->model) && n_entries != source->n) || !can_end_at(context, source, n))
         return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "this memory cannot be cut at %d", n);
     entries_copy(context, from, to, 0, n_entries);
     return WEIR_OK;
@@ -277,7 +294,7 @@ bool weir__fake_seq_copy(weir__bcontext *context, int32_t seq, int32_t to_seq, i
     }
     int32_t first = entry_at(source, from);
     int32_t last = to < 0 ? source->n : entry_at(source, to);
-    if (context->model->options.recurrent && first < last && (first > 0 || last < source->n)) return false;
+    if (is_whole(context->model) && first < last && (first > 0 || last < source->n)) return false;
     if (last < source->n && last > first && !can_end_at(context, source, to)) return false;
     entries_copy(context, seq, to_seq, first, last > first ? last : first);
     return true;
@@ -373,5 +390,55 @@ weir_status weir__fake_state_load(weir__bcontext *context, int32_t seq_id, const
         weir__fake_seq_append(context, seq_id, token, pos, adapters);
     }
     if (context->model->options.n_swa > 0) let_go(context, seq, end_of(seq)); /* a state has no more */
+    return WEIR_OK;
+}
+
+/* ---- The part of a state that keeps a sequence from being cut: a stand-in for it ---- */
+
+typedef struct part_state {
+    int32_t n;     /* entries */
+    int32_t pos;   /* behind them */
+    uint64_t hash; /* of the text */
+} part_state;
+
+size_t weir__fake_part_size(weir__bcontext *context, int32_t seq)
+{
+    bool has = context->model->options.hybrid || context->model->options.n_swa > 0;
+    return has && !context->model->options.recurrent && context->seqs[seq].n > 0 ? sizeof(part_state) : 0;
+}
+
+size_t weir__fake_part_save(weir__bcontext *context, int32_t seq_id, void *bytes, size_t capacity)
+{
+    const weir__fake_seq *seq = &context->seqs[seq_id];
+    weir__fake *hooks = &context->model->hooks;
+    if (weir__fake_part_size(context, seq_id) == 0 || capacity < sizeof(part_state) ||
+        atomic_load(&hooks->fail_state_save))
+        return 0;
+    if (seq->pending_to) atomic_fetch_or(&hooks->faults, WEIR__FAKE_STALE_READ);
+    part_state own = {.n = seq->n, .pos = end_of(seq), .hash = seq->hash[seq->n - 1]};
+    memcpy(bytes, &own, sizeof own);
+    return sizeof own;
+}
+
+weir_status weir__fake_part_load(weir__bcontext *context, int32_t seq_id, int32_t n, const void *bytes,
+                                 size_t length, weir_error *error)
+{
+    weir__fake_seq *seq = &context->seqs[seq_id];
+    weir__fake *hooks = &context->model->hooks;
+    part_state own = {0};
+    if (atomic_load(&hooks->fail_state_load))
+        return weir__error_set(error, WEIR_BACKEND, NULL, "the test asked for part_load to fail");
+    if (length == sizeof own) memcpy(&own, bytes, length);
+    bool fits = own.n > 0 && own.n <= seq->n && own.pos == n && entries_of(seq, n) == own.n &&
+                seq->hash[own.n - 1] == own.hash;
+    if (!fits || seq->pending_to || seq->pending_from) {
+        atomic_fetch_or(&hooks->faults, fits ? WEIR__FAKE_STALE_WRITE : WEIR__FAKE_BAD_PART);
+        return weir__error_set(error, WEIR_BACKEND, NULL,
+                               "the fake backend was misused: no such part of sequence %d", seq_id);
+    }
+    atomic_fetch_add(&hooks->n_parts, 1);
+    entries_remove(context, seq, own.n, seq->n);
+    seq->first = 0;
+    if (context->model->options.n_swa > 0) let_go(context, seq, n); /* a part has no more */
     return WEIR_OK;
 }

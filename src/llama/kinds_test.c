@@ -230,6 +230,67 @@ static void a_window_saved_on_the_way(void **state)
     saved_on_the_way("swa");
 }
 
+/* A sequence with a longer text is cut to where a part of its state was saved, beside its first owner and in
+ * another context, and goes on with other tokens to the bits of one that was computed there. */
+static void cut_by_a_part(const char *kind)
+{
+    enum { N = 150, CUT = 90 };
+    make(kind);
+    for (size_t l = 0; l < 4; l++) {
+        weir_layout layout = layouts[l % 2];
+        bool elsewhere = l / 2 == 1;
+        rig r, other;
+        int32_t ids[N], edited[N];
+        some_tokens(ids, 0, N);
+        some_tokens(edited, 5, N);
+        memcpy(edited, ids, CUT * sizeof *ids);
+        float *want = expected(edited, N, 3, layout), *want_first = expected(ids, N, 3, layout);
+        rig_init(&r, 2048, 4, layout);
+        rig_init(&other, 2048, 3, layouts[(l + 1) % 2]);
+        feed_slowly(&r, 0, ids, CUT);
+        size_t size = ops->part_size(r.context, 0);
+        void *part = malloc(size);
+        assert_true(size > 0 && size < ops->state_size(r.context, 0));
+        assert_int_equal(ops->part_save(r.context, 0, part, size), size);
+        feed_slowly(&r, 0, ids + CUT, N - CUT);
+        rig *to = elsewhere ? &other : &r;
+        if (elsewhere) {
+            size_t n_state = ops->state_size(r.context, 0);
+            void *bytes = malloc(n_state);
+            assert_int_equal(ops->state_save(r.context, 0, bytes, n_state), n_state);
+            assert_ok(ops->state_load(other.context, 2, bytes, n_state, error));
+            free(bytes);
+        } else {
+            assert_ok(ops->share(r.context, 0, 2, N, error));
+            assert_ok(ops->settle(r.context, error));
+        }
+        assert_ok(ops->part_load(to->context, 2, CUT, part, size, error));
+        assert_int_equal(ops->seq_pos_max(to->context, 2), CUT - 1);
+        assert_true(ops->can_end_at(to->context, 2, CUT));
+        feed_slowly(to, 2, edited + CUT, N - CUT);
+        check_next(to, 2, 3, want);
+        check_next(&r, 0, 3, want_first);
+        assert_refused(ops->part_load(to->context, 2, CUT, part, size / 2, error), WEIR_FORMAT, "bytes");
+        free(part);
+        free(want);
+        free(want_first);
+        rig_fini(&other);
+        rig_fini(&r);
+    }
+}
+
+static void a_hybrid_state_is_cut_by_a_part(void **state)
+{
+    (void)state;
+    cut_by_a_part("jamba");
+}
+
+static void a_window_is_cut_by_a_part(void **state)
+{
+    (void)state;
+    cut_by_a_part("swa");
+}
+
 /* ---- Experts ---- */
 
 #define N_EXPERT_TOKENS 40
@@ -495,6 +556,8 @@ int main(void)
         KIND_TEST(a_recurrent_state_saved_on_the_way),
         KIND_TEST(a_hybrid_state_saved_on_the_way),
         KIND_TEST(a_window_saved_on_the_way),
+        KIND_TEST(a_hybrid_state_is_cut_by_a_part),
+        KIND_TEST(a_window_is_cut_by_a_part),
         KIND_TEST(embeddings_of_an_encoder),
         KIND_TEST(positions_end),
         KIND_TEST(scores_of_a_ranker),

@@ -21,7 +21,7 @@ void weir__llama_clear(weir__bcontext *c)
 /* True if a sequence can be cut to its first n positions and continued: a sliding window must still hold all
  * that the next token attends to. llama.cpp drops only the lowest positions of a sequence, so all from the
  * first one on are there (ADR 0140). */
-static bool can_end_at(const weir__bcontext *c, int32_t seq, int32_t n)
+bool weir__llama_can_end_at(weir__bcontext *c, int32_t seq, int32_t n)
 {
     int32_t last = weir__llama_seq_pos_max(c, seq);
     if (n > last || n == 0) return true;
@@ -43,7 +43,7 @@ bool weir__llama_seq_remove(weir__bcontext *c, int32_t seq, int32_t from, int32_
     bool to_end = to < 0 || to > last;
     if (from == 0 && to_end) return weir__shim_seq_remove(c->context, seq, -1, -1);
     if (c->model->whole_sequences) return false;
-    if (to_end && !can_end_at(c, seq, from)) return false;
+    if (to_end && !weir__llama_can_end_at(c, seq, from)) return false;
     return weir__shim_seq_remove(c->context, seq, from, to_end ? -1 : to);
 }
 
@@ -69,7 +69,7 @@ weir_status weir__llama_share(weir__bcontext *c, int32_t from, int32_t to, int32
     if (n < 0 || (n > last + 1 && !c->model->m_rope)) /* an image's cells may end before its last position */
         return weir__error_numbers(error, WEIR_INVALID, "n", n, 0, last + 1,
                                    "%d positions of a sequence that has %d", n, last + 1);
-    if (!can_end_at(c, from, n))
+    if (!weir__llama_can_end_at(c, from, n))
         return weir__error_set(error, WEIR_UNSUPPORTED, NULL,
                                "this model's memory cannot be cut at position %d", n);
     bool done = true;
@@ -91,7 +91,7 @@ bool weir__llama_seq_copy(weir__bcontext *c, int32_t seq, int32_t to_seq, int32_
     if (from > last || (to >= 0 && to <= from)) return weir__shim_seq_remove(c->context, to_seq, -1, -1);
     if (to > last) to = -1;
     if (c->model->whole_sequences && (from > 0 || to >= 0)) return false; /* it can only be copied whole */
-    if (to >= 0 && !can_end_at(c, seq, to)) return false;
+    if (to >= 0 && !weir__llama_can_end_at(c, seq, to)) return false;
     return copy_sequence(c, seq, to_seq, from, to);
 }
 
@@ -139,4 +139,38 @@ weir_status weir__llama_state_load(weir__bcontext *c, int32_t seq, const void *b
 out:
     weir__mem_free(before);
     return status;
+}
+
+/* ---- The part of a state that keeps a sequence from being cut ---- */
+
+static bool has_parts(const weir__bcontext *c)
+{
+    const struct llama_model *model = c->model->model;
+    return c->has_memory && !llama_model_is_recurrent(model) &&
+           (llama_model_is_hybrid(model) || c->model->info.n_swa > 0);
+}
+
+size_t weir__llama_part_size(weir__bcontext *c, int32_t seq)
+{
+    return has_parts(c) ? weir__shim_part_size(c->context, seq) : 0;
+}
+
+size_t weir__llama_part_save(weir__bcontext *c, int32_t seq, void *bytes, size_t capacity)
+{
+    if (!has_parts(c)) return 0;
+    size_t n = weir__shim_part_save(c->context, seq, bytes, capacity);
+    return weir__llama_model_check(c->model, NULL) == WEIR_OK ? n : 0; /* as in state_save */
+}
+
+weir_status weir__llama_part_load(weir__bcontext *c, int32_t seq, int32_t n, const void *bytes, size_t length,
+                                  weir_error *error)
+{
+    if (!has_parts(c))
+        return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "this model's states have no such part");
+    if (c->head != NULL) weir__llama_head_removed(c->head, seq, n);
+    weir_status status = weir__shim_part_load(c->context, seq, bytes, length, error);
+    if (status != WEIR_OK) return status;
+    /* The windows and recurrent states end there now; this cuts the other layers. */
+    if (weir__shim_seq_remove(c->context, seq, n, -1) && weir__llama_seq_pos_max(c, seq) < n) return WEIR_OK;
+    return weir__error_set(error, WEIR_BACKEND, NULL, "the sequence could not be cut at position %d", n);
 }

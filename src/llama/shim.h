@@ -90,6 +90,13 @@ size_t weir__shim_state_save(struct llama_context *context, int32_t seq, void *b
 weir_status weir__shim_state_load(struct llama_context *context, int32_t seq, const void *bytes,
                                   size_t length, weir_error *error);
 
+/* The same for the part of a state that keeps a sequence from being cut: windows and recurrent states. Load:
+ * other cells stay. */
+size_t weir__shim_part_size(struct llama_context *context, int32_t seq);
+size_t weir__shim_part_save(struct llama_context *context, int32_t seq, void *bytes, size_t capacity);
+weir_status weir__shim_part_load(struct llama_context *context, int32_t seq, const void *bytes, size_t length,
+                                 weir_error *error);
+
 /* ---- Heads (head.c) ------------------------------------------------------------------------- */
 
 /* The number of MTP layers that can be computed. */

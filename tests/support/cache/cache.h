@@ -33,13 +33,15 @@ static inline void shelf_init_sized(shelf *s, const char *options, int32_t n_ctx
                                     uint64_t disk_bytes)
 {
     rig_init(&s->r, options, n_ctx, SEQS, layout);
+    const weir_model_info *info = &s->r.model->info;
     assert_ok(weir__memory_init(&s->memory, s->r.ops, s->r.context, &s->r.info, error));
     s->params = (weir__cache_params){
         .memory = &s->memory,
         .n_sequences = n_sequences,
         .n_bytes = n_bytes,
         .least = 1,
-        .exact = s->r.model->info.is_recurrent,
+        .exact = info->is_recurrent || info->is_hybrid || info->n_swa > 0,
+        .parts = info->is_hybrid || info->n_swa > 0,
     };
     const weir__archive_params kept = {
         .path = path, .n_bytes = disk_bytes, .limits = {1, s->r.info.n_ctx_seq, 320}, .wake = wake};

@@ -6,7 +6,7 @@
 #include "engine.h"
 
 #define TALK_ANSWER 12
-#define TALK_LONG   2000 /* tokens of a prompt, at most */
+#define TALK_LONG   4000 /* tokens of a prompt, at most */
 
 /* A prompt of n tokens, and behind it its answer. */
 typedef struct talk {
