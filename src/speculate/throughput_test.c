@@ -28,7 +28,7 @@ static void drafts_are_as_long_as_makes_them_fastest(void **state)
                 weir__throughput throughput = {.tokens = 1 + others, .ns = 1 + others * row, .row_ns = row};
                 double q = 1, best = 0;
                 int d = 0;
-                while (d < 32 && weir__throughput_raise(&throughput, q * p, 0)) {
+                while (d < 32 && weir__throughput_raise(&throughput, d, q, q * p, 0)) {
                     d++;
                     q *= p;
                 }
@@ -48,9 +48,9 @@ static void own_cost_counts(void **state)
 {
     (void)state;
     weir__throughput throughput = {.tokens = 1, .ns = 100, .row_ns = 10}, same = throughput;
-    assert_false(weir__throughput_raise(&throughput, 0.5, 60));
+    assert_false(weir__throughput_raise(&throughput, 0, 1, 0.5, 60));
     assert_memory_equal(&throughput, &same, sizeof throughput);
-    assert_true(weir__throughput_raise(&throughput, 0.5, 20));
+    assert_true(weir__throughput_raise(&throughput, 0, 1, 0.5, 20));
     assert_float_equal(throughput.ns, 130, 1e-9);
 }
 
