@@ -162,7 +162,10 @@ static void drafts_change_nothing(void **state)
     weir_model_release(model);
 }
 
-#define KIND(name) {#name, drafts_change_nothing, NULL, NULL, #name}
+#define KIND(name)                                                                                           \
+    {                                                                                                        \
+#name, drafts_change_nothing, NULL, NULL, #name                                                      \
+    }
 
 int main(void)
 {

@@ -533,8 +533,7 @@ void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n
             emit_chunks(driver);
             /* The time includes sampling, as a stream's reader sees it, but not what came before the plan. */
             work_ns = weir__clock_now_ns() - prepared;
-            weir__cost_observe(&driver->cost, &driver->shape,
-                               work_ns - driver->speculate.rollback.spent_ns);
+            weir__cost_observe(&driver->cost, &driver->shape, work_ns - driver->speculate.rollback.spent_ns);
         } else {
             /* Tokens of a pass that a stop aborted belong to nobody. */
             if (status == WEIR_ABORTED && atomic_load(&driver->shared->stopping))

@@ -62,7 +62,8 @@ static void drafts_are_shorter_where_wrong_ones_cost_more(void **state)
     for (double p = 0.02; p < 1; p += 0.02)
         for (double row = 0.02; row < 1; row *= 1.5)
             for (double undo = 0; undo < 2; undo += 0.25) {
-                weir__throughput dear = {.tokens = 1, .ns = 1, .row_ns = row, .replays = true, .undo_ns = undo};
+                weir__throughput dear = {
+                    .tokens = 1, .ns = 1, .row_ns = row, .replays = true, .undo_ns = undo};
                 weir__throughput cheap = {.tokens = 1, .ns = 1, .row_ns = row};
                 double q = 1, best = 0;
                 int d = 0, n = 0;
