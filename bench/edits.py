@@ -26,7 +26,7 @@ FILES = ("src/engine/chunks.c", "src/base/text.c")
 EDITS = (("weir_status", "int", "Let functions return int instead of weir_status."),
          ("size_t", "uint64_t", "Lengths are to be uint64_t."),
          ("NULL", "nullptr", "Use nullptr."))
-CHARS = 3000  # of a file
+CHARS = 1200  # of a file
 
 
 def post(url, path, body):
@@ -39,27 +39,29 @@ def tokens_of(url, text):
     return post(url, "/tokenize", {"content": text})["tokens"]
 
 
-def session(url, file, draft_max):
-    """Tokens of the answers, seconds of generating them, drafted and accepted tokens."""
-    text = pathlib.Path(file).read_text(encoding="utf-8")[:CHARS]
-    prompt = tokens_of(url, f"The file {file}:\n{text}\n")
-    n, seconds, drafted, accepted = 0, 0.0, 0, 0
-    for old, new, wish in EDITS:
-        prompt += tokens_of(url, f"\nUser: {wish} Answer with the whole file.\n")
+def answer(url, prompt, text, tokens, draft_max):
+    """Seconds of generating these tokens behind the prompt, drafted and accepted tokens."""
+    got = post(url, "/completion", {"prompt": prompt, "n_predict": len(tokens), "temperature": 0, "ignore_eos": True,
+                                    "cache_prompt": True, "speculative.n_max": draft_max,
+                                    "grammar": "root ::= " + " ".join(f"<[{token}]>" for token in tokens)})
+    if got["content"] != text or got["tokens_predicted"] != len(tokens):
+        sys.exit(f"edits: the answer is not the recorded one, but {got['content'][:300]!r}")
+    timings = got["timings"]
+    return timings["predicted_ms"] / 1000, timings.get("draft_n", 0), timings.get("draft_n_accepted", 0)
+
+
+def session(urls, file, flip):
+    """Rows of (edit, drafts, tokens, seconds, drafted, accepted). The two servers take turns at each answer."""
+    text, rows = pathlib.Path(file).read_text(encoding="utf-8")[:CHARS], []
+    prompt = tokens_of(urls[0], f"The file {file}:\n{text}\n")
+    for edit, (old, new, wish) in enumerate(EDITS):
+        prompt += tokens_of(urls[0], f"\nUser: {wish} Answer with the whole file.\n")
         text = text.replace(old, new)
-        answer = tokens_of(url, text)
-        got = post(url, "/completion", {"prompt": prompt, "n_predict": len(answer), "temperature": 0, "ignore_eos": True, "return_tokens": True,
-                                        "cache_prompt": True, "speculative.n_max": draft_max,
-                                        "grammar": "root ::= " + " ".join(f"<[{token}]>" for token in answer)})
-        if got["tokens"] != answer:
-            sys.exit(f"edits: the answer is not the recorded one: {got['tokens'][:8]}… instead of {answer[:8]}…")
-        timings = got["timings"]
-        n += len(answer)
-        seconds += timings["predicted_ms"] / 1000
-        drafted += timings.get("draft_n", 0)
-        accepted += timings.get("draft_n_accepted", 0)
-        prompt += answer
-    return n, seconds, drafted, accepted
+        tokens = tokens_of(urls[0], text)
+        for on in (0, 1) if (edit + flip) % 2 == 0 else (1, 0):
+            rows.append((edit, on, len(tokens), *answer(urls[on], prompt, text, tokens, 16 if on else 0)))
+        prompt += tokens
+    return rows
 
 
 def main():
@@ -71,17 +73,16 @@ def main():
     for i in range(rounds):
         for name, model in models.items():
             command = [weir, "serve", "-m", model, "-t", threads, "-tb", threads, "-np", "1", "-c", "8192", "--host", "127.0.0.1", "--offline",
-                       "--lookup-memory", "0"]
-            for on in (0, 1) if i % 2 == 0 else (1, 0):
-                with Server("weir", [*command, "--draft-max", "16" if on else "0"]) as server:
-                    for file in FILES:
-                        found = session(server.url, file, 16 if on else 0)
-                        rows.append((name, i, on, file, *found))
-                        print(f"round {i + 1}, {name}, drafts {on}, {file}: {found}", file=sys.stderr, flush=True)
+                       "--lookup-memory", "0", "--draft-max"]
+            with Server("weir", [*command, "0"]) as off, Server("weir", [*command, "16"]) as on:
+                for file in FILES:
+                    found = [(name, i, file, *row) for row in session((off.url, on.url), file, i)]
+                    rows += found
+                    print(*found, sep="\n", file=sys.stderr, flush=True)
     with TABLE.open("w", encoding="utf-8", newline="") as out:
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(("model", "round", "on", "file", "tokens", "seconds", "drafted", "accepted"))
-        writer.writerows((*row[:5], round(row[5], 3), *row[6:]) for row in rows)
+        writer.writerow(("model", "round", "file", "edit", "on", "tokens", "seconds", "drafted", "accepted"))
+        writer.writerows((*row[:6], round(row[6], 3), *row[7:]) for row in rows)
     write(rounds, weir, threads, models, rows)
 
 
@@ -90,16 +91,16 @@ def write(rounds, weir, threads, models, rows):
              f"{datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}.", "",
              f"{machine()}; {threads} threads, one slot. A session sends the first {CHARS:,} characters of {' or '.join(FILES)} and asks for three",
              "edits, each with all that was said before; answers are forced to the recorded texts. Two servers differ in `--draft-max` only and take",
-             f"turns. Tokens per second of generation: medians of {rounds} rounds; the ratio is the median of the rounds' ratios (least to most).", "",
+             f"turns at each answer. Tokens per second of generation, of all {rounds} rounds; the ratio is the median of the answers' (least to most).", "",
              "| model | off | on | ratio | aim | drafted / right, each session |", "|---|---|---|---|---|---|"]
     for name in models:
-        def speeds(on):
-            return [sum(r[4] for r in rows if r[:3] == (name, i, on)) / sum(r[5] for r in rows if r[:3] == (name, i, on)) for i in range(rounds)]
-        off, on = speeds(0), speeds(1)
-        ratios = [b / a for a, b in zip(off, on)]
-        mine = [r for r in rows if r[0] == name and r[2] == 1]
-        lines.append(f"| {name} | {statistics.median(off):.1f} | {statistics.median(on):.1f} | {statistics.median(ratios):.2f} "
-                     f"({min(ratios):.2f}–{max(ratios):.2f}) | ≥ 1.5 | {sum(r[6] for r in mine) / len(mine):.0f} / {sum(r[7] for r in mine) / len(mine):.0f} |")
+        mine = [[r for r in rows if r[0] == name and r[4] == on] for on in (0, 1)]
+        speeds = [sum(r[5] for r in part) / sum(r[6] for r in part) for part in mine]
+        seconds = [{r[1:4]: r[6] for r in part} for part in mine]
+        ratios = [seconds[0][key] / seconds[1][key] for key in seconds[0]]
+        n = rounds * len(FILES)
+        lines.append(f"| {name} | {speeds[0]:.1f} | {speeds[1]:.1f} | {statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f}) | ≥ 1.5 | "
+                     f"{sum(r[7] for r in mine[1]) / n:.0f} / {sum(r[8] for r in mine[1]) / n:.0f} |")
     before = RESULT.read_text(encoding="utf-8").split(HEAD)[0]
     RESULT.write_text(before.rstrip("\n") + "\n" + "\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))

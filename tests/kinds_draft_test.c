@@ -1,8 +1,9 @@
 /* kinds_draft_test.c: models with sliding windows, recurrent and hybrid ones answer with drafts as without,
- * computed alone, to the bit: texts of several windows, in a pool so small that requests are suspended and
+ * computed alone, to the bit where sums do not depend on the company: texts of several windows, in a pool so small that requests are suspended and
  * cells overwritten.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
 #include <stdio.h>
 
 #include "engine/engine.h"
@@ -11,6 +12,7 @@
 
 #define N        5
 #define N_ANSWER 150
+#define NEAR     0.01
 #define N_TIMES  2 /* each prompt is asked so often, the second time with its prefix cached */
 
 static weir_model *model, *other; /* other: drafts for those that cannot be cut; it is seldom right */
@@ -115,6 +117,20 @@ static weir_engine_params params_of(weir_layout layout, int32_t n_draft_max)
     return params;
 }
 
+/* Where sums depend on the company a little: the same answer up to a near-tie. drawn: at a draw, the token may
+ * also be another one where its bounds are near the number drawn. */
+static void assert_near_answer(const weir_result *a, const weir_result *b, int i, bool drawn)
+{
+    for (size_t at = 0; at < a->n_tokens && at < b->n_tokens; at++) {
+        bool same = a->tokens[at] == b->tokens[at];
+        if (!same && drawn) return;
+        double off = fabs((double)a->logprobs[at] - (double)b->logprobs[at]);
+        if (!(off < NEAR)) fail_msg("answer %d, token %zu: the logprob is off by %g", i, at, off);
+        if (!same) return;
+    }
+    assert_int_equal(a->n_tokens, b->n_tokens);
+}
+
 enum { BY_KNOWN, BY_LOOKUP, BY_MODEL };
 
 /* few: so few cells that requests are suspended. */
@@ -131,7 +147,10 @@ static void compare(weir_layout layout, bool together, int by, bool few)
            together ? "together" : "alone", names[by], (unsigned long long)stats.n_drafted,
            (unsigned long long)stats.n_accepted, (unsigned long long)stats.n_suspensions);
     for (int i = 0; i < N_TIMES * N; i++) {
-        assert_same_answer(&expected[i % N], &with[i], i);
+        if (stats.batch_invariant)
+            assert_same_answer(&expected[i % N], &with[i], i);
+        else
+            assert_near_answer(&expected[i % N], &with[i], i, i % N == N - 1);
         weir_result_fini(&with[i]);
     }
     if (by == BY_KNOWN) assert_true(stats.n_accepted > 100 && stats.n_drafted - stats.n_accepted > 100);
