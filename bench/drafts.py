@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """An agent's edit session on a model that attends everywhere, on one with sliding windows, or on a hybrid one, with drafts from prompt
-lookup and without: writes the part "Edit sessions" of bench/results/speculate.md and bench/results/edits.csv.
+lookup and without: writes the part "Edit sessions" of bench/results/speculate.md and bench/results/drafts_kinds.csv.
 
-usage: edits.py ROUNDS, in the environment that scripts/bench.sh makes; EDIT_MODELS: names and files, NAME=FILE,… (see random_model.py);
+usage: drafts.py ROUNDS, in the environment that scripts/bench.sh makes; DRAFT_MODELS: names and files, NAME=FILE,… (see random_model.py);
 without it the default model.
 
 A session sends a file and asks for three edits of it, each with all that was said before. The answers are those that an agent got:
@@ -20,10 +20,10 @@ import urllib.request
 from compare import Server
 from engine import machine, run
 
-RESULT, TABLE = pathlib.Path("bench/results/speculate.md"), pathlib.Path("bench/results/edits.csv")
+RESULT, TABLE = pathlib.Path("bench/results/speculate.md"), pathlib.Path("bench/results/drafts_kinds.csv")
 HEAD = "\n## Edit sessions\n"
-FILES = ("src/engine/chunks.c", "src/base/text.c")
-EDITS = (("weir_status", "int", "Let functions return int instead of weir_status."),
+FILES = ("src/cache/memory.c", "src/engine/cells.c")
+EDITS = (("weir__", "inner_", "Names begin with inner_ instead of weir__."),
          ("size_t", "uint64_t", "Lengths are to be uint64_t."),
          ("NULL", "nullptr", "Use nullptr."))
 CHARS = 1200  # of a file
@@ -45,7 +45,7 @@ def answer(url, prompt, text, tokens, draft_max):
                                     "cache_prompt": True, "speculative.n_max": draft_max,
                                     "grammar": "root ::= " + " ".join(f"<[{token}]>" for token in tokens)})
     if got["content"] != text or got["tokens_predicted"] != len(tokens):
-        sys.exit(f"edits: the answer is not the recorded one, but {got['content'][:300]!r}")
+        sys.exit(f"drafts: the answer is not the recorded one, but {got['content'][:300]!r}")
     timings = got["timings"]
     return timings["predicted_ms"] / 1000, timings.get("draft_n", 0), timings.get("draft_n_accepted", 0)
 
@@ -67,7 +67,7 @@ def session(urls, file, flip):
 def main():
     rounds = int(sys.argv[1])
     weir, threads = os.environ["WEIR_BIN"], str(os.cpu_count())
-    names = os.environ.get("EDIT_MODELS") or f"default={os.environ['WEIR_MODEL']}"
+    names = os.environ.get("DRAFT_MODELS") or f"default={os.environ['WEIR_MODEL']}"
     models = dict(pair.split("=", 1) for pair in names.split(","))
     rows = []
     for i in range(rounds):
@@ -87,7 +87,7 @@ def main():
 
 
 def write(rounds, weir, threads, models, rows):
-    lines = [HEAD, f"`EDIT_MODELS={','.join(f'{name}=…' for name in models)} scripts/bench.sh {rounds} edits`, "
+    lines = [HEAD, f"`DRAFT_MODELS={','.join(f'{name}=…' for name in models)} scripts/bench.sh {rounds} drafts`, "
              f"{datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}.", "",
              f"{machine()}; {threads} threads, one slot. A session sends the first {CHARS:,} characters of {' or '.join(FILES)} and asks for three",
              "edits, each with all that was said before; answers are forced to the recorded texts. Two servers differ in `--draft-max` only and take",
