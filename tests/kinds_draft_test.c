@@ -1,6 +1,6 @@
 /* kinds_draft_test.c: models with sliding windows, recurrent and hybrid ones answer with drafts as without,
- * computed alone, to the bit where sums do not depend on the company: texts of several windows, in a pool so small that requests are suspended and
- * cells overwritten.
+ * computed alone: texts of several windows, in a pool so small that requests are suspended and cells
+ * overwritten. To the bit where sums do not depend on the company.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
@@ -117,8 +117,8 @@ static weir_engine_params params_of(weir_layout layout, int32_t n_draft_max)
     return params;
 }
 
-/* Where sums depend on the company a little: the same answer up to a near-tie. drawn: at a draw, the token may
- * also be another one where its bounds are near the number drawn. */
+/* Where sums depend on the company a little: the same answer up to a near-tie. drawn: a token may also be
+ * another one because the number drawn is near the bounds of both. */
 static void assert_near_answer(const weir_result *a, const weir_result *b, int i, bool drawn)
 {
     for (size_t at = 0; at < a->n_tokens && at < b->n_tokens; at++) {
