@@ -310,6 +310,35 @@ static void drafts_are_left_out_where_taking_them_back_is_dear(void **state)
     assert_int_equal(drafted_at(r, 0, 1e12), 0);
 }
 
+/* Rows of recurrent layers are computed in parts with equally many of each sequence, whatever its number. */
+static void unequal_drafts_take_parts_of_their_own(void **state)
+{
+    rig *r = *state;
+    static const struct {
+        size_t kind;
+        weir_layout layout;
+        int32_t rows[6], n;
+    } cases[] = {
+        {1, WEIR_LAYOUT_UNIFIED, {1, 0, 1, 0, 0, 1}, 1}, {1, WEIR_LAYOUT_UNIFIED, {1, 0, 5, 0, 0, 1}, 2},
+        {0, WEIR_LAYOUT_UNIFIED, {3, 0, 5, 0, 0, 1}, 3}, {1, WEIR_LAYOUT_PER_SLOT, {1, 0, 1, 0, 0, 1}, 3},
+        {2, WEIR_LAYOUT_UNIFIED, {3, 0, 5, 0, 0, 1}, 1}, /* attention alone */
+    };
+    r->params.n_slots = 6;
+    r->params.cache_sequences = 0;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        int32_t rows[WEIR__SEQ_MAX] = {0};
+        if (cases[i].kind == 2)
+            rig_load(r, "fake:");
+        else
+            load(r, cases[i].kind, "");
+        r->params.layout = cases[i].layout;
+        rig_start(r);
+        memcpy(rows, cases[i].rows, sizeof cases[i].rows);
+        assert_int_equal(weir__speculate_passes(&r->engine->driver.speculate, rows), cases[i].n);
+        rig_stop(r);
+    }
+}
+
 static void marks_are_counted(void **state)
 {
     rig *r = *state;
@@ -343,6 +372,7 @@ int main(void)
         DRAFT_TEST(a_state_that_was_taken_back_is_forked_twice),
         DRAFT_TEST(an_answer_that_ends_with_a_rejected_draft_is_kept),
         DRAFT_TEST(drafts_are_left_out_where_taking_them_back_is_dear),
+        DRAFT_TEST(unequal_drafts_take_parts_of_their_own),
         DRAFT_TEST(marks_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

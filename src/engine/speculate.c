@@ -192,9 +192,16 @@ static bool slot_generates(const weir__speculate *all, const weir__slot *slot)
            weir__turns_has(all->turns, slot);
 }
 
-weir_layout weir__speculate_splits(const weir__speculate *all)
+int32_t weir__speculate_passes(const weir__speculate *all, int32_t *rows)
 {
-    return weir__rollback_needs_marks(all->model) ? WEIR_LAYOUT_PER_SLOT : all->info->layout;
+    const weir_context_info *info = all->info;
+    int32_t n = 0;
+    if (info->layout == WEIR_LAYOUT_PER_SLOT || !weir__rollback_needs_marks(all->model))
+        return weir__cost_passes(rows, info->n_seq_max, info->n_ubatch, info->layout);
+    /* Recurrent layers take equally many rows of each sequence, as lanes do, in a pool of any sequences. */
+    for (int32_t seq = 0; seq < info->n_seq_max; seq++)
+        if (rows[seq] > 0) rows[n++] = rows[seq];
+    return weir__cost_passes(rows, n, info->n_ubatch, WEIR_LAYOUT_PER_SLOT);
 }
 
 /* The time of the generating slots' rows, with their drafts, and for undoing these. */
@@ -209,8 +216,7 @@ static double tick_ns(const weir__speculate *all, const weir_cost *cost)
         if (rows[lane] > 0) n_context_k += weir__cost_context_k(slot->n_past, rows[lane]);
         if (rows[lane] > 1) undo_ns += slot->draft.undo_ns;
     }
-    int32_t n_passes =
-        weir__cost_passes(rows, all->info->n_seq_max, all->info->n_ubatch, weir__speculate_splits(all));
+    int32_t n_passes = weir__speculate_passes(all, rows);
     return weir_cost_tick_ns(cost, n_passes, n_rows, 0, n_context_k) + undo_ns;
 }
 

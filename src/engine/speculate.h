@@ -55,8 +55,9 @@ void weir__speculate_draft(weir__speculate *all);
  * until a request ends. */
 bool weir__speculate_shrink(weir__speculate *all);
 
-/* How llama.cpp divides passes: rows of recurrent layers as those of lanes, equally many of each sequence. */
-weir_layout weir__speculate_splits(const weir__speculate *all);
+/* The parts in which llama.cpp computes a pass with so many rows of each sequence. rows: [n_seq_max],
+ * overwritten. */
+int32_t weir__speculate_passes(const weir__speculate *all, int32_t *rows);
 
 /* Judges a draft after sampling: n_drafted of its tokens were computed, and the first n_right of them were
  * right. */

@@ -93,12 +93,15 @@ void weir__step_view(weir__driver *driver, int64_t now)
 static weir__shape shape_of(weir__driver *driver)
 {
     size_t n = 0;
-    for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++)
-        if (slot->n_planned > 0)
-            driver->plan[n++] = (weir_plan_entry){.slot = slot->index, .n_tokens = slot->n_planned};
-    weir_view view = driver->view;
-    view.layout = weir__speculate_splits(&driver->speculate);
-    return weir__schedule_shape(&view, driver->plan, n);
+    int32_t rows[WEIR__SEQ_MAX] = {0};
+    for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
+        if (slot->n_planned == 0) continue;
+        driver->plan[n++] = (weir_plan_entry){.slot = slot->index, .n_tokens = slot->n_planned};
+        rows[slot->lane] = slot->n_planned;
+    }
+    weir__shape shape = weir__schedule_shape(&driver->view, driver->plan, n);
+    shape.n_passes = weir__speculate_passes(&driver->speculate, rows);
+    return shape;
 }
 
 /* True if the view has a slot that may get tokens. */
