@@ -4,7 +4,7 @@
 lookup and without: writes the part "Edit sessions" of bench/results/speculate.md and bench/results/drafts_kinds.csv.
 
 usage: drafts.py ROUNDS, in the environment that scripts/bench.sh makes; DRAFT_MODELS: names and files, NAME=FILE,… (see random_model.py);
-without it the default model.
+without it the default model. The page's hybrid and window are random_model.py's with the vocabulary of the default model.
 
 A session sends a file and asks for three edits of it, each with all that was said before. The answers are those that an agent got:
 grammars of token ids force them, so that weights may be random. Two servers differ in --draft-max only; they take turns."""
@@ -89,9 +89,10 @@ def main():
 def write(rounds, weir, threads, models, rows):
     lines = [HEAD, f"`DRAFT_MODELS={','.join(f'{name}=…' for name in models)} scripts/bench.sh {rounds} drafts`, "
              f"{datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}.", "",
-             f"{machine()}; {threads} threads, one slot. A session sends the first {CHARS:,} characters of {' or '.join(FILES)} and asks for three",
+             f"{machine()}; {threads} threads, one slot, load average {os.getloadavg()[0]:.1f} at the end: more than 2 means that other programs ran",
+             f"beside it. A session sends the first {CHARS:,} characters of {' or '.join(FILES)} and asks for three",
              "edits, each with all that was said before; answers are forced to the recorded texts. Two servers differ in `--draft-max` only and take",
-             f"turns at each answer. Tokens per second of generation, of all {rounds} rounds; the ratio is the median of the answers' (least to most).", "",
+             f"turns at each answer. Tokens per second of generation, of {rounds} round{'s' * (rounds > 1)}; the ratio is the median of the answers' (least to most).", "",
              "| model | off | on | ratio | aim | drafted / right, each session |", "|---|---|---|---|---|---|"]
     for name in models:
         mine = [[r for r in rows if r[0] == name and r[4] == on] for on in (0, 1)]
