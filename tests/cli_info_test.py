@@ -80,6 +80,28 @@ def test_info():
     expect("two models", weir("info", "-m", MODEL, "other.gguf"), 2, "one model")
 
 
+def test_drafts_of_recurrent_models():
+    """They draft, and the copies of their states are counted: one for each slot."""
+    def info(model, *words):
+        found = weir("info", model, "-c", "512", "--json", *words)
+        check(f"weir info {os.path.basename(model)} {' '.join(words)}", found.returncode == 0, found.stderr)
+        return json.loads(found.stdout)
+
+    if FAKE:
+        models = ["fake:recurrent=1", "fake:hybrid=1"]
+    else:
+        models = [os.path.join(scratch.name, f"drafts-{kind}.gguf") for kind in ("mamba", "jamba", "delta")]
+        tiny = os.path.join(os.path.dirname(os.path.abspath(__file__)), "support", "tiny.sh")
+        for path in models:
+            subprocess.run(["sh", tiny, path, "tiny_gguf.py", path.split("-")[-1].split(".")[0]], check=True)
+    for model in models:
+        none, one, four = info(model, "-np", "4", "--draft-max", "0"), info(model, "-np", "1"), info(model, "-np", "4")
+        check(f"{model}: drafters", (none["engine"]["drafters"], four["engine"]["drafters"]) == ("", "lookup"), none, four)
+        copies = four["memory"]["kv_bytes"] - none["memory"]["kv_bytes"]
+        alone = one["memory"]["kv_bytes"] - info(model, "-np", "1", "--draft-max", "0")["memory"]["kv_bytes"]
+        check(f"{model}: copies of states", copies == 4 * alone > 0, copies, alone)
+
+
 def test_attention():
     def attention(model, *words, env=None):
         text, found = (weir("info", model, "-c", "512", *words, *more, env=env) for more in ([], ["--json"]))

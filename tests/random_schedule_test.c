@@ -125,7 +125,9 @@ static void run_out(play *p)
         work = PLAY_JOBS;
         for (int i = 0; i < p->n_jobs; i++)
             work += (uint64_t)p->jobs[i].w.task.n_prompt + (uint64_t)p->jobs[i].w.task.max_tokens;
-        work += play_stats(p).n_suspensions * (uint64_t)p->first.n_ctx; /* computed again */
+        weir_engine_stats s = play_stats(p);
+        work += s.n_suspensions * (uint64_t)p->first.n_ctx; /* computed again, like those of drafts: */
+        work += (s.n_drafted - s.n_accepted) * (uint64_t)(p->params.n_draft_max + 1);
         MUST(p, ++n <= work, "the engine does not come to rest");
         if (dice_one_in(&p->d, 3)) play_read_all(p);
     }

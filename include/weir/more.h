@@ -663,7 +663,8 @@ typedef struct weir_slot_view {
     int32_t slot;
     weir_slot_state state;
     /* tokens to compute before the next is sampled: of the prompt, and after a suspension also the tokens
-     * generated before; 0 while generating */
+     * generated before; of those, some after a rejected draft of a recurrent or hybrid model. 0 while
+     * generating */
     int32_t n_prompt_left;
     int32_t n_prompt;
     int32_t n_generated;

@@ -542,7 +542,7 @@ typedef struct weir_engine_params {
     /* 16; 0 … 32; speculative decoding: draft tokens verified in one pass, at most, used when it is likely to
      * be faster. Accepted tokens arrive in one chunk. The text does not change where
      * weir_engine_stats.batch_invariant is true; elsewhere it may differ, but remains one that the model
-     * could have generated. 0 = off. Recurrent and hybrid models have no drafts */
+     * could have generated. 0 = off. Recurrent and hybrid models copy a slot's state for it */
     int32_t n_draft_max;
     bool prompt_lookup; /* true; drafts come from the request's own prompt and answer; see lookup_bytes */
     /* 16 MiB; with prompt_lookup, drafts also come from the prompts and answers of other requests, running or

@@ -195,10 +195,21 @@ static bool leave_out_drafts(weir__driver *driver, const int32_t *rows, bool apa
     return changed;
 }
 
+/* Leaves out the drafts that could not be taken back. */
+static void mark_drafts(weir__driver *driver)
+{
+    for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
+        if (slot->n_drafted == 0 || weir__rollback_mark(&driver->speculate.rollback, slot)) continue;
+        slot->n_planned = 1;
+        slot->n_drafted = 0;
+    }
+}
+
 static void fill_lanes(weir__driver *driver)
 {
     int32_t rows[WEIR__SEQ_MAX], n = driver->lanes.n, n_drafted;
     bool apart;
+    mark_drafts(driver);
     do {
         n_drafted = 0;
         for (int32_t lane = 0; lane < n; lane++) {

@@ -86,8 +86,6 @@ static void test_draft_model(void **state)
     assert_int_equal(weir_engine_estimate("fake:", NULL, &params, &with, &error), WEIR_OK);
     assert_true(with.kv_bytes == alone.kv_bytes);
     params.n_draft_max = 4;
-    assert_int_equal(weir_engine_estimate("fake:recurrent=1", NULL, &params, &with, &error),
-                     WEIR_UNSUPPORTED);
     assert_int_equal(weir_model_load("fake:n_vocab=900", NULL, &other, &error), WEIR_OK);
     weir_model_release(params.draft_model);
     params.draft_model = other;

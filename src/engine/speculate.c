@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "engine/prefix.h"
 #include "model/context.h"
 
 /* The factor by which drafts may lengthen a tick while a stream without a draft waits for its token. */
@@ -26,11 +25,11 @@ static weir_status find_draft_model(weir_model *target, const weir_engine_params
 {
     *model = NULL;
     if (params->n_draft_max == 0) return WEIR_OK;
-    bool whole = weir__prefix_is_whole(target);
-    if (whole && params->draft_model != NULL)
+    bool whole = weir__rollback_needs_marks(target);
+    if (whole && params->draft_model != NULL && params->draft_model->info.is_draft_head)
         return weir__error_set(error, WEIR_UNSUPPORTED, "draft_model",
-                               "this model's memory cannot be cut, which rejected drafts need: leave "
-                               "`draft_model` out");
+                               "a head cannot draft for a model with recurrent layers: take a draft model "
+                               "or leave `draft_model` out");
     if (params->draft_model != NULL)
         *model = params->draft_model;
     else if (!whole && params->mtp && target->info.n_layer_mtp > 0)
@@ -89,8 +88,9 @@ weir_status weir__speculate_open(weir__speculate *all, weir__bcontext *context, 
     weir_model *model;
     weir_error why = {0};
     weir_status status = find_draft_model(all->model, params, &model, error);
-    if (status != WEIR_OK || params->n_draft_max == 0 || weir__prefix_is_whole(all->model)) return status;
+    if (status != WEIR_OK || params->n_draft_max == 0) return status;
     if (!params->prompt_lookup && model == NULL) return WEIR_OK;
+    if (!weir__rollback_open(&all->rollback, all->cells->memory, all->model, params->n_slots)) goto no_memory;
     all->drafts = weir__mem_calloc((size_t)params->n_slots, sizeof *all->drafts);
     all->rows = weir__mem_calloc((size_t)all->info->n_seq_max, sizeof *all->rows);
     if (all->drafts == NULL || all->rows == NULL) goto no_memory;
@@ -135,7 +135,10 @@ weir_status weir__speculate_estimate(weir_model *target, const weir_engine_param
     weir_model *model, *outline = NULL;
     weir_error why = {0};
     weir_status status = find_draft_model(target, params, &model, error);
-    if (status != WEIR_OK || model == NULL) return status;
+    if (status != WEIR_OK) return status;
+    if (params->n_draft_max > 0 && (params->prompt_lookup || model != NULL))
+        memory->kv_bytes += weir__rollback_bytes(target, params->n_slots);
+    if (model == NULL) return status;
     if (model == target)
         outline = weir_model_hold(target);
     else {
@@ -176,6 +179,7 @@ bool weir__speculate_use(weir__speculate *all, weir__drafter *drafter)
 void weir__speculate_close(weir__speculate *all)
 {
     destroy_drafters(all);
+    weir__rollback_close(&all->rollback);
     weir__mem_free(all->drafts);
     weir__mem_free(all->rows);
 }
@@ -188,19 +192,32 @@ static bool slot_generates(const weir__speculate *all, const weir__slot *slot)
            weir__turns_has(all->turns, slot);
 }
 
-/* The time of the generating slots' rows, with their drafts. */
+int32_t weir__speculate_passes(const weir__speculate *all, int32_t *rows)
+{
+    const weir_context_info *info = all->info;
+    int32_t n = 0;
+    if (info->layout == WEIR_LAYOUT_PER_SLOT || !weir__rollback_needs_marks(all->model))
+        return weir__cost_passes(rows, info->n_seq_max, info->n_ubatch, info->layout);
+    /* Recurrent layers take equally many rows of each sequence, as lanes do, in a pool of any sequences. */
+    for (int32_t seq = 0; seq < info->n_seq_max; seq++)
+        if (rows[seq] > 0) rows[n++] = rows[seq];
+    return weir__cost_passes(rows, n, info->n_ubatch, WEIR_LAYOUT_PER_SLOT);
+}
+
+/* The time of the generating slots' rows, with their drafts, and for undoing these. */
 static double tick_ns(const weir__speculate *all, const weir_cost *cost)
 {
     int32_t *rows = all->rows, n_rows = 0;
-    double n_context_k = 0;
+    double n_context_k = 0, undo_ns = 0;
     for (int32_t lane = 0; lane < all->lanes->n; lane++) {
         const weir__slot *slot = all->lanes->slot[lane];
         rows[lane] = slot != NULL && slot_generates(all, slot) ? 1 + slot->draft.n : 0;
         n_rows += rows[lane];
         if (rows[lane] > 0) n_context_k += weir__cost_context_k(slot->n_past, rows[lane]);
+        if (rows[lane] > 1) undo_ns += slot->draft.undo_ns;
     }
-    int32_t n_passes = weir__cost_passes(rows, all->info->n_seq_max, all->info->n_ubatch, all->info->layout);
-    return weir_cost_tick_ns(cost, n_passes, n_rows, 0, n_context_k);
+    int32_t n_passes = weir__speculate_passes(all, rows);
+    return weir_cost_tick_ns(cost, n_passes, n_rows, 0, n_context_k) + undo_ns;
 }
 
 /* ---- Drafts ---- */
@@ -219,6 +236,7 @@ static weir__draft draft_of(const weir__slot *slot)
                          .n_prediction = request->n_prediction,
                          .key = weir__history_key(&request->history),
                          .media = request->history.n_spans > 0,
+                         .probability = 1,
                          .shared = request->cache_prompt};
 }
 
@@ -272,6 +290,7 @@ void weir__speculate_draft(weir__speculate *all)
     size_t n = 0;
     int32_t n_streams = 0;
     double n_context_k = 0;
+    all->rollback.spent_ns = 0;
     if (all->n == 0) return;
     int64_t room = all->crowded ? 0 : weir__cells_left(all->cells);
     for (weir__slot *slot = all->slots.first; slot < all->slots.end; slot++) {
@@ -289,7 +308,10 @@ void weir__speculate_draft(weir__speculate *all)
         .room = room,
         .throughput = {.tokens = n_streams,
                        .ns = alone_ns,
-                       .row_ns = cost.decode_ns + cost.context_ns * n_context_k / n_streams},
+                       .row_ns = cost.decode_ns + cost.context_ns * n_context_k / n_streams,
+                       .replays = all->rollback.marks != NULL,
+                       .mark_ns = all->rollback.mark_ns,
+                       .undo_ns = all->rollback.undo_ns},
     };
     if (drafting.throughput.row_ns < ROW_LEAST * cost.pass_ns)
         drafting.throughput.row_ns = ROW_LEAST * cost.pass_ns;

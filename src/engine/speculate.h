@@ -4,6 +4,7 @@
 #define WEIR_ENGINE_SPECULATE_H
 
 #include "engine/cells.h"
+#include "engine/rollback.h"
 #include "engine/slot.h"
 #include "schedule/cost.h"
 #include "speculate/drafter.h"
@@ -20,6 +21,7 @@ typedef struct weir__speculate {
     const weir__lanes *lanes;
     const weir__turns *turns;
     const weir__cost *cost;
+    weir__rollback rollback;
     weir__drafter
         *drafters[WEIR__DRAFTERS_MAX]; /* [n]; for each stream, the first one that has a draft makes it */
     int32_t n;                         /* 0 = no drafts */
@@ -28,7 +30,7 @@ typedef struct weir__speculate {
     bool crowded;                      /* no drafts until a request ends: no room, or one stayed */
 } weir__speculate;
 
-/* Set before: the members up to `drafters`. Creates the drafters that the parameters ask for; context: the
+/* Set before: the members up to `rollback`. Creates the drafters that the parameters ask for; context: the
  * engine's. Free with close in any case. */
 weir_status weir__speculate_open(weir__speculate *all, weir__bcontext *context, weir_error *error);
 void weir__speculate_close(weir__speculate *all);
@@ -52,6 +54,10 @@ void weir__speculate_draft(weir__speculate *all);
 /* A pass ran out of cells, or a rejected draft could not be removed. True: it had drafts, and there are none
  * until a request ends. */
 bool weir__speculate_shrink(weir__speculate *all);
+
+/* The parts in which llama.cpp computes a pass with so many rows of each sequence. rows: [n_seq_max],
+ * overwritten. */
+int32_t weir__speculate_passes(const weir__speculate *all, int32_t *rows);
 
 /* Judges a draft after sampling: n_drafted of its tokens were computed, and the first n_right of them were
  * right. */

@@ -509,20 +509,6 @@ static void drafts_take_what_the_budget_leaves(void **state)
     draft_run(r);
 }
 
-static void models_that_cannot_be_cut_have_no_drafts(void **state)
-{
-    rig *r = *state;
-    weir_error error = {0};
-    rig_load(r, "fake:recurrent=1");
-    rig_start(r);
-    assert_int_equal(r->engine->driver.speculate.n, 0);
-    rig_stop(r);
-    r->params.draft_model = r->model;
-    assert_int_equal(weir_engine_create(r->model, &r->params, &r->engine, &error), WEIR_UNSUPPORTED);
-    assert_string_equal(error.field, "draft_model");
-    r->params.draft_model = NULL;
-}
-
 /* The fake's windows let go of all that llama.cpp may overwrite, at once. */
 static void windows_hold_what_rejected_drafts_need(void **state)
 {
@@ -662,7 +648,6 @@ int main(void)
         DRAFT_TEST(plans_say_how_much_of_a_draft_is_computed),
         DRAFT_TEST(a_plan_may_use_the_draft_shown_in_its_view),
         DRAFT_TEST(drafts_take_what_the_budget_leaves),
-        DRAFT_TEST(models_that_cannot_be_cut_have_no_drafts),
         DRAFT_TEST(windows_hold_what_rejected_drafts_need),
         DRAFT_TEST(a_draft_that_cannot_be_removed_costs_no_answer),
         DRAFT_TEST(requests_may_do_without_or_with_fewer),

@@ -93,10 +93,15 @@ void weir__step_view(weir__driver *driver, int64_t now)
 static weir__shape shape_of(weir__driver *driver)
 {
     size_t n = 0;
-    for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++)
-        if (slot->n_planned > 0)
-            driver->plan[n++] = (weir_plan_entry){.slot = slot->index, .n_tokens = slot->n_planned};
-    return weir__schedule_shape(&driver->view, driver->plan, n);
+    int32_t rows[WEIR__SEQ_MAX] = {0};
+    for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
+        if (slot->n_planned == 0) continue;
+        driver->plan[n++] = (weir_plan_entry){.slot = slot->index, .n_tokens = slot->n_planned};
+        rows[slot->lane] = slot->n_planned;
+    }
+    weir__shape shape = weir__schedule_shape(&driver->view, driver->plan, n);
+    shape.n_passes = weir__speculate_passes(&driver->speculate, rows);
+    return shape;
 }
 
 /* True if the view has a slot that may get tokens. */
@@ -224,7 +229,7 @@ static void advance_slots(weir__driver *driver, weir_report *report)
         report->n_drafted += slot->n_drafted;
         slot->request->n_drafted += slot->n_drafted;
         if (slot->draft.predicted) slot->request->n_predicted += slot->n_drafted;
-        slot->n_unbilled += slot->state == WEIR_SLOT_GENERATING;
+        slot->n_unbilled += slot->request->n_generated > 0 && slot->n_past == slot->request->history.n_tokens;
     }
     driver->account.counts.n_drafted += (uint64_t)report->n_drafted;
     driver->account.counts.n_prompt_tokens += (uint64_t)report->n_prefill;
@@ -407,8 +412,7 @@ static void take_burst(weir__driver *driver, weir__slot *slot, int64_t now)
     }
 }
 
-/* Settles the draft after the burst: removes its rejected part from the memory. False: the memory cannot be
- * cut there any more. */
+/* Settles the draft after the burst: takes back its rejected part. False: that cannot be done. */
 static bool settle_draft(weir__driver *driver, weir__slot *slot)
 {
     if (slot->n_drafted == 0) return true;
@@ -417,8 +421,16 @@ static bool settle_draft(weir__driver *driver, weir__slot *slot)
     driver->account.counts.n_accepted += (uint64_t)slot->n_accepted;
     if (slot->n_burst > 0) weir__speculate_judge(&slot->draft, slot->n_drafted, slot->n_accepted);
     return driver->memory.n[slot->lane] <= slot->n_past ||
-           weir__memory_cut(&driver->memory, slot->lane, slot->n_past,
-                            weir__history_position(&slot->request->history, slot->n_past));
+           weir__rollback_undo(&driver->speculate.rollback, slot);
+}
+
+/* Where the memory went back to the state before the pass, the tokens that were right are computed again,
+ * like those of a suspended request. */
+static void catch_up(weir__driver *driver, weir__slot *slot)
+{
+    if (slot->n_past == slot->request->history.n_tokens - 1) return;
+    slot->state = WEIR_SLOT_PREFILLING;
+    weir__cache_advance(driver->prefix.cache, &slot->live, slot->n_past, 0);
 }
 
 static void emit_chunks(weir__driver *driver)
@@ -436,7 +448,11 @@ static void emit_chunks(weir__driver *driver)
         weir_usage usage = weir__request_usage(slot->request, now);
         if (!weir__request_emit(slot->request, &usage)) weir__slot_fail(slot, WEIR_NO_MEMORY, NULL);
         weir__account_chunk(&driver->account, slot->request, now);
-        if (settled || slot->reason != WEIR_REASON_NOT_FINISHED) continue;
+        if (slot->reason != WEIR_REASON_NOT_FINISHED) continue;
+        if (settled) {
+            catch_up(driver, slot);
+            continue;
+        }
         weir__speculate_shrink(&driver->speculate); /* it might happen again */
         weir__reuse_restart(driver, slot);
     }
@@ -520,7 +536,7 @@ void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n
             emit_chunks(driver);
             /* The time includes sampling, as a stream's reader sees it, but not what came before the plan. */
             work_ns = weir__clock_now_ns() - prepared;
-            weir__cost_observe(&driver->cost, &driver->shape, work_ns);
+            weir__cost_observe(&driver->cost, &driver->shape, work_ns - driver->speculate.rollback.spent_ns);
         } else {
             /* Tokens of a pass that a stop aborted belong to nobody. */
             if (status == WEIR_ABORTED && atomic_load(&driver->shared->stopping))

@@ -407,6 +407,13 @@ size_t weir__fake_part_size(weir__bcontext *context, int32_t seq)
     return has && !context->model->options.recurrent && context->seqs[seq].n > 0 ? sizeof(part_state) : 0;
 }
 
+uint64_t weir__fake_part_bytes(const weir__bmodel *model)
+{
+    size_t token = 2 * sizeof(int32_t) + sizeof(uint64_t); /* of a state, with adapters */
+    if (model->options.recurrent) return sizeof(int32_t) + (uint64_t)model->options.n_ctx_train * token;
+    return model->options.hybrid || model->options.n_swa > 0 ? sizeof(part_state) : 0;
+}
+
 size_t weir__fake_part_save(weir__bcontext *context, int32_t seq_id, void *bytes, size_t capacity)
 {
     const weir__fake_seq *seq = &context->seqs[seq_id];

@@ -143,6 +143,11 @@ out:
 
 /* ---- The part of a state that keeps a sequence from being cut ---- */
 
+uint64_t weir__llama_part_bytes(const weir__bmodel *model)
+{
+    return weir__shim_recurrent_bytes(model->model);
+}
+
 static bool has_parts(const weir__bcontext *c)
 {
     const struct llama_model *model = c->model->model;

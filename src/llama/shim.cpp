@@ -516,6 +516,15 @@ weir_status weir__shim_part_load(llama_context *context, int32_t seq, const void
     return load_state(context, seq, bytes, length, LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY, error);
 }
 
+uint64_t weir__shim_recurrent_bytes(const llama_model *model)
+{
+    const llama_hparams &has = model->hparams;
+    uint64_t n = 0;
+    for (uint32_t layer = 0; layer < has.n_layer(); layer++)
+        n += llama_model_is_recurrent(model) || has.is_recr(layer) ? has.n_embd_r() + has.n_embd_s() : 0;
+    return n * sizeof(float);
+}
+
 /* ---- Heads ---------------------------------------------------------------------------------------- */
 
 int32_t weir__shim_mtp_layers(const llama_model *model)

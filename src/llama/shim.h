@@ -97,6 +97,9 @@ size_t weir__shim_part_save(struct llama_context *context, int32_t seq, void *by
 weir_status weir__shim_part_load(struct llama_context *context, int32_t seq, const void *bytes, size_t length,
                                  weir_error *error);
 
+/* The bytes of a sequence's state in the recurrent layers. */
+uint64_t weir__shim_recurrent_bytes(const struct llama_model *model);
+
 /* ---- Heads (head.c) ------------------------------------------------------------------------- */
 
 /* The number of MTP layers that can be computed. */

@@ -29,11 +29,14 @@ double weir__acceptance_rate(const weir__acceptance *acceptance, int class_)
 
 #define MARGIN 1.1 /* the cost of a row is known to about a tenth */
 
-bool weir__throughput_raise(weir__throughput *throughput, double probability, double own_ns)
+bool weir__throughput_raise(weir__throughput *throughput, int32_t n, double before, double probability,
+                            double own_ns)
 {
     double ns = throughput->row_ns + own_ns;
+    if (throughput->replays) /* the text's own token and those before this one */
+        ns += (before - probability) * (throughput->undo_ns + (1 + n) * throughput->row_ns);
     if (probability * throughput->ns <= MARGIN * ns * throughput->tokens) return false;
     throughput->tokens += probability;
-    throughput->ns += ns;
+    throughput->ns += ns + (n == 0 ? throughput->mark_ns : 0); /* all tokens of a draft share it */
     return true;
 }

@@ -34,10 +34,16 @@ typedef struct weir__throughput {
     double tokens; /* expected */
     double ns;
     double row_ns; /* of one more row */
+    /* Where memory cannot be cut, the time for being able to undo a draft, and for undoing it. Then the
+     * tokens that were right are computed again. */
+    bool replays;
+    double mark_ns, undo_ns;
 } weir__throughput;
 
-/* True if a draft token that is right with this probability brings the tick's tokens sooner, where drafting
- * it takes own_ns besides. If so it is counted in. */
-bool weir__throughput_raise(weir__throughput *throughput, double probability, double own_ns);
+/* True if a draft's token brings the tick's tokens sooner, where drafting it takes own_ns besides. If so it
+ * is counted in. n: tokens before it in the draft, which are right with the probability `before`; with
+ * `probability` this one is, too. */
+bool weir__throughput_raise(weir__throughput *throughput, int32_t n, double before, double probability,
+                            double own_ns);
 
 #endif

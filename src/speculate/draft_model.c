@@ -139,8 +139,8 @@ static void forget_texts(draft_model *m)
 static bool token_pays(const draft_model *m, const slot *s, int32_t place, const weir__drafting *drafting)
 {
     weir__throughput throughput = drafting->throughput;
-    return weir__throughput_raise(
-        &throughput, s->probability * weir__acceptance_rate(&s->acceptance, place_class(place)), m->token_ns);
+    double probability = s->probability * weir__acceptance_rate(&s->acceptance, place_class(place));
+    return weir__throughput_raise(&throughput, place, s->probability, probability, m->token_ns);
 }
 
 /* The first pass: the texts. Returns whether it takes longer than others: it catches up. */

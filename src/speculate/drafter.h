@@ -29,6 +29,8 @@ typedef struct weir__draft {
     int32_t n;
     int32_t token[WEIR__DRAFT_MAX]; /* [n]; no token that ends a text is among them */
     bool predicted;                 /* its tokens are the prediction's */
+    double probability;             /* that all of its tokens are right; of none: 1 */
+    double undo_ns;                 /* expected time for undoing it, with the preparation */
     weir__drafter *by;              /* who made it */
 } weir__draft;
 
@@ -64,10 +66,14 @@ static inline bool weir__drafter_add(const weir__drafter *drafter, weir__draft *
                                      double probability, double own_ns, weir__drafting *drafting)
 {
     const weir_model *target = drafter->target;
+    weir__throughput *throughput = &drafting->throughput;
+    double ns = throughput->ns + throughput->row_ns + own_ns;
     if (draft->n == draft->most || drafting->room < 1 || token < 0 /* a cell of an image */ ||
         target->ops->is_eog(target->model, token) ||
-        !weir__throughput_raise(&drafting->throughput, probability, own_ns))
+        !weir__throughput_raise(throughput, draft->n, draft->probability, probability, own_ns))
         return false;
+    draft->probability = probability;
+    draft->undo_ns += throughput->ns - ns;
     draft->token[draft->n++] = token;
     drafting->room--;
     return true;

@@ -78,6 +78,14 @@ static void check_priorities(play *p, const weir_view *view)
     MUST(p, n_higher >= 0, "%d wait for lower ones", -n_higher);
 }
 
+/* True if requests may be computing tokens of their answers again. */
+static bool goes_back(play *p)
+{
+    weir_engine_stats s = play_stats(p);
+    bool whole = p->model->info.is_recurrent || p->model->info.is_hybrid;
+    return s.n_suspensions > 0 || (whole && s.n_drafted > s.n_accepted);
+}
+
 const weir_view *play_view(play *p)
 {
     const weir_view *view = NULL;
@@ -91,7 +99,7 @@ const weir_view *play_view(play *p)
     if (p->stopped) return view; /* its result is gone */
     MUST(p, view->budget == p->first.n_batch && view->chunk_size == p->params.chunk_size, "view");
     MUST(p, view->n_slots > 0 || view->queue_depth == 0, "%d wait for an empty engine", view->queue_depth);
-    uint64_t n_suspensions = play_stats(p).n_suspensions;
+    bool back = goes_back(p);
     size_t n_joined = 0;
     for (size_t i = 0; i < view->n_slots; i++) {
         const weir_slot_view *v = &view->slots[i];
@@ -102,11 +110,10 @@ const weir_view *play_view(play *p)
             continue;
         }
         MUST(p, prefilling || v->state == WEIR_SLOT_GENERATING, "slot %d", v->slot);
-        /* a suspended request computes its generated tokens again */
+        /* a suspended request computes its generated tokens again, and one whose state was taken back */
         MUST(p, prefilling == (v->n_prompt_left > 0) && v->n_prompt_left <= v->n_prompt + v->n_generated,
              "slot %d", v->slot);
-        MUST(p, prefilling ? n_suspensions > 0 || v->n_generated == 0 : v->n_generated > 0, "slot %d",
-             v->slot);
+        MUST(p, prefilling ? back || v->n_generated == 0 : v->n_generated > 0, "slot %d", v->slot);
         MUST(p, i == 0 || view->slots[i - 1].waited_ns >= v->waited_ns, "slot %d is older", v->slot);
     }
     MUST(p, n_joined < view->n_slots || n_joined == 0, "all wait for each other");

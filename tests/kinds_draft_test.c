@@ -1,7 +1,9 @@
-/* window_draft_test.c: a model with a sliding window answers with drafts as without, computed alone, to the
- * bit: texts of several windows, in a pool so small that requests are suspended and cells overwritten.
+/* kinds_draft_test.c: models with sliding windows, recurrent and hybrid ones answer with drafts as without,
+ * computed alone: texts of several windows, in a pool so small that requests are suspended and cells
+ * overwritten. To the bit where sums do not depend on the company.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
 #include <stdio.h>
 
 #include "engine/engine.h"
@@ -10,9 +12,11 @@
 
 #define N        5
 #define N_ANSWER 150
+#define NEAR     0.01
 #define N_TIMES  2 /* each prompt is asked so often, the second time with its prefix cached */
 
-static weir_model *model;
+static weir_model *model, *other; /* other: drafts for those that cannot be cut; it is seldom right */
+static bool whole;                /* memory cannot be cut */
 static char prompts[N][1600];
 static weir_result expected[N_TIMES * N]; /* alone, without drafts */
 
@@ -96,7 +100,7 @@ static weir_engine_stats run(const weir_engine_params *params, bool together, bo
         if (weir_generate(engine, &requests[i], (size_t)n, NULL, &results[i], &error) != WEIR_OK)
             fail_msg("%s", error.message);
     weir_engine_stats stats = stats_of(engine);
-    assert_true(stats.batch_invariant);
+    assert_true(stats.batch_invariant || whole);
     weir_engine_destroy(engine);
     return stats;
 }
@@ -113,6 +117,20 @@ static weir_engine_params params_of(weir_layout layout, int32_t n_draft_max)
     return params;
 }
 
+/* Where sums depend on the company a little: the same answer up to a near-tie. drawn: a token may also be
+ * another one because the number drawn is near the bounds of both. */
+static void assert_near_answer(const weir_result *a, const weir_result *b, int i, bool drawn)
+{
+    for (size_t at = 0; at < a->n_tokens && at < b->n_tokens; at++) {
+        bool same = a->tokens[at] == b->tokens[at];
+        if (!same && drawn) return;
+        double off = fabs((double)a->logprobs[at] - (double)b->logprobs[at]);
+        if (!(off < NEAR)) fail_msg("answer %d, token %zu: the logprob is off by %g", i, at, off);
+        if (!same) return;
+    }
+    assert_int_equal(a->n_tokens, b->n_tokens);
+}
+
 enum { BY_KNOWN, BY_LOOKUP, BY_MODEL };
 
 /* few: so few cells that requests are suspended. */
@@ -122,25 +140,34 @@ static void compare(weir_layout layout, bool together, int by, bool few)
     weir_result with[N_TIMES * N];
     weir_engine_params params = params_of(layout, 9);
     params.prompt_lookup = by != BY_MODEL;
-    params.draft_model = by == BY_MODEL ? model : NULL; /* its window slides, too */
+    params.draft_model = by == BY_MODEL ? other : NULL; /* a window slides in both */
     if (few) params.n_kv = 768;
     weir_engine_stats stats = run(&params, together, by == BY_KNOWN, with);
     printf("layout %d, %s, by %s: %llu drafted, %llu right, %llu suspensions\n", (int)layout,
            together ? "together" : "alone", names[by], (unsigned long long)stats.n_drafted,
            (unsigned long long)stats.n_accepted, (unsigned long long)stats.n_suspensions);
     for (int i = 0; i < N_TIMES * N; i++) {
-        assert_same_answer(&expected[i % N], &with[i], i);
+        if (stats.batch_invariant)
+            assert_same_answer(&expected[i % N], &with[i], i);
+        else
+            assert_near_answer(&expected[i % N], &with[i], i, i % N == N - 1);
         weir_result_fini(&with[i]);
     }
     if (by == BY_KNOWN) assert_true(stats.n_accepted > 100 && stats.n_drafted - stats.n_accepted > 100);
     if (by == BY_LOOKUP && !together) assert_true(stats.n_accepted > 0);
-    if (by == BY_MODEL) assert_true(stats.n_drafted > 0 && stats.n_accepted > 0);
+    if (by == BY_MODEL) assert_true(stats.n_drafted > 0 && (stats.n_accepted > 0 || whole));
     if (few) assert_true(stats.n_suspensions > 0);
 }
 
 static void drafts_change_nothing(void **state)
 {
-    (void)state;
+    char path[TEMP_PATH_MAX];
+    const char *kind = *state;
+    temp_model(path, "kind.gguf", kind);
+    assert_int_equal(weir_model_load(path, NULL, &model, NULL), WEIR_OK);
+    whole = strcmp(kind, "swa") != 0;
+    if (whole) temp_model(path, "other.gguf", "llama");
+    assert_int_equal(weir_model_load(path, NULL, &other, NULL), WEIR_OK);
     weir_engine_params params = params_of(WEIR_LAYOUT_UNIFIED, 0);
     write_prompts();
     assert_int_equal(run(&params, false, false, expected).n_drafted, 0);
@@ -150,19 +177,22 @@ static void drafts_change_nothing(void **state)
                 compare((weir_layout)layout, together != 0, by, false);
     compare(WEIR_LAYOUT_UNIFIED, true, BY_KNOWN, true);
     for (int i = 0; i < N_TIMES * N; i++) weir_result_fini(&expected[i]);
+    weir_model_release(other);
+    weir_model_release(model);
 }
+
+#define KIND(name)                                                                                           \
+    {                                                                                                        \
+#name, drafts_change_nothing, NULL, NULL, #name                                                      \
+    }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(drafts_change_nothing)};
-    char path[TEMP_PATH_MAX];
+    const struct CMUnitTest tests[] = {KIND(swa),   KIND(mamba), KIND(mamba2),
+                                       KIND(jamba), KIND(delta), KIND(lfm)};
     if (rows_depend_on_company()) {
         puts("skipped: no kernels of weir's run here, so rows depend on their company");
         return 77;
     }
-    temp_model(path, "window.gguf", "swa");
-    if (weir_model_load(path, NULL, &model, NULL) != WEIR_OK) return 1;
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    weir_model_release(model);
-    return failed;
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

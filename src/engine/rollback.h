@@ -1,0 +1,44 @@
+/* rollback.h: takes back rejected drafts where memory cannot be cut: in recurrent and hybrid models.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ENGINE_ROLLBACK_H
+#define WEIR_ENGINE_ROLLBACK_H
+
+#include "cache/memory.h"
+#include "engine/slot.h"
+
+/* What a slot's sequence was before a pass with a draft. */
+typedef struct weir__mark {
+    void *bytes; /* [capacity], kept for the next mark */
+    size_t capacity, length;
+    int32_t n; /* tokens that the sequence had */
+    bool part; /* the bytes are the part of the state that cannot be cut; otherwise the whole state */
+} weir__mark;
+
+/* The driver's. Where memory can be cut, it has no marks, and undo is a cut. */
+typedef struct weir__rollback {
+    weir__memory *memory;
+    weir__mark *marks; /* [n_slots]; NULL: the memory can be cut */
+    int32_t n_slots;
+    double mark_ns, undo_ns; /* recent means; 0 = not known yet */
+    int64_t spent_ns;        /* on both in this tick */
+} weir__rollback;
+
+/* True if the model's memory cannot be cut. */
+bool weir__rollback_needs_marks(const weir_model *model);
+
+/* False: out of memory. Free with close in any case. */
+bool weir__rollback_open(weir__rollback *rollback, weir__memory *memory, const weir_model *model,
+                         int32_t n_slots);
+void weir__rollback_close(weir__rollback *rollback);
+
+/* The bytes of all marks. model: may be an outline. */
+uint64_t weir__rollback_bytes(const weir_model *model, int32_t n_slots);
+
+/* Prepares undo, before the pass with the slot's draft. False: not possible, the slot can have no draft. */
+bool weir__rollback_mark(weir__rollback *rollback, const weir__slot *slot);
+
+/* Takes back what the pass has added behind slot->n_past; after a mark, all that it has added, so that n_past
+ * is lower. False: that cannot be done. Then the sequence is unchanged, or empty with n_past = 0. */
+bool weir__rollback_undo(weir__rollback *rollback, weir__slot *slot);
+
+#endif
