@@ -572,7 +572,7 @@ weir_status weir__engine_submit(weir_engine *engine, const weir_request *request
     status = weir__engine_check_count(engine, first->tenant_hash, "n", n, error);
     if (status == WEIR_OK && (made = weir__mem_calloc(n, sizeof *made)) == NULL)
         status = weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu requests", n);
-    if (status != WEIR_OK) {
+    if (made == NULL) {
         weir__request_destroy(first);
         return status;
     }
