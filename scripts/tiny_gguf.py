@@ -11,6 +11,9 @@ KIND  llama  dense transformer; byte-level BPE, 512 tokens, ChatML template
       qwen   qwen2vl: positions of images have rows and columns (M-RoPE)
       mamba  recurrent: its memory cannot be cut at any position
       jamba  hybrid: one such layer, one with attention
+      mamba2 recurrent, of the second kind
+      delta  qwen35, hybrid: one layer with a gated delta net, one with attention
+      lfm    lfm2, hybrid: one layer with a short convolution, one with attention
       bert   embeddings; WordPiece vocabulary
       rank   bert with a classifier: one score per text
       glm    glm4moe, with a layer that guesses one token more (MTP)
@@ -108,7 +111,7 @@ class Model:
             spread = spread if spread is not None else dims[0] ** -0.5
             numbers = [self.random.gauss(0.0, spread) for _ in range(count)]
         # llama.cpp computes with vectors and convolutions in F32 only; routers of experts are F32 in all files.
-        plain = len(dims) == 1 or "ssm_conv" in name or name.endswith(
+        plain = len(dims) == 1 or "ssm_conv" in name or "shortconv.conv" in name or name.endswith(
             ("ssm_a", "norm.weight", "token_types.weight", "ffn_gate_inp.weight"))
         kind = kind if kind is not None else "f32" if plain else self.matrix_type
         if kind == "q8_0" and dims[0] % 32 != 0:
@@ -468,6 +471,100 @@ def make_mamba(kind, model, s):
         t("ssm_out.weight", [inner, s.embd])
 
 
+def make_mamba2(model, s):
+    inner, state, rank, groups, conv = 2 * s.embd, 16, 8, 2, 4
+    mixed = inner + 2 * groups * state
+    model.put(".context_length", U32, s.context)
+    model.put(".embedding_length", U32, s.embd)
+    model.put(".feed_forward_length", U32, 0)
+    model.put(".attention.head_count", U32, 0)
+    model.put(".block_count", U32, s.layers)
+    model.put(".ssm.conv_kernel", U32, conv)
+    model.put(".ssm.inner_size", U32, inner)
+    model.put(".ssm.state_size", U32, state)
+    model.put(".ssm.time_step_rank", U32, rank)
+    model.put(".ssm.group_count", U32, groups)
+    model.put(".attention.layer_norm_rms_epsilon", F32, 1e-5)
+    vocab = put_bpe(model, s.vocab, s.small)
+    model.tensor("token_embd.weight", [s.embd, vocab], spread=1.0)
+    model.tensor("output.weight", [s.embd, vocab], spread=0.4)
+    model.tensor("output_norm.weight", [s.embd], fill=1.0)
+    for i in range(s.layers):
+        def t(name, dims, **how):
+            model.tensor("blk.%d.%s" % (i, name), dims, **how)
+        t("attn_norm.weight", [s.embd], fill=1.0)
+        t("ssm_in.weight", [s.embd, inner + mixed + rank])
+        t("ssm_conv1d.weight", [conv, mixed])
+        t("ssm_conv1d.bias", [mixed], fill=0.0)
+        t("ssm_dt.bias", [rank], fill=-2.0)
+        t("ssm_a", [1, rank], fill=-1.0)
+        t("ssm_d", [1, rank], fill=1.0)
+        t("ssm_norm.weight", [inner // groups, groups], fill=1.0)
+        t("ssm_out.weight", [inner, s.embd])
+
+
+def make_hybrid(kind, model, s):
+    """Every other layer attends."""
+    delta = kind == "delta"
+    state, groups, rank, conv = 16, 4, 16, 4 if delta else 3  # rank: heads of values
+    keys, values = state * groups, state * rank
+    model.put(".context_length", U32, s.context)
+    model.put(".embedding_length", U32, s.embd)
+    model.put(".block_count", U32, s.layers)
+    model.put(".feed_forward_length", U32, s.ff)
+    model.put(".attention.head_count", U32, s.heads)
+    model.put(".attention.layer_norm_rms_epsilon", F32, 1e-5)
+    model.put(".rope.freq_base", F32, 10000.0)
+    if delta:
+        model.put(".attention.head_count_kv", U32, s.kv_heads)
+        model.put(".attention.key_length", U32, s.head)
+        model.put(".attention.value_length", U32, s.head)
+        model.put(".rope.dimension_count", U32, s.head)
+        model.put(".rope.dimension_sections", I32, [s.head // 8, 3 * s.head // 16, 3 * s.head // 16, 0])
+        model.put(".ssm.conv_kernel", U32, conv)
+        model.put(".ssm.inner_size", U32, values)
+        model.put(".ssm.state_size", U32, state)
+        model.put(".ssm.time_step_rank", U32, rank)
+        model.put(".ssm.group_count", U32, groups)
+        model.put(".full_attention_interval", U32, 2)
+    else:
+        model.put(".attention.head_count_kv", I32, [s.kv_heads if i % 2 == 1 else 0 for i in range(s.layers)])
+        model.put(".shortconv.l_cache", U32, conv)
+    vocab = put_bpe(model, s.vocab, s.small)
+    model.tensor("token_embd.weight", [s.embd, vocab], spread=1.0)
+    model.tensor("output.weight", [s.embd, vocab], spread=0.4)
+    model.tensor("output_norm.weight" if delta else "token_embd_norm.weight", [s.embd], fill=1.0)
+    for i in range(s.layers):
+        def t(name, dims, **how):
+            model.tensor("blk.%d.%s" % (i, name), dims, **how)
+        t("attn_norm.weight", [s.embd], fill=1.0)
+        t("post_attention_norm.weight" if delta else "ffn_norm.weight", [s.embd], fill=1.0)
+        t("ffn_gate.weight", [s.embd, s.ff])
+        t("ffn_down.weight", [s.ff, s.embd])
+        t("ffn_up.weight", [s.embd, s.ff])
+        if i % 2 == 1:
+            t("attn_q.weight", [s.embd, s.head * s.heads * (2 if delta else 1)])  # and a gate
+            t("attn_k.weight", [s.embd, s.head * s.kv_heads])
+            t("attn_v.weight", [s.embd, s.head * s.kv_heads])
+            t("attn_output.weight", [s.head * s.heads, s.embd])
+            t("attn_q_norm.weight", [s.head], fill=1.0)
+            t("attn_k_norm.weight", [s.head], fill=1.0)
+        elif delta:
+            t("attn_qkv.weight", [s.embd, 2 * keys + values])
+            t("attn_gate.weight", [s.embd, values])
+            t("ssm_conv1d.weight", [conv, 2 * keys + values])
+            t("ssm_dt.bias", [rank], fill=0.0)
+            t("ssm_a", [rank], fill=-0.3)  # negative: the state decays
+            t("ssm_beta.weight", [s.embd, rank])
+            t("ssm_alpha.weight", [s.embd, rank])
+            t("ssm_norm.weight", [state], fill=1.0)
+            t("ssm_out.weight", [values, s.embd])
+        else:
+            t("shortconv.conv.weight", [conv, s.embd])
+            t("shortconv.in_proj.weight", [s.embd, 3 * s.embd])
+            t("shortconv.out_proj.weight", [s.embd, s.embd])
+
+
 def make_bert(kind, model, s, pooling):
     context = min(s.context, 512)
     model.put(".context_length", U32, context)
@@ -505,7 +602,8 @@ def make_bert(kind, model, s, pooling):
         linear("cls.output", 1, s.embd)
 
 
-ARCH = {"llama": "llama", "moe": "llama", "swa": "gemma3", "qwen": "qwen2vl", "mamba": "mamba", "jamba": "jamba", "bert": "bert", "rank": "bert",
+ARCH = {"llama": "llama", "moe": "llama", "swa": "gemma3", "qwen": "qwen2vl", "mamba": "mamba", "jamba": "jamba", "mamba2": "mamba2",
+        "delta": "qwen35", "lfm": "lfm2", "bert": "bert", "rank": "bert",
         "glm": "glm4moe", "hy": "hy_v3", "mla": "deepseek2", "eagle": "eagle3"}
 
 
@@ -538,6 +636,10 @@ def main():
         make_bert(args.kind, model, shape, args.pooling)
     elif args.kind in ("mamba", "jamba"):
         make_mamba(args.kind, model, shape)
+    elif args.kind == "mamba2":
+        make_mamba2(model, shape)
+    elif args.kind in ("delta", "lfm"):
+        make_hybrid(args.kind, model, shape)
     else:
         chain = Chain(args.seed, shape.vocab, shape.embd) if args.chain is not None or args.guess else None
         if args.kind == "eagle":
