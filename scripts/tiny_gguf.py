@@ -422,7 +422,7 @@ def make_eagle(model, s, chain, guess, taps, d2t, own):
 
 
 def make_mamba(kind, model, s):
-    inner, state, rank, conv = 2 * s.embd, 2 if s.small else 16, 2 if s.small else 4, 4
+    inner, state, rank, conv = 2 * s.embd, 2 if s.small else 16, s.embd // 16 if not s.small else 2, 4
     hybrid = kind == "jamba"
     model.put(".context_length", U32, s.context)
     model.put(".embedding_length", U32, s.embd)
@@ -472,7 +472,7 @@ def make_mamba(kind, model, s):
 
 
 def make_mamba2(model, s):
-    inner, state, rank, groups, conv = 2 * s.embd, 16, 8, 2, 4
+    inner, state, rank, groups, conv = 2 * s.embd, 16, 16, 2, 4
     mixed = inner + 2 * groups * state
     model.put(".context_length", U32, s.context)
     model.put(".embedding_length", U32, s.embd)

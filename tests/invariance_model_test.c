@@ -145,7 +145,7 @@ static int load_jamba(void **state)
 {
     (void)state;
     char path[TEMP_PATH_MAX];
-    temp_model(path, "jamba.gguf", "jamba");
+    temp_model(path, "jamba.gguf", "jamba --wide --type q8_0");
     load(path);
     return 0;
 }

@@ -17,6 +17,7 @@
 #include "hook/parts.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace weir
@@ -362,8 +363,11 @@ struct convolution final : step {
     bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override
     {
         const ggml_tensor *x = op->src[0];
-        if (state_of(x) != joined) return false;
         share mine(params, op->ne[0]);
+        if (state_of(x) != joined) {
+            compute_by_channels(op, mine);
+            return true;
+        }
         for (int64_t s = 0; s < op->ne[2]; s++) {
             weir__convolution one{};
             one.n_tokens = op->ne[1];
@@ -377,6 +381,20 @@ struct convolution final : step {
         }
         return true;
     }
+
+    /* The same sums from rows of channels. */
+    static void compute_by_channels(const ggml_tensor *op, const share &mine)
+    {
+        const ggml_tensor *weights = op->src[1];
+        for (int64_t s = 0; s < op->ne[2]; s++)
+            for (int64_t c = mine.first; c < mine.end; c++)
+                for (int64_t t = 0; t < op->ne[1]; t++) {
+                    const float *x = floats(op->src[0], c, s, 0) + t, *w = floats(weights, c, 0, 0);
+                    float sum = x[0] * w[0];
+                    for (int64_t tap = 1; tap < weights->ne[0]; tap++) sum = std::fma(x[tap], w[tap], sum);
+                    reinterpret_cast<float *>(at(op, t, s, 0))[c] = sum;
+                }
+    }
 };
 
 /* The copy of a window's numbers into the memory, for passes to come. */
@@ -388,7 +406,9 @@ struct window_copy final : step {
         return of != from && window::takes(of) && is_plain(from) && is_plain(to) && from->ne[1] == of->ne[1] &&
                from->ne[2] == of->ne[2] && from->ne[3] == 1 && from->nb[1] == of->nb[1] &&
                from->nb[2] == of->nb[2] && from->view_offs + from->ne[0] * sizeof(float) <= of->nb[1] &&
-               to->ne[0] == from->ne[0] * from->ne[1] && to->ne[1] == from->ne[2] && ggml_nrows(to) == to->ne[1];
+               ggml_nelements(to) == ggml_nelements(from) &&
+               (ggml_n_dims(to) == 1 ||
+                (to->ne[0] == from->ne[0] * from->ne[1] && ggml_nrows(to) == from->ne[2]));
     }
 
     void plan(const ggml_tensor *) override
@@ -401,8 +421,13 @@ struct window_copy final : step {
         if (state_of(of) != joined) return false;
         share mine(params, of->ne[1]);
         auto first = static_cast<int64_t>(from->view_offs / sizeof(float));
+        /* All sequences' numbers may be one row. */
+        size_t apart = ggml_n_dims(op->src[1]) == 1
+                           ? static_cast<size_t>(from->ne[0] * from->ne[1]) * sizeof(float)
+                           : op->src[1]->nb[1];
         for (int64_t s = 0; s < of->ne[2]; s++) {
-            auto *to = reinterpret_cast<float *>(at(op->src[1], s, 0, 0));
+            auto *to = reinterpret_cast<float *>(static_cast<char *>(op->src[1]->data) +
+                                                 static_cast<size_t>(s) * apart);
             for (int64_t c = mine.first; c < mine.end; c++)
                 for (int64_t t = 0; t < from->ne[0]; t++)
                     to[c * from->ne[0] + t] = window::row_of(of, first + t, s)[c];
