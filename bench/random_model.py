@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A llama of an ordinary width with random weights, for measurements of speed at shapes that the default model does not have.
 
-usage: random_model.py OUT.gguf [whole] [VOCABULARY.gguf]
+usage: random_model.py OUT.gguf [whole|hybrid] [VOCABULARY.gguf]
 
 2,048 wide, 32 heads of which 8 have keys and values. Without `whole` 4 layers, 5,632 wide between, and the vocabulary of
 scripts/tiny_gguf.py; with it 16 layers, 8,192 wide between, and as many tokens as the default model has, most of them unused: 1.2 GB.
+`hybrid` has the shape of Qwen3.5 0.8B: 24 layers, 1,024 wide, of which every fourth attends and the others have gated delta nets; 0.6 GB.
 With VOCABULARY.gguf it has the tokens and the chat template of that file: then almost every token of an answer has a text. Matrices are random blocks of Q8_0, from which `weir quantize --requantize` makes other formats. The file has the same bytes each time."""
 import pathlib
 import struct
@@ -30,11 +31,17 @@ class Whole(Wide):
     layers, ff, vocab, context = 16, 8192, 49152, 16384
 
 
+class Hybrid(Wide):
+    """Qwen3.5 0.8B's, but for the vocabulary."""
+    layers, embd, ff, heads, kv_heads, vocab, context = 24, 1024, 3584, 8, 2, 49152, 16384
+    head, state, groups, rank, every = 256, 128, 16, 16, 4
+
+
 class Quick(tiny_gguf.Model):
     """Matrices get whole blocks of random bytes and one scale, which is quick."""
 
     def tensor(self, name, dims, fill=None, spread=None, numbers=None):
-        if fill is not None or numbers is not None or len(dims) == 1:
+        if fill is not None or numbers is not None or len(dims) == 1 or dims[0] % BLOCK != 0:
             return super().tensor(name, dims, fill, spread, numbers)
         rows = dims[0] * dims[1] // BLOCK
         blocks = bytearray(self.random.randbytes(rows * (2 + BLOCK)))
@@ -80,15 +87,18 @@ class Metadata:
 
 def main():
     path, words = sys.argv[1], sys.argv[2:]
-    shape = Whole() if words[:1] == ["whole"] else Wide()
-    others = words[1:] if words[:1] == ["whole"] else words
-    model = Quick("llama", 1, "q8_0")
-    model.put("general.name", tiny_gguf.STRING, "random, width 2048")
-    keys = {name: key for name, key in Metadata(others[0]).keys.items() if name.startswith("tokenizer.")} if others else {}
-    if others:
+    kind = words.pop(0) if words[:1] in (["whole"], ["hybrid"]) else ""
+    shape = {"whole": Whole, "hybrid": Hybrid}.get(kind, Wide)()
+    model = Quick("qwen35" if kind == "hybrid" else "llama", 1, "q8_0")
+    model.put("general.name", tiny_gguf.STRING, f"random, width {shape.embd}")
+    keys = {name: key for name, key in Metadata(words[0]).keys.items() if name.startswith("tokenizer.")} if words else {}
+    if words:
         shape.vocab = keys["tokenizer.ggml.tokens"][1]
-    tiny_gguf.make_decoder("llama", model, shape)
-    if others:
+    if kind == "hybrid":
+        tiny_gguf.make_hybrid("delta", model, shape)
+    else:
+        tiny_gguf.make_decoder("llama", model, shape)
+    if words:
         model.kv = [kv for kv in model.kv if not kv[8:].startswith(b"tokenizer.")] + [kv for kv, _ in keys.values()]
     model.write(path)
 

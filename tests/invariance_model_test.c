@@ -3,9 +3,10 @@
  * answer to each prompt alone.
  *
  * Without more said, random engines from WEIR_TEST_SEED for WEIR_TEST_SECONDS (8), with keys and values in
- * half precision or in Q8_0; the same with small random models that have experts or recurrent layers. With WEIR_TEST_MATRIX=FILE,
- * all prompts in each combination of layout, chunk size and company from WEIR_TEST_SEED (1): a line of FILE
- * for each that is done, and those that it already holds are left out. bench/invariance.py runs that.
+ * half precision or in Q8_0; the same with small random models that have experts or recurrent layers. With
+ * WEIR_TEST_MATRIX=FILE, all prompts in each combination of layout, chunk size and company from
+ * WEIR_TEST_SEED (1): a line of FILE for each that is done, and those that it already holds are left out.
+ * bench/invariance.py runs that.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <pthread.h>

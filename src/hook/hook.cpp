@@ -3,8 +3,8 @@
  *
  * ggml asks "extra buffer types" for each operation whether they take it over, and llama.cpp asks them first
  * where to put a weight. So a buffer type of weir's own, first in their list, keeps weights as panels
- * (weights.cpp) and multiplies them (product.cpp), within ggml's own threads; attention, GELU
- * and layers with a state need no weights (attention.cpp, gelu.cpp, recurrent.cpp). ggml computes all other operations. */
+ * (weights.cpp) and multiplies them (product.cpp), within ggml's own threads; attention, GELU and layers with
+ * a state need no weights (attention.cpp, gelu.cpp, recurrent.cpp). ggml computes all other operations. */
 #include "hook/hook.h"
 
 #include "hook/parts.h"

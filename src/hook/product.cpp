@@ -312,7 +312,8 @@ struct dots : ggml::cpu::tensor_traits {
     {
         int64_t i1 = m % tensor->ne[1], i2 = m / tensor->ne[1] % tensor->ne[2];
         int64_t i3 = m / tensor->ne[1] / tensor->ne[2];
-        return static_cast<char *>(tensor->data) + i1 * tensor->nb[1] + i2 * tensor->nb[2] + i3 * tensor->nb[3];
+        return static_cast<char *>(tensor->data) + i1 * tensor->nb[1] + i2 * tensor->nb[2] +
+               i3 * tensor->nb[3];
     }
 
     bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override
@@ -325,10 +326,8 @@ struct dots : ggml::cpu::tensor_traits {
         for (int64_t begin = 0; begin < n_rows; begin += dot_rows)
             for (int64_t n = first; n < end; n++)
                 for (int64_t m = begin; m < std::min(begin + dot_rows, n_rows); m++)
-                    dot(static_cast<int>(x->ne[0]),
-                        reinterpret_cast<float *>(row_of(op, m)) + n, 0,
-                        static_cast<const char *>(weights->data) + n * weights->nb[1], 0,
-                        row_of(x, m), 0, 1);
+                    dot(static_cast<int>(x->ne[0]), reinterpret_cast<float *>(row_of(op, m)) + n, 0,
+                        static_cast<const char *>(weights->data) + n * weights->nb[1], 0, row_of(x, m), 0, 1);
         return true;
     }
 };

@@ -1,10 +1,10 @@
 /* recurrent.cpp: layers whose memory is one state for each sequence, as ggml's operations.
  * SPDX-License-Identifier: Apache-2.0
  *
- * For a gated delta net, llama.cpp's graph copies the sequences' states out of the memory (GET_ROWS), computes
- * new ones beside them (GATED_DELTA_NET), and copies these into the memory (CPY). For eight sequences that
- * moves several times the bytes that the layer's weights have. So the net reads states where they lie, and
- * writes them where they belong, and the copies are left out.
+ * For a gated delta net, llama.cpp's graph copies the sequences' states out of the memory (GET_ROWS),
+ * computes new ones beside them (GATED_DELTA_NET), and copies these into the memory (CPY). For eight
+ * sequences that moves several times the bytes that the layer's weights have. So the net reads states where
+ * they lie, and writes them where they belong, and the copies are left out.
  *
  * For a short convolution, the graph puts a sequence's last numbers and its new ones into rows of a channel
  * each (CONCAT), multiplies them with the weights (SSM_CONV), and copies the last of them into the memory
@@ -116,9 +116,10 @@ struct state_rows final : step {
     static bool takes(const ggml_tensor *op)
     {
         return op->op == GGML_OP_GET_ROWS && is_plain(op->src[0]) && is_plain(op) && ggml_is_contiguous(op) &&
-               ggml_is_contiguous(op->src[0]) && op->src[1]->type == GGML_TYPE_I32 &&
-               op->ne[0] % (16 * 16) == 0 && ggml_nrows(op) == op->ne[1] && ggml_nrows(op->src[0]) == op->src[0]->ne[1] &&
-               op->src[1]->nb[0] == sizeof(int32_t) && is_on_host(op->src[1]) && root_of(op->src[0])->op == GGML_OP_NONE;
+               ggml_is_contiguous(op->src[0]) && op->src[1]->type == GGML_TYPE_I32 && op->ne[0] % 256 == 0 &&
+               ggml_nrows(op) == op->ne[1] && ggml_nrows(op->src[0]) == op->src[0]->ne[1] &&
+               op->src[1]->nb[0] == sizeof(int32_t) && is_on_host(op->src[1]) &&
+               root_of(op->src[0])->op == GGML_OP_NONE;
     }
 
     void plan(const ggml_tensor *op) override
@@ -135,10 +136,10 @@ struct net final : ggml::cpu::tensor_traits {
         if (op->op != GGML_OP_GATED_DELTA_NET || recurrent == nullptr) return false;
         const ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2], *gate = op->src[3];
         const ggml_tensor *beta = op->src[4], *state = op->src[5];
-        return weir__delta_net_takes(v->ne[0]) && is_plain(q) && is_plain(k) && is_plain(v) && is_plain(gate) &&
-               is_plain(beta) && is_plain(state) && is_plain(op) && gate->ne[0] == 1 && q->ne[0] == v->ne[0] &&
-               k->ne[0] == v->ne[0] && is_whole(q) && is_whole(k) && is_whole(v) && is_whole(gate) &&
-               is_whole(beta) && ggml_is_contiguous(state) && ggml_is_contiguous(op);
+        return weir__delta_net_takes(v->ne[0]) && is_plain(q) && is_plain(k) && is_plain(v) &&
+               is_plain(gate) && is_plain(beta) && is_plain(state) && is_plain(op) && gate->ne[0] == 1 &&
+               q->ne[0] == v->ne[0] && k->ne[0] == v->ne[0] && is_whole(q) && is_whole(k) && is_whole(v) &&
+               is_whole(gate) && is_whole(beta) && ggml_is_contiguous(state) && ggml_is_contiguous(op);
     }
 
     /* Tokens lie a whole number of floats apart. */
@@ -248,8 +249,7 @@ struct net final : ggml::cpu::tensor_traits {
         one.gate_stride = gate->nb[2] / sizeof(float);
         one.beta_stride = beta->nb[2] / sizeof(float);
         one.out_stride = static_cast<size_t>(v->ne[1] * one.size);
-        one.out = static_cast<float *>(op->data) +
-                  (sequence * one.n_tokens * v->ne[1] + head) * one.size;
+        one.out = static_cast<float *>(op->data) + (sequence * one.n_tokens * v->ne[1] + head) * one.size;
         return one;
     }
 };
@@ -305,11 +305,12 @@ struct state_copy final : step {
 struct window final : step {
     static bool takes(const ggml_tensor *op)
     {
-        if (op->op != GGML_OP_CONCAT || recurrent == nullptr || ggml_get_op_params_i32(op, 0) != 0) return false;
+        if (op->op != GGML_OP_CONCAT || recurrent == nullptr || ggml_get_op_params_i32(op, 0) != 0)
+            return false;
         const ggml_tensor *before = op->src[0], *x = op->src[1];
         return is_plain(before) && x->type == GGML_TYPE_F32 && x->nb[1] == sizeof(float) && is_on_host(x) &&
-               is_plain(op) && ggml_is_contiguous(op) && before->ne[0] < WEIR__TAPS_MAX && op->ne[1] % 16 == 0 &&
-               op->ne[3] == 1;
+               is_plain(op) && ggml_is_contiguous(op) && before->ne[0] < WEIR__TAPS_MAX &&
+               op->ne[1] % 16 == 0 && op->ne[3] == 1;
     }
 
     void plan(const ggml_tensor *op) override
@@ -339,7 +340,8 @@ struct window final : step {
             for (int64_t t = 0; t < x->ne[0]; t++)
                 std::memcpy(row_of(op, n_before + t, s) + mine.first,
                             static_cast<const char *>(x->data) + static_cast<size_t>(t) * x->nb[0] +
-                                static_cast<size_t>(s) * x->nb[2] + static_cast<size_t>(mine.first) * sizeof(float),
+                                static_cast<size_t>(s) * x->nb[2] +
+                                static_cast<size_t>(mine.first) * sizeof(float),
                             bytes);
         }
         return true;
@@ -403,9 +405,10 @@ struct window_copy final : step {
     {
         if (op->op != GGML_OP_CPY) return false;
         const ggml_tensor *from = op->src[0], *to = op->src[1], *of = root_of(from);
-        return of != from && window::takes(of) && is_plain(from) && is_plain(to) && from->ne[1] == of->ne[1] &&
-               from->ne[2] == of->ne[2] && from->ne[3] == 1 && from->nb[1] == of->nb[1] &&
-               from->nb[2] == of->nb[2] && from->view_offs + from->ne[0] * sizeof(float) <= of->nb[1] &&
+        return of != from && window::takes(of) && is_plain(from) && is_plain(to) &&
+               from->ne[1] == of->ne[1] && from->ne[2] == of->ne[2] && from->ne[3] == 1 &&
+               from->nb[1] == of->nb[1] && from->nb[2] == of->nb[2] &&
+               from->view_offs + from->ne[0] * sizeof(float) <= of->nb[1] &&
                ggml_nelements(to) == ggml_nelements(from) &&
                (ggml_n_dims(to) == 1 ||
                 (to->ne[0] == from->ne[0] * from->ne[1] && ggml_nrows(to) == from->ne[2]));
@@ -449,14 +452,16 @@ void refuse_sources(const ggml_tensor *op, const ggml::cpu::tensor_traits *own)
     for (const ggml_tensor *src : op->src) {
         if (src == nullptr) continue;
         const ggml_tensor *of = root_of(src);
-        int32_t state = of->op == GGML_OP_GET_ROWS || of->op == GGML_OP_CONCAT || of->op == GGML_OP_GATED_DELTA_NET
-                            ? state_of(of)
-                            : unknown;
+        int32_t state =
+            of->op == GGML_OP_GET_ROWS || of->op == GGML_OP_CONCAT || of->op == GGML_OP_GATED_DELTA_NET
+                ? state_of(of)
+                : unknown;
         if (state != planned && state != joined) continue;
         bool knows = state_rows::takes(of) ? own == &the_net && src == op->src[5]
-                     : net::takes(of)      ? own == &the_state_copy || src->view_offs + ggml_nbytes(src) <= net::results_bytes(of)
-                     : window::takes(of)   ? own == &the_convolution || own == &the_window_copy
-                                           : true;
+                     : net::takes(of)      ? own == &the_state_copy ||
+                                            src->view_offs + ggml_nbytes(src) <= net::results_bytes(of)
+                     : window::takes(of) ? own == &the_convolution || own == &the_window_copy
+                                         : true;
         if (!knows) set_state(of, refused);
     }
 }

@@ -113,8 +113,8 @@ static void check_net(const net *n, const pass *p, const float *before, const fl
             for (int64_t t = 0; t < p->n_tokens; t++) {
                 step(n, h, t, s, state, out);
                 for (int64_t j = 0; j < SIZE; j++)
-                    assert_near((float *)n->out->data + ((s * p->n_tokens + t) * HEADS + h) * SIZE + j, out[j],
-                                "result", seed, j);
+                    assert_near((float *)n->out->data + ((s * p->n_tokens + t) * HEADS + h) * SIZE + j,
+                                out[j], "result", seed, j);
                 int64_t back = p->n_tokens - 1 - t;
                 if (back >= p->n_kept) continue;
                 int64_t cell = back * CELLS + p->head + s;
@@ -152,10 +152,10 @@ static bool run_net(uint64_t seed)
     size_t results = (size_t)ggml_nelements(n.v) * sizeof(float), row = STATE * sizeof(float);
     struct ggml_tensor *states = ggml_view_3d(s.computed, n.out, STATE, p.n_sequences, n_written, row,
                                               row * (size_t)p.n_sequences, results);
-    ggml_build_forward_expand(
-        s.graph, ggml_cpy(s.computed, states,
-                          ggml_view_3d(s.computed, memory, STATE, p.n_sequences, n_written, memory->nb[1],
-                                       CELLS * row, (size_t)p.head * row)));
+    ggml_build_forward_expand(s.graph,
+                              ggml_cpy(s.computed, states,
+                                       ggml_view_3d(s.computed, memory, STATE, p.n_sequences, n_written,
+                                                    memory->nb[1], CELLS * row, (size_t)p.head * row)));
     struct ggml_tensor *other = ggml_cont(s.computed, p.reads_rows ? rows : states);
     if (p.is_read) ggml_build_forward_expand(s.graph, other);
     allocate(&s);
@@ -216,9 +216,9 @@ static void run_convolution(uint64_t seed)
             ggml_view_3d(s.computed, window, BEFORE, CHANNELS, p.n_sequences, window->nb[1], window->nb[2],
                          (size_t)(p.n_tokens - back) * sizeof(float));
         size_t at = (size_t)((back * CELLS + p.head) * row) * sizeof(float);
-        struct ggml_tensor *to = one_row
-                                     ? ggml_view_1d(s.computed, memory, row * p.n_sequences, at)
-                                     : ggml_view_2d(s.computed, memory, row, p.n_sequences, memory->nb[1], at);
+        struct ggml_tensor *to =
+            one_row ? ggml_view_1d(s.computed, memory, row * p.n_sequences, at)
+                    : ggml_view_2d(s.computed, memory, row, p.n_sequences, memory->nb[1], at);
         ggml_build_forward_expand(s.graph, ggml_cpy(s.computed, last, to));
     }
     struct ggml_tensor *out = ggml_ssm_conv(s.computed, window, weights);

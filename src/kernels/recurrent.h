@@ -11,9 +11,10 @@
 
 /* The tokens of one head of one sequence. Strides are in numbers, from a token to the next one.
  *
- * A state has a row of `size` numbers for each of `size` values. Each token t changes each row j by itself:
- *   row = decay × row + difference × key, difference = beta × (value[j] - decay × (row · key)),
- * with decay = e^gate; its result [j] is (row · query) / √size. So rows may be computed by several threads. */
+ * A state has a row of `size` numbers for each of `size` values. Each token changes each row by itself. With
+ * decay = e^gate and difference = beta × (value[j] - decay × (row · key)), row j becomes
+ * decay × row + difference × key, and the token's result [j] is (row · query) / √size. So several threads
+ * may share the rows. */
 typedef struct weir__delta_net {
     int64_t size, n_tokens; /* size: one that weir__delta_net_takes */
     const float *query, *key, *value, *gate, *beta;

@@ -58,8 +58,10 @@ static void head_init(head *h, dice *d, int64_t size, int64_t n_tokens)
         for (int64_t i = 0; i < size; i++) h->key[t * stride + i] /= (float)sqrt(norm);
     }
     size_t apart = (size_t)stride;
-    h->net = (weir__delta_net){size, n_tokens, h->query, h->key, h->value, h->gate, h->beta, apart, apart,
-                               apart, 1, 1, h->from, h->to, (size_t)(size * size), 1, h->out, apart};
+    h->net = (weir__delta_net){size,    n_tokens, h->query, h->key, h->value,
+                               h->gate, h->beta,  apart,    apart,  apart,
+                               1,       1,        h->from,  h->to,  (size_t)(size * size),
+                               1,       h->out,   apart};
 }
 
 static void head_fini(head *h)
@@ -122,7 +124,8 @@ static void a_net_is_that_of_the_formula(void **state)
         }
 }
 
-/* All tokens at once on the best level, and in chunks and parts at random, in place, on any: the same bits. */
+/* All tokens at once on the best level have the same bits as in chunks and parts at random, in place, on any
+ * level. */
 static void chunks_and_parts_do_not_matter(void **state)
 {
     (void)state;
@@ -134,7 +137,8 @@ static void chunks_and_parts_do_not_matter(void **state)
             int64_t bytes = size * size * (int64_t)sizeof(float), stride = size + GAP;
             head h;
             head_init(&h, &d, size, n_tokens);
-            float *after = malloc((size_t)bytes * MOST_KEPT), *results = malloc((size_t)(n_tokens * stride) * 4);
+            float *after = malloc((size_t)bytes * MOST_KEPT),
+                  *results = malloc((size_t)(n_tokens * stride) * 4);
             h.net.n_to = dice_in(&d, 1, n_tokens < MOST_KEPT ? (int32_t)n_tokens : MOST_KEPT);
             best->delta_net(&h.net, 0, size);
             memcpy(after, h.to, (size_t)(bytes * h.net.n_to));
@@ -158,7 +162,8 @@ static void chunks_and_parts_do_not_matter(void **state)
                     kernels->delta_net(&part, j, j + more);
                 }
                 int64_t back = n_tokens - t - n;
-                if (back < n_to && n == 1) assert_memory_equal(h.from, after + back * size * size, (size_t)bytes);
+                if (back < n_to && n == 1)
+                    assert_memory_equal(h.from, after + back * size * size, (size_t)bytes);
             }
             assert_memory_equal(h.from, after, (size_t)bytes);
             assert_memory_equal(h.out, results, (size_t)(n_tokens * stride) * sizeof *results);
@@ -191,7 +196,8 @@ static void states_on_the_way_are_kept(void **state)
                 kernels->delta_net(&h.net, 0, SIZE);
                 assert_memory_equal(h.to, kept + back * SIZE * SIZE, SIZE * SIZE * sizeof *kept);
             }
-            for (int64_t i = net.n_to * SIZE * SIZE; i < MOST_KEPT * SIZE * SIZE; i++) assert_true(kept[i] == 0.0f);
+            for (int64_t i = net.n_to * SIZE * SIZE; i < MOST_KEPT * SIZE * SIZE; i++)
+                assert_true(kept[i] == 0.0f);
             free(kept);
             head_fini(&h);
         }
@@ -220,7 +226,8 @@ static void a_convolution_is_that_of_the_formula(void **state)
                 for (int32_t tap = 0; tap < n_taps && i % stride < n; tap++)
                     want += (double)x[i + tap * stride] * (double)weights[i % stride * n_taps + tap];
                 if (!(fabs((double)out[i] - want) < 1e-6))
-                    fail_msg("level %d, %d taps: %d is %g, not %g", level, n_taps, (int)i, (double)out[i], want);
+                    fail_msg("level %d, %d taps: %d is %g, not %g", level, n_taps, (int)i, (double)out[i],
+                             want);
             }
             c.n_tokens = 1;
             for (int64_t t = 0; t < n_tokens; t++, c.x += stride)
@@ -239,8 +246,7 @@ static void a_convolution_is_that_of_the_formula(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {LEVEL_TESTS,
-                                       cmocka_unit_test(a_net_is_that_of_the_formula),
+    const struct CMUnitTest tests[] = {LEVEL_TESTS, cmocka_unit_test(a_net_is_that_of_the_formula),
                                        cmocka_unit_test(chunks_and_parts_do_not_matter),
                                        cmocka_unit_test(states_on_the_way_are_kept),
                                        cmocka_unit_test(a_convolution_is_that_of_the_formula)};

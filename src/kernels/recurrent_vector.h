@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A sum over a row's numbers has sixteen parts, one for each remainder of a number's place by 16, each added
- * in order; the parts a to p are added as ((a + i) + (e + m)), … as fourth_sums does, then these four in pairs.
+ * in order. The parts a to p become four sums, the first of them (a + i) + (e + m), as fourth_sums adds; and
+ * these are added in pairs.
  * Few tokens are computed row by row, with a row's numbers in a vector's lanes: each row is read and written
  * once. For many tokens the lanes are rows, kept in the first-level cache, and sums need no operation across
  * lanes. */
@@ -173,8 +174,8 @@ INLINE void channels(const weir__convolution *c, int64_t first, int64_t n, const
         for (int64_t i = 0; i < n; i += 16) {
             sixteen sum = multiply(load(x + i), load(weights + i));
             for (int32_t tap = 1; tap < n_taps; tap++)
-                sum = multiply_add(load(x + (size_t)tap * c->x_stride + i), load(weights + tap * CHANNELS + i),
-                                   sum);
+                sum = multiply_add(load(x + (size_t)tap * c->x_stride + i),
+                                   load(weights + tap * CHANNELS + i), sum);
             store(out + i, sum);
         }
     }

@@ -208,8 +208,8 @@ static bool may_adapt(const weir__bcontext *c)
  * architectures have been compared (tests/invariance_model_test.c), or have the same operations. */
 static bool recurs_evenly(const weir__bmodel *model)
 {
-    static const char *const compared[] = {"falcon-h1", "granitehybrid", "jamba",   "lfm2",
-                                           "lfm2moe",   "mamba",         "mamba2",  "nemotron_h",
+    static const char *const compared[] = {"falcon-h1", "granitehybrid", "jamba",    "lfm2",
+                                           "lfm2moe",   "mamba",         "mamba2",   "nemotron_h",
                                            "qwen35",    "qwen35moe",     "qwen3next"};
     return weir__words_have(compared, sizeof compared / sizeof *compared, model->architecture);
 }
