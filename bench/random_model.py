@@ -4,12 +4,13 @@
 
 usage: random_model.py OUT.gguf [whole|hybrid|window] [VOCABULARY.gguf]
 
-hybrid has the shape of Qwen3.5 0.8B: 24 layers, 1,024 wide, of which every fourth attends and the others are gated delta nets. window has
-that of Gemma 3 270M: 18 layers, 640 wide, of which every sixth attends to all tokens and the others to 512. The others are llamas:
-
-2,048 wide, 32 heads of which 8 have keys and values. Without `whole` 4 layers, 5,632 wide between, and the vocabulary of
-scripts/tiny_gguf.py; with it 16 layers, 8,192 wide between, and as many tokens as the default model has, most of them unused: 1.2 GB.
-With VOCABULARY.gguf it has the tokens and the chat template of that file: then almost every token of an answer has a text. Matrices are random blocks of Q8_0, from which `weir quantize --requantize` makes other formats. The file has the same bytes each time."""
+A llama 2,048 wide, 32 heads of which 8 have keys and values, 4 layers, 5,632 wide between, and the vocabulary of
+scripts/tiny_gguf.py; with `whole` 16 layers, 8,192 wide between, and as many tokens as the default model has, most of them unused:
+1.2 GB. `hybrid` has the shape of Qwen3.5 0.8B: 24 layers, 1,024 wide, of which every fourth attends and the others have gated delta
+nets; 0.6 GB. `window` has that of Gemma 3 270M: 18 layers, 640 wide, of which every sixth attends to all tokens and the others to
+512. With VOCABULARY.gguf it has the tokens and the chat template of that file: then almost every token of an answer has a text.
+Matrices are random blocks of Q8_0, from which `weir quantize --requantize` makes other formats. The file has the same bytes each
+time."""
 import pathlib
 import struct
 import sys
@@ -33,88 +34,52 @@ class Whole(Wide):
     layers, ff, vocab, context = 16, 8192, 49152, 16384
 
 
-class Hybrid:
-    layers, embd, ff, heads, kv_heads, head, vocab, context, small = 24, 1024, 3584, 8, 2, 256, 512, 32768, False
-    state, groups, conv, interval = 128, 16, 4, 4
+class Hybrid(Wide):
+    """Qwen3.5 0.8B's, but for the vocabulary."""
+    layers, embd, ff, heads, kv_heads, vocab, context = 24, 1024, 3584, 8, 2, 49152, 16384
+    head, state, groups, rank, every = 256, 128, 16, 16, 4
 
 
-class Window:
-    layers, embd, ff, heads, kv_heads, head, vocab, context, small = 18, 640, 2048, 4, 1, 256, 512, 32768, False
-    window = 512
-
-
-def put_shape(model, s):
-    for name, number in (("context_length", s.context), ("embedding_length", s.embd), ("block_count", s.layers), ("feed_forward_length", s.ff),
-                         ("attention.head_count", s.heads), ("attention.head_count_kv", s.kv_heads), ("attention.key_length", s.head),
-                         ("attention.value_length", s.head)):
-        model.put("." + name, tiny_gguf.U32, number)
-    model.put(".attention.layer_norm_rms_epsilon", tiny_gguf.F32, 1e-6)
-    tiny_gguf.put_bpe(model, 512, False)
-    model.tensor("token_embd.weight", [s.embd, s.vocab], spread=0.02)
-    model.tensor("output_norm.weight", [s.embd], fill=1.0)
-
-
-def put_layer(model, s, i, norms, gate):
-    """The parts that all layers have, and the attention of those that attend; gate: queries have one."""
-    def t(name, dims, **how):
-        model.tensor(f"blk.{i}.{name}.weight", dims, **how)
-    for name in norms:
-        t(name, [s.embd], fill=1.0)
-    t("ffn_gate", [s.embd, s.ff])
-    t("ffn_up", [s.embd, s.ff])
-    t("ffn_down", [s.ff, s.embd])
-    if gate is None:
-        return
-    t("attn_q", [s.embd, (1 + gate) * s.head * s.heads])
-    t("attn_k", [s.embd, s.head * s.kv_heads])
-    t("attn_v", [s.embd, s.head * s.kv_heads])
-    t("attn_output", [s.head * s.heads, s.embd])
-    t("attn_q_norm", [s.head], fill=1.0)
-    t("attn_k_norm", [s.head], fill=1.0)
-
-
-def make_hybrid(model, s):
-    keys = values = s.state * s.groups
-    put_shape(model, s)
-    for name, number in (("rope.dimension_count", 64), ("full_attention_interval", s.interval), ("ssm.conv_kernel", s.conv),
-                         ("ssm.inner_size", values), ("ssm.state_size", s.state), ("ssm.time_step_rank", s.groups),
-                         ("ssm.group_count", s.groups)):
-        model.put("." + name, tiny_gguf.U32, number)
-    model.put(".rope.dimension_sections", tiny_gguf.I32, [11, 11, 10, 0])
-    for i in range(s.layers):
-        attends = (i + 1) % s.interval == 0
-        put_layer(model, s, i, ("attn_norm", "post_attention_norm"), 1 if attends else None)
-        if attends:
-            continue
-        def t(name, dims, **how):
-            model.tensor(f"blk.{i}.{name}", dims, **how)
-        t("attn_qkv.weight", [s.embd, 2 * keys + values])
-        t("attn_gate.weight", [s.embd, values])
-        t("ssm_conv1d.weight", [s.conv, 2 * keys + values], numbers=[0.3] * s.conv * (2 * keys + values))
-        t("ssm_dt.bias", [s.groups], fill=0.0)
-        t("ssm_a", [s.groups], fill=-0.3)
-        t("ssm_beta.weight", [s.embd, s.groups])
-        t("ssm_alpha.weight", [s.embd, s.groups])
-        t("ssm_norm.weight", [s.state], fill=1.0)
-        t("ssm_out.weight", [values, s.embd])
+class Window(Wide):
+    """Gemma 3 270M's, but for the vocabulary."""
+    layers, embd, ff, heads, kv_heads, vocab, context = 18, 640, 2048, 4, 1, 512, 32768
+    head, window = 256, 512
 
 
 def make_window(model, s):
-    put_shape(model, s)
-    model.put(".attention.sliding_window", tiny_gguf.U32, s.window)
+    for name, number in (("context_length", s.context), ("embedding_length", s.embd), ("block_count", s.layers), ("feed_forward_length", s.ff),
+                         ("attention.head_count", s.heads), ("attention.head_count_kv", s.kv_heads), ("attention.key_length", s.head),
+                         ("attention.value_length", s.head), ("attention.sliding_window", s.window)):
+        model.put("." + name, tiny_gguf.U32, number)
+    model.put(".attention.layer_norm_rms_epsilon", tiny_gguf.F32, 1e-6)
     model.put(".rope.freq_base", tiny_gguf.F32, 1e6)
+    tiny_gguf.put_bpe(model, 512, False)
+    model.tensor("token_embd.weight", [s.embd, s.vocab], spread=0.02)
+    model.tensor("output_norm.weight", [s.embd], fill=1.0)
     for i in range(s.layers):
-        put_layer(model, s, i, ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"), 0)
+        for name in ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"):
+            model.tensor(f"blk.{i}.{name}.weight", [s.embd], fill=1.0)
+        for name, dims in (("ffn_gate", [s.embd, s.ff]), ("ffn_up", [s.embd, s.ff]), ("ffn_down", [s.ff, s.embd]), ("attn_q", [s.embd, s.head * s.heads]),
+                           ("attn_k", [s.embd, s.head * s.kv_heads]), ("attn_v", [s.embd, s.head * s.kv_heads]), ("attn_output", [s.head * s.heads, s.embd])):
+            model.tensor(f"blk.{i}.{name}.weight", dims)
+        for name in ("attn_q_norm", "attn_k_norm"):
+            model.tensor(f"blk.{i}.{name}.weight", [s.head], fill=1.0)
 
 
-SHAPES = {"hybrid": (Hybrid, "qwen35", make_hybrid), "window": (Window, "gemma3", make_window)}
+# The shape, llama.cpp's name of the architecture, and what writes the model.
+KINDS = {
+    "": (Wide, "llama", lambda model, shape: tiny_gguf.make_decoder("llama", model, shape)),
+    "whole": (Whole, "llama", lambda model, shape: tiny_gguf.make_decoder("llama", model, shape)),
+    "hybrid": (Hybrid, "qwen35", lambda model, shape: tiny_gguf.make_hybrid("delta", model, shape)),
+    "window": (Window, "gemma3", make_window),
+}
 
 
 class Quick(tiny_gguf.Model):
     """Matrices get whole blocks of random bytes and one scale, which is quick."""
 
     def tensor(self, name, dims, fill=None, spread=None, numbers=None):
-        if fill is not None or numbers is not None or len(dims) == 1:
+        if fill is not None or numbers is not None or len(dims) == 1 or dims[0] % BLOCK != 0:
             return super().tensor(name, dims, fill, spread, numbers)
         rows = dims[0] * dims[1] // BLOCK
         blocks = bytearray(self.random.randbytes(rows * (2 + BLOCK)))
@@ -160,20 +125,15 @@ class Metadata:
 
 def main():
     path, words = sys.argv[1], sys.argv[2:]
-    kind = words[0] if words[:1] and words[0] in ("whole", *SHAPES) else None
-    others = words[1:] if kind else words
-    new, architecture, make = SHAPES.get(kind, (Whole if kind else Wide, "llama", None))
-    shape = new()
+    shape_of, architecture, make = KINDS[words.pop(0) if words and words[0] in KINDS else ""]
+    shape = shape_of()
     model = Quick(architecture, 1, "q8_0")
     model.put("general.name", tiny_gguf.STRING, f"random, width {shape.embd}")
-    keys = {name: key for name, key in Metadata(others[0]).keys.items() if name.startswith("tokenizer.")} if others else {}
-    if others:
+    keys = {name: key for name, key in Metadata(words[0]).keys.items() if name.startswith("tokenizer.")} if words else {}
+    if words:
         shape.vocab = keys["tokenizer.ggml.tokens"][1]
-    if make:
-        make(model, shape)
-    else:
-        tiny_gguf.make_decoder("llama", model, shape)
-    if others:
+    make(model, shape)
+    if words:
         model.kv = [kv for kv in model.kv if not kv[8:].startswith(b"tokenizer.")] + [kv for kv, _ in keys.values()]
     model.write(path)
 

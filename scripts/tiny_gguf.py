@@ -111,7 +111,7 @@ class Model:
             spread = spread if spread is not None else dims[0] ** -0.5
             numbers = [self.random.gauss(0.0, spread) for _ in range(count)]
         # llama.cpp computes with vectors and convolutions in F32 only; routers of experts are F32 in all files.
-        plain = len(dims) == 1 or "ssm_conv" in name or name.endswith(
+        plain = len(dims) == 1 or "ssm_conv" in name or "shortconv.conv" in name or name.endswith(
             ("ssm_a", "norm.weight", "token_types.weight", "ffn_gate_inp.weight"))
         kind = kind if kind is not None else "f32" if plain else self.matrix_type
         if kind == "q8_0" and dims[0] % 32 != 0:
@@ -250,6 +250,7 @@ class Shape:
         self.head = self.embd // self.heads
         self.vocab = 512
         self.context = 16 if small else 2048
+        self.state, self.groups, self.rank, self.every = 16, 4, 16, 2  # of hybrids; every so many layers one attends
 
 
 class Chain:
@@ -422,7 +423,7 @@ def make_eagle(model, s, chain, guess, taps, d2t, own):
 
 
 def make_mamba(kind, model, s):
-    inner, state, rank, conv = 2 * s.embd, 2 if s.small else 16, 2 if s.small else 4, 4
+    inner, state, rank, conv = 2 * s.embd, 2 if s.small else 16, s.embd // 16 if not s.small else 2, 4
     hybrid = kind == "jamba"
     model.put(".context_length", U32, s.context)
     model.put(".embedding_length", U32, s.embd)
@@ -504,9 +505,9 @@ def make_mamba2(model, s):
 
 
 def make_hybrid(kind, model, s):
-    """Every other layer attends."""
     delta = kind == "delta"
-    state, groups, rank, conv = 16, 4, 16, 4 if delta else 3  # rank: heads of values
+    state, groups, rank, conv = s.state, s.groups, s.rank, 4 if delta else 3  # rank: heads of values
+    attends = [(i + 1) % s.every == 0 for i in range(s.layers)]
     keys, values = state * groups, state * rank
     model.put(".context_length", U32, s.context)
     model.put(".embedding_length", U32, s.embd)
@@ -526,9 +527,9 @@ def make_hybrid(kind, model, s):
         model.put(".ssm.state_size", U32, state)
         model.put(".ssm.time_step_rank", U32, rank)
         model.put(".ssm.group_count", U32, groups)
-        model.put(".full_attention_interval", U32, 2)
+        model.put(".full_attention_interval", U32, s.every)
     else:
-        model.put(".attention.head_count_kv", I32, [s.kv_heads if i % 2 == 1 else 0 for i in range(s.layers)])
+        model.put(".attention.head_count_kv", I32, [s.kv_heads if yes else 0 for yes in attends])
         model.put(".shortconv.l_cache", U32, conv)
     vocab = put_bpe(model, s.vocab, s.small)
     model.tensor("token_embd.weight", [s.embd, vocab], spread=1.0)
@@ -542,7 +543,7 @@ def make_hybrid(kind, model, s):
         t("ffn_gate.weight", [s.embd, s.ff])
         t("ffn_down.weight", [s.ff, s.embd])
         t("ffn_up.weight", [s.embd, s.ff])
-        if i % 2 == 1:
+        if attends[i]:
             t("attn_q.weight", [s.embd, s.head * s.heads * (2 if delta else 1)])  # and a gate
             t("attn_k.weight", [s.embd, s.head * s.kv_heads])
             t("attn_v.weight", [s.embd, s.head * s.kv_heads])

@@ -3,9 +3,10 @@
  * answer to each prompt alone.
  *
  * Without more said, random engines from WEIR_TEST_SEED for WEIR_TEST_SECONDS (8), with keys and values in
- * half precision or in Q8_0; the same with a small random model that has experts. With WEIR_TEST_MATRIX=FILE,
- * all prompts in each combination of layout, chunk size and company from WEIR_TEST_SEED (1): a line of FILE
- * for each that is done, and those that it already holds are left out. bench/invariance.py runs that.
+ * half precision or in Q8_0; the same with small random models that have experts or recurrent layers. With
+ * WEIR_TEST_MATRIX=FILE, all prompts in each combination of layout, chunk size and company from
+ * WEIR_TEST_SEED (1): a line of FILE for each that is done, and those that it already holds are left out.
+ * bench/invariance.py runs that.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <pthread.h>
@@ -70,6 +71,21 @@ static weir_sampler_params greedy;
 static weir_kv_type type_k = WEIR_KV_F16, type_v = WEIR_KV_F16;
 static int32_t n_context = 4096; /* of a lane; the matrix has twice as many */
 
+/* What is compared here is what is reported. */
+static void assert_reported(void)
+{
+    weir_error error = {0};
+    weir_engine *engine = NULL;
+    weir_engine_params params = weir_engine_params_default();
+    weir_engine_stats stats = {.size = sizeof stats};
+    params.n_slots = 1;
+    params.n_ctx = 256;
+    if (weir_engine_create(model, &params, &engine, &error) != WEIR_OK) fail_msg("%s", error.message);
+    assert_int_equal(weir_engine_get_stats(engine, &stats), WEIR_OK);
+    assert_true(stats.batch_invariant);
+    weir_engine_destroy(engine);
+}
+
 static void load(const char *path)
 {
     weir_error error = {0};
@@ -78,6 +94,7 @@ static void load(const char *path)
     assert_true(n_all > 150);
     greedy = weir_sampler_params_default();
     greedy.temp = 0;
+    assert_reported();
 }
 
 static int load_given(void **state)
@@ -92,6 +109,44 @@ static int load_experts(void **state)
     (void)state;
     char path[TEMP_PATH_MAX];
     temp_model(path, "experts.gguf", "moe --wide --type q8_0");
+    load(path);
+    return 0;
+}
+
+/* One layer with a gated delta net and one with attention; the same with a short convolution. */
+static int load_delta(void **state)
+{
+    (void)state;
+    char path[TEMP_PATH_MAX];
+    temp_model(path, "delta.gguf", "delta --wide --type q8_0");
+    load(path);
+    return 0;
+}
+
+static int load_short(void **state)
+{
+    (void)state;
+    char path[TEMP_PATH_MAX];
+    temp_model(path, "short.gguf", "lfm --wide --type q8_0");
+    load(path);
+    return 0;
+}
+
+/* Scans of the second kind, without attention; of the first, with it. */
+static int load_scan(void **state)
+{
+    (void)state;
+    char path[TEMP_PATH_MAX];
+    temp_model(path, "scan.gguf", "mamba2 --wide --type q8_0");
+    load(path);
+    return 0;
+}
+
+static int load_jamba(void **state)
+{
+    (void)state;
+    char path[TEMP_PATH_MAX];
+    temp_model(path, "jamba.gguf", "jamba --wide --type q8_0");
     load(path);
     return 0;
 }
@@ -310,6 +365,10 @@ int main(void)
     const struct CMUnitTest samples[] = {
         cmocka_unit_test_setup_teardown(answers_do_not_depend_on_the_company, load_given, unload),
         {"with_experts", answers_do_not_depend_on_the_company, load_experts, unload, NULL},
+        {"with_delta_nets", answers_do_not_depend_on_the_company, load_delta, unload, NULL},
+        {"with_short_convolutions", answers_do_not_depend_on_the_company, load_short, unload, NULL},
+        {"with_scans", answers_do_not_depend_on_the_company, load_scan, unload, NULL},
+        {"with_scans_and_attention", answers_do_not_depend_on_the_company, load_jamba, unload, NULL},
     };
     const struct CMUnitTest matrix[] = {
         cmocka_unit_test_setup_teardown(the_whole_matrix, load_given, unload)};

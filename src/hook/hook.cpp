@@ -3,8 +3,8 @@
  *
  * ggml asks "extra buffer types" for each operation whether they take it over, and llama.cpp asks them first
  * where to put a weight. So a buffer type of weir's own, first in their list, keeps weights as panels
- * (weights.cpp) and multiplies them (product.cpp), within ggml's own threads; attention and GELU
- * need no weights (attention.cpp, gelu.cpp). ggml computes all other operations. */
+ * (weights.cpp) and multiplies them (product.cpp), within ggml's own threads; attention, GELU and layers with
+ * a state need no weights (attention.cpp, gelu.cpp, recurrent.cpp). ggml computes all other operations. */
 #include "hook/hook.h"
 
 #include "hook/parts.h"
@@ -29,6 +29,7 @@ const weir__gemm *gemms[WEIR__PANEL_N_FORMATS];
 const weir__attention *attention;
 weir__hadamard *hadamard;
 weir__gelu *gelu;
+const weir__recurrent *recurrent;
 
 namespace
 {
@@ -56,6 +57,7 @@ struct extra : ggml::cpu::extra_buffer_type {
     {
         ggml::cpu::tensor_traits *traits = attention_of(op);
         if (traits == nullptr) traits = gelu_of(op);
+        if (traits == nullptr) traits = recurrent_of(op);
         return traits != nullptr ? traits : product_of(op);
     }
 };
@@ -119,6 +121,7 @@ void weir__hook_install(void)
     weir::attention = weir__kernels_attention(level);
     weir::hadamard = weir__kernels_hadamard(level);
     weir::gelu = weir__kernels_gelu(level);
+    weir::recurrent = weir__kernels_recurrent(level);
     if (!weir::installed()) return;
     weir::level_name = weir__kernels_name(level);
     std::vector<ggml_backend_buffer_type_t> &types = ggml_backend_cpu_get_extra_buffer_types();

@@ -148,7 +148,8 @@ static void small_products_do_not_depend_on_the_company(void **state)
             stage s;
             stage_init(&s);
             struct ggml_tensor *weights = ggml_new_tensor_2d(s.held, GGML_TYPE_F32, WIDTH, EXPERTS);
-            struct ggml_tensor *x = ggml_new_tensor_2d(s.computed, GGML_TYPE_F32, WIDTH, m);
+            int n = m % 2 == 0 ? 2 : 1; /* sequences */
+            struct ggml_tensor *x = ggml_new_tensor_3d(s.computed, GGML_TYPE_F32, WIDTH, m / n, n);
             struct ggml_tensor *product = ggml_mul_mat(s.computed, weights, x);
             ggml_build_forward_expand(s.graph, product);
             hold_weights(&s, ggml_backend_cpu_buffer_type());

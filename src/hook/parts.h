@@ -27,6 +27,7 @@ extern const weir__gemm *gemms[WEIR__PANEL_N_FORMATS];
 extern const weir__attention *attention;
 extern weir__hadamard *hadamard;
 extern weir__gelu *gelu;
+extern const weir__recurrent *recurrent;
 
 /* True if any of them is weir's. */
 inline bool installed()
@@ -105,7 +106,7 @@ void caches_of(const llama_context *context, const llama_kv_cache *caches[2]);
  * once. */
 void spare_zeroes();
 
-/* ---- product.cpp, attention.cpp, gelu.cpp ---- */
+/* ---- product.cpp, attention.cpp, gelu.cpp, recurrent.cpp ---- */
 
 /* Makes the pass that this thread plans fail: a plan itself cannot. In hook.cpp. */
 void spoil(weir_status status);
@@ -117,6 +118,9 @@ bool multiplies(const ggml_tensor *op);
 ggml::cpu::tensor_traits *product_of(const ggml_tensor *op);
 ggml::cpu::tensor_traits *attention_of(const ggml_tensor *op);
 ggml::cpu::tensor_traits *gelu_of(const ggml_tensor *op);
+
+/* Asked about each operation of a plan, in order. */
+ggml::cpu::tensor_traits *recurrent_of(const ggml_tensor *op);
 
 } // namespace weir
 

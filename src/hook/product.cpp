@@ -298,7 +298,7 @@ struct dots : ggml::cpu::tensor_traits {
                weights->type == GGML_TYPE_F32 && x->type == GGML_TYPE_F32 && weights->buffer != nullptr &&
                weights->buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS && weights->ne[1] <= most_dots &&
                ggml_nrows(weights) == weights->ne[1] && weights->nb[0] == sizeof(float) &&
-               x->nb[0] == sizeof(float) && ggml_nrows(x) == x->ne[1];
+               x->nb[0] == sizeof(float);
     }
 
     bool work_size(int, const ggml_tensor *, size_t &size) override
@@ -307,19 +307,27 @@ struct dots : ggml::cpu::tensor_traits {
         return true;
     }
 
+    /* Row m of a tensor, whose matrices may lie apart. */
+    static char *row_of(const ggml_tensor *tensor, int64_t m)
+    {
+        int64_t i1 = m % tensor->ne[1], i2 = m / tensor->ne[1] % tensor->ne[2];
+        int64_t i3 = m / tensor->ne[1] / tensor->ne[2];
+        return static_cast<char *>(tensor->data) + i1 * tensor->nb[1] + i2 * tensor->nb[2] +
+               i3 * tensor->nb[3];
+    }
+
     bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override
     {
         const ggml_tensor *weights = op->src[0], *x = op->src[1];
+        int64_t n_rows = ggml_nrows(x);
         ggml_vec_dot_t dot = ggml_get_type_traits_cpu(GGML_TYPE_F32)->vec_dot;
         int64_t first = weights->ne[1] * params->ith / params->nth;
         int64_t end = weights->ne[1] * (params->ith + 1) / params->nth;
-        for (int64_t begin = 0; begin < x->ne[1]; begin += dot_rows)
+        for (int64_t begin = 0; begin < n_rows; begin += dot_rows)
             for (int64_t n = first; n < end; n++)
-                for (int64_t m = begin; m < std::min(begin + dot_rows, x->ne[1]); m++)
-                    dot(static_cast<int>(x->ne[0]),
-                        reinterpret_cast<float *>(static_cast<char *>(op->data) + m * op->nb[1]) + n, 0,
-                        static_cast<const char *>(weights->data) + n * weights->nb[1], 0,
-                        static_cast<const char *>(x->data) + m * x->nb[1], 0, 1);
+                for (int64_t m = begin; m < std::min(begin + dot_rows, n_rows); m++)
+                    dot(static_cast<int>(x->ne[0]), reinterpret_cast<float *>(row_of(op, m)) + n, 0,
+                        static_cast<const char *>(weights->data) + n * weights->nb[1], 0, row_of(x, m), 0, 1);
         return true;
     }
 };

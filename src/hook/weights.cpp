@@ -379,6 +379,17 @@ const char *reason(const ggml_tensor *tensor)
     return "no kernels for this type";
 }
 
+/* Weights of layers with a state that are no matrices: of convolutions, and decays. */
+bool multiplies_nothing(const ggml_tensor *tensor)
+{
+    static const char *const names[] = {".ssm_conv1d.weight", ".shortconv.conv.weight", ".ssm_a"};
+    size_t length = std::strlen(tensor->name);
+    return std::any_of(std::begin(names), std::end(names), [&](const char *name) {
+        size_t n = std::strlen(name);
+        return length >= n && std::strcmp(tensor->name + length - n, name) == 0;
+    });
+}
+
 /* True if a product with it has the same rows in any company. Tensors that are no matrices are used row by
  * row, and small matrices in single precision are taken over where they lie. */
 bool multiplies_evenly(const ggml_tensor *tensor)
@@ -386,7 +397,7 @@ bool multiplies_evenly(const ggml_tensor *tensor)
     weir__panel_format format;
     if (is_ours(tensor)) return true;
     if (!installed() || !is_on_host(tensor)) return false;
-    return ggml_n_dims(tensor) == 1 || format_of(tensor, &format) ||
+    return ggml_n_dims(tensor) == 1 || multiplies_nothing(tensor) || format_of(tensor, &format) ||
            (tensor->type == GGML_TYPE_F32 && tensor->ne[1] <= most_dots && ggml_n_dims(tensor) == 2);
 }
 

@@ -14,6 +14,7 @@ typedef struct level {
     const weir__attention *attention;
     weir__hadamard *hadamard;
     weir__gelu *gelu;
+    const weir__recurrent *recurrent;
 } level;
 
 #if defined(__x86_64__)
@@ -24,11 +25,13 @@ typedef struct level {
 static const level levels[] = {
     {"avx512bf16", AVX512 | WEIR__CPU_AVX512_BF16, &weir__gemm_avx512, &weir__gemm_bf16_avx512,
      &weir__gemm_fma_f16_avx512, &weir__gemm_integers_avx512, &weir__attention_avx512, weir__hadamard_avx512,
-     weir__gelu_avx512},
+     weir__gelu_avx512, &weir__recurrent_avx512},
     {"avx512", AVX512, &weir__gemm_avx512, &weir__gemm_fma_bf16_avx512, &weir__gemm_fma_f16_avx512,
-     &weir__gemm_integers_avx512, &weir__attention_avx512, weir__hadamard_avx512, weir__gelu_avx512},
+     &weir__gemm_integers_avx512, &weir__attention_avx512, weir__hadamard_avx512, weir__gelu_avx512,
+     &weir__recurrent_avx512},
     {"avx2", AVX2, &weir__gemm_avx2, &weir__gemm_fma_bf16_avx2, &weir__gemm_fma_f16_avx2,
-     &weir__gemm_integers_avx2, &weir__attention_avx2, weir__hadamard_avx2, weir__gelu_avx2},
+     &weir__gemm_integers_avx2, &weir__attention_avx2, weir__hadamard_avx2, weir__gelu_avx2,
+     &weir__recurrent_avx2},
     {0},
 };
 #else
@@ -79,6 +82,11 @@ weir__hadamard *weir__kernels_hadamard(int i)
 weir__gelu *weir__kernels_gelu(int i)
 {
     return find_level(i)->gelu;
+}
+
+const weir__recurrent *weir__kernels_recurrent(int i)
+{
+    return find_level(i)->recurrent;
 }
 
 const char *weir__kernels_level(int i)

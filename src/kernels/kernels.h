@@ -1,10 +1,12 @@
-/* kernels.h: the kernels, and which of them this processor runs; attention.h and gemm.h have the large ones.
+/* kernels.h: the kernels, and which of them this processor runs; attention.h, gemm.h and recurrent.h
+ * have the large ones.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_KERNELS_KERNELS_H
 #define WEIR_KERNELS_KERNELS_H
 
 #include "kernels/attention.h"
 #include "kernels/gemm.h"
+#include "kernels/recurrent.h"
 
 /* ---- GELU ---- */
 
@@ -36,12 +38,13 @@ extern weir__hadamard weir__hadamard_avx512, weir__hadamard_avx2;
 /* ---- Levels ---- */
 
 /* The kernels of the i-th level that this processor can run, the best first: for weights of that format, NULL
- * where ggml's own serve them; for attention; for heads whose cells are quantized; for GELU. NULL past the
- * last. */
+ * where ggml's own serve them; for attention; for heads whose cells are quantized; for GELU; for layers with
+ * a state. NULL past the last. */
 const weir__gemm *weir__kernels_gemm(weir__panel_format format, int i);
 const weir__attention *weir__kernels_attention(int i);
 weir__hadamard *weir__kernels_hadamard(int i);
 weir__gelu *weir__kernels_gelu(int i);
+const weir__recurrent *weir__kernels_recurrent(int i);
 
 /* The name of that level, "" past the last. */
 const char *weir__kernels_name(int i);

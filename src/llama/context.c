@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "base/words.h"
 #include "hook/hook.h"
 #include "llama/internal.h"
 
@@ -203,12 +204,23 @@ static bool may_adapt(const weir__bcontext *c)
     return kernels_attend(c);
 }
 
-/* Recurrent layers have not been compared, so they do not count. */
+/* Recurrent layers compute their rows one after another, on weir's kernels or ggml's. Those of these
+ * architectures have been compared (tests/invariance_model_test.c), or have the same operations. */
+static bool recurs_evenly(const weir__bmodel *model)
+{
+    static const char *const compared[] = {"falcon-h1", "granitehybrid", "jamba",    "lfm2",
+                                           "lfm2moe",   "mamba",         "mamba2",   "nemotron_h",
+                                           "qwen35",    "qwen35moe",     "qwen3next"};
+    return weir__words_have(compared, sizeof compared / sizeof *compared, model->architecture);
+}
+
 static bool is_invariant(const weir__bcontext *c)
 {
     const weir__bmodel *model = c->model;
-    return kernels_attend(c) && !model->info.is_recurrent && !model->info.is_hybrid &&
-           weir__hook_multiplies(model->model);
+    bool attends = !model->info.is_recurrent || model->info.is_hybrid;
+    bool recurs = model->info.is_recurrent || model->info.is_hybrid;
+    return (attends ? kernels_attend(c) : !model->offloads && *weir__hook_kernels() != '\0') &&
+           (!recurs || recurs_evenly(model)) && weir__hook_multiplies(model->model);
 }
 
 static weir_status start_pool(weir__bcontext *c, const weir_context_params *params, weir_error *error)
