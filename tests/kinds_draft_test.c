@@ -72,6 +72,19 @@ static weir__cost same_everywhere(void)
     return cost;
 }
 
+/* The copies of states that the engine has made are as large as its estimate says, but for their book. */
+static void check_marks(const weir__rollback *rollback)
+{
+    uint64_t each = weir__rollback_bytes(model, 1), n_made = 0;
+    for (int32_t i = 0; rollback->marks != NULL && i < rollback->n_slots; i++) {
+        uint64_t length = rollback->marks[i].length;
+        n_made += length > 0;
+        if (length > 0) assert_true(rollback->marks[i].part == model->info.is_hybrid);
+        if (length > 0) assert_true(length >= each && length < each + 4096);
+    }
+    assert_true((n_made > 0) == whole);
+}
+
 /* knows: drafts come from the drafter that knows the answers. */
 static weir_engine_stats run(const weir_engine_params *params, bool together, bool knows,
                              weir_result results[N_TIMES * N])
@@ -101,6 +114,7 @@ static weir_engine_stats run(const weir_engine_params *params, bool together, bo
             fail_msg("%s", error.message);
     weir_engine_stats stats = stats_of(engine);
     assert_true(stats.batch_invariant || whole);
+    if (stats.n_drafted > 0) check_marks(&engine->driver.speculate.rollback);
     weir_engine_destroy(engine);
     return stats;
 }

@@ -151,11 +151,11 @@ OPERATION(bool, can_end_at, weir__bcontext *context, int32_t seq, int32_t n)
  * of the text of which the part was saved, is cut to n, where the part was saved. Another error than
  * NO_MEMORY leaves the sequence in an unknown state: clear it. */
 OPERATION(size_t, part_size, weir__bcontext *context, int32_t seq)
-/* What part_size says of a hybrid model at most, and state_size of a recurrent one; nearly, by the header alone. */
-OPERATION(uint64_t, part_bytes, const weir__bmodel *model)
 OPERATION(size_t, part_save, weir__bcontext *context, int32_t seq, void *bytes, size_t capacity)
 OPERATION(weir_status, part_load, weir__bcontext *context, int32_t seq, int32_t n, const void *bytes,
           size_t length, weir_error *error)
+/* About what part_size says of a hybrid model, and state_size of a recurrent one, by the header alone. */
+OPERATION(uint64_t, part_bytes, const weir__bmodel *model)
 
 /* ---- Sampler ---- */
 
