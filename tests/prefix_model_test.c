@@ -178,6 +178,39 @@ static void texts_of_the_default_model(void **state)
     weir_model_release(model);
 }
 
+/* A text without ends of messages; then the same with an edit in the middle, in an engine that has the first
+ * one's cells, on the device or in host memory. least: of the tokens before the edit, those that are cached
+ * at least. */
+static void check_edit(weir_model *model, weir_layout layout, int32_t least)
+{
+    enum { LENGTH = 400, EDIT = 300 };
+    weir_engine_params params = small_params(1, layout);
+    params.n_ctx = 500;
+    ask asks[3] = {{.n = LENGTH}, {.n = LENGTH}, {.n = LENGTH}};
+    weir_result want[3], got;
+    for (int32_t i = 0; i < 3; i++)
+        for (int32_t t = 0; t < LENGTH; t++)
+            asks[i].tokens[t] = 20 + (t * 37 + (i == 2 || (i == 1 && t >= EDIT) ? 1 + t % 7 : 0)) % 400;
+    for (int evicts = 0; evicts < 2; evicts++) {
+        params.cache_sequences = 0;
+        weir_engine *engine = engine_of(model, &params);
+        for (int i = 0; i < 3; i++) generate(engine, &asks[i], 1, &want[i]);
+        weir_engine_destroy(engine);
+        params.cache_sequences = layout == WEIR_LAYOUT_UNIFIED ? 1 : -1;
+        engine = engine_of(model, &params);
+        static const int orders[][4] = {{0, 1, 0, 1}, {0, 2, 1, 0}};
+        for (int i = 0; i < 4; i++) {
+            int at = orders[evicts][i];
+            generate(engine, &asks[at], 1, &got);
+            if (at == 1 || i > 1)
+                assert_in_range(got.usage.n_cached, evicts && least > 256 ? 256 : least, LENGTH);
+            assert_same(&got, &want[at], evicts ? "edited, after another" : "edited", (size_t)at);
+        }
+        weir_engine_destroy(engine);
+        for (int i = 0; i < 3; i++) weir_result_fini(&want[i]);
+    }
+}
+
 /* Messages of a vocabulary without texts, each with the token that ends it. */
 static void texts_of_uncuttable_models(void **state)
 {
@@ -202,6 +235,7 @@ static void texts_of_uncuttable_models(void **state)
             if (EFFORT(false, l != k % 2)) continue;
             check(model, layouts[l], WEIR_KV_F16, asks, 41, true);
             check_forks(model, layouts[l], WEIR_KV_F16, &asks[1]);
+            check_edit(model, layouts[l], info.n_swa > 0 ? 300 : 288);
         }
         weir_model_release(model);
     }

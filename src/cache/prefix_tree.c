@@ -536,11 +536,12 @@ weir__prefix_end *weir__prefix_tree_above(const weir__prefix_end *end)
 
 int32_t weir__prefix_tree_gap(const weir__prefix_end *end)
 {
-    for (const weir__prefix_node *node = end->node; node != NULL; node = node->parent)
+    int32_t n = end->node->to;
+    for (const weir__prefix_node *node = end->node; node->parent != NULL; node = node->parent)
         for (const weir__prefix_end *at = node->ends; at != NULL; at = at->next)
             if (at != end && (at->rank <= WEIR__PREFIX_HOST || at->rank == WEIR__PREFIX_PART))
-                return end->node->to - node->to;
-    return end->node->to;
+                return n - node->to;
+    return n;
 }
 
 static weir__prefix_end *best_of(const weir__prefix_node *node)
