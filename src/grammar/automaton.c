@@ -3,18 +3,16 @@
  *
  * A way to read a text is a stack of the elements that must follow, with a terminal on top. Stacks share
  * their lower parts in a tree (`frame`). A set of ways is a state. Each transition is computed once.
- * Characters that no class of the grammar distinguishes form one column. A walk of the vocabulary's tree
- * computes the mask of a state (the tokens that may follow), which is cached, too. */
+ * Characters that no class of the grammar distinguishes form one column. mask.c has
+ * the tokens that may follow a state. */
 #include "grammar/automaton.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
 #include "base/mem.h"
-#include "grammar/automaton_rules.h"
+#include "grammar/automaton_states.h"
 
 /* The most frames of one step: far more than WEIR__AUTOMATON_WAYS_MAX ways need, and quickly processed. */
 #define MOST_FRAMES 65536
@@ -27,82 +25,7 @@
  * refuse the sampled token and so need one. */
 #define MASK_BYTES (2u << 20)
 
-/* The state without ways. */
-enum { DEAD = 0 };
-#define UNKNOWN UINT32_MAX
-#define NONE    UINT32_MAX
-
-/* An element that must follow, then those of the frame `below`; 0 = the end. */
-typedef struct frame {
-    uint32_t element, below;
-} frame;
-
-/* Invariant: its ways, pool[first … first + n), ascend. */
-typedef struct state {
-    uint32_t first, n;
-    bool ends;     /* the text may end here */
-    bool tokens;   /* a token by its id may follow */
-    uint32_t mask; /* index into masks, NONE = not cached */
-    uint32_t *row; /* [n_columns] the state that each column leads to; NULL = not allocated */
-} state;
-
-typedef struct mask {
-    uint32_t state; /* NONE = unused */
-    uint64_t *bits; /* [n_words]; NULL = not allocated */
-} mask;
-
-/* A set of ids, found by hash. Open addressing; slots hold id + 1. */
-typedef struct table {
-    uint32_t *slots; /* [capacity], a power of two */
-    size_t capacity, n;
-} table;
-
-struct weir__automaton {
-    atomic_int refs;
-    const weir__trie *trie;
-    weir__automaton_rules rules;
-    const weir__automaton_element *elements; /* rules.elements, [n_elements] */
-    size_t n_elements;
-    const uint32_t *starts; /* rules.starts */
-    uint32_t *lows;         /* [n_columns] the first code point of each column, ascending; lows[0] == 0 */
-    size_t n_columns;
-    uint32_t start;
-
-    pthread_mutex_t mutex; /* protects all that follows */
-    uint32_t *columns;     /* [trie->n_nodes] of the nodes' code points; NULL until the first mask */
-    frame *frames;         /* [n_frames]; frame 0 is the end */
-    uint32_t *seen;        /* [n_frames]: the last step that visited it */
-    size_t n_frames, frames_capacity, seen_capacity;
-    table frame_table;
-    state *states; /* [n_states] */
-    size_t n_states, states_capacity;
-    table state_table;
-    uint32_t *pool; /* [n_pool] */
-    size_t n_pool, pool_capacity;
-    size_t n_rows;
-    mask *masks; /* [n_masks] */
-    size_t n_masks;
-    size_t next_mask; /* the oldest */
-    uint32_t step;
-    uint32_t *todo; /* [n_todo] frames to visit; scratch */
-    size_t n_todo, todo_capacity;
-    uint32_t *found; /* [n_found] ways of the new state; scratch */
-    size_t n_found, found_capacity;
-    uint32_t *order; /* sorted frames; scratch */
-    size_t order_capacity;
-    uint8_t *empty; /* [rules.n_rules] whether a rule can match nothing; NULL until needed */
-    uint64_t n_cuts;
-    uint32_t *path; /* [most_depth + 1] scratch */
-    uint32_t *codes;
-    size_t codes_capacity;
-};
-
 /* ---- Elements ------------------------------------------------------------------------------------- */
-
-static bool is_token(const weir__automaton_element *e)
-{
-    return e->type == TOKEN || e->type == NOT_TOKEN;
-}
 
 /* The element after the class of characters at e. */
 static const weir__automaton_element *after_class(const weir__automaton_element *e)
@@ -168,10 +91,14 @@ static bool make_columns(weir__automaton *a)
     qsort(a->lows, n, sizeof *a->lows, compare_numbers);
     for (size_t i = 0; i < n; i++)
         if (i == 0 || a->lows[i] != a->lows[a->n_columns - 1]) a->lows[a->n_columns++] = a->lows[i];
+    for (uint32_t code = 0, at = 0; code < 128; code++) {
+        if (at + 1 < a->n_columns && a->lows[at + 1] == code) at++;
+        a->ascii[code] = at;
+    }
     return true;
 }
 
-static uint32_t column_of(const weir__automaton *a, uint32_t code)
+static uint32_t find_column(const weir__automaton *a, uint32_t code)
 {
     size_t low = 0, high = a->n_columns; /* lows[low] <= code < lows[high] */
     while (high - low > 1) {
@@ -182,6 +109,11 @@ static uint32_t column_of(const weir__automaton *a, uint32_t code)
             high = middle;
     }
     return (uint32_t)low;
+}
+
+uint32_t weir__automaton_column(const weir__automaton *a, uint32_t code)
+{
+    return code < 128 ? a->ascii[code] : find_column(a, code);
 }
 
 /* ---- Frames and states ---------------------------------------------------------------------------- */
@@ -234,10 +166,12 @@ static bool frame_over(weir__automaton *a, const weir__automaton_element *e, uin
         return true;
     }
     if (!weir__mem_grow(&a->frames, &a->frames_capacity, a->n_frames + 1, sizeof *a->frames) ||
-        !weir__mem_grow(&a->seen, &a->seen_capacity, a->n_frames + 1, sizeof *a->seen))
+        !weir__mem_grow(&a->seen, &a->seen_capacity, a->n_frames + 1, sizeof *a->seen) ||
+        !weir__mem_grow(&a->after, &a->after_capacity, a->n_frames + 1, sizeof *a->after))
         return false;
     a->frames[a->n_frames] = f;
     a->seen[a->n_frames] = 0;
+    a->after[a->n_frames] = UNKNOWN;
     *id = (uint32_t)a->n_frames++;
     t->slots[at] = *id + 1;
     t->n++;
@@ -265,9 +199,9 @@ static bool find_state(weir__automaton *a, uint32_t *id)
     if (!weir__mem_grow(&a->states, &a->states_capacity, a->n_states + 1, sizeof *a->states) ||
         !weir__mem_grow(&a->pool, &a->pool_capacity, a->n_pool + n, sizeof *a->pool))
         return false;
-    state made = {.first = (uint32_t)a->n_pool, .n = (uint32_t)n, .ends = a->found[0] == 0, .mask = NONE};
+    state made = {.first = (uint32_t)a->n_pool, .n = (uint32_t)n, .ends = a->found[0] == 0, .run = RUN_UNKNOWN, .mask = NONE};
     for (size_t i = 0; i < n; i++)
-        made.tokens |= a->found[i] != 0 && is_token(&a->elements[a->frames[a->found[i]].element]);
+        made.tokens |= a->found[i] != 0 && weir__automaton_is_token(&a->elements[a->frames[a->found[i]].element]);
     memcpy(a->pool + a->n_pool, a->found, bytes);
     a->n_pool += n;
     a->states[a->n_states] = made;
@@ -410,28 +344,67 @@ static bool end_step(weir__automaton *a, uint32_t *to)
     return find_state(a, to);
 }
 
-/* The transition of a state by a column. */
-static bool next_state(weir__automaton *a, uint32_t from, uint32_t column, uint32_t *to)
+bool weir__automaton_after(weir__automaton *a, uint32_t way, uint32_t *to)
 {
-    if (from == DEAD) {
-        *to = DEAD;
-        return true;
+    uint32_t next;
+    *to = a->after[way];
+    if (*to != UNKNOWN) return true;
+    const frame f = a->frames[way];
+    begin_step(a);
+    if (!frame_over(a, after_class(&a->elements[f.element]), f.below, &next) || !add_frame(a, next) ||
+        !end_step(a, to))
+        return false;
+    a->after[way] = *to;
+    return true;
+}
+
+/* The ways that take a character of the column. *way: one of them, if there are any. */
+static size_t count_ways(const weir__automaton *a, uint32_t from, uint32_t column, uint32_t *way)
+{
+    const state *s = &a->states[from];
+    size_t n = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const uint32_t id = a->pool[s->first + i];
+        const weir__automaton_element *e = &a->elements[a->frames[id].element];
+        if (id == 0 || weir__automaton_is_token(e) || !element_matches(e, a->lows[column])) continue;
+        *way = id;
+        n++;
     }
-    if (a->states[from].row == NULL) {
-        uint32_t *row = weir__mem_alloc(a->n_columns * sizeof *row);
-        if (row == NULL) return false;
-        for (size_t i = 0; i < a->n_columns; i++) row[i] = UNKNOWN;
-        a->states[from].row = row;
-        a->n_rows++;
-    }
+    return n;
+}
+
+static bool make_row(weir__automaton *a, uint32_t from)
+{
+    uint32_t *row = weir__mem_alloc(a->n_columns * sizeof *row);
+    if (row == NULL) return false;
+    for (size_t i = 0; i < a->n_columns; i++) row[i] = UNKNOWN;
+    a->states[from].row = row;
+    a->n_rows++;
+    return true;
+}
+
+bool weir__automaton_next(weir__automaton *a, uint32_t from, uint32_t column, uint32_t *to)
+{
+    uint32_t way = 0;
+    *to = DEAD;
+    if (from == DEAD) return true;
+    if (a->states[from].row == NULL && !make_row(a, from)) return false;
     *to = a->states[from].row[column];
     if (*to != UNKNOWN) return true;
+    const size_t n_ways = count_ways(a, from, column, &way);
+    if (n_ways <= 1) {
+        *to = DEAD;
+        if (n_ways == 1 && !weir__automaton_after(a, way, to)) return false;
+        a->states[from].row[column] = *to;
+        return true;
+    }
     begin_step(a);
     for (uint32_t i = 0; i < a->states[from].n; i++) {
         frame f = a->frames[a->pool[a->states[from].first + i]];
         const weir__automaton_element *e = &a->elements[f.element];
         uint32_t next;
-        if (a->pool[a->states[from].first + i] == 0 || is_token(e) || !element_matches(e, a->lows[column]))
+        if (a->pool[a->states[from].first + i] == 0 || weir__automaton_is_token(e) ||
+            !element_matches(e, a->lows[column]))
             continue;
         if (!frame_over(a, after_class(e), f.below, &next) || !add_frame(a, next)) return false;
     }
@@ -450,7 +423,7 @@ static bool go_token(weir__automaton *a, uint32_t from, int32_t token, uint32_t 
         uint32_t id = a->pool[a->states[from].first + i], next;
         frame f = a->frames[id];
         const weir__automaton_element *e = &a->elements[f.element];
-        if (id == 0 || !is_token(e) || (e->value == (uint32_t)token) != (e->type == TOKEN)) continue;
+        if (id == 0 || !weir__automaton_is_token(e) || (e->value == (uint32_t)token) != (e->type == TOKEN)) continue;
         if (!frame_over(a, e + 1, f.below, &next) || !add_frame(a, next)) return false;
     }
     return end_step(a, to);
@@ -458,14 +431,13 @@ static bool go_token(weir__automaton *a, uint32_t from, int32_t token, uint32_t 
 
 /* ---- Accept --------------------------------------------------------------------------------------- */
 
-/* True if a code point with this beginning may follow. */
-static bool may_go(const weir__automaton *a, uint32_t in, weir__partial partial)
+bool weir__automaton_may_go(const weir__automaton *a, uint32_t in, weir__partial partial)
 {
     const state *s = &a->states[in];
     for (uint32_t i = 0; i < s->n; i++) {
         uint32_t id = a->pool[s->first + i];
         const weir__automaton_element *e = &a->elements[a->frames[id].element];
-        if (id != 0 && !is_token(e) && may_match(e, partial)) return true;
+        if (id != 0 && !weir__automaton_is_token(e) && may_match(e, partial)) return true;
     }
     return false;
 }
@@ -476,13 +448,13 @@ static bool go_into(weir__automaton *a, uint32_t from, uint32_t *to)
     begin_step(a);
     for (uint32_t i = 0; i < a->states[from].n; i++) {
         uint32_t id = a->pool[a->states[from].first + i];
-        if (id == 0 || is_token(&a->elements[a->frames[id].element])) continue;
+        if (id == 0 || weir__automaton_is_token(&a->elements[a->frames[id].element])) continue;
         if (!add_frame(a, id)) return false;
     }
     return end_step(a, to);
 }
 
-static weir_status accept_bytes(weir__automaton *a, weir__automaton_place *place, int32_t token,
+weir_status weir__automaton_go(weir__automaton *a, weir__automaton_place *place, int32_t token,
                                 const char *bytes, size_t n)
 {
     weir__partial partial = place->partial;
@@ -493,10 +465,10 @@ static weir_status accept_bytes(weir__automaton *a, weir__automaton_place *place
     if (n_codes < 0) return WEIR_REFUSED;
     for (int64_t i = 0; i < n_codes && to != DEAD; i++) {
         if (a->codes[i] == 0) return WEIR_REFUSED;
-        if (!next_state(a, to, column_of(a, a->codes[i]), &to)) return WEIR_NO_MEMORY;
+        if (!weir__automaton_next(a, to, weir__automaton_column(a, a->codes[i]), &to)) return WEIR_NO_MEMORY;
     }
     if (partial.n > 0 && to != DEAD) {
-        if (!may_go(a, to, partial))
+        if (!weir__automaton_may_go(a, to, partial))
             to = DEAD;
         else if (!go_into(a, to, &to))
             return WEIR_NO_MEMORY;
@@ -512,7 +484,7 @@ weir_status weir__automaton_accept_bytes(weir__automaton *a, weir__automaton_pla
                                          const char *bytes, size_t n)
 {
     pthread_mutex_lock(&a->mutex);
-    weir_status status = accept_bytes(a, place, token, bytes, n);
+    weir_status status = weir__automaton_go(a, place, token, bytes, n);
     pthread_mutex_unlock(&a->mutex);
     return status;
 }
@@ -532,133 +504,8 @@ weir_status weir__automaton_accept(weir__automaton *a, weir__automaton_place *pl
     if (is_eog(trie, token))
         status = a->states[place->state].ends ? WEIR_OK : WEIR_REFUSED;
     else
-        status = accept_bytes(a, place, token, trie->bytes + trie->begins[token],
+        status = weir__automaton_go(a, place, token, trie->bytes + trie->begins[token],
                               trie->begins[token + 1] - trie->begins[token]);
-    pthread_mutex_unlock(&a->mutex);
-    return status;
-}
-
-/* ---- Masks ---------------------------------------------------------------------------------------- */
-
-static void set_bit(uint64_t *bits, int32_t token)
-{
-    bits[token / 64] |= UINT64_C(1) << (token % 64);
-}
-
-static bool know_columns(weir__automaton *a)
-{
-    if (a->columns != NULL) return true;
-    a->columns = weir__mem_alloc(a->trie->n_nodes * sizeof *a->columns);
-    if (a->columns == NULL) return false;
-    for (size_t i = 0; i < a->trie->n_nodes; i++) a->columns[i] = column_of(a, a->trie->nodes[i].code);
-    return true;
-}
-
-/* Allows tokens that end at node i, which leads to this state. */
-static void set_ends(const weir__automaton *a, size_t i, uint32_t in, uint64_t *bits)
-{
-    const weir__trie_node *node = &a->trie->nodes[i];
-    for (uint32_t k = node->first; k < node[1].first; k++) {
-        const weir__trie_token *end = &a->trie->ends[k];
-        if (end->partial.n == 0 || may_go(a, in, end->partial)) set_bit(bits, end->token);
-    }
-}
-
-/* Sets the bits of the tokens that may come next. A node that leads nowhere skips its whole branch. */
-static bool walk_trie(weir__automaton *a, uint32_t from, uint64_t *bits)
-{
-    const weir__trie *trie = a->trie;
-    a->path[0] = from;
-    set_ends(a, 0, from, bits);
-    for (size_t i = 1; i < trie->n_nodes;) {
-        const weir__trie_node *node = &trie->nodes[i];
-        uint32_t to;
-        if (!next_state(a, a->path[node->depth - 1], a->columns[i], &to)) return false;
-        if (to == DEAD) {
-            i = node->end;
-            continue;
-        }
-        a->path[node->depth] = to;
-        set_ends(a, i++, to, bits);
-    }
-    return true;
-}
-
-/* Allows tokens by their ids, but none that continue a code point. */
-static void set_tokens(const weir__automaton *a, uint32_t from, uint64_t *bits)
-{
-    const weir__trie *trie = a->trie;
-    const state *s = &a->states[from];
-    for (uint32_t i = 0; i < s->n; i++) {
-        uint32_t id = a->pool[s->first + i];
-        const weir__automaton_element *e = &a->elements[a->frames[id].element];
-        if (id == 0 || !is_token(e)) continue;
-        for (uint32_t k = trie->nodes[1].first; trie->n_nodes > 1 && k < trie->nodes[trie->n_nodes].first;
-             k++)
-            if ((trie->ends[k].token == (int32_t)e->value) == (e->type == TOKEN))
-                set_bit(bits, trie->ends[k].token);
-    }
-}
-
-/* Tries each token: few can follow in the middle of a code point. */
-static weir_status try_each(weir__automaton *a, const weir__automaton_place *place, uint64_t *bits)
-{
-    const weir__trie *trie = a->trie;
-    for (size_t i = 0; i < trie->n_continuations; i++) {
-        weir__automaton_place to = *place;
-        int32_t token = trie->continuations[i];
-        weir_status status = accept_bytes(a, &to, token, trie->bytes + trie->begins[token],
-                                          trie->begins[token + 1] - trie->begins[token]);
-        if (status == WEIR_NO_MEMORY) return status;
-        if (status == WEIR_OK) set_bit(bits, token);
-    }
-    return WEIR_OK;
-}
-
-static weir_status compute_mask(weir__automaton *a, const weir__automaton_place *place, uint64_t *bits)
-{
-    const weir__trie *trie = a->trie;
-    memset(bits, 0, WEIR__AUTOMATON_WORDS(trie->n_vocab) * sizeof *bits);
-    for (size_t i = 0; a->states[place->state].ends && i < trie->n_eog; i++) set_bit(bits, trie->eog[i]);
-    if (place->partial.n > 0) return try_each(a, place, bits);
-    if (!know_columns(a) || !walk_trie(a, place->state, bits)) return WEIR_NO_MEMORY;
-    if (a->states[place->state].tokens) set_tokens(a, place->state, bits);
-    return WEIR_OK;
-}
-
-/* The cache's oldest mask, to be overwritten. NULL: out of memory. */
-static mask *place_for(weir__automaton *a)
-{
-    mask *m = &a->masks[a->next_mask];
-    if (m->bits == NULL) m->bits = weir__mem_alloc(WEIR__AUTOMATON_WORDS(a->trie->n_vocab) * sizeof *m->bits);
-    if (m->bits == NULL) return NULL;
-    if (m->state != NONE) a->states[m->state].mask = NONE;
-    m->state = NONE;
-    a->next_mask = (a->next_mask + 1) % a->n_masks;
-    return m;
-}
-
-static weir_status get_mask(weir__automaton *a, const weir__automaton_place *place, uint64_t *bits)
-{
-    size_t bytes = WEIR__AUTOMATON_WORDS(a->trie->n_vocab) * sizeof *bits;
-    if (place->partial.n > 0) return compute_mask(a, place, bits);
-    uint32_t known = a->states[place->state].mask;
-    if (known == NONE) {
-        mask *m = place_for(a);
-        if (m == NULL) return WEIR_NO_MEMORY;
-        weir_status status = compute_mask(a, place, m->bits);
-        if (status != WEIR_OK) return status;
-        m->state = place->state;
-        known = a->states[place->state].mask = (uint32_t)(m - a->masks);
-    }
-    memcpy(bits, a->masks[known].bits, bytes);
-    return WEIR_OK;
-}
-
-weir_status weir__automaton_mask(weir__automaton *a, const weir__automaton_place *place, uint64_t *bits)
-{
-    pthread_mutex_lock(&a->mutex);
-    weir_status status = get_mask(a, place, bits);
     pthread_mutex_unlock(&a->mutex);
     return status;
 }
@@ -680,9 +527,10 @@ static void destroy_automaton(weir__automaton *a)
     weir__mem_free(a->state_table.slots);
     weir__mem_free(a->states);
     weir__mem_free(a->frame_table.slots);
+    weir__mem_free(a->after);
     weir__mem_free(a->seen);
     weir__mem_free(a->frames);
-    weir__mem_free(a->columns);
+    weir__mem_free(a->slices);
     weir__mem_free(a->lows);
     weir__automaton_rules_fini(&a->rules);
     weir__mem_free(a);
@@ -693,12 +541,14 @@ static bool add_fixed(weir__automaton *a)
 {
     if (!weir__mem_grow(&a->frames, &a->frames_capacity, 1, sizeof *a->frames) ||
         !weir__mem_grow(&a->seen, &a->seen_capacity, 1, sizeof *a->seen) ||
+        !weir__mem_grow(&a->after, &a->after_capacity, 1, sizeof *a->after) ||
         !weir__mem_grow(&a->states, &a->states_capacity, DEAD + 1, sizeof *a->states))
         return false;
     a->frames[0] = (frame){0};
     a->seen[0] = 0;
+    a->after[0] = DEAD;
     a->n_frames = 1;
-    for (; a->n_states <= DEAD; a->n_states++) a->states[a->n_states] = (state){.mask = NONE};
+    for (; a->n_states <= DEAD; a->n_states++) a->states[a->n_states] = (state){.run = 0, .mask = NONE};
     return true;
 }
 
@@ -726,7 +576,8 @@ weir_status weir__automaton_create(const weir__automaton_element *rules, size_t 
     a->n_elements = a->rules.n_elements;
     a->masks = weir__mem_calloc(a->n_masks, sizeof *a->masks);
     a->path = weir__mem_calloc(trie->most_depth + 1, sizeof *a->path);
-    if (a->masks == NULL || a->path == NULL) goto fail;
+    a->slices = weir__mem_calloc(a->n_elements, sizeof *a->slices);
+    if (a->masks == NULL || a->path == NULL || a->slices == NULL) goto fail;
     for (size_t i = 0; i < a->n_masks; i++) a->masks[i].state = NONE;
     if (!make_columns(a) || !add_fixed(a) || !find_start(a, root)) goto fail;
     status = WEIR_GRAMMAR;
@@ -756,8 +607,8 @@ void weir__automaton_release(weir__automaton *a)
 size_t weir__automaton_size(weir__automaton *a)
 {
     pthread_mutex_lock(&a->mutex);
-    size_t n = a->n_elements * sizeof *a->elements + a->trie->n_nodes * sizeof *a->columns +
-               a->frames_capacity * (sizeof *a->frames + sizeof *a->seen) +
+    size_t n = a->n_elements * (sizeof *a->elements + sizeof *a->slices) +
+               a->frames_capacity * (sizeof *a->frames + sizeof *a->seen + sizeof *a->after) +
                a->frame_table.capacity * sizeof *a->frame_table.slots +
                a->states_capacity * sizeof *a->states +
                a->state_table.capacity * sizeof *a->state_table.slots + a->pool_capacity * sizeof *a->pool +

@@ -32,13 +32,18 @@ typedef struct weir__trie_node {
     uint32_t first;
 } weir__trie_node;
 
-/* Immutable. It lacks tokens that no grammar over text allows: those without text, and those whose bytes are
+/* See slice.h. */
+struct weir__slices;
+
+/* Immutable, but for what slices remember. It lacks tokens that no grammar over text allows: those without text, and those whose bytes are
  * not part of UTF-8 after any text. */
 typedef struct weir__trie {
     int32_t n_vocab;
     size_t n_nodes;         /* the node after the last has the number of ends as `first` */
     weir__trie_node *nodes; /* [n_nodes + 1] */
     weir__trie_token *ends;
+    uint32_t *tops; /* [n_tops] the nodes below the root */
+    size_t n_tops;
     uint32_t most_depth;
     char *bytes;            /* the pieces, one after another */
     size_t *begins;         /* [n_vocab + 1] offsets in bytes; end-of-generation tokens have no bytes */
@@ -46,6 +51,7 @@ typedef struct weir__trie {
     size_t n_continuations;
     int32_t *eog; /* [n_eog] */
     size_t n_eog;
+    struct weir__slices *slices;
 } weir__trie;
 
 /* The vocabulary. piece: writes a token's text, of control tokens too, and returns its length, or minus the

@@ -1,0 +1,126 @@
+/* masks.c: what it takes to know which tokens may follow, at each token of given texts with a JSON Schema.
+ *
+ * usage: masks VOCABULARY.gguf < LINES : a line [SCHEMA, [TEXT, ...]] each. Prints a line of JSON with the
+ * vocabulary's numbers, then one for each schema: the times of the thread in ns, `first` on an automaton that
+ * knows nothing yet, `again` when it has seen the same texts; or why there is no grammar.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <jansson.h>
+#include <llama.h>
+
+#include "grammar/grammar.h"
+#include "weir/more.h"
+
+static double thread_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+static int32_t piece(const void *vocab, int32_t token, char *bytes, int32_t capacity)
+{
+    return llama_token_to_piece(vocab, token, bytes, capacity, 0, true);
+}
+
+static bool is_eog(const void *vocab, int32_t token)
+{
+    return llama_vocab_is_eog(vocab, token);
+}
+
+/* Walks along a text. Returns the number of its tokens that the grammar allows. */
+static int32_t walk(weir__automaton *automaton, const struct llama_vocab *vocab, const char *text, json_t *times)
+{
+    const size_t n_words = WEIR__AUTOMATON_WORDS(llama_vocab_n_tokens(vocab)), length = strlen(text);
+    uint64_t *bits = calloc(n_words, sizeof *bits);
+    int32_t *tokens = calloc(length + 8, sizeof *tokens), done = 0;
+    if (bits == NULL || tokens == NULL) exit(1);
+    int32_t n = llama_tokenize(vocab, text, (int32_t)length, tokens, (int32_t)length + 8, false, false);
+    weir__automaton_place place = weir__automaton_start(automaton);
+    for (; done <= n; done++) { /* the last mask is that of the end */
+        double began = thread_ns();
+        if (weir__automaton_mask(automaton, &place, bits) != WEIR_OK) exit(1);
+        json_array_append_new(times, json_integer((json_int_t)(thread_ns() - began)));
+        if (done == n || weir__automaton_accept(automaton, &place, tokens[done]) != WEIR_OK) break;
+    }
+    free(tokens);
+    free(bits);
+    return n - done;
+}
+
+static json_t *measure(const struct llama_vocab *vocab, const weir__trie *trie, const json_t *line)
+{
+    char *schema = json_dumps(json_array_get(line, 0), JSON_COMPACT | JSON_ENCODE_ANY), *grammar = NULL;
+    const json_t *texts = json_array_get(line, 1);
+    weir_error error = {0};
+    weir__automaton *automaton = NULL;
+    json_t *times[2] = {json_array(), json_array()}, *result = NULL;
+    int32_t refused = 0;
+    if (schema == NULL) exit(1);
+    double began = thread_ns();
+    weir_status status = weir_grammar_from_json_schema(schema, WEIR_NUL, &grammar, &error);
+    if (status == WEIR_OK) status = weir__grammar_compile(grammar, NULL, NULL, trie, &automaton, &error);
+    double compiled = thread_ns() - began;
+    if (status == WEIR_OK) {
+        for (int round = 0; round < 2; round++)
+            for (size_t i = 0; i < json_array_size(texts); i++)
+                refused += walk(automaton, vocab, json_string_value(json_array_get(texts, i)), times[round]) > 0;
+        result = json_pack("{s:I, s:O, s:O, s:i, s:I, s:I}", "compile", (json_int_t)compiled, "first", times[0],
+                           "again", times[1], "refused", refused / 2, "bytes",
+                           (json_int_t)weir__automaton_size(automaton), "cuts",
+                           (json_int_t)weir__automaton_n_cuts(automaton));
+    } else {
+        result = json_pack("{s:I, s:s}", "compile", (json_int_t)compiled, "error", error.message);
+    }
+    weir__automaton_release(automaton);
+    json_decref(times[0]);
+    json_decref(times[1]);
+    weir_free(grammar);
+    free(schema);
+    return result;
+}
+
+static void print_line(json_t *line)
+{
+    json_dumpf(line, stdout, JSON_COMPACT);
+    puts("");
+    json_decref(line);
+}
+
+static void say_nothing(enum ggml_log_level level, const char *text, void *data)
+{
+    (void)level;
+    (void)text;
+    (void)data;
+}
+
+int main(int argc, char **argv)
+{
+    llama_log_set(say_nothing, NULL);
+    struct llama_model_params params = llama_model_default_params();
+    params.vocab_only = true;
+    struct llama_model *model = argc == 2 ? llama_model_load_from_file(argv[1], params) : NULL;
+    if (model == NULL) {
+        fprintf(stderr, "usage: masks VOCABULARY.gguf < LINES\n");
+        return 1;
+    }
+    const struct llama_vocab *vocab = llama_model_get_vocab(model);
+    const weir__trie_source source = {vocab, llama_vocab_n_tokens(vocab), piece, is_eog};
+    double began = thread_ns();
+    weir__trie *trie = weir__trie_create(&source);
+    if (trie == NULL) return 1;
+    print_line(json_pack("{s:i, s:I, s:i, s:I}", "tokens", trie->n_vocab, "nodes", (json_int_t)trie->n_nodes, "longest",
+                         (int)trie->most_depth, "trie", (json_int_t)(thread_ns() - began)));
+    json_t *line;
+    while ((line = json_loadf(stdin, JSON_DISABLE_EOF_CHECK | JSON_DECODE_ANY, NULL)) != NULL) {
+        print_line(measure(vocab, trie, line));
+        json_decref(line);
+    }
+    weir__trie_destroy(trie);
+    llama_model_free(model);
+    return 0;
+}

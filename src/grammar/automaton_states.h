@@ -1,0 +1,120 @@
+/* automaton_states.h: the inside of an automaton, which automaton.c (its states) and mask.c (masks) share.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_GRAMMAR_AUTOMATON_STATES_H
+#define WEIR_GRAMMAR_AUTOMATON_STATES_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "grammar/automaton.h"
+#include "grammar/automaton_rules.h"
+#include "grammar/slice.h"
+
+/* The state without ways. */
+enum { DEAD = 0 };
+#define UNKNOWN UINT32_MAX
+#define NONE    UINT32_MAX
+
+/* A run that was not measured. */
+#define RUN_UNKNOWN UINT8_MAX
+
+/* An element that must follow, then those of the frame `below`; 0 = the end. */
+typedef struct frame {
+    uint32_t element, below;
+} frame;
+
+/* Invariant: its ways, pool[first … first + n), ascend. */
+typedef struct state {
+    uint32_t first, n;
+    bool ends;     /* the text may end here */
+    bool tokens;   /* a token by its id may follow */
+    uint8_t run;   /* the characters of a class that may follow, see mask.c; RUN_UNKNOWN */
+    uint8_t slice; /* the index of their slice, where run > 0 */
+    uint32_t mask; /* index into masks, NONE = not cached */
+    uint32_t *row; /* [n_columns] the state that each column leads to; NULL = not allocated */
+} state;
+
+typedef struct mask {
+    uint32_t state; /* NONE = unused */
+    uint64_t *bits; /* [n_words]; NULL = not allocated */
+} mask;
+
+/* A node above the one that a walk of the tree has come to. */
+typedef struct step {
+    uint32_t state;
+    uint32_t end;             /* of the node's branch */
+    const weir__slice *slice; /* only its stops are visited below the node; NULL: all nodes */
+    bool sets;                /* the tokens between the stops are still to be allowed */
+} step;
+
+/* A set of ids, found by hash. Open addressing; slots hold id + 1. */
+typedef struct table {
+    uint32_t *slots; /* [capacity], a power of two */
+    size_t capacity, n;
+} table;
+
+struct weir__automaton {
+    atomic_int refs;
+    const weir__trie *trie;
+    weir__automaton_rules rules;
+    const weir__automaton_element *elements; /* rules.elements, [n_elements] */
+    size_t n_elements;
+    const uint32_t *starts; /* rules.starts */
+    uint32_t *lows;         /* [n_columns] the first code point of each column, ascending; lows[0] == 0 */
+    size_t n_columns;
+    uint32_t start;
+
+    uint32_t ascii[128]; /* the columns of the first code points */
+
+    pthread_mutex_t mutex; /* protects all that follows */
+    frame *frames;         /* [n_frames]; frame 0 is the end */
+    uint32_t *seen;        /* [n_frames]: the last step that visited it */
+    uint32_t *after;       /* [n_frames]: the state after its terminal alone; UNKNOWN */
+    size_t n_frames, frames_capacity, seen_capacity, after_capacity;
+    table frame_table;
+    state *states; /* [n_states] */
+    size_t n_states, states_capacity;
+    table state_table;
+    uint32_t *pool; /* [n_pool] */
+    size_t n_pool, pool_capacity;
+    size_t n_rows;
+    mask *masks; /* [n_masks] */
+    size_t n_masks;
+    size_t next_mask; /* the oldest */
+    uint32_t step;
+    uint32_t *todo; /* [n_todo] frames to visit; scratch */
+    size_t n_todo, todo_capacity;
+    uint32_t *found; /* [n_found] ways of the new state; scratch */
+    size_t n_found, found_capacity;
+    uint32_t *order; /* sorted frames; scratch */
+    size_t order_capacity;
+    uint8_t *empty; /* [rules.n_rules] whether a rule can match nothing; NULL until needed */
+    uint64_t n_cuts;
+    uint8_t *slices; /* [n_elements] of classes: SLICE_NONE, or 2 + the slice's index; 0 = not asked for yet */
+    step *path;      /* [most_depth + 1] scratch */
+    uint32_t *codes;
+    size_t codes_capacity;
+};
+
+static inline bool weir__automaton_is_token(const weir__automaton_element *e)
+{
+    return e->type == TOKEN || e->type == NOT_TOKEN;
+}
+
+/* All that follows needs the mutex. */
+
+uint32_t weir__automaton_column(const weir__automaton *a, uint32_t code);
+
+/* The transition of a state by a column. False: out of memory. */
+bool weir__automaton_next(weir__automaton *a, uint32_t from, uint32_t column, uint32_t *to);
+
+/* The state after the terminal on top of a way, as if there were no other. False: out of memory. */
+bool weir__automaton_after(weir__automaton *a, uint32_t way, uint32_t *to);
+
+/* True if a code point with this beginning may follow. */
+bool weir__automaton_may_go(const weir__automaton *a, uint32_t in, weir__partial partial);
+
+/* weir__automaton_accept_bytes with the mutex held. */
+weir_status weir__automaton_go(weir__automaton *a, weir__automaton_place *place, int32_t token, const char *bytes, size_t n);
+
+#endif

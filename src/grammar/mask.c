@@ -1,0 +1,369 @@
+/* mask.c: which tokens may follow a state: a walk of the vocabulary's tree, cached.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Within a string, or another run of a class of characters, most tokens are allowed, and most nodes of the tree
+ * tell nothing new. A state has a run of n characters of a class if each of them leads on in the same way, up to
+ * the n-th. The class's slice (slice.h) has the tokens within the class, and the nodes that are still to be
+ * visited. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "grammar/automaton_states.h"
+
+static void set_bit(uint64_t *bits, int32_t token)
+{
+    bits[token / 64] |= UINT64_C(1) << (token % 64);
+}
+
+/* ---- Runs ---------------------------------------------------------------------------------------- */
+
+/* Values of the automaton's slices. */
+enum { SLICE_UNKNOWN, SLICE_NONE, SLICE_FIRST };
+
+static int compare_ranges(const void *a, const void *b)
+{
+    const uint32_t *x = a, *y = b;
+    return x[0] < y[0] ? -1 : x[0] > y[0];
+}
+
+/* The class at an element. False: it has too many ranges, or takes nothing. */
+static bool read_class(const weir__automaton_element *e, weir__class *of)
+{
+    uint32_t ranges[WEIR__CLASS_MAX][2];
+    size_t n = 0, n_given = 0;
+    const bool negated = e->type == NOT_CHARACTER;
+    *of = (weir__class){0};
+    if (e->type == ANY) {
+        of->ranges[0].high = UINT32_MAX;
+        of->n = 1;
+        return true;
+    }
+    do {
+        const bool range = e[1].type == UPPER;
+        if (n_given == WEIR__CLASS_MAX - 1) return false;
+        ranges[n_given][0] = e->value;
+        ranges[n_given++][1] = range ? e[1].value : e->value;
+        e += range ? 2 : 1;
+    } while (e->type == OR_CHARACTER);
+    qsort(ranges, n_given, sizeof ranges[0], compare_ranges);
+    for (size_t i = 0; i < n_given; i++) {
+        if (n > 0 && ranges[i][0] <= ranges[n - 1][1] + (ranges[n - 1][1] < UINT32_MAX)) {
+            if (ranges[i][1] > ranges[n - 1][1]) ranges[n - 1][1] = ranges[i][1];
+        } else {
+            memmove(ranges[n++], ranges[i], sizeof ranges[i]);
+        }
+    }
+    if (!negated) {
+        for (size_t i = 0; i < n; i++) {
+            of->ranges[i].low = ranges[i][0];
+            of->ranges[i].high = ranges[i][1];
+        }
+        of->n = n;
+        return true;
+    }
+    uint32_t low = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (ranges[i][0] > low) {
+            of->ranges[of->n].low = low;
+            of->ranges[of->n++].high = ranges[i][0] - 1;
+        }
+        if (ranges[i][1] == UINT32_MAX) return of->n > 0;
+        low = ranges[i][1] + 1;
+    }
+    of->ranges[of->n].low = low;
+    of->ranges[of->n++].high = UINT32_MAX;
+    return true;
+}
+
+/* *slice: the index of the slice of the class at an element, or -1. False: out of memory. */
+static bool find_slice(weir__automaton *a, uint32_t element, int32_t *slice)
+{
+    if (a->slices[element] == SLICE_UNKNOWN) {
+        weir__class of;
+        *slice = -1;
+        if (read_class(&a->elements[element], &of) && !weir__slices_find(a->trie->slices, &of, slice)) return false;
+        a->slices[element] = (uint8_t)(*slice < 0 ? SLICE_NONE : SLICE_FIRST + *slice);
+    }
+    *slice = a->slices[element] - SLICE_FIRST;
+    return true;
+}
+
+/* True if the class at an element may share a character with another, which has a slice. */
+static bool touches(const weir__automaton_element *e, const weir__class *of)
+{
+    if (e->type == ANY || e->type == NOT_CHARACTER) return true;
+    do {
+        const bool range = e[1].type == UPPER;
+        const uint32_t low = e->value, high = range ? e[1].value : e->value;
+        for (size_t i = 0; i < of->n; i++)
+            if (low <= of->ranges[i].high && of->ranges[i].low <= high) return true;
+        e += range ? 2 : 1;
+    } while (e->type == OR_CHARACTER);
+    return false;
+}
+
+/* The most ways of a state that has a run: comparing them is cheaper than a walk. */
+#define RUN_WAYS 16
+
+/* The ways of a state that may take characters of a slice's class. *way: one of them, with the very class. */
+static bool count_touching(weir__automaton *a, uint32_t in, int32_t slice, size_t *n, uint32_t *way)
+{
+    const weir__class *of = &weir__slices_at(a->trie->slices, slice)->of;
+    *n = 0;
+    *way = NONE;
+    for (uint32_t i = 0; i < a->states[in].n; i++) {
+        const uint32_t id = a->pool[a->states[in].first + i], element = a->frames[id].element;
+        int32_t its;
+        if (id == 0 || weir__automaton_is_token(&a->elements[element])) continue;
+        if (!find_slice(a, element, &its)) return false;
+        if (its == slice) *way = id;
+        *n += its == slice || touches(&a->elements[element], of);
+    }
+    return true;
+}
+
+/* The first slice of a way's class; -1: none has one. */
+static bool first_slice(weir__automaton *a, uint32_t in, int32_t *slice)
+{
+    *slice = -1;
+    if (a->states[in].n > RUN_WAYS) return true;
+    for (uint32_t i = 0; i < a->states[in].n && *slice < 0; i++) {
+        const uint32_t id = a->pool[a->states[in].first + i], element = a->frames[id].element;
+        if (id == 0 || weir__automaton_is_token(&a->elements[element])) continue;
+        if (!find_slice(a, element, slice)) return false;
+    }
+    return true;
+}
+
+/* Finds the length of the state's run: 0: none; up to WEIR__SLICE_LONGEST - 1: that many characters, and the state
+ * after them takes no more of the class; WEIR__SLICE_LONGEST: as many or more. */
+static bool measure_run(weir__automaton *a, uint32_t from)
+{
+    uint32_t chain[WEIR__SLICE_LONGEST], at = from, way;
+    size_t n = 0, touching;
+    int32_t slice;
+    uint8_t length = 0;
+    if (a->states[from].run != RUN_UNKNOWN) return true;
+    a->states[from].run = 0;
+    if (!first_slice(a, from, &slice)) return false;
+    for (; slice >= 0; n++) {
+        if (a->states[at].n > RUN_WAYS) break;
+        if (!count_touching(a, at, slice, &touching, &way)) return false;
+        if (touching == 0) length = (uint8_t)n;
+        if (touching != 1 || way == NONE) break;
+        if (n == WEIR__SLICE_LONGEST) {
+            length = (uint8_t)n;
+            break;
+        }
+        chain[n] = at;
+        if (!weir__automaton_after(a, way, &at)) return false;
+        if (at == chain[n]) {
+            length = WEIR__SLICE_LONGEST;
+            break;
+        }
+    }
+    a->states[from].run = length;
+    a->states[from].slice = (uint8_t)(slice < 0 ? 0 : slice);
+    for (size_t i = 1; i < n && n < WEIR__SLICE_LONGEST; i++) {
+        a->states[chain[i]].run = (uint8_t)(length < WEIR__SLICE_LONGEST && length > 0 ? length - i : length);
+        a->states[chain[i]].slice = (uint8_t)slice;
+    }
+    return true;
+}
+
+/* ---- Walks --------------------------------------------------------------------------------------- */
+
+/* Allows tokens that end at node i, which leads to this state. */
+static void set_ends(const weir__automaton *a, size_t i, uint32_t in, uint64_t *bits)
+{
+    const weir__trie_node *node = &a->trie->nodes[i];
+    for (uint32_t k = node->first; k < node[1].first; k++) {
+        const weir__trie_token *end = &a->trie->ends[k];
+        if (end->partial.n == 0 || weir__automaton_may_go(a, in, end->partial)) set_bit(bits, end->token);
+    }
+}
+
+/* The first set bit from `from` on, or `end`. */
+static size_t next_bit(const uint64_t *bits, size_t from, size_t end)
+{
+    if (from >= end) return end;
+    size_t word = from / 64;
+    uint64_t rest = bits[word] & (UINT64_MAX << (from % 64));
+    while (rest == 0) {
+        if (++word * 64 >= end) return end;
+        rest = bits[word];
+    }
+    size_t at = word * 64 + (size_t)__builtin_ctzll(rest);
+    return at < end ? at : end;
+}
+
+/* The first node from `from` on that is to be visited. */
+static size_t skip_nodes(const weir__automaton *a, size_t from, uint64_t *bits)
+{
+    const weir__trie *trie = a->trie;
+    while (from < trie->n_nodes) {
+        const step *above = &a->path[trie->nodes[from].depth - 1];
+        if (above->slice == NULL) return from;
+        const size_t to = next_bit(above->slice->stops, from, above->end);
+        for (uint32_t k = trie->nodes[from].first; above->sets && k < trie->nodes[to].first; k++)
+            set_bit(bits, trie->ends[k].token);
+        if (to < above->end) return to;
+        from = to;
+    }
+    return from;
+}
+
+/* Notes what is to be visited below a node that is not the root. */
+static bool enter_node(weir__automaton *a, const weir__trie_node *node, uint32_t in)
+{
+    const step *above = &a->path[node->depth - 1];
+    step *at = &a->path[node->depth];
+    *at = (step){in, node->end, NULL, false};
+    if (above->slice != NULL && weir__slice_has(above->slice, node->code)) { /* the run goes on */
+        at->slice = above->slice;
+        at->sets = above->sets;
+        return true;
+    }
+    if (node->end == (uint32_t)(node - a->trie->nodes) + 1) return true;
+    if (!measure_run(a, in)) return false;
+    if (a->states[in].run > 0 && a->states[in].run + node->depth >= WEIR__SLICE_LONGEST) {
+        at->slice = weir__slices_at(a->trie->slices, a->states[in].slice);
+        at->sets = true;
+    }
+    return true;
+}
+
+/* Notes what is to be visited at all, and allows the tokens of the state's run. */
+static bool enter_root(weir__automaton *a, uint32_t from, uint64_t *bits)
+{
+    const weir__trie *trie = a->trie;
+    a->path[0] = (step){from, (uint32_t)trie->n_nodes, NULL, false};
+    if (!measure_run(a, from)) return false;
+    const size_t run = a->states[from].run, n_words = WEIR__AUTOMATON_WORDS(trie->n_vocab);
+    if (run == 0) return true;
+    a->path[0].slice = weir__slices_at(trie->slices, a->states[from].slice);
+    const uint64_t *tokens = a->path[0].slice->tokens;
+    const uint64_t *longer = run < WEIR__SLICE_LONGEST ? weir__slices_longer(trie->slices, run) : NULL;
+    for (size_t i = 0; i < n_words; i++) bits[i] |= longer != NULL ? tokens[i] & ~longer[i] : tokens[i];
+    return true;
+}
+
+/* The node after the branch of node i, which leads nowhere. A vocabulary has many thousand first characters: those
+ * of the same column are skipped together. */
+static size_t skip_branch(const weir__automaton *a, size_t i, uint32_t column)
+{
+    const weir__trie *trie = a->trie;
+    if (trie->nodes[i].depth > 1 || trie->nodes[i].code < 128) return trie->nodes[i].end;
+    if (column + 1 == a->n_columns) return trie->n_nodes;
+    size_t low = 0, high = trie->n_tops; /* the first branch of a later column */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (trie->nodes[trie->tops[middle]].code < a->lows[column + 1])
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < trie->n_tops ? trie->tops[low] : trie->n_nodes;
+}
+
+/* Sets the bits of the tokens that may come next. A node that leads nowhere skips its whole branch. */
+static bool walk_trie(weir__automaton *a, uint32_t from, uint64_t *bits)
+{
+    const weir__trie *trie = a->trie;
+    if (!enter_root(a, from, bits)) return false;
+    set_ends(a, 0, from, bits);
+    for (size_t i = skip_nodes(a, 1, bits); i < trie->n_nodes; i = skip_nodes(a, i, bits)) {
+        const weir__trie_node *node = &trie->nodes[i];
+        const uint32_t column = weir__automaton_column(a, node->code);
+        uint32_t to;
+        if (!weir__automaton_next(a, a->path[node->depth - 1].state, column, &to)) return false;
+        if (to == DEAD) {
+            i = skip_branch(a, i, column);
+            continue;
+        }
+        if (!enter_node(a, node, to)) return false;
+        set_ends(a, i++, to, bits);
+    }
+    return true;
+}
+
+/* Allows tokens by their ids, but none that continue a code point. */
+static void set_tokens(const weir__automaton *a, uint32_t from, uint64_t *bits)
+{
+    const weir__trie *trie = a->trie;
+    const state *s = &a->states[from];
+    for (uint32_t i = 0; i < s->n; i++) {
+        uint32_t id = a->pool[s->first + i];
+        const weir__automaton_element *e = &a->elements[a->frames[id].element];
+        if (id == 0 || !weir__automaton_is_token(e)) continue;
+        for (uint32_t k = trie->nodes[1].first; trie->n_nodes > 1 && k < trie->nodes[trie->n_nodes].first;
+             k++)
+            if ((trie->ends[k].token == (int32_t)e->value) == (e->type == TOKEN))
+                set_bit(bits, trie->ends[k].token);
+    }
+}
+
+/* Tries each token: few can follow in the middle of a code point. */
+static weir_status try_each(weir__automaton *a, const weir__automaton_place *place, uint64_t *bits)
+{
+    const weir__trie *trie = a->trie;
+    for (size_t i = 0; i < trie->n_continuations; i++) {
+        weir__automaton_place to = *place;
+        int32_t token = trie->continuations[i];
+        weir_status status = weir__automaton_go(a, &to, token, trie->bytes + trie->begins[token],
+                                          trie->begins[token + 1] - trie->begins[token]);
+        if (status == WEIR_NO_MEMORY) return status;
+        if (status == WEIR_OK) set_bit(bits, token);
+    }
+    return WEIR_OK;
+}
+
+static weir_status compute_mask(weir__automaton *a, const weir__automaton_place *place, uint64_t *bits)
+{
+    const weir__trie *trie = a->trie;
+    memset(bits, 0, WEIR__AUTOMATON_WORDS(trie->n_vocab) * sizeof *bits);
+    for (size_t i = 0; a->states[place->state].ends && i < trie->n_eog; i++) set_bit(bits, trie->eog[i]);
+    if (place->partial.n > 0) return try_each(a, place, bits);
+    if (!walk_trie(a, place->state, bits)) return WEIR_NO_MEMORY;
+    if (a->states[place->state].tokens) set_tokens(a, place->state, bits);
+    return WEIR_OK;
+}
+
+/* The cache's oldest mask, to be overwritten. NULL: out of memory. */
+static mask *place_for(weir__automaton *a)
+{
+    mask *m = &a->masks[a->next_mask];
+    if (m->bits == NULL) m->bits = weir__mem_alloc(WEIR__AUTOMATON_WORDS(a->trie->n_vocab) * sizeof *m->bits);
+    if (m->bits == NULL) return NULL;
+    if (m->state != NONE) a->states[m->state].mask = NONE;
+    m->state = NONE;
+    a->next_mask = (a->next_mask + 1) % a->n_masks;
+    return m;
+}
+
+static weir_status get_mask(weir__automaton *a, const weir__automaton_place *place, uint64_t *bits)
+{
+    size_t bytes = WEIR__AUTOMATON_WORDS(a->trie->n_vocab) * sizeof *bits;
+    if (place->partial.n > 0) return compute_mask(a, place, bits);
+    uint32_t known = a->states[place->state].mask;
+    if (known == NONE) {
+        mask *m = place_for(a);
+        if (m == NULL) return WEIR_NO_MEMORY;
+        weir_status status = compute_mask(a, place, m->bits);
+        if (status != WEIR_OK) return status;
+        m->state = place->state;
+        known = a->states[place->state].mask = (uint32_t)(m - a->masks);
+    }
+    memcpy(bits, a->masks[known].bits, bytes);
+    return WEIR_OK;
+}
+
+weir_status weir__automaton_mask(weir__automaton *a, const weir__automaton_place *place, uint64_t *bits)
+{
+    pthread_mutex_lock(&a->mutex);
+    weir_status status = get_mask(a, place, bits);
+    pthread_mutex_unlock(&a->mutex);
+    return status;
+}
+
