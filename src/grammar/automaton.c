@@ -148,8 +148,7 @@ static uint64_t hash_state(const weir__automaton *a, uint32_t id)
     return weir__hash(0, a->pool + s->first, s->n * sizeof *a->pool);
 }
 
-/* The frame of this element over `below`; at the end of a rule, `below` itself. */
-static bool frame_over(weir__automaton *a, const weir__automaton_element *e, uint32_t below, uint32_t *id)
+bool weir__automaton_frame(weir__automaton *a, const weir__automaton_element *e, uint32_t below, uint32_t *id)
 {
     frame f = {(uint32_t)(e - a->elements), below};
     table *t = &a->frame_table;
@@ -167,27 +166,31 @@ static bool frame_over(weir__automaton *a, const weir__automaton_element *e, uin
     }
     if (!weir__mem_grow(&a->frames, &a->frames_capacity, a->n_frames + 1, sizeof *a->frames) ||
         !weir__mem_grow(&a->seen, &a->seen_capacity, a->n_frames + 1, sizeof *a->seen) ||
-        !weir__mem_grow(&a->after, &a->after_capacity, a->n_frames + 1, sizeof *a->after))
+        !weir__mem_grow(&a->after, &a->after_capacity, a->n_frames + 1, sizeof *a->after) ||
+        !weir__mem_grow(&a->similar, &a->similar_capacity, a->n_frames + 1, sizeof *a->similar))
         return false;
     a->frames[a->n_frames] = f;
     a->seen[a->n_frames] = 0;
     a->after[a->n_frames] = UNKNOWN;
+    a->similar[a->n_frames] = (similar){.frame = UNKNOWN};
     *id = (uint32_t)a->n_frames++;
     t->slots[at] = *id + 1;
     t->n++;
     return true;
 }
 
-/* The state of the ways in found. */
-static bool find_state(weir__automaton *a, uint32_t *id)
+bool weir__automaton_find(weir__automaton *a, uint32_t *id)
 {
     table *t = &a->state_table;
-    size_t n = a->n_found, bytes = n * sizeof *a->found;
-    if (n == 0) {
+    size_t n = 0;
+    if (a->n_found == 0) {
         *id = DEAD;
         return true;
     }
-    qsort(a->found, n, sizeof *a->found, compare_numbers);
+    qsort(a->found, a->n_found, sizeof *a->found, compare_numbers);
+    for (size_t i = 0; i < a->n_found; i++)
+        if (i == 0 || a->found[i] != a->found[n - 1]) a->found[n++] = a->found[i];
+    const size_t bytes = n * sizeof *a->found;
     if (!make_room(a, t, hash_state)) return false;
     size_t at = (size_t)weir__hash(0, a->found, bytes) & (t->capacity - 1);
     for (; t->slots[at] != 0; at = (at + 1) & (t->capacity - 1)) {
@@ -199,7 +202,7 @@ static bool find_state(weir__automaton *a, uint32_t *id)
     if (!weir__mem_grow(&a->states, &a->states_capacity, a->n_states + 1, sizeof *a->states) ||
         !weir__mem_grow(&a->pool, &a->pool_capacity, a->n_pool + n, sizeof *a->pool))
         return false;
-    state made = {.first = (uint32_t)a->n_pool, .n = (uint32_t)n, .ends = a->found[0] == 0, .run = RUN_UNKNOWN, .mask = NONE};
+    state made = {.first = (uint32_t)a->n_pool, .n = (uint32_t)n, .ends = a->found[0] == 0, .similar = UNKNOWN, .run = RUN_UNKNOWN, .mask = NONE};
     for (size_t i = 0; i < n; i++)
         made.tokens |= a->found[i] != 0 && weir__automaton_is_token(&a->elements[a->frames[a->found[i]].element]);
     memcpy(a->pool + a->n_pool, a->found, bytes);
@@ -231,7 +234,7 @@ static bool add_frame(weir__automaton *a, uint32_t id)
     return true;
 }
 
-static bool add_way(weir__automaton *a, uint32_t id)
+bool weir__automaton_add_way(weir__automaton *a, uint32_t id)
 {
     if (!weir__mem_grow(&a->found, &a->found_capacity, a->n_found + 1, sizeof *a->found)) return false;
     a->found[a->n_found++] = id;
@@ -244,7 +247,7 @@ static bool open_rule(weir__automaton *a, uint32_t rule, uint32_t rest)
     const weir__automaton_element *e = &a->elements[a->starts[rule]];
     uint32_t id;
     for (;; e++) {
-        if (!frame_over(a, e, rest, &id) || !add_frame(a, id)) return false;
+        if (!weir__automaton_frame(a, e, rest, &id) || !add_frame(a, id)) return false;
         while (!weir__automaton_is_end(e)) e++;
         if (e->type == END) return true;
     }
@@ -255,7 +258,7 @@ static bool open_reference(weir__automaton *a, uint32_t id)
 {
     const weir__automaton_element *reference = &a->elements[a->frames[id].element];
     uint32_t rest;
-    return frame_over(a, reference + 1, a->frames[id].below, &rest) && open_rule(a, reference->value, rest);
+    return weir__automaton_frame(a, reference + 1, a->frames[id].below, &rest) && open_rule(a, reference->value, rest);
 }
 
 /* Orders frames by their elements: their ids depend on earlier computations. */
@@ -296,7 +299,7 @@ static bool open_all(weir__automaton *a, size_t most, bool *cut)
         bool reference = id != 0 && a->elements[a->frames[id].element].type == RULE;
         *cut = !reference && a->n_found == most;
         if (*cut) break;
-        if (!(reference ? open_reference(a, id) : add_way(a, id))) return false;
+        if (!(reference ? open_reference(a, id) : weir__automaton_add_way(a, id))) return false;
         *cut = a->n_todo > MOST_FRAMES;
     }
     return true;
@@ -328,6 +331,7 @@ static bool end_step(weir__automaton *a, uint32_t *to)
     size_t n = a->n_todo;
     bool cut;
     if (!open_all(a, WEIR__AUTOMATON_WAYS_MAX, &cut)) return false;
+    a->step_frames = (uint32_t)a->n_todo;
     if (cut) {
         if (!weir__mem_grow(&a->order, &a->order_capacity, 2 * n, sizeof *a->order)) return false;
         memcpy(a->order, a->todo, n * sizeof *a->order);
@@ -340,8 +344,11 @@ static bool end_step(weir__automaton *a, uint32_t *to)
             if (!add_frame(a, a->order[i])) return false;
         if (!open_all(a, KEPT, &cut)) return false;
         a->n_cuts++;
+        a->step_frames = UINT32_MAX;
     }
-    return find_state(a, to);
+    if (!weir__automaton_find(a, to)) return false;
+    if (a->states[*to].frames < a->step_frames) a->states[*to].frames = a->step_frames;
+    return true;
 }
 
 bool weir__automaton_after(weir__automaton *a, uint32_t way, uint32_t *to)
@@ -351,7 +358,7 @@ bool weir__automaton_after(weir__automaton *a, uint32_t way, uint32_t *to)
     if (*to != UNKNOWN) return true;
     const frame f = a->frames[way];
     begin_step(a);
-    if (!frame_over(a, after_class(&a->elements[f.element]), f.below, &next) || !add_frame(a, next) ||
+    if (!weir__automaton_frame(a, after_class(&a->elements[f.element]), f.below, &next) || !add_frame(a, next) ||
         !end_step(a, to))
         return false;
     a->after[way] = *to;
@@ -406,7 +413,7 @@ bool weir__automaton_next(weir__automaton *a, uint32_t from, uint32_t column, ui
         if (a->pool[a->states[from].first + i] == 0 || weir__automaton_is_token(e) ||
             !element_matches(e, a->lows[column]))
             continue;
-        if (!frame_over(a, after_class(e), f.below, &next) || !add_frame(a, next)) return false;
+        if (!weir__automaton_frame(a, after_class(e), f.below, &next) || !add_frame(a, next)) return false;
     }
     if (!end_step(a, to)) return false;
     a->states[from].row[column] = *to;
@@ -424,7 +431,7 @@ static bool go_token(weir__automaton *a, uint32_t from, int32_t token, uint32_t 
         frame f = a->frames[id];
         const weir__automaton_element *e = &a->elements[f.element];
         if (id == 0 || !weir__automaton_is_token(e) || (e->value == (uint32_t)token) != (e->type == TOKEN)) continue;
-        if (!frame_over(a, e + 1, f.below, &next) || !add_frame(a, next)) return false;
+        if (!weir__automaton_frame(a, e + 1, f.below, &next) || !add_frame(a, next)) return false;
     }
     return end_step(a, to);
 }
@@ -515,7 +522,7 @@ weir_status weir__automaton_accept(weir__automaton *a, weir__automaton_place *pl
 static void destroy_automaton(weir__automaton *a)
 {
     for (size_t i = 0; i < a->n_states; i++) weir__mem_free(a->states[i].row);
-    for (size_t i = 0; a->masks != NULL && i < a->n_masks; i++) weir__mem_free(a->masks[i].bits);
+    for (size_t i = 0; a->masks != NULL && i < a->size_masks; i++) weir__mem_free(a->masks[i].bits);
     weir__mem_free(a->masks);
     weir__mem_free(a->codes);
     weir__mem_free(a->empty);
@@ -531,6 +538,8 @@ static void destroy_automaton(weir__automaton *a)
     weir__mem_free(a->seen);
     weir__mem_free(a->frames);
     weir__mem_free(a->slices);
+    weir__mem_free(a->nearer);
+    weir__mem_free(a->similar);
     weir__mem_free(a->lows);
     weir__automaton_rules_fini(&a->rules);
     weir__mem_free(a);
@@ -542,13 +551,15 @@ static bool add_fixed(weir__automaton *a)
     if (!weir__mem_grow(&a->frames, &a->frames_capacity, 1, sizeof *a->frames) ||
         !weir__mem_grow(&a->seen, &a->seen_capacity, 1, sizeof *a->seen) ||
         !weir__mem_grow(&a->after, &a->after_capacity, 1, sizeof *a->after) ||
+        !weir__mem_grow(&a->similar, &a->similar_capacity, 1, sizeof *a->similar) ||
         !weir__mem_grow(&a->states, &a->states_capacity, DEAD + 1, sizeof *a->states))
         return false;
     a->frames[0] = (frame){0};
     a->seen[0] = 0;
     a->after[0] = DEAD;
+    a->similar[0] = (similar){0};
     a->n_frames = 1;
-    for (; a->n_states <= DEAD; a->n_states++) a->states[a->n_states] = (state){.run = 0, .mask = NONE};
+    for (; a->n_states <= DEAD; a->n_states++) a->states[a->n_states] = (state){.similar = DEAD, .mask = NONE};
     return true;
 }
 
@@ -569,16 +580,17 @@ weir_status weir__automaton_create(const weir__automaton_element *rules, size_t 
     weir_status status = WEIR_NO_MEMORY;
     atomic_init(&a->refs, 1);
     a->trie = trie;
-    a->n_masks = mask_bytes < MASK_BYTES / 8 ? MASK_BYTES / mask_bytes : 8;
+    a->size_masks = mask_bytes < MASK_BYTES / 8 ? MASK_BYTES / mask_bytes : 8;
     if (!weir__automaton_share(rules, n_elements, starts, n_rules, &a->rules)) goto fail;
     a->elements = a->rules.elements;
     a->starts = a->rules.starts;
     a->n_elements = a->rules.n_elements;
-    a->masks = weir__mem_calloc(a->n_masks, sizeof *a->masks);
+    a->masks = weir__mem_calloc(a->size_masks, sizeof *a->masks);
     a->path = weir__mem_calloc(trie->most_depth + 1, sizeof *a->path);
     a->slices = weir__mem_calloc(a->n_elements, sizeof *a->slices);
+    if (!weir__automaton_find_nearer(a)) goto fail;
     if (a->masks == NULL || a->path == NULL || a->slices == NULL) goto fail;
-    for (size_t i = 0; i < a->n_masks; i++) a->masks[i].state = NONE;
+    for (size_t i = 0; i < a->size_masks; i++) a->masks[i].state = NONE;
     if (!make_columns(a) || !add_fixed(a) || !find_start(a, root)) goto fail;
     status = WEIR_GRAMMAR;
     if (a->start == DEAD) goto fail;
@@ -607,14 +619,22 @@ void weir__automaton_release(weir__automaton *a)
 size_t weir__automaton_size(weir__automaton *a)
 {
     pthread_mutex_lock(&a->mutex);
-    size_t n = a->n_elements * (sizeof *a->elements + sizeof *a->slices) +
-               a->frames_capacity * (sizeof *a->frames + sizeof *a->seen + sizeof *a->after) +
+    size_t n = a->n_elements * (sizeof *a->elements + sizeof *a->nearer + sizeof *a->slices) +
+               a->frames_capacity * (sizeof *a->frames + sizeof *a->seen + sizeof *a->after + sizeof *a->similar) +
                a->frame_table.capacity * sizeof *a->frame_table.slots +
                a->states_capacity * sizeof *a->states +
                a->state_table.capacity * sizeof *a->state_table.slots + a->pool_capacity * sizeof *a->pool +
                a->n_rows * a->n_columns * sizeof(uint32_t);
-    for (size_t i = 0; i < a->n_masks; i++)
+    for (size_t i = 0; i < a->size_masks; i++)
         if (a->masks[i].bits != NULL) n += WEIR__AUTOMATON_WORDS(a->trie->n_vocab) * sizeof *a->masks[i].bits;
+    pthread_mutex_unlock(&a->mutex);
+    return n;
+}
+
+uint64_t weir__automaton_n_masks(weir__automaton *a)
+{
+    pthread_mutex_lock(&a->mutex);
+    uint64_t n = a->n_masks;
     pthread_mutex_unlock(&a->mutex);
     return n;
 }

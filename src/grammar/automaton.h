@@ -44,6 +44,9 @@ size_t weir__automaton_size(weir__automaton *automaton);
 /* The number of times that there were too many ways so far. */
 uint64_t weir__automaton_n_cuts(weir__automaton *automaton);
 
+/* The number of masks computed so far: the others were known, or another state's. */
+uint64_t weir__automaton_n_masks(weir__automaton *automaton);
+
 weir__automaton_place weir__automaton_start(const weir__automaton *automaton);
 
 /* Moves on by a token. REFUSED: the grammar does not allow it there; NO_MEMORY. *place is unchanged unless

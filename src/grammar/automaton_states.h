@@ -15,6 +15,9 @@ enum { DEAD = 0 };
 #define UNKNOWN UINT32_MAX
 #define NONE    UINT32_MAX
 
+/* The characters of a token, and the one after them, that states with the same `similar` read in the same way. */
+#define SIMILAR_REACH 40
+
 /* A run that was not measured. */
 #define RUN_UNKNOWN UINT8_MAX
 
@@ -23,6 +26,12 @@ typedef struct frame {
     uint32_t element, below;
 } frame;
 
+/* The frame that stands for one whose counts of repetitions are far from their bounds. */
+typedef struct similar {
+    uint32_t frame;   /* UNKNOWN */
+    uint32_t changes; /* the frames of the stack that others stand for */
+} similar;
+
 /* Invariant: its ways, pool[first … first + n), ascend. */
 typedef struct state {
     uint32_t first, n;
@@ -30,13 +39,18 @@ typedef struct state {
     bool tokens;   /* a token by its id may follow */
     uint8_t run;   /* the characters of a class that may follow, see mask.c; RUN_UNKNOWN */
     uint8_t slice; /* the index of their slice, where run > 0 */
-    uint32_t mask; /* index into masks, NONE = not cached */
+    uint32_t frames;  /* the most of any step that led here; UINT32_MAX: too many ways */
+    uint32_t similar; /* a state that no token tells from this one, but for the run; UNKNOWN */
+    uint32_t mask;    /* index into masks, NONE = not cached */
     uint32_t *row; /* [n_columns] the state that each column leads to; NULL = not allocated */
 } state;
 
+/* The tokens that may follow a state but are not within its run: see mask.c. */
 typedef struct mask {
-    uint32_t state; /* NONE = unused */
-    uint64_t *bits; /* [n_words]; NULL = not allocated */
+    uint32_t state;  /* NONE = unused */
+    uint32_t reach;  /* the characters of the longest text that decided about a token */
+    uint32_t frames; /* the most of any step that decided */
+    uint64_t *bits;  /* [n_words]; NULL = not allocated */
 } mask;
 
 /* A node above the one that a walk of the tree has come to. */
@@ -70,7 +84,8 @@ struct weir__automaton {
     frame *frames;         /* [n_frames]; frame 0 is the end */
     uint32_t *seen;        /* [n_frames]: the last step that visited it */
     uint32_t *after;       /* [n_frames]: the state after its terminal alone; UNKNOWN */
-    size_t n_frames, frames_capacity, seen_capacity, after_capacity;
+    similar *similar;      /* [n_frames] */
+    size_t n_frames, frames_capacity, seen_capacity, after_capacity, similar_capacity;
     table frame_table;
     state *states; /* [n_states] */
     size_t n_states, states_capacity;
@@ -78,8 +93,8 @@ struct weir__automaton {
     uint32_t *pool; /* [n_pool] */
     size_t n_pool, pool_capacity;
     size_t n_rows;
-    mask *masks; /* [n_masks] */
-    size_t n_masks;
+    mask *masks; /* [size_masks] */
+    size_t size_masks;
     size_t next_mask; /* the oldest */
     uint32_t step;
     uint32_t *todo; /* [n_todo] frames to visit; scratch */
@@ -90,7 +105,10 @@ struct weir__automaton {
     size_t order_capacity;
     uint8_t *empty; /* [rules.n_rules] whether a rule can match nothing; NULL until needed */
     uint64_t n_cuts;
-    uint8_t *slices; /* [n_elements] of classes: SLICE_NONE, or 2 + the slice's index; 0 = not asked for yet */
+    uint32_t *nearer; /* [n_elements] the element that stands for it: see repeat.c; NULL: each for itself */
+    uint32_t step_frames; /* of the last step; UINT32_MAX: it had too many ways */
+    uint64_t n_masks; /* computed so far */
+    uint8_t *slices;  /* [n_elements] of classes: SLICE_NONE, or 2 + the slice's index; 0 = not asked for yet */
     step *path;      /* [most_depth + 1] scratch */
     uint32_t *codes;
     size_t codes_capacity;
@@ -101,7 +119,15 @@ static inline bool weir__automaton_is_token(const weir__automaton_element *e)
     return e->type == TOKEN || e->type == NOT_TOKEN;
 }
 
+/* Finds a->nearer. False: out of memory. */
+bool weir__automaton_find_nearer(weir__automaton *a);
+
 /* All that follows needs the mutex. */
+
+/* *to: a state with the same tokens, but for those within its run, for all that texts of up to SIMILAR_REACH
+ * characters tell; often `from` itself. *frames: a step from `from` has at most so many times the frames of one
+ * from *to. False: out of memory. */
+bool weir__automaton_similar(weir__automaton *a, uint32_t from, uint32_t *to, uint64_t *frames);
 
 uint32_t weir__automaton_column(const weir__automaton *a, uint32_t code);
 
@@ -110,6 +136,15 @@ bool weir__automaton_next(weir__automaton *a, uint32_t from, uint32_t column, ui
 
 /* The state after the terminal on top of a way, as if there were no other. False: out of memory. */
 bool weir__automaton_after(weir__automaton *a, uint32_t way, uint32_t *to);
+
+/* The state of the ways [n] in found. */
+bool weir__automaton_find(weir__automaton *a, uint32_t *id);
+
+/* Adds a way to found. */
+bool weir__automaton_add_way(weir__automaton *a, uint32_t id);
+
+/* The frame of an element over `below`; at the end of a rule, `below` itself. */
+bool weir__automaton_frame(weir__automaton *a, const weir__automaton_element *e, uint32_t below, uint32_t *id);
 
 /* True if a code point with this beginning may follow. */
 bool weir__automaton_may_go(const weir__automaton *a, uint32_t in, weir__partial partial);

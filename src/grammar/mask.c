@@ -136,10 +136,11 @@ static bool first_slice(weir__automaton *a, uint32_t in, int32_t *slice)
     return true;
 }
 
-/* Finds the length of the state's run: 0: none; up to WEIR__SLICE_LONGEST - 1: that many characters, and the state
- * after them takes no more of the class; WEIR__SLICE_LONGEST: as many or more. */
+/* Finds the length of the state's run: 0: none; less than the longest token: that many characters, and the state
+ * after them takes no more of the class; otherwise as many or more. */
 static bool measure_run(weir__automaton *a, uint32_t from)
 {
+    const size_t longest = weir__slices_longest(a->trie->slices);
     uint32_t chain[WEIR__SLICE_LONGEST], at = from, way;
     size_t n = 0, touching;
     int32_t slice;
@@ -152,21 +153,21 @@ static bool measure_run(weir__automaton *a, uint32_t from)
         if (!count_touching(a, at, slice, &touching, &way)) return false;
         if (touching == 0) length = (uint8_t)n;
         if (touching != 1 || way == NONE) break;
-        if (n == WEIR__SLICE_LONGEST) {
+        if (n == longest) {
             length = (uint8_t)n;
             break;
         }
         chain[n] = at;
         if (!weir__automaton_after(a, way, &at)) return false;
         if (at == chain[n]) {
-            length = WEIR__SLICE_LONGEST;
+            length = (uint8_t)longest;
             break;
         }
     }
     a->states[from].run = length;
     a->states[from].slice = (uint8_t)(slice < 0 ? 0 : slice);
-    for (size_t i = 1; i < n && n < WEIR__SLICE_LONGEST; i++) {
-        a->states[chain[i]].run = (uint8_t)(length < WEIR__SLICE_LONGEST && length > 0 ? length - i : length);
+    for (size_t i = 1; i < n && n < longest; i++) {
+        a->states[chain[i]].run = (uint8_t)(length < longest && length > 0 ? length - i : length);
         a->states[chain[i]].slice = (uint8_t)slice;
     }
     return true;
@@ -199,15 +200,16 @@ static size_t next_bit(const uint64_t *bits, size_t from, size_t end)
 }
 
 /* The first node from `from` on that is to be visited. */
-static size_t skip_nodes(const weir__automaton *a, size_t from, uint64_t *bits)
+static size_t skip_nodes(const weir__automaton *a, size_t from, mask *m)
 {
     const weir__trie *trie = a->trie;
     while (from < trie->n_nodes) {
         const step *above = &a->path[trie->nodes[from].depth - 1];
         if (above->slice == NULL) return from;
         const size_t to = next_bit(above->slice->stops, from, above->end);
+        if (above->sets && trie->nodes[from].first < trie->nodes[to].first) m->reach = UINT32_MAX;
         for (uint32_t k = trie->nodes[from].first; above->sets && k < trie->nodes[to].first; k++)
-            set_bit(bits, trie->ends[k].token);
+            set_bit(m->bits, trie->ends[k].token);
         if (to < above->end) return to;
         from = to;
     }
@@ -227,25 +229,10 @@ static bool enter_node(weir__automaton *a, const weir__trie_node *node, uint32_t
     }
     if (node->end == (uint32_t)(node - a->trie->nodes) + 1) return true;
     if (!measure_run(a, in)) return false;
-    if (a->states[in].run > 0 && a->states[in].run + node->depth >= WEIR__SLICE_LONGEST) {
+    if (a->states[in].run > 0 && a->states[in].run + node->depth >= weir__slices_longest(a->trie->slices)) {
         at->slice = weir__slices_at(a->trie->slices, a->states[in].slice);
         at->sets = true;
     }
-    return true;
-}
-
-/* Notes what is to be visited at all, and allows the tokens of the state's run. */
-static bool enter_root(weir__automaton *a, uint32_t from, uint64_t *bits)
-{
-    const weir__trie *trie = a->trie;
-    a->path[0] = (step){from, (uint32_t)trie->n_nodes, NULL, false};
-    if (!measure_run(a, from)) return false;
-    const size_t run = a->states[from].run, n_words = WEIR__AUTOMATON_WORDS(trie->n_vocab);
-    if (run == 0) return true;
-    a->path[0].slice = weir__slices_at(trie->slices, a->states[from].slice);
-    const uint64_t *tokens = a->path[0].slice->tokens;
-    const uint64_t *longer = run < WEIR__SLICE_LONGEST ? weir__slices_longer(trie->slices, run) : NULL;
-    for (size_t i = 0; i < n_words; i++) bits[i] |= longer != NULL ? tokens[i] & ~longer[i] : tokens[i];
     return true;
 }
 
@@ -267,13 +254,17 @@ static size_t skip_branch(const weir__automaton *a, size_t i, uint32_t column)
     return low < trie->n_tops ? trie->tops[low] : trie->n_nodes;
 }
 
-/* Sets the bits of the tokens that may come next. A node that leads nowhere skips its whole branch. */
-static bool walk_trie(weir__automaton *a, uint32_t from, uint64_t *bits)
+/* Sets the bits of the tokens that may come next, but for those within the state's run. A node that leads nowhere
+ * skips its whole branch. */
+static bool walk_trie(weir__automaton *a, uint32_t from, mask *m)
 {
     const weir__trie *trie = a->trie;
-    if (!enter_root(a, from, bits)) return false;
-    set_ends(a, 0, from, bits);
-    for (size_t i = skip_nodes(a, 1, bits); i < trie->n_nodes; i = skip_nodes(a, i, bits)) {
+    if (!measure_run(a, from)) return false;
+    const weir__slice *slice =
+        a->states[from].run > 0 ? weir__slices_at(trie->slices, a->states[from].slice) : NULL;
+    a->path[0] = (step){from, (uint32_t)trie->n_nodes, slice, false};
+    set_ends(a, 0, from, m->bits);
+    for (size_t i = skip_nodes(a, 1, m); i < trie->n_nodes; i = skip_nodes(a, i, m)) {
         const weir__trie_node *node = &trie->nodes[i];
         const uint32_t column = weir__automaton_column(a, node->code);
         uint32_t to;
@@ -282,8 +273,10 @@ static bool walk_trie(weir__automaton *a, uint32_t from, uint64_t *bits)
             i = skip_branch(a, i, column);
             continue;
         }
+        if (m->reach <= node->depth) m->reach = node->depth + 1;
+        if (m->frames < a->states[to].frames) m->frames = a->states[to].frames;
         if (!enter_node(a, node, to)) return false;
-        set_ends(a, i++, to, bits);
+        set_ends(a, i++, to, m->bits);
     }
     return true;
 }
@@ -319,14 +312,18 @@ static weir_status try_each(weir__automaton *a, const weir__automaton_place *pla
     return WEIR_OK;
 }
 
-static weir_status compute_mask(weir__automaton *a, const weir__automaton_place *place, uint64_t *bits)
+/* All tokens at a place within a code point, but otherwise none within the state's run. */
+static weir_status compute_mask(weir__automaton *a, const weir__automaton_place *place, mask *m)
 {
     const weir__trie *trie = a->trie;
-    memset(bits, 0, WEIR__AUTOMATON_WORDS(trie->n_vocab) * sizeof *bits);
-    for (size_t i = 0; a->states[place->state].ends && i < trie->n_eog; i++) set_bit(bits, trie->eog[i]);
-    if (place->partial.n > 0) return try_each(a, place, bits);
-    if (!walk_trie(a, place->state, bits)) return WEIR_NO_MEMORY;
-    if (a->states[place->state].tokens) set_tokens(a, place->state, bits);
+    a->n_masks++;
+    m->reach = 1;
+    m->frames = 0;
+    memset(m->bits, 0, WEIR__AUTOMATON_WORDS(trie->n_vocab) * sizeof *m->bits);
+    for (size_t i = 0; a->states[place->state].ends && i < trie->n_eog; i++) set_bit(m->bits, trie->eog[i]);
+    if (place->partial.n > 0) return try_each(a, place, m->bits);
+    if (!walk_trie(a, place->state, m)) return WEIR_NO_MEMORY;
+    if (a->states[place->state].tokens) set_tokens(a, place->state, m->bits);
     return WEIR_OK;
 }
 
@@ -338,24 +335,63 @@ static mask *place_for(weir__automaton *a)
     if (m->bits == NULL) return NULL;
     if (m->state != NONE) a->states[m->state].mask = NONE;
     m->state = NONE;
-    a->next_mask = (a->next_mask + 1) % a->n_masks;
+    a->next_mask = (a->next_mask + 1) % a->size_masks;
     return m;
+}
+
+/* Finds a state's mask in the cache, or computes it. */
+static weir_status know_mask(weir__automaton *a, uint32_t of, mask **known)
+{
+    if (a->states[of].mask != NONE) {
+        *known = &a->masks[a->states[of].mask];
+        return WEIR_OK;
+    }
+    const weir__automaton_place place = {.state = of};
+    *known = place_for(a);
+    if (*known == NULL) return WEIR_NO_MEMORY;
+    weir_status status = compute_mask(a, &place, *known);
+    if (status != WEIR_OK) return status;
+    (*known)->state = of;
+    a->states[of].mask = (uint32_t)(*known - a->masks);
+    return WEIR_OK;
+}
+
+/* Finds the mask of the state that is similar to this one. *known NULL: that has no other mask, or might have one. */
+static weir_status share_mask(weir__automaton *a, uint32_t of, mask **known)
+{
+    uint32_t other;
+    uint64_t frames;
+    *known = NULL;
+    if (a->states[of].mask != NONE || a->states[of].tokens) return WEIR_OK;
+    if (!weir__automaton_similar(a, of, &other, &frames)) return WEIR_NO_MEMORY;
+    if (other == of) return WEIR_OK;
+    if (!measure_run(a, of) || !measure_run(a, other)) return WEIR_NO_MEMORY;
+    const state *s = &a->states[of], *t = &a->states[other];
+    if ((s->run > 0) != (t->run > 0) || (s->run > 0 && s->slice != t->slice)) return WEIR_OK;
+    mask *m;
+    weir_status status = know_mask(a, other, &m);
+    if (status != WEIR_OK) return status;
+    /* With too many ways, some would be left out here but not there. */
+    if (m->reach <= SIMILAR_REACH && frames * m->frames <= WEIR__AUTOMATON_WAYS_MAX) *known = m;
+    return WEIR_OK;
 }
 
 static weir_status get_mask(weir__automaton *a, const weir__automaton_place *place, uint64_t *bits)
 {
-    size_t bytes = WEIR__AUTOMATON_WORDS(a->trie->n_vocab) * sizeof *bits;
-    if (place->partial.n > 0) return compute_mask(a, place, bits);
-    uint32_t known = a->states[place->state].mask;
-    if (known == NONE) {
-        mask *m = place_for(a);
-        if (m == NULL) return WEIR_NO_MEMORY;
-        weir_status status = compute_mask(a, place, m->bits);
-        if (status != WEIR_OK) return status;
-        m->state = place->state;
-        known = a->states[place->state].mask = (uint32_t)(m - a->masks);
+    if (place->partial.n > 0) {
+        mask whole = {.bits = bits};
+        return compute_mask(a, place, &whole);
     }
-    memcpy(bits, a->masks[known].bits, bytes);
+    const uint32_t of = place->state;
+    mask *known;
+    weir_status status = share_mask(a, of, &known);
+    if (status == WEIR_OK && known == NULL) status = know_mask(a, of, &known);
+    if (status != WEIR_OK) return status;
+    if (!measure_run(a, of)) return WEIR_NO_MEMORY;
+    memcpy(bits, known->bits, WEIR__AUTOMATON_WORDS(a->trie->n_vocab) * sizeof *bits);
+    const weir__slices *slices = a->trie->slices;
+    const state *s = &a->states[of];
+    if (s->run > 0) weir__slices_allow(slices, weir__slices_at(slices, s->slice), s->run, bits);
     return WEIR_OK;
 }
 

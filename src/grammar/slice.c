@@ -10,9 +10,20 @@
 /* A slice is worth its memory if at least one in so many nodes of the tree is of its class. */
 #define WORTH 2
 
+/* The lengths whose longer tokens have a table. Few tokens are longer than all of them. */
+#define TABLES 32
+
+typedef struct long_token {
+    int32_t token;
+    size_t length; /* in code points */
+} long_token;
+
 struct weir__slices {
     const weir__trie *trie;
-    uint64_t *longer;                /* [WEIR__SLICE_LONGEST][n_words] */
+    uint64_t *longer;                /* [TABLES][n_words]: the tokens with more than 0, 1, … code points */
+    long_token *long_ones;           /* [n_long] those with at least TABLES */
+    size_t n_long, long_capacity;
+    size_t longest;
     size_t n_words;                  /* of bits of tokens */
     uint64_t *special;               /* bits of nodes where an incomplete or too long token ends */
     size_t n_ascii[128], n_others;   /* nodes of each code point, and of all others */
@@ -46,8 +57,25 @@ bool weir__slice_has(const weir__slice *slice, uint32_t code)
     return low < slice->of.n && slice->of.ranges[low].low <= code;
 }
 
+/* A token that ends at node i. */
+static bool note_length(weir__slices *s, size_t i, const weir__trie_token *end)
+{
+    const size_t length = s->trie->nodes[i].depth;
+    if (end->partial.n > 0 || length > WEIR__SLICE_LONGEST) {
+        set_bit(s->special, i);
+        return true;
+    }
+    if (length > s->longest) s->longest = length;
+    /* Of the tables, it goes into the last one; read_trie adds it to those of shorter lengths. */
+    set_bit(s->longer + ((length < TABLES ? length : TABLES) - 1) * s->n_words, (size_t)end->token);
+    if (length < TABLES) return true;
+    if (!weir__mem_grow(&s->long_ones, &s->long_capacity, s->n_long + 1, sizeof *s->long_ones)) return false;
+    s->long_ones[s->n_long++] = (long_token){end->token, length};
+    return true;
+}
+
 /* What all classes share: the tokens by length, and the nodes that no slice skips. */
-static void read_trie(weir__slices *s)
+static bool read_trie(weir__slices *s)
 {
     const weir__trie *trie = s->trie;
     for (size_t i = 1; i < trie->n_nodes; i++) {
@@ -56,16 +84,13 @@ static void read_trie(weir__slices *s)
             s->n_ascii[node->code]++;
         else
             s->n_others++;
-        for (uint32_t k = node->first; k < node[1].first; k++) {
-            if (trie->ends[k].partial.n > 0 || node->depth > WEIR__SLICE_LONGEST)
-                set_bit(s->special, i);
-            else /* longer than node->depth - 1 code points; the shorter counts follow below */
-                set_bit(s->longer + (node->depth - 1) * s->n_words, (size_t)trie->ends[k].token);
-        }
+        for (uint32_t k = node->first; k < node[1].first; k++)
+            if (!note_length(s, i, &trie->ends[k])) return false;
     }
-    for (size_t n = WEIR__SLICE_LONGEST - 1; n > 0; n--)
+    for (size_t n = TABLES - 1; n > 0; n--)
         for (size_t i = 0; i < s->n_words; i++)
             s->longer[(n - 1) * s->n_words + i] |= s->longer[n * s->n_words + i];
+    return true;
 }
 
 static bool is_worth(const weir__slices *s, const weir__slice *slice)
@@ -134,9 +159,23 @@ const weir__slice *weir__slices_at(const weir__slices *s, int32_t index)
     return &s->made[index];
 }
 
-const uint64_t *weir__slices_longer(const weir__slices *s, size_t n)
+size_t weir__slices_longest(const weir__slices *s)
 {
-    return s->longer + n * s->n_words;
+    return s->longest;
+}
+
+void weir__slices_allow(const weir__slices *s, const weir__slice *slice, size_t n, uint64_t *bits)
+{
+    const uint64_t *longer = s->longer + (n < TABLES ? n : TABLES - 1) * s->n_words;
+    if (n >= s->longest) {
+        for (size_t i = 0; i < s->n_words; i++) bits[i] |= slice->tokens[i];
+        return;
+    }
+    for (size_t i = 0; i < s->n_words; i++) bits[i] |= slice->tokens[i] & ~longer[i];
+    for (size_t i = 0; n >= TABLES && i < s->n_long; i++) {
+        const size_t token = (size_t)s->long_ones[i].token;
+        if (s->long_ones[i].length <= n && has_bit(slice->tokens, token)) set_bit(bits, token);
+    }
 }
 
 weir__slices *weir__slices_create(const weir__trie *trie)
@@ -152,7 +191,7 @@ weir__slices *weir__slices_create(const weir__trie *trie)
     if (s == NULL) return NULL;
     s->trie = trie;
     s->n_words = ((size_t)trie->n_vocab + 63) / 64;
-    s->longer = weir__mem_calloc(WEIR__SLICE_LONGEST * s->n_words, sizeof *s->longer);
+    s->longer = weir__mem_calloc(TABLES * s->n_words, sizeof *s->longer);
     s->special = weir__mem_calloc(trie->n_nodes / 64 + 1, sizeof *s->special);
     s->above = weir__mem_calloc(trie->most_depth + 1, sizeof *s->above);
     if (s->longer == NULL || s->special == NULL || s->above == NULL || pthread_mutex_init(&s->mutex, NULL) != 0) {
@@ -162,8 +201,7 @@ weir__slices *weir__slices_create(const weir__trie *trie)
         weir__mem_free(s);
         return NULL;
     }
-    read_trie(s);
-    if (weir__slices_find(s, &of_strings[0], &index) && weir__slices_find(s, &of_strings[1], &index)) return s;
+    if (read_trie(s) && weir__slices_find(s, &of_strings[0], &index) && weir__slices_find(s, &of_strings[1], &index)) return s;
     weir__slices_destroy(s);
     return NULL;
 }
@@ -177,6 +215,7 @@ void weir__slices_destroy(weir__slices *s)
     }
     pthread_mutex_destroy(&s->mutex);
     weir__mem_free(s->longer);
+    weir__mem_free(s->long_ones);
     weir__mem_free(s->special);
     weir__mem_free(s->above);
     weir__mem_free(s);

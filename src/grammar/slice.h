@@ -5,8 +5,8 @@
 
 #include "grammar/trie.h"
 
-/* The code points of a token in a slice at most. The few longer ones are judged one by one. */
-#define WEIR__SLICE_LONGEST 32
+/* The code points of a token in a slice at most. Longer ones are judged one by one. */
+#define WEIR__SLICE_LONGEST 250
 
 /* The slices of a vocabulary at most. Classes beyond have none, and their masks cost more. */
 #define WEIR__SLICES_MAX 32
@@ -49,7 +49,10 @@ bool weir__slices_find(weir__slices *slices, const weir__class *of, int32_t *ind
 /* The slice of an index that find gave. */
 const weir__slice *weir__slices_at(const weir__slices *slices, int32_t index);
 
-/* Bits of the tokens with more code points than n, which is below WEIR__SLICE_LONGEST. */
-const uint64_t *weir__slices_longer(const weir__slices *slices, size_t n);
+/* The code points of the longest token in any slice. */
+size_t weir__slices_longest(const weir__slices *slices);
+
+/* Sets the bits of the slice's tokens of up to n code points. */
+void weir__slices_allow(const weir__slices *slices, const weir__slice *slice, size_t n, uint64_t *bits);
 
 #endif
