@@ -3,7 +3,7 @@
  *
  * A way to read a text is a stack of the elements that must follow, with a terminal on top. Stacks share
  * their lower parts in a tree (`frame`). A set of ways is a state. Each transition is computed once.
- * Characters that no class of the grammar distinguishes form one column. mask.c has
+ * Characters that no class of the grammar distinguishes form one column. token_mask.c has
  * the tokens that may follow a state. */
 #include "grammar/automaton.h"
 

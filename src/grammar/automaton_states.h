@@ -1,4 +1,4 @@
-/* automaton_states.h: the inside of an automaton, which automaton.c (its states) and mask.c (masks) share.
+/* automaton_states.h: the inside of an automaton, which automaton.c (its states) and token_mask.c (masks) share.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_GRAMMAR_AUTOMATON_STATES_H
 #define WEIR_GRAMMAR_AUTOMATON_STATES_H
@@ -37,15 +37,16 @@ typedef struct state {
     uint32_t first, n;
     bool ends;     /* the text may end here */
     bool tokens;   /* a token by its id may follow */
-    uint8_t run;   /* the characters of a class that may follow, see mask.c; RUN_UNKNOWN */
+    uint8_t run;   /* the characters of a class that may follow, see token_mask.c; RUN_UNKNOWN */
     uint8_t slice; /* the index of their slice, where run > 0 */
+    bool text;     /* no control character may follow within the run, but for those of the class */
     uint32_t frames;  /* the most of any step that led here; UINT32_MAX: too many ways */
     uint32_t similar; /* a state that no token tells from this one, but for the run; UNKNOWN */
     uint32_t mask;    /* index into masks, NONE = not cached */
     uint32_t *row; /* [n_columns] the state that each column leads to; NULL = not allocated */
 } state;
 
-/* The tokens that may follow a state but are not within its run: see mask.c. */
+/* The tokens that may follow a state but are not within its run: see token_mask.c. */
 typedef struct mask {
     uint32_t state;  /* NONE = unused */
     uint32_t reach;  /* the characters of the longest text that decided about a token */
@@ -57,7 +58,8 @@ typedef struct mask {
 typedef struct step {
     uint32_t state;
     uint32_t end;             /* of the node's branch */
-    const weir__slice *slice; /* only its stops are visited below the node; NULL: all nodes */
+    const weir__slice *slice; /* of a run that the node is in; NULL: none */
+    const uint64_t *stops;    /* the slice's nodes that are to be visited; NULL: all */
     bool sets;                /* the tokens between the stops are still to be allowed */
 } step;
 

@@ -102,15 +102,28 @@ static bool is_worth(const weir__slices *s, const weir__slice *slice)
     return n * WORTH >= s->trie->n_nodes;
 }
 
+static void free_slice(weir__slice *slice)
+{
+    weir__mem_free(slice->tokens);
+    weir__mem_free(slice->stops);
+    weir__mem_free(slice->text_stops);
+}
+
+/* Marks the newest node of this depth, and those above. */
+static void mark_path(const weir__slices *s, size_t depth, uint64_t *stops)
+{
+    for (size_t d = depth; d > 0 && !has_bit(stops, s->above[d]); d--) set_bit(stops, s->above[d]);
+}
+
 static bool make_slice(weir__slices *s, weir__slice *slice)
 {
     const weir__trie *trie = s->trie;
     size_t depth = 0; /* of the newest node that is of the class, as all above it */
     slice->tokens = weir__mem_calloc(s->n_words, sizeof *slice->tokens);
     slice->stops = weir__mem_calloc(trie->n_nodes / 64 + 1, sizeof *slice->stops);
-    if (slice->tokens == NULL || slice->stops == NULL) {
-        weir__mem_free(slice->tokens);
-        weir__mem_free(slice->stops);
+    slice->text_stops = weir__mem_calloc(trie->n_nodes / 64 + 1, sizeof *slice->text_stops);
+    if (slice->tokens == NULL || slice->stops == NULL || slice->text_stops == NULL) {
+        free_slice(slice);
         return false;
     }
     for (size_t i = 1; i < trie->n_nodes; i++) {
@@ -124,8 +137,8 @@ static bool make_slice(weir__slices *s, weir__slice *slice)
                 if (trie->ends[k].partial.n == 0) set_bit(slice->tokens, (size_t)trie->ends[k].token);
         }
         if (in && !has_bit(s->special, i)) continue;
-        for (size_t d = node->depth; d > 0 && !has_bit(slice->stops, s->above[d]); d--)
-            set_bit(slice->stops, s->above[d]);
+        mark_path(s, node->depth, slice->stops);
+        if (in || node->code >= WEIR__SLICE_CONTROLS) mark_path(s, node->depth, slice->text_stops);
     }
     return true;
 }
@@ -209,10 +222,7 @@ weir__slices *weir__slices_create(const weir__trie *trie)
 void weir__slices_destroy(weir__slices *s)
 {
     if (s == NULL) return;
-    for (size_t i = 0; i < s->n; i++) {
-        weir__mem_free(s->made[i].tokens);
-        weir__mem_free(s->made[i].stops);
-    }
+    for (size_t i = 0; i < s->n; i++) free_slice(&s->made[i]);
     pthread_mutex_destroy(&s->mutex);
     weir__mem_free(s->longer);
     weir__mem_free(s->long_ones);

@@ -5,6 +5,9 @@
 
 #include "grammar/trie.h"
 
+/* The code points below this are control characters: JSON has none of them in its strings. */
+#define WEIR__SLICE_CONTROLS 0x20
+
 /* The code points of a token in a slice at most. Longer ones are judged one by one. */
 #define WEIR__SLICE_LONGEST 250
 
@@ -28,8 +31,9 @@ typedef struct weir__slice {
     uint64_t ascii[2]; /* the class's first 128 code points as bits */
     uint64_t *tokens;  /* bits of the tokens with all their characters in the class, WEIR__SLICE_LONGEST at most
                         * and the last one complete */
-    uint64_t *stops;   /* bits of the trie's nodes on the way to any other token: its own, where one ends or where a
-                        * character is not in the class, and those above */
+    uint64_t *stops;   /* bits of the trie's nodes on the way to any other token: where one ends or where a character
+                        * is not in the class, and those above */
+    uint64_t *text_stops; /* the same without tokens that have a control character outside of the class first */
 } weir__slice;
 
 /* The slices of a trie, made when they are first asked for. Any thread may call the functions here. */

@@ -1,4 +1,4 @@
-/* mask.c: which tokens may follow a state: a walk of the vocabulary's tree, cached.
+/* token_mask.c: which tokens may follow a state: a walk of the vocabulary's tree, cached.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Within a string, or another run of a class of characters, most tokens are allowed, and most nodes of the tree
@@ -106,9 +106,11 @@ static bool touches(const weir__automaton_element *e, const weir__class *of)
 /* The most ways of a state that has a run: comparing them is cheaper than a walk. */
 #define RUN_WAYS 16
 
-/* The ways of a state that may take characters of a slice's class. *way: one of them, with the very class. */
-static bool count_touching(weir__automaton *a, uint32_t in, int32_t slice, size_t *n, uint32_t *way)
+/* The ways of a state that may take characters of a slice's class. *way: one of them, with the very class. *text
+ * becomes false if another may take a control character. */
+static bool count_touching(weir__automaton *a, uint32_t in, int32_t slice, size_t *n, uint32_t *way, bool *text)
 {
+    static const weir__class controls = {{{0, WEIR__SLICE_CONTROLS - 1}}, 1};
     const weir__class *of = &weir__slices_at(a->trie->slices, slice)->of;
     *n = 0;
     *way = NONE;
@@ -119,6 +121,7 @@ static bool count_touching(weir__automaton *a, uint32_t in, int32_t slice, size_
         if (!find_slice(a, element, &its)) return false;
         if (its == slice) *way = id;
         *n += its == slice || touches(&a->elements[element], of);
+        *text = *text && (its == slice || !touches(&a->elements[element], &controls));
     }
     return true;
 }
@@ -145,12 +148,13 @@ static bool measure_run(weir__automaton *a, uint32_t from)
     size_t n = 0, touching;
     int32_t slice;
     uint8_t length = 0;
+    bool text = true;
     if (a->states[from].run != RUN_UNKNOWN) return true;
     a->states[from].run = 0;
     if (!first_slice(a, from, &slice)) return false;
     for (; slice >= 0; n++) {
         if (a->states[at].n > RUN_WAYS) break;
-        if (!count_touching(a, at, slice, &touching, &way)) return false;
+        if (!count_touching(a, at, slice, &touching, &way, &text)) return false;
         if (touching == 0) length = (uint8_t)n;
         if (touching != 1 || way == NONE) break;
         if (n == longest) {
@@ -166,9 +170,11 @@ static bool measure_run(weir__automaton *a, uint32_t from)
     }
     a->states[from].run = length;
     a->states[from].slice = (uint8_t)(slice < 0 ? 0 : slice);
+    a->states[from].text = text;
     for (size_t i = 1; i < n && n < longest; i++) {
         a->states[chain[i]].run = (uint8_t)(length < longest && length > 0 ? length - i : length);
         a->states[chain[i]].slice = (uint8_t)slice;
+        a->states[chain[i]].text = text;
     }
     return true;
 }
@@ -205,9 +211,12 @@ static size_t skip_nodes(const weir__automaton *a, size_t from, mask *m)
     const weir__trie *trie = a->trie;
     while (from < trie->n_nodes) {
         const step *above = &a->path[trie->nodes[from].depth - 1];
-        if (above->slice == NULL) return from;
-        const size_t to = next_bit(above->slice->stops, from, above->end);
-        if (above->sets && trie->nodes[from].first < trie->nodes[to].first) m->reach = UINT32_MAX;
+        if (above->stops == NULL) return from;
+        const size_t to = next_bit(above->stops, from, above->end);
+        /* Below the end of a run there are few nodes. */
+        for (size_t i = from; above->sets && i < to && m->reach < UINT32_MAX; i++)
+            if (a->path[0].slice == NULL || m->reach <= trie->nodes[i].depth)
+                m->reach = a->path[0].slice == NULL ? UINT32_MAX : trie->nodes[i].depth + 1;
         for (uint32_t k = trie->nodes[from].first; above->sets && k < trie->nodes[to].first; k++)
             set_bit(m->bits, trie->ends[k].token);
         if (to < above->end) return to;
@@ -221,9 +230,10 @@ static bool enter_node(weir__automaton *a, const weir__trie_node *node, uint32_t
 {
     const step *above = &a->path[node->depth - 1];
     step *at = &a->path[node->depth];
-    *at = (step){in, node->end, NULL, false};
+    *at = (step){.state = in, .end = node->end};
     if (above->slice != NULL && weir__slice_has(above->slice, node->code)) { /* the run goes on */
         at->slice = above->slice;
+        at->stops = above->stops;
         at->sets = above->sets;
         return true;
     }
@@ -231,6 +241,7 @@ static bool enter_node(weir__automaton *a, const weir__trie_node *node, uint32_t
     if (!measure_run(a, in)) return false;
     if (a->states[in].run > 0 && a->states[in].run + node->depth >= weir__slices_longest(a->trie->slices)) {
         at->slice = weir__slices_at(a->trie->slices, a->states[in].slice);
+        at->stops = at->slice->stops;
         at->sets = true;
     }
     return true;
@@ -262,7 +273,8 @@ static bool walk_trie(weir__automaton *a, uint32_t from, mask *m)
     if (!measure_run(a, from)) return false;
     const weir__slice *slice =
         a->states[from].run > 0 ? weir__slices_at(trie->slices, a->states[from].slice) : NULL;
-    a->path[0] = (step){from, (uint32_t)trie->n_nodes, slice, false};
+    a->path[0] = (step){.state = from, .end = (uint32_t)trie->n_nodes, .slice = slice};
+    if (slice != NULL) a->path[0].stops = a->states[from].text ? slice->text_stops : slice->stops;
     set_ends(a, 0, from, m->bits);
     for (size_t i = skip_nodes(a, 1, m); i < trie->n_nodes; i = skip_nodes(a, i, m)) {
         const weir__trie_node *node = &trie->nodes[i];
