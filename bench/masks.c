@@ -1,10 +1,10 @@
-/* masks.c: what it takes to know which tokens may follow, at each token of given texts with a JSON Schema, for
- * constraints.py.
+/* masks.c: what it takes to know which tokens may follow, at each token of given texts with a JSON Schema,
+ * for constraints.py.
  *
- * usage: masks VOCABULARY.gguf < LINES : a line [SCHEMA, [TEXT, …], [TEXT, …]] of JSON texts each, with those that the schema
- * has and others. Prints a line of JSON with the vocabulary's numbers, then one for each schema: the times of the
- * thread in ns, `first` on an automaton that knows nothing yet, `again` when it has seen the same texts; how many
- * texts were refused and accepted wrongly; or why there is no grammar.
+ * usage: masks VOCABULARY.gguf < LINES : a line [SCHEMA, [TEXT, …], [TEXT, …]] of JSON texts each, with those
+ * that the schema has and others. Prints a line of JSON with the vocabulary's numbers, then one for each
+ * schema: the times of the thread in ns, `first` on an automaton that knows nothing yet, `again` when it has
+ * seen the same texts; how many texts were refused and accepted wrongly; or why there is no grammar.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,12 +74,12 @@ static json_t *measure(const struct llama_vocab *vocab, const weir__trie *trie, 
         const json_t *text;
         size_t i;
         for (int round = 0; round < 2; round++)
-            json_array_foreach(texts, i, text)
-                refused += !walk(automaton, vocab, json_string_value(text), times[round]) && round == 0;
-        json_array_foreach(json_array_get(line, 2), i, text)
-            accepted += walk(automaton, vocab, json_string_value(text), NULL);
-        result = json_pack("{s:I, s:O, s:O, s:i, s:i, s:I, s:I}", "compile", (json_int_t)compiled, "first", times[0],
-                           "again", times[1], "refused", refused, "accepted", accepted, "bytes",
+            json_array_foreach(texts, i, text) refused +=
+                !walk(automaton, vocab, json_string_value(text), times[round]) && round == 0;
+        json_array_foreach(json_array_get(line, 2), i, text) accepted +=
+            walk(automaton, vocab, json_string_value(text), NULL);
+        result = json_pack("{s:I, s:O, s:O, s:i, s:i, s:I, s:I}", "compile", (json_int_t)compiled, "first",
+                           times[0], "again", times[1], "refused", refused, "accepted", accepted, "bytes",
                            (json_int_t)weir__automaton_size(automaton), "masks",
                            (json_int_t)weir__automaton_n_masks(automaton));
     } else {
@@ -121,8 +121,8 @@ int main(int argc, char **argv)
     double began = thread_ns();
     weir__trie *trie = weir__trie_create(&source);
     if (trie == NULL) return 1;
-    print_line(json_pack("{s:i, s:I, s:i, s:I}", "tokens", trie->n_vocab, "nodes", (json_int_t)trie->n_nodes, "longest",
-                         (int)trie->most_depth, "trie", (json_int_t)(thread_ns() - began)));
+    print_line(json_pack("{s:i, s:I, s:i, s:I}", "tokens", trie->n_vocab, "nodes", (json_int_t)trie->n_nodes,
+                         "longest", (int)trie->most_depth, "trie", (json_int_t)(thread_ns() - began)));
     json_t *line;
     while ((line = json_loadf(stdin, JSON_DISABLE_EOF_CHECK | JSON_DECODE_ANY, NULL)) != NULL) {
         print_line(measure(vocab, trie, line));

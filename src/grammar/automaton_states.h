@@ -1,4 +1,5 @@
-/* automaton_states.h: the inside of an automaton, which automaton.c (its states) and token_mask.c (masks) share.
+/* automaton_states.h: the inside of an automaton, which automaton.c (its states) and token_mask.c (masks)
+ * share.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_GRAMMAR_AUTOMATON_STATES_H
 #define WEIR_GRAMMAR_AUTOMATON_STATES_H
@@ -6,17 +7,22 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "grammar/automaton.h"
 #include "grammar/automaton_rules.h"
 #include "grammar/slice.h"
+#include "grammar/trie.h"
+#include "weir/weir.h"
+
+/* The most ways to read a text. Ambiguous grammars can double them with each character. Where there are more,
+ * only a few remain, always the same ones: some texts of the grammar cannot be generated, but every text that
+ * was started can end. Alternatives with a common prefix are one way within it. */
+#define WEIR__AUTOMATON_WAYS_MAX 4096
+
+typedef struct weir__automaton weir__automaton;
 
 /* The state without ways. */
 enum { DEAD = 0 };
 #define UNKNOWN UINT32_MAX
 #define NONE    UINT32_MAX
-
-/* The characters of a token, and the one after them, that states with the same `similar` read in the same way. */
-#define SIMILAR_REACH 40
 
 /* A run that was not measured. */
 #define RUN_UNKNOWN UINT8_MAX
@@ -25,6 +31,13 @@ enum { DEAD = 0 };
 typedef struct frame {
     uint32_t element, below;
 } frame;
+
+/* How a class reads the characters of a slice: see token_mask.c. */
+typedef struct related {
+    uint8_t slice; /* its index + 1; 0: not known of any */
+    uint8_t relation;
+    bool controls; /* the class has control characters that the slice has not */
+} related;
 
 /* The frame that stands for one whose counts of repetitions are far from their bounds. */
 typedef struct similar {
@@ -35,15 +48,15 @@ typedef struct similar {
 /* Invariant: its ways, pool[first … first + n), ascend. */
 typedef struct state {
     uint32_t first, n;
-    bool ends;     /* the text may end here */
-    bool tokens;   /* a token by its id may follow */
-    uint8_t run;   /* the characters of a class that may follow, see token_mask.c; RUN_UNKNOWN */
-    uint8_t slice; /* the index of their slice, where run > 0 */
-    bool text;     /* no control character may follow within the run, but for those of the class */
+    bool ends;        /* the text may end here */
+    bool tokens;      /* a token by its id may follow */
+    uint8_t run;      /* the characters of a class that may follow, see token_mask.c; RUN_UNKNOWN */
+    uint8_t slice;    /* the index of their slice, where run > 0 */
+    bool text;        /* no control character may follow within the run, but for those of the class */
     uint32_t frames;  /* the most of any step that led here; UINT32_MAX: too many ways */
     uint32_t similar; /* a state that no token tells from this one, but for the run; UNKNOWN */
     uint32_t mask;    /* index into masks, NONE = not cached */
-    uint32_t *row; /* [n_columns] the state that each column leads to; NULL = not allocated */
+    uint32_t *row;    /* [n_columns] the state that each column leads to; NULL = not allocated */
 } state;
 
 /* The tokens that may follow a state but are not within its run: see token_mask.c. */
@@ -109,9 +122,9 @@ struct weir__automaton {
     uint64_t n_cuts;
     uint32_t *nearer; /* [n_elements] the element that stands for it: see repeat.c; NULL: each for itself */
     uint32_t step_frames; /* of the last step; UINT32_MAX: it had too many ways */
-    uint64_t n_masks; /* computed so far */
-    uint8_t *slices;  /* [n_elements] of classes: SLICE_NONE, or 2 + the slice's index; 0 = not asked for yet */
-    step *path;      /* [most_depth + 1] scratch */
+    uint64_t n_masks;     /* computed so far */
+    related *related;     /* [n_elements] */
+    step *path;           /* [most_depth + 1] scratch */
     uint32_t *codes;
     size_t codes_capacity;
 };
@@ -121,23 +134,21 @@ static inline bool weir__automaton_is_token(const weir__automaton_element *e)
     return e->type == TOKEN || e->type == NOT_TOKEN;
 }
 
-/* Finds a->nearer. False: out of memory. */
-bool weir__automaton_find_nearer(weir__automaton *a);
+/* True if the class at an element has the code point. */
+bool weir__automaton_matches(const weir__automaton_element *e, uint32_t code);
+
+/* Finds the columns: one begins at each range of a class, and after its end. False: out of memory. */
+bool weir__automaton_make_columns(weir__automaton *a);
+
+/* Makes the state before the first character. False: out of memory. */
+bool weir__automaton_begin(weir__automaton *a, uint32_t root);
 
 /* All that follows needs the mutex. */
-
-/* *to: a state with the same tokens, but for those within its run, for all that texts of up to SIMILAR_REACH
- * characters tell; often `from` itself. *frames: a step from `from` has at most so many times the frames of one
- * from *to. False: out of memory. */
-bool weir__automaton_similar(weir__automaton *a, uint32_t from, uint32_t *to, uint64_t *frames);
 
 uint32_t weir__automaton_column(const weir__automaton *a, uint32_t code);
 
 /* The transition of a state by a column. False: out of memory. */
 bool weir__automaton_next(weir__automaton *a, uint32_t from, uint32_t column, uint32_t *to);
-
-/* The state after the terminal on top of a way, as if there were no other. False: out of memory. */
-bool weir__automaton_after(weir__automaton *a, uint32_t way, uint32_t *to);
 
 /* The state of the ways [n] in found. */
 bool weir__automaton_find(weir__automaton *a, uint32_t *id);
@@ -146,12 +157,14 @@ bool weir__automaton_find(weir__automaton *a, uint32_t *id);
 bool weir__automaton_add_way(weir__automaton *a, uint32_t id);
 
 /* The frame of an element over `below`; at the end of a rule, `below` itself. */
-bool weir__automaton_frame(weir__automaton *a, const weir__automaton_element *e, uint32_t below, uint32_t *id);
+bool weir__automaton_frame(weir__automaton *a, const weir__automaton_element *e, uint32_t below,
+                           uint32_t *id);
 
 /* True if a code point with this beginning may follow. */
 bool weir__automaton_may_go(const weir__automaton *a, uint32_t in, weir__partial partial);
 
-/* weir__automaton_accept_bytes with the mutex held. */
-weir_status weir__automaton_go(weir__automaton *a, weir__automaton_place *place, int32_t token, const char *bytes, size_t n);
+/* Moves from a state, and a character begun, on by bytes [n] of a token. REFUSED, NO_MEMORY: both stay. */
+weir_status weir__automaton_go(weir__automaton *a, uint32_t *in, weir__partial *begun, int32_t token,
+                               const char *bytes, size_t n);
 
 #endif

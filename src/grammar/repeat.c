@@ -1,17 +1,16 @@
 /* repeat.c: states of a repetition that are far from its bounds, which no token tells apart.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A repetition with bounds is written out: a row of equal items, then rules that are each an item and the next rule,
- * or nothing (grammar.c). Texts of n characters do not tell two copies apart before which more than n others are
- * left, whether an item can match nothing or not. So the copy with SIMILAR_LEFT others left stands for those
- * before it. */
-#include <string.h>
+ * A repetition with bounds is written out: a row of equal items, then rules that are each an item and the
+ * next rule, or nothing (grammar.c). Texts of n characters do not tell two copies apart before which more
+ * than n others are left, whether an item can match nothing or not. So the copy with LEFT others left
+ * stands for those before it. */
+#include "grammar/repeat.h"
 
 #include "base/mem.h"
-#include "grammar/automaton_states.h"
 
 /* The copies, this one included, that are left where one stands for others. */
-#define SIMILAR_LEFT (SIMILAR_REACH + 2)
+#define LEFT (WEIR__REPEAT_REACH + 2)
 
 /* The number of elements of the item at e. */
 static uint32_t item_length(const weir__automaton_element *e)
@@ -43,13 +42,13 @@ static void find_rows(weir__automaton *a, uint32_t *left)
         const bool same = after != 0 && item_length(&elements[after]) == length &&
                           same_elements(&elements[i], &elements[after], length);
         left[i] = same ? left[after] + 1 : 1;
-        a->nearer[i] = left[i] > SIMILAR_LEFT ? a->nearer[after] : (uint32_t)i;
+        a->nearer[i] = left[i] > LEFT ? a->nearer[after] : (uint32_t)i;
         after = (uint32_t)i;
     }
 }
 
-/* The number of elements before the reference to the next rule, if the rule is "items next | nothing" or, the last
- * one, "items | nothing" (*next: NONE). 0: it is another kind of rule. */
+/* The number of elements before the reference to the next rule, if the rule is "items next | nothing" or, the
+ * last one, "items | nothing" (*next: NONE). 0: it is another kind of rule. */
 static uint32_t read_link(const weir__automaton *a, uint32_t rule, uint32_t *next)
 {
     const weir__automaton_element *e = &a->elements[a->starts[rule]];
@@ -61,8 +60,8 @@ static uint32_t read_link(const weir__automaton *a, uint32_t rule, uint32_t *nex
     return n;
 }
 
-/* Chains: rules that are each one copy more than the next. Those of a repetition come in ascending order. `left`
- * [n_rules] gets the number of copies from each rule on. */
+/* Chains: rules that are each one copy more than the next. Those of a repetition come in ascending order.
+ * `left` [n_rules] gets the number of copies from each rule on. */
 static void find_chains(weir__automaton *a, uint32_t *left)
 {
     for (uint32_t rule = 0; rule < a->rules.n_rules; rule++) {
@@ -74,12 +73,12 @@ static void find_chains(weir__automaton *a, uint32_t *left)
             !same_elements(&a->elements[start], &a->elements[a->starts[next]], n))
             continue;
         left[rule] = left[next] + 1;
-        for (uint32_t i = 0; i <= n && left[rule] > SIMILAR_LEFT; i++)
+        for (uint32_t i = 0; i <= n && left[rule] > LEFT; i++)
             a->nearer[start + i] = a->nearer[a->starts[next] + i];
     }
 }
 
-bool weir__automaton_find_nearer(weir__automaton *a)
+bool weir__repeat_find(weir__automaton *a)
 {
     uint32_t *left = weir__mem_calloc(a->n_elements + a->rules.n_rules, sizeof *left);
     a->nearer = weir__mem_calloc(a->n_elements, sizeof *a->nearer);
@@ -111,7 +110,7 @@ static bool find_similar(weir__automaton *a, uint32_t id)
     return true;
 }
 
-bool weir__automaton_similar(weir__automaton *a, uint32_t from, uint32_t *to, uint64_t *frames)
+bool weir__repeat_similar(weir__automaton *a, uint32_t from, uint32_t *to, uint64_t *frames)
 {
     const uint32_t n = a->states[from].n;
     *frames = 0;

@@ -20,15 +20,15 @@ typedef struct long_token {
 
 struct weir__slices {
     const weir__trie *trie;
-    uint64_t *longer;                /* [TABLES][n_words]: the tokens with more than 0, 1, … code points */
-    long_token *long_ones;           /* [n_long] those with at least TABLES */
+    uint64_t *longer;      /* [TABLES][n_words]: the tokens with more than 0, 1, … code points */
+    long_token *long_ones; /* [n_long] those with at least TABLES */
     size_t n_long, long_capacity;
     size_t longest;
-    size_t n_words;                  /* of bits of tokens */
-    uint64_t *special;               /* bits of nodes where an incomplete or too long token ends */
-    size_t n_ascii[128], n_others;   /* nodes of each code point, and of all others */
-    uint32_t *above;                 /* [most_depth + 1] scratch: the newest node of each depth */
-    pthread_mutex_t mutex;           /* protects all that follows, and above */
+    size_t n_words;                     /* of bits of tokens */
+    uint64_t *special;                  /* bits of nodes where an incomplete or too long token ends */
+    size_t n_ascii[128], n_others;      /* nodes of each code point, and of all others */
+    uint32_t *above;                    /* [most_depth + 1] scratch: the newest node of each depth */
+    pthread_mutex_t mutex;              /* protects all that follows, and above */
     weir__slice made[WEIR__SLICES_MAX]; /* [n] */
     size_t n;
 };
@@ -93,12 +93,11 @@ static bool read_trie(weir__slices *s)
     return true;
 }
 
-static bool is_worth(const weir__slices *s, const weir__slice *slice)
+bool weir__slices_worth(const weir__slices *s, const weir__class *of)
 {
-    bool others = slice->of.n > 0 && slice->of.ranges[slice->of.n - 1].high > 0xFFFF;
-    size_t n = others ? s->n_others : 0;
-    for (size_t i = 0; i < 128; i++)
-        if (has_bit(slice->ascii, i)) n += s->n_ascii[i];
+    size_t n = of->n > 0 && of->ranges[of->n - 1].high > 0xFFFF ? s->n_others : 0;
+    for (size_t i = 0; i < of->n; i++)
+        for (uint32_t c = of->ranges[i].low; c <= of->ranges[i].high && c < 128; c++) n += s->n_ascii[c];
     return n * WORTH >= s->trie->n_nodes;
 }
 
@@ -158,7 +157,7 @@ bool weir__slices_find(weir__slices *s, const weir__class *of, int32_t *index)
         for (size_t i = 0; i < of->n; i++)
             for (uint32_t c = of->ranges[i].low; c <= of->ranges[i].high && c < 128; c++)
                 set_bit(slice->ascii, c);
-        if (is_worth(s, slice)) {
+        if (weir__slices_worth(s, of)) {
             ok = make_slice(s, slice);
             if (ok) *index = (int32_t)s->n++;
         }
@@ -193,8 +192,8 @@ void weir__slices_allow(const weir__slices *s, const weir__slice *slice, size_t 
 
 weir__slices *weir__slices_create(const weir__trie *trie)
 {
-    /* The characters of a JSON string that stand for themselves, of any string and of one whose characters are
-     * counted: the first request need not wait for these. */
+    /* The characters of a JSON string that stand for themselves, of any string and of one whose characters
+     * are counted: the first request need not wait for these. */
     static const weir__class of_strings[] = {
         {{{' ', '!'}, {'#', '['}, {']', '~'}, {0x80, UINT32_MAX}}, 4},
         {{{' ', '!'}, {'#', '['}, {']', '~'}, {0x80, 0xD7FF}, {0xE000, 0x10FFFF}}, 5},
@@ -207,14 +206,17 @@ weir__slices *weir__slices_create(const weir__trie *trie)
     s->longer = weir__mem_calloc(TABLES * s->n_words, sizeof *s->longer);
     s->special = weir__mem_calloc(trie->n_nodes / 64 + 1, sizeof *s->special);
     s->above = weir__mem_calloc(trie->most_depth + 1, sizeof *s->above);
-    if (s->longer == NULL || s->special == NULL || s->above == NULL || pthread_mutex_init(&s->mutex, NULL) != 0) {
+    if (s->longer == NULL || s->special == NULL || s->above == NULL ||
+        pthread_mutex_init(&s->mutex, NULL) != 0) {
         weir__mem_free(s->longer);
         weir__mem_free(s->special);
         weir__mem_free(s->above);
         weir__mem_free(s);
         return NULL;
     }
-    if (read_trie(s) && weir__slices_find(s, &of_strings[0], &index) && weir__slices_find(s, &of_strings[1], &index)) return s;
+    if (read_trie(s) && weir__slices_find(s, &of_strings[0], &index) &&
+        weir__slices_find(s, &of_strings[1], &index))
+        return s;
     weir__slices_destroy(s);
     return NULL;
 }

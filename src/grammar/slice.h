@@ -1,9 +1,12 @@
-/* slice.h: the tokens of a vocabulary that consist of a class of characters, for masks within long runs of it.
+/* slice.h: the tokens of a vocabulary that consist of a class of characters, for masks within long runs of
+ * it.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_GRAMMAR_SLICE_H
 #define WEIR_GRAMMAR_SLICE_H
 
-#include "grammar/trie.h"
+#include <stdbool.h>
+
+#include "grammar/trie_nodes.h"
 
 /* The code points below this are control characters: JSON has none of them in its strings. */
 #define WEIR__SLICE_CONTROLS 0x20
@@ -29,11 +32,14 @@ typedef struct weir__class {
 typedef struct weir__slice {
     weir__class of;
     uint64_t ascii[2]; /* the class's first 128 code points as bits */
-    uint64_t *tokens;  /* bits of the tokens with all their characters in the class, WEIR__SLICE_LONGEST at most
+    uint64_t
+        *tokens; /* bits of the tokens with all their characters in the class, WEIR__SLICE_LONGEST at most
                         * and the last one complete */
-    uint64_t *stops;   /* bits of the trie's nodes on the way to any other token: where one ends or where a character
+    uint64_t
+        *stops; /* bits of the trie's nodes on the way to any other token: where one ends or where a character
                         * is not in the class, and those above */
-    uint64_t *text_stops; /* the same without tokens that have a control character outside of the class first */
+    uint64_t
+        *text_stops; /* the same without tokens that have a control character outside of the class first */
 } weir__slice;
 
 /* The slices of a trie, made when they are first asked for. Any thread may call the functions here. */
@@ -46,8 +52,11 @@ void weir__slices_destroy(weir__slices *slices);
 /* True if the slice's class has the code point. */
 bool weir__slice_has(const weir__slice *slice, uint32_t code);
 
-/* *index: that of the class's slice, below WEIR__SLICES_MAX, or -1: the class has none, because it is in too few
- * tokens, or there are too many slices. False: out of memory. */
+/* True if so many characters of tokens are in the class that a slice is worth its memory. */
+bool weir__slices_worth(const weir__slices *slices, const weir__class *of);
+
+/* *index: that of the class's slice, below WEIR__SLICES_MAX, or -1: it has none, because it is not worth it
+ * or there are too many. False: out of memory. */
 bool weir__slices_find(weir__slices *slices, const weir__class *of, int32_t *index);
 
 /* The slice of an index that find gave. */

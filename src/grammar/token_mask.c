@@ -1,15 +1,17 @@
 /* token_mask.c: which tokens may follow a state: a walk of the vocabulary's tree, cached.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Within a string, or another run of a class of characters, most tokens are allowed, and most nodes of the tree
- * tell nothing new. A state has a run of n characters of a class if each of them leads on in the same way, up to
- * the n-th. The class's slice (slice.h) has the tokens within the class, and the nodes that are still to be
- * visited. */
+ * Within a string, or another run of a class of characters, most tokens are allowed, and most nodes of the
+ * tree tell nothing new. A state has a run of n characters of a class if each of them leads on in the same
+ * way, up to the n-th. The class's slice (slice.h) has the tokens within the class, and the nodes that are
+ * still to be visited. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "grammar/automaton.h"
 #include "grammar/automaton_states.h"
+#include "grammar/repeat.h"
 
 static void set_bit(uint64_t *bits, int32_t token)
 {
@@ -17,9 +19,6 @@ static void set_bit(uint64_t *bits, int32_t token)
 }
 
 /* ---- Runs ---------------------------------------------------------------------------------------- */
-
-/* Values of the automaton's slices. */
-enum { SLICE_UNKNOWN, SLICE_NONE, SLICE_FIRST };
 
 static int compare_ranges(const void *a, const void *b)
 {
@@ -76,105 +75,152 @@ static bool read_class(const weir__automaton_element *e, weir__class *of)
     return true;
 }
 
-/* *slice: the index of the slice of the class at an element, or -1. False: out of memory. */
-static bool find_slice(weir__automaton *a, uint32_t element, int32_t *slice)
-{
-    if (a->slices[element] == SLICE_UNKNOWN) {
-        weir__class of;
-        *slice = -1;
-        if (read_class(&a->elements[element], &of) && !weir__slices_find(a->trie->slices, &of, slice)) return false;
-        a->slices[element] = (uint8_t)(*slice < 0 ? SLICE_NONE : SLICE_FIRST + *slice);
-    }
-    *slice = a->slices[element] - SLICE_FIRST;
-    return true;
-}
-
-/* True if the class at an element may share a character with another, which has a slice. */
-static bool touches(const weir__automaton_element *e, const weir__class *of)
-{
-    if (e->type == ANY || e->type == NOT_CHARACTER) return true;
-    do {
-        const bool range = e[1].type == UPPER;
-        const uint32_t low = e->value, high = range ? e[1].value : e->value;
-        for (size_t i = 0; i < of->n; i++)
-            if (low <= of->ranges[i].high && of->ranges[i].low <= high) return true;
-        e += range ? 2 : 1;
-    } while (e->type == OR_CHARACTER);
-    return false;
-}
-
 /* The most ways of a state that has a run: comparing them is cheaper than a walk. */
 #define RUN_WAYS 16
 
-/* The ways of a state that may take characters of a slice's class. *way: one of them, with the very class. *text
- * becomes false if another may take a control character. */
-static bool count_touching(weir__automaton *a, uint32_t in, int32_t slice, size_t *n, uint32_t *way, bool *text)
+static bool same_class(const weir__class *a, const weir__class *b)
 {
-    static const weir__class controls = {{{0, WEIR__SLICE_CONTROLS - 1}}, 1};
-    const weir__class *of = &weir__slices_at(a->trie->slices, slice)->of;
-    *n = 0;
-    *way = NONE;
-    for (uint32_t i = 0; i < a->states[in].n; i++) {
-        const uint32_t id = a->pool[a->states[in].first + i], element = a->frames[id].element;
-        int32_t its;
-        if (id == 0 || weir__automaton_is_token(&a->elements[element])) continue;
-        if (!find_slice(a, element, &its)) return false;
-        if (its == slice) *way = id;
-        *n += its == slice || touches(&a->elements[element], of);
-        *text = *text && (its == slice || !touches(&a->elements[element], &controls));
+    return a->n == b->n && memcmp(a->ranges, b->ranges, a->n * sizeof a->ranges[0]) == 0;
+}
+
+/* How a way reads the characters of a class. */
+typedef enum relation { TAKES_NONE, TAKES_ALL, TAKES_SOME } relation;
+
+static relation relate(const weir__class *its, const weir__class *of)
+{
+    size_t k = 0, covered = 0;
+    bool touches = false;
+    for (size_t i = 0; i < of->n; i++) {
+        while (k < its->n && its->ranges[k].high < of->ranges[i].low) k++;
+        if (k == its->n) break;
+        touches = touches || its->ranges[k].low <= of->ranges[i].high;
+        covered += its->ranges[k].low <= of->ranges[i].low && of->ranges[i].high <= its->ranges[k].high;
     }
+    return !touches ? TAKES_NONE : covered == of->n ? TAKES_ALL : TAKES_SOME;
+}
+
+/* The class of a way; false: it has none, being the end or a token by its id, or too many ranges. */
+static bool class_of_way(const weir__automaton *a, uint32_t way, weir__class *of)
+{
+    const weir__automaton_element *e = &a->elements[a->frames[way].element];
+    return way != 0 && !weir__automaton_is_token(e) && read_class(e, of);
+}
+
+/* The relation of a way to a slice's class. An element remembers the last one. */
+static relation relate_way(weir__automaton *a, uint32_t way, uint32_t slice)
+{
+    const uint32_t element = a->frames[way].element;
+    weir__class its;
+    if (way == 0 || weir__automaton_is_token(&a->elements[element])) return TAKES_NONE;
+    related *known = &a->related[element];
+    if (known->slice != slice + 1) {
+        const weir__slice *its_slice = weir__slices_at(a->trie->slices, (int32_t)slice);
+        const bool read = read_class(&a->elements[element], &its);
+        *known = (related){(uint8_t)(slice + 1), (uint8_t)(read ? relate(&its, &its_slice->of) : TAKES_SOME),
+                           false};
+        for (uint32_t c = 0; c < WEIR__SLICE_CONTROLS && !known->controls; c++)
+            known->controls =
+                !weir__slice_has(its_slice, c) && weir__automaton_matches(&a->elements[element], c);
+    }
+    return (relation)known->relation;
+}
+
+/* The ways of a state that take the characters of a slice, each all of them; -1: a way takes some. *text
+ * becomes false if a way takes another control character. */
+static int count_takers(weir__automaton *a, uint32_t in, uint32_t slice, bool *text)
+{
+    int n = 0;
+    if (a->states[in].n > RUN_WAYS) return -1;
+    for (uint32_t i = 0; i < a->states[in].n; i++) {
+        const uint32_t way = a->pool[a->states[in].first + i];
+        const relation r = relate_way(a, way, slice);
+        if (r == TAKES_SOME) return -1;
+        n += r == TAKES_ALL;
+        *text = *text && (way == 0 || !a->related[a->frames[way].element].controls);
+    }
+    return n;
+}
+
+/* The state that any character of the class leads to: all of them have the same takers. */
+static bool go_on(weir__automaton *a, uint32_t from, const weir__class *of, uint32_t *to)
+{
+    return weir__automaton_next(a, from, weir__automaton_column(a, of->ranges[0].low), to);
+}
+
+/* True if a way of the state has the very class. */
+static bool has_class(const weir__automaton *a, uint32_t in, const weir__class *of)
+{
+    weir__class its;
+    for (uint32_t i = 0; i < a->states[in].n && i < RUN_WAYS; i++)
+        if (class_of_way(a, a->pool[a->states[in].first + i], &its) && same_class(&its, of)) return true;
+    return false;
+}
+
+/* *begins: all ways of the state take all of the class or nothing of it, and after a character it goes on. */
+static bool begins_run(weir__automaton *a, uint32_t in, const weir__class *of, bool *begins)
+{
+    weir__class its;
+    uint32_t next;
+    *begins = false;
+    for (uint32_t i = 0; i < a->states[in].n; i++) {
+        const uint32_t way = a->pool[a->states[in].first + i];
+        if (way == 0 || weir__automaton_is_token(&a->elements[a->frames[way].element])) continue;
+        if (!class_of_way(a, way, &its) || relate(&its, of) == TAKES_SOME) return true;
+    }
+    if (!go_on(a, in, of, &next)) return false;
+    *begins = has_class(a, next, of);
     return true;
 }
 
-/* The first slice of a way's class; -1: none has one. */
-static bool first_slice(weir__automaton *a, uint32_t in, int32_t *slice)
+/* Finds the slice of a run that begins at the state; -1: there is none. Classes that are not repeated get no
+ * slice. */
+static bool find_slice(weir__automaton *a, uint32_t in, int32_t *slice)
 {
+    weir__class of;
     *slice = -1;
     if (a->states[in].n > RUN_WAYS) return true;
     for (uint32_t i = 0; i < a->states[in].n && *slice < 0; i++) {
-        const uint32_t id = a->pool[a->states[in].first + i], element = a->frames[id].element;
-        if (id == 0 || weir__automaton_is_token(&a->elements[element])) continue;
-        if (!find_slice(a, element, slice)) return false;
+        const uint32_t way = a->pool[a->states[in].first + i];
+        bool begins;
+        if (!class_of_way(a, way, &of) || !weir__slices_worth(a->trie->slices, &of)) continue;
+        if (!begins_run(a, in, &of, &begins)) return false;
+        if (begins && !weir__slices_find(a->trie->slices, &of, slice)) return false;
     }
     return true;
 }
 
-/* Finds the length of the state's run: 0: none; less than the longest token: that many characters, and the state
- * after them takes no more of the class; otherwise as many or more. */
+/* Finds the length of the state's run: 0: none; less than the longest token: that many characters, and the
+ * state after them takes no more of the class; otherwise as many or more. */
 static bool measure_run(weir__automaton *a, uint32_t from)
 {
     const size_t longest = weir__slices_longest(a->trie->slices);
-    uint32_t chain[WEIR__SLICE_LONGEST], at = from, way;
-    size_t n = 0, touching;
+    uint32_t chain[WEIR__SLICE_LONGEST], at = from;
+    size_t n = 0;
     int32_t slice;
     uint8_t length = 0;
     bool text = true;
     if (a->states[from].run != RUN_UNKNOWN) return true;
-    a->states[from].run = 0;
-    if (!first_slice(a, from, &slice)) return false;
-    for (; slice >= 0; n++) {
-        if (a->states[at].n > RUN_WAYS) break;
-        if (!count_touching(a, at, slice, &touching, &way, &text)) return false;
-        if (touching == 0) length = (uint8_t)n;
-        if (touching != 1 || way == NONE) break;
-        if (n == longest) {
-            length = (uint8_t)n;
-            break;
-        }
+    if (!find_slice(a, from, &slice)) return false;
+    while (slice >= 0) {
+        const int takers = count_takers(a, at, (uint32_t)slice, &text);
+        if (takers == 0 || n == longest) length = (uint8_t)n;
+        if (takers <= 0 || n == longest) break;
         chain[n] = at;
-        if (!weir__automaton_after(a, way, &at)) return false;
-        if (at == chain[n]) {
-            length = (uint8_t)longest;
-            break;
-        }
+        if (!go_on(a, at, &weir__slices_at(a->trie->slices, slice)->of, &at)) return false;
+        if (at == chain[n]) length = (uint8_t)longest;
+        if (at == chain[n]) break;
+        n++;
     }
     a->states[from].run = length;
     a->states[from].slice = (uint8_t)(slice < 0 ? 0 : slice);
     a->states[from].text = text;
-    for (size_t i = 1; i < n && n < longest; i++) {
-        a->states[chain[i]].run = (uint8_t)(length < longest && length > 0 ? length - i : length);
-        a->states[chain[i]].slice = (uint8_t)slice;
-        a->states[chain[i]].text = text;
+    /* The ways of a state are those of its own, whatever leads to it, but the end was seen only here. */
+    for (size_t i = 1; i < n && n < longest && length > 0; i++) {
+        state *s = &a->states[chain[i]];
+        if (s->run != RUN_UNKNOWN) break;
+        s->run = (uint8_t)(length < longest ? length - i : length);
+        s->slice = (uint8_t)slice;
+        s->text = text;
     }
     return true;
 }
@@ -247,8 +293,8 @@ static bool enter_node(weir__automaton *a, const weir__trie_node *node, uint32_t
     return true;
 }
 
-/* The node after the branch of node i, which leads nowhere. A vocabulary has many thousand first characters: those
- * of the same column are skipped together. */
+/* The node after the branch of node i, which leads nowhere. A vocabulary has many thousand first characters:
+ * those of the same column are skipped together. */
 static size_t skip_branch(const weir__automaton *a, size_t i, uint32_t column)
 {
     const weir__trie *trie = a->trie;
@@ -265,8 +311,8 @@ static size_t skip_branch(const weir__automaton *a, size_t i, uint32_t column)
     return low < trie->n_tops ? trie->tops[low] : trie->n_nodes;
 }
 
-/* Sets the bits of the tokens that may come next, but for those within the state's run. A node that leads nowhere
- * skips its whole branch. */
+/* Sets the bits of the tokens that may come next, but for those within the state's run. A node that leads
+ * nowhere skips its whole branch. */
 static bool walk_trie(weir__automaton *a, uint32_t from, mask *m)
 {
     const weir__trie *trie = a->trie;
@@ -316,8 +362,9 @@ static weir_status try_each(weir__automaton *a, const weir__automaton_place *pla
     for (size_t i = 0; i < trie->n_continuations; i++) {
         weir__automaton_place to = *place;
         int32_t token = trie->continuations[i];
-        weir_status status = weir__automaton_go(a, &to, token, trie->bytes + trie->begins[token],
-                                          trie->begins[token + 1] - trie->begins[token]);
+        weir_status status =
+            weir__automaton_go(a, &to.state, &to.partial, token, trie->bytes + trie->begins[token],
+                               trie->begins[token + 1] - trie->begins[token]);
         if (status == WEIR_NO_MEMORY) return status;
         if (status == WEIR_OK) set_bit(bits, token);
     }
@@ -368,14 +415,15 @@ static weir_status know_mask(weir__automaton *a, uint32_t of, mask **known)
     return WEIR_OK;
 }
 
-/* Finds the mask of the state that is similar to this one. *known NULL: that has no other mask, or might have one. */
+/* Finds the mask of the state that is similar to this one. *known NULL: that has no other mask, or might have
+ * one. */
 static weir_status share_mask(weir__automaton *a, uint32_t of, mask **known)
 {
     uint32_t other;
     uint64_t frames;
     *known = NULL;
     if (a->states[of].mask != NONE || a->states[of].tokens) return WEIR_OK;
-    if (!weir__automaton_similar(a, of, &other, &frames)) return WEIR_NO_MEMORY;
+    if (!weir__repeat_similar(a, of, &other, &frames)) return WEIR_NO_MEMORY;
     if (other == of) return WEIR_OK;
     if (!measure_run(a, of) || !measure_run(a, other)) return WEIR_NO_MEMORY;
     const state *s = &a->states[of], *t = &a->states[other];
@@ -384,7 +432,7 @@ static weir_status share_mask(weir__automaton *a, uint32_t of, mask **known)
     weir_status status = know_mask(a, other, &m);
     if (status != WEIR_OK) return status;
     /* With too many ways, some would be left out here but not there. */
-    if (m->reach <= SIMILAR_REACH && frames * m->frames <= WEIR__AUTOMATON_WAYS_MAX) *known = m;
+    if (m->reach <= WEIR__REPEAT_REACH && frames * m->frames <= WEIR__AUTOMATON_WAYS_MAX) *known = m;
     return WEIR_OK;
 }
 
@@ -414,4 +462,3 @@ weir_status weir__automaton_mask(weir__automaton *a, const weir__automaton_place
     pthread_mutex_unlock(&a->mutex);
     return status;
 }
-

@@ -31,7 +31,7 @@ static bool is_eog(const void *model, int32_t token)
 /* Letters, marks of JSON, parts of characters, and runs that are longer than any table. */
 static void make_vocabulary(vocabulary *v, dice *d, int longest)
 {
-    static const char *const parts[] = {"a", "b",  "c",    "\"",   "\\",  ",", "\n",
+    static const char *const parts[] = {"a", "b",  "c",    "\"",   "\\",   ",", "\n",
                                         "é", "日", "\xc3", "\xa9", "\x7f", " ", "z"};
     memset(v, 0, sizeof *v);
     strcpy(v->text[EOG], "end");
@@ -39,7 +39,8 @@ static void make_vocabulary(vocabulary *v, dice *d, int longest)
         if (i <= (int32_t)N_ELEMENTS(parts)) {
             strcpy(v->text[i], parts[i - 1]);
         } else if (i < 40) { /* runs, some of which end otherwise */
-            for (int k = dice_in(d, 2, i < 38 ? longest / 4 : longest); k > 0; k--) strcat(v->text[i], i % 2 ? "a" : " ");
+            for (int k = dice_in(d, 2, i < 38 ? longest / 4 : longest); k > 0; k--)
+                strcat(v->text[i], i % 2 ? "a" : " ");
             if (dice_one_in(d, 2)) strcat(v->text[i], parts[dice_in(d, 0, N_ELEMENTS(parts) - 1)]);
         } else {
             for (int k = dice_in(d, 2, 7); k > 0; k--)
@@ -76,7 +77,9 @@ static int follow(const vocabulary *v, const char *grammar, weir__automaton *a, 
             if (allowed != (mask[i / 64] >> (i % 64) & 1))
                 fail_msg("token %d '%s' at %d of %s: naively %d", i, v->text[i], n, grammar, allowed);
             /* Short ones without marks, so that runs come near their ends slowly. */
-            int weight = !allowed || i == EOG ? 0 : strlen(v->text[i]) < 4 && strpbrk(v->text[i], "\",\\") == NULL ? 20 : 1;
+            int weight = !allowed || i == EOG                                             ? 0
+                         : strlen(v->text[i]) < 4 && strpbrk(v->text[i], "\",\\") == NULL ? 20
+                                                                                          : 1;
             if (weight == 0) continue;
             seen += weight;
             if (dice_in(d, 1, seen) > weight) continue;
@@ -106,6 +109,9 @@ static void masks_of_runs_are_the_naive_ones(void **state)
         "root ::= [^z,]{%d} x{2,80} \"z\"\nx ::= [^z]",
         "root ::= [^\\n]{0,%d} \"\\n\" root | \"\"",
         "root ::= [^b]{0,%d} [^z]{0,70} [^c]{0,70} \"z\"",
+        "root ::= [^\"\\n]{0,%d} \"\\\"\" | .{0,60}",
+        "root ::= \"\\\"\" x{0,%d} y{0,2} \"\\\"\"\nx ::= y y\ny ::= [^\"\\\\\\x00-\\x1F] | \"\\\\\" [abc\"]",
+        "root ::= \"a\" [^\"]{0,%d} | \"ab\" [^\"]{3,60} \"\\\"\" | [^,\"] [^\"]*",
         "root ::= x{0,70} [^\\n]{0,%d}\nx ::= \"(\" x \")\" | \"a\" \" \"",
     };
     static const int counts[] = {1, 2, 5, 12, 31, 32, 33, 40, 41, 42, 43, 44, 60, 85};
