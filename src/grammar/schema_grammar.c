@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "grammar/grammar.h"
+#include "grammar/multiples.h"
 #include "grammar/pattern.h"
 #include "grammar/range.h"
 #include "grammar/schema.h"
@@ -93,6 +94,7 @@ static unsigned shared_rule(const json_t *schema)
     if (weir__schema_other_constraint(schema, type_alone) != NULL ||
         json_object_get(schema, WEIR__SCHEMA_STATES) != NULL ||
         json_object_get(schema, WEIR__SCHEMA_BROKEN) != NULL ||
+        json_object_get(schema, WEIR__SCHEMA_MULTIPLES) != NULL ||
         json_object_get(schema, WEIR__SCHEMA_GRAPH) != NULL ||
         json_object_get(schema, WEIR__SCHEMA_OTHERS) != NULL)
         return N_SHARED;
@@ -215,6 +217,15 @@ static void add_integer(weir__text *text, const json_t *schema)
         weir__text_printf(text, high < 0 ? ")" : ") | ");
     }
     if (high >= 0) weir__digits_add(text, (uint64_t)(low > 0 ? low : 0), (uint64_t)high);
+}
+
+static void add_multiples(weir__emitter *e, weir__text *text, const json_t *fields)
+{
+    const weir__multiples of = {(uint32_t)json_integer_value(json_array_get(fields, 0)),
+                                (int)json_integer_value(json_array_get(fields, 1)),
+                                json_integer_value(json_array_get(fields, 2)),
+                                json_integer_value(json_array_get(fields, 3))};
+    weir__emit_multiples(e, text, &of);
 }
 
 /* A number between two integers that is none. */
@@ -487,6 +498,8 @@ static void add_body(weir__emitter *e, weir__text *text, const json_t *schema)
     else if (json_object_get(schema, "enum") != NULL)
         add_values(e, text, json_object_get(schema, "enum"),
                    json_object_get(schema, WEIR__SCHEMA_SPELLINGS) != NULL);
+    else if (json_object_get(schema, WEIR__SCHEMA_MULTIPLES) != NULL)
+        add_multiples(e, text, json_object_get(schema, WEIR__SCHEMA_MULTIPLES));
     else if (strcmp(type, "string") == 0)
         add_string(e, text, schema);
     else if (strcmp(type, "integer") == 0)
