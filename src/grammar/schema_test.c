@@ -361,7 +361,7 @@ static const struct refusal {
     {"{\"$ref\":\"#/$defs/"
      "s\",\"$defs\":{\"s\":{\"type\":\"array\",\"unevaluatedItems\":false,\"contains\":true}},\"minItems\":"
      "1}",
-     "/allOf/0", "'unevaluatedItems'"},
+     "/allOf/1", "'unevaluatedItems'"},
     {"{\"type\":\"array\",\"items\":{\"type\":\"string\",\"format\":\"regex\"}}", "/items", "'format'"},
     {"{\"type\":\"string\",\"format\":\"datetime\"}", "", "write 'date-time'"},
     {"{\"type\":\"string\",\"format\":\"date\",\"maxLength\":3}", "", "nothing can satisfy"},
