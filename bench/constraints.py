@@ -86,6 +86,8 @@ def sample(schema, root, d, depth=0):
         if "pattern" in schema or "format" in schema:
             return MADE[schema.get("pattern", schema.get("format"))](d)
         return words(d, schema.get("minLength", 0), schema.get("maxLength", 300))
+    if kind == "boolean":
+        return d.random() < 0.5
     low, high = schema.get("minimum", -10 ** 6), schema.get("maximum", 10 ** 6)
     return d.randint(low, high) if kind == "integer" else round(d.uniform(low, high), d.randint(1, 5))
 

@@ -7,7 +7,7 @@
 
 /* The characters of a token, and the one after them, that states with the same `similar` read in the same
  * way. */
-#define WEIR__REPEAT_REACH 40
+#define WEIR__REPEAT_REACH 14
 
 /* Finds a->nearer. False: out of memory. */
 bool weir__repeat_find(weir__automaton *a);
