@@ -142,15 +142,29 @@ static bool make_slice(weir__slices *s, weir__slice *slice)
     return true;
 }
 
+/* The index of the class's slice, or -1. The mutex is held. */
+static int32_t find_known(const weir__slices *s, const weir__class *of)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (s->made[i].of.n == of->n &&
+            memcmp(s->made[i].of.ranges, of->ranges, of->n * sizeof of->ranges[0]) == 0)
+            return (int32_t)i;
+    return -1;
+}
+
+bool weir__slices_known(weir__slices *s, const weir__class *of)
+{
+    pthread_mutex_lock(&s->mutex);
+    const bool known = find_known(s, of) >= 0;
+    pthread_mutex_unlock(&s->mutex);
+    return known;
+}
+
 bool weir__slices_find(weir__slices *s, const weir__class *of, int32_t *index)
 {
-    const size_t bytes = of->n * sizeof of->ranges[0];
     bool ok = true;
-    *index = -1;
     pthread_mutex_lock(&s->mutex);
-    for (size_t i = 0; i < s->n; i++)
-        if (s->made[i].of.n == of->n && memcmp(s->made[i].of.ranges, of->ranges, bytes) == 0)
-            *index = (int32_t)i;
+    *index = find_known(s, of);
     if (*index < 0 && s->n < WEIR__SLICES_MAX) {
         weir__slice *slice = &s->made[s->n];
         *slice = (weir__slice){.of = *of};

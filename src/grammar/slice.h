@@ -55,6 +55,9 @@ bool weir__slice_has(const weir__slice *slice, uint32_t code);
 /* True if so many characters of tokens are in the class that a slice is worth its memory. */
 bool weir__slices_worth(const weir__slices *slices, const weir__class *of);
 
+/* True if the class has a slice already. */
+bool weir__slices_known(weir__slices *slices, const weir__class *of);
+
 /* *index: that of the class's slice, below WEIR__SLICES_MAX, or -1: it has none, because it is not worth it
  * or there are too many. False: out of memory. */
 bool weir__slices_find(weir__slices *slices, const weir__class *of, int32_t *index);

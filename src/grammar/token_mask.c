@@ -156,19 +156,52 @@ static bool has_class(const weir__automaton *a, uint32_t in, const weir__class *
     return false;
 }
 
-/* *begins: all ways of the state take all of the class or nothing of it, and after a character it goes on. */
-static bool begins_run(weir__automaton *a, uint32_t in, const weir__class *of, bool *begins)
+/* Takes the characters of another class out of one. False: too many ranges are left. */
+static bool take_out(weir__class *of, const weir__class *other)
 {
+    weir__class rest = {0};
+    for (size_t i = 0; i < of->n; i++) {
+        uint32_t low = of->ranges[i].low;
+        const uint32_t high = of->ranges[i].high;
+        bool left = true;
+        for (size_t k = 0; k < other->n && left; k++) {
+            if (other->ranges[k].high < low || high < other->ranges[k].low) continue;
+            if (other->ranges[k].low > low) {
+                if (rest.n == WEIR__CLASS_MAX) return false;
+                rest.ranges[rest.n].low = low;
+                rest.ranges[rest.n++].high = other->ranges[k].low - 1;
+            }
+            left = other->ranges[k].high < high;
+            if (left) low = other->ranges[k].high + 1;
+        }
+        if (!left) continue;
+        if (rest.n == WEIR__CLASS_MAX) return false;
+        rest.ranges[rest.n].low = low;
+        rest.ranges[rest.n++].high = high;
+    }
+    *of = rest;
+    return true;
+}
+
+/* Makes a way's class one of which all ways of the state take all or nothing. *begins: there is one, and
+ * after a character of it the way's class may follow again. */
+static bool begins_run(weir__automaton *a, uint32_t in, weir__class *of, bool *begins)
+{
+    const weir__class whole = *of;
     weir__class its;
     uint32_t next;
     *begins = false;
     for (uint32_t i = 0; i < a->states[in].n; i++) {
         const uint32_t way = a->pool[a->states[in].first + i];
         if (way == 0 || weir__automaton_is_token(&a->elements[a->frames[way].element])) continue;
-        if (!class_of_way(a, way, &its) || relate(&its, of) == TAKES_SOME) return true;
+        if (!class_of_way(a, way, &its)) return true;
+        if (relate(&its, of) == TAKES_SOME && !take_out(of, &its)) return true;
     }
+    if (!weir__slices_worth(a->trie->slices, of)) return true;
     if (!go_on(a, in, of, &next)) return false;
-    *begins = has_class(a, next, of);
+    *begins = has_class(a, next, &whole);
+    /* What is left beside a word is read once, and beside what is looked for anywhere, again and again. */
+    if (!same_class(of, &whole)) *begins = next == in || weir__slices_known(a->trie->slices, of);
     return true;
 }
 
