@@ -1,518 +1,20 @@
-/* automaton.c: a grammar as an automaton whose states are computed when they are needed.
- * SPDX-License-Identifier: Apache-2.0
- *
- * A way to read a text is a stack of the elements that must follow, with a terminal on top. Stacks share
- * their lower parts in a tree (`frame`). A set of ways is a state. Each transition is computed once.
- * Characters that no class of the grammar distinguishes form one column. A walk of the vocabulary's tree
- * computes the mask of a state (the tokens that may follow), which is cached, too. */
+/* automaton.c: the life of an automaton, and its way along tokens.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/automaton.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/hash.h"
 #include "base/mem.h"
-#include "grammar/automaton_rules.h"
-
-/* The most frames of one step: far more than WEIR__AUTOMATON_WAYS_MAX ways need, and quickly processed. */
-#define MOST_FRAMES 65536
-
-/* The ways that remain where there were too many. With this few, it takes a while until there are too many
- * again, and a mask costs no more than with other grammars. */
-#define KEPT 64
+#include "grammar/automaton_states.h"
+#include "grammar/repeat.h"
 
 /* The cache of masks. With a vocabulary of 150,000 a mask has 19 kB; an answer reaches some dozen states that
  * refuse the sampled token and so need one. */
 #define MASK_BYTES (2u << 20)
 
-/* The state without ways. */
-enum { DEAD = 0 };
-#define UNKNOWN UINT32_MAX
-#define NONE    UINT32_MAX
-
-/* An element that must follow, then those of the frame `below`; 0 = the end. */
-typedef struct frame {
-    uint32_t element, below;
-} frame;
-
-/* Invariant: its ways, pool[first … first + n), ascend. */
-typedef struct state {
-    uint32_t first, n;
-    bool ends;     /* the text may end here */
-    bool tokens;   /* a token by its id may follow */
-    uint32_t mask; /* index into masks, NONE = not cached */
-    uint32_t *row; /* [n_columns] the state that each column leads to; NULL = not allocated */
-} state;
-
-typedef struct mask {
-    uint32_t state; /* NONE = unused */
-    uint64_t *bits; /* [n_words]; NULL = not allocated */
-} mask;
-
-/* A set of ids, found by hash. Open addressing; slots hold id + 1. */
-typedef struct table {
-    uint32_t *slots; /* [capacity], a power of two */
-    size_t capacity, n;
-} table;
-
-struct weir__automaton {
-    atomic_int refs;
-    const weir__trie *trie;
-    weir__automaton_rules rules;
-    const weir__automaton_element *elements; /* rules.elements, [n_elements] */
-    size_t n_elements;
-    const uint32_t *starts; /* rules.starts */
-    uint32_t *lows;         /* [n_columns] the first code point of each column, ascending; lows[0] == 0 */
-    size_t n_columns;
-    uint32_t start;
-
-    pthread_mutex_t mutex; /* protects all that follows */
-    uint32_t *columns;     /* [trie->n_nodes] of the nodes' code points; NULL until the first mask */
-    frame *frames;         /* [n_frames]; frame 0 is the end */
-    uint32_t *seen;        /* [n_frames]: the last step that visited it */
-    size_t n_frames, frames_capacity, seen_capacity;
-    table frame_table;
-    state *states; /* [n_states] */
-    size_t n_states, states_capacity;
-    table state_table;
-    uint32_t *pool; /* [n_pool] */
-    size_t n_pool, pool_capacity;
-    size_t n_rows;
-    mask *masks; /* [n_masks] */
-    size_t n_masks;
-    size_t next_mask; /* the oldest */
-    uint32_t step;
-    uint32_t *todo; /* [n_todo] frames to visit; scratch */
-    size_t n_todo, todo_capacity;
-    uint32_t *found; /* [n_found] ways of the new state; scratch */
-    size_t n_found, found_capacity;
-    uint32_t *order; /* sorted frames; scratch */
-    size_t order_capacity;
-    uint8_t *empty; /* [rules.n_rules] whether a rule can match nothing; NULL until needed */
-    uint64_t n_cuts;
-    uint32_t *path; /* [most_depth + 1] scratch */
-    uint32_t *codes;
-    size_t codes_capacity;
-};
-
-/* ---- Elements ------------------------------------------------------------------------------------- */
-
-static bool is_token(const weir__automaton_element *e)
-{
-    return e->type == TOKEN || e->type == NOT_TOKEN;
-}
-
-/* The element after the class of characters at e. */
-static const weir__automaton_element *after_class(const weir__automaton_element *e)
-{
-    do e += e[1].type == UPPER ? 2 : 1;
-    while (e->type == OR_CHARACTER);
-    return e;
-}
-
-static bool element_matches(const weir__automaton_element *e, uint32_t code)
-{
-    bool positive = e->type != NOT_CHARACTER;
-    do {
-        bool range = e[1].type == UPPER;
-        if (e->type == ANY || (range ? e->value <= code && code <= e[1].value : e->value == code))
-            return positive;
-        e += range ? 2 : 1;
-    } while (e->type == OR_CHARACTER);
-    return !positive;
-}
-
-/* True if a code point with this beginning may match. As in llama.cpp, a negated class does not match if it
- * excludes one of the possible code points. */
-static bool may_match(const weir__automaton_element *e, weir__partial partial)
-{
-    bool positive = e->type != NOT_CHARACTER;
-    if (partial.n == 1 && partial.value < 2) return false; /* overlong */
-    uint32_t bits = (uint32_t)partial.n * 6;
-    uint32_t low = partial.value << bits, high = low | ((1u << bits) - 1);
-    if (low == 0 && partial.n == 2) low = 1u << 11;
-    if (low == 0 && partial.n == 3) low = 1u << 16;
-    do {
-        bool range = e[1].type == UPPER;
-        if (e->type == ANY) return true;
-        if (range ? e->value <= high && low <= e[1].value : low <= e->value && e->value <= high)
-            return positive;
-        e += range ? 2 : 1;
-    } while (e->type == OR_CHARACTER);
-    return !positive;
-}
-
-/* ---- Columns -------------------------------------------------------------------------------------- */
-
-static int compare_numbers(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-/* A column begins at each range, and after its end. */
-static bool make_columns(weir__automaton *a)
-{
-    size_t capacity = 0, n = 0;
-    if (!weir__mem_grow(&a->lows, &capacity, 2 * a->n_elements + 1, sizeof *a->lows)) return false;
-    a->lows[n++] = 0;
-    for (size_t i = 0; i < a->n_elements; i++) {
-        const weir__automaton_element *e = &a->elements[i];
-        bool begins = e->type == CHARACTER || e->type == NOT_CHARACTER || e->type == OR_CHARACTER;
-        bool ends = e->type == UPPER || (begins && e[1].type != UPPER);
-        if (begins) a->lows[n++] = e->value;
-        if (ends && e->value < UINT32_MAX) a->lows[n++] = e->value + 1;
-    }
-    qsort(a->lows, n, sizeof *a->lows, compare_numbers);
-    for (size_t i = 0; i < n; i++)
-        if (i == 0 || a->lows[i] != a->lows[a->n_columns - 1]) a->lows[a->n_columns++] = a->lows[i];
-    return true;
-}
-
-static uint32_t column_of(const weir__automaton *a, uint32_t code)
-{
-    size_t low = 0, high = a->n_columns; /* lows[low] <= code < lows[high] */
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        if (a->lows[middle] <= code)
-            low = middle;
-        else
-            high = middle;
-    }
-    return (uint32_t)low;
-}
-
-/* ---- Frames and states ---------------------------------------------------------------------------- */
-
-/* Makes room in the table, which doubles when it is half full. */
-static bool make_room(weir__automaton *a, table *t, uint64_t (*hash)(const weir__automaton *, uint32_t))
-{
-    if (2 * (t->n + 1) <= t->capacity) return true;
-    size_t capacity = t->capacity > 0 ? 2 * t->capacity : 256;
-    uint32_t *slots = weir__mem_calloc(capacity, sizeof *slots);
-    if (slots == NULL) return false;
-    for (size_t i = 0; i < t->capacity; i++) {
-        if (t->slots[i] == 0) continue;
-        size_t at = (size_t)hash(a, t->slots[i] - 1) & (capacity - 1);
-        while (slots[at] != 0) at = (at + 1) & (capacity - 1);
-        slots[at] = t->slots[i];
-    }
-    weir__mem_free(t->slots);
-    t->slots = slots;
-    t->capacity = capacity;
-    return true;
-}
-
-static uint64_t hash_frame(const weir__automaton *a, uint32_t id)
-{
-    return weir__hash(0, &a->frames[id], sizeof a->frames[id]);
-}
-
-static uint64_t hash_state(const weir__automaton *a, uint32_t id)
-{
-    const state *s = &a->states[id];
-    return weir__hash(0, a->pool + s->first, s->n * sizeof *a->pool);
-}
-
-/* The frame of this element over `below`; at the end of a rule, `below` itself. */
-static bool frame_over(weir__automaton *a, const weir__automaton_element *e, uint32_t below, uint32_t *id)
-{
-    frame f = {(uint32_t)(e - a->elements), below};
-    table *t = &a->frame_table;
-    if (weir__automaton_is_end(e)) {
-        *id = below;
-        return true;
-    }
-    if (!make_room(a, t, hash_frame)) return false;
-    size_t at = (size_t)weir__hash(0, &f, sizeof f) & (t->capacity - 1);
-    for (; t->slots[at] != 0; at = (at + 1) & (t->capacity - 1)) {
-        const frame *other = &a->frames[t->slots[at] - 1];
-        if (other->element != f.element || other->below != f.below) continue;
-        *id = t->slots[at] - 1;
-        return true;
-    }
-    if (!weir__mem_grow(&a->frames, &a->frames_capacity, a->n_frames + 1, sizeof *a->frames) ||
-        !weir__mem_grow(&a->seen, &a->seen_capacity, a->n_frames + 1, sizeof *a->seen))
-        return false;
-    a->frames[a->n_frames] = f;
-    a->seen[a->n_frames] = 0;
-    *id = (uint32_t)a->n_frames++;
-    t->slots[at] = *id + 1;
-    t->n++;
-    return true;
-}
-
-/* The state of the ways in found. */
-static bool find_state(weir__automaton *a, uint32_t *id)
-{
-    table *t = &a->state_table;
-    size_t n = a->n_found, bytes = n * sizeof *a->found;
-    if (n == 0) {
-        *id = DEAD;
-        return true;
-    }
-    qsort(a->found, n, sizeof *a->found, compare_numbers);
-    if (!make_room(a, t, hash_state)) return false;
-    size_t at = (size_t)weir__hash(0, a->found, bytes) & (t->capacity - 1);
-    for (; t->slots[at] != 0; at = (at + 1) & (t->capacity - 1)) {
-        const state *other = &a->states[t->slots[at] - 1];
-        if (other->n != n || memcmp(a->pool + other->first, a->found, bytes) != 0) continue;
-        *id = t->slots[at] - 1;
-        return true;
-    }
-    if (!weir__mem_grow(&a->states, &a->states_capacity, a->n_states + 1, sizeof *a->states) ||
-        !weir__mem_grow(&a->pool, &a->pool_capacity, a->n_pool + n, sizeof *a->pool))
-        return false;
-    state made = {.first = (uint32_t)a->n_pool, .n = (uint32_t)n, .ends = a->found[0] == 0, .mask = NONE};
-    for (size_t i = 0; i < n; i++)
-        made.tokens |= a->found[i] != 0 && is_token(&a->elements[a->frames[a->found[i]].element]);
-    memcpy(a->pool + a->n_pool, a->found, bytes);
-    a->n_pool += n;
-    a->states[a->n_states] = made;
-    *id = (uint32_t)a->n_states++;
-    t->slots[at] = *id + 1;
-    t->n++;
-    return true;
-}
-
-/* ---- Steps ---------------------------------------------------------------------------------------- */
-
-/* A step collects frames between begin_step and end_step, which makes a state of them. */
-static void begin_step(weir__automaton *a)
-{
-    a->n_todo = a->n_found = 0;
-    if (++a->step != 0) return;
-    memset(a->seen, 0, a->n_frames * sizeof *a->seen);
-    a->step = 1;
-}
-
-static bool add_frame(weir__automaton *a, uint32_t id)
-{
-    if (a->seen[id] == a->step) return true;
-    a->seen[id] = a->step;
-    if (!weir__mem_grow(&a->todo, &a->todo_capacity, a->n_todo + 1, sizeof *a->todo)) return false;
-    a->todo[a->n_todo++] = id;
-    return true;
-}
-
-static bool add_way(weir__automaton *a, uint32_t id)
-{
-    if (!weir__mem_grow(&a->found, &a->found_capacity, a->n_found + 1, sizeof *a->found)) return false;
-    a->found[a->n_found++] = id;
-    return true;
-}
-
-/* Adds the first element of each alternative of the rule, over `rest`. */
-static bool open_rule(weir__automaton *a, uint32_t rule, uint32_t rest)
-{
-    const weir__automaton_element *e = &a->elements[a->starts[rule]];
-    uint32_t id;
-    for (;; e++) {
-        if (!frame_over(a, e, rest, &id) || !add_frame(a, id)) return false;
-        while (!weir__automaton_is_end(e)) e++;
-        if (e->type == END) return true;
-    }
-}
-
-/* Opens the rule that the frame's element refers to. */
-static bool open_reference(weir__automaton *a, uint32_t id)
-{
-    const weir__automaton_element *reference = &a->elements[a->frames[id].element];
-    uint32_t rest;
-    return frame_over(a, reference + 1, a->frames[id].below, &rest) && open_rule(a, reference->value, rest);
-}
-
-/* Orders frames by their elements: their ids depend on earlier computations. */
-static int compare_frames(const weir__automaton *a, uint32_t x, uint32_t y)
-{
-    for (; x != y; x = a->frames[x].below, y = a->frames[y].below) {
-        if (x == 0 || y == 0) return x == 0 ? -1 : 1;
-        if (a->frames[x].element != a->frames[y].element)
-            return a->frames[x].element < a->frames[y].element ? -1 : 1;
-    }
-    return 0;
-}
-
-/* A merge sort of ids [n]; spare [n] is scratch. */
-static void sort_frames(const weir__automaton *a, uint32_t *ids, uint32_t *spare, size_t n)
-{
-    for (size_t width = 1; width < n; width *= 2) {
-        for (size_t from = 0; from < n; from += 2 * width) {
-            size_t middle = from + width < n ? from + width : n;
-            size_t end = middle + width < n ? middle + width : n;
-            size_t left = from, right = middle;
-            for (size_t i = from; i < end; i++) {
-                bool first = right == end || (left < middle && compare_frames(a, ids[left], ids[right]) <= 0);
-                spare[i] = ids[first ? left++ : right++];
-            }
-        }
-        memcpy(ids, spare, n * sizeof *ids);
-    }
-}
-
-/* Opens references until all ways have a terminal on top. False: out of memory. *cut: there were more than
- * `most` ways. */
-static bool open_all(weir__automaton *a, size_t most, bool *cut)
-{
-    *cut = false;
-    for (size_t i = 0; i < a->n_todo && !*cut; i++) {
-        uint32_t id = a->todo[i];
-        bool reference = id != 0 && a->elements[a->frames[id].element].type == RULE;
-        *cut = !reference && a->n_found == most;
-        if (*cut) break;
-        if (!(reference ? open_reference(a, id) : add_way(a, id))) return false;
-        *cut = a->n_todo > MOST_FRAMES;
-    }
-    return true;
-}
-
-/* True if the text may end here. */
-static bool may_end(const weir__automaton *a, uint32_t id)
-{
-    for (; id != 0; id = a->frames[id].below)
-        for (const weir__automaton_element *e = &a->elements[a->frames[id].element];
-             !weir__automaton_is_end(e); e++)
-            if (e->type != RULE || !a->empty[e->value]) return false;
-    return true;
-}
-
-/* Marks the rules that can match nothing, once. False: no memory. */
-static bool find_empty(weir__automaton *a)
-{
-    if (a->empty != NULL) return true;
-    a->empty = weir__mem_calloc(a->rules.n_rules, sizeof *a->empty);
-    return a->empty != NULL &&
-           weir__automaton_mark(a->elements, a->starts, a->rules.n_rules, false, SIZE_MAX, a->empty);
-}
-
-/* The state of all frames that were added. If these are too many ways, they are opened again, in an order
- * that does not depend on earlier computations: the end of the text first. */
-static bool end_step(weir__automaton *a, uint32_t *to)
-{
-    size_t n = a->n_todo;
-    bool cut;
-    if (!open_all(a, WEIR__AUTOMATON_WAYS_MAX, &cut)) return false;
-    if (cut) {
-        if (!weir__mem_grow(&a->order, &a->order_capacity, 2 * n, sizeof *a->order)) return false;
-        memcpy(a->order, a->todo, n * sizeof *a->order);
-        sort_frames(a, a->order, a->order + n, n);
-        if (!find_empty(a)) return false;
-        begin_step(a);
-        for (size_t i = 0; i < n && a->n_todo == 0; i++)
-            if (may_end(a, a->order[i]) && !add_frame(a, 0)) return false;
-        for (size_t i = 0; i < n; i++)
-            if (!add_frame(a, a->order[i])) return false;
-        if (!open_all(a, KEPT, &cut)) return false;
-        a->n_cuts++;
-    }
-    return find_state(a, to);
-}
-
-/* The transition of a state by a column. */
-static bool next_state(weir__automaton *a, uint32_t from, uint32_t column, uint32_t *to)
-{
-    if (from == DEAD) {
-        *to = DEAD;
-        return true;
-    }
-    if (a->states[from].row == NULL) {
-        uint32_t *row = weir__mem_alloc(a->n_columns * sizeof *row);
-        if (row == NULL) return false;
-        for (size_t i = 0; i < a->n_columns; i++) row[i] = UNKNOWN;
-        a->states[from].row = row;
-        a->n_rows++;
-    }
-    *to = a->states[from].row[column];
-    if (*to != UNKNOWN) return true;
-    begin_step(a);
-    for (uint32_t i = 0; i < a->states[from].n; i++) {
-        frame f = a->frames[a->pool[a->states[from].first + i]];
-        const weir__automaton_element *e = &a->elements[f.element];
-        uint32_t next;
-        if (a->pool[a->states[from].first + i] == 0 || is_token(e) || !element_matches(e, a->lows[column]))
-            continue;
-        if (!frame_over(a, after_class(e), f.below, &next) || !add_frame(a, next)) return false;
-    }
-    if (!end_step(a, to)) return false;
-    a->states[from].row[column] = *to;
-    return true;
-}
-
-/* The ways of `with`, and those that lead from `from` by the token's id. */
-static bool go_token(weir__automaton *a, uint32_t from, int32_t token, uint32_t with, uint32_t *to)
-{
-    begin_step(a);
-    for (uint32_t i = 0; i < a->states[with].n; i++)
-        if (!add_frame(a, a->pool[a->states[with].first + i])) return false;
-    for (uint32_t i = 0; i < a->states[from].n; i++) {
-        uint32_t id = a->pool[a->states[from].first + i], next;
-        frame f = a->frames[id];
-        const weir__automaton_element *e = &a->elements[f.element];
-        if (id == 0 || !is_token(e) || (e->value == (uint32_t)token) != (e->type == TOKEN)) continue;
-        if (!frame_over(a, e + 1, f.below, &next) || !add_frame(a, next)) return false;
-    }
-    return end_step(a, to);
-}
-
-/* ---- Accept --------------------------------------------------------------------------------------- */
-
-/* True if a code point with this beginning may follow. */
-static bool may_go(const weir__automaton *a, uint32_t in, weir__partial partial)
-{
-    const state *s = &a->states[in];
-    for (uint32_t i = 0; i < s->n; i++) {
-        uint32_t id = a->pool[s->first + i];
-        const weir__automaton_element *e = &a->elements[a->frames[id].element];
-        if (id != 0 && !is_token(e) && may_match(e, partial)) return true;
-    }
-    return false;
-}
-
-/* The ways of a state that continue with a character: within one there are no others. */
-static bool go_into(weir__automaton *a, uint32_t from, uint32_t *to)
-{
-    begin_step(a);
-    for (uint32_t i = 0; i < a->states[from].n; i++) {
-        uint32_t id = a->pool[a->states[from].first + i];
-        if (id == 0 || is_token(&a->elements[a->frames[id].element])) continue;
-        if (!add_frame(a, id)) return false;
-    }
-    return end_step(a, to);
-}
-
-static weir_status accept_bytes(weir__automaton *a, weir__automaton_place *place, int32_t token,
-                                const char *bytes, size_t n)
-{
-    weir__partial partial = place->partial;
-    uint32_t to = place->state;
-    if (n == 0 || bytes[0] == '\0') return WEIR_REFUSED;
-    if (!weir__mem_grow(&a->codes, &a->codes_capacity, n, sizeof *a->codes)) return WEIR_NO_MEMORY;
-    int64_t n_codes = weir__trie_decode(bytes, n, &partial, a->codes);
-    if (n_codes < 0) return WEIR_REFUSED;
-    for (int64_t i = 0; i < n_codes && to != DEAD; i++) {
-        if (a->codes[i] == 0) return WEIR_REFUSED;
-        if (!next_state(a, to, column_of(a, a->codes[i]), &to)) return WEIR_NO_MEMORY;
-    }
-    if (partial.n > 0 && to != DEAD) {
-        if (!may_go(a, to, partial))
-            to = DEAD;
-        else if (!go_into(a, to, &to))
-            return WEIR_NO_MEMORY;
-    }
-    if (a->states[place->state].tokens && n_codes > 0 && !go_token(a, place->state, token, to, &to))
-        return WEIR_NO_MEMORY;
-    if (to == DEAD) return WEIR_REFUSED;
-    *place = (weir__automaton_place){to, partial};
-    return WEIR_OK;
-}
-
 weir_status weir__automaton_accept_bytes(weir__automaton *a, weir__automaton_place *place, int32_t token,
                                          const char *bytes, size_t n)
 {
     pthread_mutex_lock(&a->mutex);
-    weir_status status = accept_bytes(a, place, token, bytes, n);
+    weir_status status = weir__automaton_go(a, &place->state, &place->partial, token, bytes, n);
     pthread_mutex_unlock(&a->mutex);
     return status;
 }
@@ -532,133 +34,9 @@ weir_status weir__automaton_accept(weir__automaton *a, weir__automaton_place *pl
     if (is_eog(trie, token))
         status = a->states[place->state].ends ? WEIR_OK : WEIR_REFUSED;
     else
-        status = accept_bytes(a, place, token, trie->bytes + trie->begins[token],
-                              trie->begins[token + 1] - trie->begins[token]);
-    pthread_mutex_unlock(&a->mutex);
-    return status;
-}
-
-/* ---- Masks ---------------------------------------------------------------------------------------- */
-
-static void set_bit(uint64_t *bits, int32_t token)
-{
-    bits[token / 64] |= UINT64_C(1) << (token % 64);
-}
-
-static bool know_columns(weir__automaton *a)
-{
-    if (a->columns != NULL) return true;
-    a->columns = weir__mem_alloc(a->trie->n_nodes * sizeof *a->columns);
-    if (a->columns == NULL) return false;
-    for (size_t i = 0; i < a->trie->n_nodes; i++) a->columns[i] = column_of(a, a->trie->nodes[i].code);
-    return true;
-}
-
-/* Allows tokens that end at node i, which leads to this state. */
-static void set_ends(const weir__automaton *a, size_t i, uint32_t in, uint64_t *bits)
-{
-    const weir__trie_node *node = &a->trie->nodes[i];
-    for (uint32_t k = node->first; k < node[1].first; k++) {
-        const weir__trie_token *end = &a->trie->ends[k];
-        if (end->partial.n == 0 || may_go(a, in, end->partial)) set_bit(bits, end->token);
-    }
-}
-
-/* Sets the bits of the tokens that may come next. A node that leads nowhere skips its whole branch. */
-static bool walk_trie(weir__automaton *a, uint32_t from, uint64_t *bits)
-{
-    const weir__trie *trie = a->trie;
-    a->path[0] = from;
-    set_ends(a, 0, from, bits);
-    for (size_t i = 1; i < trie->n_nodes;) {
-        const weir__trie_node *node = &trie->nodes[i];
-        uint32_t to;
-        if (!next_state(a, a->path[node->depth - 1], a->columns[i], &to)) return false;
-        if (to == DEAD) {
-            i = node->end;
-            continue;
-        }
-        a->path[node->depth] = to;
-        set_ends(a, i++, to, bits);
-    }
-    return true;
-}
-
-/* Allows tokens by their ids, but none that continue a code point. */
-static void set_tokens(const weir__automaton *a, uint32_t from, uint64_t *bits)
-{
-    const weir__trie *trie = a->trie;
-    const state *s = &a->states[from];
-    for (uint32_t i = 0; i < s->n; i++) {
-        uint32_t id = a->pool[s->first + i];
-        const weir__automaton_element *e = &a->elements[a->frames[id].element];
-        if (id == 0 || !is_token(e)) continue;
-        for (uint32_t k = trie->nodes[1].first; trie->n_nodes > 1 && k < trie->nodes[trie->n_nodes].first;
-             k++)
-            if ((trie->ends[k].token == (int32_t)e->value) == (e->type == TOKEN))
-                set_bit(bits, trie->ends[k].token);
-    }
-}
-
-/* Tries each token: few can follow in the middle of a code point. */
-static weir_status try_each(weir__automaton *a, const weir__automaton_place *place, uint64_t *bits)
-{
-    const weir__trie *trie = a->trie;
-    for (size_t i = 0; i < trie->n_continuations; i++) {
-        weir__automaton_place to = *place;
-        int32_t token = trie->continuations[i];
-        weir_status status = accept_bytes(a, &to, token, trie->bytes + trie->begins[token],
-                                          trie->begins[token + 1] - trie->begins[token]);
-        if (status == WEIR_NO_MEMORY) return status;
-        if (status == WEIR_OK) set_bit(bits, token);
-    }
-    return WEIR_OK;
-}
-
-static weir_status compute_mask(weir__automaton *a, const weir__automaton_place *place, uint64_t *bits)
-{
-    const weir__trie *trie = a->trie;
-    memset(bits, 0, WEIR__AUTOMATON_WORDS(trie->n_vocab) * sizeof *bits);
-    for (size_t i = 0; a->states[place->state].ends && i < trie->n_eog; i++) set_bit(bits, trie->eog[i]);
-    if (place->partial.n > 0) return try_each(a, place, bits);
-    if (!know_columns(a) || !walk_trie(a, place->state, bits)) return WEIR_NO_MEMORY;
-    if (a->states[place->state].tokens) set_tokens(a, place->state, bits);
-    return WEIR_OK;
-}
-
-/* The cache's oldest mask, to be overwritten. NULL: out of memory. */
-static mask *place_for(weir__automaton *a)
-{
-    mask *m = &a->masks[a->next_mask];
-    if (m->bits == NULL) m->bits = weir__mem_alloc(WEIR__AUTOMATON_WORDS(a->trie->n_vocab) * sizeof *m->bits);
-    if (m->bits == NULL) return NULL;
-    if (m->state != NONE) a->states[m->state].mask = NONE;
-    m->state = NONE;
-    a->next_mask = (a->next_mask + 1) % a->n_masks;
-    return m;
-}
-
-static weir_status get_mask(weir__automaton *a, const weir__automaton_place *place, uint64_t *bits)
-{
-    size_t bytes = WEIR__AUTOMATON_WORDS(a->trie->n_vocab) * sizeof *bits;
-    if (place->partial.n > 0) return compute_mask(a, place, bits);
-    uint32_t known = a->states[place->state].mask;
-    if (known == NONE) {
-        mask *m = place_for(a);
-        if (m == NULL) return WEIR_NO_MEMORY;
-        weir_status status = compute_mask(a, place, m->bits);
-        if (status != WEIR_OK) return status;
-        m->state = place->state;
-        known = a->states[place->state].mask = (uint32_t)(m - a->masks);
-    }
-    memcpy(bits, a->masks[known].bits, bytes);
-    return WEIR_OK;
-}
-
-weir_status weir__automaton_mask(weir__automaton *a, const weir__automaton_place *place, uint64_t *bits)
-{
-    pthread_mutex_lock(&a->mutex);
-    weir_status status = get_mask(a, place, bits);
+        status =
+            weir__automaton_go(a, &place->state, &place->partial, token, trie->bytes + trie->begins[token],
+                               trie->begins[token + 1] - trie->begins[token]);
     pthread_mutex_unlock(&a->mutex);
     return status;
 }
@@ -668,7 +46,7 @@ weir_status weir__automaton_mask(weir__automaton *a, const weir__automaton_place
 static void destroy_automaton(weir__automaton *a)
 {
     for (size_t i = 0; i < a->n_states; i++) weir__mem_free(a->states[i].row);
-    for (size_t i = 0; a->masks != NULL && i < a->n_masks; i++) weir__mem_free(a->masks[i].bits);
+    for (size_t i = 0; a->masks != NULL && i < a->size_masks; i++) weir__mem_free(a->masks[i].bits);
     weir__mem_free(a->masks);
     weir__mem_free(a->codes);
     weir__mem_free(a->empty);
@@ -680,33 +58,15 @@ static void destroy_automaton(weir__automaton *a)
     weir__mem_free(a->state_table.slots);
     weir__mem_free(a->states);
     weir__mem_free(a->frame_table.slots);
+    weir__mem_free(a->after);
     weir__mem_free(a->seen);
     weir__mem_free(a->frames);
-    weir__mem_free(a->columns);
+    weir__mem_free(a->related);
+    weir__mem_free(a->nearer);
+    weir__mem_free(a->similar);
     weir__mem_free(a->lows);
     weir__automaton_rules_fini(&a->rules);
     weir__mem_free(a);
-}
-
-/* Frame 0, the end, and state 0, which is dead. */
-static bool add_fixed(weir__automaton *a)
-{
-    if (!weir__mem_grow(&a->frames, &a->frames_capacity, 1, sizeof *a->frames) ||
-        !weir__mem_grow(&a->seen, &a->seen_capacity, 1, sizeof *a->seen) ||
-        !weir__mem_grow(&a->states, &a->states_capacity, DEAD + 1, sizeof *a->states))
-        return false;
-    a->frames[0] = (frame){0};
-    a->seen[0] = 0;
-    a->n_frames = 1;
-    for (; a->n_states <= DEAD; a->n_states++) a->states[a->n_states] = (state){.mask = NONE};
-    return true;
-}
-
-/* The state before the first character. */
-static bool find_start(weir__automaton *a, uint32_t root)
-{
-    begin_step(a);
-    return open_rule(a, root, 0) && end_step(a, &a->start);
 }
 
 weir_status weir__automaton_create(const weir__automaton_element *rules, size_t n_elements,
@@ -719,16 +79,18 @@ weir_status weir__automaton_create(const weir__automaton_element *rules, size_t 
     weir_status status = WEIR_NO_MEMORY;
     atomic_init(&a->refs, 1);
     a->trie = trie;
-    a->n_masks = mask_bytes < MASK_BYTES / 8 ? MASK_BYTES / mask_bytes : 8;
+    a->size_masks = mask_bytes < MASK_BYTES / 8 ? MASK_BYTES / mask_bytes : 8;
     if (!weir__automaton_share(rules, n_elements, starts, n_rules, &a->rules)) goto fail;
     a->elements = a->rules.elements;
     a->starts = a->rules.starts;
     a->n_elements = a->rules.n_elements;
-    a->masks = weir__mem_calloc(a->n_masks, sizeof *a->masks);
+    a->masks = weir__mem_calloc(a->size_masks, sizeof *a->masks);
     a->path = weir__mem_calloc(trie->most_depth + 1, sizeof *a->path);
-    if (a->masks == NULL || a->path == NULL) goto fail;
-    for (size_t i = 0; i < a->n_masks; i++) a->masks[i].state = NONE;
-    if (!make_columns(a) || !add_fixed(a) || !find_start(a, root)) goto fail;
+    a->related = weir__mem_calloc(a->n_elements, sizeof *a->related);
+    if (!weir__repeat_find(a)) goto fail;
+    if (a->masks == NULL || a->path == NULL || a->related == NULL) goto fail;
+    for (size_t i = 0; i < a->size_masks; i++) a->masks[i].state = NONE;
+    if (!weir__automaton_make_columns(a) || !weir__automaton_begin(a, root)) goto fail;
     status = WEIR_GRAMMAR;
     if (a->start == DEAD) goto fail;
     status = WEIR_NO_MEMORY;
@@ -756,14 +118,22 @@ void weir__automaton_release(weir__automaton *a)
 size_t weir__automaton_size(weir__automaton *a)
 {
     pthread_mutex_lock(&a->mutex);
-    size_t n = a->n_elements * sizeof *a->elements + a->trie->n_nodes * sizeof *a->columns +
-               a->frames_capacity * (sizeof *a->frames + sizeof *a->seen) +
-               a->frame_table.capacity * sizeof *a->frame_table.slots +
-               a->states_capacity * sizeof *a->states +
-               a->state_table.capacity * sizeof *a->state_table.slots + a->pool_capacity * sizeof *a->pool +
-               a->n_rows * a->n_columns * sizeof(uint32_t);
-    for (size_t i = 0; i < a->n_masks; i++)
+    size_t n =
+        a->n_elements * (sizeof *a->elements + sizeof *a->nearer + sizeof *a->related) +
+        a->frames_capacity * (sizeof *a->frames + sizeof *a->seen + sizeof *a->after + sizeof *a->similar) +
+        a->frame_table.capacity * sizeof *a->frame_table.slots + a->states_capacity * sizeof *a->states +
+        a->state_table.capacity * sizeof *a->state_table.slots + a->pool_capacity * sizeof *a->pool +
+        a->n_rows * a->n_columns * sizeof(uint32_t);
+    for (size_t i = 0; i < a->size_masks; i++)
         if (a->masks[i].bits != NULL) n += WEIR__AUTOMATON_WORDS(a->trie->n_vocab) * sizeof *a->masks[i].bits;
+    pthread_mutex_unlock(&a->mutex);
+    return n;
+}
+
+uint64_t weir__automaton_n_masks(weir__automaton *a)
+{
+    pthread_mutex_lock(&a->mutex);
+    uint64_t n = a->n_masks;
     pthread_mutex_unlock(&a->mutex);
     return n;
 }

@@ -14,11 +14,6 @@ extern "C" {
 /* An element of a rule: see automaton_rules.h. */
 typedef struct weir__automaton_element weir__automaton_element;
 
-/* The most ways to read a text. Ambiguous grammars can double them with each character. Where there are more,
- * only a few remain, always the same ones: some texts of the grammar cannot be generated, but every text that
- * was started can end. Alternatives with a common prefix are one way within it. */
-#define WEIR__AUTOMATON_WAYS_MAX 4096
-
 typedef struct weir__automaton weir__automaton;
 
 /* A position of a text in the grammar. A plain value: a copy is a way back. */
@@ -43,6 +38,9 @@ size_t weir__automaton_size(weir__automaton *automaton);
 
 /* The number of times that there were too many ways so far. */
 uint64_t weir__automaton_n_cuts(weir__automaton *automaton);
+
+/* The number of masks computed so far: the others were known, or another state's. */
+uint64_t weir__automaton_n_masks(weir__automaton *automaton);
 
 weir__automaton_place weir__automaton_start(const weir__automaton *automaton);
 

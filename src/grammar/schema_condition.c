@@ -183,9 +183,12 @@ static void add_dependency(weir__schema_walk *w, json_t *all, const char *keywor
                                                : json_incref((json_t *)dependent);
     if (!json_is_array(dependent) && !json_is_object(dependent) && !json_is_boolean(dependent))
         weir__schema_refuse_finally(w, keyword, "its members must be schemas or lists of names");
-    weir__schema_append(
-        w, all,
-        weir__schema_pack(w, "{s:[o,{s:[{s:[s]},o]}]}", "anyOf", absent, "allOf", "required", name, present));
+    json_t *itself = weir__schema_pack(w, "{s:[s]}", "required", name);
+    /* Where only this lists the names, what a property needs stands before it. */
+    const bool named = json_is_array(dependent);
+    weir__schema_append(w, all,
+                        weir__schema_pack(w, "{s:[o,{s:[o,o]}]}", "anyOf", absent, "allOf",
+                                          named ? present : itself, named ? itself : present));
 }
 
 static bool add_dependencies(weir__schema_walk *w, const json_t *schema, json_t *all)
@@ -202,11 +205,17 @@ static bool add_dependencies(weir__schema_walk *w, const json_t *schema, json_t 
     return w->status == WEIR_OK;
 }
 
+static const char *const unevaluated[] = {"unevaluatedProperties", "unevaluatedItems", NULL};
+
 static bool add_condition(weir__schema_walk *w, const json_t *schema, json_t *all)
 {
     json_t *condition = json_object_get(schema, "if"), *then = json_object_get(schema, "then"),
            *otherwise = json_object_get(schema, "else");
-    if (condition == NULL || (then == NULL && otherwise == NULL)) return true;
+    if (condition == NULL) return true;
+    /* Alone it allows all, but what it matches is evaluated. */
+    if (then == NULL && otherwise == NULL)
+        return !weir__schema_has_any(schema, unevaluated) ||
+               weir__schema_append(w, all, weir__schema_pack(w, "{s:[O,b]}", "anyOf", condition, 1));
     json_t *other = opposite(w, condition, 0);
     if (other == NULL)
         return weir__schema_refuse(

@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "grammar/grammar.h"
+#include "grammar/multiples.h"
 #include "grammar/pattern.h"
 #include "grammar/range.h"
 #include "grammar/schema.h"
@@ -93,6 +94,7 @@ static unsigned shared_rule(const json_t *schema)
     if (weir__schema_other_constraint(schema, type_alone) != NULL ||
         json_object_get(schema, WEIR__SCHEMA_STATES) != NULL ||
         json_object_get(schema, WEIR__SCHEMA_BROKEN) != NULL ||
+        json_object_get(schema, WEIR__SCHEMA_MULTIPLES) != NULL ||
         json_object_get(schema, WEIR__SCHEMA_GRAPH) != NULL ||
         json_object_get(schema, WEIR__SCHEMA_OTHERS) != NULL)
         return N_SHARED;
@@ -163,6 +165,47 @@ static void add_number_value(weir__emitter *e, weir__text *text, const json_t *v
     weir__mem_free(json);
 }
 
+static void add_value(weir__emitter *e, weir__text *text, const json_t *value, bool spellings);
+
+/* A member of an object value. */
+static void add_member(weir__emitter *e, weir__text *text, const char *name, const json_t *value,
+                       bool spellings)
+{
+    weir__literal_add_string(text, name);
+    weir__text_add_string(text, " " SPACE_RULE " \":\" " SPACE_RULE " ");
+    add_value(e, text, value, spellings);
+}
+
+/* True of objects with two members that are no objects and arrays, which would be written twice each. */
+static bool has_two_plain_members(const json_t *value)
+{
+    const char *name;
+    json_t *one;
+    if (json_object_size(value) != 2) return false;
+    json_object_foreach((json_t *)value, name, one)
+    {
+        if (json_is_object(one) || json_is_array(one)) return false;
+    }
+    return true;
+}
+
+/* The members of an object value of two, in either order. */
+static void add_two_members(weir__emitter *e, weir__text *text, const json_t *value)
+{
+    const char *names[2] = {"", ""}, *name;
+    json_t *one;
+    size_t n = 0;
+    json_object_foreach((json_t *)value, name, one) names[n++] = name;
+    weir__text_add_string(text, "(");
+    for (size_t i = 0; i < 2; i++) {
+        if (i > 0) weir__text_add_string(text, " | ");
+        add_member(e, text, names[i], json_object_get(value, names[i]), true);
+        weir__text_add_string(text, " " COMMA);
+        add_member(e, text, names[1 - i], json_object_get(value, names[1 - i]), true);
+    }
+    weir__text_add_string(text, ")");
+}
+
 /* A value, in which space may stand where objects and arrays allow it. */
 static void add_value(weir__emitter *e, weir__text *text, const json_t *value, bool spellings)
 {
@@ -179,12 +222,13 @@ static void add_value(weir__emitter *e, weir__text *text, const json_t *value, b
     }
     e->shared |= BIT(SPACE);
     weir__text_add_string(text, json_is_object(value) ? "\"{\" " SPACE_RULE " " : "\"[\" " SPACE_RULE " ");
+    const bool either = spellings && has_two_plain_members(value);
+    if (either) add_two_members(e, text, value);
     json_object_foreach((json_t *)value, name, one)
     {
+        if (either) break;
         weir__text_add_string(text, before);
-        weir__literal_add_string(text, name);
-        weir__text_add_string(text, " " SPACE_RULE " \":\" " SPACE_RULE " ");
-        add_value(e, text, one, spellings);
+        add_member(e, text, name, one, spellings);
         before = " " COMMA;
     }
     json_array_foreach((json_t *)value, i, one)
@@ -215,6 +259,15 @@ static void add_integer(weir__text *text, const json_t *schema)
         weir__text_printf(text, high < 0 ? ")" : ") | ");
     }
     if (high >= 0) weir__digits_add(text, (uint64_t)(low > 0 ? low : 0), (uint64_t)high);
+}
+
+static void add_multiples(weir__emitter *e, weir__text *text, const json_t *fields)
+{
+    const weir__multiples of = {(uint32_t)json_integer_value(json_array_get(fields, 0)),
+                                (int)json_integer_value(json_array_get(fields, 1)),
+                                json_integer_value(json_array_get(fields, 2)),
+                                json_integer_value(json_array_get(fields, 3))};
+    weir__emit_multiples(e, text, &of);
 }
 
 /* A number between two integers that is none. */
@@ -487,6 +540,8 @@ static void add_body(weir__emitter *e, weir__text *text, const json_t *schema)
     else if (json_object_get(schema, "enum") != NULL)
         add_values(e, text, json_object_get(schema, "enum"),
                    json_object_get(schema, WEIR__SCHEMA_SPELLINGS) != NULL);
+    else if (json_object_get(schema, WEIR__SCHEMA_MULTIPLES) != NULL)
+        add_multiples(e, text, json_object_get(schema, WEIR__SCHEMA_MULTIPLES));
     else if (strcmp(type, "string") == 0)
         add_string(e, text, schema);
     else if (strcmp(type, "integer") == 0)

@@ -242,8 +242,24 @@ static const struct example examples[] = {
     {"{\"$ref\":\"#/$defs/"
      "b\",\"properties\":{\"c\":{\"type\":\"null\"}},\"unevaluatedProperties\":{\"const\":0},\"$defs\":{"
      "\"b\":{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\"]}}}",
-     {"{\"a\":1}", "{\"a\":1,\"c\":null}", "{\"d\":0,\"a\":1,\"c\":null}"},
-     {"{\"a\":1,\"d\":2}", "{\"a\":1,\"c\":0}", "{\"c\":null}"}},
+     {"{\"a\":1}", "{\"c\":null,\"a\":1}", "{\"d\":0,\"c\":null,\"a\":1}"},
+     {"{\"a\":1,\"d\":2}", "{\"c\":0,\"a\":1}", "{\"c\":null}"}},
+    /* what only a dependency names stands before what needs it */
+    {"{\"type\":\"object\",\"dependentRequired\":{\"q\":[\"a\",\"b\"]}}",
+     {"{}", "{\"b\":1}", "{\"a\":1,\"b\":2,\"q\":3}"},
+     {"{\"q\":1}", "{\"a\":1,\"q\":2}", "{\"q\":1,\"z\":2}"}},
+    {"{\"type\":\"object\",\"properties\":{\"q\":{},\"a\":{}},\"dependentRequired\":{\"q\":[\"a\"]}}",
+     {"{\"q\":1,\"a\":2}", "{\"a\":2}"},
+     {"{\"q\":1}"}},
+    /* two plain members of a listed object come in either order */
+    {"{\"enum\":[{\"a\":1,\"b\":\"x\"},{\"a\":[],\"b\":1},{\"a\":1,\"b\":2,\"c\":3}]}",
+     {"{\"a\":1,\"b\":\"x\"}", "{\"b\":\"x\",\"a\":1.0}", "{\"a\":[],\"b\":1}", "{\"a\":1,\"b\":2,\"c\":3}"},
+     {"{\"b\":\"x\"}", "{\"a\":1,\"a\":1}", "{\"b\":\"x\",\"b\":\"x\"}"}},
+    /* what `if` alone matches is evaluated */
+    {"{\"type\":\"object\",\"if\":{\"properties\":{\"a\":{\"const\":1}},\"required\":[\"a\"]},"
+     "\"unevaluatedProperties\":false}",
+     {"{}", "{\"a\":1}"},
+     {"{\"a\":2}", "{\"b\":1}", "{\"a\":1,\"b\":1}"}},
     {"{\"$ref\":\"#/$defs/"
      "b\",\"unevaluatedItems\":false,\"$defs\":{\"b\":{\"type\":\"array\",\"prefixItems\":[{\"type\":"
      "\"integer\"}]}}}",
@@ -252,7 +268,7 @@ static const struct example examples[] = {
     {"{\"allOf\":[{\"$ref\":\"#/$defs/b\"}],\"$ref\":\"#/$defs/"
      "c\",\"unevaluatedProperties\":false,\"$defs\":{\"b\":{\"type\":\"object\",\"properties\":{\"a\":{"
      "\"type\":\"integer\"}},\"required\":[\"a\"]},\"c\":{\"type\":\"object\",\"properties\":{\"d\":{}}}}}",
-     {"{\"a\":1}", "{\"d\":1,\"a\":1}"},
+     {"{\"a\":1}", "{\"a\":1,\"d\":1}"},
      {"{\"a\":1,\"e\":1}", "{\"d\":1}"}},
     {"{\"$ref\":\"#/$defs/"
      "n\",\"unevaluatedProperties\":false,\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"v\":{},"

@@ -8,6 +8,7 @@
  * requires. */
 #include "grammar/schema_walk.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -156,6 +157,23 @@ static bool merge_patterns(merge *m, json_t *pattern)
     return all != NULL && weir__schema_append(m->w, all, json_incref(pattern));
 }
 
+/* The least number that both divide: its multiples are those of both. False: it is too large, or they are no
+ * integers. */
+static bool merge_multiples(merge *m, const json_t *known, const json_t *other)
+{
+    const double first = json_number_value(known), second = json_number_value(other);
+    if (!(first >= 1 && second >= 1 && first <= 1e6 && second <= 1e6 && floor(first) == first &&
+          floor(second) == second))
+        return false;
+    int64_t a = (int64_t)first, b = (int64_t)second;
+    while (b > 0) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return weir__schema_set(m->w, m->dst, "multipleOf", json_integer((int64_t)first / a * (int64_t)second));
+}
+
 /* Merges a keyword that both have. */
 static bool merge_keyword(merge *m, const json_t *src, const char *name)
 {
@@ -186,6 +204,7 @@ static bool merge_keyword(merge *m, const json_t *src, const char *name)
     if (strcmp(name, "uniqueItems") == 0) return weir__schema_set(w, m->dst, name, json_true());
     if (strcmp(name, "not") == 0) return merge_not(m, known, value);
     if (json_is_string(value) && strcmp(name, "pattern") == 0) return merge_patterns(m, value);
+    if (strcmp(name, "multipleOf") == 0 && merge_multiples(m, known, value)) return true;
     if (lists && name[0] == '\001') {
         json_t *both = weir__schema_own_list(w, m->dst, name);
         return both != NULL && (json_array_extend(both, value) == 0 || weir__schema_no_memory(w) != NULL);

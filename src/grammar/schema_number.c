@@ -14,9 +14,13 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "grammar/multiples.h"
 
 /* The most numbers in a list, which replaces bounds that have no grammar. */
 #define LISTED_MAX 1001
+
+/* The most that the digits of a multiple may leave when divided: more rules than that are too large. */
+#define STEP_MAX 1000
 
 /* Reads a bound into *bound if it is tighter. sign: +1 for a lower bound, -1 for an upper one. */
 static bool integer_bound(weir__schema_walk *w, const json_t *schema, const char *keyword, bool exclusive,
@@ -40,18 +44,52 @@ static bool integer_bound(weir__schema_walk *w, const json_t *schema, const char
     return true;
 }
 
+/* Multiples that are too many for a list. */
+static json_t *read_multiples(weir__schema_walk *w, const weir__multiples *of)
+{
+    if (!weir__schema_take(w, "multipleOf", weir__multiples_size(of))) return NULL;
+    return weir__schema_pack(w, "{s:s,s:[i,i,I,I]}", "type", "number", WEIR__SCHEMA_MULTIPLES, (int)of->step,
+                             of->places, (json_int_t)of->low, (json_int_t)of->high);
+}
+
 /* All multiples of step from low to high. */
 static json_t *multiples_rule(weir__schema_walk *w, int64_t low, int64_t high, int64_t step)
 {
     int64_t first = low / step + (low % step > 0), last = high / step - (high % step < 0);
+    if (last - first >= LISTED_MAX && step <= STEP_MAX)
+        return read_multiples(w, &(weir__multiples){(uint32_t)step, 0, low, high});
     if (last - first >= LISTED_MAX)
-        return weir__schema_refuse(w, "multipleOf",
-                                   "it needs minimum and maximum with at most %d multiples between them",
-                                   LISTED_MAX);
+        return weir__schema_refuse(
+            w, "multipleOf", "above %d it needs minimum and maximum with at most %d multiples between them",
+            STEP_MAX, LISTED_MAX);
     json_t *list = json_array();
     for (int64_t i = first; i <= last; i++) weir__schema_append(w, list, json_integer(i * step));
     weir__schema_take(w, "multipleOf", json_array_size(list) * 8);
     return weir__schema_choice(w, "enum", list);
+}
+
+/* A step as an integer by a power of ten. False: it has too many digits. */
+static bool split_step(double step, double *whole, double *power)
+{
+    *power = 1;
+    while (*power < 1e15 && rint(step * *power) / *power != step) *power *= 10;
+    *whole = rint(step * *power);
+    return step > 0 && *whole > 0 && *whole <= 1e15 && *whole / *power == step;
+}
+
+/* The integers that are multiples of the step are those of *whole. */
+static bool whole_step(double step, int64_t *whole)
+{
+    double numerator, power;
+    if (!split_step(step, &numerator, &power)) return false;
+    int64_t a = (int64_t)numerator, b = (int64_t)power;
+    while (b > 0) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    *whole = (int64_t)numerator / a;
+    return true;
 }
 
 static json_t *integer(weir__schema_walk *w, const json_t *schema)
@@ -59,9 +97,9 @@ static json_t *integer(weir__schema_walk *w, const json_t *schema)
     const json_t *multiple = json_object_get(schema, "multipleOf");
     const char *format = json_string_value(json_object_get(schema, "format"));
     int64_t low = -WEIR__SCHEMA_INTEGER_MAX, high = WEIR__SCHEMA_INTEGER_MAX;
-    double step = multiple == NULL ? 1 : json_number_value(multiple);
-    if (multiple != NULL && (!json_is_number(multiple) || step < 1 || floor(step) != step || step > 1e15))
-        return weir__schema_refuse(w, "multipleOf", "only integers of at least 1 are supported");
+    int64_t step = 1;
+    if (multiple != NULL && !whole_step(json_number_value(multiple), &step))
+        return weir__schema_refuse(w, "multipleOf", "it must be a number above 0 of at most 15 digits");
     if (format != NULL && strcmp(format, "int32") == 0) {
         low = INT32_MIN;
         high = INT32_MAX;
@@ -75,7 +113,7 @@ static json_t *integer(weir__schema_walk *w, const json_t *schema)
         !integer_bound(w, schema, "exclusiveMaximum", true, -1, &high))
         return NULL;
     if (low > high) return json_false();
-    if (step > 1) return multiples_rule(w, low, high, (int64_t)step);
+    if (step > 1) return multiples_rule(w, low, high, step);
     json_t *result = weir__schema_pack(w, "{s:s}", "type", "integer");
     if (low > -WEIR__SCHEMA_INTEGER_MAX) weir__schema_set(w, result, "minimum", json_integer(low));
     if (high < WEIR__SCHEMA_INTEGER_MAX) weir__schema_set(w, result, "maximum", json_integer(high));
@@ -132,13 +170,17 @@ void weir__schema_read_bounds(const json_t *schema, weir__schema_bounds *b)
 /* Multiples of a step with decimals, as multiples of an integer and a power of ten. */
 static json_t *decimal_multiples(weir__schema_walk *w, const weir__range *range, double step)
 {
-    double power = 1, least = range->low != NULL ? strtod(range->low, NULL) : -INFINITY;
+    double least = range->low != NULL ? strtod(range->low, NULL) : -INFINITY;
     double most = range->high != NULL ? strtod(range->high, NULL) : INFINITY;
-    while (power < 1e15 && rint(step * power) / power != step) power *= 10;
-    double whole = rint(step * power), first = ceil(least / step) - 1, last = floor(most / step) + 1;
+    double whole, power, first = ceil(least / step) - 1, last = floor(most / step) + 1;
+    const bool split = split_step(step, &whole, &power);
+    const bool above = least == 0 && !range->low_out;
+    if (split && whole <= STEP_MAX && (range->low == NULL || above) && range->high == NULL)
+        return read_multiples(w, &(weir__multiples){(uint32_t)whole, (int)lrint(log10(power)),
+                                                    above ? 0 : -WEIR__SCHEMA_INTEGER_MAX,
+                                                    WEIR__SCHEMA_INTEGER_MAX});
     /* Beyond 2^53 the products would be rounded. */
-    if (!(last - first < LISTED_MAX) || whole / power != step || fabs(first) * whole > 0x1p53 ||
-        fabs(last) * whole > 0x1p53)
+    if (!split || !(last - first < LISTED_MAX) || fabs(first) * whole > 0x1p53 || fabs(last) * whole > 0x1p53)
         return weir__schema_refuse(
             w, "multipleOf",
             "it must be 1, 0.1, 0.01 and so on, or have minimum and maximum with at most %d "

@@ -149,14 +149,17 @@ const json_t *weir__schema_defined(const weir__schema_walk *w, const json_t *mad
 
 /* ---- Conjunctions ---- */
 
-/* {"allOf": [{"$ref": …}, the keywords beside it]}. What is left unevaluated is so by both. */
+/* {"allOf": [the keywords beside the $ref, {"$ref": …}]}: its own properties come first. Without strictness
+ * it is the other way round, since the first one stays where they do not go together. What is left
+ * unevaluated is so by both. */
 static json_t *beside_reference(weir__schema_walk *w, json_t *schema)
 {
     static const char *const unevaluated[] = {"unevaluatedProperties", "unevaluatedItems"};
     json_t *rest = weir__schema_without(w, schema, "$ref");
-    json_t *whole = rest == NULL ? NULL
-                                 : weir__schema_pack(w, "{s:[{s:O},O]}", "allOf", "$ref",
-                                                     json_object_get(schema, "$ref"), rest);
+    json_t *target = weir__schema_pack(w, "{s:O}", "$ref", json_object_get(schema, "$ref"));
+    json_t *whole =
+        weir__schema_pack(w, "{s:[O,O]}", "allOf", w->relax ? target : rest, w->relax ? rest : target);
+    json_decref(target);
     for (size_t i = 0; i < 2 && whole != NULL; i++) {
         json_t *value = json_object_get(rest, unevaluated[i]);
         if (value == NULL) continue;

@@ -71,6 +71,7 @@ typedef struct weir__schema_pair {
 #define WEIR__SCHEMA_GRAPH     "x-graph"     /* of an array: its items and states, see schema_array.c */
 #define WEIR__SCHEMA_SPELLINGS "x-spellings" /* of listed values: numbers in all spellings */
 #define WEIR__SCHEMA_BROKEN    "x-broken"    /* of a number: it is no integer */
+#define WEIR__SCHEMA_MULTIPLES "x-multiples" /* of a number: the fields of weir__multiples */
 #define WEIR__SCHEMA_LEAST     "x-least"
 #define WEIR__SCHEMA_MOST      "x-most"
 

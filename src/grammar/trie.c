@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "grammar/slice.h"
 
 /* ---- Bytes to code points ------------------------------------------------------------------------- */
 
@@ -120,7 +121,7 @@ static size_t common_codes(const spelling *a, const spelling *b)
  * it. */
 static bool grow_tree(weir__trie *trie, const spelling *spellings, size_t n, uint32_t *open)
 {
-    size_t capacity = 0;
+    size_t capacity = 0, tops_capacity = 0;
     if (!weir__mem_grow(&trie->nodes, &capacity, 1, sizeof *trie->nodes)) return false;
     trie->nodes[0] = (weir__trie_node){0};
     trie->n_nodes = 1;
@@ -133,6 +134,11 @@ static bool grow_tree(weir__trie *trie, const spelling *spellings, size_t n, uin
         for (; depth < s->n; depth++) {
             if (!weir__mem_grow(&trie->nodes, &capacity, trie->n_nodes + 2, sizeof *trie->nodes))
                 return false;
+            if (depth == 0) {
+                if (!weir__mem_grow(&trie->tops, &tops_capacity, trie->n_tops + 1, sizeof *trie->tops))
+                    return false;
+                trie->tops[trie->n_tops++] = (uint32_t)trie->n_nodes;
+            }
             open[depth + 1] = (uint32_t)trie->n_nodes;
             trie->nodes[trie->n_nodes++] = (weir__trie_node){
                 .code = s->codes[depth], .depth = (uint32_t)depth + 1, .first = (uint32_t)i};
@@ -171,7 +177,7 @@ weir__trie *weir__trie_create(const weir__trie_source *source)
     if (codes == NULL || open == NULL) goto out;
     size_t n = spell_tokens(trie, spellings, codes);
     qsort(spellings, n, sizeof *spellings, compare_spellings);
-    made = grow_tree(trie, spellings, n, open);
+    made = grow_tree(trie, spellings, n, open) && (trie->slices = weir__slices_create(trie)) != NULL;
 out:
     weir__mem_free(open);
     weir__mem_free(codes);
@@ -184,7 +190,9 @@ out:
 void weir__trie_destroy(weir__trie *trie)
 {
     if (trie == NULL) return;
+    weir__slices_destroy(trie->slices);
     weir__mem_free(trie->nodes);
+    weir__mem_free(trie->tops);
     weir__mem_free(trie->ends);
     weir__mem_free(trie->bytes);
     weir__mem_free(trie->begins);

@@ -1,0 +1,130 @@
+/* repeat.c: states of a repetition that are far from its bounds, which no token tells apart.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A repetition with bounds is written out: a row of equal items, then rules that are each an item and the
+ * next rule, or nothing (grammar.c). Texts of n characters do not tell two copies apart before which more
+ * than n others are left, whether an item can match nothing or not. So the copy with LEFT others left
+ * stands for those before it. */
+#include "grammar/repeat.h"
+
+#include "base/mem.h"
+
+/* The copies, this one included, that are left where one stands for others. */
+#define LEFT (WEIR__REPEAT_REACH + 2)
+
+/* The number of elements of the item at e. */
+static uint32_t item_length(const weir__automaton_element *e)
+{
+    uint32_t n = 1;
+    while (e[n].type == UPPER || e[n].type == OR_CHARACTER) n++;
+    return n;
+}
+
+static bool same_elements(const weir__automaton_element *a, const weir__automaton_element *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (a[i].type != b[i].type || a[i].value != b[i].value) return false;
+    return true;
+}
+
+/* Rows: `left` [n_elements] gets the number of equal items from each item on. */
+static void find_rows(weir__automaton *a, uint32_t *left)
+{
+    const weir__automaton_element *elements = a->elements;
+    uint32_t after = 0; /* the item after i in its alternative, 0: none */
+    for (size_t i = a->n_elements; i-- > 0;) {
+        if (elements[i].type == UPPER || elements[i].type == OR_CHARACTER) continue;
+        if (weir__automaton_is_end(&elements[i])) {
+            after = 0;
+            continue;
+        }
+        const uint32_t length = item_length(&elements[i]);
+        const bool same = after != 0 && item_length(&elements[after]) == length &&
+                          same_elements(&elements[i], &elements[after], length);
+        left[i] = same ? left[after] + 1 : 1;
+        a->nearer[i] = left[i] > LEFT ? a->nearer[after] : (uint32_t)i;
+        after = (uint32_t)i;
+    }
+}
+
+/* The number of elements before the reference to the next rule, if the rule is "items next | nothing" or, the
+ * last one, "items | nothing" (*next: NONE). 0: it is another kind of rule. */
+static uint32_t read_link(const weir__automaton *a, uint32_t rule, uint32_t *next)
+{
+    const weir__automaton_element *e = &a->elements[a->starts[rule]];
+    uint32_t n = 0;
+    while (!weir__automaton_is_end(&e[n])) n++;
+    if (n == 0 || e[n].type != ALTERNATIVE || e[n + 1].type != END) return 0;
+    *next = NONE;
+    if (n > 1 && e[n - 1].type == RULE && e[n - 1].value < rule) *next = e[--n].value;
+    return n;
+}
+
+/* Chains: rules that are each one copy more than the next. Those of a repetition come in ascending order.
+ * `left` [n_rules] gets the number of copies from each rule on. */
+static void find_chains(weir__automaton *a, uint32_t *left)
+{
+    for (uint32_t rule = 0; rule < a->rules.n_rules; rule++) {
+        uint32_t next = NONE, after = NONE;
+        const uint32_t n = read_link(a, rule, &next), start = a->starts[rule];
+        left[rule] = n > 0;
+        if (n == 0 || next == NONE || left[next] == 0) continue;
+        if (read_link(a, next, &after) != n ||
+            !same_elements(&a->elements[start], &a->elements[a->starts[next]], n))
+            continue;
+        left[rule] = left[next] + 1;
+        for (uint32_t i = 0; i <= n && left[rule] > LEFT; i++)
+            a->nearer[start + i] = a->nearer[a->starts[next] + i];
+    }
+}
+
+bool weir__repeat_find(weir__automaton *a)
+{
+    uint32_t *left = weir__mem_calloc(a->n_elements + a->rules.n_rules, sizeof *left);
+    a->nearer = weir__mem_calloc(a->n_elements, sizeof *a->nearer);
+    if (left != NULL && a->nearer != NULL) {
+        for (size_t i = 0; i < a->n_elements; i++) a->nearer[i] = (uint32_t)i;
+        find_rows(a, left);
+        find_chains(a, left + a->n_elements);
+    }
+    weir__mem_free(left);
+    return left != NULL && a->nearer != NULL;
+}
+
+/* Finds a->similar of a frame, after those below it. */
+static bool find_similar(weir__automaton *a, uint32_t id)
+{
+    size_t n = 0;
+    for (; a->similar[id].frame == UNKNOWN; id = a->frames[id].below) {
+        if (!weir__mem_grow(&a->order, &a->order_capacity, n + 1, sizeof *a->order)) return false;
+        a->order[n++] = id;
+    }
+    while (n-- > 0) {
+        const frame f = a->frames[a->order[n]];
+        const similar below = a->similar[f.below];
+        const uint32_t element = a->nearer[f.element];
+        similar found = {.changes = below.changes + (element != f.element)};
+        if (!weir__automaton_frame(a, &a->elements[element], below.frame, &found.frame)) return false;
+        a->similar[a->order[n]] = found;
+    }
+    return true;
+}
+
+bool weir__repeat_similar(weir__automaton *a, uint32_t from, uint32_t *to, uint64_t *frames)
+{
+    const uint32_t n = a->states[from].n;
+    *frames = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t id = a->pool[a->states[from].first + i];
+        if (!find_similar(a, id)) return false;
+        *frames += 2 * (uint64_t)a->similar[id].changes + 1;
+    }
+    *to = a->states[from].similar;
+    if (*to != UNKNOWN) return true;
+    a->n_found = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (!weir__automaton_add_way(a, a->similar[a->pool[a->states[from].first + i]].frame)) return false;
+    if (!weir__automaton_find(a, to)) return false;
+    a->states[from].similar = *to;
+    return true;
+}

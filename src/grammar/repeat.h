@@ -1,0 +1,20 @@
+/* repeat.h: states of a repetition that are far from its bounds, which no token tells apart.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_GRAMMAR_REPEAT_H
+#define WEIR_GRAMMAR_REPEAT_H
+
+#include "grammar/automaton_states.h"
+
+/* The characters of a token, and the one after them, that states with the same `similar` read in the same
+ * way. */
+#define WEIR__REPEAT_REACH 14
+
+/* Finds a->nearer. False: out of memory. */
+bool weir__repeat_find(weir__automaton *a);
+
+/* *to: a state with the same tokens, but for those within its run, for all that texts of up to
+ * WEIR__REPEAT_REACH characters tell; often `from` itself. *frames: a step from `from` has at most so many
+ * times the frames of one from *to. False: out of memory. */
+bool weir__repeat_similar(weir__automaton *a, uint32_t from, uint32_t *to, uint64_t *frames);
+
+#endif

@@ -1,0 +1,248 @@
+/* slice.c: goes once over the vocabulary's tree for each class.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "grammar/slice.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+/* A slice is worth its memory if at least one in so many nodes of the tree is of its class. */
+#define WORTH 2
+
+/* The lengths whose longer tokens have a table. Few tokens are longer than all of them. */
+#define TABLES 32
+
+typedef struct long_token {
+    int32_t token;
+    size_t length; /* in code points */
+} long_token;
+
+struct weir__slices {
+    const weir__trie *trie;
+    uint64_t *longer;      /* [TABLES][n_words]: the tokens with more than 0, 1, … code points */
+    long_token *long_ones; /* [n_long] those with at least TABLES */
+    size_t n_long, long_capacity;
+    size_t longest;
+    size_t n_words;                     /* of bits of tokens */
+    uint64_t *special;                  /* bits of nodes where an incomplete or too long token ends */
+    size_t n_ascii[128], n_others;      /* nodes of each code point, and of all others */
+    uint32_t *above;                    /* [most_depth + 1] scratch: the newest node of each depth */
+    pthread_mutex_t mutex;              /* protects all that follows, and above */
+    weir__slice made[WEIR__SLICES_MAX]; /* [n] */
+    size_t n;
+};
+
+static void set_bit(uint64_t *bits, size_t i)
+{
+    bits[i / 64] |= UINT64_C(1) << (i % 64);
+}
+
+static bool has_bit(const uint64_t *bits, size_t i)
+{
+    return bits[i / 64] >> (i % 64) & 1;
+}
+
+bool weir__slice_has(const weir__slice *slice, uint32_t code)
+{
+    if (code < 128) return has_bit(slice->ascii, code);
+    size_t low = 0, high = slice->of.n; /* the first range that ends at code or later */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (slice->of.ranges[middle].high < code)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < slice->of.n && slice->of.ranges[low].low <= code;
+}
+
+/* A token that ends at node i. */
+static bool note_length(weir__slices *s, size_t i, const weir__trie_token *end)
+{
+    const size_t length = s->trie->nodes[i].depth;
+    if (end->partial.n > 0 || length > WEIR__SLICE_LONGEST) {
+        set_bit(s->special, i);
+        return true;
+    }
+    if (length > s->longest) s->longest = length;
+    /* Of the tables, it goes into the last one; read_trie adds it to those of shorter lengths. */
+    set_bit(s->longer + ((length < TABLES ? length : TABLES) - 1) * s->n_words, (size_t)end->token);
+    if (length < TABLES) return true;
+    if (!weir__mem_grow(&s->long_ones, &s->long_capacity, s->n_long + 1, sizeof *s->long_ones)) return false;
+    s->long_ones[s->n_long++] = (long_token){end->token, length};
+    return true;
+}
+
+/* What all classes share: the tokens by length, and the nodes that no slice skips. */
+static bool read_trie(weir__slices *s)
+{
+    const weir__trie *trie = s->trie;
+    for (size_t i = 1; i < trie->n_nodes; i++) {
+        const weir__trie_node *node = &trie->nodes[i];
+        if (node->code < 128)
+            s->n_ascii[node->code]++;
+        else
+            s->n_others++;
+        for (uint32_t k = node->first; k < node[1].first; k++)
+            if (!note_length(s, i, &trie->ends[k])) return false;
+    }
+    for (size_t n = TABLES - 1; n > 0; n--)
+        for (size_t i = 0; i < s->n_words; i++)
+            s->longer[(n - 1) * s->n_words + i] |= s->longer[n * s->n_words + i];
+    return true;
+}
+
+bool weir__slices_worth(const weir__slices *s, const weir__class *of)
+{
+    size_t n = of->n > 0 && of->ranges[of->n - 1].high > 0xFFFF ? s->n_others : 0;
+    for (size_t i = 0; i < of->n; i++)
+        for (uint32_t c = of->ranges[i].low; c <= of->ranges[i].high && c < 128; c++) n += s->n_ascii[c];
+    return n * WORTH >= s->trie->n_nodes;
+}
+
+static void free_slice(weir__slice *slice)
+{
+    weir__mem_free(slice->tokens);
+    weir__mem_free(slice->stops);
+    weir__mem_free(slice->text_stops);
+}
+
+/* Marks the newest node of this depth, and those above. */
+static void mark_path(const weir__slices *s, size_t depth, uint64_t *stops)
+{
+    for (size_t d = depth; d > 0 && !has_bit(stops, s->above[d]); d--) set_bit(stops, s->above[d]);
+}
+
+static bool make_slice(weir__slices *s, weir__slice *slice)
+{
+    const weir__trie *trie = s->trie;
+    size_t depth = 0; /* of the newest node that is of the class, as all above it */
+    slice->tokens = weir__mem_calloc(s->n_words, sizeof *slice->tokens);
+    slice->stops = weir__mem_calloc(trie->n_nodes / 64 + 1, sizeof *slice->stops);
+    slice->text_stops = weir__mem_calloc(trie->n_nodes / 64 + 1, sizeof *slice->text_stops);
+    if (slice->tokens == NULL || slice->stops == NULL || slice->text_stops == NULL) {
+        free_slice(slice);
+        return false;
+    }
+    for (size_t i = 1; i < trie->n_nodes; i++) {
+        const weir__trie_node *node = &trie->nodes[i];
+        const bool in = weir__slice_has(slice, node->code);
+        s->above[node->depth] = (uint32_t)i;
+        if (depth >= node->depth) depth = node->depth - 1;
+        if (in && depth == node->depth - 1) {
+            depth++;
+            for (uint32_t k = node->first; k < node[1].first && depth <= WEIR__SLICE_LONGEST; k++)
+                if (trie->ends[k].partial.n == 0) set_bit(slice->tokens, (size_t)trie->ends[k].token);
+        }
+        if (in && !has_bit(s->special, i)) continue;
+        mark_path(s, node->depth, slice->stops);
+        if (in || node->code >= WEIR__SLICE_CONTROLS) mark_path(s, node->depth, slice->text_stops);
+    }
+    return true;
+}
+
+/* The index of the class's slice, or -1. The mutex is held. */
+static int32_t find_known(const weir__slices *s, const weir__class *of)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (s->made[i].of.n == of->n &&
+            memcmp(s->made[i].of.ranges, of->ranges, of->n * sizeof of->ranges[0]) == 0)
+            return (int32_t)i;
+    return -1;
+}
+
+bool weir__slices_known(weir__slices *s, const weir__class *of)
+{
+    pthread_mutex_lock(&s->mutex);
+    const bool known = find_known(s, of) >= 0;
+    pthread_mutex_unlock(&s->mutex);
+    return known;
+}
+
+bool weir__slices_find(weir__slices *s, const weir__class *of, int32_t *index)
+{
+    bool ok = true;
+    pthread_mutex_lock(&s->mutex);
+    *index = find_known(s, of);
+    if (*index < 0 && s->n < WEIR__SLICES_MAX) {
+        weir__slice *slice = &s->made[s->n];
+        *slice = (weir__slice){.of = *of};
+        for (size_t i = 0; i < of->n; i++)
+            for (uint32_t c = of->ranges[i].low; c <= of->ranges[i].high && c < 128; c++)
+                set_bit(slice->ascii, c);
+        if (weir__slices_worth(s, of)) {
+            ok = make_slice(s, slice);
+            if (ok) *index = (int32_t)s->n++;
+        }
+    }
+    pthread_mutex_unlock(&s->mutex);
+    return ok;
+}
+
+const weir__slice *weir__slices_at(const weir__slices *s, int32_t index)
+{
+    return &s->made[index];
+}
+
+size_t weir__slices_longest(const weir__slices *s)
+{
+    return s->longest;
+}
+
+void weir__slices_allow(const weir__slices *s, const weir__slice *slice, size_t n, uint64_t *bits)
+{
+    const uint64_t *longer = s->longer + (n < TABLES ? n : TABLES - 1) * s->n_words;
+    if (n >= s->longest) {
+        for (size_t i = 0; i < s->n_words; i++) bits[i] |= slice->tokens[i];
+        return;
+    }
+    for (size_t i = 0; i < s->n_words; i++) bits[i] |= slice->tokens[i] & ~longer[i];
+    for (size_t i = 0; n >= TABLES && i < s->n_long; i++) {
+        const size_t token = (size_t)s->long_ones[i].token;
+        if (s->long_ones[i].length <= n && has_bit(slice->tokens, token)) set_bit(bits, token);
+    }
+}
+
+weir__slices *weir__slices_create(const weir__trie *trie)
+{
+    /* The characters of a JSON string that stand for themselves, of any string and of one whose characters
+     * are counted: the first request need not wait for these. */
+    static const weir__class of_strings[] = {
+        {{{' ', '!'}, {'#', '['}, {']', '~'}, {0x80, UINT32_MAX}}, 4},
+        {{{' ', '!'}, {'#', '['}, {']', '~'}, {0x80, 0xD7FF}, {0xE000, 0x10FFFF}}, 5},
+    };
+    int32_t index;
+    weir__slices *s = weir__mem_calloc(1, sizeof *s);
+    if (s == NULL) return NULL;
+    s->trie = trie;
+    s->n_words = ((size_t)trie->n_vocab + 63) / 64;
+    s->longer = weir__mem_calloc(TABLES * s->n_words, sizeof *s->longer);
+    s->special = weir__mem_calloc(trie->n_nodes / 64 + 1, sizeof *s->special);
+    s->above = weir__mem_calloc(trie->most_depth + 1, sizeof *s->above);
+    if (s->longer == NULL || s->special == NULL || s->above == NULL ||
+        pthread_mutex_init(&s->mutex, NULL) != 0) {
+        weir__mem_free(s->longer);
+        weir__mem_free(s->special);
+        weir__mem_free(s->above);
+        weir__mem_free(s);
+        return NULL;
+    }
+    if (read_trie(s) && weir__slices_find(s, &of_strings[0], &index) &&
+        weir__slices_find(s, &of_strings[1], &index))
+        return s;
+    weir__slices_destroy(s);
+    return NULL;
+}
+
+void weir__slices_destroy(weir__slices *s)
+{
+    if (s == NULL) return;
+    for (size_t i = 0; i < s->n; i++) free_slice(&s->made[i]);
+    pthread_mutex_destroy(&s->mutex);
+    weir__mem_free(s->longer);
+    weir__mem_free(s->long_ones);
+    weir__mem_free(s->special);
+    weir__mem_free(s->above);
+    weir__mem_free(s);
+}

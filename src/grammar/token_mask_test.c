@@ -1,0 +1,173 @@
+/* Masks within long runs of a class of characters, beside the naive mask: each token tried by itself.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "grammar/grammar.h"
+#include "support/dice.h"
+#include "support/effort.h"
+#include "support/model.h"
+
+#define N_TOKENS 700
+#define EOG      0
+
+typedef struct vocabulary {
+    char text[N_TOKENS][320];
+    weir__trie *trie;
+} vocabulary;
+
+static int32_t piece_of(const void *model, int32_t token, char *bytes, int32_t capacity)
+{
+    const vocabulary *v = model;
+    int32_t n = (int32_t)strlen(v->text[token]);
+    if (n > capacity) return -n;
+    memcpy(bytes, v->text[token], (size_t)n);
+    return n;
+}
+
+static bool is_eog(const void *model, int32_t token)
+{
+    (void)model;
+    return token == EOG;
+}
+
+/* Letters, marks of JSON, parts of characters, and runs that are longer than any table. */
+static void make_vocabulary(vocabulary *v, dice *d, int longest)
+{
+    static const char *const parts[] = {"a", "b",  "c",    "\"",   "\\",   ",", "\n",
+                                        "é", "日", "\xc3", "\xa9", "\x7f", " ", "z"};
+    memset(v, 0, sizeof *v);
+    strcpy(v->text[EOG], "end");
+    for (int32_t i = 1; i < N_TOKENS; i++) {
+        if (i <= (int32_t)N_ELEMENTS(parts)) {
+            strcpy(v->text[i], parts[i - 1]);
+        } else if (i < 40) { /* runs, some of which end otherwise */
+            for (int k = dice_in(d, 2, i < 38 ? longest / 4 : longest); k > 0; k--)
+                strcat(v->text[i], i % 2 ? "a" : " ");
+            if (dice_one_in(d, 2)) strcat(v->text[i], parts[dice_in(d, 0, N_ELEMENTS(parts) - 1)]);
+        } else {
+            for (int k = dice_in(d, 2, 7); k > 0; k--)
+                strcat(v->text[i], parts[dice_in(d, 0, dice_one_in(d, 2) ? 2 : N_ELEMENTS(parts) - 1)]);
+        }
+    }
+    const weir__trie_source source = {v, N_TOKENS, piece_of, is_eog};
+    v->trie = weir__trie_create(&source);
+    assert_non_null(v->trie);
+}
+
+static weir__automaton *compile(const vocabulary *v, const char *grammar)
+{
+    weir__automaton *a = NULL;
+    weir_error error = {0};
+    if (weir__grammar_compile(grammar, NULL, NULL, v->trie, &a, &error) != WEIR_OK)
+        fail_msg("%s: %s", grammar, error.message);
+    return a;
+}
+
+/* Compares the masks along a random text. Returns the number of places. */
+static int follow(const vocabulary *v, const char *grammar, weir__automaton *a, dice *d)
+{
+    static uint64_t mask[WEIR__AUTOMATON_WORDS(N_TOKENS)];
+    weir__automaton_place place = weir__automaton_start(a);
+    int n = 0;
+    for (int32_t chosen = 0; n < 120 && chosen >= 0; n++) {
+        weir__automaton_place next = place;
+        chosen = -1;
+        assert_int_equal(weir__automaton_mask(a, &place, mask), WEIR_OK);
+        for (int32_t i = 0, seen = 0; i < N_TOKENS; i++) {
+            weir__automaton_place to = place;
+            bool allowed = weir__automaton_accept(a, &to, i) == WEIR_OK;
+            if (allowed != (mask[i / 64] >> (i % 64) & 1))
+                fail_msg("token %d '%s' at %d of %s: naively %d", i, v->text[i], n, grammar, allowed);
+            /* Short ones without marks, so that runs come near their ends slowly. */
+            int weight = !allowed || i == EOG                                             ? 0
+                         : strlen(v->text[i]) < 4 && strpbrk(v->text[i], "\",\\") == NULL ? 20
+                                                                                          : 1;
+            if (weight == 0) continue;
+            seen += weight;
+            if (dice_in(d, 1, seen) > weight) continue;
+            chosen = i;
+            next = to;
+        }
+        place = next;
+    }
+    return n;
+}
+
+static void masks_of_runs_are_the_naive_ones(void **state)
+{
+    (void)state;
+    static const char *const grammars[] = {
+        "root ::= \"\\\"\" char{0,%d} \"\\\"\"\nchar ::= [^\"\\\\\\x00-\\x1F\\x7F] | \"\\\\\" [\"\\\\abc]",
+        "root ::= \"\\\"\" char{%d,90} \"\\\"\"\nchar ::= [^\"\\\\\\x00-\\x1F\\x7F] | \"\\\\\" [\"\\\\abc]",
+        "root ::= \"\\\"\" [^\"]{%d,} \"\\\"\"",
+        "root ::= x{0,%d}\nx ::= \"\\\"\" [^\"\\n]{0,12} \"\\\"\" \",\"",
+        "root ::= x{0,%d}\nx ::= [a-cz ]{0,50} [\",]",
+        "root ::= .{0,%d}",
+        "root ::= .{0,%d} \"z\" .*",
+        "root ::= x{0,%d} \"z\"\nx ::= [^z]{0,3}",
+        "root ::= [^b]{0,%d} [^z]{0,60} \",\"",
+        "root ::= \"a\"{0,%d} [^\"\\n]* \"\\n\"",
+        "root ::= (\"ab\" | \"a\"){%d,90} [^a]{0,70}",
+        "root ::= [^z,]{%d} x{2,80} \"z\"\nx ::= [^z]",
+        "root ::= [^\\n]{0,%d} \"\\n\" root | \"\"",
+        "root ::= [^b]{0,%d} [^z]{0,70} [^c]{0,70} \"z\"",
+        "root ::= [^\"\\n]{0,%d} \"\\\"\" | .{0,60}",
+        "root ::= \"\\\"\" [^\"\\n]* [c]+ [^\"\\n]{0,%d} \"\\\"\"",
+        "root ::= \"\\\"\" [^\"\\n]* [cz] [^\"b] [^\"\\n]{0,%d} \"\\\"\"",
+        "root ::= \"\\\"\" x{0,%d} y{0,2} \"\\\"\"\nx ::= y y\ny ::= [^\"\\\\\\x00-\\x1F] | \"\\\\\" [abc\"]",
+        "root ::= \"a\" [^\"]{0,%d} | \"ab\" [^\"]{3,60} \"\\\"\" | [^,\"] [^\"]*",
+        "root ::= x{0,70} [^\\n]{0,%d}\nx ::= \"(\" x \")\" | \"a\" \" \"",
+    };
+    static const int counts[] = {1, 2, 5, 12, 13, 14, 15, 16, 17, 18, 19, 31, 32, 33, 60, 85};
+    static vocabulary v;
+    dice d = {dice_environment("WEIR_TEST_SEED", 1)};
+    int n = 0;
+    print_message("WEIR_TEST_SEED=%llu\n", (unsigned long long)d.state);
+    for (int round = 0; round < EFFORT(6, 2); round++) {
+        make_vocabulary(&v, &d, round % 2 == 0 ? 290 : 30);
+        for (size_t i = 0; i < N_ELEMENTS(grammars); i++) {
+            char text[256];
+            int count = round > 1 ? counts[dice_in(&d, 0, N_ELEMENTS(counts) - 1)] : 85;
+            const char *at = strstr(grammars[i], "%d");
+            snprintf(text, sizeof text, "%.*s%d%s", (int)(at - grammars[i]), grammars[i], count, at + 2);
+            weir__automaton *a = compile(&v, text);
+            for (int k = 0; k < 3; k++) n += follow(&v, text, a, &d);
+            weir__automaton_release(a);
+        }
+        weir__trie_destroy(v.trie);
+    }
+    assert_true(n > EFFORT(1500, 500));
+}
+
+/* A string that cannot end for long has one mask, whatever its bound. */
+static void positions_far_from_the_bound_share_a_mask(void **state)
+{
+    (void)state;
+    static const char *const grammars[] = {"root ::= \"\\\"\" [^\"]{0,1500} \"\\\"\"",
+                                           "root ::= \"\\\"\" [^\"]{1500} \"\\\"\"",
+                                           "root ::= \"\\\"\" [^\"]{700,1500} \"\\\"\""};
+    static vocabulary v;
+    static uint64_t mask[WEIR__AUTOMATON_WORDS(N_TOKENS)];
+    dice d = {5};
+    make_vocabulary(&v, &d, 30);
+    for (size_t i = 0; i < N_ELEMENTS(grammars); i++) {
+        enum { A = 1, QUOTE = 4 };
+        weir__automaton *a = compile(&v, grammars[i]);
+        weir__automaton_place place = weir__automaton_start(a);
+        assert_int_equal(weir__automaton_accept(a, &place, QUOTE), WEIR_OK);
+        for (int n = 0; n < 1500; n++) {
+            assert_int_equal(weir__automaton_mask(a, &place, mask), WEIR_OK);
+            assert_int_equal(weir__automaton_accept(a, &place, A), WEIR_OK);
+        }
+        assert_in_range(weir__automaton_n_masks(a), 1, 100);
+        weir__automaton_release(a);
+    }
+    weir__trie_destroy(v.trie);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(masks_of_runs_are_the_naive_ones),
+        cmocka_unit_test(positions_far_from_the_bound_share_a_mask),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
