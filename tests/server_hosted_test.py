@@ -498,7 +498,7 @@ def calls():
     # The tools that stay are called, and errors name them where they are.
     call = client.chat([USER], tools=[{"type": "web_search"}, function("a")], tool_choice="required", parallel_tool_calls=False, max_tokens=300).json["choices"][0]
     check("chat: the other tool is called", call["message"]["tool_calls"][0]["function"]["name"] == "a", call)
-    odd = {"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 7}}}
+    odd = {"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 1009}}}
     reply = client.chat([USER], tools=[{"type": "web_search"}, {"type": "function", "function": {"name": "x", "parameters": odd}}], tool_choice="required", max_tokens=100)
     check("chat: a keyword that is not enforced is named at its place", reply.headers.get("x-weir-relaxed") == "tools[]: web_search; tools/1/function/parameters/properties/n: multipleOf", reply.headers)
     allowed = client.responses([USER], tools=[HOSTED[0], flat("a"), flat("b")], max_output_tokens=300, parallel_tool_calls=False,

@@ -281,9 +281,9 @@ for name, body, field, *word in [
         ("a custom tool that is not there", {"tools": CUSTOM, "tool_choice": {"type": "custom", "name": "x"}}, "tool_choice"), ("a tool's name", {"tools": [{"type": "function", "name": "a b", "parameters": {}}]}, "tools[0].name"),
         ("a tool's parameters", {"tools": [{"type": "function", "name": "x", "parameters": 5}]}, "tools[0].parameters"),
         ("a member of a tool", {"tools": [dict(TOOLS[0], defer_loading=True)]}, "tools[0].defer_loading"),
-        ("a strict schema", {"tools": [dict(TOOLS[0], strict=True, parameters={"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 7}}})]}, "tools/0/parameters/properties/n"),
+        ("a strict schema", {"tools": [dict(TOOLS[0], strict=True, parameters={"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 1009}}})]}, "tools/0/parameters/properties/n"),
         ("a strict schema in a namespace", {"tools": [TOOLS[0], dict(SPACE, tools=[TOOLS[1], dict(TOOLS[0], strict=True, parameters={
-            "type": "object", "properties": {"n": {"type": "integer", "multipleOf": 7}}})])]}, "tools/1/tools/1/parameters/properties/n"),
+            "type": "object", "properties": {"n": {"type": "integer", "multipleOf": 1009}}})])]}, "tools/1/tools/1/parameters/properties/n"),
         ("a tool's name in a namespace", {"tools": [dict(SPACE, tools=[dict(TOOLS[0], name="a b")])]}, "tools[0].tools[0].name"),
         ("a tool without a name in a namespace", {"tools": [dict(SPACE, tools=[{"type": "function"}])]}, "tools[0].tools[0].name"),
         ("a namespace's description", {"tools": [dict(SPACE, description=5)]}, "tools[0].description"),
@@ -317,7 +317,7 @@ for name, body, field, *word in [
 refused("another model", server.post(RESPONSES, dict(HELLO, model="gpt-5")), 404, "model", '"tiny"')
 refused("many messages", server.post(RESPONSES, dict(HELLO, input=[said("x")] * 5000)), 400, "input", "4096 texts")
 refused("a long prompt", server.post(RESPONSES, dict(HELLO, input="x " * 20000)), 400, "input", "40")
-reply = server.post(RESPONSES, dict(HELLO, tools=[dict(TOOLS[0], parameters={"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 7}}})], tool_choice="required"))
+reply = server.post(RESPONSES, dict(HELLO, tools=[dict(TOOLS[0], parameters={"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 1009}}})], tool_choice="required"))
 check("a schema that is not strict", reply.headers.get("x-weir-relaxed") == "tools/0/parameters/properties/n: multipleOf", reply.headers)
 server.stop()
 

@@ -91,12 +91,12 @@ try:
         check(f"a schema, seed {seed}", set(value) == {"name", "age"} and isinstance(value["age"], int) and len(value["name"]) <= 12, value)
     reply = server.post(CHAT, dict(person, response_format={"type": "json_schema", "json_schema": {"strict": True, "schema": {"type": "string", "pattern": "(?=x)"}}}))
     check("a schema that cannot be honoured", reply.status == 400 and "pattern" in reply.error["message"] and reply.error["param"].startswith("response_format"), reply.body)
-    form = {"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 7}}, "required": ["n"]}
+    form = {"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 1009}}, "required": ["n"]}
     reply = server.post(CHAT, dict(person, response_format={"type": "json_schema", "json_schema": {"schema": form}}))
     check("a schema that is not strict: the rest is enforced", reply.status == 200 and isinstance(json.loads(reply.json["choices"][0]["message"]["content"])["n"], int) and
           reply.headers.get("x-weir-relaxed") == "response_format/json_schema/schema/properties/n: multipleOf", reply.status, reply.headers, reply.body)
-    for given, place in (({"json_schema": {"type": "integer", "multipleOf": 7}}, "json_schema"),
-                         ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "integer", "multipleOf": 7}}}}, "response_format/json_schema/schema")):
+    for given, place in (({"json_schema": {"type": "integer", "multipleOf": 1009}}, "json_schema"),
+                         ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "integer", "multipleOf": 1009}}}}, "response_format/json_schema/schema")):
         reply = server.post(CHAT, dict(person, **given))
         check(f"a keyword at the root of {place}", reply.status == 200 and reply.headers.get("x-weir-relaxed") == f"{place}: multipleOf", reply.status, reply.headers)
 

@@ -421,7 +421,7 @@ static void test_bad_tools(void **state)
 /* ---- Keywords that are not enforced ---- */
 
 #define ODD                                                                                                  \
-    "{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\",\"multipleOf\":3}},\"required\":["     \
+    "{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\",\"multipleOf\":1009}},\"required\":["     \
     "\"n\"]}"
 
 static void expect_relaxed(const weir_chat_params *params, const char *lines)
@@ -604,7 +604,7 @@ static void test_described_tools(void **state)
     /* Schemas are refused by their places. */
     params = params_of(NULL);
     params.tools_json = weather;
-    params.json_schema = "{\"properties\":{\"a\":{\"multipleOf\":2,\"type\":\"integer\"}}}";
+    params.json_schema = "{\"properties\":{\"a\":{\"multipleOf\":1009,\"type\":\"integer\"}}}";
     expect_error(&params, WEIR_GRAMMAR, "json_schema/properties/a", "'multipleOf'");
 
     /* Marks are of the messages as they were given. */
@@ -637,7 +637,7 @@ static void test_json_schema(void **state)
     assert_non_null(strstr(grammar->text, "answer"));
     assert_null(strstr(grammar->text, "```")); /* a limit within a fence would leave no JSON at all */
     weir_chat_release(chat);
-    params.json_schema = "{\"properties\":{\"a\":{\"multipleOf\":2,\"type\":\"integer\"}}}";
+    params.json_schema = "{\"properties\":{\"a\":{\"multipleOf\":1009,\"type\":\"integer\"}}}";
     expect_error(&params, WEIR_GRAMMAR, "json_schema/properties/a", "'multipleOf'");
     params.json_schema = "{";
     expect_error(&params, WEIR_GRAMMAR, "json_schema", "not JSON");
