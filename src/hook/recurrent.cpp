@@ -40,7 +40,7 @@ enum : int32_t {
 /* The parameters that hold it, and the operation that it is joined to. ggml leaves them zero. */
 constexpr int state_at = GGML_MAX_OP_PARAMS / sizeof(int32_t) - 1, other_at = state_at - 3;
 
-/* The state may change while other threads read it: from joined to done, or from planned to unknown. */
+/* The state may change while other threads read it: from joined to done, or to unknown. */
 int32_t state_of(const ggml_tensor *op)
 {
     return __atomic_load_n(&op->op_params[state_at], __ATOMIC_RELAXED);
@@ -113,18 +113,35 @@ struct step : ggml::cpu::tensor_traits {
 
 /* The states of some sequences, copied out of the memory. */
 struct state_rows final : step {
+    static constexpr int64_t most_sequences = 256; /* as llama.cpp */
+    static_assert(most_sequences / 32 <= other_at);
+
     static bool takes(const ggml_tensor *op)
     {
         return op->op == GGML_OP_GET_ROWS && is_plain(op->src[0]) && is_plain(op) && ggml_is_contiguous(op) &&
                ggml_is_contiguous(op->src[0]) && op->src[1]->type == GGML_TYPE_I32 && op->ne[0] % 256 == 0 &&
-               ggml_nrows(op) == op->ne[1] && ggml_nrows(op->src[0]) == op->src[0]->ne[1] &&
-               op->src[1]->nb[0] == sizeof(int32_t) && is_on_host(op->src[1]) &&
-               root_of(op->src[0])->op == GGML_OP_NONE;
+               ggml_nrows(op) == op->ne[1] && op->ne[1] <= most_sequences &&
+               ggml_nrows(op->src[0]) == op->src[0]->ne[1] && op->src[1]->nb[0] == sizeof(int32_t) &&
+               is_on_host(op->src[1]) && root_of(op->src[0])->op == GGML_OP_NONE;
     }
 
     void plan(const ggml_tensor *op) override
     {
         join(op, nullptr, planned);
+    }
+
+    /* The sequences whose states stay where they are have a bit each in the first parameters. The net reads
+     * these bits, because ggml may have given the memory of src[1] to another operation by then. */
+    static void record_stay(ggml_tensor *op, int64_t sequence, bool stays)
+    {
+        auto bit = static_cast<int32_t>(1U << sequence % 32);
+        int32_t &bits = op->op_params[sequence / 32];
+        bits = stays ? bits | bit : bits & ~bit;
+    }
+
+    static bool stays(const ggml_tensor *op, int64_t sequence)
+    {
+        return (static_cast<uint32_t>(op->op_params[sequence / 32]) >> sequence % 32 & 1) != 0;
     }
 
     bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override;
@@ -194,7 +211,8 @@ struct net final : ggml::cpu::tensor_traits {
                                          static_cast<size_t>(sequence) * to->nb[1]);
     }
 
-    /* True if the state of a sequence is in the memory already where it will be. */
+    /* True if the state of a sequence is in the memory already where it will be. For the operation that
+     * copies the rows only. */
     static bool is_at_home(const ggml_tensor *op, const ggml_tensor *rows, int64_t sequence)
     {
         int32_t row = static_cast<const int32_t *>(rows->src[1]->data)[sequence];
@@ -206,7 +224,7 @@ struct net final : ggml::cpu::tensor_traits {
         const ggml_tensor *v = op->src[2], *rows = rows_of(op);
         int64_t size = v->ne[0], n_heads = v->ne[1], n_sequences = v->ne[3];
         bool joins = state_of(op) == joined || state_of(op) == done;
-        if (rows != nullptr && (state_of(rows) != joined || other_of(rows) != op || !joins)) rows = nullptr;
+        if (rows != nullptr && (state_of(rows) != joined || other_of(rows) != op)) rows = nullptr;
         share mine(params, size * n_heads * n_sequences);
         for (int64_t row = mine.first, end; row < mine.end; row = end) {
             int64_t head = row / size % n_heads, sequence = row / size / n_heads;
@@ -217,7 +235,7 @@ struct net final : ggml::cpu::tensor_traits {
             if (joins) {
                 one.to = home_of(op, sequence) + beside;
                 one.to_stride = other_of(op)->src[1]->nb[2] / sizeof(float);
-                if (rows != nullptr && is_at_home(op, rows, sequence)) one.from = one.to;
+                if (rows != nullptr && state_rows::stays(rows, sequence)) one.from = one.to;
             } else {
                 one.to = reinterpret_cast<float *>(static_cast<char *>(op->data) + results_bytes(op)) +
                          sequence * state_size(op) + beside;
@@ -258,10 +276,15 @@ struct net final : ggml::cpu::tensor_traits {
 bool state_rows::compute_forward(ggml_compute_params *params, ggml_tensor *op)
 {
     const ggml_tensor *the_net = other_of(op);
-    if (state_of(op) != joined || state_of(the_net) != joined) return false;
+    if (state_of(op) != joined || state_of(the_net) != joined) {
+        if (params->ith == 0) set_state(op, unknown);
+        return false;
+    }
     share mine(params, op->ne[0]);
     for (int64_t i = 0; i < op->ne[1]; i++) {
-        if (net::is_at_home(the_net, op, i)) continue;
+        bool stays = net::is_at_home(the_net, op, i);
+        if (params->ith == 0) record_stay(op, i, stays);
+        if (stays) continue;
         int32_t row = static_cast<const int32_t *>(op->src[1]->data)[i];
         std::memcpy(at(op, i, 0, 0) + static_cast<size_t>(mine.first) * sizeof(float),
                     floats(op->src[0], row, 0, 0) + mine.first,
