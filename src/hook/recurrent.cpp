@@ -480,8 +480,9 @@ void refuse_sources(const ggml_tensor *op, const ggml::cpu::tensor_traits *own)
                 ? state_of(of)
                 : unknown;
         if (state != planned && state != joined) continue;
-        bool knows = state_rows::takes(of) ? own == &the_net && src == op->src[5]
-                     : net::takes(of)      ? own == &the_state_copy ||
+        bool first = state == planned || other_of(of) == op; /* of those that could be joined to it */
+        bool knows = state_rows::takes(of) ? own == &the_net && src == op->src[5] && first
+                     : net::takes(of)      ? (own == &the_state_copy && first) ||
                                             src->view_offs + ggml_nbytes(src) <= net::results_bytes(of)
                      : window::takes(of) ? own == &the_convolution || own == &the_window_copy
                                          : true;

@@ -28,6 +28,7 @@ typedef struct pass {
     int32_t from[MOST];                  /* the cell that has the state of each before it */
     int64_t n_kept;                      /* states of each that it leaves, in groups of CELLS cells */
     bool is_read, reads_rows; /* another operation reads what lies in between; the states before the pass */
+    bool is_second;           /* it is a second net, or a second copy of the states */
     int n_threads;
 } pass;
 
@@ -39,6 +40,7 @@ static pass roll_pass(dice *d)
     p.n_kept = dice_one_in(d, 2) ? 1 : 3;
     p.is_read = dice_one_in(d, 4);
     p.reads_rows = dice_one_in(d, 2);
+    p.is_second = dice_one_in(d, 2);
     p.n_threads = dice_in(d, 1, 3);
     bool moves = dice_one_in(d, 2);
     for (int64_t s = 0; s < p.n_sequences; s++)
@@ -156,6 +158,7 @@ static bool run_net(uint64_t seed)
     net n;
     stage_init(&s);
     struct ggml_tensor *memory = ggml_new_tensor_2d(s.held, GGML_TYPE_F32, STATE, CELLS * p.n_kept);
+    struct ggml_tensor *spare = ggml_new_tensor_3d(s.held, GGML_TYPE_F32, STATE, p.n_sequences, n_written);
     n.q = ggml_new_tensor_4d(s.held, GGML_TYPE_F32, SIZE, KEYS, p.n_tokens, p.n_sequences);
     n.k = ggml_dup_tensor(s.held, n.q);
     n.v = ggml_new_tensor_4d(s.held, GGML_TYPE_F32, SIZE, HEADS, p.n_tokens, p.n_sequences);
@@ -175,7 +178,10 @@ static bool run_net(uint64_t seed)
                               ggml_cpy(s.computed, states,
                                        ggml_view_3d(s.computed, memory, STATE, p.n_sequences, n_written,
                                                     memory->nb[1], CELLS * row, (size_t)p.head * row)));
-    struct ggml_tensor *other = ggml_cont(s.computed, p.reads_rows ? rows : states);
+    struct ggml_tensor *other =
+        !p.is_second   ? ggml_cont(s.computed, p.reads_rows ? rows : states)
+        : p.reads_rows ? ggml_gated_delta_net(s.computed, n.q, n.k, n.v, gate, n.beta, state, p.n_kept)
+                       : ggml_cpy(s.computed, states, spare);
     ggml_set_output(other);
     if (p.is_read) ggml_build_forward_expand(s.graph, other);
     allocate_shared(&s);
@@ -190,7 +196,9 @@ static bool run_net(uint64_t seed)
     compute_twice(&s, &p, from, memory);
     bool joined = *beside == POISON;
     check_net(&n, &p, before, memory->data, seed);
-    for (int64_t i = 0; p.is_read && i < p.n_sequences * STATE; i++) {
+    bool is_net = other->op == GGML_OP_GATED_DELTA_NET;
+    if (p.is_read && is_net) assert_memory_equal(other->data, n.out->data, results);
+    for (int64_t i = 0; p.is_read && !is_net && i < p.n_sequences * STATE; i++) {
         const float *want = p.reads_rows ? before + p.from[i / STATE] * STATE + i % STATE
                                          : (float *)memory->data + p.head * STATE + i;
         assert_true(((float *)other->data)[i] == *want);
