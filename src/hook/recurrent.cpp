@@ -433,8 +433,7 @@ struct window_copy final : step {
                from->nb[1] == of->nb[1] && from->nb[2] == of->nb[2] &&
                from->view_offs + from->ne[0] * sizeof(float) <= of->nb[1] &&
                ggml_nelements(to) == ggml_nelements(from) &&
-               (ggml_n_dims(to) == 1 ||
-                (to->ne[0] == from->ne[0] * from->ne[1] && ggml_nrows(to) == from->ne[2]));
+               (ggml_n_dims(to) == 1 || (to->ne[0] == from->ne[0] * from->ne[1] && to->ne[1] == from->ne[2]));
     }
 
     void plan(const ggml_tensor *) override
@@ -481,8 +480,9 @@ void refuse_sources(const ggml_tensor *op, const ggml::cpu::tensor_traits *own)
                 : unknown;
         if (state != planned && state != joined) continue;
         bool first = state == planned || other_of(of) == op; /* of those that could be joined to it */
-        bool knows = state_rows::takes(of) ? own == &the_net && src == op->src[5] && first
-                     : net::takes(of)      ? (own == &the_state_copy && first) ||
+        bool knows = state_rows::takes(of)
+                         ? own == &the_net && src == op->src[5] && net::rows_of(op) == of && first
+                     : net::takes(of) ? (own == &the_state_copy && first) ||
                                             src->view_offs + ggml_nbytes(src) <= net::results_bytes(of)
                      : window::takes(of) ? own == &the_convolution || own == &the_window_copy
                                          : true;

@@ -228,7 +228,7 @@ static void run_convolution(uint64_t seed)
     dice d = {seed};
     pass p = roll_pass(&d);
     int64_t n_written = p.n_tokens < p.n_kept ? p.n_tokens : p.n_kept, row = BEFORE * CHANNELS;
-    bool one_row = dice_one_in(&d, 2);
+    int32_t shape = dice_in(&d, 1, 3); /* of what is left in the memory: dimensions */
     stage s;
     stage_init(&s);
     struct ggml_tensor *memory = ggml_new_tensor_2d(s.held, GGML_TYPE_F32, row, CELLS * p.n_kept);
@@ -246,10 +246,12 @@ static void run_convolution(uint64_t seed)
                          (size_t)(p.n_tokens - back) * sizeof(float));
         size_t at = (size_t)((back * CELLS + p.head) * row) * sizeof(float);
         struct ggml_tensor *to =
-            one_row ? ggml_view_1d(s.computed, memory, row * p.n_sequences, at)
-                    : ggml_view_2d(s.computed, memory, row, p.n_sequences, memory->nb[1], at);
+            shape == 1 ? ggml_view_1d(s.computed, memory, row * p.n_sequences, at)
+                       : ggml_view_2d(s.computed, memory, row, p.n_sequences, memory->nb[1], at);
+        if (shape == 3) to = ggml_permute(s.computed, to, 0, 2, 1, 3);
         ggml_build_forward_expand(s.graph, ggml_cpy(s.computed, last, to));
     }
+    bool joined = !p.is_read && (shape < 3 || p.n_sequences == 1);
     struct ggml_tensor *out = ggml_ssm_conv(s.computed, window, weights);
     struct ggml_tensor *other = ggml_sqr(s.computed, window);
     if (p.is_read && dice_one_in(&d, 2)) ggml_build_forward_expand(s.graph, other);
@@ -279,7 +281,7 @@ static void run_convolution(uint64_t seed)
             for (int64_t t = 0; t < BEFORE; t++)
                 assert_true(after[(back * CELLS + p.head + sequence) * row + c * BEFORE + t] ==
                             numbers[p.n_tokens - back + t]);
-        for (int64_t t = 0; !p.is_read && t < BEFORE + p.n_tokens; t++) /* rows of tokens, not of channels */
+        for (int64_t t = 0; joined && t < BEFORE + p.n_tokens; t++) /* rows of tokens, not of channels */
             assert_true(((float *)window->data)[(sequence * (BEFORE + p.n_tokens) + t) * CHANNELS + c] ==
                         numbers[t]);
         for (int64_t t = 0; p.is_read && t < BEFORE + p.n_tokens; t++)
