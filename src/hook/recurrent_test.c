@@ -28,7 +28,7 @@ typedef struct pass {
     int32_t from[MOST];                  /* the cell that has the state of each before it */
     int64_t n_kept;                      /* states of each that it leaves, in groups of CELLS cells */
     bool is_read, reads_rows; /* another operation reads what lies in between; the states before the pass */
-    bool is_second;           /* it is a second net, or a second copy of the states */
+    enum { COPY, SECOND, GELU } reader; /* SECOND: a second net, or a second copy of the states */
     int n_threads;
 } pass;
 
@@ -40,7 +40,7 @@ static pass roll_pass(dice *d)
     p.n_kept = dice_one_in(d, 2) ? 1 : 3;
     p.is_read = dice_one_in(d, 4);
     p.reads_rows = dice_one_in(d, 2);
-    p.is_second = dice_one_in(d, 2);
+    p.reader = dice_in(d, COPY, GELU);
     p.n_threads = dice_in(d, 1, 3);
     bool moves = dice_one_in(d, 2);
     for (int64_t s = 0; s < p.n_sequences; s++)
@@ -86,6 +86,11 @@ static void assert_near(const float *got, double want, const char *what, uint64_
     if (!(fabs((double)*got - want) < 2e-5))
         fail_msg("seed %llu, %s %lld: %g, not %g", (unsigned long long)seed, what, (long long)i, (double)*got,
                  want);
+}
+
+static double gelu_of(double x)
+{
+    return x / 2.0 * (1.0 + tanh(sqrt(2.0 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
 }
 
 /* ---- Gated delta net ---- */
@@ -178,10 +183,14 @@ static bool run_net(uint64_t seed)
                               ggml_cpy(s.computed, states,
                                        ggml_view_3d(s.computed, memory, STATE, p.n_sequences, n_written,
                                                     memory->nb[1], CELLS * row, (size_t)p.head * row)));
-    struct ggml_tensor *other =
-        !p.is_second   ? ggml_cont(s.computed, p.reads_rows ? rows : states)
-        : p.reads_rows ? ggml_gated_delta_net(s.computed, n.q, n.k, n.v, gate, n.beta, state, p.n_kept)
-                       : ggml_cpy(s.computed, states, spare);
+    struct ggml_tensor *read = p.reads_rows ? rows : states, *other;
+    if (p.reader == COPY)
+        other = ggml_cont(s.computed, read);
+    else if (p.reader == GELU)
+        other = ggml_gelu(s.computed, read);
+    else
+        other = p.reads_rows ? ggml_gated_delta_net(s.computed, n.q, n.k, n.v, gate, n.beta, state, p.n_kept)
+                             : ggml_cpy(s.computed, states, spare);
     ggml_set_output(other);
     if (p.is_read) ggml_build_forward_expand(s.graph, other);
     allocate_shared(&s);
@@ -201,7 +210,10 @@ static bool run_net(uint64_t seed)
     for (int64_t i = 0; p.is_read && !is_net && i < p.n_sequences * STATE; i++) {
         const float *want = p.reads_rows ? before + p.from[i / STATE] * STATE + i % STATE
                                          : (float *)memory->data + p.head * STATE + i;
-        assert_true(((float *)other->data)[i] == *want);
+        if (p.reader == GELU)
+            assert_near((float *)other->data + i, gelu_of((double)*want), "GELU", seed, i);
+        else
+            assert_true(((float *)other->data)[i] == *want);
     }
     assert_int_equal(joined, !p.is_read || p.reads_rows);
     free(before);
