@@ -287,9 +287,9 @@ experts the_experts;
 /* Rows of activations that stay in the first-level cache while weights pass by. */
 constexpr int64_t dot_rows = 4;
 
-/* The weights that choose experts are in single precision in all files. ggml adds the products of one row of
- * activations in another order than those of several; here each is a scalar product of its own, ggml's. The
- * weights stay where they are. */
+/* Small matrices in single precision, such as those that choose experts or give time steps. ggml adds the
+ * products of one row of activations in another order than those of several; here each is a scalar product of
+ * its own, ggml's. The weights stay where they are. */
 struct dots : ggml::cpu::tensor_traits {
     static bool takes(const ggml_tensor *op)
     {

@@ -11,9 +11,13 @@
  * (CPY). Both the numbers before and those after have rows of a token each. So the rows in between become
  * those of tokens, too.
  *
- * Both hold only if all of these operations belong to one plan and nothing else reads what lies in between.
- * ggml asks about each operation of a plan in order, and about each source after the operation that computes
- * it. So an operation's last parameters record what the plan has that reads it. */
+ * Both hold only if all of these operations belong to one plan and no other operation of it reads what lies
+ * in between. ggml asks about each operation of a plan in order, and so after those that compute its sources.
+ * An operation's last parameters record what the plan has that reads it.
+ *
+ * Three things are not checked, and hold for llama.cpp's graphs: no operation of a later plan reads what lies
+ * in between; none writes the cells that CPY writes between GET_ROWS and the net; none reads or writes these
+ * cells between the net and CPY. */
 #include "hook/parts.h"
 
 #include <algorithm>
@@ -40,7 +44,8 @@ enum : int32_t {
 /* The parameters that hold it, and the operation that it is joined to. ggml leaves them zero. */
 constexpr int state_at = GGML_MAX_OP_PARAMS / sizeof(int32_t) - 1, other_at = state_at - 3;
 
-/* The state may change while other threads read it: from joined to done, or to unknown. */
+/* The state may change while other threads read it: from joined to done, or to unknown or
+ * refused. */
 int32_t state_of(const ggml_tensor *op)
 {
     return __atomic_load_n(&op->op_params[state_at], __ATOMIC_RELAXED);
