@@ -10,6 +10,7 @@
 
 #include <ggml-backend.h>
 #include <ggml-cpu.h>
+#include <ggml-impl.h>
 
 #include <algorithm>
 #include <cstring>
@@ -374,16 +375,9 @@ rotation the_rotation;
 struct refusal : ggml::cpu::tensor_traits {
     static bool takes(const ggml_tensor *op)
     {
-        switch (op->op) {
-        case GGML_OP_NONE:
-        case GGML_OP_RESHAPE:
-        case GGML_OP_VIEW:
-        case GGML_OP_PERMUTE:
-        case GGML_OP_TRANSPOSE: return false; /* nothing is read */
-        default:
-            return std::any_of(op->src, op->src + GGML_MAX_SRC,
-                               [](const ggml_tensor *src) { return src != nullptr && is_ours(src); });
-        }
+        return !ggml_op_is_empty(op->op) &&
+               std::any_of(op->src, op->src + GGML_MAX_SRC,
+                           [](const ggml_tensor *src) { return src != nullptr && is_ours(src); });
     }
 
     bool work_size(int, const ggml_tensor *, size_t &size) override

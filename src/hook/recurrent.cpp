@@ -20,6 +20,8 @@
  * cells between the net and CPY. */
 #include "hook/parts.h"
 
+#include <ggml-impl.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -36,16 +38,14 @@ namespace
 enum : int32_t {
     unknown, /* of no plan, or computed as ggml does */
     planned,
-    joined,  /* the operations that read it do so in weir's way */
-    refused, /* an operation reads it that knows nothing of that way */
-    done     /* computed in weir's way */
+    joined, /* the operations that read it do so in weir's way */
+    refused /* an operation reads it that knows nothing of that way */
 };
 
 /* The parameters that hold it, and the operation that it is joined to. ggml leaves them zero. */
 constexpr int state_at = GGML_MAX_OP_PARAMS / sizeof(int32_t) - 1, other_at = state_at - 3;
 
-/* The state may change while other threads read it: from joined to done, or to unknown or
- * refused. */
+/* A state may become unknown while other threads read it, but only one with which they do the same. */
 int32_t state_of(const ggml_tensor *op)
 {
     return __atomic_load_n(&op->op_params[state_at], __ATOMIC_RELAXED);
@@ -107,7 +107,7 @@ struct step : ggml::cpu::tensor_traits {
     bool work_size(int, const ggml_tensor *op, size_t &size) override
     {
         plan(op);
-        size = 0; /* ggml needs none, either */
+        size = 0; /* ggml needs none, either, where it computes one of them */
         return true;
     }
 
@@ -152,10 +152,10 @@ struct state_rows final : step {
     bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override;
 };
 
-struct net final : ggml::cpu::tensor_traits {
+struct net final : step {
     static bool takes(const ggml_tensor *op)
     {
-        if (op->op != GGML_OP_GATED_DELTA_NET || recurrent == nullptr) return false;
+        if (op->op != GGML_OP_GATED_DELTA_NET) return false;
         const ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2], *gate = op->src[3];
         const ggml_tensor *beta = op->src[4], *state = op->src[5];
         return weir__delta_net_takes(v->ne[0]) && is_plain(q) && is_plain(k) && is_plain(v) &&
@@ -197,13 +197,11 @@ struct net final : ggml::cpu::tensor_traits {
                    : nullptr;
     }
 
-    bool work_size(int, const ggml_tensor *op, size_t &size) override
+    void plan(const ggml_tensor *op) override
     {
         const ggml_tensor *rows = rows_of(op);
         join(op, nullptr, planned);
         if (rows != nullptr && state_of(rows) == planned) join(rows, op, joined);
-        size = 0;
-        return true;
     }
 
     /* The state of a sequence in the memory, where it will be: nullptr: it is copied there afterwards. */
@@ -228,7 +226,7 @@ struct net final : ggml::cpu::tensor_traits {
     {
         const ggml_tensor *v = op->src[2], *rows = rows_of(op);
         int64_t size = v->ne[0], n_heads = v->ne[1], n_sequences = v->ne[3];
-        bool joins = state_of(op) == joined || state_of(op) == done;
+        bool joins = state_of(op) == joined;
         if (rows != nullptr && (state_of(rows) != joined || other_of(rows) != op)) rows = nullptr;
         share mine(params, size * n_heads * n_sequences);
         for (int64_t row = mine.first, end; row < mine.end; row = end) {
@@ -248,7 +246,7 @@ struct net final : ggml::cpu::tensor_traits {
             }
             recurrent->delta_net(&one, row % size, end - row + row % size);
         }
-        if (params->ith == 0) set_state(op, joins ? done : unknown);
+        if (params->ith == 0 && !joins) set_state(op, unknown);
         return true;
     }
 
@@ -322,7 +320,7 @@ struct state_copy final : step {
     bool compute_forward(ggml_compute_params *, ggml_tensor *op) override
     {
         const ggml_tensor *of = root_of(op->src[0]);
-        return state_of(of) == done && other_of(of) == op;
+        return state_of(of) == joined && other_of(of) == op;
     }
 };
 
@@ -333,8 +331,7 @@ struct state_copy final : step {
 struct window final : step {
     static bool takes(const ggml_tensor *op)
     {
-        if (op->op != GGML_OP_CONCAT || recurrent == nullptr || ggml_get_op_params_i32(op, 0) != 0)
-            return false;
+        if (op->op != GGML_OP_CONCAT || ggml_get_op_params_i32(op, 0) != 0) return false;
         const ggml_tensor *before = op->src[0], *x = op->src[1];
         return is_plain(before) && x->type == GGML_TYPE_F32 && x->nb[1] == sizeof(float) && is_on_host(x) &&
                is_plain(op) && ggml_is_contiguous(op) && before->ne[0] < WEIR__TAPS_MAX &&
@@ -498,7 +495,7 @@ void refuse_sources(const ggml_tensor *op, const ggml::cpu::tensor_traits *own)
 ggml::cpu::tensor_traits *own_of(const ggml_tensor *op)
 {
     switch (op->op) {
-    case GGML_OP_GET_ROWS: return recurrent != nullptr && state_rows::takes(op) ? &the_rows : nullptr;
+    case GGML_OP_GET_ROWS: return state_rows::takes(op) ? &the_rows : nullptr;
     case GGML_OP_GATED_DELTA_NET: return net::takes(op) ? &the_net : nullptr;
     case GGML_OP_CONCAT: return window::takes(op) ? &the_window : nullptr;
     case GGML_OP_SSM_CONV: return convolution::takes(op) ? &the_convolution : nullptr;
@@ -509,23 +506,11 @@ ggml::cpu::tensor_traits *own_of(const ggml_tensor *op)
     }
 }
 
-bool reads_nothing(const ggml_tensor *op)
-{
-    switch (op->op) {
-    case GGML_OP_NONE:
-    case GGML_OP_RESHAPE:
-    case GGML_OP_VIEW:
-    case GGML_OP_PERMUTE:
-    case GGML_OP_TRANSPOSE: return true;
-    default: return false;
-    }
-}
-
 } // namespace
 
 ggml::cpu::tensor_traits *recurrent_of(const ggml_tensor *op)
 {
-    if (recurrent == nullptr || reads_nothing(op)) return nullptr;
+    if (recurrent == nullptr || ggml_op_is_empty(op->op)) return nullptr;
     ggml::cpu::tensor_traits *own = own_of(op);
     refuse_sources(op, own);
     return own;
