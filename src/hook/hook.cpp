@@ -55,9 +55,9 @@ struct extra : ggml::cpu::extra_buffer_type {
 
     ggml::cpu::tensor_traits *get_tensor_traits(const ggml_tensor *op) override
     {
-        ggml::cpu::tensor_traits *traits = attention_of(op);
+        ggml::cpu::tensor_traits *traits = recurrent_of(op); /* asked about each operation */
+        if (traits == nullptr) traits = attention_of(op);
         if (traits == nullptr) traits = gelu_of(op);
-        if (traits == nullptr) traits = recurrent_of(op);
         return traits != nullptr ? traits : product_of(op);
     }
 };

@@ -10,6 +10,7 @@
 
 #include <ggml-backend.h>
 #include <ggml-cpu.h>
+#include <ggml-impl.h>
 
 #include <algorithm>
 #include <cstring>
@@ -287,9 +288,9 @@ experts the_experts;
 /* Rows of activations that stay in the first-level cache while weights pass by. */
 constexpr int64_t dot_rows = 4;
 
-/* The weights that choose experts are in single precision in all files. ggml adds the products of one row of
- * activations in another order than those of several; here each is a scalar product of its own, ggml's. The
- * weights stay where they are. */
+/* Small matrices in single precision, such as those that choose experts or give time steps. ggml adds the
+ * products of one row of activations in another order than those of several; here each is a scalar product of
+ * its own, ggml's. The weights stay where they are. */
 struct dots : ggml::cpu::tensor_traits {
     static bool takes(const ggml_tensor *op)
     {
@@ -374,16 +375,9 @@ rotation the_rotation;
 struct refusal : ggml::cpu::tensor_traits {
     static bool takes(const ggml_tensor *op)
     {
-        switch (op->op) {
-        case GGML_OP_NONE:
-        case GGML_OP_RESHAPE:
-        case GGML_OP_VIEW:
-        case GGML_OP_PERMUTE:
-        case GGML_OP_TRANSPOSE: return false; /* nothing is read */
-        default:
-            return std::any_of(op->src, op->src + GGML_MAX_SRC,
-                               [](const ggml_tensor *src) { return src != nullptr && is_ours(src); });
-        }
+        return !ggml_op_is_empty(op->op) &&
+               std::any_of(op->src, op->src + GGML_MAX_SRC,
+                           [](const ggml_tensor *src) { return src != nullptr && is_ours(src); });
     }
 
     bool work_size(int, const ggml_tensor *, size_t &size) override

@@ -11,10 +11,16 @@
  * (CPY). Both the numbers before and those after have rows of a token each. So the rows in between become
  * those of tokens, too.
  *
- * Both hold only if all of these operations belong to one plan and nothing else reads what lies in between.
- * ggml asks about each operation of a plan in order, and about each source after the operation that computes
- * it. So an operation's last parameters record what the plan has that reads it. */
+ * Both hold only if all of these operations belong to one plan and no other operation of it reads what lies
+ * in between. ggml asks about each operation of a plan in order, and so after those that compute its sources.
+ * An operation's last parameters record what the plan has that reads it.
+ *
+ * Three things are not checked, and hold for llama.cpp's graphs: no operation of a later plan reads what lies
+ * in between; none writes the cells that CPY writes between GET_ROWS and the net; none reads or writes these
+ * cells between the net and CPY. */
 #include "hook/parts.h"
+
+#include <ggml-impl.h>
 
 #include <algorithm>
 #include <cmath>
@@ -32,15 +38,14 @@ namespace
 enum : int32_t {
     unknown, /* of no plan, or computed as ggml does */
     planned,
-    joined,  /* the operations that read it do so in weir's way */
-    refused, /* an operation reads it that knows nothing of that way */
-    done     /* computed in weir's way */
+    joined, /* the operations that read it do so in weir's way */
+    refused /* an operation reads it that knows nothing of that way */
 };
 
 /* The parameters that hold it, and the operation that it is joined to. ggml leaves them zero. */
 constexpr int state_at = GGML_MAX_OP_PARAMS / sizeof(int32_t) - 1, other_at = state_at - 3;
 
-/* The state may change while other threads read it: from joined to done, or from planned to unknown. */
+/* A state may become unknown while other threads read it, but only one with which they do the same. */
 int32_t state_of(const ggml_tensor *op)
 {
     return __atomic_load_n(&op->op_params[state_at], __ATOMIC_RELAXED);
@@ -102,7 +107,7 @@ struct step : ggml::cpu::tensor_traits {
     bool work_size(int, const ggml_tensor *op, size_t &size) override
     {
         plan(op);
-        size = 0; /* ggml needs none, either */
+        size = 0; /* ggml needs none, either, where it computes one of them */
         return true;
     }
 
@@ -113,13 +118,16 @@ struct step : ggml::cpu::tensor_traits {
 
 /* The states of some sequences, copied out of the memory. */
 struct state_rows final : step {
+    static constexpr int64_t most_sequences = 256; /* as llama.cpp */
+    static_assert(most_sequences / 32 <= other_at);
+
     static bool takes(const ggml_tensor *op)
     {
         return op->op == GGML_OP_GET_ROWS && is_plain(op->src[0]) && is_plain(op) && ggml_is_contiguous(op) &&
                ggml_is_contiguous(op->src[0]) && op->src[1]->type == GGML_TYPE_I32 && op->ne[0] % 256 == 0 &&
-               ggml_nrows(op) == op->ne[1] && ggml_nrows(op->src[0]) == op->src[0]->ne[1] &&
-               op->src[1]->nb[0] == sizeof(int32_t) && is_on_host(op->src[1]) &&
-               root_of(op->src[0])->op == GGML_OP_NONE;
+               ggml_nrows(op) == op->ne[1] && op->ne[1] <= most_sequences &&
+               ggml_nrows(op->src[0]) == op->src[0]->ne[1] && op->src[1]->nb[0] == sizeof(int32_t) &&
+               is_on_host(op->src[1]) && root_of(op->src[0])->op == GGML_OP_NONE;
     }
 
     void plan(const ggml_tensor *op) override
@@ -127,13 +135,27 @@ struct state_rows final : step {
         join(op, nullptr, planned);
     }
 
+    /* The sequences whose states stay where they are have a bit each in the first parameters. The net reads
+     * these bits, because ggml may have given the memory of src[1] to another operation by then. */
+    static void record_stay(ggml_tensor *op, int64_t sequence, bool stays)
+    {
+        auto bit = static_cast<int32_t>(1U << sequence % 32);
+        int32_t &bits = op->op_params[sequence / 32];
+        bits = stays ? bits | bit : bits & ~bit;
+    }
+
+    static bool stays(const ggml_tensor *op, int64_t sequence)
+    {
+        return (static_cast<uint32_t>(op->op_params[sequence / 32]) >> sequence % 32 & 1) != 0;
+    }
+
     bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override;
 };
 
-struct net final : ggml::cpu::tensor_traits {
+struct net final : step {
     static bool takes(const ggml_tensor *op)
     {
-        if (op->op != GGML_OP_GATED_DELTA_NET || recurrent == nullptr) return false;
+        if (op->op != GGML_OP_GATED_DELTA_NET) return false;
         const ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2], *gate = op->src[3];
         const ggml_tensor *beta = op->src[4], *state = op->src[5];
         return weir__delta_net_takes(v->ne[0]) && is_plain(q) && is_plain(k) && is_plain(v) &&
@@ -175,13 +197,11 @@ struct net final : ggml::cpu::tensor_traits {
                    : nullptr;
     }
 
-    bool work_size(int, const ggml_tensor *op, size_t &size) override
+    void plan(const ggml_tensor *op) override
     {
         const ggml_tensor *rows = rows_of(op);
         join(op, nullptr, planned);
         if (rows != nullptr && state_of(rows) == planned) join(rows, op, joined);
-        size = 0;
-        return true;
     }
 
     /* The state of a sequence in the memory, where it will be: nullptr: it is copied there afterwards. */
@@ -194,7 +214,8 @@ struct net final : ggml::cpu::tensor_traits {
                                          static_cast<size_t>(sequence) * to->nb[1]);
     }
 
-    /* True if the state of a sequence is in the memory already where it will be. */
+    /* True if the state of a sequence is in the memory already where it will be. For the operation that
+     * copies the rows only. */
     static bool is_at_home(const ggml_tensor *op, const ggml_tensor *rows, int64_t sequence)
     {
         int32_t row = static_cast<const int32_t *>(rows->src[1]->data)[sequence];
@@ -205,8 +226,8 @@ struct net final : ggml::cpu::tensor_traits {
     {
         const ggml_tensor *v = op->src[2], *rows = rows_of(op);
         int64_t size = v->ne[0], n_heads = v->ne[1], n_sequences = v->ne[3];
-        bool joins = state_of(op) == joined || state_of(op) == done;
-        if (rows != nullptr && (state_of(rows) != joined || other_of(rows) != op || !joins)) rows = nullptr;
+        bool joins = state_of(op) == joined;
+        if (rows != nullptr && (state_of(rows) != joined || other_of(rows) != op)) rows = nullptr;
         share mine(params, size * n_heads * n_sequences);
         for (int64_t row = mine.first, end; row < mine.end; row = end) {
             int64_t head = row / size % n_heads, sequence = row / size / n_heads;
@@ -217,7 +238,7 @@ struct net final : ggml::cpu::tensor_traits {
             if (joins) {
                 one.to = home_of(op, sequence) + beside;
                 one.to_stride = other_of(op)->src[1]->nb[2] / sizeof(float);
-                if (rows != nullptr && is_at_home(op, rows, sequence)) one.from = one.to;
+                if (rows != nullptr && state_rows::stays(rows, sequence)) one.from = one.to;
             } else {
                 one.to = reinterpret_cast<float *>(static_cast<char *>(op->data) + results_bytes(op)) +
                          sequence * state_size(op) + beside;
@@ -225,7 +246,7 @@ struct net final : ggml::cpu::tensor_traits {
             }
             recurrent->delta_net(&one, row % size, end - row + row % size);
         }
-        if (params->ith == 0) set_state(op, joins ? done : unknown);
+        if (params->ith == 0 && !joins) set_state(op, unknown);
         return true;
     }
 
@@ -258,10 +279,15 @@ struct net final : ggml::cpu::tensor_traits {
 bool state_rows::compute_forward(ggml_compute_params *params, ggml_tensor *op)
 {
     const ggml_tensor *the_net = other_of(op);
-    if (state_of(op) != joined || state_of(the_net) != joined) return false;
+    if (state_of(op) != joined || state_of(the_net) != joined) {
+        if (params->ith == 0) set_state(op, unknown);
+        return false;
+    }
     share mine(params, op->ne[0]);
     for (int64_t i = 0; i < op->ne[1]; i++) {
-        if (net::is_at_home(the_net, op, i)) continue;
+        bool stays = net::is_at_home(the_net, op, i);
+        if (params->ith == 0) record_stay(op, i, stays);
+        if (stays) continue;
         int32_t row = static_cast<const int32_t *>(op->src[1]->data)[i];
         std::memcpy(at(op, i, 0, 0) + static_cast<size_t>(mine.first) * sizeof(float),
                     floats(op->src[0], row, 0, 0) + mine.first,
@@ -294,7 +320,7 @@ struct state_copy final : step {
     bool compute_forward(ggml_compute_params *, ggml_tensor *op) override
     {
         const ggml_tensor *of = root_of(op->src[0]);
-        return state_of(of) == done && other_of(of) == op;
+        return state_of(of) == joined && other_of(of) == op;
     }
 };
 
@@ -305,8 +331,7 @@ struct state_copy final : step {
 struct window final : step {
     static bool takes(const ggml_tensor *op)
     {
-        if (op->op != GGML_OP_CONCAT || recurrent == nullptr || ggml_get_op_params_i32(op, 0) != 0)
-            return false;
+        if (op->op != GGML_OP_CONCAT || ggml_get_op_params_i32(op, 0) != 0) return false;
         const ggml_tensor *before = op->src[0], *x = op->src[1];
         return is_plain(before) && x->type == GGML_TYPE_F32 && x->nb[1] == sizeof(float) && is_on_host(x) &&
                is_plain(op) && ggml_is_contiguous(op) && before->ne[0] < WEIR__TAPS_MAX &&
@@ -410,8 +435,7 @@ struct window_copy final : step {
                from->nb[1] == of->nb[1] && from->nb[2] == of->nb[2] &&
                from->view_offs + from->ne[0] * sizeof(float) <= of->nb[1] &&
                ggml_nelements(to) == ggml_nelements(from) &&
-               (ggml_n_dims(to) == 1 ||
-                (to->ne[0] == from->ne[0] * from->ne[1] && ggml_nrows(to) == from->ne[2]));
+               (ggml_n_dims(to) == 1 || (to->ne[0] == from->ne[0] * from->ne[1] && to->ne[1] == from->ne[2]));
     }
 
     void plan(const ggml_tensor *) override
@@ -457,8 +481,10 @@ void refuse_sources(const ggml_tensor *op, const ggml::cpu::tensor_traits *own)
                 ? state_of(of)
                 : unknown;
         if (state != planned && state != joined) continue;
-        bool knows = state_rows::takes(of) ? own == &the_net && src == op->src[5]
-                     : net::takes(of)      ? own == &the_state_copy ||
+        bool first = state == planned || other_of(of) == op; /* of those that could be joined to it */
+        bool knows = state_rows::takes(of)
+                         ? own == &the_net && src == op->src[5] && net::rows_of(op) == of && first
+                     : net::takes(of) ? (own == &the_state_copy && first) ||
                                             src->view_offs + ggml_nbytes(src) <= net::results_bytes(of)
                      : window::takes(of) ? own == &the_convolution || own == &the_window_copy
                                          : true;
@@ -469,7 +495,7 @@ void refuse_sources(const ggml_tensor *op, const ggml::cpu::tensor_traits *own)
 ggml::cpu::tensor_traits *own_of(const ggml_tensor *op)
 {
     switch (op->op) {
-    case GGML_OP_GET_ROWS: return recurrent != nullptr && state_rows::takes(op) ? &the_rows : nullptr;
+    case GGML_OP_GET_ROWS: return state_rows::takes(op) ? &the_rows : nullptr;
     case GGML_OP_GATED_DELTA_NET: return net::takes(op) ? &the_net : nullptr;
     case GGML_OP_CONCAT: return window::takes(op) ? &the_window : nullptr;
     case GGML_OP_SSM_CONV: return convolution::takes(op) ? &the_convolution : nullptr;
@@ -480,23 +506,11 @@ ggml::cpu::tensor_traits *own_of(const ggml_tensor *op)
     }
 }
 
-bool reads_nothing(const ggml_tensor *op)
-{
-    switch (op->op) {
-    case GGML_OP_NONE:
-    case GGML_OP_RESHAPE:
-    case GGML_OP_VIEW:
-    case GGML_OP_PERMUTE:
-    case GGML_OP_TRANSPOSE: return true;
-    default: return false;
-    }
-}
-
 } // namespace
 
 ggml::cpu::tensor_traits *recurrent_of(const ggml_tensor *op)
 {
-    if (recurrent == nullptr || reads_nothing(op)) return nullptr;
+    if (recurrent == nullptr || ggml_op_is_empty(op->op)) return nullptr;
     ggml::cpu::tensor_traits *own = own_of(op);
     refuse_sources(op, own);
     return own;

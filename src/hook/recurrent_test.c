@@ -9,8 +9,8 @@
 #include "support/dice.h"
 #include "support/ggml.h"
 
-#define CELLS 7 /* of the memory */
-#define MOST  3 /* sequences of a pass */
+#define CELLS 44 /* of the memory */
+#define MOST  40 /* sequences of a pass */
 
 static float number(dice *d)
 {
@@ -28,24 +28,37 @@ typedef struct pass {
     int32_t from[MOST];                  /* the cell that has the state of each before it */
     int64_t n_kept;                      /* states of each that it leaves, in groups of CELLS cells */
     bool is_read, reads_rows; /* another operation reads what lies in between; the states before the pass */
-    int n_threads;
+    enum { COPY, SECOND, GELU } reader; /* SECOND: a second net, or a second copy of the states */
+    int n_threads, n_first;             /* n_first: 0, or operations of the first of two plans */
 } pass;
 
 static pass roll_pass(dice *d)
 {
-    pass p = {.n_sequences = dice_in(d, 1, MOST), .n_tokens = dice_one_in(d, 2) ? 1 : dice_in(d, 2, 40)};
-    p.head = dice_in(d, 0, CELLS - MOST);
+    pass p = {.n_sequences = dice_in(d, 1, 3), .n_tokens = dice_one_in(d, 2) ? 1 : dice_in(d, 2, 40)};
+    if (dice_one_in(d, 20)) p.n_sequences = dice_in(d, 33, MOST);
+    p.head = dice_in(d, 0, CELLS - MOST - 1);
     p.n_kept = dice_one_in(d, 2) ? 1 : 3;
     p.is_read = dice_one_in(d, 4);
     p.reads_rows = dice_one_in(d, 2);
+    p.reader = dice_in(d, COPY, GELU);
     p.n_threads = dice_in(d, 1, 3);
+    if (!p.is_read && dice_one_in(d, 3)) p.n_first = dice_in(d, 1, 9);
     bool moves = dice_one_in(d, 2);
     for (int64_t s = 0; s < p.n_sequences; s++)
-        p.from[s] = moves ? dice_in(d, 0, CELLS - 1) : (int32_t)(p.head + s);
+        p.from[s] = moves && !dice_one_in(d, 4) ? dice_in(d, 0, (int32_t)(p.head + p.n_sequences))
+                                                : (int32_t)(p.head + s);
     return p;
 }
 
-/* The memory's cells, each with `size` numbers, copied out for the sequences of a pass. */
+/* The cells that have the states of a pass's sequences: an input, whose memory is used again. */
+static struct ggml_tensor *new_cells(stage *s, const pass *p)
+{
+    struct ggml_tensor *from = ggml_new_tensor_1d(s->computed, GGML_TYPE_I32, p->n_sequences);
+    ggml_set_input(from);
+    return from;
+}
+
+/* The memory's cells copied out for the sequences of a pass. */
 static struct ggml_tensor *copied_out(stage *s, struct ggml_tensor *memory, struct ggml_tensor *from)
 {
     struct ggml_tensor *rows = ggml_get_rows(s->computed, memory, from);
@@ -53,13 +66,33 @@ static struct ggml_tensor *copied_out(stage *s, struct ggml_tensor *memory, stru
     return rows;
 }
 
-static void compute_twice(stage *s, const pass *p, struct ggml_tensor *memory)
+static void compute_pass(stage *s, const pass *p, const struct ggml_tensor *from, int n_threads)
+{
+    struct ggml_cgraph *all = s->graph, *parts[2] = {all};
+    int n = ggml_graph_n_nodes(all), n_parts = p->n_first > 0 && p->n_first < n ? 2 : 1;
+    if (n_parts == 2) {
+        for (int i = 0; i < 2; i++) parts[i] = ggml_new_graph_custom(s->computed, 64, false);
+        for (int i = 0; i < n; i++) ggml_graph_add_node(parts[i >= p->n_first], ggml_graph_node(all, i));
+    }
+    memcpy(from->data, p->from, (size_t)p->n_sequences * sizeof *p->from);
+    for (int i = 0; i < n_parts; i++) {
+        s->graph = parts[i];
+        compute(s, n_threads);
+    }
+    s->graph = all;
+}
+
+/* As llama.cpp does with a graph that fits the next pass, too. In the first all states stay where they are. */
+static void compute_twice(stage *s, const pass *p, const struct ggml_tensor *from, struct ggml_tensor *memory)
 {
     float *before = malloc(ggml_nbytes(memory));
     memcpy(before, memory->data, ggml_nbytes(memory));
-    compute(s, 4 - p->n_threads); /* as llama.cpp does with a graph that fits the next pass, too */
+    pass first = *p;
+    first.n_first = 0;
+    for (int64_t i = 0; i < p->n_sequences; i++) first.from[i] = (int32_t)(p->head + i);
+    compute_pass(s, &first, from, 4 - p->n_threads);
     memcpy(memory->data, before, ggml_nbytes(memory));
-    compute(s, p->n_threads);
+    compute_pass(s, p, from, p->n_threads);
     free(before);
 }
 
@@ -68,6 +101,11 @@ static void assert_near(const float *got, double want, const char *what, uint64_
     if (!(fabs((double)*got - want) < 2e-5))
         fail_msg("seed %llu, %s %lld: %g, not %g", (unsigned long long)seed, what, (long long)i, (double)*got,
                  want);
+}
+
+static double gelu_of(double x)
+{
+    return x / 2.0 * (1.0 + tanh(sqrt(2.0 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
 }
 
 /* ---- Gated delta net ---- */
@@ -128,6 +166,8 @@ static void check_net(const net *n, const pass *p, const float *before, const fl
             assert_memory_equal(before + cell * STATE, after + cell * STATE, STATE * sizeof(float));
 }
 
+static int n_reused; /* passes in which the cells' numbers were overwritten before the net */
+
 /* True if the states went to the memory without a copy beside the results. */
 static bool run_net(uint64_t seed)
 {
@@ -138,7 +178,7 @@ static bool run_net(uint64_t seed)
     net n;
     stage_init(&s);
     struct ggml_tensor *memory = ggml_new_tensor_2d(s.held, GGML_TYPE_F32, STATE, CELLS * p.n_kept);
-    struct ggml_tensor *from = ggml_new_tensor_1d(s.held, GGML_TYPE_I32, p.n_sequences);
+    struct ggml_tensor *spare = ggml_new_tensor_3d(s.held, GGML_TYPE_F32, STATE, p.n_sequences, n_written);
     n.q = ggml_new_tensor_4d(s.held, GGML_TYPE_F32, SIZE, KEYS, p.n_tokens, p.n_sequences);
     n.k = ggml_dup_tensor(s.held, n.q);
     n.v = ggml_new_tensor_4d(s.held, GGML_TYPE_F32, SIZE, HEADS, p.n_tokens, p.n_sequences);
@@ -146,9 +186,11 @@ static bool run_net(uint64_t seed)
     n.beta = ggml_dup_tensor(s.held, n.gate);
     s.weights = ggml_backend_alloc_ctx_tensors(s.held, s.backend);
 
-    struct ggml_tensor *rows = copied_out(&s, memory, from);
+    struct ggml_tensor *from = new_cells(&s, &p), *rows = copied_out(&s, memory, from);
+    struct ggml_tensor *gate = ggml_dup(s.computed, n.gate); /* fits where the cells' numbers were */
     struct ggml_tensor *state = ggml_reshape_4d(s.computed, rows, SIZE, SIZE, HEADS, p.n_sequences);
-    n.out = ggml_gated_delta_net(s.computed, n.q, n.k, n.v, n.gate, n.beta, state, p.n_kept);
+    n.out = ggml_gated_delta_net(s.computed, n.q, n.k, n.v, gate, n.beta, state, p.n_kept);
+    ggml_set_output(n.out);
     size_t results = (size_t)ggml_nelements(n.v) * sizeof(float), row = STATE * sizeof(float);
     struct ggml_tensor *states = ggml_view_3d(s.computed, n.out, STATE, p.n_sequences, n_written, row,
                                               row * (size_t)p.n_sequences, results);
@@ -156,26 +198,39 @@ static bool run_net(uint64_t seed)
                               ggml_cpy(s.computed, states,
                                        ggml_view_3d(s.computed, memory, STATE, p.n_sequences, n_written,
                                                     memory->nb[1], CELLS * row, (size_t)p.head * row)));
-    struct ggml_tensor *other = ggml_cont(s.computed, p.reads_rows ? rows : states);
+    struct ggml_tensor *read = p.reads_rows ? rows : states, *other;
+    if (p.reader == COPY)
+        other = ggml_cont(s.computed, read);
+    else if (p.reader == GELU)
+        other = ggml_gelu(s.computed, read);
+    else
+        other = p.reads_rows ? ggml_gated_delta_net(s.computed, n.q, n.k, n.v, gate, n.beta, state, p.n_kept)
+                             : ggml_cpy(s.computed, states, spare);
+    ggml_set_output(other);
     if (p.is_read) ggml_build_forward_expand(s.graph, other);
-    allocate(&s);
+    allocate_shared(&s);
+    n_reused += gate->data == from->data;
     struct ggml_tensor *inputs[] = {memory, n.q, n.k, n.v, n.gate, n.beta};
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) fill(&d, inputs[i]);
     for (int64_t i = 0; i < ggml_nelements(n.k); i++) ((float *)n.k->data)[i] /= 4.0f; /* about 1 long */
     for (int64_t i = 0; i < ggml_nelements(n.gate); i++) ((float *)n.gate->data)[i] -= 1.0f;
-    memcpy(from->data, p.from, (size_t)p.n_sequences * sizeof *p.from);
     float *beside = (float *)((char *)n.out->data + results), *before = malloc(ggml_nbytes(memory));
     memcpy(before, memory->data, ggml_nbytes(memory));
     *beside = POISON;
-    compute_twice(&s, &p, memory);
+    compute_twice(&s, &p, from, memory);
     bool joined = *beside == POISON;
     check_net(&n, &p, before, memory->data, seed);
-    for (int64_t i = 0; p.is_read && i < p.n_sequences * STATE; i++) {
+    bool is_net = other->op == GGML_OP_GATED_DELTA_NET;
+    if (p.is_read && is_net) assert_memory_equal(other->data, n.out->data, results);
+    for (int64_t i = 0; p.is_read && !is_net && i < p.n_sequences * STATE; i++) {
         const float *want = p.reads_rows ? before + p.from[i / STATE] * STATE + i % STATE
                                          : (float *)memory->data + p.head * STATE + i;
-        assert_true(((float *)other->data)[i] == *want);
+        if (p.reader == GELU)
+            assert_near((float *)other->data + i, gelu_of((double)*want), "GELU", seed, i);
+        else
+            assert_true(((float *)other->data)[i] == *want);
     }
-    assert_int_equal(joined, !p.is_read || p.reads_rows);
+    if (p.n_first == 0) assert_int_equal(joined, !p.is_read || p.reads_rows);
     free(before);
     stage_fini(&s);
     return joined;
@@ -187,6 +242,7 @@ static void states_stay_where_they_lie(void **state)
     int n_joined = 0;
     for (uint64_t seed = 1; seed <= 300; seed++) n_joined += run_net(seed);
     assert_true(n_joined > 200 && n_joined < 300);
+    assert_true(n_reused > 100);
 }
 
 /* ---- Short convolutions ---- */
@@ -199,15 +255,15 @@ static void run_convolution(uint64_t seed)
     dice d = {seed};
     pass p = roll_pass(&d);
     int64_t n_written = p.n_tokens < p.n_kept ? p.n_tokens : p.n_kept, row = BEFORE * CHANNELS;
-    bool one_row = dice_one_in(&d, 2);
+    int32_t shape = dice_in(&d, 1, 3); /* of what is left in the memory: dimensions */
     stage s;
     stage_init(&s);
     struct ggml_tensor *memory = ggml_new_tensor_2d(s.held, GGML_TYPE_F32, row, CELLS * p.n_kept);
-    struct ggml_tensor *from = ggml_new_tensor_1d(s.held, GGML_TYPE_I32, p.n_sequences);
     struct ggml_tensor *x = ggml_new_tensor_3d(s.held, GGML_TYPE_F32, CHANNELS, p.n_tokens, p.n_sequences);
     struct ggml_tensor *weights = ggml_new_tensor_2d(s.held, GGML_TYPE_F32, BEFORE + 1, CHANNELS);
     s.weights = ggml_backend_alloc_ctx_tensors(s.held, s.backend);
 
+    struct ggml_tensor *from = new_cells(&s, &p);
     struct ggml_tensor *past =
         ggml_reshape_3d(s.computed, copied_out(&s, memory, from), BEFORE, CHANNELS, p.n_sequences);
     struct ggml_tensor *window = ggml_concat(s.computed, past, ggml_transpose(s.computed, x), 0);
@@ -217,10 +273,12 @@ static void run_convolution(uint64_t seed)
                          (size_t)(p.n_tokens - back) * sizeof(float));
         size_t at = (size_t)((back * CELLS + p.head) * row) * sizeof(float);
         struct ggml_tensor *to =
-            one_row ? ggml_view_1d(s.computed, memory, row * p.n_sequences, at)
-                    : ggml_view_2d(s.computed, memory, row, p.n_sequences, memory->nb[1], at);
+            shape == 1 ? ggml_view_1d(s.computed, memory, row * p.n_sequences, at)
+                       : ggml_view_2d(s.computed, memory, row, p.n_sequences, memory->nb[1], at);
+        if (shape == 3) to = ggml_permute(s.computed, to, 0, 2, 1, 3);
         ggml_build_forward_expand(s.graph, ggml_cpy(s.computed, last, to));
     }
+    bool joined = !p.is_read && p.n_first == 0 && (shape < 3 || p.n_sequences == 1);
     struct ggml_tensor *out = ggml_ssm_conv(s.computed, window, weights);
     struct ggml_tensor *other = ggml_sqr(s.computed, window);
     if (p.is_read && dice_one_in(&d, 2)) ggml_build_forward_expand(s.graph, other);
@@ -230,10 +288,9 @@ static void run_convolution(uint64_t seed)
     fill(&d, memory);
     fill(&d, x);
     fill(&d, weights);
-    memcpy(from->data, p.from, (size_t)p.n_sequences * sizeof *p.from);
     float *before = malloc(ggml_nbytes(memory)), *after = memory->data;
     memcpy(before, memory->data, ggml_nbytes(memory));
-    compute_twice(&s, &p, memory);
+    compute_twice(&s, &p, from, memory);
 
     float numbers[BEFORE + 40];
     for (int64_t i = 0; i < p.n_sequences * CHANNELS; i++) {
@@ -251,7 +308,7 @@ static void run_convolution(uint64_t seed)
             for (int64_t t = 0; t < BEFORE; t++)
                 assert_true(after[(back * CELLS + p.head + sequence) * row + c * BEFORE + t] ==
                             numbers[p.n_tokens - back + t]);
-        for (int64_t t = 0; !p.is_read && t < BEFORE + p.n_tokens; t++) /* rows of tokens, not of channels */
+        for (int64_t t = 0; joined && t < BEFORE + p.n_tokens; t++) /* rows of tokens, not of channels */
             assert_true(((float *)window->data)[(sequence * (BEFORE + p.n_tokens) + t) * CHANNELS + c] ==
                         numbers[t]);
         for (int64_t t = 0; p.is_read && t < BEFORE + p.n_tokens; t++)
