@@ -421,7 +421,7 @@ static void test_bad_tools(void **state)
 /* ---- Keywords that are not enforced ---- */
 
 #define ODD                                                                                                  \
-    "{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\",\"multipleOf\":1009}},\"required\":["     \
+    "{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\",\"multipleOf\":1009}},\"required\":["  \
     "\"n\"]}"
 
 static void expect_relaxed(const weir_chat_params *params, const char *lines)
