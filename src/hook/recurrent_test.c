@@ -82,7 +82,7 @@ static void compute_pass(stage *s, const pass *p, const struct ggml_tensor *from
     s->graph = all;
 }
 
-/* As llama.cpp does with a graph that fits the next pass, too. In the first all states stay where they are. */
+/* As llama.cpp does with a graph that fits the next pass, too. In the first, states stay where they are. */
 static void compute_twice(stage *s, const pass *p, const struct ggml_tensor *from, struct ggml_tensor *memory)
 {
     float *before = malloc(ggml_nbytes(memory));
