@@ -27,6 +27,7 @@
  *
  * Accepted with less than the schema says:
  *   - listed properties come in their order, and then those that only `required` names; others in any place;
+ *   - so do the members of listed objects, unless they are two plain ones in a list of fewer than 64;
  *   - integers have at most 16 digits, and numbers as many on each side of the point;
  *   - maxItems is lowered to 1,999, maxLength to 1,000,000 (and by up to a thousandth above 1,000);
  *     maxProperties, maxLength beside a pattern, and the properties that are not listed, where the grammar
