@@ -87,8 +87,10 @@ weir_status weir__automaton_create(const weir__automaton_element *rules, size_t 
     a->masks = weir__mem_calloc(a->size_masks, sizeof *a->masks);
     a->path = weir__mem_calloc(trie->most_depth + 1, sizeof *a->path);
     a->related = weir__mem_calloc(a->n_elements, sizeof *a->related);
+    a->empty = weir__mem_calloc(a->rules.n_rules, sizeof *a->empty);
+    if (a->masks == NULL || a->path == NULL || a->related == NULL || a->empty == NULL) goto fail;
+    weir__automaton_mark(a->elements, a->starts, a->rules.n_rules, false, SIZE_MAX, a->empty);
     if (!weir__repeat_find(a)) goto fail;
-    if (a->masks == NULL || a->path == NULL || a->related == NULL) goto fail;
     for (size_t i = 0; i < a->size_masks; i++) a->masks[i].state = NONE;
     if (!weir__automaton_make_columns(a) || !weir__automaton_begin(a, root)) goto fail;
     status = WEIR_GRAMMAR;

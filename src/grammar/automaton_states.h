@@ -89,6 +89,7 @@ struct weir__automaton {
     const weir__automaton_element *elements; /* rules.elements, [n_elements] */
     size_t n_elements;
     const uint32_t *starts; /* rules.starts */
+    uint8_t *empty;         /* [rules.n_rules] 1: the rule can match nothing */
     uint32_t *lows;         /* [n_columns] the first code point of each column, ascending; lows[0] == 0 */
     size_t n_columns;
     uint32_t start;
@@ -118,7 +119,6 @@ struct weir__automaton {
     size_t n_found, found_capacity;
     uint32_t *order; /* sorted frames; scratch */
     size_t order_capacity;
-    uint8_t *empty; /* [rules.n_rules] whether a rule can match nothing; NULL until needed */
     uint64_t n_cuts;
     uint32_t *nearer; /* [n_elements] the element that stands for it: see repeat.c; NULL: each for itself */
     uint32_t step_frames; /* of the last step; UINT32_MAX: it had too many ways */

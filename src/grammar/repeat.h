@@ -1,4 +1,4 @@
-/* repeat.h: states of a repetition that are far from its bounds, which no token tells apart.
+/* repeat.h: states that differ only in how many copies of a repetition are left, far from its bounds.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_GRAMMAR_REPEAT_H
 #define WEIR_GRAMMAR_REPEAT_H

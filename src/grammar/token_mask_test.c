@@ -163,11 +163,55 @@ static void positions_far_from_the_bound_share_a_mask(void **state)
     weir__trie_destroy(v.trie);
 }
 
+/* Compares the masks of a vocabulary, whose token 0 ends, along a text: after each of its characters. */
+static void check_along(const char *const *texts, size_t n_texts, const char *grammar, const char *text)
+{
+    static vocabulary v;
+    memset(&v, 0, sizeof v);
+    strcpy(v.text[EOG], "end");
+    for (size_t i = 0; i < n_texts; i++) strcpy(v.text[1 + i], texts[i]);
+    const weir__trie_source source = {&v, N_TOKENS, piece_of, is_eog};
+    v.trie = weir__trie_create(&source);
+    assert_non_null(v.trie);
+    weir__automaton *a = compile(&v, grammar);
+    weir__automaton_place place = weir__automaton_start(a);
+    for (;; text++) {
+        uint64_t mask[WEIR__AUTOMATON_WORDS(N_TOKENS)];
+        assert_int_equal(weir__automaton_mask(a, &place, mask), WEIR_OK);
+        for (int32_t i = 0; i <= (int32_t)n_texts; i++) {
+            weir__automaton_place to = place;
+            const bool allowed = weir__automaton_accept(a, &to, i) == WEIR_OK;
+            if (allowed != (mask[i / 64] >> (i % 64) & 1))
+                fail_msg("'%s' before '%s' of %s: naively %d", v.text[i], text, grammar, allowed);
+        }
+        if (*text == '\0') break;
+        assert_int_equal(weir__automaton_accept_bytes(a, &place, 1, text, 1), WEIR_OK);
+    }
+    weir__automaton_release(a);
+    weir__trie_destroy(v.trie);
+}
+
+/* Copies of an item that can match nothing are all open at once, so that there are more ways far from the
+ * bound than near to it. */
+static void copies_that_match_nothing_are_all_open(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"(", ")", "a", "z", ")z", ")a", "aaz", ")aaaaaaaaaaa"};
+    static const char *const grammars[] = {
+        "root ::= open x{2000} \"z\"\nopen ::= \"(\" \")\"\nx ::= \"a\" | \"b\" | \"c\" | \"\"",
+        "root ::= open w{1500} \"z\"\nopen ::= \"(\" \")\"\n"
+        "w ::= x y\nx ::= \"a\" | \"b\" | \"c\" | y\ny ::= \"d\" | \"\"",
+    };
+    for (size_t i = 0; i < N_ELEMENTS(grammars); i++)
+        check_along(texts, N_ELEMENTS(texts), grammars[i], "()aaa");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masks_of_runs_are_the_naive_ones),
         cmocka_unit_test(positions_far_from_the_bound_share_a_mask),
+        cmocka_unit_test(copies_that_match_nothing_are_all_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
