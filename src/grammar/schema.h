@@ -21,9 +21,10 @@
  *   - string: pattern (see pattern.h), minLength, maxLength, the formats of JSON Schema except regex
  *     (schema_type.c), together, too;
  *   - integer: minimum, maximum, exclusiveMinimum, exclusiveMaximum (numbers, or booleans as in draft 4),
- *     multipleOf between bounds that leave at most 1,001 values, format int32;
- *   - number: the same bounds in every spelling (range.h); multipleOf of 1, 0.1, 0.01 …, others as of
- *     integers.
+ *     multipleOf up to 250, and up to 1,000 where many factors are 2 and 5 (multiples.h), or between bounds
+ *     that leave at most 1,001 values, format int32;
+ *   - number: the same bounds in every spelling (range.h); multipleOf of 1, 0.1, 0.01 … with any bounds, of
+ *     integers as there, of others with no bounds but a minimum of 0, or as in a list.
  *
  * Accepted with less than the schema says:
  *   - listed properties come in their order, and then those that only `required` names; others in any place;

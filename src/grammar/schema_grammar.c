@@ -272,7 +272,7 @@ static void add_integer(weir__text *text, const json_t *schema)
 
 static void add_multiples(weir__emitter *e, weir__text *text, const json_t *fields)
 {
-    const weir__multiples of = {(uint32_t)json_integer_value(json_array_get(fields, 0)),
+    const weir__multiples of = {(uint64_t)json_integer_value(json_array_get(fields, 0)),
                                 (int)json_integer_value(json_array_get(fields, 1)),
                                 json_integer_value(json_array_get(fields, 2)),
                                 json_integer_value(json_array_get(fields, 3))};
