@@ -137,7 +137,9 @@ static bool make_slice(weir__slices *s, weir__slice *slice)
         }
         if (in && !has_bit(s->special, i)) continue;
         mark_path(s, node->depth, slice->stops);
-        if (in || node->code >= WEIR__SLICE_CONTROLS) mark_path(s, node->depth, slice->text_stops);
+        /* A special token may be longer than the run was followed. */
+        if (in || node->code >= WEIR__SLICE_CONTROLS || has_bit(s->special, i))
+            mark_path(s, node->depth, slice->text_stops);
     }
     return true;
 }

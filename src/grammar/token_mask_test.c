@@ -206,11 +206,23 @@ static void copies_that_match_nothing_are_all_open(void **state)
         check_along(texts, N_ELEMENTS(texts), grammars[i], "()aaa");
 }
 
+/* Tokens that end within a character may be longer than all others, and cross the end of a run. */
+static void incomplete_tokens_may_be_the_longest(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "aaaaaaaaaa",         "a",     "\n",     "\"",  "aa", "aaa", "b", "aab", "aaaa", "aaaaa",
+        "aaaaaaaaaaaa\n\xC3", "a\xC3", "\n\xC3", "\xC3"};
+    check_along(texts, N_ELEMENTS(texts), "root ::= [^\"\\n]{12,15} \"\\n\" \"\u00e9\"", "aab");
+    check_along(texts, N_ELEMENTS(texts), "root ::= [^\"\\x00-\\x1F]{12,15} \"\\n\" \"\u00e9\"", "aab");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masks_of_runs_are_the_naive_ones),
         cmocka_unit_test(positions_far_from_the_bound_share_a_mask),
+        cmocka_unit_test(incomplete_tokens_may_be_the_longest),
         cmocka_unit_test(copies_that_match_nothing_are_all_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
