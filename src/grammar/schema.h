@@ -24,7 +24,7 @@
  *     multipleOf up to 250, and up to 1,000 where many factors are 2 and 5 (multiples.h), or between bounds
  *     that leave at most 1,001 values, format int32;
  *   - number: the same bounds in every spelling (range.h); multipleOf of 1, 0.1, 0.01 … with any bounds, of
- *     integers as there, of others with no bounds but a minimum of 0, or as in a list.
+ *     integers as above, of others with no bound but a minimum of 0, or between bounds as above.
  *
  * Accepted with less than the schema says:
  *   - listed properties come in their order, and then those that only `required` names; others in any place;

@@ -1,6 +1,7 @@
 /* Masks within long runs of a class of characters, beside the naive mask: each token tried by itself.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/grammar.h"
+#include "grammar/slice.h"
 #include "support/dice.h"
 #include "support/effort.h"
 #include "support/model.h"
@@ -217,12 +218,48 @@ static void incomplete_tokens_may_be_the_longest(void **state)
     check_along(texts, N_ELEMENTS(texts), "root ::= [^\"\\x00-\\x1F]{12,15} \"\\n\" \"\u00e9\"", "aab");
 }
 
+/* However many classes other grammars had, a new one gets its slice; one that no grammar uses is freed. */
+static void slices_go_with_their_grammars(void **state)
+{
+    (void)state;
+    static vocabulary v;
+    static uint64_t mask[WEIR__AUTOMATON_WORDS(N_TOKENS)];
+    enum { N = 50 };
+    weir__automaton *kept[N];
+    dice d = {5};
+    make_vocabulary(&v, &d, 30);
+    const long live = weir__mem_live();
+    for (int round = 0; round < 2; round++) {
+        for (uint32_t i = 0; i < N; i++) {
+            char grammar[64];
+            const uint32_t without = 0x4E00 + 2 * i;
+            snprintf(grammar, sizeof grammar, "root ::= \"\\\"\" [^\\u%04X]{0,99}", without);
+            kept[i] = compile(&v, grammar);
+            weir__automaton_place place = weir__automaton_start(kept[i]);
+            assert_int_equal(weir__automaton_accept_bytes(kept[i], &place, 1, "\"", 1), WEIR_OK);
+            assert_int_equal(weir__automaton_mask(kept[i], &place, mask), WEIR_OK);
+            const weir__class of = {{{0, without - 1}, {without + 1, UINT32_MAX}}, 2};
+            assert_true(weir__slices_known(v.trie->slices, &of));
+            if (round == 0) {
+                weir__automaton_release(kept[i]);
+                assert_false(weir__slices_known(v.trie->slices, &of));
+            }
+        }
+        for (uint32_t i = 0; i < N && round == 1; i++) weir__automaton_release(kept[i]);
+        assert_int_equal(weir__mem_live(), live);
+    }
+    const weir__class few = {{{0x10FFFE, 0x10FFFF}}, 1};
+    assert_false(weir__slices_worth(v.trie->slices, &few));
+    weir__trie_destroy(v.trie);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masks_of_runs_are_the_naive_ones),
         cmocka_unit_test(positions_far_from_the_bound_share_a_mask),
         cmocka_unit_test(incomplete_tokens_may_be_the_longest),
+        cmocka_unit_test(slices_go_with_their_grammars),
         cmocka_unit_test(copies_that_match_nothing_are_all_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
