@@ -3,8 +3,8 @@
  *
  * Bounds of integers become integers. Multiples of 1, 0.1, 0.01 and so on are numbers with so many digits
  * after the point. Those of other steps become a list where bounds leave few, and are read digit by digit
- * otherwise (multiples.c). Values that `not` excludes part the numbers: those before, between and after them are alternatives.
- * Numbers that are no integers lie between two integers, and their last digit is not 0. */
+ * otherwise (multiples.c). Values that `not` excludes part the numbers: those before, between and after them
+ * are alternatives. Numbers that are no integers lie between two integers, and their last digit is not 0. */
 #include "grammar/schema_walk.h"
 
 #include <inttypes.h>

@@ -46,9 +46,9 @@ typedef struct weir__token_slice {
         *text_stops; /* the same without tokens that have a control character outside of the class first */
 } weir__token_slice;
 
-/* The slices of a trie, made when they are first asked for, and freed when no grammar uses them; those of JSON
- * strings stay. Any thread may call the functions here. Their lock is the last one: it is taken within an
- * automaton's, and none is taken within it. */
+/* The slices of a trie, made when they are first asked for, and freed when no grammar uses them; those of
+ * JSON strings stay. Any thread may call the functions here. Their lock is the last one: it is taken within
+ * an automaton's, and none is taken within it. */
 typedef struct weir__slices weir__slices;
 
 /* NULL: out of memory. The trie outlives them. */
