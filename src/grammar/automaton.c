@@ -45,6 +45,7 @@ weir_status weir__automaton_accept(weir__automaton *a, weir__automaton_place *pl
 
 static void destroy_automaton(weir__automaton *a)
 {
+    for (size_t i = 0; i < a->n_slices; i++) weir__slices_release(a->trie->slices, a->slices[i]);
     for (size_t i = 0; i < a->n_states; i++) weir__mem_free(a->states[i].row);
     for (size_t i = 0; a->masks != NULL && i < a->size_masks; i++) weir__mem_free(a->masks[i].bits);
     weir__mem_free(a->masks);
@@ -87,8 +88,10 @@ weir_status weir__automaton_create(const weir__automaton_element *rules, size_t 
     a->masks = weir__mem_calloc(a->size_masks, sizeof *a->masks);
     a->path = weir__mem_calloc(trie->most_depth + 1, sizeof *a->path);
     a->related = weir__mem_calloc(a->n_elements, sizeof *a->related);
+    a->empty = weir__mem_calloc(a->rules.n_rules, sizeof *a->empty);
+    if (a->masks == NULL || a->path == NULL || a->related == NULL || a->empty == NULL) goto fail;
+    weir__automaton_mark(a->elements, a->starts, a->rules.n_rules, false, SIZE_MAX, a->empty);
     if (!weir__repeat_find(a)) goto fail;
-    if (a->masks == NULL || a->path == NULL || a->related == NULL) goto fail;
     for (size_t i = 0; i < a->size_masks; i++) a->masks[i].state = NONE;
     if (!weir__automaton_make_columns(a) || !weir__automaton_begin(a, root)) goto fail;
     status = WEIR_GRAMMAR;
@@ -123,7 +126,7 @@ size_t weir__automaton_size(weir__automaton *a)
         a->frames_capacity * (sizeof *a->frames + sizeof *a->seen + sizeof *a->after + sizeof *a->similar) +
         a->frame_table.capacity * sizeof *a->frame_table.slots + a->states_capacity * sizeof *a->states +
         a->state_table.capacity * sizeof *a->state_table.slots + a->pool_capacity * sizeof *a->pool +
-        a->n_rows * a->n_columns * sizeof(uint32_t);
+        a->n_rows * a->n_columns * sizeof(uint32_t) + a->n_slices * weir__slices_size(a->trie->slices);
     for (size_t i = 0; i < a->size_masks; i++)
         if (a->masks[i].bits != NULL) n += WEIR__AUTOMATON_WORDS(a->trie->n_vocab) * sizeof *a->masks[i].bits;
     pthread_mutex_unlock(&a->mutex);

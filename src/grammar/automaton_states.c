@@ -315,15 +315,6 @@ static bool may_end(const weir__automaton *a, uint32_t id)
     return true;
 }
 
-/* Marks the rules that can match nothing, once. False: no memory. */
-static bool find_empty(weir__automaton *a)
-{
-    if (a->empty != NULL) return true;
-    a->empty = weir__mem_calloc(a->rules.n_rules, sizeof *a->empty);
-    return a->empty != NULL &&
-           weir__automaton_mark(a->elements, a->starts, a->rules.n_rules, false, SIZE_MAX, a->empty);
-}
-
 /* The state of all frames that were added. If these are too many ways, they are opened again, in an order
  * that does not depend on earlier computations: the end of the text first. */
 static bool end_step(weir__automaton *a, uint32_t *to)
@@ -336,7 +327,6 @@ static bool end_step(weir__automaton *a, uint32_t *to)
         if (!weir__mem_grow(&a->order, &a->order_capacity, 2 * n, sizeof *a->order)) return false;
         memcpy(a->order, a->todo, n * sizeof *a->order);
         sort_frames(a, a->order, a->order + n, n);
-        if (!find_empty(a)) return false;
         begin_step(a);
         for (size_t i = 0; i < n && a->n_todo == 0; i++)
             if (may_end(a, a->order[i]) && !add_frame(a, 0)) return false;

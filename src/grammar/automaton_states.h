@@ -34,7 +34,7 @@ typedef struct frame {
 
 /* How a class reads the characters of a slice: see token_mask.c. */
 typedef struct related {
-    uint8_t slice; /* its index + 1; 0: not known of any */
+    uint8_t slice; /* its index in the automaton + 1; 0: not known of any */
     uint8_t relation;
     bool controls; /* the class has control characters that the slice has not */
 } related;
@@ -51,10 +51,10 @@ typedef struct state {
     bool ends;        /* the text may end here */
     bool tokens;      /* a token by its id may follow */
     uint8_t run;      /* the characters of a class that may follow, see token_mask.c; RUN_UNKNOWN */
-    uint8_t slice;    /* the index of their slice, where run > 0 */
+    uint8_t slice;    /* the index of their slice in the automaton, where run > 0 */
     bool text;        /* no control character may follow within the run, but for those of the class */
     uint32_t frames;  /* the most of any step that led here; UINT32_MAX: too many ways */
-    uint32_t similar; /* a state that no token tells from this one, but for the run; UNKNOWN */
+    uint32_t similar; /* the state near to the bounds that differs in counts only: see repeat.h; UNKNOWN */
     uint32_t mask;    /* index into masks, NONE = not cached */
     uint32_t *row;    /* [n_columns] the state that each column leads to; NULL = not allocated */
 } state;
@@ -70,10 +70,10 @@ typedef struct mask {
 /* A node above the one that a walk of the tree has come to. */
 typedef struct step {
     uint32_t state;
-    uint32_t end;             /* of the node's branch */
-    const weir__slice *slice; /* of a run that the node is in; NULL: none */
-    const uint64_t *stops;    /* the slice's nodes that are to be visited; NULL: all */
-    bool sets;                /* the tokens between the stops are still to be allowed */
+    uint32_t end;                   /* of the node's branch */
+    const weir__token_slice *slice; /* of a run that the node is in; NULL: none */
+    const uint64_t *stops;          /* the slice's nodes that are to be visited; NULL: all */
+    bool sets;                      /* the tokens between the stops are still to be allowed */
 } step;
 
 /* A set of ids, found by hash. Open addressing; slots hold id + 1. */
@@ -89,6 +89,7 @@ struct weir__automaton {
     const weir__automaton_element *elements; /* rules.elements, [n_elements] */
     size_t n_elements;
     const uint32_t *starts; /* rules.starts */
+    uint8_t *empty;         /* [rules.n_rules] 1: the rule can match nothing */
     uint32_t *lows;         /* [n_columns] the first code point of each column, ascending; lows[0] == 0 */
     size_t n_columns;
     uint32_t start;
@@ -118,13 +119,14 @@ struct weir__automaton {
     size_t n_found, found_capacity;
     uint32_t *order; /* sorted frames; scratch */
     size_t order_capacity;
-    uint8_t *empty; /* [rules.n_rules] whether a rule can match nothing; NULL until needed */
     uint64_t n_cuts;
     uint32_t *nearer; /* [n_elements] the element that stands for it: see repeat.c; NULL: each for itself */
-    uint32_t step_frames; /* of the last step; UINT32_MAX: it had too many ways */
-    uint64_t n_masks;     /* computed so far */
-    related *related;     /* [n_elements] */
-    step *path;           /* [most_depth + 1] scratch */
+    uint32_t step_frames;                        /* of the last step; UINT32_MAX: it had too many ways */
+    uint64_t n_masks;                            /* computed so far */
+    related *related;                            /* [n_elements] */
+    weir__token_slice *slices[WEIR__SLICES_MAX]; /* [n_slices] held: those of its runs */
+    size_t n_slices;
+    step *path; /* [most_depth + 1] scratch */
     uint32_t *codes;
     size_t codes_capacity;
 };

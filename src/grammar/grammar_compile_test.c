@@ -126,6 +126,34 @@ static void tokens_are_asked_for_as_such(void **state)
     assert_null(none);
 }
 
+/* A text that begins as thousands of values do has few ways, so that none of them is lost. */
+static void long_lists_of_objects(void **state)
+{
+    (void)state;
+    static const char *const values[] = {"{\"id\":%d,\"t\":\"x\"}", "[{\"id\":%d,\"t\":\"x\"}]"};
+    enum { N = 2100 };
+    for (size_t k = 0; k < N_ELEMENTS(values); k++) {
+        char *schema = malloc(N * 32 + 64), *text = NULL, one[64];
+        assert_non_null(schema);
+        size_t n = (size_t)sprintf(schema, "{\"enum\":[");
+        for (int i = 0; i < N; i++) {
+            snprintf(one, sizeof one, values[k], i);
+            n += (size_t)sprintf(schema + n, "%s%s", i > 0 ? "," : "", one);
+        }
+        sprintf(schema + n, "]}");
+        assert_ok(weir_grammar_from_json_schema(schema, WEIR_NUL, &text, error));
+        weir__automaton *automaton = compile(text, NULL);
+        for (int i = 0; i < N + 100; i += 7) {
+            snprintf(one, sizeof one, values[k], i);
+            if (matches(automaton, one) != (i < N)) fail_msg("%s: wanted %d", one, i < N);
+        }
+        assert_int_equal(weir__automaton_n_cuts(automaton), 0);
+        weir__automaton_release(automaton);
+        weir_free(text);
+        free(schema);
+    }
+}
+
 static void memory_that_runs_out(void **state)
 {
     (void)state;
@@ -152,6 +180,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_accepted_texts_are_the_grammars),
         cmocka_unit_test(tokens_are_asked_for_as_such),
+        cmocka_unit_test(long_lists_of_objects),
         cmocka_unit_test(memory_that_runs_out),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -3,7 +3,6 @@
 #ifndef WEIR_GRAMMAR_MULTIPLES_H
 #define WEIR_GRAMMAR_MULTIPLES_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "grammar/schema_emit.h"
@@ -14,15 +13,17 @@
 /* The multiples of step / 10^places with up to WEIR__MULTIPLES_DIGITS digits before the point that lie
  * between low and high, both included. With places, low is the least number or 0, and high the largest. */
 typedef struct weir__multiples {
-    uint32_t step; /* at least 1 */
+    uint64_t step; /* at least 1 */
     int places;    /* at most 15 */
     int64_t low, high;
 } weir__multiples;
 
-/* The elements of their rules, about. */
+/* What they take of WEIR__SCHEMA_ELEMENTS_MAX: no less than what their text is of WEIR__GRAMMAR_BYTES_MAX. */
 uint64_t weir__multiples_size(const weir__multiples *of);
 
-/* Adds an expression, and its rules. False: there is no such number, and nothing is added. */
-bool weir__emit_multiples(weir__emitter *e, weir__text *text, const weir__multiples *of);
+uint64_t weir__common_divisor(uint64_t a, uint64_t b);
+
+/* Adds an expression, and its rules. At least one number must be between the bounds. */
+void weir__emit_multiples(weir__emitter *e, weir__text *text, const weir__multiples *of);
 
 #endif

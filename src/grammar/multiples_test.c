@@ -3,20 +3,12 @@
 #include <inttypes.h>
 
 #include "grammar/grammar.h"
+#include "grammar/multiples.h"
+#include "grammar/schema_work.h"
 #include "support/dice.h"
 #include "support/gbnf.h"
 #include "support/model.h"
-
-static gbnf *grammar_of(const char *schema)
-{
-    char *text = NULL;
-    weir_error error = {0};
-    if (weir_grammar_from_json_schema(schema, WEIR_NUL, &text, &error) != WEIR_OK)
-        fail_msg("%s: %s", schema, error.message);
-    gbnf *g = gbnf_parse(text);
-    weir_free(text);
-    return g;
-}
+#include "support/schema_examples.h"
 
 static void check(gbnf *g, const char *schema, int64_t value, bool wanted)
 {
@@ -28,7 +20,7 @@ static void check(gbnf *g, const char *schema, int64_t value, bool wanted)
 static void integers_are_divided(void **state)
 {
     (void)state;
-    static const int64_t steps[] = {2, 3, 4, 6, 7, 8, 10, 12, 25, 97, 100, 125, 1000};
+    static const int64_t steps[] = {2, 3, 4, 6, 7, 8, 10, 12, 25, 97, 100, 125, 251, 1000};
     static const int64_t bounds[][2] = {{INT64_MIN, INT64_MAX}, {0, INT64_MAX},
                                         {1, INT64_MAX},         {INT64_MIN, -17},
                                         {-2500, INT64_MAX},     {INT64_MIN, 987654321},
@@ -92,11 +84,94 @@ static void decimals_are_divided(void **state)
         }
 }
 
+/* A step that passes the limit of elements passes that of bytes; one that does not is named, and is left out
+ * where that is allowed. */
+static void steps_are_refused_before_their_grammar_is(void **state)
+{
+    (void)state;
+    static const char *const bounds[] = {"", ",\"minimum\":0",
+                                         ",\"minimum\":-1234567890123456,\"maximum\":9876543210987654"};
+    static const struct {
+        int64_t step;
+        bool passes;
+    } steps[] = {{2, true},    {7, true},    {199, true},   {250, true},  {499, false},
+                 {500, true},  {573, false}, {640, true},   {777, false}, {997, false},
+                 {999, false}, {1000, true}, {1001, false}, {9973, false}};
+    for (size_t i = 0; i < N_ELEMENTS(steps); i++)
+        for (size_t k = 0; k < N_ELEMENTS(bounds); k++) {
+            char schema[256], *text = NULL;
+            weir_error why = {0};
+            snprintf(schema, sizeof schema, "{\"type\":\"integer\",\"multipleOf\":%" PRId64 "%s}",
+                     steps[i].step, bounds[k]);
+            const weir_status status = weir_grammar_from_json_schema(schema, WEIR_NUL, &text, &why);
+            if ((status == WEIR_OK) != steps[i].passes) fail_msg("%s: %s", schema, why.message);
+            if (status != WEIR_OK) assert_non_null(strstr(why.message, "keyword 'multipleOf': it needs"));
+            weir_free(text);
+            assert_ok(schema_compile(schema, &(weir__schema_terms){.where = "", .tag = "w", .relax = true},
+                                     &text, error));
+            weir_free(text);
+        }
+}
+
+/* The size that is counted is at least the text's, each as a part of its limit. */
+static void no_size_is_too_small(void **state)
+{
+    (void)state;
+    static const int wholes[] = {3, 7, 9, 11, 47, 97, 113, 199, 251, 299};
+    static const int64_t bounds[][2] = {{0, 9999999999999999},
+                                        {-9999999999999999, 9999999999999999},
+                                        {-9876543210987654, 1234567890123456},
+                                        {1111111111111111, 8888888888888888}};
+    size_t n = 0;
+    for (size_t i = 0; i < N_ELEMENTS(wholes); i++)
+        for (size_t k = 0; k < N_ELEMENTS(bounds); k++)
+            for (int places = 0; places < (k < 2 ? 15 : 1); places++) {
+                const weir__multiples of = {(uint64_t)wholes[i], places, bounds[k][0], bounds[k][1]};
+                const double size = (double)weir__multiples_size(&of) / WEIR__SCHEMA_ELEMENTS_MAX;
+                char schema[256], *text = NULL;
+                if (size > 1) continue;
+                if (places > 0)
+                    snprintf(schema, sizeof schema, "{\"type\":\"number\",\"multipleOf\":%de-%d%s}",
+                             wholes[i], places, k == 0 ? ",\"minimum\":0" : "");
+                else
+                    snprintf(schema, sizeof schema,
+                             "{\"type\":\"integer\",\"multipleOf\":%d,\"minimum\":%" PRId64
+                             ",\"maximum\":%" PRId64 "}",
+                             wholes[i], bounds[k][0], bounds[k][1]);
+                assert_ok(weir_grammar_from_json_schema(schema, WEIR_NUL, &text, error));
+                if ((double)strlen(text) / WEIR__GRAMMAR_BYTES_MAX > size)
+                    fail_msg("%s: %zu bytes, counted as %.4f of all", schema, strlen(text), size);
+                weir_free(text);
+                n++;
+            }
+    assert_true(n > 200);
+}
+
+/* Numbers with the same step share their rules. */
+static void the_same_step_is_written_once(void **state)
+{
+    (void)state;
+    char *one = NULL, *two = NULL;
+    assert_ok(weir_grammar_from_json_schema("{\"type\":\"array\",\"minItems\":1,\"prefixItems\":[{\"type\":"
+                                            "\"integer\",\"multipleOf\":97}],\"items\":false}",
+                                            WEIR_NUL, &one, error));
+    assert_ok(weir_grammar_from_json_schema("{\"type\":\"array\",\"minItems\":2,\"prefixItems\":[{\"type\":"
+                                            "\"integer\",\"multipleOf\":97},{\"type\":\"integer\","
+                                            "\"multipleOf\":97,\"minimum\":-1}],\"items\":false}",
+                                            WEIR_NUL, &two, error));
+    assert_in_range(strlen(two), strlen(one) + 1, strlen(one) + 6000);
+    weir_free(one);
+    weir_free(two);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(integers_are_divided),
         cmocka_unit_test(decimals_are_divided),
+        cmocka_unit_test(steps_are_refused_before_their_grammar_is),
+        cmocka_unit_test(no_size_is_too_small),
+        cmocka_unit_test(the_same_step_is_written_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

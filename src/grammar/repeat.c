@@ -1,15 +1,16 @@
-/* repeat.c: states of a repetition that are far from its bounds, which no token tells apart.
+/* repeat.c: states that differ only in how many copies of a repetition are left, far from its bounds.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A repetition with bounds is written out: a row of equal items, then rules that are each an item and the
- * next rule, or nothing (grammar.c). Texts of n characters do not tell two copies apart before which more
- * than n others are left, whether an item can match nothing or not. So the copy with LEFT others left
- * stands for those before it. */
+ * next rule, or nothing (grammar.c). Texts of n characters do not tell two copies apart if more than n are
+ * left from either on. So the copy from which on LEFT are left, itself included, stands for those before it.
+ * It does so only if an item cannot match nothing: otherwise a step opens all copies that are left at once,
+ * and the number of ways would tell them apart. */
 #include "grammar/repeat.h"
 
 #include "base/mem.h"
 
-/* The copies, this one included, that are left where one stands for others. */
+/* The copies, itself included, that are left from one on that stands for others. */
 #define LEFT (WEIR__REPEAT_REACH + 2)
 
 /* The number of elements of the item at e. */
@@ -27,6 +28,12 @@ static bool same_elements(const weir__automaton_element *a, const weir__automato
     return true;
 }
 
+/* True if the item can match nothing. */
+static bool is_empty(const weir__automaton *a, const weir__automaton_element *e)
+{
+    return e->type == RULE && a->empty[e->value];
+}
+
 /* Rows: `left` [n_elements] gets the number of equal items from each item on. */
 static void find_rows(weir__automaton *a, uint32_t *left)
 {
@@ -42,13 +49,14 @@ static void find_rows(weir__automaton *a, uint32_t *left)
         const bool same = after != 0 && item_length(&elements[after]) == length &&
                           same_elements(&elements[i], &elements[after], length);
         left[i] = same ? left[after] + 1 : 1;
-        a->nearer[i] = left[i] > LEFT ? a->nearer[after] : (uint32_t)i;
+        a->nearer[i] = left[i] > LEFT && !is_empty(a, &elements[i]) ? a->nearer[after] : (uint32_t)i;
         after = (uint32_t)i;
     }
 }
 
 /* The number of elements before the reference to the next rule, if the rule is "items next | nothing" or, the
- * last one, "items | nothing" (*next: NONE). 0: it is another kind of rule. */
+ * last one, "items | nothing" (*next: NONE), and the items cannot match nothing. 0: it is another kind of
+ * rule. */
 static uint32_t read_link(const weir__automaton *a, uint32_t rule, uint32_t *next)
 {
     const weir__automaton_element *e = &a->elements[a->starts[rule]];
@@ -57,7 +65,9 @@ static uint32_t read_link(const weir__automaton *a, uint32_t rule, uint32_t *nex
     if (n == 0 || e[n].type != ALTERNATIVE || e[n + 1].type != END) return 0;
     *next = NONE;
     if (n > 1 && e[n - 1].type == RULE && e[n - 1].value < rule) *next = e[--n].value;
-    return n;
+    for (uint32_t i = 0; i < n; i++)
+        if (!is_empty(a, &e[i])) return n;
+    return 0;
 }
 
 /* Chains: rules that are each one copy more than the next. Those of a repetition come in ascending order.

@@ -1,4 +1,4 @@
-/* repeat.h: states of a repetition that are far from its bounds, which no token tells apart.
+/* repeat.h: states that differ only in how many copies of a repetition are left, far from its bounds.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_GRAMMAR_REPEAT_H
 #define WEIR_GRAMMAR_REPEAT_H
@@ -12,9 +12,9 @@
 /* Finds a->nearer. False: out of memory. */
 bool weir__repeat_find(weir__automaton *a);
 
-/* *to: a state with the same tokens, but for those within its run, for all that texts of up to
- * WEIR__REPEAT_REACH characters tell; often `from` itself. *frames: a step from `from` has at most so many
- * times the frames of one from *to. False: out of memory. */
+/* *to: a state with the same tokens, but for those within its run, as far as texts of up to
+ * WEIR__REPEAT_REACH characters tell: longer tokens may differ; often `from` itself. *frames: a step from
+ * `from` has at most so many times the frames of one from *to. False: out of memory. */
 bool weir__repeat_similar(weir__automaton *a, uint32_t from, uint32_t *to, uint64_t *frames);
 
 #endif

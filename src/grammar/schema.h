@@ -21,12 +21,14 @@
  *   - string: pattern (see pattern.h), minLength, maxLength, the formats of JSON Schema except regex
  *     (schema_type.c), together, too;
  *   - integer: minimum, maximum, exclusiveMinimum, exclusiveMaximum (numbers, or booleans as in draft 4),
- *     multipleOf between bounds that leave at most 1,001 values, format int32;
- *   - number: the same bounds in every spelling (range.h); multipleOf of 1, 0.1, 0.01 …, others as of
- *     integers.
+ *     multipleOf up to 250, and up to 1,000 where many factors are 2 and 5 (multiples.h), or between bounds
+ *     that leave at most 1,001 values, format int32;
+ *   - number: the same bounds in every spelling (range.h); multipleOf of 1, 0.1, 0.01 … with any bounds, of
+ *     integers as above, of others with no bound but a minimum of 0, or between bounds as above.
  *
  * Accepted with less than the schema says:
  *   - listed properties come in their order, and then those that only `required` names; others in any place;
+ *   - so do the members of listed objects, unless they are two plain ones in a list of fewer than 64;
  *   - integers have at most 16 digits, and numbers as many on each side of the point;
  *   - maxItems is lowered to 1,999, maxLength to 1,000,000 (and by up to a thousandth above 1,000);
  *     maxProperties, maxLength beside a pattern, and the properties that are not listed, where the grammar

@@ -44,7 +44,7 @@ void weir__literal_add_string(weir__text *text, const char *string)
 
 /* ---- Rules ---- */
 
-void weir__emit_rule(weir__emitter *e, size_t part, weir__text *body)
+void weir__emit_named_rule(weir__emitter *e, const char *name, weir__text *body)
 {
     e->rules.failed |= body->failed || !weir__budget_step(&e->budget, body->n / 32 + 1) ||
                        !weir__budget_grow(&e->budget, body->n);
@@ -52,7 +52,15 @@ void weir__emit_rule(weir__emitter *e, size_t part, weir__text *body)
         weir__text_fini(body);
         return;
     }
-    weir__text_printf(&e->rules, part == 0 ? "%s" : "%s-%zu", e->name, part);
-    weir__text_printf(&e->rules, " ::= %s\n", body->bytes != NULL ? body->bytes : "");
+    weir__text_printf(&e->rules, "%s ::= %s\n", name, body->bytes != NULL ? body->bytes : "");
     weir__text_fini(body);
+}
+
+void weir__emit_rule(weir__emitter *e, size_t part, weir__text *body)
+{
+    weir__text name = {0};
+    weir__text_printf(&name, part == 0 ? "%s" : "%s-%zu", e->name, part);
+    body->failed |= name.failed;
+    weir__emit_named_rule(e, name.bytes, body);
+    weir__text_fini(&name);
 }

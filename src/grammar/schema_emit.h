@@ -18,12 +18,15 @@ struct weir__emitter {
     void (*add_item)(weir__emitter *e, weir__text *text, const json_t *schema);
     weir__text rules;    /* whole lines */
     json_t *wanted;      /* an array: references to definitions, in the order of their first use */
-    json_t *known;       /* an object: the names of these definitions */
+    json_t *known;       /* an object: the names of these definitions, and of rules that stand there once */
     const char *name;    /* of the current definition's rule */
     size_t n_parts;      /* of that definition, numbered from 1 */
     unsigned shared;     /* shared rules in use */
     weir__budget budget; /* of the rules; nothing is added once it is over */
 };
+
+/* Adds a rule of this name. The body is freed. */
+void weir__emit_named_rule(weir__emitter *e, const char *name, weir__text *body);
 
 /* Adds a rule of the current definition; part 0: its own. The body is freed. */
 void weir__emit_rule(weir__emitter *e, size_t part, weir__text *body);

@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "grammar/automaton_rules.h"
 #include "grammar/grammar.h"
 #include "grammar/multiples.h"
 #include "grammar/pattern.h"
@@ -165,15 +166,18 @@ static void add_number_value(weir__emitter *e, weir__text *text, const json_t *v
     weir__mem_free(json);
 }
 
-static void add_value(weir__emitter *e, weir__text *text, const json_t *value, bool spellings);
+/* How a listed value may be written, but for space: as it is; with numbers in all their spellings; and with
+ * the members of objects of two in either order. */
+typedef enum spelling { AS_GIVEN, NUMBERS, ORDERS } spelling;
+
+static void add_value(weir__emitter *e, weir__text *text, const json_t *value, spelling as);
 
 /* A member of an object value. */
-static void add_member(weir__emitter *e, weir__text *text, const char *name, const json_t *value,
-                       bool spellings)
+static void add_member(weir__emitter *e, weir__text *text, const char *name, const json_t *value, spelling as)
 {
     weir__literal_add_string(text, name);
     weir__text_add_string(text, " " SPACE_RULE " \":\" " SPACE_RULE " ");
-    add_value(e, text, value, spellings);
+    add_value(e, text, value, as);
 }
 
 /* True of objects with two members that are no objects and arrays, which would be written twice each. */
@@ -199,20 +203,20 @@ static void add_two_members(weir__emitter *e, weir__text *text, const json_t *va
     weir__text_add_string(text, "(");
     for (size_t i = 0; i < 2; i++) {
         if (i > 0) weir__text_add_string(text, " | ");
-        add_member(e, text, names[i], json_object_get(value, names[i]), true);
+        add_member(e, text, names[i], json_object_get(value, names[i]), ORDERS);
         weir__text_add_string(text, " " COMMA);
-        add_member(e, text, names[1 - i], json_object_get(value, names[1 - i]), true);
+        add_member(e, text, names[1 - i], json_object_get(value, names[1 - i]), ORDERS);
     }
     weir__text_add_string(text, ")");
 }
 
 /* A value, in which space may stand where objects and arrays allow it. */
-static void add_value(weir__emitter *e, weir__text *text, const json_t *value, bool spellings)
+static void add_value(weir__emitter *e, weir__text *text, const json_t *value, spelling as)
 {
     const char *name, *before = "";
     json_t *one;
     size_t i;
-    if (spellings && json_is_number(value)) {
+    if (as != AS_GIVEN && json_is_number(value)) {
         add_number_value(e, text, value);
         return;
     }
@@ -222,29 +226,34 @@ static void add_value(weir__emitter *e, weir__text *text, const json_t *value, b
     }
     e->shared |= BIT(SPACE);
     weir__text_add_string(text, json_is_object(value) ? "\"{\" " SPACE_RULE " " : "\"[\" " SPACE_RULE " ");
-    const bool either = spellings && has_two_plain_members(value);
+    const bool either = as == ORDERS && has_two_plain_members(value);
     if (either) add_two_members(e, text, value);
     json_object_foreach((json_t *)value, name, one)
     {
         if (either) break;
         weir__text_add_string(text, before);
-        add_member(e, text, name, one, spellings);
+        add_member(e, text, name, one, as);
         before = " " COMMA;
     }
     json_array_foreach((json_t *)value, i, one)
     {
         weir__text_add_string(text, before);
-        add_value(e, text, one, spellings);
+        add_value(e, text, one, as);
         before = " " COMMA;
     }
     weir__text_add_string(text, json_is_object(value) ? " " SPACE_RULE " \"}\"" : " " SPACE_RULE " \"]\"");
 }
 
+/* In a long list, the values share their beginnings (automaton_rules.h), which a choice of orders would end
+ * after the brace. */
 static void add_values(weir__emitter *e, weir__text *text, const json_t *values, bool spellings)
 {
+    const spelling as = !spellings                                             ? AS_GIVEN
+                        : json_array_size(values) < WEIR__AUTOMATON_SHARED_MIN ? ORDERS
+                                                                               : NUMBERS;
     for (size_t i = 0; i < json_array_size(values); i++) {
         if (i > 0) weir__text_add_string(text, " | ");
-        add_value(e, text, json_array_get(values, i), spellings);
+        add_value(e, text, json_array_get(values, i), as);
     }
 }
 
@@ -263,7 +272,7 @@ static void add_integer(weir__text *text, const json_t *schema)
 
 static void add_multiples(weir__emitter *e, weir__text *text, const json_t *fields)
 {
-    const weir__multiples of = {(uint32_t)json_integer_value(json_array_get(fields, 0)),
+    const weir__multiples of = {(uint64_t)json_integer_value(json_array_get(fields, 0)),
                                 (int)json_integer_value(json_array_get(fields, 1)),
                                 json_integer_value(json_array_get(fields, 2)),
                                 json_integer_value(json_array_get(fields, 3))};

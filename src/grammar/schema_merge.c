@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/words.h"
+#include "grammar/multiples.h"
 
 /* ---- allOf, and keywords beside anyOf ---- */
 
@@ -165,13 +166,9 @@ static bool merge_multiples(merge *m, const json_t *known, const json_t *other)
     if (!(first >= 1 && second >= 1 && first <= 1e6 && second <= 1e6 && floor(first) == first &&
           floor(second) == second))
         return false;
-    int64_t a = (int64_t)first, b = (int64_t)second;
-    while (b > 0) {
-        const int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return weir__schema_set(m->w, m->dst, "multipleOf", json_integer((int64_t)first / a * (int64_t)second));
+    const int64_t common = (int64_t)weir__common_divisor((uint64_t)first, (uint64_t)second);
+    return weir__schema_set(m->w, m->dst, "multipleOf",
+                            json_integer((int64_t)first / common * (int64_t)second));
 }
 
 /* Merges a keyword that both have. */

@@ -1,9 +1,10 @@
 /* schema_number.c: numbers, their bounds, and what `not` leaves of them.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Bounds of integers become integers. Multiples of a step become a list, unless the step is 1, 0.1, 0.01 and
- * so on. Values that `not` excludes part the numbers: those before, between and after them are alternatives.
- * Numbers that are no integers lie between two integers, and their last digit is not 0. */
+ * Bounds of integers become integers. Multiples of 1, 0.1, 0.01 and so on are numbers with so many digits
+ * after the point. Those of other steps become a list where bounds leave few, and are read digit by digit
+ * otherwise (multiples.c). Values that `not` excludes part the numbers: those before, between and after them
+ * are alternatives. Numbers that are no integers lie between two integers, and their last digit is not 0. */
 #include "grammar/schema_walk.h"
 
 #include <inttypes.h>
@@ -19,7 +20,7 @@
 /* The most numbers in a list, which replaces bounds that have no grammar. */
 #define LISTED_MAX 1001
 
-/* The most that the digits of a multiple may leave when divided: more rules than that are too large. */
+/* The most that the digits of a multiple may leave when divided. */
 #define STEP_MAX 1000
 
 /* Reads a bound into *bound if it is tighter. sign: +1 for a lower bound, -1 for an upper one. */
@@ -44,9 +45,21 @@ static bool integer_bound(weir__schema_walk *w, const json_t *schema, const char
     return true;
 }
 
+/* True if a grammar can have the multiples' rules. */
+static bool may_read(const weir__multiples *of)
+{
+    return of->step <= STEP_MAX && weir__multiples_size(of) <= WEIR__SCHEMA_ELEMENTS_MAX;
+}
+
 /* Multiples that are too many for a list. */
 static json_t *read_multiples(weir__schema_walk *w, const weir__multiples *of)
 {
+    if (!may_read(of))
+        return weir__schema_refuse(
+            w, "multipleOf",
+            "it needs minimum and maximum with at most %d multiples between them: a grammar for all would be "
+            "too large",
+            LISTED_MAX);
     if (!weir__schema_take(w, "multipleOf", weir__multiples_size(of))) return NULL;
     return weir__schema_pack(w, "{s:s,s:[i,i,I,I]}", "type", "number", WEIR__SCHEMA_MULTIPLES, (int)of->step,
                              of->places, (json_int_t)of->low, (json_int_t)of->high);
@@ -56,12 +69,8 @@ static json_t *read_multiples(weir__schema_walk *w, const weir__multiples *of)
 static json_t *multiples_rule(weir__schema_walk *w, int64_t low, int64_t high, int64_t step)
 {
     int64_t first = low / step + (low % step > 0), last = high / step - (high % step < 0);
-    if (last - first >= LISTED_MAX && step <= STEP_MAX)
-        return read_multiples(w, &(weir__multiples){(uint32_t)step, 0, low, high});
     if (last - first >= LISTED_MAX)
-        return weir__schema_refuse(
-            w, "multipleOf", "above %d it needs minimum and maximum with at most %d multiples between them",
-            STEP_MAX, LISTED_MAX);
+        return read_multiples(w, &(weir__multiples){(uint64_t)step, 0, low, high});
     json_t *list = json_array();
     for (int64_t i = first; i <= last; i++) weir__schema_append(w, list, json_integer(i * step));
     weir__schema_take(w, "multipleOf", json_array_size(list) * 8);
@@ -82,13 +91,7 @@ static bool whole_step(double step, int64_t *whole)
 {
     double numerator, power;
     if (!split_step(step, &numerator, &power)) return false;
-    int64_t a = (int64_t)numerator, b = (int64_t)power;
-    while (b > 0) {
-        const int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    *whole = (int64_t)numerator / a;
+    *whole = (int64_t)numerator / (int64_t)weir__common_divisor((uint64_t)numerator, (uint64_t)power);
     return true;
 }
 
@@ -175,16 +178,16 @@ static json_t *decimal_multiples(weir__schema_walk *w, const weir__range *range,
     double whole, power, first = ceil(least / step) - 1, last = floor(most / step) + 1;
     const bool split = split_step(step, &whole, &power);
     const bool above = least == 0 && !range->low_out;
-    if (split && whole <= STEP_MAX && (range->low == NULL || above) && range->high == NULL)
-        return read_multiples(w, &(weir__multiples){(uint32_t)whole, (int)lrint(log10(power)),
+    if (split && (range->low == NULL || above) && range->high == NULL)
+        return read_multiples(w, &(weir__multiples){(uint64_t)whole, (int)lrint(log10(power)),
                                                     above ? 0 : -WEIR__SCHEMA_INTEGER_MAX,
                                                     WEIR__SCHEMA_INTEGER_MAX});
     /* Beyond 2^53 the products would be rounded. */
     if (!split || !(last - first < LISTED_MAX) || fabs(first) * whole > 0x1p53 || fabs(last) * whole > 0x1p53)
         return weir__schema_refuse(
             w, "multipleOf",
-            "it must be 1, 0.1, 0.01 and so on, or have minimum and maximum with at most %d "
-            "multiples between them",
+            "with these bounds it must be 1, 0.1, 0.01 and so on; or give minimum and maximum with at most "
+            "%d multiples between them",
             LISTED_MAX - 2);
     json_t *list = json_array();
     for (int64_t i = (int64_t)first; i <= (int64_t)last; i++) {

@@ -13,6 +13,8 @@
 /* The lengths whose longer tokens have a table. Few tokens are longer than all of them. */
 #define TABLES 32
 
+#define LAST_CODE 0x10FFFFu
+
 typedef struct long_token {
     int32_t token;
     size_t length; /* in code points */
@@ -24,13 +26,12 @@ struct weir__slices {
     long_token *long_ones; /* [n_long] those with at least TABLES */
     size_t n_long, long_capacity;
     size_t longest;
-    size_t n_words;                     /* of bits of tokens */
-    uint64_t *special;                  /* bits of nodes where an incomplete or too long token ends */
-    size_t n_ascii[128], n_others;      /* nodes of each code point, and of all others */
-    uint32_t *above;                    /* [most_depth + 1] scratch: the newest node of each depth */
-    pthread_mutex_t mutex;              /* protects all that follows, and above */
-    weir__slice made[WEIR__SLICES_MAX]; /* [n] */
-    size_t n;
+    size_t n_words;                /* of bits of tokens */
+    uint64_t *special;             /* bits of nodes where an incomplete or too long token ends */
+    size_t n_ascii[128], n_others; /* nodes of each code point, and of all others */
+    uint32_t *above;               /* [most_depth + 1] scratch: the newest node of each depth */
+    pthread_mutex_t mutex;         /* protects all that follows, and above */
+    weir__token_slice *made;       /* a list */
 };
 
 static void set_bit(uint64_t *bits, size_t i)
@@ -43,7 +44,7 @@ static bool has_bit(const uint64_t *bits, size_t i)
     return bits[i / 64] >> (i % 64) & 1;
 }
 
-bool weir__slice_has(const weir__slice *slice, uint32_t code)
+bool weir__slice_has(const weir__token_slice *slice, uint32_t code)
 {
     if (code < 128) return has_bit(slice->ascii, code);
     size_t low = 0, high = slice->of.n; /* the first range that ends at code or later */
@@ -93,19 +94,27 @@ static bool read_trie(weir__slices *s)
     return true;
 }
 
+/* Of the code points beyond ASCII a class has most, such as all letters but one, or few. */
 bool weir__slices_worth(const weir__slices *s, const weir__class *of)
 {
-    size_t n = of->n > 0 && of->ranges[of->n - 1].high > 0xFFFF ? s->n_others : 0;
-    for (size_t i = 0; i < of->n; i++)
-        for (uint32_t c = of->ranges[i].low; c <= of->ranges[i].high && c < 128; c++) n += s->n_ascii[c];
+    size_t n = 0;
+    uint32_t others = 0;
+    for (size_t i = 0; i < of->n; i++) {
+        const uint32_t low = of->ranges[i].low, high = of->ranges[i].high;
+        for (uint32_t c = low; c <= high && c < 128; c++) n += s->n_ascii[c];
+        if (high >= 128 && low <= LAST_CODE)
+            others += (high < LAST_CODE ? high : LAST_CODE) - (low > 128 ? low : 128) + 1;
+    }
+    if (others > LAST_CODE / 2) n += s->n_others;
     return n * WORTH >= s->trie->n_nodes;
 }
 
-static void free_slice(weir__slice *slice)
+static void free_slice(weir__token_slice *slice)
 {
     weir__mem_free(slice->tokens);
     weir__mem_free(slice->stops);
     weir__mem_free(slice->text_stops);
+    weir__mem_free(slice);
 }
 
 /* Marks the newest node of this depth, and those above. */
@@ -114,17 +123,14 @@ static void mark_path(const weir__slices *s, size_t depth, uint64_t *stops)
     for (size_t d = depth; d > 0 && !has_bit(stops, s->above[d]); d--) set_bit(stops, s->above[d]);
 }
 
-static bool make_slice(weir__slices *s, weir__slice *slice)
+static bool make_slice(weir__slices *s, weir__token_slice *slice)
 {
     const weir__trie *trie = s->trie;
     size_t depth = 0; /* of the newest node that is of the class, as all above it */
     slice->tokens = weir__mem_calloc(s->n_words, sizeof *slice->tokens);
     slice->stops = weir__mem_calloc(trie->n_nodes / 64 + 1, sizeof *slice->stops);
     slice->text_stops = weir__mem_calloc(trie->n_nodes / 64 + 1, sizeof *slice->text_stops);
-    if (slice->tokens == NULL || slice->stops == NULL || slice->text_stops == NULL) {
-        free_slice(slice);
-        return false;
-    }
+    if (slice->tokens == NULL || slice->stops == NULL || slice->text_stops == NULL) return false;
     for (size_t i = 1; i < trie->n_nodes; i++) {
         const weir__trie_node *node = &trie->nodes[i];
         const bool in = weir__slice_has(slice, node->code);
@@ -137,52 +143,73 @@ static bool make_slice(weir__slices *s, weir__slice *slice)
         }
         if (in && !has_bit(s->special, i)) continue;
         mark_path(s, node->depth, slice->stops);
-        if (in || node->code >= WEIR__SLICE_CONTROLS) mark_path(s, node->depth, slice->text_stops);
+        /* A special token may be longer than the run was followed. */
+        if (in || node->code >= WEIR__SLICE_CONTROLS || has_bit(s->special, i))
+            mark_path(s, node->depth, slice->text_stops);
     }
     return true;
 }
 
-/* The index of the class's slice, or -1. The mutex is held. */
-static int32_t find_known(const weir__slices *s, const weir__class *of)
+bool weir__same_class(const weir__class *a, const weir__class *b)
 {
-    for (size_t i = 0; i < s->n; i++)
-        if (s->made[i].of.n == of->n &&
-            memcmp(s->made[i].of.ranges, of->ranges, of->n * sizeof of->ranges[0]) == 0)
-            return (int32_t)i;
-    return -1;
+    return a->n == b->n && memcmp(a->ranges, b->ranges, a->n * sizeof a->ranges[0]) == 0;
+}
+
+/* The class's slice, or NULL. The mutex is held. */
+static weir__token_slice *find_known(const weir__slices *s, const weir__class *of)
+{
+    weir__token_slice *slice = s->made;
+    while (slice != NULL && !weir__same_class(&slice->of, of)) slice = slice->next;
+    return slice;
 }
 
 bool weir__slices_known(weir__slices *s, const weir__class *of)
 {
     pthread_mutex_lock(&s->mutex);
-    const bool known = find_known(s, of) >= 0;
+    const bool known = find_known(s, of) != NULL;
     pthread_mutex_unlock(&s->mutex);
     return known;
 }
 
-bool weir__slices_find(weir__slices *s, const weir__class *of, int32_t *index)
+weir__token_slice *weir__slices_hold(weir__slices *s, const weir__class *of)
 {
-    bool ok = true;
     pthread_mutex_lock(&s->mutex);
-    *index = find_known(s, of);
-    if (*index < 0 && s->n < WEIR__SLICES_MAX) {
-        weir__slice *slice = &s->made[s->n];
-        *slice = (weir__slice){.of = *of};
+    weir__token_slice *slice = find_known(s, of);
+    if (slice != NULL) {
+        slice->refs++;
+    } else if ((slice = weir__mem_calloc(1, sizeof *slice)) != NULL) {
+        slice->of = *of;
         for (size_t i = 0; i < of->n; i++)
             for (uint32_t c = of->ranges[i].low; c <= of->ranges[i].high && c < 128; c++)
                 set_bit(slice->ascii, c);
-        if (weir__slices_worth(s, of)) {
-            ok = make_slice(s, slice);
-            if (ok) *index = (int32_t)s->n++;
+        if (make_slice(s, slice)) {
+            slice->refs = 1;
+            slice->next = s->made;
+            s->made = slice;
+        } else {
+            free_slice(slice);
+            slice = NULL;
         }
     }
     pthread_mutex_unlock(&s->mutex);
-    return ok;
+    return slice;
 }
 
-const weir__slice *weir__slices_at(const weir__slices *s, int32_t index)
+void weir__slices_release(weir__slices *s, weir__token_slice *slice)
 {
-    return &s->made[index];
+    pthread_mutex_lock(&s->mutex);
+    if (--slice->refs == 0) {
+        weir__token_slice **at = &s->made;
+        while (*at != slice) at = &(*at)->next;
+        *at = slice->next;
+        free_slice(slice);
+    }
+    pthread_mutex_unlock(&s->mutex);
+}
+
+size_t weir__slices_size(const weir__slices *s)
+{
+    return sizeof(weir__token_slice) + (s->n_words + 2 * (s->trie->n_nodes / 64 + 1)) * sizeof(uint64_t);
 }
 
 size_t weir__slices_longest(const weir__slices *s)
@@ -190,7 +217,7 @@ size_t weir__slices_longest(const weir__slices *s)
     return s->longest;
 }
 
-void weir__slices_allow(const weir__slices *s, const weir__slice *slice, size_t n, uint64_t *bits)
+void weir__slices_allow(const weir__slices *s, const weir__token_slice *slice, size_t n, uint64_t *bits)
 {
     const uint64_t *longer = s->longer + (n < TABLES ? n : TABLES - 1) * s->n_words;
     if (n >= s->longest) {
@@ -212,7 +239,6 @@ weir__slices *weir__slices_create(const weir__trie *trie)
         {{{' ', '!'}, {'#', '['}, {']', '~'}, {0x80, UINT32_MAX}}, 4},
         {{{' ', '!'}, {'#', '['}, {']', '~'}, {0x80, 0xD7FF}, {0xE000, 0x10FFFF}}, 5},
     };
-    int32_t index;
     weir__slices *s = weir__mem_calloc(1, sizeof *s);
     if (s == NULL) return NULL;
     s->trie = trie;
@@ -228,9 +254,10 @@ weir__slices *weir__slices_create(const weir__trie *trie)
         weir__mem_free(s);
         return NULL;
     }
-    if (read_trie(s) && weir__slices_find(s, &of_strings[0], &index) &&
-        weir__slices_find(s, &of_strings[1], &index))
-        return s;
+    bool ok = read_trie(s);
+    for (size_t i = 0; ok && i < sizeof of_strings / sizeof *of_strings; i++)
+        ok = !weir__slices_worth(s, &of_strings[i]) || weir__slices_hold(s, &of_strings[i]) != NULL;
+    if (ok) return s;
     weir__slices_destroy(s);
     return NULL;
 }
@@ -238,7 +265,10 @@ weir__slices *weir__slices_create(const weir__trie *trie)
 void weir__slices_destroy(weir__slices *s)
 {
     if (s == NULL) return;
-    for (size_t i = 0; i < s->n; i++) free_slice(&s->made[i]);
+    for (weir__token_slice *slice = s->made, *next; slice != NULL; slice = next) {
+        next = slice->next;
+        free_slice(slice);
+    }
     pthread_mutex_destroy(&s->mutex);
     weir__mem_free(s->longer);
     weir__mem_free(s->long_ones);

@@ -14,8 +14,8 @@
 /* The code points of a token in a slice at most. Longer ones are judged one by one. */
 #define WEIR__SLICE_LONGEST 250
 
-/* The slices of a vocabulary at most. Classes beyond have none, and their masks cost more. */
-#define WEIR__SLICES_MAX 32
+/* The slices that a grammar uses at most. Its classes beyond have none, and their masks cost more. */
+#define WEIR__SLICES_MAX 16
 
 /* The ranges of a class at most. */
 #define WEIR__CLASS_MAX 64
@@ -28,8 +28,12 @@ typedef struct weir__class {
     size_t n;
 } weir__class;
 
-/* What a class makes of a vocabulary. Immutable. */
-typedef struct weir__slice {
+bool weir__same_class(const weir__class *a, const weir__class *b);
+
+/* What a class makes of a vocabulary. Immutable, but for the first two. */
+typedef struct weir__token_slice {
+    struct weir__token_slice *next; /* protected by the lock of all slices, as is refs */
+    size_t refs;
     weir__class of;
     uint64_t ascii[2]; /* the class's first 128 code points as bits */
     uint64_t
@@ -40,9 +44,11 @@ typedef struct weir__slice {
                         * is not in the class, and those above */
     uint64_t
         *text_stops; /* the same without tokens that have a control character outside of the class first */
-} weir__slice;
+} weir__token_slice;
 
-/* The slices of a trie, made when they are first asked for. Any thread may call the functions here. */
+/* The slices of a trie, made when they are first asked for, and freed when no grammar uses them; those of
+ * JSON strings stay. Any thread may call the functions here. Their lock is the last one: it is taken within
+ * an automaton's, and none is taken within it. */
 typedef struct weir__slices weir__slices;
 
 /* NULL: out of memory. The trie outlives them. */
@@ -50,7 +56,7 @@ weir__slices *weir__slices_create(const weir__trie *trie);
 void weir__slices_destroy(weir__slices *slices);
 
 /* True if the slice's class has the code point. */
-bool weir__slice_has(const weir__slice *slice, uint32_t code);
+bool weir__slice_has(const weir__token_slice *slice, uint32_t code);
 
 /* True if so many characters of tokens are in the class that a slice is worth its memory. */
 bool weir__slices_worth(const weir__slices *slices, const weir__class *of);
@@ -58,17 +64,17 @@ bool weir__slices_worth(const weir__slices *slices, const weir__class *of);
 /* True if the class has a slice already. */
 bool weir__slices_known(weir__slices *slices, const weir__class *of);
 
-/* *index: that of the class's slice, below WEIR__SLICES_MAX, or -1: it has none, because it is not worth it
- * or there are too many. False: out of memory. */
-bool weir__slices_find(weir__slices *slices, const weir__class *of, int32_t *index);
+/* The class's slice, to be released. NULL: out of memory. */
+weir__token_slice *weir__slices_hold(weir__slices *slices, const weir__class *of);
+void weir__slices_release(weir__slices *slices, weir__token_slice *slice);
 
-/* The slice of an index that find gave. */
-const weir__slice *weir__slices_at(const weir__slices *slices, int32_t index);
+/* The bytes of a slice. */
+size_t weir__slices_size(const weir__slices *slices);
 
 /* The code points of the longest token in any slice. */
 size_t weir__slices_longest(const weir__slices *slices);
 
 /* Sets the bits of the slice's tokens of up to n code points. */
-void weir__slices_allow(const weir__slices *slices, const weir__slice *slice, size_t n, uint64_t *bits);
+void weir__slices_allow(const weir__slices *slices, const weir__token_slice *slice, size_t n, uint64_t *bits);
 
 #endif

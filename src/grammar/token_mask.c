@@ -78,11 +78,6 @@ static bool read_class(const weir__automaton_element *e, weir__class *of)
 /* The most ways of a state that has a run: comparing them is cheaper than a walk. */
 #define RUN_WAYS 16
 
-static bool same_class(const weir__class *a, const weir__class *b)
-{
-    return a->n == b->n && memcmp(a->ranges, b->ranges, a->n * sizeof a->ranges[0]) == 0;
-}
-
 /* How a way reads the characters of a class. */
 typedef enum relation { TAKES_NONE, TAKES_ALL, TAKES_SOME } relation;
 
@@ -114,7 +109,7 @@ static relation relate_way(weir__automaton *a, uint32_t way, uint32_t slice)
     if (way == 0 || weir__automaton_is_token(&a->elements[element])) return TAKES_NONE;
     related *known = &a->related[element];
     if (known->slice != slice + 1) {
-        const weir__slice *its_slice = weir__slices_at(a->trie->slices, (int32_t)slice);
+        const weir__token_slice *its_slice = a->slices[slice];
         const bool read = read_class(&a->elements[element], &its);
         *known = (related){(uint8_t)(slice + 1), (uint8_t)(read ? relate(&its, &its_slice->of) : TAKES_SOME),
                            false};
@@ -152,7 +147,8 @@ static bool has_class(const weir__automaton *a, uint32_t in, const weir__class *
 {
     weir__class its;
     for (uint32_t i = 0; i < a->states[in].n && i < RUN_WAYS; i++)
-        if (class_of_way(a, a->pool[a->states[in].first + i], &its) && same_class(&its, of)) return true;
+        if (class_of_way(a, a->pool[a->states[in].first + i], &its) && weir__same_class(&its, of))
+            return true;
     return false;
 }
 
@@ -201,7 +197,21 @@ static bool begins_run(weir__automaton *a, uint32_t in, weir__class *of, bool *b
     if (!go_on(a, in, of, &next)) return false;
     *begins = has_class(a, next, &whole);
     /* What is left beside a word is read once, and beside what is looked for anywhere, again and again. */
-    if (!same_class(of, &whole)) *begins = next == in || weir__slices_known(a->trie->slices, of);
+    if (!weir__same_class(of, &whole)) *begins = next == in || weir__slices_known(a->trie->slices, of);
+    return true;
+}
+
+/* *index: that of the class's slice among the automaton's; -1: there are too many. */
+static bool use_slice(weir__automaton *a, const weir__class *of, int32_t *index)
+{
+    *index = -1;
+    for (size_t i = 0; i < a->n_slices && *index < 0; i++)
+        if (weir__same_class(&a->slices[i]->of, of)) *index = (int32_t)i;
+    if (*index >= 0 || a->n_slices == WEIR__SLICES_MAX) return true;
+    weir__token_slice *slice = weir__slices_hold(a->trie->slices, of);
+    if (slice == NULL) return false;
+    *index = (int32_t)a->n_slices;
+    a->slices[a->n_slices++] = slice;
     return true;
 }
 
@@ -217,7 +227,7 @@ static bool find_slice(weir__automaton *a, uint32_t in, int32_t *slice)
         bool begins;
         if (!class_of_way(a, way, &of) || !weir__slices_worth(a->trie->slices, &of)) continue;
         if (!begins_run(a, in, &of, &begins)) return false;
-        if (begins && !weir__slices_find(a->trie->slices, &of, slice)) return false;
+        if (begins && !use_slice(a, &of, slice)) return false;
     }
     return true;
 }
@@ -239,7 +249,7 @@ static bool measure_run(weir__automaton *a, uint32_t from)
         if (takers == 0 || n == longest) length = (uint8_t)n;
         if (takers <= 0 || n == longest) break;
         chain[n] = at;
-        if (!go_on(a, at, &weir__slices_at(a->trie->slices, slice)->of, &at)) return false;
+        if (!go_on(a, at, &a->slices[slice]->of, &at)) return false;
         if (at == chain[n]) length = (uint8_t)longest;
         if (at == chain[n]) break;
         n++;
@@ -319,7 +329,7 @@ static bool enter_node(weir__automaton *a, const weir__trie_node *node, uint32_t
     if (node->end == (uint32_t)(node - a->trie->nodes) + 1) return true;
     if (!measure_run(a, in)) return false;
     if (a->states[in].run > 0 && a->states[in].run + node->depth >= weir__slices_longest(a->trie->slices)) {
-        at->slice = weir__slices_at(a->trie->slices, a->states[in].slice);
+        at->slice = a->slices[a->states[in].slice];
         at->stops = at->slice->stops;
         at->sets = true;
     }
@@ -350,8 +360,7 @@ static bool walk_trie(weir__automaton *a, uint32_t from, mask *m)
 {
     const weir__trie *trie = a->trie;
     if (!measure_run(a, from)) return false;
-    const weir__slice *slice =
-        a->states[from].run > 0 ? weir__slices_at(trie->slices, a->states[from].slice) : NULL;
+    const weir__token_slice *slice = a->states[from].run > 0 ? a->slices[a->states[from].slice] : NULL;
     a->path[0] = (step){.state = from, .end = (uint32_t)trie->n_nodes, .slice = slice};
     if (slice != NULL) a->path[0].stops = a->states[from].text ? slice->text_stops : slice->stops;
     set_ends(a, 0, from, m->bits);
@@ -484,7 +493,7 @@ static weir_status get_mask(weir__automaton *a, const weir__automaton_place *pla
     memcpy(bits, known->bits, WEIR__AUTOMATON_WORDS(a->trie->n_vocab) * sizeof *bits);
     const weir__slices *slices = a->trie->slices;
     const state *s = &a->states[of];
-    if (s->run > 0) weir__slices_allow(slices, weir__slices_at(slices, s->slice), s->run, bits);
+    if (s->run > 0) weir__slices_allow(slices, a->slices[s->slice], s->run, bits);
     return WEIR_OK;
 }
 

@@ -1,6 +1,7 @@
 /* Masks within long runs of a class of characters, beside the naive mask: each token tried by itself.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/grammar.h"
+#include "grammar/slice.h"
 #include "support/dice.h"
 #include "support/effort.h"
 #include "support/model.h"
@@ -163,11 +164,103 @@ static void positions_far_from_the_bound_share_a_mask(void **state)
     weir__trie_destroy(v.trie);
 }
 
+/* Compares the masks of a vocabulary, whose token 0 ends, along a text: after each of its characters. */
+static void check_along(const char *const *texts, size_t n_texts, const char *grammar, const char *text)
+{
+    static vocabulary v;
+    memset(&v, 0, sizeof v);
+    strcpy(v.text[EOG], "end");
+    for (size_t i = 0; i < n_texts; i++) strcpy(v.text[1 + i], texts[i]);
+    const weir__trie_source source = {&v, N_TOKENS, piece_of, is_eog};
+    v.trie = weir__trie_create(&source);
+    assert_non_null(v.trie);
+    weir__automaton *a = compile(&v, grammar);
+    weir__automaton_place place = weir__automaton_start(a);
+    for (;; text++) {
+        uint64_t mask[WEIR__AUTOMATON_WORDS(N_TOKENS)];
+        assert_int_equal(weir__automaton_mask(a, &place, mask), WEIR_OK);
+        for (int32_t i = 0; i <= (int32_t)n_texts; i++) {
+            weir__automaton_place to = place;
+            const bool allowed = weir__automaton_accept(a, &to, i) == WEIR_OK;
+            if (allowed != (mask[i / 64] >> (i % 64) & 1))
+                fail_msg("'%s' before '%s' of %s: naively %d", v.text[i], text, grammar, allowed);
+        }
+        if (*text == '\0') break;
+        assert_int_equal(weir__automaton_accept_bytes(a, &place, 1, text, 1), WEIR_OK);
+    }
+    weir__automaton_release(a);
+    weir__trie_destroy(v.trie);
+}
+
+/* Copies of an item that can match nothing are all open at once, so that there are more ways far from the
+ * bound than near to it. */
+static void copies_that_match_nothing_are_all_open(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"(", ")", "a", "z", ")z", ")a", "aaz", ")aaaaaaaaaaa"};
+    static const char *const grammars[] = {
+        "root ::= open x{2000} \"z\"\nopen ::= \"(\" \")\"\nx ::= \"a\" | \"b\" | \"c\" | \"\"",
+        "root ::= open w{1500} \"z\"\nopen ::= \"(\" \")\"\n"
+        "w ::= x y\nx ::= \"a\" | \"b\" | \"c\" | y\ny ::= \"d\" | \"\"",
+    };
+    for (size_t i = 0; i < N_ELEMENTS(grammars); i++)
+        check_along(texts, N_ELEMENTS(texts), grammars[i], "()aaa");
+}
+
+/* Tokens that end within a character may be longer than all others, and cross the end of a run. */
+static void incomplete_tokens_may_be_the_longest(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "aaaaaaaaaa",         "a",     "\n",     "\"",  "aa", "aaa", "b", "aab", "aaaa", "aaaaa",
+        "aaaaaaaaaaaa\n\xC3", "a\xC3", "\n\xC3", "\xC3"};
+    check_along(texts, N_ELEMENTS(texts), "root ::= [^\"\\n]{12,15} \"\\n\" \"\u00e9\"", "aab");
+    check_along(texts, N_ELEMENTS(texts), "root ::= [^\"\\x00-\\x1F]{12,15} \"\\n\" \"\u00e9\"", "aab");
+}
+
+/* However many classes other grammars had, a new one gets its slice; one that no grammar uses is freed. */
+static void slices_go_with_their_grammars(void **state)
+{
+    (void)state;
+    static vocabulary v;
+    static uint64_t mask[WEIR__AUTOMATON_WORDS(N_TOKENS)];
+    enum { N = 50 };
+    weir__automaton *kept[N];
+    dice d = {5};
+    make_vocabulary(&v, &d, 30);
+    const long live = weir__mem_live();
+    for (int round = 0; round < 2; round++) {
+        for (uint32_t i = 0; i < N; i++) {
+            char grammar[64];
+            const uint32_t without = 0x4E00 + 2 * i;
+            snprintf(grammar, sizeof grammar, "root ::= \"\\\"\" [^\\u%04X]{0,99}", without);
+            kept[i] = compile(&v, grammar);
+            weir__automaton_place place = weir__automaton_start(kept[i]);
+            assert_int_equal(weir__automaton_accept_bytes(kept[i], &place, 1, "\"", 1), WEIR_OK);
+            assert_int_equal(weir__automaton_mask(kept[i], &place, mask), WEIR_OK);
+            const weir__class of = {{{0, without - 1}, {without + 1, UINT32_MAX}}, 2};
+            assert_true(weir__slices_known(v.trie->slices, &of));
+            if (round == 0) {
+                weir__automaton_release(kept[i]);
+                assert_false(weir__slices_known(v.trie->slices, &of));
+            }
+        }
+        for (uint32_t i = 0; i < N && round == 1; i++) weir__automaton_release(kept[i]);
+        assert_int_equal(weir__mem_live(), live);
+    }
+    const weir__class few = {{{0x10FFFE, 0x10FFFF}}, 1};
+    assert_false(weir__slices_worth(v.trie->slices, &few));
+    weir__trie_destroy(v.trie);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masks_of_runs_are_the_naive_ones),
         cmocka_unit_test(positions_far_from_the_bound_share_a_mask),
+        cmocka_unit_test(incomplete_tokens_may_be_the_longest),
+        cmocka_unit_test(slices_go_with_their_grammars),
+        cmocka_unit_test(copies_that_match_nothing_are_all_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
