@@ -629,7 +629,7 @@ WEIR_API WEIR_CHECKED weir_status weir_engine_plan_request(weir_engine *engine, 
 typedef struct weir_engine_memory {
     size_t size;
     uint64_t model_bytes;     /* weights; if mapped, the system can reclaim them at any time */
-    uint64_t kv_bytes;        /* KV cells */
+    uint64_t kv_bytes;        /* KV cells, and copies of recurrent states for drafts */
     uint64_t compute_bytes;   /* buffers of a forward pass, with its logits */
     uint64_t available_bytes; /* on this machine now; 0 = unknown */
     int32_t n_slots;

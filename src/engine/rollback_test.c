@@ -85,6 +85,41 @@ static void right_drafts_cost_no_token_twice(void **state)
     }
 }
 
+/* Streams that share a prompt's cells do so after rejections, too. */
+static void a_shared_prompt_stays_shared(void **state)
+{
+    enum { N_PROMPT = 100 };
+    rig *r = *state;
+    static guess g;
+    weir_error error = {0};
+    for (size_t kind = 0; kind < COUNT(kinds); kind++) {
+        load(r, kind, "");
+        r->params.layout = WEIR_LAYOUT_UNIFIED;
+        r->params.n_slots = 3;
+        rig_script(r, 'A', N_PROMPT, "abcdefghijklm");
+        start(r, &g, 2, 3);
+        weir_stream *source = rig_submit_key(r, 'A');
+        while (rig_stats(r).n_drafted == 0) draft_tick(r);
+        for (int i = 0; i < 2; i++) {
+            weir_request request = rig_ask(r, 'A');
+            request.tokens = NULL;
+            request.n_tokens = 0;
+            weir_stream *fork = rig_stream(r);
+            if (weir_engine_fork(r->engine, source, 2 + i, &request, fork, &error) != WEIR_OK)
+                fail_msg("%s: %s", error.field, error.message);
+        }
+        uint64_t n_before = rig_stats(r).n_drafted;
+        while (!draft_tick(r).idle) {
+            assert_true(rig_stats(r).n_kv_used < 2 * N_PROMPT);
+            assert_int_equal(atomic_load(&r->fake->n_cells), rig_stats(r).n_kv_used);
+        }
+        weir_engine_stats stats = rig_stats(r);
+        assert_true(stats.n_drafted > n_before + 10 && stats.n_accepted < stats.n_drafted);
+        assert_int_equal(atomic_load(&r->fake->faults), 0);
+        rig_stop(r);
+    }
+}
+
 /* ---- Texts ------------------------------------------------------------------------------------------ */
 
 /* Streams of all lengths, few cells and micro-batches of any size: also suspensions right after a draft was
@@ -364,6 +399,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         DRAFT_TEST(right_tokens_of_a_rejected_draft_are_computed_again),
         DRAFT_TEST(right_drafts_cost_no_token_twice),
+        DRAFT_TEST(a_shared_prompt_stays_shared),
         DRAFT_TEST(answers_are_those_without_drafts),
         DRAFT_TEST(a_draft_model_may_be_behind_it),
         DRAFT_TEST(a_state_that_cannot_be_kept_leaves_the_draft_out),

@@ -65,7 +65,8 @@ typedef struct weir__fake {
     _Atomic int64_t fail_sample_at;
     _Atomic int64_t fail_sample_more;
     _Atomic bool fail_state_save;
-    _Atomic bool fail_state_load;
+    _Atomic bool fail_state_load; /* parts of states as well */
+    _Atomic bool fail_part_load;
     _Atomic bool fail_share;
     _Atomic bool fail_cut; /* sequences can only be removed as a whole */
 
