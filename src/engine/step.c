@@ -44,19 +44,21 @@ void weir__step_prepare(weir__driver *driver, bool admits, int64_t now)
 static weir_slot_view view_of(const weir__driver *driver, const weir__slot *slot, int64_t now)
 {
     const weir__request *request = slot->request;
-    bool generates = slot->state == WEIR_SLOT_GENERATING;
+    /* Tokens of the answer that are computed again are like a draft. */
+    bool flows = weir__slot_flows(slot), generates = slot->state == WEIR_SLOT_GENERATING;
+    weir_slot_state state = flows ? WEIR_SLOT_GENERATING : slot->state;
     return (weir_slot_view){
         .slot = slot->index,
-        .state = slot->next == WEIR__NEXT_AWAITED ? WEIR_SLOT_JOINED : slot->state,
-        .n_prompt_left = slot->state == WEIR_SLOT_PREFILLING ? request->history.n_tokens - slot->n_past : 0,
+        .state = slot->next == WEIR__NEXT_AWAITED ? WEIR_SLOT_JOINED : state,
+        .n_prompt_left = state == WEIR_SLOT_PREFILLING ? request->history.n_tokens - slot->n_past : 0,
         .n_prompt = request->history.n_prompt,
         .n_generated = request->n_generated,
         .priority = request->priority,
         .waited_ns = now > request->submit_ns ? now - request->submit_ns : 0,
         .n_past = slot->n_past,
         .lane = slot->lane,
-        .n_draft = generates ? slot->draft.n : 0,
-        .idle_ns = generates && now > request->last_ns ? now - request->last_ns : 0,
+        .n_draft = generates ? slot->draft.n : flows ? weir__batch_most(driver, slot) - 1 : 0,
+        .idle_ns = flows && now > request->last_ns ? now - request->last_ns : 0,
         .deadline_ns = request->deadline_ns == WEIR__CLOCK_NEVER ? INT64_MAX : request->deadline_ns - now,
         .limit = weir__batch_limit(driver, slot),
     };
@@ -202,7 +204,7 @@ static void report_progress(const weir__driver *driver)
     for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         const weir__request *request = slot->request;
         if ((slot->state != WEIR_SLOT_PREFILLING && slot->state != WEIR_SLOT_JOINED) ||
-            request->stream == NULL)
+            weir__slot_flows(slot) || request->stream == NULL)
             continue;
         weir_progress progress = {
             .n_cached = request->n_cached > 0 ? request->n_cached : 0,
@@ -219,13 +221,11 @@ static void advance_slots(weir__driver *driver, weir_report *report)
     weir__pace_advance(&driver->slots);
     for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->n_planned == 0) continue;
-        slot->n_past += slot->n_planned - slot->n_drafted; /* sampling decides about the draft */
+        int32_t n = slot->n_planned - slot->n_drafted; /* sampling decides about the draft */
+        *(weir__slot_flows(slot) ? &report->n_decode : &report->n_prefill) += n;
+        slot->n_past += n;
         weir__memory_append(&driver->memory, slot->lane, slot->n_planned);
         weir__prefix_advance(&driver->prefix, slot);
-        if (slot->state == WEIR_SLOT_PREFILLING)
-            report->n_prefill += slot->n_planned;
-        else
-            report->n_decode++;
         report->n_drafted += slot->n_drafted;
         slot->request->n_drafted += slot->n_drafted;
         if (slot->draft.predicted) slot->request->n_predicted += slot->n_drafted;
