@@ -207,7 +207,8 @@ static void mark_drafts(weir__driver *driver)
 static void fill_lanes(weir__driver *driver)
 {
     int32_t rows[WEIR__SEQ_MAX], n = driver->lanes.n, n_drafted;
-    bool apart;
+    /* A mark has the windows, too. */
+    bool apart, slides = driver->model->info.n_swa > 0 && driver->speculate.rollback.marks == NULL;
     mark_drafts(driver);
     do {
         n_drafted = 0;
@@ -217,7 +218,7 @@ static void fill_lanes(weir__driver *driver)
             n_drafted += slot != NULL ? slot->n_drafted : 0;
         }
         apart = groups_apart(&driver->info, rows, n);
-    } while (n_drafted > 0 && driver->model->info.n_swa > 0 && leave_out_drafts(driver, rows, apart));
+    } while (n_drafted > 0 && slides && leave_out_drafts(driver, rows, apart));
     for (int32_t end = n, start; end > 0; end = start) {
         start = apart ? group_start(rows, end) : 0;
         for (int32_t lane = start; lane < end; lane++) fill_lane(driver, lane);
