@@ -449,9 +449,9 @@ void weir__cache_unclaim(weir__cache *cache, uint64_t n)
 typedef struct saved_state {
     void *bytes; /* NULL: none */
     size_t n_bytes;
-    bool part;     /* of a state */
-    bool fileless; /* gets no file */
-    bool beside;   /* its sequence has an entry, which stays */
+    bool part;    /* of a state */
+    bool no_file; /* gets none */
+    bool beside;  /* its sequence has an entry, which stays */
 } saved_state;
 
 /* The state of a sequence in a new block; NULL: no room, no memory, or the backend cannot save it. */
@@ -518,7 +518,7 @@ static bool keep_state(weir__cache *cache, const weir__prefix_key *key, const in
     weir__cache_lock(cache);
     hold_bytes(cache, e, saved->bytes, saved->n_bytes);
     weir__cache_unlock(cache);
-    e->offered = saved->fileless;
+    e->offered = saved->no_file;
     if (saved->part) return true;
     if (!saved->beside) weir__cache_drop_above(cache, e);
     note_unsaved(cache);
@@ -657,29 +657,16 @@ void weir__cache_put_away(weir__cache *cache)
     weir__cache_free_reader(cache);
 }
 
-/* files: the entry may get one. */
-static bool save_entry(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
-                       int32_t seq, int32_t keep_ms, bool files)
+bool weir__cache_save(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
+                      int32_t seq, int32_t keep_ms, bool no_file)
 {
     if (cache->params.n_bytes == 0 || !lacks_state(cache, key, tokens, n, NULL)) return false;
     saved_state saved = save_either(cache, seq);
-    saved.fileless = !files;
+    saved.no_file = no_file;
     if (saved.bytes == NULL) return false;
     if (keep_state(cache, key, tokens, n, &saved, keep_ms)) return true;
     weir__mem_free(saved.bytes);
     return false;
-}
-
-bool weir__cache_save(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
-                      int32_t seq, int32_t keep_ms)
-{
-    return save_entry(cache, key, tokens, n, seq, keep_ms, true);
-}
-
-bool weir__cache_save_between(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens,
-                              int32_t n, int32_t seq, int32_t keep_ms)
-{
-    return save_entry(cache, key, tokens, n, seq, keep_ms, false);
 }
 
 uint64_t weir__cache_largest(const weir__cache *cache)

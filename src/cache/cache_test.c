@@ -255,10 +255,10 @@ static void test_memory_that_cannot_be_cut(void **state)
         int32_t n = ids("one two three", tokens);
         feed(&s, 0, "one");
         assert_false(weir__cache_keep(s.cache, &open_key, tokens, 3, 0, 0));
-        assert_true(weir__cache_save(s.cache, &open_key, tokens, 3, 0, 0));
-        assert_false(weir__cache_save(s.cache, &open_key, tokens, 3, 0, 0)); /* it is there */
+        assert_true(weir__cache_save(s.cache, &open_key, tokens, 3, 0, 0, false));
+        assert_false(weir__cache_save(s.cache, &open_key, tokens, 3, 0, 0, false)); /* it is there */
         feed(&s, 0, " two three");
-        assert_true(weir__cache_save(s.cache, &open_key, tokens, n, 0, 0));
+        assert_true(weir__cache_save(s.cache, &open_key, tokens, n, 0, 0, false));
         weir__memory_cut(&s.memory, 0, 0, 0);
         assert_int_equal(weir__cache_count(s.cache).n_host, 2);
 
@@ -286,8 +286,8 @@ static void test_memory_that_a_part_cuts(void **state)
         shelf_init(&s, kinds[l / 2], layouts[l % 2], 4, 1000);
         int32_t n = ids("one two three four", tokens);
         feed(&s, 0, "one two");
-        assert_true(weir__cache_save(s.cache, &open_key, tokens, 7, 0, 0));
-        assert_false(weir__cache_save(s.cache, &open_key, tokens, 7, 0, 0)); /* it is there */
+        assert_true(weir__cache_save(s.cache, &open_key, tokens, 7, 0, 0, false));
+        assert_false(weir__cache_save(s.cache, &open_key, tokens, 7, 0, 0, false)); /* it is there */
         assert_int_equal(weir__cache_count(s.cache).n_bytes, 16);            /* not the whole state */
         assert_int_equal(look(&s, &open_key, "one two 3").n, 0);             /* nobody has the other cells */
         feed(&s, 0, " three four");
@@ -324,7 +324,7 @@ static void test_parts_are_spread(void **state)
         char text[STEP + 1] = "";
         for (int32_t i = 0; i < STEP; i++) text[i] = (char)tokens[n - STEP + i];
         feed(&s, 0, text);
-        assert_true(weir__cache_save(s.cache, &open_key, tokens, n, 0, 0));
+        assert_true(weir__cache_save(s.cache, &open_key, tokens, n, 0, 0, false));
         assert_true(weir__cache_count(s.cache).n_bytes <= 16 * N_STAY);
     }
     assert_true(weir__cache_keep(s.cache, &open_key, tokens, N_TOKENS, 0, 0));
