@@ -133,8 +133,8 @@ bool weir__cache_has_read(const weir__cache *cache);
 void weir__cache_put_away(weir__cache *cache);
 
 /* Puts the hit's n tokens, which are HERE, into the empty sequence `to`. from: the sequence of hit->live.
- * After an error `to` is empty. NO_SPACE: no cells; NOT_FOUND: the entry's file was unusable and is removed:
- * look again; others: the tokens are not available after all. */
+ * After an error `to` is empty. NO_SPACE: no cells; NOT_FOUND: the entry's file, its state or the part was
+ * unusable and is removed: look again; others: the tokens are not available after all. */
 weir_status weir__cache_fetch(weir__cache *cache, const weir__cache_hit *hit, int32_t from, int32_t to,
                               weir_error *error);
 
