@@ -667,8 +667,8 @@ typedef struct weir_slot_view {
     int32_t n_prompt_left;
     int32_t n_prompt;
     int32_t n_generated;
-    int64_t waited_ns;   /* since submit */
-    int32_t n_past;      /* tokens in the KV cache, to which the next one attends */
+    int64_t waited_ns; /* since submit */
+    int32_t n_past;    /* tokens in the KV cache, to which the next one attends */
     /* draft tokens that may be verified with the next token; after a rejected draft of a recurrent or hybrid
      * model, right tokens that are computed again: the slot needs 1 + n_draft to sample its next one */
     int32_t n_draft;

@@ -288,8 +288,8 @@ static void test_memory_that_a_part_cuts(void **state)
         feed(&s, 0, "one two");
         assert_true(weir__cache_save(s.cache, &open_key, tokens, 7, 0, 0, false));
         assert_false(weir__cache_save(s.cache, &open_key, tokens, 7, 0, 0, false)); /* it is there */
-        assert_int_equal(weir__cache_count(s.cache).n_bytes, 16);            /* not the whole state */
-        assert_int_equal(look(&s, &open_key, "one two 3").n, 0);             /* nobody has the other cells */
+        assert_int_equal(weir__cache_count(s.cache).n_bytes, 16);                   /* not the whole state */
+        assert_int_equal(look(&s, &open_key, "one two 3").n, 0); /* nobody has the other cells */
         feed(&s, 0, " three four");
         assert_true(weir__cache_keep(s.cache, &open_key, tokens, n, 0, 0));
 

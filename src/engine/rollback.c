@@ -86,9 +86,9 @@ bool weir__rollback_undo(weir__rollback *rollback, weir__slot *slot)
                                 weir__history_position(history, slot->n_past));
     const weir__mark *mark = &rollback->marks[slot->index];
     int64_t start = weir__clock_now_ns();
-    bool done = weir__memory_resume(rollback->memory, slot->lane, mark->n,
-                                    weir__history_position(history, mark->n), mark->bytes, mark->length,
-                                    NULL) == WEIR_OK;
+    bool done =
+        weir__memory_resume(rollback->memory, slot->lane, mark->n, weir__history_position(history, mark->n),
+                            mark->bytes, mark->length, NULL) == WEIR_OK;
     note_time(rollback, start, &rollback->undo_ns);
     slot->n_past = done ? mark->n : 0;
     return done;

@@ -27,9 +27,9 @@ typedef struct weir__draft {
     bool shared;          /* false: from this text alone, and no other is drafted from it */
     int32_t most;         /* 1 … WEIR__DRAFT_MAX */
     int32_t n;
-    int32_t token[WEIR__DRAFT_MAX]; /* [n]; no token that ends a text is among them */
-    bool predicted;                 /* its tokens are the prediction's */
-    double probability;             /* that all of its tokens are right; of none: 1 */
+    int32_t token[WEIR__DRAFT_MAX];  /* [n]; no token that ends a text is among them */
+    bool predicted;                  /* its tokens are the prediction's */
+    double probability;              /* that all of its tokens are right; of none: 1 */
     double undo_ns[WEIR__DRAFT_MAX]; /* [n] expected time for undoing it up to here, with the preparation */
     weir__drafter *by;               /* who made it */
 } weir__draft;
