@@ -57,7 +57,9 @@ static weir_slot_view view_of(const weir__driver *driver, const weir__slot *slot
         .waited_ns = now > request->submit_ns ? now - request->submit_ns : 0,
         .n_past = slot->n_past,
         .lane = slot->lane,
-        .n_draft = generates ? slot->draft.n : flows ? weir__batch_most(driver, slot) - 1 : 0,
+        .n_draft = generates ? slot->draft.n
+                   : flows   ? weir__batch_most(driver, slot) - 1
+                             : 0,
         .idle_ns = flows && now > request->last_ns ? now - request->last_ns : 0,
         .deadline_ns = request->deadline_ns == WEIR__CLOCK_NEVER ? INT64_MAX : request->deadline_ns - now,
         .limit = weir__batch_limit(driver, slot),
@@ -143,17 +145,51 @@ static bool make_batch(weir__driver *driver, const weir_plan_entry *plan, size_t
 
 /* ---- Decode ---- */
 
+/* True if sequences of the pass, which was not computed, may lack cells of windows that their next tokens
+ * attend to: a micro-batch has taken them that was placed behind another one (ADR 0140). If the pass found no
+ * cells, the last micro-batch that was tried was not placed, and that can only be in a pool. There llama.cpp
+ * tries equally many rows of each sequence where consecutive ones do not do. */
+static bool loses_windows(const weir__driver *driver, weir_status status)
+{
+    int32_t rows[WEIR__SEQ_MAX], n = 0;
+    if (driver->model->info.n_swa == 0) return false;
+    if (status != WEIR_NO_SPACE) return driver->shape.n_passes > 1;
+    for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++)
+        if (slot->state != WEIR_SLOT_IDLE && slot->n_planned > 0) rows[n++] = slot->n_planned;
+    return driver->memory.pooled &&
+           (driver->shape.n_passes > 2 ||
+            weir__cost_passes(rows, n, driver->info.n_ubatch, WEIR_LAYOUT_PER_SLOT) > 2);
+}
+
+/* Drops the sequences of the pass, so that nobody gets their windows. again: slots that have not finished
+ * start again. */
+static void drop_windows(weir__driver *driver, bool again)
+{
+    for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
+        if (slot->state == WEIR_SLOT_IDLE || slot->n_planned == 0) continue;
+        if (again && slot->reason == WEIR_REASON_NOT_FINISHED) {
+            weir__reuse_restart(driver, slot);
+        } else {
+            weir__memory_cut(&driver->memory, slot->lane, 0, 0);
+            slot->n_past = 0;
+        }
+    }
+}
+
 /* The pass failed, which ends the streams in it. If cells ran out, nothing was computed, and all try again
  * with fewer drafts or slots. */
 static void fail_pass(weir__driver *driver, weir_status status, const weir_error *error)
 {
     driver->account.counts.n_failed_ticks++;
     if (status == WEIR_NO_SPACE &&
-        (weir__speculate_shrink(&driver->speculate) || weir__cells_shrink(&driver->cells)))
+        (weir__speculate_shrink(&driver->speculate) || weir__cells_shrink(&driver->cells))) {
+        if (loses_windows(driver, status)) drop_windows(driver, true);
         return;
+    }
     for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->state != WEIR_SLOT_IDLE && slot->n_planned > 0) weir__slot_fail(slot, status, error);
     }
+    if (loses_windows(driver, status)) drop_windows(driver, false); /* some may have been cancelled before */
 }
 
 /* Gives the context the adapters of this tick's slots. */
@@ -538,6 +574,7 @@ void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n
             work_ns = weir__clock_now_ns() - prepared;
             weir__cost_observe(&driver->cost, &driver->shape, work_ns - driver->speculate.rollback.spent_ns);
         } else {
+            if (status == WEIR_ABORTED && loses_windows(driver, status)) drop_windows(driver, false);
             /* Tokens of a pass that a stop aborted belong to nobody. */
             if (status == WEIR_ABORTED && atomic_load(&driver->shared->stopping))
                 weir__finish_all(driver);

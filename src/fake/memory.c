@@ -188,6 +188,27 @@ void weir__fake_slide(weir__bcontext *context, const weir__batch *batch)
         slide_lanes(context, batch);
 }
 
+void weir__fake_slide_in_vain(weir__bcontext *context, const weir__batch *batch)
+{
+    weir__batch placed = *batch;
+    placed.n = (batch->n - 1) / context->info.n_ubatch * context->info.n_ubatch;
+    if (!is_unified(context)) return;
+    weir__fake_slide(context, &placed);
+    for (int32_t i = 0; i < context->info.n_seq_max; i++)
+        if (context->seqs[i].n == 0) context->seqs[i].first = 0;
+}
+
+bool weir__fake_has_windows(const weir__bcontext *context, const weir__batch *batch)
+{
+    int32_t n_swa = (int32_t)context->model->options.n_swa;
+    for (int32_t i = 0; i < batch->n && n_swa > 0; i++) {
+        const weir__fake_seq *seq = &context->seqs[batch->seq[i]];
+        bool is_first = batch->pos[i] == end_of(seq);
+        if (is_first && seq->first > 0 && seq->first > batch->pos[i] - n_swa + 1) return false;
+    }
+    return true;
+}
+
 /* True if a sequence is one state of all its tokens. */
 static bool is_whole(const weir__bmodel *model)
 {
