@@ -79,7 +79,6 @@ static void check_marks(const weir__rollback *rollback)
     for (int32_t i = 0; rollback->marks != NULL && i < rollback->n_slots; i++) {
         uint64_t length = rollback->marks[i].length;
         n_made += length > 0;
-        if (length > 0) assert_true(rollback->marks[i].part == model->info.is_hybrid);
         if (length > 0) assert_true(length >= each && length < each + 4096);
     }
     assert_true((n_made > 0) == whole);

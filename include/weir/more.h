@@ -629,7 +629,7 @@ WEIR_API WEIR_CHECKED weir_status weir_engine_plan_request(weir_engine *engine, 
 typedef struct weir_engine_memory {
     size_t size;
     uint64_t model_bytes;     /* weights; if mapped, the system can reclaim them at any time */
-    uint64_t kv_bytes;        /* KV cells */
+    uint64_t kv_bytes;        /* KV cells, and copies of recurrent states for drafts */
     uint64_t compute_bytes;   /* buffers of a forward pass, with its logits */
     uint64_t available_bytes; /* on this machine now; 0 = unknown */
     int32_t n_slots;
@@ -663,14 +663,15 @@ typedef struct weir_slot_view {
     int32_t slot;
     weir_slot_state state;
     /* tokens to compute before the next is sampled: of the prompt, and after a suspension also the tokens
-     * generated before; of those, some after a rejected draft of a recurrent or hybrid model. 0 while
-     * generating */
+     * generated before. 0 while generating */
     int32_t n_prompt_left;
     int32_t n_prompt;
     int32_t n_generated;
-    int64_t waited_ns;   /* since submit */
-    int32_t n_past;      /* tokens in the KV cache, to which the next one attends */
-    int32_t n_draft;     /* draft tokens that may be verified with the next token */
+    int64_t waited_ns; /* since submit */
+    int32_t n_past;    /* tokens in the KV cache, to which the next one attends */
+    /* draft tokens that may be verified with the next token; after a rejected draft of a recurrent or hybrid
+     * model, right tokens that are computed again: the slot needs 1 + n_draft to sample its next one */
+    int32_t n_draft;
     int32_t priority;    /* of the request; higher first */
     int32_t lane;        /* the sequence that holds its cells */
     int64_t idle_ns;     /* since its last token; 0 while prefilling */
@@ -770,7 +771,7 @@ WEIR_API double weir_plan_tick_ns(const weir_view *view, const weir_plan_entry *
 typedef struct weir_report {
     size_t size;
     int32_t n_prefill;   /* prompt tokens computed */
-    int32_t n_decode;    /* generated tokens computed, without drafts */
+    int32_t n_decode;    /* generated tokens computed, also again, without drafts */
     int32_t n_active;    /* slots with work after the tick */
     int32_t queue_depth; /* after the tick */
     int64_t decode_ns;   /* of its forward passes */

@@ -146,15 +146,15 @@ OPERATION(weir_status, state_load, weir__bcontext *context, int32_t seq, const v
           weir_error *error)
 /* True if a sequence can be cut to its first n positions and continued. */
 OPERATION(bool, can_end_at, weir__bcontext *context, int32_t seq, int32_t n)
-/* The part of a state that keeps a sequence from being cut: the cells of windows, or recurrent states beside
- * layers that have cells. 0: there is none, or failure. part_load: a sequence that has at least n positions,
- * of the text of which the part was saved, is cut to n, where the part was saved. Another error than
- * NO_MEMORY leaves the sequence in an unknown state: clear it. */
+/* The part of a state that keeps a sequence from being cut: the cells of windows, and recurrent states; of a
+ * recurrent model, the whole state. 0: there is none, or failure. part_load: a sequence that has at least n positions,
+ * of the text of which the part was saved, is cut to n, where the part was saved. After an error it is
+ * empty, unless the model has no such part: UNSUPPORTED. */
 OPERATION(size_t, part_size, weir__bcontext *context, int32_t seq)
 OPERATION(size_t, part_save, weir__bcontext *context, int32_t seq, void *bytes, size_t capacity)
 OPERATION(weir_status, part_load, weir__bcontext *context, int32_t seq, int32_t n, const void *bytes,
           size_t length, weir_error *error)
-/* About what part_size says of a hybrid model, and state_size of a recurrent one, by the header alone. */
+/* About what part_size says of a recurrent or hybrid model without windows, by the header alone. */
 OPERATION(uint64_t, part_bytes, const weir__bmodel *model)
 
 /* ---- Sampler ---- */

@@ -155,7 +155,8 @@ static void touch_entry(weir__cache *cache, weir__prefix_end *end)
     weir__cache_unlock(cache);
 }
 
-/* Cuts a sequence that has at least the hit's tokens. After an error it is empty. */
+/* Cuts a sequence that has at least the hit's tokens. After an error it is empty. NOT_FOUND: the hit's part
+ * was unusable and is dropped. */
 static weir_status cut_to_hit(weir__cache *cache, const weir__cache_hit *hit, int32_t seq, weir_error *error)
 {
     weir__memory *memory = cache->params.memory;
@@ -163,16 +164,16 @@ static weir_status cut_to_hit(weir__cache *cache, const weir__cache_hit *hit, in
         weir__cache_entry *part = weir__cache_entry_at(hit->part);
         weir_status status =
             weir__memory_resume(memory, seq, hit->n, hit->pos, part->bytes, part->n_bytes, error);
-        if (status != WEIR_OK && status != WEIR_NO_SPACE && status != WEIR_NO_MEMORY)
-            weir__cache_drop(cache, part); /* its next user would not fare better */
-        return status;
+        if (status == WEIR_OK || status == WEIR_NO_SPACE || status == WEIR_NO_MEMORY) return status;
+        weir__cache_drop(cache, part);
+        return WEIR_NOT_FOUND;
     }
     if (weir__memory_cut(memory, seq, hit->n, hit->pos)) return WEIR_OK;
     weir__memory_cut(memory, seq, 0, 0);
     return weir__error_set(error, WEIR_UNSUPPORTED, "", "this memory cannot be cut at token %d", hit->n);
 }
 
-/* Loads the hit's tokens of a state of `length` tokens. */
+/* Loads the hit's tokens of a state of `length` tokens. NOT_FOUND: see cut_to_hit. */
 static weir_status load_state(weir__cache *cache, const void *bytes, size_t n_bytes, int32_t length,
                               const weir__cache_hit *hit, int32_t to, weir_error *error)
 {
@@ -189,9 +190,7 @@ static weir_status share_sequence(weir__cache *cache, const weir__cache_hit *hit
     if (hit->part == NULL) return weir__memory_share(memory, from, to, hit->n, hit->pos, error);
     weir_status status = weir__memory_copy(memory, from, to, error);
     if (status != WEIR_OK) return status;
-    status = cut_to_hit(cache, hit, to, error);
-    bool gone = status != WEIR_OK && status != WEIR_NO_SPACE && status != WEIR_NO_MEMORY;
-    return gone ? WEIR_NOT_FOUND : status; /* without the part: look again */
+    return cut_to_hit(cache, hit, to, error);
 }
 
 static bool reader_is(const weir__cache *cache, weir__reader_phase phase)
@@ -253,7 +252,7 @@ static weir_status load_file(weir__cache *cache, weir__cache_entry *e, const wei
         cache->loaded = true;
         return WEIR_OK;
     }
-    if (status == WEIR_NO_SPACE || status == WEIR_NO_MEMORY)
+    if (status == WEIR_NO_SPACE || status == WEIR_NO_MEMORY || (whole && status == WEIR_NOT_FOUND))
         return weir__error_as(error, &why, status, why.field);
     if (status != WEIR_NOT_FOUND) /* another process may have removed it */
         weir__log(WEIR_LOG_WARN, "The cached prompt %s cannot be used: %s", e->file->name,
@@ -274,7 +273,7 @@ static weir_status load_host(weir__cache *cache, weir__cache_entry *e, const wei
     weir_error why = {0};
     weir_status status = load_state(cache, e->bytes, e->n_bytes, weir__cache_length(&e->end), hit, to, &why);
     if (status == WEIR_OK) return WEIR_OK;
-    if (status == WEIR_NO_SPACE || status == WEIR_NO_MEMORY)
+    if (status == WEIR_NO_SPACE || status == WEIR_NO_MEMORY || status == WEIR_NOT_FOUND)
         return weir__error_as(error, &why, status, why.field);
     weir__log(WEIR_LOG_WARN, "A cached prompt cannot be used: %s", weir__error_words(&why).text);
     weir__cache_drop(cache, e);
@@ -382,23 +381,25 @@ static weir__cache_entry *first_to_go(const weir__cache *cache, weir__prefix_ran
     return first;
 }
 
-/* The part that goes first: of the least recently used ones, the one without which the fewest tokens would be
- * computed again. */
+/* The part that goes first: of the least recently used ones that need not be kept, the one without which the
+ * fewest tokens would be computed again. */
 static weir__cache_entry *part_to_go(const weir__cache *cache)
 {
     weir__cache_entry *first = NULL;
     int32_t least = 0, n = 0;
+    int64_t now = weir__clock_now_ns();
     for (weir__prefix_end *end = cache->tree.oldest[WEIR__PREFIX_PART]; end != NULL && n < PARTS_COMPARED;
          end = end->newer) {
-        if (end == cache->pinned) continue;
+        weir__cache_entry *e = weir__cache_entry_at(end);
+        if (end == cache->pinned || (e->keep_ns > 0 && e->used_ns + e->keep_ns > now)) continue;
         int32_t gap = weir__prefix_tree_gap(end);
         if (first == NULL || gap < least) {
-            first = weir__cache_entry_at(end);
+            first = e;
             least = gap;
         }
         n++;
     }
-    return first;
+    return first != NULL ? first : first_to_go(cache, WEIR__PREFIX_PART, cache->pinned);
 }
 
 /* The state in host memory that goes first: a part, if parts have more than their half, or else a whole one;
@@ -419,6 +420,9 @@ static bool make_host_room(weir__cache *cache, uint64_t n)
         weir__cache_entry *e = state_to_go(cache);
         if (e == NULL) return false; /* the pinned part alone is left */
         if (e->end.rank == WEIR__PREFIX_PART) {
+            weir__cache_lock(cache);
+            cache->n_evicted++;
+            weir__cache_unlock(cache);
             weir__cache_drop(cache, e);
             continue;
         }
@@ -449,9 +453,9 @@ void weir__cache_unclaim(weir__cache *cache, uint64_t n)
 typedef struct saved_state {
     void *bytes; /* NULL: none */
     size_t n_bytes;
-    bool part;     /* of a state */
-    bool fileless; /* gets no file */
-    bool beside;   /* its sequence has an entry, which stays */
+    bool part;    /* of a state */
+    bool no_file; /* gets none */
+    bool beside;  /* its sequence has an entry, which stays */
 } saved_state;
 
 /* The state of a sequence in a new block; NULL: no room, no memory, or the backend cannot save it. */
@@ -518,7 +522,7 @@ static bool keep_state(weir__cache *cache, const weir__prefix_key *key, const in
     weir__cache_lock(cache);
     hold_bytes(cache, e, saved->bytes, saved->n_bytes);
     weir__cache_unlock(cache);
-    e->offered = saved->fileless;
+    e->offered = saved->no_file;
     if (saved->part) return true;
     if (!saved->beside) weir__cache_drop_above(cache, e);
     note_unsaved(cache);
@@ -547,7 +551,8 @@ static saved_state save_either(weir__cache *cache, int32_t seq)
     size_t size = cache->params.parts ? weir__memory_part_size(memory, seq) : 0;
     bool part = size > 0 && weir__memory_state_size(memory, seq) / PART_WORTH > size;
     saved_state saved = save_sequence(cache, seq, part);
-    if (saved.n_bytes > cache->largest) cache->largest = saved.n_bytes;
+    /* Without the part's size the state may be much larger than what is saved otherwise. */
+    if ((size > 0 || !cache->params.parts) && saved.n_bytes > cache->largest) cache->largest = saved.n_bytes;
     return saved;
 }
 
@@ -562,7 +567,9 @@ static void save_end(weir__cache *cache, const weir__cache_entry *e)
     saved.beside = true;
     tokens = weir__prefix_tree_tokens(&e->end, &n); /* once more: the tree may have changed */
     key = weir__prefix_tree_key(&e->end);
-    if (saved.bytes != NULL && !keep_state(cache, &key, tokens, n, &saved, 0)) weir__mem_free(saved.bytes);
+    int32_t keep_ms = (int32_t)(e->keep_ns / WEIR__NS_PER_MS);
+    if (saved.bytes != NULL && !keep_state(cache, &key, tokens, n, &saved, keep_ms))
+        weir__mem_free(saved.bytes);
 }
 
 /* Takes the sequence from its entry and cuts it to the hit's tokens. Memory that cannot be truncated keeps
@@ -657,29 +664,16 @@ void weir__cache_put_away(weir__cache *cache)
     weir__cache_free_reader(cache);
 }
 
-/* files: the entry may get one. */
-static bool save_entry(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
-                       int32_t seq, int32_t keep_ms, bool files)
+bool weir__cache_save(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
+                      int32_t seq, int32_t keep_ms, bool no_file)
 {
     if (cache->params.n_bytes == 0 || !lacks_state(cache, key, tokens, n, NULL)) return false;
     saved_state saved = save_either(cache, seq);
-    saved.fileless = !files;
+    saved.no_file = no_file;
     if (saved.bytes == NULL) return false;
     if (keep_state(cache, key, tokens, n, &saved, keep_ms)) return true;
     weir__mem_free(saved.bytes);
     return false;
-}
-
-bool weir__cache_save(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
-                      int32_t seq, int32_t keep_ms)
-{
-    return save_entry(cache, key, tokens, n, seq, keep_ms, true);
-}
-
-bool weir__cache_save_between(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens,
-                              int32_t n, int32_t seq, int32_t keep_ms)
-{
-    return save_entry(cache, key, tokens, n, seq, keep_ms, false);
 }
 
 uint64_t weir__cache_largest(const weir__cache *cache)

@@ -133,8 +133,8 @@ bool weir__cache_has_read(const weir__cache *cache);
 void weir__cache_put_away(weir__cache *cache);
 
 /* Puts the hit's n tokens, which are HERE, into the empty sequence `to`. from: the sequence of hit->live.
- * After an error `to` is empty. NO_SPACE: no cells; NOT_FOUND: the entry's file was unusable and is removed:
- * look again; others: the tokens are not available after all. */
+ * After an error `to` is empty. NO_SPACE: no cells; NOT_FOUND: the entry's file, its state or the part was
+ * unusable and is removed: look again; others: the tokens are not available after all. */
 weir_status weir__cache_fetch(weir__cache *cache, const weir__cache_hit *hit, int32_t from, int32_t to,
                               weir_error *error);
 
@@ -172,13 +172,10 @@ bool weir__cache_keep(weir__cache *cache, const weir__prefix_key *key, const int
                       int32_t seq, int32_t keep_ms);
 
 /* Saves the state of a sequence with tokens [n] as an entry in host memory; of a state with a part, only that
- * part if it is much smaller. The sequence stays the caller's. False: as above. */
+ * part if it is much smaller. no_file: it never gets a file. The sequence stays the caller's. False: as
+ * above. */
 bool weir__cache_save(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
-                      int32_t seq, int32_t keep_ms);
-
-/* The same for a place between the ends of messages: it gets no file. */
-bool weir__cache_save_between(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens,
-                              int32_t n, int32_t seq, int32_t keep_ms);
+                      int32_t seq, int32_t keep_ms, bool no_file);
 
 /* The bytes of the largest state, or part of one, that save has saved; 0 = none yet. */
 uint64_t weir__cache_largest(const weir__cache *cache);

@@ -165,7 +165,8 @@ static void compute(world *w, runner *r)
     assert_ok(w->s.r.ops->decode(w->s.r.context, batch, error));
     weir__memory_append(&w->s.memory, r->seq, batch->n);
     weir__cache_advance(w->s.cache, &r->end, r->n_past, 0);
-    if (dice_one_in(&w->d, 3)) weir__cache_save(w->s.cache, &keys[r->key], r->tokens, r->n_past, r->seq, 0);
+    if (dice_one_in(&w->d, 3))
+        weir__cache_save(w->s.cache, &keys[r->key], r->tokens, r->n_past, r->seq, 0, false);
 }
 
 static void finish(world *w, runner *r)

@@ -255,10 +255,10 @@ static void test_memory_that_cannot_be_cut(void **state)
         int32_t n = ids("one two three", tokens);
         feed(&s, 0, "one");
         assert_false(weir__cache_keep(s.cache, &open_key, tokens, 3, 0, 0));
-        assert_true(weir__cache_save(s.cache, &open_key, tokens, 3, 0, 0));
-        assert_false(weir__cache_save(s.cache, &open_key, tokens, 3, 0, 0)); /* it is there */
+        assert_true(weir__cache_save(s.cache, &open_key, tokens, 3, 0, 0, false));
+        assert_false(weir__cache_save(s.cache, &open_key, tokens, 3, 0, 0, false)); /* it is there */
         feed(&s, 0, " two three");
-        assert_true(weir__cache_save(s.cache, &open_key, tokens, n, 0, 0));
+        assert_true(weir__cache_save(s.cache, &open_key, tokens, n, 0, 0, false));
         weir__memory_cut(&s.memory, 0, 0, 0);
         assert_int_equal(weir__cache_count(s.cache).n_host, 2);
 
@@ -286,10 +286,10 @@ static void test_memory_that_a_part_cuts(void **state)
         shelf_init(&s, kinds[l / 2], layouts[l % 2], 4, 1000);
         int32_t n = ids("one two three four", tokens);
         feed(&s, 0, "one two");
-        assert_true(weir__cache_save(s.cache, &open_key, tokens, 7, 0, 0));
-        assert_false(weir__cache_save(s.cache, &open_key, tokens, 7, 0, 0)); /* it is there */
-        assert_int_equal(weir__cache_count(s.cache).n_bytes, 16);            /* not the whole state */
-        assert_int_equal(look(&s, &open_key, "one two 3").n, 0);             /* nobody has the other cells */
+        assert_true(weir__cache_save(s.cache, &open_key, tokens, 7, 0, 0, false));
+        assert_false(weir__cache_save(s.cache, &open_key, tokens, 7, 0, 0, false)); /* it is there */
+        assert_int_equal(weir__cache_count(s.cache).n_bytes, 16);                   /* not the whole state */
+        assert_int_equal(look(&s, &open_key, "one two 3").n, 0); /* nobody has the other cells */
         feed(&s, 0, " three four");
         assert_true(weir__cache_keep(s.cache, &open_key, tokens, n, 0, 0));
 
@@ -324,7 +324,7 @@ static void test_parts_are_spread(void **state)
         char text[STEP + 1] = "";
         for (int32_t i = 0; i < STEP; i++) text[i] = (char)tokens[n - STEP + i];
         feed(&s, 0, text);
-        assert_true(weir__cache_save(s.cache, &open_key, tokens, n, 0, 0));
+        assert_true(weir__cache_save(s.cache, &open_key, tokens, n, 0, 0, false));
         assert_true(weir__cache_count(s.cache).n_bytes <= 16 * N_STAY);
     }
     assert_true(weir__cache_keep(s.cache, &open_key, tokens, N_TOKENS, 0, 0));
@@ -337,6 +337,34 @@ static void test_parts_are_spread(void **state)
         tokens[n] = other;
     }
     shelf_fini(&s);
+}
+
+/* A part that is to be kept stays, however little it saves, until its time is over. */
+static void test_some_parts_go_later(void **state)
+{
+    (void)state;
+    enum { N_TOKENS = 80, STEP = 4, N_STAY = 4 };
+    for (int32_t keep_ms = 0; keep_ms <= 3600000; keep_ms += 3600000) {
+        shelf s;
+        int32_t tokens[N_TOKENS + 1];
+        shelf_init(&s, "hybrid=1", WEIR_LAYOUT_PER_SLOT, 4, 16 * N_STAY);
+        for (int32_t i = 0; i <= N_TOKENS; i++) tokens[i] = 'a' + i % 26;
+        for (int32_t n = STEP; n <= N_TOKENS; n += STEP) {
+            char text[STEP + 1] = "";
+            for (int32_t i = 0; i < STEP; i++) text[i] = (char)tokens[n - STEP + i];
+            feed(&s, 0, text);
+            assert_true(weir__cache_save(s.cache, &open_key, tokens, n, 0, n == STEP ? keep_ms : 0, false));
+        }
+        assert_true(weir__cache_keep(s.cache, &open_key, tokens, N_TOKENS, 0, 0));
+        weir__cache_hit hit;
+        tokens[STEP] = '-';
+        weir__cache_look(s.cache, &open_key, tokens, STEP + 1, true, NULL, UINT64_MAX, &hit);
+        assert_int_equal(hit.n, keep_ms > 0 ? STEP : 0);
+        weir__cache_counts counts = weir__cache_count(s.cache);
+        assert_int_equal(counts.n_host, N_STAY);
+        assert_int_equal(counts.n_evicted, N_TOKENS / STEP - N_STAY);
+        shelf_fini(&s);
+    }
 }
 
 static void test_entries_move_and_are_handed_over(void **state)
@@ -451,6 +479,38 @@ static void test_files_are_another_place(void **state)
         shelf_fini(&s);
         temp_remove();
         temp_path(path, "kept");
+    }
+}
+
+/* A part that cannot be loaded goes. The state or file that it would have cut stays. */
+static void test_a_bad_part_costs_no_state(void **state)
+{
+    (void)state;
+    char path[TEMP_PATH_MAX];
+    for (size_t l = 0; l < 2 * N_ELEMENTS(layouts); l++) {
+        shelf s;
+        int32_t tokens[64], n = ids(ONCE "a king", tokens);
+        bool on_disk = l / 2 == 1;
+        weir__prefix_rank rank = on_disk ? WEIR__PREFIX_DISK : WEIR__PREFIX_HOST;
+        temp_path(path, "parts");
+        shelf_init_with(&s, "hybrid=1", layouts[l % 2], 4, on_disk ? 100 : 1000, on_disk ? path : NULL,
+                        1 << 20);
+        feed(&s, 0, ONCE);
+        assert_true(weir__cache_save(s.cache, &open_key, tokens, n - 6, 0, 0, false));
+        feed(&s, 0, "a king");
+        assert_true(weir__cache_keep(s.cache, &open_key, tokens, n, 0, 0));
+        if (on_disk) settle(&s, weir__clock_now_ns() + LATER);
+        assert_int_equal(weir__cache_evict(s.cache, NULL), 0);
+        assert_fetches(&s, &open_key, ONCE "no king", n - 6, rank, 5);
+        weir__cache_hit hit = look(&s, &open_key, ONCE "no king");
+        atomic_store(&s.r.fake->fail_part_load, true);
+        assert_int_equal(fetch(&s, &hit, -1, 5), WEIR_NOT_FOUND);
+        atomic_store(&s.r.fake->fail_part_load, false);
+        assert_holds(&s, 5, NULL, 0);
+        assert_int_equal(look(&s, &open_key, ONCE "no king").n, 0);
+        assert_fetches(&s, &open_key, ONCE "a king!", n, rank, 5);
+        shelf_fini(&s);
+        temp_remove();
     }
 }
 
@@ -613,6 +673,8 @@ int main(void)
         cmocka_unit_test(test_memory_that_cannot_be_cut),
         cmocka_unit_test(test_memory_that_a_part_cuts),
         cmocka_unit_test(test_parts_are_spread),
+        cmocka_unit_test(test_some_parts_go_later),
+        cmocka_unit_test(test_a_bad_part_costs_no_state),
         cmocka_unit_test(test_entries_move_and_are_handed_over),
         cmocka_unit_test(test_an_adopted_entry_is_saved_unless_others_have_it),
         cmocka_unit_test(test_files_are_another_place),

@@ -32,7 +32,7 @@ static void publish_running(const weir__account *account)
         shared->running[shared->n_running++] = (weir__running){
             .priority = request->priority,
             .n_past = slot->n_past,
-            .n_prompt = slot->state == WEIR_SLOT_GENERATING ? 0 : request->history.n_tokens - slot->n_past,
+            .n_prompt = weir__slot_flows(slot) ? 0 : request->history.n_tokens - slot->n_past,
             .n_answer = request->max_tokens - request->n_generated,
         };
     }
@@ -44,8 +44,9 @@ void weir__account_publish(weir__account *account)
     counts->n_slots_prefilling = counts->n_slots_generating = 0;
     for (const weir__slot *slot = account->slots.first; slot < account->slots.end; slot++) {
         if (slot->state == WEIR_SLOT_IDLE) continue;
-        counts->n_slots_prefilling += slot->state != WEIR_SLOT_GENERATING;
-        counts->n_slots_generating += slot->state == WEIR_SLOT_GENERATING;
+        bool flows = weir__slot_flows(slot);
+        counts->n_slots_prefilling += !flows;
+        counts->n_slots_generating += flows;
     }
     int64_t reserved = weir__cells_reserved(account->cells);
     weir__cache_counts cached = weir__cache_count(account->cells->cache);
@@ -215,7 +216,8 @@ void weir__account_finish(weir__account *account, const weir__slot *slot, int64_
     weir_tick_slot *planned = slot->index < 0 ? NULL : &account->planned[slot->index];
     bool in_plan = planned != NULL && planned->slot >= 0;
     weir_tick_slot part = in_plan ? *planned : part_of(account, slot);
-    count_end(account, slot->reason, slot_state(slot));
+    bool flows = slot->index >= 0 && weir__slot_flows(slot);
+    count_end(account, slot->reason, flows ? WEIR_SLOT_GENERATING : slot_state(slot));
     /* A terminal chunk with text counts, too. After a cancel or an error nobody was waiting for the text. */
     if (request->n_sent > 0 && request->emit.text.n > request->emit.sent_text &&
         (slot->reason == WEIR_REASON_END || slot->reason == WEIR_REASON_LENGTH ||

@@ -9,8 +9,7 @@
  * slots each has one row, as it has one to sample from anyway. */
 #define ROWS_MOST 64
 
-/* The most tokens that a plan may give the slot; 0 if it has no work or its adapters' turn has not come. */
-static int32_t slot_allowance(const weir__driver *driver, const weir__slot *slot)
+int32_t weir__batch_most(const weir__driver *driver, const weir__slot *slot)
 {
     if (slot->state == WEIR_SLOT_IDLE || !weir__pace_has(slot) || !weir__turns_has(&driver->turns, slot))
         return 0;
@@ -23,7 +22,7 @@ static int32_t slot_allowance(const weir__driver *driver, const weir__slot *slot
 void weir__batch_show(weir__driver *driver)
 {
     for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++)
-        driver->shown[slot->index] = slot_allowance(driver, slot);
+        driver->shown[slot->index] = weir__batch_most(driver, slot);
     driver->shows = true;
 }
 
@@ -99,7 +98,7 @@ static bool take_plan(weir__driver *driver, const weir_plan_entry *plan, size_t 
         if (plan[i].slot < 0 || plan[i].slot >= driver->params->n_slots || plan[i].n_tokens < 0) return false;
         weir__slot *slot = &driver->slots.first[plan[i].slot];
         if (plan[i].n_tokens == 0) continue;
-        int32_t n = plan[i].n_tokens, n_allowed = slot_allowance(driver, slot);
+        int32_t n = plan[i].n_tokens, n_allowed = weir__batch_most(driver, slot);
         if (slot->n_planned > 0 || n > plan_limit(driver, plan[i].slot, n_allowed)) return false;
         total += n;
         if (n_allowed == 0) continue;
@@ -208,7 +207,8 @@ static void mark_drafts(weir__driver *driver)
 static void fill_lanes(weir__driver *driver)
 {
     int32_t rows[WEIR__SEQ_MAX], n = driver->lanes.n, n_drafted;
-    bool apart;
+    /* A mark has the windows, too. */
+    bool apart, slides = driver->model->info.n_swa > 0 && driver->speculate.rollback.marks == NULL;
     mark_drafts(driver);
     do {
         n_drafted = 0;
@@ -218,7 +218,7 @@ static void fill_lanes(weir__driver *driver)
             n_drafted += slot != NULL ? slot->n_drafted : 0;
         }
         apart = groups_apart(&driver->info, rows, n);
-    } while (n_drafted > 0 && driver->model->info.n_swa > 0 && leave_out_drafts(driver, rows, apart));
+    } while (n_drafted > 0 && slides && leave_out_drafts(driver, rows, apart));
     for (int32_t end = n, start; end > 0; end = start) {
         start = apart ? group_start(rows, end) : 0;
         for (int32_t lane = start; lane < end; lane++) fill_lane(driver, lane);

@@ -173,6 +173,9 @@ void weir__pace_restart(weir__driver *driver);
 /* The caller gets the view as it is now. Its next plan is judged by it. */
 void weir__batch_show(weir__driver *driver);
 
+/* The most tokens that a plan may give the slot; 0 if it has no work or its adapters' turn has not come. */
+int32_t weir__batch_most(const weir__driver *driver, const weir__slot *slot);
+
 /* The tokens of its prompt that the slot may have in this tick; 0 = as many as it has. */
 int32_t weir__batch_limit(const weir__driver *driver, const weir__slot *slot);
 

@@ -45,16 +45,16 @@ static bool slot_outranks(const tick_load *c, const weir__slot *a, const weir__s
     return weir__queue_outranks(a->request, b->request, c->now);
 }
 
-/* True if a slot in this state (IDLE = any) has a request that outranks the prompt, and does not wait for
+/* True if a slot, or one with a stream, has a request that outranks the prompt, and does not wait for
  * something outside the engine. False if a request that outranks it waits for it. */
-static bool is_outranked(const tick_load *c, const weir__slot *slot, weir_slot_state state)
+static bool is_outranked(const tick_load *c, const weir__slot *slot, bool by_stream)
 {
     bool outranked = false;
     for (const weir__slot *other = c->driver->slots.first; other < c->driver->slots.end; other++) {
         if (other->state == WEIR_SLOT_IDLE || !slot_outranks(c, other, slot)) continue;
         if (is_waited_for(slot, other)) return false;
         if (weir__slot_awaits(&c->driver->slots, other)) continue;
-        outranked |= state == WEIR_SLOT_IDLE || other->state == state;
+        outranked |= !by_stream || weir__slot_flows(other);
     }
     return outranked;
 }
@@ -114,7 +114,7 @@ static void give_turn(const tick_load *c)
     bool due = c->oldest->pace.n_skipped + 1 >= WEIR__PACE_TURN;
     weir__slot *slot = due ? c->oldest : c->next;
     int32_t n = due || !c->has_prompts ? fitting_tokens(c, slot, c->target_ns) : 0;
-    if (due && !is_outranked(c, slot, WEIR_SLOT_GENERATING) && c->prompts_ns > n * token_ns(c, slot))
+    if (due && !is_outranked(c, slot, true) && c->prompts_ns > n * token_ns(c, slot))
         n = (int32_t)(c->prompts_ns / token_ns(c, slot));
     slot->pace.limit = n > 0 ? n : due || !c->has_work;
 }
@@ -157,9 +157,10 @@ static bool yields_to_peers(weir__driver *driver, const weir__slot *slot, int64_
 
 static void count_slot(tick_load *c, weir__slot *slot)
 {
-    if (slot->state == WEIR_SLOT_GENERATING) {
-        c->n_decode++;
-        c->decode_k += weir__cost_context_k(slot->n_past, 1);
+    if (weir__slot_flows(slot)) {
+        int32_t n = slot->state == WEIR_SLOT_GENERATING ? 1 : most_of(c, slot);
+        c->n_decode += n;
+        c->decode_k += weir__cost_context_k(slot->n_past, n);
         c->has_work = true;
         return;
     }
@@ -170,7 +171,7 @@ static void count_slot(tick_load *c, weir__slot *slot)
         c->driver->watch.rests = true;
         return;
     }
-    if (is_outranked(c, slot, WEIR_SLOT_IDLE)) {
+    if (is_outranked(c, slot, false)) {
         slot->pace.outranked_ns = c->now;
         slot->pace.limit = 0;
         if (c->next == NULL || goes_before(slot, c->next)) c->next = slot;
@@ -191,7 +192,7 @@ int64_t weir__pace_target_ns(const weir__driver *driver)
 {
     int32_t usual = driver->params->itl_target_ms, least = INT32_MAX, floor = (usual + 3) / 4;
     for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
-        if (slot->state != WEIR_SLOT_GENERATING) continue;
+        if (!weir__slot_flows(slot)) continue;
         int32_t own = slot->request->itl_target_ms > 0 ? slot->request->itl_target_ms : usual;
         if (own < least) least = own;
     }
@@ -221,7 +222,7 @@ void weir__pace_choose(weir__driver *driver, int64_t now)
         if (slot_runs(&c, slot)) count_slot(&c, slot);
     }
     for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
-        if (slot->state == WEIR_SLOT_PREFILLING && slot_runs(&c, slot) && slot->pace.limit > 0)
+        if (slot_runs(&c, slot) && !weir__slot_flows(slot) && slot->pace.limit > 0)
             slot->pace.limit = recovery_limit(&c, slot);
     }
     if (c.next != NULL) give_turn(&c);

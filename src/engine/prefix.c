@@ -223,8 +223,9 @@ void weir__prefix_advance(const weir__prefix *prefix, weir__slot *slot)
     if (!prefix->exact || !is_checkpoint(prefix, slot, slot->n_past)) return;
     const weir__history *history = &request->history;
     weir__prefix_key key = weir__history_key(history);
-    (ends_message(prefix, history, slot->n_past) ? weir__cache_save : weir__cache_save_between)(
-        prefix->cache, &key, history->tokens, slot->n_past, slot->lane, request->cache_keep_ms);
+    bool between = !ends_message(prefix, history, slot->n_past); /* of these there are too many for files */
+    weir__cache_save(prefix->cache, &key, history->tokens, slot->n_past, slot->lane, request->cache_keep_ms,
+                     between);
 }
 
 /* Keeps the slot's text; first cuts off the cells that a failed pass left. */
@@ -241,7 +242,8 @@ void weir__prefix_keep(const weir__prefix *prefix, weir__lanes *lanes, weir__slo
     if (weir__cache_keep(prefix->cache, &key, request->history.tokens, n, slot->lane, request->cache_keep_ms))
         weir__lanes_hand_over(lanes, slot);
     else if (prefix->exact)
-        weir__cache_save(prefix->cache, &key, request->history.tokens, n, slot->lane, request->cache_keep_ms);
+        weir__cache_save(prefix->cache, &key, request->history.tokens, n, slot->lane, request->cache_keep_ms,
+                         false);
 }
 
 /* True if a fork's source generates in a slot, as seen by another thread. A suspended source is in the

@@ -192,8 +192,7 @@ static bool obtain_lane(weir__driver *driver, weir__slot *slot, weir__cache_hit 
         bool taken = device != NULL && takes_over(driver->info.layout, slot, device, hit.n, lane < 0);
         int32_t evicted = lane < 0 && !taken ? weir__cache_evict(driver->prefix.cache, device) : -1;
         if (taken || (lane < 0 && evicted < 0)) { /* little or nothing is lost, or no other lane is left */
-            lane = device == hit.entry ? weir__cache_take_over(driver->prefix.cache, &hit)
-                                       : weir__cache_adopt(driver->prefix.cache, device, hit.n);
+            lane = weir__cache_take_over(driver->prefix.cache, &hit);
             if (driver->memory.n[lane] != hit.n) weir__memory_cut(&driver->memory, lane, 0, 0);
             break;
         }

@@ -49,24 +49,22 @@ static void note_time(weir__rollback *rollback, int64_t start, double *mean)
     *mean += (*mean == 0 ? 1 : NEWEST) * ((double)ns - *mean);
 }
 
+/* A state that has grown, as those with windows do with the text, gets twice the room. */
 static bool reserve_bytes(weir__mark *mark, size_t n)
 {
     if (n <= mark->capacity) return true;
+    if (n < 2 * mark->capacity) n = 2 * mark->capacity;
     weir__mem_free(mark->bytes);
     mark->bytes = weir__mem_alloc(n);
     mark->capacity = mark->bytes != NULL ? n : 0;
     return mark->bytes != NULL;
 }
 
-/* A recurrent model has no part of a state: all of it is one. */
 static bool save_state(weir__memory *memory, int32_t lane, weir__mark *mark)
 {
     size_t n = weir__memory_part_size(memory, lane);
-    mark->part = n > 0;
-    if (n == 0) n = weir__memory_state_size(memory, lane);
     if (n == 0 || !reserve_bytes(mark, n)) return false;
-    mark->length = mark->part ? weir__memory_part_save(memory, lane, mark->bytes, n)
-                              : weir__memory_save(memory, lane, mark->bytes, n);
+    mark->length = weir__memory_part_save(memory, lane, mark->bytes, n);
     mark->n = memory->n[lane];
     return mark->length > 0;
 }
@@ -76,16 +74,8 @@ bool weir__rollback_mark(weir__rollback *rollback, const weir__slot *slot)
     if (rollback->marks == NULL) return true;
     int64_t start = weir__clock_now_ns();
     bool done = save_state(rollback->memory, slot->lane, &rollback->marks[slot->index]);
-    note_time(rollback, start, &rollback->mark_ns);
+    if (done) note_time(rollback, start, &rollback->mark_ns);
     return done;
-}
-
-static bool load_state(weir__memory *memory, int32_t lane, const weir__mark *mark, int32_t pos)
-{
-    if (mark->part)
-        return weir__memory_resume(memory, lane, mark->n, pos, mark->bytes, mark->length, NULL) == WEIR_OK;
-    weir__memory_cut(memory, lane, 0, 0);
-    return weir__memory_load(memory, lane, mark->bytes, mark->length, mark->n, NULL) == WEIR_OK;
 }
 
 bool weir__rollback_undo(weir__rollback *rollback, weir__slot *slot)
@@ -96,7 +86,9 @@ bool weir__rollback_undo(weir__rollback *rollback, weir__slot *slot)
                                 weir__history_position(history, slot->n_past));
     const weir__mark *mark = &rollback->marks[slot->index];
     int64_t start = weir__clock_now_ns();
-    bool done = load_state(rollback->memory, slot->lane, mark, weir__history_position(history, mark->n));
+    bool done =
+        weir__memory_resume(rollback->memory, slot->lane, mark->n, weir__history_position(history, mark->n),
+                            mark->bytes, mark->length, NULL) == WEIR_OK;
     note_time(rollback, start, &rollback->undo_ns);
     slot->n_past = done ? mark->n : 0;
     return done;

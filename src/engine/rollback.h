@@ -6,12 +6,11 @@
 #include "cache/memory.h"
 #include "engine/slot.h"
 
-/* What a slot's sequence was before a pass with a draft. */
+/* The part of a slot's sequence that cannot be cut, as it was before a pass with a draft. */
 typedef struct weir__mark {
     void *bytes; /* [capacity], kept for the next mark */
     size_t capacity, length;
     int32_t n; /* tokens that the sequence had */
-    bool part; /* the bytes are the part of the state that cannot be cut; otherwise the whole state */
 } weir__mark;
 
 /* The driver's. Where memory can be cut, it has no marks, and undo is a cut. */
@@ -31,7 +30,7 @@ bool weir__rollback_open(weir__rollback *rollback, weir__memory *memory, const w
                          int32_t n_slots);
 void weir__rollback_close(weir__rollback *rollback);
 
-/* The bytes of all marks. model: may be an outline. */
+/* The bytes of all marks, without the windows of models that have both. model: may be an outline. */
 uint64_t weir__rollback_bytes(const weir_model *model, int32_t n_slots);
 
 /* Prepares undo, before the pass with the slot's draft. False: not possible, the slot can have no draft. */

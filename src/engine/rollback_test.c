@@ -49,9 +49,12 @@ static void right_tokens_of_a_rejected_draft_are_computed_again(void **state)
             assert_string_equal(got.text, "abcd");
             assert_int_equal(g.last_right, 2);
             assert_int_equal(rig_stats(r).n_kv_used, 6); /* as before the pass */
+            assert_int_equal(rig_stats(r).n_slots_generating, 1);
+            assert_int_equal(rig_stats(r).n_slots_prefilling, 0);
             assert_int_equal(atomic_load(&r->fake->n_cells), 6);
             report = draft_tick(r);
-            assert_int_equal(report.n_prefill, 4); /* a, b, c, and d for the first time */
+            assert_int_equal(report.n_decode, 4); /* a, b, c, and d for the first time */
+            assert_int_equal(report.n_prefill, 0);
             assert_int_equal(report.n_drafted, 0);
             sink_take(&got, stream);
             assert_string_equal(got.text, "abcde");
@@ -60,6 +63,7 @@ static void right_tokens_of_a_rejected_draft_are_computed_again(void **state)
             sink_take(&got, stream);
             assert_sink(got, WEIR_REASON_END, "abcdefghijklm");
             assert_int_equal(weir_stream_usage(stream).n_generated, 14);
+            assert_int_equal(rig_stats(r).n_prompt_tokens, 6);
             assert_int_equal(atomic_load(&r->fake->faults), 0);
             assert_int_equal(atomic_load(&r->fake->n_uncut), 0);
             rig_stop(r);
@@ -81,6 +85,82 @@ static void right_drafts_cost_no_token_twice(void **state)
         assert_sink(got, WEIR_REASON_END, "abcdefghijklm");
         assert_int_equal(rig_stats(r).n_accepted, 10);
         assert_int_equal(atomic_load(&r->fake->n_tokens), 6 + 13);
+        rig_stop(r);
+    }
+}
+
+/* A stream that computes tokens again is still a stream: nothing holds it back, and a cancel finds it so. */
+static void a_stream_is_one_after_a_rejection_as_well(void **state)
+{
+    rig *r = *state;
+    static guess g;
+    for (int i = 0; i < 8; i++) {
+        int n_again = 0;
+        load(r, (size_t)i % 2, "");
+        r->params.layout = i / 2 % 2 ? WEIR_LAYOUT_PER_SLOT : WEIR_LAYOUT_UNIFIED;
+        r->params.n_slots = 2;
+        r->params.chunk_size = 8;
+        rig_script(r, 'A', 6, "abcdefghijklmnopqrst");
+        rig_script(r, 'B', 200, "high");
+        start(r, &g, 2, 3);
+        weir_stream *low = rig_submit_key(r, 'A');
+        while (rig_stats(r).n_drafted == 0) draft_tick(r);
+        const weir__slot *slot = r->engine->driver.slots.first;
+        if (i / 4 == 1) {
+            weir_stream_cancel(low);
+            draft_run(r);
+            assert_int_equal(rig_stats(r).n_cancelled_generating, 1);
+            assert_int_equal(rig_stats(r).n_cancelled_prefilling, 0);
+            rig_stop(r);
+            continue;
+        }
+        weir_request high = rig_ask(r, 'B');
+        high.priority = 1;
+        rig_submit(r, &high);
+        while (slot->state != WEIR_SLOT_IDLE) {
+            n_again += slot->state == WEIR_SLOT_PREFILLING;
+            draft_tick(r);
+            assert_true(slot->state == WEIR_SLOT_IDLE || slot->n_planned > 0);
+        }
+        assert_true(n_again > 1);
+        assert_int_equal(r->engine->driver.slots.first[1].state, WEIR_SLOT_PREFILLING); /* all the time */
+        draft_run(r);
+        assert_int_equal(rig_stats(r).n_prompt_tokens, 206);
+        rig_stop(r);
+    }
+}
+
+/* Streams that share a prompt's cells do so after rejections, too. */
+static void a_shared_prompt_stays_shared(void **state)
+{
+    enum { N_PROMPT = 100 };
+    rig *r = *state;
+    static guess g;
+    weir_error error = {0};
+    for (size_t kind = 0; kind < COUNT(kinds); kind++) {
+        load(r, kind, "");
+        r->params.layout = WEIR_LAYOUT_UNIFIED;
+        r->params.n_slots = 3;
+        rig_script(r, 'A', N_PROMPT, "abcdefghijklm");
+        start(r, &g, 2, 3);
+        weir_stream *source = rig_submit_key(r, 'A');
+        while (rig_stats(r).n_drafted == 0) draft_tick(r);
+        for (int i = 0; i < 2; i++) {
+            weir_request request = rig_ask(r, 'A');
+            request.tokens = NULL;
+            request.n_tokens = 0;
+            weir_stream *fork = rig_stream(r);
+            if (weir_engine_fork(r->engine, source, 2 + i, &request, fork, &error) != WEIR_OK)
+                fail_msg("%s: %s", error.field, error.message);
+        }
+        uint64_t n_before = rig_stats(r).n_drafted;
+        while (!draft_tick(r).idle) {
+            assert_true(rig_stats(r).n_kv_used < 2 * N_PROMPT);
+            assert_int_equal(atomic_load(&r->fake->n_cells), rig_stats(r).n_kv_used);
+        }
+        weir_engine_stats stats = rig_stats(r);
+        assert_true(stats.n_drafted > n_before + 10 && stats.n_accepted < stats.n_drafted);
+        assert_int_equal(atomic_load(&r->fake->faults), 0);
         rig_stop(r);
     }
 }
@@ -364,6 +444,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         DRAFT_TEST(right_tokens_of_a_rejected_draft_are_computed_again),
         DRAFT_TEST(right_drafts_cost_no_token_twice),
+        DRAFT_TEST(a_stream_is_one_after_a_rejection_as_well),
+        DRAFT_TEST(a_shared_prompt_stays_shared),
         DRAFT_TEST(answers_are_those_without_drafts),
         DRAFT_TEST(a_draft_model_may_be_behind_it),
         DRAFT_TEST(a_state_that_cannot_be_kept_leaves_the_draft_out),

@@ -113,6 +113,16 @@ static inline bool weir__slot_awaits_file(const weir__slot *slot)
  * or a file. Then it computes nothing, and nobody stands back for it. */
 bool weir__slot_awaits(const weir__slots *slots, const weir__slot *slot);
 
+/* True if the slot has a stream that flows: it generates, or it computes the end of its answer again, as many
+ * tokens as a draft may have, after it was rejected (ADR 0142). */
+static inline bool weir__slot_flows(const weir__slot *slot)
+{
+    if (slot->state != WEIR_SLOT_PREFILLING) return slot->state == WEIR_SLOT_GENERATING;
+    const weir__history *history = &slot->request->history;
+    return slot->request->n_generated > 0 && slot->n_past >= history->n_prompt &&
+           history->n_tokens - slot->n_past <= 1 + WEIR__DRAFT_MAX;
+}
+
 /* Tokens that are in the memory, or will be once the leader has computed them. */
 static inline int32_t weir__slot_n_there(const weir__slot *slot)
 {

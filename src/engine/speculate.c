@@ -214,7 +214,7 @@ static double tick_ns(const weir__speculate *all, const weir_cost *cost)
         rows[lane] = slot != NULL && slot_generates(all, slot) ? 1 + slot->draft.n : 0;
         n_rows += rows[lane];
         if (rows[lane] > 0) n_context_k += weir__cost_context_k(slot->n_past, rows[lane]);
-        if (rows[lane] > 1) undo_ns += slot->draft.undo_ns;
+        if (rows[lane] > 1) undo_ns += slot->draft.undo_ns[slot->draft.n - 1];
     }
     int32_t n_passes = weir__speculate_passes(all, rows);
     return weir_cost_tick_ns(cost, n_passes, n_rows, 0, n_context_k) + undo_ns;

@@ -44,19 +44,23 @@ void weir__step_prepare(weir__driver *driver, bool admits, int64_t now)
 static weir_slot_view view_of(const weir__driver *driver, const weir__slot *slot, int64_t now)
 {
     const weir__request *request = slot->request;
-    bool generates = slot->state == WEIR_SLOT_GENERATING;
+    /* Tokens of the answer that are computed again are like a draft. */
+    bool flows = weir__slot_flows(slot), generates = slot->state == WEIR_SLOT_GENERATING;
+    weir_slot_state state = flows ? WEIR_SLOT_GENERATING : slot->state;
     return (weir_slot_view){
         .slot = slot->index,
-        .state = slot->next == WEIR__NEXT_AWAITED ? WEIR_SLOT_JOINED : slot->state,
-        .n_prompt_left = slot->state == WEIR_SLOT_PREFILLING ? request->history.n_tokens - slot->n_past : 0,
+        .state = slot->next == WEIR__NEXT_AWAITED ? WEIR_SLOT_JOINED : state,
+        .n_prompt_left = state == WEIR_SLOT_PREFILLING ? request->history.n_tokens - slot->n_past : 0,
         .n_prompt = request->history.n_prompt,
         .n_generated = request->n_generated,
         .priority = request->priority,
         .waited_ns = now > request->submit_ns ? now - request->submit_ns : 0,
         .n_past = slot->n_past,
         .lane = slot->lane,
-        .n_draft = generates ? slot->draft.n : 0,
-        .idle_ns = generates && now > request->last_ns ? now - request->last_ns : 0,
+        .n_draft = generates ? slot->draft.n
+                   : flows   ? weir__batch_most(driver, slot) - 1
+                             : 0,
+        .idle_ns = flows && now > request->last_ns ? now - request->last_ns : 0,
         .deadline_ns = request->deadline_ns == WEIR__CLOCK_NEVER ? INT64_MAX : request->deadline_ns - now,
         .limit = weir__batch_limit(driver, slot),
     };
@@ -141,17 +145,51 @@ static bool make_batch(weir__driver *driver, const weir_plan_entry *plan, size_t
 
 /* ---- Decode ---- */
 
+/* True if sequences of the pass, which was not computed, may lack cells of windows that their next tokens
+ * attend to: a micro-batch has taken them that was placed behind another one (ADR 0140). If the pass found no
+ * cells, the last micro-batch that was tried was not placed, and that can only be in a pool. There llama.cpp
+ * tries equally many rows of each sequence where consecutive ones do not do. */
+static bool loses_windows(const weir__driver *driver, weir_status status)
+{
+    int32_t rows[WEIR__SEQ_MAX], n = 0;
+    if (driver->model->info.n_swa == 0) return false;
+    if (status != WEIR_NO_SPACE) return driver->shape.n_passes > 1;
+    for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++)
+        if (slot->state != WEIR_SLOT_IDLE && slot->n_planned > 0) rows[n++] = slot->n_planned;
+    return driver->memory.pooled &&
+           (driver->shape.n_passes > 2 ||
+            weir__cost_passes(rows, n, driver->info.n_ubatch, WEIR_LAYOUT_PER_SLOT) > 2);
+}
+
+/* Drops the sequences of the pass, so that nobody gets their windows. again: slots that have not finished
+ * start again. */
+static void drop_windows(weir__driver *driver, bool again)
+{
+    for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
+        if (slot->state == WEIR_SLOT_IDLE || slot->n_planned == 0) continue;
+        if (again && slot->reason == WEIR_REASON_NOT_FINISHED) {
+            weir__reuse_restart(driver, slot);
+        } else {
+            weir__memory_cut(&driver->memory, slot->lane, 0, 0);
+            slot->n_past = 0;
+        }
+    }
+}
+
 /* The pass failed, which ends the streams in it. If cells ran out, nothing was computed, and all try again
  * with fewer drafts or slots. */
 static void fail_pass(weir__driver *driver, weir_status status, const weir_error *error)
 {
     driver->account.counts.n_failed_ticks++;
     if (status == WEIR_NO_SPACE &&
-        (weir__speculate_shrink(&driver->speculate) || weir__cells_shrink(&driver->cells)))
+        (weir__speculate_shrink(&driver->speculate) || weir__cells_shrink(&driver->cells))) {
+        if (loses_windows(driver, status)) drop_windows(driver, true);
         return;
+    }
     for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->state != WEIR_SLOT_IDLE && slot->n_planned > 0) weir__slot_fail(slot, status, error);
     }
+    if (loses_windows(driver, status)) drop_windows(driver, false); /* some may have been cancelled before */
 }
 
 /* Gives the context the adapters of this tick's slots. */
@@ -202,7 +240,7 @@ static void report_progress(const weir__driver *driver)
     for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         const weir__request *request = slot->request;
         if ((slot->state != WEIR_SLOT_PREFILLING && slot->state != WEIR_SLOT_JOINED) ||
-            request->stream == NULL)
+            weir__slot_flows(slot) || request->stream == NULL)
             continue;
         weir_progress progress = {
             .n_cached = request->n_cached > 0 ? request->n_cached : 0,
@@ -219,13 +257,11 @@ static void advance_slots(weir__driver *driver, weir_report *report)
     weir__pace_advance(&driver->slots);
     for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->n_planned == 0) continue;
-        slot->n_past += slot->n_planned - slot->n_drafted; /* sampling decides about the draft */
+        int32_t n = slot->n_planned - slot->n_drafted; /* sampling decides about the draft */
+        *(weir__slot_flows(slot) ? &report->n_decode : &report->n_prefill) += n;
+        slot->n_past += n;
         weir__memory_append(&driver->memory, slot->lane, slot->n_planned);
         weir__prefix_advance(&driver->prefix, slot);
-        if (slot->state == WEIR_SLOT_PREFILLING)
-            report->n_prefill += slot->n_planned;
-        else
-            report->n_decode++;
         report->n_drafted += slot->n_drafted;
         slot->request->n_drafted += slot->n_drafted;
         if (slot->draft.predicted) slot->request->n_predicted += slot->n_drafted;
@@ -538,6 +574,7 @@ void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n
             work_ns = weir__clock_now_ns() - prepared;
             weir__cost_observe(&driver->cost, &driver->shape, work_ns - driver->speculate.rollback.spent_ns);
         } else {
+            if (status == WEIR_ABORTED && loses_windows(driver, status)) drop_windows(driver, false);
             /* Tokens of a pass that a stop aborted belong to nobody. */
             if (status == WEIR_ABORTED && atomic_load(&driver->shared->stopping))
                 weir__finish_all(driver);

@@ -204,6 +204,79 @@ static void a_backend_without_the_cells_that_it_said_costs_one_pass(void **state
     }
 }
 
+/* In a pool its micro-batches may have let go of what windows still need; the fake knows which tokens they
+ * would miss. */
+static void a_pass_without_cells_leaves_no_hole_in_a_window(void **state)
+{
+    rig *r = *state;
+    static const int32_t n_ubatch[] = {1, 4, 8, 64};
+    for (size_t i = 0; i < 2 * sizeof n_ubatch / sizeof *n_ubatch; i++)
+        for (int at = 0; at < 6; at++) {
+            weir_stream *streams[3];
+            rig_load(r, "fake:exact=1,n_swa=8");
+            r->params.n_slots = 3;
+            r->params.layout = i % 2 == 0 ? WEIR_LAYOUT_UNIFIED : WEIR_LAYOUT_PER_SLOT;
+            r->params.n_ubatch = n_ubatch[i / 2];
+            r->params.chunk_size = 16;
+            for (int k = 0; k < 3; k++) rig_script(r, 'A' + k, 30 + 20 * k, "abcdefghijkl");
+            rig_start(r);
+            for (int k = 0; k < 3; k++) streams[k] = rig_submit_key(r, 'A' + k);
+            rig_ticks(r, at);
+            atomic_store(&r->fake->fail_decode_status, WEIR_NO_SPACE);
+            atomic_store(&r->fake->fail_decode_at, 0);
+            rig_run(r);
+            assert_int_equal(rig_stats(r).n_failed_ticks, 1);
+            for (int k = 0; k < 3; k++) {
+                sink got = {0};
+                sink_take(&got, streams[k]);
+                assert_sink(got, WEIR_REASON_END, "abcdefghijkl");
+            }
+            assert_int_equal(atomic_load(&r->fake->faults), 0);
+            rig_stop(r);
+        }
+}
+
+/* Cancels the stream during the pass that comes after `left` others. */
+typedef struct cancel_in_pass {
+    weir_stream *stream;
+    int left;
+} cancel_in_pass;
+
+static void cancel_now(void *user, const weir__batch *batch)
+{
+    cancel_in_pass *c = user;
+    (void)batch;
+    if (c->left-- == 0) weir_stream_cancel(c->stream);
+}
+
+/* What a pass would have overwritten is lost, but nothing says so: its sequence must not become a prefix. */
+static void an_aborted_pass_leaves_no_hole_in_a_window(void **state)
+{
+    rig *r = *state;
+    weir_request request;
+    for (int i = 0; i < 6; i++) {
+        sink got = {0};
+        cancel_in_pass c = {.left = 3};
+        rig_load(r, "fake:exact=1,n_swa=8");
+        r->params.n_ubatch = i / 2 == 0 ? 4 : i / 2 == 1 ? 8 : 64;
+        rig_script(r, 'A', 100, "abcdef");
+        rig_start_caching(r, i % 2 == 0 ? WEIR_LAYOUT_UNIFIED : WEIR_LAYOUT_PER_SLOT, 2);
+        c.stream = rig_submit_key(r, 'A');
+        r->fake->before_decode = cancel_now;
+        r->fake->before_decode_user = &c;
+        rig_run(r);
+        assert_int_equal(rig_stats(r).n_cancelled_prefilling, 1);
+        request = rig_ask(r, 'A');
+        weir_stream *second = rig_submit(r, &request);
+        rig_run(r);
+        sink_take(&got, second);
+        assert_sink(got, WEIR_REASON_END, "abcdef");
+        assert_int_equal(atomic_load(&r->fake->faults), 0);
+        assert_true(i / 2 < 2 || weir_stream_usage(second).n_cached > 0);
+        rig_stop(r);
+    }
+}
+
 static void only_what_has_no_cells_alone_fails(void **state)
 {
     rig *r = *state;
@@ -637,6 +710,8 @@ int main(void)
         RIG_TEST(a_state_that_finds_no_memory_is_computed_again),
         RIG_TEST(the_youngest_of_the_lowest_priority_goes),
         RIG_TEST(a_backend_without_the_cells_that_it_said_costs_one_pass),
+        RIG_TEST(a_pass_without_cells_leaves_no_hole_in_a_window),
+        RIG_TEST(an_aborted_pass_leaves_no_hole_in_a_window),
         RIG_TEST(only_what_has_no_cells_alone_fails),
         RIG_TEST(a_higher_priority_takes_the_slot_and_gives_it_back),
         RIG_TEST(requests_resume_at_the_time_of_the_tick),

@@ -277,6 +277,7 @@ static weir_status run_pass(weir__bcontext *context, const weir__batch *batch, b
     if (weir__fake_fails(&hooks->fail_decode_at, &hooks->fail_decode_more)) {
         status = (weir_status)atomic_load(&hooks->fail_decode_status);
         int32_t keep = status == WEIR_NO_SPACE ? 0 : atomic_load(&hooks->fail_decode_keep);
+        if (status == WEIR_NO_SPACE) weir__fake_slide_in_vain(context, batch);
         for (int32_t i = 0; i < keep && i < batch->n; i++)
             weir__fake_seq_append(context, batch->seq[i], batch->token[i], batch->pos[i], context->adapters);
         return weir__error_set(error, status, NULL, "the test asked for this pass to fail");
@@ -285,6 +286,7 @@ static weir_status run_pass(weir__bcontext *context, const weir__batch *batch, b
     int64_t us = atomic_load(&hooks->tick_us) + atomic_load(&hooks->token_us) * batch->n;
     for (; us > 0 && !is_aborted(context); us -= ABORT_POLL_US)
         weir__fake_wait(us < ABORT_POLL_US ? us : ABORT_POLL_US);
+    if (!weir__fake_has_windows(context, batch)) atomic_fetch_or(&hooks->faults, WEIR__FAKE_NO_WINDOW);
     weir__fake_slide(context, batch);
     for (int32_t i = 0; i < batch->n; i++) {
         if (is_aborted(context))

@@ -31,6 +31,7 @@ enum {
     WEIR__FAKE_STALE_WRITE = 32, /* state_load into a lane that a pending copy reads or will overwrite */
     WEIR__FAKE_BAD_NEXT = 64,    /* the test's next() returned no token */
     WEIR__FAKE_BAD_PART = 128,   /* part_load into another text than it was saved of */
+    WEIR__FAKE_NO_WINDOW = 256,  /* a token attends to cells that its sequence has lost */
 };
 
 /* An entry of the log. */
@@ -59,13 +60,16 @@ typedef struct weir__fake {
     /* Failures: each call decrements `at`. The call that finds 0 and the `more` after it fail; then it is -1
      * = off. */
     _Atomic int64_t fail_decode_at;
-    _Atomic int64_t fail_decode_more;   /* INT64_MAX = all later calls */
-    _Atomic int32_t fail_decode_status; /* WEIR_BACKEND, or NO_SPACE, which leaves the memory unchanged */
-    _Atomic int32_t fail_decode_keep;   /* tokens that another failing pass leaves in the memory; 0 */
+    _Atomic int64_t fail_decode_more; /* INT64_MAX = all later calls */
+    /* WEIR_BACKEND, or NO_SPACE, which leaves the memory unchanged, apart from windows in a pool: the pass's
+     * last micro-batch is the one without cells */
+    _Atomic int32_t fail_decode_status;
+    _Atomic int32_t fail_decode_keep; /* tokens that another failing pass leaves in the memory; 0 */
     _Atomic int64_t fail_sample_at;
     _Atomic int64_t fail_sample_more;
     _Atomic bool fail_state_save;
-    _Atomic bool fail_state_load;
+    _Atomic bool fail_state_load; /* parts of states as well */
+    _Atomic bool fail_part_load;
     _Atomic bool fail_share;
     _Atomic bool fail_cut; /* sequences can only be removed as a whole */
 

@@ -150,6 +150,13 @@ int32_t weir__fake_seq_next(const weir__fake_seq *seq, int32_t i);
 /* A pass begins: layers with a window let go of all that llama.cpp may overwrite. */
 void weir__fake_slide(weir__bcontext *context, const weir__batch *batch);
 
+/* The last micro-batch of a pass has found no cells. In a pool, what the others would have overwritten is
+ * lost (ADR 0140). */
+void weir__fake_slide_in_vain(weir__bcontext *context, const weir__batch *batch);
+
+/* True if the windows hold all that the sequences' next tokens attend to. */
+bool weir__fake_has_windows(const weir__bcontext *context, const weir__batch *batch);
+
 /* Appends a token, computed with these adapters. The caller has checked its position and the room. */
 void weir__fake_seq_append(weir__bcontext *context, int32_t seq, int32_t token, int32_t pos,
                            uint64_t adapters);

@@ -188,6 +188,27 @@ void weir__fake_slide(weir__bcontext *context, const weir__batch *batch)
         slide_lanes(context, batch);
 }
 
+void weir__fake_slide_in_vain(weir__bcontext *context, const weir__batch *batch)
+{
+    weir__batch placed = *batch;
+    placed.n = (batch->n - 1) / context->info.n_ubatch * context->info.n_ubatch;
+    if (!is_unified(context)) return;
+    weir__fake_slide(context, &placed);
+    for (int32_t i = 0; i < context->info.n_seq_max; i++)
+        if (context->seqs[i].n == 0) context->seqs[i].first = 0;
+}
+
+bool weir__fake_has_windows(const weir__bcontext *context, const weir__batch *batch)
+{
+    int32_t n_swa = (int32_t)context->model->options.n_swa;
+    for (int32_t i = 0; i < batch->n && n_swa > 0; i++) {
+        const weir__fake_seq *seq = &context->seqs[batch->seq[i]];
+        bool is_first = batch->pos[i] == end_of(seq);
+        if (is_first && seq->first > 0 && seq->first > batch->pos[i] - n_swa + 1) return false;
+    }
+    return true;
+}
+
 /* True if a sequence is one state of all its tokens. */
 static bool is_whole(const weir__bmodel *model)
 {
@@ -401,17 +422,19 @@ typedef struct part_state {
     uint64_t hash; /* of the text */
 } part_state;
 
+static bool has_parts(const weir__bmodel *model)
+{
+    return is_whole(model) || model->options.n_swa > 0;
+}
+
 size_t weir__fake_part_size(weir__bcontext *context, int32_t seq)
 {
-    bool has = context->model->options.hybrid || context->model->options.n_swa > 0;
-    return has && !context->model->options.recurrent && context->seqs[seq].n > 0 ? sizeof(part_state) : 0;
+    return has_parts(context->model) && context->seqs[seq].n > 0 ? sizeof(part_state) : 0;
 }
 
 uint64_t weir__fake_part_bytes(const weir__bmodel *model)
 {
-    size_t token = 2 * sizeof(int32_t) + sizeof(uint64_t); /* of a state, with adapters */
-    if (model->options.recurrent) return sizeof(int32_t) + (uint64_t)model->options.n_ctx_train * token;
-    return model->options.hybrid || model->options.n_swa > 0 ? sizeof(part_state) : 0;
+    return has_parts(model) ? sizeof(part_state) : 0;
 }
 
 size_t weir__fake_part_save(weir__bcontext *context, int32_t seq_id, void *bytes, size_t capacity)
@@ -427,13 +450,13 @@ size_t weir__fake_part_save(weir__bcontext *context, int32_t seq_id, void *bytes
     return sizeof own;
 }
 
-weir_status weir__fake_part_load(weir__bcontext *context, int32_t seq_id, int32_t n, const void *bytes,
-                                 size_t length, weir_error *error)
+static weir_status load_part(weir__bcontext *context, int32_t seq_id, int32_t n, const void *bytes,
+                             size_t length, weir_error *error)
 {
     weir__fake_seq *seq = &context->seqs[seq_id];
     weir__fake *hooks = &context->model->hooks;
     part_state own = {0};
-    if (atomic_load(&hooks->fail_state_load))
+    if (atomic_load(&hooks->fail_state_load) || atomic_load(&hooks->fail_part_load))
         return weir__error_set(error, WEIR_BACKEND, NULL, "the test asked for part_load to fail");
     if (length == sizeof own) memcpy(&own, bytes, length);
     bool fits = own.n > 0 && own.n <= seq->n && own.pos == n && entries_of(seq, n) == own.n &&
@@ -448,4 +471,12 @@ weir_status weir__fake_part_load(weir__bcontext *context, int32_t seq_id, int32_
     seq->first = 0;
     if (context->model->options.n_swa > 0) let_go(context, seq, n); /* a part has no more */
     return WEIR_OK;
+}
+
+weir_status weir__fake_part_load(weir__bcontext *context, int32_t seq_id, int32_t n, const void *bytes,
+                                 size_t length, weir_error *error)
+{
+    weir_status status = load_part(context, seq_id, n, bytes, length, error);
+    if (status != WEIR_OK) entries_remove(context, &context->seqs[seq_id], 0, context->seqs[seq_id].n);
+    return status;
 }

@@ -171,6 +171,34 @@ static void test_a_window_holds_what_the_last_pass_may_lose(void **state)
     }
 }
 
+static void test_a_part_that_is_not_loaded_leaves_nothing(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"exact=1,recurrent=1", "exact=1,hybrid=1", "exact=1,n_swa=4"};
+    for (size_t i = 0; i < N_ELEMENTS(kinds) * N_ELEMENTS(layouts); i++) {
+        rig r;
+        char part[64];
+        rig_init(&r, kinds[i / 2], 64, 2, layouts[i % 2]);
+        append(&r, 0, "abcd");
+        size_t size = r.ops->part_size(r.context, 0);
+        assert_in_range(size, 1, sizeof part);
+        assert_int_equal(r.ops->part_save(r.context, 0, part, size), size);
+        append(&r, 0, "efgh");
+        assert_ok(r.ops->part_load(r.context, 0, 4, part, size, error));
+        assert_int_equal(r.ops->seq_pos_max(r.context, 0), 3);
+        append(&r, 0, "efgh");
+        atomic_store(&r.fake->fail_part_load, true);
+        assert_int_equal(r.ops->part_load(r.context, 0, 4, part, size, NULL), WEIR_BACKEND);
+        atomic_store(&r.fake->fail_part_load, false);
+        assert_int_equal(r.ops->seq_pos_max(r.context, 0), -1);
+        assert_int_equal(atomic_load(&r.fake->n_cells), 0);
+        append(&r, 0, "xy");
+        assert_int_equal(chosen(&r), expected(&r, "xy"));
+        assert_int_equal(take_faults(&r), 0);
+        rig_fini(&r);
+    }
+}
+
 /* ---- A random walk beside a naive model ----------------------------------------------------------- */
 
 #define WALK_SEQS  4
@@ -360,6 +388,7 @@ int main(void)
         cmocka_unit_test_teardown(test_misuse_is_seen, nothing_left),
         cmocka_unit_test_teardown(test_recurrent_memory_cannot_be_cut, nothing_left),
         cmocka_unit_test_teardown(test_a_window_holds_what_the_last_pass_may_lose, nothing_left),
+        cmocka_unit_test_teardown(test_a_part_that_is_not_loaded_leaves_nothing, nothing_left),
         cmocka_unit_test_teardown(test_random_walk_beside_a_naive_memory, nothing_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

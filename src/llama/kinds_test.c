@@ -270,7 +270,12 @@ static void cut_by_a_part(const char *kind)
         feed_slowly(to, 2, edited + CUT, N - CUT);
         check_next(to, 2, 3, want);
         check_next(&r, 0, 3, want_first);
+        /* after a failure no layer has cells of the old text */
         assert_refused(ops->part_load(to->context, 2, CUT, part, size / 2, error), WEIR_FORMAT, "bytes");
+        assert_int_equal(ops->seq_pos_max(to->context, 2), -1);
+        assert_true(ops->seq_remove(to->context, 2, 0, -1));
+        feed_slowly(to, 2, edited, N);
+        check_next(to, 2, 3, want);
         free(part);
         free(want);
         free(want_first);

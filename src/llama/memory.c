@@ -148,11 +148,10 @@ uint64_t weir__llama_part_bytes(const weir__bmodel *model)
     return weir__shim_recurrent_bytes(model->model);
 }
 
+/* llama.cpp knows no part of a recurrent model's state: it saves and loads all of it. */
 static bool has_parts(const weir__bcontext *c)
 {
-    const struct llama_model *model = c->model->model;
-    return c->has_memory && !llama_model_is_recurrent(model) &&
-           (llama_model_is_hybrid(model) || c->model->info.n_swa > 0);
+    return c->has_memory && (c->model->whole_sequences || c->model->info.n_swa > 0);
 }
 
 size_t weir__llama_part_size(weir__bcontext *c, int32_t seq)
@@ -174,8 +173,12 @@ weir_status weir__llama_part_load(weir__bcontext *c, int32_t seq, int32_t n, con
         return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "this model's states have no such part");
     if (c->head != NULL) weir__llama_head_removed(c->head, seq, n);
     weir_status status = weir__shim_part_load(c->context, seq, bytes, length, error);
-    if (status != WEIR_OK) return status;
     /* The windows and recurrent states end there now; this cuts the other layers. */
-    if (weir__shim_seq_remove(c->context, seq, n, -1) && weir__llama_seq_pos_max(c, seq) < n) return WEIR_OK;
+    bool cut = status == WEIR_OK && weir__shim_seq_remove(c->context, seq, n, -1);
+    int32_t last = weir__llama_seq_pos_max(c, seq);
+    if (cut && last >= 0 && last < n) return WEIR_OK;
+    /* A sequence without windows or recurrent states seems to be empty, but other layers have its cells. */
+    weir__shim_seq_remove(c->context, seq, -1, -1);
+    if (status != WEIR_OK) return status;
     return weir__error_set(error, WEIR_BACKEND, NULL, "the sequence could not be cut at position %d", n);
 }

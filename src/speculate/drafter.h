@@ -27,11 +27,11 @@ typedef struct weir__draft {
     bool shared;          /* false: from this text alone, and no other is drafted from it */
     int32_t most;         /* 1 … WEIR__DRAFT_MAX */
     int32_t n;
-    int32_t token[WEIR__DRAFT_MAX]; /* [n]; no token that ends a text is among them */
-    bool predicted;                 /* its tokens are the prediction's */
-    double probability;             /* that all of its tokens are right; of none: 1 */
-    double undo_ns;                 /* expected time for undoing it, with the preparation */
-    weir__drafter *by;              /* who made it */
+    int32_t token[WEIR__DRAFT_MAX];  /* [n]; no token that ends a text is among them */
+    bool predicted;                  /* its tokens are the prediction's */
+    double probability;              /* that all of its tokens are right; of none: 1 */
+    double undo_ns[WEIR__DRAFT_MAX]; /* [n] expected time for undoing it up to here, with the preparation */
+    weir__drafter *by;               /* who made it */
 } weir__draft;
 
 /* Data that the drafts of a tick share. */
@@ -73,7 +73,7 @@ static inline bool weir__drafter_add(const weir__drafter *drafter, weir__draft *
         !weir__throughput_raise(throughput, draft->n, draft->probability, probability, own_ns))
         return false;
     draft->probability = probability;
-    draft->undo_ns += throughput->ns - ns;
+    draft->undo_ns[draft->n] = throughput->ns - ns + (draft->n > 0 ? draft->undo_ns[draft->n - 1] : 0);
     draft->token[draft->n++] = token;
     drafting->room--;
     return true;

@@ -83,7 +83,8 @@ static bool goes_back(play *p)
 {
     weir_engine_stats s = play_stats(p);
     bool whole = p->model->info.is_recurrent || p->model->info.is_hybrid;
-    return s.n_suspensions > 0 || (whole && s.n_drafted > s.n_accepted);
+    bool lost = p->model->info.n_swa > 0 && s.n_failed_ticks > 0; /* windows, so slots start again */
+    return s.n_suspensions > 0 || lost || (whole && s.n_drafted > s.n_accepted);
 }
 
 const weir_view *play_view(play *p)
