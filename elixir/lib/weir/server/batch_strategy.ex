@@ -28,7 +28,9 @@ defmodule Weir.Server.BatchStrategy do
 
   @typedoc """
   A slot with work. A generating slot gets one token and up to `n_draft` more; a prefilling one at most the
-  minimum of `n_prompt_left`, the chunk size and, if not 0, `limit`. `waited_ns` is the time since submit,
+  minimum of `n_prompt_left`, the chunk size and, if not 0, `limit`. After a rejected draft of a recurrent or
+  hybrid model, `n_draft` counts right tokens that are computed again: the slot needs all of them to get its
+  next token. `waited_ns` is the time since submit,
   `idle_ns` since its last token, `deadline_ns` the remaining time or `:infinity`; `lane` is the sequence that
   holds its KV cells. Slots that wait for another slot to prefill a shared prefix are not shown, nor are
   prompts that requests of higher priority hold back in this tick.
