@@ -136,14 +136,6 @@ static void add_item(weir__emitter *e, weir__text *text, const json_t *schema)
     }
 }
 
-static void add_alternatives(weir__emitter *e, weir__text *text, const json_t *schemas)
-{
-    for (size_t i = 0; i < json_array_size(schemas); i++) {
-        if (i > 0) weir__text_add_string(text, " | ");
-        add_item(e, text, json_array_get(schemas, i));
-    }
-}
-
 /* A number in all its spellings without an exponent. */
 static void add_number_value(weir__emitter *e, weir__text *text, const json_t *value)
 {
@@ -244,16 +236,30 @@ static void add_value(weir__emitter *e, weir__text *text, const json_t *value, s
     weir__text_add_string(text, json_is_object(value) ? " " SPACE_RULE " \"}\"" : " " SPACE_RULE " \"]\"");
 }
 
-/* In a long list, the values share their beginnings (automaton_rules.h), which a choice of orders would end
- * after the brace. */
-static void add_values(weir__emitter *e, weir__text *text, const json_t *values, bool spellings)
+/* Adds a list of values, which is one of n alternatives or all of them. In a long list, they share their
+ * beginnings (automaton_rules.h), which a choice of orders would end after the brace. */
+static void add_values(weir__emitter *e, weir__text *text, const json_t *schema, size_t n)
 {
-    const spelling as = !spellings                                             ? AS_GIVEN
-                        : json_array_size(values) < WEIR__AUTOMATON_SHARED_MIN ? ORDERS
-                                                                               : NUMBERS;
+    const json_t *values = json_object_get(schema, "enum");
+    const bool spellings = json_object_get(schema, WEIR__SCHEMA_SPELLINGS) != NULL;
+    const spelling as = !spellings ? AS_GIVEN : n < WEIR__AUTOMATON_SHARED_MIN ? ORDERS : NUMBERS;
     for (size_t i = 0; i < json_array_size(values); i++) {
         if (i > 0) weir__text_add_string(text, " | ");
         add_value(e, text, json_array_get(values, i), as);
+    }
+}
+
+/* Values among many alternatives get no rules of their own, so that they, too, share their beginnings. */
+static void add_alternatives(weir__emitter *e, weir__text *text, const json_t *schemas)
+{
+    const size_t n = json_array_size(schemas);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *one = json_array_get(schemas, i);
+        if (i > 0) weir__text_add_string(text, " | ");
+        if (n >= WEIR__AUTOMATON_SHARED_MIN && json_object_get(one, "enum") != NULL)
+            add_values(e, text, one, n);
+        else
+            add_item(e, text, one);
     }
 }
 
@@ -547,8 +553,7 @@ static void add_body(weir__emitter *e, weir__text *text, const json_t *schema)
     else if (json_object_get(schema, "anyOf") != NULL)
         add_alternatives(e, text, json_object_get(schema, "anyOf"));
     else if (json_object_get(schema, "enum") != NULL)
-        add_values(e, text, json_object_get(schema, "enum"),
-                   json_object_get(schema, WEIR__SCHEMA_SPELLINGS) != NULL);
+        add_values(e, text, schema, json_array_size(json_object_get(schema, "enum")));
     else if (json_object_get(schema, WEIR__SCHEMA_MULTIPLES) != NULL)
         add_multiples(e, text, json_object_get(schema, WEIR__SCHEMA_MULTIPLES));
     else if (strcmp(type, "string") == 0)
