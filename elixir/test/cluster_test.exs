@@ -303,14 +303,16 @@ defmodule Weir.ClusterTest do
     cluster = cluster(context, model_path: "fake:tick_us=20000", n_parallel: 16)
     greedy = for i <- 1..24, do: {"Prompt number #{i}", [max_tokens: 60]}
 
+    # so long that it has not ended when each stream has 20 tokens
     seeded =
-      {"seeded", [max_tokens: 60, temp: 1.0, seed: 42, ignore_eos: true, route: on(context, cluster, victim)]}
+      {"seeded",
+       [max_tokens: 500, temp: 1.0, seed: 42, ignore_eos: true, route: on(context, cluster, victim)]}
 
     sampled = {"sampled", [max_tokens: 60, temp: 1.0, ignore_eos: true, route: on(context, cluster, victim)]}
     # so long that it cannot end before the node does
     limited = [max_tokens: 2_000, deadline: 600_000, route: on(context, cluster, victim)]
     {:ok, model} = Weir.load_model("fake:")
-    {:ok, drawn} = Weir.generate(model, "seeded", max_tokens: 60, temp: 1.0, seed: 42, ignore_eos: true)
+    {:ok, drawn} = Weir.generate(model, "seeded", max_tokens: 500, temp: 1.0, seed: 42, ignore_eos: true)
     Nodes.events(caller)
 
     # whole answers have delivered nothing: they start over, whatever their options are
