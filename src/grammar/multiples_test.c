@@ -6,6 +6,7 @@
 #include "grammar/multiples.h"
 #include "grammar/schema_work.h"
 #include "support/dice.h"
+#include "support/effort.h"
 #include "support/gbnf.h"
 #include "support/model.h"
 #include "support/schema_examples.h"
@@ -27,7 +28,7 @@ static void integers_are_divided(void **state)
                                         {-1234567, 7654321},    {2001, 4000000},
                                         {-9876543, -1001},      {999999999999, 9999999999999}};
     dice d = {dice_environment("WEIR_TEST_SEED", 1)};
-    for (size_t i = 0; i < N_ELEMENTS(steps); i++)
+    for (size_t i = 0; i < N_ELEMENTS(steps); i += EFFORT(1, 5))
         for (size_t k = 0; k < N_ELEMENTS(bounds); k++) {
             const int64_t step = steps[i], low = bounds[k][0], high = bounds[k][1];
             char schema[256], least[64] = "", most[64] = "";
@@ -36,7 +37,7 @@ static void integers_are_divided(void **state)
             snprintf(schema, sizeof schema, "{\"type\":\"%s\",\"multipleOf\":%" PRId64 "%s%s}",
                      k % 2 == 0 ? "integer" : "number", step, least, most);
             gbnf *g = grammar_of(schema);
-            for (int n = 0; n < 200; n++) {
+            for (int n = 0; n < EFFORT(200, 40); n++) {
                 const int64_t near[] = {0, low == INT64_MIN ? -9999999999999999 : low,
                                         high == INT64_MAX ? 9999999999999999 : high,
                                         (int64_t)(dice_roll(&d) % 9999999999999999),
@@ -62,13 +63,13 @@ static void decimals_are_divided(void **state)
     } steps[] = {{"0.5", 5, 1},  {"1.5", 15, 1},  {"0.25", 25, 2},
                  {"2.5", 25, 1}, {"0.003", 3, 3}, {"0.05", 5, 2}};
     dice d = {dice_environment("WEIR_TEST_SEED", 1)};
-    for (size_t i = 0; i < N_ELEMENTS(steps); i++)
+    for (size_t i = 0; i < N_ELEMENTS(steps); i += EFFORT(1, 3))
         for (int positive = 0; positive < 2; positive++) {
             char schema[128], text[64];
             snprintf(schema, sizeof schema, "{\"type\":\"number\",\"multipleOf\":%s%s}", steps[i].step,
                      positive ? ",\"minimum\":0" : "");
             gbnf *g = grammar_of(schema);
-            for (int n = 0; n < 700; n++) {
+            for (int n = 0; n < EFFORT(700, 70); n++) {
                 int64_t power = 1, value = dice_in(&d, 0, n % 2 == 0 ? 2000 : 2000000000);
                 for (int64_t k = 0; k < steps[i].places; k++) power *= 10;
                 const bool minus = dice_one_in(&d, 3);
@@ -97,7 +98,7 @@ static void steps_are_refused_before_their_grammar_is(void **state)
     } steps[] = {{2, true},    {7, true},    {199, true},   {250, true},  {499, false},
                  {500, true},  {573, false}, {640, true},   {777, false}, {997, false},
                  {999, false}, {1000, true}, {1001, false}, {9973, false}};
-    for (size_t i = 0; i < N_ELEMENTS(steps); i++)
+    for (size_t i = 0; i < N_ELEMENTS(steps); i += EFFORT(1, 3))
         for (size_t k = 0; k < N_ELEMENTS(bounds); k++) {
             char schema[256], *text = NULL;
             weir_error why = {0};
@@ -123,7 +124,7 @@ static void no_size_is_too_small(void **state)
                                         {-9876543210987654, 1234567890123456},
                                         {1111111111111111, 8888888888888888}};
     size_t n = 0;
-    for (size_t i = 0; i < N_ELEMENTS(wholes); i++)
+    for (size_t i = 0; i < N_ELEMENTS(wholes); i += EFFORT(1, 3))
         for (size_t k = 0; k < N_ELEMENTS(bounds); k++)
             for (int places = 0; places < (k < 2 ? 15 : 1); places += 7) {
                 const weir__multiples of = {(uint64_t)wholes[i], places, bounds[k][0], bounds[k][1]};
@@ -144,7 +145,7 @@ static void no_size_is_too_small(void **state)
                 weir_free(text);
                 n++;
             }
-    assert_true(n > 25);
+    assert_true(n > EFFORT(25, 8));
 }
 
 /* Numbers with the same step share their rules. */
