@@ -422,26 +422,39 @@ def make_eagle(model, s, chain, guess, taps, d2t, own):
     t("blk.0.ffn_up", [s.embd, s.ff])
 
 
-def make_mamba(kind, model, s):
-    inner, state, rank, conv = 2 * s.embd, 2 if s.small else 16, s.embd // 16 if not s.small else 2, 4
-    hybrid = kind == "jamba"
+def put_sizes(model, s, ff, heads):
     model.put(".context_length", U32, s.context)
     model.put(".embedding_length", U32, s.embd)
-    model.put(".feed_forward_length", U32, s.ff if hybrid else 0)
-    model.put(".attention.head_count", U32, s.heads if hybrid else 0)
-    if hybrid:  # layers that attend are every other one
-        model.put(".attention.head_count_kv", I32, [s.kv_heads if i % 2 == 1 else 0 for i in range(s.layers)])
+    model.put(".feed_forward_length", U32, ff)
+    model.put(".attention.head_count", U32, heads)
     model.put(".block_count", U32, s.layers)
+
+
+def put_ssm(model, conv, inner, state, rank, groups=None):
     model.put(".ssm.conv_kernel", U32, conv)
     model.put(".ssm.inner_size", U32, inner)
     model.put(".ssm.state_size", U32, state)
     model.put(".ssm.time_step_rank", U32, rank)
-    model.put(".attention.layer_norm_rms_epsilon", F32, 1e-5)
-    vocab = put_bpe(model, s.vocab, s.small)
+    if groups:
+        model.put(".ssm.group_count", U32, groups)
 
+
+def put_embeddings(model, s, norm="output_norm"):
+    vocab = put_bpe(model, s.vocab, s.small)
     model.tensor("token_embd.weight", [s.embd, vocab], spread=1.0)
     model.tensor("output.weight", [s.embd, vocab], spread=0.4)
-    model.tensor("output_norm.weight", [s.embd], fill=1.0)
+    model.tensor(norm + ".weight", [s.embd], fill=1.0)
+
+
+def make_mamba(kind, model, s):
+    inner, state, rank, conv = 2 * s.embd, 2 if s.small else 16, s.embd // 16 if not s.small else 2, 4
+    hybrid = kind == "jamba"
+    put_sizes(model, s, s.ff if hybrid else 0, s.heads if hybrid else 0)
+    if hybrid:  # layers that attend are every other one
+        model.put(".attention.head_count_kv", I32, [s.kv_heads if i % 2 == 1 else 0 for i in range(s.layers)])
+    put_ssm(model, conv, inner, state, rank)
+    model.put(".attention.layer_norm_rms_epsilon", F32, 1e-5)
+    put_embeddings(model, s)
     for i in range(s.layers):
         def t(name, dims, **how):
             model.tensor("blk.%d.%s" % (i, name), dims, **how)
@@ -475,21 +488,10 @@ def make_mamba(kind, model, s):
 def make_mamba2(model, s):
     inner, state, rank, groups, conv = 2 * s.embd, 16, 16, 2, 4
     mixed = inner + 2 * groups * state
-    model.put(".context_length", U32, s.context)
-    model.put(".embedding_length", U32, s.embd)
-    model.put(".feed_forward_length", U32, 0)
-    model.put(".attention.head_count", U32, 0)
-    model.put(".block_count", U32, s.layers)
-    model.put(".ssm.conv_kernel", U32, conv)
-    model.put(".ssm.inner_size", U32, inner)
-    model.put(".ssm.state_size", U32, state)
-    model.put(".ssm.time_step_rank", U32, rank)
-    model.put(".ssm.group_count", U32, groups)
+    put_sizes(model, s, 0, 0)
+    put_ssm(model, conv, inner, state, rank, groups)
     model.put(".attention.layer_norm_rms_epsilon", F32, 1e-5)
-    vocab = put_bpe(model, s.vocab, s.small)
-    model.tensor("token_embd.weight", [s.embd, vocab], spread=1.0)
-    model.tensor("output.weight", [s.embd, vocab], spread=0.4)
-    model.tensor("output_norm.weight", [s.embd], fill=1.0)
+    put_embeddings(model, s)
     for i in range(s.layers):
         def t(name, dims, **how):
             model.tensor("blk.%d.%s" % (i, name), dims, **how)
@@ -509,11 +511,7 @@ def make_hybrid(kind, model, s):
     state, groups, rank, conv = s.state, s.groups, s.rank, 4 if delta else 3  # rank: heads of values
     attends = [(i + 1) % s.every == 0 for i in range(s.layers)]
     keys, values = state * groups, state * rank
-    model.put(".context_length", U32, s.context)
-    model.put(".embedding_length", U32, s.embd)
-    model.put(".block_count", U32, s.layers)
-    model.put(".feed_forward_length", U32, s.ff)
-    model.put(".attention.head_count", U32, s.heads)
+    put_sizes(model, s, s.ff, s.heads)
     model.put(".attention.layer_norm_rms_epsilon", F32, 1e-5)
     model.put(".rope.freq_base", F32, 10000.0)
     if delta:
@@ -522,19 +520,12 @@ def make_hybrid(kind, model, s):
         model.put(".attention.value_length", U32, s.head)
         model.put(".rope.dimension_count", U32, s.head)
         model.put(".rope.dimension_sections", I32, [s.head // 8, 3 * s.head // 16, 3 * s.head // 16, 0])
-        model.put(".ssm.conv_kernel", U32, conv)
-        model.put(".ssm.inner_size", U32, values)
-        model.put(".ssm.state_size", U32, state)
-        model.put(".ssm.time_step_rank", U32, rank)
-        model.put(".ssm.group_count", U32, groups)
+        put_ssm(model, conv, values, state, rank, groups)
         model.put(".full_attention_interval", U32, s.every)
     else:
         model.put(".attention.head_count_kv", I32, [s.kv_heads if yes else 0 for yes in attends])
         model.put(".shortconv.l_cache", U32, conv)
-    vocab = put_bpe(model, s.vocab, s.small)
-    model.tensor("token_embd.weight", [s.embd, vocab], spread=1.0)
-    model.tensor("output.weight", [s.embd, vocab], spread=0.4)
-    model.tensor("output_norm.weight" if delta else "token_embd_norm.weight", [s.embd], fill=1.0)
+    put_embeddings(model, s, "output_norm" if delta else "token_embd_norm")
     for i in range(s.layers):
         def t(name, dims, **how):
             model.tensor("blk.%d.%s" % (i, name), dims, **how)

@@ -311,6 +311,21 @@ static void test_memory_that_a_part_cuts(void **state)
     }
 }
 
+/* Feeds `n` tokens, which repeat the alphabet, and saves a part after each `step`; the first one is kept
+ * keep_ms. At the end the sequence is kept, too. tokens: one more than n. */
+static void feed_parts(shelf *s, int32_t *tokens, int32_t n, int32_t step, int32_t keep_ms, uint64_t most)
+{
+    for (int32_t i = 0; i <= n; i++) tokens[i] = 'a' + i % 26;
+    for (int32_t end = step; end <= n; end += step) {
+        char text[8] = "";
+        for (int32_t i = 0; i < step; i++) text[i] = (char)tokens[end - step + i];
+        feed(s, 0, text);
+        assert_true(weir__cache_save(s->cache, &open_key, tokens, end, 0, end == step ? keep_ms : 0, false));
+        assert_true(weir__cache_count(s->cache).n_bytes <= most);
+    }
+    assert_true(weir__cache_keep(s->cache, &open_key, tokens, n, 0, 0));
+}
+
 /* Of more parts than have room, those stay that save the most tokens. */
 static void test_parts_are_spread(void **state)
 {
@@ -319,15 +334,7 @@ static void test_parts_are_spread(void **state)
     shelf s;
     int32_t tokens[N_TOKENS + 1];
     shelf_init(&s, "hybrid=1", WEIR_LAYOUT_PER_SLOT, 4, 16 * N_STAY);
-    for (int32_t i = 0; i <= N_TOKENS; i++) tokens[i] = 'a' + i % 26;
-    for (int32_t n = STEP; n <= N_TOKENS; n += STEP) {
-        char text[STEP + 1] = "";
-        for (int32_t i = 0; i < STEP; i++) text[i] = (char)tokens[n - STEP + i];
-        feed(&s, 0, text);
-        assert_true(weir__cache_save(s.cache, &open_key, tokens, n, 0, 0, false));
-        assert_true(weir__cache_count(s.cache).n_bytes <= 16 * N_STAY);
-    }
-    assert_true(weir__cache_keep(s.cache, &open_key, tokens, N_TOKENS, 0, 0));
+    feed_parts(&s, tokens, N_TOKENS, STEP, 0, 16 * N_STAY);
     for (int32_t n = 1; n < N_TOKENS; n++) {
         weir__cache_hit hit;
         int32_t other = tokens[n];
@@ -348,14 +355,7 @@ static void test_some_parts_go_later(void **state)
         shelf s;
         int32_t tokens[N_TOKENS + 1];
         shelf_init(&s, "hybrid=1", WEIR_LAYOUT_PER_SLOT, 4, 16 * N_STAY);
-        for (int32_t i = 0; i <= N_TOKENS; i++) tokens[i] = 'a' + i % 26;
-        for (int32_t n = STEP; n <= N_TOKENS; n += STEP) {
-            char text[STEP + 1] = "";
-            for (int32_t i = 0; i < STEP; i++) text[i] = (char)tokens[n - STEP + i];
-            feed(&s, 0, text);
-            assert_true(weir__cache_save(s.cache, &open_key, tokens, n, 0, n == STEP ? keep_ms : 0, false));
-        }
-        assert_true(weir__cache_keep(s.cache, &open_key, tokens, N_TOKENS, 0, 0));
+        feed_parts(&s, tokens, N_TOKENS, STEP, keep_ms, 16 * N_STAY);
         weir__cache_hit hit;
         tokens[STEP] = '-';
         weir__cache_look(s.cache, &open_key, tokens, STEP + 1, true, NULL, UINT64_MAX, &hit);

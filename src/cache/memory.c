@@ -175,32 +175,38 @@ bool weir__memory_has_room(const weir__memory *memory, int32_t n)
     return !memory->pooled || n <= memory->n_cells - memory->n_used;
 }
 
+/* The size by one of the backend's operations. */
+static size_t size_by(size_t (*size)(weir__bcontext *, int32_t), weir__memory *memory, int32_t seq)
+{
+    return memory->n[seq] > 0 && settle_copies(memory, NULL) == WEIR_OK ? size(memory->context, seq) : 0;
+}
+
+static size_t save_by(size_t (*save)(weir__bcontext *, int32_t, void *, size_t), weir__memory *memory,
+                      int32_t seq, void *bytes, size_t capacity)
+{
+    if (settle_copies(memory, NULL) != WEIR_OK) return 0;
+    size_t length = save(memory->context, seq, bytes, capacity);
+    return length <= capacity ? length : 0;
+}
+
 size_t weir__memory_state_size(weir__memory *memory, int32_t seq)
 {
-    return memory->n[seq] > 0 && settle_copies(memory, NULL) == WEIR_OK
-               ? memory->ops->state_size(memory->context, seq)
-               : 0;
+    return size_by(memory->ops->state_size, memory, seq);
 }
 
 size_t weir__memory_save(weir__memory *memory, int32_t seq, void *bytes, size_t capacity)
 {
-    if (settle_copies(memory, NULL) != WEIR_OK) return 0;
-    size_t length = memory->ops->state_save(memory->context, seq, bytes, capacity);
-    return length <= capacity ? length : 0;
+    return save_by(memory->ops->state_save, memory, seq, bytes, capacity);
 }
 
 size_t weir__memory_part_size(weir__memory *memory, int32_t seq)
 {
-    return memory->n[seq] > 0 && settle_copies(memory, NULL) == WEIR_OK
-               ? memory->ops->part_size(memory->context, seq)
-               : 0;
+    return size_by(memory->ops->part_size, memory, seq);
 }
 
 size_t weir__memory_part_save(weir__memory *memory, int32_t seq, void *bytes, size_t capacity)
 {
-    if (settle_copies(memory, NULL) != WEIR_OK) return 0;
-    size_t length = memory->ops->part_save(memory->context, seq, bytes, capacity);
-    return length <= capacity ? length : 0;
+    return save_by(memory->ops->part_save, memory, seq, bytes, capacity);
 }
 
 /* True if the sequence's last position may be that of the last of n tokens. */

@@ -241,6 +241,21 @@ static void a_suspended_source_is_forked(void **state)
     }
 }
 
+/* Forks it behind n tokens while it runs and after its end; both go on as it did. cached: of their prompts. */
+static void fork_running_and_finished(rig *r, weir_stream *source, sink *whole, int32_t n, int32_t cached[2])
+{
+    weir_request more = rest(r, n, NULL, 0);
+    weir_stream *running = fork_at(r, source, n, &more);
+    rig_run(r);
+    sink_take(whole, source);
+    weir_stream *finished = fork_at(r, source, n, &more);
+    rig_run(r);
+    judge(running, whole, n);
+    judge(finished, whole, n);
+    cached[0] = weir_stream_usage(running).n_cached;
+    cached[1] = weir_stream_usage(finished).n_cached;
+}
+
 /* Memory that cannot be cut is computed again, or comes from a checkpoint. */
 static void a_source_that_cannot_be_cut_is_forked(void **state)
 {
@@ -252,16 +267,9 @@ static void a_source_that_cannot_be_cut_is_forked(void **state)
         static sink whole;
         weir_stream *source = run_source(r, prompt, round, &whole);
         assert_true(known(r, source, 4) < N_PROMPT + 4 - 1);
-        weir_request more = rest(r, 4, NULL, 0);
-        weir_stream *running = fork_at(r, source, 4, &more);
-        rig_run(r);
-        sink_take(&whole, source);
-        weir_stream *finished = fork_at(r, source, 4, &more);
-        rig_run(r);
-        judge(running, &whole, 4);
-        judge(finished, &whole, 4);
-        int32_t n_cached = weir_stream_usage(finished).n_cached;
-        assert_true(round / 2 == 0 ? n_cached == 0 : n_cached >= N_PROMPT - 1);
+        int32_t cached[2];
+        fork_running_and_finished(r, source, &whole, 4, cached);
+        assert_true(round / 2 == 0 ? cached[1] == 0 : cached[1] >= N_PROMPT - 1);
         rig_stop(r);
     }
 }
@@ -281,18 +289,11 @@ static void a_source_that_can_be_cut_in_places_is_forked(void **state)
         rig_load(r, models[i / 4]);
         int round = i % 4;
         weir_stream *source = run_source(r, prompt, round, &whole);
-        weir_request more = rest(r, 4, NULL, 0);
-        weir_stream *running = fork_at(r, source, 4, &more);
-        rig_run(r);
-        sink_take(&whole, source);
-        weir_stream *finished = fork_at(r, source, 4, &more);
-        rig_run(r);
-        judge(running, &whole, 4);
-        judge(finished, &whole, 4);
-        int32_t here = weir_stream_usage(running).n_cached, then = weir_stream_usage(finished).n_cached;
+        int32_t cached[2];
+        fork_running_and_finished(r, source, &whole, 4, cached);
         bool caches = round / 2 > 0;
-        assert_int_equal(here, i / 4 == 0 ? N_PROMPT + 3 : caches ? N_PROMPT - 1 : 0);
-        assert_true(then == here || !caches || then == N_PROMPT + 3);
+        assert_int_equal(cached[0], i / 4 == 0 ? N_PROMPT + 3 : caches ? N_PROMPT - 1 : 0);
+        assert_true(cached[1] == cached[0] || !caches || cached[1] == N_PROMPT + 3);
         rig_stop(r);
     }
 }

@@ -21,6 +21,21 @@ static void start(rig *r, guess *g, int32_t right, int32_t wrong)
     assert_true(guess_install(g, r->engine, r->model, right, wrong));
 }
 
+/* A request whose answer is "abcdefghijklm" behind a prompt of 6 tokens. */
+static weir_stream *submit_letters(rig *r, guess *g, int32_t right, int32_t wrong)
+{
+    rig_script(r, 'A', 6, "abcdefghijklm");
+    start(r, g, right, wrong);
+    return rig_submit_key(r, 'A');
+}
+
+static void finish_letters(rig *r, weir_stream *stream, sink *got)
+{
+    draft_run(r);
+    sink_take(got, stream);
+    assert_sink(*got, WEIR_REASON_END, "abcdefghijklm");
+}
+
 static int32_t past_of(const rig *r, int32_t slot)
 {
     return r->engine->driver.slots.first[slot].n_past;
@@ -37,9 +52,7 @@ static void right_tokens_of_a_rejected_draft_are_computed_again(void **state)
             sink got = {0};
             load(r, kind, "");
             r->params.layout = lanes ? WEIR_LAYOUT_PER_SLOT : WEIR_LAYOUT_UNIFIED;
-            rig_script(r, 'A', 6, "abcdefghijklm");
-            start(r, &g, 2, 3);
-            weir_stream *stream = rig_submit_key(r, 'A');
+            weir_stream *stream = submit_letters(r, &g, 2, 3);
             draft_tick(r);
             if (past_of(r, 0) < 6) draft_tick(r); /* the prompt's checkpoint ends a chunk */
             weir_report report = draft_tick(r);
@@ -59,9 +72,7 @@ static void right_tokens_of_a_rejected_draft_are_computed_again(void **state)
             sink_take(&got, stream);
             assert_string_equal(got.text, "abcde");
             assert_int_equal(draft_tick(r).n_drafted, 5);
-            draft_run(r);
-            sink_take(&got, stream);
-            assert_sink(got, WEIR_REASON_END, "abcdefghijklm");
+            finish_letters(r, stream, &got);
             assert_int_equal(weir_stream_usage(stream).n_generated, 14);
             assert_int_equal(rig_stats(r).n_prompt_tokens, 6);
             assert_int_equal(atomic_load(&r->fake->faults), 0);
@@ -77,12 +88,7 @@ static void right_drafts_cost_no_token_twice(void **state)
     for (size_t kind = 0; kind < COUNT(kinds); kind++) {
         sink got = {0};
         load(r, kind, "");
-        rig_script(r, 'A', 6, "abcdefghijklm");
-        start(r, &g, 4, 0);
-        weir_stream *stream = rig_submit_key(r, 'A');
-        draft_run(r);
-        sink_take(&got, stream);
-        assert_sink(got, WEIR_REASON_END, "abcdefghijklm");
+        finish_letters(r, submit_letters(r, &g, 4, 0), &got);
         assert_int_equal(rig_stats(r).n_accepted, 10);
         assert_int_equal(atomic_load(&r->fake->n_tokens), 6 + 13);
         rig_stop(r);
@@ -263,9 +269,7 @@ static void there_is_no_way_back_but_to_the_mark(void **state)
     for (size_t kind = 0; kind < COUNT(kinds); kind++) {
         sink got = {0};
         load(r, kind, "");
-        rig_script(r, 'A', 6, "abcdefghijklm");
-        start(r, &g, 2, 0);
-        weir_stream *stream = rig_submit_key(r, 'A');
+        weir_stream *stream = submit_letters(r, &g, 2, 0);
         while (rig_stats(r).n_drafted == 0) draft_tick(r);
         weir__driver *driver = &r->engine->driver;
         weir__slot *slot = driver->slots.first;
@@ -277,9 +281,7 @@ static void there_is_no_way_back_but_to_the_mark(void **state)
         assert_int_equal(slot->n_past, 6);
         assert_int_equal(driver->memory.n[slot->lane], 6);
         slot->state = WEIR_SLOT_PREFILLING;
-        draft_run(r);
-        sink_take(&got, stream);
-        assert_sink(got, WEIR_REASON_END, "abcdefghijklm");
+        finish_letters(r, stream, &got);
         assert_int_equal(atomic_load(&r->fake->faults), 0);
         rig_stop(r);
     }

@@ -10,31 +10,13 @@
 #include "support/effort.h"
 #include "support/model.h"
 
+#define N_TOKENS 200
+#define N_BYTES  16
+#include "support/vocabulary.h"
+
 /* ---- Vocabulary ------------------------------------------------------------------------------------ */
 
-#define N_TOKENS 200
-#define EOG      0
-#define NOTHING  1 /* a token without text */
-
-typedef struct vocabulary {
-    char text[N_TOKENS][16];
-    weir__trie *trie;
-} vocabulary;
-
-static int32_t piece_of(const void *model, int32_t token, char *bytes, int32_t capacity)
-{
-    const vocabulary *v = model;
-    int32_t n = (int32_t)strlen(v->text[token]);
-    if (n > capacity) return -n;
-    memcpy(bytes, v->text[token], (size_t)n);
-    return n;
-}
-
-static bool is_eog(const void *model, int32_t token)
-{
-    (void)model;
-    return token == EOG;
-}
+#define NOTHING 1 /* a token without text */
 
 static const char *const letters[] = {"a", "b", "c", "d", "é", "日"};
 static const uint32_t codes_of[] = {'a', 'b', 'c', 'd', 0xe9, 0x65e5};
@@ -51,9 +33,7 @@ static void make_vocabulary(vocabulary *v, dice *d)
         for (int k = 0; k < n; k++)
             strcat(v->text[i], letters[at < N_LETTERS ? at : dice_roll(d) % N_LETTERS]);
     }
-    const weir__trie_source source = {v, N_TOKENS, piece_of, is_eog};
-    v->trie = weir__trie_create(&source);
-    assert_non_null(v->trie);
+    vocabulary_make_trie(v);
 }
 
 /* ---- Grammars -------------------------------------------------------------------------------------- */
@@ -549,7 +529,7 @@ static void every_allocation_may_fail(void **state)
     put(&g, NOT_TOKEN, N_TOKENS - 1);
     put(&g, NOT_TOKEN, N_TOKENS - 2);
     put(&g, END, 0);
-    const weir__trie_source source = {&v, N_TOKENS, piece_of, is_eog};
+    const weir__trie_source source = source_of(&v);
     long live = weir__mem_live();
     for (long n = 0;; n++) {
         weir__automaton *a = NULL;

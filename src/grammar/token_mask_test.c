@@ -7,27 +7,8 @@
 #include "support/model.h"
 
 #define N_TOKENS 700
-#define EOG      0
-
-typedef struct vocabulary {
-    char text[N_TOKENS][320];
-    weir__trie *trie;
-} vocabulary;
-
-static int32_t piece_of(const void *model, int32_t token, char *bytes, int32_t capacity)
-{
-    const vocabulary *v = model;
-    int32_t n = (int32_t)strlen(v->text[token]);
-    if (n > capacity) return -n;
-    memcpy(bytes, v->text[token], (size_t)n);
-    return n;
-}
-
-static bool is_eog(const void *model, int32_t token)
-{
-    (void)model;
-    return token == EOG;
-}
+#define N_BYTES  320
+#include "support/vocabulary.h"
 
 /* Letters, marks of JSON, parts of characters, and runs that are longer than any table. */
 static void make_vocabulary(vocabulary *v, dice *d, int longest)
@@ -48,9 +29,7 @@ static void make_vocabulary(vocabulary *v, dice *d, int longest)
                 strcat(v->text[i], parts[dice_in(d, 0, dice_one_in(d, 2) ? 2 : N_ELEMENTS(parts) - 1)]);
         }
     }
-    const weir__trie_source source = {v, N_TOKENS, piece_of, is_eog};
-    v->trie = weir__trie_create(&source);
-    assert_non_null(v->trie);
+    vocabulary_make_trie(v);
 }
 
 static weir__automaton *compile(const vocabulary *v, const char *grammar)
@@ -171,9 +150,7 @@ static void check_along(const char *const *texts, size_t n_texts, const char *gr
     memset(&v, 0, sizeof v);
     strcpy(v.text[EOG], "end");
     for (size_t i = 0; i < n_texts; i++) strcpy(v.text[1 + i], texts[i]);
-    const weir__trie_source source = {&v, N_TOKENS, piece_of, is_eog};
-    v.trie = weir__trie_create(&source);
-    assert_non_null(v.trie);
+    vocabulary_make_trie(&v);
     weir__automaton *a = compile(&v, grammar);
     weir__automaton_place place = weir__automaton_start(a);
     for (;; text++) {

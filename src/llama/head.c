@@ -340,7 +340,7 @@ size_t weir__llama_head_state_size(weir__bcontext *head, int32_t seq)
     const weir__llama_following *f = head->following;
     take_in(head);
     cut_rows(head, seq, f->known[seq] + 1);
-    return state_bytes(f, seq) + weir__shim_state_size(head->context, seq) + sizeof(foot);
+    return state_bytes(f, seq) + weir__shim_state_size(head->context, seq, false) + sizeof(foot);
 }
 
 size_t weir__llama_head_state_save(weir__bcontext *head, int32_t seq, void *bytes, size_t capacity)
@@ -351,7 +351,8 @@ size_t weir__llama_head_state_save(weir__bcontext *head, int32_t seq, void *byte
     if (size > capacity) return 0;
     end.n_memory = size - end.n_state - sizeof end;
     memcpy(bytes, row_of(f->state, f, seq), end.n_state);
-    if (weir__shim_state_save(head->context, seq, (char *)bytes + end.n_state, end.n_memory) != end.n_memory)
+    if (weir__shim_state_save(head->context, seq, false, (char *)bytes + end.n_state, end.n_memory) !=
+        end.n_memory)
         return 0;
     memcpy((char *)bytes + size - sizeof end, &end, sizeof end);
     return size;
@@ -370,7 +371,7 @@ void weir__llama_head_state_load(weir__bcontext *head, int32_t seq, const void *
         return;
     const char *memory = (const char *)bytes + length - end.n_memory;
     struct llama_memory_i *of = llama_get_memory(head->context);
-    if (weir__shim_state_load(head->context, seq, memory, end.n_memory, NULL) != WEIR_OK) {
+    if (weir__shim_state_load(head->context, seq, false, memory, end.n_memory, NULL) != WEIR_OK) {
         weir__shim_seq_remove(head->context, seq, -1, -1);
         return;
     }

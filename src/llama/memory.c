@@ -98,13 +98,13 @@ bool weir__llama_seq_copy(weir__bcontext *c, int32_t seq, int32_t to_seq, int32_
 size_t weir__llama_state_size(weir__bcontext *c, int32_t seq)
 {
     size_t head = c->head != NULL ? weir__llama_head_state_size(c->head, seq) : 0;
-    return c->has_memory ? weir__shim_state_size(c->context, seq) + head : 0;
+    return c->has_memory ? weir__shim_state_size(c->context, seq, false) + head : 0;
 }
 
 size_t weir__llama_state_save(weir__bcontext *c, int32_t seq, void *bytes, size_t capacity)
 {
     if (!c->has_memory) return 0;
-    size_t n = weir__shim_state_save(c->context, seq, bytes, capacity);
+    size_t n = weir__shim_state_save(c->context, seq, false, bytes, capacity);
     if (weir__llama_model_check(c->model, NULL) != WEIR_OK) return 0; /* cells of a lost worker are zeroes */
     if (n == 0 || n > capacity || c->head == NULL) return n;
     size_t head = weir__llama_head_state_save(c->head, seq, (char *)bytes + n, capacity - n);
@@ -117,22 +117,23 @@ weir_status weir__llama_state_load(weir__bcontext *c, int32_t seq, const void *b
     if (!c->has_memory) return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "this model has no memory");
     weir_status status = WEIR_OK;
     /* Loading first clears the sequence, so a copy is kept. */
-    size_t n_before = weir__llama_seq_pos_max(c, seq) >= 0 ? weir__shim_state_size(c->context, seq) : 0;
+    size_t n_before =
+        weir__llama_seq_pos_max(c, seq) >= 0 ? weir__shim_state_size(c->context, seq, false) : 0;
     void *before = NULL;
     if (n_before > 0) {
         before = weir__mem_alloc(n_before);
-        if (before == NULL || weir__shim_state_save(c->context, seq, before, n_before) != n_before) {
+        if (before == NULL || weir__shim_state_save(c->context, seq, false, before, n_before) != n_before) {
             status = weir__error_set(error, WEIR_NO_MEMORY, NULL,
                                      "no memory to keep the sequence's tokens; clear it before");
             goto out;
         }
     }
-    status = weir__shim_state_load(c->context, seq, bytes, length, error);
+    status = weir__shim_state_load(c->context, seq, false, bytes, length, error);
     if (status == WEIR_OK && c->head != NULL) weir__llama_head_state_load(c->head, seq, bytes, length);
     if (status == WEIR_OK) goto out;
     if (c->head != NULL) weir__llama_head_removed(c->head, seq, 0);
     weir__shim_seq_remove(c->context, seq, -1, -1);
-    if (before != NULL && weir__shim_state_load(c->context, seq, before, n_before, NULL) != WEIR_OK)
+    if (before != NULL && weir__shim_state_load(c->context, seq, false, before, n_before, NULL) != WEIR_OK)
         status = weir__error_set(error, WEIR_BACKEND, NULL,
                                  "the state could not be loaded, and the sequence is lost");
 
@@ -156,13 +157,13 @@ static bool has_parts(const weir__bcontext *c)
 
 size_t weir__llama_part_size(weir__bcontext *c, int32_t seq)
 {
-    return has_parts(c) ? weir__shim_part_size(c->context, seq) : 0;
+    return has_parts(c) ? weir__shim_state_size(c->context, seq, true) : 0;
 }
 
 size_t weir__llama_part_save(weir__bcontext *c, int32_t seq, void *bytes, size_t capacity)
 {
     if (!has_parts(c)) return 0;
-    size_t n = weir__shim_part_save(c->context, seq, bytes, capacity);
+    size_t n = weir__shim_state_save(c->context, seq, true, bytes, capacity);
     return weir__llama_model_check(c->model, NULL) == WEIR_OK ? n : 0; /* as in state_save */
 }
 
@@ -172,7 +173,7 @@ weir_status weir__llama_part_load(weir__bcontext *c, int32_t seq, int32_t n, con
     if (!has_parts(c))
         return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "this model's states have no such part");
     if (c->head != NULL) weir__llama_head_removed(c->head, seq, n);
-    weir_status status = weir__shim_part_load(c->context, seq, bytes, length, error);
+    weir_status status = weir__shim_state_load(c->context, seq, true, bytes, length, error);
     /* The windows and recurrent states end there now; this cuts the other layers. */
     bool cut = status == WEIR_OK && weir__shim_seq_remove(c->context, seq, n, -1);
     int32_t last = weir__llama_seq_pos_max(c, seq);

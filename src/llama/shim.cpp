@@ -451,69 +451,42 @@ int32_t weir__shim_window_start(const llama_model *model, int32_t pos)
 namespace
 {
 
-size_t size_of_state(llama_context *context, int32_t seq, llama_state_seq_flags flags)
+llama_state_seq_flags flags_of(bool part)
 {
-    capture said;
-    return attempt<size_t>(0, [&] { return llama_state_seq_get_size_ext(context, seq, flags); });
+    return part ? LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY : LLAMA_STATE_SEQ_FLAGS_NONE;
 }
 
-size_t save_state(llama_context *context, int32_t seq, void *bytes, size_t capacity,
-                  llama_state_seq_flags flags)
+} // namespace
+
+size_t weir__shim_state_size(llama_context *context, int32_t seq, bool part)
+{
+    capture said;
+    return attempt<size_t>(0, [&] { return llama_state_seq_get_size_ext(context, seq, flags_of(part)); });
+}
+
+size_t weir__shim_state_save(llama_context *context, int32_t seq, bool part, void *bytes, size_t capacity)
 {
     capture said;
     return attempt<size_t>(0, [&] {
-        return llama_state_seq_get_data_ext(context, static_cast<uint8_t *>(bytes), capacity, seq, flags);
+        return llama_state_seq_get_data_ext(context, static_cast<uint8_t *>(bytes), capacity, seq,
+                                            flags_of(part));
     });
 }
 
-weir_status load_state(llama_context *context, int32_t seq, const void *bytes, size_t length,
-                       llama_state_seq_flags flags, weir_error *error)
+weir_status weir__shim_state_load(llama_context *context, int32_t seq, bool part, const void *bytes,
+                                  size_t length, weir_error *error)
 {
     weir__hook_changes(context, seq, 0);
     return guard(error, WEIR_FORMAT, "the state cannot be loaded", [&] {
         capture said;
-        if (llama_state_seq_set_data_ext(context, static_cast<const uint8_t *>(bytes), length, seq, flags) !=
-            0)
+        if (llama_state_seq_set_data_ext(context, static_cast<const uint8_t *>(bytes), length, seq,
+                                         flags_of(part)) != 0)
             return WEIR_OK;
         if (said.says("available cells"))
             return weir__error_set(error, WEIR_NO_SPACE, nullptr,
                                    "the state cannot be loaded: no KV cells are left");
         return refuse_unknown(error, WEIR_FORMAT, "bytes", "the state cannot be loaded", said.length > 0);
     });
-}
-
-} // namespace
-
-size_t weir__shim_state_size(llama_context *context, int32_t seq)
-{
-    return size_of_state(context, seq, LLAMA_STATE_SEQ_FLAGS_NONE);
-}
-
-size_t weir__shim_state_save(llama_context *context, int32_t seq, void *bytes, size_t capacity)
-{
-    return save_state(context, seq, bytes, capacity, LLAMA_STATE_SEQ_FLAGS_NONE);
-}
-
-weir_status weir__shim_state_load(llama_context *context, int32_t seq, const void *bytes, size_t length,
-                                  weir_error *error)
-{
-    return load_state(context, seq, bytes, length, LLAMA_STATE_SEQ_FLAGS_NONE, error);
-}
-
-size_t weir__shim_part_size(llama_context *context, int32_t seq)
-{
-    return size_of_state(context, seq, LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY);
-}
-
-size_t weir__shim_part_save(llama_context *context, int32_t seq, void *bytes, size_t capacity)
-{
-    return save_state(context, seq, bytes, capacity, LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY);
-}
-
-weir_status weir__shim_part_load(llama_context *context, int32_t seq, const void *bytes, size_t length,
-                                 weir_error *error)
-{
-    return load_state(context, seq, bytes, length, LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY, error);
 }
 
 uint64_t weir__shim_recurrent_bytes(const llama_model *model)

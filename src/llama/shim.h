@@ -84,18 +84,13 @@ void weir__shim_set_causal(struct llama_context *context, bool causal, pthread_m
 /* Carries out pending copies between lanes now. */
 weir_status weir__shim_flush(struct llama_context *context, weir_error *error);
 
-/* Bytes; 0 on failure. */
-size_t weir__shim_state_size(struct llama_context *context, int32_t seq);
-size_t weir__shim_state_save(struct llama_context *context, int32_t seq, void *bytes, size_t capacity);
-weir_status weir__shim_state_load(struct llama_context *context, int32_t seq, const void *bytes,
+/* A sequence's state, or only the part of it that keeps the sequence from being cut: windows and recurrent
+ * states. Bytes; 0 on failure. Loading a part leaves the other cells as they are. */
+size_t weir__shim_state_size(struct llama_context *context, int32_t seq, bool part);
+size_t weir__shim_state_save(struct llama_context *context, int32_t seq, bool part, void *bytes,
+                             size_t capacity);
+weir_status weir__shim_state_load(struct llama_context *context, int32_t seq, bool part, const void *bytes,
                                   size_t length, weir_error *error);
-
-/* The same for the part of a state that keeps a sequence from being cut: windows and recurrent states. Load:
- * other cells stay. */
-size_t weir__shim_part_size(struct llama_context *context, int32_t seq);
-size_t weir__shim_part_save(struct llama_context *context, int32_t seq, void *bytes, size_t capacity);
-weir_status weir__shim_part_load(struct llama_context *context, int32_t seq, const void *bytes, size_t length,
-                                 weir_error *error);
 
 /* The bytes of a sequence's state in the recurrent layers. */
 uint64_t weir__shim_recurrent_bytes(const struct llama_model *model);
