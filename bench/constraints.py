@@ -125,12 +125,6 @@ def figures(times):
 
 
 def main():
-    for i in range(int(sys.argv[1])):
-        print(f"round {i + 1}", file=sys.stderr, flush=True)
-        write()
-
-
-def write():
     source = os.environ["WEIR_LLAMA_SOURCE"]
     paths = {"SmolLM2": os.environ["WEIR_MODEL"], **{name.removeprefix("ggml-vocab-").removesuffix(".gguf"): f"{source}/models/{name}" for name in VOCABULARIES}}
     all_groups = list(groups())

@@ -18,10 +18,10 @@ import sys
 import urllib.request
 
 from compare import Server
-from engine import machine, run
+from engine import machine, replace_section, run
 
 RESULT, TABLE = pathlib.Path("bench/results/speculate.md"), pathlib.Path("bench/results/drafts_kinds.csv")
-HEAD = "\n## Edit sessions\n"
+TITLE = "## Edit sessions"
 FILES = ("src/cache/memory.c", "src/engine/cells.c")
 EDITS = (("weir__", "inner_", "Names begin with inner_ instead of weir__."),
          ("size_t", "uint64_t", "Lengths are to be uint64_t."),
@@ -87,7 +87,7 @@ def main():
 
 
 def write(rounds, weir, threads, models, rows):
-    lines = [HEAD, f"`DRAFT_MODELS={','.join(f'{name}=…' for name in models)} scripts/bench.sh {rounds} drafts`, "
+    lines = [TITLE, "", f"`DRAFT_MODELS={','.join(f'{name}=…' for name in models)} scripts/bench.sh {rounds} drafts`, "
              f"{datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}.", "",
              f"{machine()}; {threads} threads, one slot, load average {os.getloadavg()[0]:.1f} at the end: more than 2 means that other programs ran",
              f"beside it. A session sends the first {CHARS:,} characters of {' or '.join(FILES)} and asks for three",
@@ -102,8 +102,7 @@ def write(rounds, weir, threads, models, rows):
         n = rounds * len(FILES)
         lines.append(f"| {name} | {speeds[0]:.1f} | {speeds[1]:.1f} | {statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f}) | ≥ 1.5 | "
                      f"{sum(r[7] for r in mine[1]) / n:.0f} / {sum(r[8] for r in mine[1]) / n:.0f} |")
-    before = RESULT.read_text(encoding="utf-8").split(HEAD)[0]
-    RESULT.write_text(before.rstrip("\n") + "\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    replace_section(RESULT, lines + [""], TITLE)
     print("\n".join(lines))
 
 

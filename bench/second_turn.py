@@ -109,7 +109,7 @@ def complete(url, tokens):
 
 
 def edit(weir, model, place):
-    """Tokens computed of the second turn's first part, and bytes of saved states; exits if an answer is not that of a new server."""
+    """Tokens computed of the second turn's first part, and bytes of saved states; and whether the answer is that of a new server."""
     layout, evicts = PLACES[place]
     dice = random.Random(1)
     first = [dice.randrange(300, 500) for _ in range(LENGTH)]
@@ -122,11 +122,9 @@ def edit(weir, model, place):
         computed, answer = complete(server.url, second)
         found = re.search(r"weir_cache_bytes\S* ([0-9.e+]+)", urllib.request.urlopen(server.url + "/metrics", timeout=60).read().decode())
     with Server("weir", command) as server:
-        if complete(server.url, second)[1] != answer:
-            print(f"second_turn: {model}, {place}: another answer than without the cache", file=sys.stderr)
-            same = False
-        else:
-            same = True
+        same = complete(server.url, second)[1] == answer
+    if not same:
+        print(f"second_turn: {model}, {place}: another answer than without the cache", file=sys.stderr)
     return computed - (LENGTH - SHARED), int(float(found.group(1))), same
 
 

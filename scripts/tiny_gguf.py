@@ -250,7 +250,7 @@ class Shape:
         self.head = self.embd // self.heads
         self.vocab = 512
         self.context = 16 if small else 2048
-        self.state, self.groups, self.rank, self.every = 16, 4, 16, 2  # of hybrids; every so many layers one attends
+        self.state, self.groups, self.rank, self.every = 16, 4, 16, 2  # of hybrids: each `every`-th layer attends
 
 
 class Chain:
@@ -447,7 +447,7 @@ def put_embeddings(model, s, norm="output_norm"):
 
 
 def make_mamba(kind, model, s):
-    inner, state, rank, conv = 2 * s.embd, 2 if s.small else 16, s.embd // 16 if not s.small else 2, 4
+    inner, state, rank, conv = 2 * s.embd, 2 if s.small else 16, 2 if s.small else s.embd // 16, 4
     hybrid = kind == "jamba"
     put_sizes(model, s, s.ff if hybrid else 0, s.heads if hybrid else 0)
     if hybrid:  # layers that attend are every other one

@@ -194,9 +194,9 @@ static void drafts_change_nothing(void **state)
     weir_model_release(model);
 }
 
-#define KIND(name)                                                                                           \
+#define KIND(kind)                                                                                           \
     {                                                                                                        \
-#name, drafts_change_nothing, NULL, NULL, #name                                                      \
+        .name = #kind, .test_func = drafts_change_nothing, .initial_state = #kind                            \
     }
 
 int main(void)

@@ -147,9 +147,9 @@ OPERATION(weir_status, state_load, weir__bcontext *context, int32_t seq, const v
 /* True if a sequence can be cut to its first n positions and continued. */
 OPERATION(bool, can_end_at, weir__bcontext *context, int32_t seq, int32_t n)
 /* The part of a state that keeps a sequence from being cut: the cells of windows, and recurrent states; of a
- * recurrent model, the whole state. 0: there is none, or failure. part_load: a sequence that has at least n positions,
- * of the text of which the part was saved, is cut to n, where the part was saved. After an error it is
- * empty, unless the model has no such part: UNSUPPORTED. */
+ * recurrent model, the whole state. 0: there is none, or failure. part_load: a sequence that has at least n
+ * positions, of the text of which the part was saved, is cut to n, where the part was saved. After an error
+ * it is empty, unless the model has no such part: UNSUPPORTED. */
 OPERATION(size_t, part_size, weir__bcontext *context, int32_t seq)
 OPERATION(size_t, part_save, weir__bcontext *context, int32_t seq, void *bytes, size_t capacity)
 OPERATION(weir_status, part_load, weir__bcontext *context, int32_t seq, int32_t n, const void *bytes,

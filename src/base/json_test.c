@@ -593,7 +593,7 @@ static void floats_are_as_short_as_can_be(void **state)
         {FLT_MAX, "3.4028235e+38"},
         {1e-45f, "1e-45"},
     };
-    uint32_t bits = 1;
+    dice d = {1};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         weir__text text = {0};
@@ -607,7 +607,7 @@ static void floats_are_as_short_as_can_be(void **state)
         char shorter[WEIR__JSON_REAL_MAX];
         float value;
         int n = 0; /* significant digits */
-        bits = bits * 1664525 + 1013904223;
+        const uint32_t bits = (uint32_t)dice_roll(&d);
         memcpy(&value, &bits, sizeof value);
         if (!isfinite(value)) continue;
         weir__json_float(&text, "x", value);

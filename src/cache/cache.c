@@ -406,9 +406,10 @@ static weir__cache_entry *part_to_go(const weir__cache *cache)
  * NULL: there is none. */
 static weir__cache_entry *state_to_go(const weir__cache *cache)
 {
-    weir__cache_entry *whole = first_to_go(cache, WEIR__PREFIX_HOST, NULL), *part = part_to_go(cache);
-    if (whole == NULL || part == NULL) return whole != NULL ? whole : part;
-    return cache->n_parts > cache->params.n_bytes / 2 ? part : whole;
+    weir__cache_entry *whole = first_to_go(cache, WEIR__PREFIX_HOST, NULL);
+    if (whole != NULL && cache->n_parts <= cache->params.n_bytes / 2) return whole;
+    weir__cache_entry *part = part_to_go(cache);
+    return part != NULL ? part : whole;
 }
 
 /* Makes room for n more bytes: evicts the least recently used entries, and offers them to the archive's
@@ -530,7 +531,7 @@ static bool keep_state(weir__cache *cache, const weir__prefix_key *key, const in
 }
 
 /* A part is saved instead of a state that is more than this many times as large. Smaller states serve alone
- * and get files. */
+ * and may get files. */
 #define PART_WORTH 2
 
 /* True if no entry apart from `self` has exactly these tokens. */
@@ -572,9 +573,9 @@ static void save_end(weir__cache *cache, const weir__cache_entry *e)
         weir__mem_free(saved.bytes);
 }
 
-/* Takes the sequence from its entry and cuts it to the hit's tokens. Memory that cannot be truncated keeps
- * the place where it ended, if it goes on from there, or if other entries have most of its cells. */
-static int32_t take_sequence(weir__cache *cache, const weir__cache_hit *hit)
+/* Memory that cannot be truncated keeps the place where the sequence ended, if it goes on from there, or if
+ * other entries have most of its cells. */
+int32_t weir__cache_take_over(weir__cache *cache, const weir__cache_hit *hit)
 {
     weir__prefix_end *end = hit->entry;
     weir__cache_entry *e = weir__cache_entry_at(end);
@@ -600,12 +601,7 @@ static int32_t take_sequence(weir__cache *cache, const weir__cache_hit *hit)
 int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *end, int32_t n)
 {
     const weir__cache_hit hit = {.entry = end, .n = n, .pos = position_of(end, n)};
-    return take_sequence(cache, &hit);
-}
-
-int32_t weir__cache_take_over(weir__cache *cache, const weir__cache_hit *hit)
-{
-    return take_sequence(cache, hit);
+    return weir__cache_take_over(cache, &hit);
 }
 
 int32_t weir__cache_evict(weir__cache *cache, const weir__prefix_end *spare)

@@ -34,7 +34,7 @@ typedef struct weir__cache_params {
     int32_t n_sequences;    /* limit on the sequences of entries; 0 = none */
     uint64_t n_bytes;       /* limit on host memory for saved states; 0 = none */
     int32_t least;          /* a hit of fewer tokens is not worth copying */
-    bool exact;             /* the memory cannot be truncated: a state is usable only at its full length */
+    bool exact;             /* memory cannot be cut everywhere: without a part, a state serves whole */
     bool parts;             /* exact: but states have a part that cuts a longer sequence where it was saved */
     int32_t block;          /* tokens of a block whose changes are recorded; 0 = none are */
     weir__archive *archive; /* the cache owns it from create on, even if that fails; NULL = no files */

@@ -603,11 +603,12 @@ static void match_parts(place at, int32_t most, weir__prefix_match *match)
 {
     for (weir__prefix_node *node = at.node; node != NULL; node = node->parent) {
         if (node->to > at.n || node->to > most) continue;
-        for (weir__prefix_end *end = node->ends; end != NULL && match->part == NULL; end = end->next)
-            if (end->rank == WEIR__PREFIX_PART) match->part = end;
-        if (match->part == NULL) continue;
-        match->n_part = node->to;
-        return;
+        for (weir__prefix_end *end = node->ends; end != NULL; end = end->next)
+            if (end->rank == WEIR__PREFIX_PART) {
+                match->part = end;
+                match->n_part = node->to;
+                return;
+            }
     }
 }
 

@@ -216,8 +216,7 @@ void weir__account_finish(weir__account *account, const weir__slot *slot, int64_
     weir_tick_slot *planned = slot->index < 0 ? NULL : &account->planned[slot->index];
     bool in_plan = planned != NULL && planned->slot >= 0;
     weir_tick_slot part = in_plan ? *planned : part_of(account, slot);
-    bool flows = slot->index >= 0 && weir__slot_flows(slot);
-    count_end(account, slot->reason, flows ? WEIR_SLOT_GENERATING : slot_state(slot));
+    count_end(account, slot->reason, slot->index < 0 ? WEIR_SLOT_IDLE : weir__slot_shown(slot));
     /* A terminal chunk with text counts, too. After a cancel or an error nobody was waiting for the text. */
     if (request->n_sent > 0 && request->emit.text.n > request->emit.sent_text &&
         (slot->reason == WEIR_REASON_END || slot->reason == WEIR_REASON_LENGTH ||

@@ -173,6 +173,12 @@ static bool groups_apart(const weir_context_info *info, const int32_t *rows, int
     return n_passes <= passes_of(info, rows, n);
 }
 
+static void leave_out_draft(weir__slot *slot)
+{
+    slot->n_planned = 1;
+    slot->n_drafted = 0;
+}
+
 /* Leaves out the drafts of lanes with more than one row before the last micro-batch that may take their
  * cells: once rejected, they could not be removed (ADR 0140). True: some were left out. */
 static bool leave_out_drafts(weir__driver *driver, const int32_t *rows, bool apart)
@@ -187,8 +193,7 @@ static bool leave_out_drafts(weir__driver *driver, const int32_t *rows, bool apa
     for (int32_t lane = 0; lane < n; lane++) {
         weir__slot *slot = driver->lanes.slot[lane];
         if (slot == NULL || slot->n_drafted == 0 || before[lane] <= 1) continue;
-        slot->n_planned = 1;
-        slot->n_drafted = 0;
+        leave_out_draft(slot);
         changed = true;
     }
     return changed;
@@ -197,11 +202,9 @@ static bool leave_out_drafts(weir__driver *driver, const int32_t *rows, bool apa
 /* Leaves out the drafts that could not be taken back. */
 static void mark_drafts(weir__driver *driver)
 {
-    for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
-        if (slot->n_drafted == 0 || weir__rollback_mark(&driver->speculate.rollback, slot)) continue;
-        slot->n_planned = 1;
-        slot->n_drafted = 0;
-    }
+    for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++)
+        if (slot->n_drafted > 0 && !weir__rollback_mark(&driver->speculate.rollback, slot))
+            leave_out_draft(slot);
 }
 
 static void fill_lanes(weir__driver *driver)

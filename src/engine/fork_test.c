@@ -241,7 +241,7 @@ static void a_suspended_source_is_forked(void **state)
     }
 }
 
-/* Forks it behind n tokens while it runs and after its end; both go on as it did. cached: of their prompts. */
+/* Forks it behind n tokens while it runs and after its end; both go on as it did. */
 static void fork_running_and_finished(rig *r, weir_stream *source, sink *whole, int32_t n, int32_t cached[2])
 {
     weir_request more = rest(r, n, NULL, 0);

@@ -154,12 +154,11 @@ static bool ends_medium(const weir__history *history, int32_t n)
     return false;
 }
 
-int32_t weir__prefix_spacing(const weir__prefix *prefix, const weir__request *request)
+int32_t weir__prefix_spacing(const weir__prefix *prefix, int32_t n_prompt)
 {
-    int32_t n_prompt = request->history.n_prompt;
+    if (!prefix->checkpoints) return INT32_MAX;
     uint64_t most = prefix->params->cache_bytes / SPACED_PART, size = weir__cache_largest(prefix->cache);
     int64_t n = weir__prefix_is_whole(prefix->model) ? SPACED_LEAST : SPACED_LEAST_WINDOW;
-    if (!prefix->checkpoints) return INT32_MAX;
     while (n < n_prompt && size > 0 && (uint64_t)(n_prompt / n) > most / size) n *= 2;
     return n < n_prompt ? (int32_t)n : INT32_MAX;
 }

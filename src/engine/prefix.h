@@ -10,8 +10,7 @@
 #include "engine/shared.h"
 #include "engine/slot.h"
 
-/* True if a cached sequence serves at its own length only: because it is one state, or because only its
- * window is kept. */
+/* True if a cached sequence cannot be cut everywhere: it is one state, or a window has lost cells. */
 bool weir__prefix_is_exact(const weir_model *model);
 
 /* True if a sequence is one state of all its tokens, which cannot be cut at all. */
@@ -42,7 +41,7 @@ void weir__prefix_cut(const weir__prefix *prefix, const weir__history *history, 
 
 /* The number of tokens between checkpoints of a prompt, apart from those at the ends of its messages;
  * INT32_MAX: there are no others. */
-int32_t weir__prefix_spacing(const weir__prefix *prefix, const weir__request *request);
+int32_t weir__prefix_spacing(const weir__prefix *prefix, int32_t n_prompt);
 
 /* The last checkpoint that the leader will save within n tokens. */
 int32_t weir__prefix_last_checkpoint(const weir__prefix *prefix, const weir__slot *leader, int32_t n);

@@ -232,7 +232,7 @@ void weir__reuse_start(weir__driver *driver, weir__slot *slot)
 {
     const weir__request *request = slot->request;
     weir__cache_hit hit;
-    slot->spacing = weir__prefix_spacing(&driver->prefix, request);
+    slot->spacing = weir__prefix_spacing(&driver->prefix, request->history.n_prompt);
     look_up_prefix(driver, slot, &hit);
     if (slot->state != WEIR_SLOT_JOINED) {
         slot->n_promised = hit.n;

@@ -13,16 +13,11 @@
 
 #define NEWEST 0.1 /* weight of the newest time in the means */
 
-bool weir__rollback_needs_marks(const weir_model *model)
-{
-    return weir__prefix_is_whole(model);
-}
-
 bool weir__rollback_open(weir__rollback *rollback, weir__memory *memory, const weir_model *model,
                          int32_t n_slots)
 {
     *rollback = (weir__rollback){.memory = memory, .n_slots = n_slots};
-    if (!weir__rollback_needs_marks(model)) return true;
+    if (!weir__prefix_is_whole(model)) return true;
     rollback->marks = weir__mem_calloc((size_t)n_slots, sizeof *rollback->marks);
     return rollback->marks != NULL;
 }
@@ -37,7 +32,7 @@ void weir__rollback_close(weir__rollback *rollback)
 
 uint64_t weir__rollback_bytes(const weir_model *model, int32_t n_slots)
 {
-    if (!weir__rollback_needs_marks(model)) return 0;
+    if (!weir__prefix_is_whole(model)) return 0;
     return (uint64_t)n_slots * model->ops->part_bytes(model->model);
 }
 

@@ -22,9 +22,6 @@ typedef struct weir__rollback {
     int64_t spent_ns;        /* on both in this tick */
 } weir__rollback;
 
-/* True if the model's memory cannot be cut. */
-bool weir__rollback_needs_marks(const weir_model *model);
-
 /* False: out of memory. Free with close in any case. */
 bool weir__rollback_open(weir__rollback *rollback, weir__memory *memory, const weir_model *model,
                          int32_t n_slots);

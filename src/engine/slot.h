@@ -123,6 +123,12 @@ static inline bool weir__slot_flows(const weir__slot *slot)
            history->n_tokens - slot->n_past <= 1 + WEIR__DRAFT_MAX;
 }
 
+/* The state as others see it: a stream that flows generates. */
+static inline weir_slot_state weir__slot_shown(const weir__slot *slot)
+{
+    return weir__slot_flows(slot) ? WEIR_SLOT_GENERATING : slot->state;
+}
+
 /* Tokens that are in the memory, or will be once the leader has computed them. */
 static inline int32_t weir__slot_n_there(const weir__slot *slot)
 {

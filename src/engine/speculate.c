@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "engine/prefix.h"
 #include "model/context.h"
 
 /* The factor by which drafts may lengthen a tick while a stream without a draft waits for its token. */
@@ -25,7 +26,7 @@ static weir_status find_draft_model(weir_model *target, const weir_engine_params
 {
     *model = NULL;
     if (params->n_draft_max == 0) return WEIR_OK;
-    bool whole = weir__rollback_needs_marks(target);
+    bool whole = weir__prefix_is_whole(target);
     if (whole && params->draft_model != NULL && params->draft_model->info.is_draft_head)
         return weir__error_set(error, WEIR_UNSUPPORTED, "draft_model",
                                "a head cannot draft for a model with recurrent layers: take a draft model "
@@ -196,7 +197,7 @@ int32_t weir__speculate_passes(const weir__speculate *all, int32_t *rows)
 {
     const weir_context_info *info = all->info;
     int32_t n = 0;
-    if (info->layout == WEIR_LAYOUT_PER_SLOT || !weir__rollback_needs_marks(all->model))
+    if (info->layout == WEIR_LAYOUT_PER_SLOT || !weir__prefix_is_whole(all->model))
         return weir__cost_passes(rows, info->n_seq_max, info->n_ubatch, info->layout);
     /* Recurrent layers take equally many rows of each sequence, as lanes do, in a pool of any sequences. */
     for (int32_t seq = 0; seq < info->n_seq_max; seq++)

@@ -46,7 +46,7 @@ static weir_slot_view view_of(const weir__driver *driver, const weir__slot *slot
     const weir__request *request = slot->request;
     /* Tokens of the answer that are computed again are like a draft. */
     bool flows = weir__slot_flows(slot), generates = slot->state == WEIR_SLOT_GENERATING;
-    weir_slot_state state = flows ? WEIR_SLOT_GENERATING : slot->state;
+    weir_slot_state state = weir__slot_shown(slot);
     return (weir_slot_view){
         .slot = slot->index,
         .state = slot->next == WEIR__NEXT_AWAITED ? WEIR_SLOT_JOINED : state,
@@ -239,9 +239,8 @@ static void report_progress(const weir__driver *driver)
     int64_t now = weir__clock_now_ns();
     for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         const weir__request *request = slot->request;
-        if ((slot->state != WEIR_SLOT_PREFILLING && slot->state != WEIR_SLOT_JOINED) ||
-            weir__slot_flows(slot) || request->stream == NULL)
-            continue;
+        weir_slot_state shown = weir__slot_shown(slot);
+        if ((shown != WEIR_SLOT_PREFILLING && shown != WEIR_SLOT_JOINED) || request->stream == NULL) continue;
         weir_progress progress = {
             .n_cached = request->n_cached > 0 ? request->n_cached : 0,
             .n_processed = n_processed(&driver->slots, slot),
@@ -258,7 +257,10 @@ static void advance_slots(weir__driver *driver, weir_report *report)
     for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->n_planned == 0) continue;
         int32_t n = slot->n_planned - slot->n_drafted; /* sampling decides about the draft */
-        *(weir__slot_flows(slot) ? &report->n_decode : &report->n_prefill) += n;
+        if (weir__slot_flows(slot))
+            report->n_decode += n;
+        else
+            report->n_prefill += n;
         slot->n_past += n;
         weir__memory_append(&driver->memory, slot->lane, slot->n_planned);
         weir__prefix_advance(&driver->prefix, slot);

@@ -1,5 +1,5 @@
-/* automaton_states.h: the inside of an automaton, which automaton.c (its states) and token_mask.c (masks)
- * share.
+/* automaton_states.h: the inside of an automaton. automaton.c has its life, automaton_states.c the states,
+ * token_mask.c the masks, repeat.c the states that are similar.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_GRAMMAR_AUTOMATON_STATES_H
 #define WEIR_GRAMMAR_AUTOMATON_STATES_H

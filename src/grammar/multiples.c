@@ -1,10 +1,10 @@
-/* multiples.c: reads a number digit by digit and keeps what the digits so far leave when divided by the step.
+/* multiples.c: reads a number digit by digit and keeps the remainder of those so far.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A rule is about `left` more digits after some that leave `rest`, as if zeros followed: it matches the
- * digits that make a multiple of the whole. Numbers between bounds begin with digits that decide that they
- * are inside, and go on with such a rule. A rule's name says what it is about, so that all multiples of a
- * step in a grammar share their rules, and no name is long. */
+ * A rule is about `left` more digits after some whose remainder is `rest`, as if zeros followed: it
+ * matches the digits that make a multiple of the whole. Numbers between bounds begin with digits that
+ * decide that they are inside, and go on with such a rule. A rule's name says what it is about, so that
+ * all multiples of a step in a grammar share their rules, and no name is long. */
 #include "grammar/multiples.h"
 
 #include <inttypes.h>
@@ -28,7 +28,7 @@ typedef struct writer {
     weir__text *text;
     const weir__multiples *of;
     int most_left;
-    uint64_t *powers; /* [most_left + 1] of ten, divided by the step: what is left */
+    uint64_t *powers; /* [most_left + 1] powers of ten, modulo the step */
     bool *needed;     /* [most_left + 1][step] of the rules */
     bool any;
 } writer;
@@ -218,13 +218,13 @@ void weir__emit_multiples(weir__emitter *e, weir__text *text, const weir__multip
         for (size_t i = 1; i < n; i++) w.powers[i] = w.powers[i - 1] * 10 % of->step;
         if (find_side(of, false, &least, &most)) add_range(&w, least, most);
         if (find_side(of, true, &least, &most)) {
-            const bool both = w.any;
+            const bool positive = w.any;
             weir__text negative = {0};
             w.text = &negative;
             w.any = false;
             add_range(&w, least, most);
             if (w.any && !negative.failed)
-                weir__text_printf(text, "%s\"-\" (%s)", both ? " | " : "", negative.bytes);
+                weir__text_printf(text, "%s\"-\" (%s)", positive ? " | " : "", negative.bytes);
             text->failed |= negative.failed;
             weir__text_fini(&negative);
         }

@@ -2,10 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A repetition with bounds is written out: a row of equal items, then rules that are each an item and the
- * next rule, or nothing (grammar.c). Texts of n characters do not tell two copies apart if more than n are
- * left from either on. So the copy from which on LEFT are left, itself included, stands for those before it.
- * It does so only if an item cannot match nothing: otherwise a step opens all copies that are left at once,
- * and the number of ways would tell them apart. */
+ * next rule, or nothing (grammar.c). For texts of n characters it makes no difference at which of two
+ * copies they begin if more than n are left from either on. So the copy from which on LEFT are left,
+ * itself included, stands for those before it. It does so only if an item cannot match nothing: otherwise
+ * a step opens all copies that are left at once, and the number of ways would differ. */
 #include "grammar/repeat.h"
 
 #include "base/mem.h"

@@ -12,8 +12,8 @@
 /* Finds a->nearer. False: out of memory. */
 bool weir__repeat_find(weir__automaton *a);
 
-/* *to: a state with the same tokens, but for those within its run, as far as texts of up to
- * WEIR__REPEAT_REACH characters tell: longer tokens may differ; often `from` itself. *frames: a step from
+/* *to: a state that allows the same tokens of up to WEIR__REPEAT_REACH characters, leaving aside those within
+ * the runs; often `from` itself. *frames: a step from
  * `from` has at most so many times the frames of one from *to. False: out of memory. */
 bool weir__repeat_similar(weir__automaton *a, uint32_t from, uint32_t *to, uint64_t *frames);
 

@@ -218,14 +218,15 @@ static void add_value(weir__emitter *e, weir__text *text, const json_t *value, s
     }
     e->shared |= BIT(SPACE);
     weir__text_add_string(text, json_is_object(value) ? "\"{\" " SPACE_RULE " " : "\"[\" " SPACE_RULE " ");
-    const bool either = as == ORDERS && has_two_plain_members(value);
-    if (either) add_two_members(e, text, value);
-    json_object_foreach((json_t *)value, name, one)
-    {
-        if (either) break;
-        weir__text_add_string(text, before);
-        add_member(e, text, name, one, as);
-        before = " " COMMA;
+    if (as == ORDERS && has_two_plain_members(value)) {
+        add_two_members(e, text, value);
+    } else {
+        json_object_foreach((json_t *)value, name, one)
+        {
+            weir__text_add_string(text, before);
+            add_member(e, text, name, one, as);
+            before = " " COMMA;
+        }
     }
     json_array_foreach((json_t *)value, i, one)
     {

@@ -158,8 +158,7 @@ static bool merge_patterns(merge *m, json_t *pattern)
     return all != NULL && weir__schema_append(m->w, all, json_incref(pattern));
 }
 
-/* The least number that both divide: its multiples are those of both. False: it is too large, or they are no
- * integers. */
+/* Merges both into their least common multiple. False: it is too large, or they are no integers. */
 static bool merge_multiples(merge *m, const json_t *known, const json_t *other)
 {
     const double first = json_number_value(known), second = json_number_value(other);

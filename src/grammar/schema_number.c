@@ -20,7 +20,7 @@
 /* The most numbers in a list, which replaces bounds that have no grammar. */
 #define LISTED_MAX 1001
 
-/* The most that the digits of a multiple may leave when divided. */
+/* The largest step: the most remainders. */
 #define STEP_MAX 1000
 
 /* Reads a bound into *bound if it is tighter. sign: +1 for a lower bound, -1 for an upper one. */
@@ -45,22 +45,17 @@ static bool integer_bound(weir__schema_walk *w, const json_t *schema, const char
     return true;
 }
 
-/* True if a grammar can have the multiples' rules. */
-static bool may_read(const weir__multiples *of)
-{
-    return of->step <= STEP_MAX && weir__multiples_size(of) <= WEIR__SCHEMA_ELEMENTS_MAX;
-}
-
 /* Multiples that are too many for a list. */
 static json_t *read_multiples(weir__schema_walk *w, const weir__multiples *of)
 {
-    if (!may_read(of))
+    const uint64_t size = of->step <= STEP_MAX ? weir__multiples_size(of) : UINT64_MAX;
+    if (size > WEIR__SCHEMA_ELEMENTS_MAX)
         return weir__schema_refuse(
             w, "multipleOf",
             "it needs minimum and maximum with at most %d multiples between them: a grammar for all would be "
             "too large",
             LISTED_MAX);
-    if (!weir__schema_take(w, "multipleOf", weir__multiples_size(of))) return NULL;
+    if (!weir__schema_take(w, "multipleOf", size)) return NULL;
     return weir__schema_pack(w, "{s:s,s:[i,i,I,I]}", "type", "number", WEIR__SCHEMA_MULTIPLES, (int)of->step,
                              of->places, (json_int_t)of->low, (json_int_t)of->high);
 }

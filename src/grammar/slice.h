@@ -11,13 +11,13 @@
 /* The code points below this are control characters: JSON has none of them in its strings. */
 #define WEIR__SLICE_CONTROLS 0x20
 
-/* The code points of a token in a slice at most. Longer ones are judged one by one. */
+/* The most code points of a token in a slice. Longer ones are judged one by one. */
 #define WEIR__SLICE_LONGEST 250
 
-/* The slices that a grammar uses at most. Its classes beyond have none, and their masks cost more. */
+/* The most slices that a grammar uses. Its classes beyond have none, and their masks cost more. */
 #define WEIR__SLICES_MAX 16
 
-/* The ranges of a class at most. */
+/* The most ranges of a class. */
 #define WEIR__CLASS_MAX 64
 
 /* A class of characters: ascending ranges of code points that do not touch. */
@@ -36,14 +36,14 @@ typedef struct weir__token_slice {
     size_t refs;
     weir__class of;
     uint64_t ascii[2]; /* the class's first 128 code points as bits */
-    uint64_t
-        *tokens; /* bits of the tokens with all their characters in the class, WEIR__SLICE_LONGEST at most
-                        * and the last one complete */
-    uint64_t
-        *stops; /* bits of the trie's nodes on the way to any other token: where one ends or where a character
-                        * is not in the class, and those above */
-    uint64_t
-        *text_stops; /* the same without tokens that have a control character outside of the class first */
+    /* Bits of the tokens whose characters are all in the class, at most WEIR__SLICE_LONGEST, the last one
+     * complete. */
+    uint64_t *tokens;
+    /* Bits of the trie's nodes where another token ends or a character is not in the class, and of those
+     * above. */
+    uint64_t *stops;
+    /* The same, without tokens whose first character outside of the class is a control character. */
+    uint64_t *text_stops;
 } weir__token_slice;
 
 /* The slices of a trie, made when they are first asked for, and freed when no grammar uses them; those of

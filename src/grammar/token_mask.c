@@ -488,8 +488,7 @@ static weir_status get_mask(weir__automaton *a, const weir__automaton_place *pla
     mask *known;
     weir_status status = share_mask(a, of, &known);
     if (status == WEIR_OK && known == NULL) status = know_mask(a, of, &known);
-    if (status != WEIR_OK) return status;
-    if (!measure_run(a, of)) return WEIR_NO_MEMORY;
+    if (status != WEIR_OK) return status; /* or the state's run is measured */
     memcpy(bits, known->bits, WEIR__AUTOMATON_WORDS(a->trie->n_vocab) * sizeof *bits);
     const weir__slices *slices = a->trie->slices;
     const state *s = &a->states[of];

@@ -119,7 +119,8 @@ ggml::cpu::tensor_traits *product_of(const ggml_tensor *op);
 ggml::cpu::tensor_traits *attention_of(const ggml_tensor *op);
 ggml::cpu::tensor_traits *gelu_of(const ggml_tensor *op);
 
-/* Asked about each operation of a plan, in order. */
+/* Asked about each operation of a plan, in order, and again by each thread that computes it, which must find
+ * nothing new to refuse. */
 ggml::cpu::tensor_traits *recurrent_of(const ggml_tensor *op);
 
 } // namespace weir

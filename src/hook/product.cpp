@@ -324,11 +324,18 @@ struct dots : ggml::cpu::tensor_traits {
         ggml_vec_dot_t dot = ggml_get_type_traits_cpu(GGML_TYPE_F32)->vec_dot;
         int64_t first = weights->ne[1] * params->ith / params->nth;
         int64_t end = weights->ne[1] * (params->ith + 1) / params->nth;
-        for (int64_t begin = 0; begin < n_rows; begin += dot_rows)
+        for (int64_t begin = 0; begin < n_rows; begin += dot_rows) {
+            int64_t count = std::min<int64_t>(dot_rows, n_rows - begin);
+            char *to[dot_rows], *from[dot_rows];
+            for (int64_t m = 0; m < count; m++) {
+                to[m] = row_of(op, begin + m);
+                from[m] = row_of(x, begin + m);
+            }
             for (int64_t n = first; n < end; n++)
-                for (int64_t m = begin; m < std::min(begin + dot_rows, n_rows); m++)
-                    dot(static_cast<int>(x->ne[0]), reinterpret_cast<float *>(row_of(op, m)) + n, 0,
-                        static_cast<const char *>(weights->data) + n * weights->nb[1], 0, row_of(x, m), 0, 1);
+                for (int64_t m = 0; m < count; m++)
+                    dot(static_cast<int>(x->ne[0]), reinterpret_cast<float *>(to[m]) + n, 0,
+                        static_cast<const char *>(weights->data) + n * weights->nb[1], 0, from[m], 0, 1);
+        }
         return true;
     }
 };

@@ -70,14 +70,19 @@ INLINE void four_rows(const weir__delta_net *net, int64_t j, const int64_t size)
     }
 }
 
-/* A sum of rows' products with `by` of their numbers whose places have the remainder r by 4: one vector for
- * each remainder by 16. */
+/* Adds the four parts whose remainders by 16 are the same by 4. */
 INLINE vector quarter(const vector *parts)
 {
     return MM(add_ps)(MM(add_ps)(parts[0], parts[2]), MM(add_ps)(parts[1], parts[3]));
 }
 
-/* rows: those of the state, lanes; their products with the key. */
+/* The sum of all, from the quarters. */
+INLINE vector sum_of(const vector *quarters)
+{
+    return MM(add_ps)(MM(add_ps)(quarters[0], quarters[1]), MM(add_ps)(quarters[2], quarters[3]));
+}
+
+/* The products of the rows, one in each lane, with the key. */
 INLINE vector products(const float *rows, const float *key, const int64_t size)
 {
     vector quarters[4];
@@ -89,7 +94,7 @@ INLINE vector products(const float *rows, const float *key, const int64_t size)
                                         parts[c]);
         quarters[r] = quarter(parts);
     }
-    return MM(add_ps)(MM(add_ps)(quarters[0], quarters[1]), MM(add_ps)(quarters[2], quarters[3]));
+    return sum_of(quarters);
 }
 
 /* Changes the rows, and returns their products with the query; *next: those with the next token's key. */
@@ -112,8 +117,8 @@ INLINE vector change(float *rows, float decay, vector differences, const float *
         results[r] = quarter(result);
         nexts[r] = quarter(sum);
     }
-    *next = MM(add_ps)(MM(add_ps)(nexts[0], nexts[1]), MM(add_ps)(nexts[2], nexts[3]));
-    return MM(add_ps)(MM(add_ps)(results[0], results[1]), MM(add_ps)(results[2], results[3]));
+    *next = sum_of(nexts);
+    return sum_of(results);
 }
 
 /* As many rows as a vector has lanes, from the j-th on. */

@@ -217,10 +217,9 @@ static bool recurs_evenly(const weir__bmodel *model)
 static bool is_invariant(const weir__bcontext *c)
 {
     const weir__bmodel *model = c->model;
-    bool attends = !model->info.is_recurrent || model->info.is_hybrid;
-    bool recurs = model->info.is_recurrent || model->info.is_hybrid;
-    return (attends ? kernels_attend(c) : !model->offloads && *weir__hook_kernels() != '\0') &&
-           (!recurs || recurs_evenly(model)) && weir__hook_multiplies(model->model);
+    return (!model->info.is_recurrent ? kernels_attend(c)
+                                      : !model->offloads && *weir__hook_kernels() != '\0') &&
+           (!model->whole_sequences || recurs_evenly(model)) && weir__hook_multiplies(model->model);
 }
 
 static weir_status start_pool(weir__bcontext *c, const weir_context_params *params, weir_error *error)

@@ -35,7 +35,7 @@ struct weir__bmodel {
     bool encoder_decoder; /* the decoder attends to an encoder's output */
     bool head;            /* a draft head: predicts for another model, and can do nothing alone */
     bool m_rope;          /* positions in rows and columns */
-    bool whole_sequences; /* recurrent: its memory cannot be cut within a sequence */
+    bool whole_sequences; /* recurrent or hybrid: its memory cannot be cut within a sequence */
     int32_t n_positions;  /* tokens with position embeddings, INT32_MAX = any number */
     struct llama_context_params attention; /* of all its contexts: flash attention, RoPE and YaRN alone */
     weir_model_info info;

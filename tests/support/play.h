@@ -95,7 +95,7 @@ typedef struct play {
     uint64_t n_drafted, n_drafted_right;           /* as the engine counted in the end */
     uint64_t n_cached_tokens, n_joined, n_evicted; /* as the engine counted in the end */
     uint64_t n_adapter_changes;                    /* the same */
-    uint64_t n_parts;                              /* the same */
+    uint64_t n_parts;                              /* as the fake counted */
 
     /* of the present tick */
     weir_engine_stats at_decode;

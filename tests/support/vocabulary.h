@@ -1,5 +1,5 @@
-/* vocabulary.h: a vocabulary of texts that a test of grammars makes up; token 0 ends an answer. Define N_TOKENS
- * and N_BYTES, the bytes of the longest text with its NUL, before.
+/* vocabulary.h: a vocabulary of texts that a test of grammars makes up; token 0 ends an answer. Define before
+ * it N_TOKENS, and N_BYTES, the bytes of the longest text with its NUL.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_TESTS_VOCABULARY_H
 #define WEIR_TESTS_VOCABULARY_H

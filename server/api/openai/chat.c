@@ -46,9 +46,10 @@ static void add_custom(const char *name, size_t n, serve_part *part, weir__text 
  * logprobs and ids come with the next event. */
 static bool shows(const serve_choice *choice, const weir_delta *given)
 {
-    const serve_part *custom = custom_call(choice);
     weir__text input = {0};
-    if (given->kind != WEIR_DELTA_ARGUMENTS || custom == NULL) return true;
+    if (given->kind != WEIR_DELTA_ARGUMENTS) return true;
+    const serve_part *custom = custom_call(choice);
+    if (custom == NULL) return true;
     size_t at = custom->n_read;
     serve_ask_custom_input(&custom->text, &at, &input);
     bool any = input.n > 0 || input.failed;
