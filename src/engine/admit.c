@@ -119,7 +119,7 @@ void weir__admit(weir__driver *driver, int64_t now)
 
 /* ---- Ends ---- */
 
-/* Publishes the counters first, so that they are up to date for a reader of the terminal chunk. */
+/* Publishes the counters and frees the place first, so that both hold for a reader of the terminal chunk. */
 static void finish_request(weir__driver *driver, weir__slot *slot)
 {
     int64_t now = weir__clock_now_ns();
@@ -131,6 +131,7 @@ static void finish_request(weir__driver *driver, weir__slot *slot)
     slot->state = WEIR_SLOT_IDLE;
     weir__account_publish(&driver->account);
     slot->state = state;
+    weir__shared_leave(driver->shared);
     weir__slot_finish(slot, now);
     weir__shared_end(driver->shared, tenant);
 }

@@ -220,6 +220,49 @@ static void all_answers_are_queued_or_none(void **state)
     }
 }
 
+typedef struct asker {
+    rig *r;
+    weir_request request;
+    weir_stream *streams[N];
+    weir_status status;
+    int n_asked;
+} asker;
+
+static void ask_at_the_end(weir_stream *stream, void *user)
+{
+    asker *a = user;
+    weir_chunk chunk;
+    while (weir_stream_try_next(stream, &chunk) == WEIR_OK)
+        if (chunk.reason != WEIR_REASON_NOT_FINISHED && a->n_asked++ == 0)
+            a->status = weir_engine_submit_n(a->r->engine, &a->request, N, a->streams, NULL);
+}
+
+/* A caller that has seen the end of an answer may have asked again before the driver goes on. */
+static void the_place_of_an_answer_is_free_when_its_end_is_seen(void **state)
+{
+    rig *r = *state;
+    asker a = {.r = r};
+    r->params.n_slots = 2;
+    r->params.queue_limit = N - 2;
+    rig_script(r, 'A', 5, "some text");
+    rig_start(r);
+    a.request = rig_ask(r, 'A');
+    for (int i = 0; i < N; i++) a.streams[i] = rig_stream(r);
+    weir_stream *first = rig_stream(r);
+    weir_stream_set_ready(first, ask_at_the_end, &a);
+    assert_int_equal(weir_engine_submit(r->engine, &a.request, 1, &first, NULL), WEIR_OK);
+    rig_run(r);
+    assert_int_equal(a.n_asked, 1);
+    assert_int_equal(a.status, WEIR_OK);
+    for (int i = 0; i < N; i++) {
+        static sink got;
+        memset(&got, 0, sizeof got);
+        sink_take(&got, a.streams[i]);
+        assert_sink(got, WEIR_REASON_END, "some text");
+    }
+    weir_stream_set_ready(first, NULL, NULL);
+}
+
 /* ---- Logprobs and stop texts ----------------------------------------------------------------------- */
 
 static void a_result_tells_the_tokens_of_its_stop_text(void **state)
@@ -258,6 +301,7 @@ int main(void)
         RIG_TEST(random_seeds_give_different_answers),
         RIG_TEST(the_prompt_is_computed_once),
         RIG_TEST(all_answers_are_queued_or_none),
+        RIG_TEST(the_place_of_an_answer_is_free_when_its_end_is_seen),
         RIG_TEST(a_result_tells_the_tokens_of_its_stop_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

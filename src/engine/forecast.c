@@ -133,11 +133,11 @@ static weir_status look_at_queue(weir_engine *engine, weir__request *request, we
     bool open = shared->open;
     int32_t waiting;
     int64_t over = weir__shared_over(shared, &engine->params, request->tenant_hash, 1, &waiting);
-    bool slot_free = shared->n_live < engine->params.n_slots &&
-                     (stats->layout == WEIR_LAYOUT_PER_SLOT || shared->n_live == 0 ||
+    bool slot_free = shared->n_placed < engine->params.n_slots &&
+                     (stats->layout == WEIR_LAYOUT_PER_SLOT || shared->n_placed == 0 ||
                       stats->n_kv_reserved - stats->n_kv_cached + weir__cells_wanted(request) <= stats->n_kv);
     int32_t before = n_before(shared, request, now);
-    others beside = {shared->n_live, (stats->n_kv_used - stats->n_kv_cached) / 1024.0};
+    others beside = {shared->n_placed, (stats->n_kv_used - stats->n_kv_cached) / 1024.0};
     superiors above = find_superiors(engine, request);
     pthread_mutex_unlock(&shared->mutex);
     if (!open)

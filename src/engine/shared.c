@@ -262,8 +262,8 @@ int64_t weir__shared_over(const weir__shared *shared, const weir_engine_params *
 {
     int32_t limit = params->queue_limit, depth = shared->queue.n;
     /* Requests that a free slot takes at the next tick do not count as waiting. Requests on their way from
-     * the queue to their end are live and in no slot. */
-    int32_t n_free = params->n_slots - (shared->n_live - depth);
+     * the queue to their end are placed and in no slot. */
+    int32_t n_free = params->n_slots - (shared->n_placed - depth);
     if (n_free < 0) n_free = 0;
     int64_t room = (int64_t)limit + n_free - depth - (int64_t)n, over = -room;
     *waiting = 0;
@@ -313,6 +313,7 @@ weir_status weir__shared_submit(weir__shared *shared, const weir_engine_params *
             weir__queue_push(&shared->queue, request);
         }
         atomic_store_explicit(&shared->arrived, true, memory_order_relaxed);
+        shared->n_placed += (int32_t)n;
         shared->n_live += (int32_t)n;
         shared->stats.n_submitted += n;
     }
@@ -465,6 +466,13 @@ weir__request *weir__shared_take_all(weir__shared *shared)
     shared->queue = (weir__queue){0};
     pthread_mutex_unlock(&shared->mutex);
     return all;
+}
+
+void weir__shared_leave(weir__shared *shared)
+{
+    pthread_mutex_lock(&shared->mutex);
+    shared->n_placed--;
+    pthread_mutex_unlock(&shared->mutex);
 }
 
 void weir__shared_end(weir__shared *shared, weir__tenant *tenant)

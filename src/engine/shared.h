@@ -111,7 +111,8 @@ typedef struct weir__shared {
     bool open;            /* takes new requests */
     atomic_bool arrived;  /* a request was queued since the driver last filled the slots */
     atomic_bool stopping; /* ends the requests it has; written under the mutex */
-    int32_t n_live;       /* queued or in a slot */
+    int32_t n_placed;     /* requests in the queue or in a slot */
+    int32_t n_live;       /* those, and those whose end is being delivered */
     weir_engine_stats stats;
     weir__tenants tenants;
     uint64_t serial;   /* of the next request */
@@ -185,7 +186,10 @@ weir__request *weir__shared_take_over(weir__shared *shared, bool cancels, int64_
 /* Takes out all requests, as such a list. */
 weir__request *weir__shared_take_all(weir__shared *shared);
 
-/* A request has ended; its tenant is released. */
+/* A request leaves its slot, or the queue by weir__shared_take_*; its end is delivered next. */
+void weir__shared_leave(weir__shared *shared);
+
+/* Its end was delivered; its tenant is released. */
 void weir__shared_end(weir__shared *shared, weir__tenant *tenant);
 
 /* The time of the queue's next deadline, or an earlier one; WEIR__CLOCK_NEVER = none. */
