@@ -206,7 +206,7 @@ time.sleep(0.2)
 cancelled = server.post(f"{RESPONSES}/{begun['id']}/cancel", {}, key="one").json
 check("cancelled", cancelled["status"] == "cancelled" and cancelled["id"] == begun["id"] and cancelled["output"][-1]["status"] == "incomplete", cancelled)
 check("and kept so", get(f"{RESPONSES}/{begun['id']}").json == cancelled)
-check("its slot is free", server.wait_for(lambda m: m["weir_http_live"] <= 1 and m["weir_slots_generating"] == 0, key="boss") and server.busy_slots(key="one") == 0)
+check("its slot is free", server.is_idle(key="one"))
 
 connection = server.connect()
 connection.request("POST", RESPONSES, {**SHORT, **LONG, "background": True, "stream": True}, key="one")

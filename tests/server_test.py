@@ -304,7 +304,7 @@ check("events tell whether times are of the last seconds", first["ttft_ms"]["p50
       all(first[name]["lately"] is False and last[name]["lately"] is True for name in ("ttft_ms", "itl_ms", "tpot_ms")), first, last)
 check("events tell ticks", set(first) == {"ticks", "slots", "queue", "suspended", "kv", "cache", "total", "rates", "ttft_ms", "itl_ms", "tpot_ms", "model"} and len(first["slots"]) == 4 and
       any(t["prefill"] > 0 for t in seen) and all(t["ms"] > 0 and t["passes"] >= 1 for t in seen), first, seen[:3])
-check("slots are idle", all(s["state"] == "idle" for s in server.get("/slots").json), server.get("/slots").body)
+check("slots are idle", server.is_idle(), server.get("/slots").body)
 metrics = server.wait_for(idle)
 check("metrics count", metrics["weir_accepted_tokens_total"] <= metrics["weir_drafted_tokens_total"] and metrics["weir_submitted_total"] > 20 and metrics["weir_ttft_seconds_count"] > 20 and metrics['weir_http_requests_total{status="4xx"}'] > 50 and
       metrics['weir_ttft_seconds_bucket{le="+Inf"}'] == metrics["weir_ttft_seconds_count"] and metrics["weir_e2e_seconds_count"] > 20, metrics)

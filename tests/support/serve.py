@@ -285,6 +285,15 @@ class Server:
                 return metrics
             time.sleep(0.01)
 
+    def is_idle(self, **more):
+        """Whether no slot is busy, as soon as that is so: a slot is left a moment after the end of its answer is sent."""
+        end = time.monotonic() + self.patience
+        while self.busy_slots(**more) != 0:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.01)
+        return True
+
     def busy_slots(self, **more):
         return sum(slot["state"] != "idle" for slot in self.get("/slots", **more).json)
 
