@@ -75,6 +75,7 @@ install(DIRECTORY bench/results DESTINATION ${CMAKE_INSTALL_DOCDIR}/bench FILES_
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN *.c)
 install(FILES elixir/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/elixir)
 install(DIRECTORY elixir/guides DESTINATION ${CMAKE_INSTALL_DOCDIR}/elixir)
+install(FILES elixir/cluster/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/elixir/cluster)
 file(CREATE_LINK ../../../include ${files}/include SYMBOLIC)
 install(FILES ${files}/include DESTINATION ${CMAKE_INSTALL_DOCDIR})
 file(GLOB units CONFIGURE_DEPENDS packaging/*.service packaging/*.socket)

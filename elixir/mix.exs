@@ -228,7 +228,6 @@ defmodule Weir.MixProject do
           Weir.Tokenizer
         ],
         "Many callers": ~r/^Weir\.(Server|Request)/,
-        "Many nodes": ~r/^Weir\.Cluster/,
         "Many models": ~r/^Weir\.Models/,
         "Structured output": [Weir.Grammar, Weir.Schema],
         Models: [Weir.Hub],

@@ -171,7 +171,7 @@ for name; do
     markdown) step "Markdown" watch "links and widths" $logs/markdown.log scripts/markdown.py ;;
     docs) step "the documentation" watch "MkDocs, doxygen" $logs/docs.log make -s docs ;;
     exports) step "exported names" watch "nm libweir.so" $logs/exports.log check_exports ;;
-    dialyzer) step "types of the Elixir package" watch "dialyzer" $logs/dialyzer.log scripts/dialyzer.sh ;;
+    dialyzer) step "types of the Elixir packages" watch "dialyzer" $logs/dialyzer.log scripts/dialyzer.sh ;;
     asan)
         scripts/model.sh >/dev/null
         # What computes most on the default model takes minutes each there; tiny models and the kernels' own tests lead through the same code.

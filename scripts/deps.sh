@@ -79,7 +79,7 @@ find_missing() {
         have openssl || need openssl "certificates for the tests of TLS"
         have curl || need curl "asks a server as the guides and the image's health check do"
         python_has_numpy || need python3-numpy "another opinion on logprobs"
-        have mix || need elixir "the Elixir package's tests (1.14 or newer)"
+        have mix || need elixir "the Elixir packages' tests (1.14 or newer)"
         { have erl && erlang_has_headers; } || need erlang-dev "the Elixir package's native part"
     fi
     if [ "$level" = check ]; then
@@ -94,7 +94,7 @@ find_missing() {
         have npm || need npm "fetches that client"
         has_proxy haproxy || need haproxy "a proxy before the server, in its tests"
         has_proxy nginx || need nginx-light "another one"
-        have dialyzer || need erlang-dialyzer "checks the Elixir package's types"
+        have dialyzer || need erlang-dialyzer "checks the Elixir packages' types"
         have llvm-symbolizer || need llvm "names the functions in sanitizer reports"
     fi
 }

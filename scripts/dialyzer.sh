@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# dialyzer.sh: the Elixir package's types, by Erlang's dialyzer. What is known of Erlang and Elixir themselves takes minutes
+# dialyzer.sh: the Elixir packages' types, by Erlang's dialyzer. What is known of Erlang and Elixir themselves takes minutes
 # to find out and is kept in the cache.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
@@ -21,4 +21,5 @@ if [ ! -f "$plt" ]; then
     mv "$plt.$$" "$plt"
 fi
 mix compile --warnings-as-errors
-dialyzer --plt "$plt" -Wunmatched_returns "$MIX_BUILD_PATH/lib/weir/ebin"
+(cd cluster && mix compile --warnings-as-errors)
+dialyzer --plt "$plt" -Wunmatched_returns "$MIX_BUILD_PATH/lib/weir/ebin" "$MIX_BUILD_PATH/lib/weir_cluster/ebin"

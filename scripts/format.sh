@@ -17,7 +17,7 @@ status=0
 # shellcheck disable=SC2086
 find "${folders[@]}" \( -name '*.c' -o -name '*.h' -o -name '*.cpp' \) -print0 | xargs -0 clang-format $how || status=1
 [ "$how" = -i ] || python3 - "${folders[@]}" scripts cmake CMakeLists.txt Makefile .ci \
-    elixir/lib elixir/test elixir/examples elixir/mix.exs elixir/.formatter.exs <<'PYTHON' || status=1
+    elixir/{,cluster/}{lib,test,mix.exs,.formatter.exs} elixir/examples elixir/cluster/bench <<'PYTHON' || status=1
 import pathlib
 import re
 import sys

@@ -107,6 +107,7 @@ TASKS = [
     ("quantize a model", "docs/guides/choosing-a-model.md", "weir quantize --type"),
     ("measure the speed", "docs/guides/choosing-a-model.md", "weir bench engine"),
     ("use it in Elixir", "elixir/README.md", "Weir.Server"),
+    ("connect Elixir nodes", "elixir/cluster/README.md", "{Weir.Cluster, name: :llama"),
     ("scrape metrics", "docs/guides/metrics.md", "scrape_configs"),
     ("upgrade", "docs/guides/upgrade.md", "git pull"),
     ("see what it cannot do", "docs/guides/limits.md", "## Not supported"),

@@ -489,8 +489,7 @@ defmodule Weir.CompletionTest do
             &Weir.Server.chat(self(), [], &1),
             &Weir.Server.stream_chat(self(), [], &1),
             &Weir.Models.chat(self(), "a", [], &1),
-            &Weir.Models.stream_chat(self(), "a", [], &1),
-            &Weir.Cluster.stream_chat(:none, [], &1)
+            &Weir.Models.stream_chat(self(), "a", [], &1)
           ],
           do: assert_raise(ArgumentError, ~r/:strict_schema/, fn -> chat.(opts) end)
     end

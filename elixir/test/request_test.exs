@@ -241,8 +241,6 @@ defmodule Weir.RequestTest do
     test "computes nothing more, whatever it asked for", %{long: long} do
       server = server(model: long, n_parallel: 1)
       {:ok, models} = Weir.Models.start_link(models: [[name: "m", model_path: "fake:tick_us=20000"]])
-      start_supervised!({Weir.Cluster, name: __MODULE__, server: server})
-      assert eventually(fn -> Weir.Cluster.status(__MODULE__) == :member end)
       # the likeliest token never ends the answer
       long_answer = [max_tokens: 4000, temp: 0.0]
       messages = [%{role: "user", content: "hello"}]
@@ -252,8 +250,6 @@ defmodule Weir.RequestTest do
             fn -> Server.generate(server, "hello", [share: true] ++ long_answer) end,
             fn -> Server.chat_completion(server, messages, [n: 2] ++ long_answer) end,
             fn -> catch_error(Enum.to_list(Server.stream(server, "hello", long_answer))) end,
-            fn -> Weir.Cluster.generate(__MODULE__, "hello", long_answer) end,
-            fn -> catch_error(Enum.to_list(Weir.Cluster.stream(__MODULE__, "hello", long_answer))) end,
             fn -> Weir.generate(long, "hello", long_answer) end,
             fn -> Weir.chat_completion(long, messages, long_answer) end,
             fn -> Weir.Models.generate(models, "m", "hello", long_answer) end

@@ -243,10 +243,8 @@ defmodule Weir.SchemaLoadTest do
     opts = [max_tokens: 200, temp: 0.0]
 
     models = start_supervised!({Weir.Models, models: [[name: "dog", model_path: path]]})
-    start_supervised!({Weir.Cluster, name: :schema, server: server})
-    assert Weir.Wait.eventually(fn -> Weir.Cluster.members(:schema) != [] end)
 
-    for from <- [model, server, {Weir.Models, {models, "dog"}}, {Weir.Cluster, :schema}] do
+    for from <- [model, server, {Weir.Models, {models, "dog"}}] do
       assert {:ok, %Pet{name: name, age: age}} = Schema.chat(from, messages, Pet, opts)
       assert is_binary(name) and is_integer(age)
     end

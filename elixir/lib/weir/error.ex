@@ -9,7 +9,7 @@ defmodule Weir.Error do
     * `field`: the option that is wrong, as text (`"top_p"`), with the place in it if it has parts
       (`"messages[1].content"`); `nil` if it is none
     * `message`: a sentence for people. Interpolation (`"\#{error}"`) gives it, too.
-    * `text`: the answer so far, if a stream of a `Weir.Cluster` has lost its node; otherwise `nil`
+    * `text`: the answer so far, if a target says why its stream cannot go on with it; otherwise `nil`
 
   In a controller:
 
@@ -21,13 +21,15 @@ defmodule Weir.Error do
   | status | codes |
   |---|---|
   | 400 | `:out_of_range`, `:empty_prompt`, `:context_full` (the prompt leaves no room for an answer), `:missing`, `:conflict`, `:duplicate`, `:unsupported`, `:grammar`, `:template`, `:damaged` (a file), `:token_refused` (by a grammar), `:invalid` |
-  | 404 | `:not_found` (a file, model, request or node) |
+  | 404 | `:not_found` (a file, model or request) |
   | 409 | `:shared` (others have the same answer) |
   | 413 | `:too_large` (an image, a sound, a state) |
   | 429 | `:queue_full` |
   | 499 | `:cancelled` |
   | 500 | `:io`, `:denied`, `:state`, `:no_space`, `:backend`, `:failed`, `:invalid_answer` (not what a schema asks for) |
-  | 503 | `:model_busy` and `:too_large` (of a pool's model), `:timeout`, `:queue_timeout`, `:first_token_timeout`, `:stopping`, `:server_down`, `:no_memory`, `:load_failed`, `:no_node`, `:node_down`, `:refused` (a node, by its cluster) |
+  | 503 | `:model_busy` and `:too_large` (of a pool's model), `:timeout`, `:queue_timeout`, `:first_token_timeout`, `:stopping`, `:server_down`, `:no_memory`, `:load_failed` |
+
+  A target of another package may have further codes.
 
       iex> {:ok, model} = Weir.load_model("fake:")
       iex> {:error, error} = Weir.generate(model, "hello", top_p: 2.0)
@@ -53,8 +55,7 @@ defmodule Weir.Error do
     429 => [:queue_full],
     499 => [:cancelled],
     500 => [:failed, :invalid_answer],
-    503 =>
-      ~w(timeout queue_timeout first_token_timeout stopping server_down load_failed no_node node_down refused)a
+    503 => [:timeout, :queue_timeout, :first_token_timeout, :stopping, :server_down, :load_failed]
   }
   @status for {status, codes} <- @statuses, code <- codes, into: %{}, do: {code, status}
 
@@ -97,6 +98,15 @@ defmodule Weir.Error do
     if is_list(result), do: {:ok, Enum.reverse(result)}, else: result
   end
 
+  @doc """
+  Makes the error of `raise Weir.Error, reason`. `reason` is one of the codes `:cancelled`, `:shared`, `:stopping`,
+  `:timeout` and `:unknown_call`, `{:server_down, reason}` with the reason of a process's end, or another code of
+  this package with its message.
+
+      iex> error = Weir.Error.exception({:not_found, "no model has this name"})
+      iex> {error.status, error.message, Weir.Error.exception(:timeout).status}
+      {404, "no model has this name", 503}
+  """
   @impl true
   def exception(reason), do: new(reason)
 
@@ -112,16 +122,13 @@ defmodule Weir.Error do
   defp text({:first_token_timeout, ms}),
     do: "no token came within #{seconds(ms)} of the queue's end, which is the request's first_token_timeout"
 
-  defp text({:refused, text}), do: "the cluster refuses this node's server: " <> text
   defp text({:server_down, reason}), do: "the server is down: " <> Exception.format_exit(reason)
   defp text({_code, text}) when is_binary(text), do: text
   defp text(:cancelled), do: "the request was cancelled"
   defp text(:timeout), do: "it took longer than its timeout"
   defp text(:stopping), do: "the server is stopping"
-  defp text(:node_down), do: "the node that computed the answer was lost"
   defp text(:shared), do: "others have the same answer"
   defp text(:unknown_call), do: "the process does not know this call"
-  defp text(:no_node), do: "no node serves the cluster's model"
 
   defp seconds(ms), do: "#{ms / 1000} s"
 

@@ -4,7 +4,7 @@ defmodule Weir.Generation do
   # Answers for one caller: requests to an engine that is created for them. It computes on its own thread, so
   # that no scheduler is held, and is freed when they have ended and nobody refers to them.
 
-  alias Weir.{Chat, Error, Model, NIF, Options, Tokenizer}
+  alias Weir.{Chat, Error, Model, NIF, Options, Target, Tokenizer}
   alias Weir.Server.{Limits, Request}
 
   @type prompt :: String.t() | [integer()] | NIF.chat()
@@ -22,7 +22,7 @@ defmodule Weir.Generation do
   Submits a prompt for n answers. `o` has these options. The engine's context grows if prompt and answer need
   more.
   """
-  @spec open(Model.t(), prompt() | Weir.Target.input(), map(), :generate | :stream, pos_integer(), Limits.t()) ::
+  @spec open(Model.t(), prompt() | Target.input(), map(), :generate | :stream, pos_integer(), Limits.t()) ::
           {:ok, [struct()]} | {:error, Error.t()}
   def open(%Model{} = model, input, o, mode, n, limits) do
     to = self()
@@ -49,12 +49,12 @@ defmodule Weir.Generation do
   """
   @spec elsewhere((() -> value)) :: value | {:error, Error.t()} when value: term()
   def elsewhere(fun) do
-    asker = Request.watch()
+    asker = Target.watch()
 
     try do
       elsewhere(fun, asker)
     after
-      Request.unwatch(asker)
+      Target.unwatch(asker)
     end
   end
 

@@ -54,8 +54,6 @@ defmodule Weir.Application do
 
   @impl true
   def start(_type, _args) do
-    # the groups of Weir.Cluster, one scope on each node
-    groups = %{id: Weir.Cluster, start: {:pg, :start_link, [Weir.Cluster]}}
-    Supervisor.start_link([Weir.Log, Weir.Turns, groups], strategy: :one_for_one, name: Weir.Supervisor)
+    Supervisor.start_link([Weir.Log, Weir.Turns], strategy: :one_for_one, name: Weir.Supervisor)
   end
 end

@@ -5,8 +5,8 @@ defmodule Weir.Request do
 
   The caller gets messages `{:weir, ref, event}` with the request's `ref`:
 
-    * `{:start, %{id: _, prompt_tokens: _, queue_position: _}}` once it is submitted. From a `Weir.Cluster` it
-      means that a node has the request, and both numbers are `nil`; from `Weir.Models`, `queue_position` is `nil`.
+    * `{:start, %{id: _, prompt_tokens: _, queue_position: _}}` once it is submitted. From
+      `Weir.Models`, `queue_position` is `nil`; from a target of another package, both numbers are.
     * `{:progress, map}` while its prompt is computed, see `Weir.Chunk`; not with `progress: false`
     * `{:text, text}`, or `{:chunk, chunk}` with `emit: :chunks`
     * last `{:end, %{reason: _, usage: _, miss: _, logprobs: _}}` as in `Weir.Chunk`, or `{:error, error}`

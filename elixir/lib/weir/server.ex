@@ -60,7 +60,7 @@ defmodule Weir.Server do
       stop.
 
   Unknown options, and options of the wrong type, raise `ArgumentError`. So does a server on another node,
-  because the engine sends text only to mailboxes of its own node; `Weir.Cluster` calls servers of other nodes.
+  because the engine sends text only to mailboxes of its own node.
 
   If the server is not running, or ends during the call, functions return a `Weir.Error` with the code
   `:server_down`. Those without `{:error, _}` (streams, `model/1`, `get_stats/1`) raise it.
@@ -330,15 +330,25 @@ defmodule Weir.Server do
   `max_queue`, `requests` (running), `n_shared` (requests that joined another one's generation), `strategy`,
   `strategy_failures`, `slots` (the work of each active slot in the last tick, the cached part of its prompt, and
   the request's `id` and `seq_id`), and, once the model is loaded, the engine's counters: see `weir_engine_stats` in the C API. Never
-  waits for a forward pass.
+  waits for a forward pass. `timeout` is in ms.
   """
-  @spec get_stats(server()) :: map()
-  def get_stats(server) do
-    case Broker.ask(server, :get_stats, :infinity) do
+  @spec get_stats(server(), timeout()) :: map()
+  def get_stats(server, timeout \\ :infinity) do
+    case Broker.ask(server, :get_stats, Options.argument!("the timeout", :timeout, timeout)) do
       {:error, error} -> raise error
       stats -> stats
     end
   end
+
+  @doc """
+  Returns the present options: those of `start_link/1`, with their defaults and the changes of `configure/2`.
+
+      iex> {:ok, server} = Weir.Server.start_link(model_path: "fake:", temp: 0.5)
+      iex> Weir.Server.configure(server, top_k: 7)
+      iex> {:ok, %{temp: 0.5, top_k: 7, n_parallel: 4}} = Weir.Server.fetch_options(server)
+  """
+  @spec fetch_options(server()) :: {:ok, map()} | {:error, Error.t()}
+  def fetch_options(server), do: Broker.ask(server, :options, :infinity)
 
   @doc """
   Changes options while requests run: defaults for requests, and options of the engine.

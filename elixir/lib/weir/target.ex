@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Target do
   @moduledoc """
-  What answers requests: a model, a server, one of several models, or a cluster. `Weir`, `Weir.Server`,
-  `Weir.Models` and `Weir.Cluster` have the functions of this module under the same names, for their own targets:
+  What answers requests: a model, a server, or one of several models. `Weir`, `Weir.Server` and `Weir.Models` have
+  the functions of this module under the same names, for their own targets:
 
       Weir.chat(model, messages)
       Weir.Server.chat(MyApp.LLM, messages)
       Weir.Models.chat(MyApp.Models, "code", messages)
-      Weir.Cluster.chat(:llama, messages)
 
   Called here, a function takes any of them, so that an application can choose later:
 
-      for target <- [model, MyApp.LLM, {Weir.Models, {MyApp.Models, "code"}}, {Weir.Cluster, :llama}],
+      for target <- [model, MyApp.LLM, {Weir.Models, {MyApp.Models, "code"}}],
           do: Weir.Target.chat(target, messages)
+
+  Other modules can be targets, too, see [below](#module-targets-of-other-packages).
 
   ## Options of a request
 
@@ -49,45 +50,64 @@ defmodule Weir.Target do
       before those of the answer, see `Weir.Chunk`; not with `share`)
 
   A model for one caller (`Weir`) also takes `n_ctx` (2048; grows if prompt and answer need more), `n_threads`,
-  `n_threads_batch`, `n_batch` and `n_ubatch`. A server and a cluster also take `id` (any term, for
+  `n_threads_batch`, `n_batch` and `n_ubatch`. A server also takes `id` (any term, for
   `Weir.Server.cancel/2` and forks; the caller then gets each token at once, as in a stream), `best_of` (1; 1 to 128:
   run this many answers and return the one with the highest mean logprob), `echo` (false; true puts the prompt before
   the answer) and `share` (false; with true, identical greedy or seeded requests share one running generation, which
-  cannot be forked). A cluster also takes `route`.
+  cannot be forked).
 
   A request ends when its caller ends. If the caller is a task and linked to the process that has started it
   (`Task.async/1`, `Task.start_link/1`), it also ends with that process, however that ended. A task that must
   outlive its caller is one of `Task.Supervisor.start_child/2`.
 
   `Weir.Error` lists the codes of errors.
+
+  ## Targets of other packages
+
+  A module becomes a target by `use Weir.Target` with the name and type of what it needs besides the request, and by
+  the callbacks below:
+
+      defmodule MyApp.Nearest do
+        use Weir.Target, region: String.t()
+
+        @impl true
+        def whole(region, input, opts), do: Weir.Server.whole(server(region), input, opts)
+        ...
+      end
+
+      MyApp.Nearest.chat("eu", messages)
+      Weir.Target.chat({MyApp.Nearest, "eu"}, messages)
+
+  The callbacks of `Weir`, `Weir.Server` and `Weir.Models` may be called. Wrong options raise `ArgumentError` before a
+  stream is enumerated; every other failure is a `Weir.Error`. A process that waits for an answer watches who has asked
+  for it (`watch/0`).
   """
 
   alias Weir.{Chat, ChatCompletion, Error, Model}
   alias Weir.Server.Courier
 
-  @typedoc "A model, a server (by pid or name), or one of the four modules with a target of its own."
+  @typedoc "A model, a server (by pid or name), or a module that is a target with what it needs."
   @type t :: Model.t() | GenServer.server() | {module(), term()}
 
   @typedoc "A text or token ids; a server also continues a running request (a fork), see `t:Weir.Server.prompt/0`."
   @type prompt :: String.t() | [integer()] | tuple()
 
-  @typedoc false
+  @typedoc "A prompt, or a conversation with the options of its template, which were read."
   @type input :: prompt() | {:chat, [Chat.message()], template :: map()}
 
-  @doc false
+  @doc "The whole answer, for `generate/3`, `complete/3` and `chat/3`."
   @callback whole(where :: term(), input(), keyword()) :: {:ok, Weir.Server.answer()} | {:error, Error.t()}
-  @doc false
+  @doc "A lazy stream, for `stream/3` and `stream_chat/3`: of texts, or of `Weir.Chunk`s with `emit: :chunks`."
   @callback chunks(where :: term(), input(), keyword()) :: Enumerable.t()
-  @doc false
+  @doc "For `chat_completion/3`."
   @callback completion(where :: term(), [Chat.message()], keyword()) ::
               {:ok, ChatCompletion.t()} | {:error, Error.t()}
-  @doc false
+  @doc "A lazy stream of `Weir.ChatCompletionChunk`s, for `stream_chat_completion/3`."
   @callback completion_chunks(where :: term(), [Chat.message()], keyword()) :: Enumerable.t()
-  @doc false
+  @doc "The vector of a text, or those of a list of texts, for `embed/3`."
   @callback vectors(where :: term(), String.t() | [String.t()], keyword()) ::
               {:ok, [float()] | [[float()]]} | {:error, Error.t()}
-  @doc false
-  # Reads the options of a request that a courier carries.
+  @doc "Reads the options of `submit/3` and `submit_chat/3`; the request begins later, in a process of its own."
   @callback carried(where :: term(), input(), keyword()) :: Courier.carried()
 
   # The functions by the name of their input, with what they return: the list for all targets.
@@ -104,8 +124,7 @@ defmodule Weir.Target do
     submit_chat: {:messages, quote(do: Weir.Request.t())}
   ]
 
-  # Defines them in a module, whose targets are of the types in `named`, a keyword list.
-  @doc false
+  @doc "Defines the functions in a module, whose targets are of the types in `named`, a keyword list."
   defmacro __using__(named) do
     arguments = Enum.map(named, fn {name, _type} -> Macro.var(name, __MODULE__) end)
     where = if match?([_], arguments), do: hd(arguments), else: List.to_tuple(arguments)
@@ -128,10 +147,15 @@ defmodule Weir.Target do
     {:__block__, [], [quote(do: @behaviour(Weir.Target)) | functions]}
   end
 
-  @modules [Weir, Weir.Server, Weir.Models, Weir.Cluster]
-
   defp of(%Model{} = model), do: {Weir, model}
-  defp of({module, _where} = target) when module in @modules, do: target
+
+  # A server's name may be such a pair, too: {name, node}.
+  defp of({module, _where} = pair) when is_atom(module) do
+    if Code.ensure_loaded?(module) and function_exported?(module, :whole, 3),
+      do: pair,
+      else: {Weir.Server, pair}
+  end
+
   defp of(server), do: {Weir.Server, server}
 
   @doc "Returns the whole answer to a prompt. Options: see above."
@@ -262,6 +286,30 @@ defmodule Weir.Target do
   def submit_chat(target, messages, opts \\ []) do
     {input, opts} = conversation(messages, opts)
     submit(target, input, opts)
+  end
+
+  @doc """
+  Monitors the process that has started this one as a task, while the two are linked: without it nobody gets
+  what the task returns. A link does not tell of a normal end. nil: there is no such process.
+  """
+  @spec watch() :: reference() | nil
+  def watch do
+    with [asker | _] when is_pid(asker) <- Process.get(:"$callers"),
+         {:links, links} = Process.info(self(), :links),
+         true <- asker in links do
+      Process.monitor(asker)
+    else
+      _other -> nil
+    end
+  end
+
+  @doc "The reverse of `watch/0`."
+  @spec unwatch(reference() | nil) :: :ok
+  def unwatch(nil), do: :ok
+
+  def unwatch(asker) do
+    Process.demonitor(asker, [:flush])
+    :ok
   end
 
   defp conversation(messages, opts) do

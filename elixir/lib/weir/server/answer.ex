@@ -140,11 +140,6 @@ defmodule Weir.Server.Answer do
     :ok
   end
 
-  @doc "True if the same request has the same answer again."
-  @spec deterministic?(opened()) :: boolean()
-  def deterministic?({:echo, _prompt, request}), do: request.deterministic
-  def deterministic?(request), do: request.deterministic
-
   # The prompt for a server's model. It is made in a short-lived process, because a conversation keeps its model in
   # memory.
   defp rendered(server, {:chat, _messages, _template} = input, deadline) do

@@ -88,7 +88,7 @@ defmodule Weir.Server.Broker do
   defp elsewhere!(server, node) do
     raise ArgumentError,
           "the server #{inspect(server)} is on the node #{node}, and its requests begin there; call this " <>
-            "function on that node, or use Weir.Cluster"
+            "function on that node"
   end
 
   # ---- Starting ----
@@ -356,6 +356,7 @@ defmodule Weir.Server.Broker do
 
   def handle_call(:embedder, _from, state), do: {:reply, {:ok, state.embedder}, state}
   def handle_call(:get_stats, _from, state), do: {:reply, stats(state), state}
+  def handle_call(:options, _from, state), do: {:reply, {:ok, state.options}, state}
 
   def handle_call({:configure, given}, from, state),
     do: {:noreply, change(%{state | changes: :queue.in({from, given}, state.changes)})}

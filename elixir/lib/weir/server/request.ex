@@ -4,7 +4,7 @@ defmodule Weir.Server.Request do
   # The consumer's side of a request. The server only names the engine; the consumer sends it the prompt, and
   # gets the chunks with back pressure. Without a server it has its own engine.
 
-  alias Weir.{Adapter, Deadline, Error, NIF, Options}
+  alias Weir.{Adapter, Deadline, Error, NIF, Options, Target}
   alias Weir.Server.{Broker, Driver, Flight, Limits, Telemetry}
 
   # The maximum number of chunks in the mailbox. When half of them were taken, as many are demanded again.
@@ -17,9 +17,8 @@ defmodule Weir.Server.Request do
   @no_seed 0xFFFFFFFF
 
   # server, key and monitor: nil without a server. model: of a server, a lease until the request's end. logprobs:
-  # whether chunks have scores. deterministic: whether the same request has the same answer again. flight: the
-  # sender; nil: the engine. held: the newest ids with their scores, whose text has not come yet. asker: the
-  # monitor of the process without which nobody gets the answer, see watch/0.
+  # whether chunks have scores. flight: the sender; nil: the engine. held: the newest ids with their scores, whose text has not come yet. asker: the
+  # monitor of the process without which nobody gets the answer, see Target.watch/0.
   @enforce_keys [:ref, :model, :logprobs, :limits]
   defstruct [
     :ref,
@@ -31,7 +30,6 @@ defmodule Weir.Server.Request do
     :flight,
     :asker,
     :limits,
-    deterministic: false,
     taken: 0,
     held: []
   ]
@@ -214,11 +212,10 @@ defmodule Weir.Server.Request do
       ref: ref,
       model: model,
       logprobs: o.logprobs,
-      deterministic: deterministic?(o),
       server: session.server,
       key: key,
       monitor: Process.monitor(session.server),
-      asker: watch()
+      asker: Target.watch()
     }
   end
 
@@ -265,7 +262,7 @@ defmodule Weir.Server.Request do
   @doc "A request of the calling process to an engine without a server."
   @spec own(reference(), Weir.Model.t(), boolean(), Limits.t()) :: struct()
   def own(ref, model, logprobs, limits),
-    do: opened(%__MODULE__{ref: ref, model: model, logprobs: logprobs, limits: limits, asker: watch()})
+    do: opened(%__MODULE__{ref: ref, model: model, logprobs: logprobs, limits: limits, asker: Target.watch()})
 
   # It has one event of its end, however often it is closed.
   defp opened(%{ref: ref} = request) do
@@ -290,15 +287,7 @@ defmodule Weir.Server.Request do
   defp flow(:stream, o), do: {@window, o.interval}
   defp flow(:generate, _o), do: {:infinity, @interval}
 
-  @doc """
-  Given options replace the server's. A grammar also replaces a schema, and vice versa. `drawn_seed` is a
-  cluster's, for a request that has no seed of its own or of the server.
-  """
-  def merge(defaults, %{drawn_seed: seed} = given) do
-    o = merge(defaults, Map.delete(given, :drawn_seed))
-    if o.seed == @no_seed, do: %{o | seed: seed}, else: o
-  end
-
+  @doc "Given options replace the server's. A grammar also replaces a schema, and vice versa."
   def merge(defaults, %{grammar: grammar} = given) when grammar != nil,
     do: %{defaults | json_schema: nil} |> Map.merge(given)
 
@@ -375,30 +364,6 @@ defmodule Weir.Server.Request do
   defp after_first(usage), do: ms(usage.total_ns - usage.ttft_ns)
 
   defp ms(ns), do: div(ns, 1_000_000)
-
-  @doc """
-  Monitors the process that has started this one as a task, while the two are linked: without it nobody gets
-  what the task returns. A link does not tell of a normal end. nil: there is no such process.
-  """
-  @spec watch() :: reference() | nil
-  def watch do
-    with [asker | _] when is_pid(asker) <- Process.get(:"$callers"),
-         {:links, links} = Process.info(self(), :links),
-         true <- asker in links do
-      Process.monitor(asker)
-    else
-      _other -> nil
-    end
-  end
-
-  @doc "The reverse of `watch/0`."
-  @spec unwatch(reference() | nil) :: :ok
-  def unwatch(nil), do: :ok
-
-  def unwatch(asker) do
-    Process.demonitor(asker, [:flush])
-    :ok
-  end
 
   defp took(request, {:chunk, ids, text}), do: {:chunk, ids, text, nil, demand(request)}
 
@@ -527,7 +492,7 @@ defmodule Weir.Server.Request do
   end
 
   defp finish(request, outcome) do
-    unwatch(request.asker)
+    Target.unwatch(request.asker)
     leave(request, outcome)
   end
 

@@ -25,7 +25,10 @@ defmodule Weir.Cluster.Identity do
   @spec mine(t()) :: t()
   def mine(identity), do: %{identity | version: version()}
 
-  defp version, do: "weir #{Application.spec(:weir, :vsn)} with llama.cpp #{NIF.backend_version()}"
+  defp version,
+    do: "weir_cluster #{vsn(:weir_cluster)} on weir #{vsn(:weir)} with llama.cpp #{NIF.backend_version()}"
+
+  defp vsn(app), do: Application.spec(app, :vsn)
 
   defp hex(bytes), do: Base.encode16(bytes, case: :lower)
 

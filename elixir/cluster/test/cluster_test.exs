@@ -477,8 +477,8 @@ defmodule Weir.ClusterTest do
   # How long a node may be silent, which is 5 s by default.
   defp silence(context, ms) do
     for node <- [context.caller | context.servers] do
-      :ok = Nodes.call(node, Application, :put_env, [:weir, :cluster_silence, ms])
-      on_exit(fn -> Nodes.call(node, Application, :delete_env, [:weir, :cluster_silence]) end)
+      :ok = Nodes.call(node, Application, :put_env, [:weir_cluster, :silence, ms])
+      on_exit(fn -> Nodes.call(node, Application, :delete_env, [:weir_cluster, :silence]) end)
     end
   end
 

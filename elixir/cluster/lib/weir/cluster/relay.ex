@@ -12,10 +12,12 @@ defmodule Weir.Cluster.Relay do
 
   use GenServer
   alias Weir.{Chunk, Error, Server}
-  alias Weir.Server.Answer
 
   # Chunks that may be on their way; beyond these the engine merges chunks. The caller acknowledges each half.
   @window 16
+
+  # of a request that has none
+  @no_seed 0xFFFFFFFF
 
   # how long the caller has to answer the first message
   @go_ms 10_000
@@ -23,7 +25,7 @@ defmodule Weir.Cluster.Relay do
   @typedoc "A function of `Weir.Server` with its arguments after the server, or a stream."
   @type job ::
           {:call, atom(), [term()]}
-          | {:stream, Weir.Target.input(), map()}
+          | {:stream, Weir.Target.input(), keyword(), seed :: non_neg_integer()}
           | {:completion_chunks, [Weir.Chat.message()], keyword()}
 
   @doc "The number of chunks that the caller acknowledges together."
@@ -61,7 +63,7 @@ defmodule Weir.Cluster.Relay do
   def handle_info(_other, state), do: {:noreply, state}
 
   @impl true
-  def handle_call(_other, _from, state), do: {:reply, {:error, Error.new(:unknown_call)}, state}
+  def handle_call(_other, _from, state), do: {:reply, {:error, Error.exception(:unknown_call)}, state}
 
   @impl true
   def handle_cast(_other, state), do: {:noreply, state}
@@ -87,29 +89,24 @@ defmodule Weir.Cluster.Relay do
     end
   end
 
-  defp last(tag, server, {:stream, input, read}) do
-    case Answer.open(server, input, read) do
-      {:ok, request} ->
-        tell(tag, {:begun, self(), Answer.deterministic?(request)})
-
-        {_credit, last} =
-          fn -> {:ok, request} end
-          |> Answer.chunks(:chunks)
-          |> Enum.reduce({@window, nil}, &send_chunk(tag, &1, &2))
-
-        last
-
-      error ->
-        error
+  # With a seed of the caller's, another node's answer is the same, unless time ends it.
+  defp last(tag, server, {:stream, input, opts, seed}) do
+    with {:ok, own} <- Server.fetch_options(server) do
+      opts = own |> Map.take([:seed, :deadline]) |> Map.to_list() |> Keyword.merge(opts)
+      opts = if opts[:seed] == @no_seed, do: Keyword.put(opts, :seed, seed), else: opts
+      send_all(tag, Server.chunks(server, input, [emit: :chunks] ++ opts), opts[:deadline] == nil)
     end
   end
 
   # The chunks of another node's answer would not continue these.
   defp last(tag, server, {:completion_chunks, messages, opts}) do
-    chunks = Server.stream_chat_completion(server, messages, opts)
-    tell(tag, {:begun, self(), false})
-    {_credit, nil} = Enum.reduce(chunks, {@window, nil}, &send_chunk(tag, &1, &2))
-    {:answer, :over}
+    send_all(tag, Server.stream_chat_completion(server, messages, opts), false)
+  end
+
+  defp send_all(tag, chunks, deterministic?) do
+    tell(tag, {:begun, self(), deterministic?})
+    {_credit, last} = Enum.reduce(chunks, {@window, nil}, &send_chunk(tag, &1, &2))
+    last || {:answer, :over}
   end
 
   defp send_chunk(_tag, %Chunk{reason: reason} = chunk, {credit, nil}) when reason != nil,

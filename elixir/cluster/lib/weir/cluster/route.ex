@@ -111,5 +111,5 @@ defmodule Weir.Cluster.Route do
 
   @doc "A node that was not heard for so long gets requests only if all others are busy."
   @spec silent_ms() :: pos_integer()
-  def silent_ms, do: Application.get_env(:weir, :cluster_silence, 5_000)
+  def silent_ms, do: Application.get_env(:weir_cluster, :silence, 5_000)
 end

@@ -3,11 +3,10 @@ defmodule Weir.Cluster.Attempt do
   @moduledoc false
   # The caller's side of a request on one node: see `Weir.Cluster.Relay`.
 
-  alias Weir.{Chunk, Deadline, Error}
-  alias Weir.Cluster.{Relay, Route}
-  alias Weir.Server.Request
+  alias Weir.{Chunk, Error, Target}
+  alias Weir.Cluster.{Clock, Relay, Route}
 
-  # look: of messages that let `next/2` return. taken: chunks that were not acknowledged yet. asker: see `Request.watch/0`.
+  # look: of messages that let `next/2` return. taken: chunks that were not acknowledged yet. asker: see `Target.watch/0`.
   @enforce_keys [:tag, :member]
   defstruct [:tag, :member, :look, :relay, :monitor, :worker, :asker, taken: 0]
 
@@ -24,7 +23,7 @@ defmodule Weir.Cluster.Attempt do
           | {:failed, term()}
 
   @doc "Starts the request. Afterwards `close/1` is needed in any case."
-  @spec open(Route.member(), Relay.job(), reference() | nil, Deadline.t()) ::
+  @spec open(Route.member(), Relay.job(), reference() | nil, Clock.deadline()) ::
           {:ok, t()} | {:failed, term(), t()}
   def open(member, job, look, deadline) do
     :counters.add(member.running, 1, 1)
@@ -35,7 +34,7 @@ defmodule Weir.Cluster.Attempt do
     start = :erlang.spawn_request(member.node, Relay, :start, arguments, [:monitor, {:reply, :error_only}])
 
     attempt = %__MODULE__{tag: tag, member: member, look: look}
-    left = Deadline.left(deadline)
+    left = Clock.left(deadline)
     silent = Route.silent_ms()
 
     # a node that has not started the relay by then is as good as lost
@@ -43,7 +42,7 @@ defmodule Weir.Cluster.Attempt do
       {:ok, relay} ->
         monitor = Process.monitor(relay)
         tell(relay, {tag, :go})
-        {:ok, %{attempt | relay: relay, monitor: monitor, asker: Request.watch()}}
+        {:ok, %{attempt | relay: relay, monitor: monitor, asker: Target.watch()}}
 
       {:failed, :silent} when left <= silent ->
         {:failed, :timeout, attempt}
@@ -86,11 +85,11 @@ defmodule Weir.Cluster.Attempt do
   end
 
   @doc "The next event. After one of the last four only `close/1` is left to call."
-  @spec next(t(), Deadline.t()) :: event()
+  @spec next(t(), Clock.deadline()) :: event()
   def next(attempt, deadline), do: next(attempt, deadline, false)
 
   defp next(%__MODULE__{tag: tag, monitor: monitor, asker: asker, look: look} = attempt, deadline, asked?) do
-    left = Deadline.left(deadline)
+    left = Clock.left(deadline)
     silent = Route.silent_ms()
 
     receive do
@@ -119,12 +118,12 @@ defmodule Weir.Cluster.Attempt do
         {:failed, reason}
 
       {:DOWN, ^asker, :process, _pid, _reason} ->
-        {:error, Error.new(:cancelled)}
+        {:error, Error.exception(:cancelled)}
     after
       # a relay that has sent nothing for so long is asked whether it is alive, and has as long to answer
       min(left, silent) ->
         cond do
-          left <= silent -> {:error, Error.new(:timeout)}
+          left <= silent -> {:error, Error.exception(:timeout)}
           asked? -> {:failed, :silent}
           true -> ask(attempt, deadline)
         end
@@ -150,7 +149,7 @@ defmodule Weir.Cluster.Attempt do
   def close(%__MODULE__{tag: tag} = attempt) do
     :erlang.unalias(tag)
     if attempt.monitor, do: Process.demonitor(attempt.monitor, [:flush])
-    Request.unwatch(attempt.asker)
+    Target.unwatch(attempt.asker)
     if attempt.relay, do: tell(attempt.relay, {tag, :stop})
     flush(tag)
     :counters.sub(attempt.member.running, 1, 1)

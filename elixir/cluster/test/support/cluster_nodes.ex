@@ -117,7 +117,7 @@ defmodule Weir.ClusterNodes do
 
   @doc false
   def prepare do
-    {:ok, _started} = Application.ensure_all_started(:weir)
+    {:ok, _started} = Application.ensure_all_started(:weir_cluster)
     owner = spawn(fn -> Process.sleep(:infinity) end)
 
     for table <- [:events, :progress],

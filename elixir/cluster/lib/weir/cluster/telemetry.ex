@@ -18,6 +18,10 @@ defmodule Weir.Cluster.Telemetry do
   """
 
   @doc false
+  @spec loaded?() :: boolean()
+  def loaded?, do: Code.ensure_loaded?(:telemetry) and function_exported?(:telemetry, :execute, 3)
+
+  @doc false
   @spec execute(boolean(), [atom()], map(), map()) :: :ok
   def execute(false, _event, _measurements, _metadata), do: :ok
 

@@ -3,8 +3,8 @@ defmodule Weir.Cluster.Call do
   @moduledoc false
   # A request to a cluster, in the caller's process: it chooses a node, and another one if that is lost.
 
-  alias Weir.{Chunk, Deadline, Error}
-  alias Weir.Cluster.{Attempt, Member, Relay, Replay, Route, Telemetry}
+  alias Weir.{Chunk, Error}
+  alias Weir.Cluster.{Attempt, Clock, Member, Relay, Replay, Route, Telemetry}
 
   # look: the reference of its messages. tried: the nodes that have failed. error: of the last one. failed_at: when, in ms, until new output
   # comes. deterministic: nil until a node has begun.
@@ -31,13 +31,13 @@ defmodule Weir.Cluster.Call do
   @spec whole(atom(), atom(), term(), Route.key(), keyword(), timeout() | nil) ::
           {:ok, term()} | {:error, Error.t()}
   def whole(cluster, fun, prompt, key, opts, timeout) do
-    begun = now()
+    begun = Clock.now()
     # without one the server limits each phase of the request
-    deadline = Deadline.at(timeout || :infinity)
-    left = fn -> if timeout, do: [timeout: Deadline.left(deadline)], else: [] end
+    deadline = Clock.at(timeout || :infinity)
+    left = fn -> if timeout, do: [timeout: Clock.left(deadline)], else: [] end
 
     job = fn ->
-      opts = opts |> Keyword.merge(left.()) |> shorter(now() - begun)
+      opts = opts |> Keyword.merge(left.()) |> shorter(Clock.now() - begun)
       {:call, fun, [prompt, opts]}
     end
 
@@ -68,8 +68,15 @@ defmodule Weir.Cluster.Call do
   @doc "A lazy stream of the chunks of what `start` has started."
   @spec stream((() -> {:ok, started()} | {:error, Error.t()})) :: Enumerable.t()
   def stream(start) do
+    open = fn ->
+      case start.() do
+        {:ok, started} -> started
+        {:error, error} -> raise error
+      end
+    end
+
     # An exception arrives as an element, after which nothing is left to close.
-    fn -> Error.ok!(start.()) end
+    open
     |> Stream.resource(&next/1, &close/1)
     |> Stream.map(&if(is_exception(&1), do: raise(&1), else: &1))
   end
@@ -81,11 +88,11 @@ defmodule Weir.Cluster.Call do
   @spec start(atom(), Route.key(), timeout() | nil, (non_neg_integer() -> Relay.job())) ::
           {:ok, started()} | {:error, Error.t()}
   def start(cluster, key, timeout, make) do
-    begun = now()
-    job = fn -> make.(now() - begun) end
+    begun = Clock.now()
+    job = fn -> make.(Clock.now() - begun) end
     timeout = timeout || :infinity
     call = %__MODULE__{cluster: cluster, key: key, look: make_ref()}
-    with {:ok, call} <- open(call, job, Deadline.at(timeout)), do: {:ok, {call, job, timeout}}
+    with {:ok, call} <- open(call, job, Clock.at(timeout)), do: {:ok, {call, job, timeout}}
   end
 
   @doc "In this many ms, `next/1` returns without a chunk unless one comes before."
@@ -97,7 +104,7 @@ defmodule Weir.Cluster.Call do
   def next(:over), do: {:halt, :over}
 
   def next({call, job, timeout}) do
-    case step(call, job, Deadline.at(timeout)) do
+    case step(call, job, Clock.at(timeout)) do
       {:chunk, %Chunk{reason: reason} = last, call} when reason != nil ->
         Attempt.close(call.attempt)
         {[last], :over}
@@ -164,7 +171,7 @@ defmodule Weir.Cluster.Call do
     end
   end
 
-  defp lost(call), do: {:ended, %{Error.new(:node_down) | text: Replay.text(call.replay)}}
+  defp lost(call), do: {:ended, %{node_down() | text: Replay.text(call.replay)}}
 
   defp close(:over), do: :ok
   defp close({call, _job, _timeout}), do: Attempt.close(call.attempt)
@@ -191,7 +198,7 @@ defmodule Weir.Cluster.Call do
 
         {:failed, :timeout, attempt} ->
           Attempt.close(attempt)
-          {:error, Error.new(:timeout)}
+          {:error, Error.exception(:timeout)}
 
         {:failed, reason, attempt} ->
           %{call | attempt: attempt} |> failed(reason, true) |> open(job, deadline)
@@ -201,18 +208,23 @@ defmodule Weir.Cluster.Call do
 
   defp view(cluster) do
     case Member.view(cluster) do
-      nil -> {:error, Error.new({:server_down, :noproc})}
-      %{status: {:refused, text}} -> {:error, Error.new({:refused, text})}
-      view -> {:ok, view}
+      nil ->
+        {:error, Error.exception({:server_down, :noproc})}
+
+      %{status: {:refused, text}} ->
+        {:error, refusal(:refused, "the cluster refuses this node's server: " <> text)}
+
+      view ->
+        {:ok, view}
     end
   end
 
   defp choose(call, view) do
     candidates = Enum.reject(view.members, &(&1.node in call.tried))
 
-    case Route.choose(candidates, call.key, view.spill, now()) do
+    case Route.choose(candidates, call.key, view.spill, Clock.now()) do
       nil ->
-        {:error, call.error || Error.new(:no_node)}
+        {:error, call.error || refusal(:no_node, "no node serves the cluster's model")}
 
       {member, place} ->
         reason = if call.tried != [], do: :failover, else: if(place == 0, do: :first, else: :spill)
@@ -232,16 +244,16 @@ defmodule Weir.Cluster.Call do
       call
       | attempt: nil,
         tried: [member.node | call.tried],
-        error: with(lost when not is_struct(lost, Error) <- reason, do: Error.new(:node_down)),
+        error: with(lost when not is_struct(lost, Error) <- reason, do: node_down()),
         # a full queue is no failure
-        failed_at: call.failed_at || if(code != :queue_full, do: now())
+        failed_at: call.failed_at || if(code != :queue_full, do: Clock.now())
     }
   end
 
   defp resumed(%{failed_at: nil} = call), do: call
 
   defp resumed(call) do
-    measured = %{gap_ms: now() - call.failed_at, tokens: Replay.n_ids(call.replay)}
+    measured = %{gap_ms: Clock.now() - call.failed_at, tokens: Replay.n_ids(call.replay)}
     event(call, [:resume], measured, %{node: call.attempt.member.node})
     %{call | failed_at: nil}
   end
@@ -250,5 +262,7 @@ defmodule Weir.Cluster.Call do
     Telemetry.execute(call.telemetry, name, measured, Map.put(metadata, :cluster, call.cluster))
   end
 
-  defp now, do: System.monotonic_time(:millisecond)
+  defp node_down, do: refusal(:node_down, "the node that computed the answer was lost")
+
+  defp refusal(code, message), do: %Error{status: 503, code: code, message: message}
 end

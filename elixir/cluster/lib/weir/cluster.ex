@@ -10,7 +10,8 @@ defmodule Weir.Cluster do
         {Weir.Cluster, name: :llama, server: MyApp.LLM}
       ]
 
-  A node that only calls has `{Weir.Cluster, name: :llama}`. On each of them:
+  A node that only calls has `{Weir.Cluster, name: :llama}`. On each of them (a target of `Weir.Target` is
+  `{Weir.Cluster, :llama}`):
 
       {:ok, text} = Weir.Cluster.chat(:llama, [%{role: "user", content: "Why is the sky blue?"}])
       :llama |> Weir.Cluster.stream("Once upon a time", temp: 0.0) |> Enum.each(&IO.write/1)
@@ -49,11 +50,11 @@ defmodule Weir.Cluster do
 
   A node that hangs without losing its connection counts as lost when it does not start a request within 5 s,
   or when it sends nothing for 5 s and then does not say within another 5 s that it is alive. A shorter
-  `timeout` ends the request before. `config :weir, cluster_silence: ms` replaces these 5 s.
+  `timeout` ends the request before. `config :weir_cluster, silence: ms` replaces these 5 s.
 
   ## One model
 
-  The servers of a cluster have the same version of weir and llama.cpp, the same model
+  The servers of a cluster have the same versions of this package, weir and llama.cpp, the same model
   (`Weir.Model.fingerprint/1`) and the same chat template. A server that differs from those that are there is
   refused: the log says in what it differs, and calls on its node return the error `:refused` as long
   as the others are there. Two groups that meet when a network is whole again remain apart, with a warning on
@@ -64,8 +65,8 @@ defmodule Weir.Cluster do
 
   `generate/3`, `stream/3`, `chat/3` and the others that answer are described in `Weir.Target`. They also take the
   option `route`. Forks and a `Weir.Adapter` in `lora` belong to one node and are refused; `lora` takes a path that
-  exists on each node. Additional codes of errors: `:no_node`, `:refused`, and `:node_down` if every node that got the
-  request was lost. The node that computes the chunks of a stream merges those that the caller has not read yet.
+  exists on each node. Additional codes of errors, all with the status 503: `:no_node`, `:refused`, and `:node_down`
+  if every node that got the request was lost. The node that computes the chunks of a stream merges those that the caller has not read yet.
 
   ## Options
 
@@ -77,9 +78,8 @@ defmodule Weir.Cluster do
   connected node is trusted.
   """
 
-  alias Weir.{Chunk, Deadline, Error, Options}
-  alias Weir.Cluster.{Call, Member, Route}
-  alias Weir.Server.{Answer, Broker}
+  alias Weir.{Chunk, Error, Server}
+  alias Weir.Cluster.{Call, Clock, Member, Route}
 
   use Weir.Target, cluster: cluster()
 
@@ -92,25 +92,38 @@ defmodule Weir.Cluster do
 
   @doc false
   def child_spec(opts) do
-    name = opts |> Options.keywords!() |> Keyword.get(:name)
-    %{id: name || __MODULE__, start: {__MODULE__, :start_link, [opts]}}
+    %{id: opts[:name] || __MODULE__, start: {__MODULE__, :start_link, [opts]}}
   end
 
   @doc "Starts this node's part. Options: see above."
   @spec start_link(keyword()) :: GenServer.on_start()
   def start_link(opts) do
-    o = Options.read!(opts, name: {:any, nil}, server: {:any, nil}, spill: {:number, 1.5})
+    o = opts |> Keyword.validate!(name: nil, server: nil, spill: 1.5) |> Map.new()
 
     if not is_atom(o.name) or o.name == nil do
       raise ArgumentError, "option :name must be an atom, got: #{inspect(o.name)}"
     end
 
-    if o.spill <= 0 do
-      raise ArgumentError, "option :spill must be more than 0, got: #{inspect(o.spill)}"
+    if not (is_number(o.spill) and o.spill > 0) do
+      raise ArgumentError, "option :spill must be a number above 0, got: #{inspect(o.spill)}"
     end
 
-    if o.server, do: Broker.here!(o.server)
+    if o.server, do: here!(o.server)
     Member.start_link(o)
+  end
+
+  defp here!(server) do
+    where =
+      case GenServer.whereis(server) do
+        nil -> node()
+        pid when is_pid(pid) -> node(pid)
+        {_name, node} -> node
+      end
+
+    if where != node() do
+      raise ArgumentError,
+            "option :server: #{inspect(server)} is on the node #{where}; a cluster's process there reports it"
+    end
   end
 
   @doc """
@@ -160,7 +173,7 @@ defmodule Weir.Cluster do
 
   defp call(cluster, fun, argument, input, opts) do
     {key, opts} = routed!(input, opts)
-    {%{timeout: timeout}, opts} = Options.split!(opts, timeout: {{:maybe, :timeout}, nil})
+    {timeout, opts} = Keyword.pop(opts, :timeout)
     Call.whole(cluster, fun, argument, key, opts, timeout)
   end
 
@@ -176,26 +189,27 @@ defmodule Weir.Cluster do
   @doc false
   def carried(cluster, input, opts) do
     {key, opts} = routed!(input, opts)
-    read = Answer.read!(opts)
+    # raises for options that are wrong on every node
+    _not_enumerated = Server.chunks(cluster, input, opts)
+    {emit, opts} = Keyword.pop(opts, :emit, :text)
 
     open = fn id ->
-      # Another node draws the same answer. Each enumeration is another answer.
-      given = Map.put(read.given, :drawn_seed, :rand.uniform(0xFFFFFFFF) - 1)
-      job = &{:stream, input, %{read | id: id, given: Call.shorter(given, &1)}}
-      Call.start(cluster, key, read.limits.timeout, job)
+      # each enumeration is another answer
+      seed = :rand.uniform(0xFFFFFFFF) - 1
+      opts = Keyword.put(opts, :id, id)
+      Call.start(cluster, key, opts[:timeout], &{:stream, input, Call.shorter(opts, &1), seed})
     end
 
-    %{server: nil, id: read.id, emit: read.own.emit, by: Call, open: open}
+    %{server: nil, id: opts[:id], emit: emit, by: Call, open: open}
   end
 
   @impl Weir.Target
   @doc false
   def completion_chunks(cluster, messages, opts) do
     {key, opts} = routed!({:chat, messages, %{}}, opts)
-    {%{timeout: timeout}, _others} = Options.split!(opts, timeout: {{:maybe, :timeout}, nil})
 
     Call.stream(fn ->
-      Call.start(cluster, key, timeout, &{:completion_chunks, messages, Call.shorter(opts, &1)})
+      Call.start(cluster, key, opts[:timeout], &{:completion_chunks, messages, Call.shorter(opts, &1)})
     end)
   end
 
@@ -205,20 +219,32 @@ defmodule Weir.Cluster do
   """
   @spec cancel(cluster(), term()) :: :ok | {:error, Error.t()}
   def cancel(cluster, id) do
-    asked = for %{server: server} <- members(cluster), do: :gen_server.send_request(server, {:cancel, id})
-    deadline = Deadline.at(5_000)
+    asked = for m <- members(cluster), do: :erpc.send_request(m.node, Server, :cancel, [m.server, id])
+    deadline = Clock.at(5_000)
 
     # all are waited for, so that no reply is left in the mailbox
-    replies = for request <- asked, do: :gen_server.receive_response(request, Deadline.left(deadline))
-
-    if {:reply, :ok} in replies,
+    if :ok in Enum.map(asked, &reply(&1, Clock.left(deadline))),
       do: :ok,
-      else: {:error, Error.new({:not_found, "no node has such a request"})}
+      else: {:error, Error.exception({:not_found, "no node has such a request"})}
+  end
+
+  defp reply(request, timeout) do
+    :erpc.receive_response(request, timeout)
+  catch
+    # the node is lost, or slow
+    :error, {:erpc, reason} -> reason
   end
 
   # The key of the route, and the other options.
   defp routed!(input, opts) do
-    opts = Options.keywords!(opts)
+    if not Keyword.keyword?(opts) do
+      raise ArgumentError, "options must be a keyword list, got: #{inspect(opts)}"
+    end
+
+    if not (is_nil(opts[:timeout]) or opts[:timeout] == :infinity or opts[:timeout] in 0..0xFFFFFFFF) do
+      raise ArgumentError,
+            "option :timeout must be milliseconds or :infinity, got: #{inspect(opts[:timeout])}"
+    end
 
     if not (is_binary(input) or proper?(input) or match?({:chat, _messages, _template}, input)) do
       raise ArgumentError,

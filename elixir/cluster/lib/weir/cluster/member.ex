@@ -8,9 +8,8 @@ defmodule Weir.Cluster.Member do
   use GenServer
   require Logger
 
-  alias Weir.Cluster.{Identity, Route, Telemetry}
+  alias Weir.Cluster.{Clock, Identity, Route, Telemetry}
   alias Weir.{Error, Server}
-  alias Weir.Server.Broker
 
   # the scope of :pg, which the application starts
   @scope Weir.Cluster
@@ -69,8 +68,8 @@ defmodule Weir.Cluster.Member do
   end
 
   @doc "For other nodes: the identity of the cluster's server here."
-  @spec identity(atom()) :: {:ok, Identity.t()} | {:error, Weir.Error.t()}
-  def identity(name), do: Broker.ask(name, :identity, @ask_ms)
+  @spec identity(atom()) :: {:ok, Identity.t()} | {:error, Error.t()}
+  def identity(name), do: GenServer.call(name, :identity, @ask_ms)
 
   # ---- The cluster ----
 
@@ -82,7 +81,7 @@ defmodule Weir.Cluster.Member do
     _table = :ets.new(o.name, [:named_table, :protected, read_concurrency: true])
     {events, _servers} = :pg.monitor(@scope, o.name)
     :ok = :net_kernel.monitor_nodes(true)
-    state = struct!(__MODULE__, Map.merge(o, %{events: events, telemetry: Server.Telemetry.loaded?()}))
+    state = struct!(__MODULE__, Map.merge(o, %{events: events, telemetry: Telemetry.loaded?()}))
     for node <- Node.list(), do: tell(o.name, node, :hello)
     {:ok, state |> show() |> find_server(), {:continue, :tick}}
   end
@@ -94,9 +93,9 @@ defmodule Weir.Cluster.Member do
   def handle_call(:identity, _from, %{status: :member} = state), do: {:reply, {:ok, state.identity}, state}
 
   def handle_call(:identity, _from, state),
-    do: {:reply, {:error, Error.new({:not_found, "the cluster has no server here"})}, state}
+    do: {:reply, {:error, Error.exception({:not_found, "the cluster has no server here"})}, state}
 
-  def handle_call(_other, _from, state), do: {:reply, {:error, Error.new(:unknown_call)}, state}
+  def handle_call(_other, _from, state), do: {:reply, {:error, Error.exception(:unknown_call)}, state}
 
   @impl true
   def handle_cast(_other, state), do: {:noreply, state}
@@ -229,11 +228,13 @@ defmodule Weir.Cluster.Member do
   end
 
   defp current(%{status: :member, monitor: {server, _ref}} = state) do
-    case Broker.ask(server, :get_stats, div(@report_ms, 2)) do
-      {:error, _reason} -> state.report
+    case Server.get_stats(server, div(@report_ms, 2)) do
       %{state: :stopping} -> nil
       stats -> %{server: server, identity: state.identity, load: load(stats)}
     end
+  rescue
+    # too late, or down: its monitor says so
+    Error -> state.report
   end
 
   defp current(_state), do: nil
@@ -268,7 +269,7 @@ defmodule Weir.Cluster.Member do
       |> Map.merge(%{
         node: node,
         server: report.server,
-        heard: now(),
+        heard: Clock.now(),
         running: running,
         reported: :counters.get(running, 1)
       })
@@ -279,7 +280,7 @@ defmodule Weir.Cluster.Member do
   defp without(state, nodes), do: %{state | peers: Map.drop(state.peers, nodes)}
 
   defp forget(state) do
-    before = now() - @forget_ms
+    before = Clock.now() - @forget_ms
 
     case for {node, peer} <- state.peers, peer.member.heard < before, do: node do
       [] -> state
@@ -347,6 +348,4 @@ defmodule Weir.Cluster.Member do
     metadata = Map.merge(%{cluster: state.name, node: node}, metadata)
     Telemetry.execute(state.telemetry, [:member, name], %{members: n_members}, metadata)
   end
-
-  defp now, do: System.monotonic_time(:millisecond)
 end

@@ -226,7 +226,7 @@ defmodule Weir.ClusterRouteTest do
       assert Identity.difference(%{identity | template: "x"}, identity) =~ "the chat template: x instead of"
 
       assert Identity.difference(%{identity | version: "weir 9"}, identity) =~
-               "the version: weir 9 instead of weir 0"
+               "the version: weir 9 instead of weir_cluster 0"
 
       both = Identity.difference(%{identity | version: "weir 9", template: "x"}, identity)
       assert both =~ "version" and both =~ "template"

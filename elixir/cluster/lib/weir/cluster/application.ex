@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+defmodule Weir.Cluster.Application do
+  @moduledoc false
+  use Application
+
+  @impl true
+  def start(_type, _args) do
+    # the groups of all clusters, one scope on each node
+    groups = %{id: Weir.Cluster, start: {:pg, :start_link, [Weir.Cluster]}}
+    Supervisor.start_link([groups], strategy: :one_for_one, name: Weir.Cluster.Supervisor)
+  end
+end
