@@ -45,7 +45,7 @@ ask_cluster() {
         {:ok, server} = Weir.Server.start_link(model_path: "fake:")
         {:ok, _process} = Weir.Cluster.start_link(name: :llama, server: server)
         Enum.find(1..4000, fn _ -> Weir.Cluster.members(:llama) != [] or Process.sleep(5) == nil end)
-        {:ok, text} = Weir.Cluster.chat(:llama, [%{role: "user", content: "Name three rivers."}], max_tokens: 24)
+        {:ok, text} = Weir.Cluster.chat(:llama, [%{role: "user", content: "Name three rivers."}], temp: 0.0, max_tokens: 24)
         IO.puts("> " <> inspect(text))'
 }
 answered() { grep '^> "..' step.log || die "no answer: $(cat step.log)"; }

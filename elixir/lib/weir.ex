@@ -70,23 +70,13 @@ defmodule Weir do
 
   @impl Weir.Target
   @doc false
-  def chunks(model, input, opts) do
-    carried = carried(model, input, opts)
-    Answer.chunks(fn -> carried.open.(nil) end, carried.emit)
-  end
-
-  @impl Weir.Target
-  @doc false
-  def carried(%Model{} = model, input, opts) do
-    {emit, opts} = Options.split!(opts, Options.emit())
+  def chunks(%Model{} = model, input, opts, submission) do
     {limits, o} = Generation.read!(opts, :infinity)
 
-    open = fn _id ->
+    Answer.chunks(fn ->
       with {:ok, [request]} <- Generation.open(model, input, o, :stream, 1, Limits.stream(limits)),
-           do: {:ok, request}
-    end
-
-    %{server: nil, id: nil, emit: emit.emit, by: Answer, place: 0, open: open}
+           do: {:ok, Answer.begun(request, submission, 0)}
+    end)
   end
 
   @impl Weir.Target

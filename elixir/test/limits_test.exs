@@ -122,7 +122,7 @@ defmodule Weir.LimitsTest do
             opened
           end
 
-          open |> Weir.Server.Answer.chunks(:chunks) |> Enum.map(& &1.reason)
+          open |> Weir.Server.Answer.chunks() |> Enum.map(& &1.reason)
         end)
 
       assert_receive :open

@@ -227,33 +227,16 @@ defmodule Weir.Models do
 
   @impl Weir.Target
   @doc false
-  def chunks({models, name}, input, opts) do
-    {emit, opts} = Options.split!(opts, Options.emit())
-    {options, given} = given!(opts, 30_000)
-
-    Lease.stream(models, name, options, fn lease, limits ->
-      Answer.chunks(fn -> opened(lease, input, given, limits) end, emit.emit)
-    end)
-  end
-
-  # The lease ends with the courier.
-  @impl Weir.Target
-  @doc false
-  def carried({models, name}, input, opts) do
-    {emit, opts} = Options.split!(opts, Options.emit())
+  def chunks({models, name}, input, opts, submission) do
     {options, given} = given!(opts, 30_000)
     Broker.here!(models)
 
-    open = fn _id ->
-      limits = Limits.stream(options)
-      with {:ok, lease} <- Lease.open(models, name, limits), do: opened(lease, input, given, limits)
-    end
-
-    %{server: nil, id: nil, emit: emit.emit, by: Answer, place: nil, open: open}
-  end
-
-  defp opened(lease, input, given, limits) do
-    with {:ok, [request]} <- Lease.submit(lease, input, given, :stream, 1, limits), do: {:ok, request}
+    Lease.stream(models, name, options, fn lease, limits ->
+      Answer.chunks(fn ->
+        with {:ok, [request]} <- Lease.submit(lease, input, given, :stream, 1, limits),
+             do: {:ok, Answer.begun(request, submission, nil)}
+      end)
+    end)
   end
 
   @impl Weir.Target

@@ -286,8 +286,6 @@ defmodule Weir.Options do
   # Of an engine for one caller.
   def generation, do: from("context", only: [:n_ctx | @threads])
 
-  def emit, do: [emit: {{:in, [:text, :chunks]}, :text}]
-
   def template do
     from("chat",
       except: [:messages_json, :tools_json, :tool_choice, :parallel_tool_calls, :json_schema],

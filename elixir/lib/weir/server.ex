@@ -204,28 +204,29 @@ defmodule Weir.Server do
 
   @impl Weir.Target
   @doc false
-  def chunks(server, input, opts) do
+  def chunks(server, input, opts, submission) do
     read = Answer.read!(opts)
-    Answer.chunks(fn -> Answer.open(server, input, read) end, read.own.emit)
-  end
-
-  @impl Weir.Target
-  @doc false
-  def carried(server, input, opts) do
+    read = if submission, do: %{read | id: read.id || submission.id}, else: read
     if not match?({:chat, _messages, _template}, input), do: Request.prompt!(input)
     Broker.here!(server)
-    read = Answer.read!(opts)
-    # the request belongs to this server, not to the next one of its name
-    server = GenServer.whereis(server) || server
 
-    open = fn id ->
-      with {:ok, opened} <- Answer.open(server, input, %{read | id: id}) do
-        :ok = Answer.settled(opened)
+    Answer.chunks(fn ->
+      with {:ok, opened} <- Answer.open(server, input, read) do
+        if submission, do: begun(server, opened, submission)
         {:ok, opened}
       end
-    end
+    end)
+  end
 
-    %{server: server, id: read.id, emit: read.own.emit, by: Answer, open: open}
+  # A shared request that could not be submitted has not begun; its error comes next.
+  defp begun(server, opened, submission) do
+    :ok = Answer.settled(opened)
+
+    case Broker.ask(server, {:status, self()}, :infinity) do
+      {:error, error} -> raise error
+      %{state: :starting} -> :ok
+      status -> status |> Map.take([:prompt_tokens, :queue_position]) |> submission.started.()
+    end
   end
 
   @doc "`generate/3` under the name that LlamaCppEx has for token ids."

@@ -83,7 +83,7 @@ defmodule Weir.Target do
   for it (`watch/0`).
   """
 
-  alias Weir.{Chat, ChatCompletion, Error, Model}
+  alias Weir.{Chat, ChatCompletion, Chunk, Error, Model, Options}
   alias Weir.Server.Courier
 
   @typedoc "A model, a server (by pid or name), or a module that is a target with what it needs."
@@ -95,10 +95,20 @@ defmodule Weir.Target do
   @typedoc "A prompt, or a conversation with the options of its template, which were read."
   @type input :: prompt() | {:chat, [Chat.message()], template :: map()}
 
+  @typedoc """
+  What `submit/3` adds: the request's `id`, unless one is among the options, and a function for the stream to call
+  once the request is submitted, with what is known of it, or nil.
+  """
+  @type submission :: %{
+          id: term(),
+          started:
+            (%{prompt_tokens: non_neg_integer() | nil, queue_position: non_neg_integer() | nil} -> term())
+        }
+
   @doc "The whole answer, for `generate/3`, `complete/3` and `chat/3`."
   @callback whole(where :: term(), input(), keyword()) :: {:ok, Weir.Server.answer()} | {:error, Error.t()}
-  @doc "A lazy stream, for `stream/3` and `stream_chat/3`: of texts, or of `Weir.Chunk`s with `emit: :chunks`."
-  @callback chunks(where :: term(), input(), keyword()) :: Enumerable.t()
+  @doc "A lazy stream of `Weir.Chunk`s, for `stream/3`, `stream_chat/3`, `submit/3` and `submit_chat/3`."
+  @callback chunks(where :: term(), input(), keyword(), submission() | nil) :: Enumerable.t()
   @doc "For `chat_completion/3`."
   @callback completion(where :: term(), [Chat.message()], keyword()) ::
               {:ok, ChatCompletion.t()} | {:error, Error.t()}
@@ -107,9 +117,6 @@ defmodule Weir.Target do
   @doc "The vector of a text, or those of a list of texts, for `embed/3`."
   @callback vectors(where :: term(), String.t() | [String.t()], keyword()) ::
               {:ok, [float()] | [[float()]]} | {:error, Error.t()}
-  @doc "Reads the options of `submit/3` and `submit_chat/3`; the request begins later, in a process of its own."
-  @callback carried(where :: term(), input(), keyword()) :: Courier.carried()
-
   # The functions by the name of their input, with what they return: the list for all targets.
   @functions [
     generate: {:prompt, quote(do: {:ok, String.t()} | {:error, Weir.Error.t()})},
@@ -198,8 +205,12 @@ defmodule Weir.Target do
   @spec stream(t(), prompt(), keyword()) :: Enumerable.t()
   def stream(target, prompt, opts \\ []) do
     {module, where} = of(target)
-    module.chunks(where, prompt, opts)
+    {%{emit: emit}, opts} = Options.split!(opts, emit())
+    chunks = module.chunks(where, prompt, opts, nil)
+    if emit == :chunks, do: chunks, else: Chunk.texts(chunks)
   end
+
+  defp emit, do: [emit: {{:in, [:text, :chunks]}, :text}]
 
   @doc "Returns the answer to a conversation. Options: see above, and those of `Weir.Chat.apply_template/3`."
   @spec chat(t(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, Error.t()}
@@ -275,10 +286,12 @@ defmodule Weir.Target do
   @spec submit(t(), prompt(), keyword()) :: Weir.Request.t()
   def submit(target, prompt, opts \\ []) do
     {module, where} = of(target)
-
-    Courier.start(
-      module.carried(where, prompt, opts |> Weir.Options.keywords!() |> Keyword.put_new(:progress, true))
-    )
+    {%{emit: emit}, opts} = Options.split!(opts, emit())
+    opts = Keyword.put_new(opts, :progress, true)
+    # the request belongs to this server, not to the next one of its name
+    where = if module == Weir.Server, do: GenServer.whereis(where) || where, else: where
+    server = if module == Weir.Server, do: where
+    Courier.start(&module.chunks(where, prompt, opts, &1), opts[:id], emit, server)
   end
 
   @doc "Like `submit/3`, for a conversation. Options as there and in `Weir.Chat.apply_template/3`."

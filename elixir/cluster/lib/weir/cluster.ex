@@ -78,7 +78,7 @@ defmodule Weir.Cluster do
   connected node is trusted.
   """
 
-  alias Weir.{Chunk, Error, Server}
+  alias Weir.{Error, Server}
   alias Weir.Cluster.{Call, Clock, Member, Route}
 
   use Weir.Target, cluster: cluster()
@@ -179,28 +179,22 @@ defmodule Weir.Cluster do
 
   @impl Weir.Target
   @doc false
-  def chunks(cluster, input, opts) do
-    carried = carried(cluster, input, opts)
-    chunks = Call.stream(fn -> carried.open.(carried.id) end)
-    if carried.emit == :chunks, do: chunks, else: Chunk.texts(chunks)
-  end
-
-  @impl Weir.Target
-  @doc false
-  def carried(cluster, input, opts) do
+  def chunks(cluster, input, opts, submission) do
     {key, opts} = routed!(input, opts)
     # raises for options that are wrong on every node
-    _not_enumerated = Server.chunks(cluster, input, opts)
-    {emit, opts} = Keyword.pop(opts, :emit, :text)
+    _not_enumerated = Server.chunks(cluster, input, opts, nil)
+    opts = if submission, do: Keyword.put_new(opts, :id, submission.id), else: opts
 
-    open = fn id ->
+    Call.stream(fn ->
       # each enumeration is another answer
       seed = :rand.uniform(0xFFFFFFFF) - 1
-      opts = Keyword.put(opts, :id, id)
-      Call.start(cluster, key, opts[:timeout], &{:stream, input, Call.shorter(opts, &1), seed})
-    end
+      job = &{:stream, input, Call.shorter(opts, &1), seed}
 
-    %{server: nil, id: opts[:id], emit: emit, by: Call, open: open}
+      with {:ok, started} <- Call.start(cluster, key, opts[:timeout], job) do
+        if submission, do: submission.started.(%{prompt_tokens: nil, queue_position: nil})
+        {:ok, started}
+      end
+    end)
   end
 
   @impl Weir.Target

@@ -3,7 +3,7 @@ defmodule Weir.Server.Answer do
   @moduledoc false
   # The answer to a request: the whole of it, the best of several, or a stream.
 
-  alias Weir.{Chat, Chunk, Error, Generation, Logprobs, Options, Tokenizer}
+  alias Weir.{Chat, Chunk, Error, Generation, Logprobs, NIF, Options, Tokenizer}
   alias Weir.Server.{Broker, Flight, Limits, Request, Telemetry}
 
   # Options that concern the caller only, not the engine.
@@ -107,7 +107,7 @@ defmodule Weir.Server.Answer do
   @doc "Reads the options of a stream."
   @spec read!(keyword()) :: read()
   def read!(opts) do
-    {own, opts} = Options.split!(opts, @options ++ Options.emit())
+    {own, opts} = Options.split!(opts, @options)
     {limits, id, given} = Request.given!(opts, 30_000)
 
     if own.best_of > 1 do
@@ -125,10 +125,6 @@ defmodule Weir.Server.Answer do
     with {:ok, prompt, [request]} <- start(server, input, own.echo, read.given, how),
          do: {:ok, if(own.echo, do: {:echo, prompt, request}, else: request)}
   end
-
-  @doc "In this many ms, `next/1` returns without a chunk unless one comes before."
-  @spec look(struct(), non_neg_integer()) :: reference()
-  def look(request, ms), do: Process.send_after(self(), {request.ref, :look}, ms)
 
   @doc "Returns once the server knows where the request is computed."
   @spec settled(opened()) :: :ok
@@ -151,33 +147,35 @@ defmodule Weir.Server.Answer do
   defp rendered(_server, prompt, _deadline), do: {:ok, prompt}
 
   @doc """
-  A lazy stream of texts or of `Weir.Chunk`s. `open` returns a request and is called when the stream is
-  enumerated. When the enumeration ends, in whatever way, the request has ended and no message is left.
+  A lazy stream of `Weir.Chunk`s. `open` returns a request and is called when the stream is enumerated. When the
+  enumeration ends, in whatever way, the request has ended and no message is left.
   """
-  @spec chunks((() -> {:ok, opened()} | {:error, Error.t()}), :text | :chunks) :: Enumerable.t()
-  def chunks(open, emit) do
-    chunks = Stream.resource(fn -> Error.ok!(open.()) end, &next/1, &close/1)
-    if emit == :chunks, do: chunks, else: Chunk.texts(chunks)
+  @spec chunks((() -> {:ok, opened()} | {:error, Error.t()})) :: Enumerable.t()
+  def chunks(open), do: Stream.resource(fn -> Error.ok!(open.()) end, &next/1, &close/1)
+
+  @doc "Says that a request without a server has begun. `place`: in the queue of its engine; nil: not known."
+  @spec begun(struct(), Weir.Target.submission() | nil, 0 | nil) :: struct()
+  def begun(request, nil, _place), do: request
+
+  def begun(request, submission, place) do
+    submission.started.(%{prompt_tokens: NIF.engine_usage(request.ref).n_prompt, queue_position: place})
+    request
   end
 
   defp close(:over), do: :ok
   defp close({:echo, _prompt, request}), do: Request.close(request)
   defp close(request), do: Request.close(request)
 
-  @doc "The next chunk of a request; none when it was looked at, see `look/2`. `:over` follows the last one."
-  @spec next(opened() | :over) :: {[Chunk.t()], struct() | :over} | {:halt, :over}
-  def next(:over), do: {:halt, :over}
+  # The next chunk of a request; `:over` follows the last one.
+  defp next(:over), do: {:halt, :over}
 
-  def next({:echo, prompt, request}) do
+  defp next({:echo, prompt, request}) do
     text = true |> echo(prompt, request.model) |> Error.ok!()
     {[%Chunk{text: text}], request}
   end
 
-  def next(request) do
+  defp next(request) do
     case Request.next(request) do
-      {:look, request} ->
-        {[], request}
-
       {:chunk, ids, text, scored, request} ->
         logprobs = Logprobs.entries(request.model, scored)
         {[%Chunk{ids: ids, text: text, logprobs: logprobs}], request}

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Courier do
   @moduledoc false
-  # The process of a `Weir.Request`: it consumes the request and sends its events to the caller. While the
-  # caller's mailbox has no room, it keeps what comes, and sends that as one event. Its guard sends the last event,
-  # however the courier has ended, and ends it with the caller.
+  # The processes of a `Weir.Request`. The courier enumerates the answer. Its guard sends the events to the caller:
+  # while the caller's mailbox has no room, it keeps what comes, and sends that as one event. It also sends the last
+  # event, however the courier has ended, and ends it with the caller.
 
-  alias Weir.{Chunk, Error, NIF, Request}
-  alias Weir.Server.{Answer, Broker, Limits}
+  alias Weir.{Chunk, Error, Request, Target}
 
   # messages in the caller's mailbox, its own and others'
   @room 16
@@ -16,41 +15,46 @@ defmodule Weir.Server.Courier do
   @look_ms 10
   @most_ms 1000
 
-  # kept: chunks, the newest first. since: when the last event was sent. looking: a look has been ordered.
-  @enforce_keys [:to, :ref, :by, :emit, :since]
-  defstruct [:to, :ref, :by, :emit, :since, kept: [], looking: false]
+  # The guard's. pid, courier: the courier and its monitor. caller: the caller's. kept: chunks, the newest first.
+  # since: when the last event was sent. looking: a look has been ordered. cancelled: by `cancel/1`.
+  @enforce_keys [:to, :ref, :id, :emit, :pid, :courier, :caller, :since]
+  defstruct [
+    :to,
+    :ref,
+    :id,
+    :emit,
+    :pid,
+    :courier,
+    :caller,
+    :since,
+    kept: [],
+    looking: false,
+    cancelled: false
+  ]
 
-  @typedoc """
-  A request to carry. `open` is called in the courier's process, with the request's id, and returns what the
-  functions `next/1` and `look/2` of the module `by` take. server: that knows the courier; nil: none.
-  place: in the queue of the engine, for `by: Answer`; nil: not known.
+  @doc """
+  See `Weir.Target.submit/3`. `make` reads the options, which may raise, and returns a lazy stream of chunks.
+  `server`: that knows the courier; nil: none.
   """
-  @type carried :: %{
-          required(:server) => GenServer.server() | nil,
-          required(:id) => term(),
-          required(:emit) => :text | :chunks,
-          required(:by) => module(),
-          optional(:place) => 0 | nil,
-          required(:open) => (term() -> {:ok, term()} | {:error, Error.t()})
-        }
-
-  @doc "See `Weir.Target.submit/3`."
-  @spec start(carried()) :: Request.t()
-  def start(carried) do
+  @spec start((Target.submission() | nil -> Enumerable.t()), term(), :text | :chunks, pid() | term()) ::
+          Request.t()
+  def start(make, id, emit, server) do
+    _not_enumerated = make.(nil)
     {to, ref} = {self(), make_ref()}
-    carried = %{carried | id: carried.id || ref}
+    id = id || ref
 
     # without links: neither ends the other by a failure
     guard =
       spawn(fn ->
-        {pid, courier} = spawn_monitor(fn -> exit({:shutdown, carry(carried, to, ref)}) end)
+        guard = self()
+        submission = %{id: id, started: &send(guard, {:start, &1})}
+        {pid, courier} = spawn_monitor(fn -> exit({:shutdown, carry(make, submission, guard)}) end)
         send(to, {ref, pid})
-        guard(%{to: to, ref: ref, pid: pid, courier: courier, caller: Process.monitor(to)})
+        known = %{to: to, ref: ref, id: id, emit: emit, pid: pid, courier: courier}
+        guard(struct!(__MODULE__, Map.merge(known, %{caller: Process.monitor(to), since: now()})))
       end)
 
-    receive do:
-              ({^ref, pid} ->
-                 %Request{ref: ref, id: carried.id, pid: pid, guard: guard, server: carried.server})
+    receive do: ({^ref, pid} -> %Request{ref: ref, id: id, pid: pid, guard: guard, server: server})
   end
 
   @doc "Ends a request without a server; its last message still comes."
@@ -60,85 +64,64 @@ defmodule Weir.Server.Courier do
     :ok
   end
 
+  # Returns the last event.
+  defp carry(make, submission, guard) do
+    last =
+      Enum.reduce(make.(submission), nil, fn
+        %Chunk{reason: nil} = chunk, nil -> send(guard, {:chunk, chunk}) && nil
+        %Chunk{} = last, nil -> last
+      end)
+
+    {:end, Map.take(last, [:reason, :usage, :miss, :logprobs])}
+  rescue
+    error in Error -> {:error, error}
+    error -> {:error, Error.new({:invalid, Exception.message(error)})}
+  end
+
+  # ---- The guard ----
+
   defp guard(%{courier: courier, caller: caller} = state) do
     receive do
+      {:start, start} ->
+        tell(state, {:start, Map.put(start, :id, state.id)})
+        guard(state)
+
+      {:chunk, chunk} ->
+        guard(serve(%{state | kept: [chunk | state.kept]}))
+
+      :look ->
+        guard(serve(%{state | looking: false}))
+
       {:DOWN, ^courier, :process, _pid, {:shutdown, {kind, _what} = event}} when kind in [:end, :error] ->
-        tell(state.to, state.ref, event)
+        state |> emptied() |> tell(event)
 
       {:DOWN, ^courier, :process, _pid, reason} ->
         text = "the request's process has ended: " <> Exception.format_exit(reason)
-        tell(state.to, state.ref, {:error, Error.new(state[:reason] || {:failed, text})})
+        reason = if state.cancelled, do: :cancelled, else: {:failed, text}
+        state |> emptied() |> tell({:error, Error.new(reason)})
 
       {:DOWN, ^caller, :process, _pid, _reason} ->
         Process.exit(state.pid, :kill)
 
       :cancel ->
         Process.exit(state.pid, :kill)
-        guard(Map.put(state, :reason, :cancelled))
+        guard(%{state | cancelled: true})
     end
   end
 
-  # Returns the last event.
-  defp carry(carried, to, ref) do
-    opened = Error.ok!(carried.open.(carried.id))
-    start = start_of(carried, opened)
-    if start, do: tell(to, ref, {:start, Map.put(start, :id, carried.id)})
-    courier = %__MODULE__{to: to, ref: ref, by: carried.by, emit: carried.emit, since: Limits.now()}
-    {:end, opened |> follow(courier) |> Map.take([:reason, :usage, :miss, :logprobs])}
-  rescue
-    error in Error -> {:error, error}
-    error -> {:error, Error.new({:invalid, Exception.message(error)})}
-  end
+  defp serve(%{kept: []} = state), do: state
 
-  defp start_of(%{server: nil, by: Answer, place: place}, request),
-    do: %{prompt_tokens: NIF.engine_usage(request.ref).n_prompt, queue_position: place}
-
-  defp start_of(%{server: nil}, _opened), do: %{prompt_tokens: nil, queue_position: nil}
-
-  # A shared request that could not be submitted has no start; its error comes next.
-  defp start_of(%{server: server}, _opened) do
-    case Broker.ask(server, {:status, self()}, :infinity) do
-      {:error, error} -> raise error
-      %{state: :starting} -> nil
-      status -> Map.take(status, [:prompt_tokens, :queue_position])
-    end
-  end
-
-  # Returns the last chunk, when everything before it was sent.
-  defp follow(opened, courier) do
-    case next(courier.by, opened) do
-      {[%Chunk{reason: nil} = chunk], request} ->
-        follow(request, serve(%{courier | kept: [chunk | courier.kept]}, request))
-
-      # the look
-      {[], request} ->
-        follow(request, serve(%{courier | looking: false}, request))
-
-      {[last], :over} ->
-        _empty = emptied(courier)
-        if is_exception(last), do: raise(last), else: last
-    end
-  end
-
-  defp next(by, opened) do
-    by.next(opened)
-  rescue
-    error in Error -> {[error], :over}
-  end
-
-  defp serve(%{kept: []} = courier, _request), do: courier
-
-  defp serve(courier, request) do
+  defp serve(state) do
     cond do
-      room?(courier.to) or Limits.now() - courier.since >= @most_ms ->
-        emptied(courier)
+      room?(state.to) or now() - state.since >= @most_ms ->
+        emptied(state)
 
-      courier.looking ->
-        courier
+      state.looking ->
+        state
 
       true ->
-        courier.by.look(request, @look_ms)
-        %{courier | looking: true}
+        Process.send_after(self(), :look, @look_ms)
+        %{state | looking: true}
     end
   end
 
@@ -150,11 +133,9 @@ defmodule Weir.Server.Courier do
     end
   end
 
-  defp emptied(courier) do
-    for event <- courier.kept |> Enum.reverse() |> events(courier.emit),
-        do: tell(courier.to, courier.ref, event)
-
-    %{courier | kept: [], since: Limits.now()}
+  defp emptied(state) do
+    for event <- state.kept |> Enum.reverse() |> events(state.emit), do: tell(state, event)
+    %{state | kept: [], since: now()}
   end
 
   # The newest progress, and all text in one event.
@@ -184,8 +165,7 @@ defmodule Weir.Server.Courier do
     ]
   end
 
-  defp tell(to, ref, event) do
-    send(to, {:weir, ref, event})
-    :ok
-  end
+  defp tell(%{to: to, ref: ref}, event), do: send(to, {:weir, ref, event})
+
+  defp now, do: System.monotonic_time(:millisecond)
 end

@@ -298,7 +298,7 @@ defmodule Weir.Server.Request do
 
   @doc """
   The next event: `{:chunk, ids, text, scored, request}`, `{:prompt, scored}`, `{:progress, map, request}`,
-  `{:look, request}`, see `Answer.look/2`, `{:done, reason, usage}` or `{:error, error}`. After the last two the
+  `{:done, reason, usage}` or `{:error, error}`. After the last two the
   request has ended and left no message. `scored` has the ids whose text has come, with their scores (see `rest/2`); it is nil if no logprobs were
   requested.
   """
@@ -376,8 +376,6 @@ defmodule Weir.Server.Request do
   defp took(_request, {:prompt, ids, scores}), do: {:prompt, Enum.zip(ids, scores)}
 
   defp took(request, {:progress, map}), do: {:progress, map, demand(request)}
-
-  defp took(request, :look), do: {:look, request}
 
   # {:done, reason, usage} or {:error, error}
   defp took(request, outcome) do

@@ -6,9 +6,9 @@ defmodule Weir.Cluster.Attempt do
   alias Weir.{Chunk, Error, Target}
   alias Weir.Cluster.{Clock, Relay, Route}
 
-  # look: of messages that let `next/2` return. taken: chunks that were not acknowledged yet. asker: see `Target.watch/0`.
+  # taken: chunks that were not acknowledged yet. asker: see `Target.watch/0`.
   @enforce_keys [:tag, :member]
-  defstruct [:tag, :member, :look, :relay, :monitor, :worker, :asker, taken: 0]
+  defstruct [:tag, :member, :relay, :monitor, :worker, :asker, taken: 0]
 
   @type t :: %__MODULE__{}
 
@@ -16,16 +16,15 @@ defmodule Weir.Cluster.Attempt do
   @type event ::
           {:begun, deterministic? :: boolean(), t()}
           | {:chunk, Chunk.t() | Weir.ChatCompletionChunk.t(), t()}
-          | {:look, t()}
           | {:answer, term()}
           | {:error, Error.t()}
           | {:raised, Exception.t()}
           | {:failed, term()}
 
   @doc "Starts the request. Afterwards `close/1` is needed in any case."
-  @spec open(Route.member(), Relay.job(), reference() | nil, Clock.deadline()) ::
+  @spec open(Route.member(), Relay.job(), Clock.deadline()) ::
           {:ok, t()} | {:failed, term(), t()}
-  def open(member, job, look, deadline) do
+  def open(member, job, deadline) do
     :counters.add(member.running, 1, 1)
     tag = :erlang.alias()
     arguments = [self(), tag, member.server, job]
@@ -33,7 +32,7 @@ defmodule Weir.Cluster.Attempt do
     # does not wait for the node, unlike Node.spawn/4
     start = :erlang.spawn_request(member.node, Relay, :start, arguments, [:monitor, {:reply, :error_only}])
 
-    attempt = %__MODULE__{tag: tag, member: member, look: look}
+    attempt = %__MODULE__{tag: tag, member: member}
     left = Clock.left(deadline)
     silent = Route.silent_ms()
 
@@ -88,7 +87,7 @@ defmodule Weir.Cluster.Attempt do
   @spec next(t(), Clock.deadline()) :: event()
   def next(attempt, deadline), do: next(attempt, deadline, false)
 
-  defp next(%__MODULE__{tag: tag, monitor: monitor, asker: asker, look: look} = attempt, deadline, asked?) do
+  defp next(%__MODULE__{tag: tag, monitor: monitor, asker: asker} = attempt, deadline, asked?) do
     left = Clock.left(deadline)
     silent = Route.silent_ms()
 
@@ -110,9 +109,6 @@ defmodule Weir.Cluster.Attempt do
 
       {^tag, :alive} ->
         next(attempt, deadline, false)
-
-      {^look, :look} ->
-        {:look, attempt}
 
       {:DOWN, ^monitor, :process, _pid, reason} ->
         {:failed, reason}

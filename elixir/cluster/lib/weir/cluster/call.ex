@@ -6,14 +6,13 @@ defmodule Weir.Cluster.Call do
   alias Weir.{Chunk, Error}
   alias Weir.Cluster.{Attempt, Clock, Member, Relay, Replay, Route, Telemetry}
 
-  # look: the reference of its messages. tried: the nodes that have failed. error: of the last one. failed_at: when, in ms, until new output
+  # tried: the nodes that have failed. error: of the last one. failed_at: when, in ms, until new output
   # comes. deterministic: nil until a node has begun.
   @enforce_keys [:cluster, :key]
   defstruct [
     :cluster,
     :key,
     :attempt,
-    :look,
     :error,
     :failed_at,
     :deterministic,
@@ -82,7 +81,7 @@ defmodule Weir.Cluster.Call do
   end
 
   @doc """
-  Starts a stream, for `next/1`. `make` returns the job, this many ms after the start. `timeout`: of each chunk;
+  Starts a stream, for `stream/1`. `make` returns the job, this many ms after the start. `timeout`: of each chunk;
   without one the server limits each phase of the request.
   """
   @spec start(atom(), Route.key(), timeout() | nil, (non_neg_integer() -> Relay.job())) ::
@@ -91,19 +90,14 @@ defmodule Weir.Cluster.Call do
     begun = Clock.now()
     job = fn -> make.(Clock.now() - begun) end
     timeout = timeout || :infinity
-    call = %__MODULE__{cluster: cluster, key: key, look: make_ref()}
+    call = %__MODULE__{cluster: cluster, key: key}
     with {:ok, call} <- open(call, job, Clock.at(timeout)), do: {:ok, {call, job, timeout}}
   end
 
-  @doc "In this many ms, `next/1` returns without a chunk unless one comes before."
-  @spec look(started(), non_neg_integer()) :: reference()
-  def look({call, _job, _timeout}, ms), do: Process.send_after(self(), {call.look, :look}, ms)
+  # The next chunk, or how the stream has ended, as an exception.
+  defp next(:over), do: {:halt, :over}
 
-  @doc "The next chunk, or how the stream has ended, as an exception; none after `look/2`."
-  @spec next(started() | :over) :: {[struct()], started() | :over} | {:halt, :over}
-  def next(:over), do: {:halt, :over}
-
-  def next({call, job, timeout}) do
+  defp next({call, job, timeout}) do
     case step(call, job, Clock.at(timeout)) do
       {:chunk, %Chunk{reason: reason} = last, call} when reason != nil ->
         Attempt.close(call.attempt)
@@ -111,9 +105,6 @@ defmodule Weir.Cluster.Call do
 
       {:chunk, chunk, call} ->
         {[chunk], {call, job, timeout}}
-
-      {:look, call} ->
-        {[], {call, job, timeout}}
 
       {:over, call} ->
         Attempt.close(call.attempt)
@@ -132,9 +123,6 @@ defmodule Weir.Cluster.Call do
 
       {:chunk, chunk, attempt} ->
         take(%{call | attempt: attempt}, chunk, job, deadline)
-
-      {:look, _attempt} ->
-        {:look, call}
 
       {:answer, :over} ->
         {:over, call}
@@ -192,7 +180,7 @@ defmodule Weir.Cluster.Call do
     with {:ok, view} <- view(call.cluster),
          call = %{call | telemetry: view.telemetry},
          {:ok, member} <- choose(call, view) do
-      case Attempt.open(member, job.(), call.look, deadline) do
+      case Attempt.open(member, job.(), deadline) do
         {:ok, attempt} ->
           {:ok, %{call | attempt: attempt}}
 

@@ -94,7 +94,7 @@ defmodule Weir.Cluster.Relay do
     with {:ok, own} <- Server.fetch_options(server) do
       opts = own |> Map.take([:seed, :deadline]) |> Map.to_list() |> Keyword.merge(opts)
       opts = if opts[:seed] == @no_seed, do: Keyword.put(opts, :seed, seed), else: opts
-      send_all(tag, Server.chunks(server, input, [emit: :chunks] ++ opts), opts[:deadline] == nil)
+      send_all(tag, Server.chunks(server, input, opts, nil), opts[:deadline] == nil)
     end
   end
 
