@@ -14,7 +14,7 @@ defmodule Weir do
   `generate/3`, `stream/3`, `chat/3` and the others that answer are described in `Weir.Target`.
   """
 
-  alias Weir.{Completion, Deadline, Embedding, Generation, Hub, Model, NIF, Options}
+  alias Weir.{Completion, Embedding, Generation, Hub, Model, NIF, Options}
   alias Weir.Server.{Answer, Limits}
 
   use Weir.Target, model: Model.t()
@@ -94,9 +94,7 @@ defmodule Weir do
   end
 
   defp opened(model, messages, opts, mode, timeout) do
-    {chat, rest} = Completion.split!(opts)
-    {limits, o} = Generation.read!(rest, timeout)
-    {chat, o} = Completion.form(chat, o)
+    {chat, limits, o} = Completion.read!(opts, &Generation.read!(&1, timeout))
 
     {fn limits ->
        Completion.open(model, messages, chat, &Generation.open(model, &1, o, mode, chat.n, limits))
@@ -105,15 +103,8 @@ defmodule Weir do
 
   @impl Weir.Target
   @doc false
-  def vectors(%Model{} = model, text_or_texts, opts) do
-    {timeout, opts} = Deadline.pop!(opts, :infinity)
-    o = Embedding.options!(opts)
-
-    text_or_texts
-    |> Embedding.texts!()
-    |> then(&Embedding.within(model, &1, o, timeout))
-    |> Embedding.of(text_or_texts)
-  end
+  def vectors(%Model{} = model, text_or_texts, opts),
+    do: Embedding.vectors(text_or_texts, opts, :infinity, &Embedding.within(model, &1, &2, &3))
 
   @doc "See `Weir.Embedding.embed_batch/3`."
   @spec embed_batch(Model.t(), [String.t()], keyword()) ::

@@ -40,22 +40,24 @@ defmodule Weir.Completion do
     ]
   end
 
-  @doc "Splits off these options and those of the template; returns the others, too."
-  @spec split!(keyword()) :: {map(), keyword()}
-  def split!(opts), do: Options.split!(opts, options() ++ Options.template())
+  @doc "Splits off these options and those of the template. `read` reads the others: the limits, and the request's."
+  @spec read!(keyword(), (keyword() -> {limits, map()})) :: {map(), limits, map()} when limits: term()
+  def read!(opts, read) do
+    {o, rest} = Options.split!(opts, options() ++ Options.template())
+    {limits, given} = read.(rest)
+    {o, given} = form(o, given)
+    {o, limits, given}
+  end
 
-  @doc """
-  With tools, a schema belongs to the conversation instead of the request: an answer is a call or follows the
-  schema. The same holds for a schema that need not be enforced in full.
-  """
-  @spec form(map(), map()) :: {map(), map()}
-  def form(%{tools: [_ | _]} = o, %{json_schema: schema} = given),
+  # With tools, a schema belongs to the conversation instead of the request: an answer is a call or follows the
+  # schema. The same holds for a schema that need not be enforced in full.
+  defp form(%{tools: [_ | _]} = o, %{json_schema: schema} = given),
     do: {Map.put(o, :json_schema, schema), %{given | json_schema: nil}}
 
-  def form(%{strict_schema: false} = o, %{json_schema: schema} = given) when schema != nil,
+  defp form(%{strict_schema: false} = o, %{json_schema: schema} = given) when schema != nil,
     do: {Map.put(o, :json_schema, schema), %{given | json_schema: nil}}
 
-  def form(o, given), do: {Map.put(o, :json_schema, nil), given}
+  defp form(o, given), do: {Map.put(o, :json_schema, nil), given}
 
   @doc "Renders the conversation. `start` submits its `NIF.chat` as `Request`s, all or none."
   @spec open(

@@ -42,9 +42,7 @@ defmodule Weir.Embedding do
   end
 
   @doc false
-  def within(model, texts, o, timeout) do
-    deadline = Deadline.at(timeout)
-
+  def within(model, texts, o, deadline) do
     with {:ok, inputs} <- encode(model, texts),
          {:ok, context} <- context(model, size(inputs, o), o.pooling_type) do
       compute(context, inputs, o, deadline)
@@ -62,21 +60,19 @@ defmodule Weir.Embedding do
   end
 
   @doc false
-  # The texts of a call that takes a text or a list of texts.
-  def texts!(given) do
+  # A target's call that takes a text or a list of texts. `compute` gets the texts, the options and the deadline.
+  def vectors(given, opts, timeout, compute) do
+    {timeout, opts} = Deadline.pop!(opts, timeout)
+    o = options!(opts)
     texts = if is_list(given), do: given, else: [given]
 
     if not Options.valid?({:list, :binary}, texts) do
       raise ArgumentError, "expected a text or a list of texts, got: #{inspect(given)}"
     end
 
-    texts
+    with {:ok, vectors} <- compute.(texts, o, Deadline.at(timeout)),
+         do: {:ok, if(is_list(given), do: vectors, else: hd(vectors))}
   end
-
-  @doc false
-  # The result for what was given: a vector for a text.
-  def of({:ok, vectors}, given), do: {:ok, if(is_list(given), do: vectors, else: hd(vectors))}
-  def of(error, _given), do: error
 
   @doc false
   def encode(model, texts), do: Error.map_ok(texts, &Tokenizer.encode(model, &1))
@@ -120,6 +116,6 @@ defmodule Weir.Embedding do
     ms = System.convert_time_unit(duration, :native, :microsecond) / 1000
     measured = %{texts: length(inputs), tokens: inputs |> Enum.map(&length/1) |> Enum.sum(), duration_ms: ms}
     error = with {:error, error} <- result, do: error, else: (_ok -> nil)
-    apply(:telemetry, :execute, [[:weir, :embedding], measured, %{error: error}])
+    Telemetry.execute([:embedding], measured, %{error: error})
   end
 end

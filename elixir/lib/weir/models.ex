@@ -214,7 +214,7 @@ defmodule Weir.Models do
   @doc false
   # In a short-lived process, which holds the lease: what was made of the model ends with it.
   def whole({models, name}, input, opts) do
-    {options, given} = given!(opts, 60_000)
+    {options, given} = Request.given!(opts, 60_000)
     limits = Limits.whole(options)
 
     Generation.elsewhere(fn ->
@@ -228,7 +228,7 @@ defmodule Weir.Models do
   @impl Weir.Target
   @doc false
   def chunks({models, name}, input, opts, submission) do
-    {options, given} = given!(opts, 30_000)
+    {options, given} = Request.given!(opts, 30_000)
     Broker.here!(models)
 
     Lease.stream(models, name, options, fn lease, limits ->
@@ -242,7 +242,7 @@ defmodule Weir.Models do
   @impl Weir.Target
   @doc false
   def completion({models, name}, messages, opts) do
-    {o, options, given} = completion(opts, 60_000)
+    {o, options, given} = Completion.read!(opts, &Request.given!(&1, 60_000))
     limits = Limits.whole(options)
 
     Generation.elsewhere(fn ->
@@ -256,18 +256,11 @@ defmodule Weir.Models do
   @impl Weir.Target
   @doc false
   def completion_chunks({models, name}, messages, opts) do
-    {o, options, given} = completion(opts, 30_000)
+    {o, options, given} = Completion.read!(opts, &Request.given!(&1, 30_000))
 
     Lease.stream(models, name, options, fn lease, limits ->
       Completion.stream(fn -> open(lease, messages, o, given, :stream, limits) end)
     end)
-  end
-
-  defp completion(opts, timeout) do
-    {o, rest} = Completion.split!(opts)
-    {options, given} = given!(rest, timeout)
-    {o, given} = Completion.form(o, given)
-    {o, options, given}
   end
 
   defp open(lease, messages, o, given, mode, limits) do
@@ -280,19 +273,10 @@ defmodule Weir.Models do
   @impl Weir.Target
   @doc false
   def vectors({models, name}, text_or_texts, opts) do
-    {timeout, opts} = Deadline.pop!(opts, 60_000)
-    o = Embedding.options!(opts)
-    texts = Embedding.texts!(text_or_texts)
-    deadline = Deadline.at(timeout)
-    limits = Limits.until(deadline)
-    compute = &Embedding.within(&1.model, texts, o, Deadline.left(deadline))
-
-    Generation.elsewhere(fn -> Lease.use(models, name, limits, compute) end) |> Embedding.of(text_or_texts)
-  end
-
-  defp given!(opts, timeout) do
-    {options, opts} = Limits.split!(opts, timeout)
-    {options, Options.given!(opts, Request.options())}
+    Embedding.vectors(text_or_texts, opts, 60_000, fn texts, o, deadline ->
+      compute = &Embedding.within(&1.model, texts, o, deadline)
+      Generation.elsewhere(fn -> Lease.use(models, name, Limits.until(deadline), compute) end)
+    end)
   end
 
   # ---- The process ----

@@ -206,7 +206,7 @@ defmodule Weir.Server do
   @doc false
   def chunks(server, input, opts, submission) do
     read = Answer.read!(opts)
-    read = if submission, do: %{read | id: read.id || submission.id}, else: read
+    read = if submission, do: update_in(read.own.id, &(&1 || submission.id)), else: read
     if not match?({:chat, _messages, _template}, input), do: Request.prompt!(input)
     Broker.here!(server)
 
@@ -282,9 +282,8 @@ defmodule Weir.Server do
   end
 
   defp completion(server, messages, opts, mode, timeout) do
-    {o, rest} = Completion.split!(opts)
-    {options, id, given} = Request.given!(rest, timeout)
-    {o, given} = Completion.form(o, given)
+    {id, opts} = Keyword.pop(Options.keywords!(opts), :id)
+    {o, options, given} = Completion.read!(opts, &Request.given!(&1, timeout))
 
     {fn limits ->
        how = %{id: id, mode: mode, n: o.n, share: false, limits: limits}
@@ -310,17 +309,14 @@ defmodule Weir.Server do
   @impl Weir.Target
   @doc false
   def vectors(server, text_or_texts, opts) do
-    {timeout, opts} = Deadline.pop!(opts, 60_000)
-    o = Embedding.options!(opts)
-    texts = Embedding.texts!(text_or_texts)
     Broker.here!(server)
-    deadline = Deadline.at(timeout)
 
-    with {:ok, embedder} <- Broker.ask(server, :embedder, timeout) do
-      # in a short-lived process, because a context keeps its model in memory
-      Generation.elsewhere(fn -> Embedder.embed(embedder, texts, o, deadline) end)
-      |> Embedding.of(text_or_texts)
-    end
+    Embedding.vectors(text_or_texts, opts, 60_000, fn texts, o, deadline ->
+      with {:ok, embedder} <- Broker.ask(server, :embedder, Deadline.left(deadline)) do
+        # in a short-lived process, because a context keeps its model in memory
+        Generation.elsewhere(fn -> Embedder.embed(embedder, texts, o, deadline) end)
+      end
+    end)
   end
 
   # ---- The server itself ----

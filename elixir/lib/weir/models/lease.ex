@@ -105,10 +105,8 @@ defmodule Weir.Models.Lease do
     )
   end
 
-  @doc false
   # A lease of the calling process.
-  @spec open(GenServer.server(), String.t() | t(), Limits.t()) :: {:ok, t()} | {:error, Error.t()}
-  def open(models, name, limits) do
+  defp open(models, name, limits) do
     limits = Limits.loading(limits)
     {deadline, _over} = Limits.start(limits)
     models |> own(name, deadline) |> Limits.started(limits)

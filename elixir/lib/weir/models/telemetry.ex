@@ -72,12 +72,6 @@ defmodule Weir.Models.Telemetry do
       do: execute([:sleep], %{bytes: now.n_bytes}, %{name: now.name, state: now.state})
   end
 
-  defp execute(event, measurements, metadata) do
-    # the package compiles without :telemetry
-    apply(:telemetry, :execute, [
-      [:weir, :models | event],
-      measurements,
-      Map.put(metadata, :models, self())
-    ])
-  end
+  defp execute(event, measurements, metadata),
+    do: Server.Telemetry.execute([:models | event], measurements, Map.put(metadata, :models, self()))
 end

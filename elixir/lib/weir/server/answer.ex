@@ -7,7 +7,12 @@ defmodule Weir.Server.Answer do
   alias Weir.Server.{Broker, Flight, Limits, Request, Telemetry}
 
   # Options that concern the caller only, not the engine.
-  @options [best_of: {{:range, 1..128}, 1}, echo: {:boolean, false}, share: {:boolean, false}]
+  @options [
+    id: {:any, nil},
+    best_of: {{:range, 1..128}, 1},
+    echo: {:boolean, false},
+    share: {:boolean, false}
+  ]
 
   # ---- Whole ----
 
@@ -16,9 +21,9 @@ defmodule Weir.Server.Answer do
           {:ok, Weir.Server.answer()} | {:error, Error.t()}
   def whole(server, input, opts) do
     {own, opts} = Options.split!(opts, @options)
-    {limits, id, given} = Request.given!(opts, 60_000)
+    {limits, given} = Request.given!(opts, 60_000)
     limits = Limits.whole(limits)
-    how = %{id: id, mode: :generate, n: own.best_of, share: own.share, limits: limits}
+    how = %{id: own.id, mode: :generate, n: own.best_of, share: own.share, limits: limits}
     # logprobs rank the answers, as in weir_generate_best
     requested = if own.best_of > 1, do: Map.put(given, :logprobs, true), else: given
 
@@ -99,7 +104,7 @@ defmodule Weir.Server.Answer do
   # ---- Streams ----
 
   @typedoc "The options of a stream."
-  @type read :: %{own: map(), limits: Limits.options(), id: term(), given: map()}
+  @type read :: %{own: map(), limits: Limits.options(), given: map()}
 
   # A request, before which the prompt may come.
   @typep opened :: struct() | {:echo, Request.prompt(), struct()}
@@ -108,19 +113,19 @@ defmodule Weir.Server.Answer do
   @spec read!(keyword()) :: read()
   def read!(opts) do
     {own, opts} = Options.split!(opts, @options)
-    {limits, id, given} = Request.given!(opts, 30_000)
+    {limits, given} = Request.given!(opts, 30_000)
 
     if own.best_of > 1 do
       raise ArgumentError, "option :best_of: the best answer is known at the end; see complete/3"
     end
 
-    %{own: own, limits: limits, id: id, given: given}
+    %{own: own, limits: limits, given: given}
   end
 
   @doc "Starts the request of a stream, for `chunks/2`."
   @spec open(GenServer.server(), Weir.Target.input(), read()) :: {:ok, opened()} | {:error, Error.t()}
   def open(server, input, %{own: own} = read) do
-    how = %{id: read.id, mode: :stream, n: 1, share: own.share, limits: Limits.stream(read.limits)}
+    how = %{id: own.id, mode: :stream, n: 1, share: own.share, limits: Limits.stream(read.limits)}
 
     with {:ok, prompt, [request]} <- start(server, input, own.echo, read.given, how),
          do: {:ok, if(own.echo, do: {:echo, prompt, request}, else: request)}

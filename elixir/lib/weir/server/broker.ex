@@ -679,7 +679,7 @@ defmodule Weir.Server.Broker do
   defp emit_load(%{telemetry: false}, _load), do: :ok
 
   defp emit_load(_state, %{stage: stage, done: done}),
-    do: Telemetry.execute([:load], %{done: done}, %{server: self(), stage: stage})
+    do: Telemetry.execute([:server, :load], %{done: done}, %{server: self(), stage: stage})
 
   defp unknown(kind, message) do
     Logger.warning("#{inspect(self())} got a #{kind} that no server knows: #{inspect(message)}")
@@ -689,7 +689,7 @@ defmodule Weir.Server.Broker do
 
   defp emit_event(_state, request, event, measurements, metadata) do
     known = %{server: self(), seq_id: request.seq, mode: request.mode, id: request.id}
-    Telemetry.execute(event, measurements, Map.merge(known, metadata))
+    Telemetry.execute([:server | event], measurements, Map.merge(known, metadata))
   end
 
   defp emit_start(state, request, n_prompt) do

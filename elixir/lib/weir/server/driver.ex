@@ -114,7 +114,7 @@ defmodule Weir.Server.Driver do
     if state.telemetry do
       known = %{server: state.server, strategy: state.module}
       metadata = Map.merge(known, %{kind: kind, reason: reason, stacktrace: stacktrace})
-      Telemetry.execute([:strategy, :exception], %{count: 1}, metadata)
+      Telemetry.execute([:server, :strategy, :exception], %{count: 1}, metadata)
     end
 
     now = System.monotonic_time(:millisecond)

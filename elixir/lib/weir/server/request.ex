@@ -89,12 +89,11 @@ defmodule Weir.Server.Request do
           limits: Limits.t()
         }
 
-  @doc "The options of the limits, the id and the given options of a call. `timeout` is the default."
-  @spec given!(keyword(), timeout()) :: {Limits.options(), term(), map()}
+  @doc "The options of the limits, and the given options of a call. `timeout` is the default."
+  @spec given!(keyword(), timeout()) :: {Limits.options(), map()}
   def given!(opts, timeout) do
     {limits, opts} = Limits.split!(opts, timeout)
-    {id, opts} = Keyword.pop(opts, :id)
-    {limits, id, Options.given!(opts, options())}
+    {limits, Options.given!(opts, options())}
   end
 
   @doc "The request for `NIF.engine_submit/4`. nil means the library's default."
@@ -497,7 +496,7 @@ defmodule Weir.Server.Request do
   defp leave(%{server: nil, ref: ref}, outcome) do
     if Process.delete({__MODULE__, ref}) do
       {event, measured, metadata} = Telemetry.outcome(outcome, ref)
-      apply(:telemetry, :execute, [[:weir, :request, event], measured, metadata])
+      Telemetry.execute([:request, event], measured, metadata)
     end
 
     :ok

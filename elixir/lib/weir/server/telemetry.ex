@@ -42,13 +42,13 @@ defmodule Weir.Server.Telemetry do
   @doc false
   def execute(event, measurements, metadata) do
     # the package compiles without :telemetry
-    apply(:telemetry, :execute, [[:weir, :server | event], measurements, metadata])
+    apply(:telemetry, :execute, [[:weir | event], measurements, metadata])
   end
 
   @doc false
   def tick(tick, server) do
     execute(
-      [:tick],
+      [:server, :tick],
       %{
         batch_size: tick.n_prefill + tick.n_decode + tick.n_drafted,
         decode_tokens: tick.n_decode,
