@@ -78,9 +78,9 @@ defmodule Weir.Target do
       MyApp.Nearest.chat("eu", messages)
       Weir.Target.chat({MyApp.Nearest, "eu"}, messages)
 
-  The callbacks of `Weir`, `Weir.Server` and `Weir.Models` may be called. Wrong options raise `ArgumentError` before a
-  stream is enumerated; every other failure is a `Weir.Error`. A process that waits for an answer watches who has asked
-  for it (`watch/0`).
+  It may call the callbacks of `Weir`, `Weir.Server` and `Weir.Models`. Wrong options raise `ArgumentError` before a
+  stream is enumerated; every other failure is a `Weir.Error`. A process that waits for an answer monitors who has
+  asked for it (`watch/0`).
   """
 
   alias Weir.{Chat, ChatCompletion, Chunk, Error, Model, Options}
@@ -96,8 +96,8 @@ defmodule Weir.Target do
   @type input :: prompt() | {:chat, [Chat.message()], template :: map()}
 
   @typedoc """
-  What `submit/3` adds: the request's `id`, unless one is among the options, and a function for the stream to call
-  once the request is submitted, with what is known of it, or nil.
+  What `submit/3` adds: the `id` of a request without this option, and a function that the stream calls once the
+  request is submitted. It tells the numbers that are known; the others are nil.
   """
   @type submission :: %{
           id: term(),
@@ -107,7 +107,11 @@ defmodule Weir.Target do
 
   @doc "The whole answer, for `generate/3`, `complete/3` and `chat/3`."
   @callback whole(where :: term(), input(), keyword()) :: {:ok, Weir.Server.answer()} | {:error, Error.t()}
-  @doc "A lazy stream of `Weir.Chunk`s, for `stream/3`, `stream_chat/3`, `submit/3` and `submit_chat/3`."
+  @doc """
+  A lazy stream of `Weir.Chunk`s, the last of which has a reason; for `stream/3`, `stream_chat/3`, `submit/3` and
+  `submit_chat/3`. It reads the options, and the request begins and ends with the enumeration. Not every stream is
+  enumerated.
+  """
   @callback chunks(where :: term(), input(), keyword(), submission() | nil) :: Enumerable.t()
   @doc "For `chat_completion/3`."
   @callback completion(where :: term(), [Chat.message()], keyword()) ::
@@ -117,6 +121,7 @@ defmodule Weir.Target do
   @doc "The vector of a text, or those of a list of texts, for `embed/3`."
   @callback vectors(where :: term(), String.t() | [String.t()], keyword()) ::
               {:ok, [float()] | [[float()]]} | {:error, Error.t()}
+
   # The functions by the name of their input, with what they return: the list for all targets.
   @functions [
     generate: {:prompt, quote(do: {:ok, String.t()} | {:error, Weir.Error.t()})},

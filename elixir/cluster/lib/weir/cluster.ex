@@ -183,7 +183,7 @@ defmodule Weir.Cluster do
     {key, opts} = routed!(input, opts)
     # raises for options that are wrong on every node
     _not_enumerated = Server.chunks(cluster, input, opts, nil)
-    opts = if submission, do: Keyword.put_new(opts, :id, submission.id), else: opts
+    opts = if submission, do: Keyword.put(opts, :id, opts[:id] || submission.id), else: opts
 
     Call.stream(fn ->
       # each enumeration is another answer

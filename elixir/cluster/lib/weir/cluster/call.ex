@@ -167,7 +167,7 @@ defmodule Weir.Cluster.Call do
   # ---- Nodes ----
 
   @doc "The options after so many ms: the answer's own deadline does not begin again on another node."
-  @spec shorter(keyword() | map(), non_neg_integer()) :: keyword() | map()
+  @spec shorter(keyword(), non_neg_integer()) :: keyword()
   def shorter(opts, ms) do
     case opts[:deadline] do
       deadline when is_integer(deadline) and deadline > 0 -> put_in(opts[:deadline], max(deadline - ms, 1))
