@@ -46,6 +46,10 @@ def model(kind="8b", mix="q4_k_m"):
     return str(path)
 
 
+def streams_of(n):
+    return "one stream" if n == 1 else f"{n} streams"
+
+
 def aim(key, ratio):
     sign, limit = AIMS[key]
     return f"{sign} {limit}" + ("" if (ratio >= limit if sign == "≥" else ratio <= limit) else ", missed")
@@ -68,7 +72,7 @@ def engine_rows(path, streams, prompt, answer, *more, plain=True, env=None):
 
 def engine_figures(name, path, streams, prompt, answer):
     for row in engine_rows(path, streams, prompt, answer):
-        what = f"{name}{row['streams']} streams of {prompt} + {answer}, beside a plain llama.h loop"
+        what = f"{name}{streams_of(row['streams'])} of {prompt} + {answer}, beside a plain llama.h loop"
         for part in ("prefill", "decode"):
             key = "one" if (name, part, row["streams"]) == ("", "decode", 1) else None
             yield beside(f"{what}: {part}", "tok/s", row["weir"][f"{part}_per_second"], row["plain"][f"{part}_per_second"], key)
@@ -108,11 +112,11 @@ def step_http(kept):
                     taken[side].append(http(sides[side].url, 100 * n + i, "--concurrency", n, "--requests", 2 * n, "--prompt", PROMPT, "--gen", ANSWER)[0])
         ours, theirs = ([statistics.median(r[key] for r in taken[side][1:]) for key in ("generated_per_second", "total_s")] for side in ("weir", "llama-server"))
         key = "throughput" if n == SLOTS else "one" if n == 1 else None
-        rows.append(beside(f"{n} streams over HTTP, beside llama-server: answers' tokens of the whole load", "tok/s", ours[0], theirs[0], key))
+        rows.append(beside(f"{streams_of(n)} over HTTP, beside llama-server: answers' tokens of the whole load", "tok/s", ours[0], theirs[0], key))
         for what in ("ttft_ms", "itl_ms"):
             for part in ("p50", "p99"):
                 both = [statistics.median(r[what][part] for r in taken[side][1:]) for side in ("weir", "llama-server")]
-                rows.append(beside(f"{n} streams over HTTP: {what[:-3].upper()} {part}", "ms", *both))
+                rows.append(beside(f"{streams_of(n)} over HTTP: {what[:-3].upper()} {part}", "ms", *both))
         kept(rows)
     return {"rows": rows}
 
@@ -169,7 +173,7 @@ def ticks_of(name, n):
     if not ticks:
         return []
     passes, whole = (statistics.median(t[key] / 1e6 for t in ticks) for key in ("decode_ns", "tick_ns"))
-    return [{"figure": f"{name}: of a tick with {n} streams, forward passes and the rest (sampling, texts, the plan)", "unit": "ms",
+    return [{"figure": f"{name}: of a tick with {streams_of(n)}, forward passes and the rest (sampling, texts, the plan)", "unit": "ms",
              "weir": f"{passes:.2f}, {whole - passes:.2f}"}]
 
 
@@ -215,11 +219,11 @@ def step_defaults(kept):
             try:
                 found = engine_rows(model(), [n], PROMPT, ANSWER, *words, plain=False, env=env)[0]["weir"]
             except subprocess.CalledProcessError as error:
-                rows.append({"figure": f"{name}, {n} streams", "result": f"exit {error.returncode}"})
+                rows.append({"figure": f"{name}, {streams_of(n)}", "result": f"exit {error.returncode}"})
                 continue
             first = first or found
-            rows.append(beside(f"{name}, {n} streams, beside the default: total time", "s", found["total_s"], first["total_s"]))
-            rows.append({"figure": f"{name}, {n} streams: prefill, decode; TTFT p50, worst gap", "unit": "tok/s; ms",
+            rows.append(beside(f"{name}, {streams_of(n)}, beside the default: total time", "s", found["total_s"], first["total_s"]))
+            rows.append({"figure": f"{name}, {streams_of(n)}: prefill, decode; TTFT p50, worst gap", "unit": "tok/s; ms",
                          "weir": f"{found['prefill_per_second']:.0f}, {found['decode_per_second']:.0f}; {found['ttft_p50_ms']:.0f}, {found['worst_gap_ms']:.0f}"})
             kept(rows)
     sides = {what: Server("weir", [WEIR, "serve", "-m", model(), "-np", str(SLOTS), "-c", str(2 * PROMPT + 256 + ANSWER), "--offline", *words])
@@ -229,7 +233,7 @@ def step_defaults(kept):
         for what, side in sides.items():
             with side:
                 rates[what] = http(side.url, 3, "--concurrency", n, "--requests", 2 * n, "--prompt", PROMPT, "--gen", ANSWER)[0]["generated_per_second"]
-        rows.append(beside(f"drafts, {n} streams over HTTP, beside none", "tok/s", rates["drafts"], rates["no drafts"]))
+        rows.append(beside(f"drafts, {streams_of(n)} over HTTP, beside none", "tok/s", rates["drafts"], rates["no drafts"]))
         kept(rows)
     for shared in (0, PROMPT // 2):
         row = engine_rows(model(), [min(8, SLOTS)], PROMPT, ANSWER, "--shared-prefix", str(shared), plain=False)[0]["weir"] if shared else None

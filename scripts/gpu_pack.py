@@ -211,7 +211,10 @@ def unpack_model(folder, proof):
 def unpack_objects(folder, proof):
     """The objects of the GPU's backend that came back from a machine before."""
     for path in sorted((folder / "objects").glob("objects-*.tar.xz")):
-        extract(path, proof / "objects")
+        stamp = proof / f"unpacked-{path.name}"
+        if not stamp.exists():
+            extract(path, proof / "objects")
+            stamp.touch()
 
 
 def unpack(folder, proof):
@@ -221,6 +224,8 @@ def unpack(folder, proof):
         llama = proof / "cache/weir/llama"
         for old in (llama, proof / "backend", proof / "objects"):
             shutil.rmtree(old, ignore_errors=True)
+        for old in proof.glob("unpacked-*"):
+            old.unlink()
         extract(folder / "pack/llama.tar.xz", llama)
         first, *others = index["sources"]
         for name in others:
