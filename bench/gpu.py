@@ -158,7 +158,7 @@ def stream(requests, *words):
     with tempfile.TemporaryDirectory() as scratch:
         asked, ring = pathlib.Path(scratch, "requests.json"), pathlib.Path(scratch, "ring.jsonl")
         asked.write_text(json.dumps({"requests": requests}))
-        out = run([WEIR, "stream", str(asked), "-m", model(), "--ring", str(ring), "-q", *map(str, words)])
+        out = run([WEIR, "stream", str(asked), "-m", model(), "--ring", str(ring), "--raw", "-q", *map(str, words)])
         tokens = collections.defaultdict(list)
         for line in map(json.loads, out.splitlines()):
             tokens[line["request"]] += line.get("tokens", [])
@@ -167,7 +167,7 @@ def stream(requests, *words):
 
 def ticks_of(name, n):
     """Where the time of ticks goes that only decode: what pipelined sampling, or sampling on the device, could save at most."""
-    requests = [{"prompt": f"{i}. Once upon a time", "raw": True, "max_tokens": 4 * ANSWER, "ignore_eos": True, "seed": i} for i in range(n)]
+    requests = [{"prompt": f"{i}. Once upon a time", "max_tokens": 4 * ANSWER, "ignore_eos": True, "seed": i} for i in range(n)]
     _, ticks = stream(requests, "--slots", n, "-c", 8 * PROMPT + 4 * ANSWER, "--draft-max", 0)
     ticks = [t for t in ticks if t.get("n_decode", 0) == n and not t.get("n_prefill")]
     if not ticks:
@@ -179,7 +179,7 @@ def ticks_of(name, n):
 
 def invariance(n):
     """Greedy answers of prompts alone and together: how many are the same tokens."""
-    requests = [{"prompt": f"{i}. The ship left the harbour in the morning", "raw": True, "max_tokens": ANSWER, "ignore_eos": True, "temp": 0} for i in range(n)]
+    requests = [{"prompt": f"{i}. The ship left the harbour in the morning", "max_tokens": ANSWER, "ignore_eos": True, "temp": 0} for i in range(n)]
     lane = ["-c", 4 * PROMPT + ANSWER, "--draft-max", 0, "--cache-memory", 0]
     alone, _ = stream(requests, "--slots", 1, *lane)
     again, _ = stream(requests, "--slots", 1, *lane)
@@ -277,16 +277,16 @@ def step_sanitizer(_):
     with tempfile.TemporaryDirectory() as scratch:
         tiny, asked = f"{scratch}/tiny.gguf", pathlib.Path(scratch, "requests.json")
         subprocess.run([sys.executable, ROOT / "scripts/tiny_gguf.py", "llama", tiny, "--wide", "--type", "q8_0"], check=True)
-        asked.write_text(json.dumps({"requests": [{"prompt": f"{i}. Once upon a time", "raw": True, "max_tokens": 4, "ignore_eos": True} for i in range(4)]}))
+        asked.write_text(json.dumps({"requests": [{"prompt": f"{i}. Once upon a time", "max_tokens": 4, "ignore_eos": True} for i in range(4)]}))
         for check in ("memcheck", "racecheck", "synccheck", "initcheck"):
             try:
-                done = subprocess.run([tool, "--tool", check, "--error-exitcode", "9", WEIR, "stream", str(asked), "-m", tiny, "-c", "256", "-q"],
-                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+                done = subprocess.run([tool, "--tool", check, "--error-exitcode", "9", WEIR, "stream", str(asked), "-m", tiny, "-c", "256", "--raw", "-q"],
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=55)
                 print(done.stdout[-4000:], flush=True)
                 last = [line for line in done.stdout.splitlines() if line.startswith("=========")]
                 rows.append({"figure": f"compute-sanitizer {check}", "result": f"exit {done.returncode}; {last[-1].strip('= ') if last else 'no summary'}"})
             except subprocess.TimeoutExpired:
-                rows.append({"figure": f"compute-sanitizer {check}", "result": "over 60 s"})
+                rows.append({"figure": f"compute-sanitizer {check}", "result": "over 55 s"})
     return {"rows": rows}
 
 

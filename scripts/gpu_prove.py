@@ -36,7 +36,7 @@ FILE, FILES = 16 << 20, 8  # what may come back: bytes of a file, and files
 BACKEND = os.environ.get("WEIR_BACKEND", "cuda")
 # In order of worth; seconds that each may take. A second round of the backend goes on where the first was stopped.
 STEPS = {"backend": 480, "backend-rest": 480, "build": 480, "server": 480, "tests": 480, "models": 240, "engine": 240, "http": 300, "stall": 120,
-         "prefix": 120, "sanitizer": 120, "defaults": 480, "shapes": 480, "many": 240}
+         "prefix": 120, "sanitizer": 240, "defaults": 480, "shapes": 480, "many": 240}
 TESTS = ("engine_model_test", "prefix_model_test", "speculate_model_test", "structured_model_test", "adapter_model_test", "low_level_model_test",
          "heads_model_test", "media_llama_test", "llama_kinds_test", "llama_head_test", "kinds_draft_test")
 
