@@ -204,5 +204,33 @@ def test_objects_come_back_in_parts():
               tree.results())
 
 
+def test_a_build_takes_objects_in_place_of_sources():
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        (root / "part/sub").mkdir(parents=True)
+        (root / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.21)\nproject(all C CXX)\nadd_subdirectory(part)\n"
+                                             "add_executable(main main.c)\ntarget_link_libraries(main thing)\n")
+        (root / "part/CMakeLists.txt").write_text('project("ggml" C CXX)\nadd_library(thing STATIC one.c sub/two.c thing.h)\n')
+        (root / "part/thing.h").write_text("int one(void);\nint two(void);\n")
+        (root / "main.c").write_text("int one(void);\nint two(void);\nint main(void) { return one() * 10 + two(); }\n")
+
+        def built(name, one, two, *flags):
+            """What the program returns, and what CMake said; None where it cannot be built."""
+            (root / "part/one.c").write_text(one)
+            (root / "part/sub/two.c").write_text(two)
+            said = subprocess.run(["cmake", "-S", root, "-B", root / name, *flags], check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
+            made = subprocess.run(["cmake", "--build", root / name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            return subprocess.run([root / name / "main"]).returncode if made.returncode == 0 else None, said
+        check("a build of its own", built("first", "int one(void) { return 1; }\n", "int two(void) { return 2; }\n")[0] == 12)
+        kept = root / "kept/sub"
+        kept.mkdir(parents=True)
+        shutil.copy(next((root / "first").rglob("two.c.o")), kept / "two.c.o")
+        broken = ("int one(void) { return 3; }\n", "this is no C\n")
+        check("cannot be made of a broken source", built("second", *broken)[0] is None)
+        flags = [f"-DCMAKE_PROJECT_ggml_INCLUDE={SOURCE}/scripts/llama_prebuilt.cmake", "-DWEIR_PREBUILT_TARGET=thing", f"-DWEIR_PREBUILT={root}/kept"]
+        code, said = built("third", *broken, *flags)
+        check("the object stands for it, and the other source is compiled", code == 32 and "1 objects of thing are there already" in said, code, said)
+
+
 if __name__ == "__main__":
     run_tests(globals())
