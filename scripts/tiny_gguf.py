@@ -244,7 +244,7 @@ class Shape:
         self.layers = 1 if small else 2
         self.embd = 4 if small else 256 if wide else 64
         self.ff = 4 if small else 256 if wide else 128
-        self.experts = 8 if wide else 4
+        self.experts, self.used = 8 if wide else 4, 2
         self.heads = 2 if small else 4
         self.kv_heads = 1 if small else 2
         self.head = self.embd // self.heads
@@ -308,7 +308,7 @@ def make_decoder(kind, model, s, chain=None, noise=0.0, guess=None, stripped=Fal
         model.put(".rope.dimension_sections", I32, [s.head // 8, 3 * s.head // 16, 3 * s.head // 16, 0])
     if kind == "moe" or shared:
         model.put(".expert_count", U32, s.experts)
-        model.put(".expert_used_count", U32, 2)
+        model.put(".expert_used_count", U32, s.used)
     if shared:
         model.put(".expert_shared_count", U32, 1)
         model.put(".expert_gating_func", U32, 2)

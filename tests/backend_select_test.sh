@@ -24,6 +24,8 @@ machine() { # machine NAME SYSTEM [TOOL...]: makes the folder $work/NAME
 machine linux Linux
 machine linux-nvcc Linux nvcc ninja
 machine linux-arm Linux
+machine linux-amd Linux hipcc
+machine linux-intel Linux icx icpx
 machine mac Darwin
 machine mac-nvcc Darwin nvcc
 
@@ -92,12 +94,29 @@ expect mac "WEIR_BACKEND=cpu" "${on_cpu[@]}" "link=-framework Accelerate"
 expect linux "WEIR_BACKEND=cuda" "${on_cuda[@]}"
 expect linux "WEIR_BACKEND=metal" "${on_metal[@]}"
 expect linux "WEIR_BACKEND=vulkan" "${on_vulkan[@]}"
+expect linux-amd "WEIR_BACKEND=hip" backend=hip flag=-DGGML_HIP=ON flag=-DGGML_CUDA=OFF package=hip link=hip::host link=roc::hipblas
+expect linux-amd "" "${on_cpu[@]}" "!flag=-DGGML_HIP=ON"
+expect linux-intel "WEIR_BACKEND=sycl CC=icx CXX=icpx" backend=sycl flag=-DGGML_SYCL=ON flag=-DCMAKE_CXX_COMPILER=icpx package=MKL \
+    link=-fsycl link=MKL::MKL_SYCL::BLAS
 expect linux-nvcc "LLAMA_BACKEND=cpu" "${on_cpu[@]}"
 expect linux "LLAMA_BACKEND=vulkan" "${on_vulkan[@]}"
 expect linux "LLAMA_BACKEND=vulkan WEIR_BACKEND=cpu" "${on_cpu[@]}"
-refuse linux "WEIR_BACKEND=rocm" "not one of auto, cpu, cuda, metal, vulkan"
+refuse linux "WEIR_BACKEND=rocm" "not one of auto, cpu, cuda, hip, metal, sycl, vulkan"
 refuse linux "WEIR_BACKEND=rocm LLAMA_BACKEND=cpu" "WEIR_BACKEND=rocm"
-refuse linux "LLAMA_BACKEND=rocm" " LLAMA_BACKEND=rocm is not one of auto, cpu, cuda, metal, vulkan"
+refuse linux "LLAMA_BACKEND=rocm" " LLAMA_BACKEND=rocm is not one of auto, cpu, cuda, hip, metal, sycl, vulkan"
+# The sources come without the backend's tools; a build does not.
+refuse_build() { # refuse_build MACHINE SETTINGS TEXT: a build fails before anything is fetched, and says TEXT
+    local output
+    # shellcheck disable=SC2086
+    if output=$(env PATH="$work/$1" XDG_CACHE_HOME="$work/cache" $2 bash "$root/scripts/llama.sh" 2>&1) || ! grep -qF -e "$3" <<<"$output"; then
+        echo "not ok: $1 [$2] builds or was refused with: $output"
+        failed=1
+    fi
+    echo "checked: $1 [$2]"
+}
+refuse_build linux "WEIR_BACKEND=hip" "WEIR_BACKEND=hip needs hipcc (ROCm) in PATH"
+refuse_build linux "WEIR_BACKEND=sycl" "WEIR_BACKEND=sycl needs Intel's compilers: CC=icx CXX=icpx"
+refuse_build linux "WEIR_BACKEND=cuda" "WEIR_BACKEND=cuda needs nvcc"
 refuse linux "WEIR_LLAMA_FROM=svn" "not one of auto, git, packages"
 
 # One build for every x86-64-v3, unless it is told otherwise; the last word counts.

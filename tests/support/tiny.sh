@@ -15,7 +15,7 @@ kept=$folder/$({
         if [ -f "$argument" ]; then head -c 8000000 "$argument"; else echo "$argument"; fi
     done
     cat "$root/scripts/$script" "$root/scripts/tiny_gguf.py"
-} | git hash-object --stdin)
+} | if command -v sha256sum >/dev/null; then sha256sum; else git hash-object --stdin; fi | cut -c1-40)
 if [ ! -f "$kept" ]; then
     mkdir -p "$folder"
     python3 "$root/scripts/$script" "$@" "$kept.$$"
