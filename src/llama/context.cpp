@@ -25,6 +25,7 @@ extern "C" {
 #include "base/words.h"
 }
 
+using weir::allocate;
 using weir::capture;
 using weir::guard;
 using weir::refuse_memory;
@@ -325,14 +326,20 @@ weir_status weir__llama_context_bytes(const llama_context *context, uint64_t *me
     });
 }
 
+static bool make_rows(weir__bcontext *c)
+{
+    const auto n = static_cast<size_t>(c->n_batch);
+    return allocate(c->ones, n) && allocate(c->seqs, n) && allocate(c->row_of, n);
+}
+
 weir_status weir__llama_context_open(weir__bmodel *model, const weir_context_params *params,
                                      const weir__bcontext *target, weir__bcontext **out,
                                      weir_context_info *info, weir_error *error)
 {
     weir_status status = check_params(model, params, target, error);
     if (status != WEIR_OK) return status;
-    auto *c = static_cast<weir__bcontext *>(weir__mem_calloc(1, sizeof(weir__bcontext)));
-    if (c == nullptr) return weir__error_set(error, WEIR_NO_MEMORY, nullptr, "no memory for a context");
+    weir__bcontext *c = nullptr;
+    if (!allocate(c, 1)) return weir__error_set(error, WEIR_NO_MEMORY, nullptr, "no memory for a context");
     c->model = model;
     c->embeddings = params->embeddings;
     c->unified = params->layout == WEIR_LAYOUT_UNIFIED;
@@ -354,10 +361,7 @@ weir_status weir__llama_context_open(weir__bmodel *model, const weir_context_par
     c->pooling = llama_pooling_type(c->context);
     c->width = c->pooling == LLAMA_POOLING_TYPE_RANK ? (int32_t)llama_model_n_cls_out(model->model)
                                                      : llama_model_n_embd_out(model->model);
-    c->ones = static_cast<int32_t *>(weir__mem_calloc((size_t)c->n_batch, sizeof *c->ones));
-    c->seqs = static_cast<int32_t **>(weir__mem_calloc((size_t)c->n_batch, sizeof *c->seqs));
-    c->row_of = static_cast<int32_t *>(weir__mem_calloc((size_t)c->n_batch, sizeof *c->row_of));
-    if (c->ones == nullptr || c->seqs == nullptr || c->row_of == nullptr) {
+    if (!make_rows(c)) {
         status =
             weir__error_set(error, WEIR_NO_MEMORY, nullptr, "no memory for batches of %d tokens", c->n_batch);
         goto fail;

@@ -11,6 +11,7 @@
 
 extern "C" {
 #include "base/error.h"
+#include "base/mem.h"
 }
 
 /* 1 if scripts/llama.patch is applied: then templates and tokenizers report their work. */
@@ -123,6 +124,13 @@ inline weir_status refuse_unknown(weir_error *error, weir_status code, const cha
 {
     return weir__error_set(error, code, field, "%s; %s", what,
                            logged ? "the log has llama.cpp's reason" : "llama.cpp gives no reason");
+}
+
+/* Makes room for n zeroed values, which weir__mem_free frees. False: no memory. */
+template <typename T> bool allocate(T *&values, std::size_t n)
+{
+    values = static_cast<T *>(weir__mem_calloc(n, sizeof(T)));
+    return values != nullptr;
 }
 
 /* Runs a function that can only report failure: `failed` if it throws. */

@@ -25,6 +25,7 @@ extern "C" {
 #include "base/mem.h"
 }
 
+using weir::allocate;
 using weir::attempt;
 using weir::guard;
 
@@ -553,18 +554,13 @@ static void find_shape(weir__llama_following *f, const weir__bmodel *model, cons
 static bool make_room(weir__bcontext *head, weir__llama_following *f, weir_error *error)
 {
     size_t n = (size_t)head->n_batch, n_seq = (size_t)head->n_seq_max, width = (size_t)f->width;
-    f->token = static_cast<int32_t *>(weir__mem_calloc(5 * n, sizeof *f->token));
-    f->known = static_cast<int32_t *>(weir__mem_calloc(4 * n_seq, sizeof *f->known));
-    f->features = static_cast<float *>(weir__mem_calloc(n * (size_t)f->n_features, sizeof *f->features));
-    f->fused =
-        f->n_taps > 0 ? static_cast<float *>(weir__mem_calloc(n * width, sizeof *f->fused)) : f->features;
-    f->state = static_cast<float *>(weir__mem_calloc(n_seq * width, sizeof *f->state));
-    f->guess = static_cast<float *>(weir__mem_calloc(n_seq * width, sizeof *f->guess));
-    f->embd = static_cast<float *>(weir__mem_calloc(n * width, sizeof *f->embd));
-    if (f->token == nullptr || f->known == nullptr || f->features == nullptr || f->fused == nullptr ||
-        f->state == nullptr || f->guess == nullptr || f->embd == nullptr ||
+    if (!allocate(f->token, 5 * n) || !allocate(f->known, 4 * n_seq) ||
+        !allocate(f->features, n * (size_t)f->n_features) || !allocate(f->state, n_seq * width) ||
+        !allocate(f->guess, n_seq * width) || !allocate(f->embd, n * width) ||
+        (f->n_taps > 0 && !allocate(f->fused, n * width)) ||
         weir__batch_init(&f->rows, head->n_batch, error) != WEIR_OK)
         return false;
+    if (f->n_taps == 0) f->fused = f->features;
     f->pos = f->token + n;
     f->seq = f->pos + n;
     f->order = f->seq + n;
@@ -592,8 +588,8 @@ weir_status weir__llama_head_create(weir__bcontext *target, weir__bmodel *model,
                                target->n_batch, target->n_seq_max);
         goto fail;
     }
-    head->following = f = static_cast<weir__llama_following *>(weir__mem_calloc(1, sizeof *f));
-    if (f == nullptr) goto no_memory;
+    if (!allocate(f, 1)) goto no_memory;
+    head->following = f;
     f->identity = model->identity;
     find_shape(f, model, target->model);
     if (!make_room(head, f, error)) goto no_memory;

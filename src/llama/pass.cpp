@@ -18,7 +18,6 @@ extern "C" {
 #include "base/error.h"
 #include "base/largest.h"
 #include "base/log.h"
-#include "base/mem.h"
 }
 
 using weir::attempt;
@@ -181,9 +180,7 @@ weir_status weir__llama_pass_segment(weir__bcontext *c, const weir__batch *batch
         return weir__error_set(error, WEIR_UNSUPPORTED, nullptr,
                                "an image or sound of %d tokens must be computed at once; `n_ubatch` is %d",
                                batch->n, n_ubatch);
-    if (c->places == nullptr)
-        c->places = static_cast<int32_t *>(weir__mem_calloc((size_t)c->n_batch, 4 * sizeof *c->places));
-    if (c->places == nullptr)
+    if (c->places == nullptr && !weir::allocate(c->places, 4 * (size_t)c->n_batch))
         return weir__error_set(error, WEIR_NO_MEMORY, nullptr, "no memory for positions");
     fill_places(c, batch->n, slice);
     if (!segment->causal) set_causal(c, false);

@@ -123,8 +123,8 @@ using bitmap_ptr = std::unique_ptr<mtmd_bitmap, bitmap_free>;
 
 template <typename T> T *array_of(size_t n)
 {
-    auto *array = static_cast<T *>(weir__mem_calloc(n > 0 ? n : 1, sizeof(T)));
-    if (array == nullptr) throw std::bad_alloc();
+    T *array = nullptr;
+    if (!weir::allocate(array, n > 0 ? n : 1)) throw std::bad_alloc();
     return array;
 }
 
