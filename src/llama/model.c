@@ -426,12 +426,6 @@ uint64_t weir__llama_model_identity(const weir__bmodel *model)
     return model->identity;
 }
 
-weir_status weir__llama_model_check(const weir__bmodel *model, weir_error *error)
-{
-    weir_status status = weir__llama_workers_check(model->workers, error);
-    return status == WEIR_OK ? weir__stamps_check(model->files, error) : status;
-}
-
 weir_status weir__llama_model_weights(const weir__bmodel *model, size_t i, weir_model_weights *weights)
 {
     return weir__hook_weights(model->model, i, weights);

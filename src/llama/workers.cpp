@@ -181,3 +181,9 @@ weir_status weir__llama_rpc_serve(const weir_rpc_params *params, weir_error *err
 }
 
 #endif
+
+weir_status weir__llama_model_check(const weir__bmodel *model, weir_error *error)
+{
+    const weir_status status = weir__llama_workers_check(model->workers, error);
+    return status == WEIR_OK ? weir__stamps_check(model->files, error) : status;
+}
