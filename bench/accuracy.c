@@ -16,7 +16,7 @@
 #include <llama.h>
 
 #include "hook/hook.h"
-#include "llama/shim.h"
+#include "llama/internal.h"
 
 #define MOST_FILES 4
 #define MOST_ROWS  512 /* of a pass */
@@ -87,7 +87,7 @@ static int32_t *read_tokens(const struct llama_vocab *vocab, const char *path, i
 static bool pass(struct llama_context *context, struct llama_batch *batch, const int32_t *tokens, int32_t at,
                  int32_t n, figures *f)
 {
-    bool done, began;
+    bool done;
     batch->n_tokens = n - at < MOST_ROWS ? n - at : MOST_ROWS;
     for (int32_t i = 0; i < batch->n_tokens; i++) {
         batch->token[i] = tokens[at + i];
@@ -96,7 +96,7 @@ static bool pass(struct llama_context *context, struct llama_batch *batch, const
         batch->seq_id[i][0] = 0;
         batch->logits[i] = true;
     }
-    done = weir__shim_decode(context, *batch, false, &began, NULL) == WEIR_OK;
+    done = llama_decode(context, *batch) == 0 && weir__hook_fault() == WEIR_OK;
     for (int32_t i = 0; done && i < batch->n_tokens; i++) {
         const float *logits = llama_get_logits_ith(context, i);
         done = logits != NULL && take_row(f, logits);
@@ -113,7 +113,7 @@ static bool windows(struct llama_context *context, const int32_t *tokens, int32_
     struct llama_batch batch = llama_batch_init(MOST_ROWS, 0, 1);
     bool done = true;
     for (int32_t i = 0; done && i < n; i += window) {
-        weir__shim_clear(context);
+        llama_memory_clear(llama_get_memory(context), false);
         for (int32_t at = 0; done && at < window; at += MOST_ROWS)
             done = pass(context, &batch, tokens + i, at, window, f);
     }
@@ -156,18 +156,19 @@ int main(int argc, char **argv)
         return fail_with(
             "usage: accuracy MODEL TEXT N WINDOW write LOGITS, or accuracy MODEL TEXT N WINDOW KV "
             "[LOGITS...], where N is a multiple of WINDOW");
-    if (weir__shim_start(&error) != WEIR_OK) return fail_with(error.message);
+    if (weir__llama_start(&error) != WEIR_OK) return fail_with(error.message);
     params.n_ctx = (uint32_t)window;
     params.n_batch = params.n_ubatch = MOST_ROWS;
     params.n_threads = params.n_threads_batch = 1;
     params.flash_attn_type = f.writes ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_ENABLED;
     params.type_k = params.type_v = kv;
     if (!weir__hook_begin(&(weir__hook_load){.mapped = false})) return fail_with("no memory");
-    weir_status status = weir__shim_model_load(argv[1], model_params, &model, &error);
+    weir_status status = weir__llama_file_load(argv[1], model_params, &model, &error);
     uint64_t from_file;
     unsigned long long packed = weir__hook_end(model, &from_file);
-    if (status != WEIR_OK || weir__shim_context_create(model, params, &context, &error) != WEIR_OK)
-        return fail_with(error.message);
+    if (status != WEIR_OK) return fail_with(error.message);
+    context = llama_init_from_model(model, params);
+    if (context == NULL) return fail_with("the context cannot be made");
     const struct llama_vocab *vocab = llama_model_get_vocab(model);
     int32_t *tokens = read_tokens(vocab, argv[2], n);
     f.n_vocab = llama_vocab_n_tokens(vocab);

@@ -136,9 +136,10 @@ def includes_in(root, folder):
 
 def calls_in(root, folder):
     """Source files of a folder, and those with functions that each of them names."""
-    sources = [p for p in sorted((root / folder).glob("*.c")) if not p.name.endswith("_test.c")]
+    sources = [p for p in sorted((root / folder).iterdir()) if p.suffix in (".c", ".cpp") and "_test." not in p.name]
     code = {str(p.relative_to(root)): code_of(p) for p in sources}
-    owner = {name: path for path, text in code.items() for name in FUNCTION.findall(text)}
+    # Names of C++ that are not weir__ are a namespace's.
+    owner = {name: path for path, text in code.items() for name in FUNCTION.findall(text) if path.endswith(".c") or name.startswith("weir__")}
     names = {path: owner.keys() & set(re.findall(r"\w+", text)) for path, text in code.items()}
     calls = {path: {owner[name] for name in names[path]} - {path} for path in code}
     for path in RECURSIVE & calls.keys():

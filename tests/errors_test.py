@@ -1,8 +1,6 @@
 """Each row of docs/guides/errors.md is provoked through the command line and the server's dialects, and gives what the page says.
 
-usage: errors_test.py [--write]
-
---write: writes the page."""
+WEIR_UPDATE=1 in the environment writes the page anew, if this build has all rows."""
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
@@ -25,8 +23,8 @@ BEGIN = """# Errors
 
 What a user sees of an error of the library: the sentence that an OpenAI client reads, what the server's three
 APIs answer, and the exit status of `weir run`. [weir.h](../../include/weir/weir.h) has the codes and kinds.
-"–": this surface has no such field. `tests/errors_test.py` provokes each row, and with `--write` it makes
-this page.
+"–": this surface has no such field. `tests/errors_test.py` provokes each row, and with `WEIR_UPDATE=1` it
+makes this page.
 
 | code, kind | the sentence | OpenAI | Anthropic | Ollama | exit status |
 |---|---|---|---|---|---|
@@ -78,8 +76,9 @@ def rows():
             yield f"| {code}, {kind} | {sentence} | {' | '.join(cells)} | {status} |"
 
 
-page = BEGIN + "\n".join(rows()) + "\n"
-if "--write" in sys.argv:
+found = list(rows())
+page = BEGIN + "\n".join(found) + "\n"
+if os.environ.get("WEIR_UPDATE") == "1" and len(found) == len(ROWS):
     PAGE.write_text(page)
 kept = PAGE.read_text() if PAGE.exists() else ""
 for line in page.splitlines():

@@ -447,8 +447,8 @@ static void check_estimate(const kind *k, weir_layout layout)
     if (weir_engine_estimate(path, NULL, &params, &memory, &error) != WEIR_OK) fail_msg("%s", error.message);
     weir_engine *engine = engine_of(model, &params);
     const struct weir__bcontext *target = engine->driver.context, *follower = target->head;
-    assert_int_equal(weir__shim_context_bytes(target->context, &kv[0], &compute[0], NULL), WEIR_OK);
-    assert_int_equal(weir__shim_context_bytes(follower->context, &kv[1], &compute[1], NULL), WEIR_OK);
+    assert_int_equal(weir__llama_context_bytes(target->context, &kv[0], &compute[0], NULL), WEIR_OK);
+    assert_int_equal(weir__llama_context_bytes(follower->context, &kv[1], &compute[1], NULL), WEIR_OK);
     assert_near(memory.kv_bytes, kv[0] + kv[1]);
     weir_model_describe(model, &info);
     weir_model_describe(head, &its);

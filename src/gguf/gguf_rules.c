@@ -5,7 +5,7 @@
  * Each rule stands for an assert, a division, an array bound or an allocation of llama.cpp v0.5.0 that
  * metadata can reach: in llama-model.cpp, llama-vocab.cpp, models/, and in ggml's operations when the graph
  * is built. They were found by reading these and by loading some 10^5 mutated files of its architectures.
- * Where llama.cpp throws, the shim returns a status, and no rule is needed. So absent keys and values of
+ * Where llama.cpp throws, the backend returns a status, and no rule is needed. So absent keys and values of
  * types that llama.cpp does not read mostly pass. */
 #include <inttypes.h>
 #include <stdio.h>

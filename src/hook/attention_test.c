@@ -450,7 +450,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_in_all_its_kinds), cmocka_unit_test(attention_to_many_cells),
         cmocka_unit_test(attention_at_random), cmocka_unit_test(passes_at_random)};
-    if (weir__shim_start(NULL) != WEIR_OK) return 77;
+    if (weir__llama_start(NULL) != WEIR_OK) return 77;
     if (*weir__hook_kernels() == '\0') return 77; /* none here */
     the_dice.state = dice_environment("WEIR_TEST_SEED", 1);
     print_message("WEIR_TEST_SEED=%llu\n", (unsigned long long)the_dice.state);

@@ -430,7 +430,7 @@ int main(void)
                                        cmocka_unit_test(threads_do_not_change_a_bit),
                                        cmocka_unit_test(other_uses_of_weights_are_refused),
                                        cmocka_unit_test(a_pass_that_misreads_fails)};
-    if (weir__shim_start(NULL) != WEIR_OK) return 77;
+    if (weir__llama_start(NULL) != WEIR_OK) return 77;
     if (weights_type() == NULL) return 77; /* no kernels here */
     return cmocka_run_group_tests_name("hook", tests, NULL, NULL);
 }

@@ -328,6 +328,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(states_stay_where_they_lie),
                                        cmocka_unit_test(windows_have_rows_of_tokens)};
-    if (weir__shim_start(NULL) != WEIR_OK || *weir__hook_kernels() == '\0') return 77; /* no kernels here */
+    if (weir__llama_start(NULL) != WEIR_OK || *weir__hook_kernels() == '\0') return 77; /* no kernels here */
     return cmocka_run_group_tests_name("recurrent_hook", tests, NULL, NULL);
 }

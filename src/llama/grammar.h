@@ -3,13 +3,14 @@
 #ifndef WEIR_LLAMA_GRAMMAR_H
 #define WEIR_LLAMA_GRAMMAR_H
 
-#include "llama/shim.h"
+#include <llama.h>
 
 #include <regex>
 #include <string>
 #include <vector>
 
 extern "C" {
+#include "backend/backend.h"
 #include "grammar/automaton.h"
 }
 

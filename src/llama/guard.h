@@ -7,9 +7,11 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <stdexcept>
 
 extern "C" {
 #include "base/error.h"
+#include "base/mem.h"
 }
 
 /* 1 if scripts/llama.patch is applied: then templates and tokenizers report their work. */
@@ -25,6 +27,11 @@ namespace weir
 /* An exception that passes through llama.cpp if a budget is exceeded. No std::exception, so that nothing
  * there catches it. */
 struct over {
+};
+
+/* A failure that weir itself finds within a call of llama.cpp. Its text is for users. */
+struct failure : std::runtime_error {
+    using std::runtime_error::runtime_error;
 };
 
 /* vocab.cpp: lets interrupt functions end tokenizations. Once, after llama.cpp's start. */
@@ -81,8 +88,11 @@ inline void refuse_starved()
     if (starving::is_known()) throw std::bad_alloc();
 }
 
-/* Runs fn, which returns a weir_status. An exception becomes `code`, with its text. NO_MEMORY: bad_alloc, and
- * any failure when an allocation failed. */
+/* A call of llama.cpp threw an exception. Its text, which may name C++ types, goes to the log alone. */
+weir_status refuse_thrown(weir_error *error, weir_status code, const char *what, const char *text);
+
+/* Runs fn, which returns a weir_status. An exception becomes `code`; only the text of a weir::failure is in
+ * the message. NO_MEMORY: bad_alloc, and any failure when an allocation failed. */
 template <typename F> weir_status guard(weir_error *error, weir_status code, const char *what, F fn)
 {
     const starving watched;
@@ -92,11 +102,12 @@ template <typename F> weir_status guard(weir_error *error, weir_status code, con
     } catch (const std::bad_alloc &) {
         status = WEIR_NO_MEMORY;
         weir__error_set(error, status, nullptr, "%s: out of memory", what);
-    } catch (const std::exception &e) {
+    } catch (const failure &e) {
         status = weir__error_set(error, code, nullptr, "%s: %s", what, e.what());
+    } catch (const std::exception &e) {
+        status = refuse_thrown(error, code, what, e.what());
     } catch (...) {
-        status = weir__error_set(error, code, nullptr,
-                                 "%s: llama.cpp threw an exception that is not a std::exception", what);
+        status = refuse_thrown(error, code, what, "an exception without a text");
     }
     if (status == WEIR_OK || status == WEIR_NO_MEMORY || !starving::is_known()) return status;
     return weir__error_set(error, WEIR_NO_MEMORY, nullptr, "%s: out of memory", what);
@@ -113,6 +124,13 @@ inline weir_status refuse_unknown(weir_error *error, weir_status code, const cha
 {
     return weir__error_set(error, code, field, "%s; %s", what,
                            logged ? "the log has llama.cpp's reason" : "llama.cpp gives no reason");
+}
+
+/* Makes room for n zeroed values, which weir__mem_free frees. False: no memory. */
+template <typename T> bool allocate(T *&values, std::size_t n)
+{
+    values = static_cast<T *>(weir__mem_calloc(n, sizeof(T)));
+    return values != nullptr;
 }
 
 /* Runs a function that can only report failure: `failed` if it throws. */

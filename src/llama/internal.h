@@ -3,14 +3,14 @@
 #ifndef WEIR_LLAMA_INTERNAL_H
 #define WEIR_LLAMA_INTERNAL_H
 
+#include <llama.h>
 #include <pthread.h>
-
-#include "llama/shim.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+#include "backend/backend.h"
 #include "backend/team.h"
 #include "grammar/automaton.h"
 #include "hook/optimized_file.h"
@@ -18,8 +18,11 @@ extern "C" {
 /* Room for one sampling (sampler.cpp). */
 typedef struct weir__llama_scratch weir__llama_scratch;
 
-/* The state of a draft head (head.c). */
+/* The state of a draft head (head.cpp). */
 typedef struct weir__llama_following weir__llama_following;
+
+/* Machines that compute layers of a model (workers.cpp). */
+typedef struct weir__workers weir__workers;
 
 /* The compiled grammars of a model (grammars.c). */
 typedef struct weir__llama_grammars weir__llama_grammars;
@@ -112,6 +115,41 @@ struct weir__bcontext {
 #define OPTIONAL                          OPERATION
 #include "backend/operations.h"
 
+/* ---- guard.cpp ---- */
+
+/* Starts llama.cpp and takes over its log, once. All that follows needs it. UNSUPPORTED: llama.cpp was
+ * compiled for instructions that this processor lacks, so none of it may run. */
+weir_status weir__llama_start(weir_error *error);
+
+/* ---- load.cpp ---- */
+
+/* INVALID or UNSUPPORTED of `main_gpu` or `split_mode`: the devices cannot serve it. NO_MEMORY. Others: as
+ * weir__gguf_refused; also if the progress callback ended the load. */
+weir_status weir__llama_file_load(const char *path, struct llama_model_params params,
+                                  struct llama_model **model, weir_error *error);
+
+/* The source of the model's chat template, owned by the model; NULL: it has none. */
+weir_status weir__llama_template_text(const struct llama_model *model, const char **text, weir_error *error);
+
+/* The number of the model's MTP layers that can be computed. */
+int32_t weir__llama_mtp_layers(const struct llama_model *model);
+
+/* ---- workers.cpp ---- */
+
+/* GPUs and workers of one model. ggml computes with 16 devices; the CPU and a BLAS are among them. */
+#define WEIR__DEVICES_USED_MAX 14
+
+/* Connects to all of "HOST:PORT,…". No part of a message takes longer than the timeout. Field: "rpc". */
+weir_status weir__llama_workers_open(const char *list, int32_t timeout_ms, weir__workers **out,
+                                     weir_error *error);
+/* BACKEND: a connection is lost, and whatever was read over it since may be zeroes. NULL has none. */
+weir_status weir__llama_workers_check(const weir__workers *workers, weir_error *error);
+/* Returns how many devices it wrote. */
+size_t weir__llama_workers_devices(const weir__workers *workers, ggml_backend_dev_t *devices,
+                                   size_t capacity);
+/* Closes the connections, after the models that use them. NULL is ignored. */
+void weir__llama_workers_close(weir__workers *workers);
+
 /* ---- vocab.cpp ---- */
 
 /* True if models of this architecture are loaded with their MTP layers, also to pack their weights. */
@@ -126,7 +164,7 @@ int64_t weir__llama_meta_number(const weir__bmodel *model, const char *name, int
  * is none that fits. If one exists and does not fit, that is logged. */
 weir__optimized_file *weir__llama_optimized_open(const char *model, const char *named, uint64_t identity);
 
-/* ---- context.c ---- */
+/* ---- context.cpp ---- */
 
 /* context_create, also for a head of `target` (else NULL). */
 weir_status weir__llama_context_open(weir__bmodel *model, const weir_context_params *params,
@@ -134,20 +172,29 @@ weir_status weir__llama_context_open(weir__bmodel *model, const weir_context_par
                                      weir_context_info *info, weir_error *error);
 /* Frees a context that has no head and is none. */
 void weir__llama_context_close(weir__bcontext *c);
+/* Bytes of its memory and of its compute buffers; works for outlines, which have allocated neither. */
+weir_status weir__llama_context_bytes(const struct llama_context *context, uint64_t *memory,
+                                      uint64_t *compute, weir_error *error);
 /* Fills *c for an outline, which can run no pass; freed with llama_free(c->context). */
 weir_status weir__llama_outline_open(weir__bmodel *model, const weir_context_params *params,
                                      const weir__bcontext *target, weir__bcontext *c, weir_error *error);
 /* The bytes that the context of an outline, its attention and its logits would allocate. */
 weir_status weir__llama_outline_bytes(const weir__bcontext *c, const weir_context_params *params,
                                       uint64_t *kv_bytes, uint64_t *compute_bytes, weir_error *error);
+
+/* ---- pass.cpp ---- */
+
+/* Runs llama.cpp's encoder or decoder. *began: the batch was valid, so pending copies in the memory are
+ * done. */
+weir_status weir__llama_compute(struct llama_context *context, struct llama_batch batch, bool encode,
+                                bool *began, weir_error *error);
 /* Runs one pass over a checked batch. embd: [n][width of a head's rows], NULL: tokens alone. */
 weir_status weir__llama_pass(weir__bcontext *c, const weir__batch *batch, float *embd, weir_error *error);
-
 /* Runs one pass over cells of a segment. */
 weir_status weir__llama_pass_segment(weir__bcontext *c, const weir__batch *batch, const weir__slice *slice,
                                      weir_error *error);
 
-/* ---- head.c ---- */
+/* ---- head.cpp ---- */
 
 /* The newest position of the target's sequence that the head knows, -1 = none. */
 int32_t weir__llama_head_known(const weir__bcontext *head, int32_t seq);

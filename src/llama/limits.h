@@ -1,4 +1,4 @@
-/* limits.h: limits on the work of chat templates, at run time and during analysis. For the shim only.
+/* limits.h: limits on the work of chat templates, at run time and during analysis. For C++ only.
  *
  * A template is a program. llama.patch makes llama.cpp's Jinja pay for its work. An unpatched tree has no
  * limits, and the interrupt function is asked at the end only.
@@ -6,11 +6,15 @@
 #ifndef WEIR_LLAMA_LIMITS_H
 #define WEIR_LLAMA_LIMITS_H
 
-#include <jinja/value.h>
+#include <jinja/runtime.h>
 
 #include <cstddef>
+#include <cstring>
+#include <exception>
 #include <stdexcept>
 #include <string>
+#include <typeinfo>
+#include <utility>
 #include <vector>
 
 #include "llama/guard.h"
@@ -131,27 +135,44 @@ class template_limits final
 
 #endif
 
-inline std::string without_prefixes(std::string reason)
+/* A reason in Jinja's own words, without the names of llama.cpp's parts and of C++ types. */
+inline std::string plain_reason(std::string reason)
 {
-    for (const std::string prefix : {"Jinja Exception: ", "lexer: ", "parser: ", "Parser Error: "})
+    for (const std::string prefix :
+         {"Jinja Exception: ", "lexer: ", "parser: ", "Parser Error: ", "NotImplemented: "})
         if (reason.compare(0, prefix.size(), prefix) == 0) reason.erase(0, prefix.size());
+    const std::pair<const char *, const char *> types[] = {
+        {typeid(jinja::value_int).name(), "Integer"},   {typeid(jinja::value_float).name(), "Float"},
+        {typeid(jinja::value_string).name(), "String"}, {typeid(jinja::value_bool).name(), "Boolean"},
+        {typeid(jinja::value_array).name(), "Array"},   {typeid(jinja::value_object).name(), "Object"},
+    };
+    for (const auto &[type, name] : types)
+        if (const std::size_t at = reason.find(type); at != std::string::npos)
+            reason.replace(at, std::strlen(type), name);
     return reason;
 }
 
 /* The reason in an exception of llama.cpp's Jinja, whose text has several lines: a statement, its place, the
- * source around it, the reason; or "parser: ", the reason, the source around it. */
-inline std::string template_reason(const std::string &text)
+ * source around it, the reason; or "parser: ", the reason, the source around it. "": it is not Jinja's, which
+ * throws std::runtime_error only while it parses. */
+inline std::string template_reason(const std::exception &thrown, bool parses)
 {
     static const std::string before = "\nError: ";
+    const std::string text = thrown.what();
     const std::size_t error = text.find(before), at = text.find(" at line "), in = text.find(" in source:");
     if (error != std::string::npos && at < in && in < error) {
-        return without_prefixes(text.substr(error + before.size())) + " (" +
-               text.substr(at + 4, in - at - 4) + ")";
+        return plain_reason(text.substr(error + before.size())) + " (" + text.substr(at + 4, in - at - 4) +
+               ")";
     }
     const std::size_t source = text.find("\n..."), end = text.rfind("...\n");
-    if (source == std::string::npos || end == std::string::npos || end < source + 4) return text;
-    return without_prefixes(text.substr(0, source)) + ", near '" + text.substr(source + 4, end - source - 4) +
-           "'";
+    if (source != std::string::npos && end != std::string::npos && end >= source + 4)
+        return plain_reason(text.substr(0, source)) + ", near '" + text.substr(source + 4, end - source - 4) +
+               "'";
+    const bool own = (parses && typeid(thrown) == typeid(std::runtime_error)) ||
+                     dynamic_cast<const jinja::raised_exception *>(&thrown) != nullptr ||
+                     dynamic_cast<const jinja::rethrown_exception *>(&thrown) != nullptr ||
+                     dynamic_cast<const jinja::not_implemented_exception *>(&thrown) != nullptr;
+    return own ? plain_reason(text) : "";
 }
 
 /* guard() for functions that run templates, for a chat of n bytes. field: of errors that are the template's
@@ -166,7 +187,9 @@ weir_status limited(std::size_t n, weir_error *error, const char *field, const c
         } catch (const std::bad_alloc &) {
             throw;
         } catch (const std::exception &e) {
-            throw std::runtime_error(template_reason(e.what()));
+            const std::string reason = template_reason(e, false);
+            if (reason.empty()) throw;
+            throw failure(reason);
         }
     });
     if (limits.is_over()) return limits.report(error);

@@ -97,7 +97,7 @@ static void fill_info(weir__bmodel *m)
     info->has_decoder = !m->encoder_only && !m->head;
     info->is_draft_head = m->head;
     info->ranks = meta_is(m, "pooling_type", "4"); /* LLAMA_POOLING_TYPE_RANK */
-    info->n_layer_mtp = m->vocab_only ? 0 : weir__shim_mtp_layers(model);
+    info->n_layer_mtp = m->vocab_only ? 0 : weir__llama_mtp_layers(model);
     info->is_recurrent = llama_model_is_recurrent(model);
     info->is_hybrid = llama_model_is_hybrid(model);
     info->kernels = weir__hook_kernels();
@@ -218,7 +218,7 @@ void weir__llama_model_free(weir__bmodel *model)
     weir__mem_free(model->banned);
     weir__mem_free(model->eog);
     if (model->model != NULL) llama_model_free(model->model);
-    weir__shim_workers_close(model->workers);
+    weir__llama_workers_close(model->workers);
     weir__stamps_destroy(model->files);
     pthread_mutex_destroy(&model->adapter_lock);
     pthread_mutex_destroy(&model->scratch_lock);
@@ -238,9 +238,9 @@ static weir_status add_device(loading *l, ggml_backend_dev_t device, weir_error 
 static weir_status add_workers(loading *l, weir__bmodel *m, weir_error *error)
 {
     const weir_model_params *p = l->params;
-    weir_status status = weir__shim_workers_open(p->rpc, p->rpc_timeout_ms, &m->workers, error);
+    weir_status status = weir__llama_workers_open(p->rpc, p->rpc_timeout_ms, &m->workers, error);
     if (status != WEIR_OK) return status;
-    l->n_devices = weir__shim_workers_devices(m->workers, l->devices, WEIR__DEVICES_MAX);
+    l->n_devices = weir__llama_workers_devices(m->workers, l->devices, WEIR__DEVICES_MAX);
     bool all = p->devices == NULL || *p->devices == '\0';
     for (size_t i = 0; all && status == WEIR_OK && i < ggml_backend_dev_count(); i++)
         if (is_gpu(ggml_backend_dev_get(i))) status = add_device(l, ggml_backend_dev_get(i), error);
@@ -353,7 +353,7 @@ static weir_status read_weights(loading *l, weir__bmodel *m, weir_error *error)
     weir__hook_load how = {.mapped = mapped, .locked = l->params->use_mlock, .from = l->optimized};
     if (!weir__hook_begin(&how))
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the threads that pack weights");
-    status = weir__shim_model_load(l->path, l->how, &m->model, error);
+    status = weir__llama_file_load(l->path, l->how, &m->model, error);
     m->info.n_bytes_kernels = weir__hook_end(m->model, &m->info.n_bytes_mapped);
     if (status != WEIR_OK)
         return l->aborted
@@ -376,7 +376,7 @@ static weir_status describe_model(const loading *l, weir__bmodel *m, weir_error 
     decide_attention(l->params, m);
     weir__llama_model_meta(m, "general.architecture", m->architecture, sizeof m->architecture);
     classify_model(m);
-    weir_status status = weir__shim_template_text(m->model, &m->info.chat_template, error);
+    weir_status status = weir__llama_template_text(m->model, &m->info.chat_template, error);
     if (status != WEIR_OK) return status;
     fill_info(m);
     m->info.fingerprint = l->file.fingerprint;
@@ -388,7 +388,7 @@ weir_status weir__llama_model_load(const char *path, const weir_model_params *pa
 {
     loading own = {.path = path, .params = params, .outline = outline}, *l = &own;
     weir__bmodel *m = NULL;
-    weir_status status = weir__shim_start(error);
+    weir_status status = weir__llama_start(error);
     if (status == WEIR_OK) status = copy_split(l, error);
     if (status == WEIR_OK && (m = create_model(params, outline, error)) == NULL) status = WEIR_NO_MEMORY;
     if (status == WEIR_OK) status = weir__gguf_check(l->path, m->files, &l->file, error);
@@ -426,12 +426,6 @@ uint64_t weir__llama_model_identity(const weir__bmodel *model)
     return model->identity;
 }
 
-weir_status weir__llama_model_check(const weir__bmodel *model, weir_error *error)
-{
-    weir_status status = weir__shim_workers_check(model->workers, error);
-    return status == WEIR_OK ? weir__stamps_check(model->files, error) : status;
-}
-
 weir_status weir__llama_model_weights(const weir__bmodel *model, size_t i, weir_model_weights *weights)
 {
     return weir__hook_weights(model->model, i, weights);
@@ -439,7 +433,7 @@ weir_status weir__llama_model_weights(const weir__bmodel *model, size_t i, weir_
 
 weir_status weir__llama_device_get(size_t i, weir_device *device)
 {
-    weir_status status = weir__shim_start(NULL);
+    weir_status status = weir__llama_start(NULL);
     if (status != WEIR_OK) return status;
     if (i >= ggml_backend_dev_count()) return WEIR_END;
     struct ggml_backend_dev_props props;

@@ -87,7 +87,7 @@ static weir_status pack_model(const char *path, const weir__gguf_info *file, wei
     params.progress_callback_user_data = watch;
     if (!weir__hook_begin(&how))
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the threads that pack weights");
-    weir_status status = weir__shim_model_load(path, params, &model, error);
+    weir_status status = weir__llama_file_load(path, params, &model, error);
     uint64_t packed = weir__hook_end(model, &from_file);
     if (status != WEIR_OK && watch->aborted)
         return weir__error_set(error, WEIR_ABORTED, "progress", "the progress callback ended the load");
@@ -117,7 +117,7 @@ weir_status weir__llama_model_optimize(const char *path, const char *out, weir_p
     weir__gguf_info info;
     weir__optimized_writer *writer = NULL;
     halves watch = {.fn = progress, .user = user};
-    weir_status status = weir__shim_start(error);
+    weir_status status = weir__llama_start(error);
     if (status != WEIR_OK) return status;
     if (weir__hook_kernels()[0] == '\0') return no_kernels(error);
     status = weir__gguf_check(path, NULL, &info, error);
@@ -143,7 +143,7 @@ weir_status weir__llama_model_optimize_check(const char *path, const char *named
 {
     weir__gguf_info info;
     weir__optimized_file *optimized = NULL;
-    weir_status status = weir__shim_start(error);
+    weir_status status = weir__llama_start(error);
     if (status != WEIR_OK) return status;
     if (weir__hook_kernels()[0] == '\0') return no_kernels(error);
     status = weir__gguf_check(path, NULL, &info, error);

@@ -425,7 +425,7 @@ int main(void)
         cmocka_unit_test(optimizing_is_watched_and_aborted),
         cmocka_unit_test(optimizing_survives_failing_allocations),
     };
-    if (weir__shim_start(NULL) != WEIR_OK) return 77;
+    if (weir__llama_start(NULL) != WEIR_OK) return 77;
     if (weir__hook_kernels()[0] == '\0') return 77; /* no kernels here */
     return cmocka_run_group_tests_name("llama_optimized", tests, begin, end);
 }

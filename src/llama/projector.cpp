@@ -20,7 +20,6 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
-#include <stdexcept>
 #include <vector>
 
 extern "C" {
@@ -67,8 +66,8 @@ struct asserting {
 };
 
 /* An assertion of llama.cpp, which the log has. */
-struct failed_assertion : std::runtime_error {
-    failed_assertion() : std::runtime_error("it is not what llama.cpp expects; the log has more")
+struct failed_assertion : weir::failure {
+    failed_assertion() : weir::failure("it is not what llama.cpp expects; the log has more")
     {
     }
 };
@@ -124,8 +123,8 @@ using bitmap_ptr = std::unique_ptr<mtmd_bitmap, bitmap_free>;
 
 template <typename T> T *array_of(size_t n)
 {
-    auto *array = static_cast<T *>(weir__mem_calloc(n > 0 ? n : 1, sizeof(T)));
-    if (array == nullptr) throw std::bad_alloc();
+    T *array = nullptr;
+    if (!weir::allocate(array, n > 0 ? n : 1)) throw std::bad_alloc();
     return array;
 }
 
@@ -135,7 +134,7 @@ void fill_segment(const mtmd_context *context, const mtmd_input_chunk *chunk, we
     size_t n = mtmd_input_chunk_get_n_tokens(chunk);
     llama_pos n_positions = mtmd_input_chunk_get_n_pos(chunk);
     if (n < 1 || n > WEIR__TOKENS_MAX || n_positions < 1 || n_positions > WEIR__TOKENS_MAX)
-        throw std::runtime_error("a segment has no cells, or too many");
+        throw weir::failure("a segment has no cells, or too many");
     segment->n_cells = static_cast<int32_t>(n);
     segment->n_positions = n_positions;
     segment->causal = type == MTMD_INPUT_CHUNK_TYPE_TEXT || !mtmd_decode_use_non_causal(context, chunk);
@@ -189,7 +188,7 @@ weir_status prepare(const weir__bprojector *projector, const weir_media_info *me
         fill_segment(projector->context, mtmd_input_chunks_get(chunks.get(), i), segment);
         if (segment->n_cells > WEIR__TOKENS_MAX - prepared->n_cells ||
             segment->n_positions > WEIR__TOKENS_MAX - prepared->n_positions)
-            throw std::runtime_error("it has too many cells");
+            throw weir::failure("it has too many cells");
         prepared->n_cells += segment->n_cells;
         prepared->n_positions += segment->n_positions;
     }

@@ -127,7 +127,7 @@ weir_status weir__llama_model_quantize(const char *path, const char *out, const 
                                        weir_error *error)
 {
     llama_model_quantize_params p = llama_model_quantize_default_params();
-    weir_status status = weir__shim_start(error);
+    weir_status status = weir__llama_start(error);
     if (status == WEIR_OK) status = weir__gguf_check(path, nullptr, nullptr, error);
     if (status != WEIR_OK) return status;
     int file = open(out, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);

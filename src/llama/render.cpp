@@ -250,7 +250,7 @@ std::string add_rules(const common_grammar_builder &builder, const schema_map &n
         weir__grammar_add_rules(one.schema, one.definitions, one.rule.c_str(), &text, &error);
     const std::unique_ptr<char, decltype(&weir_free)> held(text.bytes, weir_free);
     if (status == WEIR_NO_MEMORY) throw std::bad_alloc();
-    if (status != WEIR_OK) throw std::runtime_error(error.message);
+    if (status != WEIR_OK) throw weir::failure(error.message);
     for (const char *line = text.bytes; *line != '\0';) {
         const char *end = std::strchr(line, '\n'), *is = std::strstr(line, " ::= ");
         const std::string rule(line, is);

@@ -84,22 +84,16 @@ std::shared_ptr<const autoparser::autoparser> analysis_of(const weir__shim_templ
 common_chat_params parse_by_analysis(const weir__shim_template *t, const autoparser::generation_params &given,
                                      bool endless)
 {
-    try {
-        const auto analysis = analysis_of(t, endless);
-        const common_chat_template &rendered = endless && t->shows_end ? *t->endless : *t->whole;
-        common_chat_params params = autoparser::peg_generator::generate_parser(rendered, given, *analysis);
-        params.supports_thinking = analysis->reasoning.mode != autoparser::reasoning_mode::NONE;
-        if (params.supports_thinking) {
-            params.thinking_start_tag = trim_whitespace(analysis->reasoning.start);
-            const std::string end = trim_whitespace(analysis->reasoning.end);
-            if (!end.empty()) params.thinking_end_tags = {end};
-        }
-        return params;
-    } catch (const std::exception &e) {
-        throw std::invalid_argument(std::string("Unable to generate parser for this template. Automatic "
-                                                "parser generation failed: ") +
-                                    e.what());
+    const auto analysis = analysis_of(t, endless);
+    const common_chat_template &rendered = endless && t->shows_end ? *t->endless : *t->whole;
+    common_chat_params params = autoparser::peg_generator::generate_parser(rendered, given, *analysis);
+    params.supports_thinking = analysis->reasoning.mode != autoparser::reasoning_mode::NONE;
+    if (params.supports_thinking) {
+        params.thinking_start_tag = trim_whitespace(analysis->reasoning.start);
+        const std::string end = trim_whitespace(analysis->reasoning.end);
+        if (!end.empty()) params.thinking_end_tags = {end};
     }
+    return params;
 }
 
 /* Renders the prompt alone, and reuses the rest: without tools, schema and a message to continue, the parser
@@ -128,14 +122,14 @@ common_chat_params parse_by_end(const weir__shim_template *t, const autoparser::
     return params;
 }
 
-/* The reason for which it cannot be parsed; "" = it can. */
+/* The reason for which it cannot be parsed; "" = it can, or none of Jinja's. */
 std::string parse_error(const std::string &source)
 {
     try {
         const common_chat_template parsed(source, "", "");
         return "";
     } catch (const std::exception &e) {
-        return weir::template_reason(e.what());
+        return weir::template_reason(e, true);
     }
 }
 
@@ -204,7 +198,7 @@ weir_status weir__shim_template_create(const char *source, const char *bos, cons
         } catch (const std::exception &) { /* a copy without the reason, which parsing again gives */
             const std::string reason = parse_error(source);
             if (reason.empty()) throw;
-            throw std::runtime_error("line " + std::to_string(error_line(source, reason)) + ": " + reason);
+            throw weir::failure("line " + std::to_string(error_line(source, reason)) + ": " + reason);
         }
         t->analyzed = is_analyzed(*t->whole);
         t->shows_end = t->whole->source().find("eos_token") != std::string::npos;

@@ -215,7 +215,7 @@ int64_t weir__llama_meta_number(const weir__bmodel *model, const char *name, int
 
 bool weir__llama_has_mtp(const char *architecture)
 {
-    /* Architectures whose MTP layers can be used: weir__shim_mtp_layers. */
+    /* Architectures whose MTP layers can be used: weir__llama_mtp_layers. */
     static const char *const with_mtp[] = {"glm4moe", "hy_v3", "deepseek2"};
     return weir__words_have(with_mtp, sizeof with_mtp / sizeof *with_mtp, architecture);
 }

@@ -14,23 +14,23 @@
 /* scripts/llama_rpc.patch defines this. Without the patch a lost connection ends the process. */
 #ifndef GGML_RPC_IS_PATCHED
 
-weir_status weir__shim_workers_open(const char *, int32_t, weir__workers **, weir_error *error)
+weir_status weir__llama_workers_open(const char *, int32_t, weir__workers **, weir_error *error)
 {
     return weir__error_set(error, WEIR_UNSUPPORTED, "rpc",
                            "this build of llama.cpp has no RPC that weir can use");
 }
 
-weir_status weir__shim_workers_check(const weir__workers *, weir_error *)
+weir_status weir__llama_workers_check(const weir__workers *, weir_error *)
 {
     return WEIR_OK;
 }
 
-size_t weir__shim_workers_devices(const weir__workers *, ggml_backend_dev_t *, size_t)
+size_t weir__llama_workers_devices(const weir__workers *, ggml_backend_dev_t *, size_t)
 {
     return 0;
 }
 
-void weir__shim_workers_close(weir__workers *)
+void weir__llama_workers_close(weir__workers *)
 {
 }
 
@@ -101,10 +101,10 @@ weir_status open(const std::string &list, weir__workers *workers, weir_error *er
 
 } // namespace
 
-weir_status weir__shim_workers_open(const char *list, int32_t timeout_ms, weir__workers **out,
-                                    weir_error *error)
+weir_status weir__llama_workers_open(const char *list, int32_t timeout_ms, weir__workers **out,
+                                     weir_error *error)
 {
-    return weir::guard(error, WEIR_BACKEND, "connecting to workers", [&] {
+    return weir::guard(error, WEIR_BACKEND, "the workers cannot be reached", [&] {
         auto workers = std::make_unique<weir__workers>();
         ggml_backend_rpc_set_timeout(timeout_ms);
         weir_status status = open(list, workers.get(), error);
@@ -113,7 +113,7 @@ weir_status weir__shim_workers_open(const char *list, int32_t timeout_ms, weir__
     });
 }
 
-weir_status weir__shim_workers_check(const weir__workers *workers, weir_error *error)
+weir_status weir__llama_workers_check(const weir__workers *workers, weir_error *error)
 {
     if (workers == nullptr) return WEIR_OK;
     for (const weir__workers::worker &w : workers->list)
@@ -124,7 +124,7 @@ weir_status weir__shim_workers_check(const weir__workers *workers, weir_error *e
     return WEIR_OK;
 }
 
-size_t weir__shim_workers_devices(const weir__workers *workers, ggml_backend_dev_t *devices, size_t capacity)
+size_t weir__llama_workers_devices(const weir__workers *workers, ggml_backend_dev_t *devices, size_t capacity)
 {
     if (workers == nullptr) return 0;
     size_t n = std::min(workers->list.size(), capacity);
@@ -132,7 +132,7 @@ size_t weir__shim_workers_devices(const weir__workers *workers, ggml_backend_dev
     return n;
 }
 
-void weir__shim_workers_close(weir__workers *workers)
+void weir__llama_workers_close(weir__workers *workers)
 {
     delete workers;
 }
@@ -168,9 +168,9 @@ weir_status choose(const char *names, std::vector<ggml_backend_dev_t> &devices, 
 
 weir_status weir__llama_rpc_serve(const weir_rpc_params *params, weir_error *error)
 {
-    return weir::guard(error, WEIR_BACKEND, "serving", [&] {
+    return weir::guard(error, WEIR_BACKEND, "the worker failed", [&] {
         std::vector<ggml_backend_dev_t> devices;
-        weir_status status = weir__shim_start(error);
+        weir_status status = weir__llama_start(error);
         if (status == WEIR_OK) status = choose(params->devices, devices, error);
         if (status != WEIR_OK) return status;
         ggml_backend_rpc_start_server(params->listen, nullptr, (size_t)params->n_threads, devices.size(),
@@ -181,3 +181,9 @@ weir_status weir__llama_rpc_serve(const weir_rpc_params *params, weir_error *err
 }
 
 #endif
+
+weir_status weir__llama_model_check(const weir__bmodel *model, weir_error *error)
+{
+    const weir_status status = weir__llama_workers_check(model->workers, error);
+    return status == WEIR_OK ? weir__stamps_check(model->files, error) : status;
+}

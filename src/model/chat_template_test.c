@@ -107,6 +107,27 @@ static void test_lines(void **state)
     }
 }
 
+/* What Jinja says, but nothing of C++. */
+static void test_reasons(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *source, *field, *said;
+    } mistakes[] = {
+        {"{{ 'abc'.startswith(5) }}", "",
+         "'startswith' expected value of type String, got Integer (line 1, "},
+        {"{{ 5 is divisibleby('a') }}", "", "expected value of type Integer, got String"},
+        {"{{ 99999999999999999999 }}", "template_source",
+         "the chat template cannot be parsed; the log has the reason"},
+        {"{{ raise_exception('map::at is for models') }}", "", "map::at is for models (line 1, "},
+    };
+    if (no_llama()) skip();
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
+        weir_chat_params params = params_of(mistakes[i].source);
+        expect_error(&params, WEIR_TEMPLATE, mistakes[i].field, mistakes[i].said);
+    }
+}
+
 static void test_specials(void **state)
 {
     (void)state;
@@ -204,8 +225,9 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_template), cmocka_unit_test(test_lines),   cmocka_unit_test(test_specials),
-        cmocka_unit_test(test_now),      cmocka_unit_test(test_threads), cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_template),  cmocka_unit_test(test_lines), cmocka_unit_test(test_reasons),
+        cmocka_unit_test(test_specials),  cmocka_unit_test(test_now),   cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

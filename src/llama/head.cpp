@@ -1,17 +1,33 @@
 /* head.c: draft heads: contexts that predict the tokens of another context, their target, from the
  * hidden states of its layers (EAGLE-3 from a file of its own, MTP from the target's file; ADR 0043), and how
- * contexts with and without a head decode and end.
+ * contexts with and without a head decode and end. No exception leaves it.
  *
  * A head computes a row at position p from token p and from the target's states at position p - 1. It follows
  * its target by itself: its sequences have the target's numbers, and whatever happens to the target's
  * sequences happens to them. Rows of the target's last pass wait until they are needed, so that those of
  * rejected drafts are never computed.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <string.h>
+#include "llama/cells.h"
+#include "llama/guard.h"
+#include "llama/internal.h"
 
+/* Headers that llama.cpp does not install: llama.h has no hidden states. */
+#include <../src/llama-context.h>
+#include <../src/llama-ext.h>
+#include <../src/llama-model.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+extern "C" {
 #include "base/error.h"
 #include "base/mem.h"
-#include "llama/internal.h"
+}
+
+using weir::allocate;
+using weir::attempt;
+using weir::guard;
 
 #define TAPS_MAX 8 /* layers of the target that a head may read */
 /* The most rows that may wait. More come from prompts, and are computed with the pass, not with a draft. */
@@ -23,7 +39,7 @@
  * whose states were read, its rows are of the target's tokens. The row behind it, if any, is of token
  * ahead[s]; later rows are predictions. */
 struct weir__llama_following {
-    weir__bcontext *target; /* NULL: it was freed */
+    weir__bcontext *target; /* nullptr: it was freed */
     int32_t n_taps;         /* 0: reads the target's last hidden state */
     int32_t taps[TAPS_MAX]; /* else reads the inputs of these layers, concatenated, through an encoder */
     int32_t n_features;     /* floats of the target per position */
@@ -65,8 +81,8 @@ static void cut_rows(weir__bcontext *head, int32_t seq, int32_t from)
 {
     weir__llama_following *f = head->following;
     if (f->end[seq] <= from) return;
-    if (from <= 0 || !weir__shim_seq_remove(head->context, seq, from, -1)) {
-        weir__shim_seq_remove(head->context, seq, -1, -1);
+    if (from <= 0 || !weir::remove_cells(head->context, seq, from, -1)) {
+        weir::remove_cells(head->context, seq, -1, -1);
         from = 0;
     }
     f->end[seq] = from;
@@ -77,7 +93,7 @@ void weir__llama_head_forget(weir__bcontext *head)
 {
     weir__llama_following *f = head->following;
     f->n = 0;
-    weir__shim_clear(head->context);
+    weir::clear_cells(head->context);
     for (int32_t s = 0; s < head->n_seq_max; s++) {
         f->known[s] = f->ahead[s] = f->guessed[s] = -1;
         f->end[s] = 0;
@@ -92,9 +108,15 @@ int32_t weir__llama_head_known(const weir__bcontext *head, int32_t seq)
     return f->known[seq];
 }
 
+/* The hidden states of the last pass, of the rows that it kept; nullptr: it kept none. */
+static const float *hidden_states(weir__bcontext *c)
+{
+    return attempt<const float *>(nullptr, [&] { return llama_get_embeddings_nextn(c->context); });
+}
+
 /* ---- Rows ----------------------------------------------------------------------------------------- */
 
-/* Adds a row to the next pass. features: the target's states at the position before, NULL = unknown. */
+/* Adds a row to the next pass. features: the target's states at the position before, nullptr = unknown. */
 static void add_row(weir__bcontext *head, int32_t seq, int32_t pos, int32_t token, const float *features,
                     bool logits)
 {
@@ -102,7 +124,7 @@ static void add_row(weir__bcontext *head, int32_t seq, int32_t pos, int32_t toke
     cut_rows(head, seq, pos);
     if (f->end[seq] < pos) cut_rows(head, seq, 0); /* it may begin anywhere, but not have gaps */
     int32_t i = weir__batch_add(&f->rows, token, pos, seq, logits);
-    if (features != NULL)
+    if (features != nullptr)
         memcpy(row_of(f->embd, f, i), features, (size_t)f->width * sizeof *features);
     else
         memset(row_of(f->embd, f, i), 0, (size_t)f->width * sizeof *features);
@@ -116,11 +138,13 @@ static bool fuse_rows(weir__bcontext *head, int32_t n)
     for (int32_t i = 0, some; f->n_taps > 0 && i < n; i += some) {
         some = n - i < ENCODE_MOST ? n - i : ENCODE_MOST;
         if (some > (int32_t)llama_n_ubatch(head->context)) some = (int32_t)llama_n_ubatch(head->context);
-        struct llama_batch b = {.n_tokens = some, .embd = f->features + (size_t)i * (size_t)f->n_features};
+        llama_batch b = {};
+        b.n_tokens = some;
+        b.embd = f->features + (size_t)i * (size_t)f->n_features;
         bool began;
-        if (weir__shim_decode(head->context, b, true, &began, NULL) != WEIR_OK) return false;
-        const float *fused = weir__shim_hidden(head->context);
-        if (fused == NULL) return false;
+        if (weir__llama_compute(head->context, b, true, &began, nullptr) != WEIR_OK) return false;
+        const float *fused = hidden_states(head);
+        if (fused == nullptr) return false;
         memcpy(row_of(f->fused, f, i), fused, (size_t)some * (size_t)f->width * sizeof *fused);
     }
     return true;
@@ -139,7 +163,7 @@ static bool gather_rows(weir__bcontext *head, bool logits)
         bool there = follows && f->ahead[seq] == f->token[i];
         /* EAGLE-3 has no row for the first token of a text; MTP has one, with zeroes. */
         if (!there && (pos > 0 || f->n_taps == 0))
-            add_row(head, seq, pos, f->token[i], follows ? row_of(f->state, f, seq) : NULL, logits);
+            add_row(head, seq, pos, f->token[i], follows ? row_of(f->state, f, seq) : nullptr, logits);
         keep_state(f, seq, pos, row_of(f->fused, f, i));
     }
     return true;
@@ -151,7 +175,7 @@ static void take_in(weir__bcontext *head)
     weir__llama_following *f = head->following;
     if (f->n == 0) return;
     if (!gather_rows(head, false) ||
-        (f->rows.n > 0 && weir__llama_pass(head, &f->rows, f->embd, NULL) != WEIR_OK))
+        (f->rows.n > 0 && weir__llama_pass(head, &f->rows, f->embd, nullptr) != WEIR_OK))
         weir__llama_head_forget(head);
 }
 
@@ -174,8 +198,8 @@ static bool read_guesses(weir__bcontext *head, const weir__batch *batch)
 {
     weir__llama_following *f = head->following;
     int32_t n_before = f->rows.n - batch->n;
-    const float *said = weir__shim_hidden(head->context);
-    if (said == NULL) return false;
+    const float *said = hidden_states(head);
+    if (said == nullptr) return false;
     for (int32_t i = 0; i < batch->n; i++) {
         head->row_of[i] = head->row_of[n_before + i];
         memcpy(row_of(f->guess, f, batch->seq[i]), said + (size_t)head->row_of[i] * (size_t)f->width,
@@ -198,7 +222,8 @@ static weir_status decode_head(weir__bcontext *head, const weir__batch *batch, w
                                               "the states of the tokens before these are unknown");
     if (status == WEIR_OK && read_guesses(head, batch)) return WEIR_OK;
     weir__llama_head_forget(head);
-    return status != WEIR_OK ? status : weir__error_set(error, WEIR_BACKEND, NULL, "the head says nothing");
+    return status != WEIR_OK ? status
+                             : weir__error_set(error, WEIR_BACKEND, nullptr, "the head says nothing");
 }
 
 void weir__llama_head_cut(weir__bcontext *head, int32_t seq, int32_t from)
@@ -259,8 +284,10 @@ static void find_order(const weir__bcontext *target, const weir__batch *batch, i
 
 static const float *features_of(const weir__llama_following *f, int32_t tap)
 {
-    struct llama_context *context = f->target->context;
-    return f->n_taps > 0 ? weir__shim_layer_input(context, f->taps[tap]) : weir__shim_hidden(context);
+    if (f->n_taps == 0) return hidden_states(f->target);
+    const auto layer = static_cast<uint32_t>(f->taps[tap]);
+    return attempt<const float *>(nullptr,
+                                  [&] { return llama_get_embeddings_layer_inp(f->target->context, layer); });
 }
 
 static void note_states(weir__bcontext *head, const weir__batch *batch)
@@ -271,7 +298,7 @@ static void note_states(weir__bcontext *head, const weir__batch *batch)
     find_order(f->target, batch, f->order, f->out);
     for (int32_t part = 0; part < n_parts; part++) {
         const float *rows = features_of(f, part);
-        if (rows == NULL) {
+        if (rows == nullptr) {
             weir__llama_head_forget(head);
             return;
         }
@@ -314,7 +341,7 @@ void weir__llama_head_shared(weir__bcontext *head, int32_t from, int32_t to, int
     weir__llama_following *f = head->following;
     take_in(head);
     weir__llama_head_removed(head, to, from == to ? n : 0);
-    if (from == to || n == 0 || !weir__shim_seq_copy(head->context, from, to, 0, n)) return;
+    if (from == to || n == 0 || !weir::copy_cells(head->context, from, to, 0, n)) return;
     f->end[to] = f->end[from] < n ? f->end[from] : n;
     if (f->known[from] == n - 1) keep_state(f, to, n - 1, row_of(f->state, f, from));
 }
@@ -340,18 +367,18 @@ size_t weir__llama_head_state_size(weir__bcontext *head, int32_t seq)
     const weir__llama_following *f = head->following;
     take_in(head);
     cut_rows(head, seq, f->known[seq] + 1);
-    return state_bytes(f, seq) + weir__shim_state_size(head->context, seq, false) + sizeof(foot);
+    return state_bytes(f, seq) + weir::state_size(head->context, seq, false) + sizeof(foot);
 }
 
 size_t weir__llama_head_state_save(weir__bcontext *head, int32_t seq, void *bytes, size_t capacity)
 {
     const weir__llama_following *f = head->following;
     size_t size = weir__llama_head_state_size(head, seq);
-    foot end = {.magic = MAGIC, .identity = f->identity, .n_state = state_bytes(f, seq)};
+    const size_t n_state = state_bytes(f, seq);
     if (size > capacity) return 0;
-    end.n_memory = size - end.n_state - sizeof end;
+    const foot end = {MAGIC, f->identity, n_state, size - n_state - sizeof end};
     memcpy(bytes, row_of(f->state, f, seq), end.n_state);
-    if (weir__shim_state_save(head->context, seq, false, (char *)bytes + end.n_state, end.n_memory) !=
+    if (weir::save_state(head->context, seq, false, (char *)bytes + end.n_state, end.n_memory) !=
         end.n_memory)
         return 0;
     memcpy((char *)bytes + size - sizeof end, &end, sizeof end);
@@ -371,8 +398,8 @@ void weir__llama_head_state_load(weir__bcontext *head, int32_t seq, const void *
         return;
     const char *memory = (const char *)bytes + length - end.n_memory;
     struct llama_memory_i *of = llama_get_memory(head->context);
-    if (weir__shim_state_load(head->context, seq, false, memory, end.n_memory, NULL) != WEIR_OK) {
-        weir__shim_seq_remove(head->context, seq, -1, -1);
+    if (weir::load_state(head->context, seq, false, memory, end.n_memory, nullptr) != WEIR_OK) {
+        weir::remove_cells(head->context, seq, -1, -1);
         return;
     }
     f->end[seq] = llama_memory_seq_pos_max(of, seq) + 1;
@@ -387,10 +414,14 @@ void weir__llama_head_state_load(weir__bcontext *head, int32_t seq, const void *
 static weir_status keep_states(const weir__llama_following *f, bool on, weir_error *error)
 {
     const weir__bcontext *target = f->target;
-    for (int32_t i = 0; i < f->n_taps; i++) weir__shim_keep_layer_input(target->context, f->taps[i], on);
-    if (f->n_taps == 0) weir__shim_keep_hidden(target->context, on, false);
+    for (int32_t i = 0; i < f->n_taps; i++)
+        llama_set_embeddings_layer_inp(target->context, static_cast<uint32_t>(f->taps[i]), on);
+    if (f->n_taps == 0) llama_set_embeddings_nextn(target->context, on, false); /* of all rows */
     pthread_mutex_lock(&target->model->adapter_lock);
-    weir_status status = weir__shim_plan(target->context, error);
+    weir_status status = guard(error, WEIR_BACKEND, "passes cannot be planned", [&] {
+        target->context->sched_reserve();
+        return WEIR_OK;
+    });
     pthread_mutex_unlock(&target->model->adapter_lock);
     return status;
 }
@@ -399,11 +430,11 @@ static weir_status keep_states(const weir__llama_following *f, bool on, weir_err
 static void detach_context(weir__bcontext *c)
 {
     weir__llama_following *f = c->following;
-    if (c->head != NULL) c->head->following->target = NULL;
-    if (f == NULL) return;
-    if (f->target != NULL && f->target->head == c) {
-        keep_states(f, false, NULL);
-        f->target->head = NULL;
+    if (c->head != nullptr) c->head->following->target = nullptr;
+    if (f == nullptr) return;
+    if (f->target != nullptr && f->target->head == c) {
+        keep_states(f, false, nullptr);
+        f->target->head = nullptr;
     }
     weir__mem_free(f->embd);
     weir__batch_fini(&f->rows);
@@ -418,9 +449,84 @@ static void detach_context(weir__bcontext *c)
 
 void weir__llama_context_free(weir__bcontext *c)
 {
-    if (c == NULL) return;
+    if (c == nullptr) return;
     detach_context(c);
     weir__llama_context_close(c);
+}
+
+namespace
+{
+
+/* True if the target's graph can return the inputs of its layers. */
+bool keeps_layer_inputs(const llama_model *model)
+{
+    return model->arch == LLM_ARCH_LLAMA || model->arch == LLM_ARCH_QWEN3 ||
+           model->arch == LLM_ARCH_QWEN3MOE || model->arch == LLM_ARCH_MINIMAX_M2;
+}
+
+/* True if the head's map of logits to tokens is valid. */
+bool are_tokens(const ggml_tensor *d2t, int64_t n_vocab)
+{
+    std::vector<int64_t> ids(static_cast<std::size_t>(ggml_nelements(d2t)));
+    ggml_backend_tensor_get(d2t, ids.data(), 0, ggml_nbytes(d2t));
+    return std::all_of(ids.begin(), ids.end(), [&](int64_t id) { return id >= 0 && id < n_vocab; });
+}
+
+} // namespace
+
+/* Checks whether an EAGLE-3 head and its target can be computed together, which llama.cpp asserts. */
+static weir_status check_eagle3(const llama_model *head, const llama_model *target, weir_error *error)
+{
+    return guard(error, WEIR_BACKEND, "the head cannot be read", [&] {
+        constexpr const char *field = "draft_model";
+        int64_t n_embd = head->hparams.n_embd, n_vocab = head->vocab.n_tokens();
+        int32_t n_layer = llama_model_n_layer(target);
+        if (head->arch != LLM_ARCH_EAGLE3)
+            return weir__error_set(error, WEIR_UNSUPPORTED, field,
+                                   "heads of the kind '%s' are not known; EAGLE-3 is (eagle3)",
+                                   head->arch_name().c_str());
+        if (!keeps_layer_inputs(target))
+            return weir__error_set(error, WEIR_UNSUPPORTED, field,
+                                   "EAGLE-3 heads are for models of the architectures llama, qwen3, qwen3moe "
+                                   "and minimax-m2; this one is %s",
+                                   target->arch_name().c_str());
+        if (static_cast<int64_t>(head->hparams.n_embd_inp_enc()) !=
+            static_cast<int64_t>(head->target_layer_ids.size()) * llama_model_n_embd(target))
+            return weir__invalid(
+                error, WEIR_ERROR_CONFLICT, field,
+                "the head reads hidden states of %u numbers and the model's have %d: it is for another one",
+                head->hparams.n_embd_inp_enc() / static_cast<uint32_t>(head->target_layer_ids.size()),
+                llama_model_n_embd(target));
+        for (int32_t layer : head->target_layer_ids)
+            if (layer < 0 || layer >= n_layer)
+                return weir__error_set(
+                    error, WEIR_UNSUPPORTED, field,
+                    "the head reads what goes into layer %d, and the model has layers 0 to "
+                    "%d: it is for another one",
+                    layer, n_layer - 1);
+        bool borrows = head->tok_embd == nullptr || head->output == nullptr;
+        if (borrows && (target->hparams.n_embd != n_embd || target->vocab.n_tokens() != n_vocab))
+            return weir__invalid(error, WEIR_ERROR_CONFLICT, field,
+                                 "the head uses the model's embeddings of tokens, which have %u numbers and "
+                                 "%u tokens instead of %lld and %lld: it is for another one",
+                                 target->hparams.n_embd, target->vocab.n_tokens(),
+                                 static_cast<long long>(n_embd), static_cast<long long>(n_vocab));
+        if (borrows && (target->tok_embd == nullptr || target->output == nullptr))
+            return weir__error_set(error, WEIR_UNSUPPORTED, field,
+                                   "the head uses the model's embeddings and output, and it has not both");
+        if (llama_model_n_layer(head) != 1)
+            return weir__error_set(error, WEIR_UNSUPPORTED, field, "the head has %d layers; allowed: 1",
+                                   llama_model_n_layer(head));
+        if (head->tok_embd != nullptr && head->tok_embd->ne[1] < n_vocab)
+            return weir__error_set(
+                error, WEIR_FORMAT, field, "the head has %lld tokens and embeddings of %lld",
+                static_cast<long long>(n_vocab), static_cast<long long>(head->tok_embd->ne[1]));
+        if (head->d2t != nullptr &&
+            (head->d2t->type != GGML_TYPE_I64 || head->output == nullptr || !are_tokens(head->d2t, n_vocab)))
+            return weir__error_set(error, WEIR_FORMAT, field,
+                                   "the head's list of tokens (d2t) names some that do not exist");
+        return WEIR_OK;
+    });
 }
 
 /* Checks whether the model, which may be the target's own, has a head for it. */
@@ -431,30 +537,30 @@ static weir_status check_model(const weir__bmodel *model, const weir__bmodel *ta
     if (model->vocab_only)
         return weir__error_set(error, WEIR_UNSUPPORTED, "draft_model",
                                "the head was loaded without its weights");
-    return model == target ? WEIR_OK : weir__shim_head_fits(model->model, target->model, error);
+    return model == target ? WEIR_OK : check_eagle3(model->model, target->model, error);
 }
 
 /* Finds the tensors that the head reads, and its width. */
 static void find_shape(weir__llama_following *f, const weir__bmodel *model, const weir__bmodel *target)
 {
     f->width = llama_model_n_embd_out(model->model);
-    f->n_taps = model == target ? 0 : weir__shim_head_taps(model->model, f->taps, TAPS_MAX);
+    f->n_taps = 0;
+    if (model != target)
+        for (int32_t layer : model->model->target_layer_ids)
+            if (f->n_taps < TAPS_MAX) f->taps[f->n_taps++] = layer;
     f->n_features = model == target ? f->width : f->n_taps * llama_model_n_embd(target->model);
 }
 
 static bool make_room(weir__bcontext *head, weir__llama_following *f, weir_error *error)
 {
     size_t n = (size_t)head->n_batch, n_seq = (size_t)head->n_seq_max, width = (size_t)f->width;
-    f->token = weir__mem_calloc(5 * n, sizeof *f->token);
-    f->known = weir__mem_calloc(4 * n_seq, sizeof *f->known);
-    f->features = weir__mem_calloc(n * (size_t)f->n_features, sizeof *f->features);
-    f->fused = f->n_taps > 0 ? weir__mem_calloc(n * width, sizeof *f->fused) : f->features;
-    f->state = weir__mem_calloc(n_seq * width, sizeof *f->state);
-    f->guess = weir__mem_calloc(n_seq * width, sizeof *f->guess);
-    f->embd = weir__mem_calloc(n * width, sizeof *f->embd);
-    if (f->token == NULL || f->known == NULL || f->features == NULL || f->fused == NULL || f->state == NULL ||
-        f->guess == NULL || f->embd == NULL || weir__batch_init(&f->rows, head->n_batch, error) != WEIR_OK)
+    if (!allocate(f->token, 5 * n) || !allocate(f->known, 4 * n_seq) ||
+        !allocate(f->features, n * (size_t)f->n_features) || !allocate(f->state, n_seq * width) ||
+        !allocate(f->guess, n_seq * width) || !allocate(f->embd, n * width) ||
+        (f->n_taps > 0 && !allocate(f->fused, n * width)) ||
+        weir__batch_init(&f->rows, head->n_batch, error) != WEIR_OK)
         return false;
+    if (f->n_taps == 0) f->fused = f->features;
     f->pos = f->token + n;
     f->seq = f->pos + n;
     f->order = f->seq + n;
@@ -469,9 +575,9 @@ weir_status weir__llama_head_create(weir__bcontext *target, weir__bmodel *model,
                                     const weir_context_params *params, weir__bcontext **out,
                                     weir_context_info *info, weir_error *error)
 {
-    weir__bcontext *head = NULL;
-    weir__llama_following *f;
-    if (target->head != NULL)
+    weir__bcontext *head = nullptr;
+    weir__llama_following *f = nullptr;
+    if (target->head != nullptr)
         return weir__error_set(error, WEIR_BUSY, "draft_model", "the context has a head already");
     weir_status status = check_model(model, target->model, error);
     if (status == WEIR_OK) status = weir__llama_context_open(model, params, target, &head, info, error);
@@ -482,13 +588,13 @@ weir_status weir__llama_head_create(weir__bcontext *target, weir__bmodel *model,
                                target->n_batch, target->n_seq_max);
         goto fail;
     }
-    head->following = f = weir__mem_calloc(1, sizeof *f);
-    if (f == NULL) goto no_memory;
+    if (!allocate(f, 1)) goto no_memory;
+    head->following = f;
     f->identity = model->identity;
     find_shape(f, model, target->model);
     if (!make_room(head, f, error)) goto no_memory;
     weir__llama_head_forget(head);
-    weir__shim_keep_hidden(head->context, true, true);
+    llama_set_embeddings_nextn(head->context, true, true); /* of rows with logits */
     f->target = target;
     target->head = head;
     status = keep_states(f, true, error);
@@ -519,12 +625,13 @@ weir_status weir__llama_head_estimate(weir__bmodel *target_model, const weir_con
                                       weir__bmodel *model, const weir_context_params *params,
                                       uint64_t *kv_bytes, uint64_t *compute_bytes, weir_error *error)
 {
-    weir__bcontext target = {0}, head = {0};
-    weir__llama_following f = {.target = &target};
+    weir__bcontext target = {}, head = {};
+    weir__llama_following f = {};
     uint64_t kv = 0, compute = 0;
+    f.target = &target;
     weir_status status = check_model(model, target_model, error);
     if (status == WEIR_OK)
-        status = weir__llama_outline_open(target_model, target_params, NULL, &target, error);
+        status = weir__llama_outline_open(target_model, target_params, nullptr, &target, error);
     if (status == WEIR_OK) status = weir__llama_outline_open(model, params, &target, &head, error);
     if (status == WEIR_OK) {
         find_shape(&f, model, target_model);
@@ -537,8 +644,8 @@ weir_status weir__llama_head_estimate(weir__bmodel *target_model, const weir_con
         *kv_bytes += kv;
         *compute_bytes += compute + room_bytes(&f, &head);
     }
-    if (head.context != NULL) llama_free(head.context);
-    if (target.context != NULL) llama_free(target.context);
+    if (head.context != nullptr) llama_free(head.context);
+    if (target.context != nullptr) llama_free(target.context);
     return status;
 }
 
@@ -563,9 +670,9 @@ weir_status weir__llama_decode(weir__bcontext *c, const weir__batch *batch, weir
     weir_status status = check_batch(c, batch, error);
     if (status != WEIR_OK) c->n_entries = c->n_rows = 0;
     if (status != WEIR_OK) return status;
-    if (c->following != NULL) return decode_head(c, batch, error);
-    status = weir__llama_pass(c, batch, NULL, error);
-    if (status == WEIR_OK && c->head != NULL) note_states(c->head, batch);
+    if (c->following != nullptr) return decode_head(c, batch, error);
+    status = weir__llama_pass(c, batch, nullptr, error);
+    if (status == WEIR_OK && c->head != nullptr) note_states(c->head, batch);
     return status;
 }
 
@@ -574,6 +681,6 @@ weir_status weir__llama_decode_segment(weir__bcontext *c, const weir__batch *bat
 {
     weir_status status = weir__llama_pass_segment(c, batch, slice, error);
     /* A head knows nothing of cells without tokens. */
-    if (c->head != NULL) weir__llama_head_removed(c->head, batch->seq[0], 0);
+    if (c->head != nullptr) weir__llama_head_removed(c->head, batch->seq[0], 0);
     return status;
 }

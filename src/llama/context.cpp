@@ -1,15 +1,21 @@
-/* context.c: llama.cpp's contexts: passes and rows.
+/* context.cpp: llama.cpp's contexts: made, estimated and freed. No exception leaves it.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A context is made with llama.cpp's parameters after checks of all that llama.cpp would only assert, and of
- * the memory it will need. A pass runs on a pool of threads of its own and returns before its rows are read;
- * the first question about a row waits for them. An outline makes the same context without memory, to
- * estimate it. */
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+ * the memory it will need. An outline makes the same context without memory, to estimate it. */
+#include "hook/hook.h"
+#include "llama/guard.h"
+#include "llama/internal.h"
 
-#include "base/clock.h"
+/* Headers that llama.cpp does not install: the sizes of an outline, and of a model's heads. */
+#include <../src/llama-context.h>
+#include <../src/llama-model.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+extern "C" {
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/largest.h"
@@ -17,8 +23,13 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "base/words.h"
-#include "hook/hook.h"
-#include "llama/internal.h"
+}
+
+using weir::allocate;
+using weir::capture;
+using weir::guard;
+using weir::refuse_memory;
+using weir::refuse_unknown;
 
 /* ---- Context -------------------------------------------------------------------------------------- */
 
@@ -64,15 +75,15 @@ static struct ggml_threadpool *pool_create(int32_t n_threads)
 
 static bool asks_abort(void *user)
 {
-    const weir__bcontext *c = user;
-    return c->abort_fn != NULL && c->abort_fn(c->abort_user);
+    const auto *c = static_cast<const weir__bcontext *>(user);
+    return c->abort_fn != nullptr && c->abort_fn(c->abort_user);
 }
 
 void weir__llama_context_close(weir__bcontext *c)
 {
-    if (c->context != NULL) weir__hook_detach(c->context);
-    if (c->context != NULL) llama_free(c->context);
-    if (c->pool != NULL) ggml_threadpool_free(c->pool);
+    if (c->context != nullptr) weir__hook_detach(c->context);
+    if (c->context != nullptr) llama_free(c->context);
+    if (c->pool != nullptr) ggml_threadpool_free(c->pool);
     weir__mem_free(c->row_of);
     weir__mem_free(c->seqs);
     weir__mem_free(c->places);
@@ -87,15 +98,16 @@ static weir_status check_params(const weir__bmodel *model, const weir_context_pa
     if (model->vocab_only)
         return weir__error_set(error, WEIR_UNSUPPORTED, "vocab_only",
                                "the model was loaded with `vocab_only` and cannot compute");
-    if (model->head && target == NULL)
-        return weir__error_set(error, WEIR_UNSUPPORTED, NULL,
+    if (model->head && target == nullptr)
+        return weir__error_set(error, WEIR_UNSUPPORTED, nullptr,
                                "this model ('%s') only drafts for another model and cannot generate: pass it "
                                "as `draft_model` to an engine of that model",
                                model->architecture);
     if (model->encoder_only && !params->embeddings)
         return weir__error_set(error, WEIR_UNSUPPORTED, "embeddings", "this model computes embeddings only");
     if (model->encoder_decoder && !params->embeddings)
-        return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "encoder-decoder models cannot generate yet");
+        return weir__error_set(error, WEIR_UNSUPPORTED, nullptr,
+                               "encoder-decoder models cannot generate yet");
     if (params->n_seq_max > 1 && strcmp(model->architecture, "plamo2") == 0)
         return weir__error_set(error, WEIR_UNSUPPORTED, "n_seq_max",
                                "llama.cpp computes several sequences of a PLaMo 2 model wrongly; allowed: 1");
@@ -148,8 +160,8 @@ static struct llama_context_params params_of(weir__bcontext *c, const weir_conte
     p.no_perf = true;
     p.abort_callback = asks_abort;
     p.abort_callback_data = c;
-    if (target != NULL) p.ctx_other = target->context;
-    if (target != NULL && target->model == model) p.ctx_type = LLAMA_CONTEXT_TYPE_MTP;
+    if (target != nullptr) p.ctx_other = target->context;
+    if (target != nullptr && target->model == model) p.ctx_type = LLAMA_CONTEXT_TYPE_MTP;
     return p;
 }
 
@@ -198,8 +210,8 @@ static bool kernels_attend(const weir__bcontext *c)
 static bool may_adapt(const weir__bcontext *c)
 {
     const char *wanted = getenv("WEIR_ADAPT");
-    if (wanted != NULL && strcmp(wanted, "off") == 0) return false;
-    if (wanted != NULL && *wanted != '\0' && strcmp(wanted, "on") != 0)
+    if (wanted != nullptr && strcmp(wanted, "off") == 0) return false;
+    if (wanted != nullptr && *wanted != '\0' && strcmp(wanted, "on") != 0)
         weir__log(WEIR_LOG_WARN, "WEIR_ADAPT is '%.40s'; expected: on or off. It is on", wanted);
     return kernels_attend(c);
 }
@@ -226,13 +238,13 @@ static weir_status start_pool(weir__bcontext *c, const weir_context_params *para
 {
     int32_t n = (int32_t)weir__max(params->n_threads, params->n_threads_batch);
     bool room = weir__thread_room(n - 1);
-    c->pool = room ? pool_create(n) : NULL;
-    if (c->pool == NULL && n == 1)
-        return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a pool of threads");
-    if (c->pool == NULL)
+    c->pool = room ? pool_create(n) : nullptr;
+    if (c->pool == nullptr && n == 1)
+        return weir__error_set(error, WEIR_NO_MEMORY, nullptr, "no memory for a pool of threads");
+    if (c->pool == nullptr)
         return weir__error_set(error, WEIR_NO_MEMORY, "n_threads", "cannot start %d threads; use fewer",
                                n - 1);
-    llama_attach_threadpool(c->context, c->pool, NULL);
+    llama_attach_threadpool(c->context, c->pool, nullptr);
     weir__hook_attach(c->context);
     weir__team_init(&c->teams[0], params->n_threads);
     weir__team_init(&c->teams[1], params->n_threads_batch);
@@ -250,14 +262,84 @@ static void fill_info(const weir__bcontext *c, weir_context_info *info)
     info->layout = c->unified ? WEIR_LAYOUT_UNIFIED : WEIR_LAYOUT_PER_SLOT;
 }
 
+static weir_status check_heads(const char *name, ggml_type type, uint32_t size, weir_error *error)
+{
+    if (size % ggml_blck_size(type) == 0) return WEIR_OK;
+    return weir__error_set(error, WEIR_UNSUPPORTED, name,
+                           "this model's heads of %u numbers do not fit into blocks of %s: give f16", size,
+                           ggml_type_name(type));
+}
+
+/* Refuses types of KV cells that llama.cpp would refuse in terms of its own parameters. */
+static weir_status check_types(const llama_model *model, const llama_context_params &p, weir_error *error)
+{
+    const bool flash = p.flash_attn_type != LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    if (ggml_is_quantized(p.type_v) && !flash)
+        return weir__invalid(error, WEIR_ERROR_CONFLICT, "type_v",
+                             "`type_v` is %s, which needs flash attention: give f16, or allow `flash_attn`",
+                             ggml_type_name(p.type_v));
+    if ((model->hparams.is_mla() || model->arch == LLM_ARCH_DEEPSEEK4) && p.type_k != p.type_v)
+        return weir__error_of(error, WEIR_UNSUPPORTED, WEIR_ERROR_CONFLICT, "type_v",
+                              "`type_v` is %s and `type_k` is %s; this model needs one type for both",
+                              ggml_type_name(p.type_v), ggml_type_name(p.type_k));
+    for (uint32_t i = 0; flash && i < model->hparams.n_layer(); i++) {
+        weir_status status = check_heads("type_k", p.type_k, model->hparams.n_embd_head_k(i), error);
+        if (status == WEIR_OK)
+            status = check_heads("type_v", p.type_v, model->hparams.n_embd_head_v(i), error);
+        if (status != WEIR_OK) return status;
+    }
+    return WEIR_OK;
+}
+
+static weir_status create_context(llama_model *model, llama_context_params params, llama_context **context,
+                                  weir_error *error)
+{
+    capture said;
+    char what[120];
+    std::snprintf(what, sizeof what, "a context of %u KV cells and passes of %u tokens", params.n_ctx,
+                  params.n_ubatch);
+    const weir_status fits = check_types(model, params, error);
+    if (fits != WEIR_OK) return fits;
+    const weir_status status = guard(error, WEIR_BACKEND, "the context cannot be made", [&] {
+        *context = llama_init_from_model(model, params);
+        if (*context != nullptr) return WEIR_OK;
+        if (said.starved()) return WEIR_NO_MEMORY;
+        return refuse_unknown(error, WEIR_BACKEND, nullptr, "the context cannot be made", said.length > 0);
+    });
+    if (status != WEIR_NO_MEMORY) return status;
+    return refuse_memory(
+        error, "n_ctx", said, what,
+        "lower the length of the context, the slots or the batch, or give a smaller KV type or "
+        "model");
+}
+
+weir_status weir__llama_context_bytes(const llama_context *context, uint64_t *memory, uint64_t *compute,
+                                      weir_error *error)
+{
+    *memory = *compute = 0;
+    return guard(error, WEIR_BACKEND, "the size of the context cannot be determined", [&] {
+        for (const auto &[type, bytes] : context->memory_breakdown()) {
+            *memory += bytes.context;
+            *compute += bytes.compute;
+        }
+        return WEIR_OK;
+    });
+}
+
+static bool make_rows(weir__bcontext *c)
+{
+    const auto n = static_cast<size_t>(c->n_batch);
+    return allocate(c->ones, n) && allocate(c->seqs, n) && allocate(c->row_of, n);
+}
+
 weir_status weir__llama_context_open(weir__bmodel *model, const weir_context_params *params,
                                      const weir__bcontext *target, weir__bcontext **out,
                                      weir_context_info *info, weir_error *error)
 {
     weir_status status = check_params(model, params, target, error);
     if (status != WEIR_OK) return status;
-    weir__bcontext *c = weir__mem_calloc(1, sizeof *c);
-    if (c == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a context");
+    weir__bcontext *c = nullptr;
+    if (!allocate(c, 1)) return weir__error_set(error, WEIR_NO_MEMORY, nullptr, "no memory for a context");
     c->model = model;
     c->embeddings = params->embeddings;
     c->unified = params->layout == WEIR_LAYOUT_UNIFIED;
@@ -265,7 +347,7 @@ weir_status weir__llama_context_open(weir__bmodel *model, const weir_context_par
     status = check_memory(model, params, &p, error);
     if (status == WEIR_OK) {
         pthread_mutex_lock(&model->adapter_lock);
-        status = weir__shim_context_create(model->model, p, &c->context, error);
+        status = create_context(model->model, p, &c->context, error);
         pthread_mutex_unlock(&model->adapter_lock);
     }
     if (status == WEIR_OK) status = start_pool(c, params, error);
@@ -273,18 +355,15 @@ weir_status weir__llama_context_open(weir__bmodel *model, const weir_context_par
         status = weir__llama_model_check(model, error); /* a context may have another connection */
     if (status != WEIR_OK) goto fail;
 
-    c->has_memory = llama_get_memory(c->context) != NULL;
+    c->has_memory = llama_get_memory(c->context) != nullptr;
     c->n_batch = (int32_t)llama_n_batch(c->context);
     c->n_seq_max = (int32_t)llama_n_seq_max(c->context);
     c->pooling = llama_pooling_type(c->context);
     c->width = c->pooling == LLAMA_POOLING_TYPE_RANK ? (int32_t)llama_model_n_cls_out(model->model)
                                                      : llama_model_n_embd_out(model->model);
-    c->ones = weir__mem_calloc((size_t)c->n_batch, sizeof *c->ones);
-    c->seqs = weir__mem_calloc((size_t)c->n_batch, sizeof *c->seqs);
-    c->row_of = weir__mem_calloc((size_t)c->n_batch, sizeof *c->row_of);
-    if (c->ones == NULL || c->seqs == NULL || c->row_of == NULL) {
+    if (!make_rows(c)) {
         status =
-            weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for batches of %d tokens", c->n_batch);
+            weir__error_set(error, WEIR_NO_MEMORY, nullptr, "no memory for batches of %d tokens", c->n_batch);
         goto fail;
     }
     for (int32_t i = 0; i < c->n_batch; i++) c->ones[i] = 1;
@@ -306,7 +385,7 @@ fail:
 weir_status weir__llama_context_create(weir__bmodel *model, const weir_context_params *params,
                                        weir__bcontext **out, weir_context_info *info, weir_error *error)
 {
-    return weir__llama_context_open(model, params, NULL, out, info, error);
+    return weir__llama_context_open(model, params, nullptr, out, info, error);
 }
 
 weir_status weir__llama_outline_open(weir__bmodel *model, const weir_context_params *params,
@@ -314,12 +393,11 @@ weir_status weir__llama_outline_open(weir__bmodel *model, const weir_context_par
 {
     weir_status status = check_params(model, params, target, error);
     if (status != WEIR_OK) return status;
-    *c = (weir__bcontext){
-        .model = model,
-        .embeddings = params->embeddings,
-        .unified = params->layout == WEIR_LAYOUT_UNIFIED,
-    };
-    status = weir__shim_context_create(model->model, params_of(c, params, target), &c->context, error);
+    *c = weir__bcontext();
+    c->model = model;
+    c->embeddings = params->embeddings;
+    c->unified = params->layout == WEIR_LAYOUT_UNIFIED;
+    status = create_context(model->model, params_of(c, params, target), &c->context, error);
     if (status != WEIR_OK) return status;
     c->n_batch = (int32_t)llama_n_batch(c->context);
     c->n_seq_max = (int32_t)llama_n_seq_max(c->context);
@@ -329,7 +407,7 @@ weir_status weir__llama_outline_open(weir__bmodel *model, const weir_context_par
 weir_status weir__llama_outline_bytes(const weir__bcontext *c, const weir_context_params *params,
                                       uint64_t *kv_bytes, uint64_t *compute_bytes, weir_error *error)
 {
-    weir_status status = weir__shim_context_bytes(c->context, kv_bytes, compute_bytes, error);
+    weir_status status = weir__llama_context_bytes(c->context, kv_bytes, compute_bytes, error);
     *compute_bytes += scratch_bytes(c->model, params, (uint64_t)llama_n_ctx_seq(c->context));
     if (!params->embeddings)
         *compute_bytes += (uint64_t)c->n_seq_max * (uint64_t)c->model->info.n_vocab * sizeof(float);
@@ -341,179 +419,10 @@ weir_status weir__llama_context_estimate(weir__bmodel *model, const weir_context
                                          weir_error *error)
 {
     weir__bcontext c;
-    weir_status status = weir__llama_outline_open(model, params, NULL, &c, error);
+    weir_status status = weir__llama_outline_open(model, params, nullptr, &c, error);
     if (status != WEIR_OK) return status;
     status = weir__llama_outline_bytes(&c, params, kv_bytes, compute_bytes, error);
     fill_info(&c, info);
     llama_free(c.context);
     return status;
-}
-
-/* ---- Passes --------------------------------------------------------------------------------------- */
-
-/* Notes that no copies between lanes are pending. */
-static void end_copies(weir__bcontext *c)
-{
-    if (c->copy_pending) weir__hook_copied(c->context);
-    c->copy_pending = false;
-}
-
-/* CPU time of this thread, ns; without waiting for other threads or a processor. 0: unknown. */
-static int64_t run_ns(void)
-{
-    struct timespec t;
-    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) != 0) return 0;
-    return t.tv_sec * WEIR__NS_PER_S + t.tv_nsec;
-}
-
-/* Waits for the pass, because a worker may be lost during it. */
-static weir_status check_workers(weir__bcontext *c, weir_error *error)
-{
-    weir__llama_logits_ready(c);
-    weir_status status = weir__llama_model_check(c->model, error);
-    if (status != WEIR_OK) c->n_entries = c->n_rows = 0;
-    return status;
-}
-
-/* token and embd: one is NULL, except for heads. */
-/* NOLINTBEGIN(readability-non-const-parameter): llama_batch has no const */
-static weir_status run_pass(weir__bcontext *c, const weir__batch *batch, int32_t *token, float *embd,
-                            int32_t *pos, weir_error *error)
-/* NOLINTEND(readability-non-const-parameter) */
-{
-    int32_t n_rows = 0;
-    c->n_entries = c->n_rows = 0;
-    c->settled = false;
-    weir_status status = weir__llama_model_check(c->model, error);
-    if (status != WEIR_OK) return status;
-    for (int32_t i = 0; i < batch->n; i++) {
-        bool kept = c->embeddings || batch->logits[i] != 0;
-        c->row_of[i] = kept ? n_rows : -1;
-        n_rows += kept;
-        c->seqs[i] = &batch->seq[i];
-    }
-    struct llama_batch b = {
-        .n_tokens = batch->n,
-        .token = token,
-        .embd = embd,
-        .pos = pos,
-        .n_seq_id = c->ones,
-        .seq_id = c->seqs,
-        .logits = c->embeddings ? NULL : batch->logits, /* NULL: all rows, for embeddings */
-    };
-    weir__team *team = &c->teams[c->embeddings || n_rows < batch->n];
-    int32_t n_threads = weir__team_size(team, batch->n);
-    int64_t ns = c->adapts ? -weir__clock_now_ns() : 0, ran_ns = c->adapts ? -run_ns() : 0;
-    bool began;
-    llama_set_n_threads(c->context, n_threads, n_threads);
-    status =
-        weir__shim_decode(c->context, b, c->model->encoder_only || c->model->encoder_decoder, &began, error);
-    if (began) end_copies(c);
-    if (status != WEIR_OK) { /* a lost worker or a changed file is the better reason */
-        weir_status lost = weir__llama_model_check(c->model, error);
-        return lost != WEIR_OK ? lost : status;
-    }
-    if (c->adapts) {
-        int64_t now_ns = run_ns();
-        bool known = ran_ns != 0 && now_ns != 0;
-        ns += weir__clock_now_ns();
-        weir__team_took(team, batch->n, ns, known ? weir__max(ns - (ran_ns + now_ns), 0) : 0);
-    }
-    c->n_entries = batch->n;
-    c->n_rows = n_rows;
-    return c->model->workers != NULL ? check_workers(c, error) : WEIR_OK;
-}
-
-/* NOLINTNEXTLINE(readability-non-const-parameter): llama_batch has no const */
-weir_status weir__llama_pass(weir__bcontext *c, const weir__batch *batch, float *embd, weir_error *error)
-{
-    return run_pass(c, batch, batch->token, embd, batch->pos, error);
-}
-
-/* Positions as llama.cpp wants them for embeddings: one for each cell, or with M-RoPE four lists. */
-static void fill_places(weir__bcontext *c, int32_t n, const weir__slice *slice)
-{
-    const weir__segment *segment = slice->segment;
-    for (int32_t i = 0; i < n; i++) {
-        int32_t cell = slice->first + i, step = weir__segment_step(segment, cell);
-        c->places[i] = slice->pos + step;
-        if (!c->model->m_rope) continue;
-        const weir__place *place = segment->places != NULL ? &segment->places[cell] : NULL;
-        c->places[n + i] = slice->pos + (place != NULL ? place->y : step);
-        c->places[2 * n + i] = slice->pos + (place != NULL ? place->x : step);
-        c->places[3 * n + i] = place != NULL ? place->z : 0;
-    }
-}
-
-weir_status weir__llama_pass_segment(weir__bcontext *c, const weir__batch *batch, const weir__slice *slice,
-                                     weir_error *error)
-{
-    const weir__segment *segment = slice->segment;
-    int32_t n_ubatch = (int32_t)llama_n_ubatch(c->context);
-    c->n_entries = c->n_rows = 0;
-    if (!segment->causal && batch->n > n_ubatch)
-        return weir__error_set(error, WEIR_UNSUPPORTED, NULL,
-                               "an image or sound of %d tokens must be computed at once; `n_ubatch` is %d",
-                               batch->n, n_ubatch);
-    if (c->places == NULL) c->places = weir__mem_calloc((size_t)c->n_batch, 4 * sizeof *c->places);
-    if (c->places == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for positions");
-    fill_places(c, batch->n, slice);
-    if (!segment->causal) weir__shim_set_causal(c->context, false, &c->model->adapter_lock);
-    float *rows =
-        segment->embeddings + (size_t)slice->first * (size_t)llama_model_n_embd_inp(c->model->model);
-    weir_status status = run_pass(c, batch, NULL, rows, c->places, error);
-    if (!segment->causal) weir__shim_set_causal(c->context, true, &c->model->adapter_lock);
-    return status;
-}
-
-weir_status weir__llama_settle(weir__bcontext *c, weir_error *error)
-{
-    if (!c->copy_pending) return WEIR_OK;
-    weir_status status = weir__shim_flush(c->context, error);
-    if (status == WEIR_OK) end_copies(c);
-    return status;
-}
-
-void weir__llama_set_abort(weir__bcontext *c, bool (*fn)(void *user), void *user)
-{
-    c->abort_fn = fn;
-    c->abort_user = user;
-}
-
-/* Waits for the pass, and makes a row an address: llama.cpp is not called again until the next pass. */
-void weir__llama_logits_ready(weir__bcontext *c)
-{
-    if (c->settled) return;
-    c->settled = true;
-    if (c->n_rows > 0 && weir__shim_outputs(c->context, &c->logits, &c->embedded, NULL) == WEIR_OK) return;
-    c->logits = c->embedded = NULL;
-    if (c->n_rows == 0) llama_synchronize(c->context);
-}
-
-/* -1: none. */
-static int32_t find_row(weir__bcontext *c, int32_t row)
-{
-    weir__llama_logits_ready(c);
-    if (row < 0) return c->n_rows - 1;
-    return row < c->n_entries ? c->row_of[row] : -1;
-}
-
-const float *weir__llama_logits(weir__bcontext *c, int32_t row)
-{
-    int32_t i = find_row(c, row);
-    return i >= 0 && c->logits != NULL ? c->logits + (size_t)i * (size_t)c->model->info.n_vocab : NULL;
-}
-
-const float *weir__llama_embedding(weir__bcontext *c, int32_t row, int32_t seq)
-{
-    if (!c->embeddings || c->n_rows == 0) return NULL;
-    if (row < 0) return c->pooling == LLAMA_POOLING_TYPE_NONE ? NULL : weir__shim_pooled(c->context, seq);
-    int32_t i = find_row(c, row);
-    if (i < 0 || c->embedded == NULL || c->pooling != LLAMA_POOLING_TYPE_NONE) return NULL;
-    return c->embedded + (size_t)i * (size_t)c->width;
-}
-
-int32_t weir__llama_embedding_width(const weir__bcontext *c)
-{
-    return c->width;
 }
