@@ -16,8 +16,9 @@ file(MAKE_DIRECTORY ${WEIR_TEST_TMP})
 # Half a minute or more each in a release build, or in a build without llama.cpp; scripts/test.sh prints the
 # ten longest.
 set(WEIR_LONG_TESTS "^((heads|invariance|invariant|cli|estimate|cache_dir|speculate|calls|engine|prefix|\
-adapter)_model_test|invariance_avx2|(speculate|random_schedule|attention|automaton|llama_automaton|llama_adapter|\
-media_llama|hub_http|cli_top|packages|server|llama_chat)_test|chat_(limits|depth|continued)_test|server_(access|faults|linear|resume|dialects_model)_test)$")
+adapter)_model_test|invariance_avx2|(speculate|random_schedule|kinds_draft|attention|automaton|llama_automaton|llama_adapter|\
+media_llama|hub_http|cli_top|packages|install|server|llama_chat)_test|chat_(limits|depth|continued|refused|parser_templates)_test|\
+server_(access|faults|linear|resume|dialects_model|ends_llama|hints|progress|shares)_test)$")
 
 # What the tests with the label `threads` need: scripts/check.sh builds no more for TSan.
 if(NOT TARGET threads_tests)
@@ -31,15 +32,16 @@ function(weir_test name label source)
     set(labels ${label})
     # In Python: what asks a server, and the commands that run an engine. Not what looks at a terminal: those tests wait for
     # pictures, which a slow program draws late.
-    file(STRINGS ${source} threads REGEX "pthread|thrd_|weir_engine_create|^from serve import" LIMIT_COUNT 1)
-    file(STRINGS ${source} terminal REGEX "^from (terminal|tmux) import" LIMIT_COUNT 1)
+    file(READ ${source} text)
+    weir_has_word(threads "${text}" pthread thrd_ weir_engine_create "\nfrom serve import")
+    weir_has_word(terminal "${text}" "\nfrom terminal import" "\nfrom tmux import")
     if((threads AND NOT terminal) OR name MATCHES "^cli_(run|stream|replay|bench)_test$")
         list(APPEND labels threads)
         if(TARGET ${name})
             add_dependencies(threads_tests ${name})
         endif()
     endif()
-    file(STRINGS ${source} needs_model REGEX "WEIR_TEST_MODEL" LIMIT_COUNT 1)
+    weir_has_word(needs_model "${text}" WEIR_TEST_MODEL)
     if(needs_model)
         list(APPEND labels model)
     endif()
@@ -91,12 +93,26 @@ function(weir_test name label source)
     set_tests_properties(${name} PROPERTIES TIMEOUT 900 SKIP_RETURN_CODE 77 LABELS "${labels}" ENVIRONMENT "${environment}")
 endfunction()
 
-# weir_needs_llama(RESULT SOURCE): whether this test cannot be built or run without llama.cpp.
+# weir_has_word(RESULT TEXT WORD...): true if the text has one of the words. Regular expressions of CMake take a hundred times as long, and
+# hundreds of texts are read in each configuration.
+function(weir_has_word result text)
+    foreach(word ${ARGN})
+        string(FIND "${text}" "${word}" at)
+        if(NOT at EQUAL -1)
+            set(${result} ON PARENT_SCOPE)
+            return()
+        endif()
+    endforeach()
+    set(${result} OFF PARENT_SCOPE)
+endfunction()
+
+# weir_needs_llama(RESULT SOURCE): true if this test cannot be built or run without llama.cpp.
 function(weir_needs_llama result source)
-    file(STRINGS ${source} hits REGEX "WEIR_TEST_MODEL|tiny_gguf\\.py|temp_model\\(|temp_projector\\(|weir__backend_llama|\"(llama|ggml|gguf)[^\"/]*\\.h\"|<llama\\.h>" LIMIT_COUNT 1)
-    if(hits)
-        set(${result} ON PARENT_SCOPE)
-    else()
-        set(${result} OFF PARENT_SCOPE)
+    file(READ ${source} text)
+    weir_has_word(needs "${text}" WEIR_TEST_MODEL tiny_gguf.py temp_model\( temp_projector\( weir__backend_llama "<llama.h>")
+    weir_has_word(may_include "${text}" "\"llama" "\"ggml" "\"gguf")
+    if(may_include AND text MATCHES "\"(llama|ggml|gguf)[^\"/\n]*\\.h\"")
+        set(needs ON)
     endif()
+    set(${result} ${needs} PARENT_SCOPE)
 endfunction()

@@ -165,6 +165,7 @@ static void *run_service(void *user)
         serve_loop_turn(server->loop, hurry);
         serve_server_wake(server);
         hurry = serve_connections_work(server);
+        serve_server_end_drain(server);
     }
     serve_listener_close(server);
     end_workers(server);

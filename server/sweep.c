@@ -157,6 +157,17 @@ static void cut_off_calls(serve_server *server)
     }
 }
 
+void serve_server_end_drain(serve_server *server)
+{
+    if (!server->draining) return;
+    int64_t late_ns = weir__clock_now_ns() - server->drain_deadline_ns;
+    if (server->n_calls > 0 && late_ns < FAREWELL_S * WEIR__NS_PER_S) return;
+    pthread_mutex_lock(&server->mutex);
+    server->drained = true;
+    pthread_cond_broadcast(&server->changed);
+    pthread_mutex_unlock(&server->mutex);
+}
+
 void serve_server_sweep(serve_timer *timer)
 {
     serve_server *server = (serve_server *)(void *)((char *)timer - offsetof(serve_server, sweep));
@@ -176,13 +187,6 @@ void serve_server_sweep(serve_timer *timer)
     serve_listener_go_on(server);
     give_back_memory(server);
     serve_log_flush(0);
-    int64_t late_ns = server->draining ? now_ns - server->drain_deadline_ns : -1;
-    if (late_ns >= 0 && server->n_calls > 0) cut_off_calls(server);
-    if (server->draining && (server->n_calls == 0 || late_ns >= FAREWELL_S * WEIR__NS_PER_S)) {
-        pthread_mutex_lock(&server->mutex);
-        server->drained = true;
-        pthread_cond_broadcast(&server->changed);
-        pthread_mutex_unlock(&server->mutex);
-    }
+    if (server->draining && now_ns >= server->drain_deadline_ns && server->n_calls > 0) cut_off_calls(server);
     serve_loop_set(server->loop, &server->sweep, SERVE_SWEEP_US);
 }

@@ -7,10 +7,11 @@
 #include <stdio.h>
 
 #include "engine/engine.h"
+#include "support/effort.h"
 #include "support/engine/real.h"
 #include "support/temp.h"
 
-#define N        5
+#define N        EFFORT(5, 3)
 #define N_ANSWER 150
 #define NEAR     0.01
 #define N_TIMES  2 /* each prompt is asked so often, the second time with its prefix cached */

@@ -166,8 +166,10 @@ def a_client_that_left():
         body = next(b for b in every_body() if (b.path, b.name) == (path, name))
         data = body.make(size)
         whole = meter.least(path, data, 2)
-        rest = min(left_after(meter, path, data, whole * 0.3) for _ in range(TRIES))
-        check(f"{path}, {name}: what is left", rest < max(0.5 * whole, 0.1), f"{whole:.3f} s as a whole, {rest:.3f} s after it had left")
+        most, rest, tries = max(0.5 * whole, 0.1), float("inf"), 0
+        while rest >= most and tries < TRIES:
+            rest, tries = min(rest, left_after(meter, path, data, whole * 0.3)), tries + 1
+        check(f"{path}, {name}: what is left", rest < most, f"{whole:.3f} s as a whole, {rest:.3f} s after it had left")
     end(server)
 
 

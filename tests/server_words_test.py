@@ -10,7 +10,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check  # noqa: E402
 from parts import end, part, run_parts  # noqa: E402
-from serve import Server, need_server  # noqa: E402
+from serve import Kept, Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
 SOURCE = os.environ["WEIR_SOURCE_DIR"]
@@ -42,6 +42,7 @@ FIELDS = set(re.findall(r'(?:SERVE_FIELD|SERVE_FIELD_BY|NUMBER|ANSWERS|ONLY|NO|S
 NAMES = dict(re.findall(r'\{"(\w+)", "([\w.-]+)"\}', read("server/api/common/error.c")))
 FIRST = {member: field for field, _, member in reversed(SETS)}
 NAMES.update({member: field for member, field in FIRST.items() if field != member})
+LENGTHS = {field for field, of, member in SETS if (of, member) == ("request", "max_tokens")}
 ODD = members() - FIELDS
 OPTIONS = set(re.findall(r'\{"(--[a-z-]+)"', read("cli/lib/options.c")))
 
@@ -93,10 +94,11 @@ def refusals():
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
     bad = [None, True, -7, 1e99, 1.5, "\ud7ff", "", [], [1], [None], {}, {"a": 1}, [[]], "x" * 300]
     for field in sorted(FIELDS - {"stream"}):
+        short = {} if field in LENGTHS else {"max_tokens": 1}  # an answer to what is accepted after all
         for value in bad:
-            yield TEXT, dict(text, **{field: value})
-            yield CHAT, dict(chat, **{field: value})
-            yield "/v1/plan", dict(text, **{field: value})
+            yield TEXT, dict(text, **short, **{field: value})
+            yield CHAT, dict(chat, **short, **{field: value})
+            yield "/v1/plan", dict(text, **short, **{field: value})
     for schema in ({"type": "nothing"}, {"$ref": "#/no"}, {"$ref": "#"}, {"not": {}}, {"type": "string", "pattern": "("}, {"enum": []}, {"type": "array", "maxItems": 1e9}, {"minLength": -1}, False, 5):
         for body in ({"json_schema": schema}, {"response_format": {"type": "json_schema", "json_schema": {"schema": schema, "strict": True}}}):
             yield TEXT, dict(text, **body)
@@ -134,16 +136,9 @@ def requests():
     """What comes over HTTP."""
     server = Server(WEIR, "-np", "1", "--queue", "2", "-c", "512")
     told, wrong = set(), {}
-    connection = server.connect()
+    kept = Kept(server)
     for path, body in list(refusals()) + [(TEXT, b) for b in BROKEN]:
-        try:
-            connection.request("POST", path, body)
-            reply = connection.reply()
-        except (ConnectionError, OSError):
-            connection.close()
-            connection = server.connect()
-            connection.request("POST", path, body)
-            reply = connection.reply()
+        reply = kept.post(path, body)
         if reply.status < 400:
             continue
         error = reply.error
@@ -154,7 +149,7 @@ def requests():
         known = first in FIELDS | {"messages", "prompt", "input", "content", "tokens", "fork", "speculative", "a", ""}
         if odd or not known or reply.status not in (400, 404, 501):
             wrong[(field, message)] = (path, json.dumps(body)[:200] if not isinstance(body, bytes) else body, reply.status, sorted(odd))
-    connection.close()
+    kept.close()
     check("many refusals were seen", len(told) > 150, len(told))
     check("none has a word of the library's, each names a field of the request's", not wrong, *list(wrong.items())[:8])
     end(server)

@@ -160,6 +160,26 @@ class Connection:
         self.sock.close()
 
 
+class Kept:
+    """Requests one after the other on a connection, and on another one where the server has closed it."""
+
+    def __init__(self, server):
+        self.server, self.connection = server, server.connect()
+
+    def post(self, path, body, **more):
+        try:
+            self.connection.request("POST", path, body, **more)
+            return self.connection.reply()
+        except OSError:
+            self.connection.close()
+            self.connection = self.server.connect()
+            self.connection.request("POST", path, body, **more)
+            return self.connection.reply()
+
+    def close(self):
+        self.connection.close()
+
+
 class Server:
     """`weir serve` on a free port of the loopback interface; `words` are further options. log: a file that gets its output too;
     limits: what is set with resource.setrlimit; model None: the words name models. Also a context manager. With wait=False it may still be loading."""
