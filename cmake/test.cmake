@@ -17,7 +17,7 @@ file(MAKE_DIRECTORY ${WEIR_TEST_TMP})
 # ten longest.
 set(WEIR_LONG_TESTS "^((heads|invariance|invariant|cli|estimate|cache_dir|speculate|calls|engine|prefix|\
 adapter)_model_test|invariance_avx2|(speculate|random_schedule|attention|automaton|llama_automaton|llama_adapter|\
-media_llama|hub_http|cli_top|packages|server|llama_chat)_test|chat_(limits|depth|continued)_test|server_(access|faults|linear|resume|dialects_model)_test)$")
+media_llama|hub_http|cli_top|packages|python|server|llama_chat)_test|chat_(limits|depth|continued)_test|server_(access|faults|linear|resume|dialects_model)_test)$")
 
 # What the tests with the label `threads` need: scripts/check.sh builds no more for TSan.
 if(NOT TARGET threads_tests)
