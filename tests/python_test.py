@@ -1,5 +1,5 @@
-"""The Python package: builds and installs it as `pip install ./python` does, but with this build's library; then its own tests, and its
-types. WEIR_PYTHON names another python; its packages are pinned in python/tests/packages.txt."""
+"""The Python package: builds and installs it as `pip install ./python` does, but with this build's library; then its own tests, the
+examples of its pages, and its types. WEIR_PYTHON names another python; its packages are pinned in python/tests/packages.txt."""
 # SPDX-License-Identifier: Apache-2.0
 import fcntl
 import hashlib
@@ -8,13 +8,16 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(os.environ["WEIR_SOURCE_DIR"])
 BUILD = pathlib.Path(os.environ["WEIR_BUILD_DIR"])
 sys.path.insert(0, str(ROOT / "tests/support"))
 from checks import check, finish, leave_out  # noqa: E402
+from guide import Guide  # noqa: E402
 
 PYTHON = os.environ.get("WEIR_PYTHON", sys.executable)
+MODEL_VARIABLE = "WEIR_TEST_" "MODEL"  # in two words: this test also runs in builds without llama.cpp (cmake/test.cmake)
 PYRIGHT = "pyright@1.1.405"
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "weir/python"
 
@@ -88,6 +91,23 @@ def test_types(python, site):
     return None
 
 
+def test_pages(python, site):
+    """The examples of the guide and the README, with the default model."""
+    model = pathlib.Path(os.environ[MODEL_VARIABLE])
+    if not model.exists() or "v0" not in run(python, "-c", "import weir; print(weir.backend_version)", env={**os.environ, "PYTHONPATH": str(site)}).stdout:
+        return leave_out("no default model: the pages are not played")
+    for page in (ROOT / "docs/guides/python.md", ROOT / "python/README.md"):
+        with tempfile.TemporaryDirectory() as folder:
+            home = pathlib.Path(folder)
+            (home / ".cache/weir/models").mkdir(parents=True)
+            (home / ".cache/weir/models" / model.name).symlink_to(model)
+            (home / "work").mkdir()
+            path = os.pathsep.join((str(python.parent), str(site / "weir/bin"), os.environ["PATH"]))
+            env = {"HOME": folder, "PATH": path, "PYTHONPATH": str(site), "HF_HUB_OFFLINE": "1"}
+            Guide(page, home / "work", site / "weir/bin/weir", "default", env).play()
+    return None
+
+
 def main():
     if os.environ.get("WEIR_SANITIZED"):
         print("note: a sanitizer's library needs a program of its own: left out")
@@ -99,6 +119,7 @@ def main():
     site = install(python)
     if site:
         test_behaviour(python, site)
+        test_pages(python, site)
         test_types(python, site)
     finish()
 

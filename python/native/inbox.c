@@ -18,7 +18,7 @@ struct py_stream {
     bool queued;
 };
 
-/* Invariant, under the mutex: the pipe has exactly one byte in it if `first` is not NULL, and none otherwise. */
+/* Invariant, under the mutex: the pipe has one byte in it if `first` is not NULL, and none otherwise. */
 struct py_inbox {
     pthread_mutex_t mutex;
     py_stream *first, *last;

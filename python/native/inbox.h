@@ -7,9 +7,9 @@
 
 #include <weir/more.h>
 
-/* An inbox collects the numbers of streams that have become readable. The engine's threads put them in, without
- * Python's lock; one reader takes them, and waits for them or polls its descriptor. Each number is in it at most
- * once, however many chunks its stream has. */
+/* An inbox collects the numbers of streams that have become readable. The engine's threads put them in,
+ * without Python's lock; one reader takes them, and waits for them or polls its descriptor. Each number is in
+ * it at most once, however many chunks its stream has. */
 typedef struct py_inbox py_inbox;
 
 /* Creates an inbox. NO_MEMORY, or IO: the process has no descriptors left. The caller has one reference. */
@@ -19,7 +19,8 @@ void py_inbox_release(py_inbox *inbox);
 /* The descriptor that polls readable while the inbox has a number. */
 int py_inbox_descriptor(const py_inbox *inbox);
 
-/* Waits up to timeout_ms until the inbox has a number. A signal ends the wait, so that Python can run its handler. */
+/* Waits up to timeout_ms until the inbox has a number. A signal ends the wait, so that Python can run its
+ * handler. */
 void py_inbox_wait(const py_inbox *inbox, int timeout_ms);
 
 /* Takes at most n numbers, the oldest first, and returns how many. */

@@ -11,7 +11,10 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 def _refuse_subinterpreters() -> None:
@@ -291,7 +294,7 @@ class Handle:
         self._c, self._free, self._users, self._closed = c, free, 0, False
         self._idle = threading.Condition()
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -310,12 +313,12 @@ class Handle:
 
     def close(self) -> None:
         """Frees it. Calling it again does nothing; other calls then raise an error."""
+        if _forked:  # a thread of the parent's may have held the lock
+            return
         with self._idle:
             if self._closed:
                 return
             self._closed = True
-        if _forked:
-            return
         self._stop(self._c)
         with self._idle:
             self._idle.wait_for(lambda: self._users == 0)

@@ -98,7 +98,7 @@ class Inbox:
 
     def __del__(self) -> None:
         c = getattr(self, "_c", None)
-        if c is not None:
+        if c is not None and not _core._forked:
             lib.py_inbox_release(c)
 
     def number(self) -> int:
