@@ -12,18 +12,7 @@ Embedder the embeddings; Error says what failed.
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from weir._core import (
-    BusyError,
-    Error,
-    InvalidError,
-    NotFoundError,
-    OutOfMemoryError,
-    StoppedError,
-    TimedOutError,
-    WrongTypeError,
-    lib,
-    text,
-)
+from weir._core import BusyError, Error, InvalidError, NotFoundError, OutOfMemoryError, StoppedError, TimedOutError, WrongTypeError, lib, text
 from weir.chat import Chat, Delta, Parser, ToolCall
 from weir.engine import Engine, estimate
 from weir.log import log_to

@@ -247,6 +247,18 @@ def sized(struct: str) -> Any:
     return made
 
 
+def filled(ctype: str, room: int, call: Callable[..., int]) -> tuple[Any, int]:
+    """What a call writes into an array and how much that is: call(array, capacity, &n, error) says TOO_LONG where it needs more."""
+    n, error = ffi.new("size_t *"), ffi.new("weir_error *")
+    while True:
+        out = ffi.new(ctype, room)
+        status = call(out, room, n, error)
+        if status != lib.WEIR_TOO_LONG or n[0] <= room:
+            check(status, error)
+            return out, n[0]
+        room = n[0]
+
+
 # ---- Handles ------------------------------------------------------------------------------------------------
 
 # True in a child of fork() whose parent had loaded a model: the library's threads are not there.

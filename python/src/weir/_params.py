@@ -7,7 +7,6 @@ import functools
 import json
 import math
 import operator
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -149,7 +148,7 @@ class Struct:
                 raise invalid(name, f"is {value!r}; allowed: {', '.join(member.choices)}")
             setattr(self.c, name, int(member.low) + member.choices.index(value))
         elif name in SPECIAL:
-            SPECIAL[name](self, value)
+            SPECIAL[name](self, name, value)
         elif kind == lib.WEIR_MEMBER_STRING:
             self.string(name, c_text(name, value))
         elif kind == lib.WEIR_MEMBER_STRINGS:
@@ -158,11 +157,7 @@ class Struct:
             raise wrong_type(name, "left out here", value)
 
 
-def _bytes(struct: Struct, name: str, value: object) -> None:
-    struct.data(name, value if isinstance(value, bytes) else utf8(name, value))
-
-
-def _biases(struct: Struct, value: object) -> None:
+def _biases(struct: Struct, _name: str, value: object) -> None:
     rows: list[tuple[int, float]] = []
     for token, bias in mapping("logit_bias", value, "a mapping of token ids to numbers").items():
         try:
@@ -190,7 +185,7 @@ def _pair(field: str, entry: object, wanted: str) -> tuple[Any, Any]:
     return values
 
 
-def _adapters(struct: Struct, value: object) -> None:
+def _adapters(struct: Struct, _name: str, value: object) -> None:
     uses: list[tuple[Any, float]] = []
     for i, entry in enumerate(sequence("adapters", value, "a sequence of weir.Adapter, or of (weir.Adapter, scale)")):
         adapter, scale = (entry, 1.0) if hasattr(entry, "_c") else _pair(f"adapters[{i}]", entry, "a weir.Adapter, or (weir.Adapter, scale)")
@@ -200,7 +195,7 @@ def _adapters(struct: Struct, value: object) -> None:
     struct.counted("adapters", ffi.new("weir_adapter_use[]", uses))
 
 
-def _media(struct: Struct, value: object) -> None:
+def _media(struct: Struct, _name: str, value: object) -> None:
     uses: list[tuple[Any, int]] = []
     for i, entry in enumerate(sequence("media", value, "a sequence of (weir.Media, place)")):
         media, at = _pair(f"media[{i}]", entry, "(weir.Media, place)")
@@ -210,7 +205,7 @@ def _media(struct: Struct, value: object) -> None:
     struct.counted("media", ffi.new("weir_media_use[]", uses))
 
 
-def _args(struct: Struct, value: object) -> None:
+def _args(struct: Struct, _name: str, value: object) -> None:
     rows: list[tuple[Any, Any]] = []
     for key, v in mapping("template_args", value, "a mapping").items():
         data = json_text(f"template_args[{key!r:.40}]", json.dumps(v) if isinstance(v, str) else v)
@@ -218,11 +213,7 @@ def _args(struct: Struct, value: object) -> None:
     struct.counted("args", ffi.new("weir_template_arg[]", rows))
 
 
-def _sampler(struct: Struct, value: object) -> None:
-    struct.c.sampler = _handle(struct, "sampler", value, "Sampler")
-
-
-def _strategy(struct: Struct, value: object) -> None:
+def _strategy(struct: Struct, _name: str, value: object) -> None:
     found = lib.weir_strategy_find(c_text("strategy", value))
     if not found:
         names: list[str] = []
@@ -232,24 +223,20 @@ def _strategy(struct: Struct, value: object) -> None:
     struct.c.strategy = found
 
 
-def _source(struct: Struct, value: object) -> None:
+def _source(struct: Struct, _name: str, value: object) -> None:
     if not hasattr(value, "_weir_stream"):
         raise wrong_type("source", "a weir.Stream", value)
     struct.c.source = struct.hold(value)._weir_stream()
 
 
-def _draft(struct: Struct, value: object) -> None:
-    struct.c.draft_model = _handle(struct, "draft_model", value, "Model")
-
-
-def _tensor_split(struct: Struct, value: object) -> None:
+def _tensor_split(struct: Struct, _name: str, value: object) -> None:
     shares = sequence("tensor_split", value, "a sequence of numbers")
     if not all(isinstance(v, (int, float)) for v in shares):
         raise wrong_type("tensor_split", "a sequence of numbers", value)
     struct.counted("tensor_split", ffi.new("float[]", list(shares)))
 
 
-def _grammar(struct: Struct, value: object) -> None:
+def _grammar(struct: Struct, _name: str, value: object) -> None:
     grammar: Any = value
     if hasattr(value, "gbnf"):
         if grammar.root is not None:
@@ -258,30 +245,22 @@ def _grammar(struct: Struct, value: object) -> None:
     struct.string("grammar", c_text("grammar", grammar))
 
 
-def _json_schema(struct: Struct, value: object) -> None:
+def _json_schema(struct: Struct, _name: str, value: object) -> None:
     schema = cast("Any", value) if isinstance(value, (str, Mapping)) else json_schema_of(value)
     struct.string("json_schema", json_text("json_schema", schema))
 
 
-def _ints(name: str) -> Callable[[Struct, object], None]:
-    return lambda struct, value: struct.counted(name, ints(name, value))
-
-
-def _strings(name: str) -> Callable[[Struct, object], None]:
-    return lambda struct, value: struct.strings(name, texts(name, value))
-
-
-def _data(name: str) -> Callable[[Struct, object], None]:
-    return lambda struct, value: _bytes(struct, name, value)
-
-
-# Members that are lists, handles or values of Python.
-SPECIAL: dict[str, Callable[[Struct, object], None]] = {
-    "tokens": _ints("tokens"), "stop_tokens": _ints("stop_tokens"), "allowed_tokens": _ints("allowed_tokens"),
-    "text": _data("text"), "cache_salt": _data("cache_salt"), "prediction": _data("prediction"),
-    "stop": _strings("stop"), "bad_words": _strings("bad_words"), "logit_bias": _biases, "adapters": _adapters, "media": _media,
-    "args": _args, "sampler": _sampler, "strategy": _strategy, "source": _source, "draft_model": _draft,
-    "tensor_split": _tensor_split, "grammar": _grammar, "json_schema": _json_schema,
+# Members that are lists, handles or values of Python, with what sets them.
+Setter = Callable[[Struct, str, Any], object]
+_ints: Setter = lambda struct, name, value: struct.counted(name, ints(name, value))
+_strings: Setter = lambda struct, name, value: struct.strings(name, texts(name, value))
+_data: Setter = lambda struct, name, value: struct.data(name, value if isinstance(value, bytes) else utf8(name, value))
+_one: Setter = lambda struct, name, value: setattr(struct.c, name, _handle(struct, name, value, {"sampler": "Sampler"}.get(name, "Model")))
+SPECIAL: dict[str, Setter] = {
+    "tokens": _ints, "stop_tokens": _ints, "allowed_tokens": _ints, "text": _data, "cache_salt": _data, "prediction": _data,
+    "stop": _strings, "bad_words": _strings, "sampler": _one, "draft_model": _one, "logit_bias": _biases, "adapters": _adapters,
+    "media": _media, "args": _args, "strategy": _strategy, "source": _source, "tensor_split": _tensor_split, "grammar": _grammar,
+    "json_schema": _json_schema,
 }  # fmt: skip
 # What Python does not set: arguments of their own, or of C alone.
 HIDDEN = {
@@ -310,9 +289,3 @@ def params(of: str, ctype: str, options: Mapping[str, Any]) -> Struct:
             raise unknown(name, keywords(of))
         struct.set(name, value)
     return struct
-
-
-def path_text(name: str, path: object) -> bytes:
-    if not isinstance(path, (str, os.PathLike)):
-        raise wrong_type(name, "a path", path)
-    return c_text(name, cast("Any", path))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from weir import _core, _params
-from weir._core import Handle, check, ffi, invalid, lib, wrong_type
+from weir._core import Handle, check, ffi, filled, invalid, lib, wrong_type
 from weir.model import Media, Model
 from weir.schema import tool_of
 
@@ -128,14 +128,9 @@ class Chat(Handle):
     @property
     def tokens(self) -> list[int]:
         """The token ids of the prompt."""
-        n, error = ffi.new("size_t *"), ffi.new("weir_error *")
         with self.use() as c:
-            status = lib.weir_chat_tokenize(c, ffi.NULL, 0, n, error)
-            if status != lib.WEIR_TOO_LONG:
-                check(status, error)
-            out = ffi.new("int32_t[]", max(n[0], 1))
-            check(lib.weir_chat_tokenize(c, out, n[0], n, error), error)
-            return ffi.unpack(out, n[0]) if n[0] else []
+            ids = filled("int32_t[]", 4096, lambda *out: lib.weir_chat_tokenize(c, *out))
+        return ffi.unpack(*ids) if ids[1] else []
 
     @property
     def relaxed(self) -> list[str]:

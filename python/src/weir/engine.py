@@ -131,8 +131,7 @@ class Engine(Handle):
             return self.stream(prompts, messages=messages, tools=tools, **options).result()
         if messages is not None or tools is not None:
             raise invalid("messages", "goes with no list of prompts: give each prompt as its messages")
-        found = list(self.map(prompts, errors=errors, progress=progress, **options))
-        return found
+        return list(self.map(prompts, errors=errors, progress=progress, **options))
 
     def map(self, prompts: Iterable[Prompt], *, errors: Literal["raise", "return"] = "raise", progress: bool = False,
             **options: Unpack[GenerateOptions]) -> Iterator[Result]:  # fmt: skip
@@ -304,7 +303,7 @@ def estimate(path: str | os.PathLike[str], model: ModelOptions | None = None, **
     """The memory that an engine for a model file would take, in bytes; nothing is loaded."""
     memory, error = sized("weir_engine_memory"), ffi.new("weir_error *")
     params = _params.params("model", "weir_model_params", model or {}), _params.params("engine", "weir_engine_params", options)
-    check(lib.weir_engine_estimate(_params.path_text("path", path), params[0].c, params[1].c, memory, error), error)
+    check(lib.weir_engine_estimate(_core.c_text("path", path), params[0].c, params[1].c, memory, error), error)
     return cast("EngineMemory", read(memory[0]))
 
 

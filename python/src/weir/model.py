@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from weir import _core, _params
-from weir._core import Handle, check, ffi, invalid, ints, lib, read, sequence, sized, utf8, wrong_type
+from weir._core import Handle, check, ffi, filled, invalid, ints, lib, read, sequence, sized, utf8, wrong_type
 
 if TYPE_CHECKING:
     import numpy
@@ -51,7 +51,7 @@ class Model(Handle):
     def __init__(self, path: str | os.PathLike[str], *, progress: Callable[[float], object] | None = None,
                  **options: Unpack[ModelOptions]) -> None:  # fmt: skip
         _core.refuse_fork()
-        name = _params.path_text("path", path)
+        name = _core.c_text("path", path)
         struct = _params.params("model", "weir_model_params", options)
         held = _Progress(progress)
         user = ffi.new_handle(held)
@@ -79,43 +79,22 @@ class Model(Handle):
         """The token ids of a text. add_special: with those that the model expects around it; parse_special: control tokens such
         as "<|im_end|>" are one token."""
         data = utf8("text", text)
-        n, error = ffi.new("size_t *"), ffi.new("weir_error *")
-        room = len(data) + 8
         with self.use() as c:
-            while True:
-                out = ffi.new("int32_t[]", room)
-                status = lib.weir_tokenize(c, data, len(data), add_special, parse_special, out, room, n, error)
-                if status != lib.WEIR_TOO_LONG or n[0] <= room:
-                    check(status, error)
-                    return ffi.unpack(out, n[0]) if n[0] else []
-                room = n[0]
+            ids = filled("int32_t[]", len(data) + 8, lambda *out: lib.weir_tokenize(c, data, len(data), add_special, parse_special, *out))
+        return ffi.unpack(*ids) if ids[1] else []
 
     def detokenize(self, tokens: Sequence[int], *, special: bool = False) -> str:
         """The text of token ids. special: with control tokens."""
         ids = ints("tokens", tokens)
-        n, error = ffi.new("size_t *"), ffi.new("weir_error *")
-        room = 16 * len(ids) + 16
         with self.use() as c:
-            while True:
-                out = ffi.new("char[]", room)
-                status = lib.weir_detokenize(c, ids, len(ids), special, out, room, n, error)
-                if status != lib.WEIR_TOO_LONG or n[0] < room:
-                    check(status, error)
-                    return ffi.buffer(out, n[0])[:].decode()
-                room = n[0] + 1
+            found = filled("char[]", 16 * len(ids) + 16, lambda *out: lib.weir_detokenize(c, ids, len(ids), special, *out))
+        return ffi.buffer(*found)[:].decode()
 
     def piece(self, token: int, *, special: bool = True) -> bytes:
         """The bytes of one token, which may be part of a character."""
-        n, error = ffi.new("size_t *"), ffi.new("weir_error *")
         ids = ints("token", [token])
         with self.use() as c:
-            out = ffi.new("char[]", 64)
-            status = lib.weir_piece(c, ids[0], special, out, 64, n, error)
-            if status == lib.WEIR_TOO_LONG:
-                out = ffi.new("char[]", n[0])
-                status = lib.weir_piece(c, ids[0], special, out, n[0], n, error)
-            check(status, error)
-            return ffi.buffer(out, n[0])[:]
+            return ffi.buffer(*filled("char[]", 64, lambda *out: lib.weir_piece(c, ids[0], special, *out)))[:]
 
     def ends(self, token: int) -> bool:
         """True if this token ends an answer."""
@@ -171,7 +150,7 @@ class Adapter(Handle):
     def __init__(self, model: Model, path: str | os.PathLike[str]) -> None:
         out, error = ffi.new("weir_adapter **"), ffi.new("weir_error *")
         with model.use() as c:
-            check(lib.weir_adapter_load(c, _params.path_text("path", path), out, error), error)
+            check(lib.weir_adapter_load(c, _core.c_text("path", path), out, error), error)
         super().__init__(out[0], lib.weir_adapter_release)
 
     @property
