@@ -1,14 +1,17 @@
 """The Python package: builds and installs it as `pip install ./python` does, but with this build's library; then its own tests, the
 examples of its pages, and its types. WEIR_PYTHON names another python; its packages are pinned in python/tests/packages.txt."""
+
 # SPDX-License-Identifier: Apache-2.0
 import fcntl
 import hashlib
+import json
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(os.environ["WEIR_SOURCE_DIR"])
 BUILD = pathlib.Path(os.environ["WEIR_BUILD_DIR"])
@@ -17,7 +20,6 @@ from checks import check, finish, leave_out  # noqa: E402
 from guide import Guide  # noqa: E402
 
 PYTHON = os.environ.get("WEIR_PYTHON", sys.executable)
-MODEL_VARIABLE = "WEIR_TEST_" "MODEL"  # in two words: this test also runs in builds without llama.cpp (cmake/test.cmake)
 PYRIGHT = "pyright@1.1.405"
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "weir/python"
 
@@ -34,6 +36,9 @@ def cached(name, key, make):
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "complete").exists():
             shutil.rmtree(folder, ignore_errors=True)
+            for old in CACHE.glob(f"{name}-*"):
+                if time.time() - old.stat().st_mtime > 7 * 86400:
+                    shutil.rmtree(old, ignore_errors=True)
             for command in make(folder):
                 done = run(*command)
                 if done.returncode != 0:
@@ -48,9 +53,14 @@ def environment():
     """A virtual environment with the packages that the package and its tests need."""
     version = run(PYTHON, "-c", "import sys; print(sys.version)").stdout
     pins = ROOT / "python/tests/packages.txt"
-    return cached("packages", pins.read_text() + version + PYTHON, lambda folder: (
-        (PYTHON, "-m", "venv", folder),
-        (folder / "bin/python", "-m", "pip", "--disable-pip-version-check", "install", "--no-cache-dir", "-r", pins)))
+    return cached(
+        "packages",
+        pins.read_text() + version + PYTHON,
+        lambda folder: (
+            (PYTHON, "-m", "venv", folder),
+            (folder / "bin/python", "-m", "pip", "--disable-pip-version-check", "install", "--no-cache-dir", "-r", pins),
+        ),
+    )
 
 
 def install(python):
@@ -58,16 +68,41 @@ def install(python):
     site = BUILD / "python/site"
     shutil.rmtree(site, ignore_errors=True)
     env = {**os.environ, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
-    done = run(python, "-m", "pip", "--disable-pip-version-check", "install", "--no-build-isolation", "--no-deps", "--no-index",
-               "--target", site, "-C", f"build-dir={BUILD / 'python/build'}", "-C", f"cmake.define.WEIR_BUILD={BUILD}", ROOT / "python", env=env)
+    done = run(
+        python,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "install",
+        "--no-build-isolation",
+        "--no-deps",
+        "--no-index",
+        "--target",
+        site,
+        "-C",
+        f"build-dir={BUILD / 'python/build'}",
+        "-C",
+        f"cmake.define.WEIR_BUILD={BUILD}",
+        ROOT / "python",
+        env=env,
+    )
     check("pip installs the package", done.returncode == 0, done.stdout[-4000:])
     return site if done.returncode == 0 else None
 
 
 def test_behaviour(python, site):
     names = sys.argv[1:] or ["discover"]
-    done = run(python, "-X", "faulthandler", "-m", "unittest", *names, cwd=ROOT / "python/tests", timeout=800,
-               env={**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"})
+    done = run(
+        python,
+        "-X",
+        "faulthandler",
+        "-m",
+        "unittest",
+        *names,
+        cwd=ROOT / "python/tests",
+        timeout=800,
+        env={**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
     print(done.stdout[-20000:])
     check("the package's tests", done.returncode == 0, f"status {done.returncode}")
 
@@ -76,8 +111,14 @@ def test_types(python, site):
     """Of the package, and of a program that uses it."""
     if not shutil.which("npm"):
         return leave_out("no npm: types are not checked")
-    pyright = cached("pyright", PYRIGHT, lambda folder: (
-        ("mkdir", "-p", folder), ("npm", "install", "--prefix", folder, "--no-save", "--no-package-lock", "--no-audit", "--no-fund", PYRIGHT)))
+    pyright = cached(
+        "pyright",
+        PYRIGHT,
+        lambda folder: (
+            ("mkdir", "-p", folder),
+            ("npm", "install", "--prefix", folder, "--no-save", "--no-package-lock", "--no-audit", "--no-fund", PYRIGHT),
+        ),
+    )
     if pyright is None:
         return None
     stage = BUILD / "python/types"
@@ -91,11 +132,18 @@ def test_types(python, site):
     return None
 
 
+def test_example(python, site):
+    env = {**os.environ, "PYTHONPATH": str(site)}
+    done = subprocess.run(
+        [python, ROOT / "examples/prompts.py", "fake:eos_every=9"], input="a\n\nb\na\n", capture_output=True, text=True, env=env
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    check("examples/prompts.py answers each line", len(lines) == 3 and lines[0] == lines[2] != lines[1], done.stdout, done.stderr)
+
+
 def test_pages(python, site):
     """The examples of the guide and the README, with the default model."""
-    model = pathlib.Path(os.environ[MODEL_VARIABLE])
-    if not model.exists() or "v0" not in run(python, "-c", "import weir; print(weir.backend_version)", env={**os.environ, "PYTHONPATH": str(site)}).stdout:
-        return leave_out("no default model: the pages are not played")
+    model = pathlib.Path(os.environ["WEIR_TEST_MODEL"])
     for page in (ROOT / "docs/guides/python.md", ROOT / "python/README.md"):
         with tempfile.TemporaryDirectory() as folder:
             home = pathlib.Path(folder)
@@ -105,12 +153,15 @@ def test_pages(python, site):
             path = os.pathsep.join((str(python.parent), str(site / "weir/bin"), os.environ["PATH"]))
             env = {"HOME": folder, "PATH": path, "PYTHONPATH": str(site), "HF_HUB_OFFLINE": "1"}
             Guide(page, home / "work", site / "weir/bin/weir", "default", env).play()
-    return None
 
 
 def main():
     if os.environ.get("WEIR_SANITIZED"):
         print("note: a sanitizer's library needs a program of its own: left out")
+        sys.exit(77)
+    header = "import os, sysconfig; raise SystemExit(not os.path.exists(sysconfig.get_path('include') + '/Python.h'))"
+    if run(PYTHON, "-c", header).returncode != 0:
+        print("note: no Python.h (Debian: python3-dev): left out")
         sys.exit(77)
     folder = environment()
     if folder is None:
@@ -119,6 +170,7 @@ def main():
     site = install(python)
     if site:
         test_behaviour(python, site)
+        test_example(python, site)
         test_pages(python, site)
         test_types(python, site)
     finish()

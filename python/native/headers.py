@@ -2,6 +2,7 @@
 
 The compiler's preprocessor expands the headers' own macros. What it leaves is what cffi reads, apart from attributes, and from
 functions with a body."""
+
 # SPDX-License-Identifier: Apache-2.0
 import pathlib
 import re
@@ -24,8 +25,12 @@ def declarations(compiler: str, paths: "list[pathlib.Path]") -> str:
     done = subprocess.run([compiler, "-E", "-P", "-x", "c", "-"], input=text, capture_output=True, text=True, check=True)
     text = re.sub(r"__attribute__\(\((?:[^()]|\([^()]*\))*\)\)", "", done.stdout)
     text = re.sub(r"static inline [^;{]*\{.*?^\}", "", text, flags=re.M | re.S)
-    return "".join(f"#define {name} ...\n" for name in numbers) + '#define WEIR_VERSION ...\n'.replace(
-        "#define WEIR_VERSION ...", "static char *const WEIR_VERSION;") + text + CALLBACKS
+    return (
+        "".join(f"#define {name} ...\n" for name in numbers)
+        + "#define WEIR_VERSION ...\n".replace("#define WEIR_VERSION ...", "static char *const WEIR_VERSION;")
+        + text
+        + CALLBACKS
+    )
 
 
 def main() -> None:

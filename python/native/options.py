@@ -1,6 +1,7 @@
 """options.py FOLDER OUT: writes weir/_options.py, the types of keyword arguments and results.
 
 FOLDER has the built module. Arguments follow weir_members(), results the structs of the headers."""
+
 # SPDX-License-Identifier: Apache-2.0
 import importlib.util
 import pathlib
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 if TYPE_CHECKING:
     from weir.model import Adapter, Grammar, Media, Model, Sampler
-    from weir.stream import Stream
+    from weir.stream import Answer
 '''
 
 # What Python takes for members that are handles, lists or pointers, by name; others have no keyword.
@@ -28,7 +29,7 @@ OTHERS = {
     "bad_words": "Sequence[str]",
     "cache_salt": "str | bytes",
     "prediction": "str | bytes",
-    "source": "Stream",
+    "source": "Answer",
     "adapters": "Sequence[Adapter | tuple[Adapter, float]]",
     "media": "Sequence[tuple[Media, int]]",
     "sampler": "Sampler",
@@ -51,13 +52,25 @@ LEFT_OUT = {  # arguments of their own, or of C alone
     "engine": {"manual"},
 }
 CLASSES = {
-    "model": "ModelOptions", "engine": "EngineOptions", "sampler": "SamplerOptions", "request": "RequestOptions",
-    "chat": "ChatOptions", "context": "ContextOptions", "media": "MediaOptions",
+    "model": "ModelOptions",
+    "engine": "EngineOptions",
+    "sampler": "SamplerOptions",
+    "request": "RequestOptions",
+    "chat": "ChatOptions",
+    "context": "ContextOptions",
+    "media": "MediaOptions",
 }
 RESULTS = {
-    "weir_model_info": "ModelInfo", "weir_usage": "Usage", "weir_engine_stats": "EngineStats", "weir_progress": "Progress",
-    "weir_miss_info": "MissInfo", "weir_forecast": "Forecast", "weir_adapter_info": "AdapterInfo", "weir_engine_memory": "EngineMemory",
-    "weir_device": "Device", "weir_context_info": "ContextInfo",
+    "weir_model_info": "ModelInfo",
+    "weir_usage": "Usage",
+    "weir_engine_stats": "EngineStats",
+    "weir_progress": "Progress",
+    "weir_miss_info": "MissInfo",
+    "weir_forecast": "Forecast",
+    "weir_adapter_info": "AdapterInfo",
+    "weir_engine_memory": "EngineMemory",
+    "weir_device": "Device",
+    "weir_context_info": "ContextInfo",
 }
 
 

@@ -1,4 +1,5 @@
 """What the tests share."""
+
 # SPDX-License-Identifier: Apache-2.0
 import os
 import pathlib
@@ -29,8 +30,13 @@ def until(condition):
 
 def run(source, *arguments, status=0, **env):
     """Runs a program in Python of its own; returns what it prints."""
-    done = subprocess.run([sys.executable, "-X", "faulthandler", "-c", source, *arguments], capture_output=True, text=True, timeout=PATIENCE,
-                          env={**os.environ, **env})  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", source, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        env={**os.environ, **env},
+    )
     assert done.returncode == status, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr
 

@@ -1,4 +1,5 @@
 """Streams in event loops."""
+
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
 import os

@@ -1,4 +1,5 @@
 """Engines: many prompts, keywords, values, tools."""
+
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
 import enum
@@ -96,9 +97,25 @@ class Keywords(unittest.TestCase):
         self.engine.stream("a", seed=-1, top_n_sigma=-1, deadline_ms=(1 << 63) - 1).close()
 
     def test_types_and_names(self):
-        for options in ({"temp": "hot"}, {"top_k": 1.0}, {"ignore_eos": 1}, {"stop": 5}, {"stop": [5]}, {"logit_bias": [1]},
-                        {"logit_bias": {"a": 1}}, {"max_tokens": True}, {"adapters": [3]}, {"sampler": {}}, {"source": 3},
-                        {"stop_tokens": "a"}, {"grammar": 5}, {"json_schema": 5}, {"cache_salt": 5}, {"tenant": b"a"}, {"media": [3]}):  # fmt: skip
+        for options in (
+            {"temp": "hot"},
+            {"top_k": 1.0},
+            {"ignore_eos": 1},
+            {"stop": 5},
+            {"stop": [5]},
+            {"logit_bias": [1]},
+            {"logit_bias": {"a": 1}},
+            {"max_tokens": True},
+            {"adapters": [3]},
+            {"sampler": {}},
+            {"source": 3},
+            {"stop_tokens": "a"},
+            {"grammar": 5},
+            {"json_schema": 5},
+            {"cache_salt": 5},
+            {"tenant": b"a"},
+            {"media": [3]},
+        ):
             with self.subTest(options), self.assertRaises(weir.WrongTypeError) as caught:
                 self.engine.stream(*([] if "source" in options else ["a"]), **options)
             self.assertIsInstance(caught.exception, TypeError)
@@ -134,13 +151,28 @@ class Keywords(unittest.TestCase):
                 other = member.type == _params.lib.WEIR_MEMBER_OTHER
                 self.assertTrue(not other or name in _params.SPECIAL, name)
 
-    ANYTHING = st.one_of(st.none(), st.booleans(), st.integers(), st.integers(-(10**60), 10**60), st.floats(), st.text(max_size=20), st.binary(max_size=20),
-                         st.lists(st.one_of(st.integers(-5, 400), st.text(max_size=3), st.floats()), max_size=5),
-                         st.dictionaries(st.one_of(st.integers(-5, 400), st.text(max_size=3)), st.floats(), max_size=3),
-                         st.just(engine), st.just(engine.model), st.just(object()), st.complex_numbers())  # fmt: skip
+    ANYTHING = st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.integers(-(10**60), 10**60),
+        st.floats(),
+        st.text(max_size=20),
+        st.binary(max_size=20),
+        st.lists(st.one_of(st.integers(-5, 400), st.text(max_size=3), st.floats()), max_size=5),
+        st.dictionaries(st.one_of(st.integers(-5, 400), st.text(max_size=3)), st.floats(), max_size=3),
+        st.just(engine),
+        st.just(engine.model),
+        st.just(object()),
+        st.complex_numbers(),
+    )
 
     @settings(max_examples=1500, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
-    @given(st.sampled_from(sorted(_params.keywords("request") | _params.keywords("sampler") | _params.keywords("chat"))), ANYTHING, st.booleans())
+    @given(
+        st.sampled_from(sorted(_params.keywords("request") | _params.keywords("sampler") | _params.keywords("chat"))),
+        ANYTHING,
+        st.booleans(),
+    )
     def test_any_value_of_any_keyword(self, name, value, chat):
         given_prompt = {"messages": [{"role": "user", "content": "a"}]} if chat else {"prompt": "a"}
         try:
@@ -152,11 +184,21 @@ class Keywords(unittest.TestCase):
     @given(ANYTHING, ANYTHING)
     def test_any_value_of_other_arguments(self, one, two):
         model = self.engine.model
-        for call in (lambda: model.tokenize(one), lambda: model.detokenize(one), lambda: model.piece(one), lambda: model.ends(one),
-                     lambda: weir.Chat(model, one, tools=two), lambda: weir.Chat(model, [{"role": one, "content": two}]),
-                     lambda: weir.Grammar(one, two), lambda: weir.Adapter(model, one), lambda: weir.Media(one), lambda: weir.Sampler(temp=one),
-                     lambda: weir.Chat(model, [{"role": "user", "content": "a"}], template=one, template_args=two),
-                     lambda: self.engine.stream(one), lambda: self.engine.loglikelihood([(one, two)]) if isinstance(one, (str, list)) and isinstance(two, (str, list)) else None):  # fmt: skip
+        for call in (
+            lambda: model.tokenize(one),
+            lambda: model.detokenize(one),
+            lambda: model.piece(one),
+            lambda: model.ends(one),
+            lambda: weir.Chat(model, one, tools=two),
+            lambda: weir.Chat(model, [{"role": one, "content": two}]),
+            lambda: weir.Grammar(one, two),
+            lambda: weir.Adapter(model, one),
+            lambda: weir.Media(one),
+            lambda: weir.Sampler(temp=one),
+            lambda: weir.Chat(model, [{"role": "user", "content": "a"}], template=one, template_args=two),
+            lambda: self.engine.stream(one),
+            lambda: self.engine.loglikelihood([(one, two)]) if isinstance(one, (str, list)) and isinstance(two, (str, list)) else None,
+        ):
             try:
                 call()
             except weir.Error as e:
@@ -192,8 +234,20 @@ class Values(unittest.TestCase):
         self.assertIn("max_tokens", str(caught.exception))
 
     def test_values_that_do_not_fit(self):
-        for kind, answer in ((int, "true"), (int, "1.5"), (float, "true"), (str, "1"), (Color, '"green"'), (Car, "[]"), (Car, '{"wheels": 1}'),
-                             (list[int], '["a"]'), (typing.Literal[1, 2], "3"), (dict[str, int], '{"a": "b"}'), (int | None, '"a"'), (int, "")):  # fmt: skip
+        for kind, answer in (
+            (int, "true"),
+            (int, "1.5"),
+            (float, "true"),
+            (str, "1"),
+            (Color, '"green"'),
+            (Car, "[]"),
+            (Car, '{"wheels": 1}'),
+            (list[int], '["a"]'),
+            (typing.Literal[1, 2], "3"),
+            (dict[str, int], '{"a": "b"}'),
+            (int | None, '"a"'),
+            (int, ""),
+        ):
             with self.subTest(answer), self.assertRaises(weir.Error):
                 schema.value_of(kind, answer)
         self.assertEqual(schema.value_of(tuple[int, str], '[1, "a"]'), (1, "a"))

@@ -1,4 +1,5 @@
 """Models, chats, embeddings, images and sounds, and the package itself."""
+
 # SPDX-License-Identifier: Apache-2.0
 import io
 import logging
@@ -25,7 +26,12 @@ def png(width, height):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     rows = b"".join(b"\0" + bytes(v for x in range(width) for v in (x, y, 7)) for y in range(height))
-    return b"\x89PNG\r\n\x1a\n" + part(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) + part(b"IDAT", zlib.compress(rows)) + part(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + part(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+        + part(b"IDAT", zlib.compress(rows))
+        + part(b"IEND", b"")
+    )
 
 
 def wav(samples):
@@ -89,7 +95,9 @@ class Models(unittest.TestCase):
         self.assertEqual(chat.parse("hello"), {"role": "assistant", "content": "hello"})
         parser = chat.parser()
         self.assertEqual("".join(parser.feed(c).text for c in "a🌍b") + parser.feed("", True).text, "a🌍b")
-        template = weir.Chat(self.model, [{"role": "user", "content": "a"}], template="{{ x }}|{{ n }}", template_args={"x": "1", "n": [1, 2]})
+        template = weir.Chat(
+            self.model, [{"role": "user", "content": "a"}], template="{{ x }}|{{ n }}", template_args={"x": "1", "n": [1, 2]}
+        )
         self.assertEqual(template.prompt.replace(" ", ""), "1|[1,2]") if weir.backend_version != "none" else None
 
     def test_adapters(self):

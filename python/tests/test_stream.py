@@ -1,4 +1,5 @@
 """Streams: what they yield, how they end, and threads."""
+
 # SPDX-License-Identifier: Apache-2.0
 import gc
 import os
@@ -39,7 +40,9 @@ class Text(unittest.TestCase):
 
     def test_tokens_and_chats_as_prompts(self):
         tokens = self.engine.model.tokenize("hello")
-        self.assertEqual(self.engine.generate(self.engine.model.detokenize(tokens), temp=0).text, self.engine.stream(tokens, temp=0).result().text)
+        self.assertEqual(
+            self.engine.generate(self.engine.model.detokenize(tokens), temp=0).text, self.engine.stream(tokens, temp=0).result().text
+        )
         messages = [{"role": "user", "content": "hi"}]
         chat = weir.Chat(self.engine.model, messages)
         self.assertEqual(chat.prompt, "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n")

@@ -1,4 +1,5 @@
 """A program of a user's, which pyright reads in its strict mode; no test runs it."""
+
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 

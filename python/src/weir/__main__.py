@@ -1,4 +1,5 @@
 """The program `weir` of this package."""
+
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 

@@ -1,16 +1,15 @@
 """Errors, the values of structs, and the lives of handles: what all other modules stand on."""
+
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import atexit
-import contextlib
 import importlib
 import operator
 import os
 import re
-import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -297,14 +296,32 @@ def _at_exit() -> None:
 atexit.register(_at_exit)
 
 
+class Ref:
+    """A handle of the library, which is freed with the last reference to this object: of its owner, or of a call that uses it."""
+
+    __slots__ = ("__weakref__", "_c", "_free")
+
+    def __init__(self, c: Any, free: Callable[[Any], object]) -> None:
+        self._c, self._free = c, free
+
+    def __enter__(self) -> Any:
+        return self._c
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def __del__(self) -> None:
+        if not _forked:
+            self._free(self._c)
+
+
 class Handle:
-    """A handle of the library, which many threads may use. close() waits for calls that are using it, and then frees it."""
+    """An object of the library, which many threads may use. It is freed by close(), or once a call that still uses it returns."""
 
     _what = "handle"
 
     def __init__(self, c: Any, free: Callable[[Any], object]) -> None:
-        self._c, self._free, self._users, self._closed = c, free, 0, False
-        self._idle = threading.Condition()
+        self._ref: Ref | None = Ref(c, free)
 
     def __enter__(self) -> Self:
         return self
@@ -312,45 +329,21 @@ class Handle:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        if getattr(self, "_idle", None) is not None:
-            self.close()
-
     @property
     def closed(self) -> bool:
-        return self._closed
-
-    def _stop(self, c: Any) -> None:
-        """Ends what calls wait for, so that they return."""
+        return self._ref is None
 
     def close(self) -> None:
         """Frees it. Calling it again does nothing; other calls then raise an error."""
-        if _forked:  # a thread of the parent's may have held the lock
-            return
-        with self._idle:
-            if self._closed:
-                return
-            self._closed = True
-        self._stop(self._c)
-        with self._idle:
-            self._idle.wait_for(lambda: self._users == 0)
-        self._free(self._c)
+        self._ref = None
 
-    @contextlib.contextmanager
-    def use(self) -> Iterator[Any]:
+    def use(self) -> Ref:
         """with handle.use() as c: the C handle, which stays valid within the block."""
         refuse_fork()
-        with self._idle:
-            if self._closed:
-                raise StoppedError(f"the {self._what} is closed", "state", 500)
-            self._users += 1
-        try:
-            yield self._c
-        finally:
-            with self._idle:
-                self._users -= 1
-                if self._users == 0 and self._closed:
-                    self._idle.notify_all()
+        ref = self._ref
+        if ref is None:
+            raise StoppedError(f"the {self._what} is closed", "state", 500)
+        return ref
 
 
 def check_version() -> None:

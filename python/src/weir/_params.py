@@ -1,4 +1,5 @@
 """Keyword arguments become structs of the library, by the rows of weir_members()."""
+
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
@@ -11,7 +12,22 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from weir._core import Error, InvalidError, WrongTypeError, c_text, ffi, ints, invalid, lib, mapping, sequence, text, utf8, wrong_type
+from weir._core import (
+    Error,
+    Handle,
+    InvalidError,
+    WrongTypeError,
+    c_text,
+    ffi,
+    ints,
+    invalid,
+    lib,
+    mapping,
+    sequence,
+    text,
+    utf8,
+    wrong_type,
+)
 from weir.schema import json_schema_of
 
 
@@ -46,8 +62,15 @@ def out_of_range(name: str, value: float, member: Member) -> InvalidError:
     low, high = (f"{v:.17g}" for v in (member.low, member.high))
     also = " or -1" if member.or_minus_one and member.low > -1 else ""
     shown = repr(value) if not isinstance(value, int) or abs(value) < 1 << 70 else f"an int of {value.bit_length()} bits"
-    return InvalidError(f"{name} is {shown}; allowed: {low} to {high}{also}", "out_of_range", 400, name,
-                        float(value) if not isinstance(value, int) or abs(value) < 1 << 1000 else math.inf, member.low, member.high)  # fmt: skip
+    return InvalidError(
+        f"{name} is {shown}; allowed: {low} to {high}{also}",
+        "out_of_range",
+        400,
+        name,
+        float(value) if not isinstance(value, int) or abs(value) < 1 << 1000 else math.inf,
+        member.low,
+        member.high,
+    )
 
 
 def in_range(value: float, member: Member) -> bool:
@@ -175,7 +198,7 @@ def _handle(struct: Struct, name: str, value: object, kind: str) -> Any:
     """The C handle of an object of this package, which the struct holds."""
     if type(value).__name__ != kind and not any(base.__name__ == kind for base in type(value).__mro__):
         raise wrong_type(name, f"a weir.{kind}", value)
-    return struct.hold(value)._c
+    return struct.hold(value.use() if isinstance(value, Handle) else value)._c
 
 
 def _pair(field: str, entry: object, wanted: str) -> tuple[Any, Any]:
@@ -188,7 +211,9 @@ def _pair(field: str, entry: object, wanted: str) -> tuple[Any, Any]:
 def _adapters(struct: Struct, _name: str, value: object) -> None:
     uses: list[tuple[Any, float]] = []
     for i, entry in enumerate(sequence("adapters", value, "a sequence of weir.Adapter, or of (weir.Adapter, scale)")):
-        adapter, scale = (entry, 1.0) if hasattr(entry, "_c") else _pair(f"adapters[{i}]", entry, "a weir.Adapter, or (weir.Adapter, scale)")
+        adapter, scale = (
+            (entry, 1.0) if isinstance(entry, Handle) else _pair(f"adapters[{i}]", entry, "a weir.Adapter, or (weir.Adapter, scale)")
+        )
         if isinstance(scale, bool) or not isinstance(scale, (int, float)):
             raise wrong_type(f"adapters[{i}]", "a weir.Adapter, or (weir.Adapter, scale)", entry)
         uses.append((_handle(struct, f"adapters[{i}]", adapter, "Adapter"), float(scale)))
@@ -223,12 +248,6 @@ def _strategy(struct: Struct, _name: str, value: object) -> None:
     struct.c.strategy = found
 
 
-def _source(struct: Struct, _name: str, value: object) -> None:
-    if not hasattr(value, "_weir_stream"):
-        raise wrong_type("source", "a weir.Stream", value)
-    struct.c.source = struct.hold(value)._weir_stream()
-
-
 def _tensor_split(struct: Struct, _name: str, value: object) -> None:
     shares = sequence("tensor_split", value, "a sequence of numbers")
     if not all(isinstance(v, (int, float)) for v in shares):
@@ -255,11 +274,12 @@ Setter = Callable[[Struct, str, Any], object]
 _ints: Setter = lambda struct, name, value: struct.counted(name, ints(name, value))
 _strings: Setter = lambda struct, name, value: struct.strings(name, texts(name, value))
 _data: Setter = lambda struct, name, value: struct.data(name, value if isinstance(value, bytes) else utf8(name, value))
-_one: Setter = lambda struct, name, value: setattr(struct.c, name, _handle(struct, name, value, {"sampler": "Sampler"}.get(name, "Model")))
+_KINDS = {"sampler": "Sampler", "draft_model": "Model", "source": "Answer"}
+_one: Setter = lambda struct, name, value: setattr(struct.c, name, _handle(struct, name, value, _KINDS[name]))
 SPECIAL: dict[str, Setter] = {
     "tokens": _ints, "stop_tokens": _ints, "allowed_tokens": _ints, "text": _data, "cache_salt": _data, "prediction": _data,
     "stop": _strings, "bad_words": _strings, "sampler": _one, "draft_model": _one, "logit_bias": _biases, "adapters": _adapters,
-    "media": _media, "args": _args, "strategy": _strategy, "source": _source, "tensor_split": _tensor_split, "grammar": _grammar,
+    "media": _media, "args": _args, "strategy": _strategy, "source": _one, "tensor_split": _tensor_split, "grammar": _grammar,
     "json_schema": _json_schema,
 }  # fmt: skip
 # What Python does not set: arguments of their own, or of C alone.

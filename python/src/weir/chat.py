@@ -1,4 +1,5 @@
 """Conversations as prompts, and answers as messages."""
+
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
@@ -112,8 +113,7 @@ class Chat(Handle):
             listed = [tool_of(t) if callable(t) else t for t in tools]
             struct.string("tools_json", _params.json_text("tools", listed))
         if media:
-            struct.keep.append(media)
-            struct.counted("media", ffi.new("weir_media *[]", [m._c for m in media]))
+            struct.counted("media", ffi.new("weir_media *[]", [struct.hold(m.use())._c for m in media]))
         out, error = ffi.new("weir_chat **"), ffi.new("weir_error *")
         with model.use() as c:
             check(lib.weir_chat_create(c, struct.c, out, error), error)
@@ -170,9 +170,7 @@ def message_of(delta: Delta) -> dict[str, Any]:
     if delta.reasoning:
         message["reasoning_content"] = delta.reasoning
     if calls:
-        message["tool_calls"] = [
-            {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}} for c in calls
-        ]
+        message["tool_calls"] = [{"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}} for c in calls]
     return message
 
 

@@ -1,4 +1,5 @@
 """Engines: many requests in one batch, as streams, as whole answers, and thousands in one call."""
+
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
@@ -51,8 +52,11 @@ class Engine(Handle):
         self._inboxes: list[Inbox] = []
         _core._open.add(self)
 
-    def _stop(self, c: Any) -> None:
-        lib.weir_engine_stop(c)
+    def close(self) -> None:
+        ref = self._ref
+        if ref is not None and not _core._forked:
+            lib.weir_engine_stop(ref._c)  # so that calls of other threads return, the last of which frees it
+        self._ref = None
 
     # ---- Requests ----
 
@@ -85,8 +89,7 @@ class Engine(Handle):
             parts["request"]["sampler"] = given.replace(**parts["sampler"]) if given else Sampler(**parts["sampler"])
         request = _params.params("request", "weir_request", parts["request"])
         if chat is not None:
-            request.keep.append(chat)
-            request.c.chat = chat._c
+            request.c.chat = request.hold(chat.use())._c
         elif isinstance(prompt, str):
             request.set("text", prompt)
         elif prompt is not None:

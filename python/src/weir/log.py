@@ -1,4 +1,5 @@
 """The library's log."""
+
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 

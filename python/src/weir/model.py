@@ -1,4 +1,5 @@
 """Models, and what belongs to one: tokens, samplers, grammars, adapters, images and sounds, embeddings."""
+
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 

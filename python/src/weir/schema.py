@@ -1,4 +1,5 @@
 """JSON Schema from Python's types, and values of these types from answers."""
+
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """The answers of requests: chunks as they come, or whole."""
+
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
@@ -135,9 +136,6 @@ class Answer:
         held = getattr(self, "_held", None)
         if held is not None and not _core._forked:
             lib.py_stream_close(held)
-
-    def _weir_stream(self) -> Any:
-        return self._c
 
     def take(self, timeout_ms: int) -> Chunk | None:
         """The next chunk; None if there is none within the time. Raises StopIteration after the last one."""
