@@ -48,6 +48,14 @@ def program(*arguments):
                           timeout=PATIENCE, env=env).stdout  # fmt: skip
 
 
+def blocked():
+    """An engine whose only slot is taken: (engine, the stream that has it)."""
+    engine = weir.Engine("fake:tick_us=1000", n_slots=1, n_ctx=1 << 20)
+    stream = engine.stream("a", ignore_eos=True)
+    next(stream)
+    return engine, stream
+
+
 def idle(engine):
     stats = engine.stats
     return stats["n_slots_prefilling"] + stats["n_slots_generating"] + stats["queue_depth"] == 0

@@ -56,7 +56,7 @@ class Many(unittest.TestCase):
         self.assertIn("backend", [r.error and r.error.code for r in results])
 
     def test_a_full_queue_is_waited_for(self):
-        engine = weir.Engine("fake:tick_us=200", n_slots=2, queue_limit=1)
+        engine = weir.Engine("fake:tick_us=200", n_slots=2, queue_limit=1, n_ctx=1 << 20)
         self.assertEqual(len(engine.generate(["a"] * 40, max_tokens=2)), 40)
         streams = [engine.stream("a", ignore_eos=True) for _ in range(3)]
         with self.assertRaises(weir.BusyError) as caught:

@@ -118,20 +118,20 @@ class Client(unittest.TestCase):
                 self.assertEqual(caught.exception.param, field)
         with self.assertRaises(openai.NotFoundError):
             self.client.files.list()
-        full = weir.Engine("fake:", n_slots=1, queue_limit=1)
-        streams = [full.stream("a", ignore_eos=True) for _ in range(2)]
+        full = weir.Engine("fake:tick_us=1000", n_slots=1, queue_limit=1, n_ctx=1 << 20)
+        running = full.stream("a", ignore_eos=True)
+        next(running)
+        queued = [full.stream("a", ignore_eos=True)]
         with self.assertRaises(openai.RateLimitError):
-            for _ in range(3):
-                streams.append(full.stream("a", ignore_eos=True)) if len(streams) < 2 else weir.openai.client(full).chat.completions.create(
-                    model="any", messages=MESSAGES
-                )
+            weir.openai.client(full).chat.completions.create(model="any", messages=MESSAGES)
+        self.assertFalse(queued[0].finished)
         raw = self.client.chat.completions.with_raw_response.create(
             model="any", messages=MESSAGES, user="me", max_tokens=2, extra_body={"top_k": 5}
         )
         self.assertEqual(raw.headers["x-weir-relaxed"], "user")
 
     def test_leaving_a_stream_cancels(self):
-        endless = weir.Engine("fake:tick_us=1000", n_slots=2)
+        endless = weir.Engine("fake:tick_us=1000", n_slots=2, n_ctx=1 << 20)
         with weir.openai.client(endless).chat.completions.create(
             model="any", messages=MESSAGES, stream=True, extra_body={"ignore_eos": True}
         ) as stream:
@@ -157,7 +157,7 @@ class Async(unittest.IsolatedAsyncioTestCase):
             return "".join([c.choices[0].delta.content or "" async for c in stream])
 
         self.assertEqual(set(await asyncio.gather(*(one(i) for i in range(50)))), {plain})
-        endless = weir.Engine("fake:tick_us=1000", n_slots=2)
+        endless = weir.Engine("fake:tick_us=1000", n_slots=2, n_ctx=1 << 20)
         async with await weir.openai.async_client(endless).chat.completions.create(
             model="any", messages=MESSAGES, stream=True, extra_body={"ignore_eos": True}
         ) as stream:

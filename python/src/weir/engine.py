@@ -159,7 +159,7 @@ class Engine(Handle):
                         yield done
                     if work.over:
                         return
-                    work.wait()
+                    work.inbox.wait(100)  # at most: a Ctrl-C counts, and a full queue is tried again
         finally:
             work.cancel()
 
@@ -189,6 +189,7 @@ class Engine(Handle):
                     for done in work.step():
                         tick()
                         yield done
+                        await asyncio.sleep(0)  # where answers are always there, others run too
                     if work.over:
                         return
                     # A prompt that met a full queue tries again, even if nothing of this call ends.
@@ -368,10 +369,6 @@ class _Work:
                     yield index, result
             yield from self._submit()
             numbers = self.inbox.take()
-
-    def wait(self) -> None:
-        """Waits until there may be something to do, at most for a moment: so that a Ctrl-C counts, and a full queue is tried again."""
-        self.inbox.wait(100)
 
     def _submit(self) -> Iterator[tuple[int, Result]]:
         self.full = False
