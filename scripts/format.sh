@@ -10,7 +10,7 @@ how=-i
 [ "${1:-}" != --check ] || how='--dry-run -Werror'
 have clang-format || die "no clang-format: run scripts/deps.sh check"
 folders=()
-for folder in include src hub cli server tools tests bench fuzz examples elixir/c_src elixir/bench; do
+for folder in include src hub cli server tools tests bench fuzz examples elixir/c_src elixir/bench python; do
     if [ -d "$folder" ]; then folders+=("$folder"); fi
 done
 status=0

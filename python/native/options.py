@@ -1,0 +1,178 @@
+"""options.py FOLDER OUT: writes weir/_options.py, the types of keyword arguments and results.
+
+FOLDER has the built module. Arguments follow weir_members(), results the structs of the headers."""
+
+# SPDX-License-Identifier: Apache-2.0
+import importlib.util
+import pathlib
+import sys
+from typing import Any
+
+HEAD = '''"""Types of keyword arguments and results; written by native/options.py, not by hand."""
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from weir.model import Adapter, Grammar, Media, Model, Sampler
+    from weir.stream import Answer
+'''
+
+# What Python takes for members that are handles, lists or pointers, by name; others have no keyword.
+OTHERS = {
+    "stop": "str | Sequence[str]",
+    "stop_tokens": "Sequence[int]",
+    "allowed_tokens": "Sequence[int]",
+    "bad_words": "Sequence[str]",
+    "cache_salt": "str | bytes",
+    "prediction": "str | bytes",
+    "source": "Answer",
+    "adapters": "Sequence[Adapter | tuple[Adapter, float]]",
+    "media": "Sequence[tuple[Media, int]]",
+    "sampler": "Sampler",
+    "tensor_split": "Sequence[float]",
+    "strategy": 'Literal["decode-maximal", "prefill-priority", "balanced", "latency-target"]',
+    "draft_model": "Model",
+    "args": "Mapping[str, Any]",
+}
+# Texts for which Python has values.
+TEXTS = {
+    "json_schema": "str | Mapping[str, Any] | type",
+    "grammar": "str | Grammar",
+    "cache_dir": "str | os.PathLike[str]",
+    "optimized": "str | os.PathLike[str]",
+    "projector": "str | os.PathLike[str]",
+}
+LEFT_OUT = {  # arguments of their own, or of C alone
+    "chat": {"messages", "messages_json", "tools_json", "messages_value", "tools_value", "media"},
+    "request": {"chat", "tokens", "text"},
+    "engine": {"manual"},
+}
+CLASSES = {
+    "model": "ModelOptions",
+    "engine": "EngineOptions",
+    "sampler": "SamplerOptions",
+    "request": "RequestOptions",
+    "chat": "ChatOptions",
+    "context": "ContextOptions",
+    "media": "MediaOptions",
+}
+RESULTS = {
+    "weir_model_info": "ModelInfo",
+    "weir_usage": "Usage",
+    "weir_engine_stats": "EngineStats",
+    "weir_progress": "Progress",
+    "weir_miss_info": "MissInfo",
+    "weir_forecast": "Forecast",
+    "weir_adapter_info": "AdapterInfo",
+    "weir_engine_memory": "EngineMemory",
+    "weir_device": "Device",
+    "weir_context_info": "ContextInfo",
+}
+
+
+def number(value: float) -> str:
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
+
+
+def argument(ffi: Any, lib: Any, member: Any) -> "tuple[str, str]":
+    """The type of a keyword, and what its documentation says about range and default."""
+    name, kind = ffi.string(member.name).decode(), member.type
+    ranged = f"{number(member.min)} to {number(member.max)}" + (", or -1" if member.or_minus_one else "") + f"; {number(member.initial)}"
+    if kind == lib.WEIR_MEMBER_BOOL:
+        return "bool", str(member.initial != 0)
+    if kind in (lib.WEIR_MEMBER_INT32, lib.WEIR_MEMBER_UINT32, lib.WEIR_MEMBER_INT64, lib.WEIR_MEMBER_UINT64):
+        return "int", ranged
+    if kind in (lib.WEIR_MEMBER_FLOAT, lib.WEIR_MEMBER_DOUBLE):
+        return "float", ranged
+    if kind == lib.WEIR_MEMBER_CHOICE:
+        names, i = [], 0
+        while member.choices[i] != ffi.NULL:
+            names.append(ffi.string(member.choices[i]).decode())
+            i += 1
+        return f"Literal[{', '.join(repr(n) for n in names)}]", names[int(member.initial - member.min)]
+    if kind == lib.WEIR_MEMBER_STRING:
+        return TEXTS.get(name, "str"), ""
+    if kind == lib.WEIR_MEMBER_STRINGS:
+        return "Sequence[str]", ""
+    if kind == lib.WEIR_MEMBER_BIASES:
+        return "Mapping[int, float]", ""
+    return OTHERS.get(name, ""), ""
+
+
+def arguments(ffi: Any, lib: Any, of: str) -> "list[tuple[str, str, str]]":
+    """(name, type, documentation) of each keyword."""
+    n = ffi.new("size_t *")
+    members = lib.weir_members(of.encode(), n)
+    assert members != ffi.NULL, of
+    rows = []
+    for i in range(n[0]):
+        member = members[i]
+        name = ffi.string(member.name).decode()
+        if name in LEFT_OUT.get(of, ()):
+            continue
+        python, about = argument(ffi, lib, member)
+        if python:
+            unit = ffi.string(member.unit).decode()
+            about = ", ".join(part for part in (unit, about) if part)
+            rows.append((name, python, ffi.string(member.help).decode() + (f" ({about})" if about else "")))
+    return rows
+
+
+def result(ffi: Any, struct: str) -> "list[tuple[str, str]]":
+    rows = []
+    for name, field in ffi.typeof(struct).fields:
+        ctype = field.type
+        if name == "size":
+            continue
+        if ctype.kind == "primitive":
+            kind = {"_Bool": "bool", "float": "float", "double": "float"}.get(ctype.cname, "int")
+        elif ctype.kind == "enum":
+            kind = "str"
+        elif ctype.cname.startswith("char["):
+            kind = "str"
+        elif ctype.cname == "char *":
+            kind = "str | None"
+        else:
+            continue
+        rows.append((name, kind))
+    return rows
+
+
+def typed_dict(name: str, rows: "list[tuple[str, str, str]]", about: str) -> str:
+    lines = [f"\n\nclass {name}(TypedDict, total=False):", f'    """{about}"""\n']
+    for key, kind, documentation in rows:
+        lines.append(f"    {key}: {kind}")
+        if documentation:
+            lines.append(f"    {documentation!r}")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    folder, out = map(pathlib.Path, sys.argv[1:])
+    path = next(p for p in folder.glob("_native.*so"))
+    spec = importlib.util.spec_from_file_location("_native", path)
+    assert spec and spec.loader
+    native = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(native)
+    ffi, lib = native.ffi, native.lib
+    text = HEAD
+    every = {of: arguments(ffi, lib, of) for of in CLASSES}
+    for of, name in CLASSES.items():
+        text += typed_dict(name, every[of], f"Keywords for the members of weir_{of}{'' if of == 'request' else '_params'}.")
+    merged: "dict[str, tuple[str, str, str]]" = {}
+    for of in ("request", "sampler", "chat"):
+        for row in every[of]:
+            merged.setdefault(row[0], row)
+    text += typed_dict("GenerateOptions", list(merged.values()), "Keywords of a request, of its sampler and of its chat.")
+    for struct, name in RESULTS.items():
+        rows = [(key, kind, "") for key, kind in result(ffi, struct)]
+        text += typed_dict(name, rows, f"The members of {struct}.").replace(", total=False", "")
+    out.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,413 @@
+"""OpenAI's API without a server: clients of the package `openai` whose requests an engine of this process answers.
+
+    client = weir.openai.client(engine)          # an openai.OpenAI
+    client = weir.openai.async_client(engine)    # an openai.AsyncOpenAI
+
+Code that is written for `openai`, and what is built on it, takes one of these, or the HTTP client that it gets from http_client().
+Chats, completions, embeddings and the list of models are answered; the model's name in a request is not looked at.
+"""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+import httpx2 as httpx
+
+from weir import _params
+from weir._core import Error, InvalidError, invalid
+from weir.chat import ToolCall
+from weir.engine import Engine
+from weir.model import Embedder
+from weir.stream import Chunk, Result
+
+if TYPE_CHECKING:
+    import openai
+
+# Fields with another name in weir.
+_NAMES = {"temperature": "temp", "presence_penalty": "penalty_present", "frequency_penalty": "penalty_freq", "top_logprobs": "n_logprobs",
+          "max_completion_tokens": "max_tokens", "repetition_penalty": "penalty_repeat"}  # fmt: skip
+# Fields that tell the service something which has no meaning here; X-Weir-Relaxed of the response names those that a request has.
+_HINTS = {
+    "user",
+    "store",
+    "metadata",
+    "service_tier",
+    "safety_identifier",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "verbosity",
+    "reasoning_effort",
+}
+_REASONS = {"end": "stop", "stop_words": "stop", "length": "length", "deadline": "length", "cancelled": "stop"}
+
+
+class _Ask:
+    """A request for an answer: how the engine computes it, and what OpenAI's API calls its parts."""
+
+    def __init__(self, engine: Engine, body: dict[str, Any], chat: bool) -> None:
+        body = {name: value for name, value in body.items() if value is not None}
+        self.engine, self.chat, self.id = engine, chat, f"{'chatcmpl' if chat else 'cmpl'}-{uuid.uuid4().hex}"
+        self.created, self.hints = int(time.time()), sorted(_HINTS & body.keys())
+        self.model = body.pop("model", "weir")
+        self.streams = bool(body.pop("stream", False))
+        self.with_usage = bool(_dict("stream_options", body.pop("stream_options", {})).get("include_usage"))
+        self.n = _int("n", body.pop("n", 1), 1, 64)
+        prompt = body.pop("messages" if chat else "prompt", None)
+        if prompt is None:
+            raise InvalidError(
+                "a request needs messages" if chat else "a request needs a prompt", "missing", 400, "messages" if chat else "prompt"
+            )
+        self.prompts: list[dict[str, Any]] = [{"messages": prompt}] if chat else [{"prompt": p} for p in _prompts(prompt)]
+        options: dict[str, Any] = {}
+        if chat:
+            options.update(self._format(body.pop("response_format", None)), **self._tools(body))
+        elif isinstance(body.get("logprobs"), int):
+            body["n_logprobs"] = body.pop("logprobs")
+        self.names = {_NAMES[name]: name for name in body if name in _NAMES}
+        for name, value in body.items():
+            if name == "logit_bias":
+                value = {int(token): bias for token, bias in _dict(name, value).items()}
+            if name not in _HINTS:
+                options[_NAMES.get(name, name)] = value
+        self.logprobs = bool(options.get("logprobs") or options.get("n_logprobs"))
+        seed: Any = options.get("seed")
+        self.asks: list[dict[str, Any]] = [{**prompt, **options, **({"seed": seed + i} if isinstance(seed, int) and seed >= 0 else {})}
+                     for prompt in self.prompts for i in range(self.n)]  # fmt: skip
+
+    @staticmethod
+    def _format(form: Any) -> dict[str, Any]:
+        if form is None:
+            return {}
+        kind = _dict("response_format", form).get("type")
+        if kind == "text":
+            return {}
+        if kind == "json_object":
+            return {"json_schema": {"type": "object"}}
+        schema = _dict("response_format.json_schema", form.get("json_schema")).get("schema") if kind == "json_schema" else None
+        if schema is None:
+            raise invalid("response_format", "must be text, json_object, or json_schema with its schema")
+        return {"json_schema": schema}
+
+    @staticmethod
+    def _tools(body: dict[str, Any]) -> dict[str, Any]:
+        tools, choice = body.pop("tools", None), body.pop("tool_choice", None)
+        if not tools:
+            return {}
+        if isinstance(choice, Mapping):
+            name = _dict("tool_choice.function", cast("Mapping[str, Any]", choice).get("function")).get("name")
+            tools, choice = [tool for tool in tools if tool.get("function", {}).get("name") == name], "required"
+            if not tools:
+                raise invalid("tool_choice", f"names {name!r}, which is none of the tools")
+        return {"tools": tools, "parallel_tool_calls": body.pop("parallel_tool_calls", True), **({"tool_choice": choice} if choice else {})}
+
+    # ---- What the API calls the parts of an answer ----
+
+    def _object(self, kind: str, choices: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+        return {"id": self.id, "object": kind, "created": self.created, "model": self.model, "choices": choices, **more}
+
+    def _scores(self, part: Chunk | Result) -> dict[str, Any] | None:
+        if part.logprobs is None:
+            return {"content": []} if self.logprobs and self.chat else None
+        tops = part.top_logprobs or [[] for _ in part.tokens]
+        if not self.chat:
+            return {"tokens": [self._token(t)["token"] for t in part.tokens], "token_logprobs": part.logprobs, "text_offset": [],
+                    "top_logprobs": [{self._token(t)["token"]: p for t, p in top} for top in tops]}  # fmt: skip
+        return {"content": [{**self._token(t), "logprob": p, "top_logprobs": [{**self._token(u), "logprob": q} for u, q in top]}
+                            for t, p, top in zip(part.tokens, part.logprobs, tops, strict=True)]}  # fmt: skip
+
+    def _token(self, token: int) -> dict[str, Any]:
+        data = self.engine.model.piece(token)
+        return {"token": data.decode("utf-8", "replace"), "bytes": list(data)}
+
+    @staticmethod
+    def _calls(calls: list[ToolCall], index: bool) -> list[dict[str, Any]]:
+        """Calls, or with `index` the parts of a stream's calls."""
+        found: list[dict[str, Any]] = []
+        for c in calls:
+            part: dict[str, Any] = {"function": {"name": c.name, "arguments": c.arguments} if c.name else {"arguments": c.arguments}}
+            if c.name:
+                part.update(id=c.id, type="function")
+            found.append({"index": c.index, **part} if index else part)
+        return found
+
+    def chunk(self, index: int, chunk: Chunk, first: bool, called: bool) -> dict[str, Any]:
+        reason = ("tool_calls" if called else _REASONS.get(chunk.reason or "", "stop")) if chunk.finished else None
+        choice: dict[str, Any] = {"index": index, "finish_reason": reason, "logprobs": self._scores(chunk) if self.logprobs else None}
+        if not self.chat:
+            return self._object("text_completion", [{**choice, "text": chunk.text}])
+        delta: dict[str, Any] = {"role": "assistant"} if first else {}
+        if chunk.text or first:
+            delta["content"] = chunk.text
+        if chunk.reasoning:
+            delta["reasoning_content"] = chunk.reasoning
+        if chunk.calls:
+            delta["tool_calls"] = self._calls(chunk.calls, True)
+        return self._object("chat.completion.chunk", [{**choice, "delta": delta}])
+
+    def whole(self, results: list[Result]) -> dict[str, Any]:
+        choices: list[dict[str, Any]] = []
+        for index, r in enumerate(results):
+            choice: dict[str, Any] = {
+                "index": index,
+                "logprobs": self._scores(r),
+                "finish_reason": "tool_calls" if r.calls else _REASONS.get(r.reason, "stop"),
+            }
+            if self.chat:
+                message: dict[str, Any] = {"role": "assistant", "content": r.text if r.text or not r.calls else None}
+                if r.reasoning:
+                    message["reasoning_content"] = r.reasoning
+                if r.calls:
+                    message["tool_calls"] = self._calls(r.calls, False)
+                choice["message"] = message
+            else:
+                choice["text"] = r.text
+            choices.append(choice)
+        return self._object("chat.completion" if self.chat else "text_completion", choices, usage=self.usage([r.usage for r in results]))
+
+    def usage(self, usages: list[Any]) -> dict[str, Any]:
+        prompt = sum(u["n_prompt"] for u in usages[:: self.n])  # the answers of one prompt share it
+        cached = sum(u["n_cached"] for u in usages[:: self.n])
+        generated, reasoning = (sum(u[name] for u in usages) for name in ("n_generated", "n_reasoning"))
+        return {
+            "prompt_tokens": prompt,
+            "completion_tokens": generated,
+            "total_tokens": prompt + generated,
+            "prompt_tokens_details": {"cached_tokens": cached},
+            "completion_tokens_details": {"reasoning_tokens": reasoning},
+        }
+
+    # ---- The answers ----
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        streams = [self.engine.stream(**ask) for ask in self.asks]
+        try:
+            for index, stream in enumerate(streams):
+                first, called = True, False
+                for chunk in stream:
+                    called = called or bool(chunk.calls)
+                    yield self.chunk(index, chunk, first, called)
+                    first = False
+            if self.with_usage:
+                yield self._object(
+                    "chat.completion.chunk" if self.chat else "text_completion", [], usage=self.usage([s.usage for s in streams])
+                )
+        finally:
+            for stream in streams:
+                stream.close()
+
+    async def aevents(self) -> AsyncIterator[dict[str, Any]]:
+        streams = [self.engine.astream(**ask) for ask in self.asks]
+        try:
+            for stream in streams:
+                await stream.start()
+            for index, stream in enumerate(streams):
+                first, called = True, False
+                async for chunk in stream:
+                    called = called or bool(chunk.calls)
+                    yield self.chunk(index, chunk, first, called)
+                    first = False
+            if self.with_usage:
+                usages = [s.answer.usage for s in streams]
+                yield self._object("chat.completion.chunk" if self.chat else "text_completion", [], usage=self.usage(usages))
+        finally:
+            for stream in streams:
+                await stream.aclose()
+
+    def answer(self) -> dict[str, Any]:
+        return self.whole([stream.result() for stream in [self.engine.stream(**ask) for ask in self.asks]])
+
+    async def aanswer(self) -> dict[str, Any]:
+        return self.whole(list(await asyncio.gather(*(self.engine.astream(**ask).result() for ask in self.asks))))
+
+
+def _dict(field: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise invalid(field, "must be an object")
+    return dict(cast("Mapping[str, Any]", value))
+
+
+def _int(field: str, value: Any, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InvalidError(f"{field} is {value!r:.80}; allowed: {low} to {high}", "out_of_range", 400, field, None, low, high)
+    return value
+
+
+def _prompts(prompt: Any) -> list[Any]:
+    """The prompts of a completion: a text, token ids, or a list of these."""
+    if isinstance(prompt, str) or isinstance(prompt, list) and prompt and isinstance(prompt[0], int):
+        return [cast("Any", prompt)]
+    if isinstance(prompt, list) and prompt:
+        return cast("list[Any]", prompt)
+    raise invalid("prompt", "must be a text, token ids or a list of these")
+
+
+def _line(event: dict[str, Any]) -> bytes:
+    return b"data: " + json.dumps(event, ensure_ascii=False, allow_nan=False).encode() + b"\n\n"
+
+
+_DONE = b"data: [DONE]\n\n"
+
+
+def _refusal(error: Error, ask: _Ask | None = None) -> dict[str, Any]:
+    """The body of an error, with the names that the request has for its fields."""
+    message, field = error.message, error.field
+    for ours, theirs in (ask.names if ask else {}).items():
+        if field == ours:
+            message, field = re.sub(rf"\b{ours}\b", theirs, message), theirs
+    kind = "invalid_request_error" if error.status < 500 else "server_error"
+    return {"error": {"message": message, "type": kind, "param": field or None, "code": error.code}}
+
+
+class _Bytes(httpx.SyncByteStream):
+    def __init__(self, events: Iterator[dict[str, Any]]) -> None:
+        self.events = events
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            for event in self.events:
+                yield _line(event)
+            yield _DONE
+        except Error as e:
+            yield _line(_refusal(e))
+
+    def close(self) -> None:
+        cast("Any", self.events).close()
+
+
+class _AsyncBytes(httpx.AsyncByteStream):
+    def __init__(self, events: AsyncIterator[dict[str, Any]]) -> None:
+        self.events = events
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for event in self.events:
+                yield _line(event)
+            yield _DONE
+        except Error as e:
+            yield _line(_refusal(e))
+
+    async def aclose(self) -> None:
+        await cast("Any", self.events).aclose()
+
+
+class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
+    """Answers the requests of an HTTP client by an engine."""
+
+    def __init__(self, engine: Engine, embedder: Embedder | None = None) -> None:
+        self.engine, self.embedder = engine, embedder
+
+    def _read(self, request: httpx.Request, content: bytes) -> _Ask | dict[str, Any]:
+        """The request for an answer, or what answers at once."""
+        path = request.url.path.removeprefix("/v1")
+        if (request.method, path) == ("GET", "/models"):
+            name = os.path.basename(self.engine.model.path)
+            return {"object": "list", "data": [{"id": name, "object": "model", "created": 0, "owned_by": "weir"}]}
+        if request.method != "POST" or path not in ("/chat/completions", "/completions", "/embeddings"):
+            raise Error(f"{request.method} {path} is not answered here; weir serve has more of OpenAI's API", "not_found", 404)
+        try:
+            body = _dict("body", json.loads(content))
+        except ValueError as e:
+            raise e if isinstance(e, Error) else invalid("body", f"is no JSON: {e}") from None
+        return self._embed(body) if path == "/embeddings" else _Ask(self.engine, body, path == "/chat/completions")
+
+    def _embed(self, body: dict[str, Any]) -> dict[str, Any]:
+        import base64
+
+        if self.embedder is None:
+            raise Error("this client has no embedder: give one to it", "unsupported", 400)
+        unknown = body.keys() - {"input", "model", "encoding_format", "user"}
+        if unknown:
+            raise _params.unknown(min(unknown), ("input", "encoding_format"))
+        inputs = _prompts(body.get("input"))
+        rows = self.embedder.embed(inputs)
+        packed = body.get("encoding_format") == "base64"
+        data = [{"object": "embedding", "index": i, "embedding": base64.b64encode(row.tobytes()).decode() if packed else row.tolist()}
+                for i, row in enumerate(rows)]  # fmt: skip
+        n = sum(len(self.engine.model.tokenize(text)) if isinstance(text, str) else len(text) for text in inputs)
+        return {"object": "list", "data": data, "model": body.get("model", ""), "usage": {"prompt_tokens": n, "total_tokens": n}}
+
+    @staticmethod
+    def _headers(ask: _Ask, stream: bool) -> dict[str, str]:
+        headers = {"content-type": "text/event-stream" if stream else "application/json"}
+        return {**headers, "x-weir-relaxed": ", ".join(ask.hints)} if ask.hints else headers
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        ask = None
+        try:
+            ask = self._read(request, request.read())
+            if isinstance(ask, dict):
+                return httpx.Response(200, json=ask)
+            if not ask.streams:
+                return httpx.Response(200, json=ask.answer(), headers=self._headers(ask, False))
+            events = ask.events()
+            first = next(events)  # what the engine refuses is the response's status
+            return httpx.Response(200, headers=self._headers(ask, True), stream=_Bytes(_behind(first, events)))
+        except Error as e:
+            return httpx.Response(e.status, json=_refusal(e, ask if isinstance(ask, _Ask) else None))
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        ask = None
+        try:
+            ask = self._read(request, await request.aread())
+            if isinstance(ask, dict):
+                return httpx.Response(200, json=ask)
+            if not ask.streams:
+                return httpx.Response(200, json=await ask.aanswer(), headers=self._headers(ask, False))
+            events = ask.aevents()
+            first = await events.__anext__()
+            return httpx.Response(200, headers=self._headers(ask, True), stream=_AsyncBytes(_abehind(first, events)))
+        except Error as e:
+            return httpx.Response(e.status, json=_refusal(e, ask if isinstance(ask, _Ask) else None))
+
+
+def _behind(first: dict[str, Any], events: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    try:
+        yield first
+        yield from events
+    finally:
+        cast("Any", events).close()
+
+
+async def _abehind(first: dict[str, Any], events: AsyncIterator[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
+    try:
+        yield first
+        async for event in events:
+            yield event
+    finally:
+        await cast("Any", events).aclose()
+
+
+_URL = "http://weir/v1"
+
+
+def http_client(engine: Engine, embedder: Embedder | None = None) -> httpx.Client:
+    """An HTTP client whose requests never leave the process."""
+    return httpx.Client(transport=Transport(engine, embedder))
+
+
+def async_http_client(engine: Engine, embedder: Embedder | None = None) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=Transport(engine, embedder))
+
+
+def client(engine: Engine, embedder: Embedder | None = None, **options: Any) -> openai.OpenAI:
+    """An openai.OpenAI; options are its own."""
+    import openai
+
+    given: dict[str, Any] = {"base_url": _URL, "api_key": "none", "max_retries": 0, **options}
+    return openai.OpenAI(http_client=given.pop("http_client", None) or http_client(engine, embedder), **given)
+
+
+def async_client(engine: Engine, embedder: Embedder | None = None, **options: Any) -> openai.AsyncOpenAI:
+    """An openai.AsyncOpenAI; options are its own."""
+    import openai
+
+    given: dict[str, Any] = {"base_url": _URL, "api_key": "none", "max_retries": 0, **options}
+    return openai.AsyncOpenAI(http_client=given.pop("http_client", None) or async_http_client(engine, embedder), **given)

@@ -1,0 +1,149 @@
+"""Streams in event loops."""
+
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+import os
+import threading
+import unittest
+
+import weir
+from support import blocked, idle, until
+
+
+class Async(unittest.IsolatedAsyncioTestCase):
+    def setUp(self):
+        self.engine = weir.Engine("fake:seed=5,eos_every=20", n_slots=8, queue_limit=0)
+        self.addCleanup(self.engine.close)
+        self.endless = weir.Engine("fake:tick_us=1000", n_slots=2, n_ctx=1 << 20)
+        self.addCleanup(self.endless.close)
+
+    async def test_a_thousand_streams(self):
+        files, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
+        most = 0
+
+        async def one(i):
+            nonlocal most
+            text = ""
+            async for chunk in self.engine.astream(f"p{i}", temp=0, max_tokens=12):
+                text += chunk.text
+                most = max(most, len(os.listdir("/proc/self/fd")) if i % 100 == 0 else 0)
+            return text
+
+        texts = await asyncio.gather(*(one(i) for i in range(1000)))
+        self.assertEqual(texts, [r.text for r in self.engine.generate([f"p{i}" for i in range(1000)], temp=0, max_tokens=12)])
+        self.assertLessEqual(most, files + 4)
+        self.assertEqual(threading.active_count(), threads)
+
+    async def test_whole_answers(self):
+        prompts = [f"p{i}" for i in range(100)]
+        beats = 0
+
+        async def beat():
+            nonlocal beats
+            while True:
+                await asyncio.sleep(0)
+                beats += 1
+
+        beating = asyncio.create_task(beat())
+        results = await self.engine.agenerate(prompts, temp=0, max_tokens=12)
+        beating.cancel()
+        self.assertGreaterEqual(beats, 50)
+        self.assertEqual([r.text for r in results], [r.text for r in self.engine.generate(prompts, temp=0, max_tokens=12)])
+        self.assertEqual((await self.engine.astream("p1", temp=0, max_tokens=12).result()).text, results[1].text)
+        self.assertEqual(await self.engine.aextract(bool, "x") in (True, False), True)
+
+    async def test_a_long_prompt_is_submitted_by_a_thread(self):
+        engine = weir.Engine("fake:", n_ctx=1 << 16)
+        result = await engine.astream("long " * 5000, max_tokens=2, ignore_eos=True).result()
+        self.assertEqual(result.usage["n_prompt"], 25001)
+
+    async def test_cancelling_the_task(self):
+        started = asyncio.Event()
+
+        async def read():
+            async for _ in self.endless.astream("a", ignore_eos=True):
+                started.set()
+
+        task = asyncio.create_task(read())
+        await started.wait()
+        task.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await task
+        until(lambda: self.endless.stats["n_cancelled_generating"] == 1 and idle(self.endless))
+
+    async def test_timeouts_leaving_and_closing(self):
+        full, _first = blocked()
+        with self.assertRaises(asyncio.TimeoutError):
+            await asyncio.wait_for(full.astream("a").__anext__(), 0.01)
+        until(lambda: full.stats["n_cancelled_queued"] == 1)
+        async for _ in self.endless.astream("a", ignore_eos=True):
+            break
+        async with self.endless.astream("a", ignore_eos=True) as stream:
+            await stream.__anext__()
+        self.assertEqual([c async for c in stream], [])
+        stream = self.endless.astream("a", ignore_eos=True)
+        await stream.__anext__()
+        await stream.aclose()
+        until(lambda: self.endless.stats["n_cancelled_generating"] == 3 and idle(self.endless))
+        never = self.endless.astream("a")
+        await never.aclose()
+        self.assertEqual([c async for c in never], [])
+
+    async def test_closing_wakes_a_reader(self):
+        full, _first = blocked()
+        stream = full.astream("a")
+        await stream.start()
+        reader = asyncio.create_task(stream.result())
+        await asyncio.sleep(0)
+        await stream.aclose()
+        self.assertEqual((await reader).text, "")
+
+    async def test_errors(self):
+        with self.assertRaises(weir.InvalidError):
+            await self.engine.astream("a", top_p=2).__anext__()
+        stream = self.endless.astream("a", ignore_eos=True)
+        await stream.__anext__()
+        self.endless.stop()
+        with self.assertRaises(weir.StoppedError):
+            async for _ in stream:
+                pass
+        with self.assertRaises(weir.InvalidError):
+            await self.engine.agenerate(["a", 3])
+        until(lambda: idle(self.engine))
+
+    async def test_two_tasks_of_one_stream(self):
+        full, _first = blocked()
+        stream = full.astream("a")
+        await stream.start()
+        reader = asyncio.create_task(stream.result())
+        await asyncio.sleep(0)
+        with self.assertRaises(weir.Error) as caught:
+            await stream.__anext__()
+        self.assertEqual(caught.exception.code, "state")
+        stream.cancel()
+        self.assertEqual((await reader).reason, "cancelled")
+
+
+class Loops(unittest.TestCase):
+    def test_loops_one_after_the_other_and_beside_each_other(self):
+        engine = weir.Engine("fake:seed=5", n_slots=8)
+
+        async def main():
+            return [r.text for r in await asyncio.gather(*(engine.astream(f"p{i}", temp=0, max_tokens=8).result() for i in range(20)))]
+
+        files = len(os.listdir("/proc/self/fd"))
+        first = asyncio.run(main())
+        for _ in range(20):
+            self.assertEqual(asyncio.run(main()), first)
+        self.assertLessEqual(len(os.listdir("/proc/self/fd")), files + 2)
+        found = []
+        threads = [threading.Thread(target=lambda: found.append(asyncio.run(main()))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(found, [first] * 4)
+
+
+if __name__ == "__main__":
+    unittest.main()
