@@ -4,7 +4,7 @@
 
 usage: formats.py ROUNDS
 
-The sides take turns within a repetition, and the best of ten repetitions for each round counts. Runs once with the processor's best
+The sides take turns within a repetition, and the best of three repetitions for each round counts. Runs once with the processor's best
 kernels and once with those for AVX2. Writes bench/results/formats.md. Needs WEIR_BIN in the environment; scripts/bench.sh sets it."""
 import datetime
 import json
@@ -21,7 +21,7 @@ FORMATS = ["q2_K", "q3_K", "iq4_xs", "iq3_xxs", "iq3_s", "iq2_xxs", "iq2_xs", "i
 
 
 def measure(weir, rounds, kernels):
-    command = [weir, "bench", "kernels", "--rows", "1,64", "--shape", "2048x2048", "--repeat", str(10 * rounds), "--json", "-q"]
+    command = [weir, "bench", "kernels", "--rows", "1,64", "--shape", "2048x2048", "--memory", "64", "--repeat", str(3 * rounds), "--json", "-q"]
     for name in FORMATS:
         command += ["--kernel", name]
     os.environ["WEIR_KERNELS"] = kernels
