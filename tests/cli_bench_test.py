@@ -57,7 +57,8 @@ def test_bench_kernels():
     done = weir("bench", "kernels", "--quick", "--rows", "1", "--csv", path)
     if done.returncode == 1 and "without llama.cpp" in done.stderr:
         return
-    names = ["q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "mxfp4", "q4_K", "q5_K", "q6_K", "bf16", "f16", "attention"]
+    names = ["q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "mxfp4", "q4_K", "q5_K", "q6_K", "q2_K", "q3_K", "iq4_xs", "iq3_xxs",
+             "iq3_s", "iq2_xxs", "iq2_xs", "iq2_s", "iq1_s", "iq1_m", "tq1_0", "tq2_0", "q1_0", "q2_0", "nvfp4", "bf16", "f16", "attention"]
     lines = [line.split()[0] for line in done.stdout.splitlines() if line]
     check("bench kernels: each once, and the limits", done.returncode == 0 and all(lines.count(name) == 1 for name in names) and
           "gb_per_second" in done.stdout, done.stdout, done.stderr)

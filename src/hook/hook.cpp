@@ -116,8 +116,9 @@ void weir__hook_install(void)
     weir::spare_zeroes();
     if (wanted != nullptr && std::strcmp(wanted, "off") == 0) return;
     int level = wanted_level(wanted);
-    for (int format = 0; format < WEIR__PANEL_N_FORMATS; format++)
-        weir::gemms[format] = weir__kernels_gemm(static_cast<weir__panel_format>(format), level);
+    for (int i = 0; i < WEIR__PANEL_N_FORMATS; i++)
+        weir::gemms[i] = weir__kernels_gemm(static_cast<weir__panel_format>(i), level);
+    weir::learn_codebooks();
     weir::attention = weir__kernels_attention(level);
     weir::hadamard = weir__kernels_hadamard(level);
     weir::gelu = weir__kernels_gelu(level);

@@ -5,11 +5,18 @@
 
 #include "hook/hook.h"
 #include "kernels/kernels.h"
+#include "support/blocks.h"
 #include "support/ggml.h"
 #include "support/temp.h"
 
-#define N 64
-#define K 96
+#define N    64
+#define K    96
+#define WIDE 512
+#define MOST 40 /* rows of activations */
+
+/* All formats of panels that a model may have. */
+#define QUANTIZED(name) GGML_TYPE_##name,
+static const enum ggml_type all_types[] = {WEIR__PANEL_QUANTIZED(QUANTIZED) GGML_TYPE_BF16, GGML_TYPE_F16};
 
 static ggml_backend_buffer_type_t weights_type(void)
 {
@@ -77,20 +84,32 @@ static void activations_may_lie_apart(void **state)
     assert_true(fabsf(want[1]) > 0.0f);
 }
 
+/* Random weights, rounded to the format, and their values after it. */
+static void make_weights(enum ggml_type type, int64_t n, int64_t k, void *rounded, float *values)
+{
+    dice d = {.state = 1};
+    for (int64_t i = 0; i < n * k; i++) values[i] = sinf((float)i * (1.0f + (float)(i % 7)));
+    if (blocks_are_random(type))
+        blocks_fill(type, rounded, ggml_row_size(type, k) * (size_t)n, &d);
+    else
+        ggml_quantize_chunk(type, values, rounded, 0, n, k, NULL);
+    ggml_get_type_traits(type)->to_float(rounded, values, n * k);
+}
+
 /* Rows of activations through experts, `shared` ones for all a token uses; then each row alone as a product
  * with its expert's matrix. */
-static void multiply_with_experts(int n_tokens, bool shared, int n_threads)
+static void multiply_with_experts(enum ggml_type type, int n_tokens, bool shared, int n_threads)
 {
     enum { EXPERTS = 7, USED = 3 };
+    const int64_t k = ggml_blck_size(type) > 32 ? 256 : K;
     stage s;
     stage_init(&s);
-    struct ggml_tensor *weights = ggml_new_tensor_3d(s.held, GGML_TYPE_Q8_0, K, N, EXPERTS), *one[EXPERTS];
-    for (int e = 0; e < EXPERTS; e++) one[e] = ggml_new_tensor_2d(s.held, GGML_TYPE_Q8_0, K, N);
+    struct ggml_tensor *weights = ggml_new_tensor_3d(s.held, type, k, N, EXPERTS), *one[EXPERTS];
+    for (int e = 0; e < EXPERTS; e++) one[e] = ggml_new_tensor_2d(s.held, type, k, N);
     hold_weights(&s, weights_type());
-    float *values = calloc((size_t)(EXPERTS * N * K), sizeof *values);
+    float *values = calloc((size_t)(EXPERTS * N * k), sizeof *values);
     unsigned char *rounded = calloc(1, ggml_nbytes(weights));
-    for (int i = 0; i < EXPERTS * N * K; i++) values[i] = sinf((float)i);
-    ggml_quantize_chunk(GGML_TYPE_Q8_0, values, rounded, 0, EXPERTS * N, K, NULL);
+    make_weights(type, EXPERTS * N, k, rounded, values);
     ggml_backend_tensor_set(weights, rounded, 0, ggml_nbytes(weights));
     for (int e = 0; e < EXPERTS; e++)
         ggml_backend_tensor_set(one[e], rounded + (size_t)e * ggml_nbytes(one[e]), 0, ggml_nbytes(one[e]));
@@ -98,7 +117,7 @@ static void multiply_with_experts(int n_tokens, bool shared, int n_threads)
     /* The chosen experts are the first columns of more, as in llama.cpp. */
     struct ggml_tensor *all_ids = ggml_new_tensor_2d(s.computed, GGML_TYPE_I32, EXPERTS, n_tokens);
     struct ggml_tensor *ids = ggml_view_2d(s.computed, all_ids, USED, n_tokens, all_ids->nb[1], 0);
-    struct ggml_tensor *x = ggml_new_tensor_3d(s.computed, GGML_TYPE_F32, K, shared ? 1 : USED, n_tokens);
+    struct ggml_tensor *x = ggml_new_tensor_3d(s.computed, GGML_TYPE_F32, k, shared ? 1 : USED, n_tokens);
     struct ggml_tensor *got = ggml_mul_mat_id(s.computed, weights, x, ids), *want[EXPERTS];
     ggml_build_forward_expand(s.graph, got);
     for (int e = 0; e < EXPERTS; e++) {
@@ -132,9 +151,13 @@ static void experts_multiply_as_matrices_do(void **state)
     static const int n_tokens[] = {1, 2, 5, 40, 300}, n_threads[] = {1, 2, 3, 5};
     for (size_t i = 0; i < sizeof n_tokens / sizeof *n_tokens; i++)
         for (size_t t = 0; t < sizeof n_threads / sizeof *n_threads; t++) {
-            multiply_with_experts(n_tokens[i], true, n_threads[t]);
-            multiply_with_experts(n_tokens[i], false, n_threads[t]);
+            multiply_with_experts(GGML_TYPE_Q8_0, n_tokens[i], true, n_threads[t]);
+            multiply_with_experts(GGML_TYPE_Q8_0, n_tokens[i], false, n_threads[t]);
         }
+    for (size_t t = 0; t < N_ELEMENTS(all_types); t++) {
+        multiply_with_experts(all_types[t], 1, true, 1);
+        multiply_with_experts(all_types[t], 40, false, 2);
+    }
 }
 
 /* Weights as llama.cpp has those that choose experts. */
@@ -235,9 +258,6 @@ static void numbers_pass_through_gelu(void **state)
 
 /* ---- Beside ggml's own ----------------------------------------------------------------------------- */
 
-#define WIDE 512
-#define MOST 40 /* rows of activations */
-
 /* The weights in a buffer of this type, the product on n_threads threads: [rows][N]. The graph runs three
  * times, as llama.cpp runs a graph again, once with a thread more. */
 static void multiply_in(ggml_backend_buffer_type_t where, enum ggml_type type, const void *rounded,
@@ -261,14 +281,6 @@ static void multiply_in(ggml_backend_buffer_type_t where, enum ggml_type type, c
     stage_fini(&s);
 }
 
-/* Random weights, rounded to the format, and their values after it. */
-static void make_weights(enum ggml_type type, void *rounded, float *values)
-{
-    for (int i = 0; i < N * WIDE; i++) values[i] = sinf((float)i * (1.0f + (float)(i % 7)));
-    ggml_quantize_chunk(type, values, rounded, 0, N, WIDE, NULL);
-    ggml_get_type_traits(type)->to_float(rounded, values, (int64_t)N * WIDE);
-}
-
 static void make_activations(float *x)
 {
     for (int i = 0; i < MOST * WIDE; i++) x[i] = cosf((float)i * 0.7f) * (float)(1 + i / WIDE % 5);
@@ -281,9 +293,9 @@ static void make_activations(float *x)
 static void products_are_those_of_ggml(void **state)
 {
     (void)state;
-    static const enum ggml_type types[] = {GGML_TYPE_Q8_0,   GGML_TYPE_Q4_0,  GGML_TYPE_Q5_0,
-                                           GGML_TYPE_IQ4_NL, GGML_TYPE_MXFP4, GGML_TYPE_Q4_1,
-                                           GGML_TYPE_Q5_1,   GGML_TYPE_BF16,  GGML_TYPE_F16};
+    static const enum ggml_type types[] = {GGML_TYPE_Q8_0,  GGML_TYPE_Q4_0,  GGML_TYPE_Q5_0, GGML_TYPE_IQ4_NL,
+                                           GGML_TYPE_MXFP4, GGML_TYPE_Q4_1,  GGML_TYPE_Q5_1, GGML_TYPE_Q1_0,
+                                           GGML_TYPE_Q2_0,  GGML_TYPE_NVFP4, GGML_TYPE_BF16, GGML_TYPE_F16};
     static const int64_t rows[] = {1, 2, 5, 16, MOST};
     static float weights[N * WIDE], x[MOST * WIDE], theirs[MOST * N], ours[MOST * N];
     static unsigned char rounded[sizeof weights];
@@ -292,7 +304,7 @@ static void products_are_those_of_ggml(void **state)
         size_t block = ggml_type_size(types[t]);
         bool has_min = types[t] == GGML_TYPE_Q4_1 || types[t] == GGML_TYPE_Q5_1;
         double worst = 0;
-        make_weights(types[t], rounded, weights);
+        make_weights(types[t], N, WIDE, rounded, weights);
         for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
             multiply_in(ggml_backend_cpu_buffer_type(), types[t], rounded, x, rows[r], 1, theirs);
             multiply_in(weights_type(), types[t], rounded, x, rows[r], 1, ours);
@@ -323,20 +335,17 @@ static void products_are_those_of_ggml(void **state)
 static void threads_do_not_change_a_bit(void **state)
 {
     (void)state;
-    static const enum ggml_type types[] = {GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,   GGML_TYPE_Q4_1,  GGML_TYPE_Q5_0,
-                                           GGML_TYPE_Q5_1, GGML_TYPE_IQ4_NL, GGML_TYPE_MXFP4, GGML_TYPE_Q4_K,
-                                           GGML_TYPE_Q5_K, GGML_TYPE_Q6_K,   GGML_TYPE_BF16,  GGML_TYPE_F16};
     static const int64_t rows[] = {1, 4, 5, MOST};
     static const int n_threads[] = {2, 3, 5};
     static float weights[N * WIDE], x[MOST * WIDE], want[MOST * N], got[MOST * N];
     static unsigned char rounded[sizeof weights];
     make_activations(x);
-    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
-        make_weights(types[t], rounded, weights);
+    for (size_t t = 0; t < N_ELEMENTS(all_types); t++) {
+        make_weights(all_types[t], N, WIDE, rounded, weights);
         for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-            multiply_in(weights_type(), types[t], rounded, x, rows[r], 1, want);
+            multiply_in(weights_type(), all_types[t], rounded, x, rows[r], 1, want);
             for (size_t n = 0; n < sizeof n_threads / sizeof *n_threads; n++) {
-                multiply_in(weights_type(), types[t], rounded, x, rows[r], n_threads[n], got);
+                multiply_in(weights_type(), all_types[t], rounded, x, rows[r], n_threads[n], got);
                 assert_memory_equal(got, want, (size_t)(rows[r] * N) * sizeof *want);
             }
         }

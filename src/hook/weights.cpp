@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -41,24 +42,28 @@ bool has_shape(const ggml_tensor *weights, weir__panel_format format, int64_t co
            weights->ne[1] % WEIR__PANEL_ROWS == 0 && ggml_is_contiguous(weights);
 }
 
+/* The format of the panels of each of ggml's types, N_FORMATS for none: both have the same names. */
+std::array<int, GGML_TYPE_COUNT> list_formats()
+{
+    std::array<int, GGML_TYPE_COUNT> formats;
+    for (int type = 0; type < GGML_TYPE_COUNT; type++) {
+        const char *name = ggml_type_name(static_cast<ggml_type>(type));
+        int format = 0;
+        while (format < WEIR__PANEL_F32 &&
+               (name == nullptr || std::strcmp(name, weir__panel_layouts[format].name) != 0))
+            format++;
+        formats[static_cast<size_t>(type)] = format < WEIR__PANEL_F32 ? format : WEIR__PANEL_N_FORMATS;
+    }
+    return formats;
+}
+
 /* Tells the format of a matrix in a buffer of buffer_type(). */
 bool format_in_model(const ggml_tensor *weights, weir__panel_format *format)
 {
-    switch (weights->type) {
-    case GGML_TYPE_Q8_0: *format = WEIR__PANEL_Q8_0; break;
-    case GGML_TYPE_Q4_0: *format = WEIR__PANEL_Q4_0; break;
-    case GGML_TYPE_Q4_1: *format = WEIR__PANEL_Q4_1; break;
-    case GGML_TYPE_Q5_0: *format = WEIR__PANEL_Q5_0; break;
-    case GGML_TYPE_Q5_1: *format = WEIR__PANEL_Q5_1; break;
-    case GGML_TYPE_IQ4_NL: *format = WEIR__PANEL_IQ4_NL; break;
-    case GGML_TYPE_MXFP4: *format = WEIR__PANEL_MXFP4; break;
-    case GGML_TYPE_Q4_K: *format = WEIR__PANEL_Q4_K; break;
-    case GGML_TYPE_Q5_K: *format = WEIR__PANEL_Q5_K; break;
-    case GGML_TYPE_Q6_K: *format = WEIR__PANEL_Q6_K; break;
-    case GGML_TYPE_BF16: *format = WEIR__PANEL_BF16; break;
-    case GGML_TYPE_F16: *format = WEIR__PANEL_F16; break;
-    default: return false;
-    }
+    static const std::array<int, GGML_TYPE_COUNT> formats = list_formats();
+    int found = formats[static_cast<size_t>(weights->type)];
+    if (found == WEIR__PANEL_N_FORMATS) return false;
+    *format = static_cast<weir__panel_format>(found);
     return has_shape(weights, *format, WEIR__UNIT);
 }
 
@@ -68,6 +73,17 @@ bool is_encoders(const ggml_tensor *tensor)
 }
 
 } // namespace
+
+void learn_codebooks()
+{
+    const auto formats = list_formats();
+    for (int type = 0; type < GGML_TYPE_COUNT; type++) {
+        int format = formats[static_cast<size_t>(type)];
+        if (format < WEIR__PANEL_N_FORMATS)
+            weir__panel_learn(static_cast<weir__panel_format>(format),
+                              ggml_get_type_traits(static_cast<ggml_type>(type))->to_float);
+    }
+}
 
 bool format_in_encoder(const ggml_tensor *weights, weir__panel_format *format)
 {

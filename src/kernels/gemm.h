@@ -71,6 +71,13 @@ static inline size_t weir__activations_bytes(const weir__gemm *gemm, int64_t m, 
 
 /* ---- For the kernels ---- */
 
+/* The sum that a minimum of a unit, or of a part of it, is multiplied with. */
+static inline float weir__activations_sum(const weir__activations *x, int r, int parts, int part)
+{
+    if (parts == 1) return x->sum[r];
+    return x->scale[r] * (float)(part == 0 ? -x->minus_half[r] : x->minus_half[r] - x->minus[r]);
+}
+
 /* Some units of a row of activations, where they lie: to each unit of a row belongs one of its tile's. */
 typedef struct weir__gemm_run {
     int64_t row, unit, n;

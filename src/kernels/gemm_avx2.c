@@ -5,12 +5,14 @@
  * 32767. Sixteen products of weights of four bits stay below that, eight of five, four of six; this many
  * are added up before they are widened. Weights of eight bits are multiplied nibble by nibble. So integer
  * products are exact, and as the rest is computed as in gemm_avx512.c, the results are the same to the
- * bit. */
+ * bit. Values of a codebook have a sign, which the activations take over. */
 #define LANES 8
 #include "kernels/gemm_q8.h"
 
 #include <immintrin.h>
 #include <string.h>
+
+#include "kernels/gemm_codes.h"
 
 /* Rows of activations at a time: with both halves of sixteen rows of weights, their sums fill eight
  * registers. */
@@ -75,30 +77,39 @@ INLINE void sum_up(batch *b, int at)
 /* ---- Weights ---- */
 
 /* A unit's 32 columns are multiplied pair by pair: two vectors of four columns each. Mostly these are the low
- * and the high nibbles of the same bytes. Where low and high nibbles have factors or scales of their own,
- * they make two lists of pairs, and a pair are those of neighbouring bytes. */
+ * and the high nibbles of the same bytes. Where low and high nibbles have factors of their own, or halves of
+ * a unit their scales, they make two lists of pairs. */
 typedef struct scheme {
     int lists;
-    int pairs;   /* of a list */
-    int run;     /* pairs whose products fit into sixteen bits together */
-    bool scales; /* each list has its own; else the second's factor is 16 */
+    int pairs; /* of a list */
+    int run;   /* pairs whose products fit into sixteen bits together */
     bool min;
     int offset; /* by how many bits it shifts the sum of the activations; -1: there is none */
 } scheme;
 
-static const scheme schemes[WEIR__PANEL_N_FORMATS] = {
-    [WEIR__PANEL_Q8_0] = {2, 4, 4, false, false, 7},  [WEIR__PANEL_Q4_0] = {1, 4, 4, false, false, 3},
-    [WEIR__PANEL_Q4_1] = {1, 4, 4, false, true, -1},  [WEIR__PANEL_Q5_0] = {1, 4, 2, false, false, 4},
-    [WEIR__PANEL_Q5_1] = {1, 4, 2, false, true, -1},  [WEIR__PANEL_IQ4_NL] = {2, 4, 4, false, false, 7},
-    [WEIR__PANEL_MXFP4] = {1, 4, 2, false, false, 4}, [WEIR__PANEL_Q4_K] = {1, 4, 4, false, true, -1},
-    [WEIR__PANEL_Q5_K] = {1, 4, 2, false, true, -1},  [WEIR__PANEL_Q6_K] = {2, 2, 1, true, false, 5},
-};
+/* True for values of eight bits, whose nibbles are multiplied one after the other. */
+INLINE bool is_split(const weir__panel_format format)
+{
+    return weir__panel_layouts[format].offset == 7 && !weir__panel_has_signs(format);
+}
+
+INLINE scheme scheme_of(const weir__panel_format format)
+{
+    const weir__panel_layout *l = &weir__panel_layouts[format];
+    scheme s = {.lists = l->parts == 2 || is_split(format) ? 2 : 1, .pairs = 4 / l->parts};
+    const int fit = INT16_MAX / (4 * INT8_MAX * l->most); /* a pair has four products in each sixteen bits */
+    s.run = fit >= s.pairs ? s.pairs : fit >= 2 ? 2 : 1;
+    s.min = l->scales == WEIR__SCALES_HALF_MIN || l->scales == WEIR__SCALES_BYTE_MIN ||
+            l->scales == WEIR__SCALES_NIBBLE_MIN;
+    s.offset = weir__panel_has_signs(format) ? -1 : l->offset;
+    return s;
+}
 
 /* One unit of sixteen rows, unpacked; [0] are the first eight rows, [1] the others. */
 typedef struct weights {
     __m256i values[2][8][2]; /* of each list */
-    __m256 scale[2][2];      /* of each list, or of the unit */
-    __m256 min[2];           /* added for each activation's sum */
+    __m256 scale[2][2];      /* of each part */
+    __m256 min[2][2];        /* likewise: added for each activation's sum */
 } weights;
 
 INLINE __m256 halves(const unsigned char *at)
@@ -126,10 +137,31 @@ INLINE __m256 half_exponents(const unsigned char *at)
     return _mm256_castsi256_ps(_mm256_blendv_epi8(bits, small, least));
 }
 
-/* The table's bytes less `base`, or one nibble of each. */
-INLINE __m256i look_up(const uint8_t *table, const char base, const int shift, const char mask, __m256i codes)
+/* Floats of eight bits, times 128 as half precision. */
+INLINE __m256 floats8(const unsigned char *at)
 {
-    __m128i t = _mm_sub_epi8(_mm_loadu_si128((const __m128i *)table), _mm_set1_epi8(base));
+    __m128i half = _mm_slli_epi16(_mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)at)), 7);
+    return _mm256_mul_ps(_mm256_cvtph_ps(half), _mm256_set1_ps(128.0f));
+}
+
+/* Low or high nibbles of eight bytes. */
+INLINE __m256 nibbles(const unsigned char *at, const int shift)
+{
+    __m128i both = _mm_srli_epi16(_mm_loadl_epi64((const __m128i *)at), shift);
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_and_si128(both, _mm_set1_epi8(15))));
+}
+
+/* factor × (2 n + 1) × head. */
+INLINE __m256 odd(__m256 n, __m256 head, float factor)
+{
+    __m256 size = _mm256_fmadd_ps(n, _mm256_set1_ps(2.0f * factor), _mm256_set1_ps(factor));
+    return _mm256_mul_ps(head, size);
+}
+
+/* The table's bytes, or one nibble of each. */
+INLINE __m256i look_up(const uint8_t *table, const int shift, const char mask, __m256i codes)
+{
+    __m128i t = _mm_loadu_si128((const __m128i *)table);
     t = _mm_and_si128(_mm_srli_epi16(t, shift), _mm_set1_epi8(mask));
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(t), codes);
 }
@@ -149,77 +181,165 @@ INLINE __m256i plane(const unsigned char *at, const int bit)
                             _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(packed), spread), each));
 }
 
-/* True if a pair are nibbles of neighbouring bytes. */
-INLINE bool has_neighbours(const weir__panel_format format)
+/* A unit looked up: a byte for each value, and then the plane of signs. */
+#define LOOKED_UP (WEIR__PANEL_ROWS * WEIR__UNIT)
+typedef struct looked_up {
+    _Alignas(32) unsigned char bytes[LOOKED_UP + WEIR__PANEL_PLANE];
+} looked_up;
+
+/* Sixteen indices from the one at `at` on. */
+INLINE __m256i indices(const weir__panel_format format, const unsigned char *unit, int at)
 {
-    return format == WEIR__PANEL_Q8_0 || format == WEIR__PANEL_Q6_K;
+    const __m256i each =
+        _mm256_setr_epi16(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, INT16_MIN);
+    __m256i codes = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(unit + at)));
+    for (int bit = 0; bit < n_high_bits(format); bit++) {
+        __m256i plane = _mm256_set1_epi16((short)code_plane(format, unit, bit, at));
+        __m256i set = _mm256_cmpeq_epi16(_mm256_and_si256(plane, each), each);
+        codes = _mm256_or_si256(codes, _mm256_and_si256(set, _mm256_set1_epi16((short)(256 << bit))));
+    }
+    return codes;
 }
 
-/* The first or the second vector of a list's pair, in half h of the rows. */
-INLINE __m256i value(const weir__panel_format format, const unsigned char *unit, const int list, int pair,
-                     const int second, const int h)
+/* Takes two from each byte of the rows whose bit is set. */
+INLINE __m256i shift_rows(__m256i values, uint32_t less)
 {
-    const int at = has_neighbours(format) ? 2 * pair + second : pair;
-    const int high = has_neighbours(format) ? list : second;
-    __m256i both = _mm256_loadu_si256((const __m256i *)(unit + 64 * at + 32 * h));
-    __m256i w = _mm256_and_si256(high ? _mm256_srli_epi16(both, 4) : both, _mm256_set1_epi8(15));
-    const unsigned char *bits = unit + WEIR__PANEL_NIBBLES + 32 * high + 8 * at + 4 * h;
-    switch (format) {
-    case WEIR__PANEL_IQ4_NL: return look_up(weir__panel_iq4_nl, 0, 4 * list, 15, w);
-    case WEIR__PANEL_MXFP4: return look_up(weir__panel_mxfp4, 112, 0, -1, w);
-    case WEIR__PANEL_Q5_0:
-    case WEIR__PANEL_Q5_1:
-    case WEIR__PANEL_Q5_K: return _mm256_or_si256(w, plane(bits, 16));
-    case WEIR__PANEL_Q6_K:
-        w = _mm256_or_si256(w, plane(bits, 16));
-        return _mm256_or_si256(w, plane(bits + WEIR__PANEL_PLANE, 32));
-    default: return w;
+    const __m256i each = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    __m256i set = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int)less), each), each);
+    return _mm256_sub_epi8(values, _mm256_and_si256(set, _mm256_set1_epi8(2)));
+}
+
+INLINE void look_up_codes(const weir__panel_format format, const unsigned char *unit, looked_up *to)
+{
+    const weir__panel_layout *l = &weir__panel_layouts[format];
+    _Alignas(32) uint16_t codes[WEIR__PANEL_QUARTETS];
+    for (int at = 0; at < n_codes(format); at += 16)
+        _mm256_store_si256((__m256i *)(codes + at), indices(format, unit, at));
+    for (int at = 0; at < n_codes(format); at += 8) {
+        __m256i *out = (__m256i *)to->bytes + at / 16 * (has_octets(format) ? 4 : 2) + at / 8 % 2;
+        if (!has_octets(format)) {
+            _mm256_store_si256(out, quartets_of(format, codes + at));
+            continue;
+        }
+        __m256i first, second;
+        octets_of(format, codes + at, &first, &second);
+        if (has_shift(format)) {
+            uint32_t less = code_plane(format, unit, n_high_bits(format), at / 16 * 16) >> at % 16;
+            first = shift_rows(first, less);
+            second = shift_rows(second, less);
+        }
+        _mm256_store_si256(out, first);
+        _mm256_store_si256(out + 2, second);
     }
+    if (l->planes > 0)
+        memcpy(to->bytes + LOOKED_UP, unit + l->scales_at - WEIR__PANEL_PLANE, WEIR__PANEL_PLANE);
+}
+
+/* Which of a unit's eight vectors is the first or the second of a list's pair. */
+INLINE int vector(const weir__panel_format format, const int list, int pair, const int second)
+{
+    if (weir__panel_layouts[format].parts == 2) return 4 * list + 2 * pair + second;
+    if (weir__panel_layouts[format].values == WEIR__VALUES_NIBBLES) return pair + 4 * second;
+    return 2 * pair + second;
 }
 
 /* The first of that vector's four columns. */
 INLINE int column(const weir__panel_format format, const int list, int pair, const int second)
 {
-    if (format == WEIR__PANEL_Q8_0) return 8 * pair + 4 * second;
-    return has_neighbours(format) ? 16 * list + 8 * pair + 4 * second : 4 * pair + 16 * second;
+    return 4 * vector(format, list, pair, second);
 }
 
-INLINE void unpack_values(const weir__panel_format format, const unsigned char *unit, weights *w)
+/* A vector in half h of the rows. at: the unit, or the same unit looked up. */
+INLINE __m256i value(const weir__panel_format format, const unsigned char *at, const int list, int pair,
+                     const int second, const int h)
 {
+    const weir__panel_layout *l = &weir__panel_layouts[format];
+    const int v = vector(format, list, pair, second);
+    const unsigned char *planes = at + l->scales_at - l->planes * WEIR__PANEL_PLANE + 8 * v + 4 * h;
+    __m256i w;
+    switch (l->values) {
+    case WEIR__VALUES_NIBBLES:
+        w = _mm256_loadu_si256((const __m256i *)(at + 64 * (v % 4) + 32 * h));
+        w = _mm256_and_si256(v >= 4 ? _mm256_srli_epi16(w, 4) : w, _mm256_set1_epi8(15));
+        for (int p = 0; p < l->planes; p++)
+            w = _mm256_or_si256(w, plane(planes + p * WEIR__PANEL_PLANE, 16 << p));
+        break;
+    case WEIR__VALUES_PAIRS:
+        w = _mm256_loadu_si256((const __m256i *)(at + 64 * (v % 2) + 32 * h));
+        w = _mm256_and_si256(_mm256_srli_epi16(w, v / 2 * 2), _mm256_set1_epi8(3));
+        if (l->planes > 0) w = _mm256_or_si256(w, plane(planes, 4));
+        break;
+    case WEIR__VALUES_PLANES: return plane(planes, 2);
+    case WEIR__VALUES_BYTES:
+        w = _mm256_loadu_si256((const __m256i *)(at + 64 * v + 32 * h));
+        return _mm256_and_si256(list == 1 ? _mm256_srli_epi16(w, 4) : w, _mm256_set1_epi8(15));
+    default:
+        return _mm256_loadu_si256(
+            (const __m256i *)(at + 64 * v + 32 * h)); /* sizes, of those that have signs */
+    }
+    if (l->table == NULL) return w;
+    return is_split(format) ? look_up(l->table, 4 * list, 15, w) : look_up(l->table, 0, -1, w);
+}
+
+/* The signs of that vector, 1 or -1. */
+INLINE __m256i sign(const weir__panel_format format, const unsigned char *at, const int list, int pair,
+                    const int second, const int h)
+{
+    const unsigned char *signs = at + LOOKED_UP + 8 * vector(format, list, pair, second) + 4 * h;
+    return _mm256_or_si256(plane(signs, 255), _mm256_set1_epi8(1));
+}
+
+INLINE void unpack_values(const weir__panel_format format, const unsigned char *at, weights *w)
+{
+    const scheme s = scheme_of(format);
 #pragma GCC unroll 2
-    for (int list = 0; list < schemes[format].lists; list++)
+    for (int list = 0; list < s.lists; list++)
 #pragma GCC unroll 8
-        for (int i = 0; i < 2 * schemes[format].pairs; i++)
+        for (int i = 0; i < 2 * s.pairs; i++)
 #pragma GCC unroll 2
-            for (int h = 0; h < 2; h++) w->values[list][i][h] = value(format, unit, list, i / 2, i % 2, h);
+            for (int h = 0; h < 2; h++) {
+                __m256i w_i = value(format, at, list, i / 2, i % 2, h);
+                if (weir__panel_has_signs(format))
+                    w_i = _mm256_sign_epi8(w_i, sign(format, at, list, i / 2, i % 2, h));
+                w->values[list][i][h] = w_i;
+            }
 }
 
 INLINE void unpack_scales(const weir__panel_format format, const unsigned char *head,
                           const unsigned char *unit, weights *w)
 {
-    const unsigned char *scales = unit + weir__panel_layouts[format].scales_at;
+    const weir__panel_layout *l = &weir__panel_layouts[format];
+    const unsigned char *scales = unit + l->scales_at;
+    const __m256 zero = _mm256_setzero_ps();
 #pragma GCC unroll 2
-    for (int h = 0; h < 2; h++) {
-        switch (format) {
-        case WEIR__PANEL_MXFP4: w->scale[0][h] = half_exponents(scales + 8 * h); break;
-        case WEIR__PANEL_Q4_1:
-        case WEIR__PANEL_Q5_1:
-            w->scale[0][h] = halves(scales + 16 * h);
-            w->min[h] = halves(scales + 32 + 16 * h);
-            break;
-        case WEIR__PANEL_Q4_K:
-        case WEIR__PANEL_Q5_K:
-            w->scale[0][h] = _mm256_mul_ps(halves(head + 16 * h), bytes(scales + 8 * h));
-            w->min[h] = _mm256_mul_ps(_mm256_sub_ps(_mm256_setzero_ps(), halves(head + 32 + 16 * h)),
-                                      bytes(scales + 16 + 8 * h));
-            break;
-        case WEIR__PANEL_Q6_K:
-            w->scale[0][h] = _mm256_mul_ps(halves(head + 16 * h), signed_bytes(scales + 8 * h));
-            w->scale[1][h] = _mm256_mul_ps(halves(head + 16 * h), signed_bytes(scales + 16 + 8 * h));
-            break;
-        default: w->scale[0][h] = halves(scales + 16 * h);
+    for (int part = 0; part < l->parts; part++)
+#pragma GCC unroll 2
+        for (int h = 0; h < 2; h++) {
+            const unsigned char *at = scales + WEIR__PANEL_ROWS * part + 8 * h;
+            const unsigned char *halves_at = scales + 16 * h, *head_at = head + 16 * h;
+            __m256 *scale = &w->scale[part][h], *min = &w->min[part][h];
+            switch (l->scales) {
+            case WEIR__SCALES_HALF_MIN: *min = halves(halves_at + 32); /* fallthrough */
+            case WEIR__SCALES_HALF: *scale = halves(halves_at); break;
+            case WEIR__SCALES_EXPONENT: *scale = half_exponents(at); break;
+            case WEIR__SCALES_HEAD: *scale = halves(head_at); break;
+            case WEIR__SCALES_BYTE: *scale = _mm256_mul_ps(halves(head_at), signed_bytes(at)); break;
+            case WEIR__SCALES_BYTE_MIN:
+                *scale = _mm256_mul_ps(halves(head_at), bytes(at));
+                *min = _mm256_mul_ps(_mm256_sub_ps(zero, halves(head_at + 32)), bytes(at + 16));
+                break;
+            case WEIR__SCALES_NIBBLE_MIN:
+                *scale = _mm256_mul_ps(halves(head_at), nibbles(at, 0));
+                *min = _mm256_mul_ps(_mm256_sub_ps(zero, halves(head_at + 32)), nibbles(at, 4));
+                break;
+            case WEIR__SCALES_ODD:
+                *scale = odd(l->parts == 2 ? nibbles(scales + 8 * h, 4 * part) : nibbles(scales, 4 * h),
+                             halves(head_at), l->factor);
+                break;
+            case WEIR__SCALES_FLOAT8: *scale = floats8(at); break;
+            default: break;
+            }
         }
-    }
 }
 
 /* ---- One unit ---- */
@@ -237,21 +357,29 @@ INLINE void multiply_pair(const weir__panel_format format, const unsigned char *
                           const weir__activations *x, int at, const int n, const int list, int pair,
                           const bool first, __m256i (*acc)[2])
 {
-    __m256i values[2][2];
+    __m256i values[2][2], signs[2][2];
 #pragma GCC unroll 2
     for (int i = 0; i < 2; i++)
 #pragma GCC unroll 2
-        for (int h = 0; h < 2; h++)
-            values[i][h] =
-                unit != NULL ? value(format, unit, list, pair, i, h) : w->values[list][2 * pair + i][h];
+        for (int h = 0; h < 2; h++) {
+            if (unit != NULL) {
+                values[i][h] = value(format, unit, list, pair, i, h);
+                if (weir__panel_has_signs(format)) signs[i][h] = sign(format, unit, list, pair, i, h);
+            } else {
+                values[i][h] = signs[i][h] = w->values[list][2 * pair + i][h];
+                if (weir__panel_has_signs(format)) values[i][h] = _mm256_abs_epi8(values[i][h]);
+            }
+        }
 #pragma GCC unroll 4
     for (int j = 0; j < n; j++) {
         __m256i a = four(&x->q[at + j][column(format, list, pair, 0)]);
         __m256i b = four(&x->q[at + j][column(format, list, pair, 1)]);
 #pragma GCC unroll 2
         for (int h = 0; h < 2; h++) {
-            __m256i sum = _mm256_add_epi16(_mm256_maddubs_epi16(values[0][h], a),
-                                           _mm256_maddubs_epi16(values[1][h], b));
+            __m256i first_a = weir__panel_has_signs(format) ? _mm256_sign_epi8(a, signs[0][h]) : a;
+            __m256i then_b = weir__panel_has_signs(format) ? _mm256_sign_epi8(b, signs[1][h]) : b;
+            __m256i sum = _mm256_add_epi16(_mm256_maddubs_epi16(values[0][h], first_a),
+                                           _mm256_maddubs_epi16(values[1][h], then_b));
             acc[j][h] = first ? sum : _mm256_add_epi16(acc[j][h], sum);
         }
     }
@@ -262,8 +390,8 @@ INLINE void multiply_list(const weir__panel_format format, const unsigned char *
                           const weir__activations *x, int at, const int n, const int list, const bool first,
                           __m256i (*total)[2])
 {
-    const scheme s = schemes[format];
-    const __m256i factor = _mm256_set1_epi16(list == 0 || s.scales ? 1 : 16);
+    const scheme s = scheme_of(format);
+    const __m256i factor = _mm256_set1_epi16(list == 1 && is_split(format) ? 16 : 1);
 #pragma GCC unroll 4
     for (int run = 0; run < s.pairs; run += s.run) {
         __m256i acc[GROUP][2];
@@ -281,16 +409,22 @@ INLINE void multiply_list(const weir__panel_format format, const unsigned char *
     }
 }
 
-/* Scales a sum of products, less the weights' offset times `minus`, and adds it to sums. */
-INLINE void add_scaled(const int offset, const __m256i *total, int32_t minus, const __m256 *scale,
-                       float x_scale, __m256 *sums)
+/* Scales a part's sum of products for row j, less the weights' offset, and adds it and the minimum. */
+INLINE void add_scaled(const weir__panel_format format, const int part, const __m256i *total,
+                       const weights *w, const weir__activations *x, int j, __m256 *sums)
 {
+    const scheme s = scheme_of(format);
+    const int parts = weir__panel_layouts[format].parts;
+    int32_t minus = parts == 1 ? x->minus[j] : part == 0 ? x->minus_half[j] : x->minus[j] - x->minus_half[j];
 #pragma GCC unroll 2
     for (int h = 0; h < 2; h++) {
         __m256i sum = total[h];
-        if (offset >= 0) sum = _mm256_add_epi32(sum, _mm256_slli_epi32(_mm256_set1_epi32(minus), offset));
-        sums[h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), _mm256_mul_ps(scale[h], _mm256_set1_ps(x_scale)),
-                                  sums[h]);
+        if (s.offset >= 0) sum = _mm256_add_epi32(sum, _mm256_slli_epi32(_mm256_set1_epi32(minus), s.offset));
+        __m256 scale = _mm256_mul_ps(w->scale[part][h], _mm256_set1_ps(x->scale[j]));
+        sums[h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), scale, sums[h]);
+        if (s.min)
+            sums[h] = _mm256_fmadd_ps(w->min[part][h],
+                                      _mm256_set1_ps(weir__activations_sum(x, j, parts, part)), sums[h]);
     }
 }
 
@@ -298,23 +432,15 @@ INLINE void add_scaled(const int offset, const __m256i *total, int32_t minus, co
 INLINE void multiply_unit(const weir__panel_format format, const unsigned char *unit, const weights *w,
                           const weir__activations *x, int at, const int n, __m256 (*sums)[2])
 {
-    const scheme s = schemes[format];
+    const int lists = scheme_of(format).lists, parts = weir__panel_layouts[format].parts;
     __m256i total[GROUP][2];
-    multiply_list(format, unit, w, x, at, n, 0, true, total);
-    if (s.scales) {
+#pragma GCC unroll 2
+    for (int list = 0; list < lists; list++) {
+        multiply_list(format, unit, w, x, at, n, list, list == 0 || parts == 2, total);
+        if (list < lists - parts) continue; /* the second list adds to the same part */
 #pragma GCC unroll 4
         for (int j = at; j < at + n; j++)
-            add_scaled(s.offset, total[j - at], x->minus_half[j], w->scale[0], x->scale[j], sums[j]);
-    }
-    if (s.lists == 2) multiply_list(format, unit, w, x, at, n, 1, s.scales, total);
-#pragma GCC unroll 4
-    for (int j = at; j < at + n; j++) {
-        int32_t minus = s.scales ? x->minus[j] - x->minus_half[j] : x->minus[j];
-        add_scaled(s.offset, total[j - at], minus, w->scale[s.scales], x->scale[j], sums[j]);
-        if (!s.min) continue;
-#pragma GCC unroll 2
-        for (int h = 0; h < 2; h++)
-            sums[j][h] = _mm256_fmadd_ps(w->min[h], _mm256_set1_ps(x->sum[j]), sums[j][h]);
+            add_scaled(format, list < parts ? list : 0, total[j - at], w, x, j, sums[j]);
     }
 }
 
@@ -340,10 +466,12 @@ INLINE void multiply_few(const weir__panel_format format, const int rows, const 
         const unsigned char *unit = panel + head;
         for (int u = 0; u < n_units; u++, unit += size, x++) {
             weights w;
+            looked_up codes;
 #pragma GCC unroll 9
             for (int i = 0; i < size; i += 64) _mm_prefetch((const char *)unit + AHEAD + i, _MM_HINT_T0);
+            if (weir__panel_has_codes(format)) look_up_codes(format, unit, &codes);
             unpack_scales(format, panel, unit, &w);
-            multiply_unit(format, unit, &w, x, 0, rows, sums);
+            multiply_unit(format, weir__panel_has_codes(format) ? codes.bytes : unit, &w, x, 0, rows, sums);
         }
         panel = unit;
     }
@@ -371,7 +499,10 @@ typedef void (*group)(const weights *w, const weir__activations *x, int at, __m2
 #define DEFINE(format)                                                                                       \
     static void unpack_##format(const unsigned char *head, const unsigned char *unit, weights *w)            \
     {                                                                                                        \
-        unpack_values(WEIR__PANEL_##format, unit, w);                                                        \
+        looked_up codes;                                                                                     \
+        if (weir__panel_has_codes(WEIR__PANEL_##format)) look_up_codes(WEIR__PANEL_##format, unit, &codes);  \
+        unpack_values(WEIR__PANEL_##format,                                                                  \
+                      weir__panel_has_codes(WEIR__PANEL_##format) ? codes.bytes : unit, w);                  \
         unpack_scales(WEIR__PANEL_##format, head, unit, w);                                                  \
     }                                                                                                        \
     DEFINE_ROWS(format, 1)                                                                                   \

@@ -11,6 +11,8 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "kernels/gemm_codes.h"
+
 /* Panels and rows of activations at a time: their sums hide vpdpbusd's latency, and together with the weights
  * they fill 24 registers. Each activation that is read is used twice. */
 #define PANELS 2
@@ -60,7 +62,7 @@ INLINE void sum_up(batch *b, int at)
 typedef struct weights {
     __m512i values[8];
     __m512 scale[2]; /* of the unit, or of each half */
-    __m512 min;      /* added for each activation's sum */
+    __m512 min[2];   /* likewise: added for each activation's sum */
 } weights;
 
 INLINE __m512 halves(const unsigned char *at)
@@ -88,14 +90,47 @@ INLINE __m512 half_exponents(const unsigned char *at)
     return _mm512_castsi512_ps(bits);
 }
 
+/* Floats of eight bits, times 128 as half precision. */
+INLINE __m512 floats8(const unsigned char *at)
+{
+    __m256i half = _mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)at)), 7);
+    return _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(128.0f));
+}
+
+/* Low or high nibbles of sixteen bytes; all nibbles of eight. */
+INLINE __m512 nibbles(const unsigned char *at, const int shift)
+{
+    __m128i both = _mm_srli_epi16(_mm_loadu_si128((const __m128i *)at), shift);
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_and_si128(both, _mm_set1_epi8(15))));
+}
+
+INLINE __m512 all_nibbles(const unsigned char *at)
+{
+    __m128i low = _mm_loadl_epi64((const __m128i *)at), high = _mm_srli_epi16(low, 4);
+    __m128i both = _mm_and_si128(_mm_unpacklo_epi64(low, high), _mm_set1_epi8(15));
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(both));
+}
+
+/* factor × (2 n + 1) × head. */
+INLINE __m512 odd(__m512 n, __m512 head, float factor)
+{
+    __m512 size = _mm512_fmadd_ps(n, _mm512_set1_ps(2.0f * factor), _mm512_set1_ps(factor));
+    return _mm512_mul_ps(head, size);
+}
+
+INLINE __mmask64 plane_at(const unsigned char *at)
+{
+    __mmask64 mask;
+    memcpy(&mask, at, sizeof mask);
+    return mask;
+}
+
 INLINE void add_plane(weights *w, const unsigned char *at, char bit)
 {
 #pragma GCC unroll 8
-    for (int i = 0; i < 8; i++) {
-        __mmask64 mask;
-        memcpy(&mask, at + 8 * i, sizeof mask);
-        w->values[i] = _mm512_mask_add_epi8(w->values[i], mask, w->values[i], _mm512_set1_epi8(bit));
-    }
+    for (int i = 0; i < 8; i++)
+        w->values[i] =
+            _mm512_mask_add_epi8(w->values[i], plane_at(at + 8 * i), w->values[i], _mm512_set1_epi8(bit));
 }
 
 INLINE void look_up(weights *w, const uint8_t *table)
@@ -105,83 +140,176 @@ INLINE void look_up(weights *w, const uint8_t *table)
     for (int i = 0; i < 8; i++) w->values[i] = _mm512_shuffle_epi8(t, w->values[i]);
 }
 
-INLINE void unpack(const weir__panel_format format, const unsigned char *head, const unsigned char *unit,
-                   weights *w)
+/* Thirty-two indices from the one at `at` on. */
+INLINE __m512i indices(const weir__panel_format format, const unsigned char *unit, int at)
 {
-    const unsigned char *scales = unit + weir__panel_layouts[format].scales_at;
-    if (format == WEIR__PANEL_Q8_0) {
+    __m512i codes = _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)(unit + at)));
+    for (int bit = 0; bit < n_high_bits(format); bit++) {
+        __mmask32 set = code_plane(format, unit, bit, at) | code_plane(format, unit, bit, at + 16) << 16;
+        codes = _mm512_mask_add_epi16(codes, set, codes, _mm512_set1_epi16((short)(256 << bit)));
+    }
+    return codes;
+}
+
+/* The words of a book of 2^bits entries: registers hold 64 of them. */
+INLINE __m512i words_at(const uint16_t *words, const int bits, __m512i codes)
+{
+    __m512i which = _mm512_srli_epi16(codes, 6), found = _mm512_setzero_si512();
 #pragma GCC unroll 8
-        for (int i = 0; i < 8; i++) w->values[i] = _mm512_loadu_si512(unit + 64 * i);
-    } else {
-        const __m512i low = _mm512_set1_epi8(15);
+    for (int i = 0; i < 1 << (bits - 6); i++) {
+        __m512i some = _mm512_permutex2var_epi16(_mm512_load_si512(words + 64 * i), codes,
+                                                 _mm512_load_si512(words + 64 * i + 32));
+        __mmask32 here = _mm512_cmpeq_epi16_mask(which, _mm512_set1_epi16((short)i));
+        found = i == 0 ? some : _mm512_mask_mov_epi16(found, here, some);
+    }
+    return found;
+}
+
+/* Four times two bits of each lane, and four times four, as bytes. */
+INLINE __m512i spread_pairs(__m512i x)
+{
+    x = _mm512_and_si512(_mm512_or_si512(x, _mm512_slli_epi32(x, 12)), _mm512_set1_epi32(0x000f000f));
+    return _mm512_and_si512(_mm512_or_si512(x, _mm512_slli_epi32(x, 6)), _mm512_set1_epi32(0x03030303));
+}
+
+INLINE __m512i spread_nibbles(__m512i x)
+{
+    x = _mm512_and_si512(_mm512_or_si512(x, _mm512_slli_epi32(x, 8)), _mm512_set1_epi32(0x00ff00ff));
+    return _mm512_and_si512(_mm512_or_si512(x, _mm512_slli_epi32(x, 4)), _mm512_set1_epi32(0x0f0f0f0f));
+}
+
+/* Looks up small books by permutations. */
+INLINE void permute_codes(const weir__panel_format format, const unsigned char *unit, weights *w)
+{
+    const weir__codebook *book = weir__codebook_of(format);
 #pragma GCC unroll 4
-        for (int i = 0; i < 4; i++) {
-            __m512i both = _mm512_loadu_si512(unit + 64 * i);
-            w->values[i] = _mm512_and_si512(both, low);
-            w->values[i + 4] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
+    for (int at = 0; at < n_codes(format); at += 32) {
+        __m512i words =
+            words_at(book->words, weir__panel_layouts[format].code_bits, indices(format, unit, at));
+#pragma GCC unroll 2
+        for (int h = 0; h < 2; h++) {
+            __m512i x = _mm512_cvtepu16_epi32(h == 0 ? _mm512_castsi512_si256(words)
+                                                     : _mm512_extracti64x4_epi64(words, 1));
+            if (has_octets(format)) {
+                w->values[at / 8 + 2 * h] = spread_pairs(x);
+                w->values[at / 8 + 2 * h + 1] = spread_pairs(_mm512_srli_epi32(x, 8));
+            } else {
+                w->values[at / 16 + h] = spread_nibbles(x);
+            }
         }
     }
-    switch (format) {
-    case WEIR__PANEL_Q8_0: w->scale[0] = halves(scales); break;
-    case WEIR__PANEL_Q4_0: w->scale[0] = halves(scales); break;
-    case WEIR__PANEL_IQ4_NL:
-        look_up(w, weir__panel_iq4_nl);
-        w->scale[0] = halves(scales);
-        break;
-    case WEIR__PANEL_MXFP4:
-        look_up(w, weir__panel_mxfp4);
-        w->scale[0] = half_exponents(scales);
-        break;
-    case WEIR__PANEL_Q4_1:
-        w->scale[0] = halves(scales);
-        w->min = halves(scales + 32);
-        break;
-    case WEIR__PANEL_Q5_0:
-        add_plane(w, unit + WEIR__PANEL_NIBBLES, 16);
-        w->scale[0] = halves(scales);
-        break;
-    case WEIR__PANEL_Q5_1:
-        add_plane(w, unit + WEIR__PANEL_NIBBLES, 16);
-        w->scale[0] = halves(scales);
-        w->min = halves(scales + 32);
-        break;
-    case WEIR__PANEL_Q4_K:
-        w->scale[0] = _mm512_mul_ps(halves(head), bytes(scales));
-        w->min = _mm512_mul_ps(_mm512_sub_ps(_mm512_setzero_ps(), halves(head + 32)), bytes(scales + 16));
-        break;
-    case WEIR__PANEL_Q5_K:
-        add_plane(w, unit + WEIR__PANEL_NIBBLES, 16);
-        w->scale[0] = _mm512_mul_ps(halves(head), bytes(scales));
-        w->min = _mm512_mul_ps(_mm512_sub_ps(_mm512_setzero_ps(), halves(head + 32)), bytes(scales + 16));
-        break;
-    case WEIR__PANEL_Q6_K:
-        add_plane(w, unit + WEIR__PANEL_NIBBLES, 16);
-        add_plane(w, unit + WEIR__PANEL_NIBBLES + WEIR__PANEL_PLANE, 32);
-        w->scale[0] = _mm512_mul_ps(halves(head), signed_bytes(scales));
-        w->scale[1] = _mm512_mul_ps(halves(head), signed_bytes(scales + 16));
-        break;
-    default: break;
+    look_up(w, book->levels);
+}
+
+/* Looks up large books one by one. */
+INLINE void load_codes(const weir__panel_format format, const unsigned char *unit, weights *w)
+{
+    _Alignas(64) uint16_t codes[WEIR__PANEL_OCTETS];
+#pragma GCC unroll 2
+    for (int at = 0; at < WEIR__PANEL_OCTETS; at += 32)
+        _mm512_store_si512(codes + at, indices(format, unit, at));
+#pragma GCC unroll 4
+    for (int q = 0; q < WEIR__UNIT / 8; q++) {
+        __m256i first[2], second[2];
+#pragma GCC unroll 2
+        for (int h = 0; h < 2; h++) octets_of(format, codes + 16 * q + 8 * h, &first[h], &second[h]);
+        __m512i *values = w->values + 2 * q;
+        values[0] = _mm512_inserti64x4(_mm512_castsi256_si512(first[0]), first[1], 1);
+        values[1] = _mm512_inserti64x4(_mm512_castsi256_si512(second[0]), second[1], 1);
+        if (!has_shift(format)) continue;
+        const __m512i two = _mm512_set1_epi32(0x02020202);
+        __mmask16 less = (__mmask16)code_plane(format, unit, n_high_bits(format), 16 * q);
+        values[0] = _mm512_mask_sub_epi32(values[0], less, values[0], two);
+        values[1] = _mm512_mask_sub_epi32(values[1], less, values[1], two);
     }
 }
 
-/* The bits by which an offset, a power of two, shifts the sum of the activations; -1: there is none. */
-INLINE int offset_bits(const weir__panel_format format)
+INLINE void unpack_codes(const weir__panel_format format, const unsigned char *unit, weights *w)
 {
-    switch (format) {
-    case WEIR__PANEL_Q8_0:
-    case WEIR__PANEL_IQ4_NL:
-    case WEIR__PANEL_MXFP4: return 7;
-    case WEIR__PANEL_Q4_0: return 3;
-    case WEIR__PANEL_Q5_0: return 4;
-    case WEIR__PANEL_Q6_K: return 5;
-    default: return -1;
+    const weir__panel_layout *l = &weir__panel_layouts[format];
+    const unsigned char *signs = unit + l->scales_at - WEIR__PANEL_PLANE;
+    if (l->code_bits <= 9)
+        permute_codes(format, unit, w);
+    else
+        load_codes(format, unit, w);
+    if (!weir__panel_has_signs(format)) return;
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) {
+        const __m512i sizes = w->values[i], offset = _mm512_set1_epi8(-128);
+        __m512i plus = l->code_bits <= 9 ? sizes : _mm512_xor_si512(sizes, offset);
+        /* minus 128 + size is 128 - size */
+        w->values[i] = _mm512_mask_sub_epi8(plus, plane_at(signs + 8 * i), _mm512_setzero_si512(), plus);
+    }
+}
+
+INLINE void unpack_values(const weir__panel_format format, const unsigned char *unit, weights *w)
+{
+    const weir__panel_layout *l = &weir__panel_layouts[format];
+    const unsigned char *planes = unit + l->scales_at - l->planes * WEIR__PANEL_PLANE;
+    const __m512i low = _mm512_set1_epi8(15), pair = _mm512_set1_epi8(3);
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) switch (l->values) {
+        case WEIR__VALUES_NIBBLES: {
+            __m512i both = _mm512_loadu_si512(unit + 64 * (i % 4));
+            w->values[i] = _mm512_and_si512(i < 4 ? both : _mm512_srli_epi16(both, 4), low);
+            break;
+        }
+        case WEIR__VALUES_PAIRS: {
+            __m512i all = _mm512_loadu_si512(unit + 64 * (i % 2));
+            w->values[i] = _mm512_and_si512(_mm512_srli_epi16(all, (unsigned)(i / 2 * 2)), pair);
+            break;
+        }
+        case WEIR__VALUES_PLANES: w->values[i] = _mm512_maskz_set1_epi8(plane_at(planes + 8 * i), 2); break;
+        default: w->values[i] = _mm512_loadu_si512(unit + 64 * i); break;
+        }
+    if (l->values != WEIR__VALUES_PLANES) {
+        const int bit = l->values == WEIR__VALUES_NIBBLES ? 16 : 4;
+        for (int p = 0; p < l->planes; p++) add_plane(w, planes + p * WEIR__PANEL_PLANE, (char)(bit << p));
+    }
+    if (l->table != NULL) look_up(w, l->table);
+}
+
+INLINE void unpack_scales(const weir__panel_format format, const unsigned char *head,
+                          const unsigned char *unit, weights *w)
+{
+    const weir__panel_layout *l = &weir__panel_layouts[format];
+    const unsigned char *scales = unit + l->scales_at;
+    const __m512 zero = _mm512_setzero_ps();
+    switch (l->scales) {
+    case WEIR__SCALES_HALF_MIN: w->min[0] = halves(scales + 32); /* fallthrough */
+    case WEIR__SCALES_HALF: w->scale[0] = halves(scales); break;
+    case WEIR__SCALES_EXPONENT: w->scale[0] = half_exponents(scales); break;
+    case WEIR__SCALES_HEAD: w->scale[0] = halves(head); break;
+    case WEIR__SCALES_BYTE_MIN:
+        w->scale[0] = _mm512_mul_ps(halves(head), bytes(scales));
+        w->min[0] = _mm512_mul_ps(_mm512_sub_ps(zero, halves(head + 32)), bytes(scales + 16));
+        break;
+    default: break;
+    }
+#pragma GCC unroll 2
+    for (int part = 0; part < l->parts; part++) {
+        const unsigned char *at = scales + WEIR__PANEL_ROWS * part;
+        switch (l->scales) {
+        case WEIR__SCALES_BYTE: w->scale[part] = _mm512_mul_ps(halves(head), signed_bytes(at)); break;
+        case WEIR__SCALES_NIBBLE_MIN:
+            w->scale[part] = _mm512_mul_ps(halves(head), nibbles(at, 0));
+            w->min[part] = _mm512_mul_ps(_mm512_sub_ps(zero, halves(head + 32)), nibbles(at, 4));
+            break;
+        case WEIR__SCALES_ODD:
+            w->scale[part] =
+                odd(l->parts == 2 ? nibbles(scales, 4 * part) : all_nibbles(scales), halves(head), l->factor);
+            break;
+        case WEIR__SCALES_FLOAT8: w->scale[part] = floats8(at); break;
+        default: break;
+        }
     }
 }
 
 INLINE bool has_min(const weir__panel_format format)
 {
-    return format == WEIR__PANEL_Q4_1 || format == WEIR__PANEL_Q5_1 || format == WEIR__PANEL_Q4_K ||
-           format == WEIR__PANEL_Q5_K;
+    const weir__panel_scales scales = weir__panel_layouts[format].scales;
+    return scales == WEIR__SCALES_HALF_MIN || scales == WEIR__SCALES_BYTE_MIN ||
+           scales == WEIR__SCALES_NIBBLE_MIN;
 }
 
 /* ---- One tile ---- */
@@ -196,13 +324,13 @@ INLINE __m512i four(const int8_t *at)
 /* Units whose halves have scales of their own are two parts. */
 INLINE int n_parts(const weir__panel_format format)
 {
-    return format == WEIR__PANEL_Q6_K ? 2 : 1;
+    return weir__panel_layouts[format].parts;
 }
 
 /* The share of the weights' offset in row r. */
 INLINE __m512i start(const weir__panel_format format, const int part, const weir__activations *x, int r)
 {
-    const int bits = offset_bits(format);
+    const int bits = weir__panel_layouts[format].offset;
     if (bits < 0) return _mm512_setzero_si512();
     __m512i minus = _mm512_set1_epi32(x->minus[r]);
     if (n_parts(format) == 2) {
@@ -239,7 +367,10 @@ INLINE void multiply_group(const weir__panel_format format, const int n_panels, 
                 __m512 *sum = &sums[at + r][p];
                 __m512 scale = _mm512_mul_ps(w[p].scale[part], _mm512_set1_ps(x->scale[at + r]));
                 *sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[r][p]), scale, *sum);
-                if (has_min(format)) *sum = _mm512_fmadd_ps(w[p].min, _mm512_set1_ps(x->sum[at + r]), *sum);
+                if (has_min(format))
+                    *sum = _mm512_fmadd_ps(
+                        w[p].min[part],
+                        _mm512_set1_ps(weir__activations_sum(x, at + r, n_parts(format), part)), *sum);
             }
 }
 
@@ -290,14 +421,20 @@ INLINE void multiply_tile(const weir__panel_format format, const int n_panels, c
 #pragma GCC unroll 2
                 for (int p = 0; p < n_panels; p++) fetch(unit + (size_t)p * panel_bytes + later, size);
             }
+            weights w[PANELS];
+#pragma GCC unroll 2
+            for (int p = 0; p < PANELS; p++)
+                if (p < n_panels && weir__panel_has_codes(format))
+                    unpack_codes(format, unit + (size_t)p * panel_bytes, &w[p]);
 #pragma GCC unroll 2
             for (int part = 0; part < n_parts(format); part++) {
-                weights w[PANELS];
 #pragma GCC unroll 2
                 for (int p = 0; p < PANELS; p++)
-                    if (p < n_panels)
-                        unpack(format, panels + (size_t)p * panel_bytes, unit + (size_t)p * panel_bytes,
-                               &w[p]);
+                    if (p < n_panels) {
+                        const unsigned char *at = unit + (size_t)p * panel_bytes;
+                        if (!weir__panel_has_codes(format)) unpack_values(format, at, &w[p]);
+                        unpack_scales(format, panels + (size_t)p * panel_bytes, at, &w[p]);
+                    }
                 int r = 0;
                 for (; r + GROUP <= rows; r += GROUP)
                     multiply_group(format, n_panels, part, GROUP, w, x, r, sums);

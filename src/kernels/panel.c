@@ -11,8 +11,9 @@
 
 const uint8_t weir__panel_iq4_nl[16] = {1,   24,  45,  63,  79,  93,  106, 118,
                                         129, 141, 153, 166, 181, 197, 217, 241};
-const uint8_t weir__panel_mxfp4[16] = {128, 129, 130, 131, 132, 134, 136, 140,
-                                       128, 127, 126, 125, 124, 122, 120, 116};
+const uint8_t weir__panel_e2m1[16] = {16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4};
+
+weir__codebook weir__codebooks[WEIR__PANEL_N_CODEBOOKS];
 
 size_t weir__panel_bytes(weir__panel_format format, int64_t rows, int64_t columns)
 {
@@ -27,9 +28,11 @@ size_t weir__panel_bytes(weir__panel_format format, int64_t rows, int64_t column
 
 /* One row's 32 columns of a unit, taken apart no further than its panel needs. */
 typedef struct unit {
-    uint8_t values[WEIR__UNIT]; /* Q8_0: plus 128; else 16 bytes: low four bits of columns k and k + 16 */
-    uint32_t planes[2];         /* the fifth and the sixth bit of column k: bit k */
-    uint8_t scales[4];          /* a row's bytes at scales_at, as in the file */
+    uint8_t values[WEIR__UNIT]; /* bytes: plus 128; 16 nibbles: of columns k and k + 16; 8 pairs of bits: of
+                                 * columns k, k + 8, k + 16 and k + 24 */
+    uint16_t codes[WEIR__UNIT / 4]; /* indices into a codebook */
+    uint32_t planes[2];             /* one bit of column k: bit k */
+    uint8_t scales[4];              /* a row's bytes at scales_at */
 } unit;
 
 INLINE uint64_t read_word(const unsigned char *bytes, const int n)
@@ -68,6 +71,123 @@ INLINE void read_nibbles(const unsigned char *bytes, int shift, uint8_t *values)
 {
     for (int k = 0; k < WEIR__UNIT / 2; k++)
         values[k] = (uint8_t)((bytes[k] >> shift & 15) | (bytes[k + 16] >> shift & 15) << 4);
+}
+
+/* Reads 32 columns in as many bytes, of which each has two bits from bit `shift` on. */
+INLINE void read_pairs(const unsigned char *bytes, int shift, uint8_t *values)
+{
+    for (int k = 0; k < WEIR__UNIT / 4; k++) {
+        unsigned pairs = 0;
+        for (int q = 0; q < 4; q++) pairs |= (bytes[k + 8 * q] >> shift & 3u) << 2 * q;
+        values[k] = (uint8_t)pairs;
+    }
+}
+
+/* Pairs of bits that stand one behind the other. */
+INLINE void read_packed_pairs(const unsigned char *bytes, uint8_t *values)
+{
+    unsigned char each[WEIR__UNIT];
+    for (int k = 0; k < WEIR__UNIT; k++) each[k] = bytes[k / 4] >> k % 4 * 2 & 3;
+    read_pairs(each, 0, values);
+}
+
+/* Numbers 0 to 2 of unit i: five of them are a fraction of 256 in one byte, the first in its highest place.
+ * Of 32 bytes each has columns that stand 32 apart, of the next 16 bytes 16 apart; four bytes have four
+ * each. */
+INLINE void read_trits(const unsigned char *block, int i, uint8_t *values)
+{
+    static const uint8_t powers[] = {1, 3, 9, 27, 81};
+    unsigned char each[WEIR__UNIT];
+    for (int k = 0; k < WEIR__UNIT; k++) {
+        int column = i * WEIR__UNIT + k, at, place;
+        if (column < 160)
+            at = column % 32, place = column / 32;
+        else if (column < 240)
+            at = 32 + column % 16, place = (column - 160) / 16;
+        else
+            at = 48 + column % 4, place = (column - 240) / 4;
+        each[k] = (unsigned char)((uint8_t)(block[at] * powers[place]) * 3 >> 8);
+    }
+    read_pairs(each, 0, values);
+}
+
+/* The signs of four times eight columns: seven bits each, and an eighth that makes their number even. */
+INLINE uint32_t even_signs(uint32_t a, uint32_t b, uint32_t c, uint32_t d)
+{
+    uint32_t signs = (a & 127) | (b & 127) << 8 | (c & 127) << 16 | (d & 127) << 24;
+    uint32_t odd = signs ^ signs >> 4;
+    odd ^= odd >> 2;
+    odd ^= odd >> 1;
+    return signs | (odd & 0x01010101) << 7;
+}
+
+/* Scale i of sixteen with six bits each: four low bits in eight bytes, two high ones in four. */
+INLINE uint8_t read_scale_q3(const unsigned char *packed, int i)
+{
+    int low = packed[i % 8] >> i / 8 * 4 & 15, high = packed[8 + i % 4] >> i / 4 * 2 & 3;
+    return (uint8_t)((low | high << 4) - 32);
+}
+
+/* A positive float of eight bits, where 127 is zero. */
+INLINE uint8_t read_float8(unsigned char x)
+{
+    return x == 0x7f ? 0 : x & 0x7f;
+}
+
+/* Unit i of a block with a codebook. */
+INLINE void read_codes(const weir__panel_format format, const unsigned char *block, int i, unit *u)
+{
+    const unsigned char *at;
+    uint32_t word;
+    switch (format) {
+    case WEIR__PANEL_IQ2_XXS:
+        at = block + 2 + 8 * i;
+        word = (uint32_t)read_word(at + 4, 4);
+        for (int q = 0; q < 4; q++) u->codes[q] = at[q];
+        u->planes[0] = even_signs(word, word >> 7, word >> 14, word >> 21);
+        u->scales[0] = (uint8_t)(word >> 28);
+        break;
+    case WEIR__PANEL_IQ2_XS:
+        at = block + 2 + 8 * i;
+        for (int q = 0; q < 4; q++) u->codes[q] = (uint16_t)(read_word(at + 2 * q, 2) & 511);
+        u->planes[0] = even_signs(at[1] >> 1, at[3] >> 1, at[5] >> 1, at[7] >> 1);
+        u->scales[0] = block[66 + i];
+        break;
+    case WEIR__PANEL_IQ2_S:
+        at = block + 2 + 4 * i;
+        for (int q = 0; q < 4; q++) u->codes[q] = (uint16_t)(at[q] | (block[66 + i] >> 2 * q & 3) << 8);
+        u->planes[0] = (uint32_t)read_word(at + 32, 4);
+        u->scales[0] = block[74 + i];
+        break;
+    case WEIR__PANEL_IQ3_XXS:
+        at = block + 2 + 8 * i;
+        word = (uint32_t)read_word(block + 66 + 4 * i, 4);
+        for (int q = 0; q < 8; q++) u->codes[q] = at[q];
+        u->planes[0] = even_signs(word, word >> 7, word >> 14, word >> 21);
+        u->scales[0] = (uint8_t)(word >> 28);
+        break;
+    case WEIR__PANEL_IQ3_S:
+        at = block + 2 + 8 * i;
+        for (int q = 0; q < 8; q++) u->codes[q] = (uint16_t)(at[q] | (block[66 + i] >> q & 1) << 8);
+        u->planes[0] = (uint32_t)read_word(block + 74 + 4 * i, 4);
+        u->scales[0] = block[106 + i / 2] >> i % 2 * 4 & 15;
+        break;
+    case WEIR__PANEL_IQ1_S: /* all columns are shifted in the same direction */
+        at = block + 2 + 4 * i;
+        word = (uint32_t)read_word(block + 34 + 2 * i, 2);
+        for (int q = 0; q < 4; q++)
+            u->codes[q] = (uint16_t)(at[q] | (word >> 3 * q & 7) << 8 | (word >> 15) << 11);
+        u->scales[0] = word >> 12 & 7;
+        break;
+    case WEIR__PANEL_IQ1_M:
+    default:
+        at = block + 4 * i;
+        word = (uint32_t)read_word(block + 32 + 2 * i, 2);
+        for (int q = 0; q < 4; q++) u->codes[q] = (uint16_t)(at[q] | (word >> 4 * q & 15) << 8);
+        word = (uint32_t)read_word(block + 48 + i / 2 * 2, 2) >> i % 2 * 6;
+        u->scales[0] = (uint8_t)((word & 7) | (word >> 3 & 7) << 4);
+        break;
+    }
 }
 
 /* Unit i of a block. Of Q4_K and Q5_K units 2j and 2j + 1 are the low and the high nibbles of the same 32
@@ -112,8 +232,34 @@ INLINE void read_unit(const weir__panel_format format, const unsigned char *bloc
         u->planes[0] = read_plane(block + 16, i);
         read_scales_k(block + 4, i, u->scales);
         break;
+    case WEIR__PANEL_Q2_K:
+        read_pairs(block + 16 + i / 4 * 32, i % 4 * 2, u->values);
+        memcpy(u->scales, block + 2 * i, 2);
+        break;
+    case WEIR__PANEL_Q3_K:
+        read_pairs(block + 32 + i / 4 * 32, i % 4 * 2, u->values);
+        u->planes[0] = read_plane(block, i);
+        for (int part = 0; part < 2; part++) u->scales[part] = read_scale_q3(block + 96, 2 * i + part);
+        break;
+    case WEIR__PANEL_IQ4_XS:
+        memcpy(u->values, block + 8 + half * i, half);
+        u->scales[0] =
+            (uint8_t)(((block[4 + i / 2] >> i % 2 * 4 & 15) | (block[2 + i / 4] >> i % 4 * 2 & 3) << 4) - 32);
+        break;
+    case WEIR__PANEL_TQ1_0: read_trits(block, i, u->values); break;
+    case WEIR__PANEL_TQ2_0: read_pairs(block + i / 4 * 32, i % 4 * 2, u->values); break;
+    case WEIR__PANEL_Q1_0: u->planes[0] = (uint32_t)read_word(block + 2 + 4 * i, 4); break;
+    case WEIR__PANEL_Q2_0: read_packed_pairs(block + 2 + 8 * i, u->values); break;
+    case WEIR__PANEL_NVFP4: /* of each half of a unit, columns k and k + 8 are a byte's nibbles */
+        for (int k = 0; k < 8; k++) {
+            unsigned first = block[4 + half * i + k], second = block[4 + half * i + 8 + k];
+            u->values[k] = (uint8_t)((first & 15) | (second & 15) << 4);
+            u->values[k + 8] = (uint8_t)(first >> 4 | (second & 0xf0));
+        }
+        for (int part = 0; part < 2; part++) u->scales[part] = read_float8(block[2 * i + part]);
+        break;
+    default: read_codes(format, block, i, u); break;
     case WEIR__PANEL_Q6_K:
-    default:
         read_nibbles(block + i / 4 * 64 + i % 2 * 32, i / 2 % 2 * 4, u->values);
         for (int p = 0; p < 2; p++) u->planes[p] = read_plane(block + 128 + i / 4 * 32, i % 4 * 2 + p);
         memcpy(u->scales, block + 192 + 2 * i, 2);
@@ -128,43 +274,71 @@ INLINE void read_unit(const weir__panel_format format, const unsigned char *bloc
 #define QUAD      4
 #define QUAD_STEP (QUAD * WEIR__PANEL_ROWS)
 
-/* Rows come in order: the first of two that share bytes of a plane sets them. */
+/* Puts the low n bits of x at bit `at` of bytes that are filled in this order. */
+INLINE void put_bits(unsigned char *bytes, int at, const int n, unsigned x)
+{
+    unsigned char *byte = bytes + at / 8;
+    *byte = (unsigned char)((at % 8 == 0 ? 0u : *byte) | (x & ((1u << n) - 1)) << at % 8);
+}
+
+/* A row's indices: their low bytes, and behind those of all rows a plane for each further bit. */
+INLINE void put_codes(const weir__panel_format format, const unit *u, int row, unsigned char *out)
+{
+    const weir__panel_layout *l = &weir__panel_layouts[format];
+    const int n = l->values == WEIR__VALUES_OCTETS ? WEIR__UNIT / 8 : WEIR__UNIT / 4, more = l->code_bits - 8;
+    for (int q = 0; q < n; q++) {
+        int at = q * WEIR__PANEL_ROWS + row;
+        out[at] = (unsigned char)u->codes[q];
+        for (int bit = 0; bit < more; bit++)
+            put_bits(out + n * (WEIR__PANEL_ROWS + 2 * bit), at, 1, u->codes[q] >> (8 + bit));
+    }
+}
+
+/* Rows come in order: the first of several that share a byte sets it. */
 INLINE void put_values(const weir__panel_format format, const unit *u, int row, unsigned char *out)
 {
     const weir__panel_layout *l = &weir__panel_layouts[format];
-    const int n_planes =
-        format == WEIR__PANEL_Q8_0 ? 0 : (l->scales_at - WEIR__PANEL_NIBBLES) / WEIR__PANEL_PLANE;
-    const int n_bytes = format == WEIR__PANEL_Q8_0 ? WEIR__UNIT : WEIR__UNIT / 2;
+    const int n_bytes = l->values == WEIR__VALUES_BYTES     ? WEIR__UNIT
+                        : l->values == WEIR__VALUES_NIBBLES ? WEIR__UNIT / 2
+                        : l->values == WEIR__VALUES_PAIRS   ? WEIR__UNIT / 4
+                                                            : 0;
+    unsigned char *planes = out + l->scales_at - l->planes * WEIR__PANEL_PLANE;
     for (int q = 0; q < n_bytes / QUAD; q++)
         memcpy(out + q * QUAD_STEP + row * QUAD, u->values + q * QUAD, QUAD);
-    for (int p = 0; p < n_planes; p++)
-        for (int q = 0; q < WEIR__UNIT / QUAD; q++) {
-            unsigned char *byte =
-                out + WEIR__PANEL_NIBBLES + p * WEIR__PANEL_PLANE + (q * QUAD_STEP + row * QUAD) / 8;
-            uint32_t bits = u->planes[p] >> q * QUAD & 15;
-            *byte = (unsigned char)(row % 2 == 0 ? bits : *byte | bits << QUAD);
-        }
+    if (weir__panel_has_codes(format)) put_codes(format, u, row, out);
+    for (int p = 0; p < l->planes; p++, planes += WEIR__PANEL_PLANE)
+        for (int q = 0; q < WEIR__UNIT / QUAD; q++)
+            put_bits(planes, q * QUAD_STEP + row * QUAD, QUAD, u->planes[p] >> q * QUAD);
 }
 
-/* The bytes of one row's scales, each kind in 16 rows' column: `width` bytes each. */
+/* The bytes of one row's scales, each kind in 16 rows' column. */
 INLINE void put_scales(const weir__panel_format format, const unit *u, int row, unsigned char *out)
 {
     const weir__panel_layout *l = &weir__panel_layouts[format];
-    size_t bytes = (size_t)(l->unit_bytes - l->scales_at) / WEIR__PANEL_ROWS;
-    size_t width = l->columns == WEIR__UNIT && format != WEIR__PANEL_MXFP4 ? 2 : 1;
+    const size_t bytes = (size_t)(l->unit_bytes - l->scales_at) / WEIR__PANEL_ROWS;
+    const size_t width = l->scales == WEIR__SCALES_HALF || l->scales == WEIR__SCALES_HALF_MIN ? 2 : 1;
+    if (l->scales == WEIR__SCALES_ODD && l->parts == 1) {
+        unsigned char *byte = out + row % 8;
+        *byte = (unsigned char)(row < 8 ? u->scales[0] : *byte | u->scales[0] << 4);
+        return;
+    }
     for (size_t i = 0; i < bytes; i += width)
         memcpy(out + i * WEIR__PANEL_ROWS + (size_t)row * width, u->scales + i, width);
 }
 
-/* The scales that a block of 256 columns has once: d and dmin, or d alone at the end of the block. */
+/* The scales that a block has once: d, or d and dmin. */
 INLINE void put_head(const weir__panel_format format, const unsigned char *block, int row, unsigned char *out)
 {
-    if (format == WEIR__PANEL_Q6_K) {
-        memcpy(out + row * 2, block + 208, 2);
-    } else {
-        memcpy(out + row * 2, block, 2);
-        memcpy(out + WEIR__PANEL_HALVES + row * 2, block + 2, 2);
+    const weir__panel_layout *l = &weir__panel_layouts[format];
+    unsigned char whole[2] = {0};
+    const unsigned char *at = block + l->head_at;
+    if (l->head_at < 0) { /* IQ1_M: the fourth nibbles of four words */
+        whole[0] = (unsigned char)(block[49] >> 4 | (block[51] & 0xf0));
+        whole[1] = (unsigned char)(block[53] >> 4 | (block[55] & 0xf0));
+        at = whole;
     }
+    for (int i = 0; i < l->head_bytes / WEIR__PANEL_HALVES; i++)
+        memcpy(out + i * WEIR__PANEL_HALVES + row * 2, at + 2 * i, 2);
 }
 
 /* Values of 16 bits stay as they are, `width` neighbouring columns of a row in one piece. */
@@ -262,4 +436,73 @@ void weir__panel_pack(weir__panel_format format, int64_t columns, const void *ro
     case WEIR__PANEL_##name: pack_units(WEIR__PANEL_##name, columns, rows, panels, first, end); break;
         WEIR__PANEL_QUANTIZED(PACK)
     }
+}
+
+/* ---- Codebooks ------------------------------------------------------------------------------------- */
+
+/* Blocks whose first index is a given one: where it has its high bits, -1 for nowhere, and what to multiply
+ * the first numbers with. */
+static const struct book {
+    int n; /* entries */
+    int high_at;
+    float inverse;
+} books[WEIR__PANEL_N_CODEBOOKS] = {
+    [WEIR__PANEL_IQ3_XXS - WEIR__PANEL_IQ3_XXS] = {256, -1, 4.0f},
+    [WEIR__PANEL_IQ3_S - WEIR__PANEL_IQ3_XXS] = {512, 66, 1.0f},
+    [WEIR__PANEL_IQ2_XXS - WEIR__PANEL_IQ3_XXS] = {256, -1, 8.0f},
+    [WEIR__PANEL_IQ2_XS - WEIR__PANEL_IQ3_XXS] = {512, 3, 8.0f},
+    [WEIR__PANEL_IQ2_S - WEIR__PANEL_IQ3_XXS] = {1024, 66, 8.0f},
+    [WEIR__PANEL_IQ1_S - WEIR__PANEL_IQ3_XXS] = {2048, 34, 8.0f},
+};
+
+/* Numbers the sizes that occur among n entries of `width` bytes, and writes entries as these numbers. */
+static void number_levels(weir__codebook *book, int n, int width)
+{
+    bool occurs[256] = {false};
+    uint8_t number[256] = {0};
+    int n_levels = 0, bits = 16 / width;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < n; i++) {
+            uint64_t entry = width == 8 ? book->octets[i] : book->quartets[i];
+            unsigned word = 0;
+            for (int k = 0; k < width; k++) {
+                uint8_t size = (uint8_t)(entry >> 8 * k);
+                occurs[size] = true;
+                word |= (unsigned)number[size] << bits * k;
+            }
+            book->words[i] = (uint16_t)word;
+        }
+        for (int size = 0; size < 256 && pass == 0; size++) {
+            if (!occurs[size] || n_levels == 16) continue;
+            book->levels[n_levels] = (uint8_t)(128 + size);
+            number[size] = (uint8_t)n_levels++;
+        }
+    }
+}
+
+void weir__panel_learn(weir__panel_format format, weir__panel_reader *read)
+{
+    enum { COLUMNS = 256, MOST_BYTES = 128 };
+    const weir__panel_layout *l = &weir__panel_layouts[format];
+    if (!weir__panel_has_codes(format) || format == WEIR__PANEL_IQ1_M) return; /* it has IQ1_S's */
+    const struct book *b = &books[format - WEIR__PANEL_IQ3_XXS];
+    weir__codebook *book = &weir__codebooks[format - WEIR__PANEL_IQ3_XXS];
+    const int width = l->values == WEIR__VALUES_OCTETS ? 8 : 4;
+    const int offset = weir__panel_has_signs(format) ? 0 : 1 << l->offset;
+    for (int i = 0; i < b->n; i++) {
+        unsigned char block[MOST_BYTES] = {0};
+        float numbers[COLUMNS];
+        uint64_t entry = 0;
+        block[l->head_at + 1] = 0x3c; /* 1 in half precision */
+        block[2] = (unsigned char)i;
+        if (b->high_at >= 0) block[b->high_at] = (unsigned char)(i >> 8);
+        read(block, numbers, l->columns);
+        for (int k = 0; k < width; k++)
+            entry |= (uint64_t)(uint8_t)(offset + lrintf(numbers[k] * b->inverse)) << 8 * k;
+        if (width == 8)
+            book->octets[i] = entry;
+        else
+            book->quartets[i] = (uint32_t)entry;
+    }
+    if (b->n <= 512) number_levels(book, b->n, width);
 }

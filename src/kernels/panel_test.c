@@ -20,13 +20,20 @@ static const struct {
     weir__panel_format format;
     uint64_t hash;
 } known[] = {
-    {WEIR__PANEL_Q8_0, 0x70301e02b69d0cb7},  {WEIR__PANEL_Q4_0, 0x25ca86c697ea72a0},
-    {WEIR__PANEL_Q4_1, 0x069801d808c1c61a},  {WEIR__PANEL_Q5_0, 0x956f2104bb97b38b},
-    {WEIR__PANEL_Q5_1, 0xf3f8fcff9407f06d},  {WEIR__PANEL_IQ4_NL, 0x25ca86c697ea72a0},
-    {WEIR__PANEL_MXFP4, 0x4e5324c87e1fa288}, {WEIR__PANEL_Q4_K, 0xb853dfee29d15ea8},
-    {WEIR__PANEL_Q5_K, 0x3a450b6470fd1cc0},  {WEIR__PANEL_Q6_K, 0x48105c33dccad81d},
-    {WEIR__PANEL_BF16, 0x97e52985281df071},  {WEIR__PANEL_F16, 0x77f28fcbf3b53b72},
-    {WEIR__PANEL_F32, 0xd0920938501f2c44},
+    {WEIR__PANEL_Q8_0, 0x70301e02b69d0cb7},    {WEIR__PANEL_Q4_0, 0x25ca86c697ea72a0},
+    {WEIR__PANEL_Q4_1, 0x069801d808c1c61a},    {WEIR__PANEL_Q5_0, 0x956f2104bb97b38b},
+    {WEIR__PANEL_Q5_1, 0xf3f8fcff9407f06d},    {WEIR__PANEL_IQ4_NL, 0x25ca86c697ea72a0},
+    {WEIR__PANEL_MXFP4, 0x4e5324c87e1fa288},   {WEIR__PANEL_Q4_K, 0xb853dfee29d15ea8},
+    {WEIR__PANEL_Q5_K, 0x3a450b6470fd1cc0},    {WEIR__PANEL_Q6_K, 0x48105c33dccad81d},
+    {WEIR__PANEL_BF16, 0x97e52985281df071},    {WEIR__PANEL_F16, 0x77f28fcbf3b53b72},
+    {WEIR__PANEL_F32, 0xd0920938501f2c44},     {WEIR__PANEL_Q2_K, 0x7a4ede0e762e5aa6},
+    {WEIR__PANEL_Q3_K, 0x1af74eb0d1573b66},    {WEIR__PANEL_IQ4_XS, 0xf38584fc12976309},
+    {WEIR__PANEL_IQ3_XXS, 0xfd1e2224bd7c1586}, {WEIR__PANEL_IQ3_S, 0x3b57140d010c3d9f},
+    {WEIR__PANEL_IQ2_XXS, 0xd0de68620d5cbc6b}, {WEIR__PANEL_IQ2_XS, 0x70fa91267134de6f},
+    {WEIR__PANEL_IQ2_S, 0xa021788a767f1e88},   {WEIR__PANEL_IQ1_S, 0xecbaabe3dcbf4aa3},
+    {WEIR__PANEL_IQ1_M, 0x32553dba1a44eaca},   {WEIR__PANEL_TQ1_0, 0x9a85c915e4eb27db},
+    {WEIR__PANEL_TQ2_0, 0x0355b16263b38d8f},   {WEIR__PANEL_Q1_0, 0xe5d08eb7f6f8e01f},
+    {WEIR__PANEL_Q2_0, 0x6f5456d0aba58493},    {WEIR__PANEL_NVFP4, 0xd9eb4be70d75f416},
 };
 
 static void the_order_is_that_of_the_version(void **state)

@@ -152,21 +152,33 @@ static void fill_values(float *values, int64_t n)
     }
 }
 
+/* True for formats with a codebook, which rounding searches for each block. */
+static bool is_searched(enum ggml_type type)
+{
+    const char *name = ggml_type_name(type);
+    return strncmp(name, "iq1", 3) == 0 || strncmp(name, "iq2", 3) == 0 || strncmp(name, "iq3", 3) == 0;
+}
+
 /* Rounds `PATTERN` rows and repeats them. */
 static bool set_weights(struct ggml_tensor *weights)
 {
-    int64_t k = weights->ne[0], n = weights->ne[1], distinct = n < PATTERN ? n : PATTERN;
+    int64_t k = weights->ne[0], n = weights->ne[1], pattern = is_searched(weights->type) ? 1 : PATTERN;
+    int64_t distinct = n < pattern ? n : pattern;
     size_t row = ggml_row_size(weights->type, k);
     float *values = malloc((size_t)(distinct * k) * sizeof *values);
     char *rows = malloc((size_t)n * row);
-    if (values != NULL && rows != NULL) {
+    float *importance = malloc((size_t)k * sizeof *importance);
+    bool done = values != NULL && rows != NULL && importance != NULL;
+    if (done) {
         fill_values(values, distinct * k);
-        ggml_quantize_chunk(weights->type, values, rows, 0, distinct, k, NULL);
+        for (int64_t i = 0; i < k; i++) importance[i] = 1.0f;
+        ggml_quantize_chunk(weights->type, values, rows, 0, distinct, k,
+                            ggml_quantize_requires_imatrix(weights->type) ? importance : NULL);
         for (int64_t i = distinct; i < n; i++)
             memcpy(rows + (size_t)i * row, rows + (size_t)(i % distinct) * row, row);
         ggml_backend_tensor_set(weights, rows, 0, (size_t)n * row);
     }
-    bool done = values != NULL && rows != NULL;
+    free(importance);
     free(rows);
     free(values);
     return done;
