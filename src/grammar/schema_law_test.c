@@ -326,6 +326,10 @@ static const struct example examples[] = {
      "\"unevaluatedProperties\":false}",
      {"{\"foo\":1,\"bar\":1}", "{\"baz\":1}"},
      {"{\"bar\":1,\"baz\":1}", "{\"foo\":1}", "{\"bar\":1,\"q\":1}"}},
+    {"{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"b\":{}},\"additionalProperties\":false},{\"type\":"
+     "\"object\",\"properties\":{\"k\":{}},\"required\":[\"k\",\"a\"],\"additionalProperties\":false}]}",
+     {"{\"b\":1}", "{}"},
+     {"{\"k\":1,\"a\":1}"}},
     /* values that a schema lists, and what stands beside them */
     {"{\"enum\":[\"ab\",\"b\",1,{\"a\":1},{\"a\":\"x\"},[1],[1,1],null],\"pattern\":\"^a\",\"properties\":{"
      "\"a\":{\"type\":\"integer\"}},\"uniqueItems\":true,\"not\":{\"type\":\"null\"}}",

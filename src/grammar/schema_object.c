@@ -511,7 +511,10 @@ static json_t *objects_beyond(weir__schema_walk *w, const json_t *schema)
     {
         if (!json_is_false(value)) weir__schema_set(w, names, name, json_true());
     }
-    for (size_t i = 0; i < json_array_size(others); i++)
+    /* A name that only `required` has would become a listed one, which additionalProperties leaves out. */
+    const bool any = json_object_get(schema, "additionalProperties") == NULL &&
+                     json_object_get(schema, "unevaluatedProperties") == NULL;
+    for (size_t i = 0; i < json_array_size(others) && any; i++)
         weir__schema_set(w, names, json_string_value(json_array_get(others, i)), json_true());
     json_object_foreach(names, name, value)
     {
