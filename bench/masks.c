@@ -65,6 +65,7 @@ static json_t *measure(const struct llama_vocab *vocab, const weir__trie *trie, 
     weir__automaton *automaton = NULL;
     json_t *times[2] = {json_array(), json_array()}, *result = NULL;
     int32_t refused = 0, accepted = 0;
+    uint64_t computed[2] = {0};
     if (schema == NULL) exit(1);
     double began = thread_ns();
     weir_status status = weir_grammar_from_json_schema(schema, WEIR_NUL, &grammar, &error);
@@ -73,13 +74,18 @@ static json_t *measure(const struct llama_vocab *vocab, const weir__trie *trie, 
     if (status == WEIR_OK) {
         const json_t *text;
         size_t i;
-        for (int round = 0; round < 2; round++)
+        for (int round = 0; round < 2; round++) {
             json_array_foreach(texts, i, text) refused +=
                 !walk(automaton, vocab, json_string_value(text), times[round]) && round == 0;
+            computed[round] = weir__automaton_n_masks(automaton);
+        }
         json_array_foreach(json_array_get(line, 2), i, text) accepted +=
             walk(automaton, vocab, json_string_value(text), NULL);
-        result = json_pack("{s:I, s:O, s:O, s:i, s:i}", "compile", (json_int_t)compiled, "first", times[0],
-                           "again", times[1], "refused", refused, "accepted", accepted);
+        result =
+            json_pack("{s:I, s:O, s:O, s:i, s:i, s:I, s:I, s:I}", "compile", (json_int_t)compiled, "first",
+                      times[0], "again", times[1], "refused", refused, "accepted", accepted, "computed",
+                      (json_int_t)computed[0], "computed again", (json_int_t)(computed[1] - computed[0]),
+                      "bytes", (json_int_t)weir__automaton_size(automaton));
     } else {
         result = json_pack("{s:I, s:s}", "compile", (json_int_t)compiled, "error", error.message);
     }

@@ -77,7 +77,7 @@ OWNER.update({name: "engine" for name in ("weir_engine", "weir_stream", "weir_fl
 OWNER.update({name: "pool" for name in ("weir_pool", "weir_lease")})
 
 # A schema has schemas within: what reads one kind of it calls what reads any.
-RECURSIVE = {f"src/grammar/schema{name}.c" for name in ("", "_array", "_condition", "_merge", "_object", "_type")}
+RECURSIVE = {f"src/grammar/schema{name}.c" for name in ("", "_array", "_condition", "_merge", "_object", "_one_of", "_type", "_value")}
 
 # Files that include each other in a circle: a header that others use, such as cache.h, and private headers of the files behind
 # it. These include the former for its types, and its source includes these. A set may shrink; what else forms a circle is refused.

@@ -880,6 +880,9 @@ typedef struct weir_engine_stats {
     bool batch_invariant;
     bool attention_kernels;      /* as in weir_context_info: weir's kernels compute attention */
     weir_histogram tpot_seconds; /* as itl_seconds per token: each of a chunk's tokens has its share */
+    /* of the model's grammars: the vocabulary's tree, states and masks. Engines of one model share them. At
+     * most 64 MiB stay for later requests; a request may need 128 MiB more, and ends with GRAMMAR beyond */
+    uint64_t grammar_bytes;
 } weir_engine_stats;
 
 /* Copies the statistics, which the engine updates between the phases of a tick. Any thread; never waits for a

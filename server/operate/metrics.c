@@ -78,6 +78,7 @@ static const struct {
     {"encodes_saved_total", "counter", "n_encodes_saved", NULL},
     {"encode_seconds_total", "counter", "encode_ns", NULL},
     {"embedding_bytes", "gauge", "embedding_bytes", NULL},
+    {"grammar_bytes", "gauge", "grammar_bytes", NULL},
     {"submitted_total", "counter", "n_submitted", NULL},
     {"refused_total", "counter", "n_refused", NULL},
     {"prompt_tokens_total", "counter", "n_prompt_tokens", NULL},

@@ -27,6 +27,8 @@ OPERATION(weir_status, model_check, const weir__bmodel *model, weir_error *error
 OPTIONAL(weir_status, rpc_serve, const weir_rpc_params *params, weir_error *error)
 /* Identifies the weights, for files that depend on them. */
 OPERATION(uint64_t, model_identity, const weir__bmodel *model)
+/* The memory of the model's grammars. Any thread; takes no lock. */
+OPTIONAL(uint64_t, grammar_bytes, const weir__bmodel *model)
 /* The length of the value or key, -1 = none. The text is cut to capacity and terminated. */
 OPERATION(int64_t, model_meta, const weir__bmodel *model, const char *key, char *text, size_t capacity)
 OPERATION(int64_t, model_meta_key, const weir__bmodel *model, size_t i, char *key, size_t capacity)

@@ -63,6 +63,8 @@ void weir__account_publish(weir__account *account)
     counts->n_encodes_saved = encoded.n_saved;
     counts->encode_ns = encoded.encode_ns;
     counts->embedding_bytes = encoded.n_bytes;
+    const weir__backend *ops = account->model->ops;
+    if (ops->grammar_bytes != NULL) counts->grammar_bytes = ops->grammar_bytes(account->model->model);
     counts->n_kv_reserved = (int32_t)(reserved < counts->n_kv ? reserved : counts->n_kv);
     counts->retry_ns = weir__rates_retry_ns(&account->rates, account->counts.n_slots, 1);
     weir__shared *shared = account->shared;

@@ -18,6 +18,7 @@ typedef struct weir__account {
     const weir__cells *cells;
     const weir__cost *cost;
     weir__encoder *encoder; /* NULL: the model has no projector */
+    const weir_model *model;
     weir_engine_stats counts;
     weir__rates rates;
     weir_tick tick;          /* the current one */

@@ -85,6 +85,7 @@ static weir_status open_account(weir__driver *driver, weir_error *error)
         .cells = &driver->cells,
         .cost = &driver->cost,
         .encoder = driver->encoder,
+        .model = driver->model,
         .counts = first_counts(driver),
     };
     weir__cache_counts kept = weir__cache_count(driver->prefix.cache); /* files of earlier engines */

@@ -15,8 +15,7 @@ weir_status weir__automaton_accept_bytes(weir__automaton *a, weir__automaton_pla
 {
     pthread_mutex_lock(&a->mutex);
     weir_status status = weir__automaton_go(a, &place->state, &place->partial, token, bytes, n);
-    pthread_mutex_unlock(&a->mutex);
-    return status;
+    return weir__automaton_leave(a, status);
 }
 
 static bool is_eog(const weir__trie *trie, int32_t token)
@@ -37,14 +36,14 @@ weir_status weir__automaton_accept(weir__automaton *a, weir__automaton_place *pl
         status =
             weir__automaton_go(a, &place->state, &place->partial, token, trie->bytes + trie->begins[token],
                                trie->begins[token + 1] - trie->begins[token]);
-    pthread_mutex_unlock(&a->mutex);
-    return status;
+    return weir__automaton_leave(a, status);
 }
 
 /* ---- Life ----------------------------------------------------------------------------------------- */
 
 static void destroy_automaton(weir__automaton *a)
 {
+    weir__slices_count(a->trie->slices, a->n_counted, 0);
     for (size_t i = 0; i < a->n_slices; i++) weir__slices_release(a->trie->slices, a->slices[i]);
     for (size_t i = 0; i < a->n_states; i++) weir__mem_free(a->states[i].row);
     for (size_t i = 0; a->masks != NULL && i < a->size_masks; i++) weir__mem_free(a->masks[i].bits);
@@ -56,6 +55,8 @@ static void destroy_automaton(weir__automaton *a)
     weir__mem_free(a->found);
     weir__mem_free(a->todo);
     weir__mem_free(a->pool);
+    weir__mem_free(a->state_table.old);
+    weir__mem_free(a->frame_table.old);
     weir__mem_free(a->state_table.slots);
     weir__mem_free(a->states);
     weir__mem_free(a->frame_table.slots);
@@ -64,6 +65,7 @@ static void destroy_automaton(weir__automaton *a)
     weir__mem_free(a->frames);
     weir__mem_free(a->related);
     weir__mem_free(a->nearer);
+    weir__mem_free(a->counted);
     weir__mem_free(a->similar);
     weir__mem_free(a->lows);
     weir__automaton_rules_fini(&a->rules);
@@ -97,9 +99,10 @@ weir_status weir__automaton_create(const weir__automaton_element *rules, size_t 
     status = WEIR_GRAMMAR;
     if (a->start == DEAD) goto fail;
     status = WEIR_NO_MEMORY;
-    if (pthread_mutex_init(&a->mutex, NULL) != 0) goto fail;
+    if (!weir__automaton_hold_slices(a) || pthread_mutex_init(&a->mutex, NULL) != 0) goto fail;
+    pthread_mutex_lock(&a->mutex);
     *automaton = a;
-    return WEIR_OK;
+    return weir__automaton_leave(a, WEIR_OK);
 fail:
     destroy_automaton(a);
     return status;
@@ -121,14 +124,7 @@ void weir__automaton_release(weir__automaton *a)
 size_t weir__automaton_size(weir__automaton *a)
 {
     pthread_mutex_lock(&a->mutex);
-    size_t n =
-        a->n_elements * (sizeof *a->elements + sizeof *a->nearer + sizeof *a->related) +
-        a->frames_capacity * (sizeof *a->frames + sizeof *a->seen + sizeof *a->after + sizeof *a->similar) +
-        a->frame_table.capacity * sizeof *a->frame_table.slots + a->states_capacity * sizeof *a->states +
-        a->state_table.capacity * sizeof *a->state_table.slots + a->pool_capacity * sizeof *a->pool +
-        a->n_rows * a->n_columns * sizeof(uint32_t) + a->n_slices * weir__slices_size(a->trie->slices);
-    for (size_t i = 0; i < a->size_masks; i++)
-        if (a->masks[i].bits != NULL) n += WEIR__AUTOMATON_WORDS(a->trie->n_vocab) * sizeof *a->masks[i].bits;
+    size_t n = weir__automaton_bytes(a) + a->n_slices * weir__slices_size(a->trie->slices);
     pthread_mutex_unlock(&a->mutex);
     return n;
 }

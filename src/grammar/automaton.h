@@ -29,11 +29,12 @@ weir_status weir__automaton_create(const weir__automaton_element *rules, size_t 
                                    const uint32_t *starts, size_t n_rules, uint32_t root,
                                    const weir__trie *trie, weir__automaton **automaton);
 
-/* Reference-counted. Any thread may call the functions here; a mutex guards the states. */
+/* Reference-counted. Any thread may call the functions here; a mutex guards the states. GRAMMAR: it has
+ * WEIR__AUTOMATON_BYTES_MAX bytes and would need more states. */
 weir__automaton *weir__automaton_hold(weir__automaton *automaton);
 void weir__automaton_release(weir__automaton *automaton);
 
-/* The size in bytes; grows with the positions that texts reach. */
+/* The size in bytes, with the slices that it uses; grows with the positions that texts reach. */
 size_t weir__automaton_size(weir__automaton *automaton);
 
 /* The number of times that there were too many ways so far. */
@@ -54,7 +55,6 @@ weir_status weir__automaton_accept_bytes(weir__automaton *automaton, weir__autom
 
 /* Sets bit t % 64 of bits[t / 64] for each token t that accept would allow, and clears the others. bits has
  * WEIR__AUTOMATON_WORDS(n_vocab) words. NO_MEMORY. */
-#define WEIR__AUTOMATON_WORDS(n_vocab) (((size_t)(n_vocab) + 63) / 64)
 weir_status weir__automaton_mask(weir__automaton *automaton, const weir__automaton_place *place,
                                  uint64_t *bits);
 

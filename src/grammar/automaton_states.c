@@ -104,30 +104,103 @@ static uint32_t find_column(const weir__automaton *a, uint32_t code)
     return (uint32_t)low;
 }
 
-uint32_t weir__automaton_column(const weir__automaton *a, uint32_t code)
+uint32_t weir__automaton_column(weir__automaton *a, uint32_t code)
 {
-    return code < 128 ? a->ascii[code] : find_column(a, code);
+    if (code < 128) return a->ascii[code];
+    const uint32_t last = a->last_column;
+    if (a->lows[last] > code || (last + 1 < a->n_columns && a->lows[last + 1] <= code))
+        a->last_column = find_column(a, code);
+    return a->last_column;
 }
 
 /* ---- Frames and states ---------------------------------------------------------------------------- */
 
+size_t weir__automaton_bytes(const weir__automaton *a)
+{
+    return a->n_elements *
+               (sizeof *a->elements + sizeof *a->nearer + sizeof *a->counted + sizeof *a->related) +
+           a->frames_capacity *
+               (sizeof *a->frames + sizeof *a->seen + sizeof *a->after + sizeof *a->similar) +
+           (a->frame_table.capacity + a->frame_table.old_capacity) * sizeof *a->frame_table.slots +
+           a->states_capacity * sizeof *a->states +
+           (a->state_table.capacity + a->state_table.old_capacity) * sizeof *a->state_table.slots +
+           a->pool_capacity * sizeof *a->pool + a->n_rows * a->n_columns * sizeof(uint32_t) +
+           a->n_bits * WEIR__AUTOMATON_WORDS(a->trie->n_vocab) * sizeof(uint64_t);
+}
+
+weir_status weir__automaton_leave(weir__automaton *a, weir_status status)
+{
+    const size_t n = weir__automaton_bytes(a);
+    weir__slices_count(a->trie->slices, a->n_counted, n);
+    a->n_counted = n;
+    if (status == WEIR_NO_MEMORY && a->full) status = WEIR_GRAMMAR;
+    pthread_mutex_unlock(&a->mutex);
+    return status;
+}
+
+/* True if there may be one more frame or state. */
+static bool has_room(weir__automaton *a)
+{
+    if (weir__automaton_bytes(a) <= WEIR__AUTOMATON_BYTES_MAX) return true;
+    a->full = true;
+    return false;
+}
+
+/* Old slots that one step moves: more than it may add, so that none is left when the table grows again. */
+#define MOVED_AT_ONCE 16
+
+static void put_slot(table *t, uint64_t hash, uint32_t slot)
+{
+    size_t at = (size_t)hash & (t->capacity - 1);
+    while (t->slots[at] != 0) at = (at + 1) & (t->capacity - 1);
+    t->slots[at] = slot;
+}
+
 /* Makes room in the table, which doubles when it is half full. */
 static bool make_room(weir__automaton *a, table *t, uint64_t (*hash)(const weir__automaton *, uint32_t))
 {
+    for (size_t i = 0; t->old != NULL && i < MOVED_AT_ONCE; i++) {
+        const uint32_t slot = t->old[t->n_moved++];
+        if (slot != 0) put_slot(t, hash(a, slot - 1), slot);
+        if (t->n_moved < t->old_capacity) continue;
+        weir__mem_free(t->old);
+        t->old = NULL;
+        t->old_capacity = 0;
+    }
     if (2 * (t->n + 1) <= t->capacity) return true;
-    size_t capacity = t->capacity > 0 ? 2 * t->capacity : 256;
+    const size_t capacity = t->capacity > 0 ? 2 * t->capacity : 256;
     uint32_t *slots = weir__mem_calloc(capacity, sizeof *slots);
     if (slots == NULL) return false;
-    for (size_t i = 0; i < t->capacity; i++) {
-        if (t->slots[i] == 0) continue;
-        size_t at = (size_t)hash(a, t->slots[i] - 1) & (capacity - 1);
-        while (slots[at] != 0) at = (at + 1) & (capacity - 1);
-        slots[at] = t->slots[i];
-    }
-    weir__mem_free(t->slots);
+    t->old = t->slots;
+    t->old_capacity = t->capacity;
+    t->n_moved = 0;
     t->slots = slots;
     t->capacity = capacity;
     return true;
+}
+
+/* Finds the id that equals the key. False: there is none. */
+static bool find_id(const weir__automaton *a, const table *t, uint64_t hash,
+                    bool (*equals)(const weir__automaton *, uint32_t, const void *), const void *key,
+                    uint32_t *id)
+{
+    const uint32_t *const slots[] = {t->slots, t->old};
+    const size_t capacities[] = {t->capacity, t->old_capacity};
+    for (int k = 0; k < 2; k++) {
+        if (slots[k] == NULL) continue;
+        const size_t rest = capacities[k] - 1;
+        for (size_t at = (size_t)hash & rest; slots[k][at] != 0; at = (at + 1) & rest) {
+            *id = slots[k][at] - 1;
+            if (equals(a, *id, key)) return true;
+        }
+    }
+    return false;
+}
+
+static void add_id(table *t, uint64_t hash, uint32_t id)
+{
+    put_slot(t, hash, id + 1);
+    t->n++;
 }
 
 static uint64_t hash_frame(const weir__automaton *a, uint32_t id)
@@ -141,23 +214,25 @@ static uint64_t hash_state(const weir__automaton *a, uint32_t id)
     return weir__hash(0, a->pool + s->first, s->n * sizeof *a->pool);
 }
 
+static bool equals_frame(const weir__automaton *a, uint32_t id, const void *key)
+{
+    const frame *f = key;
+    return a->frames[id].element == f->element && a->frames[id].below == f->below;
+}
+
 bool weir__automaton_frame(weir__automaton *a, const weir__automaton_element *e, uint32_t below, uint32_t *id)
 {
-    frame f = {(uint32_t)(e - a->elements), below};
+    const frame f = {(uint32_t)(e - a->elements), below};
     table *t = &a->frame_table;
     if (weir__automaton_is_end(e)) {
         *id = below;
         return true;
     }
     if (!make_room(a, t, hash_frame)) return false;
-    size_t at = (size_t)weir__hash(0, &f, sizeof f) & (t->capacity - 1);
-    for (; t->slots[at] != 0; at = (at + 1) & (t->capacity - 1)) {
-        const frame *other = &a->frames[t->slots[at] - 1];
-        if (other->element != f.element || other->below != f.below) continue;
-        *id = t->slots[at] - 1;
-        return true;
-    }
-    if (!weir__mem_grow(&a->frames, &a->frames_capacity, a->n_frames + 1, sizeof *a->frames) ||
+    const uint64_t hash = weir__hash(0, &f, sizeof f);
+    if (find_id(a, t, hash, equals_frame, &f, id)) return true;
+    if (!has_room(a) ||
+        !weir__mem_grow(&a->frames, &a->frames_capacity, a->n_frames + 1, sizeof *a->frames) ||
         !weir__mem_grow(&a->seen, &a->seen_capacity, a->n_frames + 1, sizeof *a->seen) ||
         !weir__mem_grow(&a->after, &a->after_capacity, a->n_frames + 1, sizeof *a->after) ||
         !weir__mem_grow(&a->similar, &a->similar_capacity, a->n_frames + 1, sizeof *a->similar))
@@ -165,11 +240,18 @@ bool weir__automaton_frame(weir__automaton *a, const weir__automaton_element *e,
     a->frames[a->n_frames] = f;
     a->seen[a->n_frames] = 0;
     a->after[a->n_frames] = UNKNOWN;
-    a->similar[a->n_frames] = (similar){.frame = UNKNOWN};
+    a->similar[a->n_frames] = (similar){.frame = UNKNOWN, .counted = a->similar[below].counted};
+    if (a->counted != NULL && a->counted[f.element]) a->similar[a->n_frames].counted = (uint32_t)a->n_frames;
     *id = (uint32_t)a->n_frames++;
-    t->slots[at] = *id + 1;
-    t->n++;
+    add_id(t, hash, *id);
     return true;
+}
+
+/* The key is the number of ways in found. */
+static bool equals_state(const weir__automaton *a, uint32_t id, const void *key)
+{
+    const size_t n = *(const size_t *)key;
+    return a->states[id].n == n && memcmp(a->pool + a->states[id].first, a->found, n * sizeof *a->found) == 0;
 }
 
 bool weir__automaton_find(weir__automaton *a, uint32_t *id)
@@ -185,14 +267,10 @@ bool weir__automaton_find(weir__automaton *a, uint32_t *id)
         if (i == 0 || a->found[i] != a->found[n - 1]) a->found[n++] = a->found[i];
     const size_t bytes = n * sizeof *a->found;
     if (!make_room(a, t, hash_state)) return false;
-    size_t at = (size_t)weir__hash(0, a->found, bytes) & (t->capacity - 1);
-    for (; t->slots[at] != 0; at = (at + 1) & (t->capacity - 1)) {
-        const state *other = &a->states[t->slots[at] - 1];
-        if (other->n != n || memcmp(a->pool + other->first, a->found, bytes) != 0) continue;
-        *id = t->slots[at] - 1;
-        return true;
-    }
-    if (!weir__mem_grow(&a->states, &a->states_capacity, a->n_states + 1, sizeof *a->states) ||
+    const uint64_t hash = weir__hash(0, a->found, bytes);
+    if (find_id(a, t, hash, equals_state, &n, id)) return true;
+    if (!has_room(a) ||
+        !weir__mem_grow(&a->states, &a->states_capacity, a->n_states + 1, sizeof *a->states) ||
         !weir__mem_grow(&a->pool, &a->pool_capacity, a->n_pool + n, sizeof *a->pool))
         return false;
     state made = {.first = (uint32_t)a->n_pool,
@@ -208,8 +286,7 @@ bool weir__automaton_find(weir__automaton *a, uint32_t *id)
     a->n_pool += n;
     a->states[a->n_states] = made;
     *id = (uint32_t)a->n_states++;
-    t->slots[at] = *id + 1;
-    t->n++;
+    add_id(t, hash, *id);
     return true;
 }
 
@@ -491,7 +568,7 @@ static bool add_fixed(weir__automaton *a)
     a->frames[0] = (frame){0};
     a->seen[0] = 0;
     a->after[0] = DEAD;
-    a->similar[0] = (similar){0};
+    a->similar[0] = (similar){.counted = NONE};
     a->n_frames = 1;
     for (; a->n_states <= DEAD; a->n_states++)
         a->states[a->n_states] = (state){.similar = DEAD, .mask = NONE};

@@ -43,6 +43,7 @@ typedef struct related {
 typedef struct similar {
     uint32_t frame;   /* UNKNOWN */
     uint32_t changes; /* the frames of the stack that others stand for */
+    uint32_t counted; /* the topmost frame of the stack that may stand for others; NONE */
 } similar;
 
 /* Invariant: its ways, pool[first … first + n), ascend. */
@@ -52,6 +53,10 @@ typedef struct state {
     bool tokens;      /* a token by its id may follow */
     uint8_t run;      /* the characters of a class that may follow, see token_mask.c; RUN_UNKNOWN */
     uint8_t slice;    /* the index of their slice in the automaton, where run > 0 */
+    bool asked;       /* its mask was computed before */
+    bool ascii_known; /* the next is known */
+    bool ascii;       /* only characters of ASCII may follow */
+    bool loops;       /* the run leads back to the state itself */
     bool text;        /* no control character may follow within the run, but for those of the class */
     uint32_t frames;  /* the most of any step that led here; UINT32_MAX: too many ways */
     uint32_t similar; /* the state near to the bounds that differs in counts only: see repeat.h; UNKNOWN */
@@ -61,10 +66,13 @@ typedef struct state {
 
 /* The tokens that may follow a state but are not within its run: see token_mask.c. */
 typedef struct mask {
-    uint32_t state;  /* NONE = unused */
-    uint32_t reach;  /* the characters of the longest text that decided about a token */
-    uint32_t frames; /* the most of any step that decided */
-    uint64_t *bits;  /* [n_words]; NULL = not allocated */
+    uint32_t state;   /* NONE = unused */
+    uint32_t reach;   /* the characters of the longest text that decided about a token */
+    uint32_t frames;  /* the most of any step that decided */
+    uint32_t n_nodes; /* that were visited */
+    uint32_t above; /* the frame that all stacks kept while the tokens were read, and above which they differ;
+                      * NONE */
+    uint64_t *bits; /* [n_words]; NULL = not allocated */
 } mask;
 
 /* A node above the one that a walk of the tree has come to. */
@@ -76,10 +84,13 @@ typedef struct step {
     bool sets;                      /* the tokens between the stops are still to be allowed */
 } step;
 
-/* A set of ids, found by hash. Open addressing; slots hold id + 1. */
+/* A set of ids, found by hash. Open addressing; slots hold id + 1. A table that grows keeps its old slots
+ * until each step has moved some of them: a mask need not wait for all. */
 typedef struct table {
     uint32_t *slots; /* [capacity], a power of two */
     size_t capacity, n;
+    uint32_t *old; /* [old_capacity]; NULL: all have been moved */
+    size_t old_capacity, n_moved;
 } table;
 
 struct weir__automaton {
@@ -112,6 +123,9 @@ struct weir__automaton {
     mask *masks; /* [size_masks] */
     size_t size_masks;
     size_t next_mask; /* the oldest */
+    size_t n_bits;    /* the masks that have bits */
+    size_t n_counted; /* the bytes that the slices' count of all automata has of this one */
+    bool full;        /* it would need more than WEIR__AUTOMATON_BYTES_MAX */
     uint32_t step;
     uint32_t *todo; /* [n_todo] frames to visit; scratch */
     size_t n_todo, todo_capacity;
@@ -120,7 +134,9 @@ struct weir__automaton {
     uint32_t *order; /* sorted frames; scratch */
     size_t order_capacity;
     uint64_t n_cuts;
+    uint32_t last_column; /* of a code point beyond ASCII */
     uint32_t *nearer; /* [n_elements] the element that stands for it: see repeat.c; NULL: each for itself */
+    bool *counted;    /* [n_elements] it stands for others */
     uint32_t step_frames;                        /* of the last step; UINT32_MAX: it had too many ways */
     uint64_t n_masks;                            /* computed so far */
     related *related;                            /* [n_elements] */
@@ -145,9 +161,20 @@ bool weir__automaton_make_columns(weir__automaton *a);
 /* Makes the state before the first character. False: out of memory. */
 bool weir__automaton_begin(weir__automaton *a, uint32_t root);
 
+/* Makes the slices of classes that are repeated, as far as the rules show it without a text: the first mask
+ * need not wait for them. False: out of memory. */
+bool weir__automaton_hold_slices(weir__automaton *a);
+
 /* All that follows needs the mutex. */
 
-uint32_t weir__automaton_column(const weir__automaton *a, uint32_t code);
+/* The bytes of the rules, states and masks. */
+size_t weir__automaton_bytes(const weir__automaton *a);
+
+/* Counts the bytes, and unlocks the mutex. The status; GRAMMAR instead of NO_MEMORY if the automaton is
+ * full. */
+weir_status weir__automaton_leave(weir__automaton *a, weir_status status);
+
+uint32_t weir__automaton_column(weir__automaton *a, uint32_t code);
 
 /* The transition of a state by a column. False: out of memory. */
 bool weir__automaton_next(weir__automaton *a, uint32_t from, uint32_t column, uint32_t *to);

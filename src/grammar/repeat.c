@@ -92,13 +92,17 @@ bool weir__repeat_find(weir__automaton *a)
 {
     uint32_t *left = weir__mem_calloc(a->n_elements + a->rules.n_rules, sizeof *left);
     a->nearer = weir__mem_calloc(a->n_elements, sizeof *a->nearer);
-    if (left != NULL && a->nearer != NULL) {
+    a->counted = weir__mem_calloc(a->n_elements, sizeof *a->counted);
+    const bool ok = left != NULL && a->nearer != NULL && a->counted != NULL;
+    if (ok) {
         for (size_t i = 0; i < a->n_elements; i++) a->nearer[i] = (uint32_t)i;
         find_rows(a, left);
         find_chains(a, left + a->n_elements);
+        for (size_t i = 0; i < a->n_elements; i++)
+            if (a->nearer[i] != i) a->counted[a->nearer[i]] = true;
     }
     weir__mem_free(left);
-    return left != NULL && a->nearer != NULL;
+    return ok;
 }
 
 /* Finds a->similar of a frame, after those below it. */
@@ -113,11 +117,39 @@ static bool find_similar(weir__automaton *a, uint32_t id)
         const frame f = a->frames[a->order[n]];
         const similar below = a->similar[f.below];
         const uint32_t element = a->nearer[f.element];
-        similar found = {.changes = below.changes + (element != f.element)};
+        similar found = a->similar[a->order[n]];
+        found.changes = below.changes + (element != f.element);
         if (!weir__automaton_frame(a, &a->elements[element], below.frame, &found.frame)) return false;
         a->similar[a->order[n]] = found;
     }
     return true;
+}
+
+/* True if the stack has the frame, and another one on top of it. */
+static bool is_above(const weir__automaton *a, uint32_t id, uint32_t under)
+{
+    if (id == 0 || id == under) return false;
+    uint32_t counted = a->similar[id].counted;
+    while (counted != NONE && counted != under) counted = a->similar[a->frames[counted].below].counted;
+    return counted != NONE;
+}
+
+bool weir__repeat_stays_above(const weir__automaton *a, uint32_t in, uint32_t under)
+{
+    for (uint32_t i = 0; i < a->states[in].n; i++)
+        if (!is_above(a, a->pool[a->states[in].first + i], under)) return false;
+    return true;
+}
+
+uint32_t weir__repeat_under(const weir__automaton *a, uint32_t in)
+{
+    if (a->states[in].n == 0) return NONE;
+    const uint32_t under = a->similar[a->pool[a->states[in].first]].counted;
+    for (uint32_t i = 0; i < a->states[in].n; i++) {
+        const uint32_t id = a->pool[a->states[in].first + i];
+        if (a->similar[id].counted != under || id == under) return NONE;
+    }
+    return under;
 }
 
 bool weir__repeat_similar(weir__automaton *a, uint32_t from, uint32_t *to, uint64_t *frames)

@@ -234,9 +234,9 @@ static void walk_fini(weir__schema_walk *w)
  * everywhere. */
 static bool check_reserved(weir__schema_walk *w, const char *name)
 {
-    static const char *const reserved[] = {WEIR__SCHEMA_PATTERNS, WEIR__SCHEMA_NOT_PATTERNS,
+    static const char *const reserved[] = {WEIR__SCHEMA_PATTERNS,    WEIR__SCHEMA_NOT_PATTERNS,
                                            WEIR__SCHEMA_NOT_STRINGS, WEIR__SCHEMA_NOT_NUMBERS,
-                                           WEIR__SCHEMA_FRACTIONS};
+                                           WEIR__SCHEMA_FRACTIONS,   WEIR__SCHEMA_BEYOND};
     if (name != NULL && weir__words_have(reserved, sizeof reserved / sizeof *reserved, name))
         weir__schema_refuse_finally(w, NULL, "U+0001 and '%s' is no name that JSON Schema knows", name + 1);
     return w->status == WEIR_OK;

@@ -175,22 +175,22 @@ static void rules_are_bounded(void **state)
 
 /* ---- Refusals ---- */
 
-/* Beside unevaluatedProperties it is not known what contradicts an object. That is a refusal, not a lack of
- * memory. */
+/* Beside unevaluatedProperties it is not known what contradicts an object that requires nothing. That is a
+ * refusal, not a lack of memory. */
 static void opposites_that_are_unknown_are_refused(void **state)
 {
     (void)state;
     static const struct {
         const char *schema, *keyword;
     } cases[] = {
-        {"{\"type\":\"object\",\"not\":{\"required\":[\"b\"]},\"unevaluatedProperties\":false}", "not"},
-        {"{\"type\":\"object\",\"if\":{\"required\":[\"b\"]},\"then\":{\"required\":[\"c\"]},"
+        {"{\"type\":\"object\",\"not\":{\"properties\":{\"b\":{}}},\"unevaluatedProperties\":false}", "not"},
+        {"{\"type\":\"object\",\"if\":{\"properties\":{\"b\":{}}},\"then\":{\"required\":[\"c\"]},"
          "\"unevaluatedProperties\":false}",
          "if"},
         {"{\"type\":\"object\",\"not\":{\"properties\":{\"a\":{\"required\":[\"b\"]}}},"
          "\"unevaluatedProperties\":false}",
          "not"},
-        {"{\"type\":\"object\",\"not\":{\"anyOf\":[{\"required\":[\"b\"]}]},\"unevaluatedProperties\":"
+        {"{\"type\":\"object\",\"not\":{\"anyOf\":[{\"properties\":{\"b\":{}}}]},\"unevaluatedProperties\":"
          "false}",
          "not"},
     };

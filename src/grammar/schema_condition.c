@@ -4,10 +4,11 @@
  * `if`, `then` and `else` mean (if and then) or (not if and else). A property on which others depend is
  * absent, or what depends on it holds. The opposite of a schema is known where it is about types, listed
  * values, bounds, lengths, counts, patterns, items, properties that satisfy a schema or are there, and where
- * it combines such schemas by anyOf, allOf or not. */
+ * it combines such schemas by anyOf, allOf, oneOf, not, if or dependencies. */
 #include <string.h>
 
 #include "base/words.h"
+#include "grammar/pattern.h"
 #include "grammar/schema_walk.h"
 
 static const char *const dependencies[] = {"dependentRequired", "dependentSchemas", "dependencies", NULL};
@@ -50,13 +51,14 @@ static json_t *other_object(weir__schema_walk *w, const json_t *schema, int dept
     json_t *list = json_array(), *value;
     const json_t *required = json_object_get(schema, "required");
     const char *name;
-    /* In a condition that fails, and in `not`, nothing is evaluated. */
-    if (w->unevaluated) {
+    /* In a condition that fails, and in `not`, nothing is evaluated, but for what is not there. */
+    if (w->unevaluated && json_array_size(required) == 0) {
         json_decref(list);
         return NULL;
     }
     json_object_foreach(json_object_get(schema, "properties"), name, value)
     {
+        if (w->unevaluated) break;
         json_t *other = opposite(w, value, depth);
         if (other == NULL) {
             json_decref(list);
@@ -108,13 +110,154 @@ static bool add_contrary(weir__schema_walk *w, json_t *list, const char *keyword
                             w, list, weir__schema_pack(w, "{s:s,s:I}", "type", c[i].type, c[i].other, other));
 }
 
+/* The most branches of a oneOf of which two at a time are tried. */
+#define PAIRED_MAX 4
+
+/* The opposite of oneOf: no branch is satisfied, or two are. */
+static json_t *none_or_two(weir__schema_walk *w, const json_t *branches, int depth)
+{
+    const size_t n = json_array_size(branches);
+    json_t *none = opposites(w, branches, "allOf", depth), *list = json_array();
+    if (none == NULL) {
+        json_decref(list);
+        return NULL;
+    }
+    weir__schema_append(w, list, none);
+    for (size_t i = 0; i < n && n <= PAIRED_MAX && !w->unevaluated; i++)
+        for (size_t k = i + 1; k < n; k++)
+            weir__schema_append(w, list,
+                                weir__schema_pack(w, "{s:[O,O]}", "allOf", json_array_get(branches, i),
+                                                  json_array_get(branches, k)));
+    return weir__schema_any_of(w, list);
+}
+
+/* Adds {"allOf": [condition, what contradicts the consequence]}; takes over the condition. */
+static bool add_violation(weir__schema_walk *w, json_t *list, json_t *condition, const json_t *consequence,
+                          int depth)
+{
+    json_t *other = condition != NULL ? opposite(w, consequence, depth) : NULL;
+    if (other != NULL)
+        return weir__schema_append(w, list, weir__schema_pack(w, "{s:[o,o]}", "allOf", condition, other));
+    json_decref(condition);
+    return false;
+}
+
+/* The opposite of if, then and else. */
+static json_t *other_case(weir__schema_walk *w, const json_t *schema, int depth)
+{
+    json_t *condition = json_object_get(schema, "if"), *list = json_array();
+    const json_t *then = json_object_get(schema, "then"), *otherwise = json_object_get(schema, "else");
+    if ((then == NULL || (!w->unevaluated && add_violation(w, list, json_incref(condition), then, depth))) &&
+        (otherwise == NULL || add_violation(w, list, opposite(w, condition, depth), otherwise, depth)))
+        return weir__schema_any_of(w, list);
+    json_decref(list);
+    return NULL;
+}
+
+/* The opposite of dependencies: the property is there, and not what depends on it. */
+static json_t *independent(weir__schema_walk *w, const json_t *given, int depth)
+{
+    json_t *list = json_array(), *value;
+    const char *name;
+    bool known = true;
+    json_object_foreach((json_t *)given, name, value)
+    {
+        for (size_t i = 0; i < json_array_size(value) && known; i++) {
+            const char *asked = json_string_value(json_array_get(value, i));
+            known = asked != NULL &&
+                    weir__schema_append(w, list,
+                                        weir__schema_pack(w, "{s:s,s:[s],s:{s:b}}", "type", "object",
+                                                          "required", name, "properties", asked, 0));
+        }
+        if (known && !json_is_array(value))
+            known = add_violation(w, list,
+                                  weir__schema_pack(w, "{s:s,s:[s]}", "type", "object", "required", name),
+                                  value, depth);
+    }
+    if (known) return weir__schema_any_of(w, list);
+    json_decref(list);
+    return NULL;
+}
+
+/* The opposite of schemas for the first items: one of them is there, and not so. */
+static json_t *other_tuple(weir__schema_walk *w, const json_t *prefix, int depth)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < json_array_size(prefix); i++) {
+        json_t *other = opposite(w, json_array_get(prefix, i), depth), *items = json_array();
+        for (size_t k = 0; k < i; k++) weir__schema_append(w, items, json_true());
+        if (other == NULL || !weir__schema_append(w, items, other)) {
+            json_decref(items);
+            json_decref(list);
+            return NULL;
+        }
+        weir__schema_append(w, list,
+                            weir__schema_pack(w, "{s:s,s:I,s:o}", "type", "array", "minItems",
+                                              (json_int_t)i + 1, "prefixItems", items));
+    }
+    return weir__schema_any_of(w, list);
+}
+
+/* The opposite of additionalProperties, or of one of the patternProperties (pattern NULL: the former): an
+ * object has such a property, and it is not so. */
+static json_t *other_property(weir__schema_walk *w, const json_t *schema, const char *pattern, json_t *value,
+                              int depth)
+{
+    json_t *names = json_object_get(schema, "properties"), *ignored;
+    json_t *patterns = json_object_get(schema, "patternProperties");
+    const char *known;
+    json_object_foreach(pattern == NULL ? patterns : NULL, known, ignored)
+    {
+        if (weir__pattern_may_narrow(known)) return NULL;
+    }
+    json_t *other = opposite(w, value, depth);
+    if (other == NULL || json_is_false(other)) return other;
+    json_t *one = pattern != NULL ? weir__schema_pack(w, "{s:{s:b},s:o}", "only", pattern, 1, "value", other)
+                                  : weir__schema_pack(w, "{s:O*,s:O*,s:o}", "names", names, "patterns",
+                                                      patterns, "value", other);
+    return weir__schema_pack(w, "{s:s,s:[o]}", "type", "object", WEIR__SCHEMA_BEYOND, one);
+}
+
+static json_t *other_patterns(weir__schema_walk *w, const json_t *schema, json_t *patterns, int depth)
+{
+    json_t *list = json_array(), *value;
+    const char *pattern;
+    bool known = json_is_object(patterns);
+    json_object_foreach(patterns, pattern, value)
+    {
+        json_t *one = known ? other_property(w, schema, pattern, value, depth) : NULL;
+        known = one != NULL && (json_is_false(one) || weir__schema_append(w, list, one));
+    }
+    if (known) return weir__schema_any_of(w, list);
+    json_decref(list);
+    return NULL;
+}
+
+/* What contradicts a keyword that combines other schemas. NULL: it is unknown. */
+static json_t *other_combination(weir__schema_walk *w, const json_t *schema, const char *keyword,
+                                 json_t *value, int depth)
+{
+    if (strcmp(keyword, "anyOf") == 0) return opposites(w, value, "allOf", depth);
+    if (strcmp(keyword, "allOf") == 0) return opposites(w, value, "anyOf", depth);
+    if (strcmp(keyword, "oneOf") == 0) return none_or_two(w, value, depth);
+    if (strcmp(keyword, "if") == 0) return other_case(w, schema, depth);
+    if (weir__words_have(dependencies, 3, keyword)) return independent(w, value, depth);
+    if (w->unevaluated) return NULL;
+    if (strcmp(keyword, "additionalProperties") == 0) return other_property(w, schema, NULL, value, depth);
+    if (strcmp(keyword, "patternProperties") == 0) return other_patterns(w, schema, value, depth);
+    const bool is_tuple =
+        strcmp(keyword, "prefixItems") == 0 || (strcmp(keyword, "items") == 0 && json_is_array(value));
+    return is_tuple ? other_tuple(w, value, depth) : NULL;
+}
+
 /* Adds what contradicts a keyword of the schema to the list. False: it is unknown. */
 static bool add_opposite(weir__schema_walk *w, json_t *list, const json_t *schema, const char *keyword,
                          json_t *value, int depth)
 {
     static const char *const contained[] = {"minContains", "maxContains", NULL};
     json_t *one = NULL;
-    if (weir__schema_kind_of(keyword) == ANNOTATION || strcmp(keyword, "required") == 0) return true;
+    static const char *const with_others[] = {"required", "then", "else"};
+    if (weir__schema_kind_of(keyword) == ANNOTATION || weir__words_have(with_others, 3, keyword)) return true;
     if (add_contrary(w, list, keyword, value)) return true;
     if (strcmp(keyword, "type") == 0) {
         const unsigned mask = TYPE_ANY & ~weir__schema_declared_types(w, schema);
@@ -136,10 +279,12 @@ static bool add_opposite(weir__schema_walk *w, json_t *list, const json_t *schem
                json_object_get(schema, "prefixItems") == NULL) {
         json_t *none = opposite(w, value, depth + 1);
         if (none != NULL) one = weir__schema_pack(w, "{s:s,s:o}", "type", "array", "contains", none);
-    } else if (strcmp(keyword, "anyOf") == 0) {
-        one = opposites(w, value, "allOf", depth + 1);
-    } else if (strcmp(keyword, "allOf") == 0) {
-        one = opposites(w, value, "anyOf", depth + 1);
+    } else {
+        one = other_combination(w, schema, keyword, value, depth + 1);
+    }
+    if (json_is_false(one)) { /* nothing contradicts it */
+        json_decref(one);
+        return true;
     }
     return one != NULL && weir__schema_append(w, list, one);
 }
@@ -151,8 +296,8 @@ static json_t *opposite(weir__schema_walk *w, const json_t *schema, int depth)
 {
     json_t *list, *value;
     const char *keyword;
-    schema = weir__schema_dereference(w, schema);
-    if (schema == NULL || w->hides || depth > 8 || !weir__schema_spend(w, OPPOSITE_STEPS)) return NULL;
+    schema = weir__schema_judged(w, schema);
+    if (schema == NULL || depth > 8 || !weir__schema_spend(w, OPPOSITE_STEPS)) return NULL;
     if (json_is_boolean(schema)) return json_boolean(json_is_false(schema));
     if (!json_is_object(schema)) return NULL;
     list = weir__schema_made(w, json_array());

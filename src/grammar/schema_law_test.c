@@ -292,6 +292,56 @@ static const struct example examples[] = {
      "\"object\",\"unevaluatedProperties\":true}}}",
      {"{\"b\":1,\"c\":2}"},
      {"{}"}},
+    /* what contradicts objects without other properties, tuples, dependencies, oneOf and if */
+    {"{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}},"
+     "\"additionalProperties\":false},{\"type\":\"object\",\"properties\":{\"b\":{\"type\":\"integer\"}},"
+     "\"additionalProperties\":false}]}",
+     {"{\"a\":1}", "{\"b\":1}"},
+     {"{}", "{\"a\":1,\"b\":1}", "{\"c\":1}"}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{},\"x1\":{}},\"additionalProperties\":false,"
+     "\"not\":{\"properties\":{\"a\":{}},\"patternProperties\":{\"^x\":{\"type\":\"null\"}},"
+     "\"additionalProperties\":false}}",
+     {"{\"b\":1}", "{\"a\":1,\"b\":1}", "{\"x1\":1}"},
+     {"{\"a\":1}", "{\"x1\":null}", "{}"}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{}},\"not\":{\"additionalProperties\":{\"type\":"
+     "\"integer\"}}}",
+     {"{\"a\":\"x\"}", "{\"a\":1,\"b\":null}"},
+     {"{\"a\":1}", "{}", "{\"a\":1,\"b\":2}"}},
+    {"{\"type\":\"array\",\"not\":{\"prefixItems\":[{\"type\":\"integer\"},{\"const\":\"a\"}]}}",
+     {"[\"a\"]", "[1,\"b\"]"},
+     {"[]", "[1]", "[1,\"a\",2]"}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{}},\"not\":{\"dependentRequired\":{\"a\":[\"b\"]}}"
+     "}",
+     {"{\"a\":1}"},
+     {"{}", "{\"a\":1,\"b\":1}", "{\"b\":1}"}},
+    {"{\"type\":\"integer\",\"not\":{\"oneOf\":[{\"minimum\":5},{\"maximum\":3},{\"const\":9}]}}",
+     {"4", "9"},
+     {"5", "3", "10"}},
+    {"{\"type\":\"integer\",\"not\":{\"if\":{\"minimum\":5},\"then\":{\"maximum\":7},\"else\":{\"minimum\":3}"
+     "}}",
+     {"8", "2"},
+     {"5", "7", "3"}},
+    {"{\"properties\":{\"foo\":{}},\"oneOf\":[{\"properties\":{\"bar\":{\"const\":1}},\"required\":[\"bar\"]}"
+     ",{\"properties\":{\"baz\":{\"const\":1}},\"required\":[\"baz\"]}],\"type\":\"object\","
+     "\"unevaluatedProperties\":false}",
+     {"{\"foo\":1,\"bar\":1}", "{\"baz\":1}"},
+     {"{\"bar\":1,\"baz\":1}", "{\"foo\":1}", "{\"bar\":1,\"q\":1}"}},
+    {"{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"b\":{}},\"additionalProperties\":false},{\"type\":"
+     "\"object\",\"properties\":{\"k\":{}},\"required\":[\"k\",\"a\"],\"additionalProperties\":false}]}",
+     {"{\"b\":1}", "{}"},
+     {"{\"k\":1,\"a\":1}"}},
+    /* values that a schema lists, and what stands beside them */
+    {"{\"enum\":[\"ab\",\"b\",1,{\"a\":1},{\"a\":\"x\"},[1],[1,1],null],\"pattern\":\"^a\",\"properties\":{"
+     "\"a\":{\"type\":\"integer\"}},\"uniqueItems\":true,\"not\":{\"type\":\"null\"}}",
+     {"\"ab\"", "1", "{\"a\":1}", "[1]"},
+     {"\"b\"", "{\"a\":\"x\"}", "[1,1]", "null"}},
+    {"{\"oneOf\":[{\"enum\":[{\"k\":1},{\"k\":2}]},{\"type\":\"object\",\"properties\":{\"k\":{\"minimum\":3}"
+     "},\"required\":[\"k\"]}]}",
+     {"{\"k\":1}", "{\"k\":3}"},
+     {"{\"k\":0}"}},
+    {"{\"type\":\"object\",\"propertyNames\":{\"enum\":[\"a\",\"b\",\"c\"]},\"required\":[\"c\",\"a\"]}",
+     {"{\"c\":1,\"a\":1}", "{\"c\":1,\"a\":1,\"b\":1}"},
+     {"{\"c\":1}"}},
     /* in old drafts a reference hides what stands beside it */
     {"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"$ref\":\"#/definitions/"
      "i\",\"maximum\":3,\"definitions\":{\"i\":{\"type\":\"integer\"}}}",
@@ -301,6 +351,33 @@ static const struct example examples[] = {
      "i\",\"description\":\"x\"},\"definitions\":{\"i\":{\"type\":\"integer\"}}}",
      {"5.5"},
      {"5"}},
+    {"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"not\":{\"$ref\":\"#/definitions/"
+     "i\",\"type\":\"string\"},\"definitions\":{\"i\":{\"type\":\"integer\"}}}",
+     {"5.5", "\"a\""},
+     {"5"}},
+    {"{\"$schema\":\"http://json-schema.org/draft-07/"
+     "schema#\",\"oneOf\":[{\"type\":\"integer\"},{\"$ref\":\"#/definitions/"
+     "i\",\"type\":\"string\"}],\"definitions\":{\"i\":{}}}",
+     {"\"a\""},
+     {"5"}},
+    {"{\"$schema\":\"http://json-schema.org/draft-07/"
+     "schema#\",\"oneOf\":[{\"type\":\"object\",\"required\":[\"a\"]},{\"$ref\":\"#/definitions/"
+     "o\",\"required\":[\"b\"]}],\"definitions\":{\"o\":{\"type\":\"object\"}}}",
+     {"{\"b\":1}"},
+     {"{\"a\":1}", "{\"a\":1,\"b\":1}"}},
+    {"{\"$schema\":\"http://json-schema.org/draft-07/"
+     "schema#\",\"oneOf\":[{\"type\":\"object\",\"required\":[\"k\"],\"properties\":{\"k\":{\"const\":1}}},{"
+     "\"type\":\"object\",\"required\":[\"k\"],\"properties\":{\"k\":{\"$ref\":\"#/definitions/"
+     "any\",\"const\":2}}}],\"definitions\":{\"any\":{}}}",
+     {"{\"k\":2}"},
+     {"{\"k\":1}"}},
+    {"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"properties\":{\"v\":{\"$ref\":\"#/"
+     "definitions/"
+     "i\",\"maximum\":3}},\"oneOf\":[{\"properties\":{\"k\":{\"const\":1}},\"required\":[\"k\"]},{"
+     "\"properties\":{\"k\":{\"const\":2}},\"required\":[\"k\"]}],\"definitions\":{\"i\":{\"type\":"
+     "\"integer\"}}}",
+     {"{\"v\":3,\"k\":1}", "{\"k\":2}"},
+     {"{\"v\":4,\"k\":1}", "{\"k\":3}", "{}"}},
 };
 
 static void test_law(void **state)

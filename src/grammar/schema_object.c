@@ -403,7 +403,8 @@ static json_t *make_object(object *o)
 /* The schema with the properties that a list of all names adds to those that it has, and no others. */
 static json_t *with_names(weir__schema_walk *w, const json_t *schema, const json_t *list)
 {
-    const json_t *given = json_object_get(schema, "properties");
+    const json_t *given = json_object_get(schema, "properties"),
+                 *required = json_object_get(schema, "required");
     json_t *others = json_object_get(schema, "additionalProperties");
     if (others == NULL) others = json_object_get(schema, "unevaluatedProperties");
     json_t *properties = json_object(), *less = weir__schema_without(w, schema, "propertyNames"), *value;
@@ -416,9 +417,14 @@ static json_t *with_names(weir__schema_walk *w, const json_t *schema, const json
         json_decref(name);
         weir__schema_set(w, properties, key, allowed ? json_incref(value) : json_false());
     }
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *name = json_string_value(json_array_get(list, i));
-        if (name == NULL || json_object_get(given, name) != NULL || (w->relax && given != NULL)) continue;
+    /* What is asked for comes first, in the order in which it is asked for. */
+    for (size_t i = 0; i < json_array_size(required) + json_array_size(list); i++) {
+        const size_t n = json_array_size(required);
+        const char *name =
+            json_string_value(i < n ? json_array_get(required, i) : json_array_get(list, i - n));
+        if (name == NULL || json_object_get(properties, name) != NULL ||
+            json_object_get(given, name) != NULL || (w->relax && given != NULL))
+            continue;
         weir__schema_set(w, properties, name, others != NULL ? json_incref(others) : json_true());
     }
     weir__schema_set(w, less, "properties", properties);
@@ -452,6 +458,81 @@ static json_t *named_object(weir__schema_walk *w, const json_t *schema)
     return result;
 }
 
+/* True if a property of this name may be the one that the condition asks for. */
+static bool is_beyond(weir__schema_walk *w, const json_t *condition, const char *name)
+{
+    const json_t *only = json_object_get(condition, "only");
+    if (only != NULL) return weir__schema_matches(w, only, name);
+    return json_object_get(json_object_get(condition, "names"), name) == NULL &&
+           !weir__schema_matches(w, json_object_get(condition, "patterns"), name);
+}
+
+/* The schema, which must have the property that the first of its conditions asks for. */
+static json_t *with_property(weir__schema_walk *w, const json_t *schema, const char *name)
+{
+    const json_t *conditions = json_object_get(schema, WEIR__SCHEMA_BEYOND);
+    json_t *value = json_object_get(json_array_get(conditions, 0), "value"), *one = json_incref(value);
+    json_t *whole = weir__schema_without(w, schema, WEIR__SCHEMA_BEYOND);
+    json_t *properties = weir__json_copy(json_object_get(schema, "properties")), *rest = json_array();
+    json_t *known = json_object_get(properties, name),
+           *required = weir__schema_own_list(w, whole, "required");
+    if (known != NULL && json_is_true(value)) {
+        json_decref(one);
+        one = json_incref(known);
+    } else if (known != NULL) {
+        json_decref(one);
+        one = weir__schema_both(w, known, value);
+    }
+    weir__schema_set(w, properties, name, one);
+    weir__schema_set(w, whole, "properties", properties);
+    if (!weir__schema_is_required(whole, name)) weir__schema_append(w, required, json_string(name));
+    for (size_t i = 1; i < json_array_size(conditions); i++)
+        weir__schema_append(w, rest, json_incref(json_array_get(conditions, i)));
+    if (json_array_size(rest) > 0)
+        weir__schema_set(w, whole, WEIR__SCHEMA_BEYOND, rest);
+    else
+        json_decref(rest);
+    return weir__schema_made(w, whole);
+}
+
+/* The most properties of an object of which one must be there. */
+#define BEYOND_MAX 32
+
+/* The objects of the schema that have a property as its conditions ask for: one for each listed property that
+ * may be it. One that is not listed is left out. */
+static json_t *objects_beyond(weir__schema_walk *w, const json_t *schema)
+{
+    const json_t *condition = json_array_get(json_object_get(schema, WEIR__SCHEMA_BEYOND), 0);
+    const json_t *given = json_object_get(schema, "properties"),
+                 *others = json_object_get(schema, "required");
+    json_t *names = weir__schema_made(w, json_object()), *list = json_array(), *value;
+    const char *name;
+    json_object_foreach((json_t *)given, name, value)
+    {
+        if (!json_is_false(value)) weir__schema_set(w, names, name, json_true());
+    }
+    /* A name that only `required` has would become a listed one, which additionalProperties leaves out. */
+    const bool any = json_object_get(schema, "additionalProperties") == NULL &&
+                     json_object_get(schema, "unevaluatedProperties") == NULL;
+    for (size_t i = 0; i < json_array_size(others) && any; i++)
+        weir__schema_set(w, names, json_string_value(json_array_get(others, i)), json_true());
+    json_object_foreach(names, name, value)
+    {
+        if (w->status != WEIR_OK || !is_beyond(w, condition, name)) continue;
+        if (json_array_size(list) == BEYOND_MAX)
+            weir__schema_refuse(w, "not", "too many properties may differ");
+        json_t *whole = with_property(w, schema, name);
+        json_t *one = whole != NULL ? weir__schema_object(w, whole) : NULL;
+        json_decref(whole);
+        if (!json_is_false(one)) weir__schema_append(w, list, one);
+    }
+    json_decref(names);
+    const bool closed = json_is_false(json_object_get(schema, "additionalProperties")) || w->relax;
+    if (w->status == WEIR_OK && json_array_size(list) == 0 && !closed)
+        weir__schema_refuse(w, "not", "only properties that are not listed would contradict the schema");
+    return weir__schema_any_of(w, list);
+}
+
 json_t *weir__schema_object(weir__schema_walk *w, const json_t *schema)
 {
     const json_t *properties = json_object_get(schema, "properties");
@@ -469,6 +550,7 @@ json_t *weir__schema_object(weir__schema_walk *w, const json_t *schema)
     }
     if (o.others != NULL && !json_is_object(o.others) && !json_is_boolean(o.others))
         return weir__schema_refuse_finally(w, "additionalProperties", "it must be a schema or a boolean");
+    if (json_object_get(schema, WEIR__SCHEMA_BEYOND) != NULL) return objects_beyond(w, schema);
     /* additionalProperties evaluates all others. */
     if (o.others == NULL && unevaluated != NULL) o.others = unevaluated;
     o.closed = w->relax && (properties != NULL || json_array_size(required) > 0 ||

@@ -141,6 +141,18 @@ const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schem
     return schema;
 }
 
+const json_t *weir__schema_judged(weir__schema_walk *w, const json_t *schema)
+{
+    if (!w->hides) return weir__schema_dereference(w, schema);
+    for (int i = 0; json_is_object(schema); i++) {
+        const json_t *reference = json_object_get(schema, "$ref");
+        if (reference == NULL) return schema;
+        if (i == 16) return weir__schema_refuse(w, "$ref", "references lead to references without end");
+        schema = weir__schema_resolve(w, reference);
+    }
+    return schema;
+}
+
 const json_t *weir__schema_defined(const weir__schema_walk *w, const json_t *made)
 {
     const char *reference = json_string_value(json_object_get(made, "$ref"));

@@ -138,8 +138,8 @@ static void test_left_out(void **state)
          "\"then\":{},"
          "\"$recursiveRef\":\"#\"}}}",
          "/properties/a: $recursiveRef\n/properties/a: if\n", "{\"type\":\"object\"}"},
-        {"{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[\"a\",\"b\"],\"pattern\":\"b\"}}}",
-         "/properties/a: pattern\n", "{\"enum\":[\"a\",\"b\"]}"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[\"a\",\"b\"],\"format\":\"date\"}}}",
+         "/properties/a: format\n", "{\"enum\":[\"a\",\"b\"]}"},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"title\":\"T\",\"description\":"
          "\"D\",\"pattern\":\"(?=x)\"}}}",
          "/properties/a: pattern\n", "{\"type\":\"string\",\"title\":\"T\",\"description\":\"D\"}"},

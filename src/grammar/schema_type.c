@@ -2,10 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Each function takes what a flat schema says of one type, and gives a schema that a grammar enforces. Values
- * of enum and const are filtered by the type and the bounds beside them; other keywords beside them are
- * refused. A string becomes a pattern: its own, its format's, or one of its length; where several meet, or
- * strings are excluded, it becomes what they have in common (regular.c). All texts that the pattern of a
- * format matches have the format; unusual texts of the format may not match. */
+ * of enum and const are those that satisfy what stands beside them. A string becomes a pattern: its own, its
+ * format's, or one of its length; where several meet, or strings are excluded, it becomes what they have in
+ * common (regular.c). All texts that the pattern of a format matches have the format; unusual texts of the
+ * format may not match. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -176,8 +176,7 @@ static size_t count_characters(const char *text)
     return n;
 }
 
-/* True if a listed value is within the bounds beside it. Others must not stand there: see check_beside. */
-static bool satisfies_bounds(const json_t *value, const json_t *schema)
+bool weir__schema_within_bounds(const json_t *value, const json_t *schema)
 {
     switch (json_typeof(value)) {
     case JSON_INTEGER:
@@ -192,39 +191,19 @@ static bool satisfies_bounds(const json_t *value, const json_t *schema)
     }
 }
 
-/* Refuses what stands beside enum or const and is neither a bound nor about another type than all values. */
-static bool check_beside(weir__schema_walk *w, const json_t *schema, const json_t *list, const char *keyword)
+/* Refuses what stands beside enum or const and may exclude a value. */
+static json_t *refuse_beside(weir__schema_walk *w, const json_t *schema, const char *keyword)
 {
-    static const char *const read[] = {"const", "enum", "type", WEIR__SCHEMA_NOT_STRINGS,
-                                       WEIR__SCHEMA_NOT_NUMBERS};
-    static const unsigned about[] = {
-        [OBJECT] = TYPE_OBJECT, [ARRAY] = TYPE_ARRAY, [STRING] = TYPE_STRING, [NUMBER] = TYPE_NUMBER};
-    const char *name;
-    json_t *value;
-    unsigned types = 0;
-    for (size_t i = 0; i < json_array_size(list); i++) types |= weir__schema_type_of(json_array_get(list, i));
-    json_object_foreach((json_t *)schema, name, value)
-    {
-        enum keyword_kind kind = weir__schema_kind_of(name);
-        const bool vacuous = kind >= OBJECT && kind <= NUMBER && (types & about[kind]) == 0;
-        if (kind == ANNOTATION || vacuous || weir__words_have(read, sizeof read / sizeof *read, name) ||
-            (json_is_number(value) && weir__schema_bound_sign(name) != 0))
-            continue;
-        return weir__schema_refuse(
-                   w, name, "it stands beside %s, which would win; leave out the values it excludes instead",
-                   keyword) != NULL;
-    }
-    return true;
+    const char *const listed[] = {"const", "enum", "type", WEIR__SCHEMA_NOT_STRINGS, WEIR__SCHEMA_NOT_NUMBERS,
+                                  NULL};
+    const char *name = weir__schema_other_constraint(schema, listed);
+    return weir__schema_refuse(w, name != NULL ? name : keyword,
+                               "it stands beside %s, and it is not known which values it excludes; leave "
+                               "these out instead",
+                               keyword);
 }
 
-/* True if `not` excludes the value. */
-static bool is_left_out(const json_t *value, const json_t *schema)
-{
-    const char *keyword = json_is_string(value) ? WEIR__SCHEMA_NOT_STRINGS : WEIR__SCHEMA_NOT_NUMBERS;
-    return weir__schema_has_value(json_object_get(schema, keyword), value);
-}
-
-/* const and enum: the values that `type`, `not` and bounds allow. */
+/* const and enum: the values that satisfy what stands beside them. */
 json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema)
 {
     const json_t *given = json_object_get(schema, "enum"), *only = json_object_get(schema, "const");
@@ -233,21 +212,18 @@ json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema)
     if (given != NULL && (!json_is_array(given) || json_array_size(given) == 0))
         return weir__schema_refuse_finally(w, "enum", "it must be an array of values, and not empty");
     size_t n = given != NULL ? json_array_size(given) : 1;
-    const size_t n_out = json_array_size(json_object_get(schema, WEIR__SCHEMA_NOT_STRINGS)) +
-                         json_array_size(json_object_get(schema, WEIR__SCHEMA_NOT_NUMBERS));
-    if (!weir__schema_spend(w, n * (n_out + 1))) return NULL;
-    json_t *list = json_array();
+    const char *keyword = given != NULL ? "enum" : "const";
+    json_t *beside = weir__schema_without(w, schema, keyword), *list = json_array();
     for (size_t i = 0; i < n && w->status == WEIR_OK; i++) {
         json_t *value = given != NULL ? json_array_get(given, i) : (json_t *)only;
-        if ((weir__schema_type_of(value) & types) == 0 || !satisfies_bounds(value, schema) ||
-            is_left_out(value, schema) || (given != NULL && only != NULL && !weir__schema_equal(value, only)))
-            continue;
-        if (weir__schema_take(w, given != NULL ? "enum" : "const",
-                              2 * json_dumpb(value, NULL, 0, JSON_COMPACT | JSON_ENCODE_ANY) + 8))
+        const enum weir__schema_verdict v = weir__schema_judge(w, beside, value);
+        if (v == WEIR__SCHEMA_VIOLATED) continue;
+        if (v == WEIR__SCHEMA_UNCLEAR) refuse_beside(w, schema, keyword);
+        if (weir__schema_take(w, keyword, 2 * json_dumpb(value, NULL, 0, JSON_COMPACT | JSON_ENCODE_ANY) + 8))
             weir__schema_append(w, list, json_incref(value));
     }
+    json_decref(beside);
     check_forks(w, list);
-    check_beside(w, schema, list, given != NULL ? "enum" : "const");
     json_t *result = weir__schema_choice(w, "enum", list);
     if (!w->relax && json_is_object(result)) weir__schema_set(w, result, WEIR__SCHEMA_SPELLINGS, json_true());
     return weir__schema_made(w, result);

@@ -200,7 +200,7 @@ static const struct row {
     {OBJECT,
      {"properties", "required", "additionalProperties", "unevaluatedProperties", "minProperties",
       "maxProperties", "propertyNames", "patternProperties", "dependentRequired", "dependentSchemas",
-      "dependencies"},
+      "dependencies", WEIR__SCHEMA_BEYOND},
      NULL},
     {ARRAY,
      {"items", "prefixItems", "additionalItems", "unevaluatedItems", "minItems", "maxItems", "uniqueItems",

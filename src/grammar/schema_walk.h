@@ -63,6 +63,11 @@ typedef struct weir__schema_pair {
 #define WEIR__SCHEMA_NOT_NUMBERS  "\001not numbers"
 #define WEIR__SCHEMA_FRACTIONS    "\001fraction"
 
+/* What contradicts additionalProperties and patternProperties: a list of {"names", "patterns", "value"} and
+ * {"only", "value"}. For each, an object has a property that is not of these names and matches none of these
+ * patterns, or that matches the only one, and it satisfies the value. */
+#define WEIR__SCHEMA_BEYOND "\001beyond"
+
 /* What a rewritten schema has beside keywords of JSON Schema: of strings, the states of regular.h; of objects
  * with listed properties, pairs [names, values] for others, and the least and most properties. */
 #define WEIR__SCHEMA_DEFS      "#/$defs/" /* and a definition's name: the value of a $ref */
@@ -202,6 +207,10 @@ const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference
 const json_t *weir__schema_target(weir__schema_walk *w, const json_t *schema);
 const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schema);
 
+/* The schema that a value must violate to contradict the given one, references followed to the end: where a
+ * $ref hides the keywords beside it, without them. */
+const json_t *weir__schema_judged(weir__schema_walk *w, const json_t *schema);
+
 /* {"$ref": …} to the conjunction of both schemas, or of a's $ref and the keywords beside it (b NULL). */
 json_t *weir__schema_both(weir__schema_walk *w, json_t *a, json_t *b);
 
@@ -277,6 +286,13 @@ json_t *weir__schema_type_array(weir__schema_walk *w, unsigned mask);
 json_t *weir__schema_flatten(weir__schema_walk *w, const json_t *schema);
 json_t *weir__schema_alternatives(weir__schema_walk *w, const json_t *schema); /* anyOf, oneOf */
 
+/* The values that the schema lists, as an array, or NULL. */
+json_t *weir__schema_listed(const json_t *schema);
+
+/* The branches of a oneOf, changed so that no value satisfies two; NULL: a refusal. given: as the schema has
+ * them, before they were merged with what stands beside the oneOf. */
+json_t *weir__schema_part_branches(weir__schema_walk *w, json_t *branches, const json_t *given);
+
 /* A superset of the types of the values that satisfy the schema. */
 unsigned weir__schema_possible_types(weir__schema_walk *w, const json_t *schema);
 
@@ -303,7 +319,17 @@ void weir__schema_drop_conditions(json_t *schema);
  * refusal. */
 bool weir__schema_format(weir__schema_walk *w, const json_t *format, const char **pattern);
 
+/* -- schema_value.c -- */
+
+enum weir__schema_verdict { WEIR__SCHEMA_VIOLATED, WEIR__SCHEMA_SATISFIED, WEIR__SCHEMA_UNCLEAR };
+
+/* Says if the value satisfies the schema. UNCLEAR also after a failure. */
+enum weir__schema_verdict weir__schema_judge(weir__schema_walk *w, const json_t *schema, const json_t *value);
+
 /* -- schema_object.c, schema_number.c, schema_type.c -- */
+
+/* True if the value is within the schema's bounds of numbers, lengths and counts. */
+bool weir__schema_within_bounds(const json_t *value, const json_t *schema);
 
 /* Reads a count such as minItems; *value is unchanged if it is absent. False after a refusal. */
 bool weir__schema_count(weir__schema_walk *w, const json_t *schema, const char *keyword, uint64_t *value);

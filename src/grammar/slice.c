@@ -3,6 +3,8 @@
 #include "grammar/slice.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -23,13 +25,14 @@ typedef struct long_token {
 struct weir__slices {
     const weir__trie *trie;
     uint64_t *longer;      /* [TABLES][n_words]: the tokens with more than 0, 1, … code points */
-    long_token *long_ones; /* [n_long] those with at least TABLES */
+    long_token *long_ones; /* [n_long] those with at least TABLES, the longest first */
     size_t n_long, long_capacity;
     size_t longest;
     size_t n_words;                /* of bits of tokens */
     uint64_t *special;             /* bits of nodes where an incomplete or too long token ends */
     size_t n_ascii[128], n_others; /* nodes of each code point, and of all others */
     uint32_t *above;               /* [most_depth + 1] scratch: the newest node of each depth */
+    atomic_size_t n_bytes;         /* of all this, the slices, and the automata that were counted */
     pthread_mutex_t mutex;         /* protects all that follows, and above */
     weir__token_slice *made;       /* a list */
 };
@@ -75,6 +78,13 @@ static bool note_length(weir__slices *s, size_t i, const weir__trie_token *end)
     return true;
 }
 
+static int compare_lengths(const void *a, const void *b)
+{
+    const long_token *x = a, *y = b;
+    return x->length != y->length ? (x->length > y->length ? -1 : 1)
+                                  : (x->token > y->token) - (x->token < y->token);
+}
+
 /* What all classes share: the tokens by length, and the nodes that no slice skips. */
 static bool read_trie(weir__slices *s)
 {
@@ -91,6 +101,7 @@ static bool read_trie(weir__slices *s)
     for (size_t n = TABLES - 1; n > 0; n--)
         for (size_t i = 0; i < s->n_words; i++)
             s->longer[(n - 1) * s->n_words + i] |= s->longer[n * s->n_words + i];
+    if (s->n_long > 1) qsort(s->long_ones, s->n_long, sizeof *s->long_ones, compare_lengths);
     return true;
 }
 
@@ -117,10 +128,20 @@ static void free_slice(weir__token_slice *slice)
     weir__mem_free(slice);
 }
 
+/* The words of stops: bits of the nodes, and of those words. */
+static size_t stop_words(const weir__trie *trie)
+{
+    const size_t n = trie->n_nodes / 64 + 1;
+    return n + n / 64 + 1;
+}
+
 /* Marks the newest node of this depth, and those above. */
 static void mark_path(const weir__slices *s, size_t depth, uint64_t *stops)
 {
-    for (size_t d = depth; d > 0 && !has_bit(stops, s->above[d]); d--) set_bit(stops, s->above[d]);
+    for (size_t d = depth; d > 0 && !has_bit(stops, s->above[d]); d--) {
+        set_bit(stops, s->above[d]);
+        set_bit(stops + s->trie->n_nodes / 64 + 1, s->above[d] / 64);
+    }
 }
 
 static bool make_slice(weir__slices *s, weir__token_slice *slice)
@@ -128,8 +149,8 @@ static bool make_slice(weir__slices *s, weir__token_slice *slice)
     const weir__trie *trie = s->trie;
     size_t depth = 0; /* of the newest node that is of the class, as all above it */
     slice->tokens = weir__mem_calloc(s->n_words, sizeof *slice->tokens);
-    slice->stops = weir__mem_calloc(trie->n_nodes / 64 + 1, sizeof *slice->stops);
-    slice->text_stops = weir__mem_calloc(trie->n_nodes / 64 + 1, sizeof *slice->text_stops);
+    slice->stops = weir__mem_calloc(stop_words(trie), sizeof *slice->stops);
+    slice->text_stops = weir__mem_calloc(stop_words(trie), sizeof *slice->text_stops);
     if (slice->tokens == NULL || slice->stops == NULL || slice->text_stops == NULL) return false;
     for (size_t i = 1; i < trie->n_nodes; i++) {
         const weir__trie_node *node = &trie->nodes[i];
@@ -183,6 +204,7 @@ weir__token_slice *weir__slices_hold(weir__slices *s, const weir__class *of)
             for (uint32_t c = of->ranges[i].low; c <= of->ranges[i].high && c < 128; c++)
                 set_bit(slice->ascii, c);
         if (make_slice(s, slice)) {
+            weir__slices_count(s, 0, weir__slices_size(s));
             slice->refs = 1;
             slice->next = s->made;
             s->made = slice;
@@ -202,6 +224,7 @@ void weir__slices_release(weir__slices *s, weir__token_slice *slice)
         weir__token_slice **at = &s->made;
         while (*at != slice) at = &(*at)->next;
         *at = slice->next;
+        weir__slices_count(s, weir__slices_size(s), 0);
         free_slice(slice);
     }
     pthread_mutex_unlock(&s->mutex);
@@ -209,7 +232,17 @@ void weir__slices_release(weir__slices *s, weir__token_slice *slice)
 
 size_t weir__slices_size(const weir__slices *s)
 {
-    return sizeof(weir__token_slice) + (s->n_words + 2 * (s->trie->n_nodes / 64 + 1)) * sizeof(uint64_t);
+    return sizeof(weir__token_slice) + (s->n_words + 2 * stop_words(s->trie)) * sizeof(uint64_t);
+}
+
+void weir__slices_count(weir__slices *s, size_t before, size_t now)
+{
+    atomic_fetch_add_explicit(&s->n_bytes, now - before, memory_order_relaxed);
+}
+
+size_t weir__slices_all_bytes(weir__slices *s)
+{
+    return atomic_load_explicit(&s->n_bytes, memory_order_relaxed);
 }
 
 size_t weir__slices_longest(const weir__slices *s)
@@ -217,17 +250,18 @@ size_t weir__slices_longest(const weir__slices *s)
     return s->longest;
 }
 
-void weir__slices_allow(const weir__slices *s, const weir__token_slice *slice, size_t n, uint64_t *bits)
+void weir__slices_allow(const weir__slices *s, const weir__token_slice *slice, size_t n, const uint64_t *with,
+                        uint64_t *bits)
 {
-    const uint64_t *longer = s->longer + (n < TABLES ? n : TABLES - 1) * s->n_words;
-    if (n >= s->longest) {
-        for (size_t i = 0; i < s->n_words; i++) bits[i] |= slice->tokens[i];
+    if (n < TABLES) {
+        const uint64_t *longer = s->longer + n * s->n_words;
+        for (size_t i = 0; i < s->n_words; i++) bits[i] = with[i] | (slice->tokens[i] & ~longer[i]);
         return;
     }
-    for (size_t i = 0; i < s->n_words; i++) bits[i] |= slice->tokens[i] & ~longer[i];
-    for (size_t i = 0; n >= TABLES && i < s->n_long; i++) {
+    for (size_t i = 0; i < s->n_words; i++) bits[i] = with[i] | slice->tokens[i];
+    for (size_t i = 0; i < s->n_long && s->long_ones[i].length > n; i++) {
         const size_t token = (size_t)s->long_ones[i].token;
-        if (s->long_ones[i].length <= n && has_bit(slice->tokens, token)) set_bit(bits, token);
+        if (has_bit(slice->tokens, token)) bits[token / 64] &= ~(UINT64_C(1) << (token % 64));
     }
 }
 
@@ -242,6 +276,7 @@ weir__slices *weir__slices_create(const weir__trie *trie)
     weir__slices *s = weir__mem_calloc(1, sizeof *s);
     if (s == NULL) return NULL;
     s->trie = trie;
+    atomic_init(&s->n_bytes, 0);
     s->n_words = ((size_t)trie->n_vocab + 63) / 64;
     s->longer = weir__mem_calloc(TABLES * s->n_words, sizeof *s->longer);
     s->special = weir__mem_calloc(trie->n_nodes / 64 + 1, sizeof *s->special);
@@ -255,6 +290,10 @@ weir__slices *weir__slices_create(const weir__trie *trie)
         return NULL;
     }
     bool ok = read_trie(s);
+    weir__slices_count(s, 0,
+                       (TABLES * s->n_words + trie->n_nodes / 64 + 1) * sizeof(uint64_t) +
+                           s->long_capacity * sizeof *s->long_ones +
+                           (trie->most_depth + 1) * sizeof *s->above);
     for (size_t i = 0; ok && i < sizeof of_strings / sizeof *of_strings; i++)
         ok = !weir__slices_worth(s, &of_strings[i]) || weir__slices_hold(s, &of_strings[i]) != NULL;
     if (ok) return s;

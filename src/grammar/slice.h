@@ -40,7 +40,7 @@ typedef struct weir__token_slice {
      * complete. */
     uint64_t *tokens;
     /* Bits of the trie's nodes where another token ends or a character is not in the class, and of those
-     * above. */
+     * above; behind them a bit for each word that is not 0. */
     uint64_t *stops;
     /* The same, without tokens whose first character outside of the class is a control character. */
     uint64_t *text_stops;
@@ -71,10 +71,18 @@ void weir__slices_release(weir__slices *slices, weir__token_slice *slice);
 /* The bytes of a slice. */
 size_t weir__slices_size(const weir__slices *slices);
 
+/* Counts an automaton that had `before` bytes and has `now`. */
+void weir__slices_count(weir__slices *slices, size_t before, size_t now);
+
+/* The bytes of all slices, of the tokens by length, and of the automata that were counted. Takes no lock. */
+size_t weir__slices_all_bytes(weir__slices *slices);
+
 /* The code points of the longest token in any slice. */
 size_t weir__slices_longest(const weir__slices *slices);
 
-/* Sets the bits of the slice's tokens of up to n code points. */
-void weir__slices_allow(const weir__slices *slices, const weir__token_slice *slice, size_t n, uint64_t *bits);
+/* bits: those of `with`, which has no token of the slice with more than n code points, and of the slice's
+ * tokens of up to n. */
+void weir__slices_allow(const weir__slices *slices, const weir__token_slice *slice, size_t n,
+                        const uint64_t *with, uint64_t *bits);
 
 #endif

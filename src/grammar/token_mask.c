@@ -238,6 +238,7 @@ static bool measure_run(weir__automaton *a, uint32_t from)
 {
     const size_t longest = weir__slices_longest(a->trie->slices);
     uint32_t chain[WEIR__SLICE_LONGEST], at = from;
+    bool loops = false;
     size_t n = 0;
     int32_t slice;
     uint8_t length = 0;
@@ -250,13 +251,15 @@ static bool measure_run(weir__automaton *a, uint32_t from)
         if (takers <= 0 || n == longest) break;
         chain[n] = at;
         if (!go_on(a, at, &a->slices[slice]->of, &at)) return false;
-        if (at == chain[n]) length = (uint8_t)longest;
-        if (at == chain[n]) break;
+        loops = at == chain[n];
+        if (loops) length = (uint8_t)longest;
+        if (loops) break;
         n++;
     }
     a->states[from].run = length;
     a->states[from].slice = (uint8_t)(slice < 0 ? 0 : slice);
     a->states[from].text = text;
+    a->states[from].loops = loops && n == 0;
     /* The ways of a state are those of its own, whatever leads to it, but the end was seen only here. */
     for (size_t i = 1; i < n && n < longest && length > 0; i++) {
         state *s = &a->states[chain[i]];
@@ -268,40 +271,162 @@ static bool measure_run(weir__automaton *a, uint32_t from)
     return true;
 }
 
+/* The number of elements of the item at e: a class, or a reference. */
+static size_t length_of(const weir__automaton_element *e)
+{
+    size_t n = 1;
+    while (e[n].type == UPPER || e[n].type == OR_CHARACTER) n++;
+    return n;
+}
+
+static bool same_item(const weir__automaton_element *a, const weir__automaton_element *b)
+{
+    const size_t n = length_of(a);
+    for (size_t i = 0; i < n; i++)
+        if (a[i].type != b[i].type || a[i].value != b[i].value) return false;
+    return length_of(b) == n;
+}
+
+/* The next alternative of a rule; NULL: there is none. */
+static const weir__automaton_element *next_alternative(const weir__automaton_element *e)
+{
+    while (!weir__automaton_is_end(e)) e++;
+    return e->type == ALTERNATIVE ? e + 1 : NULL;
+}
+
+/* True if the item at an element is followed by itself: in a row, or in a rule that begins with it. */
+static bool is_repeated(const weir__automaton *a, const weir__automaton_element *e)
+{
+    const weir__automaton_element *next = e + length_of(e);
+    if (same_item(e, next)) return true;
+    if (next->type != RULE) return false;
+    for (next = &a->elements[a->starts[next->value]]; next != NULL; next = next_alternative(next))
+        if (same_item(e, next)) return true;
+    return false;
+}
+
+static bool is_class(const weir__automaton_element *e)
+{
+    return e->type == CHARACTER || e->type == NOT_CHARACTER || e->type == ANY;
+}
+
+/* The most classes that are looked at before there is a text. */
+#define LOOKED_AT 256
+
+/* Holds the slice of a class, unless that is `last` or was not worth it. */
+static bool hold_slice(weir__automaton *a, const weir__automaton_element *e, weir__class *last, size_t *n)
+{
+    weir__class of;
+    int32_t slice;
+    if (!read_class(e, &of) || weir__same_class(&of, last)) return true;
+    *last = of;
+    ++*n;
+    return !weir__slices_worth(a->trie->slices, &of) || use_slice(a, &of, &slice);
+}
+
+bool weir__automaton_hold_slices(weir__automaton *a)
+{
+    weir__class last = {0};
+    uint32_t last_rule = NONE;
+    size_t n = 0;
+    for (size_t i = 0; i < a->n_elements && n < LOOKED_AT; i++) {
+        const weir__automaton_element *e = &a->elements[i];
+        if ((!is_class(e) && (e->type != RULE || e->value == last_rule)) || !is_repeated(a, e)) continue;
+        if (e->type != RULE) {
+            if (!hold_slice(a, e, &last, &n)) return false;
+            continue;
+        }
+        /* Of the rule, each alternative that is a class. */
+        last_rule = e->value;
+        for (e = &a->elements[a->starts[e->value]]; e != NULL && n < LOOKED_AT; e = next_alternative(e), n++)
+            if (is_class(e) && weir__automaton_is_end(e + length_of(e)) && !hold_slice(a, e, &last, &n))
+                return false;
+    }
+    return true;
+}
+
 /* ---- Walks --------------------------------------------------------------------------------------- */
 
+/* True if the class has no character beyond ASCII. */
+static bool is_ascii(const weir__automaton_element *e)
+{
+    if (e->type != CHARACTER) return false;
+    do {
+        const bool range = e[1].type == UPPER;
+        if ((range ? e[1].value : e->value) >= 128) return false;
+        e += range ? 2 : 1;
+    } while (e->type == OR_CHARACTER);
+    return true;
+}
+
+/* True if only characters of ASCII may follow the state. A vocabulary has hundreds of tokens that begin
+ * others. */
+static bool only_ascii(weir__automaton *a, uint32_t in)
+{
+    bool ascii = true;
+    if (a->states[in].ascii_known) return a->states[in].ascii;
+    for (uint32_t i = 0; i < a->states[in].n && ascii; i++) {
+        const uint32_t id = a->pool[a->states[in].first + i];
+        const weir__automaton_element *e = &a->elements[a->frames[id].element];
+        ascii = id == 0 || weir__automaton_is_token(e) || is_ascii(e);
+    }
+    a->states[in].ascii_known = true;
+    a->states[in].ascii = ascii;
+    return ascii;
+}
+
 /* Allows tokens that end at node i, which leads to this state. */
-static void set_ends(const weir__automaton *a, size_t i, uint32_t in, uint64_t *bits)
+static void set_ends(weir__automaton *a, size_t i, uint32_t in, uint64_t *bits)
 {
     const weir__trie_node *node = &a->trie->nodes[i];
     for (uint32_t k = node->first; k < node[1].first; k++) {
         const weir__trie_token *end = &a->trie->ends[k];
-        if (end->partial.n == 0 || weir__automaton_may_go(a, in, end->partial)) set_bit(bits, end->token);
+        if (end->partial.n == 0 || (!only_ascii(a, in) && weir__automaton_may_go(a, in, end->partial)))
+            set_bit(bits, end->token);
     }
 }
 
-/* The first set bit from `from` on, or `end`. */
-static size_t next_bit(const uint64_t *bits, size_t from, size_t end)
+/* The first set bit from `from` on, or `end`. used: a bit for each word that is not 0. */
+static size_t next_bit(const uint64_t *bits, const uint64_t *used, size_t from, size_t end)
 {
     if (from >= end) return end;
     size_t word = from / 64;
     uint64_t rest = bits[word] & (UINT64_MAX << (from % 64));
-    while (rest == 0) {
-        if (++word * 64 >= end) return end;
+    if (rest == 0) {
+        const size_t last = (end - 1) / 64;
+        size_t group = ++word / 64;
+        uint64_t words = used[group] & (UINT64_MAX << (word % 64));
+        while (words == 0) {
+            if (++group * 64 > last) return end;
+            words = used[group];
+        }
+        word = group * 64 + (size_t)__builtin_ctzll(words);
+        if (word > last) return end;
         rest = bits[word];
     }
-    size_t at = word * 64 + (size_t)__builtin_ctzll(rest);
+    const size_t at = word * 64 + (size_t)__builtin_ctzll(rest);
     return at < end ? at : end;
 }
 
+/* Ends what widen_run began. */
+static void narrow_run(weir__automaton *a, size_t at)
+{
+    step *root = &a->path[0];
+    if (root->slice != NULL || root->stops == NULL || at < root->end) return;
+    root->stops = NULL;
+    root->sets = false;
+    root->end = (uint32_t)a->trie->n_nodes;
+}
+
 /* The first node from `from` on that is to be visited. */
-static size_t skip_nodes(const weir__automaton *a, size_t from, mask *m)
+static size_t skip_nodes(weir__automaton *a, size_t from, mask *m)
 {
     const weir__trie *trie = a->trie;
     while (from < trie->n_nodes) {
+        narrow_run(a, from);
         const step *above = &a->path[trie->nodes[from].depth - 1];
         if (above->stops == NULL) return from;
-        const size_t to = next_bit(above->stops, from, above->end);
+        const size_t to = next_bit(above->stops, above->stops + trie->n_nodes / 64 + 1, from, above->end);
         /* Below the end of a run there are few nodes. */
         for (size_t i = from; above->sets && i < to && m->reach < UINT32_MAX; i++)
             if (a->path[0].slice == NULL || m->reach <= trie->nodes[i].depth)
@@ -315,7 +440,7 @@ static size_t skip_nodes(const weir__automaton *a, size_t from, mask *m)
 }
 
 /* Notes what is to be visited below a node that is not the root. */
-static bool enter_node(weir__automaton *a, const weir__trie_node *node, uint32_t in)
+static bool enter_node(weir__automaton *a, const weir__trie_node *node, uint32_t in, mask *m)
 {
     const step *above = &a->path[node->depth - 1];
     step *at = &a->path[node->depth];
@@ -332,16 +457,15 @@ static bool enter_node(weir__automaton *a, const weir__trie_node *node, uint32_t
         at->slice = a->slices[a->states[in].slice];
         at->stops = at->slice->stops;
         at->sets = true;
+        if (!a->states[in].loops) m->above = NONE;
     }
     return true;
 }
 
-/* The node after the branch of node i, which leads nowhere. A vocabulary has many thousand first characters:
- * those of the same column are skipped together. */
-static size_t skip_branch(const weir__automaton *a, size_t i, uint32_t column)
+/* The node after the branches of all first characters of a column. */
+static size_t end_of_column(const weir__automaton *a, uint32_t column)
 {
     const weir__trie *trie = a->trie;
-    if (trie->nodes[i].depth > 1 || trie->nodes[i].code < 128) return trie->nodes[i].end;
     if (column + 1 == a->n_columns) return trie->n_nodes;
     size_t low = 0, high = trie->n_tops; /* the first branch of a later column */
     while (low < high) {
@@ -354,6 +478,25 @@ static size_t skip_branch(const weir__automaton *a, size_t i, uint32_t column)
     return low < trie->n_tops ? trie->tops[low] : trie->n_nodes;
 }
 
+/* The node after the branch of node i, which leads nowhere. A vocabulary has many thousand first characters:
+ * those of the same column are skipped together. */
+static size_t skip_branch(const weir__automaton *a, size_t i, uint32_t column)
+{
+    const weir__trie_node *node = &a->trie->nodes[i];
+    return node->depth > 1 || node->code < 128 ? node->end : end_of_column(a, column);
+}
+
+/* Where a run begins after a first character beyond ASCII, it does so after all of the same column: until the
+ * column's end only the slice's stops below the root are visited. */
+static void widen_run(weir__automaton *a, const weir__trie_node *node, uint32_t column)
+{
+    step *root = &a->path[0];
+    if (node->depth > 1 || node->code < 128 || root->stops != NULL || !a->path[1].sets) return;
+    root->stops = a->path[1].stops;
+    root->sets = true;
+    root->end = (uint32_t)end_of_column(a, column);
+}
+
 /* Sets the bits of the tokens that may come next, but for those within the state's run. A node that leads
  * nowhere skips its whole branch. */
 static bool walk_trie(weir__automaton *a, uint32_t from, mask *m)
@@ -361,6 +504,7 @@ static bool walk_trie(weir__automaton *a, uint32_t from, mask *m)
     const weir__trie *trie = a->trie;
     if (!measure_run(a, from)) return false;
     const weir__token_slice *slice = a->states[from].run > 0 ? a->slices[a->states[from].slice] : NULL;
+    m->above = slice == NULL ? weir__repeat_under(a, from) : NONE;
     a->path[0] = (step){.state = from, .end = (uint32_t)trie->n_nodes, .slice = slice};
     if (slice != NULL) a->path[0].stops = a->states[from].text ? slice->text_stops : slice->stops;
     set_ends(a, 0, from, m->bits);
@@ -368,6 +512,7 @@ static bool walk_trie(weir__automaton *a, uint32_t from, mask *m)
         const weir__trie_node *node = &trie->nodes[i];
         const uint32_t column = weir__automaton_column(a, node->code);
         uint32_t to;
+        m->n_nodes++;
         if (!weir__automaton_next(a, a->path[node->depth - 1].state, column, &to)) return false;
         if (to == DEAD) {
             i = skip_branch(a, i, column);
@@ -375,7 +520,9 @@ static bool walk_trie(weir__automaton *a, uint32_t from, mask *m)
         }
         if (m->reach <= node->depth) m->reach = node->depth + 1;
         if (m->frames < a->states[to].frames) m->frames = a->states[to].frames;
-        if (!enter_node(a, node, to)) return false;
+        if (m->above != NONE && !weir__repeat_stays_above(a, to, m->above)) m->above = NONE;
+        if (!enter_node(a, node, to, m)) return false;
+        widen_run(a, node, column);
         set_ends(a, i++, to, m->bits);
     }
     return true;
@@ -420,6 +567,8 @@ static weir_status compute_mask(weir__automaton *a, const weir__automaton_place 
     a->n_masks++;
     m->reach = 1;
     m->frames = 0;
+    m->above = NONE;
+    m->n_nodes = 0;
     memset(m->bits, 0, WEIR__AUTOMATON_WORDS(trie->n_vocab) * sizeof *m->bits);
     for (size_t i = 0; a->states[place->state].ends && i < trie->n_eog; i++) set_bit(m->bits, trie->eog[i]);
     if (place->partial.n > 0) return try_each(a, place, m->bits);
@@ -432,8 +581,11 @@ static weir_status compute_mask(weir__automaton *a, const weir__automaton_place 
 static mask *place_for(weir__automaton *a)
 {
     mask *m = &a->masks[a->next_mask];
-    if (m->bits == NULL) m->bits = weir__mem_alloc(WEIR__AUTOMATON_WORDS(a->trie->n_vocab) * sizeof *m->bits);
-    if (m->bits == NULL) return NULL;
+    if (m->bits == NULL) {
+        m->bits = weir__mem_alloc(WEIR__AUTOMATON_WORDS(a->trie->n_vocab) * sizeof *m->bits);
+        if (m->bits == NULL) return NULL;
+        a->n_bits++;
+    }
     if (m->state != NONE) a->states[m->state].mask = NONE;
     m->state = NONE;
     a->next_mask = (a->next_mask + 1) % a->size_masks;
@@ -474,25 +626,51 @@ static weir_status share_mask(weir__automaton *a, uint32_t of, mask **known)
     weir_status status = know_mask(a, other, &m);
     if (status != WEIR_OK) return status;
     /* With too many ways, some would be left out here but not there. */
-    if (m->reach <= WEIR__REPEAT_REACH && frames * m->frames <= WEIR__AUTOMATON_WAYS_MAX) *known = m;
+    if ((m->reach <= WEIR__REPEAT_REACH || m->above != NONE) &&
+        frames * m->frames <= WEIR__AUTOMATON_WAYS_MAX)
+        *known = m;
+    return WEIR_OK;
+}
+
+/* Nodes whose visit costs more than keeping the mask. */
+#define COSTLY 256
+
+/* Keeps a state's mask in the cache. */
+static weir_status keep_mask(weir__automaton *a, uint32_t of, const mask *m)
+{
+    mask *kept = place_for(a);
+    if (kept == NULL) return WEIR_NO_MEMORY;
+    uint64_t *bits = kept->bits;
+    *kept = *m;
+    kept->bits = bits;
+    kept->state = of;
+    memcpy(bits, m->bits, WEIR__AUTOMATON_WORDS(a->trie->n_vocab) * sizeof *bits);
+    a->states[of].mask = (uint32_t)(kept - a->masks);
     return WEIR_OK;
 }
 
 static weir_status get_mask(weir__automaton *a, const weir__automaton_place *place, uint64_t *bits)
 {
-    if (place->partial.n > 0) {
-        mask whole = {.bits = bits};
-        return compute_mask(a, place, &whole);
-    }
     const uint32_t of = place->state;
-    mask *known;
+    mask *known = NULL, own = {.bits = bits};
+    if (place->partial.n > 0) return compute_mask(a, place, &own);
     weir_status status = share_mask(a, of, &known);
-    if (status == WEIR_OK && known == NULL) status = know_mask(a, of, &known);
+    /* Most states are met once: their masks would only take the place of others. */
+    const bool first = known == NULL && !a->states[of].asked && a->states[of].mask == NONE;
+    if (status == WEIR_OK && first) {
+        status = compute_mask(a, place, &own);
+        if (status == WEIR_OK && own.n_nodes > COSTLY) status = keep_mask(a, of, &own);
+    } else if (status == WEIR_OK && known == NULL) {
+        status = know_mask(a, of, &known);
+    }
     if (status != WEIR_OK) return status; /* or the state's run is measured */
-    memcpy(bits, known->bits, WEIR__AUTOMATON_WORDS(a->trie->n_vocab) * sizeof *bits);
-    const weir__slices *slices = a->trie->slices;
-    const state *s = &a->states[of];
-    if (s->run > 0) weir__slices_allow(slices, a->slices[s->slice], s->run, bits);
+    state *s = &a->states[of];
+    const uint64_t *with = first ? bits : known->bits;
+    s->asked = true;
+    if (s->run > 0)
+        weir__slices_allow(a->trie->slices, a->slices[s->slice], s->run, with, bits);
+    else if (!first)
+        memcpy(bits, with, WEIR__AUTOMATON_WORDS(a->trie->n_vocab) * sizeof *bits);
     return WEIR_OK;
 }
 
@@ -500,6 +678,5 @@ weir_status weir__automaton_mask(weir__automaton *a, const weir__automaton_place
 {
     pthread_mutex_lock(&a->mutex);
     weir_status status = get_mask(a, place, bits);
-    pthread_mutex_unlock(&a->mutex);
-    return status;
+    return weir__automaton_leave(a, status);
 }

@@ -230,9 +230,50 @@ static void slices_go_with_their_grammars(void **state)
     weir__trie_destroy(v.trie);
 }
 
+/* Each text of letters leads to a state of its own, so that a mask reaches hundreds. What its states take is
+ * counted, bounded, and given back. */
+static void states_are_bounded(void **state)
+{
+    (void)state;
+    static const char *const letters[] = {"a", "b", "c", "z"};
+    static vocabulary v;
+    static uint64_t mask[WEIR__AUTOMATON_WORDS(N_TOKENS)];
+    dice d = {5};
+    char grammar[1024] = "root ::= \" \"";
+    memset(&v, 0, sizeof v);
+    strcpy(v.text[EOG], "end");
+    for (int32_t i = 1; i < N_TOKENS; i++) {
+        if (i <= 4) strcpy(v.text[i], letters[i - 1]);
+        for (int k = i <= 4 ? 0 : dice_in(&d, 2, 300); k > 0; k--)
+            strcat(v.text[i], letters[dice_in(&d, 0, 3)]);
+    }
+    vocabulary_make_trie(&v);
+    for (size_t i = 0; i < N_ELEMENTS(letters); i++)
+        snprintf(grammar + strlen(grammar), sizeof grammar - strlen(grammar), " | \"%s\" root \"%s\"",
+                 letters[i], letters[i]);
+    const size_t before = weir__trie_bytes(v.trie);
+    weir__automaton *a = compile(&v, grammar);
+    weir__automaton_place place = weir__automaton_start(a);
+    weir_status status = WEIR_OK;
+    for (int n = 0; n < 20000 && status == WEIR_OK; n++) {
+        status = weir__automaton_mask(a, &place, mask);
+        assert_true(weir__trie_bytes(v.trie) - before < 2 * WEIR__AUTOMATON_BYTES_MAX);
+        if (status == WEIR_OK) status = weir__automaton_accept(a, &place, dice_in(&d, 1, 4));
+    }
+    assert_int_equal(status, WEIR_GRAMMAR);
+    assert_true(weir__automaton_size(a) > WEIR__AUTOMATON_BYTES_MAX / 2);
+    const weir__automaton_place same = place;
+    assert_int_equal(weir__automaton_mask(a, &place, mask), WEIR_GRAMMAR);
+    assert_int_equal(place.state, same.state);
+    weir__automaton_release(a);
+    assert_int_equal(weir__trie_bytes(v.trie), before);
+    weir__trie_destroy(v.trie);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(states_are_bounded),
         cmocka_unit_test(masks_of_runs_are_the_naive_ones),
         cmocka_unit_test(positions_far_from_the_bound_share_a_mask),
         cmocka_unit_test(incomplete_tokens_may_be_the_longest),

@@ -187,6 +187,15 @@ out:
     return NULL;
 }
 
+size_t weir__trie_bytes(const weir__trie *trie)
+{
+    const size_t n_vocab = (size_t)trie->n_vocab;
+    return (trie->n_nodes + 1) * sizeof *trie->nodes + trie->n_tops * sizeof *trie->tops +
+           n_vocab * (sizeof *trie->ends + sizeof *trie->continuations) +
+           (n_vocab + 1) * sizeof *trie->begins + trie->begins[n_vocab] + trie->n_eog * sizeof *trie->eog +
+           weir__slices_all_bytes(trie->slices);
+}
+
 void weir__trie_destroy(weir__trie *trie)
 {
     if (trie == NULL) return;

@@ -23,6 +23,10 @@ weir_status report(weir_status status, int32_t token, weir_error *error)
     case WEIR_OK: return WEIR_OK;
     case WEIR_REFUSED:
         return weir__error_set(error, status, "token", "the grammar does not allow token %d here", token);
+    case WEIR_GRAMMAR:
+        return weir__error_set(error, status, "grammar",
+                               "the grammar would need more than 128 MiB for its states; nest less in it, or "
+                               "give rules that begin in the same way one beginning");
     default: return weir__error_set(error, status, nullptr, "no memory for the grammar");
     }
 }

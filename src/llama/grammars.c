@@ -1,5 +1,6 @@
 /* grammars.c: the compiled grammars of a model, cached for requests with the same text.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -17,8 +18,9 @@ typedef struct known {
 } known;
 
 struct weir__llama_grammars {
-    pthread_mutex_t mutex;      /* protects the rest; not held while a grammar is compiled */
-    weir__trie *trie;           /* NULL until the first grammar; constant from then on */
+    pthread_mutex_t mutex; /* protects the rest; not held while a grammar is compiled */
+    _Atomic(weir__trie *)
+        trie; /* NULL until the first grammar; constant from then on, stored with the mutex */
     known known[MOST_GRAMMARS]; /* [n], the most recently used first */
     size_t n;
 };
@@ -44,7 +46,7 @@ void weir__llama_grammars_destroy(weir__llama_grammars *g)
 {
     if (g == NULL) return;
     while (g->n > 0) forget_grammar(&g->known[--g->n]);
-    weir__trie_destroy(g->trie);
+    weir__trie_destroy(atomic_load(&g->trie));
     pthread_mutex_destroy(&g->mutex);
     weir__mem_free(g);
 }
@@ -73,8 +75,15 @@ static int32_t find_token(const void *model, const char *text, size_t length)
 static const weir__trie *get_trie(weir__bmodel *model)
 {
     const weir__trie_source source = {model, model->info.n_vocab, piece_of, token_ends};
-    if (model->grammars->trie == NULL) model->grammars->trie = weir__trie_create(&source);
-    return model->grammars->trie;
+    weir__trie *trie = atomic_load(&model->grammars->trie);
+    if (trie == NULL) atomic_store(&model->grammars->trie, trie = weir__trie_create(&source));
+    return trie;
+}
+
+uint64_t weir__llama_grammar_bytes(const weir__bmodel *model)
+{
+    const weir__trie *trie = atomic_load(&model->grammars->trie);
+    return trie != NULL ? weir__trie_bytes(trie) : 0;
 }
 
 static bool texts_equal(const char *a, const char *b)
@@ -111,15 +120,21 @@ static void remember_grammar(weir__llama_grammars *g, const char *text, const ch
     g->n++;
 }
 
-/* Drops grammars until the rest fits: automata grow with use. Samplers keep those that they use. */
+/* Drops the least recently used grammars, so that the rest fits: automata grow with use. One that is too
+ * large by itself goes, too, and takes none with it. Samplers keep those that they use. The mutex is held. */
 static void shrink_list(weir__llama_grammars *g)
 {
-    size_t sum = 0;
-    for (size_t i = 0; i < g->n; i++) sum += weir__automaton_size(g->known[i].automaton);
-    while (sum > MOST_BYTES && g->n > 0) {
-        sum -= weir__automaton_size(g->known[g->n - 1].automaton);
-        forget_grammar(&g->known[--g->n]);
+    size_t sum = 0, n = 0;
+    for (size_t i = 0; i < g->n; i++) {
+        const size_t size = weir__automaton_size(g->known[i].automaton);
+        if (sum + size > MOST_BYTES) {
+            forget_grammar(&g->known[i]);
+            continue;
+        }
+        sum += size;
+        g->known[n++] = g->known[i];
     }
+    g->n = n;
 }
 
 weir_status weir__llama_grammar_get(weir__bmodel *model, const char *text, const char *root,
@@ -129,6 +144,7 @@ weir_status weir__llama_grammar_get(weir__bmodel *model, const char *text, const
     if (root != NULL && strcmp(root, "root") == 0) root = NULL;
     pthread_mutex_lock(&g->mutex);
     const weir__trie *trie = get_trie(model);
+    shrink_list(g);
     *automaton = trie != NULL ? find_automaton(g, text, root) : NULL;
     pthread_mutex_unlock(&g->mutex);
     if (trie == NULL)
@@ -139,7 +155,6 @@ weir_status weir__llama_grammar_get(weir__bmodel *model, const char *text, const
     weir_status status = weir__grammar_compile(text, root, &tokens, trie, automaton, error);
     if (status != WEIR_OK) return status;
     pthread_mutex_lock(&g->mutex);
-    shrink_list(g);
     weir__automaton *meanwhile = find_automaton(g, text, root);
     if (meanwhile == NULL) remember_grammar(g, text, root, *automaton);
     pthread_mutex_unlock(&g->mutex);

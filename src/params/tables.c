@@ -390,6 +390,7 @@ static const weir_member engine_stats[] = {
     RESULT(embedding_bytes, "bytes", "embeddings kept for later requests, part of the cache's memory"),
     RESULT(n_drafted, "tokens", "draft tokens verified"),
     RESULT(n_accepted, "tokens", "draft tokens accepted"),
+    RESULT(grammar_bytes, "bytes", "memory of the model's grammars, with what they remember of the vocabulary"),
     RESULT(n_adapter_changes, "passes", "passes whose adapters differ from the previous pass's"),
     RESULT(batch_invariant, "", "answers do not depend on other requests, drafts or the cache"),
     RESULT(attention_kernels, "", "weir's kernels compute attention"),

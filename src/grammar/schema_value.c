@@ -1,0 +1,310 @@
+/* schema_value.c: says if a value that a schema lists satisfies what stands beside it.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A validator of single values, keyword by keyword, within the steps of the schema's work. It knows neither
+ * formats, whose patterns are narrower, nor what is left unevaluated, nor multiples that are no integers. */
+#include <string.h>
+
+#include "base/words.h"
+#include "grammar/pattern.h"
+#include "grammar/schema_walk.h"
+
+typedef enum weir__schema_verdict verdict;
+
+#define NO      WEIR__SCHEMA_VIOLATED
+#define YES     WEIR__SCHEMA_SATISFIED
+#define UNCLEAR WEIR__SCHEMA_UNCLEAR
+
+/* Schemas within schemas. */
+#define DEPTH_MAX 16
+
+static verdict judge(weir__schema_walk *w, const json_t *schema, const json_t *value, int depth);
+
+static verdict verdict_of(bool satisfied)
+{
+    return satisfied ? YES : NO;
+}
+
+static verdict both(verdict a, verdict b)
+{
+    if (a == NO || b == NO) return NO;
+    return a == YES && b == YES ? YES : UNCLEAR;
+}
+
+static verdict opposite_of(verdict v)
+{
+    return v == UNCLEAR ? UNCLEAR : verdict_of(v == NO);
+}
+
+/* The verdict where `least` to `most` things are satisfied, of which `yes` are, and `unclear` may be. */
+static verdict counted(size_t yes, size_t unclear, size_t least, size_t most)
+{
+    if (yes > most || yes + unclear < least) return NO;
+    return yes >= least && yes + unclear <= most ? YES : UNCLEAR;
+}
+
+/* The verdict where `least` to `most` schemas of a list are satisfied. */
+static verdict judge_list(weir__schema_walk *w, const json_t *schemas, const json_t *value, size_t least,
+                          size_t most, int depth)
+{
+    size_t yes = 0, unclear = 0;
+    if (!json_is_array(schemas)) return UNCLEAR;
+    for (size_t i = 0; i < json_array_size(schemas); i++) {
+        const verdict v = judge(w, json_array_get(schemas, i), value, depth);
+        yes += v == YES;
+        unclear += v == UNCLEAR;
+    }
+    return counted(yes, unclear, least, most);
+}
+
+static verdict judge_pattern(weir__schema_walk *w, const json_t *pattern, const char *text)
+{
+    if (!json_is_string(pattern) || weir__pattern_may_narrow(json_string_value(pattern))) return UNCLEAR;
+    json_t *patterns = weir__schema_pack(w, "{s:b}", json_string_value(pattern), 1);
+    const bool matches = weir__schema_matches(w, patterns, text);
+    json_decref(patterns);
+    return w->status == WEIR_OK ? verdict_of(matches) : UNCLEAR;
+}
+
+/* The verdict where a text matches all patterns, or none of them. */
+static verdict judge_patterns(weir__schema_walk *w, const json_t *patterns, const char *text, bool matches)
+{
+    verdict v = YES;
+    for (size_t i = 0; i < json_array_size(patterns); i++) {
+        const verdict one = judge_pattern(w, json_array_get(patterns, i), text);
+        v = both(v, matches ? one : opposite_of(one));
+    }
+    return v;
+}
+
+/* ---- Objects ---- */
+
+/* The verdict of all properties: those of `properties`, of patterns, and others. */
+static verdict judge_properties(weir__schema_walk *w, const json_t *schema, const json_t *value, int depth)
+{
+    const json_t *listed = json_object_get(schema, "properties"),
+                 *patterns = json_object_get(schema, "patternProperties"),
+                 *others = json_object_get(schema, "additionalProperties");
+    const char *name, *pattern;
+    json_t *property, *given;
+    verdict v = YES;
+    json_object_foreach((json_t *)value, name, property)
+    {
+        const json_t *own = json_object_get(listed, name);
+        bool known = own != NULL;
+        if (own != NULL) v = both(v, judge(w, own, property, depth));
+        json_object_foreach((json_t *)patterns, pattern, given)
+        {
+            json_t *text = weir__schema_made(w, json_string(pattern));
+            const verdict matches = judge_pattern(w, text, name);
+            json_decref(text);
+            if (matches == UNCLEAR) return UNCLEAR;
+            if (matches == NO) continue;
+            known = true;
+            v = both(v, judge(w, given, property, depth));
+        }
+        if (!known && others != NULL) v = both(v, judge(w, others, property, depth));
+    }
+    return v;
+}
+
+static verdict judge_required(const json_t *names, const json_t *value)
+{
+    for (size_t i = 0; i < json_array_size(names); i++) {
+        const char *name = json_string_value(json_array_get(names, i));
+        if (name == NULL) return UNCLEAR;
+        if (json_object_get(value, name) == NULL) return NO;
+    }
+    return json_is_array(names) ? YES : UNCLEAR;
+}
+
+static verdict judge_names(weir__schema_walk *w, const json_t *schema, const json_t *value, int depth)
+{
+    const char *name;
+    json_t *property;
+    verdict v = YES;
+    json_object_foreach((json_t *)value, name, property)
+    {
+        json_t *text = weir__schema_made(w, json_string(name));
+        v = text != NULL ? both(v, judge(w, schema, text, depth)) : UNCLEAR;
+        json_decref(text);
+    }
+    return v;
+}
+
+static verdict judge_dependencies(weir__schema_walk *w, const json_t *given, const json_t *value, int depth)
+{
+    const char *name;
+    json_t *dependent;
+    verdict v = json_is_object(given) ? YES : UNCLEAR;
+    json_object_foreach((json_t *)given, name, dependent)
+    {
+        if (json_object_get(value, name) == NULL) continue;
+        v = both(v, json_is_array(dependent) ? judge_required(dependent, value)
+                                             : judge(w, dependent, value, depth));
+    }
+    return v;
+}
+
+static verdict judge_object(weir__schema_walk *w, const json_t *schema, const char *keyword,
+                            const json_t *given, const json_t *value, int depth)
+{
+    static const char *const dependencies[] = {"dependentRequired", "dependentSchemas", "dependencies"};
+    static const char *const together[] = {"properties", "patternProperties", "additionalProperties"};
+    if (weir__words_have(together, 3, keyword)) return judge_properties(w, schema, value, depth);
+    if (weir__words_have(dependencies, 3, keyword)) return judge_dependencies(w, given, value, depth);
+    if (strcmp(keyword, "required") == 0) return judge_required(given, value);
+    if (strcmp(keyword, "propertyNames") == 0) return judge_names(w, given, value, depth);
+    if (strcmp(keyword, "unevaluatedProperties") == 0 && json_is_true(given)) return YES;
+    return UNCLEAR;
+}
+
+/* ---- Arrays ---- */
+
+/* The verdict of all items: the first ones, and those after them. */
+static verdict judge_items(weir__schema_walk *w, const json_t *schema, const json_t *value, int depth)
+{
+    const json_t *items = json_object_get(schema, "items"), *rest = items;
+    const json_t *first = json_object_get(schema, "prefixItems");
+    verdict v = YES;
+    if (json_is_array(items)) {
+        first = items;
+        rest = json_object_get(schema, "additionalItems");
+    }
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const json_t *one = i < json_array_size(first) ? json_array_get(first, i) : rest;
+        if (one != NULL) v = both(v, judge(w, one, json_array_get(value, i), depth));
+    }
+    return v;
+}
+
+static verdict judge_contains(weir__schema_walk *w, const json_t *schema, const json_t *value, int depth)
+{
+    const json_t *contains = json_object_get(schema, "contains");
+    uint64_t least = 1, most = UINT64_MAX;
+    size_t yes = 0, unclear = 0;
+    if (contains == NULL) return YES;
+    if (!weir__schema_count(w, schema, "minContains", &least) ||
+        !weir__schema_count(w, schema, "maxContains", &most))
+        return UNCLEAR;
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const verdict one = judge(w, contains, json_array_get(value, i), depth);
+        yes += one == YES;
+        unclear += one == UNCLEAR;
+    }
+    return counted(yes, unclear, (size_t)least, most < SIZE_MAX ? (size_t)most : SIZE_MAX);
+}
+
+static verdict judge_unique(weir__schema_walk *w, const json_t *value)
+{
+    const size_t n = json_array_size(value);
+    if (!weir__schema_spend(w, n * n)) return UNCLEAR;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = i + 1; k < n; k++)
+            if (weir__schema_equal(json_array_get(value, i), json_array_get(value, k))) return NO;
+    return YES;
+}
+
+static verdict judge_array(weir__schema_walk *w, const json_t *schema, const char *keyword,
+                           const json_t *given, const json_t *value, int depth)
+{
+    static const char *const together[] = {"items", "prefixItems", "additionalItems"};
+    static const char *const contained[] = {"contains", "minContains", "maxContains"};
+    if (weir__words_have(together, 3, keyword)) return judge_items(w, schema, value, depth);
+    if (weir__words_have(contained, 3, keyword)) return judge_contains(w, schema, value, depth);
+    if (strcmp(keyword, "uniqueItems") == 0)
+        return json_is_true(given) ? judge_unique(w, value) : verdict_of(json_is_false(given));
+    if (strcmp(keyword, "unevaluatedItems") == 0 && json_is_true(given)) return YES;
+    return UNCLEAR;
+}
+
+/* ---- The whole ---- */
+
+static verdict judge_string(weir__schema_walk *w, const char *keyword, const json_t *given,
+                            const json_t *value)
+{
+    const char *text = json_string_value(value);
+    if (strlen(text) != json_string_length(value)) return UNCLEAR;
+    if (strcmp(keyword, "pattern") == 0) return judge_pattern(w, given, text);
+    if (strcmp(keyword, WEIR__SCHEMA_PATTERNS) == 0) return judge_patterns(w, given, text, true);
+    if (strcmp(keyword, WEIR__SCHEMA_NOT_PATTERNS) == 0) return judge_patterns(w, given, text, false);
+    if (strcmp(keyword, WEIR__SCHEMA_NOT_STRINGS) == 0)
+        return verdict_of(!weir__schema_has_value(given, value));
+    return UNCLEAR;
+}
+
+static verdict judge_number(const char *keyword, const json_t *given, const json_t *value)
+{
+    if (strcmp(keyword, WEIR__SCHEMA_NOT_NUMBERS) == 0)
+        return verdict_of(!weir__schema_has_value(given, value));
+    if (strcmp(keyword, "multipleOf") != 0 || !json_is_integer(given) || !json_is_integer(value) ||
+        json_integer_value(given) <= 0)
+        return UNCLEAR;
+    return verdict_of(json_integer_value(value) % json_integer_value(given) == 0);
+}
+
+static verdict judge_general(weir__schema_walk *w, const json_t *schema, const char *keyword,
+                             const json_t *given, const json_t *value, int depth)
+{
+    if (strcmp(keyword, "type") == 0)
+        return verdict_of((weir__schema_declared_types(w, schema) & weir__schema_type_of(value)) != 0);
+    if (strcmp(keyword, "const") == 0) return verdict_of(weir__schema_equal(given, value));
+    if (strcmp(keyword, "enum") == 0) return verdict_of(weir__schema_has_value(given, value));
+    if (strcmp(keyword, "not") == 0) return opposite_of(judge(w, given, value, depth));
+    if (strcmp(keyword, "allOf") == 0)
+        return judge_list(w, given, value, json_array_size(given), SIZE_MAX, depth);
+    if (strcmp(keyword, "anyOf") == 0) return judge_list(w, given, value, 1, SIZE_MAX, depth);
+    if (strcmp(keyword, "oneOf") == 0) return judge_list(w, given, value, 1, 1, depth);
+    if (strcmp(keyword, "if") == 0) {
+        const verdict condition = judge(w, given, value, depth);
+        if (condition == UNCLEAR) return UNCLEAR;
+        const json_t *then = json_object_get(schema, condition == YES ? "then" : "else");
+        return then != NULL ? judge(w, then, value, depth) : YES;
+    }
+    return strcmp(keyword, "then") == 0 || strcmp(keyword, "else") == 0 ? YES : UNCLEAR;
+}
+
+static verdict judge_keyword(weir__schema_walk *w, const json_t *schema, const char *keyword,
+                             const json_t *given, const json_t *value, int depth)
+{
+    static const unsigned about[] = {
+        [OBJECT] = TYPE_OBJECT, [ARRAY] = TYPE_ARRAY, [STRING] = TYPE_STRING, [NUMBER] = TYPE_NUMBER};
+    const enum keyword_kind kind = weir__schema_kind_of(keyword);
+    if (kind == ANNOTATION) return YES;
+    if (kind >= OBJECT && kind <= NUMBER && (about[kind] & weir__schema_type_of(value)) == 0) return YES;
+    if (json_is_number(given) && weir__schema_bound_sign(keyword) != 0)
+        return verdict_of(weir__schema_within_bounds(value, schema));
+    switch (kind) {
+    case GENERAL: return judge_general(w, schema, keyword, given, value, depth);
+    case OBJECT: return judge_object(w, schema, keyword, given, value, depth);
+    case ARRAY: return judge_array(w, schema, keyword, given, value, depth);
+    case STRING: return judge_string(w, keyword, given, value);
+    case NUMBER: return judge_number(keyword, given, value);
+    default: return UNCLEAR;
+    }
+}
+
+static verdict judge(weir__schema_walk *w, const json_t *schema, const json_t *value, int depth)
+{
+    const char *keyword;
+    json_t *given;
+    verdict v = YES;
+    if (depth > DEPTH_MAX || !weir__schema_spend(w, 8)) return UNCLEAR;
+    if (json_object_get(schema, "$ref") != NULL) {
+        if (w->hides) return UNCLEAR; /* it is not known what counts */
+        schema = weir__schema_dereference(w, schema);
+    }
+    if (json_is_boolean(schema)) return verdict_of(json_is_true(schema));
+    if (!json_is_object(schema)) return UNCLEAR;
+    json_object_foreach((json_t *)schema, keyword, given)
+    {
+        if (v == NO || w->status != WEIR_OK) break;
+        v = both(v, judge_keyword(w, schema, keyword, given, value, depth + 1));
+    }
+    return w->status == WEIR_OK ? v : UNCLEAR;
+}
+
+verdict weir__schema_judge(weir__schema_walk *w, const json_t *schema, const json_t *value)
+{
+    return judge(w, schema, value, 0);
+}
