@@ -241,6 +241,8 @@ def unpack(folder, proof):
 
 
 def main():
+    if re.search(r"\s", str(ROOT)):
+        sys.exit(f"weir: the path of this tree, {ROOT}, has a space, which flags for compilers cannot have; move the tree")
     what, folder, *words = sys.argv[1:]
     folder = pathlib.Path(folder).resolve()
     if what == "pack":

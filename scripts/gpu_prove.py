@@ -5,7 +5,8 @@
 usage: gpu.sh prove [--wait S] [--minutes N] [--arch N] [--objects N] [--small] [--again] [STEP...]
 
 The steps run in a session of their own, which goes on when the command ends: call it again to wait, and for the results. Each step
-has a time limit and leaves a result; what is done stays done, and a new run goes on with the rest.
+has a time limit and leaves a result; what is done stays done, and a new run goes on with the rest. A result counts only for the same
+tree, pack, backend and architecture, and with or without --small as now.
 
   --wait S      seconds to wait for the end of the run, 520; what there is by then is delivered
   --minutes N   no step begins after this many minutes of a run, 25
@@ -18,16 +19,19 @@ What is delivered, to $OUT or build/proof/out: at most 8 files of 16 MiB. Put th
 the next machine need not compile the backend."""
 import argparse
 import fcntl
+import hashlib
 import json
 import lzma
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tarfile
 import time
+import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACK, PROOF = ROOT / "build/gpu", ROOT / "build/proof"
@@ -39,6 +43,8 @@ STEPS = {"backend": 480, "backend-rest": 480, "build": 480, "server": 480, "test
          "prefix": 120, "sanitizer": 240, "defaults": 480, "shapes": 480, "many": 240}
 TESTS = ("engine_model_test", "prefix_model_test", "speculate_model_test", "structured_model_test", "adapter_model_test", "low_level_model_test",
          "heads_model_test", "media_llama_test", "llama_kinds_test", "llama_head_test", "kinds_draft_test")
+OF = {}  # what the results are of; main sets it
+SOURCES = ("CMakeLists.txt", "CMakePresets.json", "bench", "cli", "cmake", "hub", "include", "scripts", "server", "src", "tests", "tools")
 
 
 # ---- What the steps share ---------------------------------------------------------------------------------
@@ -122,13 +128,26 @@ def tests(_):
     """Each test's result by itself: one that fails on a GPU hides none of the others."""
     call("cmake", "--preset", "release")  # the default model may have come since the build
     out = {}
+    report = PROOF / "tests.xml"
     for name in TESTS:
         start = time.monotonic()
+        report.unlink(missing_ok=True)
         done = subprocess.run(["ctest", "--test-dir", "build/release", "-R", f"^{name}$", "--output-on-failure", "--no-tests=error", "--timeout",
-                               "1800" if os.environ.get("WEIR_PROOF_SMALL") else "150"])
-        out[name] = f"{'passed' if done.returncode == 0 else 'failed'}, {time.monotonic() - start:.0f} s"
+                               "1800" if os.environ.get("WEIR_PROOF_SMALL") else "150", "--output-junit", report])
+        out[name] = f"{verdict(done.returncode, report)}, {time.monotonic() - start:.0f} s"
         keep("tests", {"status": "unfinished", "rows": [{"figure": key, "result": value} for key, value in out.items()]})
     return {"rows": [{"figure": key, "result": value} for key, value in out.items()], "status": "ok" if "failed" not in str(out) else "failed"}
+
+
+def verdict(code, report):
+    """Of one test that ctest has run. To ctest a test that was skipped has passed; programs that skip everything also end with 0."""
+    if code != 0 or not report.exists():
+        return "failed"
+    case = xml.etree.ElementTree.parse(report).getroot().find("testcase")
+    if case is None:
+        return "failed"
+    said = case.findtext("system-out") or ""
+    return "skipped" if case.get("status") != "run" or re.match(r"\s*skipped: ", said) else "passed"
 
 
 def vocabulary():
@@ -137,16 +156,30 @@ def vocabulary():
 
 # ---- The run ----------------------------------------------------------------------------------------------
 
+def origin(arch):
+    """What results are of. The tree's digest stands for its commit: a tree that travels may have no git, and changes of its own."""
+    tree = hashlib.sha256()
+    for top in SOURCES:
+        for file in sorted((ROOT / top).rglob("*")) if (ROOT / top).is_dir() else [ROOT / top]:
+            if file.is_file() and file.suffix not in (".md", ".pyc"):  # the page of results is among them
+                data = file.read_bytes()
+                tree.update(f"{file.relative_to(ROOT).as_posix()} {len(data)}\n".encode() + data)
+    return {"small": bool(os.environ.get("WEIR_PROOF_SMALL")), "backend": BACKEND, "arch": str(arch), "tree": tree.hexdigest(),
+            "pack": json.loads((PACK / "pack/index.json").read_text())["digest"]}
+
+
 def keep(name, result):
     RESULTS.mkdir(parents=True, exist_ok=True)
     part = RESULTS / f"{name}.new"
-    part.write_text(json.dumps(result, indent=1))
+    part.write_text(json.dumps({**result, "of": OF}, indent=1))
     part.rename(RESULTS / f"{name}.json")
 
 
 def recall(name):
+    """The step's result; nothing where it is of something else."""
     path = RESULTS / f"{name}.json"
-    return json.loads(path.read_text()) if path.exists() else {}
+    result = json.loads(path.read_text()) if path.exists() else {}
+    return result if result.pop("of", None) == OF else {}
 
 
 def step(name, arch):
@@ -188,6 +221,7 @@ def run(options):
             print(f"{name}: not begun, {options.minutes} minutes are over", flush=True)
             continue
         print(f"{name}: begun at {time.monotonic() - begun:.0f} s", flush=True)
+        (RESULTS / f"{name}.json").unlink(missing_ok=True)
         start = time.monotonic()
         with open(LOGS / f"{name}.log", "w") as log:
             process = subprocess.Popen([sys.executable, __file__, "--one", name, "--arch", str(options.arch)], stdout=log, stderr=subprocess.STDOUT,
@@ -251,6 +285,8 @@ def pack_objects():
 
 
 def deliver(first):
+    if not os.environ.get("OUT"):
+        shutil.rmtree(PROOF / "out", ignore_errors=True)  # what an earlier call delivered
     out = pathlib.Path(os.environ.get("OUT") or PROOF / "out")
     out.mkdir(parents=True, exist_ok=True)
     results = {name: recall(name) for name in STEPS if recall(name)}
@@ -285,6 +321,9 @@ def follow(at):
 
 
 def main():
+    global OF
+    if re.search(r"\s", str(ROOT)):
+        sys.exit(f"weir: the path of this tree, {ROOT}, has a space, which flags for compilers cannot have; move the tree")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS)
     parser.add_argument("--wait", type=float, default=520)
     parser.add_argument("--minutes", type=float, default=25)
@@ -297,10 +336,11 @@ def main():
     parser.add_argument("steps", nargs="*", metavar="STEP", help=" ".join(STEPS))
     options = parser.parse_args()
     os.chdir(ROOT)
-    if options.one:
-        return step(options.one, options.arch)
     if options.small:
         os.environ["WEIR_PROOF_SMALL"] = "1"
+    OF = origin(options.arch)
+    if options.one:
+        return step(options.one, options.arch)
     if options.run:
         return run(options)
     unknown = [name for name in options.steps if name not in STEPS]
@@ -310,22 +350,25 @@ def main():
     at = (PROOF / "log").stat().st_size if (PROOF / "log").exists() else 0
     # Also beside a run: parts of the model may come one after the other.
     call(sys.executable, "scripts/gpu_pack.py", "unpack", PACK, PROOF)
+    process = None
     if not running():
         if options.again:
             for name in options.steps or STEPS:
                 (RESULTS / f"{name}.json").unlink(missing_ok=True)
         words = [word for word in sys.argv[1:] if word != "--again"]
         with open(PROOF / "log", "a") as log:
-            subprocess.Popen([sys.executable, __file__, "--run", *words], stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                             start_new_session=True)
-        time.sleep(1)
+            process = subprocess.Popen([sys.executable, __file__, "--run", *words], stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                       start_new_session=True)
+
+    def goes_on():
+        return process is not None and process.poll() is None or running()
     give_up = time.monotonic() + options.wait
-    while running() and time.monotonic() < give_up:
+    while goes_on() and time.monotonic() < give_up:
         at = follow(at)
         time.sleep(0.5)
     follow(at)
     results = deliver(options.objects)
-    print("still running" if running() else "the run is over", {name: result["status"] for name, result in results.items()})
+    print("still running" if goes_on() else "the run is over", {name: result["status"] for name, result in results.items()})
 
 
 if __name__ == "__main__":

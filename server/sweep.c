@@ -157,11 +157,19 @@ static void cut_off_calls(serve_server *server)
     }
 }
 
+/* A refused client that still sends has not read its answer yet, which a close would lose. */
+static bool is_parting(const serve_server *server)
+{
+    const serve_connection *connection = server->connections;
+    while (connection != NULL && connection->stage != SERVE_PARTING) connection = connection->after;
+    return connection != NULL;
+}
+
 void serve_server_end_drain(serve_server *server)
 {
     if (!server->draining) return;
     int64_t late_ns = weir__clock_now_ns() - server->drain_deadline_ns;
-    if (server->n_calls > 0 && late_ns < FAREWELL_S * WEIR__NS_PER_S) return;
+    if ((server->n_calls > 0 || is_parting(server)) && late_ns < FAREWELL_S * WEIR__NS_PER_S) return;
     pthread_mutex_lock(&server->mutex);
     server->drained = true;
     pthread_cond_broadcast(&server->changed);

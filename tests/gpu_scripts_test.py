@@ -87,6 +87,9 @@ class Tree:
                               stderr=subprocess.STDOUT, text=True)
         return done.returncode, done.stdout
 
+    def steps(self, text):
+        (self.root / "bench/gpu.py").write_text(text)
+
     def results(self):
         return json.loads((self.out / "results.json").read_text())
 
@@ -171,6 +174,72 @@ def test_steps_that_fail_or_hang_do_not_end_a_run():
         check("a backend that does not exist", code != 0 and "backend rocm" in said, said)
 
 
+def test_results_are_of_one_tree_and_one_way_to_run():
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Tree(folder)
+        n = 0
+
+        def runs(why, again, *words, **more):
+            nonlocal n
+            code, said = tree.prove("models", *words, **more)
+            n += again
+            check(f"{why}: {'again' if again else 'known'}", code == 0 and len(tree.notes()) == n and tree.results()["models"]["status"] == "ok", said, tree.notes())
+        runs("the first time", True)
+        runs("the same", False)
+        for why, words, more in (("a rehearsal", ["--small"], {}), ("another backend", [], {"WEIR_BACKEND": "vulkan"}), ("another architecture", ["--arch", "89"], {})):
+            runs(why, True, *words, **more)
+            runs(f"{why} once more", False, *words, **more)
+            runs(f"after {why}", True)
+        (tree.root / "src").mkdir()
+        (tree.root / "src/a.c").write_text("int a;\n")
+        runs("a tree that has changed", True)
+        index = json.loads((tree.gpu / "pack/index.json").read_text())
+        (tree.gpu / "pack/index.json").write_text(json.dumps({**index, "digest": "2"}))
+        (tree.root / "bench/results").mkdir()
+        (tree.root / "bench/results/cuda.md").write_text("figures")
+        runs("another pack", True)
+        (tree.root / "bench/results/cuda.md").write_text("other figures")
+        runs("a page of results", False)
+        tree.prove("engine")
+        tree.steps(STEPS.replace('kept([{"figure": "first", "weir": 2}])', "pass"))
+        tree.prove("engine")
+        check("a step that begins again has no rows of the time before", tree.results()["engine"].get("rows") is None, tree.results())
+
+
+def test_what_is_delivered_is_of_this_call():
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Tree(folder)
+        (tree.proof / "out").mkdir(parents=True)
+        (tree.proof / "out/objects-9.tar.xz").write_bytes(b"of an earlier call")
+        tree.prove("models", OUT="")
+        check("only that", sorted(file.name for file in (tree.proof / "out").iterdir()) == ["cuda.md", "log", "logs.xz", "results.json"],
+              list((tree.proof / "out").iterdir()))
+
+
+def test_a_folder_with_a_space_is_refused():
+    with tempfile.TemporaryDirectory(prefix="a space") as folder:
+        tree = Tree(folder)
+        code, said = tree.prove("models")
+        check("prove", code != 0 and "has a space" in said and len(said.splitlines()) == 1 and not tree.proof.exists(), said)
+        done = subprocess.run([sys.executable, tree.root / "scripts/gpu_pack.py", "unpack", tree.gpu, tree.proof], stderr=subprocess.PIPE, text=True)
+        check("unpack", done.returncode != 0 and "has a space" in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr)
+
+
+def test_a_skipped_test_has_not_passed():
+    """By ctest's own report of programs that pass, fail and skip."""
+    sys.path.insert(0, str(SOURCE / "scripts"))
+    import gpu_prove
+    with tempfile.TemporaryDirectory() as folder:
+        root, report = pathlib.Path(folder), pathlib.Path(folder) / "report.xml"
+        commands = {"passes": ("echo well", "passed"), "fails": ("exit 1", "failed"), "skips": ("exit 77", "skipped"),
+                    "says": ("echo skipped: nothing to do here", "skipped"), "mentions": ("echo one was skipped: no matter", "passed")}
+        (root / "CTestTestfile.cmake").write_text("".join(f'add_test({name} sh -c "{command}")\nset_tests_properties({name} PROPERTIES SKIP_RETURN_CODE 77)\n'
+                                                          for name, (command, _) in commands.items()))
+        for name, (_, wanted) in commands.items():
+            done = subprocess.run(["ctest", "--test-dir", root, "-R", f"^{name}$", "--no-tests=error", "--output-junit", report], stdout=subprocess.DEVNULL)
+            check(f"a test that {name}: {wanted}", gpu_prove.verdict(done.returncode, report) == wanted, report.read_text())
+
+
 def test_objects_come_back_in_parts():
     with tempfile.TemporaryDirectory() as folder:
         tree = Tree(folder)
@@ -181,7 +250,8 @@ def test_objects_come_back_in_parts():
         files = {f"{'sub/' if i % 2 else ''}{i}.cu.o": dice.randbytes(size) for i, size in enumerate(sizes)}
         for name, data in files.items():
             (objects / name).write_bytes(data)
-        (tree.proof / "results/backend.json").write_text(json.dumps({"status": "ok"}))
+        known = json.loads((tree.proof / "results/models.json").read_text())["of"]
+        (tree.proof / "results/backend.json").write_text(json.dumps({"status": "ok", "of": known}))
         kept, first = tree.gpu / "came", 1
         kept.mkdir()
         while True:

@@ -447,7 +447,7 @@ static const struct book {
     int high_at;
     float inverse;
 } books[WEIR__PANEL_N_CODEBOOKS] = {
-    [WEIR__PANEL_IQ3_XXS - WEIR__PANEL_IQ3_XXS] = {256, -1, 4.0f},
+    [0] = {256, -1, 4.0f}, /* IQ3_XXS */
     [WEIR__PANEL_IQ3_S - WEIR__PANEL_IQ3_XXS] = {512, 66, 1.0f},
     [WEIR__PANEL_IQ2_XXS - WEIR__PANEL_IQ3_XXS] = {256, -1, 8.0f},
     [WEIR__PANEL_IQ2_XS - WEIR__PANEL_IQ3_XXS] = {512, 3, 8.0f},

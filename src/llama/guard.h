@@ -92,7 +92,8 @@ inline void refuse_starved()
 weir_status refuse_thrown(weir_error *error, weir_status code, const char *what, const char *text);
 
 /* Runs fn, which returns a weir_status. An exception becomes `code`; only the text of a weir::failure is in
- * the message. NO_MEMORY: bad_alloc, and any failure when an allocation failed. */
+ * the message. NO_MEMORY: bad_alloc, and any failure when an allocation failed. After weir::over the caller
+ * says which budget it was. */
 template <typename F> weir_status guard(weir_error *error, weir_status code, const char *what, F fn)
 {
     const starving watched;
@@ -102,6 +103,8 @@ template <typename F> weir_status guard(weir_error *error, weir_status code, con
     } catch (const std::bad_alloc &) {
         status = WEIR_NO_MEMORY;
         weir__error_set(error, status, nullptr, "%s: out of memory", what);
+    } catch (const over &) {
+        status = weir__error_set(error, code, nullptr, "%s", what);
     } catch (const failure &e) {
         status = weir__error_set(error, code, nullptr, "%s: %s", what, e.what());
     } catch (const std::exception &e) {

@@ -1,4 +1,4 @@
-/* head.c: draft heads: contexts that predict the tokens of another context, their target, from the
+/* head.cpp: draft heads: contexts that predict the tokens of another context, their target, from the
  * hidden states of its layers (EAGLE-3 from a file of its own, MTP from the target's file; ADR 0043), and how
  * contexts with and without a head decode and end. No exception leaves it.
  *

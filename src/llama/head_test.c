@@ -2,6 +2,9 @@
  * before: compared with a head of a new context that is given the text alone. Heads of random weights, made
  * by scripts/tiny_gguf.py, whose rows depend on all tokens before.
  * SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE /* RTLD_NEXT */
+#include <dlfcn.h>
+
 #include "support/llama.h"
 #include "support/temp.h"
 
@@ -421,6 +424,47 @@ static void without_memory(void **state)
     }
 }
 
+#ifndef __APPLE__ /* where a program's functions take no library's place */
+_Noreturn void throw_bad_alloc(void) __asm__("_ZSt17__throw_bad_allocv");
+
+static bool encoder_throws;
+
+/* Takes llama.cpp's place for the library. */
+__attribute__((visibility("default"))) int32_t llama_encode(struct llama_context *c, struct llama_batch batch)
+{
+    static int32_t (*next)(struct llama_context *, struct llama_batch);
+    if (next == NULL) *(void **)&next = dlsym(RTLD_NEXT, "llama_encode");
+    if (encoder_throws) {
+        encoder_throws = false;
+        throw_bad_alloc();
+    }
+    return next(c, batch);
+}
+
+/* The target goes on, and the head begins anew with the next text. */
+static void an_encoder_without_memory(void **state)
+{
+    (void)state;
+    pair p;
+    int32_t ids[N];
+    some_tokens(ids, 0, N);
+    load_kind(&kinds[1]);
+    float *want = expected(ids, N, 5);
+    assert_ok(pair_open(&p, WEIR_LAYOUT_UNIFIED, error));
+    encoder_throws = true;
+    give(&p, 0, 0, ids, N);
+    weir__batch_add(&p.batch, 5, N, 0, true); /* which needs the rows that wait */
+    ops->decode(p.head, &p.batch, NULL);
+    assert_false(encoder_throws);
+    assert_int_equal(ops->seq_pos_max(p.head, 0), -1);
+    ops->clear(p.target.context);
+    give(&p, 0, 0, ids, N);
+    check(&p, 0, N, 5, want, "afterwards");
+    free(want);
+    pair_close(&p);
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -432,6 +476,9 @@ int main(void)
         cmocka_unit_test_teardown(one_head_at_a_time, drop),
         cmocka_unit_test_teardown(passes_plan_nothing, drop),
         cmocka_unit_test_teardown(without_memory, drop),
+#ifndef __APPLE__
+        cmocka_unit_test_teardown(an_encoder_without_memory, drop),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

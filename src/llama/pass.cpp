@@ -33,7 +33,7 @@ weir_status weir__llama_compute(llama_context *context, llama_batch batch, bool 
                                 weir_error *error)
 {
     *began = false;
-    const weir_status status = guard(error, WEIR_BACKEND, "the pass failed", [&] {
+    return guard(error, WEIR_BACKEND, "the pass failed", [&] {
         capture said;
         int32_t code = encode ? llama_encode(context, batch) : llama_decode(context, batch);
         *began = code != -1;
@@ -62,11 +62,6 @@ weir_status weir__llama_compute(llama_context *context, llama_batch batch, bool 
             return refuse_unknown(error, WEIR_BACKEND, nullptr, "the pass failed", said.length > 0);
         }
     });
-    /* Cells were taken for tokens that were not computed if an exception ended the pass. */
-    if (status == WEIR_NO_MEMORY && llama_get_memory(context) != nullptr)
-        for (int32_t i = 0; i < batch.n_tokens; i++)
-            weir::remove_cells(context, batch.seq_id[i][0], batch.pos[i], -1);
-    return status;
 }
 
 /* Notes that no copies between lanes are pending. */
@@ -120,6 +115,9 @@ static weir_status run_pass(weir__bcontext *c, const weir__batch *batch, int32_t
     llama_set_n_threads(c->context, n_threads, n_threads);
     status = weir__llama_compute(c->context, b, c->model->encoder_only || c->model->encoder_decoder, &began,
                                  error);
+    /* Cells were taken for tokens that were not computed if an exception ended the pass. */
+    if (status == WEIR_NO_MEMORY && llama_get_memory(c->context) != nullptr)
+        for (int32_t i = 0; i < batch->n; i++) weir::remove_cells(c->context, batch->seq[i], pos[i], -1);
     if (began) end_copies(c);
     if (status != WEIR_OK) { /* a lost worker or a changed file is the better reason */
         weir_status lost = weir__llama_model_check(c->model, error);

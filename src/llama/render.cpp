@@ -242,7 +242,7 @@ std::string add_rules(const common_grammar_builder &builder, const schema_map &n
 {
     const auto found = named.find(name);
     if (found == named.end() || found->second.schema == nullptr)
-        throw std::runtime_error("a handler of llama.cpp names a schema that weir does not know: " + name);
+        throw weir::failure("a handler of llama.cpp names a schema that weir does not know: " + name);
     const named_schema &one = found->second;
     weir__text text = {};
     weir_error error = {};
@@ -255,7 +255,7 @@ std::string add_rules(const common_grammar_builder &builder, const schema_map &n
         const char *end = std::strchr(line, '\n'), *is = std::strstr(line, " ::= ");
         const std::string rule(line, is);
         if (builder.add_rule(rule, std::string(is + 5, end)) != rule)
-            throw std::runtime_error("a handler of llama.cpp has another rule " + rule);
+            throw weir::failure("a handler of llama.cpp has another rule " + rule);
         line = end + 1;
     }
     return one.rule;
@@ -496,7 +496,7 @@ void hold_optional(const weir::conversation &talk, const weir__shim_render *in, 
     if (chat.params.grammar.empty() && !mark_calls(talk, chat)) return;
     const schema_map named = name_schemas(talk, in, parser);
     if (!return_schemas(parser, named))
-        throw std::runtime_error("a handler of llama.cpp names a schema that weir does not know");
+        throw weir::failure("a handler of llama.cpp names a schema that weir does not know");
     chat.params.grammar = grammar_of(parser, named, chat.params.grammar_lazy);
 }
 

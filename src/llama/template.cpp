@@ -122,14 +122,16 @@ common_chat_params parse_by_end(const weir__shim_template *t, const autoparser::
     return params;
 }
 
-/* The reason for which it cannot be parsed; "" = it can, or none of Jinja's. */
+/* Jinja's reason for which it cannot be parsed; "" = it can. Throws what is not Jinja's. */
 std::string parse_error(const std::string &source)
 {
     try {
         const common_chat_template parsed(source, "", "");
         return "";
     } catch (const std::exception &e) {
-        return weir::template_reason(e, true);
+        std::string reason = weir::template_reason(e, true);
+        if (reason.empty()) throw;
+        return reason;
     }
 }
 
@@ -150,7 +152,8 @@ std::size_t error_line(const std::string &source, const std::string &reason)
     std::size_t low = 0, high = ends.size() - 1;
     while (low < high) {
         const std::size_t middle = (low + high) / 2;
-        if (bare(parse_error(source.substr(0, ends[middle]))) == bare(reason))
+        const auto same = [&] { return bare(parse_error(source.substr(0, ends[middle]))) == bare(reason); };
+        if (weir::attempt(false, same))
             high = middle;
         else
             low = middle + 1;
@@ -195,7 +198,7 @@ weir_status weir__shim_template_create(const char *source, const char *bos, cons
         try {
             const auto templates = common_chat_templates_init(nullptr, source, bos, eos);
             t->whole.reset(new common_chat_template(common_chat_templates_source(templates.get()), bos, eos));
-        } catch (const std::exception &) { /* a copy without the reason, which parsing again gives */
+        } catch (const std::exception &) { /* a copy without its type and text, which parsing again gives */
             const std::string reason = parse_error(source);
             if (reason.empty()) throw;
             throw weir::failure("line " + std::to_string(error_line(source, reason)) + ": " + reason);

@@ -107,25 +107,43 @@ static void test_lines(void **state)
     }
 }
 
-/* What Jinja says, but nothing of C++. */
+static char logged[512]; /* the last line at WEIR_LOG_ERROR; "" = there was none */
+
+static void keep_error(weir_log_level level, const char *message, void *user)
+{
+    (void)user;
+    if (level == WEIR_LOG_ERROR) snprintf(logged, sizeof logged, "%s", message);
+}
+
+/* What Jinja says; what C++ says is in the log alone. */
 static void test_reasons(void **state)
 {
     (void)state;
     static const struct {
-        const char *source, *field, *said;
+        const char *source, *field, *said, *logged;
     } mistakes[] = {
-        {"{{ 'abc'.startswith(5) }}", "",
-         "'startswith' expected value of type String, got Integer (line 1, "},
-        {"{{ 5 is divisibleby('a') }}", "", "expected value of type Integer, got String"},
+        {"{{ 'abc'.startswith(5) }}", "", "'startswith' expected value of type String, got Integer (line 1, ",
+         ""},
+        {"{{ 5 is divisibleby('a') }}", "", "expected value of type Integer, got String", ""},
         {"{{ 99999999999999999999 }}", "template_source",
-         "the chat template cannot be parsed; the log has the reason"},
-        {"{{ raise_exception('map::at is for models') }}", "", "map::at is for models (line 1, "},
+         "the chat template cannot be parsed; the log has the reason", "llama.cpp threw: stoll"},
+        {"{{ 99999999999999999999 }}\n{{ 'x }}", "template_source", "parsed: line 2: ", ""},
+        {"{{ raise_exception('map::at is for models') }}", "", "map::at is for models (line 1, ", ""},
+        /* Beyond its budget: a limit of weir's, of which the log has nothing to add. */
+        {"{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}",
+         "template_source", "steps of work", ""},
     };
     if (no_llama()) skip();
+    weir_log_set(keep_error, NULL);
     for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
         weir_chat_params params = params_of(mistakes[i].source);
+        logged[0] = '\0';
         expect_error(&params, WEIR_TEMPLATE, mistakes[i].field, mistakes[i].said);
+        if (strstr(logged, mistakes[i].logged) == NULL ||
+            (logged[0] != '\0') != (mistakes[i].logged[0] != '\0'))
+            fail_msg("%s: logged: %s", mistakes[i].source, logged);
     }
+    weir_log_set(NULL, NULL);
 }
 
 static void test_specials(void **state)

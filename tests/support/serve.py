@@ -161,20 +161,18 @@ class Connection:
 
 
 class Kept:
-    """Requests one after the other on a connection, and on another one where the server has closed it."""
+    """Requests one after the other on a connection, and on another one after a reply that ends it. One that ends without a word fails."""
 
     def __init__(self, server):
         self.server, self.connection = server, server.connect()
 
     def post(self, path, body, **more):
-        try:
-            self.connection.request("POST", path, body, **more)
-            return self.connection.reply()
-        except OSError:
+        self.connection.request("POST", path, body, **more)
+        reply = self.connection.reply()
+        if reply.headers.get("connection", "").lower() == "close":
             self.connection.close()
             self.connection = self.server.connect()
-            self.connection.request("POST", path, body, **more)
-            return self.connection.reply()
+        return reply
 
     def close(self):
         self.connection.close()
