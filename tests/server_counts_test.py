@@ -19,8 +19,8 @@ CHAT, TEXT, NATIVE = "/v1/chat/completions", "/v1/completions", "/completion"
 HELLO = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 90, "temperature": 0, "ignore_eos": True}
 ASK = {"prompt": "hello", "max_tokens": 90, "temperature": 0, "ignore_eos": True}
 COUNTED = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
-# A pass takes far longer than a draft, so that the engine drafts on any machine.
-MODEL = "fake:tick_us=2000,n_ctx_train=100000"
+# A pass takes far longer than a draft, so that the engine drafts on any machine: it measures both, on a busy one with waits in them.
+MODEL = "fake:tick_us=20000,n_ctx_train=100000"
 DRAFTS = ("-md", "fake:", "--no-prompt-lookup", "--draft-max", "6")
 
 
@@ -233,8 +233,8 @@ def metrics_and_events():
 
 @part
 def a_load_whose_clients_leave():
-    """weir bench http: tokens of answers that are never seen to their end."""
-    server = start("-np", "2")
+    """weir bench http: tokens of answers that are never seen to their end. One draft in all of them is enough."""
+    server = start("-np", "2", model=MODEL.replace("20000", "4000"))
     words = [WEIR, "bench", "http", server.url, "--json", "-q", "--requests", "8", "--concurrency", "2", "--gen", "200", "--ignore-eos", "--leave", "1", "--seed", "1", "--csv"]
     with tempfile.TemporaryDirectory() as folder:
         for name, more in (("at the end", []), ("in each event", ["--extra", json.dumps(COUNTED)])):

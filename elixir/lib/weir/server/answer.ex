@@ -156,7 +156,7 @@ defmodule Weir.Server.Answer do
   `begun` with it. When the enumeration ends, in whatever way, the request has ended and no message is left.
   """
   @spec chunks((() -> {:ok, opened()} | {:error, Error.t()}), (opened() -> term())) :: Enumerable.t()
-  def chunks(open, begun),
+  def chunks(open, begun \\ fn _opened -> :ok end),
     do: Stream.resource(fn -> open.() |> Error.ok!() |> begin(begun) end, &next/1, &close/1)
 
   # Nobody else closes what was opened by a stream that could not begin.
