@@ -234,7 +234,7 @@ def metrics_and_events():
 @part
 def a_load_whose_clients_leave():
     """weir bench http: tokens of answers that are never seen to their end. One draft in all of them is enough."""
-    server = start("-np", "2", model=MODEL.replace("20000", "4000"))
+    server = start("-np", "2", model=MODEL.replace("20000", "2000"))
     words = [WEIR, "bench", "http", server.url, "--json", "-q", "--requests", "8", "--concurrency", "2", "--gen", "200", "--ignore-eos", "--leave", "1", "--seed", "1", "--csv"]
     with tempfile.TemporaryDirectory() as folder:
         for name, more in (("at the end", []), ("in each event", ["--extra", json.dumps(COUNTED)])):
