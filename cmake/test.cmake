@@ -77,8 +77,8 @@ function(weir_test name label source)
         set(one_thread ON)
         list(APPEND environment CLI_TEST_CONFIG=${PROJECT_SOURCE_DIR}/tests/support/one_thread.conf) # read by checks.environment
     endif()
-    # The longest begin first, so that none is left alone at the end. Elixir's takes several times as long as the next
-    # one: 106 s alone, half of it waits.
+    # The longest begin first, so that none is left alone at the end. Elixir's, the suites of two packages beside each other,
+    # takes several times as long as the next one.
     if(name STREQUAL elixir)
         set_tests_properties(${name} PROPERTIES COST 400)
     elseif(name MATCHES "${WEIR_LONG_TESTS}")

@@ -54,6 +54,7 @@ cat >"$folder/peak.py" <<'PROGRAM'
 import os
 import resource
 import sys
+import traceback
 
 import xllamacpp
 
@@ -64,10 +65,16 @@ params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
 params.n_ctx = params.n_batch = params.n_ubatch = 4096
 params.n_parallel = params.cpuparams.n_threads = 1
 params.warmup = False
-answer = xllamacpp.Server(params).handle_embeddings({"model": "any", "input": [7] * int(sys.argv[2])})
-assert len(answer["data"][0]["embedding"]) == 64, answer
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, flush=True)
-os._exit(0)
+status = 1
+try:
+    answer = xllamacpp.Server(params).handle_embeddings({"model": "any", "input": [7] * int(sys.argv[2])})
+    assert len(answer["data"][0]["embedding"]) == 64, answer
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, flush=True)
+    status = 0
+except Exception:
+    traceback.print_exc()
+finally:
+    os._exit(status)  # the server's threads would keep the process
 PROGRAM
 declare -A more
 for n_vocab in 1000 41000; do

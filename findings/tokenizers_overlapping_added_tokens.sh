@@ -19,6 +19,7 @@ cd "$folder"
 cat >both.py <<'PROGRAM'
 import json
 import os
+import traceback
 import urllib.request
 
 import gguf
@@ -70,10 +71,9 @@ params.model.path = "model.gguf"
 params.n_ctx = 256
 params.n_parallel = params.cpuparams.n_threads = 1
 params.warmup = False
-server = xllamacpp.Server(params)
 
 
-def ask(path, **body):
+def ask(server, path, **body):
     request = urllib.request.Request(server.listening_address + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
     return json.load(urllib.request.urlopen(request))
 
@@ -86,14 +86,20 @@ SEEN = {
     "aa->x<y": (["aa", "->x", "<", "y"], ["aa", "-", ">x<y"]),
     "</a></b>": (["</a>", "<", "/", "b", ">"], ["<", "/", "a></b>"]),
 }
-changed = []
-for text, expected in SEEN.items():
-    ids = tokenizer.encode(text).ids, ask("/tokenize", content=text, add_special=False, parse_special=True)["tokens"]
-    seen = tuple([vocabulary[i] for i in found] for found in ids)
-    print(f"{text!r}: tokenizers {seen[0]}, llama.cpp {seen[1]}")
-    assert all(tokenizer.decode(list(found)) == text for found in ids), ids
-    changed += [text] if seen != expected else []
-print("the behaviour has changed: " + ", ".join(changed) if changed else "as seen before", flush=True)
-os._exit(1 if changed else 0)
+status = 1
+try:
+    server, changed = xllamacpp.Server(params), []
+    for text, expected in SEEN.items():
+        ids = tokenizer.encode(text).ids, ask(server, "/tokenize", content=text, add_special=False, parse_special=True)["tokens"]
+        seen = tuple([vocabulary[i] for i in found] for found in ids)
+        print(f"{text!r}: tokenizers {seen[0]}, llama.cpp {seen[1]}", flush=True)
+        assert all(tokenizer.decode(list(found)) == text for found in ids), ids
+        changed += [text] if seen != expected else []
+    print("the behaviour has changed: " + ", ".join(changed) if changed else "as seen before", flush=True)
+    status = 1 if changed else 0
+except Exception:
+    traceback.print_exc()
+finally:
+    os._exit(status)  # the server's threads would keep the process
 PROGRAM
 venv/bin/python both.py 2>log || { tail -3 log >&2; exit 1; }

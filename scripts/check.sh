@@ -10,8 +10,8 @@ set -euo pipefail
 cd "$weir_root"
 
 # Steps beside each other, about as long each: behind the tests what needs their build, what mostly waits for browsers and servers, and the
-# rest. So the processors have work until the end.
-lanes=('gcc format layers markdown exports' 'docs dialyzer browser clients tsan' 'lint without fuzz asan')
+# rest. So the processors have work until the end. dialyzer leaves in the compiler's cache what mix compiles.
+lanes=('gcc format layers markdown exports' 'docs dialyzer mix browser clients tsan' 'lint without fuzz asan')
 fuzz_seconds=${FUZZ_SECONDS:-30}
 logs=build/check
 mkdir -p $logs
@@ -175,6 +175,7 @@ for name; do
     markdown) step "Markdown" watch "links and widths" $logs/markdown.log scripts/markdown.py ;;
     docs) step "the documentation" watch "MkDocs, doxygen" $logs/docs.log make -s docs ;;
     exports) step "exported names" watch "nm libweir.so" $logs/exports.log check_exports ;;
+    mix) step "a new project with the Elixir packages" watch "from a clone" $logs/mix.log env WEIR_PRESET=unit scripts/mix_check.sh ;;
     dialyzer) step "types of the Elixir packages" watch "dialyzer" $logs/dialyzer.log scripts/dialyzer.sh ;;
     asan)
         scripts/model.sh >/dev/null

@@ -19,7 +19,7 @@ CHAT, TEXT, NATIVE = "/v1/chat/completions", "/v1/completions", "/completion"
 HELLO = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 90, "temperature": 0, "ignore_eos": True}
 ASK = {"prompt": "hello", "max_tokens": 90, "temperature": 0, "ignore_eos": True}
 COUNTED = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
-# A pass takes far longer than a draft, so that the engine drafts on any machine.
+# A pass takes far longer than a draft, so that the engine drafts unless the machine is very busy: it measures both.
 MODEL = "fake:tick_us=2000,n_ctx_train=100000"
 DRAFTS = ("-md", "fake:", "--no-prompt-lookup", "--draft-max", "6")
 
@@ -61,20 +61,32 @@ def sums(events, index=0):
     return shown, told
 
 
+def n_accepted(server):
+    return server.metrics()["weir_accepted_tokens_total"]
+
+
+def fewer(n_pieces, accepted):
+    """90 tokens came in as few pieces as these accepted tokens of drafts make; how many those are depends on measured times. A stream has
+    three events more at most."""
+    return n_pieces <= 90 - accepted + 3
+
+
 @part
 def usage_in_every_event():
     server = start("-np", "4")
     for name, path, body in (("chat", CHAT, dict(HELLO, logprobs=True)), ("completions", TEXT, dict(ASK, logprobs=0))):
+        before = n_accepted(server)
         events = server.stream(path, dict(body, **COUNTED))
+        accepted = n_accepted(server) - before
         last = events.pop()
         shown, told = sums(events)
         steps = [b - a for a, b in zip(shown, shown[1:])]
-        check(f"{name}: pieces have several tokens", max(steps) > 1 and shown[-1] == 90, shown)
+        check(f"{name}: pieces have several tokens", (max(steps) > 1 or accepted == 0) and shown[-1] == 90, shown, accepted)
         check(f"{name}: each event counts the tokens up to its piece", told == shown, told, shown)
         check(f"{name}: the last event has the sum", last["choices"] == [] and last["usage"]["completion_tokens"] == told[-1] == 90, last, told)
         check(f"{name}: each with the prompt and the total", all(e["usage"]["prompt_tokens"] == last["usage"]["prompt_tokens"] > 0 and
               e["usage"]["total_tokens"] == e["usage"]["prompt_tokens"] + e["usage"]["completion_tokens"] for e in events), events[:2])
-        check(f"{name}: drafts made fewer pieces than tokens", len(events) < 80, len(events))
+        check(f"{name}: drafts made fewer pieces than tokens", fewer(len(events), accepted), len(events), accepted)
         whole = server.post(path, body).json["usage"]
         check(f"{name}: as without a stream", whole["completion_tokens"] == 90 and whole["prompt_tokens"] == last["usage"]["prompt_tokens"], whole, last)
         alone = server.stream(path, dict(body, stream_options={"continuous_usage_stats": True}))
@@ -111,6 +123,12 @@ def check_timings(name, timings, shown):
 @part
 def timings_in_every_event():
     server = start("-np", "4")
+    # the first answer of a server: what a draft takes is not measured yet, so that it has one
+    events = native_events(server, dict(ASK, timings_per_token=True))
+    drafted = events[-1]["timings"]
+    check_timings("/completion", [e["timings"] for e in events], [e["tokens_predicted"] for e in events])
+    check("/completion: drafts made fewer pieces than tokens", fewer(len(events), drafted["draft_n_accepted"]) and events[-1]["tokens_predicted"] == 90, len(events), drafted)
+    check("/completion: drafts at the end", 0 < drafted["draft_n_accepted"] <= drafted["draft_n"], drafted)
     for name, path, body in (("chat", CHAT, dict(HELLO, logprobs=True)), ("completions", TEXT, dict(ASK, logprobs=0))):
         events = server.stream(path, dict(body, timings_per_token=True, **COUNTED))
         last = events.pop()
@@ -121,11 +139,6 @@ def timings_in_every_event():
         check(f"{name}: not in the event of all choices", "timings" not in last and last["usage"]["completion_tokens"] == 90, last)
         plain = server.stream(path, dict(body, timings_per_token=False))
         check(f"{name}: false is as left out", all("timings" not in e and "usage" not in e for e in plain), plain[:1])
-    events = native_events(server, dict(ASK, timings_per_token=True))
-    check_timings("/completion", [e["timings"] for e in events], [e["tokens_predicted"] for e in events])
-    check("/completion: drafts made fewer pieces than tokens", len(events) < 80 and events[-1]["tokens_predicted"] == 90, len(events))
-    drafted = events[-1]["timings"]
-    check("/completion: drafts at the end", 0 < drafted["draft_n_accepted"] <= drafted["draft_n"], drafted)
     end(server)
 
 
@@ -194,12 +207,15 @@ def other_dialects():
     for path, body, name, read in (("/v1/messages", dict(n, messages=hello), "message_delta", lambda d: d["usage"]["output_tokens"]),
                                    ("/v1/responses", dict(temperature=0, max_output_tokens=90, input="hello"), "response.incomplete",
                                     lambda d: d["response"]["usage"]["output_tokens"])):
+        before = n_accepted(server)
         events = server.named_events(path, body)
+        accepted = n_accepted(server) - before
         pieces = sum(kind.endswith("delta") for kind, _ in events)
         told = [read(d) for kind, d in events if kind == name]
-        check(f"{path}: tokens, though pieces are fewer", told == [90] and pieces < 80, told, pieces)
+        check(f"{path}: tokens, though pieces are fewer", told == [90] and fewer(pieces, accepted), told, pieces, accepted)
+    before = n_accepted(server)
     lines = [json.loads(line) for line in body_of(server, "/api/chat", {"messages": hello, "options": {"num_predict": 90, "temperature": 0}}).splitlines()]
-    check("Ollama: likewise", lines[-1]["eval_count"] == 90 and len(lines) < 80, lines[-1], len(lines))
+    check("Ollama: likewise", lines[-1]["eval_count"] == 90 and fewer(len(lines), n_accepted(server) - before), lines[-1], len(lines))
     end(server)
 
 
@@ -233,7 +249,7 @@ def metrics_and_events():
 
 @part
 def a_load_whose_clients_leave():
-    """weir bench http: tokens of answers that are never seen to their end."""
+    """weir bench http: tokens of answers that are never seen to their end. One draft in all of them is enough."""
     server = start("-np", "2")
     words = [WEIR, "bench", "http", server.url, "--json", "-q", "--requests", "8", "--concurrency", "2", "--gen", "200", "--ignore-eos", "--leave", "1", "--seed", "1", "--csv"]
     with tempfile.TemporaryDirectory() as folder:

@@ -201,12 +201,21 @@ check("and can be continued", post({"input": "x", "previous_response_id": begun[
 check("a cancel of what has ended changes nothing", server.post(f"{RESPONSES}/{begun['id']}/cancel", {}, key="one").json == done)
 reply = server.post(f"{RESPONSES}/{whole['id']}/cancel", {}, key="one")
 check("what did not run in the background cannot be cancelled", reply.status == 400 and "background" in reply.error["message"], reply.body)
+
+
+def n_cancelled(metrics):
+    return sum(value for name, value in metrics.items() if name.startswith("weir_cancelled_total"))
+
+
+before = n_cancelled(server.metrics(key="boss"))
 begun = post({**LONG, "background": True, "max_output_tokens": 3000}).json
 time.sleep(0.2)
 cancelled = server.post(f"{RESPONSES}/{begun['id']}/cancel", {}, key="one").json
 check("cancelled", cancelled["status"] == "cancelled" and cancelled["id"] == begun["id"] and cancelled["output"][-1]["status"] == "incomplete", cancelled)
 check("and kept so", get(f"{RESPONSES}/{begun['id']}").json == cancelled)
 check("its slot is free", server.is_idle(key="one"))
+after = n_cancelled(server.wait_for(lambda m: n_cancelled(m) > before, key="boss"))
+check("before the answer's own end", after == before + 1, before, after)
 
 connection = server.connect()
 connection.request("POST", RESPONSES, {**SHORT, **LONG, "background": True, "stream": True}, key="one")

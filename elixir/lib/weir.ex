@@ -73,10 +73,12 @@ defmodule Weir do
   def chunks(%Model{} = model, input, opts, submission) do
     {limits, o} = Generation.read!(opts, :infinity)
 
-    Answer.chunks(fn ->
+    open = fn ->
       with {:ok, [request]} <- Generation.open(model, input, o, :stream, 1, Limits.stream(limits)),
-           do: {:ok, Answer.begun(request, submission, 0)}
-    end)
+           do: {:ok, request}
+    end
+
+    Answer.chunks(open, &Answer.begun(&1, submission, 0))
   end
 
   @impl Weir.Target

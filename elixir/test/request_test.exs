@@ -124,6 +124,22 @@ defmodule Weir.RequestTest do
       assert String.length(text(events)) >= n - 1
     end
 
+    test "have all been sent before the request has ended", %{long: long} do
+      server = server(model: long)
+      %{ref: ref} = request = Server.submit(server, "hello", max_tokens: 4000)
+      assert {:start, _} = next(request)
+      :erlang.suspend_process(request.guard)
+      assert :ok = Request.cancel(request)
+      assert eventually(fn -> not Process.alive?(request.pid) and idle?(server) end)
+      asked = Task.async(fn -> Request.status(request) end)
+      assert eventually(fn -> Process.info(asked.pid, :monitors) == {:monitors, process: request.guard} end)
+      :erlang.resume_process(request.guard)
+      assert Task.await(asked, :infinity) == %{state: :ended}
+      assert [{:weir, ^ref, {:end, %{reason: :cancelled}}}] = Enum.take(mailbox(), -1)
+      # a process that outlives its request is not about to start it
+      assert Request.status(%{request | pid: self()}) == %{state: :ended}
+    end
+
     test "reach a receiver that leaves others in its mailbox", %{model: model} do
       server = server(model: model)
       for _ <- 1..16, do: send(self(), :other)

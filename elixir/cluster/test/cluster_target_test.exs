@@ -6,9 +6,10 @@ defmodule Weir.ClusterTargetTest do
   doctest Weir.Cluster
   alias Weir.Cluster
 
-  setup do
-    {:ok, model} = Weir.load_model("fake:tick_us=500")
-    server = server(model_path: "fake:tick_us=500")
+  setup context do
+    path = "fake:tick_us=#{context[:tick_us] || 500}"
+    {:ok, model} = Weir.load_model(path)
+    server = server(model_path: path)
     name = alone(server)
 
     %{
@@ -53,6 +54,12 @@ defmodule Weir.ClusterTargetTest do
       send(relay, {tag, :stop})
       :erlang.unalias(tag)
     end
+  end
+
+  test "the former name of an option is refused" do
+    Application.put_env(:weir, :cluster_silence, 2_000)
+    on_exit(fn -> Application.delete_env(:weir, :cluster_silence) end)
+    assert_raise ArgumentError, ~r/:weir_cluster, silence/, fn -> Cluster.Application.start(:normal, []) end
   end
 
   test "an answer ends with the process that started its task", %{long: long} do

@@ -232,10 +232,11 @@ defmodule Weir.Models do
     Broker.here!(models)
 
     Lease.stream(models, name, options, fn lease, limits ->
-      Answer.chunks(fn ->
-        with {:ok, [request]} <- Lease.submit(lease, input, given, :stream, 1, limits),
-             do: {:ok, Answer.begun(request, submission, nil)}
-      end)
+      open = fn ->
+        with {:ok, [request]} <- Lease.submit(lease, input, given, :stream, 1, limits), do: {:ok, request}
+      end
+
+      Answer.chunks(open, &Answer.begun(&1, submission, nil))
     end)
   end
 

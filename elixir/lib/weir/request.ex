@@ -5,8 +5,8 @@ defmodule Weir.Request do
 
   The caller gets messages `{:weir, ref, event}` with the request's `ref`:
 
-    * `{:start, %{id: _, prompt_tokens: _, queue_position: _}}` once it is submitted. From
-      `Weir.Models`, `queue_position` is `nil`; from a target of another package, both numbers are.
+    * `{:start, %{id: _, prompt_tokens: _, queue_position: _}}` once it is submitted. Numbers are `nil` where a
+      target does not know them: `queue_position` of `Weir.Models`, and both of a cluster.
     * `{:progress, map}` while its prompt is computed, see `Weir.Chunk`; not with `progress: false`
     * `{:text, text}`, or `{:chunk, chunk}` with `emit: :chunks`
     * last `{:end, %{reason: _, usage: _, miss: _, logprobs: _}}` as in `Weir.Chunk`, or `{:error, error}`
@@ -61,8 +61,9 @@ defmodule Weir.Request do
 
   @doc """
   Returns where the request is. Only `:state` is there while it is `:starting` (its prompt is rendered and
-  tokenized, or the model loaded) and once it has `:ended` and its last message was sent. A request to any other
-  target than a `Weir.Server` has only `:state`, which is `:running` until its end. Never waits for a forward pass.
+  tokenized, or the model loaded), while it is `:running` (its server has ended it or has just got it), and once it
+  has `:ended`: its last message was sent. A request to any other target than a `Weir.Server` has only `:state`,
+  which is `:running` until its end. Never waits for a forward pass.
 
       iex> {:ok, server} = Weir.Server.start_link(model_path: "fake:", temp: 0.0)
       iex> request = Weir.Server.submit(server, "hello", max_tokens: 3)
@@ -71,13 +72,12 @@ defmodule Weir.Request do
   """
   @spec status(t()) :: status()
   def status(%__MODULE__{server: nil} = request),
-    do: %{state: if(Process.alive?(request.guard), do: :running, else: :ended)}
+    do: %{state: if(Courier.state(request.guard) == :ended, do: :ended, else: :running)}
 
   def status(%__MODULE__{} = request) do
     case Broker.ask(request.server, {:status, request.pid}, :infinity) do
-      %{} = status -> status
-      {:error, %{code: :not_found}} -> %{state: if(Process.alive?(request.pid), do: :starting, else: :ended)}
-      {:error, _down} -> %{state: :ended}
+      {:error, _not_there} -> %{state: Courier.state(request.guard)}
+      status -> status
     end
   end
 

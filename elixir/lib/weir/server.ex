@@ -210,13 +210,10 @@ defmodule Weir.Server do
     if not match?({:chat, _messages, _template}, input), do: Request.prompt!(input)
     Broker.here!(server)
 
-    Answer.chunks(fn ->
-      with {:ok, opened} <- Answer.open(server, input, read) do
-        if submission, do: begun(server, opened, submission)
-        {:ok, opened}
-      end
-    end)
+    Answer.chunks(fn -> Answer.open(server, input, read) end, &begun(server, &1, submission))
   end
+
+  defp begun(_server, _opened, nil), do: :ok
 
   # A shared request that could not be submitted has not begun; its error comes next.
   defp begun(server, opened, submission) do

@@ -86,7 +86,10 @@ defmodule Weir.Target do
   alias Weir.{Chat, ChatCompletion, Chunk, Error, Model, Options}
   alias Weir.Server.Courier
 
-  @typedoc "A model, a server (by pid or name), or a module that is a target with what it needs."
+  @typedoc """
+  A model, a server (by pid or name), or a module that is a target with what it needs. `{name, node}` is a server
+  unless a target module of this name is loaded.
+  """
   @type t :: Model.t() | GenServer.server() | {module(), term()}
 
   @typedoc "A text or token ids; a server also continues a running request (a fork), see `t:Weir.Server.prompt/0`."
@@ -161,14 +164,32 @@ defmodule Weir.Target do
 
   defp of(%Model{} = model), do: {Weir, model}
 
-  # A server's name may be such a pair, too: {name, node}.
-  defp of({module, _where} = pair) when is_atom(module) do
-    if Code.ensure_loaded?(module) and function_exported?(module, :whole, 3),
-      do: pair,
-      else: {Weir.Server, pair}
+  defp of({:global, _name} = server), do: {Weir.Server, server}
+
+  # A server's name may be such a pair, too: {name, node}. Only where nothing else tells which it is does this ask the
+  # code server, since all callers would wait for that.
+  defp of({module, where} = pair) when is_atom(module) do
+    cond do
+      function_exported?(module, :whole, 3) -> pair
+      node?(where) -> {Weir.Server, pair}
+      Code.ensure_loaded?(module) and function_exported?(module, :whole, 3) -> pair
+      true -> raise ArgumentError, "no target module #{inspect(module)}" <> missing(module)
+    end
   end
 
-  defp of(server), do: {Weir.Server, server}
+  defp of(server) when is_pid(server) or is_atom(server), do: {Weir.Server, server}
+  defp of({:via, _registry, _name} = server), do: {Weir.Server, server}
+
+  defp of(other) do
+    raise ArgumentError,
+          "a target is a Weir.Model, a server's pid or name, or {module, term}, got: #{inspect(other)}"
+  end
+
+  defp node?(where),
+    do: is_atom(where) and (where == node() or where |> Atom.to_string() |> String.contains?("@"))
+
+  defp missing(Weir.Cluster), do: " (is its package, weir_cluster, in mix.exs?)"
+  defp missing(_module), do: "; it needs the callbacks of Weir.Target"
 
   @doc "Returns the whole answer to a prompt. Options: see above."
   @spec generate(t(), prompt(), keyword()) :: {:ok, String.t()} | {:error, Error.t()}

@@ -3,7 +3,7 @@ defmodule Weir.TargetCase do
   @moduledoc false
   # What holds for every target, also for one of another package. A test module that uses this has in its context:
   #
-  #   * `model`: a `Weir.Model` of `"fake:tick_us=500"`, slow enough that what is cancelled has not ended
+  #   * `model`: a `Weir.Model` of `"fake:tick_us=500"`, or with the `tick_us` of the test's tag
   #   * `targets`: `{target, place}`, each with the same model, and the queue position that its requests begin with
   #   * `modules`: `{module, arguments}` that have the functions, with a target's arguments
   #   * `idle?`: a function, true when nothing of them runs
@@ -20,9 +20,14 @@ defmodule Weir.TargetCase do
       test("answers are the same", context, do: Weir.TargetCase.answers(context))
       test("submitted requests send their events", context, do: Weir.TargetCase.events_come(context))
 
+      # 4000 tokens last longer than `eventually` waits
+      @tag tick_us: 20_000
       test("submitted requests end by cancel, and with their callers", context,
         do: Weir.TargetCase.ends(context)
       )
+
+      @tag tick_us: 20_000
+      test("a stream that cannot begin leaves no request", context, do: Weir.TargetCase.cannot_begin(context))
 
       test("the modules have all functions", context, do: Weir.TargetCase.functions(context))
     end
@@ -95,7 +100,7 @@ defmodule Weir.TargetCase do
   def ends(%{targets: targets, idle?: idle?}) do
     for {target, _place} <- targets do
       request = Target.submit(target, "hello", temp: 0.0, max_tokens: 4000)
-      assert_receive {:weir, _ref, {:start, _}}, 5_000
+      assert_receive {:weir, _ref, {:start, _}}, 20_000
       assert %{state: state} = Request.status(request)
       assert state in [:running, :queued, :prefilling, :generating]
       assert Request.cancel(request) == :ok
@@ -115,6 +120,17 @@ defmodule Weir.TargetCase do
       Process.exit(caller, :kill)
       assert eventually(fn -> not Process.alive?(pid) end)
       assert eventually(idle?)
+    end
+  end
+
+  def cannot_begin(%{targets: targets, idle?: idle?}) do
+    submission = %{id: :mine, started: fn _numbers -> raise "no" end}
+
+    for {{module, where}, _place} <- targets do
+      stream = module.chunks(where, "hello", [temp: 0.0, max_tokens: 4000], submission)
+      assert_raise RuntimeError, "no", fn -> Enum.to_list(stream) end
+      assert eventually(idle?)
+      assert mailbox() == []
     end
   end
 

@@ -185,15 +185,14 @@ defmodule Weir.Cluster do
     _not_enumerated = Server.chunks(cluster, input, opts, nil)
     opts = if submission, do: Keyword.put(opts, :id, opts[:id] || submission.id), else: opts
 
-    Call.stream(fn ->
+    start = fn ->
       # each enumeration is another answer
       seed = :rand.uniform(0xFFFFFFFF) - 1
-      job = &{:stream, input, Call.shorter(opts, &1), seed}
+      Call.start(cluster, key, opts[:timeout], &{:stream, input, Call.shorter(opts, &1), seed})
+    end
 
-      with {:ok, started} <- Call.start(cluster, key, opts[:timeout], job) do
-        if submission, do: submission.started.(%{prompt_tokens: nil, queue_position: nil})
-        {:ok, started}
-      end
+    Call.stream(start, fn ->
+      if submission, do: submission.started.(%{prompt_tokens: nil, queue_position: nil})
     end)
   end
 

@@ -152,20 +152,29 @@ defmodule Weir.Server.Answer do
   defp rendered(_server, prompt, _deadline), do: {:ok, prompt}
 
   @doc """
-  A lazy stream of `Weir.Chunk`s. `open` returns a request and is called when the stream is enumerated. When the
-  enumeration ends, in whatever way, the request has ended and no message is left.
+  A lazy stream of `Weir.Chunk`s. `open` returns a request and is called when the stream is enumerated, and then
+  `begun` with it. When the enumeration ends, in whatever way, the request has ended and no message is left.
   """
-  @spec chunks((() -> {:ok, opened()} | {:error, Error.t()})) :: Enumerable.t()
-  def chunks(open), do: Stream.resource(fn -> Error.ok!(open.()) end, &next/1, &close/1)
+  @spec chunks((() -> {:ok, opened()} | {:error, Error.t()}), (opened() -> term())) :: Enumerable.t()
+  def chunks(open, begun \\ fn _opened -> :ok end),
+    do: Stream.resource(fn -> open.() |> Error.ok!() |> begin(begun) end, &next/1, &close/1)
+
+  # Nobody else closes what was opened by a stream that could not begin.
+  defp begin(opened, begun) do
+    begun.(opened)
+    opened
+  catch
+    kind, reason ->
+      close(opened)
+      :erlang.raise(kind, reason, __STACKTRACE__)
+  end
 
   @doc "Says that a request without a server has begun. `place`: in the queue of its engine; nil: not known."
-  @spec begun(struct(), Weir.Target.submission() | nil, 0 | nil) :: struct()
-  def begun(request, nil, _place), do: request
+  @spec begun(struct(), Weir.Target.submission() | nil, 0 | nil) :: term()
+  def begun(_request, nil, _place), do: :ok
 
-  def begun(request, submission, place) do
-    submission.started.(%{prompt_tokens: NIF.engine_usage(request.ref).n_prompt, queue_position: place})
-    request
-  end
+  def begun(request, submission, place),
+    do: submission.started.(%{prompt_tokens: NIF.engine_usage(request.ref).n_prompt, queue_position: place})
 
   defp close(:over), do: :ok
   defp close({:echo, _prompt, request}), do: Request.close(request)

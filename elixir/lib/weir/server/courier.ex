@@ -16,7 +16,8 @@ defmodule Weir.Server.Courier do
   @most_ms 1000
 
   # The guard's. pid, courier: the courier and its monitor. caller: the caller's. kept: chunks, the newest first.
-  # since: when the last event was sent. looking: a look has been ordered. cancelled: by `cancel/1`.
+  # since: when the last event was sent. started: the first event was sent. looking: a look has been ordered.
+  # cancelled: by `cancel/1`.
   @enforce_keys [:to, :ref, :id, :emit, :pid, :courier, :caller, :since]
   defstruct [
     :to,
@@ -28,6 +29,7 @@ defmodule Weir.Server.Courier do
     :caller,
     :since,
     kept: [],
+    started: false,
     looking: false,
     cancelled: false
   ]
@@ -48,7 +50,7 @@ defmodule Weir.Server.Courier do
       spawn(fn ->
         guard = self()
         submission = %{id: id, started: &send(guard, {:start, &1})}
-        {pid, courier} = spawn_monitor(fn -> exit({:shutdown, carry(make, submission, guard)}) end)
+        {pid, courier} = spawn_monitor(fn -> exit({:shutdown, {ref, carry(make, submission, guard)}}) end)
         send(to, {ref, pid})
         known = %{to: to, ref: ref, id: id, emit: emit, pid: pid, courier: courier}
         guard(struct!(__MODULE__, Map.merge(known, %{caller: Process.monitor(to), since: now()})))
@@ -64,26 +66,57 @@ defmodule Weir.Server.Courier do
     :ok
   end
 
+  @doc "Where a request is: `:starting` before its first event, `:ended` after its last one, else `:running`."
+  @spec state(pid()) :: :starting | :running | :ended
+  def state(guard) do
+    monitor = Process.monitor(guard)
+    send(guard, {:state, self(), monitor})
+
+    receive do
+      {^monitor, state} ->
+        Process.demonitor(monitor, [:flush])
+        state
+
+      {:DOWN, ^monitor, :process, _pid, _reason} ->
+        :ended
+    end
+  end
+
   # Returns the last event.
   defp carry(make, submission, guard) do
-    last =
-      Enum.reduce(make.(submission), nil, fn
-        %Chunk{reason: nil} = chunk, nil -> send(guard, {:chunk, chunk}) && nil
-        %Chunk{} = last, nil -> last
-      end)
-
-    {:end, Map.take(last, [:reason, :usage, :miss, :logprobs])}
+    case Enum.reduce(make.(submission), nil, &carried(&1, &2, guard)) do
+      nil -> {:error, Error.new({:failed, "the target's stream ended without a last chunk"})}
+      last -> {:end, Map.take(last, [:reason, :usage, :miss, :logprobs])}
+    end
   rescue
     error in Error -> {:error, error}
-    error -> {:error, Error.new({:invalid, Exception.message(error)})}
+    error in ArgumentError -> {:error, Error.new({:invalid, Exception.message(error)})}
+    error -> {:error, Error.new({:failed, Exception.message(error)})}
+  end
+
+  defp carried(%Chunk{reason: nil} = chunk, nil, guard) do
+    send(guard, {:chunk, chunk})
+    nil
+  end
+
+  # The last chunk may have a part of the answer.
+  defp carried(%Chunk{} = last, nil, guard) do
+    part = %Chunk{last | reason: nil, usage: nil, miss: nil, logprobs: nil}
+    if part != %Chunk{}, do: send(guard, {:chunk, part})
+    last
   end
 
   # ---- The guard ----
 
-  defp guard(%{courier: courier, caller: caller} = state) do
+  defp guard(%{courier: courier, caller: caller, ref: ref} = state) do
     receive do
+      # a target that tries another server may say it again
       {:start, start} ->
-        tell(state, {:start, Map.put(start, :id, state.id)})
+        if not state.started, do: tell(state, {:start, Map.put(start, :id, state.id)})
+        guard(%{state | started: true})
+
+      {:state, asker, tag} ->
+        send(asker, {tag, if(state.started, do: :running, else: :starting)})
         guard(state)
 
       {:chunk, chunk} ->
@@ -92,7 +125,7 @@ defmodule Weir.Server.Courier do
       :look ->
         guard(serve(%{state | looking: false}))
 
-      {:DOWN, ^courier, :process, _pid, {:shutdown, {kind, _what} = event}} when kind in [:end, :error] ->
+      {:DOWN, ^courier, :process, _pid, {:shutdown, {^ref, event}}} ->
         state |> emptied() |> tell(event)
 
       {:DOWN, ^courier, :process, _pid, reason} ->

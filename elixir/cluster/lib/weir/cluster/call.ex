@@ -64,12 +64,12 @@ defmodule Weir.Cluster.Call do
 
   @typep started :: {%__MODULE__{}, (() -> Relay.job()), timeout()}
 
-  @doc "A lazy stream of the chunks of what `start` has started."
-  @spec stream((() -> {:ok, started()} | {:error, Error.t()})) :: Enumerable.t()
-  def stream(start) do
+  @doc "A lazy stream of the chunks of what `start` has started. `begun` is called then."
+  @spec stream((() -> {:ok, started()} | {:error, Error.t()}), (() -> term())) :: Enumerable.t()
+  def stream(start, begun \\ fn -> :ok end) do
     open = fn ->
       case start.() do
-        {:ok, started} -> started
+        {:ok, started} -> begin(started, begun)
         {:error, error} -> raise error
       end
     end
@@ -160,6 +160,16 @@ defmodule Weir.Cluster.Call do
   end
 
   defp lost(call), do: {:ended, %{node_down() | text: Replay.text(call.replay)}}
+
+  # Nobody else closes what was started by a stream that could not begin.
+  defp begin(started, begun) do
+    begun.()
+    started
+  catch
+    kind, reason ->
+      close(started)
+      :erlang.raise(kind, reason, __STACKTRACE__)
+  end
 
   defp close(:over), do: :ok
   defp close({call, _job, _timeout}), do: Attempt.close(call.attempt)
