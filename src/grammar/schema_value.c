@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A validator of single values, keyword by keyword, within the steps of the schema's work. It knows neither
- * formats of strings, whose patterns are narrower, nor what is left unevaluated. What it cannot say is UNCLEAR,
- * and no failure. Keywords that say something together are judged once, at the first of them. */
+ * formats of strings, whose patterns are narrower, nor what is left unevaluated. What it cannot say is
+ * UNCLEAR, and no failure. Keywords that say something together are judged once, at the first of them. */
 #include <math.h>
 #include <string.h>
 

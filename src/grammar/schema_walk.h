@@ -64,8 +64,9 @@ typedef struct weir__schema_pair {
 #define WEIR__SCHEMA_FRACTIONS    "\001fraction"
 
 /* What contradicts additionalProperties and patternProperties: a list of {"names", "patterns", "value"} and
- * {"only", "value"}, each with the keyword that needs it. For each, an object has a property that is not of these names and matches none of these
- * patterns, or that matches the only one, and it satisfies the value. */
+ * {"only", "value"}, each with the keyword that needs it. For each, an object has a property that is not of
+ * these names and matches none of these patterns, or that matches the only one, and it satisfies the
+ * value. */
 #define WEIR__SCHEMA_BEYOND "\001beyond"
 
 /* What a rewritten schema has beside keywords of JSON Schema: of strings, the states of regular.h; of objects

@@ -296,7 +296,8 @@ static bool same_item(const weir__automaton_element *a, const weir__automaton_el
     return !goes_on(a) && !goes_on(b);
 }
 
-/* The next alternative of a rule; NULL: there is none, or *left, the elements that may still be read, ends. */
+/* The next alternative of a rule; NULL: there is none, or none of *left, the elements that may be read, is
+ * left. */
 static const weir__automaton_element *next_alternative(const weir__automaton_element *e, size_t *left)
 {
     for (; !weir__automaton_is_end(e) && *left > 0; --*left) e++;
