@@ -161,7 +161,8 @@ static verdict judge_object(weir__schema_walk *w, const json_t *schema, const ch
                             const json_t *given, const json_t *value, int depth)
 {
     static const char *const dependencies[] = {"dependentRequired", "dependentSchemas", "dependencies"};
-    static const char *const together[] = {"properties", "patternProperties", "additionalProperties"};
+    /* What is unclear about them is mostly a pattern. */
+    static const char *const together[] = {"patternProperties", "properties", "additionalProperties"};
     if (weir__words_have(together, 3, keyword))
         return is_first(schema, together, 3, keyword) ? judge_properties(w, schema, value, depth) : YES;
     if (weir__words_have(dependencies, 3, keyword)) return judge_dependencies(w, given, value, depth);
@@ -254,7 +255,8 @@ static verdict judge_multiple(const json_t *given, const json_t *value)
     if (!(step > 0)) return UNCLEAR;
     if (json_is_integer(given) && json_is_integer(value))
         return verdict_of(json_integer_value(value) % json_integer_value(given) == 0);
-    for (double power = 1; power <= 1e15; power *= 10) {
+    double power = 1;
+    for (int places = 0; places <= 15; places++, power *= 10) {
         const double a = rint(number * power), b = rint(step * power);
         if (fabs(a) > 1e15 || b > 1e15) break;
         if (a / power == number && b / power == step) return verdict_of(fmod(a, b) == 0);
