@@ -880,8 +880,10 @@ typedef struct weir_engine_stats {
     bool batch_invariant;
     bool attention_kernels;      /* as in weir_context_info: weir's kernels compute attention */
     weir_histogram tpot_seconds; /* as itl_seconds per token: each of a chunk's tokens has its share */
-    /* of the model's grammars: the vocabulary's tree, states and masks. Engines of one model share them. At
-     * most 64 MiB stay for later requests; a request may need 128 MiB more, and ends with GRAMMAR beyond */
+    /* of the model's grammars: the vocabulary's tree, states and masks, without their texts. Engines of one
+     * model share them. A grammar that would need more than 128 MiB ends its request with GRAMMAR; each
+     * running request may have one of its own. Those of earlier requests stay until a grammar is asked for,
+     * and then at most 64 MiB of them */
     uint64_t grammar_bytes;
 } weir_engine_stats;
 

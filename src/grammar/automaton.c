@@ -129,6 +129,14 @@ size_t weir__automaton_size(weir__automaton *a)
     return n;
 }
 
+bool weir__automaton_is_full(weir__automaton *a)
+{
+    pthread_mutex_lock(&a->mutex);
+    const bool full = a->full;
+    pthread_mutex_unlock(&a->mutex);
+    return full;
+}
+
 uint64_t weir__automaton_n_masks(weir__automaton *a)
 {
     pthread_mutex_lock(&a->mutex);

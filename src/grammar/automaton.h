@@ -37,6 +37,9 @@ void weir__automaton_release(weir__automaton *automaton);
 /* The size in bytes, with the slices that it uses; grows with the positions that texts reach. */
 size_t weir__automaton_size(weir__automaton *automaton);
 
+/* True if it would have needed more states than it may have: texts that reach no new ones go on. */
+bool weir__automaton_is_full(weir__automaton *automaton);
+
 /* The number of times that there were too many ways so far. */
 uint64_t weir__automaton_n_cuts(weir__automaton *automaton);
 

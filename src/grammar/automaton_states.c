@@ -138,7 +138,7 @@ weir_status weir__automaton_leave(weir__automaton *a, weir_status status)
     return status;
 }
 
-/* True if there may be one more frame or state. */
+/* True if there may be one more frame, state or row. */
 static bool has_room(weir__automaton *a)
 {
     if (weir__automaton_bytes(a) <= WEIR__AUTOMATON_BYTES_MAX) return true;
@@ -450,7 +450,7 @@ static size_t count_ways(const weir__automaton *a, uint32_t from, uint32_t colum
 
 static bool make_row(weir__automaton *a, uint32_t from)
 {
-    uint32_t *row = weir__mem_alloc(a->n_columns * sizeof *row);
+    uint32_t *row = has_room(a) ? weir__mem_alloc(a->n_columns * sizeof *row) : NULL;
     if (row == NULL) return false;
     for (size_t i = 0; i < a->n_columns; i++) row[i] = UNKNOWN;
     a->states[from].row = row;

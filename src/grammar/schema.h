@@ -7,7 +7,8 @@
  * JSON Schema Test Suite.
  *
  * Honoured:
- *   - type (one or several), const, enum (with anything beside them but formats), anyOf, oneOf (branches that
+ *   - type (one or several), const, enum (with what schema_value.c can judge beside them: not formats
+ *     of strings, patterns that pattern.h refuses, or unevaluated parts), anyOf, oneOf (branches that
  *     exclude each other, or if it is known what contradicts them), allOf (merged, property by property;
  *     recursive schemas, too), not, if, then, else (if it is known what contradicts the schema: see
  *     schema_condition.c), $ref into the same document (also recursive, with keywords beside it, to an

@@ -192,7 +192,7 @@ static json_t *containing(weir__schema_walk *w, const json_t *schema, const json
     c.n_counted = (c.greatest != SIZE_MAX ? c.greatest : c.fewest) + 1;
     if (c.n_items > EDGES_MAX || c.n_counted > EDGES_MAX || c.n_items * c.n_counted > EDGES_MAX)
         return weir__schema_refuse(w, "contains", "to count so many items takes too large a grammar");
-    if (c.greatest != SIZE_MAX && (not_it = weir__schema_opposite(w, contains)) == NULL)
+    if (c.greatest != SIZE_MAX && (not_it = weir__schema_opposite(w, "contains", contains)) == NULL)
         return weir__schema_refuse(w, "maxContains", "what contradicts `contains` is unknown");
     c.items = weir__schema_made(w, json_array());
     for (size_t i = 0; i < c.n_kinds && w->status == WEIR_OK; i++) {

@@ -21,6 +21,9 @@ static json_t *property_is(weir__schema_walk *w, const char *name, json_t *schem
                        : weir__schema_pack(w, "{s:{s:o}}", "properties", name, schema);
 }
 
+/* Steps of one opposite, which takes about 1.5 kB, however small the schema is. */
+#define OPPOSITE_STEPS 64
+
 static json_t *opposite(weir__schema_walk *w, const json_t *schema, int depth);
 
 /* The opposites of all schemas of a list. NULL: one of them is unknown. */
@@ -66,7 +69,7 @@ static json_t *other_object(weir__schema_walk *w, const json_t *schema, int dept
         }
         weir__schema_append(w, list, of_object(w, property_is(w, name, other, true)));
     }
-    for (size_t i = 0; i < json_array_size(required); i++) {
+    for (size_t i = 0; i < json_array_size(required) && weir__schema_spend(w, OPPOSITE_STEPS); i++) {
         name = json_string_value(json_array_get(required, i));
         if (name != NULL)
             weir__schema_append(w, list, of_object(w, property_is(w, name, json_false(), false)));
@@ -164,7 +167,7 @@ static json_t *independent(weir__schema_walk *w, const json_t *given, int depth)
     {
         for (size_t i = 0; i < json_array_size(value) && known; i++) {
             const char *asked = json_string_value(json_array_get(value, i));
-            known = asked != NULL &&
+            known = asked != NULL && weir__schema_spend(w, OPPOSITE_STEPS) &&
                     weir__schema_append(w, list,
                                         weir__schema_pack(w, "{s:s,s:[s],s:{s:b}}", "type", "object",
                                                           "required", name, "properties", asked, 0));
@@ -184,13 +187,16 @@ static json_t *other_tuple(weir__schema_walk *w, const json_t *prefix, int depth
 {
     json_t *list = json_array();
     for (size_t i = 0; i < json_array_size(prefix); i++) {
-        json_t *other = opposite(w, json_array_get(prefix, i), depth), *items = json_array();
-        for (size_t k = 0; k < i; k++) weir__schema_append(w, items, json_true());
-        if (other == NULL || !weir__schema_append(w, items, other)) {
-            json_decref(items);
+        json_t *other = opposite(w, json_array_get(prefix, i), depth);
+        if (json_is_false(other)) continue; /* any item is so */
+        if (other == NULL || i >= WEIR__SCHEMA_ITEMS_MAX || !weir__schema_spend(w, i + OPPOSITE_STEPS)) {
+            json_decref(other);
             json_decref(list);
             return NULL;
         }
+        json_t *items = json_array();
+        for (size_t k = 0; k < i; k++) weir__schema_append(w, items, json_true());
+        weir__schema_append(w, items, other);
         weir__schema_append(w, list,
                             weir__schema_pack(w, "{s:s,s:I,s:o}", "type", "array", "minItems",
                                               (json_int_t)i + 1, "prefixItems", items));
@@ -212,9 +218,10 @@ static json_t *other_property(weir__schema_walk *w, const json_t *schema, const 
     }
     json_t *other = opposite(w, value, depth);
     if (other == NULL || json_is_false(other)) return other;
-    json_t *one = pattern != NULL ? weir__schema_pack(w, "{s:{s:b},s:o}", "only", pattern, 1, "value", other)
-                                  : weir__schema_pack(w, "{s:O*,s:O*,s:o}", "names", names, "patterns",
-                                                      patterns, "value", other);
+    json_t *one = pattern != NULL ? weir__schema_pack(w, "{s:s,s:{s:b},s:o}", "keyword", w->opposing, "only",
+                                                      pattern, 1, "value", other)
+                                  : weir__schema_pack(w, "{s:s,s:O*,s:O*,s:o}", "keyword", w->opposing,
+                                                      "names", names, "patterns", patterns, "value", other);
     return weir__schema_pack(w, "{s:s,s:[o]}", "type", "object", WEIR__SCHEMA_BEYOND, one);
 }
 
@@ -289,9 +296,6 @@ static bool add_opposite(weir__schema_walk *w, json_t *list, const json_t *schem
     return one != NULL && weir__schema_append(w, list, one);
 }
 
-/* Steps of one opposite, which takes about 1.5 kB, however small the schema is. */
-#define OPPOSITE_STEPS 64
-
 static json_t *opposite(weir__schema_walk *w, const json_t *schema, int depth)
 {
     json_t *list, *value;
@@ -314,8 +318,9 @@ static json_t *opposite(weir__schema_walk *w, const json_t *schema, int depth)
     return NULL;
 }
 
-json_t *weir__schema_opposite(weir__schema_walk *w, const json_t *schema)
+json_t *weir__schema_opposite(weir__schema_walk *w, const char *keyword, const json_t *schema)
 {
+    w->opposing = keyword;
     return opposite(w, schema, 0);
 }
 
@@ -361,7 +366,7 @@ static bool add_condition(weir__schema_walk *w, const json_t *schema, json_t *al
     if (then == NULL && otherwise == NULL)
         return !weir__schema_has_any(schema, unevaluated) ||
                weir__schema_append(w, all, weir__schema_pack(w, "{s:[O,b]}", "anyOf", condition, 1));
-    json_t *other = opposite(w, condition, 0);
+    json_t *other = weir__schema_opposite(w, "if", condition);
     if (other == NULL)
         return weir__schema_refuse(
                    w, "if",
@@ -485,7 +490,7 @@ static json_t *without_values(weir__schema_walk *w, const json_t *schema, const 
 /* The schema with what contradicts its `not`. */
 static json_t *with_opposite(weir__schema_walk *w, const json_t *schema, const json_t *excluded)
 {
-    json_t *other = opposite(w, excluded, 0);
+    json_t *other = weir__schema_opposite(w, "not", excluded);
     if (other == NULL) return refuse_not(w);
     json_t *less = weir__schema_without(w, schema, "not");
     json_t *whole = less != NULL ? weir__schema_pack(w, "{s:[o,o]}", "allOf", less, other) : NULL;

@@ -342,6 +342,34 @@ static const struct example examples[] = {
     {"{\"type\":\"object\",\"propertyNames\":{\"enum\":[\"a\",\"b\",\"c\"]},\"required\":[\"c\",\"a\"]}",
      {"{\"c\":1,\"a\":1}", "{\"c\":1,\"a\":1,\"b\":1}"},
      {"{\"c\":1}"}},
+    {"{\"type\":\"object\",\"required\":[\"a\"],\"not\":{\"additionalProperties\":false}}",
+     {"{\"a\":1}", "{\"a\":1,\"b\":2}"},
+     {"{}", "{\"b\":1}", "[]"}},
+    {"{\"oneOf\":[{\"type\":\"object\",\"required\":[\"a\"]},{\"type\":\"object\",\"additionalProperties\":{"
+     "\"type\":\"integer\"}}]}",
+     {"{\"a\":\"x\"}", "{\"b\":1}", "{}"},
+     {"{\"a\":1}", "{\"b\":\"x\"}"}},
+    {"{\"oneOf\":[{\"type\":\"object\",\"patternProperties\":{\"^x-\":{}},\"properties\":{\"b\":{}},"
+     "\"additionalProperties\":false},{\"type\":\"object\",\"properties\":{\"a\":{}},"
+     "\"additionalProperties\":false}]}",
+     {"{\"b\":1}", "{\"b\":1,\"x-1\":1}", "{\"a\":1}"},
+     {"{}", "{\"c\":1}", "{\"a\":1,\"b\":1}"}},
+    {"{\"enum\":[1.5,2,2.25,0.3,-1,\"x\"],\"multipleOf\":0.5}", {"1.5", "2", "-1", "\"x\""}, {"2.25", "0.3"}},
+    {"{\"enum\":[0.3,0.25,1e20],\"multipleOf\":0.1,\"maximum\":5}",
+     {"0.3"},
+     {"0.25", "100000000000000000000"}},
+    {"{\"type\":\"string\",\"enum\":[\"red\"],\"format\":\"enum\"}", {"\"red\""}, {"\"blue\""}},
+    {"{\"type\":\"integer\",\"enum\":[5,-2147483648,2147483648],\"format\":\"int32\"}",
+     {"5", "-2147483648"},
+     {"2147483648"}},
+    {"{\"enum\":[{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":"
+     "1}}}}}}}}}}}}},{\"c\":1}],\"properties\":{\"a\":{\"$ref\":\"#/$defs/"
+     "n\"}},\"patternProperties\":{\"^b\":true},\"additionalProperties\":false,\"$defs\":{\"n\":{"
+     "\"properties\":{\"a\":{\"$ref\":\"#/$defs/"
+     "n\"}},\"patternProperties\":{\"^b\":true},\"additionalProperties\":false}}}",
+     {"{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":1}}}}}}}}}}"
+      "}}}"},
+     {"{\"c\":1}"}},
     /* in old drafts a reference hides what stands beside it */
     {"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"$ref\":\"#/definitions/"
      "i\",\"maximum\":3,\"definitions\":{\"i\":{\"type\":\"integer\"}}}",

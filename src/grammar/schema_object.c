@@ -56,28 +56,55 @@ static char *pattern_of_names(weir__schema_walk *w, const json_t *names)
     return NULL;
 }
 
-/* True if the name matches the pattern, which is the keyword's; false also after a failure. */
-static bool matches_pattern(weir__schema_walk *w, const char *name, const char *keyword, const char *pattern)
+/* Says if the text matches the rewritten pattern. UNCLEAR: it has a control character, or a failure. */
+static enum weir__schema_verdict match(weir__schema_walk *w, const char *name, const char *pattern)
 {
     weir__text text = {0};
     /* Rewritten patterns match no character that only \u can write in JSON, and no DEL. */
     for (const char *c = name; *c != '\0'; c++)
         if (((unsigned char)*c < 0x20 && strchr("\b\t\n\f\r", *c) == NULL) || *c == 0x7F)
-            return weir__schema_refuse(
-                       w, keyword, "a listed name has a control character, to which it cannot be applied") !=
-                   NULL;
+            return WEIR__SCHEMA_UNCLEAR;
     weir__text_add_string(&text, "^");
     weir__regular_add_name(&text, name);
     weir__text_add_string(&text, "$");
     const weir__regular_part parts[] = {{text.bytes, false}, {pattern, false}};
     const size_t elements = w->work->elements;
+    bool too_large = false;
+    w->work->elements = WEIR__SCHEMA_ELEMENTS_MAX; /* no grammar gets this automaton */
     json_t *both =
-        text.failed ? weir__schema_no_memory(w) : weir__schema_product(w, "pattern", parts, 2, NULL);
-    w->work->elements = elements; /* no grammar gets this automaton */
+        text.failed ? weir__schema_no_memory(w) : weir__schema_product(w, "pattern", parts, 2, &too_large);
+    w->work->elements = elements;
     const bool matches = both != NULL && !json_is_false(both);
     json_decref(both);
     weir__text_fini(&text);
-    return matches;
+    if (too_large || w->status != WEIR_OK) return WEIR__SCHEMA_UNCLEAR;
+    return matches ? WEIR__SCHEMA_SATISFIED : WEIR__SCHEMA_VIOLATED;
+}
+
+/* True if the name matches the pattern, which is the keyword's; false also after a failure. */
+static bool matches_pattern(weir__schema_walk *w, const char *name, const char *keyword, const char *pattern)
+{
+    const enum weir__schema_verdict v = match(w, name, pattern);
+    if (v == WEIR__SCHEMA_UNCLEAR)
+        weir__schema_refuse(w, keyword,
+                            "a listed name has a control character, or is too long, so that it cannot be "
+                            "applied");
+    return v == WEIR__SCHEMA_SATISFIED;
+}
+
+enum weir__schema_verdict weir__schema_match(weir__schema_walk *w, const char *pattern, const char *text)
+{
+    char *rewritten = NULL;
+    uint64_t shortest, longest;
+    if (weir__pattern_may_narrow(pattern) ||
+        !weir__schema_spend(w, strnlen(pattern, WEIR__PATTERN_BYTES_MAX) / 4 + 1))
+        return WEIR__SCHEMA_UNCLEAR;
+    const char *why = weir__pattern_rewrite(pattern, &rewritten, &shortest, &longest);
+    if (why == weir__pattern_no_memory) weir__schema_no_memory(w);
+    if (why != NULL) return WEIR__SCHEMA_UNCLEAR;
+    const enum weir__schema_verdict v = match(w, text, rewritten);
+    weir__mem_free(rewritten);
+    return v;
 }
 
 bool weir__schema_rewrite_pattern(weir__schema_walk *w, const char *keyword, const char *pattern, char **text)
@@ -473,7 +500,8 @@ static json_t *with_property(weir__schema_walk *w, const json_t *schema, const c
     const json_t *conditions = json_object_get(schema, WEIR__SCHEMA_BEYOND);
     json_t *value = json_object_get(json_array_get(conditions, 0), "value"), *one = json_incref(value);
     json_t *whole = weir__schema_without(w, schema, WEIR__SCHEMA_BEYOND);
-    json_t *properties = weir__json_copy(json_object_get(schema, "properties")), *rest = json_array();
+    json_t *given = json_object_get(schema, "properties"), *rest = json_array();
+    json_t *properties = given != NULL ? weir__json_copy(given) : json_object();
     json_t *known = json_object_get(properties, name),
            *required = weir__schema_own_list(w, whole, "required");
     if (known != NULL && json_is_true(value)) {
@@ -506,7 +534,7 @@ static json_t *objects_beyond(weir__schema_walk *w, const json_t *schema)
     const json_t *given = json_object_get(schema, "properties"),
                  *others = json_object_get(schema, "required");
     json_t *names = weir__schema_made(w, json_object()), *list = json_array(), *value;
-    const char *name;
+    const char *name, *keyword = json_string_value(json_object_get(condition, "keyword"));
     json_object_foreach((json_t *)given, name, value)
     {
         if (!json_is_false(value)) weir__schema_set(w, names, name, json_true());
@@ -520,16 +548,15 @@ static json_t *objects_beyond(weir__schema_walk *w, const json_t *schema)
     {
         if (w->status != WEIR_OK || !is_beyond(w, condition, name)) continue;
         if (json_array_size(list) == BEYOND_MAX)
-            weir__schema_refuse(w, "not", "too many properties may differ");
+            weir__schema_refuse(w, keyword, "too many properties may differ");
         json_t *whole = with_property(w, schema, name);
         json_t *one = whole != NULL ? weir__schema_object(w, whole) : NULL;
         json_decref(whole);
         if (!json_is_false(one)) weir__schema_append(w, list, one);
     }
     json_decref(names);
-    const bool closed = json_is_false(json_object_get(schema, "additionalProperties")) || w->relax;
-    if (w->status == WEIR_OK && json_array_size(list) == 0 && !closed)
-        weir__schema_refuse(w, "not", "only properties that are not listed would contradict the schema");
+    if (w->status == WEIR_OK && json_array_size(list) == 0 && !weir__schema_is_made_closed(w, schema))
+        weir__schema_refuse(w, keyword, "only properties that are not listed would contradict the schema");
     return weir__schema_any_of(w, list);
 }
 

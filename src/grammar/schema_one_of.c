@@ -97,7 +97,7 @@ static bool values_violate(weir__schema_walk *w, const json_t *a, const json_t *
     json_t *values = weir__schema_listed(a);
     bool violate = values != NULL && json_array_size(values) <= TRIED_MAX;
     for (size_t i = 0; i < json_array_size(values) && violate; i++)
-        violate = weir__schema_judge(w, b, json_array_get(values, i)) == WEIR__SCHEMA_VIOLATED;
+        violate = weir__schema_judge(w, b, json_array_get(values, i), NULL) == WEIR__SCHEMA_VIOLATED;
     json_decref(values);
     return violate;
 }
@@ -110,8 +110,7 @@ static bool is_closed(const json_t *schema)
     return json_is_false(additional) && json_object_get(schema, "patternProperties") == NULL;
 }
 
-/* True if the grammar's objects for the schema have listed properties only. */
-static bool is_made_closed(const weir__schema_walk *w, const json_t *schema)
+bool weir__schema_is_made_closed(const weir__schema_walk *w, const json_t *schema)
 {
     return is_closed(schema) || (w->relax && json_object_get(schema, "patternProperties") == NULL &&
                                  weir__schema_has_any(schema, weir__schema_named_properties));
@@ -124,7 +123,7 @@ static bool lacks_required(const weir__schema_walk *w, const json_t *a, const js
         "anyOf", "oneOf",         "allOf", "if", "dependencies", "dependentRequired", "dependentSchemas",
         "$ref",  "propertyNames", NULL};
     const json_t *required = json_object_get(b, "required");
-    if (!is_made_closed(w, a) || weir__schema_has_any(a, wider)) return false;
+    if (!weir__schema_is_made_closed(w, a) || weir__schema_has_any(a, wider)) return false;
     for (size_t i = 0; i < json_array_size(required); i++) {
         const char *name = json_string_value(json_array_get(required, i));
         if (name != NULL && json_object_get(json_object_get(a, "properties"), name) == NULL &&
@@ -205,7 +204,7 @@ static bool oppose_branches(weir__schema_walk *w, const json_t *branches, size_t
     for (int m = 0; m < 2; m++) {
         if (json_array_size(json_array_get(schemas, both[m])) >= OPPOSED_MAX) return false;
         if (!json_is_null(json_array_get(opposites, both[m]))) continue;
-        json_t *other = weir__schema_opposite(w, json_array_get(branches, both[m]));
+        json_t *other = weir__schema_opposite(w, "oneOf", json_array_get(branches, both[m]));
         if (other == NULL) return false;
         if (json_array_set_new(opposites, both[m], other) != 0) return weir__schema_no_memory(w) != NULL;
     }

@@ -171,6 +171,11 @@ static void test_left_out(void **state)
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"self\":1,\"minimun\":2,\"id\":3}"
          "}}",
          "/properties/a: minimun\n", "{\"type\":\"integer\"}"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[\"a\",\"é\"],\"pattern\":\"^\\\\p{L}$\"}}}",
+         "/properties/a: pattern\n", "{\"enum\":[\"a\",\"é\"]}"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[\"\",\"2020-01-01\"],\"minLength\":1,"
+         "\"format\":\"date\"}}}",
+         "/properties/a: format\n", "{\"enum\":[\"2020-01-01\"]}"},
         /* as some clients write what they leave out */
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":null,\"default\":null,\"anyOf\":[{\"type\":"
          "\"string\","

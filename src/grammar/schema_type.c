@@ -84,6 +84,15 @@ static const struct {
     {"regex", NULL},
 };
 
+bool weir__schema_is_other_format(const char *name)
+{
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (strcmp(formats[i].name, name) == 0 ||
+            (strlen(formats[i].name) > 4 && weir__words_near(name, formats[i].name) >= 0))
+            return false;
+    return true;
+}
+
 bool weir__schema_format(weir__schema_walk *w, const json_t *format, const char **pattern)
 {
     const char *name = json_string_value(format), *nearest = NULL;
@@ -191,12 +200,9 @@ bool weir__schema_within_bounds(const json_t *value, const json_t *schema)
     }
 }
 
-/* Refuses what stands beside enum or const and may exclude a value. */
-static json_t *refuse_beside(weir__schema_walk *w, const json_t *schema, const char *keyword)
+/* Refuses a keyword (NULL: unknown) that stands beside enum or const and may exclude a value. */
+static json_t *refuse_beside(weir__schema_walk *w, const char *name, const char *keyword)
 {
-    const char *const listed[] = {"const", "enum", "type", WEIR__SCHEMA_NOT_STRINGS, WEIR__SCHEMA_NOT_NUMBERS,
-                                  NULL};
-    const char *name = weir__schema_other_constraint(schema, listed);
     return weir__schema_refuse(w, name != NULL ? name : keyword,
                                "it stands beside %s, and it is not known which values it excludes; leave "
                                "these out instead",
@@ -216,9 +222,10 @@ json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema)
     json_t *beside = weir__schema_without(w, schema, keyword), *list = json_array();
     for (size_t i = 0; i < n && w->status == WEIR_OK; i++) {
         json_t *value = given != NULL ? json_array_get(given, i) : (json_t *)only;
-        const enum weir__schema_verdict v = weir__schema_judge(w, beside, value);
+        const char *unclear = NULL;
+        const enum weir__schema_verdict v = weir__schema_judge(w, beside, value, &unclear);
         if (v == WEIR__SCHEMA_VIOLATED) continue;
-        if (v == WEIR__SCHEMA_UNCLEAR) refuse_beside(w, schema, keyword);
+        if (v == WEIR__SCHEMA_UNCLEAR) refuse_beside(w, unclear, keyword);
         if (weir__schema_take(w, keyword, 2 * json_dumpb(value, NULL, 0, JSON_COMPACT | JSON_ENCODE_ANY) + 8))
             weir__schema_append(w, list, json_incref(value));
     }

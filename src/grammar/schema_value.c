@@ -2,11 +2,12 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A validator of single values, keyword by keyword, within the steps of the schema's work. It knows neither
- * formats, whose patterns are narrower, nor what is left unevaluated, nor multiples that are no integers. */
+ * formats of strings, whose patterns are narrower, nor what is left unevaluated. What it cannot say is
+ * UNCLEAR, and no failure. Keywords that say something together are judged once, at the first of them. */
+#include <math.h>
 #include <string.h>
 
 #include "base/words.h"
-#include "grammar/pattern.h"
 #include "grammar/schema_walk.h"
 
 typedef enum weir__schema_verdict verdict;
@@ -18,7 +19,13 @@ typedef enum weir__schema_verdict verdict;
 /* Schemas within schemas. */
 #define DEPTH_MAX 16
 
-static verdict judge(weir__schema_walk *w, const json_t *schema, const json_t *value, int depth);
+static verdict judge_noting(weir__schema_walk *w, const json_t *schema, const json_t *value, int depth,
+                            const char **unclear);
+
+static verdict judge(weir__schema_walk *w, const json_t *schema, const json_t *value, int depth)
+{
+    return judge_noting(w, schema, value, depth, NULL);
+}
 
 static verdict verdict_of(bool satisfied)
 {
@@ -59,11 +66,7 @@ static verdict judge_list(weir__schema_walk *w, const json_t *schemas, const jso
 
 static verdict judge_pattern(weir__schema_walk *w, const json_t *pattern, const char *text)
 {
-    if (!json_is_string(pattern) || weir__pattern_may_narrow(json_string_value(pattern))) return UNCLEAR;
-    json_t *patterns = weir__schema_pack(w, "{s:b}", json_string_value(pattern), 1);
-    const bool matches = weir__schema_matches(w, patterns, text);
-    json_decref(patterns);
-    return w->status == WEIR_OK ? verdict_of(matches) : UNCLEAR;
+    return json_is_string(pattern) ? weir__schema_match(w, json_string_value(pattern), text) : UNCLEAR;
 }
 
 /* The verdict where a text matches all patterns, or none of them. */
@@ -146,12 +149,22 @@ static verdict judge_dependencies(weir__schema_walk *w, const json_t *given, con
     return v;
 }
 
+/* True if the keyword is the first of a group [n] that the schema has: they are judged together, once. */
+static bool is_first(const json_t *schema, const char *const *group, size_t n, const char *keyword)
+{
+    size_t i = 0;
+    while (i < n && json_object_get(schema, group[i]) == NULL) i++;
+    return i < n && strcmp(group[i], keyword) == 0;
+}
+
 static verdict judge_object(weir__schema_walk *w, const json_t *schema, const char *keyword,
                             const json_t *given, const json_t *value, int depth)
 {
     static const char *const dependencies[] = {"dependentRequired", "dependentSchemas", "dependencies"};
-    static const char *const together[] = {"properties", "patternProperties", "additionalProperties"};
-    if (weir__words_have(together, 3, keyword)) return judge_properties(w, schema, value, depth);
+    /* What is unclear about them is mostly a pattern. */
+    static const char *const together[] = {"patternProperties", "properties", "additionalProperties"};
+    if (weir__words_have(together, 3, keyword))
+        return is_first(schema, together, 3, keyword) ? judge_properties(w, schema, value, depth) : YES;
     if (weir__words_have(dependencies, 3, keyword)) return judge_dependencies(w, given, value, depth);
     if (strcmp(keyword, "required") == 0) return judge_required(given, value);
     if (strcmp(keyword, "propertyNames") == 0) return judge_names(w, given, value, depth);
@@ -210,8 +223,10 @@ static verdict judge_array(weir__schema_walk *w, const json_t *schema, const cha
 {
     static const char *const together[] = {"items", "prefixItems", "additionalItems"};
     static const char *const contained[] = {"contains", "minContains", "maxContains"};
-    if (weir__words_have(together, 3, keyword)) return judge_items(w, schema, value, depth);
-    if (weir__words_have(contained, 3, keyword)) return judge_contains(w, schema, value, depth);
+    if (weir__words_have(together, 3, keyword))
+        return is_first(schema, together, 3, keyword) ? judge_items(w, schema, value, depth) : YES;
+    if (weir__words_have(contained, 3, keyword))
+        return is_first(schema, contained, 3, keyword) ? judge_contains(w, schema, value, depth) : YES;
     if (strcmp(keyword, "uniqueItems") == 0)
         return json_is_true(given) ? judge_unique(w, value) : verdict_of(json_is_false(given));
     if (strcmp(keyword, "unevaluatedItems") == 0 && json_is_true(given)) return YES;
@@ -233,14 +248,37 @@ static verdict judge_string(weir__schema_walk *w, const char *keyword, const jso
     return UNCLEAR;
 }
 
+/* The verdict of multiples: exact where both numbers have at most 15 digits. */
+static verdict judge_multiple(const json_t *given, const json_t *value)
+{
+    const double step = json_number_value(given), number = json_number_value(value);
+    if (!(step > 0)) return UNCLEAR;
+    if (json_is_integer(given) && json_is_integer(value))
+        return verdict_of(json_integer_value(value) % json_integer_value(given) == 0);
+    double power = 1;
+    for (int places = 0; places <= 15; places++, power *= 10) {
+        const double a = rint(number * power), b = rint(step * power);
+        if (fabs(a) > 1e15 || b > 1e15) break;
+        if (a / power == number && b / power == step) return verdict_of(fmod(a, b) == 0);
+    }
+    return UNCLEAR;
+}
+
 static verdict judge_number(const char *keyword, const json_t *given, const json_t *value)
 {
     if (strcmp(keyword, WEIR__SCHEMA_NOT_NUMBERS) == 0)
         return verdict_of(!weir__schema_has_value(given, value));
-    if (strcmp(keyword, "multipleOf") != 0 || !json_is_integer(given) || !json_is_integer(value) ||
-        json_integer_value(given) <= 0)
-        return UNCLEAR;
-    return verdict_of(json_integer_value(value) % json_integer_value(given) == 0);
+    return strcmp(keyword, "multipleOf") == 0 ? judge_multiple(given, value) : UNCLEAR;
+}
+
+/* A string is judged only by formats that are annotations, and a number by int32. */
+static verdict judge_format(const json_t *given, const json_t *value)
+{
+    const char *format = json_string_value(given);
+    if (format == NULL) return UNCLEAR;
+    if (json_is_string(value)) return weir__schema_is_other_format(format) ? YES : UNCLEAR;
+    if (weir__schema_type_of(value) != TYPE_INTEGER || strcmp(format, "int32") != 0) return YES;
+    return verdict_of(json_number_value(value) >= INT32_MIN && json_number_value(value) <= INT32_MAX);
 }
 
 static verdict judge_general(weir__schema_walk *w, const json_t *schema, const char *keyword,
@@ -271,6 +309,7 @@ static verdict judge_keyword(weir__schema_walk *w, const json_t *schema, const c
         [OBJECT] = TYPE_OBJECT, [ARRAY] = TYPE_ARRAY, [STRING] = TYPE_STRING, [NUMBER] = TYPE_NUMBER};
     const enum keyword_kind kind = weir__schema_kind_of(keyword);
     if (kind == ANNOTATION) return YES;
+    if (strcmp(keyword, "format") == 0) return judge_format(given, value);
     if (kind >= OBJECT && kind <= NUMBER && (about[kind] & weir__schema_type_of(value)) == 0) return YES;
     if (json_is_number(given) && weir__schema_bound_sign(keyword) != 0)
         return verdict_of(weir__schema_within_bounds(value, schema));
@@ -284,7 +323,8 @@ static verdict judge_keyword(weir__schema_walk *w, const json_t *schema, const c
     }
 }
 
-static verdict judge(weir__schema_walk *w, const json_t *schema, const json_t *value, int depth)
+static verdict judge_noting(weir__schema_walk *w, const json_t *schema, const json_t *value, int depth,
+                            const char **unclear)
 {
     const char *keyword;
     json_t *given;
@@ -299,12 +339,16 @@ static verdict judge(weir__schema_walk *w, const json_t *schema, const json_t *v
     json_object_foreach((json_t *)schema, keyword, given)
     {
         if (v == NO || w->status != WEIR_OK) break;
-        v = both(v, judge_keyword(w, schema, keyword, given, value, depth + 1));
+        const verdict one = judge_keyword(w, schema, keyword, given, value, depth + 1);
+        if (one == UNCLEAR && unclear != NULL && *unclear == NULL) *unclear = keyword;
+        v = both(v, one);
     }
     return w->status == WEIR_OK ? v : UNCLEAR;
 }
 
-verdict weir__schema_judge(weir__schema_walk *w, const json_t *schema, const json_t *value)
+verdict weir__schema_judge(weir__schema_walk *w, const json_t *schema, const json_t *value,
+                           const char **unclear)
 {
-    return judge(w, schema, value, 0);
+    if (unclear != NULL) *unclear = NULL;
+    return judge_noting(w, schema, value, 0, unclear);
 }

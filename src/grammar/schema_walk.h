@@ -64,8 +64,9 @@ typedef struct weir__schema_pair {
 #define WEIR__SCHEMA_FRACTIONS    "\001fraction"
 
 /* What contradicts additionalProperties and patternProperties: a list of {"names", "patterns", "value"} and
- * {"only", "value"}. For each, an object has a property that is not of these names and matches none of these
- * patterns, or that matches the only one, and it satisfies the value. */
+ * {"only", "value"}, each with the keyword that needs it. For each, an object has a property that is not of
+ * these names and matches none of these patterns, or that matches the only one, and it satisfies the
+ * value. */
 #define WEIR__SCHEMA_BEYOND "\001beyond"
 
 /* What a rewritten schema has beside keywords of JSON Schema: of strings, the states of regular.h; of objects
@@ -116,9 +117,10 @@ typedef struct weir__schema_walk {
     int level; /* of nested properties and items: text comes before a deeper schema */
     size_t n_nodes;
     weir__schema_work *work;
-    bool unevaluated; /* the document asks for what its other keywords do not evaluate */
-    bool dynamic;     /* it has a $dynamicRef */
-    bool hides;       /* $ref hides keywords beside it, by the document's draft: see schema_resource.c */
+    const char *opposing; /* the keyword that needs the opposite which is being made */
+    bool unevaluated;     /* the document asks for what its other keywords do not evaluate */
+    bool dynamic;         /* it has a $dynamicRef */
+    bool hides;           /* $ref hides keywords beside it, by the document's draft: see schema_resource.c */
     bool relax;
     weir__text *relaxed; /* may be NULL */
     char refused[64];    /* keyword of the last refusal, "" = none */
@@ -293,6 +295,9 @@ json_t *weir__schema_listed(const json_t *schema);
  * them, before they were merged with what stands beside the oneOf. */
 json_t *weir__schema_part_branches(weir__schema_walk *w, json_t *branches, const json_t *given);
 
+/* True if the grammar's objects for the schema have listed properties only. */
+bool weir__schema_is_made_closed(const weir__schema_walk *w, const json_t *schema);
+
 /* A superset of the types of the values that satisfy the schema. */
 unsigned weir__schema_possible_types(weir__schema_walk *w, const json_t *schema);
 
@@ -303,8 +308,8 @@ int weir__schema_bound_sign(const char *name);
 /* -- schema_condition.c -- */
 
 /* A schema that is satisfied only by values that do not satisfy the given one, though not by all of them.
- * NULL: it is unknown, or a failure. */
-json_t *weir__schema_opposite(weir__schema_walk *w, const json_t *schema);
+ * keyword: what needs it; later refusals name that. NULL: it is unknown, or a failure. */
+json_t *weir__schema_opposite(weir__schema_walk *w, const char *keyword, const json_t *schema);
 
 /* The schema without its `not`, with fewer types or values instead; `false` if none remain. */
 json_t *weir__schema_without_not(weir__schema_walk *w, const json_t *schema);
@@ -319,12 +324,17 @@ void weir__schema_drop_conditions(json_t *schema);
  * refusal. */
 bool weir__schema_format(weir__schema_walk *w, const json_t *format, const char **pattern);
 
+/* True if a string's format is an annotation: JSON Schema does not know it, nor one with nearly this name. */
+bool weir__schema_is_other_format(const char *name);
+
 /* -- schema_value.c -- */
 
 enum weir__schema_verdict { WEIR__SCHEMA_VIOLATED, WEIR__SCHEMA_SATISFIED, WEIR__SCHEMA_UNCLEAR };
 
-/* Says if the value satisfies the schema. UNCLEAR also after a failure. */
-enum weir__schema_verdict weir__schema_judge(weir__schema_walk *w, const json_t *schema, const json_t *value);
+/* Says if the value satisfies the schema. UNCLEAR also after a failure. *unclear (may be NULL): the first
+ * keyword whose verdict is unclear, or NULL. */
+enum weir__schema_verdict weir__schema_judge(weir__schema_walk *w, const json_t *schema, const json_t *value,
+                                             const char **unclear);
 
 /* -- schema_object.c, schema_number.c, schema_type.c -- */
 
@@ -357,6 +367,9 @@ json_t *weir__schema_product(weir__schema_walk *w, const char *keyword, const we
 /* Rewrites an ECMA pattern to *text, which weir__mem_free frees. False after a refusal. */
 bool weir__schema_rewrite_pattern(weir__schema_walk *w, const char *keyword, const char *pattern,
                                   char **text);
+
+/* Says if the text matches an ECMA pattern. UNCLEAR: weir cannot say it, or a failure. */
+enum weir__schema_verdict weir__schema_match(weir__schema_walk *w, const char *pattern, const char *text);
 
 /* True if the name matches one of the patterns, which are the object's keys; false also after a failure. */
 bool weir__schema_matches(weir__schema_walk *w, const json_t *patterns, const char *name);

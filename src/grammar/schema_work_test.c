@@ -117,6 +117,44 @@ static void test_large_enums(void **state)
     }
 }
 
+/* {"not":{keyword:[...]}} of n equal items, and one at the end. */
+static char *write_excluded(const char *keyword, int n, const char *item, const char *last)
+{
+    const size_t capacity = (size_t)n * (strlen(item) + 1) + strlen(last) + 64;
+    char *text = malloc(capacity), *end = text;
+    assert_non_null(text);
+    end += snprintf(end, capacity, "{\"not\":{\"%s\":[", keyword);
+    for (int i = 0; i < n; i++) end += snprintf(end, capacity - (size_t)(end - text), "%s,", item);
+    snprintf(end, capacity - (size_t)(end - text), "%s]}}", last);
+    return text;
+}
+
+/* What contradicts long lists has no more parts than contradict, and is paid for. */
+static void test_opposites(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *keyword;
+        int n;
+        const char *item, *last, *word;
+    } cases[] = {
+        {"prefixItems", 3000, "true", "true", "nothing can satisfy"},
+        {"prefixItems", 2500, "true", "{\"type\":\"null\"}", "'not': a grammar cannot exclude"},
+        {"required", 60000, "\"a\"", "\"b\"", "too much work"},
+        {"required", 3, "\"a\"", "\"b\"", NULL},
+        {"prefixItems", 20, "true", "{\"type\":\"null\"}", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *text = write_excluded(cases[i].keyword, cases[i].n, cases[i].item, cases[i].last);
+        weir_error error = {0};
+        weir_status status = rewrite(text, NULL, &error);
+        if (status != (cases[i].word != NULL ? WEIR_GRAMMAR : WEIR_OK)) fail_msg("%zu: %s", i, error.message);
+        if (cases[i].word != NULL && strstr(error.message, cases[i].word) == NULL)
+            fail_msg("%zu: %s", i, error.message);
+        free(text);
+    }
+}
+
 static void test_work(void **state)
 {
     (void)state;
@@ -162,6 +200,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_large_enums),
+        cmocka_unit_test(test_opposites),
         cmocka_unit_test(test_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

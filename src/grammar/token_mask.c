@@ -271,36 +271,47 @@ static bool measure_run(weir__automaton *a, uint32_t from)
     return true;
 }
 
+/* True if the element belongs to the class before it. */
+static bool goes_on(const weir__automaton_element *e)
+{
+    return e->type == UPPER || e->type == OR_CHARACTER;
+}
+
 /* The number of elements of the item at e: a class, or a reference. */
 static size_t length_of(const weir__automaton_element *e)
 {
     size_t n = 1;
-    while (e[n].type == UPPER || e[n].type == OR_CHARACTER) n++;
+    while (goes_on(&e[n])) n++;
     return n;
 }
 
+/* Reads no further than both are the same. */
 static bool same_item(const weir__automaton_element *a, const weir__automaton_element *b)
 {
-    const size_t n = length_of(a);
-    for (size_t i = 0; i < n; i++)
-        if (a[i].type != b[i].type || a[i].value != b[i].value) return false;
-    return length_of(b) == n;
+    do {
+        if (a->type != b->type || a->value != b->value) return false;
+        a++;
+        b++;
+    } while (goes_on(a) && goes_on(b));
+    return !goes_on(a) && !goes_on(b);
 }
 
-/* The next alternative of a rule; NULL: there is none. */
-static const weir__automaton_element *next_alternative(const weir__automaton_element *e)
+/* The next alternative of a rule; NULL: there is none, or none of *left, the elements that may be read, is
+ * left. */
+static const weir__automaton_element *next_alternative(const weir__automaton_element *e, size_t *left)
 {
-    while (!weir__automaton_is_end(e)) e++;
-    return e->type == ALTERNATIVE ? e + 1 : NULL;
+    for (; !weir__automaton_is_end(e) && *left > 0; --*left) e++;
+    if (*left > 0) --*left;
+    return *left > 0 && e->type == ALTERNATIVE ? e + 1 : NULL;
 }
 
 /* True if the item at an element is followed by itself: in a row, or in a rule that begins with it. */
-static bool is_repeated(const weir__automaton *a, const weir__automaton_element *e)
+static bool is_repeated(const weir__automaton *a, const weir__automaton_element *e, size_t *left)
 {
     const weir__automaton_element *next = e + length_of(e);
     if (same_item(e, next)) return true;
     if (next->type != RULE) return false;
-    for (next = &a->elements[a->starts[next->value]]; next != NULL; next = next_alternative(next))
+    for (next = &a->elements[a->starts[next->value]]; next != NULL; next = next_alternative(next, left))
         if (same_item(e, next)) return true;
     return false;
 }
@@ -310,8 +321,11 @@ static bool is_class(const weir__automaton_element *e)
     return e->type == CHARACTER || e->type == NOT_CHARACTER || e->type == ANY;
 }
 
-/* The most classes that are looked at before there is a text. */
+/* The most classes that are looked at before there is a text, and the most elements that are read of rules
+ * after them: a rule may follow as often as it has alternatives. Other classes get their slices within a
+ * mask. */
 #define LOOKED_AT 256
+#define READ_MAX  ((size_t)1 << 20)
 
 /* Holds the slice of a class, unless that is `last` or was not worth it. */
 static bool hold_slice(weir__automaton *a, const weir__automaton_element *e, weir__class *last, size_t *n)
@@ -328,17 +342,19 @@ bool weir__automaton_hold_slices(weir__automaton *a)
 {
     weir__class last = {0};
     uint32_t last_rule = NONE;
-    size_t n = 0;
-    for (size_t i = 0; i < a->n_elements && n < LOOKED_AT; i++) {
+    size_t n = 0, left = READ_MAX;
+    for (size_t i = 0; i < a->n_elements && n < LOOKED_AT && left > 0; i++) {
         const weir__automaton_element *e = &a->elements[i];
-        if ((!is_class(e) && (e->type != RULE || e->value == last_rule)) || !is_repeated(a, e)) continue;
+        if ((!is_class(e) && (e->type != RULE || e->value == last_rule)) || !is_repeated(a, e, &left))
+            continue;
         if (e->type != RULE) {
             if (!hold_slice(a, e, &last, &n)) return false;
             continue;
         }
         /* Of the rule, each alternative that is a class. */
         last_rule = e->value;
-        for (e = &a->elements[a->starts[e->value]]; e != NULL && n < LOOKED_AT; e = next_alternative(e), n++)
+        for (e = &a->elements[a->starts[e->value]]; e != NULL && n < LOOKED_AT;
+             e = next_alternative(e, &left), n++)
             if (is_class(e) && weir__automaton_is_end(e + length_of(e)) && !hold_slice(a, e, &last, &n))
                 return false;
     }

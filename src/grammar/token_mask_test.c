@@ -37,7 +37,7 @@ static weir__automaton *compile(const vocabulary *v, const char *grammar)
     weir__automaton *a = NULL;
     weir_error error = {0};
     if (weir__grammar_compile(grammar, NULL, NULL, v->trie, &a, &error) != WEIR_OK)
-        fail_msg("%s: %s", grammar, error.message);
+        fail_msg("%.400s: %s", grammar, error.message);
     return a;
 }
 
@@ -270,10 +270,74 @@ static void states_are_bounded(void **state)
     weir__trie_destroy(v.trie);
 }
 
+/* Rows count, too: with many columns they are what is large, and a state may get its row late. */
+static void rows_are_bounded(void **state)
+{
+    (void)state;
+    enum { N_CODES = 80000, N_BEGINNINGS = 500 };
+    static vocabulary v;
+    static char grammar[1 << 20];
+    static uint64_t mask[WEIR__AUTOMATON_WORDS(N_TOKENS)];
+    char *end = grammar + sprintf(grammar, "root ::= \"!\" [");
+    memset(&v, 0, sizeof v);
+    strcpy(v.text[EOG], "end");
+    strcpy(v.text[1], "a");
+    for (int i = 0; i < N_CODES; i++) end += sprintf(end, "\\U%08X", 0x10000U + 2 * (uint32_t)i);
+    end += sprintf(end, "]");
+    for (uint32_t i = 0; i < N_BEGINNINGS; i++) {
+        snprintf(v.text[2 + i], N_BYTES, "\xE4%c%c", (int)(0xB8 + i / 64), (int)(0x80 + i % 64));
+        end += sprintf(end, " | \"%s\" \"a\"", v.text[2 + i]);
+    }
+    vocabulary_make_trie(&v);
+    weir__automaton *a = compile(&v, grammar);
+    const weir__automaton_place start = weir__automaton_start(a);
+    assert_int_equal(weir__automaton_mask(a, &start, mask), WEIR_OK);
+    int n_refused = 0;
+    for (int32_t i = 0; i < N_BEGINNINGS; i++) {
+        weir__automaton_place place = start;
+        assert_int_equal(weir__automaton_accept(a, &place, 2 + i), WEIR_OK);
+        const weir_status status = weir__automaton_accept(a, &place, 1);
+        assert_true(status == WEIR_OK || status == WEIR_GRAMMAR);
+        n_refused += status == WEIR_GRAMMAR;
+        assert_int_equal(weir__automaton_is_full(a), n_refused > 0);
+
+        assert_true(weir__automaton_size(a) < 2 * WEIR__AUTOMATON_BYTES_MAX);
+    }
+    assert_in_range(n_refused, 1, N_BEGINNINGS - 1);
+    weir__automaton_release(a);
+    weir__trie_destroy(v.trie);
+}
+
+/* A class that is repeated has its slice with the grammar, unless too many elements stand before it. */
+static void slices_ask_for_bounded_work(void **state)
+{
+    (void)state;
+    static vocabulary v;
+    static char grammar[1 << 20];
+    static uint64_t mask[WEIR__AUTOMATON_WORDS(N_TOKENS)];
+    const weir__class of = {{{0, 0x4DFF}, {0x4E01, UINT32_MAX}}, 2};
+    dice d = {5};
+    make_vocabulary(&v, &d, 30);
+    for (int round = 0; round < 2; round++) {
+        char *end = grammar + sprintf(grammar, "root ::= [x]");
+        for (int i = 0; i < (round == 0 ? 10 : 20000); i++) end += sprintf(end, " big [x]");
+        end += sprintf(end, " [^\\u4E00]*\nbig ::= \"a\"");
+        for (int i = 0; i < 20000; i++) end += sprintf(end, "|[\\u%04X]", 0x5000 + i);
+        weir__automaton *a = compile(&v, grammar);
+        assert_int_equal(weir__slices_known(v.trie->slices, &of), round == 0);
+        const weir__automaton_place place = weir__automaton_start(a);
+        assert_int_equal(weir__automaton_mask(a, &place, mask), WEIR_OK);
+        weir__automaton_release(a);
+    }
+    weir__trie_destroy(v.trie);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(states_are_bounded),
+        cmocka_unit_test(rows_are_bounded),
+        cmocka_unit_test(slices_ask_for_bounded_work),
         cmocka_unit_test(masks_of_runs_are_the_naive_ones),
         cmocka_unit_test(positions_far_from_the_bound_share_a_mask),
         cmocka_unit_test(incomplete_tokens_may_be_the_longest),

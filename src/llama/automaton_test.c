@@ -340,6 +340,47 @@ static void a_text_is_compiled_once(void **state)
     weir__automaton_release(other);
 }
 
+/* Accepts tokens, each of which makes the automaton larger by a row, until it has this size or is full. */
+static void fill(weir__automaton *a, size_t size)
+{
+    weir__automaton_place place = weir__automaton_start(a);
+    weir_status status = WEIR_OK;
+    int32_t token = -1;
+    assert_int_equal(tokens_of("a", false, &token, 1), 1);
+    while (status == WEIR_OK && weir__automaton_size(a) < size)
+        status = weir__automaton_accept(a, &place, token);
+    assert_int_equal(status, weir__automaton_is_full(a) ? WEIR_GRAMMAR : WEIR_OK);
+}
+
+/* A large grammar is found before the list drops it, and one that can have no more states is not found. */
+static void a_full_grammar_is_compiled_again(void **state)
+{
+    (void)state;
+    enum { N_CODES = 80000 };
+    static char text[1 << 20];
+    weir__automaton *first = NULL, *again = NULL, *other = NULL;
+    char *end = text + sprintf(text, "root ::= \"a\"{1,500} | \"!\" [");
+    for (int i = 0; i < N_CODES; i++) end += sprintf(end, "\\U%08X", 0x10000U + 2 * (uint32_t)i);
+    strcpy(end, "]");
+    assert_ok(weir__llama_grammar_get(model, text, NULL, &first, error));
+    fill(first, (size_t)80 << 20);
+    assert_false(weir__automaton_is_full(first));
+    assert_ok(weir__llama_grammar_get(model, text, NULL, &again, error));
+    assert_ptr_equal(first, again);
+    weir__automaton_release(again);
+    weir__automaton_release(first);
+
+    assert_ok(weir__llama_grammar_get(model, text, NULL, &first, error));
+    fill(first, SIZE_MAX);
+    assert_true(weir__automaton_is_full(first));
+    assert_ok(weir__llama_grammar_get(model, text, NULL, &other, error));
+    assert_ptr_not_equal(first, other);
+    assert_false(weir__automaton_is_full(other));
+    fill(other, (size_t)1 << 20);
+    weir__automaton_release(first);
+    weir__automaton_release(other);
+}
+
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
@@ -372,9 +413,8 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(masks_are_llama_cpps_verdicts),
-        cmocka_unit_test(masks_can_be_asked_for_again),
-        cmocka_unit_test(a_text_is_compiled_once),
+        cmocka_unit_test(masks_are_llama_cpps_verdicts), cmocka_unit_test(masks_can_be_asked_for_again),
+        cmocka_unit_test(a_text_is_compiled_once),       cmocka_unit_test(a_full_grammar_is_compiled_again),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return RUN_MODEL_TESTS(tests);

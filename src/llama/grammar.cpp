@@ -25,8 +25,9 @@ weir_status report(weir_status status, int32_t token, weir_error *error)
         return weir__error_set(error, status, "token", "the grammar does not allow token %d here", token);
     case WEIR_GRAMMAR:
         return weir__error_set(error, status, "grammar",
-                               "the grammar would need more than 128 MiB for its states; nest less in it, or "
-                               "give rules that begin in the same way one beginning");
+                               "the grammar would need more than 128 MiB for its states; nest less in it, "
+                               "count less, name fewer different characters, or give rules that begin in the "
+                               "same way one beginning");
     default: return weir__error_set(error, status, nullptr, "no memory for the grammar");
     }
 }

@@ -25,6 +25,12 @@ struct weir__llama_grammars {
     size_t n;
 };
 
+/* What a call takes off the list: freed once the mutex is unlocked, since an automaton may be large. */
+typedef struct dropped {
+    known known[MOST_GRAMMARS + 1]; /* [n] */
+    size_t n;
+} dropped;
+
 weir__llama_grammars *weir__llama_grammars_create(void)
 {
     weir__llama_grammars *g = weir__mem_calloc(1, sizeof *g);
@@ -40,6 +46,11 @@ static void forget_grammar(known *k)
     weir__automaton_release(k->automaton);
     weir__mem_free(k->text);
     weir__mem_free(k->root);
+}
+
+static void forget_dropped(dropped *d)
+{
+    while (d->n > 0) forget_grammar(&d->known[--d->n]);
 }
 
 void weir__llama_grammars_destroy(weir__llama_grammars *g)
@@ -91,12 +102,15 @@ static bool texts_equal(const char *a, const char *b)
     return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
 }
 
-/* Finds a grammar and moves it to the front. NULL: unknown. The mutex is held. */
+/* Finds a grammar and moves it to the front. NULL: unknown, or it can have no more states. The mutex is
+ * held. */
 static weir__automaton *find_automaton(weir__llama_grammars *g, const char *text, const char *root)
 {
     for (size_t i = 0; i < g->n; i++) {
         known found = g->known[i];
-        if (strcmp(found.text, text) != 0 || !texts_equal(found.root, root)) continue;
+        if (strcmp(found.text, text) != 0 || !texts_equal(found.root, root) ||
+            weir__automaton_is_full(found.automaton))
+            continue;
         memmove(g->known + 1, g->known, i * sizeof *g->known);
         g->known[0] = found;
         return weir__automaton_hold(found.automaton);
@@ -106,15 +120,15 @@ static weir__automaton *find_automaton(weir__llama_grammars *g, const char *text
 
 /* Adds a grammar, if there is memory. The mutex is held. */
 static void remember_grammar(weir__llama_grammars *g, const char *text, const char *root,
-                             weir__automaton *automaton)
+                             weir__automaton *automaton, dropped *d)
 {
     known made = {weir__mem_strdup(text), root != NULL ? weir__mem_strdup(root) : NULL, automaton};
     weir__automaton_hold(automaton);
     if (made.text == NULL || (root != NULL && made.root == NULL)) {
-        forget_grammar(&made);
+        d->known[d->n++] = made;
         return;
     }
-    if (g->n == MOST_GRAMMARS) forget_grammar(&g->known[--g->n]);
+    if (g->n == MOST_GRAMMARS) d->known[d->n++] = g->known[--g->n];
     memmove(g->known + 1, g->known, g->n * sizeof *g->known);
     g->known[0] = made;
     g->n++;
@@ -122,13 +136,13 @@ static void remember_grammar(weir__llama_grammars *g, const char *text, const ch
 
 /* Drops the least recently used grammars, so that the rest fits: automata grow with use. One that is too
  * large by itself goes, too, and takes none with it. Samplers keep those that they use. The mutex is held. */
-static void shrink_list(weir__llama_grammars *g)
+static void shrink_list(weir__llama_grammars *g, dropped *d)
 {
     size_t sum = 0, n = 0;
     for (size_t i = 0; i < g->n; i++) {
         const size_t size = weir__automaton_size(g->known[i].automaton);
         if (sum + size > MOST_BYTES) {
-            forget_grammar(&g->known[i]);
+            d->known[d->n++] = g->known[i];
             continue;
         }
         sum += size;
@@ -141,12 +155,15 @@ weir_status weir__llama_grammar_get(weir__bmodel *model, const char *text, const
                                     weir__automaton **automaton, weir_error *error)
 {
     weir__llama_grammars *g = model->grammars;
+    dropped d;
+    d.n = 0;
     if (root != NULL && strcmp(root, "root") == 0) root = NULL;
     pthread_mutex_lock(&g->mutex);
     const weir__trie *trie = get_trie(model);
-    shrink_list(g);
     *automaton = trie != NULL ? find_automaton(g, text, root) : NULL;
+    shrink_list(g, &d);
     pthread_mutex_unlock(&g->mutex);
+    forget_dropped(&d);
     if (trie == NULL)
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the vocabulary's tree");
     if (*automaton != NULL) return WEIR_OK;
@@ -156,8 +173,9 @@ weir_status weir__llama_grammar_get(weir__bmodel *model, const char *text, const
     if (status != WEIR_OK) return status;
     pthread_mutex_lock(&g->mutex);
     weir__automaton *meanwhile = find_automaton(g, text, root);
-    if (meanwhile == NULL) remember_grammar(g, text, root, *automaton);
+    if (meanwhile == NULL) remember_grammar(g, text, root, *automaton, &d);
     pthread_mutex_unlock(&g->mutex);
+    forget_dropped(&d);
     if (meanwhile != NULL) {
         weir__automaton_release(*automaton);
         *automaton = meanwhile;
