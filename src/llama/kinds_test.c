@@ -362,6 +362,8 @@ static void experts_are_what_ggml_makes_of_them(void **state)
         {"q5_1", LLAMA_FTYPE_MOSTLY_Q5_1},     {"q4_k_m", LLAMA_FTYPE_MOSTLY_Q4_K_M},
         {"q5_k_m", LLAMA_FTYPE_MOSTLY_Q5_K_M}, {"q6_k", LLAMA_FTYPE_MOSTLY_Q6_K},
         {"iq4_nl", LLAMA_FTYPE_MOSTLY_IQ4_NL}, {"mxfp4", LLAMA_FTYPE_MOSTLY_MXFP4_MOE},
+        {"q2_k", LLAMA_FTYPE_MOSTLY_Q2_K},     {"q3_k_m", LLAMA_FTYPE_MOSTLY_Q3_K_M},
+        {"iq4_xs", LLAMA_FTYPE_MOSTLY_IQ4_XS}, {"tq2_0", LLAMA_FTYPE_MOSTLY_TQ2_0},
     };
     static float ours[N_EXPERT_TOKENS][512], theirs[N_EXPERT_TOKENS][512];
     char path[TEMP_PATH_MAX];
