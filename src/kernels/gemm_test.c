@@ -633,6 +633,7 @@ static void a_panel_is_hardly_larger_than_the_file(void **state)
                       : format == WEIR__PANEL_TQ1_0                     ? file * 2 / 9
                                                                         : file / 25;
         assert_true(ours >= file && ours <= file + more);
+        assert_true(weir__panel_is_known((weir__panel_format)format));
         int32_t columns = weir__panel_layouts[format].columns;
         assert_int_equal(columns % ggml_blck_size(types[format]), 0);
         assert_int_equal(weir__panel_layouts[format].block_bytes, ggml_row_size(types[format], columns));

