@@ -456,9 +456,9 @@ void weir__panel_pack(weir__panel_format format, int64_t columns, const void *ro
 
 /* ---- Codebooks ------------------------------------------------------------------------------------- */
 
-/* Where a format's block holds the indices that are read: low bytes, of one unit `step` apart, of two units
- * `unit`; high bits, of one unit `shift` bits apart, of two units `high_unit` bytes, from byte high_at on. And
- * what to multiply the numbers with. */
+/* Where a format's block holds indices: low bytes, of one unit `step` apart, of two units `unit`; high bits,
+ * of one unit `shift` bits apart, of two units `high_unit` bytes, from byte high_at on. And what to multiply
+ * the numbers with. */
 static const struct book {
     weir__panel_format format;
     int n; /* entries */

@@ -371,8 +371,8 @@ static void experts_are_what_ggml_makes_of_them(void **state)
     for (size_t f = 0; f < N_ELEMENTS(formats); f++) {
         rows_in_a_child(path, formats[f].type, "auto", ours[0]);
         rows_in_a_child(path, formats[f].type, "off", theirs[0]);
-        /* ggml rounds activations for blocks of 256 columns with one scale, weir with eight. Another expert may
-         * be chosen where two are nearly equal: few rows may be further off. */
+        /* ggml rounds activations for blocks of 256 columns with one scale, weir with eight. And another
+         * expert may be chosen where two are nearly equal: few rows may be further off. */
         int n_close = 0;
         for (int i = 0; i < N_EXPERT_TOKENS; i++) {
             double off = 0, size = 0;
