@@ -118,12 +118,12 @@ void weir__hook_install(void)
     int level = wanted_level(wanted);
     for (int i = 0; i < WEIR__PANEL_N_FORMATS; i++)
         weir::gemms[i] = weir__kernels_gemm(static_cast<weir__panel_format>(i), level);
-    weir::learn_codebooks();
     weir::attention = weir__kernels_attention(level);
     weir::hadamard = weir__kernels_hadamard(level);
     weir::gelu = weir__kernels_gelu(level);
     weir::recurrent = weir__kernels_recurrent(level);
     if (!weir::installed()) return;
+    weir::learn_codebooks();
     weir::level_name = weir__kernels_name(level);
     std::vector<ggml_backend_buffer_type_t> &types = ggml_backend_cpu_get_extra_buffer_types();
     types.insert(types.begin(), {weir::buffer_type(), weir::encoder_buffer_type()});

@@ -332,6 +332,36 @@ static void products_are_those_of_ggml(void **state)
     }
 }
 
+/* Products are those of the numbers that ggml reads from a format's blocks with activations as Q8_0 has
+ * them; ggml's own products of some formats round activations in another way. */
+static void products_are_those_of_the_numbers(void **state)
+{
+    (void)state;
+    enum { ROWS = 5 };
+    static float weights[N * WIDE], x[MOST * WIDE], ours[ROWS * N];
+    static unsigned char rounded[sizeof weights], rounded_x[ROWS * WIDE * 2];
+    const struct ggml_type_traits *q8_0 = ggml_get_type_traits(GGML_TYPE_Q8_0);
+    for (size_t t = 0; t < N_ELEMENTS(all_types); t++) {
+        if (all_types[t] == GGML_TYPE_BF16 || all_types[t] == GGML_TYPE_F16) continue;
+        make_weights(all_types[t], N, WIDE, rounded, weights);
+        make_activations(x);
+        multiply_in(weights_type(), all_types[t], rounded, x, ROWS, 2, ours);
+        ggml_quantize_chunk(GGML_TYPE_Q8_0, x, rounded_x, 0, ROWS, WIDE, NULL);
+        q8_0->to_float(rounded_x, x, (int64_t)ROWS * WIDE);
+        for (int64_t i = 0; i < (int64_t)ROWS * N; i++) {
+            double want = 0, size = 0;
+            for (int k = 0; k < WIDE; k++) {
+                double term = (double)weights[i % N * WIDE + k] * (double)x[i / N * WIDE + k];
+                want += term;
+                size += fabs(term);
+            }
+            if (!(fabs((double)ours[i] - want) <= 1e-5 * size))
+                fail_msg("%s: number %lld is %.9g, not %.9g", ggml_type_name(all_types[t]), (long long)i,
+                         (double)ours[i], want);
+        }
+    }
+}
+
 static void threads_do_not_change_a_bit(void **state)
 {
     (void)state;
@@ -436,6 +466,7 @@ int main(void)
                                        cmocka_unit_test(heads_are_rotated),
                                        cmocka_unit_test(numbers_pass_through_gelu),
                                        cmocka_unit_test(products_are_those_of_ggml),
+                                       cmocka_unit_test(products_are_those_of_the_numbers),
                                        cmocka_unit_test(threads_do_not_change_a_bit),
                                        cmocka_unit_test(other_uses_of_weights_are_refused),
                                        cmocka_unit_test(a_pass_that_misreads_fails)};

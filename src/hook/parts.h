@@ -40,7 +40,8 @@ inline bool installed()
 /* Tells the format of a matrix, or of one for each expert behind one another. False: it is ggml's own. */
 bool format_of(const ggml_tensor *weights, weir__panel_format *format);
 
-/* Has the kernels read the codebooks of formats that have one, before the first product. */
+/* Has the kernels read the codebooks of formats that have one, before the first product; a format whose
+ * codebook is not the one they know stays ggml's own. */
 void learn_codebooks();
 
 /* Most rows of a matrix in single precision that is taken over where it lies; beyond, ggml's products are

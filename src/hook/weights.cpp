@@ -42,15 +42,24 @@ bool has_shape(const ggml_tensor *weights, weir__panel_format format, int64_t co
            weights->ne[1] % WEIR__PANEL_ROWS == 0 && ggml_is_contiguous(weights);
 }
 
-/* The format of the panels of each of ggml's types, N_FORMATS for none: both have the same names. */
+/* True if a type's blocks are those that a format's panels are made of. */
+bool has_blocks(ggml_type type, const weir__panel_layout &layout)
+{
+    const char *name = ggml_type_name(type);
+    if (name == nullptr || std::strcmp(name, layout.name) != 0) return false;
+    return layout.values == WEIR__VALUES_FLOATS ||
+           (ggml_blck_size(type) == layout.columns &&
+            ggml_type_size(type) == static_cast<size_t>(layout.block_bytes));
+}
+
+/* The format of the panels of each of ggml's types, N_FORMATS for none. */
 std::array<int, GGML_TYPE_COUNT> list_formats()
 {
     std::array<int, GGML_TYPE_COUNT> formats;
     for (int type = 0; type < GGML_TYPE_COUNT; type++) {
-        const char *name = ggml_type_name(static_cast<ggml_type>(type));
         int format = 0;
         while (format < WEIR__PANEL_F32 &&
-               (name == nullptr || std::strcmp(name, weir__panel_layouts[format].name) != 0))
+               !has_blocks(static_cast<ggml_type>(type), weir__panel_layouts[format]))
             format++;
         formats[static_cast<size_t>(type)] = format < WEIR__PANEL_F32 ? format : WEIR__PANEL_N_FORMATS;
     }
@@ -83,6 +92,8 @@ void learn_codebooks()
             weir__panel_learn(static_cast<weir__panel_format>(format),
                               ggml_get_type_traits(static_cast<ggml_type>(type))->to_float);
     }
+    for (int format = 0; format < WEIR__PANEL_N_FORMATS; format++)
+        if (!weir__panel_is_known(static_cast<weir__panel_format>(format))) gemms[format] = nullptr;
 }
 
 bool format_in_encoder(const ggml_tensor *weights, weir__panel_format *format)

@@ -55,7 +55,7 @@ INLINE __m128i to_bytes(const float *x, float inverse)
     __m256i low = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x), factor));
     __m256i high = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8), factor));
     __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xd8);
-    return _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+    return no_least(_mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
 }
 
 INLINE void divide(batch *b, int at)
@@ -81,9 +81,8 @@ INLINE void sum_up(batch *b, int at)
  * a unit their scales, they make two lists of pairs. */
 typedef struct scheme {
     int lists;
-    int pairs; /* of a list */
-    int run;   /* pairs whose products fit into sixteen bits together */
-    bool min;
+    int pairs;  /* of a list */
+    int run;    /* pairs whose products fit into sixteen bits together */
     int offset; /* by how many bits it shifts the sum of the activations; -1: there is none */
 } scheme;
 
@@ -99,8 +98,6 @@ INLINE scheme scheme_of(const weir__panel_format format)
     scheme s = {.lists = l->parts == 2 || is_split(format) ? 2 : 1, .pairs = 4 / l->parts};
     const int fit = INT16_MAX / (4 * INT8_MAX * l->most); /* a pair has four products in each sixteen bits */
     s.run = fit >= s.pairs ? s.pairs : fit >= 2 ? 2 : 1;
-    s.min = l->scales == WEIR__SCALES_HALF_MIN || l->scales == WEIR__SCALES_BYTE_MIN ||
-            l->scales == WEIR__SCALES_NIBBLE_MIN;
     s.offset = weir__panel_has_signs(format) ? -1 : l->offset;
     return s;
 }
@@ -223,7 +220,7 @@ INLINE void look_up_codes(const weir__panel_format format, const unsigned char *
         }
         __m256i first, second;
         octets_of(format, codes + at, &first, &second);
-        if (has_shift(format)) {
+        if (weir__panel_has_shift(format)) {
             uint32_t less = code_plane(format, unit, n_high_bits(format), at / 16 * 16) >> at % 16;
             first = shift_rows(first, less);
             second = shift_rows(second, less);
@@ -319,7 +316,10 @@ INLINE void unpack_scales(const weir__panel_format format, const unsigned char *
             const unsigned char *halves_at = scales + 16 * h, *head_at = head + 16 * h;
             __m256 *scale = &w->scale[part][h], *min = &w->min[part][h];
             switch (l->scales) {
-            case WEIR__SCALES_HALF_MIN: *min = halves(halves_at + 32); /* fallthrough */
+            case WEIR__SCALES_HALF_MIN:
+                *scale = halves(halves_at);
+                *min = halves(halves_at + 32);
+                break;
             case WEIR__SCALES_HALF: *scale = halves(halves_at); break;
             case WEIR__SCALES_EXPONENT: *scale = half_exponents(at); break;
             case WEIR__SCALES_HEAD: *scale = halves(head_at); break;
@@ -422,7 +422,7 @@ INLINE void add_scaled(const weir__panel_format format, const int part, const __
         if (s.offset >= 0) sum = _mm256_add_epi32(sum, _mm256_slli_epi32(_mm256_set1_epi32(minus), s.offset));
         __m256 scale = _mm256_mul_ps(w->scale[part][h], _mm256_set1_ps(x->scale[j]));
         sums[h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), scale, sums[h]);
-        if (s.min)
+        if (weir__panel_has_min(format))
             sums[h] = _mm256_fmadd_ps(w->min[part][h],
                                       _mm256_set1_ps(weir__activations_sum(x, j, parts, part)), sums[h]);
     }

@@ -38,7 +38,7 @@ INLINE bool has_nan(const float *x)
 INLINE __m128i to_bytes(const float *x, float inverse)
 {
     __m512 scaled = _mm512_mul_ps(_mm512_loadu_ps(x), _mm512_set1_ps(inverse));
-    return _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(scaled));
+    return no_least(_mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(scaled)));
 }
 
 INLINE void divide(batch *b, int at)
@@ -216,7 +216,7 @@ INLINE void load_codes(const weir__panel_format format, const unsigned char *uni
         __m512i *values = w->values + 2 * q;
         values[0] = _mm512_inserti64x4(_mm512_castsi256_si512(first[0]), first[1], 1);
         values[1] = _mm512_inserti64x4(_mm512_castsi256_si512(second[0]), second[1], 1);
-        if (!has_shift(format)) continue;
+        if (!weir__panel_has_shift(format)) continue;
         const __m512i two = _mm512_set1_epi32(0x02020202);
         __mmask16 less = (__mmask16)code_plane(format, unit, n_high_bits(format), 16 * q);
         values[0] = _mm512_mask_sub_epi32(values[0], less, values[0], two);
@@ -276,7 +276,10 @@ INLINE void unpack_scales(const weir__panel_format format, const unsigned char *
     const unsigned char *scales = unit + l->scales_at;
     const __m512 zero = _mm512_setzero_ps();
     switch (l->scales) {
-    case WEIR__SCALES_HALF_MIN: w->min[0] = halves(scales + 32); /* fallthrough */
+    case WEIR__SCALES_HALF_MIN:
+        w->scale[0] = halves(scales);
+        w->min[0] = halves(scales + 32);
+        break;
     case WEIR__SCALES_HALF: w->scale[0] = halves(scales); break;
     case WEIR__SCALES_EXPONENT: w->scale[0] = half_exponents(scales); break;
     case WEIR__SCALES_HEAD: w->scale[0] = halves(head); break;
@@ -303,13 +306,6 @@ INLINE void unpack_scales(const weir__panel_format format, const unsigned char *
         default: break;
         }
     }
-}
-
-INLINE bool has_min(const weir__panel_format format)
-{
-    const weir__panel_scales scales = weir__panel_layouts[format].scales;
-    return scales == WEIR__SCALES_HALF_MIN || scales == WEIR__SCALES_BYTE_MIN ||
-           scales == WEIR__SCALES_NIBBLE_MIN;
 }
 
 /* ---- One tile ---- */
@@ -367,7 +363,7 @@ INLINE void multiply_group(const weir__panel_format format, const int n_panels, 
                 __m512 *sum = &sums[at + r][p];
                 __m512 scale = _mm512_mul_ps(w[p].scale[part], _mm512_set1_ps(x->scale[at + r]));
                 *sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[r][p]), scale, *sum);
-                if (has_min(format))
+                if (weir__panel_has_min(format))
                     *sum = _mm512_fmadd_ps(
                         w[p].min[part],
                         _mm512_set1_ps(weir__activations_sum(x, at + r, n_parts(format), part)), *sum);
@@ -385,11 +381,12 @@ INLINE void fetch_activations(const weir__activations *x, int rows)
 
 /* Bytes ahead to fetch, of each panel: eight units of Q8_0, or sixteen where one row waits for a single
  * stream. Zen 4 fetches that stream itself, and faster, unless requests far ahead fill the queue of its
- * first-level cache; so there a unit of Q8_0 is requested when its turn comes, all lines at once. */
+ * first-level cache; so there a unit of whole bytes is requested when its turn comes, all lines at once. */
 INLINE size_t bytes_ahead(const weir__panel_format format, const int n_panels)
 {
     if (n_panels > 1) return 4352;
-    return format == WEIR__PANEL_Q8_0 && __builtin_cpu_is("amdfam19h") ? 0 : 8704;
+    return weir__panel_layouts[format].values == WEIR__VALUES_BYTES && __builtin_cpu_is("amdfam19h") ? 0
+                                                                                                     : 8704;
 }
 
 INLINE void fetch(const unsigned char *at, const int size)

@@ -1,7 +1,7 @@
 /* gemm_codes.h: units whose values are indices into a codebook, at all levels.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Indices are looked up one by one, and what eight rows have goes straight into registers. */
+ * Indices are looked up one by one; what eight rows have is put together in registers. */
 #ifndef WEIR_KERNELS_GEMM_CODES_H
 #define WEIR_KERNELS_GEMM_CODES_H
 
@@ -22,16 +22,10 @@ INLINE int n_codes(const weir__panel_format format)
     return has_octets(format) ? WEIR__PANEL_OCTETS : WEIR__PANEL_QUARTETS;
 }
 
-/* IQ1's last bit is no part of an index. */
-INLINE bool has_shift(const weir__panel_format format)
-{
-    return weir__panel_layouts[format].code_bits == 12;
-}
-
 /* Bits of an index beyond eight. */
 INLINE int n_high_bits(const weir__panel_format format)
 {
-    return weir__panel_layouts[format].code_bits - 8 - has_shift(format);
+    return weir__panel_layouts[format].code_bits - 8;
 }
 
 /* The plane of a further bit: those of sixteen rows at index `at`. */

@@ -15,7 +15,13 @@
 INLINE float largest(const float *x);
 INLINE bool has_nan(const float *x);
 
-/* Half a unit, times inverse, rounded to even. */
+/* -127 for -128, which stands where a number is infinite or none: it has no opposite. */
+INLINE __m128i no_least(__m128i q)
+{
+    return _mm_max_epi8(q, _mm_set1_epi8(-127));
+}
+
+/* Half a unit, times inverse, rounded to even; no_least() of it. */
 INLINE __m128i to_bytes(const float *x, float inverse);
 
 INLINE int32_t sum_bytes(__m128i q)

@@ -13,7 +13,7 @@ const uint8_t weir__panel_iq4_nl[16] = {1,   24,  45,  63,  79,  93,  106, 118,
                                         129, 141, 153, 166, 181, 197, 217, 241};
 const uint8_t weir__panel_e2m1[16] = {16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4};
 
-weir__codebook weir__codebooks[WEIR__PANEL_N_CODEBOOKS];
+weir__codebook weir__codebooks[WEIR__BOOK_NONE];
 
 size_t weir__panel_bytes(weir__panel_format format, int64_t rows, int64_t columns)
 {
@@ -134,60 +134,66 @@ INLINE uint8_t read_float8(unsigned char x)
     return x == 0x7f ? 0 : x & 0x7f;
 }
 
-/* Unit i of a block with a codebook. */
-INLINE void read_codes(const weir__panel_format format, const unsigned char *block, int i, unit *u)
+/* Units of blocks with a codebook. */
+INLINE void read_iq2_xxs(const unsigned char *block, int i, unit *u)
 {
-    const unsigned char *at;
-    uint32_t word;
-    switch (format) {
-    case WEIR__PANEL_IQ2_XXS:
-        at = block + 2 + 8 * i;
-        word = (uint32_t)read_word(at + 4, 4);
-        for (int q = 0; q < 4; q++) u->codes[q] = at[q];
-        u->planes[0] = even_signs(word, word >> 7, word >> 14, word >> 21);
-        u->scales[0] = (uint8_t)(word >> 28);
-        break;
-    case WEIR__PANEL_IQ2_XS:
-        at = block + 2 + 8 * i;
-        for (int q = 0; q < 4; q++) u->codes[q] = (uint16_t)(read_word(at + 2 * q, 2) & 511);
-        u->planes[0] = even_signs(at[1] >> 1, at[3] >> 1, at[5] >> 1, at[7] >> 1);
-        u->scales[0] = block[66 + i];
-        break;
-    case WEIR__PANEL_IQ2_S:
-        at = block + 2 + 4 * i;
-        for (int q = 0; q < 4; q++) u->codes[q] = (uint16_t)(at[q] | (block[66 + i] >> 2 * q & 3) << 8);
-        u->planes[0] = (uint32_t)read_word(at + 32, 4);
-        u->scales[0] = block[74 + i];
-        break;
-    case WEIR__PANEL_IQ3_XXS:
-        at = block + 2 + 8 * i;
-        word = (uint32_t)read_word(block + 66 + 4 * i, 4);
-        for (int q = 0; q < 8; q++) u->codes[q] = at[q];
-        u->planes[0] = even_signs(word, word >> 7, word >> 14, word >> 21);
-        u->scales[0] = (uint8_t)(word >> 28);
-        break;
-    case WEIR__PANEL_IQ3_S:
-        at = block + 2 + 8 * i;
-        for (int q = 0; q < 8; q++) u->codes[q] = (uint16_t)(at[q] | (block[66 + i] >> q & 1) << 8);
-        u->planes[0] = (uint32_t)read_word(block + 74 + 4 * i, 4);
-        u->scales[0] = block[106 + i / 2] >> i % 2 * 4 & 15;
-        break;
-    case WEIR__PANEL_IQ1_S: /* all columns are shifted in the same direction */
-        at = block + 2 + 4 * i;
-        word = (uint32_t)read_word(block + 34 + 2 * i, 2);
-        for (int q = 0; q < 4; q++)
-            u->codes[q] = (uint16_t)(at[q] | (word >> 3 * q & 7) << 8 | (word >> 15) << 11);
-        u->scales[0] = word >> 12 & 7;
-        break;
-    case WEIR__PANEL_IQ1_M:
-    default:
-        at = block + 4 * i;
-        word = (uint32_t)read_word(block + 32 + 2 * i, 2);
-        for (int q = 0; q < 4; q++) u->codes[q] = (uint16_t)(at[q] | (word >> 4 * q & 15) << 8);
-        word = (uint32_t)read_word(block + 48 + i / 2 * 2, 2) >> i % 2 * 6;
-        u->scales[0] = (uint8_t)((word & 7) | (word >> 3 & 7) << 4);
-        break;
-    }
+    const unsigned char *at = block + 2 + 8 * i;
+    uint32_t word = (uint32_t)read_word(at + 4, 4);
+    for (int q = 0; q < 4; q++) u->codes[q] = at[q];
+    u->planes[0] = even_signs(word, word >> 7, word >> 14, word >> 21);
+    u->scales[0] = (uint8_t)(word >> 28);
+}
+
+INLINE void read_iq2_xs(const unsigned char *block, int i, unit *u)
+{
+    const unsigned char *at = block + 2 + 8 * i;
+    for (int q = 0; q < 4; q++) u->codes[q] = (uint16_t)(read_word(at + 2 * q, 2) & 511);
+    u->planes[0] = even_signs(at[1] >> 1, at[3] >> 1, at[5] >> 1, at[7] >> 1);
+    u->scales[0] = block[66 + i];
+}
+
+INLINE void read_iq2_s(const unsigned char *block, int i, unit *u)
+{
+    const unsigned char *at = block + 2 + 4 * i;
+    for (int q = 0; q < 4; q++) u->codes[q] = (uint16_t)(at[q] | (block[66 + i] >> 2 * q & 3) << 8);
+    u->planes[0] = (uint32_t)read_word(at + 32, 4);
+    u->scales[0] = block[74 + i];
+}
+
+INLINE void read_iq3_xxs(const unsigned char *block, int i, unit *u)
+{
+    const unsigned char *at = block + 2 + 8 * i;
+    uint32_t word = (uint32_t)read_word(block + 66 + 4 * i, 4);
+    for (int q = 0; q < 8; q++) u->codes[q] = at[q];
+    u->planes[0] = even_signs(word, word >> 7, word >> 14, word >> 21);
+    u->scales[0] = (uint8_t)(word >> 28);
+}
+
+INLINE void read_iq3_s(const unsigned char *block, int i, unit *u)
+{
+    const unsigned char *at = block + 2 + 8 * i;
+    for (int q = 0; q < 8; q++) u->codes[q] = (uint16_t)(at[q] | (block[66 + i] >> q & 1) << 8);
+    u->planes[0] = (uint32_t)read_word(block + 74 + 4 * i, 4);
+    u->scales[0] = block[106 + i / 2] >> i % 2 * 4 & 15;
+}
+
+/* All columns are shifted in the same direction. */
+INLINE void read_iq1_s(const unsigned char *block, int i, unit *u)
+{
+    const unsigned char *at = block + 2 + 4 * i;
+    uint32_t word = (uint32_t)read_word(block + 34 + 2 * i, 2);
+    for (int q = 0; q < 4; q++)
+        u->codes[q] = (uint16_t)(at[q] | (word >> 3 * q & 7) << 8 | (word >> 15) << 11);
+    u->scales[0] = word >> 12 & 7;
+}
+
+INLINE void read_iq1_m(const unsigned char *block, int i, unit *u)
+{
+    const unsigned char *at = block + 4 * i;
+    uint32_t word = (uint32_t)read_word(block + 32 + 2 * i, 2);
+    for (int q = 0; q < 4; q++) u->codes[q] = (uint16_t)(at[q] | (word >> 4 * q & 15) << 8);
+    uint32_t scales = (uint32_t)read_word(block + 48 + i / 2 * 2, 2) >> i % 2 * 6;
+    u->scales[0] = (uint8_t)((scales & 7) | (scales >> 3 & 7) << 4);
 }
 
 /* Unit i of a block. Of Q4_K and Q5_K units 2j and 2j + 1 are the low and the high nibbles of the same 32
@@ -258,12 +264,21 @@ INLINE void read_unit(const weir__panel_format format, const unsigned char *bloc
         }
         for (int part = 0; part < 2; part++) u->scales[part] = read_float8(block[2 * i + part]);
         break;
-    default: read_codes(format, block, i, u); break;
+    case WEIR__PANEL_IQ2_XXS: read_iq2_xxs(block, i, u); break;
+    case WEIR__PANEL_IQ2_XS: read_iq2_xs(block, i, u); break;
+    case WEIR__PANEL_IQ2_S: read_iq2_s(block, i, u); break;
+    case WEIR__PANEL_IQ3_XXS: read_iq3_xxs(block, i, u); break;
+    case WEIR__PANEL_IQ3_S: read_iq3_s(block, i, u); break;
+    case WEIR__PANEL_IQ1_S: read_iq1_s(block, i, u); break;
+    case WEIR__PANEL_IQ1_M: read_iq1_m(block, i, u); break;
     case WEIR__PANEL_Q6_K:
         read_nibbles(block + i / 4 * 64 + i % 2 * 32, i / 2 % 2 * 4, u->values);
         for (int p = 0; p < 2; p++) u->planes[p] = read_plane(block + 128 + i / 4 * 32, i % 4 * 2 + p);
         memcpy(u->scales, block + 192 + 2 * i, 2);
         break;
+    case WEIR__PANEL_BF16:
+    case WEIR__PANEL_F16:
+    case WEIR__PANEL_F32: break; /* they have no blocks */
     }
 }
 
@@ -285,7 +300,8 @@ INLINE void put_bits(unsigned char *bytes, int at, const int n, unsigned x)
 INLINE void put_codes(const weir__panel_format format, const unit *u, int row, unsigned char *out)
 {
     const weir__panel_layout *l = &weir__panel_layouts[format];
-    const int n = l->values == WEIR__VALUES_OCTETS ? WEIR__UNIT / 8 : WEIR__UNIT / 4, more = l->code_bits - 8;
+    const int n = l->values == WEIR__VALUES_OCTETS ? WEIR__UNIT / 8 : WEIR__UNIT / 4,
+              more = l->code_bits - 8 + weir__panel_has_shift(format);
     for (int q = 0; q < n; q++) {
         int at = q * WEIR__PANEL_ROWS + row;
         out[at] = (unsigned char)u->codes[q];
@@ -440,27 +456,44 @@ void weir__panel_pack(weir__panel_format format, int64_t columns, const void *ro
 
 /* ---- Codebooks ------------------------------------------------------------------------------------- */
 
-/* Blocks whose first index is a given one: where it has its high bits, -1 for nowhere, and what to multiply
- * the first numbers with. */
+/* Where a format's block holds indices: low bytes, of one unit `step` apart, of two units `unit`; high bits,
+ * of one unit `shift` bits apart, of two units `high_unit` bytes, from byte high_at on. And what to multiply
+ * the numbers with. */
 static const struct book {
+    weir__panel_format format;
     int n; /* entries */
-    int high_at;
+    int unit, step;
+    int high_at, high_unit, shift;
     float inverse;
-} books[WEIR__PANEL_N_CODEBOOKS] = {
-    [0] = {256, -1, 4.0f}, /* IQ3_XXS */
-    [WEIR__PANEL_IQ3_S - WEIR__PANEL_IQ3_XXS] = {512, 66, 1.0f},
-    [WEIR__PANEL_IQ2_XXS - WEIR__PANEL_IQ3_XXS] = {256, -1, 8.0f},
-    [WEIR__PANEL_IQ2_XS - WEIR__PANEL_IQ3_XXS] = {512, 3, 8.0f},
-    [WEIR__PANEL_IQ2_S - WEIR__PANEL_IQ3_XXS] = {1024, 66, 8.0f},
-    [WEIR__PANEL_IQ1_S - WEIR__PANEL_IQ3_XXS] = {2048, 34, 8.0f},
+} books[WEIR__BOOK_NONE] = {
+    [WEIR__BOOK_IQ3_XXS] = {WEIR__PANEL_IQ3_XXS, 256, 8, 1, 0, 0, 0, 4.0f},
+    [WEIR__BOOK_IQ3_S] = {WEIR__PANEL_IQ3_S, 512, 8, 1, 66, 1, 1, 1.0f},
+    [WEIR__BOOK_IQ2_XXS] = {WEIR__PANEL_IQ2_XXS, 256, 8, 1, 0, 0, 0, 8.0f},
+    [WEIR__BOOK_IQ2_XS] = {WEIR__PANEL_IQ2_XS, 512, 8, 2, 3, 8, 16, 8.0f},
+    [WEIR__BOOK_IQ2_S] = {WEIR__PANEL_IQ2_S, 1024, 4, 1, 66, 1, 2, 8.0f},
+    [WEIR__BOOK_IQ1] = {WEIR__PANEL_IQ1_S, 2048, 4, 1, 34, 2, 3, 8.0f},
 };
 
-/* Numbers the sizes that occur among n entries of `width` bytes, and writes entries as these numbers. */
-static void number_levels(weir__codebook *book, int n, int width)
+enum { COLUMNS = 256, MOST_BYTES = 128 }; /* of a block */
+
+/* Writes index `code` as the q-th of unit i. */
+static void put_index(const struct book *b, int code, int i, int q, unsigned char *block)
 {
+    block[2 + i * b->unit + q * b->step] |= (unsigned char)code;
+    int bit = q * b->shift, high = code >> 8 << bit % 8;
+    unsigned char *at = block + b->high_at + i * b->high_unit + bit / 8;
+    at[0] |= (unsigned char)high;
+    at[1] |= (unsigned char)(high >> 8);
+}
+
+/* Numbers the sizes that occur among n entries of `width` bytes, and writes entries as these numbers. False:
+ * there are too many. */
+static bool number_levels(weir__codebook *book, int n, int width)
+{
+    const int bits = 16 / width;
     bool occurs[256] = {false};
     uint8_t number[256] = {0};
-    int n_levels = 0, bits = 16 / width;
+    int n_levels = 0;
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < n; i++) {
             uint64_t entry = width == 8 ? book->octets[i] : book->quartets[i];
@@ -473,36 +506,56 @@ static void number_levels(weir__codebook *book, int n, int width)
             book->words[i] = (uint16_t)word;
         }
         for (int size = 0; size < 256 && pass == 0; size++) {
-            if (!occurs[size] || n_levels == 16) continue;
+            if (!occurs[size]) continue;
+            if (n_levels == 1 << bits) return false;
             book->levels[n_levels] = (uint8_t)(128 + size);
             number[size] = (uint8_t)n_levels++;
         }
     }
+    return true;
+}
+
+/* An entry of `width` numbers. False: one of them is none that the kernels can multiply. */
+static bool read_entry(const weir__panel_layout *l, const struct book *b, const float *numbers, int width,
+                       uint64_t *entry)
+{
+    const long offset = weir__panel_has_signs(b->format) ? 0 : 1 << l->offset;
+    *entry = 0;
+    for (int k = 0; k < width; k++) {
+        long value = offset + lrintf(numbers[k] * b->inverse);
+        if (value < 0 || value > l->most) return false;
+        *entry |= (uint64_t)value << 8 * k;
+    }
+    return true;
 }
 
 void weir__panel_learn(weir__panel_format format, weir__panel_reader *read)
 {
-    enum { COLUMNS = 256, MOST_BYTES = 128 };
     const weir__panel_layout *l = &weir__panel_layouts[format];
-    if (!weir__panel_has_codes(format) || format == WEIR__PANEL_IQ1_M) return; /* it has IQ1_S's */
-    const struct book *b = &books[format - WEIR__PANEL_IQ3_XXS];
-    weir__codebook *book = &weir__codebooks[format - WEIR__PANEL_IQ3_XXS];
-    const int width = l->values == WEIR__VALUES_OCTETS ? 8 : 4;
-    const int offset = weir__panel_has_signs(format) ? 0 : 1 << l->offset;
-    for (int i = 0; i < b->n; i++) {
-        unsigned char block[MOST_BYTES] = {0};
+    if (l->book == WEIR__BOOK_NONE || books[l->book].format != format) return;
+    const struct book *b = &books[l->book];
+    weir__codebook *book = &weir__codebooks[l->book];
+    const int width = l->values == WEIR__VALUES_OCTETS ? 8 : 4, of_unit = WEIR__UNIT / width;
+    book->known = true;
+    for (int first = 0; first < b->n; first += COLUMNS / width) {
+        _Alignas(8) unsigned char block[MOST_BYTES] = {0};
         float numbers[COLUMNS];
-        uint64_t entry = 0;
         block[l->head_at + 1] = 0x3c; /* 1 in half precision */
-        block[2] = (unsigned char)i;
-        if (b->high_at >= 0) block[b->high_at] = (unsigned char)(i >> 8);
-        read(block, numbers, l->columns);
-        for (int k = 0; k < width; k++)
-            entry |= (uint64_t)(uint8_t)(offset + lrintf(numbers[k] * b->inverse)) << 8 * k;
-        if (width == 8)
-            book->octets[i] = entry;
-        else
-            book->quartets[i] = (uint32_t)entry;
+        for (int i = 0; i < COLUMNS / width; i++) put_index(b, first + i, i / of_unit, i % of_unit, block);
+        read(block, numbers, COLUMNS);
+        for (int i = 0; i < COLUMNS / width; i++) {
+            uint64_t entry;
+            book->known &= read_entry(l, b, numbers + i * width, width, &entry);
+            if (width == 8)
+                book->octets[first + i] = entry;
+            else
+                book->quartets[first + i] = (uint32_t)entry;
+        }
     }
-    if (b->n <= 512) number_levels(book, b->n, width);
+    if (b->n <= 512) book->known &= number_levels(book, b->n, width);
+}
+
+bool weir__panel_is_known(weir__panel_format format)
+{
+    return !weir__panel_has_codes(format) || weir__codebook_of(format)->known;
 }

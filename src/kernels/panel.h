@@ -66,10 +66,8 @@ typedef enum weir__panel_format {
 
 #define WEIR__PANEL_N_FORMATS (WEIR__PANEL_F32 + 1)
 
-/* Bytes of a unit of 16 rows: all values of four bits, of two, one bit of each value, a half-precision number
- * for each row, indices of eight and of four columns. */
-#define WEIR__PANEL_NIBBLES  (WEIR__PANEL_ROWS * WEIR__UNIT / 2)
-#define WEIR__PANEL_PAIRS    (WEIR__PANEL_ROWS * WEIR__UNIT / 4)
+/* Bytes of a unit of 16 rows: one bit of each value, a half-precision number for each row, indices of eight
+ * and of four columns. */
 #define WEIR__PANEL_PLANE    (WEIR__PANEL_ROWS * WEIR__UNIT / 8)
 #define WEIR__PANEL_HALVES   (WEIR__PANEL_ROWS * 2)
 #define WEIR__PANEL_OCTETS   (WEIR__PANEL_ROWS * WEIR__UNIT / 8)
@@ -103,6 +101,17 @@ typedef enum weir__panel_scales {
     WEIR__SCALES_NONE,
 } weir__panel_scales;
 
+/* Codebooks. */
+typedef enum weir__panel_book {
+    WEIR__BOOK_IQ3_XXS,
+    WEIR__BOOK_IQ3_S,
+    WEIR__BOOK_IQ2_XXS,
+    WEIR__BOOK_IQ2_XS,
+    WEIR__BOOK_IQ2_S,
+    WEIR__BOOK_IQ1,
+    WEIR__BOOK_NONE,
+} weir__panel_book;
+
 typedef struct weir__panel_layout {
     const char *name;
     int32_t columns;     /* of a block in the file: 32 to 256; without blocks, of a unit */
@@ -113,7 +122,7 @@ typedef struct weir__panel_layout {
     int32_t unit_bytes;
     weir__panel_values values;
     int32_t planes;    /* further bits of each value; with a codebook, the signs */
-    int32_t code_bits; /* of an index */
+    int32_t code_bits; /* of an index, 8 to 11 */
     int32_t parts;     /* 2: each half of a unit has its own scale */
     weir__panel_scales scales;
     float factor;         /* of scales that are odd numbers */
@@ -121,6 +130,8 @@ typedef struct weir__panel_layout {
     int32_t most;         /* the largest of them; of values with eight bits, of a nibble; with a codebook, the
                            * largest size */
     const uint8_t *table; /* [16]: of nibbles' values, with the offset; NULL: there is none */
+    weir__panel_book book; /* of indices. Without a plane of signs each index has a further bit, which takes
+                            * two from all its columns */
 } weir__panel_layout;
 
 /* The values of IQ4_NL's codes plus 128, and of four-bit floats' plus 16. */
@@ -131,37 +142,39 @@ extern const uint8_t weir__panel_iq4_nl[16], weir__panel_e2m1[16];
 static const weir__panel_layout weir__panel_layouts[WEIR__PANEL_N_FORMATS] = {
 #define V(kind) WEIR__VALUES_##kind
 #define S(kind) WEIR__SCALES_##kind
-    /* file: columns, bytes, head at; head, scales at, unit; values, planes, bits, parts; scales, offset, most */
-    {"q8_0",     32,  34,   0,  0,  512,  544, V(BYTES),    0,  0, 1, S(HALF),       1.0f,    7, 15, NULL},
-    {"q4_0",     32,  18,   0,  0,  256,  288, V(NIBBLES),  0,  0, 1, S(HALF),       1.0f,    3, 15, NULL},
-    {"q4_1",     32,  20,   0,  0,  256,  320, V(NIBBLES),  0,  0, 1, S(HALF_MIN),   1.0f,   -1, 15, NULL},
-    {"q5_0",     32,  22,   0,  0,  320,  352, V(NIBBLES),  1,  0, 1, S(HALF),       1.0f,    4, 31, NULL},
-    {"q5_1",     32,  24,   0,  0,  320,  384, V(NIBBLES),  1,  0, 1, S(HALF_MIN),   1.0f,   -1, 31, NULL},
-    {"iq4_nl",   32,  18,   0,  0,  256,  288, V(NIBBLES),  0,  0, 1, S(HALF),       1.0f,    7, 15, weir__panel_iq4_nl},
-    {"mxfp4",    32,  17,   0,  0,  256,  272, V(NIBBLES),  0,  0, 1, S(EXPONENT),   1.0f,    4, 28, weir__panel_e2m1},
-    {"q4_K",    256, 144,   0, 64,  256,  288, V(NIBBLES),  0,  0, 1, S(BYTE_MIN),   1.0f,   -1, 15, NULL},
-    {"q5_K",    256, 176,   0, 64,  320,  352, V(NIBBLES),  1,  0, 1, S(BYTE_MIN),   1.0f,   -1, 31, NULL},
-    {"q6_K",    256, 210, 208, 32,  384,  416, V(NIBBLES),  2,  0, 2, S(BYTE),       1.0f,    5, 63, NULL},
-    {"q2_K",    256,  84,  80, 64,  128,  160, V(PAIRS),    0,  0, 2, S(NIBBLE_MIN), 1.0f,   -1,  3, NULL},
-    {"q3_K",    256, 110, 108, 32,  192,  224, V(PAIRS),    1,  0, 2, S(BYTE),       1.0f,    2,  7, NULL},
-    {"iq4_xs",  256, 136,   0, 32,  256,  272, V(NIBBLES),  0,  0, 1, S(BYTE),       1.0f,    7, 15, weir__panel_iq4_nl},
-    {"iq3_xxs", 256,  98,   0, 32,  192,  200, V(QUARTETS), 1,  8, 1, S(ODD),        0.25f,   7, 62, NULL},
-    {"iq3_s",   256, 110,   0, 32,  208,  216, V(QUARTETS), 1,  9, 1, S(ODD),        1.0f,    7, 15, NULL},
-    {"iq2_xxs", 256,  66,   0, 32,  128,  136, V(OCTETS),   1,  8, 1, S(ODD),        0.125f,  7, 43, NULL},
-    {"iq2_xs",  256,  74,   0, 32,  136,  152, V(OCTETS),   1,  9, 2, S(ODD),        0.125f,  7, 43, NULL},
-    {"iq2_s",   256,  82,   0, 32,  144,  160, V(OCTETS),   1, 10, 2, S(ODD),        0.125f,  7, 43, NULL},
-    {"iq1_s",   256,  50,   0, 32,   96,  104, V(OCTETS),   0, 12, 1, S(ODD),        0.125f,  4, 25, NULL},
-    {"iq1_m",   256,  56,  -1, 32,   96,  112, V(OCTETS),   0, 12, 2, S(ODD),        0.125f,  4, 25, NULL},
-    {"tq1_0",   256,  54,  52, 32,  128,  128, V(PAIRS),    0,  0, 1, S(HEAD),       1.0f,    0,  3, NULL},
-    {"tq2_0",   256,  66,  64, 32,  128,  128, V(PAIRS),    0,  0, 1, S(HEAD),       1.0f,    0,  3, NULL},
-    {"q1_0",    128,  18,   0, 32,   64,   64, V(PLANES),   1,  0, 1, S(HEAD),       1.0f,    0,  2, NULL},
-    {"q2_0",     64,  18,   0, 32,  128,  128, V(PAIRS),    0,  0, 1, S(HEAD),       1.0f,    0,  3, NULL},
-    {"nvfp4",    64,  36,   0,  0,  256,  288, V(NIBBLES),  0,  0, 2, S(FLOAT8),     1.0f,    4, 28, weir__panel_e2m1},
-    {"bf16",     32,  64,   0,  0, 1024, 1024, V(FLOATS),   0,  0, 1, S(NONE),       1.0f,   -1,  0, NULL},
-    {"f16",      32,  64,   0,  0, 1024, 1024, V(FLOATS),   0,  0, 1, S(NONE),       1.0f,   -1,  0, NULL},
-    {"f32",      32, 128,   0,  0, 1024, 1088, V(FLOATS),   0,  0, 1, S(NONE),       1.0f,   -1,  0, NULL},
+#define B(name) WEIR__BOOK_##name
+    /* file: columns, bytes, head at; head, scales at, unit; values, planes, bits, parts; scales, factor, offset, most, table, book */
+    {"q8_0",     32,  34,   0,  0,  512,  544, V(BYTES),    0,  0, 1, S(HALF),       1.0f,    7, 15, NULL, B(NONE)},
+    {"q4_0",     32,  18,   0,  0,  256,  288, V(NIBBLES),  0,  0, 1, S(HALF),       1.0f,    3, 15, NULL, B(NONE)},
+    {"q4_1",     32,  20,   0,  0,  256,  320, V(NIBBLES),  0,  0, 1, S(HALF_MIN),   1.0f,   -1, 15, NULL, B(NONE)},
+    {"q5_0",     32,  22,   0,  0,  320,  352, V(NIBBLES),  1,  0, 1, S(HALF),       1.0f,    4, 31, NULL, B(NONE)},
+    {"q5_1",     32,  24,   0,  0,  320,  384, V(NIBBLES),  1,  0, 1, S(HALF_MIN),   1.0f,   -1, 31, NULL, B(NONE)},
+    {"iq4_nl",   32,  18,   0,  0,  256,  288, V(NIBBLES),  0,  0, 1, S(HALF),       1.0f,    7, 15, weir__panel_iq4_nl, B(NONE)},
+    {"mxfp4",    32,  17,   0,  0,  256,  272, V(NIBBLES),  0,  0, 1, S(EXPONENT),   1.0f,    4, 28, weir__panel_e2m1, B(NONE)},
+    {"q4_K",    256, 144,   0, 64,  256,  288, V(NIBBLES),  0,  0, 1, S(BYTE_MIN),   1.0f,   -1, 15, NULL, B(NONE)},
+    {"q5_K",    256, 176,   0, 64,  320,  352, V(NIBBLES),  1,  0, 1, S(BYTE_MIN),   1.0f,   -1, 31, NULL, B(NONE)},
+    {"q6_K",    256, 210, 208, 32,  384,  416, V(NIBBLES),  2,  0, 2, S(BYTE),       1.0f,    5, 63, NULL, B(NONE)},
+    {"q2_K",    256,  84,  80, 64,  128,  160, V(PAIRS),    0,  0, 2, S(NIBBLE_MIN), 1.0f,   -1,  3, NULL, B(NONE)},
+    {"q3_K",    256, 110, 108, 32,  192,  224, V(PAIRS),    1,  0, 2, S(BYTE),       1.0f,    2,  7, NULL, B(NONE)},
+    {"iq4_xs",  256, 136,   0, 32,  256,  272, V(NIBBLES),  0,  0, 1, S(BYTE),       1.0f,    7, 15, weir__panel_iq4_nl, B(NONE)},
+    {"iq3_xxs", 256,  98,   0, 32,  192,  200, V(QUARTETS), 1,  8, 1, S(ODD),        0.25f,   7, 62, NULL, B(IQ3_XXS)},
+    {"iq3_s",   256, 110,   0, 32,  208,  216, V(QUARTETS), 1,  9, 1, S(ODD),        1.0f,    7, 15, NULL, B(IQ3_S)},
+    {"iq2_xxs", 256,  66,   0, 32,  128,  136, V(OCTETS),   1,  8, 1, S(ODD),        0.125f,  7, 43, NULL, B(IQ2_XXS)},
+    {"iq2_xs",  256,  74,   0, 32,  136,  152, V(OCTETS),   1,  9, 2, S(ODD),        0.125f,  7, 43, NULL, B(IQ2_XS)},
+    {"iq2_s",   256,  82,   0, 32,  144,  160, V(OCTETS),   1, 10, 2, S(ODD),        0.125f,  7, 43, NULL, B(IQ2_S)},
+    {"iq1_s",   256,  50,   0, 32,   96,  104, V(OCTETS),   0, 11, 1, S(ODD),        0.125f,  4, 25, NULL, B(IQ1)},
+    {"iq1_m",   256,  56,  -1, 32,   96,  112, V(OCTETS),   0, 11, 2, S(ODD),        0.125f,  4, 25, NULL, B(IQ1)},
+    {"tq1_0",   256,  54,  52, 32,  128,  128, V(PAIRS),    0,  0, 1, S(HEAD),       1.0f,    0,  3, NULL, B(NONE)},
+    {"tq2_0",   256,  66,  64, 32,  128,  128, V(PAIRS),    0,  0, 1, S(HEAD),       1.0f,    0,  3, NULL, B(NONE)},
+    {"q1_0",    128,  18,   0, 32,   64,   64, V(PLANES),   1,  0, 1, S(HEAD),       1.0f,    0,  2, NULL, B(NONE)},
+    {"q2_0",     64,  18,   0, 32,  128,  128, V(PAIRS),    0,  0, 1, S(HEAD),       1.0f,    0,  3, NULL, B(NONE)},
+    {"nvfp4",    64,  36,   0,  0,  256,  288, V(NIBBLES),  0,  0, 2, S(FLOAT8),     1.0f,    4, 28, weir__panel_e2m1, B(NONE)},
+    {"bf16",     32,  64,   0,  0, 1024, 1024, V(FLOATS),   0,  0, 1, S(NONE),       1.0f,   -1,  0, NULL, B(NONE)},
+    {"f16",      32,  64,   0,  0, 1024, 1024, V(FLOATS),   0,  0, 1, S(NONE),       1.0f,   -1,  0, NULL, B(NONE)},
+    {"f32",      32, 128,   0,  0, 1024, 1088, V(FLOATS),   0,  0, 1, S(NONE),       1.0f,   -1,  0, NULL, B(NONE)},
 #undef V
 #undef S
+#undef B
 };
 /* clang-format on */
 
@@ -175,6 +188,14 @@ static const weir__panel_layout weir__panel_layouts[WEIR__PANEL_N_FORMATS] = {
 static inline int64_t weir__units_in(int64_t k)
 {
     return (k + WEIR__UNIT - 1) / WEIR__UNIT;
+}
+
+/* True if a minimum is added to a format's products. */
+static inline bool weir__panel_has_min(weir__panel_format format)
+{
+    const weir__panel_scales scales = weir__panel_layouts[format].scales;
+    return scales == WEIR__SCALES_HALF_MIN || scales == WEIR__SCALES_BYTE_MIN ||
+           scales == WEIR__SCALES_NIBBLE_MIN;
 }
 
 /* Bytes of rows × columns weights as panels. rows must be a multiple of 16, columns of the block's (F32: of
@@ -195,7 +216,7 @@ static inline bool weir__panel_has_codes(weir__panel_format format)
            weir__panel_layouts[format].values == WEIR__VALUES_QUARTETS;
 }
 
-/* A format's codebook. */
+/* A codebook. */
 typedef struct weir__codebook {
     /* Of a book of up to 512 entries: two or four bits for each size, into levels. */
     uint16_t words[512] __attribute__((aligned(64)));
@@ -204,16 +225,16 @@ typedef struct weir__codebook {
         uint64_t octets[2048];
         uint32_t quartets[512];
     };
+    bool known; /* it was read */
 } weir__codebook;
 
-/* Entries are sizes, whose signs are a plane. Those of IQ1_S and IQ1_M have none: they are eight times as
- * large as in the file, and 17 more; the twelfth bit of an index takes two from each. */
-#define WEIR__PANEL_N_CODEBOOKS 6 /* from IQ3_XXS to IQ1_S */
-extern weir__codebook weir__codebooks[WEIR__PANEL_N_CODEBOOKS];
+/* Entries are sizes, whose signs are a plane. Those of IQ1 have none: they are eight times as large as in the
+ * file, and 17 more. */
+extern weir__codebook weir__codebooks[WEIR__BOOK_NONE];
 
 static inline const weir__codebook *weir__codebook_of(weir__panel_format format)
 {
-    return &weir__codebooks[(format == WEIR__PANEL_IQ1_M ? WEIR__PANEL_IQ1_S : format) - WEIR__PANEL_IQ3_XXS];
+    return &weir__codebooks[weir__panel_layouts[format].book];
 }
 
 static inline bool weir__panel_has_signs(weir__panel_format format)
@@ -221,11 +242,20 @@ static inline bool weir__panel_has_signs(weir__panel_format format)
     return weir__panel_has_codes(format) && weir__panel_layouts[format].planes > 0;
 }
 
+/* True if an index has a further bit, which shifts its columns. */
+static inline bool weir__panel_has_shift(weir__panel_format format)
+{
+    return weir__panel_has_codes(format) && weir__panel_layouts[format].planes == 0;
+}
+
 /* Turns a row of blocks in the file into n numbers. */
 typedef void weir__panel_reader(const void *row, float *to, int64_t n);
 
-/* Reads a format's codebook through the reader of its blocks; formats without one need none. To be called
- * before a product, on one thread. */
+/* Reads the codebook that a format's file has in common with ggml through the reader of its blocks; formats
+ * without one need none. To be called before a product, on one thread. */
 void weir__panel_learn(weir__panel_format format, weir__panel_reader *read);
+
+/* True if a format has no codebook, or one that was read and has the values that the kernels can multiply. */
+bool weir__panel_is_known(weir__panel_format format);
 
 #endif

@@ -57,8 +57,37 @@ static void the_order_is_that_of_the_version(void **state)
     }
 }
 
+static int n_sizes, largest;
+
+/* Blocks of a codebook with n_sizes different sizes, of which one is `largest`. */
+static void read_sizes(const void *row, float *to, int64_t n)
+{
+    const unsigned char *block = row;
+    for (int64_t i = 0; i < n; i++) to[i] = (float)((block[2 + i / 8] + i) % n_sizes) / 8.0f;
+    to[3] = (float)largest / 8.0f;
+}
+
+/* A codebook that the kernels cannot multiply leaves its format to ggml. */
+static void another_codebook_is_not_known(void **state)
+{
+    (void)state;
+    static const struct {
+        int n_sizes, largest;
+        bool known;
+    } cases[] = {{4, 3, true}, {5, 3, false}, {3, 43, true}, {4, 43, false}, {3, 44, false}, {3, -1, false}};
+    assert_true(weir__panel_is_known(WEIR__PANEL_Q2_K));
+    assert_false(weir__panel_is_known(WEIR__PANEL_IQ2_XXS));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        n_sizes = cases[i].n_sizes, largest = cases[i].largest;
+        weir__panel_learn(WEIR__PANEL_IQ2_XXS, read_sizes);
+        assert_int_equal(weir__panel_is_known(WEIR__PANEL_IQ2_XXS), cases[i].known);
+    }
+    assert_false(weir__panel_is_known(WEIR__PANEL_IQ1_M));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_order_is_that_of_the_version)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_order_is_that_of_the_version),
+                                       cmocka_unit_test(another_codebook_is_not_known)};
     return cmocka_run_group_tests_name("panel", tests, NULL, NULL);
 }

@@ -362,6 +362,8 @@ static void experts_are_what_ggml_makes_of_them(void **state)
         {"q5_1", LLAMA_FTYPE_MOSTLY_Q5_1},     {"q4_k_m", LLAMA_FTYPE_MOSTLY_Q4_K_M},
         {"q5_k_m", LLAMA_FTYPE_MOSTLY_Q5_K_M}, {"q6_k", LLAMA_FTYPE_MOSTLY_Q6_K},
         {"iq4_nl", LLAMA_FTYPE_MOSTLY_IQ4_NL}, {"mxfp4", LLAMA_FTYPE_MOSTLY_MXFP4_MOE},
+        {"q2_k", LLAMA_FTYPE_MOSTLY_Q2_K},     {"q3_k_m", LLAMA_FTYPE_MOSTLY_Q3_K_M},
+        {"iq4_xs", LLAMA_FTYPE_MOSTLY_IQ4_XS}, {"tq2_0", LLAMA_FTYPE_MOSTLY_TQ2_0},
     };
     static float ours[N_EXPERT_TOKENS][512], theirs[N_EXPERT_TOKENS][512];
     char path[TEMP_PATH_MAX];
@@ -369,7 +371,8 @@ static void experts_are_what_ggml_makes_of_them(void **state)
     for (size_t f = 0; f < N_ELEMENTS(formats); f++) {
         rows_in_a_child(path, formats[f].type, "auto", ours[0]);
         rows_in_a_child(path, formats[f].type, "off", theirs[0]);
-        /* Another expert may be chosen where two are nearly equal: few rows may be further off. */
+        /* ggml rounds activations for blocks of 256 columns with one scale, weir with eight. And another
+         * expert may be chosen where two are nearly equal: few rows may be further off. */
         int n_close = 0;
         for (int i = 0; i < N_EXPERT_TOKENS; i++) {
             double off = 0, size = 0;
@@ -377,7 +380,7 @@ static void experts_are_what_ggml_makes_of_them(void **state)
                 off += pow((double)ours[i][v] - (double)theirs[i][v], 2);
                 size += pow((double)theirs[i][v], 2);
             }
-            if (sqrt(off / size) < 0.03) n_close++;
+            if (sqrt(off / size) < 0.06) n_close++;
         }
         if (n_close < N_EXPERT_TOKENS - 4)
             fail_msg("%s: %d of %d rows are close", formats[f].name, n_close, N_EXPERT_TOKENS);

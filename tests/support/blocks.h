@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * ggml rounds to some formats by a long search, or only with a file of importances. Random bytes are blocks
- * of them, too, and have every index of a codebook, every sign and every step of a scale, of which a search
- * would choose few. */
+ * of them, too, and have every value, every index of a codebook, every sign and every step of a scale, of
+ * which a search would choose few. */
 #ifndef WEIR_TESTS_BLOCKS_H
 #define WEIR_TESTS_BLOCKS_H
 
@@ -40,9 +40,37 @@ static inline block_halves block_halves_of(enum ggml_type type)
 /* True for the formats that are filled instead of rounded to. */
 static inline bool blocks_are_random(enum ggml_type type)
 {
-    const char *name = ggml_type_name(type);
-    return type == GGML_TYPE_NVFP4 ||
-           (strncmp(name, "iq", 2) == 0 && type != GGML_TYPE_IQ4_NL && type != GGML_TYPE_IQ4_XS);
+    switch (type) {
+    case GGML_TYPE_Q2_K:
+    case GGML_TYPE_Q3_K:
+    case GGML_TYPE_TQ1_0:
+    case GGML_TYPE_TQ2_0:
+    case GGML_TYPE_Q1_0:
+    case GGML_TYPE_Q2_0:
+    case GGML_TYPE_NVFP4: return true;
+    default: return strncmp(ggml_type_name(type), "iq", 2) == 0 && type != GGML_TYPE_IQ4_NL;
+    }
+}
+
+/* The bits of a block's byte that belong to its numbers in half precision. */
+static inline unsigned block_head_bits(enum ggml_type type, size_t at)
+{
+    block_halves halves = block_halves_of(type);
+    for (int i = 0; i < 2 && halves.at[i] >= 0; i++)
+        if (at / 2 * 2 == (size_t)halves.at[i]) return 0xff;
+    return type == GGML_TYPE_IQ1_M && at > 48 && at % 2 == 1 ? 0xf0 : 0;
+}
+
+/* Gives a block this number in half precision, if it has one. */
+static inline void block_set_head(enum ggml_type type, unsigned char *block, float head)
+{
+    block_halves halves = block_halves_of(type);
+    ggml_fp16_t half = ggml_fp32_to_fp16(head);
+    for (int i = 0; i < 2 && halves.at[i] >= 0; i++) memcpy(block + halves.at[i], &half, sizeof half);
+    for (int i = 0; i < 4 && type == GGML_TYPE_IQ1_M; i++) {
+        unsigned char *high = block + 49 + 2 * i;
+        *high = (unsigned char)((*high & 15) | (half >> 4 * i & 15) << 4);
+    }
 }
 
 /* Fills `size` bytes of rows. Their scales are finite, and neither very large nor very small. */
