@@ -158,9 +158,13 @@ class Client(unittest.TestCase):
             with self.assertRaises(openai.RateLimitError):
                 weir.openai.client(full).chat.completions.create(**body, stream=stream)
             until(lambda: idle(full))
-            with self.assertRaises(openai.RateLimitError):
-                asyncio.run(weir.openai.async_client(full).chat.completions.create(**body, stream=stream))
-            until(lambda: idle(full))
+
+            async def main(stream=stream):
+                with self.assertRaises(openai.RateLimitError):
+                    await weir.openai.async_client(full).chat.completions.create(**body, stream=stream)
+                await asyncio.to_thread(until, lambda: idle(full))  # the loop runs on, and so would the others' tasks
+
+            asyncio.run(main())
 
 
 class Async(unittest.IsolatedAsyncioTestCase):
