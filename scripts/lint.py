@@ -22,7 +22,7 @@ DEPTH = ["--extra-arg=" + word for word in ("-Xclang", "-analyzer-config", "-Xcl
 
 
 def product(name):
-    return re.match(r"(src|hub|cli|server|tools)/.*(?<!_test)\.(c|cpp)$", name)
+    return re.match(r"(src|hub|cli|server|tools|python)/.*(?<!_test)\.(c|cpp)$", name)
 
 
 def commands(build, wanted):

@@ -27,7 +27,7 @@ def declarations(compiler: str, paths: "list[pathlib.Path]") -> str:
     text = re.sub(r"static inline [^;{]*\{.*?^\}", "", text, flags=re.M | re.S)
     return (
         "".join(f"#define {name} ...\n" for name in numbers)
-        + "#define WEIR_VERSION ...\n".replace("#define WEIR_VERSION ...", "static char *const WEIR_VERSION;")
+        + "static char *const WEIR_VERSION;\n"
         + text
         + CALLBACKS
     )

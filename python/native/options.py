@@ -1,11 +1,12 @@
 """options.py FOLDER OUT: writes weir/_options.py, the types of keyword arguments and results.
 
-FOLDER has the built module. Arguments follow weir_members(), results the structs of the headers."""
+FOLDER has the built module. Arguments are the keywords that the package has of weir_members(), results the structs of the headers."""
 
 # SPDX-License-Identifier: Apache-2.0
-import importlib.util
+import importlib
 import pathlib
 import sys
+import types
 from typing import Any
 
 HEAD = '''"""Types of keyword arguments and results; written by native/options.py, not by hand."""
@@ -36,7 +37,7 @@ OTHERS = {
     "tensor_split": "Sequence[float]",
     "strategy": 'Literal["decode-maximal", "prefill-priority", "balanced", "latency-target"]',
     "draft_model": "Model",
-    "args": "Mapping[str, Any]",
+    "template_args": "Mapping[str, Any]",
 }
 # Texts for which Python has values.
 TEXTS = {
@@ -45,11 +46,6 @@ TEXTS = {
     "cache_dir": "str | os.PathLike[str]",
     "optimized": "str | os.PathLike[str]",
     "projector": "str | os.PathLike[str]",
-}
-LEFT_OUT = {  # arguments of their own, or of C alone
-    "chat": {"messages", "messages_json", "tools_json", "messages_value", "tools_value", "media"},
-    "request": {"chat", "tokens", "text"},
-    "engine": {"manual"},
 }
 CLASSES = {
     "model": "ModelOptions",
@@ -78,9 +74,9 @@ def number(value: float) -> str:
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
 
 
-def argument(ffi: Any, lib: Any, member: Any) -> "tuple[str, str]":
+def argument(ffi: Any, lib: Any, name: str, member: Any) -> "tuple[str, str]":
     """The type of a keyword, and what its documentation says about range and default."""
-    name, kind = ffi.string(member.name).decode(), member.type
+    kind = member.type
     ranged = f"{number(member.min)} to {number(member.max)}" + (", or -1" if member.or_minus_one else "") + f"; {number(member.initial)}"
     if kind == lib.WEIR_MEMBER_BOOL:
         return "bool", str(member.initial != 0)
@@ -103,7 +99,7 @@ def argument(ffi: Any, lib: Any, member: Any) -> "tuple[str, str]":
     return OTHERS.get(name, ""), ""
 
 
-def arguments(ffi: Any, lib: Any, of: str) -> "list[tuple[str, str, str]]":
+def arguments(ffi: Any, lib: Any, params: Any, of: str) -> "list[tuple[str, str, str]]":
     """(name, type, documentation) of each keyword."""
     n = ffi.new("size_t *")
     members = lib.weir_members(of.encode(), n)
@@ -111,14 +107,14 @@ def arguments(ffi: Any, lib: Any, of: str) -> "list[tuple[str, str, str]]":
     rows = []
     for i in range(n[0]):
         member = members[i]
-        name = ffi.string(member.name).decode()
-        if name in LEFT_OUT.get(of, ()):
+        name = params.keyword(ffi.string(member.name).decode())
+        if name not in params.keywords(of):
             continue
-        python, about = argument(ffi, lib, member)
-        if python:
-            unit = ffi.string(member.unit).decode()
-            about = ", ".join(part for part in (unit, about) if part)
-            rows.append((name, python, ffi.string(member.help).decode() + (f" ({about})" if about else "")))
+        python, about = argument(ffi, lib, name, member)
+        assert python, f"{of}.{name} has no type here"
+        unit = ffi.string(member.unit).decode()
+        about = ", ".join(part for part in (unit, about) if part)
+        rows.append((name, python, ffi.string(member.help).decode() + (f" ({about})" if about else "")))
     return rows
 
 
@@ -153,14 +149,14 @@ def typed_dict(name: str, rows: "list[tuple[str, str, str]]", about: str) -> str
 
 def main() -> None:
     folder, out = map(pathlib.Path, sys.argv[1:])
-    path = next(p for p in folder.glob("_native.*so"))
-    spec = importlib.util.spec_from_file_location("_native", path)
-    assert spec and spec.loader
-    native = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(native)
-    ffi, lib = native.ffi, native.lib
+    # The package's own modules tell its keywords; __init__.py would read all of them.
+    package = types.ModuleType("weir")
+    package.__path__ = [str(pathlib.Path(__file__).parent.parent / "src/weir"), str(folder)]
+    sys.modules["weir"] = package
+    core, params = importlib.import_module("weir._core"), importlib.import_module("weir._params")
+    ffi, lib = core.ffi, core.lib
     text = HEAD
-    every = {of: arguments(ffi, lib, of) for of in CLASSES}
+    every = {of: arguments(ffi, lib, params, of) for of in CLASSES}
     for of, name in CLASSES.items():
         text += typed_dict(name, every[of], f"Keywords for the members of weir_{of}{'' if of == 'request' else '_params'}.")
     merged: "dict[str, tuple[str, str, str]]" = {}

@@ -38,6 +38,7 @@ def run(source, *arguments, status=0, **env):
         env={**os.environ, **env},
     )
     assert done.returncode == status, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert not any(words in done.stderr for words in ("Exception ignored", "cffi callback")), done.stderr
     return done.stdout + done.stderr
 
 

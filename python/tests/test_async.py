@@ -5,6 +5,7 @@ import asyncio
 import os
 import threading
 import unittest
+from unittest import mock
 
 import weir
 from support import blocked, idle, until
@@ -56,6 +57,69 @@ class Async(unittest.IsolatedAsyncioTestCase):
         engine = weir.Engine("fake:", n_ctx=1 << 16)
         result = await engine.astream("long " * 5000, max_tokens=2, ignore_eos=True).result()
         self.assertEqual(result.usage["n_prompt"], 25001)
+
+    async def test_the_loop_rests_while_the_consumer_awaits(self):
+        loop, calls = asyncio.get_running_loop(), 0
+        add_reader = loop.add_reader
+
+        def counted(descriptor, callback, *arguments):
+            def called(*values):
+                nonlocal calls
+                calls += 1
+                callback(*values)
+
+            add_reader(descriptor, called, *arguments)
+
+        with mock.patch.object(loop, "add_reader", counted):
+            async for _ in self.engine.aas_completed(["a", "b", "c", "d"], max_tokens=8):
+                await asyncio.to_thread(until, lambda: idle(self.engine))  # more answers wait
+                before = calls
+                for _ in range(20):
+                    await asyncio.sleep(0.001)
+                self.assertEqual(calls, before)
+
+    async def test_cancelling_while_a_thread_submits(self):
+        for end in ("cancel", "aclose", "task"):
+            stream, begun, go = self.endless.astream("a", ignore_eos=True), threading.Event(), threading.Event()
+            submit, stream._large = stream._submit, True
+
+            def later(*place, begun=begun, go=go, submit=submit):
+                begun.set()
+                go.wait()
+                return submit(*place)
+
+            stream._submit = later
+            reader = asyncio.create_task(stream.__anext__())
+            await asyncio.to_thread(begun.wait)
+            with self.assertRaises(weir.Error) as caught:
+                await stream.__anext__()
+            self.assertEqual(caught.exception.code, "state")
+            if end == "task":
+                reader.cancel()
+            elif end == "cancel":
+                stream.cancel()
+            else:
+                await stream.aclose()
+            go.set()
+            with self.assertRaises((StopAsyncIteration, asyncio.CancelledError)):
+                while True:
+                    await reader
+                    reader = asyncio.create_task(stream.__anext__())
+            await asyncio.to_thread(until, lambda: idle(self.endless))
+            self.assertEqual([c async for c in stream], [])
+
+    async def test_a_full_queue_can_be_tried_again(self):
+        full = weir.Engine("fake:tick_us=1000", n_slots=1, queue_limit=1, n_ctx=1 << 20)
+        held = [full.stream("a", ignore_eos=True)]
+        next(held[0])
+        held.append(full.stream("a", ignore_eos=True))
+        stream = full.astream("a", max_tokens=2, ignore_eos=True)
+        with self.assertRaises(weir.BusyError):
+            await stream.start()
+        for other in held:
+            other.close()
+        until(lambda: idle(full))
+        self.assertEqual((await stream.result()).reason, "length")
 
     async def test_cancelling_the_task(self):
         started = asyncio.Event()
@@ -125,6 +189,17 @@ class Async(unittest.IsolatedAsyncioTestCase):
 
 
 class Loops(unittest.TestCase):
+    def test_a_stream_belongs_to_one_loop(self):
+        engine, _first = blocked()
+        stream = engine.astream("a")
+        asyncio.run(stream.start())
+        for use in (stream.start, stream.__anext__, stream.result):
+            with self.assertRaises(weir.Error) as caught:
+                asyncio.run(use())
+            self.assertEqual(caught.exception.code, "state")
+        asyncio.run(stream.aclose())
+        until(lambda: engine.stats["queue_depth"] == 0)
+
     def test_loops_one_after_the_other_and_beside_each_other(self):
         engine = weir.Engine("fake:seed=5", n_slots=8)
 

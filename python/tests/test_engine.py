@@ -41,13 +41,53 @@ class Many(unittest.TestCase):
         most = 0
         for done, _ in enumerate(itertools.islice(self.engine.map(prompts(), temp=0, max_tokens=4), 500)):
             most = max(most, last - done)
-        self.assertLessEqual(most, 2 * 4 + 16 + 1)
+        self.assertLessEqual(most, 8 * (2 * 4 + 16))
         until(lambda: idle(self.engine))
+
+    def test_few_answers_wait_for_the_first(self):
+        taken, options = 0, {"temp": 0, "max_tokens": 8000}
+        some = [f"p{i}" for i in range(100)]
+        lengths = [len(r.tokens) for r in weir.Engine("fake:eos_every=300", n_slots=4, n_ctx=8192).generate(some, **options)]
+        longest, shortest = (some[lengths.index(of(lengths))] for of in (max, min))
+        self.assertGreater(max(lengths), 100 * min(lengths))
+
+        def prompts():
+            nonlocal taken
+            for taken in range(1, 1 << 30):
+                yield longest if taken == 1 else shortest
+
+        answers = weir.Engine("fake:eos_every=300,tick_us=500", n_slots=4, n_ctx=8192).map(prompts(), **options)
+        self.assertEqual(len(next(answers).tokens), max(lengths))
+        self.assertLessEqual(taken, 8 * (2 * 4 + 16) + 1)
+        answers.close()
+
+    def test_answers_come_between_slow_prompts(self):
+        for many in (self.engine.as_completed, self.engine.map):
+            answered = []
+
+            def prompts(answered=answered):
+                for i in range(6):
+                    until(lambda: idle(self.engine))
+                    self.assertGreaterEqual(len(answered), i - 2)  # the engine is idle a moment before its last stream is readable
+                    yield f"prompt {i}"
+
+            for answer in many(prompts(), max_tokens=4):
+                answered.append(answer)
+            self.assertEqual(len(answered), 6)
 
     def test_errors(self):
         prompts = ["a", "b" * 10000, [1, 2, 1 << 20], 7, [], [{"role": "user", "content": "c"}], "d"]
         results = self.engine.generate(prompts, errors="return", max_tokens=2)
         self.assertEqual([r.error and r.error.code for r in results], [None, "too_large", "out_of_range", "invalid", "missing", None, None])
+        self.assertEqual([r.error.field for r in results if r.error], ["prompt"] * 4)
+        self.assertEqual(results[3].usage["n_prompt"], 0)
+        for wrong in (5, b"a", None):
+            with self.assertRaises(weir.InvalidError):
+                list(self.engine.map(wrong))
+        for more in ({"errors": "return"}, {"progress": True}):
+            with self.assertRaises(weir.InvalidError) as caught:
+                self.engine.generate("a", **more)
+            self.assertEqual(caught.exception.field, next(iter(more)))
         with self.assertRaises(weir.InvalidError):
             self.engine.generate(prompts, max_tokens=2)
         until(lambda: idle(self.engine))
@@ -67,6 +107,14 @@ class Many(unittest.TestCase):
     def test_forecast_stats_and_drain(self):
         plan = self.engine.plan("hello", max_tokens=4)
         self.assertEqual((plan["n_prompt"], plan["fits"], plan["busy"]), (len(self.engine.model.tokenize("hello")), True, False))
+        endless = weir.Engine("fake:tick_us=1000", n_ctx=1 << 20)
+        running = endless.stream("a", ignore_eos=True)
+        for timeout in (-1, 0, 0.001):
+            self.assertFalse(endless.drain(timeout))
+        with self.assertRaises(weir.InvalidError):
+            endless.drain(float("nan"))
+        running.close()
+        self.assertTrue(endless.drain())
         stream = self.engine.stream("hello", max_tokens=4, ignore_eos=True)
         self.assertTrue(self.engine.drain(100))
         self.assertEqual(stream.result().usage["n_generated"], 4)
@@ -107,6 +155,7 @@ class Keywords(unittest.TestCase):
             {"logit_bias": {"a": 1}},
             {"max_tokens": True},
             {"adapters": [3]},
+            {"sampler": Foreign.Sampler()},
             {"sampler": {}},
             {"source": 3},
             {"stop_tokens": "a"},
@@ -125,8 +174,26 @@ class Keywords(unittest.TestCase):
         with self.assertRaises(weir.WrongTypeError):
             weir.Engine(3)
         for wrong in ({"prompt": 3}, {"prompt": b"a"}, {"messages": "a"}, {"messages": [3]}, {"prompt": "a", "messages": []}, {}):
-            with self.subTest(wrong), self.assertRaises(weir.InvalidError):
+            with self.subTest(wrong), self.assertRaises(weir.InvalidError) as caught:
                 self.engine.stream(**wrong)
+            self.assertIn(caught.exception.field.partition("[")[0], ("prompt", "messages"))
+        foreign = weir.Chat(weir.Model("fake:n_vocab=400"), [{"role": "user", "content": "a"}])
+        with self.assertRaises(weir.Error) as caught:
+            self.engine.stream(foreign)
+        self.assertEqual(caught.exception.field, "prompt")
+        for name in ("tools_json", "messages_json", "template_source", "args", "tokens", "text", "chat"):
+            with self.assertRaises(weir.WrongTypeError):
+                self.engine.stream(messages=[{"role": "user", "content": "a"}], **{name: 1})
+        with self.assertRaises(weir.Error) as caught:
+            self.engine.stream(messages=[{"role": "user", "content": "a"}], template="{% if")
+        self.assertEqual(caught.exception.field, "template")
+        adapter = weir.Adapter(self.engine.model, "fake:1")
+        for scale in (10**400, -(10**400), float("nan")):
+            with self.assertRaises(weir.InvalidError):
+                self.engine.stream("a", adapters=[(adapter, scale)])
+        for share in (10**400, "1", float("nan")):
+            with self.assertRaises(weir.InvalidError):
+                weir.Model("fake:", tensor_split=[share])
 
     def test_texts(self):
         self.assertEqual(self.engine.generate("a\0b", max_tokens=2).reason, "length")
@@ -205,6 +272,11 @@ class Keywords(unittest.TestCase):
                 self.assertNotIn(e.code, ("failed", "backend", "state"), e)
 
 
+class Foreign:
+    class Sampler:
+        pass
+
+
 class Color(enum.Enum):
     RED = "red"
     BLUE = "blue"
@@ -217,6 +289,16 @@ class Car:
     electric: bool
     tags: list[Color]
     owner: "int | None" = None
+
+
+@dataclasses.dataclass
+class Tree:
+    left: "Tree | None"
+
+
+@dataclasses.dataclass
+class Unread:
+    what: "Nowhere"  # noqa: F821
 
 
 class Values(unittest.TestCase):
@@ -250,6 +332,14 @@ class Values(unittest.TestCase):
         ):
             with self.subTest(answer), self.assertRaises(weir.Error):
                 schema.value_of(kind, answer)
+        for reason in ("length", "deadline", "cancelled", "error"):
+            with self.assertRaises(weir.Error) as caught:
+                schema.value_of(int, "12", reason)
+            self.assertEqual(caught.exception.code, "invalid_answer")
+        self.assertEqual(schema.value_of(int, "12", "stop_words"), 12)
+        for kind in (Tree, Unread):
+            with self.assertRaises(weir.InvalidError):
+                schema.json_schema_of(kind)
         self.assertEqual(schema.value_of(tuple[int, str], '[1, "a"]'), (1, "a"))
         self.assertEqual(schema.value_of(float, "1"), 1.0)
 

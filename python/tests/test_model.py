@@ -1,10 +1,12 @@
 """Models, chats, embeddings, images and sounds, and the package itself."""
 
 # SPDX-License-Identifier: Apache-2.0
+import importlib.metadata
 import io
 import logging
 import math
 import os
+import pathlib
 import shutil
 import struct
 import subprocess
@@ -94,6 +96,8 @@ class Models(unittest.TestCase):
         self.assertEqual(self.model.detokenize(chat.tokens, special=True).removeprefix("<s>"), chat.prompt)
         self.assertEqual(chat.parse("hello"), {"role": "assistant", "content": "hello"})
         parser = chat.parser()
+        with self.assertRaises(weir.WrongTypeError):
+            parser.feed(5)
         self.assertEqual("".join(parser.feed(c).text for c in "a🌍b") + parser.feed("", True).text, "a🌍b")
         template = weir.Chat(
             self.model, [{"role": "user", "content": "a"}], template="{{ x }}|{{ n }}", template_args={"x": "1", "n": [1, 2]}
@@ -159,7 +163,66 @@ class Models(unittest.TestCase):
         self.assertIn("WARNING:weir:a line", logs.output)
 
 
+    def test_a_handler_of_the_log_may_wait_for_the_library(self):
+        out = run("""
+import logging, threading, weir
+line = weir._core.lib.weir_log_message
+class Handler(logging.Handler):
+    def emit(self, record):
+        if record.getMessage() == "first":
+            thread = threading.Thread(target=line, args=(2, b"of another thread"))
+            thread.start()
+            thread.join()
+        print(record.getMessage(), flush=True)
+        if record.getMessage() == "of another thread":
+            done.set()
+done = threading.Event()
+logger = logging.getLogger("a")
+logger.addHandler(Handler())
+weir.log_to(logger)
+line(2, b"first")
+done.wait()
+line(2, b"last")
+""")
+        self.assertEqual(sorted(out.split("\n")), ["", "first", "last", "of another thread"])
+
+    def test_a_child_logs_what_its_parent_set(self):
+        out = run("""
+import logging, os, sys, weir
+logging.basicConfig(stream=sys.stdout, level=logging.INFO)
+weir.log_to(logging.getLogger("a"))
+pid = os.fork()
+weir._core.lib.weir_log_message(2, b"child" if pid == 0 else b"parent")
+if pid:
+    assert os.waitpid(pid, 0)[1] == 0
+""")
+        self.assertEqual(sorted(out.split("\n")), ["", "WARNING:a:child", "WARNING:a:parent"])
+
+    def test_ctrl_c_during_a_line_is_not_lost(self):
+        out = run("""
+import logging, time, weir
+from unittest import mock
+weir.log_to(logging.getLogger("a"))
+try:
+    with mock.patch("weir.log.text", side_effect=KeyboardInterrupt):
+        weir._core.lib.weir_log_message(2, b"a line")
+    while True:
+        time.sleep(1)
+except KeyboardInterrupt:
+    print("interrupted")
+""")
+        self.assertIn("interrupted", out)
+
+
 class Package(unittest.TestCase):
+    def test_its_notices(self):
+        text = (pathlib.Path(weir.__file__).parent / "LICENSES.txt").read_text()
+        self.assertIn("Apache License", text)
+        self.assertIn("llama.cpp", text) if weir.backend_version != "none" else None
+        (mine,) = importlib.metadata.files("weir-llm") and [f for f in importlib.metadata.files("weir-llm") if f.name == "LICENSE"]
+        self.assertIn("Apache License", mine.read_text())
+        self.assertEqual(importlib.metadata.version("weir-llm"), weir.__version__)
+
     def test_what_the_import_loads(self):
         out = run("import sys, weir; print(sorted(m for m in ('numpy', 'pydantic', 'tqdm', 'pycparser') if m in sys.modules))")
         self.assertEqual(out.strip(), "[]")
@@ -177,7 +240,7 @@ class Package(unittest.TestCase):
                 f.write('const char *weir_version(void) { return "7.8.9"; }\n')
             subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
             out = run("import weir", status=1, LD_PRELOAD=library)
-        self.assertIn("was built for libweir 0.1.0, and the libweir that was loaded is 7.8.9", out)
+        self.assertIn(f"was built for libweir {weir.__version__}, and the libweir that was loaded is 7.8.9", out)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 import asyncio
 import json
 import os
+import threading
 import unittest
 
 import openai
@@ -63,6 +64,11 @@ class Client(unittest.TestCase):
             c.choices[0].text for c in self.client.completions.create(model="any", prompt="a", temperature=0, max_tokens=6, stream=True)
         )
         self.assertEqual(text, texts[0])
+        scored = self.client.completions.create(model="any", prompt="a", temperature=0, max_tokens=6, logprobs=0).choices[0].logprobs
+        self.assertEqual(scored.token_logprobs, self.engine.generate("a", temp=0, max_tokens=6, logprobs=True).logprobs)
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.client.completions.create(model="any", prompt="a", logprobs=50)
+        self.assertEqual(caught.exception.param, "logprobs")
 
     def test_schemas(self):
         class Light(pydantic.BaseModel):
@@ -111,6 +117,12 @@ class Client(unittest.TestCase):
             ("tool_choice", {"tools": [LIGHT], "tool_choice": {"type": "function", "function": {"name": "x"}}}),
             ("nonsense", {"extra_body": {"nonsense": 1}}),
             ("response_format", {"response_format": {"type": "xml"}}),
+            ("logit_bias", {"logit_bias": {"x": 1}}),
+            ("logit_bias", {"logit_bias": [1]}),
+            ("tools[0]", {"tools": [1], "tool_choice": {"type": "function", "function": {"name": "x"}}}),
+            ("tools[0]", {"tools": [1]}),
+            ("tools[0].function", {"tools": [{"type": "function", "function": 1}]}),
+            ("tools", {"tools": {"a": 1}}),
         ):
             for stream in (False, True):
                 with self.subTest(field, stream=stream), self.assertRaises(openai.BadRequestError) as caught:
@@ -126,9 +138,9 @@ class Client(unittest.TestCase):
             weir.openai.client(full).chat.completions.create(model="any", messages=MESSAGES)
         self.assertFalse(queued[0].finished)
         raw = self.client.chat.completions.with_raw_response.create(
-            model="any", messages=MESSAGES, user="me", max_tokens=2, extra_body={"top_k": 5}
+            model="any", messages=MESSAGES, user="me", max_tokens=2, tool_choice="auto", extra_body={"top_k": 5}
         )
-        self.assertEqual(raw.headers["x-weir-relaxed"], "user")
+        self.assertEqual(raw.headers["x-weir-relaxed"], "user, tool_choice")
 
     def test_leaving_a_stream_cancels(self):
         endless = weir.Engine("fake:tick_us=1000", n_slots=2, n_ctx=1 << 20)
@@ -138,6 +150,21 @@ class Client(unittest.TestCase):
             for _ in stream:
                 break
         until(lambda: endless.stats["n_cancelled_generating"] == 1 and idle(endless))
+
+    def test_a_failure_ends_the_other_answers(self):
+        full = weir.Engine("fake:tick_us=1000", n_slots=1, queue_limit=1, n_ctx=1 << 20)
+        body = {"model": "any", "messages": MESSAGES, "n": 4, "extra_body": {"ignore_eos": True}}
+        for stream in (False, True):
+            with self.assertRaises(openai.RateLimitError):
+                weir.openai.client(full).chat.completions.create(**body, stream=stream)
+            until(lambda: idle(full))
+
+            async def main(stream=stream):
+                with self.assertRaises(openai.RateLimitError):
+                    await weir.openai.async_client(full).chat.completions.create(**body, stream=stream)
+                await asyncio.to_thread(until, lambda: idle(full))  # the loop runs on, and so would the others' tasks
+
+            asyncio.run(main())
 
 
 class Async(unittest.IsolatedAsyncioTestCase):
@@ -166,6 +193,20 @@ class Async(unittest.IsolatedAsyncioTestCase):
         until(lambda: endless.stats["n_cancelled_generating"] == 1 and idle(endless))
         with self.assertRaises(openai.BadRequestError):
             await client.chat.completions.create(model="any", messages=MESSAGES, top_p=7, stream=True)
+
+
+    async def test_embeddings_leave_the_loop(self):
+        engine = weir.Engine("fake:")
+        embedder, threads = weir.Embedder(engine.model), []
+
+        def embed(inputs, plain=embedder.embed):
+            threads.append(threading.current_thread())
+            return plain(inputs)
+
+        embedder.embed = embed
+        answer = await weir.openai.async_client(engine, embedder).embeddings.create(model="any", input=["a"])
+        self.assertEqual(len(answer.data), 1)
+        self.assertIsNot(threads[0], threading.current_thread())
 
 
 @needs_model

@@ -13,6 +13,9 @@ Embedder the embeddings; Error says what failed.
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import atexit
+
+from weir import log as _log
 from weir._core import (
     BusyError,
     Error,
@@ -22,6 +25,7 @@ from weir._core import (
     StoppedError,
     TimedOutError,
     WrongTypeError,
+    close_all,
     lib,
     text,
 )
@@ -30,6 +34,10 @@ from weir.engine import Engine, estimate
 from weir.log import log_to
 from weir.model import Adapter, Embedder, Grammar, Media, Model, Sampler
 from weir.stream import Answer, AsyncStream, Chunk, Result, Stream
+
+# The last one runs first: engines end, then what they have logged is written, and after that logging itself ends.
+atexit.register(_log.stop)
+atexit.register(close_all)
 
 __version__: str = text(lib.weir_version())
 backend_version: str = text(lib.weir_backend_version())

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import atexit
 import importlib
+import math
 import operator
 import os
 import re
@@ -98,20 +98,20 @@ _CLASSES: dict[str, type[Error]] = {
     "NO_MEMORY": OutOfMemoryError, "STOPPED": StoppedError, "GRAMMAR": InvalidError, "TEMPLATE": InvalidError, "TOO_LONG": InvalidError,
 }  # fmt: skip
 
-# The names of members whose keyword is another one, and the structs that keywords are in.
-_NAMES = {"messages_json": "messages", "tools_json": "tools", "template_source": "template", "args": "template_args"}
+# Members whose keyword has another name, and the structs that keywords are in.
+NAMES = {"messages_json": "messages", "tools_json": "tools", "template_source": "template", "args": "template_args"}
+_PROMPTS = {"text": "prompt", "tokens": "prompt", "chat": "prompt"}  # of a request
 _PATHS = re.compile(r"^(requests\[\d+\]|request|params|sampler|chat|model|engine)\.")
 
 
 def argument_name(field: str) -> str:
     """The keyword for a member: "requests[0].sampler.top_k" is "top_k"."""
-    while True:
-        shorter = _PATHS.sub("", field, count=1)
-        if shorter == field:
-            break
-        field = shorter
+    names = NAMES
+    while path := _PATHS.match(field):
+        names = {**NAMES, **_PROMPTS} if path[1].startswith("request") else NAMES
+        field = field[path.end() :]
     head = re.match(r"\w+", field)
-    return _NAMES.get(head.group(), head.group()) + field[head.end() :] if head else field
+    return names.get(head.group(), head.group()) + field[head.end() :] if head else field
 
 
 def status_name(status: int) -> str:
@@ -207,6 +207,15 @@ def ints(field: str, value: object) -> Any:
         raise invalid(field, "has a number that is no token id") from None
 
 
+def milliseconds(field: str, seconds: object) -> float:
+    """A time of the caller's, from 0 to infinity."""
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise wrong_type(field, "a number of seconds", seconds)
+    if seconds != seconds:
+        raise invalid(field, "is not a number")
+    return max(min(seconds, 1e9) * 1000.0, 0.0) if seconds != math.inf else math.inf
+
+
 def read(struct: Any) -> dict[str, Any]:
     """The numbers, flags, names and texts of a struct, by member."""
     values: dict[str, Any] = {}
@@ -274,54 +283,64 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def refuse_fork() -> None:
+def refuse_fork(uses: bool = True) -> None:
+    """uses: after this call, children of fork() are refused."""
     global _used
     if _forked:
         raise Error("weir was used before this process was forked, and its threads stayed in the parent: start processes with "
                     "multiprocessing's method spawn or forkserver, or load the model in the child only", "state")  # fmt: skip
-    _used = True
+    _used = _used or uses
 
 
 # What must end before the interpreter does: engines, whose threads would run on.
 _open: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def _at_exit() -> None:
+def close_all() -> None:
     if not _forked:
         for thing in list(_open):
             thing.close()
-        lib.weir_log_set(ffi.NULL, ffi.NULL)
-
-
-atexit.register(_at_exit)
 
 
 class Ref:
-    """A handle of the library, which is freed with the last reference to this object: of its owner, or of a call that uses it."""
+    """A handle of the library, which is freed with the last reference to this object: of its owner, or of a call that uses it.
 
-    __slots__ = ("__weakref__", "_c", "_free")
+    out: where the library writes the handle. It is made before the call, so that an exception right after the call (a Ctrl-C) does
+    not lose the handle.
+    """
 
-    def __init__(self, c: Any, free: Callable[[Any], object]) -> None:
-        self._c, self._free = c, free
+    __slots__ = ("__weakref__", "_free", "out")
+
+    def __init__(self, ctype: str, free: Callable[[Any], object]) -> None:
+        self.out, self._free = ffi.new(f"{ctype} **"), free
+
+    @property
+    def c(self) -> Any:
+        refuse_fork()
+        return self.out[0]
 
     def __enter__(self) -> Any:
-        return self._c
+        return self.c
 
     def __exit__(self, *_: object) -> None:
         pass
 
     def __del__(self) -> None:
-        if not _forked:
-            self._free(self._c)
+        if not _forked and self.out[0]:
+            self._free(self.out[0])
 
 
 class Handle:
     """An object of the library, which many threads may use. It is freed by close(), or once a call that still uses it returns."""
 
     _what = "handle"
+    _ref: Ref | None = None
 
-    def __init__(self, c: Any, free: Callable[[Any], object]) -> None:
-        self._ref: Ref | None = Ref(c, free)
+    def _made(self, ctype: str, free: Callable[[Any], object]) -> Any:
+        """Where the library writes the handle of this object."""
+        refuse_fork()
+        self._ref = Ref(ctype, free)
+        return self._ref.out
 
     def __enter__(self) -> Self:
         return self

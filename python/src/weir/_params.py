@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+import weir
 from weir._core import (
+    NAMES,
     Error,
     Handle,
     InvalidError,
@@ -33,9 +35,10 @@ from weir.schema import json_schema_of
 
 @dataclass(frozen=True)
 class Member:
-    """A row of weir_members()."""
+    """A row of weir_members(): its keyword, and the member of the struct."""
 
     name: str
+    member: str
     type: int
     low: float
     high: float
@@ -44,8 +47,13 @@ class Member:
     choices: tuple[str, ...]
 
 
+def keyword(member: str) -> str:
+    return NAMES.get(member, member)
+
+
 @functools.cache
 def members(of: str) -> dict[str, Member]:
+    """By keyword."""
     n = ffi.new("size_t *")
     rows = lib.weir_members(of.encode(), n)
     found: dict[str, Member] = {}
@@ -53,8 +61,9 @@ def members(of: str) -> dict[str, Member]:
         row, choices = rows[i], list[str]()
         while row.choices != ffi.NULL and row.choices[len(choices)] != ffi.NULL:
             choices.append(text(row.choices[len(choices)]))
-        name = text(row.name)
-        found[name] = Member(name, row.type, row.min, row.max, row.or_minus_one, row.initial, tuple(choices))
+        member = text(row.name)
+        name = keyword(member)
+        found[name] = Member(name, member, row.type, row.min, row.max, row.or_minus_one, row.initial, tuple(choices))
     return found
 
 
@@ -77,6 +86,16 @@ def in_range(value: float, member: Member) -> bool:
     return member.low <= value <= member.high or member.or_minus_one and value == -1
 
 
+def as_float(field: str, value: object) -> float:
+    """A number; infinity for an int that no float can hold."""
+    if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__") and not hasattr(value, "__index__"):
+        raise wrong_type(field, "a number", value)
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except OverflowError:
+        return math.inf if cast("Any", value) > 0 else -math.inf
+
+
 def whole(member: Member, value: object) -> int:
     if isinstance(value, bool):
         raise wrong_type(member.name, "an int", value)
@@ -95,12 +114,7 @@ def whole(member: Member, value: object) -> int:
 
 
 def real(member: Member, value: object) -> float:
-    if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__") and not hasattr(value, "__index__"):
-        raise wrong_type(member.name, "a number", value)
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except OverflowError:
-        raise out_of_range(member.name, value, member) from None  # type: ignore[arg-type]
+    number = as_float(member.name, value)
     if not in_range(number, member):
         raise out_of_range(member.name, number, member)
     return number
@@ -157,25 +171,25 @@ class Struct:
         if value is None:
             return
         if kind in (lib.WEIR_MEMBER_INT32, lib.WEIR_MEMBER_UINT32, lib.WEIR_MEMBER_INT64, lib.WEIR_MEMBER_UINT64):
-            setattr(self.c, name, whole(member, value))
+            setattr(self.c, member.member, whole(member, value))
         elif kind in (lib.WEIR_MEMBER_FLOAT, lib.WEIR_MEMBER_DOUBLE):
-            setattr(self.c, name, real(member, value))
+            setattr(self.c, member.member, real(member, value))
         elif kind == lib.WEIR_MEMBER_BOOL:
             if not isinstance(value, bool):
                 raise wrong_type(name, "True or False", value)
-            setattr(self.c, name, value)
+            setattr(self.c, member.member, value)
         elif kind == lib.WEIR_MEMBER_CHOICE:
             if not isinstance(value, str):
                 raise wrong_type(name, "a str", value)
             if value not in member.choices:
                 raise invalid(name, f"is {value!r}; allowed: {', '.join(member.choices)}")
-            setattr(self.c, name, int(member.low) + member.choices.index(value))
+            setattr(self.c, member.member, int(member.low) + member.choices.index(value))
         elif name in SPECIAL:
             SPECIAL[name](self, name, value)
         elif kind == lib.WEIR_MEMBER_STRING:
-            self.string(name, c_text(name, value))
+            self.string(member.member, c_text(name, value))
         elif kind == lib.WEIR_MEMBER_STRINGS:
-            self.strings(name, texts(name, value))
+            self.strings(member.member, texts(name, value))
         else:
             raise wrong_type(name, "left out here", value)
 
@@ -184,9 +198,8 @@ def _biases(struct: Struct, _name: str, value: object) -> None:
     rows: list[tuple[int, float]] = []
     for token, bias in mapping("logit_bias", value, "a mapping of token ids to numbers").items():
         try:
-            number = operator.index(token)
-            amount = float(bias)
-        except (TypeError, ValueError, OverflowError):
+            number, amount = operator.index(token), as_float("logit_bias", bias)
+        except TypeError:
             raise wrong_type("logit_bias", "a mapping of token ids to numbers", value) from None
         if not -(1 << 31) <= number < 1 << 31 or math.isnan(amount):
             raise invalid("logit_bias", f"has the token {number!r:.40} with the bias {amount}")
@@ -196,9 +209,9 @@ def _biases(struct: Struct, _name: str, value: object) -> None:
 
 def _handle(struct: Struct, name: str, value: object, kind: str) -> Any:
     """The C handle of an object of this package, which the struct holds."""
-    if type(value).__name__ != kind and not any(base.__name__ == kind for base in type(value).__mro__):
+    if not isinstance(value, getattr(weir, kind)):
         raise wrong_type(name, f"a weir.{kind}", value)
-    return struct.hold(value.use() if isinstance(value, Handle) else value)._c
+    return struct.hold(value.use() if isinstance(value, Handle) else value).c
 
 
 def _pair(field: str, entry: object, wanted: str) -> tuple[Any, Any]:
@@ -214,9 +227,7 @@ def _adapters(struct: Struct, _name: str, value: object) -> None:
         adapter, scale = (
             (entry, 1.0) if isinstance(entry, Handle) else _pair(f"adapters[{i}]", entry, "a weir.Adapter, or (weir.Adapter, scale)")
         )
-        if isinstance(scale, bool) or not isinstance(scale, (int, float)):
-            raise wrong_type(f"adapters[{i}]", "a weir.Adapter, or (weir.Adapter, scale)", entry)
-        uses.append((_handle(struct, f"adapters[{i}]", adapter, "Adapter"), float(scale)))
+        uses.append((_handle(struct, f"adapters[{i}]", adapter, "Adapter"), as_float(f"adapters[{i}]", scale)))
     struct.counted("adapters", ffi.new("weir_adapter_use[]", uses))
 
 
@@ -250,14 +261,12 @@ def _strategy(struct: Struct, _name: str, value: object) -> None:
 
 def _tensor_split(struct: Struct, _name: str, value: object) -> None:
     shares = sequence("tensor_split", value, "a sequence of numbers")
-    if not all(isinstance(v, (int, float)) for v in shares):
-        raise wrong_type("tensor_split", "a sequence of numbers", value)
-    struct.counted("tensor_split", ffi.new("float[]", list(shares)))
+    struct.counted("tensor_split", ffi.new("float[]", [as_float(f"tensor_split[{i}]", v) for i, v in enumerate(shares)]))
 
 
 def _grammar(struct: Struct, _name: str, value: object) -> None:
     grammar: Any = value
-    if hasattr(value, "gbnf"):
+    if isinstance(value, weir.Grammar):
         if grammar.root is not None:
             struct.string("grammar_root", c_text("grammar_root", grammar.root))
         grammar = grammar.gbnf
@@ -277,16 +286,16 @@ _data: Setter = lambda struct, name, value: struct.data(name, value if isinstanc
 _KINDS = {"sampler": "Sampler", "draft_model": "Model", "source": "Answer"}
 _one: Setter = lambda struct, name, value: setattr(struct.c, name, _handle(struct, name, value, _KINDS[name]))
 SPECIAL: dict[str, Setter] = {
-    "tokens": _ints, "stop_tokens": _ints, "allowed_tokens": _ints, "text": _data, "cache_salt": _data, "prediction": _data,
+    "stop_tokens": _ints, "allowed_tokens": _ints, "cache_salt": _data, "prediction": _data,
     "stop": _strings, "bad_words": _strings, "sampler": _one, "draft_model": _one, "logit_bias": _biases, "adapters": _adapters,
-    "media": _media, "args": _args, "strategy": _strategy, "source": _one, "tensor_split": _tensor_split, "grammar": _grammar,
+    "media": _media, "template_args": _args, "strategy": _strategy, "source": _one, "tensor_split": _tensor_split, "grammar": _grammar,
     "json_schema": _json_schema,
 }  # fmt: skip
 # What Python does not set: arguments of their own, or of C alone.
 HIDDEN = {
     "model": {"progress", "progress_user"},
     "engine": {"manual"},
-    "chat": {"messages", "messages_json", "tools_json", "messages_value", "tools_value", "media"},
+    "chat": {"messages", "tools", "messages_value", "tools_value", "media"},
     "request": {"chat", "tokens", "text"},
 }
 

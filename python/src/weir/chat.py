@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from weir import _core, _params
-from weir._core import Handle, check, ffi, filled, invalid, lib, wrong_type
+from weir._core import Handle, check, ffi, filled, invalid, lib, utf8, wrong_type
 from weir.model import Media, Model
 from weir.schema import tool_of
 
@@ -57,7 +57,7 @@ def _media_of(part: Mapping[str, Any], where: str) -> Media:
     if isinstance(value, Mapping):
         value = cast("Mapping[str, Any]", value).get("url", cast("Mapping[str, Any]", value).get("data"))
     if not isinstance(value, str):
-        raise invalid(where, "has no image or sound: give its bytes as `data`, or OpenAI's image_url or input_audio".replace("`", ""))
+        raise invalid(where, "has no image or sound: give its bytes as data, or OpenAI's image_url or input_audio")
     if value.startswith("data:"):
         value = value.partition(",")[2]
     elif "://" in value:
@@ -94,18 +94,17 @@ class Chat(Handle):
 
     messages: as in OpenAI's API; content may have parts such as {"type": "image", "data": bytes}
     tools: as in OpenAI's API, or functions with type hints
-    template: a Jinja template in place of the model's
+    template: a Jinja template in place of the model's; template_args: its variables
     """
 
     _what = "chat"
 
-    def __init__(self, model: Model, messages: Sequence[Message], *, tools: Sequence[Tool] | None = None, template: str | None = None,
-                 template_args: Mapping[str, Any] | None = None, **options: Unpack[ChatOptions]) -> None:  # fmt: skip
+    def __init__(self, model: Model, messages: Sequence[Message], *, tools: Sequence[Tool] | None = None,
+                 **options: Unpack[ChatOptions]) -> None:  # fmt: skip
         if isinstance(messages, (str, bytes)) or not isinstance(messages, Sequence):
             raise wrong_type("messages", "a list of messages", messages)
         plain, media = _plain(messages)
-        given: dict[str, Any] = {**options, "template_source": template, "args": template_args}
-        struct = _params.params("chat", "weir_chat_params", given)
+        struct = _params.params("chat", "weir_chat_params", options)
         struct.string("messages_json", _params.json_text("messages", plain))
         if tools is not None:
             if isinstance(tools, (str, bytes)) or not isinstance(tools, Sequence):
@@ -113,11 +112,10 @@ class Chat(Handle):
             listed = [tool_of(t) if callable(t) else t for t in tools]
             struct.string("tools_json", _params.json_text("tools", listed))
         if media:
-            struct.counted("media", ffi.new("weir_media *[]", [struct.hold(m.use())._c for m in media]))
-        out, error = ffi.new("weir_chat **"), ffi.new("weir_error *")
+            struct.counted("media", ffi.new("weir_media *[]", [struct.hold(m.use()).c for m in media]))
+        out, error = self._made("weir_chat", lib.weir_chat_release), ffi.new("weir_error *")
         with model.use() as c:
             check(lib.weir_chat_create(c, struct.c, out, error), error)
-        super().__init__(out[0], lib.weir_chat_release)
 
     @property
     def prompt(self) -> str:
@@ -180,15 +178,14 @@ class Parser(Handle):
     _what = "parser"
 
     def __init__(self, chat: Chat) -> None:
-        out, error = ffi.new("weir_chat_parser **"), ffi.new("weir_error *")
+        out, error = self._made("weir_chat_parser", lib.weir_chat_parser_destroy), ffi.new("weir_error *")
         with chat.use() as c:
             check(lib.weir_chat_parser_create(c, out, error), error)
-        super().__init__(out[0], lib.weir_chat_parser_destroy)
         self._delta: Any = ffi.new("weir_delta *")
 
     def feed(self, text: str, finished: bool = False) -> Delta:
         """What a piece of text adds. finished: it is the last one."""
-        data, found, delta = text.encode(), Delta(), self._delta
+        data, found, delta = utf8("text", text), Delta(), self._delta
         error = ffi.new("weir_error *")
         with self.use() as c:
             check(lib.weir_chat_parser_feed(c, data, len(data), finished, error), error)

@@ -7,12 +7,11 @@ import asyncio
 import contextlib
 import math
 import os
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 from weir import _core, _params
-from weir._core import BusyError, Error, Handle, check, ffi, invalid, lib, read, sized, wrong_type
+from weir._core import BusyError, Error, Handle, check, ffi, invalid, ints, lib, milliseconds, read, sized, utf8, wrong_type
 from weir.chat import Chat, Message, Tool, tool_message
 from weir.model import Model, Sampler
 from weir.schema import call, json_schema_of, value_of
@@ -40,22 +39,19 @@ class Engine(Handle):
     _what = "engine"
 
     def __init__(self, model: Model | str | os.PathLike[str], **options: Unpack[EngineOptions]) -> None:
-        _core.refuse_fork()
         if not isinstance(model, Model):
             model = Model(model)
         struct = _params.params("engine", "weir_engine_params", options)
-        out, error = ffi.new("weir_engine **"), ffi.new("weir_error *")
+        out, error = self._made("weir_engine", lib.weir_engine_destroy), ffi.new("weir_error *")
         with model.use() as c:
             check(lib.weir_engine_create(c, struct.c, out, error), error)
-        super().__init__(out[0], lib.weir_engine_destroy)
         self.model, self._keep = model, struct
-        self._inboxes: list[Inbox] = []
         _core._open.add(self)
 
     def close(self) -> None:
         ref = self._ref
         if ref is not None and not _core._forked:
-            lib.weir_engine_stop(ref._c)  # so that calls of other threads return, the last of which frees it
+            lib.weir_engine_stop(ref.c)  # so that calls of other threads return, the last of which frees it
         self._ref = None
 
     # ---- Requests ----
@@ -80,8 +76,7 @@ class Engine(Handle):
             raise invalid("tools", "goes with messages only")
         chat = prompt if isinstance(prompt, Chat) else None
         if messages is not None:
-            chat = Chat(self.model, messages, tools=tools, template=parts["chat"].pop("template_source", None),
-                        template_args=parts["chat"].pop("args", None), **parts["chat"])  # fmt: skip
+            chat = Chat(self.model, messages, tools=tools, **parts["chat"])
         if parts["sampler"]:
             given = parts["request"].pop("sampler", None)
             if given is not None and not isinstance(given, Sampler):
@@ -89,11 +84,11 @@ class Engine(Handle):
             parts["request"]["sampler"] = given.replace(**parts["sampler"]) if given else Sampler(**parts["sampler"])
         request = _params.params("request", "weir_request", parts["request"])
         if chat is not None:
-            request.c.chat = request.hold(chat.use())._c
+            request.c.chat = request.hold(chat.use()).c
         elif isinstance(prompt, str):
-            request.set("text", prompt)
+            request.data("text", utf8("prompt", prompt))
         elif prompt is not None:
-            request.set("tokens", prompt)
+            request.counted("tokens", ints("prompt", prompt))
         return request, chat
 
     def stream(self, prompt: Prompt | None = None, *, messages: Sequence[Message] | None = None, tools: Sequence[Tool] | None = None,
@@ -131,26 +126,33 @@ class Engine(Handle):
         errors: "raise" ends all at the first error; "return" puts it into `error` of its result
         """
         if prompts is None or isinstance(prompts, (str, Chat)):
+            if errors != "raise" or progress:
+                raise invalid("progress" if progress else "errors", "goes with a list of prompts only")
             return self.stream(prompts, messages=messages, tools=tools, **options).result()
         if messages is not None or tools is not None:
             raise invalid("messages", "goes with no list of prompts: give each prompt as its messages")
-        return list(self.map(prompts, errors=errors, progress=progress, **options))
+        found = dict(self.as_completed(prompts, errors=errors, progress=progress, **options))
+        return [found[i] for i in range(len(found))]
 
     def map(self, prompts: Iterable[Prompt], *, errors: Literal["raise", "return"] = "raise", progress: bool = False,
             **options: Unpack[GenerateOptions]) -> Iterator[Result]:  # fmt: skip
-        """The answers to any number of prompts, in their order. It takes prompts as it goes on, and keeps few of them."""
+        """The answers to any number of prompts, in their order. It takes prompts as it goes on. While the next answer of the order is
+        not there, it takes and keeps no more than a few hundred."""
+        work = _Work(self, prompts, errors, options)
+        work.window = 8 * work.most
         waiting: dict[int, Result] = {}
-        first = 0
-        for index, result in self.as_completed(prompts, errors=errors, progress=progress, **options):
+        for index, result in self._completed(work, prompts, progress):
             waiting[index] = result
-            while first in waiting:
-                yield waiting.pop(first)
-                first += 1
+            while work.first in waiting:
+                work.first += 1
+                yield waiting.pop(work.first - 1)
 
     def as_completed(self, prompts: Iterable[Prompt], *, errors: Literal["raise", "return"] = "raise", progress: bool = False,
                      **options: Unpack[GenerateOptions]) -> Iterator[tuple[int, Result]]:  # fmt: skip
         """The same as pairs of a prompt's index and its answer, in the order in which they end."""
-        work = _Work(self, prompts, errors, options)
+        yield from self._completed(_Work(self, prompts, errors, options), prompts, progress)
+
+    def _completed(self, work: _Work, prompts: Iterable[Prompt], progress: bool) -> Iterator[tuple[int, Result]]:
         try:
             with _bar(prompts, progress) as tick:
                 while True:
@@ -174,18 +176,10 @@ class Engine(Handle):
     async def aas_completed(self, prompts: Iterable[Prompt], *, errors: Literal["raise", "return"] = "raise", progress: bool = False,
                             **options: Unpack[GenerateOptions]) -> AsyncIterator[tuple[int, Result]]:  # fmt: skip
         """as_completed() for an event loop."""
-        loop, waiter = asyncio.get_running_loop(), cast("asyncio.Future[None] | None", None)
-
-        def woken() -> None:
-            if waiter is not None and not waiter.done():
-                waiter.set_result(None)
-
         work = _Work(self, prompts, errors, options)
-        loop.add_reader(work.inbox.descriptor(), woken)
         try:
             with _bar(prompts, progress) as tick:
                 while True:
-                    waiter = loop.create_future()
                     for done in work.step():
                         tick()
                         yield done
@@ -194,9 +188,8 @@ class Engine(Handle):
                         return
                     # A prompt that met a full queue tries again, even if nothing of this call ends.
                     with contextlib.suppress(asyncio.TimeoutError):
-                        await asyncio.wait_for(waiter, 0.1 if work.full else None)
+                        await asyncio.wait_for(_readable(work.inbox.descriptor()), 0.1 if work.full else None)
         finally:
-            loop.remove_reader(work.inbox.descriptor())
             work.cancel()
 
     # ---- Values, tools, scores ----
@@ -246,7 +239,7 @@ class Engine(Handle):
         each of its tokens is the likeliest."""
         prompts: list[Sequence[int]] = []
         starts: list[int] = []
-        for context, continuation in pairs:
+        for i, (context, continuation) in enumerate(pairs):
             if isinstance(context, str) and isinstance(continuation, str):
                 spaces = len(context) - len(context.rstrip())  # a space belongs to the word behind it
                 if spaces:
@@ -257,8 +250,11 @@ class Engine(Handle):
                 first = self.model.tokenize(context) if isinstance(context, str) else list(context)
                 more = self.model.tokenize(continuation, add_special=False) if isinstance(continuation, str) else list(continuation)
                 whole, start = first + more, len(first)
+            if start == 0:
+                raise invalid(f"pairs[{i}]", "has an empty context, and the model puts no token before a text: a text's first token has "
+                              "no probability. Give a context, such as the ids [model.info['token_eos']]")  # fmt: skip
             prompts.append(whole)
-            starts.append(max(start, 1))  # the first token has no context
+            starts.append(start if len(continuation) else len(whole))
         found: list[tuple[float, bool]] = []
         options: dict[str, Any] = {"max_tokens": 0, "n_prompt_logprobs": 1, "progress": progress}
         for start, result in zip(starts, self.map(prompts, **options), strict=True):
@@ -288,7 +284,7 @@ class Engine(Handle):
 
     def drain(self, timeout: float | None = None) -> bool:
         """Refuses new requests, and waits for the present ones to end. False: some still run after `timeout` seconds."""
-        left = math.inf if timeout is None else timeout * 1000
+        left = math.inf if timeout is None else milliseconds("timeout", timeout)
         with self.use() as c:
             while True:
                 status = lib.weir_engine_drain(c, int(min(left, 100)))
@@ -309,6 +305,17 @@ def estimate(path: str | os.PathLike[str], model: ModelOptions | None = None, **
     params = _params.params("model", "weir_model_params", model or {}), _params.params("engine", "weir_engine_params", options)
     check(lib.weir_engine_estimate(_core.c_text("path", path), params[0].c, params[1].c, memory, error), error)
     return cast("EngineMemory", read(memory[0]))
+
+
+async def _readable(descriptor: int) -> None:
+    """Waits for a descriptor, which the loop watches no longer than that: it would wake all the time while others are awaited."""
+    loop = asyncio.get_running_loop()
+    woken = loop.create_future()
+    loop.add_reader(descriptor, lambda: woken.done() or woken.set_result(None))
+    try:
+        await woken
+    finally:
+        loop.remove_reader(descriptor)
 
 
 def _is_messages(prompt: Sequence[Any]) -> bool:
@@ -337,7 +344,7 @@ class _Work:
     """Prompts that are submitted as others end, so that the engine always has enough of them and few are in memory."""
 
     def __init__(self, engine: Engine, prompts: Iterable[Prompt], errors: str, options: Mapping[str, Any]) -> None:
-        if isinstance(prompts, (str, bytes)):
+        if isinstance(prompts, (str, bytes)) or not isinstance(prompts, Iterable):
             raise wrong_type("prompts", "a list of prompts", prompts)
         if errors not in ("raise", "return"):
             raise invalid("errors", f"is {errors!r}; allowed: raise, return")
@@ -345,20 +352,22 @@ class _Work:
         self.options = {"interval": 1 << 30, **options}  # chunks are of no interest: one at the end
         stats = engine.stats
         self.most = 2 * stats["n_slots"] + 16
-        self.prompts = enumerate(iter(prompts))
-        self.held: deque[tuple[int, Prompt]] = deque()  # one that met a full queue
+        self.prompts, self.taken = iter(prompts), 0
+        self.held: list[tuple[int, Prompt]] = []  # one that met a full queue
         self.running: dict[int, tuple[int, Answer, Result]] = {}
         self.more, self.full = True, False
+        self.first, self.window = 0, math.inf  # so many prompts are taken from `first` on, which is the next one of the order
 
     @property
     def over(self) -> bool:
         return not self.more and not self.running and not self.held
 
     def step(self) -> Iterator[tuple[int, Result]]:
-        """Submits what there is room for, and yields what has ended."""
-        yield from self._submit()
-        numbers = self.inbox.take()
-        while numbers:
+        """Submits what there is room for, and yields what has ended: before each prompt, too, which may be slow to come."""
+        self.full = False
+        while True:
+            submitted = yield from self._submit()
+            numbers = self.inbox.take()
             for number in numbers:
                 entry = self.running.get(number)
                 if entry is None:
@@ -366,33 +375,40 @@ class _Work:
                 index, answer, result = entry
                 if self._take(answer, result):
                     del self.running[number]
+                    self.full = False
                     yield index, result
-            yield from self._submit()
-            numbers = self.inbox.take()
+            if not submitted and not numbers:
+                return
 
-    def _submit(self) -> Iterator[tuple[int, Result]]:
-        self.full = False
-        while (self.more or self.held) and len(self.running) < self.most and not self.full:
-            if self.held:
-                index, prompt = self.held.popleft()
-            else:
-                try:
-                    index, prompt = next(self.prompts)
-                except StopIteration:
-                    self.more = False
-                    return
-            number = self.inbox.number()
+    def _submit(self) -> Generator[tuple[int, Result], None, bool]:
+        """Submits a prompt, and yields it if it is refused; False if there is none, or no room for one."""
+        if self.full or len(self.running) >= self.most:
+            return False
+        if self.held:
+            index, prompt = self.held.pop()
+        elif self.more and self.taken - self.first < self.window:
             try:
-                answer = Answer(self.engine, *self.engine._request(prompt, None, None, self.options), self.inbox, number)
-            except BusyError:
-                self.held.append((index, prompt))  # others fill the queue
-                self.full = True
-            except Error as e:
-                if self.errors == "raise":
-                    raise
-                yield index, Result(reason="error", error=e)
-            else:
-                self.running[number] = (index, answer, Result())
+                index, prompt = self.taken, next(self.prompts)
+            except StopIteration:
+                self.more = False
+                return False
+            self.taken += 1
+        else:
+            return False
+        number = self.inbox.number()
+        try:
+            answer = Answer(self.engine, *self.engine._request(prompt, None, None, self.options), self.inbox, number)
+        except BusyError:
+            self.held.append((index, prompt))  # others fill the queue
+            self.full = True
+            return False
+        except Error as e:
+            if self.errors == "raise":
+                raise
+            yield index, Result(reason="error", error=e)
+        else:
+            self.running[number] = (index, answer, Result())
+        return True
 
     def _take(self, answer: Answer, result: Result) -> bool:
         """Takes the chunks of an answer; True at its end."""

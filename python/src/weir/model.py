@@ -26,10 +26,8 @@ class _Progress:
 
 
 def _failed(_kind: Any, error: BaseException, traceback: Any) -> None:
-    """An exception in a callback: a Ctrl-C, too."""
-    progress = traceback.tb_frame.f_locals.get("held") if traceback else None
-    if isinstance(progress, _Progress):
-        progress.error = error
+    """An exception in a callback: a Ctrl-C, too, which may come before its first statement."""
+    ffi.from_handle(traceback.tb_frame.f_locals["user"]).error = error
 
 
 @ffi.def_extern(name="py_progress", onerror=_failed, error=False)
@@ -51,18 +49,16 @@ class Model(Handle):
 
     def __init__(self, path: str | os.PathLike[str], *, progress: Callable[[float], object] | None = None,
                  **options: Unpack[ModelOptions]) -> None:  # fmt: skip
-        _core.refuse_fork()
         name = _core.c_text("path", path)
         struct = _params.params("model", "weir_model_params", options)
         held = _Progress(progress)
         user = ffi.new_handle(held)
         struct.c.progress, struct.c.progress_user = lib.py_progress, user
-        out, error = ffi.new("weir_model **"), ffi.new("weir_error *")
+        out, error = self._made("weir_model", lib.weir_model_release), ffi.new("weir_error *")
         status = lib.weir_model_load(name, struct.c, out, error)
         if status != lib.WEIR_OK and held.error is not None:
             raise held.error
         check(status, error)
-        super().__init__(out[0], lib.weir_model_release)
         self.path = os.fspath(path)
 
     def __repr__(self) -> str:
@@ -110,7 +106,10 @@ class Sampler:
     def __init__(self, **options: Unpack[SamplerOptions]) -> None:
         self._options: dict[str, Any] = dict(options)
         self._struct = _params.params("sampler", "weir_sampler_params", options)
-        self._c: Any = self._struct.c
+
+    @property
+    def c(self) -> Any:
+        return self._struct.c
 
     def replace(self, **options: Unpack[SamplerOptions]) -> Sampler:
         """The same with other values for some keywords."""
@@ -149,10 +148,9 @@ class Adapter(Handle):
     _what = "adapter"
 
     def __init__(self, model: Model, path: str | os.PathLike[str]) -> None:
-        out, error = ffi.new("weir_adapter **"), ffi.new("weir_error *")
+        out, error = self._made("weir_adapter", lib.weir_adapter_release), ffi.new("weir_error *")
         with model.use() as c:
             check(lib.weir_adapter_load(c, _core.c_text("path", path), out, error), error)
-        super().__init__(out[0], lib.weir_adapter_release)
 
     @property
     def info(self) -> AdapterInfo:
@@ -170,11 +168,10 @@ class Media(Handle):
     def __init__(self, data: bytes | bytearray | memoryview, **options: Unpack[MediaOptions]) -> None:
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise wrong_type("data", "the bytes of a file", data)
-        out, error = ffi.new("weir_media **"), ffi.new("weir_error *")
+        out, error = self._made("weir_media", lib.weir_media_release), ffi.new("weir_error *")
         view = ffi.from_buffer(data)
         struct = _params.params("media", "weir_media_params", options)
         check(lib.weir_media_create(view, len(view), struct.c, out, error), error)
-        super().__init__(out[0], lib.weir_media_release)
 
     @property
     def info(self) -> dict[str, Any]:
@@ -224,10 +221,9 @@ class Embedder(Handle):
         struct = _params.params("context", "weir_context_params", {"n_ctx": longest, "n_seq_max": 1, **options, "embeddings": True})
         if "n_ubatch" not in options:
             struct.c.n_ubatch = max(struct.c.n_ctx, 1)
-        out, error = ffi.new("weir_context **"), ffi.new("weir_error *")
+        out, error = self._made("weir_context", lib.weir_context_destroy), ffi.new("weir_error *")
         with model.use() as c:
             check(lib.weir_context_create(c, struct.c, out, error), error)
-        super().__init__(out[0], lib.weir_context_destroy)
         self.model = model
         self.width: int = lib.weir_embedding_width(out[0])
 

@@ -11,12 +11,14 @@ Chats, completions, embeddings and the list of models are answered; the model's 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import json
 import os
 import re
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import httpx2 as httpx
@@ -69,12 +71,14 @@ class _Ask:
         options: dict[str, Any] = {}
         if chat:
             options.update(self._format(body.pop("response_format", None)), **self._tools(body))
-        elif isinstance(body.get("logprobs"), int):
-            body["n_logprobs"] = body.pop("logprobs")
         self.names = {_NAMES[name]: name for name in body if name in _NAMES}
+        if not chat and type(body.get("logprobs")) is int:
+            n = body.pop("logprobs")
+            body.update({"n_logprobs": n} if n else {"logprobs": True})  # 0: those of the answer's tokens alone
+            self.names["n_logprobs"] = "logprobs"
         for name, value in body.items():
             if name == "logit_bias":
-                value = {int(token): bias for token, bias in _dict(name, value).items()}
+                value = _biases(value)
             if name not in _HINTS:
                 options[_NAMES.get(name, name)] = value
         self.logprobs = bool(options.get("logprobs") or options.get("n_logprobs"))
@@ -96,14 +100,20 @@ class _Ask:
             raise invalid("response_format", "must be text, json_object, or json_schema with its schema")
         return {"json_schema": schema}
 
-    @staticmethod
-    def _tools(body: dict[str, Any]) -> dict[str, Any]:
+    def _tools(self, body: dict[str, Any]) -> dict[str, Any]:
         tools, choice = body.pop("tools", None), body.pop("tool_choice", None)
         if not tools:
+            parallel = body.pop("parallel_tool_calls", None)
+            self.hints += [name for name, value in (("tool_choice", choice), ("parallel_tool_calls", parallel)) if value is not None]
             return {}
+        if not isinstance(tools, list):
+            raise invalid("tools", "must be a list")
+        functions = [_dict(f"tools[{i}].function", _dict(f"tools[{i}]", tool).get("function"))
+                     for i, tool in enumerate(cast("list[Any]", tools))]  # fmt: skip
         if isinstance(choice, Mapping):
             name = _dict("tool_choice.function", cast("Mapping[str, Any]", choice).get("function")).get("name")
-            tools, choice = [tool for tool in tools if tool.get("function", {}).get("name") == name], "required"
+            tools = [tool for tool, function in zip(cast("list[Any]", tools), functions, strict=True) if function.get("name") == name]
+            choice = "required"
             if not tools:
                 raise invalid("tool_choice", f"names {name!r}, which is none of the tools")
         return {"tools": tools, "parallel_tool_calls": body.pop("parallel_tool_calls", True), **({"tool_choice": choice} if choice else {})}
@@ -187,8 +197,8 @@ class _Ask:
     # ---- The answers ----
 
     def events(self) -> Iterator[dict[str, Any]]:
-        streams = [self.engine.stream(**ask) for ask in self.asks]
-        try:
+        with contextlib.ExitStack() as stack:
+            streams = [stack.enter_context(self.engine.stream(**ask)) for ask in self.asks]
             for index, stream in enumerate(streams):
                 first, called = True, False
                 for chunk in stream:
@@ -199,15 +209,10 @@ class _Ask:
                 yield self._object(
                     "chat.completion.chunk" if self.chat else "text_completion", [], usage=self.usage([s.usage for s in streams])
                 )
-        finally:
-            for stream in streams:
-                stream.close()
 
     async def aevents(self) -> AsyncIterator[dict[str, Any]]:
-        streams = [self.engine.astream(**ask) for ask in self.asks]
-        try:
-            for stream in streams:
-                await stream.start()
+        async with contextlib.AsyncExitStack() as stack:
+            streams = [await stack.enter_async_context(self.engine.astream(**ask)) for ask in self.asks]
             for index, stream in enumerate(streams):
                 first, called = True, False
                 async for chunk in stream:
@@ -217,15 +222,16 @@ class _Ask:
             if self.with_usage:
                 usages = [s.answer.usage for s in streams]
                 yield self._object("chat.completion.chunk" if self.chat else "text_completion", [], usage=self.usage(usages))
-        finally:
-            for stream in streams:
-                await stream.aclose()
 
     def answer(self) -> dict[str, Any]:
-        return self.whole([stream.result() for stream in [self.engine.stream(**ask) for ask in self.asks]])
+        with contextlib.ExitStack() as stack:
+            streams = [stack.enter_context(self.engine.stream(**ask)) for ask in self.asks]
+            return self.whole([stream.result() for stream in streams])
 
     async def aanswer(self) -> dict[str, Any]:
-        return self.whole(list(await asyncio.gather(*(self.engine.astream(**ask).result() for ask in self.asks))))
+        async with contextlib.AsyncExitStack() as stack:
+            streams = [await stack.enter_async_context(self.engine.astream(**ask)) for ask in self.asks]
+            return self.whole(list(await asyncio.gather(*(stream.result() for stream in streams))))
 
 
 def _dict(field: str, value: Any) -> dict[str, Any]:
@@ -238,6 +244,13 @@ def _int(field: str, value: Any, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise InvalidError(f"{field} is {value!r:.80}; allowed: {low} to {high}", "out_of_range", 400, field, None, low, high)
     return value
+
+
+def _biases(value: Any) -> dict[int, Any]:
+    try:
+        return {int(token): bias for token, bias in _dict("logit_bias", value).items()}
+    except ValueError as e:
+        raise e if isinstance(e, Error) else invalid("logit_bias", "must have token ids as its names") from None
 
 
 def _prompts(prompt: Any) -> list[Any]:
@@ -304,19 +317,20 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def __init__(self, engine: Engine, embedder: Embedder | None = None) -> None:
         self.engine, self.embedder = engine, embedder
 
-    def _read(self, request: httpx.Request, content: bytes) -> _Ask | dict[str, Any]:
-        """The request for an answer, or what answers at once."""
+    def _read(self, request: httpx.Request, content: bytes) -> _Ask | Callable[[], dict[str, Any]]:
+        """The request for an answer, or a function that answers."""
         path = request.url.path.removeprefix("/v1")
         if (request.method, path) == ("GET", "/models"):
             name = os.path.basename(self.engine.model.path)
-            return {"object": "list", "data": [{"id": name, "object": "model", "created": 0, "owned_by": "weir"}]}
+            models = {"object": "list", "data": [{"id": name, "object": "model", "created": 0, "owned_by": "weir"}]}
+            return lambda: models
         if request.method != "POST" or path not in ("/chat/completions", "/completions", "/embeddings"):
             raise Error(f"{request.method} {path} is not answered here; weir serve has more of OpenAI's API", "not_found", 404)
         try:
             body = _dict("body", json.loads(content))
-        except ValueError as e:
+        except (ValueError, RecursionError) as e:
             raise e if isinstance(e, Error) else invalid("body", f"is no JSON: {e}") from None
-        return self._embed(body) if path == "/embeddings" else _Ask(self.engine, body, path == "/chat/completions")
+        return functools.partial(self._embed, body) if path == "/embeddings" else _Ask(self.engine, body, path == "/chat/completions")
 
     def _embed(self, body: dict[str, Any]) -> dict[str, Any]:
         import base64
@@ -343,8 +357,8 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         ask = None
         try:
             ask = self._read(request, request.read())
-            if isinstance(ask, dict):
-                return httpx.Response(200, json=ask)
+            if not isinstance(ask, _Ask):
+                return httpx.Response(200, json=ask())
             if not ask.streams:
                 return httpx.Response(200, json=ask.answer(), headers=self._headers(ask, False))
             events = ask.events()
@@ -357,8 +371,8 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         ask = None
         try:
             ask = self._read(request, await request.aread())
-            if isinstance(ask, dict):
-                return httpx.Response(200, json=ask)
+            if not isinstance(ask, _Ask):
+                return httpx.Response(200, json=await asyncio.to_thread(ask))  # embeddings are computed by the thread that asks
             if not ask.streams:
                 return httpx.Response(200, json=await ask.aanswer(), headers=self._headers(ask, False))
             events = ask.aevents()

@@ -12,7 +12,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from weir._core import Error, wrong_type
+from weir._core import Error, invalid, wrong_type
 
 T = TypeVar("T")
 _PLAIN: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
@@ -35,10 +35,19 @@ def json_schema_of(kind: Any) -> dict[str, Any]:
     bool, None, list, dict, tuple, Literal, Enum and unions of these. Objects have no other properties than a class's fields."""
     if _has_pydantic(kind):
         return _closed(_adapter(kind).json_schema())
-    schema = _schema(kind)
+    schema = _of("json_schema", kind)
     if schema is None:
         raise wrong_type("json_schema", "a schema (a mapping or JSON text), a pydantic model, a dataclass or another type", kind)
     return schema
+
+
+def _of(field: str, kind: Any) -> dict[str, Any] | None:
+    try:
+        return _schema(kind)
+    except RecursionError:
+        raise invalid(field, "has a dataclass that contains itself: a pydantic model may") from None
+    except NameError as e:
+        raise invalid(field, f"has a type hint that cannot be read here: {e}") from None
 
 
 def _closed(schema: Any) -> Any:
@@ -89,15 +98,18 @@ def _schema(kind: Any) -> dict[str, Any] | None:
 
 
 def value_of(kind: type[T], answer: str, reason: str = "end") -> T:
-    """The value that an answer in JSON describes. Raises weir.Error with the code "invalid_answer" if it does not fit the type, as
-    an answer whose reason is "length" may not."""
+    """The value that an answer in JSON describes. Raises weir.Error with the code "invalid_answer" if it does not fit the type, or
+    if the answer was cut: 12 may be the beginning of 123."""
+    name = getattr(kind, "__name__", kind)
+    if reason not in ("end", "stop_words"):
+        why = {"length": "max_tokens or the context was used up", "deadline": "its deadline has passed"}.get(reason, f"it was {reason}")
+        raise Error(f"the answer is no {name}: it was cut, because {why}", "invalid_answer")
     try:
         if _has_pydantic(kind):
             return _adapter(kind).validate_json(answer)
         return _value(kind, json.loads(answer))
     except (ValueError, TypeError, KeyError, RecursionError) as e:
-        cut = "; it was cut, because max_tokens or the context was used up" if reason == "length" else ""
-        raise Error(f"the answer is no {getattr(kind, '__name__', kind)}: {e}{cut}", "invalid_answer") from e
+        raise Error(f"the answer is no {name}: {e}", "invalid_answer") from e
 
 
 def _value(kind: Any, data: Any) -> Any:
@@ -142,13 +154,16 @@ def _value(kind: Any, data: Any) -> Any:
 
 def tool_of(function: Callable[..., Any]) -> dict[str, Any]:
     """A tool of OpenAI's API for a function: its name, its documentation, and the JSON Schema of its arguments."""
-    hints = typing.get_type_hints(function)
+    try:
+        hints = typing.get_type_hints(function)
+    except NameError as e:
+        raise invalid("tools", f"has a type hint that cannot be read here: {e}") from None
     properties: dict[str, Any] = {}
     required: list[str] = []
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise wrong_type("tools", f"functions with named parameters; {function.__name__} has {parameter}", function)
-        schema = _schema(hints.get(name, Any))
+        schema = _of("tools", hints.get(name, Any))
         if schema is None:
             raise wrong_type("tools", f"functions with types that have a JSON Schema; {function.__name__} has {parameter}", function)
         properties[name] = schema

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from weir import _core
-from weir._core import Error, StoppedError, TimedOutError, check, enum_name, error_of, ffi, lib, read, sized
+from weir._core import Error, Ref, StoppedError, TimedOutError, check, enum_name, error_of, ffi, lib, milliseconds, read, sized
 from weir.chat import Chat, Delta, Parser, ToolCall, merge, message_of
 
 if TYPE_CHECKING:
@@ -46,14 +46,19 @@ class Chunk:
         return self.text
 
 
+def _no_usage() -> Usage:
+    return cast("Usage", read(ffi.new("weir_usage *")[0]))
+
+
 @dataclass(slots=True)
 class Result:
-    """A whole answer. Fields are as in Chunk; `error` is what ended it, where errors are returned."""
+    """A whole answer. Fields are as in Chunk; `error` is what ended it, where errors are returned. `usage` is all zero for a request
+    that was refused."""
 
     text: str = ""
     tokens: list[int] = field(default_factory=list[int])
     reason: str = ""
-    usage: Usage = cast("Usage", None)
+    usage: Usage = field(default_factory=_no_usage)
     reasoning: str = ""
     calls: list[ToolCall] = field(default_factory=list[ToolCall])
     logprobs: list[float] | None = None
@@ -92,61 +97,55 @@ class Inbox:
     """The streams of one reader that have become readable, by number."""
 
     def __init__(self) -> None:
-        out = ffi.new("py_inbox **")
-        check(lib.py_inbox_create(out))
-        self._c, self._numbers, self._next = out[0], ffi.new("uint64_t[256]"), 0
+        self._ref = Ref("py_inbox", lib.py_inbox_release)
+        check(lib.py_inbox_create(self._ref.out))
+        self._numbers, self._next = ffi.new("uint64_t[256]"), 0
         self.streams: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-
-    def __del__(self) -> None:
-        c = getattr(self, "_c", None)
-        if c is not None and not _core._forked:
-            lib.py_inbox_release(c)
 
     def number(self) -> int:
         self._next += 1
         return self._next
 
     def take(self) -> list[int]:
-        n = lib.py_inbox_take(self._c, self._numbers, 256)
+        n = lib.py_inbox_take(self._ref.c, self._numbers, 256)
         return ffi.unpack(self._numbers, n) if n else []
 
     def wait(self, timeout_ms: int) -> None:
-        lib.py_inbox_wait(self._c, timeout_ms)
+        lib.py_inbox_wait(self._ref.c, timeout_ms)
 
     def descriptor(self) -> int:
-        return lib.py_inbox_descriptor(self._c)
+        return lib.py_inbox_descriptor(self._ref.c)
 
 
 class Answer:
     """A submitted request. Any thread may read its state and cancel it; one at a time takes its chunks."""
 
     def __init__(self, engine: Any, request: Any, chat: Chat | None, inbox: Inbox | None = None, number: int = 0) -> None:
-        out, error = ffi.new("py_stream **"), ffi.new("weir_error *")
+        self._ref, error = Ref("py_stream", lib.py_stream_close), ffi.new("weir_error *")
         with engine.use() as c:
-            status = lib.py_stream_open(c, request.c, inbox._c if inbox else ffi.NULL, number, out, error)
+            status = lib.py_stream_open(c, request.c, inbox._ref.c if inbox else ffi.NULL, number, self._ref.out, error)
         check(status, error)
-        self._held, self._c = out[0], lib.py_stream_handle(out[0])
         self._chunk: Any = ffi.new("weir_chunk *")
         self._reading = threading.Lock()
         self._parser = Parser(chat) if chat is not None and not request.c.special else None
         self._done = self._closed = False
         self._engine, self._chat = engine, chat
 
-    def __del__(self) -> None:
-        held = getattr(self, "_held", None)
-        if held is not None and not _core._forked:
-            lib.py_stream_close(held)
+    @property
+    def c(self) -> Any:
+        """The weir_stream."""
+        return lib.py_stream_handle(self._ref.c)
 
     def take(self, timeout_ms: int) -> Chunk | None:
         """The next chunk; None if there is none within the time. Raises StopIteration after the last one."""
-        _core.refuse_fork()
+        stream = self.c
         if not self._reading.acquire(blocking=False):
             raise Error("another thread is reading this stream", "state")
         try:
             if self._done or self._closed:
                 raise StopIteration
             c = self._chunk
-            status = lib.weir_stream_next(self._c, timeout_ms, c) if timeout_ms else lib.weir_stream_try_next(self._c, c)
+            status = lib.weir_stream_next(stream, timeout_ms, c) if timeout_ms else lib.weir_stream_try_next(stream, c)
             if status == lib.WEIR_TIMEOUT:
                 return None
             if status == lib.WEIR_END:
@@ -166,7 +165,7 @@ class Answer:
             chunk.reason = enum_name(_REASON, c.reason)
             if c.reason == lib.WEIR_REASON_ERROR:
                 error = ffi.new("weir_error *")
-                lib.weir_stream_error(self._c, error)
+                lib.weir_stream_error(self.c, error)
                 raise error_of(error.code, error)
         if n and c.logprobs:
             chunk.logprobs = ffi.unpack(c.logprobs, n)
@@ -180,41 +179,40 @@ class Answer:
     def cancel(self) -> None:
         """Ends the request within a tick. The chunks so far, and the last one, can still be taken."""
         if not _core._forked:
-            lib.weir_stream_cancel(self._c)
+            lib.weir_stream_cancel(self.c)
 
     def end_reasoning(self) -> None:
         """Ends the reasoning of the answer now, as if its budget were used."""
-        _core.refuse_fork()
         error = ffi.new("weir_error *")
-        check(lib.weir_stream_end_reasoning(self._c, error), error)
+        check(lib.weir_stream_end_reasoning(self.c, error), error)
 
     @property
     def finished(self) -> bool:
         """True once the request has ended; chunks may still wait."""
-        return lib.weir_stream_finished(self._c)
+        return lib.weir_stream_finished(self.c)
 
     @property
     def reason(self) -> str:
         """Why it has ended; "not_finished" before."""
-        return enum_name(_REASON, lib.weir_stream_reason(self._c))
+        return enum_name(_REASON, lib.weir_stream_reason(self.c))
 
     @property
     def usage(self) -> Usage:
         """Counts of tokens, and times in ns, as of the newest chunk."""
-        return cast("Usage", read(lib.weir_stream_usage(self._c)))
+        return cast("Usage", read(lib.weir_stream_usage(self.c)))
 
     @property
     def progress(self) -> Progress:
         """How much of the prompt has been computed."""
         progress = sized("weir_progress")
-        check(lib.weir_stream_progress(self._c, progress))
+        check(lib.weir_stream_progress(self.c, progress))
         return cast("Progress", read(progress[0]))
 
     @property
     def miss(self) -> MissInfo:
         """Why no more of the prompt was cached."""
         miss = sized("weir_miss_info")
-        check(lib.weir_stream_miss(self._c, miss))
+        check(lib.weir_stream_miss(self.c, miss))
         return cast("MissInfo", read(miss[0]))
 
     def finish(self, result: Result) -> Result:
@@ -223,7 +221,7 @@ class Answer:
         result.reason = result.reason or self.reason
         chunk = ffi.new("weir_chunk *")
         # The prompt's scores, with NaN for the first token; STATE: they were not requested.
-        if lib.weir_stream_prompt_logprobs(self._c, chunk) == lib.WEIR_OK:
+        if lib.weir_stream_prompt_logprobs(self.c, chunk) == lib.WEIR_OK:
             n, width = chunk.n_tokens, chunk.n_top_logprobs
             result.prompt_tokens, result.prompt_logprobs = ffi.unpack(chunk.tokens, n), ffi.unpack(chunk.logprobs, n)
             result.prompt_top_logprobs = _top(chunk.top_logprobs, n, width) if width else None
@@ -244,9 +242,9 @@ class Stream(Answer, Iterator[Chunk]):
 
     def next(self, timeout: float) -> Chunk:
         """The next chunk, which must come within so many seconds: otherwise TimedOutError, and the request runs on."""
-        left = max(int(timeout * 1000), 0)
+        left = milliseconds("timeout", timeout)
         while True:
-            chunk = self.take(min(left, _SLICE_MS))
+            chunk = self.take(int(min(left, _SLICE_MS)))
             if chunk is not None:
                 return chunk
             left -= min(left, _SLICE_MS)
@@ -311,13 +309,14 @@ class AsyncStream(AsyncIterator[Chunk]):
         self._large = n_prompt > 16384
         self._answer: Answer | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._taken, self._closed = 0, False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._taken, self._starting, self._closed = 0, False, False
 
     @property
     def answer(self) -> Answer:
         """The submitted request, with its usage, progress and more."""
         if self._answer is None:
-            raise Error("the stream has not been submitted: take a chunk first, or enter it with `async with`".replace("`", ""), "state")
+            raise Error("the stream has not been submitted: take a chunk first, or enter it with async with", "state")
         return self._answer
 
     def wake(self) -> None:
@@ -325,14 +324,35 @@ class AsyncStream(AsyncIterator[Chunk]):
             self._waiter.set_result(None)
 
     async def start(self) -> None:
-        submit, self._submit = self._submit, None
+        """Submits the request; nothing if it was submitted before, or is cancelled. After an error it can be tried again."""
+        self._enter()
+        submit = self._submit
         if submit is None:
             return
         inbox = loop_inbox()
         number = inbox.number()
         inbox.streams[number] = self
-        # The thread that submits also tokenizes, which takes long for a long text.
-        self._answer = await asyncio.to_thread(submit, inbox, number) if self._large else submit(inbox, number)
+        self._starting = True
+        try:
+            # The thread that submits also tokenizes, which takes long for a long text.
+            answer = await asyncio.to_thread(submit, inbox, number) if self._large else submit(inbox, number)
+        except asyncio.CancelledError:
+            self._submit = None  # the thread's answer is dropped, which cancels it
+            raise
+        finally:
+            self._starting = False
+        if self._submit is None:
+            answer.cancel()  # by another task, while the thread submitted
+        self._answer, self._submit = answer, None
+
+    def _enter(self) -> None:
+        """Refuses a second reader."""
+        loop = asyncio.get_running_loop()
+        if self._loop not in (None, loop):
+            raise Error("this stream belongs to another event loop", "state")
+        self._loop = loop
+        if self._starting or self._waiter is not None:
+            raise Error("another task is reading this stream", "state")
 
     def __aiter__(self) -> AsyncStream:
         return self
@@ -340,13 +360,12 @@ class AsyncStream(AsyncIterator[Chunk]):
     async def __anext__(self) -> Chunk:
         if self._closed:
             raise StopAsyncIteration
-        if self._waiter is not None:
-            raise Error("another task is reading this stream", "state")
+        self._enter()
         if self._answer is None:
-            if self._submit is None:
-                raise StopAsyncIteration
             await self.start()
-        answer = self.answer
+        answer = self._answer
+        if answer is None or self._closed:
+            raise StopAsyncIteration
         self._taken += 1
         if self._taken % 64 == 0:
             await asyncio.sleep(0)  # a reader whose chunks are always there lets others run
@@ -387,7 +406,8 @@ class AsyncStream(AsyncIterator[Chunk]):
         """Cancels the request; no more chunks are taken."""
         self._closed = True
         self.cancel()
-        self.wake()
+        if self._loop is asyncio.get_running_loop():
+            self.wake()
 
     async def __aenter__(self) -> AsyncStream:
         await self.start()
