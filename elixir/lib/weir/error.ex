@@ -9,7 +9,7 @@ defmodule Weir.Error do
     * `field`: the option that is wrong, as text (`"top_p"`), with the place in it if it has parts
       (`"messages[1].content"`); `nil` if it is none
     * `message`: a sentence for people. Interpolation (`"\#{error}"`) gives it, too.
-    * `text`: the answer so far, if a target says why its stream cannot go on with it; otherwise `nil`
+    * `text`: the answer so far, if a target has lost the rest of a stream; otherwise `nil`
 
   In a controller:
 

@@ -5,8 +5,8 @@ defmodule Weir.Request do
 
   The caller gets messages `{:weir, ref, event}` with the request's `ref`:
 
-    * `{:start, %{id: _, prompt_tokens: _, queue_position: _}}` once it is submitted. Numbers are `nil` where a
-      target does not know them: `queue_position` of `Weir.Models`, and both of a cluster.
+    * `{:start, %{id: _, prompt_tokens: _, queue_position: _}}` once it is submitted. A number that the target
+      does not know is `nil`: `queue_position` for `Weir.Models`, both for a cluster.
     * `{:progress, map}` while its prompt is computed, see `Weir.Chunk`; not with `progress: false`
     * `{:text, text}`, or `{:chunk, chunk}` with `emit: :chunks`
     * last `{:end, %{reason: _, usage: _, miss: _, logprobs: _}}` as in `Weir.Chunk`, or `{:error, error}`
@@ -60,10 +60,10 @@ defmodule Weir.Request do
         }
 
   @doc """
-  Returns where the request is. Only `:state` is there while it is `:starting` (its prompt is rendered and
-  tokenized, or the model loaded), while it is `:running` (its server has ended it or has just got it), and once it
-  has `:ended`: its last message was sent. A request to any other target than a `Weir.Server` has only `:state`,
-  which is `:running` until its end. Never waits for a forward pass.
+  Returns where the request is. There is only `:state` while it is `:starting` (its prompt is rendered and
+  tokenized, or the model loaded), while it is `:running` (its server has just got it or has ended it), and once it
+  has `:ended` (its last message was sent). A request to a target that is not a `Weir.Server` always has only
+  `:state`, which is `:running` until its end. Never waits for a forward pass.
 
       iex> {:ok, server} = Weir.Server.start_link(model_path: "fake:", temp: 0.0)
       iex> request = Weir.Server.submit(server, "hello", max_tokens: 3)

@@ -79,8 +79,8 @@ defmodule Weir.Target do
       Weir.Target.chat({MyApp.Nearest, "eu"}, messages)
 
   It may call the callbacks of `Weir`, `Weir.Server` and `Weir.Models`. Wrong options raise `ArgumentError` before a
-  stream is enumerated; every other failure is a `Weir.Error`. A process that waits for an answer monitors who has
-  asked for it (`watch/0`).
+  stream is enumerated; every other failure is a `Weir.Error`. A process that waits for an answer monitors the one
+  that has asked for it (`watch/0`).
   """
 
   alias Weir.{Chat, ChatCompletion, Chunk, Error, Model, Options}
@@ -95,12 +95,12 @@ defmodule Weir.Target do
   @typedoc "A text or token ids; a server also continues a running request (a fork), see `t:Weir.Server.prompt/0`."
   @type prompt :: String.t() | [integer()] | tuple()
 
-  @typedoc "A prompt, or a conversation with the options of its template, which were read."
+  @typedoc "A prompt, or a conversation with the options of its template, already read."
   @type input :: prompt() | {:chat, [Chat.message()], template :: map()}
 
   @typedoc """
   What `submit/3` adds: the `id` of a request without this option, and a function that the stream calls once the
-  request is submitted. It tells the numbers that are known; the others are nil.
+  request is submitted, with the numbers that are known; the others are nil.
   """
   @type submission :: %{
           id: term(),
@@ -124,6 +124,8 @@ defmodule Weir.Target do
   @doc "The vector of a text, or those of a list of texts, for `embed/3`."
   @callback vectors(where :: term(), String.t() | [String.t()], keyword()) ::
               {:ok, [float()] | [[float()]]} | {:error, Error.t()}
+
+  @emit [emit: {{:in, [:text, :chunks]}, :text}]
 
   # The functions by the name of their input, with what they return: the list for all targets.
   @functions [
@@ -166,8 +168,8 @@ defmodule Weir.Target do
 
   defp of({:global, _name} = server), do: {Weir.Server, server}
 
-  # A server's name may be such a pair, too: {name, node}. Only where nothing else tells which it is does this ask the
-  # code server, since all callers would wait for that.
+  # A server's name may be such a pair, too: {name, node}. The code server is asked last, since all callers wait for
+  # it.
   defp of({module, where} = pair) when is_atom(module) do
     cond do
       function_exported?(module, :whole, 3) -> pair
@@ -231,12 +233,10 @@ defmodule Weir.Target do
   @spec stream(t(), prompt(), keyword()) :: Enumerable.t()
   def stream(target, prompt, opts \\ []) do
     {module, where} = of(target)
-    {%{emit: emit}, opts} = Options.split!(opts, emit())
+    {%{emit: emit}, opts} = Options.split!(opts, @emit)
     chunks = module.chunks(where, prompt, opts, nil)
     if emit == :chunks, do: chunks, else: Chunk.texts(chunks)
   end
-
-  defp emit, do: [emit: {{:in, [:text, :chunks]}, :text}]
 
   @doc "Returns the answer to a conversation. Options: see above, and those of `Weir.Chat.apply_template/3`."
   @spec chat(t(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, Error.t()}
@@ -312,12 +312,11 @@ defmodule Weir.Target do
   @spec submit(t(), prompt(), keyword()) :: Weir.Request.t()
   def submit(target, prompt, opts \\ []) do
     {module, where} = of(target)
-    {%{emit: emit}, opts} = Options.split!(opts, emit())
+    {%{emit: emit}, opts} = Options.split!(opts, @emit)
     opts = Keyword.put_new(opts, :progress, true)
     # the request belongs to this server, not to the next one of its name
-    where = if module == Weir.Server, do: GenServer.whereis(where) || where, else: where
-    server = if module == Weir.Server, do: where
-    Courier.start(&module.chunks(where, prompt, opts, &1), opts[:id], emit, server)
+    server = if module == Weir.Server, do: GenServer.whereis(where) || where
+    Courier.start(&module.chunks(server || where, prompt, opts, &1), opts[:id], emit, server)
   end
 
   @doc "Like `submit/3`, for a conversation. Options as there and in `Weir.Chat.apply_template/3`."
@@ -329,7 +328,7 @@ defmodule Weir.Target do
 
   @doc """
   Monitors the process that has started this one as a task, while the two are linked: without it nobody gets
-  what the task returns. A link does not tell of a normal end. nil: there is no such process.
+  what the task returns. A link would not report a normal end. nil: there is no such process.
   """
   @spec watch() :: reference() | nil
   def watch do

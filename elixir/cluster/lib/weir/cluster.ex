@@ -10,7 +10,7 @@ defmodule Weir.Cluster do
         {Weir.Cluster, name: :llama, server: MyApp.LLM}
       ]
 
-  A node that only calls has `{Weir.Cluster, name: :llama}`. On each of them (a target of `Weir.Target` is
+  A node that only calls has `{Weir.Cluster, name: :llama}`. On each of them (for `Weir.Target`, the cluster is
   `{Weir.Cluster, :llama}`):
 
       {:ok, text} = Weir.Cluster.chat(:llama, [%{role: "user", content: "Why is the sky blue?"}])
@@ -66,7 +66,8 @@ defmodule Weir.Cluster do
   `generate/3`, `stream/3`, `chat/3` and the others that answer are described in `Weir.Target`. They also take the
   option `route`. Forks and a `Weir.Adapter` in `lora` belong to one node and are refused; `lora` takes a path that
   exists on each node. Additional codes of errors, all with the status 503: `:no_node`, `:refused`, and `:node_down`
-  if every node that got the request was lost. The node that computes the chunks of a stream merges those that the caller has not read yet.
+  if every node that got the request was lost. The node that computes the chunks of a stream merges those that the
+  caller has not read yet.
 
   ## Options
 
@@ -181,7 +182,7 @@ defmodule Weir.Cluster do
   @doc false
   def chunks(cluster, input, opts, submission) do
     {key, opts} = routed!(input, opts)
-    # raises for options that are wrong on every node
+    # options that are wrong on every node raise here
     _not_enumerated = Server.chunks(cluster, input, opts, nil)
     opts = if submission, do: Keyword.put(opts, :id, opts[:id] || submission.id), else: opts
 

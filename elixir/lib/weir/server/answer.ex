@@ -152,14 +152,14 @@ defmodule Weir.Server.Answer do
   defp rendered(_server, prompt, _deadline), do: {:ok, prompt}
 
   @doc """
-  A lazy stream of `Weir.Chunk`s. `open` returns a request and is called when the stream is enumerated, and then
-  `begun` with it. When the enumeration ends, in whatever way, the request has ended and no message is left.
+  A lazy stream of `Weir.Chunk`s. When it is enumerated, it calls `open`, which returns a request, and then `begun`
+  with this. When the enumeration ends, in whatever way, the request has ended and no message is left.
   """
   @spec chunks((() -> {:ok, opened()} | {:error, Error.t()}), (opened() -> term())) :: Enumerable.t()
   def chunks(open, begun \\ fn _opened -> :ok end),
     do: Stream.resource(fn -> open.() |> Error.ok!() |> begin(begun) end, &next/1, &close/1)
 
-  # Nobody else closes what was opened by a stream that could not begin.
+  # A stream that cannot begin closes what it has opened.
   defp begin(opened, begun) do
     begun.(opened)
     opened

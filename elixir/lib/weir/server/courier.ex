@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Courier do
   @moduledoc false
-  # The processes of a `Weir.Request`. The courier enumerates the answer. Its guard sends the events to the caller:
+  # The processes of a `Weir.Request`. The courier enumerates the answer. Its guard sends the events to the caller;
   # while the caller's mailbox has no room, it keeps what comes, and sends that as one event. It also sends the last
-  # event, however the courier has ended, and ends it with the caller.
+  # event, however the courier has ended, and ends the courier with the caller.
 
   alias Weir.{Chunk, Error, Request, Target}
+  alias Weir.Server.Limits
 
   # messages in the caller's mailbox, its own and others'
   @room 16
@@ -15,9 +16,9 @@ defmodule Weir.Server.Courier do
   @look_ms 10
   @most_ms 1000
 
-  # The guard's. pid, courier: the courier and its monitor. caller: the caller's. kept: chunks, the newest first.
-  # since: when the last event was sent. started: the first event was sent. looking: a look has been ordered.
-  # cancelled: by `cancel/1`.
+  # The state of the guard. pid, courier: the courier and its monitor. caller: the monitor of the caller. kept:
+  # chunks, the newest first. since: when the last event was sent. started: the first event was sent. looking: a
+  # look has been ordered. cancelled: by `cancel/1`.
   @enforce_keys [:to, :ref, :id, :emit, :pid, :courier, :caller, :since]
   defstruct [
     :to,
@@ -36,9 +37,14 @@ defmodule Weir.Server.Courier do
 
   @doc """
   See `Weir.Target.submit/3`. `make` reads the options, which may raise, and returns a lazy stream of chunks.
-  `server`: that knows the courier; nil: none.
+  `server` knows the courier; nil: there is none.
   """
-  @spec start((Target.submission() | nil -> Enumerable.t()), term(), :text | :chunks, pid() | term()) ::
+  @spec start(
+          (Target.submission() | nil -> Enumerable.t()),
+          term(),
+          :text | :chunks,
+          GenServer.server() | nil
+        ) ::
           Request.t()
   def start(make, id, emit, server) do
     _not_enumerated = make.(nil)
@@ -53,7 +59,7 @@ defmodule Weir.Server.Courier do
         {pid, courier} = spawn_monitor(fn -> exit({:shutdown, {ref, carry(make, submission, guard)}}) end)
         send(to, {ref, pid})
         known = %{to: to, ref: ref, id: id, emit: emit, pid: pid, courier: courier}
-        guard(struct!(__MODULE__, Map.merge(known, %{caller: Process.monitor(to), since: now()})))
+        guard(struct!(__MODULE__, Map.merge(known, %{caller: Process.monitor(to), since: Limits.now()})))
       end)
 
     receive do: ({^ref, pid} -> %Request{ref: ref, id: id, pid: pid, guard: guard, server: server})
@@ -146,7 +152,7 @@ defmodule Weir.Server.Courier do
 
   defp serve(state) do
     cond do
-      room?(state.to) or now() - state.since >= @most_ms ->
+      room?(state.to) or Limits.now() - state.since >= @most_ms ->
         emptied(state)
 
       state.looking ->
@@ -168,7 +174,7 @@ defmodule Weir.Server.Courier do
 
   defp emptied(state) do
     for event <- state.kept |> Enum.reverse() |> events(state.emit), do: tell(state, event)
-    %{state | kept: [], since: now()}
+    %{state | kept: [], since: Limits.now()}
   end
 
   # The newest progress, and all text in one event.
@@ -199,6 +205,4 @@ defmodule Weir.Server.Courier do
   end
 
   defp tell(%{to: to, ref: ref}, event), do: send(to, {:weir, ref, event})
-
-  defp now, do: System.monotonic_time(:millisecond)
 end

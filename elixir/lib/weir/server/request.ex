@@ -17,8 +17,9 @@ defmodule Weir.Server.Request do
   @no_seed 0xFFFFFFFF
 
   # server, key and monitor: nil without a server. model: of a server, a lease until the request's end. logprobs:
-  # whether chunks have scores. flight: the sender; nil: the engine. held: the newest ids with their scores, whose text has not come yet. asker: the
-  # monitor of the process without which nobody gets the answer, see Target.watch/0.
+  # whether chunks have scores. flight: the sender; nil: the engine. held: the newest ids with their scores, whose
+  # text has not come yet. asker: the monitor of the process without which nobody gets the answer, see
+  # Target.watch/0.
   @enforce_keys [:ref, :model, :logprobs, :limits]
   defstruct [
     :ref,
@@ -297,8 +298,8 @@ defmodule Weir.Server.Request do
 
   @doc """
   The next event: `{:chunk, ids, text, scored, request}`, `{:prompt, scored}`, `{:progress, map, request}`,
-  `{:done, reason, usage}` or `{:error, error}`. After the last two the
-  request has ended and left no message. `scored` has the ids whose text has come, with their scores (see `rest/2`); it is nil if no logprobs were
+  `{:done, reason, usage}` or `{:error, error}`. After the last two the request has ended and left no message.
+  `scored` has the ids whose text has come, with their scores (see `rest/2`); it is nil if no logprobs were
   requested.
   """
   @spec next(struct()) :: tuple()

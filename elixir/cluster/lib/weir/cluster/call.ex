@@ -64,7 +64,7 @@ defmodule Weir.Cluster.Call do
 
   @typep started :: {%__MODULE__{}, (() -> Relay.job()), timeout()}
 
-  @doc "A lazy stream of the chunks of what `start` has started. `begun` is called then."
+  @doc "A lazy stream of the chunks of what `start` starts. `begun` is called when it has started."
   @spec stream((() -> {:ok, started()} | {:error, Error.t()}), (() -> term())) :: Enumerable.t()
   def stream(start, begun \\ fn -> :ok end) do
     open = fn ->
@@ -161,7 +161,7 @@ defmodule Weir.Cluster.Call do
 
   defp lost(call), do: {:ended, %{node_down() | text: Replay.text(call.replay)}}
 
-  # Nobody else closes what was started by a stream that could not begin.
+  # A stream that cannot begin closes what it has started.
   defp begin(started, begun) do
     begun.()
     started
