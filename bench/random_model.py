@@ -11,8 +11,8 @@ nets; 0.6 GB. `window` has that of Gemma 3 270M: 18 layers, 640 wide, of which e
 512. `8b` has the shape of Llama 3.1 8B: 32 layers, 4,096 wide; 4.9 GB in Q4_K_M. `experts` has 24 layers, 2,048 wide, each with 64
 experts, of which a token takes 8; 5.6 GB. With VOCABULARY.gguf it has the tokens and the chat template of that file: then almost every
 token of an answer has a text. Matrices are random blocks of Q8_0, from which `weir quantize --requantize` makes other formats; with
-`q4_k_m` of Q4_K and Q6_K, in the places that llama.cpp gives them. The same blocks come again in all of them, so that a file is written
-as fast as the disk takes it. The file has the same bytes each time."""
+`q4_k_m` of Q4_K and Q6_K, in the places that llama.cpp gives them. All matrices repeat the same blocks, so that a file is written as fast
+as the disk takes it. The file has the same bytes each time."""
 import math
 import pathlib
 import struct
@@ -22,7 +22,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "scripts"))
 import tiny_gguf  # noqa: E402
 
 BLOCK = 32  # numbers of Q8_0 that share a scale
-TEMPLATE = 1 << 24  # bytes of blocks that come again and again
+TEMPLATE = 1 << 24  # bytes of the blocks that are repeated
 
 
 class Format:
@@ -42,7 +42,7 @@ class Format:
         return bytes(out)
 
 
-# Q4_K: a scale of 6 bits times a number of 0 to 15, less a minimum of 6 bits; the minimum is 7.5 times as large, as the mean number is.
+# Q4_K: a scale of 6 bits times a number of 0 to 15, less a minimum of 6 bits, whose factor is 7.5 times as large: 7.5 is the mean number.
 # Q6_K: a scale of 8 bits times a number of -32 to 31.
 FORMATS = {
     "q8_0": Format(8, 32, 34, [(0, 12 ** 0.5 / 256)]),
@@ -118,7 +118,7 @@ KINDS = {
 
 
 class Repeated:
-    """`size` bytes of blocks that come again and again, from one of them on."""
+    """Pieces of `size` bytes in all: the blocks again and again, at first from `start` on."""
 
     def __init__(self, blocks, start, size):
         self.blocks, self.start, self.size = blocks, start, size
@@ -126,11 +126,11 @@ class Repeated:
     def __len__(self):
         return self.size
 
-    def write(self, file):
+    def __iter__(self):
         left, at = self.size, self.start
         while left > 0:
             piece = memoryview(self.blocks)[at:at + left]
-            file.write(piece)
+            yield piece
             left, at = left - len(piece), 0
 
 
@@ -162,18 +162,6 @@ class Quick(tiny_gguf.Model):
         self.turns += 1
         size = math.prod(dims) // form.numbers * form.size
         self.tensors.append((name, dims, kind, Repeated(self.made[key], self.turns * 7919 % count * form.size, size)))
-
-    def write(self, path):
-        head = struct.pack("<4sIQQ", b"GGUF", 3, len(self.tensors), len(self.kv)) + b"".join(self.kv)
-        offset = 0
-        for name, dims, kind, data in self.tensors:
-            head += tiny_gguf.string(name) + struct.pack("<I%dQIQ" % len(dims), len(dims), *dims, tiny_gguf.TYPE_ID[kind], offset)
-            offset += len(data) + -len(data) % tiny_gguf.ALIGNMENT
-        with open(path, "wb") as file:
-            file.write(tiny_gguf.pad(head))
-            for _, _, _, data in self.tensors:
-                data.write(file) if isinstance(data, Repeated) else file.write(data)
-                file.write(bytes(-len(data) % tiny_gguf.ALIGNMENT))
 
 
 class Metadata:

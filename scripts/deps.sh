@@ -51,7 +51,7 @@ find_missing() {
         return
     fi
     have cc || need gcc "the C compiler"
-    have c++ || need g++ "llama.cpp, and weir's shim over it, are C++"
+    have c++ || need g++ "llama.cpp, and the files of weir that call it, are C++"
     have make || need make "the commands are make targets"
     have git || need git "clones and checks the pinned llama.cpp"
     have python3 || need python3 "unpacks the model"

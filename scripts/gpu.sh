@@ -2,8 +2,8 @@
 # gpu.sh pack | prove [OPTION...] [STEP...]: tries weir on a GPU of a machine without network, in two commands (docs/guides/gpu.md).
 #
 #   pack     here, with network: writes build/gpu, a folder that travels with this tree
-#   prove    there: builds, tests and measures in the background, step by step, and goes on where it stopped; writes the results that
-#            there are to $OUT, or build/proof/out. `prove --help` lists steps and options
+#   prove    there: builds, tests and measures in the background, step by step, and goes on where it stopped; writes the results so
+#            far to $OUT, or build/proof/out. `prove --help` lists steps and options
 #   WEIR_BACKEND   cuda (default), vulkan or cpu
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The folder that travels to a machine without network, where scripts/gpu.sh prove builds weir and measures it.
 
-usage: gpu_pack.py pack FOLDER SOURCE... | unpack FOLDER PROOF
+usage: gpu_pack.py pack FOLDER MODEL LLHTTP SOURCE... | unpack FOLDER PROOF
 
 pack writes FOLDER/pack and the default model in parts, FOLDER/model-1 and so on. SOURCE is llama.cpp's pin as scripts/llama.sh keeps
 it, and its patched copies. The development files of weir's libraries come from the Debian packages that scripts/deps.sh names,
@@ -11,7 +11,6 @@ PROOF/system (include, lib, bin) and PROOF/models. It needs nothing but Python."
 import hashlib
 import io
 import json
-import lzma
 import os
 import pathlib
 import re
@@ -42,7 +41,7 @@ def wanted_packages():
 
 
 def download(folder):
-    """All packages that the wanted ones depend on, as for a system that has none."""
+    """The wanted packages and all that they depend on, as for a system that has none."""
     status = folder / "status"
     status.touch()
     archives = folder / "archives"
@@ -240,9 +239,13 @@ def unpack(folder, proof):
     return unpack_model(folder, proof)
 
 
-def main():
+def refuse_a_space():
     if re.search(r"\s", str(ROOT)):
         sys.exit(f"weir: the path of this tree, {ROOT}, has a space, which flags for compilers cannot have; move the tree")
+
+
+def main():
+    refuse_a_space()
     what, folder, *words = sys.argv[1:]
     folder = pathlib.Path(folder).resolve()
     if what == "pack":

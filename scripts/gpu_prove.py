@@ -4,15 +4,15 @@
 
 usage: gpu.sh prove [--wait S] [--minutes N] [--arch N] [--objects N] [--small] [--again] [STEP...]
 
-The steps run in a session of their own, which goes on when the command ends: call it again to wait, and for the results. Each step
-has a time limit and leaves a result; what is done stays done, and a new run goes on with the rest. A result counts only for the same
-tree, pack, backend and architecture, and with or without --small as now.
+The steps run in a session of their own, which goes on when the command ends: call it again to wait for the results. Each step has a
+time limit and writes a result; a later run skips the steps that succeeded. A result counts only for the same tree, pack, backend and
+architecture, and only if both runs had --small or neither.
 
-  --wait S      seconds to wait for the end of the run, 520; what there is by then is delivered
+  --wait S      seconds to wait for the end of the run, 520; then the results so far are delivered
   --minutes N   no step begins after this many minutes of a run, 25
   --arch N      the GPU's architecture for nvcc, 90
   --objects N   the first part of the backend's objects to deliver, 1: there may be more than fit into 8 files
-  --small       a rehearsal: a small model, few streams, and no time limits to speak of
+  --small       a rehearsal: a small model, few streams, and time limits 60 times as long
   --again       forget the results of the steps named, or of all
 
 What is delivered, to $OUT or build/proof/out: at most 8 files of 16 MiB. Put the files objects-*.tar.xz into build/gpu/objects, and
@@ -33,12 +33,14 @@ import tarfile
 import time
 import xml.etree.ElementTree
 
+import gpu_pack
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACK, PROOF = ROOT / "build/gpu", ROOT / "build/proof"
 RESULTS, LOGS, OBJECTS = PROOF / "results", PROOF / "logs", PROOF / "objects"
 FILE, FILES = 16 << 20, 8  # what may come back: bytes of a file, and files
 BACKEND = os.environ.get("WEIR_BACKEND", "cuda")
-# In order of worth; seconds that each may take. A second round of the backend goes on where the first was stopped.
+# The seconds that each may take, the most useful first. `backend-rest` goes on where `backend` was stopped.
 STEPS = {"backend": 480, "backend-rest": 480, "build": 480, "server": 480, "tests": 480, "models": 240, "engine": 240, "http": 300, "stall": 120,
          "prefix": 120, "sanitizer": 240, "defaults": 480, "shapes": 480, "many": 240}
 TESTS = ("engine_model_test", "prefix_model_test", "speculate_model_test", "structured_model_test", "adapter_model_test", "low_level_model_test",
@@ -50,7 +52,7 @@ SOURCES = ("CMakeLists.txt", "CMakePresets.json", "bench", "cli", "cmake", "hub"
 # ---- What the steps share ---------------------------------------------------------------------------------
 
 def flags(arch):
-    words = {"cuda": [f"-DCMAKE_CUDA_ARCHITECTURES={arch}"]}.get(BACKEND, [])
+    words = [f"-DCMAKE_CUDA_ARCHITECTURES={arch}"] if BACKEND == "cuda" else []
     if OBJECTS.is_dir():
         words += [f"-DCMAKE_PROJECT_ggml_INCLUDE={ROOT}/scripts/llama_prebuilt.cmake", f"-DWEIR_PREBUILT_TARGET=ggml-{BACKEND}",
                   f"-DWEIR_PREBUILT={OBJECTS}"]
@@ -109,7 +111,7 @@ def build(_):
     if not list((PROOF / "models").glob("SmolLM2*.gguf")):
         call(sys.executable, "bench/random_model.py", PROOF / "models/small.gguf", vocabulary())
     call("scripts/build.sh", "release", "weir_cli", "weir_bench", *TESTS)
-    if BACKEND != "cpu":  # what the time of the backend's steps was too short for need not be compiled again for llama-server
+    if BACKEND != "cpu":  # llama-server takes the objects that the backend's steps had no time for
         keep_objects(PROOF / "cache/weir/llama")
     return {"weir": ask("build/release/weir", "version").splitlines()[0], "devices": ask("build/release/weir", "run", "--list-devices").strip()}
 
@@ -151,7 +153,7 @@ def verdict(code, report):
 
 
 def vocabulary():
-    return next((PROOF / "cache/weir/llama").glob("src-*/models/ggml-vocab-llama-bpe.gguf"))
+    return next((PROOF / "cache/weir/llama").glob(f"src-*/{gpu_pack.VOCABULARY}"))
 
 
 # ---- The run ----------------------------------------------------------------------------------------------
@@ -322,8 +324,7 @@ def follow(at):
 
 def main():
     global OF
-    if re.search(r"\s", str(ROOT)):
-        sys.exit(f"weir: the path of this tree, {ROOT}, has a space, which flags for compilers cannot have; move the tree")
+    gpu_pack.refuse_a_space()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS)
     parser.add_argument("--wait", type=float, default=520)
     parser.add_argument("--minutes", type=float, default=25)

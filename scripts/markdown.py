@@ -71,7 +71,7 @@ def unlisted():
 
 def main():
     os.chdir(pathlib.Path(__file__).resolve().parent.parent)
-    paths = [*pathlib.Path().glob("*.md"), *pathlib.Path("elixir").glob("*.md"), *pathlib.Path("elixir/cluster").glob("*.md")]
+    paths = [path for folder in (".", "elixir", "elixir/cluster", "python") for path in pathlib.Path(folder).glob("*.md")]
     for folder in ("docs", "bench", "elixir/guides", "examples"):
         paths += sorted(pathlib.Path(folder).rglob("*.md"))
     wrong = ["%s:%d: %s" % (path, *fault) for path in paths for fault in faults_of(path)] + list(unlisted())

@@ -123,11 +123,12 @@ class Model:
         offset = 0
         for name, dims, kind, data in self.tensors:
             out += string(name) + struct.pack("<I%dQIQ" % len(dims), len(dims), *dims, TYPE_ID[kind], offset)
-            offset += len(pad(data))
+            offset += len(data) + -len(data) % ALIGNMENT
         with open(path, "wb") as file:
             file.write(pad(out))
             for _, _, _, data in self.tensors:
-                file.write(pad(data))
+                file.writelines([data] if isinstance(data, (bytes, bytearray)) else data)  # or pieces of a large one
+                file.write(bytes(-len(data) % ALIGNMENT))
 
 
 def pad(data):
