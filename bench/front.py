@@ -4,9 +4,8 @@
 
 usage: front.py ROUNDS [SECONDS]
 
-POST /apply-template with 50 messages and 60 tools, of which each program reads the body and renders the prompt, and weir also makes
-its tokens; no pass runs. And POST /v1/plan, of both builds of weir, which also makes the grammar of the calls and looks what the
-cache has. One connection on WEIR_MODEL, with one of the pin's templates. The programs take turns, for SECONDS (2) each time. Prints
+POST /apply-template with 50 messages and 60 tools: each program reads the body and renders the prompt, weir also tokenizes it, and no
+pass runs. POST /v1/plan, of both builds of weir: it also makes the grammar of the calls and looks up the cache. One connection on WEIR_MODEL, with one of the pin's templates. The programs take turns, for SECONDS (2) each time. Prints
 microseconds of all the program's threads in Markdown. Needs WEIR_BIN, WEIR_MODEL and WEIR_LLAMA_SOURCE in the environment, and
 LLAMA_SERVER and WEIR_BEFORE, the other build's program, unless they are left out; scripts/bench.sh sets all but the last."""
 import http.client
@@ -23,7 +22,7 @@ TEMPLATE = "Qwen-Qwen3-0.6B.jinja"
 
 
 def microseconds(server, path, body, seconds):
-    """Of processor time for a request, and the characters of the prompt."""
+    """Processor time of a request, and the characters of the prompt."""
     connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=300)
     n, before, until = 0, server_cpu(server), time.monotonic() + seconds
     while time.monotonic() < until or n < 2:

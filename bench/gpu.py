@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What scripts/gpu_prove.py measures on a GPU: STEPS, by name, and the page that shows their results.
 
-A step gets a function that keeps the rows it has so far, and returns its result. A row has a figure's name and its values; where
-llama-server or a plain llama.h loop stands beside weir also the ratio and its aim. The model is of 8B's shape in Q4_K_M with random
+A step gets a function that saves the rows it has so far, and returns its result. A row has a figure's name and its values, and
+beside llama-server or a plain llama.h loop also the ratio and its aim. The model is of 8B's shape in Q4_K_M with random
 weights; in a rehearsal (WEIR_PROOF_SMALL) a small one, with shorter prompts and fewer streams."""
 import collections
 import datetime
@@ -33,7 +33,7 @@ AIMS = {"throughput": ("≥", 1.5), "gap": ("≤", 0.05), "prefix": ("≤", 0.1)
 
 
 def model(kind="8b", mix="q4_k_m"):
-    """Written when it is first asked for."""
+    """The path of a random model, which is written when it is first asked for."""
     if SMALL:
         kind, mix = {"8b": "", "experts": "window", "hybrid": "window"}.get(kind, kind), "q8_0"
     path = PROOF / "models" / f"{kind or 'wide'}-{mix}.gguf"
@@ -165,16 +165,16 @@ def stream(requests, *words):
         return tokens, [tick for tick in map(json.loads, ring.read_text().splitlines()) if "tick" in tick]
 
 
-def ticks_of(name, n):
-    """Where the time of ticks goes that only decode: what pipelined sampling, or sampling on the device, could save at most."""
+def ticks_of(n):
+    """Where the time of ticks that only decode goes: the most that pipelined sampling, or sampling on the device, could save."""
     requests = [{"prompt": f"{i}. Once upon a time", "max_tokens": 4 * ANSWER, "ignore_eos": True, "seed": i} for i in range(n)]
     _, ticks = stream(requests, "--slots", n, "-c", 8 * PROMPT + 4 * ANSWER, "--draft-max", 0)
     ticks = [t for t in ticks if t.get("n_decode", 0) == n and not t.get("n_prefill")]
     if not ticks:
         return []
     passes, whole = (statistics.median(t[key] / 1e6 for t in ticks) for key in ("decode_ns", "tick_ns"))
-    return [{"figure": f"{name}: of a tick with {streams_of(n)}, forward passes and the rest (sampling, texts, the plan)", "unit": "ms",
-             "weir": f"{passes:.2f}, {whole - passes:.2f}"}]
+    return [{"figure": f"pipelined sampling and sampling on the device have no switch yet: of a tick with {streams_of(n)}, forward passes and the rest "
+                       "(sampling, texts, the plan)", "unit": "ms", "weir": f"{passes:.2f}, {whole - passes:.2f}"}]
 
 
 def invariance(n):
@@ -207,7 +207,7 @@ SWITCHES = [
 def step_defaults(kept):
     rows = []
     for n in STREAMS:
-        rows += ticks_of("pipelined sampling and sampling on the device have no switch yet", n)
+        rows += ticks_of(n)
         kept(rows)
     rows += invariance(min(8, SLOTS))
     kept(rows)

@@ -9,8 +9,8 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$weir_root"
 
-# Steps beside each other, about as long each: behind the tests what needs their build, what mostly waits for browsers and servers, and the
-# rest. So the processors have work until the end. dialyzer leaves in the compiler's cache what mix compiles.
+# Three lanes of steps that run at the same time and take about as long, so that the processors have work until the end: what needs the
+# tests' build, what mostly waits for browsers and servers, and the rest. dialyzer fills the compiler's cache for mix.
 lanes=('gcc format layers markdown exports' 'docs dialyzer mix browser clients tsan' 'lint without fuzz asan')
 fuzz_seconds=${FUZZ_SECONDS:-30}
 logs=build/check
@@ -73,12 +73,9 @@ check_exports() {
     [ ! -s $logs/exports.diff ]
 }
 
-check_sanitized() { # check_sanitized PRESET CTEST-ARGUMENT...
+check_preset() { # check_preset PRESET CTEST-ARGUMENT...
     scripts/build.sh "$1" && scripts/test.sh "$@"
 }
-
-# Compiles all, since tests, examples and the hub's library include what may be left out, and runs the three tests that ask for it.
-check_without() { scripts/build.sh without && scripts/test.sh without -R '^(model|worker|without)_test$'; }
 
 check_tsan() { scripts/build.sh tsan threads_tests && scripts/test.sh tsan -L threads; }
 
@@ -165,11 +162,12 @@ for name; do
         count $logs/tests.log
         ;;
     gcc) step "no warning from gcc" check_gcc ;;
-    without) step "without the parts that may be left out, no warning" check_without ;;
+    # all of it is compiled: tests, examples and the hub's library include what may be left out, too
+    without) step "without the parts that may be left out, no warning" check_preset without -R '^(model|worker|without)_test$' ;;
     clang) step "no warning from clang" scripts/build.sh clang-werror ;;
     format) step "formatting" watch "clang-format" $logs/format.log scripts/format.sh --check ;;
     lint) step "lint" watch "clang-tidy" $logs/lint.log check_lint ;;
-    unit) step "unit tests without llama.cpp, no warning" check_sanitized unit -L '^unit$' ;;
+    unit) step "unit tests without llama.cpp, no warning" check_preset unit -L '^unit$' ;;
     lint-changed) step "lint of what changed" watch "clang-tidy" $logs/lint.log check_lint_changed ;;
     layers) step "layers" watch "includes" $logs/layers.log scripts/layers.py ;;
     markdown) step "Markdown" watch "links and widths" $logs/markdown.log scripts/markdown.py ;;
@@ -183,12 +181,12 @@ for name; do
         # invariance_avx2 is one of them with other kernels; backend_select_test and header_test run scripts and compilers alone,
         # nothing that a sanitizer sees.
         not_there='adapter|cache_dir|calls|cli|engine|estimate|guides|heads|hub|invarian(ce|t)|low_level|prefix|speculate'
-        step "no warning from clang, tests under ASan and UBSan" check_sanitized asan -E "^(($not_there)_model_test|invariance_avx2|backend_select_test|header_test)\$"
+        step "no warning from clang, tests under ASan and UBSan" check_preset asan -E "^(($not_there)_model_test|invariance_avx2|backend_select_test|header_test)\$"
         ;;
     tsan) step "threaded tests, the server and the commands that run an engine, under TSan" check_tsan ;;
     tsan-llama)
         scripts/model.sh >/dev/null
-        step "the engine on the real model under TSan" check_sanitized tsan-llama -R '^engine_model_test$'
+        step "the engine on the real model under TSan" check_preset tsan-llama -R '^engine_model_test$'
         ;;
     vulkan) step "tiny models and the default model on Vulkan" check_vulkan ;;
     browser)

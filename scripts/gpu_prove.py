@@ -45,7 +45,7 @@ STEPS = {"backend": 480, "backend-rest": 480, "build": 480, "server": 480, "test
          "prefix": 120, "sanitizer": 240, "defaults": 480, "shapes": 480, "many": 240}
 TESTS = ("engine_model_test", "prefix_model_test", "speculate_model_test", "structured_model_test", "adapter_model_test", "low_level_model_test",
          "heads_model_test", "media_llama_test", "llama_kinds_test", "llama_head_test", "kinds_draft_test")
-OF = {}  # what the results are of; main sets it
+OF = {}  # what the results belong to; main sets it
 SOURCES = ("CMakeLists.txt", "CMakePresets.json", "bench", "cli", "cmake", "hub", "include", "scripts", "server", "src", "tests", "tools")
 
 
@@ -93,7 +93,7 @@ def keep_objects(build):
 
 
 def backend(_):
-    """The GPU's part of ggml alone, from the pin: weir's llama.cpp and upstream's take the same objects. Returns what is left."""
+    """The GPU's part of ggml alone, from the pin: weir's llama.cpp and upstream's take the same objects."""
     if BACKEND == "cpu":
         return {"objects": 0}
     build = PROOF / "backend"
@@ -142,7 +142,7 @@ def tests(_):
 
 
 def verdict(code, report):
-    """Of one test that ctest has run. To ctest a test that was skipped has passed; programs that skip everything also end with 0."""
+    """How one test that ctest has run ended. ctest counts a skipped test as passed, and a program that skips everything ends with 0."""
     if code != 0 or not report.exists():
         return "failed"
     case = xml.etree.ElementTree.parse(report).getroot().find("testcase")
@@ -159,7 +159,7 @@ def vocabulary():
 # ---- The run ----------------------------------------------------------------------------------------------
 
 def origin(arch):
-    """What results are of. The tree's digest stands for its commit: a tree that travels may have no git, and changes of its own."""
+    """What a result belongs to. The tree's digest stands for its commit: a tree that travels may have no git, and changes of its own."""
     tree = hashlib.sha256()
     for top in SOURCES:
         for file in sorted((ROOT / top).rglob("*")) if (ROOT / top).is_dir() else [ROOT / top]:
@@ -178,7 +178,7 @@ def keep(name, result):
 
 
 def recall(name):
-    """The step's result; nothing where it is of something else."""
+    """The step's result; nothing if it belongs to something else."""
     path = RESULTS / f"{name}.json"
     result = json.loads(path.read_text()) if path.exists() else {}
     return result if result.pop("of", None) == OF else {}
@@ -197,7 +197,7 @@ def step(name, arch):
 
 
 def end_group(process):
-    """Ends the step with all that it started, and waits for that: a compiler takes what is half written away."""
+    """Ends the step with all that it started, and waits for that: a compiler removes what it has half written."""
     for how in (signal.SIGTERM, signal.SIGKILL):
         give_up = time.monotonic() + 20
         try:
@@ -252,7 +252,7 @@ def running():
 # ---- What comes back --------------------------------------------------------------------------------------
 
 def packed(files):
-    """Groups of the objects whose archives are each small enough, one after the other."""
+    """Archives of the objects, each of them small enough to come back."""
     path = PROOF / "part.tar.xz"
     with tarfile.open(path, "w:xz", preset=3) as out:
         for file in files:
@@ -267,7 +267,7 @@ def packed(files):
 
 
 def pack_objects():
-    """PROOF/parts, made once for the objects that there are."""
+    """Makes PROOF/parts, once for the same objects."""
     files, parts = sorted(OBJECTS.rglob("*.o")), PROOF / "parts"
     stamp, now = parts / "files", "\n".join(f"{file} {file.stat().st_size}" for file in files)
     if stamp.exists() and stamp.read_text() == now:
@@ -349,7 +349,7 @@ def main():
         sys.exit(f"weir: there is no {'step ' + unknown[0] if unknown else 'backend ' + BACKEND} here; see gpu.sh prove --help")
     PROOF.mkdir(parents=True, exist_ok=True)
     at = (PROOF / "log").stat().st_size if (PROOF / "log").exists() else 0
-    # Also beside a run: parts of the model may come one after the other.
+    # Also while a run goes on: parts of the model may come one after the other.
     call(sys.executable, "scripts/gpu_pack.py", "unpack", PACK, PROOF)
     process = None
     if not running():

@@ -1,5 +1,5 @@
-# Part of ggml's build where a GPU is tried (scripts/gpu_prove.py): the target WEIR_PREBUILT_TARGET takes those of its files' objects
-# that lie in WEIR_PREBUILT, and compiles the others. The objects come from the same pin, compiler and flags.
+# Part of ggml's build where a GPU is tried (scripts/gpu_prove.py): the target WEIR_PREBUILT_TARGET takes the objects of its files
+# that lie in WEIR_PREBUILT, and compiles the other files. The objects come from the same pin, compiler and flags.
 # SPDX-License-Identifier: Apache-2.0
 function(weir_prebuilt)
     get_target_property(folder ${WEIR_PREBUILT_TARGET} SOURCE_DIR)

@@ -66,8 +66,8 @@ def n_accepted(server):
 
 
 def fewer(n_pieces, accepted):
-    """90 tokens came in as few pieces as these accepted tokens of drafts make; how many those are depends on measured times. A stream has
-    three events more at most."""
+    """True if 90 tokens came in as few pieces as the accepted tokens of drafts allow, each of which saves one; how many are accepted depends
+    on measured times. A stream has at most three more events."""
     return n_pieces <= 90 - accepted + 3
 
 

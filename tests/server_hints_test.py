@@ -1,5 +1,5 @@
 """weir serve on the fake model: what has no effect in a request is served and named in X-Weir-Relaxed, or with X-Weir-Strict refused; what was
-mistyped, and what the answer would not be the same without, is refused. WEIR_HINTS_SEED=N: the fields of another run under sanitizers."""
+mistyped, and what the answer would not be the same without, is refused. WEIR_HINTS_SEED=N takes the same fields as another run under sanitizers."""
 # SPDX-License-Identifier: Apache-2.0
 import itertools
 import json
@@ -209,7 +209,7 @@ def efforts():
             end(server)
 
 
-SEED = int(os.environ.get("WEIR_HINTS_SEED", str(random.SystemRandom().randrange(1 << 30))))
+SEED = int(os.environ.get("WEIR_HINTS_SEED") or random.SystemRandom().randrange(1 << 30))
 
 
 def some(items, one_in):

@@ -528,7 +528,7 @@ rest = [e for e in events if not e.startswith(":")]
 check("draining: what runs ends as it would have", rest[-1] == "[DONE]" and json.loads(rest[-2])["choices"][0]["finish_reason"] == "length", rest[-2:])
 check("then it ends with 0", server.wait() == 0)
 
-# The answer of a refused request stays readable for 2 s while its body comes; a try that takes longer here says nothing, and is repeated.
+# The answer of a refused request stays readable for 2 s while its body comes; a try that takes longer proves nothing and is repeated.
 for _ in range(5):
     server = start("--drain", "60")
     refused_one = server.connect()

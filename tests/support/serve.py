@@ -161,7 +161,7 @@ class Connection:
 
 
 class Kept:
-    """Requests one after the other on a connection, and on another one after a reply that ends it. One that ends without a word fails."""
+    """Requests one after the other on a connection, and on a new one after a reply that closes it. A connection that ends without a reply fails."""
 
     def __init__(self, server):
         self.server, self.connection = server, server.connect()
@@ -304,7 +304,7 @@ class Server:
             time.sleep(0.01)
 
     def is_idle(self, **more):
-        """Whether no slot is busy, as soon as that is so: a slot is left a moment after the end of its answer is sent."""
+        """True as soon as no slot is busy, false if one still is in the end: a slot is busy for a moment after its answer's end is sent."""
         end = time.monotonic() + self.patience
         while self.busy_slots(**more) != 0:
             if time.monotonic() > end:
