@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from weir import _core, _params
-from weir._core import Handle, check, ffi, filled, invalid, ints, lib, read, sequence, sized, utf8, wrong_type
+from weir._core import Handle, check, described, ffi, filled, invalid, ints, lib, sequence, sized, utf8, wrong_type
 
 if TYPE_CHECKING:
     import numpy
@@ -26,7 +26,7 @@ class _Progress:
 
 
 def _failed(_kind: Any, error: BaseException, traceback: Any) -> None:
-    """An exception in a callback: a Ctrl-C, too, which may come before its first statement."""
+    """Keeps an exception of a callback; also a Ctrl-C, which may come before the first statement."""
     ffi.from_handle(traceback.tb_frame.f_locals["user"]).error = error
 
 
@@ -67,10 +67,8 @@ class Model(Handle):
     @property
     def info(self) -> ModelInfo:
         """What the file says about the model: sizes, special tokens, the chat template."""
-        info = sized("weir_model_info")
         with self.use() as c:
-            check(lib.weir_model_describe(c, info))
-            return cast("ModelInfo", read(info[0]))
+            return described("weir_model_info", lib.weir_model_describe, c)
 
     def tokenize(self, text: str, *, add_special: bool = True, parse_special: bool = True) -> list[int]:
         """The token ids of a text. add_special: with those that the model expects around it; parse_special: control tokens such
@@ -131,9 +129,7 @@ class Grammar:
     @classmethod
     def from_json_schema(cls, schema: Any) -> Grammar:
         """The grammar of the JSON texts that match a schema: a mapping, a JSON text or a type."""
-        if not isinstance(schema, (str, Mapping)):
-            schema = _params.json_schema_of(schema)
-        data = _params.json_text("json_schema", cast("Any", schema))
+        data = _params.schema_text("json_schema", schema)
         out, error = ffi.new("char **"), ffi.new("weir_error *")
         check(lib.weir_grammar_from_json_schema(data, len(data), out, error), error)
         try:
@@ -154,10 +150,8 @@ class Adapter(Handle):
 
     @property
     def info(self) -> AdapterInfo:
-        info = sized("weir_adapter_info")
         with self.use() as c:
-            check(lib.weir_adapter_describe(c, info))
-            return cast("AdapterInfo", read(info[0]))
+            return described("weir_adapter_info", lib.weir_adapter_describe, c)
 
 
 class Media(Handle):
@@ -176,10 +170,8 @@ class Media(Handle):
     @property
     def info(self) -> dict[str, Any]:
         """kind ("image" or "audio"), format, width and height, or seconds and sample_rate, and the hash of the file."""
-        info = sized("weir_media_info")
         with self.use() as c:
-            check(lib.weir_media_describe(c, info))
-            return read(info[0])
+            return described("weir_media_info", lib.weir_media_describe, c)
 
     @property
     def array(self) -> numpy.ndarray[Any, Any]:
