@@ -134,7 +134,7 @@ def main() -> None:
     text = HEAD
     every = {of: arguments(core.lib, params, of) for of in CLASSES}
     for of, name in CLASSES.items():
-        text += typed_dict(name, every[of], f"Keywords for the members of weir_{of}{'' if of == 'request' else '_params'}.")
+        text += typed_dict(name, every[of], f"Keywords for the members of {params.struct_name(of)}.")
     merged: "dict[str, tuple[str, str, str]]" = {}
     for of in ("request", "sampler", "chat"):
         for row in every[of]:

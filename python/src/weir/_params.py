@@ -143,10 +143,15 @@ def schema_text(name: str, value: object) -> bytes:
     return json_text(name, cast("Any", value) if isinstance(value, (str, Mapping)) else json_schema_of(value))
 
 
+def struct_name(of: str) -> str:
+    return "weir_request" if of == "request" else f"weir_{of}_params"
+
+
 class Struct:
     """A parameter struct with its defaults. `keep` holds what it points to."""
 
-    def __init__(self, of: str, ctype: str) -> None:
+    def __init__(self, of: str) -> None:
+        ctype = struct_name(of)
         self.of, self.c, self.keep = of, ffi.new(f"{ctype} *"), list[Any]()
         getattr(lib, f"{ctype}_init")(self.c, ffi.sizeof(ctype))
 
@@ -313,9 +318,9 @@ def unknown(name: str, allowed: Iterable[str]) -> WrongTypeError:
     return WrongTypeError(f"{name} is no keyword here{hint}", "invalid", 400, name)
 
 
-def params(of: str, ctype: str, options: Mapping[str, Any]) -> Struct:
+def params(of: str, options: Mapping[str, Any]) -> Struct:
     """A struct with these keywords."""
-    struct = Struct(of, ctype)
+    struct = Struct(of)
     for name, value in options.items():
         if name not in keywords(of):
             raise unknown(name, keywords(of))

@@ -100,7 +100,7 @@ class Chat(Handle):
     def __init__(self, model: Model, messages: Sequence[Message], *, tools: Sequence[Tool] | None = None,
                  **options: Unpack[ChatOptions]) -> None:  # fmt: skip
         plain, media = _plain(sequence("messages", messages, "a list of messages"))
-        struct = _params.params("chat", "weir_chat_params", options)
+        struct = _params.params("chat", options)
         struct.string("messages_json", _params.json_text("messages", plain))
         if tools is not None:
             listed = [tool_of(t) if callable(t) else t for t in sequence("tools", tools, "a list of tools or functions")]

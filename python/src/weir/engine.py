@@ -41,7 +41,7 @@ class Engine(Handle):
     def __init__(self, model: Model | str | os.PathLike[str], **options: Unpack[EngineOptions]) -> None:
         if not isinstance(model, Model):
             model = Model(model)
-        struct = _params.params("engine", "weir_engine_params", options)
+        struct = _params.params("engine", options)
         out, error = self._made("weir_engine", lib.weir_engine_destroy), ffi.new("weir_error *")
         with model.use() as c:
             check(lib.weir_engine_create(c, struct.c, out, error), error)
@@ -82,7 +82,7 @@ class Engine(Handle):
             if given is not None and not isinstance(given, Sampler):
                 raise wrong_type("sampler", "a weir.Sampler", given)
             parts["request"]["sampler"] = given.replace(**parts["sampler"]) if given else Sampler(**parts["sampler"])
-        request = _params.params("request", "weir_request", parts["request"])
+        request = _params.params("request", parts["request"])
         if chat is not None:
             request.c.chat = request.hold(chat.use()).c
         elif isinstance(prompt, str):
@@ -280,7 +280,7 @@ class Engine(Handle):
 def estimate(path: str | os.PathLike[str], model: ModelOptions | None = None, **options: Unpack[EngineOptions]) -> EngineMemory:
     """The memory that an engine for a model file would take, in bytes; nothing is loaded."""
     memory, error = sized("weir_engine_memory"), ffi.new("weir_error *")
-    params = _params.params("model", "weir_model_params", model or {}), _params.params("engine", "weir_engine_params", options)
+    params = _params.params("model", model or {}), _params.params("engine", options)
     check(lib.weir_engine_estimate(_core.c_text("path", path), params[0].c, params[1].c, memory, error), error)
     return cast("EngineMemory", read(memory[0]))
 

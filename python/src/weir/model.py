@@ -50,7 +50,7 @@ class Model(Handle):
     def __init__(self, path: str | os.PathLike[str], *, progress: Callable[[float], object] | None = None,
                  **options: Unpack[ModelOptions]) -> None:  # fmt: skip
         name = _core.c_text("path", path)
-        struct = _params.params("model", "weir_model_params", options)
+        struct = _params.params("model", options)
         held = _Progress(progress)
         user = ffi.new_handle(held)
         struct.c.progress, struct.c.progress_user = lib.py_progress, user
@@ -103,7 +103,7 @@ class Sampler:
 
     def __init__(self, **options: Unpack[SamplerOptions]) -> None:
         self._options: dict[str, Any] = dict(options)
-        self._struct = _params.params("sampler", "weir_sampler_params", options)
+        self._struct = _params.params("sampler", options)
 
     @property
     def c(self) -> Any:
@@ -164,7 +164,7 @@ class Media(Handle):
             raise wrong_type("data", "the bytes of a file", data)
         out, error = self._made("weir_media", lib.weir_media_release), ffi.new("weir_error *")
         view = ffi.from_buffer(data)
-        struct = _params.params("media", "weir_media_params", options)
+        struct = _params.params("media", options)
         check(lib.weir_media_create(view, len(view), struct.c, out, error), error)
 
     @property
@@ -210,7 +210,7 @@ class Embedder(Handle):
     def __init__(self, model: Model, **options: Unpack[ContextOptions]) -> None:
         self._turn = threading.Lock()
         longest = min(model.info["n_ctx_train"] or 2048, 8192)
-        struct = _params.params("context", "weir_context_params", {"n_ctx": longest, "n_seq_max": 1, **options, "embeddings": True})
+        struct = _params.params("context", {"n_ctx": longest, "n_seq_max": 1, **options, "embeddings": True})
         if "n_ubatch" not in options:
             struct.c.n_ubatch = max(struct.c.n_ctx, 1)
         out, error = self._made("weir_context", lib.weir_context_destroy), ffi.new("weir_error *")
