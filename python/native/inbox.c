@@ -1,5 +1,6 @@
 /* inbox.c: a list of watched streams that are readable, under one mutex, and a pipe that has a byte in it
- * while the list has an entry. The mutex is the last in every order of locks: nothing is called under it.
+ * while the list has an entry. The mutex is the last in every order of locks: no function of weir is
+ * called under it.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "inbox.h"
 

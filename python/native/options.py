@@ -74,10 +74,10 @@ def number(value: float) -> str:
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
 
 
-def argument(ffi: Any, lib: Any, name: str, member: Any) -> "tuple[str, str]":
+def argument(lib: Any, member: Any) -> "tuple[str, str]":
     """The type of a keyword, and what its documentation says about range and default."""
     kind = member.type
-    ranged = f"{number(member.min)} to {number(member.max)}" + (", or -1" if member.or_minus_one else "") + f"; {number(member.initial)}"
+    ranged = f"{number(member.low)} to {number(member.high)}" + (", or -1" if member.or_minus_one else "") + f"; {number(member.initial)}"
     if kind == lib.WEIR_MEMBER_BOOL:
         return "bool", str(member.initial != 0)
     if kind in (lib.WEIR_MEMBER_INT32, lib.WEIR_MEMBER_UINT32, lib.WEIR_MEMBER_INT64, lib.WEIR_MEMBER_UINT64):
@@ -85,57 +85,34 @@ def argument(ffi: Any, lib: Any, name: str, member: Any) -> "tuple[str, str]":
     if kind in (lib.WEIR_MEMBER_FLOAT, lib.WEIR_MEMBER_DOUBLE):
         return "float", ranged
     if kind == lib.WEIR_MEMBER_CHOICE:
-        names, i = [], 0
-        while member.choices[i] != ffi.NULL:
-            names.append(ffi.string(member.choices[i]).decode())
-            i += 1
-        return f"Literal[{', '.join(repr(n) for n in names)}]", names[int(member.initial - member.min)]
+        return f"Literal[{', '.join(map(repr, member.choices))}]", member.choices[int(member.initial - member.low)]
     if kind == lib.WEIR_MEMBER_STRING:
-        return TEXTS.get(name, "str"), ""
+        return TEXTS.get(member.name, "str"), ""
     if kind == lib.WEIR_MEMBER_STRINGS:
         return "Sequence[str]", ""
     if kind == lib.WEIR_MEMBER_BIASES:
         return "Mapping[int, float]", ""
-    return OTHERS.get(name, ""), ""
+    return OTHERS.get(member.name, ""), ""
 
 
-def arguments(ffi: Any, lib: Any, params: Any, of: str) -> "list[tuple[str, str, str]]":
+def arguments(lib: Any, params: Any, of: str) -> "list[tuple[str, str, str]]":
     """(name, type, documentation) of each keyword."""
-    n = ffi.new("size_t *")
-    members = lib.weir_members(of.encode(), n)
-    assert members != ffi.NULL, of
     rows = []
-    for i in range(n[0]):
-        member = members[i]
-        name = params.keyword(ffi.string(member.name).decode())
+    for name, member in params.members(of).items():
         if name not in params.keywords(of):
             continue
-        python, about = argument(ffi, lib, name, member)
+        python, about = argument(lib, member)
         assert python, f"{of}.{name} has no type here"
-        unit = ffi.string(member.unit).decode()
-        about = ", ".join(part for part in (unit, about) if part)
-        rows.append((name, python, ffi.string(member.help).decode() + (f" ({about})" if about else "")))
+        about = ", ".join(part for part in (member.unit, about) if part)
+        rows.append((name, python, member.help + (f" ({about})" if about else "")))
+    assert rows, of
     return rows
 
 
-def result(ffi: Any, struct: str) -> "list[tuple[str, str]]":
-    rows = []
-    for name, field in ffi.typeof(struct).fields:
-        ctype = field.type
-        if name == "size":
-            continue
-        if ctype.kind == "primitive":
-            kind = {"_Bool": "bool", "float": "float", "double": "float"}.get(ctype.cname, "int")
-        elif ctype.kind == "enum":
-            kind = "str"
-        elif ctype.cname.startswith("char["):
-            kind = "str"
-        elif ctype.cname == "char *":
-            kind = "str | None"
-        else:
-            continue
-        rows.append((name, kind))
-    return rows
+def result(core: Any, struct: str) -> "list[tuple[str, str]]":
+    """(name, type) of each member that the package reads; a text that is a pointer may be NULL, which is None."""
+    values = core.read(core.ffi.new(f"{struct} *")[0])
+    return [(name, "str | None" if value is None else type(value).__name__) for name, value in values.items()]
 
 
 def typed_dict(name: str, rows: "list[tuple[str, str, str]]", about: str) -> str:
@@ -149,23 +126,22 @@ def typed_dict(name: str, rows: "list[tuple[str, str, str]]", about: str) -> str
 
 def main() -> None:
     folder, out = map(pathlib.Path, sys.argv[1:])
-    # The package's own modules tell its keywords; __init__.py would read all of them.
+    # _params.py knows the keywords. An empty module stands for the package, whose __init__.py would load everything.
     package = types.ModuleType("weir")
     package.__path__ = [str(pathlib.Path(__file__).parent.parent / "src/weir"), str(folder)]
     sys.modules["weir"] = package
     core, params = importlib.import_module("weir._core"), importlib.import_module("weir._params")
-    ffi, lib = core.ffi, core.lib
     text = HEAD
-    every = {of: arguments(ffi, lib, params, of) for of in CLASSES}
+    every = {of: arguments(core.lib, params, of) for of in CLASSES}
     for of, name in CLASSES.items():
-        text += typed_dict(name, every[of], f"Keywords for the members of weir_{of}{'' if of == 'request' else '_params'}.")
+        text += typed_dict(name, every[of], f"Keywords for the members of {params.struct_name(of)}.")
     merged: "dict[str, tuple[str, str, str]]" = {}
     for of in ("request", "sampler", "chat"):
         for row in every[of]:
             merged.setdefault(row[0], row)
     text += typed_dict("GenerateOptions", list(merged.values()), "Keywords of a request, of its sampler and of its chat.")
     for struct, name in RESULTS.items():
-        rows = [(key, kind, "") for key, kind in result(ffi, struct)]
+        rows = [(key, kind, "") for key, kind in result(core, struct)]
         text += typed_dict(name, rows, f"The members of {struct}.").replace(", total=False", "")
     out.write_text(text, encoding="utf-8")
 

@@ -153,12 +153,18 @@ class Async(unittest.IsolatedAsyncioTestCase):
         await never.aclose()
         self.assertEqual([c async for c in never], [])
 
-    async def test_closing_wakes_a_reader(self):
-        full, _first = blocked()
+    async def waiting(self):
+        """A stream that waits for a slot, and the task that reads it."""
+        full, first = blocked()
+        self.addCleanup(first.close)
         stream = full.astream("a")
         await stream.start()
         reader = asyncio.create_task(stream.result())
         await asyncio.sleep(0)
+        return stream, reader
+
+    async def test_closing_wakes_a_reader(self):
+        stream, reader = await self.waiting()
         await stream.aclose()
         self.assertEqual((await reader).text, "")
 
@@ -176,11 +182,7 @@ class Async(unittest.IsolatedAsyncioTestCase):
         until(lambda: idle(self.engine))
 
     async def test_two_tasks_of_one_stream(self):
-        full, _first = blocked()
-        stream = full.astream("a")
-        await stream.start()
-        reader = asyncio.create_task(stream.result())
-        await asyncio.sleep(0)
+        stream, reader = await self.waiting()
         with self.assertRaises(weir.Error) as caught:
             await stream.__anext__()
         self.assertEqual(caught.exception.code, "state")

@@ -162,7 +162,6 @@ class Models(unittest.TestCase):
             weir.log_to(None)
         self.assertIn("WARNING:weir:a line", logs.output)
 
-
     def test_a_handler_of_the_log_may_wait_for_the_library(self):
         out = run("""
 import logging, threading, weir

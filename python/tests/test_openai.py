@@ -194,7 +194,6 @@ class Async(unittest.IsolatedAsyncioTestCase):
         with self.assertRaises(openai.BadRequestError):
             await client.chat.completions.create(model="any", messages=MESSAGES, top_p=7, stream=True)
 
-
     async def test_embeddings_leave_the_loop(self):
         engine = weir.Engine("fake:")
         embedder, threads = weir.Embedder(engine.model), []

@@ -1,4 +1,4 @@
-"""A program of a user's, which pyright reads in its strict mode; no test runs it."""
+"""A user's program, which pyright checks in strict mode. Nothing runs it."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations

@@ -255,6 +255,13 @@ def sized(struct: str) -> Any:
     return made
 
 
+def described(struct: str, call: Callable[..., int], *arguments: Any) -> Any:
+    """The values of a result struct, which call(*arguments, struct) fills."""
+    made = sized(struct)
+    check(call(*arguments, made))
+    return read(made[0])
+
+
 def filled(ctype: str, room: int, call: Callable[..., int]) -> tuple[Any, int]:
     """What a call writes into an array and how much that is: call(array, capacity, &n, error) says TOO_LONG where it needs more."""
     n, error = ffi.new("size_t *"), ffi.new("weir_error *")
@@ -292,7 +299,7 @@ def refuse_fork(uses: bool = True) -> None:
     _used = _used or uses
 
 
-# What must end before the interpreter does: engines, whose threads would run on.
+# Engines, which must end before the interpreter does: their threads would run on.
 _open: weakref.WeakSet[Any] = weakref.WeakSet()
 
 

@@ -15,7 +15,6 @@ from typing import Any, cast
 import weir
 from weir._core import (
     NAMES,
-    Error,
     Handle,
     InvalidError,
     WrongTypeError,
@@ -45,6 +44,8 @@ class Member:
     or_minus_one: bool
     initial: float
     choices: tuple[str, ...]
+    unit: str
+    help: str
 
 
 def keyword(member: str) -> str:
@@ -63,7 +64,9 @@ def members(of: str) -> dict[str, Member]:
             choices.append(text(row.choices[len(choices)]))
         member = text(row.name)
         name = keyword(member)
-        found[name] = Member(name, member, row.type, row.min, row.max, row.or_minus_one, row.initial, tuple(choices))
+        found[name] = Member(
+            name, member, row.type, row.min, row.max, row.or_minus_one, row.initial, tuple(choices), text(row.unit), text(row.help)
+        )
     return found
 
 
@@ -127,20 +130,28 @@ def texts(name: str, value: object) -> list[bytes]:
 
 def json_text(name: str, value: object) -> bytes:
     """JSON of the caller's, as text or as values."""
-    if isinstance(value, str):
-        return c_text(name, value)
-    try:
-        return c_text(name, json.dumps(value, ensure_ascii=False, allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as e:
-        if isinstance(e, Error):
-            raise
-        raise invalid(name, f"is no JSON: {e}") from None
+    if not isinstance(value, str):
+        try:
+            value = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as e:
+            raise invalid(name, f"is no JSON: {e}") from None
+    return c_text(name, value)
+
+
+def schema_text(name: str, value: object) -> bytes:
+    """A JSON Schema of the caller's, as text, as a mapping or as a type."""
+    return json_text(name, cast("Any", value) if isinstance(value, (str, Mapping)) else json_schema_of(value))
+
+
+def struct_name(of: str) -> str:
+    return "weir_request" if of == "request" else f"weir_{of}_params"
 
 
 class Struct:
     """A parameter struct with its defaults. `keep` holds what it points to."""
 
-    def __init__(self, of: str, ctype: str) -> None:
+    def __init__(self, of: str) -> None:
+        ctype = struct_name(of)
         self.of, self.c, self.keep = of, ffi.new(f"{ctype} *"), list[Any]()
         getattr(lib, f"{ctype}_init")(self.c, ffi.sizeof(ctype))
 
@@ -273,23 +284,19 @@ def _grammar(struct: Struct, _name: str, value: object) -> None:
     struct.string("grammar", c_text("grammar", grammar))
 
 
-def _json_schema(struct: Struct, _name: str, value: object) -> None:
-    schema = cast("Any", value) if isinstance(value, (str, Mapping)) else json_schema_of(value)
-    struct.string("json_schema", json_text("json_schema", schema))
-
-
 # Members that are lists, handles or values of Python, with what sets them.
 Setter = Callable[[Struct, str, Any], object]
 _ints: Setter = lambda struct, name, value: struct.counted(name, ints(name, value))
 _strings: Setter = lambda struct, name, value: struct.strings(name, texts(name, value))
 _data: Setter = lambda struct, name, value: struct.data(name, value if isinstance(value, bytes) else utf8(name, value))
 _KINDS = {"sampler": "Sampler", "draft_model": "Model", "source": "Answer"}
+_schema: Setter = lambda struct, name, value: struct.string(name, schema_text(name, value))
 _one: Setter = lambda struct, name, value: setattr(struct.c, name, _handle(struct, name, value, _KINDS[name]))
 SPECIAL: dict[str, Setter] = {
     "stop_tokens": _ints, "allowed_tokens": _ints, "cache_salt": _data, "prediction": _data,
     "stop": _strings, "bad_words": _strings, "sampler": _one, "draft_model": _one, "logit_bias": _biases, "adapters": _adapters,
     "media": _media, "template_args": _args, "strategy": _strategy, "source": _one, "tensor_split": _tensor_split, "grammar": _grammar,
-    "json_schema": _json_schema,
+    "json_schema": _schema,
 }  # fmt: skip
 # What Python does not set: arguments of their own, or of C alone.
 HIDDEN = {
@@ -300,8 +307,9 @@ HIDDEN = {
 }
 
 
-def keywords(of: str) -> set[str]:
-    return set(members(of)) - HIDDEN.get(of, set())
+@functools.cache
+def keywords(of: str) -> frozenset[str]:
+    return frozenset(members(of)) - HIDDEN.get(of, set())
 
 
 def unknown(name: str, allowed: Iterable[str]) -> WrongTypeError:
@@ -310,9 +318,9 @@ def unknown(name: str, allowed: Iterable[str]) -> WrongTypeError:
     return WrongTypeError(f"{name} is no keyword here{hint}", "invalid", 400, name)
 
 
-def params(of: str, ctype: str, options: Mapping[str, Any]) -> Struct:
+def params(of: str, options: Mapping[str, Any]) -> Struct:
     """A struct with these keywords."""
-    struct = Struct(of, ctype)
+    struct = Struct(of)
     for name, value in options.items():
         if name not in keywords(of):
             raise unknown(name, keywords(of))

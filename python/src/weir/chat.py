@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from weir import _core, _params
-from weir._core import Handle, check, ffi, filled, invalid, lib, utf8, wrong_type
+from weir._core import Handle, check, ffi, filled, invalid, lib, mapping, sequence, utf8
 from weir.model import Media, Model
 from weir.schema import tool_of
 
@@ -73,9 +73,7 @@ def _plain(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], list[Medi
     plain: list[dict[str, Any]] = []
     media: list[Media] = []
     for i, message in enumerate(messages):
-        if not isinstance(message, Mapping):
-            raise wrong_type(f"messages[{i}]", "a mapping with role and content", message)
-        copy = dict(message)
+        copy = dict(mapping(f"messages[{i}]", message, "a mapping with role and content"))
         content = copy.get("content")
         if isinstance(content, Sequence) and not isinstance(content, (str, bytes)):
             parts: list[Any] = []
@@ -101,15 +99,11 @@ class Chat(Handle):
 
     def __init__(self, model: Model, messages: Sequence[Message], *, tools: Sequence[Tool] | None = None,
                  **options: Unpack[ChatOptions]) -> None:  # fmt: skip
-        if isinstance(messages, (str, bytes)) or not isinstance(messages, Sequence):
-            raise wrong_type("messages", "a list of messages", messages)
-        plain, media = _plain(messages)
-        struct = _params.params("chat", "weir_chat_params", options)
+        plain, media = _plain(sequence("messages", messages, "a list of messages"))
+        struct = _params.params("chat", options)
         struct.string("messages_json", _params.json_text("messages", plain))
         if tools is not None:
-            if isinstance(tools, (str, bytes)) or not isinstance(tools, Sequence):
-                raise wrong_type("tools", "a list of tools or functions", tools)
-            listed = [tool_of(t) if callable(t) else t for t in tools]
+            listed = [tool_of(t) if callable(t) else t for t in sequence("tools", tools, "a list of tools or functions")]
             struct.string("tools_json", _params.json_text("tools", listed))
         if media:
             struct.counted("media", ffi.new("weir_media *[]", [struct.hold(m.use()).c for m in media]))

@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterat
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 from weir import _core, _params
-from weir._core import BusyError, Error, Handle, check, ffi, invalid, ints, lib, milliseconds, read, sized, utf8, wrong_type
+from weir._core import BusyError, Error, Handle, check, described, ffi, invalid, ints, lib, milliseconds, read, sized, utf8, wrong_type
 from weir.chat import Chat, Message, Tool, tool_message
 from weir.model import Model, Sampler
 from weir.schema import call, json_schema_of, value_of
-from weir.stream import Answer, AsyncStream, Inbox, Result, Stream
+from weir.stream import SLICE_MS, Answer, AsyncStream, Inbox, Result, Stream
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -41,7 +41,7 @@ class Engine(Handle):
     def __init__(self, model: Model | str | os.PathLike[str], **options: Unpack[EngineOptions]) -> None:
         if not isinstance(model, Model):
             model = Model(model)
-        struct = _params.params("engine", "weir_engine_params", options)
+        struct = _params.params("engine", options)
         out, error = self._made("weir_engine", lib.weir_engine_destroy), ffi.new("weir_error *")
         with model.use() as c:
             check(lib.weir_engine_create(c, struct.c, out, error), error)
@@ -82,7 +82,7 @@ class Engine(Handle):
             if given is not None and not isinstance(given, Sampler):
                 raise wrong_type("sampler", "a weir.Sampler", given)
             parts["request"]["sampler"] = given.replace(**parts["sampler"]) if given else Sampler(**parts["sampler"])
-        request = _params.params("request", "weir_request", parts["request"])
+        request = _params.params("request", parts["request"])
         if chat is not None:
             request.c.chat = request.hold(chat.use()).c
         elif isinstance(prompt, str):
@@ -121,7 +121,7 @@ class Engine(Handle):
                  errors: Literal["raise", "return"] = "raise", **options: Any) -> Any:  # fmt: skip
         """Returns the answer to a prompt; or to each of many, in their order.
 
-        prompts: a text or a Chat; or any number of prompts, of which a few more than the engine's slots are in work at a time
+        prompts: a text or a Chat; or any number of prompts, of which at most 2 * n_slots + 16 are submitted at a time
         progress: show a bar (tqdm)
         errors: "raise" ends all at the first error; "return" puts it into `error` of its result
         """
@@ -136,12 +136,12 @@ class Engine(Handle):
 
     def map(self, prompts: Iterable[Prompt], *, errors: Literal["raise", "return"] = "raise", progress: bool = False,
             **options: Unpack[GenerateOptions]) -> Iterator[Result]:  # fmt: skip
-        """The answers to any number of prompts, in their order. It takes prompts as it goes on. While the next answer of the order is
-        not there, it takes and keeps no more than a few hundred."""
-        work = _Work(self, prompts, errors, options)
+        """The answers to any number of prompts, in their order. It takes prompts as it goes on. While the next answer in order is
+        not there, it takes at most 8 * (2 * n_slots + 16) from this one on, and keeps their answers."""
+        work = _Work(self, prompts, errors, progress, options)
         work.window = 8 * work.most
         waiting: dict[int, Result] = {}
-        for index, result in self._completed(work, prompts, progress):
+        for index, result in work.completed():
             waiting[index] = result
             while work.first in waiting:
                 work.first += 1
@@ -150,47 +150,27 @@ class Engine(Handle):
     def as_completed(self, prompts: Iterable[Prompt], *, errors: Literal["raise", "return"] = "raise", progress: bool = False,
                      **options: Unpack[GenerateOptions]) -> Iterator[tuple[int, Result]]:  # fmt: skip
         """The same as pairs of a prompt's index and its answer, in the order in which they end."""
-        yield from self._completed(_Work(self, prompts, errors, options), prompts, progress)
-
-    def _completed(self, work: _Work, prompts: Iterable[Prompt], progress: bool) -> Iterator[tuple[int, Result]]:
-        try:
-            with _bar(prompts, progress) as tick:
-                while True:
-                    for done in work.step():
-                        tick()
-                        yield done
-                    if work.over:
-                        return
-                    work.inbox.wait(100)  # at most: a Ctrl-C counts, and a full queue is tried again
-        finally:
-            work.cancel()
+        yield from _Work(self, prompts, errors, progress, options).completed()
 
     async def agenerate(self, prompts: Iterable[Prompt], *, errors: Literal["raise", "return"] = "raise", progress: bool = False,
                         **options: Unpack[GenerateOptions]) -> list[Result]:  # fmt: skip
         """The answers to any number of prompts, in their order; the event loop goes on meanwhile."""
-        found: dict[int, Result] = {}
-        async for index, result in self.aas_completed(prompts, errors=errors, progress=progress, **options):
-            found[index] = result
+        found = {index: result async for index, result in self.aas_completed(prompts, errors=errors, progress=progress, **options)}
         return [found[i] for i in range(len(found))]
 
     async def aas_completed(self, prompts: Iterable[Prompt], *, errors: Literal["raise", "return"] = "raise", progress: bool = False,
                             **options: Unpack[GenerateOptions]) -> AsyncIterator[tuple[int, Result]]:  # fmt: skip
         """as_completed() for an event loop."""
-        work = _Work(self, prompts, errors, options)
-        try:
-            with _bar(prompts, progress) as tick:
-                while True:
-                    for done in work.step():
-                        tick()
-                        yield done
-                        await asyncio.sleep(0)  # where answers are always there, others run too
-                    if work.over:
-                        return
-                    # A prompt that met a full queue tries again, even if nothing of this call ends.
-                    with contextlib.suppress(asyncio.TimeoutError):
-                        await asyncio.wait_for(_readable(work.inbox.descriptor()), 0.1 if work.full else None)
-        finally:
-            work.cancel()
+        work = _Work(self, prompts, errors, progress, options)
+        with contextlib.closing(work.results()) as results:
+            for done in results:
+                if done is not None:
+                    yield done
+                    await asyncio.sleep(0)  # where answers are always there, others run too
+                    continue
+                # A prompt that met a full queue tries again, even if nothing of this call ends.
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(_readable(work.inbox.descriptor()), SLICE_MS / 1000 if work.full else None)
 
     # ---- Values, tools, scores ----
 
@@ -198,15 +178,15 @@ class Engine(Handle):
                 **options: Unpack[GenerateOptions]) -> T:  # fmt: skip
         """Returns an answer as a value of a type: a pydantic model, a dataclass or another type that has a JSON Schema, which a
         grammar enforces."""
-        given: dict[str, Any] = {**options, "json_schema": json_schema_of(kind)}
-        answer = self.stream(prompt, messages=messages, **given).result()
+        options["json_schema"] = json_schema_of(kind)
+        answer = self.stream(prompt, messages=messages, **options).result()
         return value_of(kind, answer.text, answer.reason)
 
     async def aextract(self, kind: type[T], prompt: Prompt | None = None, *, messages: Sequence[Message] | None = None,
                        **options: Unpack[GenerateOptions]) -> T:  # fmt: skip
         """The same in an event loop."""
-        given: dict[str, Any] = {**options, "json_schema": json_schema_of(kind)}
-        answer = await self.astream(prompt, messages=messages, **given).result()
+        options["json_schema"] = json_schema_of(kind)
+        answer = await self.astream(prompt, messages=messages, **options).result()
         return value_of(kind, answer.text, answer.reason)
 
     def run_tools(self, messages: Sequence[Message], tools: Sequence[Callable[..., Any]], *, max_rounds: int = 8,
@@ -241,7 +221,7 @@ class Engine(Handle):
         starts: list[int] = []
         for i, (context, continuation) in enumerate(pairs):
             if isinstance(context, str) and isinstance(continuation, str):
-                spaces = len(context) - len(context.rstrip())  # a space belongs to the word behind it
+                spaces = len(context) - len(context.rstrip())  # a space belongs to the word after it
                 if spaces:
                     context, continuation = context[:-spaces], context[-spaces:] + continuation
                 whole = self.model.tokenize(context + continuation)
@@ -269,9 +249,7 @@ class Engine(Handle):
     def stats(self) -> EngineStats:
         """Counts and times since the engine was created."""
         with self.use() as c:
-            stats = sized("weir_engine_stats")
-            check(lib.weir_engine_get_stats(c, stats))
-            return cast("EngineStats", read(stats[0]))
+            return described("weir_engine_stats", lib.weir_engine_get_stats, c)
 
     def plan(self, prompt: Prompt | None = None, *, messages: Sequence[Message] | None = None, tools: Sequence[Tool] | None = None,
              **options: Unpack[GenerateOptions]) -> Forecast:  # fmt: skip
@@ -287,9 +265,9 @@ class Engine(Handle):
         left = math.inf if timeout is None else milliseconds("timeout", timeout)
         with self.use() as c:
             while True:
-                status = lib.weir_engine_drain(c, int(min(left, 100)))
+                status = lib.weir_engine_drain(c, int(min(left, SLICE_MS)))
                 check(status)
-                left -= 100
+                left -= SLICE_MS
                 if status == lib.WEIR_OK or left <= 0:
                     return status == lib.WEIR_OK
 
@@ -302,13 +280,13 @@ class Engine(Handle):
 def estimate(path: str | os.PathLike[str], model: ModelOptions | None = None, **options: Unpack[EngineOptions]) -> EngineMemory:
     """The memory that an engine for a model file would take, in bytes; nothing is loaded."""
     memory, error = sized("weir_engine_memory"), ffi.new("weir_error *")
-    params = _params.params("model", "weir_model_params", model or {}), _params.params("engine", "weir_engine_params", options)
+    params = _params.params("model", model or {}), _params.params("engine", options)
     check(lib.weir_engine_estimate(_core.c_text("path", path), params[0].c, params[1].c, memory, error), error)
     return cast("EngineMemory", read(memory[0]))
 
 
 async def _readable(descriptor: int) -> None:
-    """Waits for a descriptor, which the loop watches no longer than that: it would wake all the time while others are awaited."""
+    """Waits for a descriptor. The loop watches it only during the wait: a readable one would wake the loop all the time."""
     loop = asyncio.get_running_loop()
     woken = loop.create_future()
     loop.add_reader(descriptor, lambda: woken.done() or woken.set_result(None))
@@ -341,26 +319,51 @@ def _part_of(name: str, with_messages: bool) -> str | None:
 
 
 class _Work:
-    """Prompts that are submitted as others end, so that the engine always has enough of them and few are in memory."""
+    """Prompts that are submitted as others end: the engine always has enough of them, and few are in memory."""
 
-    def __init__(self, engine: Engine, prompts: Iterable[Prompt], errors: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, engine: Engine, prompts: Iterable[Prompt], errors: str, progress: bool,
+                 options: Mapping[str, Any]) -> None:  # fmt: skip
         if isinstance(prompts, (str, bytes)) or not isinstance(prompts, Iterable):
             raise wrong_type("prompts", "a list of prompts", prompts)
         if errors not in ("raise", "return"):
             raise invalid("errors", f"is {errors!r}; allowed: raise, return")
         self.engine, self.errors, self.inbox = engine, errors, Inbox()
-        self.options = {"interval": 1 << 30, **options}  # chunks are of no interest: one at the end
-        stats = engine.stats
-        self.most = 2 * stats["n_slots"] + 16
-        self.prompts, self.taken = iter(prompts), 0
+        self.options = {"interval": 1 << 30, **options}  # one chunk, at the end
+        self.most = 2 * engine.stats["n_slots"] + 16
+        self.prompts, self.taken, self.bar = iter(prompts), 0, _bar(prompts, progress)
         self.held: list[tuple[int, Prompt]] = []  # one that met a full queue
         self.running: dict[int, tuple[int, Answer, Result]] = {}
         self.more, self.full = True, False
-        self.first, self.window = 0, math.inf  # so many prompts are taken from `first` on, which is the next one of the order
+        self.first, self.window = 0, math.inf  # `first` is the next prompt in order; `window` is how many are taken from it on
 
     @property
     def over(self) -> bool:
         return not self.more and not self.running and not self.held
+
+    def completed(self) -> Iterator[tuple[int, Result]]:
+        """Yields what has ended, and waits in between."""
+        with contextlib.closing(self.results()) as results:
+            for done in results:
+                if done is not None:
+                    yield done
+                else:
+                    self.inbox.wait(SLICE_MS)  # at most: a Ctrl-C counts, and a full queue is tried again
+
+    def results(self) -> Generator[tuple[int, Result] | None, None, None]:
+        """Yields what has ended, and None where the caller should wait for the inbox. Cancels what still runs when it is closed."""
+        try:
+            with self.bar as tick:
+                while True:
+                    for done in self.step():
+                        tick()
+                        yield done
+                    if self.over:
+                        return
+                    yield None
+        finally:
+            for _, answer, _ in self.running.values():
+                answer.cancel()
+            self.running.clear()
 
     def step(self) -> Iterator[tuple[int, Result]]:
         """Submits what there is room for, and yields what has ended: before each prompt, too, which may be slow to come."""
@@ -424,11 +427,6 @@ class _Work:
             result.error, result.reason = e, "error"
         answer.finish(result)
         return True
-
-    def cancel(self) -> None:
-        for _, answer, _ in self.running.values():
-            answer.cancel()
-        self.running.clear()
 
 
 @contextlib.contextmanager

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from weir import _core, _params
-from weir._core import Handle, check, ffi, filled, invalid, ints, lib, read, sequence, sized, utf8, wrong_type
+from weir._core import Handle, check, described, ffi, filled, invalid, ints, lib, sequence, sized, utf8, wrong_type
 
 if TYPE_CHECKING:
     import numpy
@@ -26,7 +26,7 @@ class _Progress:
 
 
 def _failed(_kind: Any, error: BaseException, traceback: Any) -> None:
-    """An exception in a callback: a Ctrl-C, too, which may come before its first statement."""
+    """Keeps an exception of a callback; also a Ctrl-C, which may come before the first statement."""
     ffi.from_handle(traceback.tb_frame.f_locals["user"]).error = error
 
 
@@ -50,7 +50,7 @@ class Model(Handle):
     def __init__(self, path: str | os.PathLike[str], *, progress: Callable[[float], object] | None = None,
                  **options: Unpack[ModelOptions]) -> None:  # fmt: skip
         name = _core.c_text("path", path)
-        struct = _params.params("model", "weir_model_params", options)
+        struct = _params.params("model", options)
         held = _Progress(progress)
         user = ffi.new_handle(held)
         struct.c.progress, struct.c.progress_user = lib.py_progress, user
@@ -67,10 +67,8 @@ class Model(Handle):
     @property
     def info(self) -> ModelInfo:
         """What the file says about the model: sizes, special tokens, the chat template."""
-        info = sized("weir_model_info")
         with self.use() as c:
-            check(lib.weir_model_describe(c, info))
-            return cast("ModelInfo", read(info[0]))
+            return described("weir_model_info", lib.weir_model_describe, c)
 
     def tokenize(self, text: str, *, add_special: bool = True, parse_special: bool = True) -> list[int]:
         """The token ids of a text. add_special: with those that the model expects around it; parse_special: control tokens such
@@ -105,7 +103,7 @@ class Sampler:
 
     def __init__(self, **options: Unpack[SamplerOptions]) -> None:
         self._options: dict[str, Any] = dict(options)
-        self._struct = _params.params("sampler", "weir_sampler_params", options)
+        self._struct = _params.params("sampler", options)
 
     @property
     def c(self) -> Any:
@@ -131,9 +129,7 @@ class Grammar:
     @classmethod
     def from_json_schema(cls, schema: Any) -> Grammar:
         """The grammar of the JSON texts that match a schema: a mapping, a JSON text or a type."""
-        if not isinstance(schema, (str, Mapping)):
-            schema = _params.json_schema_of(schema)
-        data = _params.json_text("json_schema", cast("Any", schema))
+        data = _params.schema_text("json_schema", schema)
         out, error = ffi.new("char **"), ffi.new("weir_error *")
         check(lib.weir_grammar_from_json_schema(data, len(data), out, error), error)
         try:
@@ -154,10 +150,8 @@ class Adapter(Handle):
 
     @property
     def info(self) -> AdapterInfo:
-        info = sized("weir_adapter_info")
         with self.use() as c:
-            check(lib.weir_adapter_describe(c, info))
-            return cast("AdapterInfo", read(info[0]))
+            return described("weir_adapter_info", lib.weir_adapter_describe, c)
 
 
 class Media(Handle):
@@ -170,16 +164,14 @@ class Media(Handle):
             raise wrong_type("data", "the bytes of a file", data)
         out, error = self._made("weir_media", lib.weir_media_release), ffi.new("weir_error *")
         view = ffi.from_buffer(data)
-        struct = _params.params("media", "weir_media_params", options)
+        struct = _params.params("media", options)
         check(lib.weir_media_create(view, len(view), struct.c, out, error), error)
 
     @property
     def info(self) -> dict[str, Any]:
         """kind ("image" or "audio"), format, width and height, or seconds and sample_rate, and the hash of the file."""
-        info = sized("weir_media_info")
         with self.use() as c:
-            check(lib.weir_media_describe(c, info))
-            return read(info[0])
+            return described("weir_media_info", lib.weir_media_describe, c)
 
     @property
     def array(self) -> numpy.ndarray[Any, Any]:
@@ -218,7 +210,7 @@ class Embedder(Handle):
     def __init__(self, model: Model, **options: Unpack[ContextOptions]) -> None:
         self._turn = threading.Lock()
         longest = min(model.info["n_ctx_train"] or 2048, 8192)
-        struct = _params.params("context", "weir_context_params", {"n_ctx": longest, "n_seq_max": 1, **options, "embeddings": True})
+        struct = _params.params("context", {"n_ctx": longest, "n_seq_max": 1, **options, "embeddings": True})
         if "n_ubatch" not in options:
             struct.c.n_ubatch = max(struct.c.n_ctx, 1)
         out, error = self._made("weir_context", lib.weir_context_destroy), ffi.new("weir_error *")

@@ -11,6 +11,7 @@ Chats, completions, embeddings and the list of models are answered; the model's 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import functools
 import json
@@ -61,6 +62,8 @@ class _Ask:
         self.model = body.pop("model", "weir")
         self.streams = bool(body.pop("stream", False))
         self.with_usage = bool(_dict("stream_options", body.pop("stream_options", {})).get("include_usage"))
+        self.begun: set[int] = set()  # the answers that have chunks, and those that have calls, of a stream
+        self.called: set[int] = set()
         self.n = _int("n", body.pop("n", 1), 1, 64)
         prompt = body.pop("messages" if chat else "prompt", None)
         if prompt is None:
@@ -123,6 +126,9 @@ class _Ask:
     def _object(self, kind: str, choices: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model, "choices": choices, **more}
 
+    def _part(self, choices: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+        return self._object("chat.completion.chunk" if self.chat else "text_completion", choices, **more)
+
     def _scores(self, part: Chunk | Result) -> dict[str, Any] | None:
         if part.logprobs is None:
             return {"content": []} if self.logprobs and self.chat else None
@@ -148,11 +154,15 @@ class _Ask:
             found.append({"index": c.index, **part} if index else part)
         return found
 
-    def chunk(self, index: int, chunk: Chunk, first: bool, called: bool) -> dict[str, Any]:
-        reason = ("tool_calls" if called else _REASONS.get(chunk.reason or "", "stop")) if chunk.finished else None
+    def chunk(self, index: int, chunk: Chunk) -> dict[str, Any]:
+        first = index not in self.begun
+        self.begun.add(index)
+        if chunk.calls:
+            self.called.add(index)
+        reason = ("tool_calls" if index in self.called else _REASONS.get(chunk.reason or "", "stop")) if chunk.finished else None
         choice: dict[str, Any] = {"index": index, "finish_reason": reason, "logprobs": self._scores(chunk) if self.logprobs else None}
         if not self.chat:
-            return self._object("text_completion", [{**choice, "text": chunk.text}])
+            return self._part([{**choice, "text": chunk.text}])
         delta: dict[str, Any] = {"role": "assistant"} if first else {}
         if chunk.text or first:
             delta["content"] = chunk.text
@@ -160,7 +170,7 @@ class _Ask:
             delta["reasoning_content"] = chunk.reasoning
         if chunk.calls:
             delta["tool_calls"] = self._calls(chunk.calls, True)
-        return self._object("chat.completion.chunk", [{**choice, "delta": delta}])
+        return self._part([{**choice, "delta": delta}])
 
     def whole(self, results: list[Result]) -> dict[str, Any]:
         choices: list[dict[str, Any]] = []
@@ -200,28 +210,19 @@ class _Ask:
         with contextlib.ExitStack() as stack:
             streams = [stack.enter_context(self.engine.stream(**ask)) for ask in self.asks]
             for index, stream in enumerate(streams):
-                first, called = True, False
                 for chunk in stream:
-                    called = called or bool(chunk.calls)
-                    yield self.chunk(index, chunk, first, called)
-                    first = False
+                    yield self.chunk(index, chunk)
             if self.with_usage:
-                yield self._object(
-                    "chat.completion.chunk" if self.chat else "text_completion", [], usage=self.usage([s.usage for s in streams])
-                )
+                yield self._part([], usage=self.usage([s.usage for s in streams]))
 
     async def aevents(self) -> AsyncIterator[dict[str, Any]]:
         async with contextlib.AsyncExitStack() as stack:
             streams = [await stack.enter_async_context(self.engine.astream(**ask)) for ask in self.asks]
             for index, stream in enumerate(streams):
-                first, called = True, False
                 async for chunk in stream:
-                    called = called or bool(chunk.calls)
-                    yield self.chunk(index, chunk, first, called)
-                    first = False
+                    yield self.chunk(index, chunk)
             if self.with_usage:
-                usages = [s.answer.usage for s in streams]
-                yield self._object("chat.completion.chunk" if self.chat else "text_completion", [], usage=self.usage(usages))
+                yield self._part([], usage=self.usage([s.answer.usage for s in streams]))
 
     def answer(self) -> dict[str, Any]:
         with contextlib.ExitStack() as stack:
@@ -247,10 +248,11 @@ def _int(field: str, value: Any, low: int, high: int) -> int:
 
 
 def _biases(value: Any) -> dict[int, Any]:
+    biases = _dict("logit_bias", value)
     try:
-        return {int(token): bias for token, bias in _dict("logit_bias", value).items()}
-    except ValueError as e:
-        raise e if isinstance(e, Error) else invalid("logit_bias", "must have token ids as its names") from None
+        return {int(token): bias for token, bias in biases.items()}
+    except ValueError:
+        raise invalid("logit_bias", "must have token ids as its names") from None
 
 
 def _prompts(prompt: Any) -> list[Any]:
@@ -280,11 +282,12 @@ def _refusal(error: Error, ask: _Ask | None = None) -> dict[str, Any]:
 
 
 class _Bytes(httpx.SyncByteStream):
-    def __init__(self, events: Iterator[dict[str, Any]]) -> None:
-        self.events = events
+    def __init__(self, first: dict[str, Any], events: Iterator[dict[str, Any]]) -> None:
+        self.first, self.events = first, events
 
     def __iter__(self) -> Iterator[bytes]:
         try:
+            yield _line(self.first)
             for event in self.events:
                 yield _line(event)
             yield _DONE
@@ -296,11 +299,12 @@ class _Bytes(httpx.SyncByteStream):
 
 
 class _AsyncBytes(httpx.AsyncByteStream):
-    def __init__(self, events: AsyncIterator[dict[str, Any]]) -> None:
-        self.events = events
+    def __init__(self, first: dict[str, Any], events: AsyncIterator[dict[str, Any]]) -> None:
+        self.first, self.events = first, events
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
+            yield _line(self.first)
             async for event in self.events:
                 yield _line(event)
             yield _DONE
@@ -327,14 +331,13 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if request.method != "POST" or path not in ("/chat/completions", "/completions", "/embeddings"):
             raise Error(f"{request.method} {path} is not answered here; weir serve has more of OpenAI's API", "not_found", 404)
         try:
-            body = _dict("body", json.loads(content))
+            parsed = json.loads(content)
         except (ValueError, RecursionError) as e:
-            raise e if isinstance(e, Error) else invalid("body", f"is no JSON: {e}") from None
+            raise invalid("body", f"is no JSON: {e}") from None
+        body = _dict("body", parsed)
         return functools.partial(self._embed, body) if path == "/embeddings" else _Ask(self.engine, body, path == "/chat/completions")
 
     def _embed(self, body: dict[str, Any]) -> dict[str, Any]:
-        import base64
-
         if self.embedder is None:
             raise Error("this client has no embedder: give one to it", "unsupported", 400)
         unknown = body.keys() - {"input", "model", "encoding_format", "user"}
@@ -363,7 +366,7 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 return httpx.Response(200, json=ask.answer(), headers=self._headers(ask, False))
             events = ask.events()
             first = next(events)  # what the engine refuses is the response's status
-            return httpx.Response(200, headers=self._headers(ask, True), stream=_Bytes(_behind(first, events)))
+            return httpx.Response(200, headers=self._headers(ask, True), stream=_Bytes(first, events))
         except Error as e:
             return httpx.Response(e.status, json=_refusal(e, ask if isinstance(ask, _Ask) else None))
 
@@ -377,29 +380,12 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 return httpx.Response(200, json=await ask.aanswer(), headers=self._headers(ask, False))
             events = ask.aevents()
             first = await events.__anext__()
-            return httpx.Response(200, headers=self._headers(ask, True), stream=_AsyncBytes(_abehind(first, events)))
+            return httpx.Response(200, headers=self._headers(ask, True), stream=_AsyncBytes(first, events))
         except Error as e:
             return httpx.Response(e.status, json=_refusal(e, ask if isinstance(ask, _Ask) else None))
 
 
-def _behind(first: dict[str, Any], events: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    try:
-        yield first
-        yield from events
-    finally:
-        cast("Any", events).close()
-
-
-async def _abehind(first: dict[str, Any], events: AsyncIterator[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
-    try:
-        yield first
-        async for event in events:
-            yield event
-    finally:
-        await cast("Any", events).aclose()
-
-
-_URL = "http://weir/v1"
+_CLIENT: dict[str, Any] = {"base_url": "http://weir/v1", "api_key": "none", "max_retries": 0}
 
 
 def http_client(engine: Engine, embedder: Embedder | None = None) -> httpx.Client:
@@ -415,7 +401,7 @@ def client(engine: Engine, embedder: Embedder | None = None, **options: Any) -> 
     """An openai.OpenAI; options are its own."""
     import openai
 
-    given: dict[str, Any] = {"base_url": _URL, "api_key": "none", "max_retries": 0, **options}
+    given = {**_CLIENT, **options}
     return openai.OpenAI(http_client=given.pop("http_client", None) or http_client(engine, embedder), **given)
 
 
@@ -423,5 +409,5 @@ def async_client(engine: Engine, embedder: Embedder | None = None, **options: An
     """An openai.AsyncOpenAI; options are its own."""
     import openai
 
-    given: dict[str, Any] = {"base_url": _URL, "api_key": "none", "max_retries": 0, **options}
+    given = {**_CLIENT, **options}
     return openai.AsyncOpenAI(http_client=given.pop("http_client", None) or async_http_client(engine, embedder), **given)

@@ -51,7 +51,7 @@ def _of(field: str, kind: Any) -> dict[str, Any] | None:
 
 
 def _closed(schema: Any) -> Any:
-    """A schema whose objects have no properties that no value keeps."""
+    """A schema whose objects have no other properties than those it lists, since values would drop them."""
     if isinstance(schema, list):
         return [_closed(part) for part in typing.cast("list[Any]", schema)]
     if not isinstance(schema, dict):
@@ -113,8 +113,10 @@ def value_of(kind: type[T], answer: str, reason: str = "end") -> T:
 
 
 def _value(kind: Any, data: Any) -> Any:
-    if kind is Any or _has_pydantic(kind):
-        return data if kind is Any else _adapter(kind).validate_python(data)
+    if kind is Any:
+        return data
+    if _has_pydantic(kind):
+        return _adapter(kind).validate_python(data)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return kind(data)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):

@@ -12,13 +12,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from weir import _core
-from weir._core import Error, Ref, StoppedError, TimedOutError, check, enum_name, error_of, ffi, lib, milliseconds, read, sized
+from weir._core import Error, Ref, StoppedError, TimedOutError, check, described, enum_name, error_of, ffi, lib, milliseconds, read
 from weir.chat import Chat, Delta, Parser, ToolCall, merge, message_of
 
 if TYPE_CHECKING:
     from weir._options import MissInfo, Progress, Usage
 
-_SLICE_MS = 100  # a wait in C, between which Python runs its signal handlers
+SLICE_MS = 100  # a wait in C, between which Python runs its signal handlers
 _REASON: Any = ffi.typeof("weir_reason")
 
 
@@ -100,7 +100,6 @@ class Inbox:
         self._ref = Ref("py_inbox", lib.py_inbox_release)
         check(lib.py_inbox_create(self._ref.out))
         self._numbers, self._next = ffi.new("uint64_t[256]"), 0
-        self.streams: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
     def number(self) -> int:
         self._next += 1
@@ -204,16 +203,12 @@ class Answer:
     @property
     def progress(self) -> Progress:
         """How much of the prompt has been computed."""
-        progress = sized("weir_progress")
-        check(lib.weir_stream_progress(self.c, progress))
-        return cast("Progress", read(progress[0]))
+        return described("weir_progress", lib.weir_stream_progress, self.c)
 
     @property
     def miss(self) -> MissInfo:
         """Why no more of the prompt was cached."""
-        miss = sized("weir_miss_info")
-        check(lib.weir_stream_miss(self.c, miss))
-        return cast("MissInfo", read(miss[0]))
+        return described("weir_miss_info", lib.weir_stream_miss, self.c)
 
     def finish(self, result: Result) -> Result:
         """Adds to the chunks of a result what is known at the end."""
@@ -236,7 +231,7 @@ class Stream(Answer, Iterator[Chunk]):
 
     def __next__(self) -> Chunk:
         while True:
-            chunk = self.take(_SLICE_MS)
+            chunk = self.take(SLICE_MS)
             if chunk is not None:
                 return chunk
 
@@ -244,10 +239,10 @@ class Stream(Answer, Iterator[Chunk]):
         """The next chunk, which must come within so many seconds: otherwise TimedOutError, and the request runs on."""
         left = milliseconds("timeout", timeout)
         while True:
-            chunk = self.take(int(min(left, _SLICE_MS)))
+            chunk = self.take(int(min(left, SLICE_MS)))
             if chunk is not None:
                 return chunk
-            left -= min(left, _SLICE_MS)
+            left -= SLICE_MS
             if left <= 0:
                 raise TimedOutError(f"no chunk came within {timeout} s", "timeout", 503)
 
@@ -279,6 +274,7 @@ class Loop(Inbox):
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
+        self.streams: weakref.WeakValueDictionary[int, AsyncStream] = weakref.WeakValueDictionary()
         loop.add_reader(self.descriptor(), self._ready)
 
     def _ready(self) -> None:
