@@ -39,7 +39,7 @@ INLINE float largest(const float *x)
     return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
 }
 
-/* True if one of a unit's numbers is none. */
+/* True if one of a unit's numbers is NaN. */
 INLINE bool has_nan(const float *x)
 {
     __m256 odd = _mm256_setzero_ps();
@@ -153,7 +153,7 @@ INLINE __m256i indices(const weir__panel_format format, const unsigned char *uni
     return codes;
 }
 
-/* Takes two from each byte of the rows whose bit is set. */
+/* Lowers each byte by two in the rows whose bit is set. */
 INLINE __m256i shift_rows(__m256i values, uint32_t less)
 {
     const __m256i each = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
@@ -187,7 +187,7 @@ INLINE void look_up_codes(const weir__panel_format format, const unsigned char *
         memcpy(to->bytes + LOOKED_UP, unit + l->scales_at - WEIR__PANEL_PLANE, WEIR__PANEL_PLANE);
 }
 
-/* Which of a unit's eight vectors is the first or the second of a list's pair. */
+/* The number of the unit's vector, 0 to 7, that is the first or the second of a list's pair. */
 INLINE int vector_of(const weir__panel_format format, const int list, int pair, const int second)
 {
     if (weir__panel_layouts[format].parts == 2) return 4 * list + 2 * pair + second;
