@@ -15,26 +15,26 @@ static bool add_prompt(void *user, const char *prompt, size_t n)
 
 /* The last template: conversations follow each other with the same one, which is analysed when it is
  * created. */
-static weir__shim_template *last;
+static weir__llama_template *last;
 static char *last_source;
 
 static weir_status take_template(const char *source, weir_error *error)
 {
     if (last != NULL && strcmp(source, last_source) == 0) return WEIR_OK;
-    weir__shim_template_destroy(last);
+    weir__llama_template_destroy(last);
     free(last_source);
     last = NULL;
     last_source = strdup(source);
-    return weir__shim_template_create(source, "<s>", "</s>", &last, error);
+    return weir__llama_template_create(source, "<s>", "</s>", &last, error);
 }
 
 static weir_status render(const char *source, const json_t *args, weir__text *prompt, weir_error *error)
 {
     json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", "x");
-    const weir__shim_render in = {
+    const weir__llama_render in = {
         .messages = messages, .args = args, .add_generation_prompt = true, .enable_thinking = true};
     weir_status status = take_template(source, error);
-    if (status == WEIR_OK) status = weir__shim_chat_prompt(last, &in, add_prompt, prompt, error);
+    if (status == WEIR_OK) status = weir__llama_chat_prompt(last, &in, add_prompt, prompt, error);
     json_decref(messages);
     return status;
 }
@@ -67,7 +67,7 @@ int main(void)
     size_t capacity = 0;
     bool fine = true;
     while (fine && getline(&line, &capacity, stdin) > 0) fine = answer(line);
-    weir__shim_template_destroy(last);
+    weir__llama_template_destroy(last);
     free(last_source);
     free(line);
     return fine ? 0 : 1;

@@ -92,7 +92,7 @@ void weir_chat_release(weir_chat *chat)
     weir__mem_free(chat->own_prompt);
     weir__mem_free(chat->begun);
 #ifndef WEIR_NO_LLAMA
-    weir__shim_chat_destroy(chat->reader);
+    weir__llama_chat_destroy(chat->reader);
 #endif
     weir_model_release(chat->model);
     weir__mem_free(chat);

@@ -23,14 +23,14 @@ typedef struct weir__chat_reasoning {
 /* Immutable but for refs. Texts of the template lie in `reader`. */
 struct weir_chat {
     _Atomic int refs;
-    weir_model *model;       /* held */
-    weir__shim_chat *reader; /* NULL in a build without llama.cpp */
-    bool plain;              /* the answer is all content: nothing parses it */
-    char *begun;             /* NULL, or the text that goes on: the answer, as the grammar and the parser read
+    weir_model *model;        /* held */
+    weir__llama_chat *reader; /* NULL in a build without llama.cpp */
+    bool plain;               /* the answer is all content: nothing parses it */
+    char *begun;      /* NULL, or the text that goes on: the answer, as the grammar and the parser read
                               * it, begins with it, but it is not delivered again */
-    bool calls;              /* the content has the form of calls.h, */
-    bool form;               /* and its response is JSON */
-    char *own_prompt;        /* the prompt, or NULL if it lies in reader */
+    bool calls;       /* the content has the form of calls.h, */
+    bool form;        /* and its response is JSON */
+    char *own_prompt; /* the prompt, or NULL if it lies in reader */
     const char *prompt;
     size_t prompt_length;
     const weir__grammar *constraint; /* of the answer: &grammar, or NULL */
@@ -62,7 +62,7 @@ weir_status weir__chat_render(weir_chat *chat, const weir_chat_params *params, c
 
 /* Fills the members that say how the answer is constrained and read, from the template handler's analysis.
  * schema: json_schema, rewritten, or NULL. */
-weir_status weir__chat_read_constraint(weir_chat *chat, const weir__shim_rendered *rendered,
+weir_status weir__chat_read_constraint(weir_chat *chat, const weir__llama_rendered *rendered,
                                        const json_t *schema, weir_error *error);
 
 /* The terms on which json_schema is rewritten. */

@@ -28,7 +28,7 @@ static weir_status find_token(const weir_model *model, const char *text, int32_t
     return status == WEIR_NO_MEMORY ? weir__chat_no_memory(error) : WEIR_OK;
 }
 
-static weir_status read_preserved(weir_chat *chat, const weir__shim_rendered *rendered, weir_error *error)
+static weir_status read_preserved(weir_chat *chat, const weir__llama_rendered *rendered, weir_error *error)
 {
     size_t n = 0;
     chat->preserved = weir__mem_calloc(rendered->n_preserved, sizeof *chat->preserved);
@@ -47,7 +47,7 @@ static weir_status read_preserved(weir_chat *chat, const weir__shim_rendered *re
 }
 
 /* A word that is one token of the model triggers as that token. */
-static weir_status read_triggers(weir_chat *chat, const weir__shim_rendered *rendered, weir_error *error)
+static weir_status read_triggers(weir_chat *chat, const weir__llama_rendered *rendered, weir_error *error)
 {
     chat->triggers = weir__mem_dup(rendered->triggers, rendered->n_triggers * sizeof *rendered->triggers);
     if (chat->triggers == NULL) return weir__chat_no_memory(error);
@@ -63,7 +63,7 @@ static weir_status read_triggers(weir_chat *chat, const weir__shim_rendered *ren
     return WEIR_OK;
 }
 
-static weir_status read_grammar(weir_chat *chat, const weir__shim_rendered *rendered, const json_t *schema,
+static weir_status read_grammar(weir_chat *chat, const weir__llama_rendered *rendered, const json_t *schema,
                                 weir_error *error)
 {
     weir_status status = WEIR_OK;
@@ -91,7 +91,7 @@ static weir_status read_grammar(weir_chat *chat, const weir__shim_rendered *rend
     return status;
 }
 
-weir_status weir__chat_read_constraint(weir_chat *chat, const weir__shim_rendered *rendered,
+weir_status weir__chat_read_constraint(weir_chat *chat, const weir__llama_rendered *rendered,
                                        const json_t *schema, weir_error *error)
 {
     chat->stops = rendered->stops;

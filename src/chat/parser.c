@@ -51,9 +51,9 @@ typedef struct call {
  * .. settled) is the text that they came from, as far as is known; settled <= raw.n. With reads_calls,
  * calls_reader reads content, and has read content[0 .. read). */
 struct weir_chat_parser {
-    weir_chat *chat;               /* held */
-    const weir__shim_chat *reader; /* NULL: all is content */
-    weir__shim_form form;
+    weir_chat *chat;                /* held */
+    const weir__llama_chat *reader; /* NULL: all is content */
+    weir__llama_form form;
     weir__utf8 utf8;
     weir__text fed; /* well-formed text; fed[taken .. n) is not yet in raw */
     size_t taken;
@@ -253,7 +253,7 @@ static bool goes_on(const weir__text *sent, const char *now, size_t n, bool whol
     return !whole || common == sent->n || is_space(sent->bytes + common, sent->n - common);
 }
 
-static bool message_goes_on(const weir_chat_parser *p, const weir__shim_message *m, bool whole)
+static bool message_goes_on(const weir_chat_parser *p, const weir__llama_message *m, bool whole)
 {
     if (!goes_on(&p->content, m->content, m->content_length, whole) ||
         !goes_on(&p->reasoning, m->reasoning, m->reasoning_length, whole))
@@ -279,15 +279,15 @@ static bool deliver_text(weir_chat_parser *p, weir_delta_kind kind, const char *
 
 /* A call's name can grow until its arguments begin ("{" is there from the start), and in some forms its id
  * comes last. */
-static bool is_settled(const weir_chat_parser *p, const weir__shim_message *m, size_t i, bool finished)
+static bool is_settled(const weir_chat_parser *p, const weir__llama_message *m, size_t i, bool finished)
 {
-    const weir__shim_call *c = &m->calls[i];
+    const weir__llama_call *c = &m->calls[i];
     if (finished || i + 1 < m->n_calls) return true;
     return c->arguments_length >= 2 && (!p->form.has_ids || c->id_length > 0);
 }
 
 /* open: more arguments may come, though the parser has closed their object. */
-static bool deliver_call(weir_chat_parser *p, const weir__shim_call *c, size_t i, bool open)
+static bool deliver_call(weir_chat_parser *p, const weir__llama_call *c, size_t i, bool open)
 {
     call *sent = &p->calls[i];
     char id[256];
@@ -317,7 +317,7 @@ static bool deliver_call(weir_chat_parser *p, const weir__shim_call *c, size_t i
 }
 
 /* False: out of memory. */
-static bool deliver_calls(weir_chat_parser *p, const weir__shim_message *m, bool finished)
+static bool deliver_calls(weir_chat_parser *p, const weir__llama_message *m, bool finished)
 {
     for (size_t i = 0; i < m->n_calls; i++) {
         if (i == p->n_calls) {
@@ -333,7 +333,7 @@ static bool deliver_calls(weir_chat_parser *p, const weir__shim_message *m, bool
 
 /* Delivers the new part of the message. False: out of memory; queued deltas stay queued, and a parse delivers
  * the others. */
-static bool deliver_message(weir_chat_parser *p, const weir__shim_message *m, bool finished)
+static bool deliver_message(weir_chat_parser *p, const weir__llama_message *m, bool finished)
 {
     p->verbatim = false;
     bool ok = deliver_text(p, WEIR_DELTA_REASONING, m->reasoning, m->reasoning_length) &&
@@ -349,7 +349,7 @@ static bool deliver_message(weir_chat_parser *p, const weir__shim_message *m, bo
 
 typedef struct parse {
     const weir_chat_parser *parser;
-    weir__shim_message *message;
+    weir__llama_message *message;
     bool whole;
     weir_status status;
 } parse;
@@ -366,12 +366,12 @@ static void run_parse(void *user)
     const weir_chat_parser *p = a->parser;
     size_t n = p->raw.n;
     if (!a->whole && p->finished && ends_with_half(&p->raw)) n -= 3;
-    if (!a->whole) n -= weir__shim_chat_undecided(p->reader, p->raw.bytes, n);
-    a->status = weir__shim_chat_parse(p->reader, p->raw.bytes, n, a->whole, a->message, NULL);
+    if (!a->whole) n -= weir__llama_chat_undecided(p->reader, p->raw.bytes, n);
+    a->status = weir__llama_chat_parse(p->reader, p->raw.bytes, n, a->whole, a->message, NULL);
 }
 
 /* WEIR_OK: *m is a message that continues the delivered one. BACKEND: there is none. NO_MEMORY. */
-static weir_status parse_raw(const weir_chat_parser *p, bool whole, weir__shim_message *m)
+static weir_status parse_raw(const weir_chat_parser *p, bool whole, weir__llama_message *m)
 {
     parse a = {p, m, whole, WEIR_OK};
     memset(m, 0, sizeof *m);
@@ -382,13 +382,13 @@ static weir_status parse_raw(const weir_chat_parser *p, bool whole, weir__shim_m
         return WEIR_NO_MEMORY;
     if (a.status != WEIR_OK) return a.status;
     if (message_goes_on(p, m, whole)) return WEIR_OK;
-    weir__shim_message_fini(m);
+    weir__llama_message_fini(m);
     return WEIR_BACKEND;
 }
 
 static weir_status read_more(weir_chat_parser *p, weir_error *error)
 {
-    weir__shim_message m;
+    weir__llama_message m;
     bool ok = true;
     weir_status status = parse_raw(p, false, &m);
     if (status == WEIR_NO_MEMORY) return no_memory(error);
@@ -399,7 +399,7 @@ static weir_status read_more(weir_chat_parser *p, weir_error *error)
         p->failing = p->raw.n;
     if (status == WEIR_OK) {
         ok = deliver_message(p, &m, false);
-        weir__shim_message_fini(&m);
+        weir__llama_message_fini(&m);
     }
     if (ok && p->failing != SIZE_MAX && p->raw.n - p->failing >= PATIENCE) ok = deliver_rest(p);
     if (!ok) return no_memory(error); /* the repeated call parses the same text again */
@@ -419,7 +419,7 @@ static const char probe_byte = '\1';
 
 /* Parses the text with another character behind it: what ends with it goes on. Space at the end of a text
  * shows only then. As parse_raw. */
-static weir_status parse_probed(weir_chat_parser *p, weir__shim_message *m)
+static weir_status parse_probed(weir_chat_parser *p, weir__llama_message *m)
 {
     if (!weir__text_add(&p->raw, &probe_byte, 1)) return WEIR_NO_MEMORY;
     weir_status status = parse_raw(p, false, m);
@@ -431,7 +431,7 @@ static weir_status parse_probed(weir_chat_parser *p, weir__shim_message *m)
  * reasoning, too. A parser of whole texts knows no such end, and would take the reasoning for content. */
 static weir_status read_reasoning(weir_chat_parser *p, bool *within)
 {
-    weir__shim_message m;
+    weir__llama_message m;
     *within = false;
     if (p->verbatim && p->verbatim_kind == WEIR_DELTA_CONTENT) return WEIR_OK;
     weir_status status = parse_probed(p, &m);
@@ -442,7 +442,7 @@ static weir_status read_reasoning(weir_chat_parser *p, bool *within)
         if (!deliver_message(p, &m, false)) status = WEIR_NO_MEMORY;
         p->settled = p->raw.n;
     }
-    weir__shim_message_fini(&m);
+    weir__llama_message_fini(&m);
     return status;
 }
 
@@ -453,35 +453,35 @@ static bool has_schema(const weir_chat_parser *p)
 }
 
 /* True if the rest begins a call, although it could be read as content: the grammar would not have let it. */
-static bool is_call(const weir_chat_parser *p, const weir__shim_message *m)
+static bool is_call(const weir_chat_parser *p, const weir__llama_message *m)
 {
     return m->n_calls == 0 && !has_schema(p) &&
-           weir__shim_chat_calls(p->reader, p->raw.bytes + p->settled, p->raw.n - p->settled);
+           weir__llama_chat_calls(p->reader, p->raw.bytes + p->settled, p->raw.n - p->settled);
 }
 
 /* True if the rest of an answer that breaks off within its form is certainly markup. It is if a call's name
  * has begun, if nothing but calls may come, or if a delimiter has ended the text before it. */
-static bool is_markup(const weir_chat_parser *p, const weir__shim_message *m)
+static bool is_markup(const weir_chat_parser *p, const weir__llama_message *m)
 {
-    if (weir__shim_chat_rendered(p->reader)->calls_only) return true;
+    if (weir__llama_chat_rendered(p->reader)->calls_only) return true;
     for (size_t i = 0; i < m->n_calls; i++)
         if (m->calls[i].name_length > 0) return true;
     return !has_schema(p) &&
-           weir__shim_chat_delimits(p->reader, p->raw.bytes + p->settled, p->raw.n - p->settled);
+           weir__llama_chat_delimits(p->reader, p->raw.bytes + p->settled, p->raw.n - p->settled);
 }
 
 /* Parses the complete text. If it does not have the form from end to end, its beginning may: then that
  * counts, and the rest is content unless it is markup. */
 static weir_status read_end(weir_chat_parser *p, weir_error *error)
 {
-    weir__shim_message m;
+    weir__llama_message m;
     bool whole = true, ok = true, drop_delta = false, within;
     weir_status status = read_reasoning(p, &within);
     if (status == WEIR_NO_MEMORY) return no_memory(error);
     if (within) return WEIR_OK;
     status = parse_raw(p, true, &m);
     if (status == WEIR_OK && is_call(p, &m)) {
-        weir__shim_message_fini(&m);
+        weir__llama_message_fini(&m);
         status = WEIR_BACKEND;
     }
     if (status == WEIR_BACKEND) {
@@ -493,7 +493,7 @@ static weir_status read_end(weir_chat_parser *p, weir_error *error)
         /* A call without a certain name does not count in a text that breaks off. */
         ok = deliver_message(p, &m, whole);
         drop_delta = whole || (!m.broken && is_markup(p, &m));
-        weir__shim_message_fini(&m);
+        weir__llama_message_fini(&m);
     }
     if (ok && !drop_delta) ok = deliver_rest(p);
     return ok ? WEIR_OK : no_memory(error);
@@ -546,16 +546,16 @@ static weir_status read_fed(weir_chat_parser *p, weir_error *error)
  * and what some templates end a prompt with. False: out of memory. */
 static bool read_prefill(weir_chat_parser *p)
 {
-    weir__shim_message m;
+    weir__llama_message m;
     weir_status status = parse_probed(p, &m);
     bool open = status == WEIR_OK && (take_last(m.reasoning, &m.reasoning_length, probe_byte) ||
                                       take_last(m.content, &m.content_length, probe_byte));
-    if (!open && status == WEIR_OK) weir__shim_message_fini(&m);
+    if (!open && status == WEIR_OK) weir__llama_message_fini(&m);
     if (!open && status != WEIR_NO_MEMORY) status = parse_raw(p, false, &m); /* no text may have the probe */
     if (status != WEIR_OK) return status != WEIR_NO_MEMORY;
     bool ok = weir__text_add(&p->content, m.content, m.content_length) &&
               weir__text_add(&p->reasoning, m.reasoning, m.reasoning_length);
-    weir__shim_message_fini(&m);
+    weir__llama_message_fini(&m);
     return ok;
 }
 
@@ -599,8 +599,8 @@ weir_status weir_chat_parser_create(weir_chat *chat, weir_chat_parser **parser, 
     p->reads_calls = chat->calls;
     p->calls_reader.form = chat->form;
 #ifndef WEIR_NO_LLAMA
-    if (p->reader != NULL) p->form = weir__shim_chat_rendered(p->reader)->form;
-    const char *begun = p->reader != NULL ? weir__shim_chat_rendered(p->reader)->generation_prompt : "";
+    if (p->reader != NULL) p->form = weir__llama_chat_rendered(p->reader)->form;
+    const char *begun = p->reader != NULL ? weir__llama_chat_rendered(p->reader)->generation_prompt : "";
     for (; *begun != '\0'; begun++) p->brackets += weir__chat_is_bracket(*begun);
 #endif
     if (!begin_answer(p)) {

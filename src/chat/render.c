@@ -51,7 +51,7 @@ typedef struct rendering {
     weir__chat_continued last;
     weir__continuation continuation; /* of the next run */
     json_t *sent;                    /* the messages of the next run; owned */
-    weir__shim_chat *out;            /* the caller's; NULL unless status is WEIR_OK */
+    weir__llama_chat *out;           /* the caller's; NULL unless status is WEIR_OK */
     weir__text *prompt;              /* gets a prompt that is rendered alone; NULL: create the chat */
     weir_status status;
     weir_error error;
@@ -132,7 +132,7 @@ static weir_status find_template(rendering *r, weir_model *model, weir_error *er
     weir_status status = weir__chat_template_choose(model, r->params->template_source, with_tools,
                                                     (time_t)r->params->now, &r->template, error);
     if (status != WEIR_OK) return status;
-    if (with_tools && !weir__shim_template_knows_tools(r->template->parsed))
+    if (with_tools && !weir__llama_template_knows_tools(r->template->parsed))
         return weir__error_set(error, WEIR_UNSUPPORTED, "tools_json",
                                "the chat template does not know tools");
     return WEIR_OK;
@@ -210,7 +210,7 @@ static bool add_prompt(void *user, const char *prompt, size_t n)
 static void run_template(void *user)
 {
     rendering *r = user;
-    const weir__shim_render in = {
+    const weir__llama_render in = {
         .messages = r->sent,
         .tools = r->tools->shown,
         .enforced_tools = r->tools->enforced,
@@ -224,9 +224,9 @@ static void run_template(void *user)
         .fenced = r->last.text != NULL && strstr(r->last.text, "```") != NULL,
         .parse_reasoning = r->params->parse_reasoning,
     };
-    const weir__shim_template *parsed = r->template->parsed;
-    r->status = r->prompt == NULL ? weir__shim_chat_create(parsed, &in, &r->out, &r->error)
-                                  : weir__shim_chat_prompt(parsed, &in, add_prompt, r->prompt, &r->error);
+    const weir__llama_template *parsed = r->template->parsed;
+    r->status = r->prompt == NULL ? weir__llama_chat_create(parsed, &in, &r->out, &r->error)
+                                  : weir__llama_chat_prompt(parsed, &in, add_prompt, r->prompt, &r->error);
 }
 
 static size_t stack_of(const rendering *r)
@@ -271,8 +271,8 @@ static weir_status create_form(rendering *r, weir_error *error)
 
 /* An answer as it has begun. */
 typedef struct begun {
-    const weir__shim_chat *reader;
-    weir__shim_message m;
+    const weir__llama_chat *reader;
+    weir__llama_message m;
     weir_status status;
     weir_error error;
 } begun;
@@ -280,7 +280,7 @@ typedef struct begun {
 static void parse_begun(void *user)
 {
     begun *b = user;
-    b->status = weir__shim_chat_parse(b->reader, "", 0, false, &b->m, &b->error);
+    b->status = weir__llama_chat_parse(b->reader, "", 0, false, &b->m, &b->error);
 }
 
 /* Brackets of a text that goes on in JSON: parsers recurse over them, with 2.2 kB of stack for each. */
@@ -310,10 +310,10 @@ static weir_status read_begun(const rendering *r, bool *fits, bool *reasons, wei
         status = b.status;
         why = b.error;
     }
-    weir__shim_message m = b.m;
+    weir__llama_message m = b.m;
     *fits = status == WEIR_OK && !m.broken;
     *reasons = status == WEIR_OK && m.reasoning_length > 0;
-    if (status == WEIR_OK) weir__shim_message_fini(&m);
+    if (status == WEIR_OK) weir__llama_message_fini(&m);
     return status == WEIR_NO_MEMORY || status == WEIR_ABORTED ? weir__error_copy(error, &why) : WEIR_OK;
 }
 
@@ -347,13 +347,13 @@ static weir_status fit_form(rendering *r, weir_error *error)
     weir_error why = {0};
     weir_status status = read_begun(r, &fits, &reasons, error);
     if (status != WEIR_OK || fits) return status;
-    own = weir__mem_strdup(weir__shim_chat_rendered(r->out)->generation_prompt);
+    own = weir__mem_strdup(weir__llama_chat_rendered(r->out)->generation_prompt);
     status = own != NULL ? render_added(r, &added, &why) : weir__chat_no_memory(&why);
     if (status == WEIR_OK && added.n > 0) {
-        status = weir__shim_chat_begin(r->out, added.bytes, &why);
+        status = weir__llama_chat_begin(r->out, added.bytes, &why);
         if (status == WEIR_OK) status = read_begun(r, &fits, &reasons, &why);
         fits = fits && (!reasons || r->last.reasons); /* the text itself is not reasoning */
-        if (status == WEIR_OK && !fits) status = weir__shim_chat_begin(r->out, own, &why);
+        if (status == WEIR_OK && !fits) status = weir__llama_chat_begin(r->out, own, &why);
     }
     weir__mem_free(own);
     weir__text_fini(&added);
@@ -368,7 +368,7 @@ static weir_status create_chat(rendering *r, weir_error *error)
     if (status == WEIR_OK && r->last.kind == WEIR__CONTINUE_REASONING && r->params->parse_reasoning)
         status = read_begun(r, &fits, &reasons, error);
     if (status == WEIR_OK && !reasons) {
-        weir__shim_chat_destroy(r->out);
+        weir__llama_chat_destroy(r->out);
         r->out = NULL;
         r->last.kind = WEIR__CONTINUE_TEXT;
         status = create_form(r, error);
@@ -549,7 +549,7 @@ static weir_status strip_specials(weir_chat *chat, weir_error *error)
 static weir_status check_enforcement(const weir_chat *chat, rendering *r, weir_error *error)
 {
     if (r->tools->shown == NULL || r->params->tool_choice == WEIR_TOOLS_NONE) return WEIR_OK;
-    if (chat->constraint != NULL && !weir__shim_chat_rendered(chat->reader)->form.loose_arguments)
+    if (chat->constraint != NULL && !weir__llama_chat_rendered(chat->reader)->form.loose_arguments)
         return WEIR_OK;
     if (r->tools->strict)
         return weir__error_set(error, WEIR_UNSUPPORTED, "tools_json",
@@ -563,7 +563,7 @@ static weir_status check_enforcement(const weir_chat *chat, rendering *r, weir_e
 
 static weir_status read_chat(weir_chat *chat, rendering *r, weir_error *error)
 {
-    const weir__shim_rendered *rendered = weir__shim_chat_rendered(r->out);
+    const weir__llama_rendered *rendered = weir__llama_chat_rendered(r->out);
     chat->reader = r->out;
     chat->prompt = rendered->prompt;
     chat->prompt_length = rendered->prompt_length;
@@ -605,7 +605,7 @@ weir_status weir__chat_render(weir_chat *chat, const weir_chat_params *params, c
     if (status == WEIR_OK) {
         status = create_chat(&r, error);
         if (status != WEIR_OK) {
-            weir__shim_chat_destroy(r.out);
+            weir__llama_chat_destroy(r.out);
             r.out = NULL;
         }
         if (status == WEIR_TEMPLATE && strcmp(error->field, "messages") == 0)

@@ -588,7 +588,7 @@ static bool begins_with(const char *prompt, const char *before)
 static weir__text render_messages(probing *p, const json_t *messages)
 {
     weir__text prompt = {0};
-    const weir__shim_render in = {
+    const weir__llama_render in = {
         .messages = messages,
         .tools = p->tools,
         .enforced_tools = p->tools,
@@ -598,7 +598,7 @@ static weir__text render_messages(probing *p, const json_t *messages)
         .enable_thinking = true,
         .parse_reasoning = true,
     };
-    weir_status status = weir__shim_chat_prompt(p->template->parsed, &in, add_prompt, &prompt, &p->error);
+    weir_status status = weir__llama_chat_prompt(p->template->parsed, &in, add_prompt, &prompt, &p->error);
     if (status != WEIR_OK && status != WEIR_TEMPLATE) p->status = status;
     return prompt;
 }

@@ -20,7 +20,7 @@
 typedef struct parsing {
     const char *source;
     weir__text bos, eos; /* the tokens' texts */
-    weir__shim_template *parsed;
+    weir__llama_template *parsed;
     weir_status status;
     weir_error error;
 } parsing;
@@ -28,7 +28,7 @@ typedef struct parsing {
 static void run_parse(void *user)
 {
     parsing *p = user;
-    p->status = weir__shim_template_create(p->source, p->bos.bytes, p->eos.bytes, &p->parsed, &p->error);
+    p->status = weir__llama_template_create(p->source, p->bos.bytes, p->eos.bytes, &p->parsed, &p->error);
 }
 
 static weir_status parse_template(const weir_model *model, const char *source, size_t stack,

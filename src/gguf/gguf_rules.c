@@ -601,8 +601,7 @@ void weir__gguf_check_adapter_rules(gguf_check *c)
 /* ---- Projectors ----------------------------------------------------------------------------------- */
 
 /* Numbers by which libmtmd divides, allocates or counts; each of images and of sounds ("clip.vision.",
- * "clip.audio."). The shim catches the assertions of its graphs when it encodes a trial
- * (llama/projector.cpp). */
+ * "clip.audio."). llama/projector.cpp catches the assertions of its graphs when it encodes a trial. */
 static const struct {
     const char *key;
     uint32_t min, max;

@@ -71,7 +71,7 @@ static inline size_t weir__activations_bytes(const weir__gemm *gemm, int64_t m, 
 
 /* ---- For the kernels ---- */
 
-/* The sum that a minimum of a unit, or of a part of it, is multiplied with. */
+/* The sum of activations that multiplies the minimum of a unit, or of a part of it. */
 static inline float weir__activations_sum(const weir__activations *x, int r, int parts, int part)
 {
     if (parts == 1) return x->sum[r];

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "kernels/gemm_codes.h"
+#include "kernels/gemm_scales.h"
 
 /* Rows of activations at a time: with both halves of sixteen rows of weights, their sums fill eight
  * registers. */
@@ -38,7 +39,7 @@ INLINE float largest(const float *x)
     return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
 }
 
-/* True if one of a unit's numbers is none. */
+/* True if one of a unit's numbers is NaN. */
 INLINE bool has_nan(const float *x)
 {
     __m256 odd = _mm256_setzero_ps();
@@ -105,55 +106,9 @@ INLINE scheme scheme_of(const weir__panel_format format)
 /* One unit of sixteen rows, unpacked; [0] are the first eight rows, [1] the others. */
 typedef struct weights {
     __m256i values[2][8][2]; /* of each list */
-    __m256 scale[2][2];      /* of each part */
-    __m256 min[2][2];        /* likewise: added for each activation's sum */
+    vector scale[2][2];      /* of each part */
+    vector min[2][2];        /* likewise: added for each activation's sum */
 } weights;
-
-INLINE __m256 halves(const unsigned char *at)
-{
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)at));
-}
-
-INLINE __m256 bytes(const unsigned char *at)
-{
-    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)at)));
-}
-
-INLINE __m256 signed_bytes(const unsigned char *at)
-{
-    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)at)));
-}
-
-/* Half of two to the power of each of eight exponents; the least two are subnormal numbers. */
-INLINE __m256 half_exponents(const unsigned char *at)
-{
-    __m256i e = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)at));
-    __m256i bits = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
-    __m256i least = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e);
-    __m256i small = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
-    return _mm256_castsi256_ps(_mm256_blendv_epi8(bits, small, least));
-}
-
-/* Floats of eight bits, times 128 as half precision. */
-INLINE __m256 floats8(const unsigned char *at)
-{
-    __m128i half = _mm_slli_epi16(_mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)at)), 7);
-    return _mm256_mul_ps(_mm256_cvtph_ps(half), _mm256_set1_ps(128.0f));
-}
-
-/* Low or high nibbles of eight bytes. */
-INLINE __m256 nibbles(const unsigned char *at, const int shift)
-{
-    __m128i both = _mm_srli_epi16(_mm_loadl_epi64((const __m128i *)at), shift);
-    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_and_si128(both, _mm_set1_epi8(15))));
-}
-
-/* factor × (2 n + 1) × head. */
-INLINE __m256 odd(__m256 n, __m256 head, float factor)
-{
-    __m256 size = _mm256_fmadd_ps(n, _mm256_set1_ps(2.0f * factor), _mm256_set1_ps(factor));
-    return _mm256_mul_ps(head, size);
-}
 
 /* The table's bytes, or one nibble of each. */
 INLINE __m256i look_up(const uint8_t *table, const int shift, const char mask, __m256i codes)
@@ -198,7 +153,7 @@ INLINE __m256i indices(const weir__panel_format format, const unsigned char *uni
     return codes;
 }
 
-/* Takes two from each byte of the rows whose bit is set. */
+/* Lowers each byte by two in the rows whose bit is set. */
 INLINE __m256i shift_rows(__m256i values, uint32_t less)
 {
     const __m256i each = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
@@ -232,8 +187,8 @@ INLINE void look_up_codes(const weir__panel_format format, const unsigned char *
         memcpy(to->bytes + LOOKED_UP, unit + l->scales_at - WEIR__PANEL_PLANE, WEIR__PANEL_PLANE);
 }
 
-/* Which of a unit's eight vectors is the first or the second of a list's pair. */
-INLINE int vector(const weir__panel_format format, const int list, int pair, const int second)
+/* The number of the unit's vector, 0 to 7, that is the first or the second of a list's pair. */
+INLINE int vector_of(const weir__panel_format format, const int list, int pair, const int second)
 {
     if (weir__panel_layouts[format].parts == 2) return 4 * list + 2 * pair + second;
     if (weir__panel_layouts[format].values == WEIR__VALUES_NIBBLES) return pair + 4 * second;
@@ -243,7 +198,7 @@ INLINE int vector(const weir__panel_format format, const int list, int pair, con
 /* The first of that vector's four columns. */
 INLINE int column(const weir__panel_format format, const int list, int pair, const int second)
 {
-    return 4 * vector(format, list, pair, second);
+    return 4 * vector_of(format, list, pair, second);
 }
 
 /* A vector in half h of the rows. at: the unit, or the same unit looked up. */
@@ -251,7 +206,7 @@ INLINE __m256i value(const weir__panel_format format, const unsigned char *at, c
                      const int second, const int h)
 {
     const weir__panel_layout *l = &weir__panel_layouts[format];
-    const int v = vector(format, list, pair, second);
+    const int v = vector_of(format, list, pair, second);
     const unsigned char *planes = at + l->scales_at - l->planes * WEIR__PANEL_PLANE + 8 * v + 4 * h;
     __m256i w;
     switch (l->values) {
@@ -282,7 +237,7 @@ INLINE __m256i value(const weir__panel_format format, const unsigned char *at, c
 INLINE __m256i sign(const weir__panel_format format, const unsigned char *at, const int list, int pair,
                     const int second, const int h)
 {
-    const unsigned char *signs = at + LOOKED_UP + 8 * vector(format, list, pair, second) + 4 * h;
+    const unsigned char *signs = at + LOOKED_UP + 8 * vector_of(format, list, pair, second) + 4 * h;
     return _mm256_or_si256(plane(signs, 255), _mm256_set1_epi8(1));
 }
 
@@ -305,41 +260,11 @@ INLINE void unpack_values(const weir__panel_format format, const unsigned char *
 INLINE void unpack_scales(const weir__panel_format format, const unsigned char *head,
                           const unsigned char *unit, weights *w)
 {
-    const weir__panel_layout *l = &weir__panel_layouts[format];
-    const unsigned char *scales = unit + l->scales_at;
-    const __m256 zero = _mm256_setzero_ps();
 #pragma GCC unroll 2
-    for (int part = 0; part < l->parts; part++)
+    for (int part = 0; part < weir__panel_layouts[format].parts; part++)
 #pragma GCC unroll 2
-        for (int h = 0; h < 2; h++) {
-            const unsigned char *at = scales + WEIR__PANEL_ROWS * part + 8 * h;
-            const unsigned char *halves_at = scales + 16 * h, *head_at = head + 16 * h;
-            __m256 *scale = &w->scale[part][h], *min = &w->min[part][h];
-            switch (l->scales) {
-            case WEIR__SCALES_HALF_MIN:
-                *scale = halves(halves_at);
-                *min = halves(halves_at + 32);
-                break;
-            case WEIR__SCALES_HALF: *scale = halves(halves_at); break;
-            case WEIR__SCALES_EXPONENT: *scale = half_exponents(at); break;
-            case WEIR__SCALES_HEAD: *scale = halves(head_at); break;
-            case WEIR__SCALES_BYTE: *scale = _mm256_mul_ps(halves(head_at), signed_bytes(at)); break;
-            case WEIR__SCALES_BYTE_MIN:
-                *scale = _mm256_mul_ps(halves(head_at), bytes(at));
-                *min = _mm256_mul_ps(_mm256_sub_ps(zero, halves(head_at + 32)), bytes(at + 16));
-                break;
-            case WEIR__SCALES_NIBBLE_MIN:
-                *scale = _mm256_mul_ps(halves(head_at), nibbles(at, 0));
-                *min = _mm256_mul_ps(_mm256_sub_ps(zero, halves(head_at + 32)), nibbles(at, 4));
-                break;
-            case WEIR__SCALES_ODD:
-                *scale = odd(l->parts == 2 ? nibbles(scales + 8 * h, 4 * part) : nibbles(scales, 4 * h),
-                             halves(head_at), l->factor);
-                break;
-            case WEIR__SCALES_FLOAT8: *scale = floats8(at); break;
-            default: break;
-            }
-        }
+        for (int h = 0; h < 2; h++)
+            unpack_scale(format, head, unit, part, h, &w->scale[part][h], &w->min[part][h]);
 }
 
 /* ---- One unit ---- */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "kernels/gemm_codes.h"
+#include "kernels/gemm_scales.h"
 
 /* Panels and rows of activations at a time: their sums hide vpdpbusd's latency, and together with the weights
  * they fill 24 registers. Each activation that is read is used twice. */
@@ -61,62 +62,9 @@ INLINE void sum_up(batch *b, int at)
 /* One unit of sixteen rows, unpacked. */
 typedef struct weights {
     __m512i values[8];
-    __m512 scale[2]; /* of the unit, or of each half */
-    __m512 min[2];   /* likewise: added for each activation's sum */
+    vector scale[2]; /* of the unit, or of each half */
+    vector min[2];   /* likewise: added for each activation's sum */
 } weights;
-
-INLINE __m512 halves(const unsigned char *at)
-{
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)at));
-}
-
-INLINE __m512 bytes(const unsigned char *at)
-{
-    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)at)));
-}
-
-INLINE __m512 signed_bytes(const unsigned char *at)
-{
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)at)));
-}
-
-/* Half of two to the power of each of sixteen exponents; the least two are subnormal numbers. */
-INLINE __m512 half_exponents(const unsigned char *at)
-{
-    __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)at));
-    __m512i bits = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
-    __mmask16 least = _mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2));
-    bits = _mm512_mask_sllv_epi32(bits, least, _mm512_set1_epi32(0x00200000), e);
-    return _mm512_castsi512_ps(bits);
-}
-
-/* Floats of eight bits, times 128 as half precision. */
-INLINE __m512 floats8(const unsigned char *at)
-{
-    __m256i half = _mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)at)), 7);
-    return _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(128.0f));
-}
-
-/* Low or high nibbles of sixteen bytes; all nibbles of eight. */
-INLINE __m512 nibbles(const unsigned char *at, const int shift)
-{
-    __m128i both = _mm_srli_epi16(_mm_loadu_si128((const __m128i *)at), shift);
-    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_and_si128(both, _mm_set1_epi8(15))));
-}
-
-INLINE __m512 all_nibbles(const unsigned char *at)
-{
-    __m128i low = _mm_loadl_epi64((const __m128i *)at), high = _mm_srli_epi16(low, 4);
-    __m128i both = _mm_and_si128(_mm_unpacklo_epi64(low, high), _mm_set1_epi8(15));
-    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(both));
-}
-
-/* factor × (2 n + 1) × head. */
-INLINE __m512 odd(__m512 n, __m512 head, float factor)
-{
-    __m512 size = _mm512_fmadd_ps(n, _mm512_set1_ps(2.0f * factor), _mm512_set1_ps(factor));
-    return _mm512_mul_ps(head, size);
-}
 
 INLINE __mmask64 plane_at(const unsigned char *at)
 {
@@ -272,40 +220,9 @@ INLINE void unpack_values(const weir__panel_format format, const unsigned char *
 INLINE void unpack_scales(const weir__panel_format format, const unsigned char *head,
                           const unsigned char *unit, weights *w)
 {
-    const weir__panel_layout *l = &weir__panel_layouts[format];
-    const unsigned char *scales = unit + l->scales_at;
-    const __m512 zero = _mm512_setzero_ps();
-    switch (l->scales) {
-    case WEIR__SCALES_HALF_MIN:
-        w->scale[0] = halves(scales);
-        w->min[0] = halves(scales + 32);
-        break;
-    case WEIR__SCALES_HALF: w->scale[0] = halves(scales); break;
-    case WEIR__SCALES_EXPONENT: w->scale[0] = half_exponents(scales); break;
-    case WEIR__SCALES_HEAD: w->scale[0] = halves(head); break;
-    case WEIR__SCALES_BYTE_MIN:
-        w->scale[0] = _mm512_mul_ps(halves(head), bytes(scales));
-        w->min[0] = _mm512_mul_ps(_mm512_sub_ps(zero, halves(head + 32)), bytes(scales + 16));
-        break;
-    default: break;
-    }
 #pragma GCC unroll 2
-    for (int part = 0; part < l->parts; part++) {
-        const unsigned char *at = scales + WEIR__PANEL_ROWS * part;
-        switch (l->scales) {
-        case WEIR__SCALES_BYTE: w->scale[part] = _mm512_mul_ps(halves(head), signed_bytes(at)); break;
-        case WEIR__SCALES_NIBBLE_MIN:
-            w->scale[part] = _mm512_mul_ps(halves(head), nibbles(at, 0));
-            w->min[part] = _mm512_mul_ps(_mm512_sub_ps(zero, halves(head + 32)), nibbles(at, 4));
-            break;
-        case WEIR__SCALES_ODD:
-            w->scale[part] =
-                odd(l->parts == 2 ? nibbles(scales, 4 * part) : all_nibbles(scales), halves(head), l->factor);
-            break;
-        case WEIR__SCALES_FLOAT8: w->scale[part] = floats8(at); break;
-        default: break;
-        }
-    }
+    for (int part = 0; part < weir__panel_layouts[format].parts; part++)
+        unpack_scale(format, head, unit, part, 0, &w->scale[part], &w->min[part]);
 }
 
 /* ---- One tile ---- */

@@ -15,7 +15,7 @@
 INLINE float largest(const float *x);
 INLINE bool has_nan(const float *x);
 
-/* -127 for -128, which stands where a number is infinite or none: it has no opposite. */
+/* Replaces -128, which has no opposite, by -127. It stands for infinite numbers and NaNs. */
 INLINE __m128i no_least(__m128i q)
 {
     return _mm_max_epi8(q, _mm_set1_epi8(-127));

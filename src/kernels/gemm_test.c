@@ -40,15 +40,11 @@ static void find_types(void)
     }
 }
 
-static uint64_t state_of_dice = 88172645463325252u;
-static dice blocks = {.state = 1};
+static dice rolled = {.state = 1}, blocks = {.state = 1};
 
 static double uniform(void) /* -1 … 1 */
 {
-    uint64_t x = state_of_dice;
-    x ^= x << 13, x ^= x >> 7, x ^= x << 17;
-    state_of_dice = x;
-    return (double)(x >> 11) * 0x1p-52 - 1.0;
+    return (double)(dice_roll(&rolled) >> 11) * 0x1p-52 - 1.0;
 }
 
 /* A product of n × k weights and m × k activations, and all that belongs to it. */

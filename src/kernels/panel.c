@@ -456,15 +456,15 @@ void weir__panel_pack(weir__panel_format format, int64_t columns, const void *ro
 
 /* ---- Codebooks ------------------------------------------------------------------------------------- */
 
-/* Where a format's block holds indices: low bytes, of one unit `step` apart, of two units `unit`; high bits,
- * of one unit `shift` bits apart, of two units `high_unit` bytes, from byte high_at on. And what to multiply
- * the numbers with. */
+/* The places of indices in a format's block. Low bytes begin at byte 2, high bits at byte high_at. */
 static const struct book {
     weir__panel_format format;
-    int n; /* entries */
-    int unit, step;
-    int high_at, high_unit, shift;
-    float inverse;
+    int n;          /* entries */
+    int unit, step; /* bytes from a unit's low bytes to the next unit's, and from an index to the next */
+    int high_at;
+    int high_unit; /* bytes from a unit's high bits to the next unit's */
+    int shift;     /* bits from an index's high bits to the next index's */
+    float inverse; /* times the block's numbers gives integers */
 } books[WEIR__BOOK_NONE] = {
     [WEIR__BOOK_IQ3_XXS] = {WEIR__PANEL_IQ3_XXS, 256, 8, 1, 0, 0, 0, 4.0f},
     [WEIR__BOOK_IQ3_S] = {WEIR__PANEL_IQ3_S, 512, 8, 1, 66, 1, 1, 1.0f},
@@ -515,7 +515,7 @@ static bool number_levels(weir__codebook *book, int n, int width)
     return true;
 }
 
-/* An entry of `width` numbers. False: one of them is none that the kernels can multiply. */
+/* Reads an entry of `width` numbers. False: the kernels cannot multiply one of them. */
 static bool read_entry(const weir__panel_layout *l, const struct book *b, const float *numbers, int width,
                        uint64_t *entry)
 {

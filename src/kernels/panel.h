@@ -10,8 +10,8 @@
  * vdpbf16ps, and of F16 each stands alone. Values and scales are the file's own; none is rounded anew. Except
  * for F32: a row's 32 columns become 16-bit integers with a scale of their own, two neighbours for vpdpwssd.
  *
- * To add a format: its name in a list and a row in the table of layouts, here, and what a unit of its file's
- * block holds, in panel.c. */
+ * To add a format, give it a name in a list and a row in the table of layouts here, and read a unit of its
+ * file's block in panel.c. */
 #ifndef WEIR_KERNELS_PANEL_H
 #define WEIR_KERNELS_PANEL_H
 
@@ -130,8 +130,8 @@ typedef struct weir__panel_layout {
     int32_t most;         /* the largest of them; of values with eight bits, of a nibble; with a codebook, the
                            * largest size */
     const uint8_t *table; /* [16]: of nibbles' values, with the offset; NULL: there is none */
-    weir__panel_book book; /* of indices. Without a plane of signs each index has a further bit, which takes
-                            * two from all its columns */
+    weir__panel_book book; /* of indices. Without a plane of signs each index has a further bit, which lowers
+                            * all its columns by two */
 } weir__panel_layout;
 
 /* The values of IQ4_NL's codes plus 128, and of four-bit floats' plus 16. */
@@ -251,11 +251,11 @@ static inline bool weir__panel_has_shift(weir__panel_format format)
 /* Turns a row of blocks in the file into n numbers. */
 typedef void weir__panel_reader(const void *row, float *to, int64_t n);
 
-/* Reads the codebook that a format's file has in common with ggml through the reader of its blocks; formats
- * without one need none. To be called before a product, on one thread. */
+/* Reads a format's codebook through ggml's reader of its blocks; does nothing for formats without one. Called
+ * before the first product, on one thread. */
 void weir__panel_learn(weir__panel_format format, weir__panel_reader *read);
 
-/* True if a format has no codebook, or one that was read and has the values that the kernels can multiply. */
+/* True if a format has no codebook, or one that was read and that the kernels can multiply. */
 bool weir__panel_is_known(weir__panel_format format);
 
 #endif

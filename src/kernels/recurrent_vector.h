@@ -70,7 +70,7 @@ INLINE void four_rows(const weir__delta_net *net, int64_t j, const int64_t size)
     }
 }
 
-/* Adds the four parts whose remainders by 16 are the same by 4. */
+/* Adds the four parts that have the same remainder by 4. */
 INLINE vector quarter(const vector *parts)
 {
     return MM(add_ps)(MM(add_ps)(parts[0], parts[2]), MM(add_ps)(parts[1], parts[3]));

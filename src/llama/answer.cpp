@@ -17,7 +17,7 @@ namespace
 
 struct parsed_message {
     common_chat_msg message;
-    std::vector<weir__shim_call> calls;
+    std::vector<weir__llama_call> calls;
 };
 
 /* Follows parsers that only name or wrap another one. */
@@ -39,7 +39,7 @@ std::size_t inner_parser(const common_json &arena, std::size_t id)
     return id;
 }
 
-void add_delimiter(weir__shim_chat &chat, const std::string &delimiter)
+void add_delimiter(weir__llama_chat &chat, const std::string &delimiter)
 {
     if (delimiter.empty()) return;
     chat.rendered.form.breaks[static_cast<unsigned char>(delimiter[0])] = 1;
@@ -48,7 +48,7 @@ void add_delimiter(weir__shim_chat &chat, const std::string &delimiter)
 
 /* Parses as common_chat_parse does, which does not report how a parse ended: an answer that breaks off within
  * markup counts as whole, and one that cannot continue as partial. False: there is no message. */
-bool parse_answer(const weir__shim_chat *chat, const std::string &answer, bool whole,
+bool parse_answer(const weir__llama_chat *chat, const std::string &answer, bool whole,
                   common_chat_msg &message, bool &broken)
 {
     broken = false;
@@ -77,7 +77,7 @@ bool parse_answer(const weir__shim_chat *chat, const std::string &answer, bool w
 
 /* True if the parser takes an answer that is `before`, a letter, `closing` and `after` for reasoning that
  * ends with the letter, and the rest for content. */
-bool closes(const weir__shim_chat &chat, const std::string &before, const std::string &closing,
+bool closes(const weir__llama_chat &chat, const std::string &before, const std::string &closing,
             const std::string &after)
 {
     static const char white[] = " \n";
@@ -104,10 +104,10 @@ std::size_t find_text(const std::string &what, const char *text, std::size_t len
 
 } // namespace
 
-void weir::read_form(weir__shim_chat &chat)
+void weir::read_form(weir__llama_chat &chat)
 {
-    weir__shim_form &form = chat.rendered.form;
-    form = weir__shim_form();
+    weir__llama_form &form = chat.rendered.form;
+    form = weir__llama_form();
     if (chat.params.parser.empty()) {
         form.plain_tail = form.has_breaks = true; /* common then treats all as content */
         return;
@@ -146,7 +146,7 @@ void weir::read_form(weir__shim_chat &chat)
     }
 }
 
-bool weir::begins_call(const weir__shim_chat &chat, const std::string &text, const std::string &tool)
+bool weir::begins_call(const weir__llama_chat &chat, const std::string &text, const std::string &tool)
 {
     common_chat_msg message;
     bool broken;
@@ -154,7 +154,7 @@ bool weir::begins_call(const weir__shim_chat &chat, const std::string &text, con
            message.tool_calls[0].name == tool;
 }
 
-bool weir::find_closing(weir__shim_chat &chat)
+bool weir::find_closing(weir__llama_chat &chat)
 {
     static const char *const spaces[][2] = {{"", ""}, {"", "\n"}, {"", "\n\n"}, {"\n", "\n\n"}};
     const std::vector<std::string> &ends = chat.params.thinking_end_tags;
@@ -173,7 +173,7 @@ bool weir::find_closing(weir__shim_chat &chat)
     return false;
 }
 
-size_t weir__shim_chat_undecided(const weir__shim_chat *chat, const char *text, size_t length)
+size_t weir__llama_chat_undecided(const weir__llama_chat *chat, const char *text, size_t length)
 {
     std::size_t longest = 0;
     for (const std::string &delimiter : chat->delimiters)
@@ -182,7 +182,7 @@ size_t weir__shim_chat_undecided(const weir__shim_chat *chat, const char *text, 
     return longest;
 }
 
-bool weir__shim_chat_calls(const weir__shim_chat *chat, const char *text, size_t length)
+bool weir__llama_chat_calls(const weir__llama_chat *chat, const char *text, size_t length)
 {
     for (const std::string &word : chat->words.texts)
         if (find_text(word, text, length) != SIZE_MAX) return true;
@@ -192,7 +192,7 @@ bool weir__shim_chat_calls(const weir__shim_chat *chat, const char *text, size_t
     return false;
 }
 
-bool weir__shim_chat_delimits(const weir__shim_chat *chat, const char *text, size_t length)
+bool weir__llama_chat_delimits(const weir__llama_chat *chat, const char *text, size_t length)
 {
     for (const std::string &end : chat->ends.texts) {
         const std::size_t at = find_text(end, text, length);
@@ -200,18 +200,18 @@ bool weir__shim_chat_delimits(const weir__shim_chat *chat, const char *text, siz
         for (const std::string &more : chat->delimiters) /* "{" alone is ordinary text */
             if (at != SIZE_MAX && find_text(more, text + at, length - at) != SIZE_MAX) return true;
     }
-    return weir__shim_chat_calls(chat, text, length);
+    return weir__llama_chat_calls(chat, text, length);
 }
 
-weir_status weir__shim_chat_parse(const weir__shim_chat *chat, const char *text, size_t length, bool whole,
-                                  weir__shim_message *message, weir_error *error)
+weir_status weir__llama_chat_parse(const weir__llama_chat *chat, const char *text, size_t length, bool whole,
+                                   weir__llama_message *message, weir_error *error)
 {
     return guard(error, WEIR_BACKEND, "the answer cannot be read", [&] {
         std::unique_ptr<parsed_message> parsed(new parsed_message());
         std::string answer(text, length);
         if (!parse_answer(chat, answer, whole, parsed->message, message->broken)) return WEIR_BACKEND;
         for (const common_chat_tool_call &call : parsed->message.tool_calls) {
-            weir__shim_call c = {};
+            weir__llama_call c = {};
             c.name = call.name.data();
             c.name_length = call.name.size();
             c.arguments = call.arguments.data();
@@ -232,8 +232,8 @@ weir_status weir__shim_chat_parse(const weir__shim_chat *chat, const char *text,
     });
 }
 
-void weir__shim_message_fini(weir__shim_message *message)
+void weir__llama_message_fini(weir__llama_message *message)
 {
     delete static_cast<parsed_message *>(message->owner);
-    *message = weir__shim_message();
+    *message = weir__llama_message();
 }

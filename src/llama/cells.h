@@ -1,7 +1,8 @@
 /* cells.h: the cells of one llama.cpp context, without those of its draft head. The hook learns of each
  * change.
  *
- * Inline: operations and draft heads, which have a context of their own, call llama.cpp by them.
+ * The functions are inline, since operations and draft heads, which have a context of their own, call
+ * llama.cpp through them.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_LLAMA_CELLS_H
 #define WEIR_LLAMA_CELLS_H

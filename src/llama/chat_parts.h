@@ -13,7 +13,7 @@
 #include <vector>
 
 /* Texts without the white space at their end, which an answer may lack. */
-struct weir__shim_texts {
+struct weir__llama_texts {
     std::set<std::string> texts;
     std::set<std::string> shortened; /* those that had it */
 
@@ -25,15 +25,15 @@ struct weir__shim_texts {
     }
 };
 
-struct weir__shim_chat {
+struct weir__llama_chat {
     common_chat_params params;
     common_chat_parser_params parser;
-    weir__shim_rendered rendered; /* its texts lie in params, its arrays in the next */
+    weir__llama_rendered rendered; /* its texts lie in params, its arrays in the next */
     std::vector<weir__trigger> triggers;
     std::vector<const char *> stops, preserved, reasoning_ends;
     std::set<std::string> delimiters; /* of the form */
-    weir__shim_texts ends;            /* delimiters of content and reasoning */
-    weir__shim_texts words;           /* that trigger the grammar */
+    weir__llama_texts ends;           /* delimiters of content and reasoning */
+    weir__llama_texts words;          /* that trigger the grammar */
     std::string reasoning_closing;
 };
 
@@ -41,13 +41,13 @@ namespace weir
 {
 
 /* The template as it was given, with both tokens. */
-const common_chat_template &whole_template(const weir__shim_template *t);
+const common_chat_template &whole_template(const weir__llama_template *t);
 
 /* A conversation as templates get it, read once and rendered as often as parsers are made for it. */
 class conversation
 {
   public:
-    conversation(const weir__shim_template *of, const weir__shim_render *in);
+    conversation(const weir__llama_template *of, const weir__llama_render *in);
 
     /* The prompt, and the parser of answers with this choice of tools. bare: only the prompt of the result is
      * used; without it, and with tools, the prompt is not. */
@@ -56,21 +56,21 @@ class conversation
     common_json tools, schema; /* those that are enforced, or null */
 
   private:
-    const weir__shim_template *t;
+    const weir__llama_template *t;
     autoparser::generation_params given;
 };
 
 /* Reads from the chat's serialized parser how its texts end: rendered.form, delimiters, ends. */
-void read_form(weir__shim_chat &chat);
+void read_form(weir__llama_chat &chat);
 
 /* True if the parser takes this beginning of an answer for a call of the tool. */
-bool begins_call(const weir__shim_chat &chat, const std::string &text, const std::string &tool);
+bool begins_call(const weir__llama_chat &chat, const std::string &text, const std::string &tool);
 
 /* Finds the text that ends reasoning early. Handlers name marks without their white space, which some parsers
  * need, and some name them although their parser finds no reasoning. Where no content may follow at once,
  * because it has marks of its own or is a call, nothing does. False: there is no such text, or a mark is too
  * long. */
-bool find_closing(weir__shim_chat &chat);
+bool find_closing(weir__llama_chat &chat);
 
 } // namespace weir
 

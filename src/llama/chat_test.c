@@ -44,22 +44,23 @@ static const char *const answers[] = {
     "",
 };
 
-static weir__shim_template *template_of(const char *source)
+static weir__llama_template *template_of(const char *source)
 {
-    weir__shim_template *t = NULL;
+    weir__llama_template *t = NULL;
     weir_error error = {0};
-    if (weir__shim_template_create(source, "<s>", "</s>", &t, &error) != WEIR_OK)
+    if (weir__llama_template_create(source, "<s>", "</s>", &t, &error) != WEIR_OK)
         fail_msg("%s", error.message);
     return t;
 }
 
 /* Four ways, each with tools or without. */
-static weir_status create(const weir__shim_template *t, const char *messages, int way, weir__shim_chat **chat)
+static weir_status create(const weir__llama_template *t, const char *messages, int way,
+                          weir__llama_chat **chat)
 {
     weir_error error = {0};
     json_t *given = json_loads(messages, 0, NULL), *args = json_object(),
            *tools = way >= TOOLS ? json_loads(weather, 0, NULL) : NULL;
-    weir__shim_render in = {
+    weir__llama_render in = {
         .messages = given,
         .args = args,
         .tool_choice = WEIR_TOOLS_AUTO,
@@ -70,22 +71,22 @@ static weir_status create(const weir__shim_template *t, const char *messages, in
         .parse_reasoning = (way & 2) != 0,
     };
     *chat = NULL;
-    weir_status status = weir__shim_chat_create(t, &in, chat, &error);
+    weir_status status = weir__llama_chat_create(t, &in, chat, &error);
     json_decref(tools);
     json_decref(args);
     json_decref(given);
     return status;
 }
 
-static void expect_same_answers(const weir__shim_chat *a, const weir__shim_chat *b)
+static void expect_same_answers(const weir__llama_chat *a, const weir__llama_chat *b)
 {
     for (size_t i = 0; i < N_ELEMENTS(answers); i++) {
         for (int whole = 0; whole <= 1; whole++) {
-            weir__shim_message x = {0}, y = {0};
+            weir__llama_message x = {0}, y = {0};
             weir_error error = {0};
             size_t n = strlen(answers[i]);
-            weir_status status = weir__shim_chat_parse(a, answers[i], n, whole, &x, &error);
-            assert_int_equal(weir__shim_chat_parse(b, answers[i], n, whole, &y, &error), status);
+            weir_status status = weir__llama_chat_parse(a, answers[i], n, whole, &x, &error);
+            assert_int_equal(weir__llama_chat_parse(b, answers[i], n, whole, &y, &error), status);
             if (status == WEIR_OK) {
                 assert_int_equal(x.content_length, y.content_length);
                 assert_memory_equal(x.content, y.content, x.content_length);
@@ -94,15 +95,15 @@ static void expect_same_answers(const weir__shim_chat *a, const weir__shim_chat 
                 assert_int_equal(x.n_calls, y.n_calls);
                 assert_int_equal(x.broken, y.broken);
             }
-            weir__shim_message_fini(&x);
-            weir__shim_message_fini(&y);
+            weir__llama_message_fini(&x);
+            weir__llama_message_fini(&y);
         }
     }
 }
 
-static void expect_same(const weir__shim_chat *a, const weir__shim_chat *b)
+static void expect_same(const weir__llama_chat *a, const weir__llama_chat *b)
 {
-    const weir__shim_rendered x = *weir__shim_chat_rendered(a), y = *weir__shim_chat_rendered(b);
+    const weir__llama_rendered x = *weir__llama_chat_rendered(a), y = *weir__llama_chat_rendered(b);
     assert_string_equal(x.prompt, y.prompt);
     assert_string_equal(x.generation_prompt, y.generation_prompt);
     assert_string_equal(x.grammar, y.grammar);
@@ -126,26 +127,26 @@ static void test_earlier_chats_change_nothing(void **state)
     (void)state;
     for (pin_walk walk = pin_templates(); pin_walk_next(&walk);) {
         char *source = pin_template(walk.name);
-        weir__shim_template *used = template_of(source);
+        weir__llama_template *used = template_of(source);
         for (int way = 0; way < WAYS; way++) {
-            weir__shim_chat *chat;
+            weir__llama_chat *chat;
             create(used, conversations[0], way, &chat);
-            weir__shim_chat_destroy(chat);
+            weir__llama_chat_destroy(chat);
         }
         for (size_t i = 1; i < N_ELEMENTS(conversations); i++) {
             for (int way = 0; way < TOOLS; way++) {
-                weir__shim_template *fresh = template_of(source);
-                weir__shim_chat *a, *b;
+                weir__llama_template *fresh = template_of(source);
+                weir__llama_chat *a, *b;
                 weir_status status = create(used, conversations[i], way, &a);
                 assert_int_equal(create(fresh, conversations[i], way, &b), status);
                 if (status == WEIR_OK) expect_same(a, b);
                 n_compared += status == WEIR_OK;
-                weir__shim_chat_destroy(a);
-                weir__shim_chat_destroy(b);
-                weir__shim_template_destroy(fresh);
+                weir__llama_chat_destroy(a);
+                weir__llama_chat_destroy(b);
+                weir__llama_template_destroy(fresh);
             }
         }
-        weir__shim_template_destroy(used);
+        weir__llama_template_destroy(used);
         free(source);
         n++;
     }

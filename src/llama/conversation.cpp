@@ -226,7 +226,7 @@ common_chat_continuation continuation(weir__continuation kind)
 
 } // namespace
 
-weir::conversation::conversation(const weir__shim_template *of, const weir__shim_render *in) : t(of)
+weir::conversation::conversation(const weir__llama_template *of, const weir__llama_render *in) : t(of)
 {
     const common_chat_template &whole = whole_template(of);
     const std::string &source = whole.source();

@@ -26,8 +26,8 @@ weir_status report(weir_status status, int32_t token, weir_error *error)
     case WEIR_GRAMMAR:
         return weir__error_set(error, status, "grammar",
                                "the grammar would need more than 128 MiB for its states; nest less in it, "
-                               "count less, name fewer different characters, or give rules that begin in the "
-                               "same way one beginning");
+                               "count less, name fewer different characters, or move the common beginning "
+                               "of rules into one rule");
     default: return weir__error_set(error, status, nullptr, "no memory for the grammar");
     }
 }

@@ -18,14 +18,14 @@ typedef struct known {
 } known;
 
 struct weir__llama_grammars {
-    pthread_mutex_t mutex; /* protects the rest; not held while a grammar is compiled */
-    _Atomic(weir__trie *)
-        trie; /* NULL until the first grammar; constant from then on, stored with the mutex */
+    pthread_mutex_t mutex;      /* protects the rest; not held while a grammar is compiled */
+    _Atomic(weir__trie *) trie; /* NULL until the first grammar, then constant; stored with the mutex */
     known known[MOST_GRAMMARS]; /* [n], the most recently used first */
     size_t n;
 };
 
-/* What a call takes off the list: freed once the mutex is unlocked, since an automaton may be large. */
+/* Grammars that a call takes off the list. It frees them after it has unlocked the mutex, since an automaton
+ * may be large. */
 typedef struct dropped {
     known known[MOST_GRAMMARS + 1]; /* [n] */
     size_t n;
@@ -134,8 +134,8 @@ static void remember_grammar(weir__llama_grammars *g, const char *text, const ch
     g->n++;
 }
 
-/* Drops the least recently used grammars, so that the rest fits: automata grow with use. One that is too
- * large by itself goes, too, and takes none with it. Samplers keep those that they use. The mutex is held. */
+/* Drops the least recently used grammars until the rest fits, since automata grow with use. A grammar that is
+ * too large by itself is dropped alone. Samplers keep those that they use. The mutex is held. */
 static void shrink_list(weir__llama_grammars *g, dropped *d)
 {
     size_t sum = 0, n = 0;

@@ -204,7 +204,7 @@ weir_status weir__llama_start(weir_error *error)
                                    "this build of weir needs a processor with %s, which this one lacks; %s",
                                    d.name,
                                    d.feature < WEIR__CPU_AVX512
-                                       ? "all that are called x86-64-v3 have it"
+                                       ? "all x86-64-v3 processors have it"
                                        : "it was built with GGML_NATIVE on another one, so build it without");
     pthread_once(&started, start_llama);
     return WEIR_OK;

@@ -222,8 +222,9 @@ static weir_status decode_head(weir__bcontext *head, const weir__batch *batch, w
                                               "the states of the tokens before these are unknown");
     if (status == WEIR_OK && read_guesses(head, batch)) return WEIR_OK;
     weir__llama_head_forget(head);
-    return status != WEIR_OK ? status
-                             : weir__error_set(error, WEIR_BACKEND, nullptr, "the head says nothing");
+    return status != WEIR_OK
+               ? status
+               : weir__error_set(error, WEIR_BACKEND, nullptr, "the head returns no hidden states");
 }
 
 void weir__llama_head_cut(weir__bcontext *head, int32_t seq, int32_t from)
@@ -483,7 +484,7 @@ static weir_status check_eagle3(const llama_model *head, const llama_model *targ
         int32_t n_layer = llama_model_n_layer(target);
         if (head->arch != LLM_ARCH_EAGLE3)
             return weir__error_set(error, WEIR_UNSUPPORTED, field,
-                                   "heads of the kind '%s' are not known; EAGLE-3 is (eagle3)",
+                                   "heads of the kind '%s' are not supported; give an EAGLE-3 head (eagle3)",
                                    head->arch_name().c_str());
         if (!keeps_layer_inputs(target))
             return weir__error_set(error, WEIR_UNSUPPORTED, field,
@@ -512,8 +513,9 @@ static weir_status check_eagle3(const llama_model *head, const llama_model *targ
                                  target->hparams.n_embd, target->vocab.n_tokens(),
                                  static_cast<long long>(n_embd), static_cast<long long>(n_vocab));
         if (borrows && (target->tok_embd == nullptr || target->output == nullptr))
-            return weir__error_set(error, WEIR_UNSUPPORTED, field,
-                                   "the head uses the model's embeddings and output, and it has not both");
+            return weir__error_set(
+                error, WEIR_UNSUPPORTED, field,
+                "the head uses the model's embeddings and output, and one of them is missing");
         if (llama_model_n_layer(head) != 1)
             return weir__error_set(error, WEIR_UNSUPPORTED, field, "the head has %d layers; allowed: 1",
                                    llama_model_n_layer(head));

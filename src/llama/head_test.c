@@ -424,12 +424,12 @@ static void without_memory(void **state)
     }
 }
 
-#ifndef __APPLE__ /* where a program's functions take no library's place */
+#ifndef __APPLE__ /* where a program cannot replace functions of a library */
 _Noreturn void throw_bad_alloc(void) __asm__("_ZSt17__throw_bad_allocv");
 
 static bool encoder_throws;
 
-/* Takes llama.cpp's place for the library. */
+/* The library calls this instead of llama.cpp's. */
 __attribute__((visibility("default"))) int32_t llama_encode(struct llama_context *c, struct llama_batch batch)
 {
     static int32_t (*next)(struct llama_context *, struct llama_batch);

@@ -199,7 +199,7 @@ std::string argument_style(const common_peg_arena &arena)
     return "";
 }
 
-schema_map name_schemas(const weir::conversation &talk, const weir__shim_render *in,
+schema_map name_schemas(const weir::conversation &talk, const weir__llama_render *in,
                         const common_peg_arena &arena)
 {
     const std::string style = argument_style(arena);
@@ -342,7 +342,7 @@ bool holds_to_calls(const common_peg_arena &arena, const common_json &tools)
 
 /* Makes params' grammar again, from this parser. Without enable_thinking, reasoning is empty unless the
  * prompt itself has started it. False: a schema is unknown. */
-bool constrain(const weir__shim_render *in, const schema_map &named, const common_json &arena,
+bool constrain(const weir__llama_render *in, const schema_map &named, const common_json &arena,
                common_chat_params &params)
 {
     const common_json *form = &arena;
@@ -367,7 +367,7 @@ bool constrain(const weir__shim_render *in, const schema_map &named, const commo
 const char *const cannot_render = "the chat template cannot be rendered";
 
 /* About the bytes that a template gets to render. */
-std::size_t input_bytes(const weir__shim_render *in)
+std::size_t input_bytes(const weir__llama_render *in)
 {
     std::size_t n = 0;
     for (const json_t *value : {in->messages, in->args, in->tools, in->json_schema})
@@ -377,7 +377,7 @@ std::size_t input_bytes(const weir__shim_render *in)
 
 /* Changes params, those of required calls. False: this template's handler has no form of calls that can be
  * enforced. */
-bool enforce(weir::conversation &talk, const weir__shim_render *in, common_chat_params &params)
+bool enforce(weir::conversation &talk, const weir__llama_render *in, common_chat_params &params)
 {
     if (params.parser.empty()) return false;
     common_json calls = common_json::parse(params.parser);
@@ -398,7 +398,7 @@ bool enforce(weir::conversation &talk, const weir__shim_render *in, common_chat_
     return constrain(in, named, calls, params);
 }
 
-common_chat_tool_choice given_choice(const weir__shim_render *in)
+common_chat_tool_choice given_choice(const weir__llama_render *in)
 {
     return in->tool_choice == WEIR_TOOLS_AUTO ? COMMON_CHAT_TOOL_CHOICE_AUTO : COMMON_CHAT_TOOL_CHOICE_NONE;
 }
@@ -413,11 +413,11 @@ weir__trigger_kind trigger_kind(common_grammar_trigger_type type)
     }
 }
 
-void fill_rendered(weir__shim_chat &chat, bool calls_only)
+void fill_rendered(weir__llama_chat &chat, bool calls_only)
 {
     const common_chat_params &p = chat.params;
-    weir__shim_rendered &r = chat.rendered;
-    r = weir__shim_rendered();
+    weir__llama_rendered &r = chat.rendered;
+    r = weir__llama_rendered();
     r.prompt = p.prompt.c_str();
     r.prompt_length = p.prompt.size();
     r.grammar = p.grammar.c_str();
@@ -464,7 +464,7 @@ bool has_trigger_rule(const common_peg_arena &arena)
 
 /* The key of a call's arguments where calls are JSON without a mark; nullptr: they are not. The first tool
  * shows it. */
-const char *unmarked_key(const weir__shim_chat &chat, const std::vector<std::string> &names)
+const char *unmarked_key(const weir__llama_chat &chat, const std::vector<std::string> &names)
 {
     for (const char *key : {"parameters", "arguments"})
         if (!names.empty() && weir::begins_call(chat, unmarked_call(names[0], key, " ") + " {", names[0]))
@@ -474,7 +474,7 @@ const char *unmarked_key(const weir__shim_chat &chat, const std::vector<std::str
 
 /* Gives optional calls that are JSON without a mark triggers, as llama.cpp gives those with one: a tool's
  * name and the key of its arguments begin a call. False: these calls have no grammar. */
-bool mark_calls(const weir::conversation &talk, weir__shim_chat &chat)
+bool mark_calls(const weir::conversation &talk, weir__llama_chat &chat)
 {
     std::vector<std::string> names;
     for (std::size_t i = 0; i < talk.tools.size(); i++)
@@ -490,7 +490,7 @@ bool mark_calls(const weir::conversation &talk, weir__shim_chat &chat)
 }
 
 /* Makes the grammar of optional calls, with weir's rules for schemas in place of llama.cpp's. */
-void hold_optional(const weir::conversation &talk, const weir__shim_render *in, weir__shim_chat &chat)
+void hold_optional(const weir::conversation &talk, const weir__llama_render *in, weir__llama_chat &chat)
 {
     common_peg_arena &parser = chat.parser.parser;
     if (chat.params.grammar.empty() && !mark_calls(talk, chat)) return;
@@ -502,13 +502,13 @@ void hold_optional(const weir::conversation &talk, const weir__shim_render *in, 
 
 } // namespace
 
-weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shim_render *in,
-                                   weir__shim_chat **out, weir_error *error)
+weir_status weir__llama_chat_create(const weir__llama_template *t, const weir__llama_render *in,
+                                    weir__llama_chat **out, weir_error *error)
 {
-    std::unique_ptr<weir__shim_chat> chat;
+    std::unique_ptr<weir__llama_chat> chat;
     const std::size_t n = input_bytes(in);
     const weir_status status = weir::limited(n, error, "messages", cannot_render, [&] {
-        chat.reset(new weir__shim_chat());
+        chat.reset(new weir__llama_chat());
         weir::conversation talk(t, in);
         const bool either =
             in->tools != nullptr && in->tool_choice == WEIR_TOOLS_AUTO && in->json_schema != nullptr;
@@ -548,9 +548,9 @@ weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shi
     return status;
 }
 
-weir_status weir__shim_chat_prompt(const weir__shim_template *t, const weir__shim_render *in,
-                                   bool (*add)(void *user, const char *prompt, std::size_t n), void *user,
-                                   weir_error *error)
+weir_status weir__llama_chat_prompt(const weir__llama_template *t, const weir__llama_render *in,
+                                    bool (*add)(void *user, const char *prompt, std::size_t n), void *user,
+                                    weir_error *error)
 {
     return weir::limited(input_bytes(in), error, "messages", cannot_render, [&] {
         const common_chat_params params = weir::conversation(t, in).render(given_choice(in), true, true);
@@ -560,12 +560,12 @@ weir_status weir__shim_chat_prompt(const weir__shim_template *t, const weir__shi
     });
 }
 
-void weir__shim_chat_destroy(weir__shim_chat *chat)
+void weir__llama_chat_destroy(weir__llama_chat *chat)
 {
     delete chat;
 }
 
-weir_status weir__shim_chat_begin(weir__shim_chat *chat, const char *text, weir_error *error)
+weir_status weir__llama_chat_begin(weir__llama_chat *chat, const char *text, weir_error *error)
 {
     return guard(error, WEIR_BACKEND, "the answer cannot begin", [&] {
         std::string begin = text, again = begin;
@@ -577,7 +577,7 @@ weir_status weir__shim_chat_begin(weir__shim_chat *chat, const char *text, weir_
     });
 }
 
-const weir__shim_rendered *weir__shim_chat_rendered(const weir__shim_chat *chat)
+const weir__llama_rendered *weir__llama_chat_rendered(const weir__llama_chat *chat)
 {
     return &chat->rendered;
 }

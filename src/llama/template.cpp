@@ -15,13 +15,13 @@
 #include <utility>
 
 /* The result of llama.cpp's analysis for prompts that end like this. */
-struct weir__shim_found {
+struct weir__llama_found {
     std::string generation_prompt;
     bool parse_reasoning;
     common_chat_params params; /* without the prompt */
 };
 
-struct weir__shim_template {
+struct weir__llama_template {
     std::unique_ptr<const common_chat_template> whole;
     /* The template without the end token's text, or empty. llama.cpp takes that text for a part of the form
      * of calls, and then misses ids before the arguments. So parsers of calls come from here; prompts do
@@ -32,7 +32,7 @@ struct weir__shim_template {
     bool analyzed;
     mutable std::mutex mutex;                                          /* protects the next ones */
     mutable std::shared_ptr<const autoparser::autoparser> analyses[2]; /* of `whole`, of `endless` */
-    mutable std::vector<weir__shim_found> found;
+    mutable std::vector<weir__llama_found> found;
 };
 
 namespace
@@ -66,7 +66,7 @@ bool is_analyzed(const common_chat_template &parsed)
 }
 
 /* llama.cpp's analysis, which depends on the template alone. */
-std::shared_ptr<const autoparser::autoparser> analysis_of(const weir__shim_template *t, bool endless)
+std::shared_ptr<const autoparser::autoparser> analysis_of(const weir__llama_template *t, bool endless)
 {
     {
         const std::lock_guard<std::mutex> lock(t->mutex);
@@ -81,8 +81,8 @@ std::shared_ptr<const autoparser::autoparser> analysis_of(const weir__shim_templ
 }
 
 /* The prompt and the parser of answers, as common_chat_templates_apply makes them by the analysis. */
-common_chat_params parse_by_analysis(const weir__shim_template *t, const autoparser::generation_params &given,
-                                     bool endless)
+common_chat_params parse_by_analysis(const weir__llama_template *t,
+                                     const autoparser::generation_params &given, bool endless)
 {
     const auto analysis = analysis_of(t, endless);
     const common_chat_template &rendered = endless && t->shows_end ? *t->endless : *t->whole;
@@ -98,14 +98,14 @@ common_chat_params parse_by_analysis(const weir__shim_template *t, const autopar
 
 /* Renders the prompt alone, and reuses the rest: without tools, schema and a message to continue, the parser
  * depends only on how the prompt ends. */
-common_chat_params parse_by_end(const weir__shim_template *t, const autoparser::generation_params &given)
+common_chat_params parse_by_end(const weir__llama_template *t, const autoparser::generation_params &given)
 {
     const bool parse_reasoning = given.reasoning_format != COMMON_REASONING_FORMAT_NONE;
     std::string prompt = common_chat_template_direct_apply(*t->whole, given);
     const std::string end = common_chat_template_generation_prompt(*t->whole, given);
     {
         const std::lock_guard<std::mutex> lock(t->mutex);
-        for (const weir__shim_found &found : t->found) {
+        for (const weir__llama_found &found : t->found) {
             if (found.generation_prompt != end || found.parse_reasoning != parse_reasoning) continue;
             common_chat_params params = found.params;
             params.prompt = std::move(prompt);
@@ -113,7 +113,7 @@ common_chat_params parse_by_end(const weir__shim_template *t, const autoparser::
         }
     }
     common_chat_params params = parse_by_analysis(t, given, false);
-    weir__shim_found found = {params.generation_prompt, parse_reasoning, params};
+    weir__llama_found found = {params.generation_prompt, parse_reasoning, params};
     found.params.prompt.clear();
     weir::refuse_starved(); /* it would be kept */
     const std::lock_guard<std::mutex> lock(t->mutex);
@@ -163,7 +163,7 @@ std::size_t error_line(const std::string &source, const std::string &reason)
 
 } // namespace
 
-const common_chat_template &weir::whole_template(const weir__shim_template *t)
+const common_chat_template &weir::whole_template(const weir__llama_template *t)
 {
     return *t->whole;
 }
@@ -188,13 +188,13 @@ common_chat_params weir::conversation::render(common_chat_tool_choice choice, bo
     return parse_by_analysis(t, given, !given.tools.is_null() && t->endless != nullptr);
 }
 
-weir_status weir__shim_template_create(const char *source, const char *bos, const char *eos,
-                                       weir__shim_template **out, weir_error *error)
+weir_status weir__llama_template_create(const char *source, const char *bos, const char *eos,
+                                        weir__llama_template **out, weir_error *error)
 {
-    std::unique_ptr<weir__shim_template> t;
+    std::unique_ptr<weir__llama_template> t;
     quiet();
     weir_status status = weir::limited(0, error, nullptr, "the chat template cannot be parsed", [&] {
-        t.reset(new weir__shim_template());
+        t.reset(new weir__llama_template());
         try {
             const auto templates = common_chat_templates_init(nullptr, source, bos, eos);
             t->whole.reset(new common_chat_template(common_chat_templates_source(templates.get()), bos, eos));
@@ -219,12 +219,12 @@ weir_status weir__shim_template_create(const char *source, const char *bos, cons
     return status;
 }
 
-void weir__shim_template_destroy(weir__shim_template *t)
+void weir__llama_template_destroy(weir__llama_template *t)
 {
     delete t;
 }
 
-bool weir__shim_template_knows_tools(const weir__shim_template *t)
+bool weir__llama_template_knows_tools(const weir__llama_template *t)
 {
     return t->whole->caps.supports_tools || t->whole->caps.supports_tool_calls;
 }

@@ -101,7 +101,7 @@ static void test_the_interrupt_ends_it(void **state)
     size_t n = 0;
     char *marks = repeat(MARK, 20000), *words = repeat("some words ", 20000);
     char *const texts[] = {marks, words};
-    weir_log_set(count_errors, &n_errors); /* it is no failure */
+    weir_log_set(count_errors, &n_errors); /* an interrupt is no failure */
     for (int i = 0; i < 2; i++) {
         asked = 0;
         weir_interrupt_set(second_time, &asked);

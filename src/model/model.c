@@ -52,7 +52,7 @@ static void fini_templates(weir__chat_templates *templates)
 
 static void run_destroy(void *parsed)
 {
-    weir__shim_template_destroy(parsed);
+    weir__llama_template_destroy(parsed);
 }
 
 void weir__chat_template_release(weir__chat_template *t)
@@ -60,7 +60,7 @@ void weir__chat_template_release(weir__chat_template *t)
     if (t == NULL || atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) > 1) return;
     /* Destruction recurses as deep as the expressions do. Without that stack the template leaks. */
     if (strlen(t->source) <= SHORT_SOURCE)
-        weir__shim_template_destroy(t->parsed);
+        weir__llama_template_destroy(t->parsed);
     else
         (void)weir__deep_run(run_destroy, t->parsed, WEIR__CHAT_STACK_GIVEN, NULL);
     weir__mem_free(t->source);

@@ -12,7 +12,7 @@
 
 /* ---- Parsed chat templates ---- */
 
-/* Limits on a template's source. The shim limits a template's work when it runs. */
+/* Limits on a template's source; llama/limits.h limits its work when it runs. */
 #define WEIR__CHAT_TEMPLATE_BYTES_MAX    262144
 #define WEIR__CHAT_TEMPLATE_BRACKETS_MAX 16384
 
@@ -25,7 +25,7 @@
 
 typedef struct weir__chat_template {
     char *source;
-    weir__shim_template *parsed;
+    weir__llama_template *parsed;
     _Atomic int refs;
     _Atomic unsigned
         refused[2];      /* [with tools] the shapes that it refuses, once they are known (chat/reshape) */

@@ -1,9 +1,9 @@
-/* blocks.h: rows of quantized weights without numbers that they were rounded from.
+/* blocks.h: rows of quantized weights that are made of random bytes.
  * SPDX-License-Identifier: Apache-2.0
  *
- * ggml rounds to some formats by a long search, or only with a file of importances. Random bytes are blocks
- * of them, too, and have every value, every index of a codebook, every sign and every step of a scale, of
- * which a search would choose few. */
+ * ggml rounds to some formats by a long search, or only with a file of importances. Random bytes are valid
+ * blocks of these formats, too. They have every value, every index of a codebook, every sign and every step
+ * of a scale; a search would choose few of them. */
 #ifndef WEIR_TESTS_BLOCKS_H
 #define WEIR_TESTS_BLOCKS_H
 
