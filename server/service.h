@@ -12,9 +12,11 @@ void serve_server_wake(serve_server *server);
 /* reload.c: applies the parameters that serve_server_reload passed. */
 void serve_reload_take(serve_server *server);
 
-/* sweep.c: called by the timer, and at the end of each turn of the service thread: tells whoever waits for
- * the end of a drain when no call is left, or a little after its time. */
+/* sweep.c: called by the timer. */
 void serve_server_sweep(serve_timer *timer);
+
+/* Called after each turn of the service thread. Wakes those who wait for the end of a drain once no call is
+ * left, or a little after its deadline. */
 void serve_server_end_drain(serve_server *server);
 
 #endif

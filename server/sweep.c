@@ -157,7 +157,7 @@ static void cut_off_calls(serve_server *server)
     }
 }
 
-/* A refused client that still sends has not read its answer yet, which a close would lose. */
+/* True if a refused client still sends: it has not read its answer yet, and a close would lose it. */
 static bool is_parting(const serve_server *server)
 {
     const serve_connection *connection = server->connections;

@@ -178,6 +178,16 @@ static void the_prompt_is_computed_once(void **state)
     }
 }
 
+static void assert_all_answered(weir_stream *const *streams)
+{
+    for (int i = 0; i < N; i++) {
+        static sink got;
+        memset(&got, 0, sizeof got);
+        sink_take(&got, streams[i]);
+        assert_sink(got, WEIR_REASON_END, "some text");
+    }
+}
+
 static void all_answers_are_queued_or_none(void **state)
 {
     rig *r = *state;
@@ -212,12 +222,7 @@ static void all_answers_are_queued_or_none(void **state)
         assert_int_equal(rig_stats(r).queue_depth, 0);
     }
     rig_run(r);
-    for (int i = 0; i < N; i++) {
-        static sink got;
-        memset(&got, 0, sizeof got);
-        sink_take(&got, streams[i]);
-        assert_sink(got, WEIR_REASON_END, "some text");
-    }
+    assert_all_answered(streams);
 }
 
 typedef struct asker {
@@ -254,12 +259,7 @@ static void the_place_of_an_answer_is_free_when_its_end_is_seen(void **state)
     rig_run(r);
     assert_int_equal(a.n_asked, 1);
     assert_int_equal(a.status, WEIR_OK);
-    for (int i = 0; i < N; i++) {
-        static sink got;
-        memset(&got, 0, sizeof got);
-        sink_take(&got, a.streams[i]);
-        assert_sink(got, WEIR_REASON_END, "some text");
-    }
+    assert_all_answered(a.streams);
     weir_stream_set_ready(first, NULL, NULL);
 }
 

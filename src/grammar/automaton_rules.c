@@ -57,7 +57,7 @@ static int compare_branches(const void *a, const void *b)
 static size_t item_length(const branch *b, size_t from)
 {
     size_t to = from + 1;
-    while (to < b->n && (b->elements[to].type == UPPER || b->elements[to].type == OR_CHARACTER)) to++;
+    while (to < b->n && weir__automaton_goes_on(&b->elements[to])) to++;
     return to - from;
 }
 

@@ -22,6 +22,32 @@ static inline bool weir__automaton_is_end(const weir__automaton_element *e)
     return e->type == END || e->type == ALTERNATIVE;
 }
 
+/* True if the element belongs to the class before it. */
+static inline bool weir__automaton_goes_on(const weir__automaton_element *e)
+{
+    return e->type == UPPER || e->type == OR_CHARACTER;
+}
+
+/* The element after the item at e: a class of characters is several elements. */
+static inline const weir__automaton_element *weir__automaton_after(const weir__automaton_element *e)
+{
+    do e++;
+    while (weir__automaton_goes_on(e));
+    return e;
+}
+
+/* True if the items are equal. Reads no further than both are the same. */
+static inline bool weir__automaton_same_item(const weir__automaton_element *a,
+                                             const weir__automaton_element *b)
+{
+    do {
+        if (a->type != b->type || a->value != b->value) return false;
+        a++;
+        b++;
+    } while (weir__automaton_goes_on(a) && weir__automaton_goes_on(b));
+    return !weir__automaton_goes_on(a) && !weir__automaton_goes_on(b);
+}
+
 typedef struct weir__automaton_rules {
     weir__automaton_element *elements; /* [n_elements] */
     size_t n_elements, elements_capacity;

@@ -21,14 +21,6 @@
 
 /* ---- Elements ------------------------------------------------------------------------------------- */
 
-/* The element after the class of characters at e. */
-static const weir__automaton_element *after_class(const weir__automaton_element *e)
-{
-    do e += e[1].type == UPPER ? 2 : 1;
-    while (e->type == OR_CHARACTER);
-    return e;
-}
-
 bool weir__automaton_matches(const weir__automaton_element *e, uint32_t code)
 {
     bool positive = e->type != NOT_CHARACTER;
@@ -426,7 +418,7 @@ static bool after_way(weir__automaton *a, uint32_t way, uint32_t *to)
     if (*to != UNKNOWN) return true;
     const frame f = a->frames[way];
     begin_step(a);
-    if (!weir__automaton_frame(a, after_class(&a->elements[f.element]), f.below, &next) ||
+    if (!weir__automaton_frame(a, weir__automaton_after(&a->elements[f.element]), f.below, &next) ||
         !add_frame(a, next) || !end_step(a, to))
         return false;
     a->after[way] = *to;
@@ -481,7 +473,8 @@ bool weir__automaton_next(weir__automaton *a, uint32_t from, uint32_t column, ui
         if (a->pool[a->states[from].first + i] == 0 || weir__automaton_is_token(e) ||
             !weir__automaton_matches(e, a->lows[column]))
             continue;
-        if (!weir__automaton_frame(a, after_class(e), f.below, &next) || !add_frame(a, next)) return false;
+        if (!weir__automaton_frame(a, weir__automaton_after(e), f.below, &next) || !add_frame(a, next))
+            return false;
     }
     if (!end_step(a, to)) return false;
     a->states[from].row[column] = *to;

@@ -54,7 +54,7 @@ typedef struct state {
     uint8_t run;      /* the characters of a class that may follow, see token_mask.c; RUN_UNKNOWN */
     uint8_t slice;    /* the index of their slice in the automaton, where run > 0 */
     bool asked;       /* its mask was computed before */
-    bool ascii_known; /* the next is known */
+    bool ascii_known; /* `ascii` is known */
     bool ascii;       /* only characters of ASCII may follow */
     bool loops;       /* the run leads back to the state itself */
     bool text;        /* no control character may follow within the run, but for those of the class */
@@ -69,10 +69,9 @@ typedef struct mask {
     uint32_t state;   /* NONE = unused */
     uint32_t reach;   /* the characters of the longest text that decided about a token */
     uint32_t frames;  /* the most of any step that decided */
-    uint32_t n_nodes; /* that were visited */
-    uint32_t above; /* the frame that all stacks kept while the tokens were read, and above which they differ;
-                      * NONE */
-    uint64_t *bits; /* [n_words]; NULL = not allocated */
+    uint32_t n_nodes; /* the nodes that were visited */
+    uint32_t above;   /* the frame of weir__repeat_under, if all stacks kept it in the walk; NONE */
+    uint64_t *bits;   /* [n_words]; NULL = not allocated */
 } mask;
 
 /* A node above the one that a walk of the tree has come to. */
@@ -85,7 +84,7 @@ typedef struct step {
 } step;
 
 /* A set of ids, found by hash. Open addressing; slots hold id + 1. A table that grows keeps its old slots
- * until each step has moved some of them: a mask need not wait for all. */
+ * and moves a few of them with each new id, so that no mask waits for all. */
 typedef struct table {
     uint32_t *slots; /* [capacity], a power of two */
     size_t capacity, n;
@@ -161,8 +160,8 @@ bool weir__automaton_make_columns(weir__automaton *a);
 /* Makes the state before the first character. False: out of memory. */
 bool weir__automaton_begin(weir__automaton *a, uint32_t root);
 
-/* Makes the slices of classes that are repeated, as far as the rules show it without a text: the first mask
- * need not wait for them. False: out of memory. */
+/* Makes the slices of the classes that the rules show to be repeated, so that the first mask need not wait
+ * for them. False: out of memory. */
 bool weir__automaton_hold_slices(weir__automaton *a);
 
 /* All that follows needs the mutex. */

@@ -13,14 +13,6 @@
 /* The copies, itself included, that are left from one on that stands for others. */
 #define LEFT (WEIR__REPEAT_REACH + 2)
 
-/* The number of elements of the item at e. */
-static uint32_t item_length(const weir__automaton_element *e)
-{
-    uint32_t n = 1;
-    while (e[n].type == UPPER || e[n].type == OR_CHARACTER) n++;
-    return n;
-}
-
 static bool same_elements(const weir__automaton_element *a, const weir__automaton_element *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -40,14 +32,12 @@ static void find_rows(weir__automaton *a, uint32_t *left)
     const weir__automaton_element *elements = a->elements;
     uint32_t after = 0; /* the item after i in its alternative, 0: none */
     for (size_t i = a->n_elements; i-- > 0;) {
-        if (elements[i].type == UPPER || elements[i].type == OR_CHARACTER) continue;
+        if (weir__automaton_goes_on(&elements[i])) continue;
         if (weir__automaton_is_end(&elements[i])) {
             after = 0;
             continue;
         }
-        const uint32_t length = item_length(&elements[i]);
-        const bool same = after != 0 && item_length(&elements[after]) == length &&
-                          same_elements(&elements[i], &elements[after], length);
+        const bool same = after != 0 && weir__automaton_same_item(&elements[i], &elements[after]);
         left[i] = same ? left[after] + 1 : 1;
         a->nearer[i] = left[i] > LEFT && !is_empty(a, &elements[i]) ? a->nearer[after] : (uint32_t)i;
         after = (uint32_t)i;

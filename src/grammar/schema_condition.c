@@ -48,20 +48,17 @@ static json_t *of_object(weir__schema_walk *w, json_t *schema)
     return schema;
 }
 
-/* The opposite of {"properties": …, "required": …}: a property is there and not so, or is missing. */
+/* The opposite of {"properties": …, "required": …}: a property violates its schema, or is missing. */
 static json_t *other_object(weir__schema_walk *w, const json_t *schema, int depth)
 {
-    json_t *list = json_array(), *value;
     const json_t *required = json_object_get(schema, "required");
     const char *name;
-    /* In a condition that fails, and in `not`, nothing is evaluated, but for what is not there. */
-    if (w->unevaluated && json_array_size(required) == 0) {
-        json_decref(list);
-        return NULL;
-    }
-    json_object_foreach(json_object_get(schema, "properties"), name, value)
+    /* A schema that fails evaluates no property, but its opposite evaluates those that it names. Where the
+     * document asks for unevaluated ones, the opposite can only be that a required property is missing. */
+    if (w->unevaluated && json_array_size(required) == 0) return NULL;
+    json_t *list = json_array(), *value;
+    json_object_foreach(w->unevaluated ? NULL : json_object_get(schema, "properties"), name, value)
     {
-        if (w->unevaluated) break;
         json_t *other = opposite(w, value, depth);
         if (other == NULL) {
             json_decref(list);
@@ -113,18 +110,16 @@ static bool add_contrary(weir__schema_walk *w, json_t *list, const char *keyword
                             w, list, weir__schema_pack(w, "{s:s,s:I}", "type", c[i].type, c[i].other, other));
 }
 
-/* The most branches of a oneOf of which two at a time are tried. */
+/* The most branches of a oneOf whose pairs are part of its opposite. */
 #define PAIRED_MAX 4
 
 /* The opposite of oneOf: no branch is satisfied, or two are. */
 static json_t *none_or_two(weir__schema_walk *w, const json_t *branches, int depth)
 {
     const size_t n = json_array_size(branches);
-    json_t *none = opposites(w, branches, "allOf", depth), *list = json_array();
-    if (none == NULL) {
-        json_decref(list);
-        return NULL;
-    }
+    json_t *none = opposites(w, branches, "allOf", depth);
+    if (none == NULL) return NULL;
+    json_t *list = json_array();
     weir__schema_append(w, list, none);
     for (size_t i = 0; i < n && n <= PAIRED_MAX && !w->unevaluated; i++)
         for (size_t k = i + 1; k < n; k++)
@@ -157,7 +152,7 @@ static json_t *other_case(weir__schema_walk *w, const json_t *schema, int depth)
     return NULL;
 }
 
-/* The opposite of dependencies: the property is there, and not what depends on it. */
+/* The opposite of dependencies: a property is there, and what depends on it does not hold. */
 static json_t *independent(weir__schema_walk *w, const json_t *given, int depth)
 {
     json_t *list = json_array(), *value;
@@ -182,13 +177,13 @@ static json_t *independent(weir__schema_walk *w, const json_t *given, int depth)
     return NULL;
 }
 
-/* The opposite of schemas for the first items: one of them is there, and not so. */
+/* The opposite of schemas for the first items: one of these items violates its schema. */
 static json_t *other_tuple(weir__schema_walk *w, const json_t *prefix, int depth)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < json_array_size(prefix); i++) {
         json_t *other = opposite(w, json_array_get(prefix, i), depth);
-        if (json_is_false(other)) continue; /* any item is so */
+        if (json_is_false(other)) continue; /* every item satisfies it */
         if (other == NULL || i >= WEIR__SCHEMA_ITEMS_MAX || !weir__schema_spend(w, i + OPPOSITE_STEPS)) {
             json_decref(other);
             json_decref(list);
@@ -204,8 +199,8 @@ static json_t *other_tuple(weir__schema_walk *w, const json_t *prefix, int depth
     return weir__schema_any_of(w, list);
 }
 
-/* The opposite of additionalProperties, or of one of the patternProperties (pattern NULL: the former): an
- * object has such a property, and it is not so. */
+/* The opposite of one of the patternProperties, or (pattern NULL) of additionalProperties: an object has such
+ * a property, and it violates the schema. */
 static json_t *other_property(weir__schema_walk *w, const json_t *schema, const char *pattern, json_t *value,
                               int depth)
 {
@@ -262,8 +257,9 @@ static bool add_opposite(weir__schema_walk *w, json_t *list, const json_t *schem
                          json_t *value, int depth)
 {
     static const char *const contained[] = {"minContains", "maxContains", NULL};
-    json_t *one = NULL;
+    /* Read with `properties` and `if`. */
     static const char *const with_others[] = {"required", "then", "else"};
+    json_t *one = NULL;
     if (weir__schema_kind_of(keyword) == ANNOTATION || weir__words_have(with_others, 3, keyword)) return true;
     if (add_contrary(w, list, keyword, value)) return true;
     if (strcmp(keyword, "type") == 0) {

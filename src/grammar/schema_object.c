@@ -430,8 +430,9 @@ static json_t *make_object(object *o)
 /* The schema with the properties that a list of all names adds to those that it has, and no others. */
 static json_t *with_names(weir__schema_walk *w, const json_t *schema, const json_t *list)
 {
-    const json_t *given = json_object_get(schema, "properties"),
-                 *required = json_object_get(schema, "required");
+    const json_t *given = json_object_get(schema, "properties");
+    const json_t *required = json_object_get(schema, "required");
+    const size_t n = json_array_size(required);
     json_t *others = json_object_get(schema, "additionalProperties");
     if (others == NULL) others = json_object_get(schema, "unevaluatedProperties");
     json_t *properties = json_object(), *less = weir__schema_without(w, schema, "propertyNames"), *value;
@@ -444,9 +445,8 @@ static json_t *with_names(weir__schema_walk *w, const json_t *schema, const json
         json_decref(name);
         weir__schema_set(w, properties, key, allowed ? json_incref(value) : json_false());
     }
-    /* What is asked for comes first, in the order in which it is asked for. */
-    for (size_t i = 0; i < json_array_size(required) + json_array_size(list); i++) {
-        const size_t n = json_array_size(required);
+    /* Required properties come first, in their order. */
+    for (size_t i = 0; i < n + json_array_size(list); i++) {
         const char *name =
             json_string_value(i < n ? json_array_get(required, i) : json_array_get(list, i - n));
         if (name == NULL || json_object_get(properties, name) != NULL ||
@@ -485,7 +485,7 @@ static json_t *named_object(weir__schema_walk *w, const json_t *schema)
     return result;
 }
 
-/* True if a property of this name may be the one that the condition asks for. */
+/* True if a property of this name may satisfy the condition. */
 static bool is_beyond(weir__schema_walk *w, const json_t *condition, const char *name)
 {
     const json_t *only = json_object_get(condition, "only");
@@ -494,24 +494,19 @@ static bool is_beyond(weir__schema_walk *w, const json_t *condition, const char 
            !weir__schema_matches(w, json_object_get(condition, "patterns"), name);
 }
 
-/* The schema, which must have the property that the first of its conditions asks for. */
+/* The schema whose objects have a property of this name that satisfies the first of its conditions. */
 static json_t *with_property(weir__schema_walk *w, const json_t *schema, const char *name)
 {
     const json_t *conditions = json_object_get(schema, WEIR__SCHEMA_BEYOND);
-    json_t *value = json_object_get(json_array_get(conditions, 0), "value"), *one = json_incref(value);
+    json_t *value = json_object_get(json_array_get(conditions, 0), "value");
     json_t *whole = weir__schema_without(w, schema, WEIR__SCHEMA_BEYOND);
-    json_t *given = json_object_get(schema, "properties"), *rest = json_array();
-    json_t *properties = given != NULL ? weir__json_copy(given) : json_object();
-    json_t *known = json_object_get(properties, name),
-           *required = weir__schema_own_list(w, whole, "required");
-    if (known != NULL && json_is_true(value)) {
-        json_decref(one);
-        one = json_incref(known);
-    } else if (known != NULL) {
-        json_decref(one);
-        one = weir__schema_both(w, known, value);
-    }
-    weir__schema_set(w, properties, name, one);
+    json_t *given = json_object_get(schema, "properties"), *known = json_object_get(given, name);
+    json_t *properties = given != NULL ? weir__json_copy(given) : json_object(), *rest = json_array();
+    json_t *required = weir__schema_own_list(w, whole, "required");
+    if (known == NULL)
+        weir__schema_set(w, properties, name, json_incref(value));
+    else if (!json_is_true(value))
+        weir__schema_set(w, properties, name, weir__schema_both(w, known, value));
     weir__schema_set(w, whole, "properties", properties);
     if (!weir__schema_is_required(whole, name)) weir__schema_append(w, required, json_string(name));
     for (size_t i = 1; i < json_array_size(conditions); i++)
@@ -526,8 +521,8 @@ static json_t *with_property(weir__schema_walk *w, const json_t *schema, const c
 /* The most properties of an object of which one must be there. */
 #define BEYOND_MAX 32
 
-/* The objects of the schema that have a property as its conditions ask for: one for each listed property that
- * may be it. One that is not listed is left out. */
+/* The objects of the schema that satisfy its conditions: an alternative for each listed property that may
+ * satisfy the first. Properties that are not listed are left out. */
 static json_t *objects_beyond(weir__schema_walk *w, const json_t *schema)
 {
     const json_t *condition = json_array_get(json_object_get(schema, WEIR__SCHEMA_BEYOND), 0);
@@ -539,7 +534,7 @@ static json_t *objects_beyond(weir__schema_walk *w, const json_t *schema)
     {
         if (!json_is_false(value)) weir__schema_set(w, names, name, json_true());
     }
-    /* A name that only `required` has would become a listed one, which additionalProperties leaves out. */
+    /* Listing a name that only `required` has would exempt it from additionalProperties. */
     const bool any = json_object_get(schema, "additionalProperties") == NULL &&
                      json_object_get(schema, "unevaluatedProperties") == NULL;
     for (size_t i = 0; i < json_array_size(others) && any; i++)

@@ -1,10 +1,10 @@
 /* schema_one_of.c: makes branches of oneOf that exclude each other.
  * SPDX-License-Identifier: Apache-2.0
  *
- * oneOf is enforced as anyOf of branches of which no two are satisfied by one value: by their types, by
- * values, by a required property of which each lists other strings, or by one that the other branch lacks.
- * Where two branches do not exclude each other, each must lack a property that the other requires, or gets
- * what contradicts the other. */
+ * oneOf is enforced as anyOf of branches that exclude each other: by their types, by their values, by a
+ * required property for which they list different strings, or by one that the other branch cannot have. Of
+ * two branches that do not, each must lack a property that the other requires, or gets what contradicts the
+ * other. */
 #include "base/json.h"
 #include "base/mem.h"
 #include "grammar/schema_walk.h"
@@ -88,7 +88,7 @@ static bool values_differ(weir__schema_walk *w, const json_t *a, const json_t *b
     return differ;
 }
 
-/* The most listed values that are tried on another schema. */
+/* The most listed values that are judged by another schema. */
 #define TRIED_MAX 64
 
 /* True if a lists values, none of which satisfies b. */
@@ -247,7 +247,7 @@ static bool is_discriminator(weir__schema_walk *w, const json_t *branches, const
     return distinct;
 }
 
-/* True if a property tells which branch an object satisfies: then they need not be compared. */
+/* True if one property decides which branch an object satisfies: then no pair need be compared. */
 static bool have_discriminator(weir__schema_walk *w, const json_t *branches, const unsigned *types)
 {
     const json_t *first = weir__schema_judged(w, json_array_get(branches, 0));
@@ -276,8 +276,8 @@ json_t *weir__schema_part_branches(weir__schema_walk *w, json_t *branches, const
         weir__schema_append(w, without, json_object());
         weir__schema_append(w, opposed, json_array());
     }
-    const bool told = types != NULL && have_discriminator(w, judged, types);
-    for (size_t i = 0; i < n && !told; i++)
+    const bool decided = types != NULL && have_discriminator(w, judged, types);
+    for (size_t i = 0; i < n && !decided; i++)
         for (size_t k = i + 1; k < n && w->status == WEIR_OK; k++) {
             if (exclude_each_other(w, json_array_get(judged, i), types[i], json_array_get(judged, k),
                                    types[k]) ||

@@ -59,7 +59,7 @@
 #define ANY_REFERENCE "^(" URI "|" RELATIVE ")$"
 
 /* All that JSON Schema defines. A URI is an IRI, and so on. */
-static const struct {
+static const struct format {
     const char *name, *pattern; /* NULL: a grammar cannot enforce it */
 } formats[] = {
     {"date", "^" DATE "$"},
@@ -84,32 +84,37 @@ static const struct {
     {"regex", NULL},
 };
 
+/* The format of this name. NULL: there is none; *nearest: one with nearly this name, or NULL. */
+static const struct format *find_format(const char *name, const char **nearest)
+{
+    *nearest = NULL;
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        if (strcmp(formats[i].name, name) == 0) return &formats[i];
+        if (strlen(formats[i].name) > 4 && weir__words_near(name, formats[i].name) >= 0)
+            *nearest = formats[i].name;
+    }
+    return NULL;
+}
+
 bool weir__schema_is_other_format(const char *name)
 {
-    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
-        if (strcmp(formats[i].name, name) == 0 ||
-            (strlen(formats[i].name) > 4 && weir__words_near(name, formats[i].name) >= 0))
-            return false;
-    return true;
+    const char *nearest;
+    return find_format(name, &nearest) == NULL && nearest == NULL;
 }
 
 bool weir__schema_format(weir__schema_walk *w, const json_t *format, const char **pattern)
 {
-    const char *name = json_string_value(format), *nearest = NULL;
+    const char *name = json_string_value(format), *nearest;
     *pattern = NULL;
     if (format == NULL) return true;
     if (name == NULL) return weir__schema_refuse_finally(w, "format", "it must be a string") != NULL;
-    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
-        if (strcmp(formats[i].name, name) == 0) {
-            *pattern = formats[i].pattern;
-            return *pattern != NULL ||
-                   weir__schema_refuse(w, "format", "a grammar cannot enforce '%s'", name) != NULL;
-        }
-        if (strlen(formats[i].name) > 4 && weir__words_near(name, formats[i].name) >= 0)
-            nearest = formats[i].name;
-    }
-    return nearest == NULL ||
-           weir__schema_refuse(w, "format", "'%.40s' is unknown; write '%s'", name, nearest) != NULL;
+    const struct format *known = find_format(name, &nearest);
+    if (known == NULL)
+        return nearest == NULL ||
+               weir__schema_refuse(w, "format", "'%.40s' is unknown; write '%s'", name, nearest) != NULL;
+    *pattern = known->pattern;
+    return *pattern != NULL ||
+           weir__schema_refuse(w, "format", "a grammar cannot enforce '%s'", name) != NULL;
 }
 
 /* ---- Values ---- */

@@ -3,7 +3,7 @@
  *
  * A validator of single values, keyword by keyword, within the steps of the schema's work. It knows neither
  * formats of strings, whose patterns are narrower, nor what is left unevaluated. What it cannot say is
- * UNCLEAR, and no failure. Keywords that say something together are judged once, at the first of them. */
+ * UNCLEAR, and no failure. Keywords that depend on each other are judged once, at the first of them. */
 #include <math.h>
 #include <string.h>
 
@@ -41,6 +41,13 @@ static verdict both(verdict a, verdict b)
 static verdict opposite_of(verdict v)
 {
     return v == UNCLEAR ? UNCLEAR : verdict_of(v == NO);
+}
+
+/* The steps that it costs to look at a value: one for four elements or members, or 32 bytes. */
+static size_t steps_of(const json_t *value)
+{
+    if (json_is_string(value)) return json_string_length(value) / 32;
+    return (json_is_array(value) ? json_array_size(value) : json_object_size(value)) / 4;
 }
 
 /* The verdict where `least` to `most` things are satisfied, of which `yes` are, and `unclear` may be. */
@@ -82,7 +89,7 @@ static verdict judge_patterns(weir__schema_walk *w, const json_t *patterns, cons
 
 /* ---- Objects ---- */
 
-/* The verdict of all properties: those of `properties`, of patterns, and others. */
+/* The verdict of all properties. */
 static verdict judge_properties(weir__schema_walk *w, const json_t *schema, const json_t *value, int depth)
 {
     const json_t *listed = json_object_get(schema, "properties"),
@@ -98,9 +105,7 @@ static verdict judge_properties(weir__schema_walk *w, const json_t *schema, cons
         if (own != NULL) v = both(v, judge(w, own, property, depth));
         json_object_foreach((json_t *)patterns, pattern, given)
         {
-            json_t *text = weir__schema_made(w, json_string(pattern));
-            const verdict matches = judge_pattern(w, text, name);
-            json_decref(text);
+            const verdict matches = weir__schema_match(w, pattern, name);
             if (matches == UNCLEAR) return UNCLEAR;
             if (matches == NO) continue;
             known = true;
@@ -149,7 +154,7 @@ static verdict judge_dependencies(weir__schema_walk *w, const json_t *given, con
     return v;
 }
 
-/* True if the keyword is the first of a group [n] that the schema has: they are judged together, once. */
+/* True if the keyword is the first one of a group [n] that the schema has. */
 static bool is_first(const json_t *schema, const char *const *group, size_t n, const char *keyword)
 {
     size_t i = 0;
@@ -161,7 +166,8 @@ static verdict judge_object(weir__schema_walk *w, const json_t *schema, const ch
                             const json_t *given, const json_t *value, int depth)
 {
     static const char *const dependencies[] = {"dependentRequired", "dependentSchemas", "dependencies"};
-    /* What is unclear about them is mostly a pattern. */
+    /* Patterns come first: a refusal names the first of these keywords, and a pattern is the most likely
+     * one to be unclear. */
     static const char *const together[] = {"patternProperties", "properties", "additionalProperties"};
     if (weir__words_have(together, 3, keyword))
         return is_first(schema, together, 3, keyword) ? judge_properties(w, schema, value, depth) : YES;
@@ -311,6 +317,7 @@ static verdict judge_keyword(weir__schema_walk *w, const json_t *schema, const c
     if (kind == ANNOTATION) return YES;
     if (strcmp(keyword, "format") == 0) return judge_format(given, value);
     if (kind >= OBJECT && kind <= NUMBER && (about[kind] & weir__schema_type_of(value)) == 0) return YES;
+    if (!weir__schema_spend(w, steps_of(given))) return UNCLEAR;
     if (json_is_number(given) && weir__schema_bound_sign(keyword) != 0)
         return verdict_of(weir__schema_within_bounds(value, schema));
     switch (kind) {
@@ -329,13 +336,13 @@ static verdict judge_noting(weir__schema_walk *w, const json_t *schema, const js
     const char *keyword;
     json_t *given;
     verdict v = YES;
-    if (depth > DEPTH_MAX || !weir__schema_spend(w, 8)) return UNCLEAR;
+    if (depth > DEPTH_MAX || !weir__schema_spend(w, 8 + steps_of(value))) return UNCLEAR;
     if (json_object_get(schema, "$ref") != NULL) {
         if (w->hides) return UNCLEAR; /* it is not known what counts */
         schema = weir__schema_dereference(w, schema);
     }
     if (json_is_boolean(schema)) return verdict_of(json_is_true(schema));
-    if (!json_is_object(schema)) return UNCLEAR;
+    if (!json_is_object(schema) || !weir__schema_spend(w, json_object_size(schema))) return UNCLEAR;
     json_object_foreach((json_t *)schema, keyword, given)
     {
         if (v == NO || w->status != WEIR_OK) break;

@@ -64,9 +64,9 @@ typedef struct weir__schema_pair {
 #define WEIR__SCHEMA_FRACTIONS    "\001fraction"
 
 /* What contradicts additionalProperties and patternProperties: a list of {"names", "patterns", "value"} and
- * {"only", "value"}, each with the keyword that needs it. For each, an object has a property that is not of
- * these names and matches none of these patterns, or that matches the only one, and it satisfies the
- * value. */
+ * {"only", "value"}, each with the keyword that needs it. For each of them, an object has a property whose
+ * value satisfies "value", and whose name is none of the names and matches none of the patterns, or matches
+ * the only one. */
 #define WEIR__SCHEMA_BEYOND "\001beyond"
 
 /* What a rewritten schema has beside keywords of JSON Schema: of strings, the states of regular.h; of objects

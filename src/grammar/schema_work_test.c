@@ -155,6 +155,48 @@ static void test_opposites(void **state)
     }
 }
 
+/* A list's n items, each a number between two texts, and what stands before them. */
+typedef struct items {
+    const char *before, *open, *close;
+} items;
+
+static char *add_items(char *end, const items *given, int n)
+{
+    end += sprintf(end, "%s", given->before);
+    for (int i = 0; i < n; i++)
+        end += sprintf(end, "%s%s%d%s", i > 0 ? "," : "", given->open, i, given->close);
+    return end;
+}
+
+/* Each of many listed values is judged by what stands beside them, which is long, too. */
+static void test_judged_values(void **state)
+{
+    (void)state;
+    static const struct {
+        items first, second;
+        const char *end;
+    } cases[] = {
+        {{"{\"type\":\"string\",\"not\":{\"enum\":[", "\"a", "\""},
+         {"]},\"anyOf\":[{\"enum\":[", "\"b", "\""},
+         "]},{\"const\":\"c\"}]}"},
+        {{"{\"enum\":[", "{\"a\":{\"b", "\":1}}"},
+         {"],\"properties\":{\"a\":{\"dependentRequired\":{", "\"c", "\":[]"},
+         "}}}}"},
+        {{"{\"enum\":[", "{\"a\":{\"b", "\":1}}"}, {"],\"properties\":{\"a\":{", "\"x-", "\":0"}, "}}}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int n = 500; n <= 5000; n *= 10) {
+            char *text = malloc((size_t)n * 64 + 200);
+            weir_error error = {0};
+            assert_non_null(text);
+            strcpy(add_items(add_items(text, &cases[i].first, n), &cases[i].second, n), cases[i].end);
+            const weir_status status = rewrite(text, NULL, &error);
+            if (status != (n == 500 ? WEIR_OK : WEIR_GRAMMAR)) fail_msg("%zu: %s", i, error.message);
+            if (n > 500) assert_non_null(strstr(error.message, "too much work"));
+            free(text);
+        }
+}
+
 static void test_work(void **state)
 {
     (void)state;
@@ -201,6 +243,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_large_enums),
         cmocka_unit_test(test_opposites),
+        cmocka_unit_test(test_judged_values),
         cmocka_unit_test(test_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

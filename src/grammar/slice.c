@@ -131,7 +131,7 @@ static void free_slice(weir__token_slice *slice)
 /* The words of stops: bits of the nodes, and of those words. */
 static size_t stop_words(const weir__trie *trie)
 {
-    const size_t n = trie->n_nodes / 64 + 1;
+    const size_t n = weir__slices_words(trie);
     return n + n / 64 + 1;
 }
 
@@ -140,7 +140,7 @@ static void mark_path(const weir__slices *s, size_t depth, uint64_t *stops)
 {
     for (size_t d = depth; d > 0 && !has_bit(stops, s->above[d]); d--) {
         set_bit(stops, s->above[d]);
-        set_bit(stops + s->trie->n_nodes / 64 + 1, s->above[d] / 64);
+        set_bit(stops + weir__slices_words(s->trie), s->above[d] / 64);
     }
 }
 
@@ -279,7 +279,7 @@ weir__slices *weir__slices_create(const weir__trie *trie)
     atomic_init(&s->n_bytes, 0);
     s->n_words = ((size_t)trie->n_vocab + 63) / 64;
     s->longer = weir__mem_calloc(TABLES * s->n_words, sizeof *s->longer);
-    s->special = weir__mem_calloc(trie->n_nodes / 64 + 1, sizeof *s->special);
+    s->special = weir__mem_calloc(weir__slices_words(trie), sizeof *s->special);
     s->above = weir__mem_calloc(trie->most_depth + 1, sizeof *s->above);
     if (s->longer == NULL || s->special == NULL || s->above == NULL ||
         pthread_mutex_init(&s->mutex, NULL) != 0) {
@@ -291,7 +291,7 @@ weir__slices *weir__slices_create(const weir__trie *trie)
     }
     bool ok = read_trie(s);
     weir__slices_count(s, 0,
-                       (TABLES * s->n_words + trie->n_nodes / 64 + 1) * sizeof(uint64_t) +
+                       (TABLES * s->n_words + weir__slices_words(trie)) * sizeof(uint64_t) +
                            s->long_capacity * sizeof *s->long_ones +
                            (trie->most_depth + 1) * sizeof *s->above);
     for (size_t i = 0; ok && i < sizeof of_strings / sizeof *of_strings; i++)

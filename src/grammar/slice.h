@@ -40,7 +40,7 @@ typedef struct weir__token_slice {
      * complete. */
     uint64_t *tokens;
     /* Bits of the trie's nodes where another token ends or a character is not in the class, and of those
-     * above; behind them a bit for each word that is not 0. */
+     * above: weir__slices_words, and then a bit for each of these words that is not 0. */
     uint64_t *stops;
     /* The same, without tokens whose first character outside of the class is a control character. */
     uint64_t *text_stops;
@@ -68,6 +68,12 @@ bool weir__slices_known(weir__slices *slices, const weir__class *of);
 weir__token_slice *weir__slices_hold(weir__slices *slices, const weir__class *of);
 void weir__slices_release(weir__slices *slices, weir__token_slice *slice);
 
+/* The words of a bit for each node of the tree. */
+static inline size_t weir__slices_words(const weir__trie *trie)
+{
+    return trie->n_nodes / 64 + 1;
+}
+
 /* The bytes of a slice. */
 size_t weir__slices_size(const weir__slices *slices);
 
@@ -80,8 +86,8 @@ size_t weir__slices_all_bytes(weir__slices *slices);
 /* The code points of the longest token in any slice. */
 size_t weir__slices_longest(const weir__slices *slices);
 
-/* bits: those of `with`, which has no token of the slice with more than n code points, and of the slice's
- * tokens of up to n. */
+/* Sets bits to those of `with` and of the slice's tokens of up to n code points. `with` has no longer token
+ * of the slice. */
 void weir__slices_allow(const weir__slices *slices, const weir__token_slice *slice, size_t n,
                         const uint64_t *with, uint64_t *bits);
 

@@ -271,33 +271,8 @@ static bool measure_run(weir__automaton *a, uint32_t from)
     return true;
 }
 
-/* True if the element belongs to the class before it. */
-static bool goes_on(const weir__automaton_element *e)
-{
-    return e->type == UPPER || e->type == OR_CHARACTER;
-}
-
-/* The number of elements of the item at e: a class, or a reference. */
-static size_t length_of(const weir__automaton_element *e)
-{
-    size_t n = 1;
-    while (goes_on(&e[n])) n++;
-    return n;
-}
-
-/* Reads no further than both are the same. */
-static bool same_item(const weir__automaton_element *a, const weir__automaton_element *b)
-{
-    do {
-        if (a->type != b->type || a->value != b->value) return false;
-        a++;
-        b++;
-    } while (goes_on(a) && goes_on(b));
-    return !goes_on(a) && !goes_on(b);
-}
-
-/* The next alternative of a rule; NULL: there is none, or none of *left, the elements that may be read, is
- * left. */
+/* The next alternative of a rule. NULL: there is none, or *left, the number of elements that may still be
+ * read, becomes 0. */
 static const weir__automaton_element *next_alternative(const weir__automaton_element *e, size_t *left)
 {
     for (; !weir__automaton_is_end(e) && *left > 0; --*left) e++;
@@ -308,11 +283,11 @@ static const weir__automaton_element *next_alternative(const weir__automaton_ele
 /* True if the item at an element is followed by itself: in a row, or in a rule that begins with it. */
 static bool is_repeated(const weir__automaton *a, const weir__automaton_element *e, size_t *left)
 {
-    const weir__automaton_element *next = e + length_of(e);
-    if (same_item(e, next)) return true;
+    const weir__automaton_element *next = weir__automaton_after(e);
+    if (weir__automaton_same_item(e, next)) return true;
     if (next->type != RULE) return false;
     for (next = &a->elements[a->starts[next->value]]; next != NULL; next = next_alternative(next, left))
-        if (same_item(e, next)) return true;
+        if (weir__automaton_same_item(e, next)) return true;
     return false;
 }
 
@@ -327,7 +302,7 @@ static bool is_class(const weir__automaton_element *e)
 #define LOOKED_AT 256
 #define READ_MAX  ((size_t)1 << 20)
 
-/* Holds the slice of a class, unless that is `last` or was not worth it. */
+/* Holds the slice of a class, if it is worth one and is not `last`. *n counts the classes. */
 static bool hold_slice(weir__automaton *a, const weir__automaton_element *e, weir__class *last, size_t *n)
 {
     weir__class of;
@@ -355,7 +330,8 @@ bool weir__automaton_hold_slices(weir__automaton *a)
         last_rule = e->value;
         for (e = &a->elements[a->starts[e->value]]; e != NULL && n < LOOKED_AT;
              e = next_alternative(e, &left), n++)
-            if (is_class(e) && weir__automaton_is_end(e + length_of(e)) && !hold_slice(a, e, &last, &n))
+            if (is_class(e) && weir__automaton_is_end(weir__automaton_after(e)) &&
+                !hold_slice(a, e, &last, &n))
                 return false;
     }
     return true;
@@ -424,7 +400,7 @@ static size_t next_bit(const uint64_t *bits, const uint64_t *used, size_t from, 
     return at < end ? at : end;
 }
 
-/* Ends what widen_run began. */
+/* Ends a run that widen_run began, after its column. */
 static void narrow_run(weir__automaton *a, size_t at)
 {
     step *root = &a->path[0];
@@ -442,7 +418,7 @@ static size_t skip_nodes(weir__automaton *a, size_t from, mask *m)
         narrow_run(a, from);
         const step *above = &a->path[trie->nodes[from].depth - 1];
         if (above->stops == NULL) return from;
-        const size_t to = next_bit(above->stops, above->stops + trie->n_nodes / 64 + 1, from, above->end);
+        const size_t to = next_bit(above->stops, above->stops + weir__slices_words(trie), from, above->end);
         /* Below the end of a run there are few nodes. */
         for (size_t i = from; above->sets && i < to && m->reach < UINT32_MAX; i++)
             if (a->path[0].slice == NULL || m->reach <= trie->nodes[i].depth)
@@ -625,8 +601,7 @@ static weir_status know_mask(weir__automaton *a, uint32_t of, mask **known)
     return WEIR_OK;
 }
 
-/* Finds the mask of the state that is similar to this one. *known NULL: that has no other mask, or might have
- * one. */
+/* Finds the mask of the state that is similar to this one. *known NULL: this one needs its own. */
 static weir_status share_mask(weir__automaton *a, uint32_t of, mask **known)
 {
     uint32_t other;
@@ -679,7 +654,8 @@ static weir_status get_mask(weir__automaton *a, const weir__automaton_place *pla
     } else if (status == WEIR_OK && known == NULL) {
         status = know_mask(a, of, &known);
     }
-    if (status != WEIR_OK) return status; /* or the state's run is measured */
+    if (status != WEIR_OK) return status;
+    /* Its run is known by now: each of the masks needed it. */
     state *s = &a->states[of];
     const uint64_t *with = first ? bits : known->bits;
     s->asked = true;

@@ -300,7 +300,6 @@ static void rows_are_bounded(void **state)
         assert_true(status == WEIR_OK || status == WEIR_GRAMMAR);
         n_refused += status == WEIR_GRAMMAR;
         assert_int_equal(weir__automaton_is_full(a), n_refused > 0);
-
         assert_true(weir__automaton_size(a) < 2 * WEIR__AUTOMATON_BYTES_MAX);
     }
     assert_in_range(n_refused, 1, N_BEGINNINGS - 1);
