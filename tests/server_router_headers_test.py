@@ -22,20 +22,23 @@ def ask(server, n=4, headers=(), key=None, **more):
 
 
 def order(server, requests):
-    """The names of requests in the order in which their answers ended, behind one that holds the only slot."""
-    done, threads = [], []
-
-    def one(name, more):
-        ask(server, **more)
-        done.append(name)
+    """The names of requests in the order in which the server ended them, behind one that holds the only slot: its log says so,
+    where threads that wait for answers may wake in any order."""
+    threads = []
     for name, more in [("first", {"n": 60, "priority": 100, "headers": [TENANT + "first"], "prompt": LONG}), *requests]:
-        threads.append(threading.Thread(target=one, args=(name, more)))
+        more = dict(more, headers=[*more.get("headers", ()), f"X-Request-Id: {name}"])
+        threads.append(threading.Thread(target=ask, args=(server,), kwargs=more))
         threads[-1].start()
         n = len(threads) - 1
         server.wait_for(lambda m: m["weir_requests_running"] == 1 and m["weir_queue_depth"] == n)
     for thread in threads:
         thread.join()
-    return done[1:] if done[0] == "first" else done
+    server.log(lambda line: len(ended(server)) == len(threads))
+    return ended(server)[1:]
+
+
+def ended(server):
+    return [line["request_id"] for line in server.lines if line.get("event") == "request" and "choices" in line]
 
 
 def test_objective():

@@ -179,9 +179,12 @@ static void slide_lanes(weir__bcontext *context, const weir__batch *batch)
     }
 }
 
+/* An empty sequence has lost nothing: what an aborted pass moved in it counts no more. */
 void weir__fake_slide(weir__bcontext *context, const weir__batch *batch)
 {
     if (context->model->options.n_swa == 0) return;
+    for (int32_t i = 0; i < context->info.n_seq_max; i++)
+        if (context->seqs[i].n == 0) context->seqs[i].first = 0;
     if (is_unified(context))
         slide_pool(context, batch);
     else
@@ -194,8 +197,6 @@ void weir__fake_slide_in_vain(weir__bcontext *context, const weir__batch *batch)
     placed.n = (batch->n - 1) / context->info.n_ubatch * context->info.n_ubatch;
     if (!is_unified(context)) return;
     weir__fake_slide(context, &placed);
-    for (int32_t i = 0; i < context->info.n_seq_max; i++)
-        if (context->seqs[i].n == 0) context->seqs[i].first = 0;
 }
 
 bool weir__fake_has_windows(const weir__bcontext *context, const weir__batch *batch)
@@ -204,7 +205,7 @@ bool weir__fake_has_windows(const weir__bcontext *context, const weir__batch *ba
     for (int32_t i = 0; i < batch->n && n_swa > 0; i++) {
         const weir__fake_seq *seq = &context->seqs[batch->seq[i]];
         bool is_first = batch->pos[i] == end_of(seq);
-        if (is_first && seq->first > 0 && seq->first > batch->pos[i] - n_swa + 1) return false;
+        if (is_first && seq->n > 0 && seq->first > 0 && seq->first > batch->pos[i] - n_swa + 1) return false;
     }
     return true;
 }
