@@ -122,7 +122,10 @@ void weir__media_look_ahead(weir__driver *driver, int64_t now);
  * makes it JOINED, without a lane. */
 void weir__reuse_start(weir__driver *driver, weir__slot *slot);
 
-/* Drops the cells of a running slot, which starts again with the best that is cached of its text. */
+/* Drops the cells of a running slot, whose text no other slot finds any more. */
+void weir__reuse_drop(weir__driver *driver, weir__slot *slot);
+
+/* The same, and starts the slot again with the best that is cached of its text. */
 void weir__reuse_restart(weir__driver *driver, weir__slot *slot);
 
 /* Starts the JOINED slots whose leader has computed their tokens or is gone, or whose file has been read or

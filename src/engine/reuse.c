@@ -250,6 +250,13 @@ void weir__reuse_start(weir__driver *driver, weir__slot *slot)
     if (weir__prefix_serves(&driver->prefix, request)) begin_text(&driver->prefix, slot);
 }
 
+void weir__reuse_drop(weir__driver *driver, weir__slot *slot)
+{
+    weir__cache_end(driver->prefix.cache, &slot->live);
+    weir__memory_cut(&driver->memory, slot->lane, 0, 0);
+    slot->n_past = 0;
+}
+
 void weir__reuse_restart(weir__driver *driver, weir__slot *slot)
 {
     weir__cache_end(driver->prefix.cache, &slot->live);

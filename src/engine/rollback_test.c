@@ -361,6 +361,44 @@ static void an_answer_that_ends_with_a_rejected_draft_is_kept(void **state)
     }
 }
 
+/* One stream ends with a rejected draft; another, with the same prompt, starts again in that tick. */
+static void an_ended_text_lends_nothing_that_it_has_lost(void **state)
+{
+    rig *r = *state;
+    static guess g;
+    for (int i = 0; i < 8; i++) {
+        sink got[2] = {0};
+        weir_stream *streams[2];
+        const char *stop = i / 4 == 0 ? "b" : "c";
+        load(r, (size_t)i % 2, "");
+        r->params.layout = i / 2 % 2 ? WEIR_LAYOUT_PER_SLOT : WEIR_LAYOUT_UNIFIED;
+        r->params.n_slots = 2;
+        r->params.cache_sequences = 2;
+        r->params.cache_bytes = 1000;
+        rig_script(r, 'A', 40, "abcdefghijklm");
+        start(r, &g, 1, 3);
+        for (int k = 0; k < 2; k++) {
+            weir_request request = rig_ask(r, 'A');
+            request.stop = &stop;
+            request.n_stop = k == 0;
+            streams[k] = rig_submit(r, &request);
+        }
+        for (int n = 0; n < 2; n++) draft_tick(r);
+        uint64_t before = rig_stats(r).n_drafted;
+        atomic_store(&r->fake->fail_part_load, true);
+        draft_tick(r);
+        atomic_store(&r->fake->fail_part_load, false);
+        assert_true(rig_stats(r).n_drafted > before + 4); /* both */
+        assert_true(weir_stream_finished(streams[0]));
+        draft_run(r);
+        for (int k = 0; k < 2; k++) sink_take(&got[k], streams[k]);
+        assert_int_equal(got[0].reason, WEIR_REASON_STOP_WORDS);
+        assert_sink(got[1], WEIR_REASON_END, "abcdefghijklm");
+        assert_int_equal(atomic_load(&r->fake->faults), 0);
+        rig_stop(r);
+    }
+}
+
 /* ---- Worth ------------------------------------------------------------------------------------------ */
 
 /* Drafts of prompt lookup in the ticks of a text that repeats itself, if a mark and its undoing take so
@@ -455,6 +493,7 @@ int main(void)
         DRAFT_TEST(there_is_no_way_back_but_to_the_mark),
         DRAFT_TEST(a_state_that_was_taken_back_is_forked_twice),
         DRAFT_TEST(an_answer_that_ends_with_a_rejected_draft_is_kept),
+        DRAFT_TEST(an_ended_text_lends_nothing_that_it_has_lost),
         DRAFT_TEST(drafts_are_left_out_where_taking_them_back_is_dear),
         DRAFT_TEST(unequal_drafts_take_parts_of_their_own),
         DRAFT_TEST(marks_are_counted),

@@ -145,6 +145,11 @@ static bool make_batch(weir__driver *driver, const weir_plan_entry *plan, size_t
 
 /* ---- Decode ---- */
 
+static bool is_in_pass(const weir__slot *slot)
+{
+    return slot->state != WEIR_SLOT_IDLE && slot->n_planned > 0;
+}
+
 /* True if sequences of the pass, which was not computed, may lack cells of windows that their next tokens
  * attend to: a micro-batch has taken them that was placed behind another one (ADR 0140). If the pass found no
  * cells, the last micro-batch that was tried was not placed, and that can only be in a pool. There llama.cpp
@@ -155,7 +160,7 @@ static bool loses_windows(const weir__driver *driver, weir_status status)
     if (driver->model->info.n_swa == 0) return false;
     if (status != WEIR_NO_SPACE) return driver->shape.n_passes > 1;
     for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++)
-        if (slot->state != WEIR_SLOT_IDLE && slot->n_planned > 0) rows[n++] = slot->n_planned;
+        if (is_in_pass(slot)) rows[n++] = slot->n_planned;
     return driver->memory.pooled &&
            (driver->shape.n_passes > 2 ||
             weir__cost_passes(rows, n, driver->info.n_ubatch, WEIR_LAYOUT_PER_SLOT) > 2);
@@ -165,15 +170,11 @@ static bool loses_windows(const weir__driver *driver, weir_status status)
  * start again. */
 static void drop_windows(weir__driver *driver, bool again)
 {
-    for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
-        if (slot->state == WEIR_SLOT_IDLE || slot->n_planned == 0) continue;
-        if (again && slot->reason == WEIR_REASON_NOT_FINISHED) {
-            weir__reuse_restart(driver, slot);
-        } else {
-            weir__memory_cut(&driver->memory, slot->lane, 0, 0);
-            slot->n_past = 0;
-        }
-    }
+    weir__slot *slot, *first = driver->slots.first, *end = driver->slots.end;
+    for (slot = first; slot < end; slot++)
+        if (is_in_pass(slot)) weir__reuse_drop(driver, slot);
+    for (slot = first; slot < end && again; slot++)
+        if (is_in_pass(slot) && slot->reason == WEIR_REASON_NOT_FINISHED) weir__reuse_restart(driver, slot);
 }
 
 /* The pass failed, which ends the streams in it. If cells ran out, nothing was computed, and all try again
@@ -186,9 +187,8 @@ static void fail_pass(weir__driver *driver, weir_status status, const weir_error
         if (loses_windows(driver, status)) drop_windows(driver, true);
         return;
     }
-    for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
-        if (slot->state != WEIR_SLOT_IDLE && slot->n_planned > 0) weir__slot_fail(slot, status, error);
-    }
+    for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++)
+        if (is_in_pass(slot)) weir__slot_fail(slot, status, error);
     if (loses_windows(driver, status)) drop_windows(driver, false); /* some may have been cancelled before */
 }
 
@@ -458,24 +458,27 @@ static bool settle_draft(weir__driver *driver, weir__slot *slot)
     if (slot->draft.predicted) slot->request->n_predicted_accepted += slot->n_accepted;
     driver->account.counts.n_accepted += (uint64_t)slot->n_accepted;
     if (slot->n_burst > 0) weir__speculate_judge(&slot->draft, slot->n_drafted, slot->n_accepted);
-    return driver->memory.n[slot->lane] <= slot->n_past ||
-           weir__rollback_undo(&driver->speculate.rollback, slot);
+    if (driver->memory.n[slot->lane] <= slot->n_past) return true;
+    bool done = weir__rollback_undo(&driver->speculate.rollback, slot);
+    if (done)
+        weir__cache_advance(driver->prefix.cache, &slot->live, slot->n_past, 0);
+    else
+        weir__reuse_drop(driver, slot);
+    return done;
 }
 
 /* Where the memory went back to the state before the pass, the tokens that were right are computed again,
  * like those of a suspended request. */
-static void catch_up(weir__driver *driver, weir__slot *slot)
+static void catch_up(weir__slot *slot)
 {
-    if (slot->n_past == slot->request->history.n_tokens - 1) return;
-    slot->state = WEIR_SLOT_PREFILLING;
-    weir__cache_advance(driver->prefix.cache, &slot->live, slot->n_past, 0);
+    if (slot->n_past < slot->request->history.n_tokens - 1) slot->state = WEIR_SLOT_PREFILLING;
 }
 
 static void emit_chunks(weir__driver *driver)
 {
     int64_t now = weir__clock_now_ns();
     for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
-        if (slot->state == WEIR_SLOT_IDLE || slot->n_planned == 0) continue;
+        if (!is_in_pass(slot)) continue;
         take_burst(driver, slot, now);
         if (slot->failed != WEIR_OK) weir__slot_fail(slot, slot->failed, &slot->error);
         bool settled = settle_draft(driver, slot);
@@ -488,7 +491,7 @@ static void emit_chunks(weir__driver *driver)
         weir__account_chunk(&driver->account, slot->request, now);
         if (slot->reason != WEIR_REASON_NOT_FINISHED) continue;
         if (settled) {
-            catch_up(driver, slot);
+            catch_up(slot);
             continue;
         }
         weir__speculate_shrink(&driver->speculate); /* it might happen again */

@@ -249,6 +249,38 @@ static void cancel_now(void *user, const weir__batch *batch)
     if (c->left-- == 0) weir_stream_cancel(c->stream);
 }
 
+/* All have the same prompt, and start again in the tick of the pass: none from what another has lost. */
+static void a_pass_without_cells_lends_no_window(void **state)
+{
+    rig *r = *state;
+    for (int i = 0; i < 2 * 8; i++) {
+        weir_stream *streams[3];
+        rig_load(r, "fake:exact=1,n_swa=8");
+        r->params.n_ubatch = 1;
+        r->params.chunk_size = 16;
+        rig_script(r, 'A', 40, "abcdefghijkl");
+        rig_start_caching(r, WEIR_LAYOUT_UNIFIED, 3);
+        for (int k = 0; k < 3; k++) streams[k] = rig_submit_key(r, 'A');
+        rig_ticks(r, i / 2);
+        cancel_in_pass c = {.stream = streams[0]};
+        if (i % 2 == 1) {
+            r->fake->before_decode = cancel_now;
+            r->fake->before_decode_user = &c;
+        }
+        atomic_store(&r->fake->fail_decode_status, WEIR_NO_SPACE);
+        atomic_store(&r->fake->fail_decode_at, 0);
+        rig_run(r);
+        assert_int_equal(rig_stats(r).n_failed_ticks, 1);
+        for (int k = i % 2; k < 3; k++) {
+            sink got = {0};
+            sink_take(&got, streams[k]);
+            assert_sink(got, WEIR_REASON_END, "abcdefghijkl");
+        }
+        assert_int_equal(atomic_load(&r->fake->faults), 0);
+        rig_stop(r);
+    }
+}
+
 /* What a pass would have overwritten is lost, but nothing says so: its sequence must not become a prefix. */
 static void an_aborted_pass_leaves_no_hole_in_a_window(void **state)
 {
@@ -713,6 +745,7 @@ int main(void)
         RIG_TEST(the_youngest_of_the_lowest_priority_goes),
         RIG_TEST(a_backend_without_the_cells_that_it_said_costs_one_pass),
         RIG_TEST(a_pass_without_cells_leaves_no_hole_in_a_window),
+        RIG_TEST(a_pass_without_cells_lends_no_window),
         RIG_TEST(an_aborted_pass_leaves_no_hole_in_a_window),
         RIG_TEST(only_what_has_no_cells_alone_fails),
         RIG_TEST(a_higher_priority_takes_the_slot_and_gives_it_back),
