@@ -296,21 +296,38 @@ INLINE void fetch_activations(const weir__activations *x, int rows)
     _mm_prefetch((const char *)x->minus, _MM_HINT_T0);
 }
 
-/* Bytes ahead to fetch, of each panel: eight units of Q8_0, or sixteen where one row waits for a single
- * stream. Zen 4 fetches that stream itself, and faster, unless requests far ahead fill the queue of its
- * first-level cache; so there a unit of whole bytes is requested when its turn comes, all lines at once. */
-INLINE size_t bytes_ahead(const weir__panel_format format, const int n_panels)
+INLINE bool is_zen4(void)
 {
-    if (n_panels > 1) return 4352;
-    return weir__panel_layouts[format].values == WEIR__VALUES_BYTES && __builtin_cpu_is("amdfam19h") ? 0
-                                                                                                     : 8704;
+    return __builtin_cpu_is("amdfam19h");
 }
 
-INLINE void fetch(const unsigned char *at, const int size)
+/* How weights are fetched from memory. */
+typedef struct fetching {
+    size_t ahead; /* bytes, of each panel */
+    bool far;     /* into the second-level cache only */
+} fetching;
+
+/* Eight units of Q8_0 ahead, or sixteen where there is a single stream. The first-level cache of Zen 4 has
+ * few requests under way, which whole bytes use up: its own fetching of one row's stream is faster unless
+ * they come from far ahead, so a unit is requested when its turn comes, all lines at once; and those of
+ * several rows go to the second level. */
+INLINE fetching fetching_of(const weir__panel_format format, const int n_panels, int rows)
+{
+    bool tight = weir__panel_layouts[format].values == WEIR__VALUES_BYTES && is_zen4();
+    if (n_panels > 1 || (tight && rows > 1)) return (fetching){4352, tight};
+    return (fetching){tight ? 0 : 8704, false};
+}
+
+INLINE void fetch(const unsigned char *at, const int size, bool far)
 {
     __asm__("" : "+r"(at)); /* gcc would keep the address of each line in a register of its own */
+    if (far) {
 #pragma GCC unroll 9
-    for (int i = 0; i < size; i += 64) _mm_prefetch((const char *)at + i, _MM_HINT_T0);
+        for (int i = 0; i < size; i += 64) _mm_prefetch((const char *)at + i, _MM_HINT_T1);
+    } else {
+#pragma GCC unroll 9
+        for (int i = 0; i < size; i += 64) _mm_prefetch((const char *)at + i, _MM_HINT_T0);
+    }
 }
 
 /* rows: some groups, and `rest` more. from_memory: panels are, and not from a cache. */
@@ -322,7 +339,7 @@ INLINE void multiply_tile(const weir__panel_format format, const int n_panels, c
     const int n_units = weir__panel_layouts[format].columns / WEIR__UNIT;
     const size_t panel_bytes = (size_t)n_blocks * (size_t)(head + n_units * size);
     const unsigned char *end = panels + panel_bytes;
-    const size_t ahead = bytes_ahead(format, n_panels);
+    const fetching how = fetching_of(format, n_panels, rows);
     __m512 sums[WEIR__TILE][PANELS];
     for (int r = 0; r < rows; r++) sums[r][0] = sums[r][1] = _mm512_setzero_ps();
     for (int64_t b = 0; b < n_blocks; b++) {
@@ -330,10 +347,12 @@ INLINE void multiply_tile(const weir__panel_format format, const int n_panels, c
         for (int u = 0; u < n_units; u++, unit += size, x++) {
             if (rows > 1) fetch_activations(x + 2, rows);
             /* Past the end of a panel, that of as many panels further. */
-            size_t later = ahead + ((size_t)(end - unit) > ahead ? 0 : (size_t)(n_panels - 1) * panel_bytes);
+            size_t later =
+                how.ahead + ((size_t)(end - unit) > how.ahead ? 0 : (size_t)(n_panels - 1) * panel_bytes);
             if (from_memory) {
 #pragma GCC unroll 2
-                for (int p = 0; p < n_panels; p++) fetch(unit + (size_t)p * panel_bytes + later, size);
+                for (int p = 0; p < n_panels; p++)
+                    fetch(unit + (size_t)p * panel_bytes + later, size, how.far);
             }
             weights w[PANELS];
 #pragma GCC unroll 2
@@ -400,7 +419,7 @@ static void multiply(weir__panel_format format, const void *panels, const void *
     int64_t n_units = k / WEIR__UNIT, n_blocks = k / weir__panel_layouts[format].columns;
     int64_t rows = weir__tile_rows(m), pass = PASS_BYTES / (n_units * (int64_t)sizeof *x) * rows;
     size_t panel_bytes = weir__panel_bytes(format, WEIR__PANEL_ROWS, k);
-    int64_t most = m == 1 ? 1 : PANELS; /* one row waits for memory, which one stream reads faster than two */
+    int64_t most = m == 1 || is_zen4() ? 1 : PANELS; /* memory gives one stream faster than two */
     if (pass < rows) pass = rows;
     for (int64_t begin = 0; begin < m; begin += pass) {
         int64_t stop = begin + pass < m ? begin + pass : m;
