@@ -47,6 +47,21 @@ cli_exit cli_models_print(const cli_args *args);
 /* Replaces this process by weir-bench, with the same words. Returns after a message if that fails. */
 cli_exit cli_bench_exec(char **argv);
 
+/* ---- weir serve, and what answers recorded requests again ---- */
+
+/* Adds the adapters of --lora to a server, under their files' names. */
+cli_exit cli_serve_add_adapters(const cli_args *args, serve_server *server);
+
+/* The first words of weir record; ends with a NULL name. */
+typedef struct cli_record_verb {
+    const char *name, *help;
+} cli_record_verb;
+extern const cli_record_verb cli_record_verbs[];
+
+/* Computes the answers of these records again, and compares: CLI_OK if all agree. */
+struct cli_recorded_list;
+cli_exit cli_record_run(cli_args *args, struct cli_recorded_list *list);
+
 /* ---- weir and weir-bench from main() on ---- */
 
 /* Runs a command whose options are read. argv: of main. */

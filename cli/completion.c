@@ -95,6 +95,9 @@ static void offer_after_command(cli_text *text, const cli_command *command, int 
         if (option != NULL && !cli_options_is_flag(option)) offer_value(text, option, equals + 1, prefix);
     } else if (current[0] == '-') {
         offer_options(text, command, current);
+    } else if (command->bit == CLI_RECORD && n == 0) {
+        for (size_t i = 0; cli_record_verbs[i].name != NULL; i++)
+            offer_word(text, current, "", cli_record_verbs[i].name, cli_record_verbs[i].help);
     } else if (command->bit == CLI_COMPLETION) {
         for (size_t i = 0; cli_shells[i].name != NULL; i++)
             offer_word(text, current, "", cli_shells[i].name, "");

@@ -229,6 +229,26 @@ const cli_command cli_commands[] = {
      "# ask it\n"
      "curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\":\"Once\"}'",
      cli_serve_defaults, cli_serve},
+    {CLI_RECORD, "record", "list | show | run | erase FOLDER [ID …]",
+     "list, compute again or erase what weir serve --record has recorded",
+     "list shows the records of a folder, show all of a record as JSON. An ID is that of a record, which is "
+     "also the id in the server's log, or the X-Request-Id of a request.\n\n"
+     "run computes the answers of all records, or of those named, once more: with the model and the options "
+     "that are recorded, except for those on this line, by a server of its own. It compares them token by "
+     "token, with their logprobs if the request asked for these, and says where the first token differs. "
+     "It ends with 0 only if all agree. Answers are the same on every processor where weir calls them "
+     "batch-invariant (weir info); elsewhere they may differ where two tokens are almost equally likely.\n\n"
+     "erase overwrites the records with these IDs or, without an ID, all records of an API key. Records that "
+     "a "
+     "running server adds later are not erased.",
+     "# record, and compute everything again\n"
+     "weir serve --record records\n"
+     "weir record run records\n"
+     "# with another quantization: where does it differ?\n"
+     "weir record run records -m model-Q4_K_M.gguf\n"
+     "# erase what a key has asked\n"
+     "WEIR_API_KEY=secret weir record erase records",
+     cli_serve_defaults, cli_record_command},
     {CLI_PS, "ps", "[--url URL]", "show the state of a running weir serve",
      "Shows its slots with their requests, the queue, the KV cells, the prefix cache and the totals, once."
      " Proxies in the environment are ignored.",

@@ -2,13 +2,13 @@
 #include "cli/lib/config_file.h"
 
 #include <jansson.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/lib/figures.h"
 #include "cli/lib/file.h"
 #include "cli/lib/out.h"
+#include "cli/lib/settings.h"
 #include "cli/lib/term.h"
 
 /* A setting as a line; values that the config file would read otherwise are put into quotes. */
@@ -28,42 +28,6 @@ static void add_setting(cli_text *text, const cli_option *option, const char *va
     cli_text_puts(text, quotes ? "\"\n" : "\n");
 }
 
-/* A path for a preset, which may be used in any folder. A value that names no file stays as it is: default,
- * hf:OWNER/REPO, a preset. */
-static char *absolute_value(const char *value)
-{
-    const char *scale = strrchr(value, '='); /* of an adapter */
-    char *found = realpath(value, NULL), *path = NULL;
-    if (found == NULL && scale != NULL) {
-        char *file = cli_format("%.*s", (int)(scale - value), value);
-        found = realpath(file, NULL);
-        if (found != NULL) path = cli_format("%s%s", found, scale);
-        cli_free(file);
-    } else if (found == NULL && cli_file_is_relative(value)) { /* a folder that a command will make */
-        found = realpath(".", NULL);
-        if (found != NULL) path = cli_format("%s/%s", found, value);
-    }
-    if (path == NULL) path = cli_format("%s", found != NULL ? found : value);
-    free(found); /* the C library's own memory */
-    return path;
-}
-
-/* Value i of an option as text, freed with cli_free. NULL: it has fewer. */
-static char *value_of(const cli_args *args, const cli_option *option, size_t i)
-{
-    const void *at = (const char *)args + option->target;
-    const cli_list *list = at;
-    const cli_biases *biases = at;
-    if (option->kind == CLI_BIAS)
-        return i < biases->n ? cli_format("%d%+.9g", biases->items[i].token, (double)biases->items[i].bias)
-                             : NULL;
-    const char *value = option->kind != CLI_LIST ? args->sources[option - cli_options].text
-                        : i < list->n            ? list->items[i]
-                                                 : NULL;
-    if (value == NULL || (option->kind != CLI_LIST && i > 0)) return NULL;
-    return cli_options_is_file(option) ? absolute_value(value) : cli_format("%s", value);
-}
-
 /* The settings of the command line. */
 static void add_settings(cli_text *text, const cli_args *args)
 {
@@ -71,7 +35,7 @@ static void add_settings(cli_text *text, const cli_args *args)
         char *value;
         if (args->sources[option - cli_options].from != CLI_FROM_WORDS) continue;
         if (!cli_options_in_presets(option)) continue;
-        for (size_t i = 0; (value = value_of(args, option, i)) != NULL; i++) {
+        for (size_t i = 0; (value = cli_settings_value(args, option, i)) != NULL; i++) {
             add_setting(text, option, value);
             cli_free(value);
         }

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/commands.h"
 #include "cli/lib/config_file.h"
 #include "cli/lib/figures.h"
 #include "cli/lib/hub.h"
@@ -180,12 +181,13 @@ static cli_exit complete_params(cli_args *args)
     params->prefix_peers = (const char *const *)args->prefix_peers.items;
     params->n_prefix_peers = args->prefix_peers.n;
     params->prefix_key = args->prefix_key;
-    cli_model_params(args, &params->model);
+    cli_model_params(args, args, NULL, &params->model);
     params->kv_events = args->kv_events;
     params->kv_events_replay = args->kv_events_replay;
     params->kv_events_endpoint = args->kv_events_endpoint;
     block_cache(args, args);
     if (args->lora_dir != NULL && args->lora_dir[0] != '\0') params->lora_dir = args->lora_dir;
+    params->record = args->record;
     if (args->quiet) params->live.log = false;
     if (args->pull) params->pull = pull_model;
     weir_error error = {0};
@@ -273,8 +275,7 @@ static void reload_options(cli_args *args, serve_server *server, cli_pulled *pul
     cli_free(old);
 }
 
-/* Adds adapters under their files' names. */
-static cli_exit add_adapters(const cli_args *args, serve_server *server)
+cli_exit cli_serve_add_adapters(const cli_args *args, serve_server *server)
 {
     size_t n_used = 0;
     for (size_t i = 0; i < args->adapters->n; i++) n_used += args->adapters->uses[i].scale != 0.0f;
@@ -423,7 +424,7 @@ static cli_exit load_one(const cli_args *args, struct served *served)
     char *name = name_of(args, served->path);
     serve_server_name(served->server, name);
     cli_free(name);
-    if ((code = add_adapters(args, served->server)) != CLI_OK) return code;
+    if ((code = cli_serve_add_adapters(args, served->server)) != CLI_OK) return code;
     weir_log_set(serve_log_library, (void *)&args->verbose);
     serve_server_ready(served->server, served->model, served->engine);
     return CLI_OK;

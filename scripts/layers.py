@@ -38,8 +38,8 @@ BELOW = {
     "pool": ["base", "params", "model", "engine"],
     "hub/transfer": ["base"],
     "hub": ["base", "hub/transfer"],
-    "cli/lib": ["base", "hub/transfer", "server", "server/settings", "server/system"],
-    "cli": ["base", "hub/transfer", "server", "server/settings", "server/system", "cli/lib"],
+    "cli/lib": ["base", "hub/transfer", "server", "server/settings", "server/system", "server/recording"],
+    "cli": ["base", "hub/transfer", "server", "server/settings", "server/system", "server/recording", "cli/lib"],
     "tools/plain": ["base"],
     "tools": ["base", "params", "backend", "kernels", "hook", "model", "engine", "hub/transfer", "cli/lib", "cli", "tools/plain"],
 }
@@ -48,7 +48,8 @@ BELOW = {
 SETTINGS = ["server/system", "server/settings"]
 LOW = [*SETTINGS, "server/access", "server/request"]
 MODELS = [*LOW, "server/models"]
-API = [*MODELS, "server/api/common"]
+RECORDING = "server/recording"
+API = [*MODELS, RECORDING, "server/api/common"]
 DIALECTS = [f"server/api/{name}" for name in ("anthropic", "openai", "ollama", "native")]
 ROOMS = {
     "server/system": [],
@@ -56,7 +57,8 @@ ROOMS = {
     "server/access": SETTINGS,
     "server/request": LOW[:-1],
     "server/models": MODELS[:-1],
-    "server/api/common": MODELS,
+    RECORDING: ["server/system"],
+    "server/api/common": [*MODELS, RECORDING],
     "server/routers": API,
     "server/api/anthropic": API,
     "server/api/openai": [*API, "server/api/anthropic"],

@@ -29,6 +29,7 @@
 #include "server/models/catalog.h"
 #include "server/models/pull.h"
 #include "server/operate/operate.h"
+#include "server/recording/recorder.h"
 #include "server/request/workers.h"
 #include "server/routers/router.h"
 #include "server/system/log.h"
@@ -180,6 +181,19 @@ static void *run_service(void *user)
 
 /* ---- Life ---- */
 
+/* Opens the recording, if there is to be one. */
+static weir_status open_recorder(serve_server *server, weir_error *error)
+{
+    const serve_params *params = &server->params;
+    if (params->record == NULL && params->recorded == NULL) return WEIR_OK;
+    return serve_recorder_create(&(serve_recorder_params){.path = params->record,
+                                                          .n_bytes = params->record_bytes,
+                                                          .days = params->record_days,
+                                                          .take = params->recorded,
+                                                          .user = params->recorded_user},
+                                 &server->recorder, error);
+}
+
 static void set_fingerprint(serve_server *server)
 {
     snprintf(server->fingerprint, sizeof server->fingerprint, "weir-%s-%s", weir_version(),
@@ -224,6 +238,7 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
             weir__error_set(error, WEIR_NO_MEMORY, NULL, "no descriptors or memory for the server's loop");
     if (status == WEIR_OK) status = serve_catalog_create(params, &server->catalog, error);
     if (status == WEIR_OK) status = serve_tls_create(params->tls_cert, params->tls_key, &server->tls, error);
+    if (status == WEIR_OK) status = open_recorder(server, error);
     if (status == WEIR_OK) server->loaded = serve_catalog_pool(server->catalog) != NULL;
     if (status == WEIR_OK) status = serve_listener_open(server, error);
     if (status == WEIR_OK && params->kv_events != NULL) status = serve_router_open(server, error);
@@ -330,6 +345,7 @@ void serve_server_destroy(serve_server *server)
     serve_tapes_destroy(server->tapes);
     serve_catalog_destroy(server->catalog);
     serve_records_destroy(server->records);
+    serve_recorder_destroy(server->recorder);
     serve_router_close(server);
     serve_events_destroy(server);
     serve_keys_destroy(server->keys);

@@ -176,5 +176,6 @@ void cli_args_fini(cli_args *args)
     for (size_t i = 0; i < args->adapters->n; i++) weir_adapter_release(args->adapters->uses[i].adapter);
     cli_free(args->adapters->uses);
     cli_free(args->adapters);
+    cli_free(args->settings);
     for (size_t i = 0; i < CLI_OPTIONS_MAX; i++) cli_free(args->sources[i].text);
 }

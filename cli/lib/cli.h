@@ -51,6 +51,7 @@ enum {
     CLI_TOP = 2097152,
     CLI_PRESET = 4194304,
     CLI_RPC = 8388608,
+    CLI_RECORD = 16777216,
 };
 
 /* Commands whose words may be another command's, with its options. */
@@ -91,7 +92,7 @@ cli_defaults_fn cli_run_defaults, cli_stream_defaults, cli_bench_engine_defaults
     cli_embed_defaults;
 cli_run_fn cli_run, cli_stream, cli_serve, cli_ps, cli_top, cli_info, cli_optimize, cli_pull, cli_list_models,
     cli_rm, cli_chat, cli_preset, cli_tokenize, cli_embed, cli_quantize, cli_rpc, cli_config_command,
-    cli_completion, cli_version;
+    cli_record_command, cli_completion, cli_version;
 cli_exit cli_list_devices(const struct cli_args *args); /* prints the list of --list-devices */
 
 /* "Did you mean": the name that resembles a given one most, of those that are tried, by

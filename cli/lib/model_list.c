@@ -25,6 +25,7 @@
 #include "load.h"
 #include "memory.h"
 #include "server/settings/effort.h"
+#include "settings.h"
 #include "signals.h"
 #include "text.h"
 
@@ -409,7 +410,7 @@ static cli_exit find_file(cli_model_entry *entry, const cli_args *args)
 
 /* ---- For the server ---- */
 
-void cli_model_params(cli_args *args, serve_model_params *params)
+void cli_model_params(cli_args *args, const cli_args *server, const char *path, serve_model_params *params)
 {
     args->ask.sampler.order = args->ask.order;
     *params = args->serve.model;
@@ -423,6 +424,8 @@ void cli_model_params(cli_args *args, serve_model_params *params)
     params->reasoning_budget = args->reasoning_budget;
     params->special_content = (weir_special_content)args->special_content;
     params->strict_messages = args->strict_messages;
+    cli_free(args->settings);
+    params->settings = args->settings = cli_settings_words(args, server, path);
 }
 
 weir_status cli_model_check(const cli_args *args, weir_error *error)
@@ -495,7 +498,7 @@ static cli_exit check_defaults(const cli_model_entry *entry)
                                                             : cli_model_list_fail(entry, CLI_USAGE, &error);
 }
 
-static void fill_params(cli_model_entry *entry, serve_model_params *params)
+static void fill_params(cli_model_entry *entry, const cli_args *server, serve_model_params *params)
 {
     cli_args *args = &entry->args;
     args->model.optimized = args->optimized;
@@ -511,7 +514,7 @@ static void fill_params(cli_model_entry *entry, serve_model_params *params)
     entry->pool.pinned = args->pinned;
     entry->pool.idle_ms = args->idle_ms;
     entry->pool.template_source = args->chat_template != NULL ? args->chat_template : "";
-    cli_model_params(args, params);
+    cli_model_params(args, server, entry->path, params);
     params->asked_ctx = cli_load_asked_context(args);
     params->entry = &entry->pool;
     params->adapters = entry->adapters;
@@ -557,7 +560,8 @@ cli_exit cli_model_list_read(cli_model_list *list, const cli_args *args, const c
         if (code == CLI_OK) code = find_adapters(list->items[i]);
     }
     list->params = cli_alloc(list->n + 1, sizeof *list->params);
-    for (size_t i = 0; i < list->n && code == CLI_OK; i++) fill_params(list->items[i], &list->params[i]);
+    for (size_t i = 0; i < list->n && code == CLI_OK; i++)
+        fill_params(list->items[i], args, &list->params[i]);
     cli_config_fini(&config);
     return code;
 }

@@ -42,8 +42,9 @@ typedef struct cli_model_list {
     serve_model_params *params; /* [n] */
 } cli_model_list;
 
-/* The server's parameters from a model's options. Points to *args. */
-void cli_model_params(cli_args *args, serve_model_params *params);
+/* The server's parameters from a model's options. Points to *args. server, path: as for
+ * cli_settings_words. */
+void cli_model_params(cli_args *args, const cli_args *server, const char *path, serve_model_params *params);
 
 /* INVALID: a default of requests that every request would be refused for, such as a temperature of -7. */
 weir_status cli_model_check(const cli_args *args, weir_error *error);

@@ -17,7 +17,7 @@
 #include "base/ascii.h"
 
 #define ASK   (CLI_RUN | CLI_STREAM | CLI_CHAT | CLI_PRESET)
-#define SETS  (ASK | CLI_SERVE) /* which requests to a server need not set */
+#define SETS  (ASK | CLI_SERVE | CLI_RECORD) /* which requests to a server need not set */
 #define TEXTS (CLI_TOKENIZE | CLI_EMBED)
 #define LOADS (SETS | CLI_INFO | CLI_BENCH)
 #define NAMED (CLI_PULL | CLI_LIST_MODELS)
@@ -65,7 +65,7 @@ static cli_option table[] = {
     {"--no-special", NULL, CLI_ASKING, TEXTS, NULL, OWN(CLI_FLAG, no_special), .help = "leave out the special tokens that the model expects around a text"},
     {"--no-parse", NULL, CLI_ASKING, CLI_TOKENIZE, NULL, OWN(CLI_FLAG, no_parse), .help = "treat <|im_end|> and other special tokens as text"},
     {"--system", "-sys", CLI_ASKING, CLI_RUN | CLI_STREAM | CLI_CHAT | CLI_PRESET, "TEXT", SET(CLI_STRING, system), .help = "a system message before the prompt"},
-    {"--system", "-sys", CLI_ASKING, CLI_SERVE, "TEXT", SET(CLI_STRING, system), .field = "system", .help = "the system message of chats that have none"},
+    {"--system", "-sys", CLI_ASKING, CLI_SERVE | CLI_RECORD, "TEXT", SET(CLI_STRING, system), .field = "system", .help = "the system message of chats that have none"},
     {"--raw", NULL, CLI_ASKING, CLI_RUN | CLI_STREAM, NULL, OWN(CLI_FLAG, raw), .help = "continue the prompt as plain text, without the chat template"},
     {"--chat-template-file", NULL, CLI_ASKING, SETS, "FILE", SET(CLI_FILE, chat_template), .standard = "the model's own",
      .help = "a Jinja template in place of the model's", RARE},
@@ -73,7 +73,7 @@ static cli_option table[] = {
      .help = "a built-in template: chatml, gemma, llama3, mistral-v7, phi3, phi4, vicuna, zephyr", RARE},
     {"--no-thinking", NULL, CLI_ASKING, SETS, NULL, SET(CLI_FLAG, no_thinking), .help = "ask a model that reasons to answer at once"},
     {"--reasoning-budget", NULL, CLI_ASKING, CLI_RUN | CLI_STREAM | CLI_CHAT, "N", REQUEST(reasoning_budget), .standard = "no limit", RARE},
-    {"--reasoning-budget", NULL, CLI_ASKING, CLI_SERVE, "N", SET(CLI_STRING, reasoning_budget), .field = "reasoning_budget", .standard = "no limit",
+    {"--reasoning-budget", NULL, CLI_ASKING, CLI_SERVE | CLI_RECORD, "N", SET(CLI_STRING, reasoning_budget), .field = "reasoning_budget", .standard = "no limit",
      .help = "end reasoning after N tokens; LEVEL=N: of requests of that effort: 4096,low=512,high=8192", OF_MODEL, RARE},
     {"--special-content", NULL, CLI_ASKING, SETS, "WHOSE", MEMBER(chat, special_content, special_content), RARE},
     {"--strict-messages", NULL, CLI_ASKING, SETS, NULL, SET(CLI_FLAG, strict_messages), .help = "refuse messages that the chat template does not take as they are", RARE},
@@ -170,7 +170,7 @@ static cli_option table[] = {
     {"--mlock", NULL, CLI_MODEL, LOADS, NULL, MODEL(use_mlock), RARE},
 
     {"--ctx", "-c --ctx-size", CLI_ENGINE, SETS | CLI_INFO, "N", ENGINE(n_ctx)},
-    {"--slots", "-np --parallel", CLI_ENGINE, CLI_RUN | CLI_SERVE | CLI_INFO | CLI_SCHEDULE | CLI_PRESET, "N", ENGINE(n_slots)},
+    {"--slots", "-np --parallel", CLI_ENGINE, CLI_RUN | CLI_SERVE | CLI_RECORD | CLI_INFO | CLI_SCHEDULE | CLI_PRESET, "N", ENGINE(n_slots)},
     {"--slots", "-np --parallel", CLI_ENGINE, CLI_STREAM, "N", ENGINE(n_slots), .standard = "0", .help = "requests that run at a time; 0 = all of them"},
     {"--kv", NULL, CLI_ENGINE, SETS | CLI_INFO, "N", ENGINE(n_kv), .standard = "slots × ctx, as far as memory allows", RARE},
     {"--threads", "-t", CLI_ENGINE, LOADS | CLI_EMBED | CLI_QUANTIZE | CLI_RPC, "N", ENGINE(n_threads), .standard = "as many as processors"},
@@ -194,7 +194,7 @@ static cli_option table[] = {
 
     {"--lora", NULL, CLI_MODEL, ASK, "FILE[=SCALE]", SET(CLI_LIST, lora), .standard = "none",
      .help = "a LoRA adapter (GGUF), with its scale (1)"},
-    {"--lora", NULL, CLI_MODEL, CLI_SERVE, "FILE[=SCALE]", SET(CLI_LIST, lora), .standard = "none",
+    {"--lora", NULL, CLI_MODEL, CLI_SERVE | CLI_RECORD, "FILE[=SCALE]", SET(CLI_LIST, lora), .standard = "none",
      .help = "a LoRA adapter (GGUF) that requests name by its file name; requests that name none use all, at these scales (1)"},
 
     {"--lora-dir", NULL, CLI_SERVING, CLI_SERVE, "FOLDER", SET(CLI_STRING, lora_dir), .field = "lora_dir", .standard = "none",
@@ -323,9 +323,9 @@ static cli_option table[] = {
      .help = "an origin whose pages may send requests from a browser, such as https://example.org; * = all"},
     {"--allowed-hosts", NULL, CLI_SERVING, CLI_SERVE, "NAME", SET(CLI_LIST, hosts), .field = "hosts", .standard = "none",
      .help = "a host name of this server, besides localhost, this machine's name and IP addresses; * = any", RARE},
-    {"--drop-line", NULL, CLI_SERVING, CLI_SERVE, "TEXT", SET(CLI_LIST, drop_lines), .standard = "none",
+    {"--drop-line", NULL, CLI_SERVING, CLI_SERVE | CLI_RECORD, "TEXT", SET(CLI_LIST, drop_lines), .standard = "none",
      .help = "drop the lines of system messages that begin with TEXT: lines that change with each request spoil the prefix cache", RARE},
-    {"--drop-last-line", NULL, CLI_SERVING, CLI_SERVE, "LINE", SET(CLI_LIST, drop_last_lines), .standard = "none",
+    {"--drop-last-line", NULL, CLI_SERVING, CLI_SERVE | CLI_RECORD, "LINE", SET(CLI_LIST, drop_last_lines), .standard = "none",
      .help = "drop the line behind tool results and in later system messages; # stands for digits, such as in: Time: #:#", RARE},
     {"--session-keep", NULL, CLI_SERVING, CLI_SERVE, "S", SERVE(CLI_INT32, session_s),
      .help = "count the cached prompts of a named session (X-Session-Id and the like) as used this many seconds later than they were, so that others are evicted first; 0 = no difference", RARE},
@@ -375,6 +375,14 @@ static cli_option table[] = {
     {"--no-log", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG_OFF, serve.live.log), .help = "do not log each request on stderr", RARE},
     {"--log-json", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, log_json), .help = "log as JSON on a terminal too; elsewhere the log is always JSON", RARE},
     {"--log-text", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.log_text), .help = "include prompts in the request log", RARE},
+
+    {"--record", NULL, CLI_SERVING, CLI_SERVE, "FOLDER", SET(CLI_STRING, record), .field = "record", .standard = "none",
+     .help = "record requests and answers in this folder, so that weir record run can compute them again; store: false in a request leaves it out"},
+    {"--record-size", NULL, CLI_SERVING, CLI_SERVE, "SIZE", SERVE(CLI_SIZE, record_bytes), .standard = "1G",
+     .help = "maximum size of that folder; the oldest records are dropped first", RARE},
+    {"--record-days", NULL, CLI_SERVING, CLI_SERVE, "N", SERVE(CLI_INT32, record_days), .help = "drop records that are older than N days", RARE},
+    {"--api-key", NULL, CLI_SERVING, CLI_RECORD, "KEY", SET(CLI_STRING, api_key),
+     .help = "with erase and without an ID: the API key whose records are erased; safer in the environment than on the command line", GUARDS},
 
     {"--licenses", NULL, CLI_OUTPUT, CLI_VERSION, NULL, OWN(CLI_FLAG, licenses),
      .help = "print weir's license and the notices of llama.cpp and the other linked code"},

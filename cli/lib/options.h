@@ -134,7 +134,8 @@ typedef struct cli_args {
     cli_list api_keys, operator_keys, aliases, origins, hosts, media_hosts, prefix_peers, drop_lines,
         drop_last_lines, objectives;
     bool log_json, pull;
-    char *host, *unix_path, *tls_cert, *tls_key, *api_key_file, *lora_dir;
+    char *host, *unix_path, *tls_cert, *tls_key, *api_key_file, *lora_dir, *record;
+    char *settings; /* the words of cli_settings_words */
     char *prefix_key;
     char *kv_events, *kv_events_replay, *kv_events_endpoint;
     char *models_path, *models_dir;

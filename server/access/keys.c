@@ -37,15 +37,6 @@ struct serve_keys {
     owner **owners; /* [n] */
 };
 
-static void digest_key(const char *bytes, size_t n, char hex[DIGEST + 1])
-{
-    weir__sha256 state;
-    weir__sha256_init(&state);
-    weir__sha256_feed(&state, "weir key ", 9); /* the digest is also a salt: not the plain hash of a key */
-    weir__sha256_feed(&state, bytes, n);
-    weir__sha256_hex(&state, hex);
-}
-
 /* Compares all digests to the end: the time reveals nothing about a key. */
 static int32_t find_key(const serve_keys *keys, const char *hex)
 {
@@ -88,7 +79,7 @@ bool serve_keys_reserve(serve_keys *keys, const serve_params *params)
     bool ok = true;
     pthread_mutex_lock(&keys->mutex);
     for (size_t i = 0; i < params->live.n_keys && ok; i++) {
-        digest_key(params->live.keys[i].text, strlen(params->live.keys[i].text), hex);
+        serve_secret_of_key(params->live.keys[i].text, strlen(params->live.keys[i].text), hex);
         ok = find_key(keys, hex) >= 0 || add_owner(keys, hex) != NULL;
     }
     pthread_mutex_unlock(&keys->mutex);
@@ -105,7 +96,7 @@ void serve_keys_set(serve_keys *keys, const serve_params *params)
         keys->owners[i]->operates = false;
     }
     for (size_t i = 0; i < params->live.n_keys; i++) {
-        digest_key(params->live.keys[i].text, strlen(params->live.keys[i].text), hex);
+        serve_secret_of_key(params->live.keys[i].text, strlen(params->live.keys[i].text), hex);
         owner *o = keys->owners[find_key(keys, hex)];
         o->revoked = false;
         o->operates = o->operates || params->live.keys[i].operates; /* one of its lines says so */
@@ -148,7 +139,7 @@ bool serve_keys_are_wanted(serve_keys *keys)
 int32_t serve_keys_find(serve_keys *keys, const char *given, size_t n)
 {
     char hex[DIGEST + 1];
-    digest_key(given, n, hex);
+    serve_secret_of_key(given, n, hex);
     pthread_mutex_lock(&keys->mutex);
     int32_t found = find_key(keys, hex);
     if (found >= 0 && keys->owners[found]->revoked) found = -1;

@@ -324,6 +324,18 @@ static bool check_key(visit *v)
 /* ---- Which request ---- */
 
 /* Reads whether what has no effect is refused; the request's word counts, else the server's. */
+/* Reads the seed of an answer that is computed again: a server that gives its records to its own process. */
+static bool read_seed(visit *v)
+{
+    const char *given;
+    unsigned seed;
+    v->call->seed = -1;
+    if (v->call->server->params.recorded == NULL) return true;
+    if (!read_field(v, "X-Weir-Seed", &given)) return false;
+    if (given != NULL && sscanf(given, "%10u", &seed) == 1) v->call->seed = seed;
+    return true;
+}
+
 static bool read_strict(visit *v)
 {
     const char *given;
@@ -465,6 +477,7 @@ bool serve_gate_pass(serve_call *call, bool close)
     if (v.route != NULL && v.route->versioned &&
         serve_gate_field(v.connection, "Anthropic-Version", &n) != NULL)
         call->error = serve_messages_error;
-    return read_strict(&v) && read_position(&v) && read_model(&v) && check_key(&v) && check_route(&v) &&
-           check_room(&v) && read_field(&v, "X-Weir-Prefix-From", &hint) && check_state(call, hint);
+    return read_strict(&v) && read_seed(&v) && read_position(&v) && read_model(&v) && check_key(&v) &&
+           check_route(&v) && check_room(&v) && read_field(&v, "X-Weir-Prefix-From", &hint) &&
+           check_state(call, hint);
 }

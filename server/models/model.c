@@ -116,6 +116,7 @@ serve_model *serve_model_create(const serve_model_params *params)
     own->template_source = keep_string(model, params->template_source, &ok);
     own->reasoning_budget = keep_string(model, params->reasoning_budget, &ok);
     own->system = keep_string(model, params->system, &ok);
+    own->settings = keep_string(model, params->settings, &ok);
     if (ok && params->entry != NULL) model->name = keep_string(model, params->entry->name, &ok);
     if (params->entry != NULL) model->file_bytes = bytes_of_files(params->entry->path);
     if (ok) return model;

@@ -18,6 +18,7 @@
 #include "server/api/common/embedder.h"
 #include "server/api/common/tape.h"
 #include "server/models/catalog.h"
+#include "server/recording/recorder.h"
 #include "server/request/call.h"
 #include "server/request/workers.h"
 #include "server/routers/router.h"
@@ -416,6 +417,18 @@ static void add_embedders(const serve_server *server, weir__text *text)
                serve_embedder_created());
 }
 
+static void add_recorder(const serve_server *server, weir__text *text)
+{
+    if (server->recorder == NULL) return;
+    serve_recorder_stats stats = serve_recorder_count(server->recorder);
+    add_number(text, "records_total", "counter", "records that were written: two for each request",
+               stats.n_frames);
+    add_number(text, "records_dropped_total", "counter",
+               "records that were not written: the disk was full or slow, or memory was short",
+               stats.n_dropped);
+    add_number(text, "record_bytes", "gauge", "bytes of the segments in the folder", stats.n_bytes);
+}
+
 static void add_tapes(weir__text *text, const serve_tapes_stats *tapes)
 {
     add_number(text, "streams_kept", "gauge", "streams that can be resumed", (uint64_t)tapes->n);
@@ -598,6 +611,7 @@ void serve_metrics(serve_call *call)
                unsent_bytes(server));
     add_number(&text, "shared_total", "counter", "requests that joined another request's generation",
                atomic_load_explicit(&server->n_shared, memory_order_relaxed));
+    add_recorder(server, &text);
     add_tapes(&text, &tapes);
     add_prefixes(server, &text);
     add_kv_events(server, &text);

@@ -44,6 +44,7 @@ typedef struct serve_route serve_route;
 typedef struct serve_tape serve_tape;
 typedef struct serve_tapes serve_tapes;
 typedef struct serve_records serve_records;
+typedef struct serve_recorder serve_recorder;
 
 /* The result for a prefix that another server is said to have. */
 typedef enum serve_prefix_end {
@@ -124,6 +125,7 @@ struct serve_call {
     char client[46];  /* its address; "" = a Unix socket */
     char agent[128];  /* User-Agent and X-Request-Id as sent, truncated; for the log */
     char request_id[128];
+    int64_t seed; /* that X-Weir-Seed gives to a request without one, where records are taken; -1 = none */
     char session[64]; /* the conversation's id, from the header of an agent or router, truncated */
     serve_router_hints router;
     const char *peer;       /* of --prefix-peer, that has the prompt's prefix; NULL: none */
@@ -226,6 +228,7 @@ struct serve_server {
     serve_prefixes prefixes;
     serve_keys *keys;
     serve_records *records;
+    serve_recorder *recorder;   /* NULL = nothing is recorded */
     serve_tapes *tapes;         /* the service thread's */
     serve_kv_events *kv_events; /* NULL = none */
     _Atomic uint64_t n_shared;  /* requests that joined another one's generation */

@@ -44,6 +44,8 @@ serve_params serve_params_default(void)
         .prefix_s = 10,
         .prefix_bytes = (int64_t)4 << 30,
         .media_bytes = (int64_t)512 << 20,
+        .record_bytes = (int64_t)1 << 30,
+        .record_days = 30,
     };
 }
 
@@ -133,6 +135,8 @@ static weir_status check_ranges(const serve_params *params, weir_error *error)
         RANGE(response_bytes, 0, (int64_t)1 << 40),
         RANGE(media_bytes, 0, (int64_t)1 << 40),
         RANGE(prefix_s, 1, 3600),
+        RANGE(record_bytes, 1 << 20, (int64_t)1 << 50),
+        RANGE(record_days, 1, 3650),
         RANGE(prefix_bytes, 1024, (int64_t)1 << 40),
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {

@@ -38,10 +38,14 @@ typedef struct serve_model_params {
                                    * no limit */
     weir_special_content special_content;
     bool strict_messages;
-    bool embeddings; /* false; true: their context stays, and a single model's is created at the start */
+    const char *settings; /* a JSON array: the options that load the model so and answer so, for recordings;
+                           * NULL = none */
+    bool embeddings;      /* false; true: their context stays, and a single model's is created at the start */
 } serve_model_params;
 
 serve_model_params serve_model_params_default(void);
+
+struct serve_recorded;
 
 /* The progress of a download: the file of the model that comes now. */
 typedef struct serve_pull_progress {
@@ -132,6 +136,13 @@ typedef struct serve_params {
     size_t n_objectives;
     const char *kv_events_endpoint; /* HOST:PORT, as routers know this server; NULL = where it listens */
     bool log_text;                  /* false: bodies of requests too */
+    const char *record;             /* a folder in which requests and answers are recorded; NULL = none */
+    int64_t record_bytes;           /* 1 GiB, of the folder; 1 MiB and up */
+    int32_t record_days;            /* 30, 1 … 3650: older records are dropped */
+    /* Takes records in place of a folder, and requests may say their seed; NULL = none. Workers and the
+     * service thread. */
+    void (*recorded)(const struct serve_recorded *recorded, void *user);
+    void *recorded_user;
     const char
         *lora_dir; /* operators may load adapters from this folder, and unload them; NULL = they may not */
 } serve_params;

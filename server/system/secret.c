@@ -4,6 +4,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "base/hash.h"
+
 bool serve_secret_make(char *hex, size_t n)
 {
     static const char digits[] = "0123456789abcdef";
@@ -20,4 +22,13 @@ bool serve_secret_is(const char *a, const char *b, size_t capacity)
     unsigned char difference = 0;
     for (size_t i = 0; i < capacity; i++) difference |= (unsigned char)(a[i] ^ b[i]);
     return difference == 0;
+}
+
+void serve_secret_of_key(const char *key, size_t n, char hex[65])
+{
+    weir__sha256 state;
+    weir__sha256_init(&state);
+    weir__sha256_feed(&state, "weir key ", 9);
+    weir__sha256_feed(&state, key, n);
+    weir__sha256_hex(&state, hex);
 }

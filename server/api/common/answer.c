@@ -57,9 +57,22 @@ bool serve_answer_call_model(serve_answer *answer, const char *name)
     return answer->own_model != NULL;
 }
 
+static void end_record(serve_answer *answer)
+{
+    weir__text list = {0};
+    for (int32_t i = 0; i < answer->n; i++) {
+        serve_choice *choice = &answer->choices[i];
+        serve_recorded_prompt(&choice->recorded, choice->stream);
+        serve_recorded_add_choice(&choice->recorded,
+                                  choice->finished ? weir_reason_name(choice->reason) : "left", &list);
+    }
+    serve_recorded_end(answer->call, &answer->recorded, &list);
+}
+
 void serve_answer_destroy(serve_answer *answer)
 {
     if (answer == NULL) return;
+    if (answer->recorded.on) end_record(answer);
     for (int32_t i = 0; i < answer->n; i++) {
         if (i % answer->n_each == 0) weir__mem_free((void *)answer->choices[i].echo);
         serve_choice_fini(&answer->choices[i]);
@@ -185,6 +198,7 @@ bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_
                                  "slots and queue (--queue) hold",
                                  answer->n, error.high);
     if (status == WEIR_OK && answer->kept) keep_answer(answer, requests[0].cache_salt);
+    if (status == WEIR_OK) serve_recorded_begin(call, &answer->recorded, answer->model, answer->n);
     return serve_call_passes(call, status, &error);
 }
 

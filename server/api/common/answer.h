@@ -3,6 +3,7 @@
 #ifndef WEIR_SERVER_API_COMMON_ANSWER_H
 #define WEIR_SERVER_API_COMMON_ANSWER_H
 
+#include "recorded.h"
 #include "records.h"
 #include "scores.h"
 #include "server/models/kept.h"
@@ -44,7 +45,8 @@ typedef struct serve_choice {
     serve_scores scores; /* not written yet */
     weir__text ids;      /* of tokens that are not written yet, with commas between them */
     bool told_prompt;    /* the prompt's ids are written */
-    weir__text miss;     /* once it is settled: the log's member, or nothing */
+    serve_recorded_choice recorded;
+    weir__text miss; /* once it is settled: the log's member, or nothing */
     /* The answer's parts so far, in order. The last one is of `kind`, the one before it of `kind_before`;
      * fresh: the delta that is being passed begins a part. */
     size_t n_parts, n_tools;
@@ -124,6 +126,7 @@ struct serve_answer {
     json_t *stops;      /* the request's stop strings, owned */
     const char *model;  /* the server's name for it, or own_model */
     char *own_model;    /* an adapter's name; NULL = none */
+    serve_recorded_answer recorded;
     int32_t n, n_finished;
     int32_t n_each;     /* choices of one prompt: choices[i] is of prompt i / n_each */
     const char *each;   /* the field that says n_each */

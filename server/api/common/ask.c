@@ -86,6 +86,15 @@ static bool check_ask(serve_ask *ask)
     return ask->fork != NULL || serve_lora_choose(call, ask->adapter, ask->lora, &ask->adapters);
 }
 
+/* Sets a seed that a record can have. Greedy requests that may join others' generations keep none, which
+ * would keep them apart. */
+static void draw_seed(serve_ask *ask)
+{
+    bool joins = ask->share && ask->sampler.temp == 0 && ask->sampler.mirostat == 0;
+    if (!ask->unrecorded && ask->sampler.seed == WEIR_SEED_RANDOM && !joins)
+        ask->drawn = serve_recorded_draw(ask->call, &ask->sampler.seed);
+}
+
 bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
 {
     const serve_model_params *params = &call->model->params;
@@ -109,6 +118,7 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
     if (ask->sampler.top_k < 0) ask->sampler.top_k = 0;
     serve_ask_widen_penalty(ask);
     if (ask->best_of == 0) ask->best_of = ask->n;
+    draw_seed(ask);
     return check_ask(ask);
 }
 
@@ -237,6 +247,17 @@ static bool copy_words(serve_answer *answer, const serve_ask *ask)
            json_array_size(answer->stops) == ask->n_stop;
 }
 
+/* Notes what a record needs of the request. */
+static void note_request(const serve_ask *ask, serve_recorded_answer *recorded)
+{
+    recorded->wanted = true;
+    recorded->has_secrets = serve_recorded_has_secrets(ask->json);
+    recorded->drawn = ask->drawn;
+    recorded->seed = ask->sampler.seed;
+    recorded->fetched = ask->fetches.n > 0;
+    recorded->continues = ask->fork != NULL ? "fork" : ask->previous != NULL ? "previous_response_id" : NULL;
+}
+
 serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int32_t n)
 {
     serve_call *call = ask->call;
@@ -268,5 +289,6 @@ serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int
     answer->shows_texts = ask->fork == NULL;
     answer->n_top = ask->request.n_logprobs;
     answer->n_dropped = ask->n_dropped;
+    if (call->server->recorder != NULL && !ask->unrecorded) note_request(ask, &answer->recorded);
     return answer;
 }

@@ -37,6 +37,8 @@ typedef struct serve_ask {
     weir_request request;
     bool stream, include_usage, continuous_usage, timings, progress, resume, share, echo, returns_ids;
     bool unkept;     /* store: false */
+    bool unrecorded; /* likewise */
+    bool drawn;      /* the seed, by the server, for a record */
     bool background; /* the answer is read later, and needs no connection */
     int32_t n, best_of;
     int32_t n_dropped; /* lines that change */

@@ -77,7 +77,7 @@ static const serve_field fields[] = {
     SETS("top_logprobs", SERVE_ASK_CHAT | SERVE_ASK_RESPONSES | OLLAMA, request, n_logprobs),
     HAND_SETS("prompt_logprobs", BOTH, serve_ask_prompt_logprobs, request, n_prompt_logprobs),
     HAND_SETS("fork", BOTH | BINDS, serve_ask_fork, request, source),
-    SERVE_FIELD_BY("store", BOTH | SERVE_ASK_RESPONSES, serve_ask_store),
+    SERVE_FIELD_BY("store", EVERY, serve_ask_store),
     HAND_SETS("logit_bias", ALL, serve_ask_logit_bias, sampler, logit_bias),
     HAND_SETS("seed", ALL, serve_ask_seed, sampler, seed),
     SETS("temperature", ALL, sampler, temp),

@@ -323,12 +323,13 @@ bool serve_ask_reasoning_effort(serve_call *call, void *to, const char *name, co
                             "\"none\", \"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" or \"max\"");
 }
 
-/* The answer can be forked for a while where nothing is said. */
+/* The answer can be forked for a while, and a server that records keeps it, where nothing is said. */
 bool serve_ask_store(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
     bool responses = (ask->where & SERVE_ASK_RESPONSES) != 0, none = call->server->params.response_bytes == 0;
     ask->unkept = !responses || json_is_false(value);
+    ask->unrecorded = json_is_false(value);
     if (!json_is_boolean(value)) return serve_field_refuse(call, name, "true or false");
     if (json_is_false(value) || (responses && !none)) return true;
     return serve_hint_take(call, name,

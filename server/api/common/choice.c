@@ -142,6 +142,7 @@ void serve_choice_fini(serve_choice *choice)
     release_choice(choice);
     serve_choice_forget(choice);
     weir__text_fini(&choice->miss);
+    serve_recorded_fini(&choice->recorded);
 }
 
 /* ---- Calls ---- */
@@ -218,6 +219,7 @@ void serve_choice_finish(serve_choice *choice, weir_reason reason)
     choice->finished = true;
     choice->reason = reason;
     choice->usage = weir_stream_usage(choice->stream);
+    if (choice->answer->recorded.on) serve_recorded_prompt(&choice->recorded, choice->stream);
     if (reason == WEIR_REASON_ERROR && choice->error.code == WEIR_OK)
         weir_stream_error(choice->stream, &choice->error);
     choice->answer->n_finished++;
@@ -280,6 +282,7 @@ bool serve_choice_read(serve_choice *choice, const weir_chunk *chunk, serve_choi
         choice->n_generated = chunk->n_generated;
         choice->total_ns = chunk->total_ns;
     }
+    if (choice->answer->recorded.on && !serve_recorded_add(&choice->recorded, chunk)) return false;
     if (choice->answer->returns_scores && !serve_scores_add(&choice->scores, chunk, INT32_MAX)) return false;
     for (size_t i = 0; choice->answer->returns_ids && i < chunk->n_tokens; i++)
         if (!weir__text_printf(&choice->ids, choice->ids.n > 0 ? ",%d" : "%d", chunk->tokens[i]))

@@ -1,0 +1,170 @@
+"""weir serve --record and weir record: what is recorded and what is not, lists, erased records, damage, and answers that are computed again;
+on the fake model, whose text depends on every token of the prompt and on the seed."""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import resource
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from checks import check, environment, finish  # noqa: E402
+from serve import Server, need_server  # noqa: E402
+
+WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
+
+need_server(WEIR)
+parent = tempfile.mkdtemp()
+folder = os.path.join(parent, "records")
+
+
+def record(*words, key=None):
+    more = {"WEIR_API_KEY": key} if key else {}
+    return subprocess.run([WEIR, "record", *words], capture_output=True, text=True, env={**environment(), **more}, timeout=600)
+
+
+def rows(*words):
+    return [json.loads(line) for line in record("list", folder, "--json", *words).stdout.splitlines()]
+
+
+def bytes_of():
+    return b"".join(open(os.path.join(folder, name), "rb").read() for name in sorted(os.listdir(folder)))
+
+
+def segments():
+    return sorted(name for name in os.listdir(folder) if name.endswith(".weirrec"))
+
+
+def chat(text, **more):
+    return {"messages": [{"role": "user", "content": text}], "max_tokens": 12, **more}
+
+
+# ---- Recorded
+
+server = Server(WEIR, "-np", "4", "--temp", "0.9", "--record", folder, "--api-key", "key-of-one", "--api-key", "key-of-two", "--operator-key", "boss")
+requests = [
+    ("/v1/chat/completions", chat("no seed"), "key-of-one"),
+    ("/v1/chat/completions", chat("a seed", seed=7, stream=True), "key-of-one"),
+    ("/v1/chat/completions", chat("scores", logprobs=True, top_logprobs=2, n=3), "key-of-one"),
+    ("/v1/chat/completions", chat("to be erased"), "key-of-one"),
+    ("/v1/completions", {"prompt": ["the same", "the same"], "n": 2, "max_tokens": 8}, "key-of-two"),
+    ("/v1/completions", {"prompt": ["the same", "the same"], "n": 2, "max_tokens": 8, "seed": 3}, "key-of-two"),
+    ("/completion", {"prompt": "native", "n_predict": 6}, "key-of-two"),
+    ("/v1/messages", chat("of Anthropic"), "key-of-two"),
+    ("/v1/responses", {"input": "of responses", "max_output_tokens": 6}, "key-of-two"),
+    ("/api/chat", {"messages": [{"role": "user", "content": "of Ollama"}], "options": {"num_predict": 6}}, "key-of-two"),
+    ("/v1/chat/completions", chat("salted", cache_salt="salt-of-one"), "key-of-one"),
+    ("/v1/responses", {"input": "hosted", "max_output_tokens": 6, "tools": [{"type": "mcp", "server_label": "x", "server_url": "http://secret-address", "authorization": "secret-token", "headers": {"a": "secret-header"}}]}, "key-of-one"),
+]
+ids = []
+for path, body, key in requests:
+    reply = server.post(path, body, key=key)
+    check(f"{path} {str(body)[:40]}: 200", reply.status == 200, reply.status, reply.body)
+    ids.append(reply.headers["x-request-id"])
+    if path == "/v1/completions":  # with a seed, both prompts use the same ones; without one, all four differ
+        texts = {choice["text"] for choice in reply.json["choices"]}
+        check("as many texts as seeds", len(texts) == (2 if "seed" in body else 4), reply.body)
+for path, body in (("/v1/chat/completions", chat("opted-out-chat")), ("/v1/completions", {"prompt": "opted-out-text"}), ("/v1/messages", chat("opted-out-claude")), ("/v1/responses", {"input": "opted-out-responses"}),
+                   ("/api/chat", {"messages": [{"role": "user", "content": "opted-out-ollama"}]}), ("/api/generate", {"prompt": "opted-out-ollama"}), ("/completion", {"prompt": "opted-out-native"})):
+    reply = server.post(path, {**body, "store": False}, key="key-of-one")
+    check(f"{path} with store: false: 200", reply.status == 200, reply.status, reply.body)
+refused = server.post("/v1/chat/completions", {"messages": "refused-text"}, key="key-of-one")
+check("refused", refused.status == 400, refused.status)
+named = server.post("/v1/chat/completions", chat("named"), key="key-of-one", headers=("X-Request-Id: a-name",))
+check("named", named.status == 200, named.status)
+metrics = server.get("/metrics", key="boss").body
+check("the metrics say that nothing was dropped", b"\nweir_records_dropped_total 0\n" in metrics and b"\nweir_records_total " in metrics, metrics[-500:])
+busy = subprocess.run([WEIR, "serve", "--record", folder, "--port", "0"], capture_output=True, text=True, env=environment(), timeout=600)
+check("a folder has one server", busy.returncode != 0 and "another server records" in busy.stderr, busy.returncode, busy.stderr)
+server.stop()
+
+check("modes", stat.S_IMODE(os.stat(folder).st_mode) == 0o700 and all(stat.S_IMODE(os.stat(os.path.join(folder, name)).st_mode) == 0o600 for name in os.listdir(folder)))
+listed = rows()
+check("a record for each request", [row["id"] for row in listed[:len(ids)]] == ids and len(listed) == len(ids) + 1, listed)
+check("its path, its end and its tokens", all(row["path"] == r[0] and row["end"] in ("length", "end", "stop", "tool_calls") and row["tokens"] > 0 for row, r in zip(listed, requests)), listed)
+check("the id that the client gave", listed[-1]["request_id"] == "a-name", listed[-1])
+everything = bytes_of()
+for secret in ("key-of-one", "key-of-two", "boss", "salt-of-one", "secret-token", "secret-header", "secret-address", "opted-out", "refused-text", "Authorization", "Bearer"):
+    check(f"{secret} is in no file", secret.encode() not in everything)
+check("texts are", b"of Anthropic" in everything and b"salted" in everything)
+shown = json.loads(record("show", folder, ids[1], "--json").stdout)
+check("shown with its body and its seed", shown["body"] == requests[1][1] and shown["request"]["seed"] == 7 and len(shown["answer"]["choices"][0]["tokens"]) == listed[1]["tokens"], shown)
+check("found by the id that the client gave", json.loads(record("show", folder, "a-name", "--json").stdout)["id"] == listed[-1]["id"])
+drawn = json.loads(record("show", folder, ids[0], "--json").stdout)["request"]
+check("the seed that was drawn", drawn["drawn"] is True and 0 <= drawn["seed"] < 2**32 - 1, drawn)
+
+# ---- Computed again
+
+done = record("run", folder)
+check("all agree", done.returncode == 0 and f"{len(listed)} of {len(listed)} records agree" in done.stdout, done.returncode, done.stdout, done.stderr)
+one = record("run", folder, ids[0], "a-name", "--json")
+check("those that are named", one.returncode == 0 and [json.loads(line).get("id") for line in one.stdout.splitlines()] == [ids[0], listed[-1]["id"], None], one.stdout, one.stderr)
+other = record("run", folder, ids[2], "--seed", "5", "--temp", "0.1", "--json")
+first = json.loads(other.stdout.splitlines()[0]) if other.stdout else {}
+check("another sampler: the first token that differs, with its logprobs", other.returncode == 1 and first["result"] == "differs" and first["first"]["recorded"] != first["first"]["now"] and first["first"]["recorded_logprob"] is not None
+      and first["first"]["now_logprob"] is not None, other.stdout, other.stderr)
+missing = record("run", folder, "0" * 32)
+check("an unknown id", missing.returncode == 2 and "no record with the id" in missing.stderr, missing.returncode, missing.stderr)
+
+# A token that another answer has: the checksums are right, and the comparison finds it.
+whole = open(os.path.join(folder, segments()[0]), "rb").read()
+
+
+def damaged(change):
+    """The folder's first segment with other bytes; weir record run FOLDER."""
+    with open(os.path.join(folder, segments()[0]), "wb") as file:
+        file.write(change)
+    result = record("run", folder)
+    with open(os.path.join(folder, segments()[0]), "wb") as file:
+        file.write(whole)
+    return result
+
+
+at = whole.index(b'"tokens":[') + 10
+flipped = damaged(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:])
+check("a byte that has changed is found", flipped.returncode == 1 and "does not have its checksum" in flipped.stderr and f"{len(listed) - 1} of {len(listed)} records agree" in flipped.stdout, flipped.stdout, flipped.stderr)
+cut = damaged(whole[:-100])
+check("an answer that is cut off", cut.returncode == 1 and "ends within" in cut.stderr and "has no answer" in cut.stdout, cut.stdout, cut.stderr)
+old = damaged(whole[:8] + b"\x63" + whole[9:])
+check("another version", old.returncode == 1 and "another version of weir" in old.stderr, old.stdout, old.stderr)
+empty = damaged(b"")
+check("no bytes", empty.returncode == 1 and "has no records" in empty.stderr, empty.stdout, empty.stderr)
+file = os.path.join(parent, "file")
+open(file, "w").close()
+for words in (("list", file), ("list", os.path.join(parent, "absent")), ("run", file)):
+    nothing = record(*words)
+    check(f"{words[0]} {os.path.basename(words[1])}: an error", nothing.returncode == 1 and words[1] in nothing.stderr, nothing.returncode, nothing.stderr)
+for words in ((), ("list",), ("shout", folder), ("show", folder), ("erase", folder)):
+    wrong = record(*words)
+    check(f"weir record {' '.join(words)[:10]}: usage", wrong.returncode == 2, wrong.returncode, wrong.stderr)
+for words in (("--record", file), ("--record", os.path.join(parent, "a", "b")), ("--record", folder, "--record-days", "0"), ("--record", folder, "--record-size", "1K")):
+    wrong = subprocess.run([WEIR, "serve", "--port", "0", *words], capture_output=True, text=True, env=environment(), timeout=600)
+    check(f"weir serve {' '.join(words)[-20:]}: refused", wrong.returncode != 0 and "--record" in wrong.stderr, wrong.returncode, wrong.stderr)
+
+# ---- Erased
+
+erased = record("erase", folder, ids[3])
+check("one erased", erased.returncode == 0 and "1 record was erased" in erased.stderr and len(rows()) == len(listed) - 1, erased.stderr)
+check("a key's", record("erase", folder, key="key-of-two").returncode == 0)
+left = rows()
+check("the other key's are there", {row["id"] for row in left} == {i for i, r in zip(ids, requests) if r[2] == "key-of-one"} - {ids[3]} | {listed[-1]["id"]}, left)
+check("nothing of them is left in the bytes", b"of Anthropic" not in bytes_of() and b"the same" not in bytes_of() and b"no seed" in bytes_of())
+check("a key that asked nothing", "0 records were erased" in record("erase", folder, key="nobody").stderr)
+check("the rest agrees", record("run", folder).returncode == 0)
+
+# ---- A second start adds to it, and a full disk ends no stream
+
+server = Server(WEIR, "--record", folder)
+check("a second start", server.post("/v1/chat/completions", chat("again")).status == 200)
+server.stop()
+check("has a segment of its own", len(segments()) == 2 and len(rows()) == len(left) + 1, segments())
+server = Server(WEIR, "--record", os.path.join(parent, "full"), limits=[(resource.RLIMIT_FSIZE, 300)])
+reply = server.post("/v1/chat/completions", chat("full", stream=True))
+check("a full disk: the stream goes on", reply.status == 200 and b"[DONE]" in reply.body, reply.status, reply.body)
+check("and the log says what is missing", server.log(lambda line: line.get("event") == "record" and "not written to" in line["message"]), server.lines)
+server.stop()
+shutil.rmtree(parent)
+finish()
