@@ -106,9 +106,9 @@ llama_sampler_i finite_interface = {
     nullptr,     nullptr, nullptr,      nullptr, nullptr, nullptr,
 };
 
-/* Likewise, removes candidates that cannot be drawn: those at -infinity, where top_n_sigma leaves what it excludes, so
- * that none of the samplers behind it counts them; and, before typ_p, those that lie so far below the largest that their
- * probability may be 0 as a float, of which that sampler takes the logarithm. */
+/* weir's own, too: removes candidates that cannot be drawn. Behind top_n_sigma, which leaves at -infinity
+ * what it excludes, no other sampler counts those. Before typ_p, which takes the logarithm of each
+ * probability, those go that lie so far below the largest logit that theirs may be 0 as a float. */
 void possible_apply(llama_sampler *sampler, llama_token_data_array *candidates)
 {
     const float distance = *static_cast<const float *>(sampler->ctx);

@@ -325,8 +325,8 @@ static void the_order_matters(void **state)
     assert_refused(ops->sampler_create(model, &params, NULL, &sampler, error), WEIR_INVALID, "order");
 }
 
-/* What cannot be drawn does not change what is drawn: neither what top_n_sigma excludes nor what a bias puts far below.
- * The oracle is a row that has -INFINITY there from the beginning, for the same samplers and seeds. */
+/* What cannot be drawn does not change what is drawn: neither what top_n_sigma excludes nor what a bias puts
+ * far below. The oracle is a row that has -INFINITY there from the beginning, with the same samplers. */
 static void what_is_excluded_counts_nowhere(void **state)
 {
     (void)state;
