@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall deb run test check check-quick agents bench docs format clean help
+.PHONY: build install uninstall deb run test check check-quick agents oracles bench docs format clean help
 
 # $(value) keeps a "$" in the prompt from being taken for a make variable.
 unexport PROMPT MODEL
@@ -44,6 +44,10 @@ check-quick: ## before a push: formatting, warnings, unit tests without llama.cp
 agents: ## agents in real loops with the server, by no network [AGENT="claude codex ..."] [BUMP=1: their newest versions]
 	@scripts/deps.sh run
 	@scripts/agents.sh $(if $(BUMP),--bump) $(AGENT)
+
+oracles: ## hold weir against the field's own tools, by tests/oracles [ORACLE="samplers model_files media metrics"]
+	@scripts/deps.sh run
+	@scripts/oracle.sh $(ORACLE)
 
 bench: ## measure, beside llama.cpp's own benchmarks
 	@scripts/bench.sh

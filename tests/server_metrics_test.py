@@ -48,4 +48,19 @@ def test_metrics():
     check("every query of the guide and of the dashboard asks for a metric", len(queries) > 30 and not wrong, len(queries), *wrong)
 
 
+def test_names_with_other_characters():
+    """The format escapes three characters; a name keeps all the others, under weir's names and vLLM's."""
+    need_server(WEIR)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "models.conf")
+        with open(path, "w", encoding="utf-8") as out:
+            out.write('[a"b\\c\td]\nmodel = fake:\npinned = on\n')
+        with Server(WEIR, "--metrics-vllm", "--models", path, model=None) as server:
+            reply = server.post("/v1/completions", {"model": 'a"b\\c\td', "prompt": "x", "max_tokens": 2})
+            check("the model is loaded", reply.status == 200, reply.body)
+            text = server.get("/metrics").body.decode()
+    check("weir's label", '{model="a\\"b\\\\c\td"}' in text, text[:300])
+    check("vLLM's label", 'vllm:num_requests_running{model_name="a\\"b\\\\c\td"}' in text, *re.findall("vllm:num_requests_running.*", text))
+
+
 run_tests(globals())

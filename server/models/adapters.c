@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "server/system/label.h"
 
 typedef struct entry {
     int64_t id;
@@ -205,7 +206,7 @@ static void add_used(const serve_adapters *adapters, bool running, weir__text *t
         if ((running ? info.n_running : info.n_waiting) == 0) continue;
         weir__text_printf(&names, "%s%s", names.n > 0 ? "," : "", adapters->entries[i].name);
     }
-    weir__json_quote(text, names.n > 0 ? names.bytes : "", names.n);
+    serve_label_quote(text, names.n > 0 ? names.bytes : "", names.n);
     weir__text_fini(&names);
 }
 

@@ -22,6 +22,7 @@
 #include "server/request/call.h"
 #include "server/request/workers.h"
 #include "server/routers/router.h"
+#include "server/system/label.h"
 
 /* ---- Samples ---- */
 
@@ -314,7 +315,7 @@ static void add_vllm(weir__text *text, const source *sources, size_t n)
         begin_metric(text, prefix, metrics[i].name, metrics[i].kind, metrics[i].help);
         for (size_t k = 0; k < n; k++) {
             weir__text_printf(text, "%s%s{model_name=", prefix, metrics[i].name);
-            weir__json_quote(text, sources[k].name, strlen(sources[k].name));
+            serve_label_quote(text, sources[k].name, strlen(sources[k].name));
             weir__text_printf(text, "} %.15g\n", number_at(&sources[k].stats, metrics[i].at));
         }
     }
@@ -338,12 +339,8 @@ static void add_router(const serve_server *server, const source *sources, size_t
 
 static void add_label(const char *name, weir__text *label)
 {
-    weir__text_add_string(label, "model=\"");
-    for (; *name != '\0'; name++) {
-        if (*name == '"' || *name == '\\') weir__text_add_string(label, "\\");
-        weir__text_add(label, *name == '\n' ? " " : name, 1);
-    }
-    weir__text_add_string(label, "\"");
+    weir__text_add_string(label, "model=");
+    serve_label_quote(label, name, strlen(name));
 }
 
 /* True if a newer one has the same name: a reload replaced the model, and this one still answers. */

@@ -179,10 +179,15 @@ static void read_entry(gguf_check *c, gguf_entry *e, uint64_t i)
 {
     char key[GGUF_KEY_MAX + 1];
     uint64_t n = weir__gguf_take_u64(c);
-    if (c->status == WEIR_OK && (n == 0 || n > GGUF_KEY_MAX))
+    if (c->status == WEIR_OK && (n == 0 || n > GGUF_KEY_FORMAT_MAX))
         weir__gguf_refuse(
             c, "key %" PRIu64 " at byte %" PRIu64 " is %" PRIu64 " bytes long; allowed are 1 to %d", i,
             c->at - 8, n, GGUF_KEY_MAX);
+    else if (c->status == WEIR_OK && n > GGUF_KEY_MAX)
+        weir__gguf_fail(c, WEIR_UNSUPPORTED,
+                        "key %" PRIu64 " at byte %" PRIu64 " is %" PRIu64
+                        " bytes long; weir reads at most %d",
+                        i, c->at - 8, n, GGUF_KEY_MAX);
     e->key_at = c->at;
     e->key_n = (uint32_t)n;
     if (c->status != WEIR_OK || !weir__gguf_take(c, key, (size_t)n)) return;
@@ -199,7 +204,10 @@ static void read_entry(gguf_check *c, gguf_entry *e, uint64_t i)
         e->n = weir__gguf_take_u64(c);
     }
     if (c->status != WEIR_OK) return;
-    if (type >= GGUF_N_TYPES || type == GGUF_ARRAY) {
+    if (e->is_array && type == GGUF_ARRAY) {
+        weir__gguf_fail(c, WEIR_UNSUPPORTED,
+                        "key '%.60s' is an array of arrays, which llama.cpp does not read", key);
+    } else if (type >= GGUF_N_TYPES) {
         weir__gguf_refuse(c, "key '%.60s' has a value of unknown type %u", key, type);
     } else if (e->n > ARRAY_MAX) {
         weir__gguf_fail(c, WEIR_UNSUPPORTED, "key '%.60s' has %" PRIu64 " elements; weir reads at most %u",

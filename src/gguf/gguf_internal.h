@@ -7,8 +7,9 @@
 #include "gguf/gguf_info.h"
 #include "weir/weir.h"
 
-#define GGUF_KEY_MAX 256   /* the longest key of llama.cpp has 47 bytes */
-#define GGUF_WINDOW  65536 /* bytes per read: most of a tensor table */
+#define GGUF_KEY_MAX        256   /* the longest key of llama.cpp has 47 bytes */
+#define GGUF_KEY_FORMAT_MAX 65535 /* the longest that the format allows */
+#define GGUF_WINDOW         65536 /* bytes per read: most of a tensor table */
 
 enum {
     GGUF_U8,

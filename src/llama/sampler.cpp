@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -105,6 +106,34 @@ llama_sampler_i finite_interface = {
     nullptr,     nullptr, nullptr,      nullptr, nullptr, nullptr,
 };
 
+/* weir's own, too: removes candidates that cannot be drawn. Behind top_n_sigma, which leaves at -infinity
+ * what it excludes, no other sampler counts those. Before typ_p, which takes the logarithm of each
+ * probability, those go that lie so far below the largest logit that theirs may be 0 as a float. */
+void possible_apply(llama_sampler *sampler, llama_token_data_array *candidates)
+{
+    const float distance = *static_cast<const float *>(sampler->ctx);
+    llama_token_data *data = candidates->data;
+    float max = -INFINITY;
+    for (std::size_t i = 0; i < candidates->size; i++) max = std::max(max, data[i].logit);
+    const float least = std::max(max - distance, std::numeric_limits<float>::lowest());
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < candidates->size; i++)
+        if (data[i].logit >= least) data[kept++] = data[i];
+    if (kept > 0) candidates->size = kept;
+}
+
+const char *possible_name(const llama_sampler *)
+{
+    return "possible";
+}
+
+llama_sampler_i possible_interface = {
+    possible_name, nullptr, possible_apply, nullptr, nullptr, nullptr,
+    nullptr,       nullptr, nullptr,        nullptr, nullptr, nullptr,
+};
+
+float any_distance = INFINITY, typical_distance = 70.0f; /* e^-70 among 10^7 candidates is a normal float */
+
 /* True if a sampler that the order names does anything. A new one stands here, in make_sampler and in
  * order_names of model/sampler.c, and in may_drop_first below if it may remove the likeliest candidate: where
  * nothing does, greedy sampling leaves out all but the penalties and DRY. Mirostat replaces them all. */
@@ -189,7 +218,9 @@ weir_status make_chain(weir__bsampler &s, const weir_sampler_params &p, weir_err
             if (greedy && name == "temperature") continue;
             if (greedy && !may_drop_first && name != "penalties" && name != "dry") continue;
             if (name == "top_k" && llama_sampler_chain_n(chain.get()) == 0) s.n_largest = p.top_k;
+            if (name == "typ_p") add(chain, llama_sampler_init(&possible_interface, &typical_distance));
             add(chain, make_sampler(name, vocab, p));
+            if (name == "top_n_sigma") add(chain, llama_sampler_init(&possible_interface, &any_distance));
         }
         if (greedy && llama_sampler_chain_n(chain.get()) == 0) s.n_largest = 1;
         if (!greedy) {

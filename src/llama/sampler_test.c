@@ -325,6 +325,71 @@ static void the_order_matters(void **state)
     assert_refused(ops->sampler_create(model, &params, NULL, &sampler, error), WEIR_INVALID, "order");
 }
 
+/* What cannot be drawn does not change what is drawn: neither what top_n_sigma excludes nor what a bias puts
+ * far below. The oracle is a row that has -INFINITY there from the beginning, with the same samplers. */
+static void what_is_excluded_counts_nowhere(void **state)
+{
+    (void)state;
+    enum { N = 64 };
+    weir_sampler_params plain = complete_params(), p[6];
+    const float sigmas = 3.0f;
+    static weir_logit_bias bias[300];
+    plain.top_k = 0;
+    plain.top_p = 1.0f;
+    plain.min_p = 0.0f;
+    plain.temp = 1.0f;
+    for (size_t i = 0; i < N_ELEMENTS(p); i++) p[i] = plain;
+    p[0].typical_p = 0.5f;
+    p[1].typical_p = 0.1f;
+    p[1].min_keep = 5;
+    p[2].dynatemp_range = 0.9f;
+    p[2].dynatemp_exponent = 2.0f;
+    p[3].xtc_probability = 1.0f;
+    p[3].xtc_threshold = 0.01f;
+    p[4].top_p = 0.5f;
+    p[5].typical_p = 0.5f;
+    p[5].temp = 0.0f;
+    for (size_t i = 0; i < N_ELEMENTS(p); i++)
+        for (int biased = 0; biased < 2; biased++) {
+            int32_t got[N], want[N];
+            weir_sampler_params cut = p[i];
+            fill_row(20 + (uint32_t)i);
+            if (biased) {
+                for (size_t b = 0; b < N_ELEMENTS(bias); b++)
+                    bias[b] = (weir_logit_bias){100 * (int32_t)b, -150.0f};
+                cut.logit_bias = bias;
+                cut.n_logit_bias = N_ELEMENTS(bias);
+                if (i == 2) continue; /* far below is in the number of candidates of its formula */
+            } else {
+                cut.top_n_sigma = sigmas;
+            }
+            weir__bsampler *sampler = sampler_of(&cut, NULL);
+            for (int n = 0; n < N; n++) got[n] = sample(sampler);
+            ops->sampler_free(sampler);
+
+            double sum = 0, squares = 0, max = -DBL_MAX;
+            for (int32_t j = 0; j < model_is.n_vocab; j++) {
+                sum += (double)row[j];
+                max = (double)row[j] > max ? (double)row[j] : max;
+            }
+            for (int32_t j = 0; j < model_is.n_vocab; j++) {
+                double off = (double)row[j] - sum / model_is.n_vocab;
+                squares += off * off;
+            }
+            for (int32_t j = 0; j < model_is.n_vocab; j++) {
+                bool excluded =
+                    biased ? j % 100 == 0 && j < 100 * (int32_t)N_ELEMENTS(bias)
+                           : (double)row[j] < max - (double)sigmas * sqrt(squares / model_is.n_vocab);
+                if (excluded) row[j] = -INFINITY;
+            }
+            sampler = sampler_of(&p[i], NULL);
+            for (int n = 0; n < N; n++) want[n] = sample(sampler);
+            ops->sampler_free(sampler);
+            if (memcmp(got, want, sizeof got) != 0)
+                fail_msg("case %zu, %s", i, biased ? "biased" : "top_n_sigma");
+        }
+}
+
 static void penalties_forbid_repetition(void **state)
 {
     (void)state;
@@ -635,6 +700,7 @@ int main(void)
         cmocka_unit_test(a_seed_decides),
         cmocka_unit_test(every_sampler_has_an_effect),
         cmocka_unit_test(the_order_matters),
+        cmocka_unit_test(what_is_excluded_counts_nowhere),
         cmocka_unit_test(penalties_forbid_repetition),
         cmocka_unit_test(biases_that_leave_nothing_are_the_callers_error),
         cmocka_unit_test(a_prompt_counts_for_penalties_and_not_for_the_grammar),

@@ -187,7 +187,9 @@ static weir_status wav_read_format(wav *file, const unsigned char *body, size_t 
 }
 
 /* Finds format and data; other chunks are skipped. Samples end with the file at the latest: a program that
- * writes to a pipe does not know their number, and writes 0xffffffff, 0x7ffff000 or another large size. */
+ * writes to a pipe does not know their number, and writes 0xffffffff, 0x7ffff000 or another large size. One
+ * that was killed, or cannot go back in its file, leaves the sizes of a file without samples: samples that
+ * stand behind its end are the sound's. */
 static weir_status wav_read_header(wav *file, const unsigned char *bytes, size_t n, weir_error *error)
 {
     memset(file, 0, sizeof *file);
@@ -196,7 +198,8 @@ static weir_status wav_read_header(wav *file, const unsigned char *bytes, size_t
         const unsigned char *body = bytes + at + 8;
         size_t left = n - at - 8, size = wav_number(bytes + at + 4, 4);
         bool is_data = memcmp(bytes + at, "data", 4) == 0;
-        if (is_data && size > left) size = left;
+        bool behind_end = size == 0 && wav_number(bytes + 4, 4) <= at;
+        if (is_data && (size > left || behind_end)) size = left;
         if (size > left) return wav_damaged("it ends before its header says", error);
         if (is_data) {
             file->data = body;

@@ -162,6 +162,20 @@ static void test_wav_of_unknown_size(void **state)
         weir_media_release(media);
         file_free(&f);
     }
+    /* A file that was never closed: 0, and in the file's own header 0, 8 or what an empty sound has. */
+    for (uint32_t whole = 0; whole < 3; whole++) {
+        file f = {0};
+        put_wav(&f, (wav){1, 1, 16000, 16, 0}, data.bytes, data.n);
+        memset(f.bytes + 4, 0, 4);
+        memset(f.bytes + 40, 0, 4);
+        f.bytes[4] = (unsigned char)(whole == 0 ? 0 : whole == 1 ? 8 : 36);
+        weir_media *media = read_media(&f, NULL);
+        assert_frames(media);
+        weir_media_release(media);
+        f.bytes[4] = 38; /* an empty sound, and something behind it */
+        refuse_media(&f, NULL, WEIR_UNSUPPORTED, "");
+        file_free(&f);
+    }
     file_free(&data);
 }
 
