@@ -4,8 +4,8 @@
 
 usage: front.py ROUNDS [SECONDS]
 
-POST /apply-template with 50 messages and 60 tools: each program reads the body and renders the prompt, weir also tokenizes it, and no
-pass runs. POST /v1/plan, of both builds of weir: it also makes the grammar of the calls and looks up the cache. One connection on WEIR_MODEL, with one of the pin's templates. The programs take turns, for SECONDS (2) each time. Prints
+POST /apply-template with 50 messages and 60 tools: each program reads the body, renders the prompt, and makes the parser and
+the grammar of calls; no pass runs. POST /v1/plan, of both builds of weir: it also makes tokens and looks up the cache. One connection on WEIR_MODEL, with one of the pin's templates. The programs take turns, for SECONDS (2) each time. Prints
 microseconds of all the program's threads in Markdown. Needs WEIR_BIN, WEIR_MODEL and WEIR_LLAMA_SOURCE in the environment, and
 LLAMA_SERVER and WEIR_BEFORE, the other build's program, unless they are left out; scripts/bench.sh sets all but the last."""
 import http.client

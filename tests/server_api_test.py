@@ -184,7 +184,7 @@ server.stop()
 server = Server(WEIR, "-c", "256", "--embeddings")
 long = "two " * 200000
 said = [{"role": "user", "content": long}]
-for path, body, field in (("/tokenize", {"content": long}, "content"), ("/apply-template", {"messages": said}, "messages"),
+for path, body, field in (("/tokenize", {"content": long}, "content"), ("/apply-template", {"messages": said, "return_token_ids": True}, "messages"),
                           (TEXT, {"prompt": long}, "prompt"), (TEXT + "/render", {"prompt": ["x", long]}, "prompt"), (CHAT, {"messages": said}, "messages"),
                           (CHAT + "/render", {"messages": said}, "messages"), ("/v1/messages/count_tokens", {"messages": said}, "messages"),
                           ("/v1/responses/input_tokens", {"input": long}, "input"), (EMBED, {"input": ["x", long]}, "input[1]"),

@@ -36,11 +36,11 @@ with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
     hello = [{"role": "user", "content": "Name a river."}]
 
     def n_tokens(**more):
-        return len(server.post("/apply-template", dict(messages=hello, **more)).json["tokens"])
+        return len(server.post("/apply-template", dict(messages=hello, return_token_ids=True, **more)).json["tokens"])
 
     thinks, silent, effort = n_tokens(), n_tokens(reasoning_effort="none", chat_template_kwargs={}), n_tokens(reasoning_effort="low")
     check("the template distinguishes them", len({thinks, silent, effort}) == 3, thinks, silent, effort)
-    bare = len(server.post("/apply-template", {"messages": hello, "chat_template_kwargs": {"enable_thinking": False}}).json["tokens"])
+    bare = len(server.post("/apply-template", {"messages": hello, "return_token_ids": True, "chat_template_kwargs": {"enable_thinking": False}}).json["tokens"])
     for name, more, wanted in [("nothing", {}, bare), ("disabled", {"thinking": {"type": "disabled"}}, bare), ("an unknown type", {"thinking": {"type": "off"}}, bare), ("enabled", {"thinking": {"type": "enabled", "budget_tokens": 2048}}, thinks),
                                ("adaptive", {"thinking": {"type": "adaptive"}}, thinks), ("effort", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}, effort)]:
         reply = server.post(MESSAGES + "/count_tokens", dict(messages=hello, **more))
@@ -71,10 +71,10 @@ with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
           [i["content"] for i in got[-1]["response"]["output"]] == [i["content"] for i in whole["output"]], got)
     # What was thought goes back.
     back = [*hello, {"role": "assistant", "reasoning_content": SAID, "content": "Danube"}, *hello]
-    wanted = len(server.post("/apply-template", {"messages": back, "chat_template_kwargs": {"enable_thinking": False}}).json["tokens"])
+    wanted = len(server.post("/apply-template", {"messages": back, "return_token_ids": True, "chat_template_kwargs": {"enable_thinking": False}}).json["tokens"])
     reply = server.post(MESSAGES + "/count_tokens", {"messages": [*hello, {"role": "assistant", "content": blocks}, *hello]})
     check("messages: it goes back", reply.json == {"input_tokens": wanted}, reply.body, wanted)
-    wanted = len(server.post("/apply-template", {"messages": back}).json["tokens"])
+    wanted = len(server.post("/apply-template", {"messages": back, "return_token_ids": True}).json["tokens"])
     reply = server.post(RESPONSES + "/input_tokens", {"input": [*hello, *whole["output"], *hello]})
     check("responses: it goes back", reply.json["input_tokens"] == wanted, reply.body, wanted)
     check("it ends with 0", server.stop() == 0)

@@ -10,7 +10,7 @@ extern "C" {
 #include "backend/backend.h"
 #include "base/json.h"
 
-/* A parsed template. Any thread; it caches the results of its analysis. */
+/* A parsed template. Any thread; it keeps the results of its analysis, and the last forms of answers. */
 typedef struct weir__llama_template weir__llama_template;
 
 /* bos, eos: their texts, or "". TEMPLATE: the source does not parse. */
@@ -46,7 +46,7 @@ typedef struct weir__llama_render {
     bool parse_reasoning;
 } weir__llama_render;
 
-/* A rendered conversation and the parser of its answer. Immutable; any thread. */
+/* A rendered conversation and the form of its answer, which others may share. Immutable; any thread. */
 typedef struct weir__llama_chat weir__llama_chat;
 
 /* Enforces a required call: nothing but reasoning comes before it, and not even that if enable_thinking is

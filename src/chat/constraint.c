@@ -81,9 +81,6 @@ static weir_status read_grammar(weir_chat *chat, const weir__llama_rendered *ren
         chat->grammar.lazy = lazy;
         chat->grammar.calls_only = rendered->calls_only;
         status = read_triggers(chat, rendered, error);
-        if (status == WEIR_OK)
-            status = weir__grammar_check_ending(rendered->grammar,
-                                                schema != NULL ? "json_schema" : "tools_json", error);
         if (!lazy && rendered->generation_prompt[0] != '\0')
             chat->grammar.prefill = rendered->generation_prompt;
     }

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 #include <stdexcept>
+#include <variant>
 
 using weir::guard;
 
@@ -21,44 +22,49 @@ struct parsed_message {
 };
 
 /* Follows parsers that only name or wrap another one. */
-std::size_t inner_parser(const common_json &arena, std::size_t id)
+const common_peg_parser_variant &inner_parser(const common_peg_arena &arena, std::size_t id)
 {
-    const common_json &parsers = arena.at("parsers");
-    for (std::size_t i = 0; i < parsers.size(); i++) {
-        const common_json &p = parsers.at(id);
-        std::string type = p.at("type").get<std::string>();
-        if (type == "rule" || type == "atomic" || type == "tag" || type == "gbnf")
-            id = p.at("child").get<std::size_t>();
-        else if (type == "ref")
-            id = arena.at("rules").at(p.at("name").get<std::string>()).get<std::size_t>();
-        else if (type == "sequence" && p.at("children").size() > 0)
-            id = p.at("children").back().get<std::size_t>();
+    for (std::size_t i = 0; i < arena.size(); i++) {
+        const common_peg_parser_variant &p = arena.get(id);
+        if (const auto *rule = std::get_if<common_peg_rule_parser>(&p))
+            id = rule->child;
+        else if (const auto *atomic = std::get_if<common_peg_atomic_parser>(&p))
+            id = atomic->child;
+        else if (const auto *tag = std::get_if<common_peg_tag_parser>(&p))
+            id = tag->child;
+        else if (const auto *gbnf = std::get_if<common_peg_gbnf_parser>(&p))
+            id = gbnf->child;
+        else if (const auto *ref = std::get_if<common_peg_ref_parser>(&p))
+            id = arena.get_rule(ref->name);
+        else if (const auto *all = std::get_if<common_peg_sequence_parser>(&p);
+                 all != nullptr && !all->children.empty())
+            id = all->children.back();
         else
             break;
     }
-    return id;
+    return arena.get(id);
 }
 
-void add_delimiter(weir__llama_chat &chat, const std::string &delimiter)
+void add_delimiter(weir__llama_answers &answers, const std::string &delimiter)
 {
     if (delimiter.empty()) return;
-    chat.rendered.form.breaks[static_cast<unsigned char>(delimiter[0])] = 1;
-    if (delimiter.size() > 1) chat.delimiters.insert(delimiter);
+    answers.rendered.form.breaks[static_cast<unsigned char>(delimiter[0])] = 1;
+    if (delimiter.size() > 1) answers.delimiters.insert(delimiter);
 }
 
 /* Parses as common_chat_parse does, which does not report how a parse ended: an answer that breaks off within
  * markup counts as whole, and one that cannot continue as partial. False: there is no message. */
-bool parse_answer(const weir__llama_chat *chat, const std::string &answer, bool whole,
+bool parse_answer(const weir__llama_answers *answers, const std::string &answer, bool whole,
                   common_chat_msg &message, bool &broken)
 {
     broken = false;
-    if (chat->parser.parser.empty()) {
-        message = common_chat_parse(answer, false, chat->parser);
+    if (answers->parser.parser.empty()) {
+        message = common_chat_parse(answer, false, answers->parser);
         return true;
     }
-    common_peg_parse_context context(chat->parser.generation_prompt + answer,
+    common_peg_parse_context context(answers->parser.generation_prompt + answer,
                                      whole ? COMMON_PEG_PARSE_FLAG_NONE : COMMON_PEG_PARSE_FLAG_LENIENT);
-    common_peg_parse_result result = chat->parser.parser.parse(context);
+    common_peg_parse_result result = answers->parser.parser.parse(context);
     /* Some forms end where they find nothing more to read, and ignore the rest. */
     bool left = context.input.find_first_not_of(" \t\r\n", result.end) != std::string::npos;
     if (whole && (!result.success() || left)) return false;
@@ -67,7 +73,7 @@ bool parse_answer(const weir__llama_chat *chat, const std::string &answer, bool 
     common_chat_peg_mapper plain(message);
     common_chat_peg_gemma4_mapper gemma4(message);
     common_chat_peg_minimax_m3_mapper minimax_m3(message);
-    switch (chat->parser.format) {
+    switch (answers->parser.format) {
     case COMMON_CHAT_FORMAT_PEG_GEMMA4: gemma4.from_ast(context.ast, result); break;
     case COMMON_CHAT_FORMAT_PEG_MINIMAX_M3: minimax_m3.from_ast(context.ast, result); break;
     default: plain.from_ast(context.ast, result); break;
@@ -77,14 +83,14 @@ bool parse_answer(const weir__llama_chat *chat, const std::string &answer, bool 
 
 /* True if the parser takes an answer that is `before`, a letter, `closing` and `after` for reasoning that
  * ends with the letter, and the rest for content. */
-bool closes(const weir__llama_chat &chat, const std::string &before, const std::string &closing,
+bool closes(const weir__llama_answers &answers, const std::string &before, const std::string &closing,
             const std::string &after)
 {
     static const char white[] = " \n";
     common_chat_msg message;
     bool broken;
     try {
-        if (!parse_answer(&chat, before + "x" + closing + after, false, message, broken) || broken)
+        if (!parse_answer(&answers, before + "x" + closing + after, false, message, broken) || broken)
             return false;
     } catch (const std::exception &) { /* a mapper threw */
         return false;
@@ -104,41 +110,35 @@ std::size_t find_text(const std::string &what, const char *text, std::size_t len
 
 } // namespace
 
-void weir::read_form(weir__llama_chat &chat)
+void weir::read_form(weir__llama_answers &answers)
 {
-    weir__llama_form &form = chat.rendered.form;
+    weir__llama_form &form = answers.rendered.form;
+    const common_peg_arena &arena = answers.parser.parser;
     form = weir__llama_form();
-    if (chat.params.parser.empty()) {
-        form.plain_tail = form.has_breaks = true; /* common then treats all as content */
-        return;
-    }
-    const common_json arena = common_json::parse(chat.params.parser);
-    const common_json &parsers = arena.at("parsers");
-    form.plain_tail = form.has_breaks = true;
-    for (std::size_t i = 0; i < parsers.size(); i++) {
-        const common_json &p = parsers.at(i);
-        std::string type = p.at("type").get<std::string>();
-        if (type == "literal") add_delimiter(chat, p.at("literal").get<std::string>());
-        if (type == "until" || type == "ac")
-            for (std::size_t k = 0; k < p.at("delimiters").size(); k++)
-                add_delimiter(chat, p.at("delimiters").at(k).get<std::string>());
-        if (type != "tag") continue;
-        std::string tag = p.at("tag").get<std::string>();
+    form.plain_tail = form.has_breaks = true; /* also without a parser: all is content then */
+    for (std::size_t i = 0; i < arena.size(); i++) {
+        const common_peg_parser_variant &p = arena.get(i);
+        if (const auto *literal = std::get_if<common_peg_literal_parser>(&p))
+            add_delimiter(answers, literal->literal);
+        if (const auto *until = std::get_if<common_peg_until_parser>(&p))
+            for (const std::string &delimiter : until->delimiters) add_delimiter(answers, delimiter);
+        if (const auto *ac = std::get_if<common_peg_ac_parser>(&p))
+            for (const std::string &delimiter : ac->delimiters) add_delimiter(answers, delimiter);
+        const auto *tagged = std::get_if<common_peg_tag_parser>(&p);
+        if (tagged == nullptr) continue;
+        const std::string &tag = tagged->tag;
         if (tag == common_chat_peg_builder::CONTENT || tag == common_chat_peg_builder::REASONING) {
-            const common_json &inner = parsers.at(inner_parser(arena, p.at("child").get<std::size_t>()));
-            bool until = inner.at("type").get<std::string>() == "until";
-            form.has_breaks = form.has_breaks && until;
-            for (std::size_t k = 0; until && k < inner.at("delimiters").size(); k++)
-                chat.ends.add(inner.at("delimiters").at(k).get<std::string>());
+            const auto *until = std::get_if<common_peg_until_parser>(&inner_parser(arena, tagged->child));
+            form.has_breaks = form.has_breaks && until != nullptr;
+            if (until != nullptr)
+                for (const std::string &delimiter : until->delimiters) answers.ends.add(delimiter);
             if (tag == common_chat_peg_builder::CONTENT)
-                form.plain_tail = form.plain_tail && until && inner.at("delimiters").size() == 0;
+                form.plain_tail = form.plain_tail && until != nullptr && until->delimiters.empty();
         } else if (tag != common_chat_peg_builder::REASONING_BLOCK) {
             form.plain_tail = false;
             if (tag == common_chat_peg_builder::TOOL_ID) form.has_ids = true;
             if (tag == common_chat_peg_builder::TOOL_ARGS &&
-                parsers.at(inner_parser(arena, p.at("child").get<std::size_t>()))
-                        .at("type")
-                        .get<std::string>() != "schema")
+                !std::holds_alternative<common_peg_schema_parser>(inner_parser(arena, tagged->child)))
                 form.loose_arguments = true;
             if (tag.compare(0, std::strlen(common_chat_peg_builder::TOOL_ARG) + 1, "tool-arg-") == 0)
                 form.loose_arguments = true;
@@ -146,28 +146,28 @@ void weir::read_form(weir__llama_chat &chat)
     }
 }
 
-bool weir::begins_call(const weir__llama_chat &chat, const std::string &text, const std::string &tool)
+bool weir::begins_call(const weir__llama_answers &answers, const std::string &text, const std::string &tool)
 {
     common_chat_msg message;
     bool broken;
-    return parse_answer(&chat, text, false, message, broken) && !broken && message.tool_calls.size() == 1 &&
-           message.tool_calls[0].name == tool;
+    return parse_answer(&answers, text, false, message, broken) && !broken &&
+           message.tool_calls.size() == 1 && message.tool_calls[0].name == tool;
 }
 
-bool weir::find_closing(weir__llama_chat &chat)
+bool weir::find_closing(weir__llama_answers &answers)
 {
     static const char *const spaces[][2] = {{"", ""}, {"", "\n"}, {"", "\n\n"}, {"\n", "\n\n"}};
-    const std::vector<std::string> &ends = chat.params.thinking_end_tags;
-    const std::string &start = chat.params.thinking_start_tag;
+    const std::vector<std::string> &ends = answers.params.thinking_end_tags;
+    const std::string &start = answers.params.thinking_start_tag;
     const auto is_long = [](const std::string &mark) { return mark.size() > WEIR__MARK_MAX; };
     if (ends.empty() || ends[0].empty() || is_long(start) || std::any_of(ends.begin(), ends.end(), is_long))
         return false;
     for (const char *after : {"y", ""})
         for (const auto &space : spaces) {
-            chat.reasoning_closing = space[0] + ends[0] + space[1];
-            if (chat.parser.reasoning_format == COMMON_REASONING_FORMAT_NONE ||
-                closes(chat, "", chat.reasoning_closing, after) ||
-                closes(chat, start, chat.reasoning_closing, after))
+            answers.reasoning_closing = space[0] + ends[0] + space[1];
+            if (answers.parser.reasoning_format == COMMON_REASONING_FORMAT_NONE ||
+                closes(answers, "", answers.reasoning_closing, after) ||
+                closes(answers, start, answers.reasoning_closing, after))
                 return true;
         }
     return false;
@@ -176,7 +176,7 @@ bool weir::find_closing(weir__llama_chat &chat)
 size_t weir__llama_chat_undecided(const weir__llama_chat *chat, const char *text, size_t length)
 {
     std::size_t longest = 0;
-    for (const std::string &delimiter : chat->delimiters)
+    for (const std::string &delimiter : chat->answers->delimiters)
         for (std::size_t n = std::min(length, delimiter.size() - 1); n > longest; n--)
             if (std::memcmp(text + length - n, delimiter.data(), n) == 0) longest = n;
     return longest;
@@ -184,9 +184,9 @@ size_t weir__llama_chat_undecided(const weir__llama_chat *chat, const char *text
 
 bool weir__llama_chat_calls(const weir__llama_chat *chat, const char *text, size_t length)
 {
-    for (const std::string &word : chat->words.texts)
+    for (const std::string &word : chat->answers->words.texts)
         if (find_text(word, text, length) != SIZE_MAX) return true;
-    for (const std::string &end : chat->ends.shortened)
+    for (const std::string &end : chat->answers->ends.shortened)
         if (end.size() <= length && std::memcmp(text + length - end.size(), end.data(), end.size()) == 0)
             return true;
     return false;
@@ -194,10 +194,10 @@ bool weir__llama_chat_calls(const weir__llama_chat *chat, const char *text, size
 
 bool weir__llama_chat_delimits(const weir__llama_chat *chat, const char *text, size_t length)
 {
-    for (const std::string &end : chat->ends.texts) {
+    for (const std::string &end : chat->answers->ends.texts) {
         const std::size_t at = find_text(end, text, length);
         if (at != SIZE_MAX && end.size() > 1) return true;
-        for (const std::string &more : chat->delimiters) /* "{" alone is ordinary text */
+        for (const std::string &more : chat->answers->delimiters) /* "{" alone is ordinary text */
             if (at != SIZE_MAX && find_text(more, text + at, length - at) != SIZE_MAX) return true;
     }
     return weir__llama_chat_calls(chat, text, length);
@@ -209,7 +209,8 @@ weir_status weir__llama_chat_parse(const weir__llama_chat *chat, const char *tex
     return guard(error, WEIR_BACKEND, "the answer cannot be read", [&] {
         std::unique_ptr<parsed_message> parsed(new parsed_message());
         std::string answer(text, length);
-        if (!parse_answer(chat, answer, whole, parsed->message, message->broken)) return WEIR_BACKEND;
+        if (!parse_answer(chat->answers.get(), answer, whole, parsed->message, message->broken))
+            return WEIR_BACKEND;
         for (const common_chat_tool_call &call : parsed->message.tool_calls) {
             weir__llama_call c = {};
             c.name = call.name.data();

@@ -8,6 +8,7 @@
 
 #include <chat-auto-parser.h>
 
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -25,10 +26,12 @@ struct weir__llama_texts {
     }
 };
 
-struct weir__llama_chat {
-    common_chat_params params;
+/* How answers are constrained and read. Chats whose answers have the same form share it, and then nothing in
+ * it changes. */
+struct weir__llama_answers {
+    common_chat_params params; /* without a prompt and the parser's text */
     common_chat_parser_params parser;
-    weir__llama_rendered rendered; /* its texts lie in params, its arrays in the next */
+    weir__llama_rendered rendered; /* without a prompt; its texts lie in params, its arrays in the next */
     std::vector<weir__trigger> triggers;
     std::vector<const char *> stops, preserved, reasoning_ends;
     std::set<std::string> delimiters; /* of the form */
@@ -37,40 +40,96 @@ struct weir__llama_chat {
     std::string reasoning_closing;
 };
 
+struct weir__llama_chat {
+    std::shared_ptr<weir__llama_answers> answers;
+    std::string prompt;
+    weir__llama_rendered rendered; /* of answers, with the prompt */
+};
+
 namespace weir
 {
 
-/* The template as it was given, with both tokens. */
-const common_chat_template &whole_template(const weir__llama_template *t);
+/* The template as it was given, with both tokens; or without the end token's text. */
+const common_chat_template &template_of(const weir__llama_template *t, bool endless);
 
-/* A conversation as templates get it, read once and rendered as often as parsers are made for it. */
+/* The number of statements at the template's start that do not depend on add_generation_prompt. */
+std::size_t shared_statements(const weir__llama_template *t);
+std::size_t count_shared(const common_chat_template &of);
+
+/* True if weir runs the template itself: llama.cpp has no handler for it. */
+bool is_analyzed(const weir__llama_template *t);
+
+/* True if parsers of calls come from the template without the end token's text, and that renders other
+ * texts. */
+bool ends_differ(const weir__llama_template *t);
+
+/* The form of answers that was kept under this key; nullptr: none. */
+std::shared_ptr<weir__llama_answers> find_answers(const weir__llama_template *t, const std::string &key);
+void keep_answers(const weir__llama_template *t, std::string key,
+                  const std::shared_ptr<weir__llama_answers> &answers);
+
+/* A prompt, and what it holds of the answer. */
+struct prompt {
+    std::string text, beginning;
+};
+
+/* What a handler makes for a conversation. */
+struct form {
+    common_chat_params params; /* without the parser's text */
+    common_peg_arena parser;   /* empty: an answer is all content */
+    bool constrains = false;   /* answers get a grammar; params.grammar, or one that is made of the parser */
+};
+
+/* A conversation as templates get it. */
 class conversation
 {
   public:
-    conversation(const weir__llama_template *of, const weir__llama_render *in);
+    conversation(const weir__llama_template *of, const weir__llama_render *from);
 
-    /* The prompt, and the parser of answers with this choice of tools. bare: only the prompt of the result is
-     * used; without it, and with tools, the prompt is not. */
-    common_chat_params render(common_chat_tool_choice choice, bool with_schema, bool bare = false);
+    /* True if weir runs the template itself. Then prompts come from the next two functions, and the others
+     * make none. */
+    bool is_own() const
+    {
+        return is_analyzed(t) && !continues;
+    }
 
+    /* The prompt and what begins the answer. endless: of the template without the end token's text. */
+    prompt render(bool endless) const;
+    /* The prompt alone. begun: with what begins the answer. */
+    std::string run(bool begun) const;
+
+    /* The prompt as a handler makes it. */
+    std::string render_by_handler(common_chat_tool_choice choice);
+
+    /* The parser of answers with this choice of tools. beginning: what begins the answer, if is_own().
+     * Without tools, the prompt of a handler is that of the conversation. */
+    form make_form(common_chat_tool_choice choice, bool with_schema, const std::string &beginning);
+
+    void read_form();          /* fills the next two, before make_form */
     common_json tools, schema; /* those that are enforced, or null */
 
   private:
+    const weir__llama_render *in;
     const weir__llama_template *t;
+    bool continues, is_read = false;
     autoparser::generation_params given;
+
+    void read(); /* fills the rest of `given`, for handlers */
+    void set_variables(jinja::context &ctx, const common_chat_template &of) const;
+    std::string run(const common_chat_template &of, bool begun) const;
 };
 
-/* Reads from the chat's serialized parser how its texts end: rendered.form, delimiters, ends. */
-void read_form(weir__llama_chat &chat);
+/* Reads from the parser how its texts end: rendered.form, delimiters, ends. */
+void read_form(weir__llama_answers &answers);
 
 /* True if the parser takes this beginning of an answer for a call of the tool. */
-bool begins_call(const weir__llama_chat &chat, const std::string &text, const std::string &tool);
+bool begins_call(const weir__llama_answers &answers, const std::string &text, const std::string &tool);
 
 /* Finds the text that ends reasoning early. Handlers name marks without their white space, which some parsers
  * need, and some name them although their parser finds no reasoning. Where no content may follow at once,
  * because it has marks of its own or is a call, nothing does. False: there is no such text, or a mark is too
  * long. */
-bool find_closing(weir__llama_chat &chat);
+bool find_closing(weir__llama_answers &answers);
 
 } // namespace weir
 

@@ -1,5 +1,5 @@
-/* chat_test.c: the analysis of a template does not depend on earlier conversations: each of the pin's
- * templates, used before, beside one that is new.
+/* chat_test.c: neither the analysis of a template nor the forms of answers that it keeps depend on earlier
+ * conversations: templates that were used before, beside new ones. And what begins an answer, by definition.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,12 +54,12 @@ static weir__llama_template *template_of(const char *source)
 }
 
 /* Four ways, each with tools or without. */
-static weir_status create(const weir__llama_template *t, const char *messages, int way,
-                          weir__llama_chat **chat)
+static weir_status create_with(const weir__llama_template *t, const char *messages, int way,
+                               const char *tools_json, weir__llama_chat **chat)
 {
     weir_error error = {0};
     json_t *given = json_loads(messages, 0, NULL), *args = json_object(),
-           *tools = way >= TOOLS ? json_loads(weather, 0, NULL) : NULL;
+           *tools = way >= TOOLS ? json_loads(tools_json, 0, NULL) : NULL;
     weir__llama_render in = {
         .messages = given,
         .args = args,
@@ -76,6 +76,12 @@ static weir_status create(const weir__llama_template *t, const char *messages, i
     json_decref(args);
     json_decref(given);
     return status;
+}
+
+static weir_status create(const weir__llama_template *t, const char *messages, int way,
+                          weir__llama_chat **chat)
+{
+    return create_with(t, messages, way, weather, chat);
 }
 
 static void expect_same_answers(const weir__llama_chat *a, const weir__llama_chat *b)
@@ -154,8 +160,102 @@ static void test_earlier_chats_change_nothing(void **state)
     assert_true(n > EFFORT(40, 6) && n_compared > n * 2 * TOOLS);
 }
 
+#define FUNCTION(name, properties)                                                                           \
+    "[{\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"parameters\":{\"type\":\"object\","       \
+    "\"properties\":{" properties "},\"required\":[\"city\"]}}}]"
+#define CITY "\"city\":{\"type\":\"string\"}"
+#define DAYS "\"days\":{\"type\":\"integer\"}"
+
+/* Each form of answers is of its own tools, in their order: more of them than are kept, and each twice. */
+static void test_kept_forms(void **state)
+{
+    static const char *const tools[] = {
+        FUNCTION("weather", CITY),
+        FUNCTION("weather", CITY "," DAYS),
+        FUNCTION("weather", DAYS "," CITY),
+        FUNCTION("forecast", CITY),
+        FUNCTION("weather", "\"city\":{\"type\":\"integer\"}"),
+    };
+    (void)state;
+    char *source = pin_template("Qwen-Qwen3-0.6B");
+    if (source == NULL) skip();
+    weir__llama_template *used = template_of(source);
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; i < N_ELEMENTS(tools); i++) {
+            for (int way = TOOLS; way < WAYS; way++) {
+                weir__llama_template *fresh = template_of(source);
+                weir__llama_chat *a, *b;
+                assert_int_equal(create_with(used, conversations[way % 4], way, tools[i], &a), WEIR_OK);
+                assert_int_equal(create_with(fresh, conversations[way % 4], way, tools[i], &b), WEIR_OK);
+                assert_true(weir__llama_chat_rendered(a)->grammar[0] != '\0');
+                expect_same(a, b);
+                weir__llama_chat_destroy(a);
+                weir__llama_chat_destroy(b);
+                weir__llama_template_destroy(fresh);
+            }
+        }
+    }
+    weir__llama_template_destroy(used);
+    free(source);
+}
+
+static void expect_end(const char *source, bool begins, const char *prompt, const char *beginning)
+{
+    json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", "Hi"), *args = json_object();
+    weir__llama_template *t = template_of(source);
+    weir__llama_chat *chat = NULL;
+    weir_error error = {0};
+    const weir__llama_render in = {
+        .messages = messages, .args = args, .add_generation_prompt = begins, .parse_reasoning = true};
+    if (weir__llama_chat_create(t, &in, &chat, &error) != WEIR_OK) fail_msg("%s: %s", source, error.message);
+    assert_string_equal(weir__llama_chat_rendered(chat)->prompt, prompt);
+    assert_string_equal(weir__llama_chat_rendered(chat)->generation_prompt, beginning);
+    weir__llama_chat_destroy(chat);
+    weir__llama_template_destroy(t);
+    json_decref(args);
+    json_decref(messages);
+}
+
+/* The prompt with what begins the answer, and the one without. The beginning is what the first has behind
+ * all that both have, whatever the template's end changes. */
+static void test_beginnings_of_answers(void **state)
+{
+    static const struct {
+        const char *source, *with, *without, *beginning;
+    } all[] = {
+        {"{% for m in messages %}[{{ m.content }}]{% endfor %}{% if add_generation_prompt %}A:{% endif %}",
+         "[Hi]A:", "[Hi]", "A:"},
+        {"{{ messages[0].content }}", "Hi", "Hi", ""},
+        {"{% if add_generation_prompt %}+{% endif %}{{ messages[0].content }}", "+Hi", "Hi", "+Hi"},
+        {"{% set ns = namespace(n=0) %}{{ messages[0].content }}{% if add_generation_prompt %}"
+         "{% set ns.n = 1 %}{% endif %}{{ ns.n }}",
+         "Hi1", "Hi0", "1"},
+        {"{% set l = [] %}{{ messages[0].content }}{% if add_generation_prompt %}{% set x = l.append(1) %}"
+         "{% endif %}{{ l | length }}",
+         "Hi1", "Hi0", "1"},
+        {"{% set l = [1, 2] %}{{ messages[0].content }}{% if add_generation_prompt %}{% set x = l.pop() %}"
+         "{% endif %}{{ l | length }}",
+         "Hi1", "Hi2", "1"},
+        {"{% macro m() %}{{ x }}{% endmacro %}{{ messages[0].content }}"
+         "{% set x = 'b' if add_generation_prompt else 'a' %}{{ m() }}",
+         "Hib", "Hia", "b"},
+        {"{% macro m() %}{{ 'G' if add_generation_prompt else '' }}{% endmacro %}{{ messages[0].content }}"
+         "{{ m() }}",
+         "HiG", "Hi", "G"},
+    };
+    (void)state;
+    for (size_t i = 0; i < N_ELEMENTS(all); i++) {
+        expect_end(all[i].source, true, all[i].with, all[i].beginning);
+        expect_end(all[i].source, false, all[i].without, all[i].beginning);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_earlier_chats_change_nothing)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_earlier_chats_change_nothing),
+        cmocka_unit_test(test_kept_forms),
+        cmocka_unit_test(test_beginnings_of_answers),
+    };
     return cmocka_run_group_tests_name("llama_chat", tests, NULL, NULL);
 }

@@ -81,6 +81,7 @@ class template_limits final : public jinja::limits
     }
     void change(const std::shared_ptr<jinja::value_t> &v) override
     {
+        n_changes++;
         if (changed.size() >= many) {
             std::vector<std::weak_ptr<jinja::value_t>> alive;
             for (const std::weak_ptr<jinja::value_t> &c : changed)
@@ -94,6 +95,12 @@ class template_limits final : public jinja::limits
     bool is_over() const
     {
         return weir__budget_over(&budget);
+    }
+    /* How often templates on this thread have changed a value that others may hold, as far as they report it:
+     * pop() does not. */
+    static std::size_t changes()
+    {
+        return static_cast<const template_limits *>(current)->n_changes;
     }
     weir_status report(weir_error *error) const
     {
@@ -112,7 +119,7 @@ class template_limits final : public jinja::limits
     std::size_t max_output;
     bool too_long = false;
     std::vector<std::weak_ptr<jinja::value_t>> changed;
-    std::size_t many = 1024;
+    std::size_t many = 1024, n_changes = 0;
 };
 
 #else
@@ -122,6 +129,11 @@ class template_limits final
   public:
     explicit template_limits(std::size_t)
     {
+    }
+    static std::size_t changes() /* unknown */
+    {
+        static thread_local std::size_t n = 0;
+        return n++;
     }
     bool is_over() const
     {

@@ -1,8 +1,10 @@
 /* render.cpp: conversations rendered for an answer: prompt, grammar, marks of reasoning.
  * SPDX-License-Identifier: Apache-2.0
  *
- * llama.cpp applies the template and gives prompt, grammar and a parser. Where its grammar is not strict
- * enough, its parser, which can be saved as JSON, is changed here, and the grammar made again from it. */
+ * llama.cpp gives a grammar and a parser, and where it has a handler for the template, the prompt. Where its
+ * grammar is not strict enough, its parser, which has a form in JSON, is changed here, and the grammar made
+ * again from it. A template keeps the last forms of answers, since a client sends the same tools with each
+ * request (ADR 0155). */
 #include "llama/chat_parts.h"
 #include "llama/guard.h"
 #include "llama/limits.h"
@@ -21,7 +23,10 @@
 #include <vector>
 
 extern "C" {
+#include "base/json.h"
+#include "base/mem.h"
 #include "base/text.h"
+#include "grammar/grammar.h"
 #include "grammar/schema_grammar.h"
 }
 
@@ -33,8 +38,8 @@ namespace
 /* ---- Answers that must be a call, or a call or a text of a given form ----
  *
  * llama.cpp's own grammar for required calls allows any text before them, and has no form of a text beside
- * calls. So its parser is changed (saved, it is JSON: nodes that name each other by number), and the grammar
- * made again. */
+ * calls. So its parser is changed (as JSON: nodes that name each other by number), and the grammar made
+ * again. */
 
 /* Makes nodes with this tag match only the empty text. They become a choice of one: only a choice gets
  * brackets in the grammar, and a "?" may follow. */
@@ -340,27 +345,27 @@ bool holds_to_calls(const common_peg_arena &arena, const common_json &tools)
            (!found.arguments || found.sure_argument || !have_required(tools));
 }
 
-/* Makes params' grammar again, from this parser. Without enable_thinking, reasoning is empty unless the
+/* Makes the form's grammar again, from this parser. Without enable_thinking, reasoning is empty unless the
  * prompt itself has started it. False: a schema is unknown. */
 bool constrain(const weir__llama_render *in, const schema_map &named, const common_json &arena,
-               common_chat_params &params)
+               weir::form &form)
 {
-    const common_json *form = &arena;
-    common_json quick;
     common_peg_arena parser;
+    bool quick = false;
     if (!in->enable_thinking) {
-        quick = arena;
-        silence(quick, common_chat_peg_builder::REASONING);
-        parser = common_peg_arena::from_json(quick);
-        common_peg_parse_context begin(params.generation_prompt, COMMON_PEG_PARSE_FLAG_LENIENT);
-        if (!parser.parse(begin).fail()) form = &quick;
+        common_json silent = arena;
+        silence(silent, common_chat_peg_builder::REASONING);
+        parser = common_peg_arena::from_json(silent);
+        common_peg_parse_context begin(form.params.generation_prompt, COMMON_PEG_PARSE_FLAG_LENIENT);
+        quick = !parser.parse(begin).fail();
     }
-    if (form != &quick) parser = common_peg_arena::from_json(arena);
+    if (!quick) parser = common_peg_arena::from_json(arena);
     if (!return_schemas(parser, named)) return false;
-    params.parser = form->dump();
-    params.grammar = grammar_of(parser, named, false);
-    params.grammar_lazy = false;
-    params.grammar_triggers.clear();
+    form.params.grammar = grammar_of(parser, named, false);
+    form.params.grammar_lazy = false;
+    form.params.grammar_triggers.clear();
+    form.parser = std::move(parser);
+    form.constrains = true;
     return true;
 }
 
@@ -375,12 +380,13 @@ std::size_t input_bytes(const weir__llama_render *in)
     return n;
 }
 
-/* Changes params, those of required calls. False: this template's handler has no form of calls that can be
+/* Changes the form, that of required calls. False: this template's handler has no form of calls that can be
  * enforced. */
-bool enforce(weir::conversation &talk, const weir__llama_render *in, common_chat_params &params)
+bool enforce(weir::conversation &talk, const weir__llama_render *in, const std::string &beginning,
+             weir::form &form)
 {
-    if (params.parser.empty()) return false;
-    common_json calls = common_json::parse(params.parser);
+    if (form.parser.empty()) return false;
+    common_json calls = form.parser.to_json();
     silence(calls, common_chat_peg_builder::CONTENT);
     narrow(calls);
     common_peg_arena parser = common_peg_arena::from_json(calls);
@@ -388,14 +394,14 @@ bool enforce(weir::conversation &talk, const weir__llama_render *in, common_chat
     const schema_map named = name_schemas(talk, in, parser);
     if (!return_schemas(parser, named) || !holds_to_calls(parser, talk.tools)) return false;
     if (in->tool_choice != WEIR_TOOLS_REQUIRED) {
-        const common_chat_params words = talk.render(COMMON_CHAT_TOOL_CHOICE_NONE, true);
+        const weir::form words = talk.make_form(COMMON_CHAT_TOOL_CHOICE_NONE, true, beginning);
         if (words.parser.empty()) return false;
-        common_json other = common_json::parse(words.parser);
+        common_json other = words.parser.to_json();
         if (!in->fenced) drop_fences(other);
         give_schema(other);
         add_alternative(calls, other);
     }
-    return constrain(in, named, calls, params);
+    return constrain(in, named, calls, form);
 }
 
 common_chat_tool_choice given_choice(const weir__llama_render *in)
@@ -413,38 +419,36 @@ weir__trigger_kind trigger_kind(common_grammar_trigger_type type)
     }
 }
 
-void fill_rendered(weir__llama_chat &chat, bool calls_only)
+void fill_rendered(weir__llama_answers &answers, bool calls_only)
 {
-    const common_chat_params &p = chat.params;
-    weir__llama_rendered &r = chat.rendered;
+    const common_chat_params &p = answers.params;
+    weir__llama_rendered &r = answers.rendered;
     r = weir__llama_rendered();
-    r.prompt = p.prompt.c_str();
-    r.prompt_length = p.prompt.size();
     r.grammar = p.grammar.c_str();
     r.lazy = p.grammar_lazy;
     r.calls_only = calls_only;
     r.generation_prompt = p.generation_prompt.c_str();
     for (const common_grammar_trigger &t : p.grammar_triggers)
-        chat.triggers.push_back({trigger_kind(t.type), t.value.c_str(), -1});
-    for (const weir__trigger &t : chat.triggers)
-        if (t.kind == WEIR__TRIGGER_WORD) chat.words.add(t.value);
+        answers.triggers.push_back({trigger_kind(t.type), t.value.c_str(), -1});
+    for (const weir__trigger &t : answers.triggers)
+        if (t.kind == WEIR__TRIGGER_WORD) answers.words.add(t.value);
     for (const std::string &stop : p.additional_stops)
-        if (!stop.empty()) chat.stops.push_back(stop.c_str());
-    for (const std::string &text : p.preserved_tokens) chat.preserved.push_back(text.c_str());
-    if (weir::find_closing(chat))
+        if (!stop.empty()) answers.stops.push_back(stop.c_str());
+    for (const std::string &text : p.preserved_tokens) answers.preserved.push_back(text.c_str());
+    if (weir::find_closing(answers))
         for (const std::string &end : p.thinking_end_tags)
-            if (!end.empty()) chat.reasoning_ends.push_back(end.c_str());
-    r.triggers = chat.triggers.data();
-    r.n_triggers = chat.triggers.size();
-    r.stops = chat.stops.data();
-    r.n_stops = chat.stops.size();
-    r.preserved = chat.preserved.data();
-    r.n_preserved = chat.preserved.size();
+            if (!end.empty()) answers.reasoning_ends.push_back(end.c_str());
+    r.triggers = answers.triggers.data();
+    r.n_triggers = answers.triggers.size();
+    r.stops = answers.stops.data();
+    r.n_stops = answers.stops.size();
+    r.preserved = answers.preserved.data();
+    r.n_preserved = answers.preserved.size();
     r.reasoning_start = p.thinking_start_tag.c_str();
-    r.reasoning_ends = chat.reasoning_ends.data();
-    r.n_reasoning_ends = chat.reasoning_ends.size();
-    r.reasoning_closing = chat.reasoning_closing.c_str();
-    weir::read_form(chat);
+    r.reasoning_ends = answers.reasoning_ends.data();
+    r.n_reasoning_ends = answers.reasoning_ends.size();
+    r.reasoning_closing = answers.reasoning_closing.c_str();
+    weir::read_form(answers);
 }
 
 /* The begin of an unmarked call, in one of the ways in which JSON is usually written. */
@@ -464,40 +468,137 @@ bool has_trigger_rule(const common_peg_arena &arena)
 
 /* The key of a call's arguments where calls are JSON without a mark; nullptr: they are not. The first tool
  * shows it. */
-const char *unmarked_key(const weir__llama_chat &chat, const std::vector<std::string> &names)
+const char *unmarked_key(const weir__llama_answers &answers, const std::vector<std::string> &names)
 {
     for (const char *key : {"parameters", "arguments"})
-        if (!names.empty() && weir::begins_call(chat, unmarked_call(names[0], key, " ") + " {", names[0]))
+        if (!names.empty() && weir::begins_call(answers, unmarked_call(names[0], key, " ") + " {", names[0]))
             return key;
     return nullptr;
 }
 
 /* Gives optional calls that are JSON without a mark triggers, as llama.cpp gives those with one: a tool's
  * name and the key of its arguments begin a call. False: these calls have no grammar. */
-bool mark_calls(const weir::conversation &talk, weir__llama_chat &chat)
+bool mark_calls(const weir::conversation &talk, weir__llama_answers &answers)
 {
     std::vector<std::string> names;
     for (std::size_t i = 0; i < talk.tools.size(); i++)
         names.push_back(talk.tools.at(i).at("function").at("name").get<std::string>());
-    const char *key = has_trigger_rule(chat.parser.parser) ? unmarked_key(chat, names) : nullptr;
+    const char *key = has_trigger_rule(answers.parser.parser) ? unmarked_key(answers, names) : nullptr;
     if (key == nullptr) return false;
-    chat.params.grammar_lazy = true;
+    answers.params.grammar_lazy = true;
     for (const std::string &name : names)
         for (const char *space : {" ", ""})
-            chat.params.grammar_triggers.push_back(
+            answers.params.grammar_triggers.push_back(
                 {COMMON_GRAMMAR_TRIGGER_TYPE_WORD, unmarked_call(name, key, space)});
     return true;
 }
 
-/* Makes the grammar of optional calls, with weir's rules for schemas in place of llama.cpp's. */
-void hold_optional(const weir::conversation &talk, const weir__llama_render *in, weir__llama_chat &chat)
+/* Makes the grammar of optional calls, with weir's rules for schemas in place of llama.cpp's. constrains: as
+ * the form has it. */
+void hold_optional(const weir::conversation &talk, const weir__llama_render *in, bool constrains,
+                   weir__llama_answers &answers)
 {
-    common_peg_arena &parser = chat.parser.parser;
-    if (chat.params.grammar.empty() && !mark_calls(talk, chat)) return;
+    common_peg_arena &parser = answers.parser.parser;
+    if (!constrains && !mark_calls(talk, answers)) return;
     const schema_map named = name_schemas(talk, in, parser);
     if (!return_schemas(parser, named))
         throw weir::failure("a handler of llama.cpp names a schema that weir does not know");
-    chat.params.grammar = grammar_of(parser, named, chat.params.grammar_lazy);
+    answers.params.grammar = grammar_of(parser, named, answers.params.grammar_lazy);
+}
+
+/* ---- Forms of answers ---- */
+
+bool is_either(const weir__llama_render *in)
+{
+    return in->tools != nullptr && in->tool_choice == WEIR_TOOLS_AUTO && in->json_schema != nullptr;
+}
+
+weir_status choose_form(weir::conversation &talk, const weir__llama_render *in, const std::string &beginning,
+                        weir::form &form, weir_error *error)
+{
+    const bool either = is_either(in);
+    if (either || (in->tools != nullptr && in->tool_choice == WEIR_TOOLS_REQUIRED)) {
+        form = talk.make_form(COMMON_CHAT_TOOL_CHOICE_REQUIRED, false, beginning);
+        if (!enforce(talk, in, beginning, form))
+            return weir__error_set(error, WEIR_UNSUPPORTED, either ? "json_schema" : "tool_choice",
+                                   "the form of calls that this model's template has cannot be enforced");
+        if (either)
+            form.params.grammar_triggers =
+                talk.make_form(COMMON_CHAT_TOOL_CHOICE_AUTO, false, beginning).params.grammar_triggers;
+        return WEIR_OK;
+    }
+    form = talk.make_form(given_choice(in), true, beginning);
+    if (in->json_schema != nullptr && !form.params.grammar_lazy && form.constrains && !form.parser.empty()) {
+        common_json arena = form.parser.to_json();
+        if (!in->fenced) drop_fences(arena);
+        constrain(in, name_schemas(talk, in, common_peg_arena()), arena, form);
+    }
+    if (!form.params.grammar_lazy) form.params.grammar_triggers.clear();
+    return WEIR_OK;
+}
+
+weir_status check_ending(const weir__llama_render *in, const weir__llama_rendered &r, weir_error *error)
+{
+    const bool starts = !r.lazy || (r.n_triggers > 0 && in->json_schema == nullptr);
+    if (r.grammar[0] == '\0' || !starts) return WEIR_OK; /* it is not used */
+    return weir__grammar_check_ending(r.grammar, in->json_schema != nullptr ? "json_schema" : "tools_json",
+                                      error);
+}
+
+weir_status make_answers(weir::conversation &talk, const weir__llama_render *in, const std::string &beginning,
+                         weir__llama_chat &chat, weir_error *error)
+{
+    auto answers = std::make_shared<weir__llama_answers>();
+    weir::form form;
+    talk.read_form();
+    const weir_status status = choose_form(talk, in, beginning, form, error);
+    if (status != WEIR_OK) return status;
+    if (!talk.is_own())
+        chat.prompt = in->tools != nullptr ? talk.render_by_handler(COMMON_CHAT_TOOL_CHOICE_NONE)
+                                           : std::move(form.params.prompt);
+    form.params.prompt.clear();
+    answers->params = std::move(form.params);
+    answers->parser = common_chat_parser_params(answers->params);
+    answers->parser.reasoning_format =
+        in->parse_reasoning ? COMMON_REASONING_FORMAT_DEEPSEEK : COMMON_REASONING_FORMAT_NONE;
+    answers->parser.parser = std::move(form.parser);
+    if (in->json_schema == nullptr && in->tools != nullptr && in->tool_choice == WEIR_TOOLS_AUTO &&
+        !answers->parser.parser.empty())
+        hold_optional(talk, in, form.constrains, *answers);
+    fill_rendered(*answers, in->tools != nullptr && in->tool_choice == WEIR_TOOLS_REQUIRED);
+    chat.answers = std::move(answers);
+    return check_ending(in, chat.answers->rendered, error);
+}
+
+/* All that a form of answers depends on, beside the template, where weir runs that itself. */
+std::string form_key(const weir__llama_render *in, const std::string &beginning)
+{
+    std::string key = beginning;
+    key += {'\0', static_cast<char>('0' + in->tool_choice), in->parallel_tool_calls ? 'p' : '-',
+            in->enable_thinking ? 't' : '-', in->parse_reasoning ? 'r' : '-'};
+    for (const json_t *value : {in->enforced_tools, in->json_schema}) {
+        key += '\n';
+        if (value == nullptr) continue;
+        const std::unique_ptr<char, decltype(&weir__mem_free)> text(weir__json_dump(value), weir__mem_free);
+        if (text == nullptr) throw std::bad_alloc();
+        key += text.get();
+    }
+    return key;
+}
+
+weir_status create_own(weir::conversation &talk, const weir__llama_template *t, const weir__llama_render *in,
+                       weir__llama_chat &chat, weir_error *error)
+{
+    weir::prompt prompt = talk.render(false);
+    if (in->tools != nullptr && weir::ends_differ(t)) prompt.beginning = talk.render(true).beginning;
+    std::string key = form_key(in, prompt.beginning);
+    chat.prompt = std::move(prompt.text);
+    chat.answers = weir::find_answers(t, key);
+    if (chat.answers != nullptr) return WEIR_OK;
+    const weir_status status = make_answers(talk, in, prompt.beginning, chat, error);
+    weir::refuse_starved(); /* it would be kept */
+    if (status == WEIR_OK) weir::keep_answers(t, std::move(key), chat.answers);
+    return status;
 }
 
 } // namespace
@@ -510,37 +611,12 @@ weir_status weir__llama_chat_create(const weir__llama_template *t, const weir__l
     const weir_status status = weir::limited(n, error, "messages", cannot_render, [&] {
         chat.reset(new weir__llama_chat());
         weir::conversation talk(t, in);
-        const bool either =
-            in->tools != nullptr && in->tool_choice == WEIR_TOOLS_AUTO && in->json_schema != nullptr;
-        const bool required = in->tools != nullptr && in->tool_choice == WEIR_TOOLS_REQUIRED;
-        if (required || either) {
-            chat->params = talk.render(COMMON_CHAT_TOOL_CHOICE_REQUIRED, false);
-            if (!enforce(talk, in, chat->params))
-                return weir__error_set(error, WEIR_UNSUPPORTED, either ? "json_schema" : "tool_choice",
-                                       "the form of calls that this model's template has cannot be enforced");
-            if (either)
-                chat->params.grammar_triggers =
-                    talk.render(COMMON_CHAT_TOOL_CHOICE_AUTO, false).grammar_triggers;
-        } else {
-            chat->params = talk.render(given_choice(in), true);
-            if (in->json_schema != nullptr && !chat->params.grammar_lazy && !chat->params.grammar.empty() &&
-                !chat->params.parser.empty()) {
-                common_json arena = common_json::parse(chat->params.parser);
-                if (!in->fenced) drop_fences(arena);
-                constrain(in, name_schemas(talk, in, common_peg_arena()), arena, chat->params);
-            }
-            if (!chat->params.grammar_lazy) chat->params.grammar_triggers.clear();
-        }
-        if (in->tools != nullptr)
-            chat->params.prompt = talk.render(COMMON_CHAT_TOOL_CHOICE_NONE, true, true).prompt;
-        chat->parser = common_chat_parser_params(chat->params);
-        chat->parser.reasoning_format =
-            in->parse_reasoning ? COMMON_REASONING_FORMAT_DEEPSEEK : COMMON_REASONING_FORMAT_NONE;
-        if (!chat->params.parser.empty()) chat->parser.parser.load(chat->params.parser);
-        if (in->json_schema == nullptr && in->tools != nullptr && in->tool_choice == WEIR_TOOLS_AUTO &&
-            !chat->params.parser.empty())
-            hold_optional(talk, in, *chat);
-        fill_rendered(*chat, required);
+        const weir_status made =
+            talk.is_own() ? create_own(talk, t, in, *chat, error) : make_answers(talk, in, "", *chat, error);
+        if (made != WEIR_OK) return made;
+        chat->rendered = chat->answers->rendered;
+        chat->rendered.prompt = chat->prompt.c_str();
+        chat->rendered.prompt_length = chat->prompt.size();
         weir::refuse_starved();
         return WEIR_OK;
     });
@@ -553,9 +629,12 @@ weir_status weir__llama_chat_prompt(const weir__llama_template *t, const weir__l
                                     weir_error *error)
 {
     return weir::limited(input_bytes(in), error, "messages", cannot_render, [&] {
-        const common_chat_params params = weir::conversation(t, in).render(given_choice(in), true, true);
+        weir::conversation talk(t, in);
+        if (!talk.is_own()) talk.read_form();
+        const std::string prompt =
+            talk.is_own() ? talk.run(in->add_generation_prompt) : talk.render_by_handler(given_choice(in));
         weir::refuse_starved();
-        if (!add(user, params.prompt.data(), params.prompt.size())) throw std::bad_alloc();
+        if (!add(user, prompt.data(), prompt.size())) throw std::bad_alloc();
         return WEIR_OK;
     });
 }
@@ -570,9 +649,10 @@ weir_status weir__llama_chat_begin(weir__llama_chat *chat, const char *text, wei
     return guard(error, WEIR_BACKEND, "the answer cannot begin", [&] {
         std::string begin = text, again = begin;
         weir::refuse_starved();
-        chat->params.generation_prompt = std::move(begin);
-        chat->parser.generation_prompt = std::move(again);
-        chat->rendered.generation_prompt = chat->params.generation_prompt.c_str();
+        weir__llama_answers &answers = *chat->answers; /* not shared: the message goes on */
+        answers.params.generation_prompt = std::move(begin);
+        answers.parser.generation_prompt = std::move(again);
+        chat->rendered.generation_prompt = answers.params.generation_prompt.c_str();
         return WEIR_OK;
     });
 }

@@ -9,17 +9,12 @@
 
 #include <pthread.h>
 
+#include <iterator>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <utility>
-
-/* The result of llama.cpp's analysis for prompts that end like this. */
-struct weir__llama_found {
-    std::string generation_prompt;
-    bool parse_reasoning;
-    common_chat_params params; /* without the prompt */
-};
 
 struct weir__llama_template {
     std::unique_ptr<const common_chat_template> whole;
@@ -30,9 +25,11 @@ struct weir__llama_template {
     bool shows_end; /* the texts of both may differ */
     /* llama.cpp has no handler for it: it renders examples to find how reasoning and calls are marked. */
     bool analyzed;
+    std::size_t n_shared;                                              /* as weir::count_shared has it */
     mutable std::mutex mutex;                                          /* protects the next ones */
     mutable std::shared_ptr<const autoparser::autoparser> analyses[2]; /* of `whole`, of `endless` */
-    mutable std::vector<weir__llama_found> found;
+    /* Forms of answers by their keys, the most recently used first. */
+    mutable std::list<std::pair<std::string, std::shared_ptr<weir__llama_answers>>> found;
 };
 
 namespace
@@ -50,10 +47,10 @@ void quiet(void)
     pthread_once(&once, start_chat);
 }
 
-/* A template can end a prompt in few ways: with or without reasoning, which is parsed or not. */
-constexpr std::size_t found_max = 8;
+/* Clients send the same tools again and again, and a template ends prompts in few ways. */
+constexpr std::size_t found_max = 8, found_bytes = 1 << 20; /* a key and its grammar */
 
-bool is_analyzed(const common_chat_template &parsed)
+bool lacks_handler(const common_chat_template &parsed)
 {
     try {
         autoparser::generation_params params;
@@ -80,6 +77,15 @@ std::shared_ptr<const autoparser::autoparser> analysis_of(const weir__llama_temp
     return made;
 }
 
+void name_thinking(const autoparser::autoparser &analysis, common_chat_params &params)
+{
+    params.supports_thinking = analysis.reasoning.mode != autoparser::reasoning_mode::NONE;
+    if (!params.supports_thinking) return;
+    params.thinking_start_tag = trim_whitespace(analysis.reasoning.start);
+    const std::string end = trim_whitespace(analysis.reasoning.end);
+    if (!end.empty()) params.thinking_end_tags = {end};
+}
+
 /* The prompt and the parser of answers, as common_chat_templates_apply makes them by the analysis. */
 common_chat_params parse_by_analysis(const weir__llama_template *t,
                                      const autoparser::generation_params &given, bool endless)
@@ -87,39 +93,37 @@ common_chat_params parse_by_analysis(const weir__llama_template *t,
     const auto analysis = analysis_of(t, endless);
     const common_chat_template &rendered = endless && t->shows_end ? *t->endless : *t->whole;
     common_chat_params params = autoparser::peg_generator::generate_parser(rendered, given, *analysis);
-    params.supports_thinking = analysis->reasoning.mode != autoparser::reasoning_mode::NONE;
-    if (params.supports_thinking) {
-        params.thinking_start_tag = trim_whitespace(analysis->reasoning.start);
-        const std::string end = trim_whitespace(analysis->reasoning.end);
-        if (!end.empty()) params.thinking_end_tags = {end};
-    }
+    name_thinking(*analysis, params);
     return params;
 }
 
-/* Renders the prompt alone, and reuses the rest: without tools, schema and a message to continue, the parser
- * depends only on how the prompt ends. */
-common_chat_params parse_by_end(const weir__llama_template *t, const autoparser::generation_params &given)
+/* The parser alone, which generate_parser would save as a text, behind two prompts and a grammar. */
+weir::form form_by_analysis(const weir__llama_template *t, const autoparser::generation_params &given,
+                            bool endless, const std::string &beginning)
 {
-    const bool parse_reasoning = given.reasoning_format != COMMON_REASONING_FORMAT_NONE;
-    std::string prompt = common_chat_template_direct_apply(*t->whole, given);
-    const std::string end = common_chat_template_generation_prompt(*t->whole, given);
-    {
-        const std::lock_guard<std::mutex> lock(t->mutex);
-        for (const weir__llama_found &found : t->found) {
-            if (found.generation_prompt != end || found.parse_reasoning != parse_reasoning) continue;
-            common_chat_params params = found.params;
-            params.prompt = std::move(prompt);
-            return params;
-        }
+    const auto analysis = analysis_of(t, endless);
+    const autoparser::tool_format_analysis &calls = analysis->tools.format;
+    const std::string &mark = calls.section_start.empty() ? calls.per_call_start : calls.section_start;
+    const bool has_tools = calls.mode != autoparser::tool_format::NONE && !given.tools.empty();
+    const bool has_schema = !given.json_schema.empty();
+    weir::form form;
+    form.params.format = COMMON_CHAT_FORMAT_PEG_NATIVE;
+    form.params.generation_prompt = beginning;
+    form.params.preserved_tokens = analysis->preserved_tokens;
+    form.params.additional_stops = analysis->additional_stops;
+    name_thinking(*analysis, form.params);
+    form.parser = analysis->build_parser(given, beginning);
+    const bool optional = has_tools && given.tool_choice == COMMON_CHAT_TOOL_CHOICE_AUTO && !mark.empty();
+    const bool required = has_tools && given.tool_choice == COMMON_CHAT_TOOL_CHOICE_REQUIRED;
+    form.constrains = has_schema || optional || required;
+    form.params.grammar_lazy = optional && !has_schema;
+    if (form.params.grammar_lazy) {
+        form.params.grammar_triggers = {{COMMON_GRAMMAR_TRIGGER_TYPE_WORD, mark}};
+        if (calls.openai_wrapper_trigger)
+            form.params.grammar_triggers.push_back(
+                {COMMON_GRAMMAR_TRIGGER_TYPE_WORD, "{\"type\": \"function\","});
     }
-    common_chat_params params = parse_by_analysis(t, given, false);
-    weir__llama_found found = {params.generation_prompt, parse_reasoning, params};
-    found.params.prompt.clear();
-    weir::refuse_starved(); /* it would be kept */
-    const std::lock_guard<std::mutex> lock(t->mutex);
-    if (t->found.size() == found_max) t->found.erase(t->found.begin());
-    t->found.push_back(std::move(found));
-    return params;
+    return form;
 }
 
 /* Jinja's reason for which it cannot be parsed; "" = it can. Throws what is not Jinja's. */
@@ -163,29 +167,81 @@ std::size_t error_line(const std::string &source, const std::string &reason)
 
 } // namespace
 
-const common_chat_template &weir::whole_template(const weir__llama_template *t)
+const common_chat_template &weir::template_of(const weir__llama_template *t, bool endless)
 {
-    return *t->whole;
+    return endless ? *t->endless : *t->whole;
 }
 
-common_chat_params weir::conversation::render(common_chat_tool_choice choice, bool with_schema, bool bare)
+std::size_t weir::shared_statements(const weir__llama_template *t)
+{
+    return t->n_shared;
+}
+
+bool weir::is_analyzed(const weir__llama_template *t)
+{
+    return t->analyzed;
+}
+
+bool weir::ends_differ(const weir__llama_template *t)
+{
+    return t->endless != nullptr && t->shows_end;
+}
+
+std::shared_ptr<weir__llama_answers> weir::find_answers(const weir__llama_template *t, const std::string &key)
+{
+    const std::lock_guard<std::mutex> lock(t->mutex);
+    for (auto i = t->found.begin(); i != t->found.end(); ++i) {
+        if (i->first != key) continue;
+        t->found.splice(t->found.begin(), t->found, i);
+        return i->second;
+    }
+    return nullptr;
+}
+
+void weir::keep_answers(const weir__llama_template *t, std::string key,
+                        const std::shared_ptr<weir__llama_answers> &answers)
+{
+    std::list<std::pair<std::string, std::shared_ptr<weir__llama_answers>>> one, dropped;
+    if (key.size() + answers->params.grammar.size() > found_bytes) return;
+    one.emplace_back(std::move(key), answers);
+    weir::refuse_starved();
+    const std::lock_guard<std::mutex> lock(t->mutex);
+    t->found.splice(t->found.begin(), one);
+    if (t->found.size() > found_max) dropped.splice(dropped.begin(), t->found, std::prev(t->found.end()));
+}
+
+std::string weir::conversation::render_by_handler(common_chat_tool_choice choice)
+{
+    read();
+    given.tools = common_json();
+    given.tool_choice = choice;
+    given.json_schema = schema;
+    if (is_analyzed(t)) return parse_by_analysis(t, given, false).prompt;
+    autoparser::generation_params own = given; /* handlers change it */
+    return common_chat_try_specialized_template(*t->whole, t->whole->source(), own).value().prompt;
+}
+
+weir::form weir::conversation::make_form(common_chat_tool_choice choice, bool with_schema,
+                                         const std::string &beginning)
 {
     static const common_json none;
-    const bool continues = given.continue_final_message != COMMON_CHAT_CONTINUATION_NONE;
-    given.tools = bare ? none : tools;
+    const bool endless = !tools.is_null() && t->endless != nullptr;
+    given.tools = tools;
     given.tool_choice = choice;
     given.json_schema = with_schema ? schema : none;
-    if (!t->analyzed) {
-        autoparser::generation_params own = given; /* handlers change it */
-        return common_chat_try_specialized_template(*t->whole, t->whole->source(), own).value();
+    if (is_own()) return form_by_analysis(t, given, endless, beginning);
+    form form;
+    read();
+    if (t->analyzed) {
+        form.params = parse_by_analysis(t, given, endless);
+    } else {
+        autoparser::generation_params own = given;
+        form.params = common_chat_try_specialized_template(*t->whole, t->whole->source(), own).value();
     }
-    if (bare && !continues) {
-        common_chat_params params;
-        params.prompt = common_chat_template_direct_apply(*t->whole, given);
-        return params;
-    }
-    if (given.tools.is_null() && given.json_schema.is_null() && !continues) return parse_by_end(t, given);
-    return parse_by_analysis(t, given, !given.tools.is_null() && t->endless != nullptr);
+    if (!form.params.parser.empty()) form.parser.load(form.params.parser);
+    form.params.parser.clear();
+    form.constrains = !form.params.grammar.empty();
+    return form;
 }
 
 weir_status weir__llama_template_create(const char *source, const char *bos, const char *eos,
@@ -203,7 +259,8 @@ weir_status weir__llama_template_create(const char *source, const char *bos, con
             if (reason.empty()) throw;
             throw weir::failure("line " + std::to_string(error_line(source, reason)) + ": " + reason);
         }
-        t->analyzed = is_analyzed(*t->whole);
+        t->analyzed = lacks_handler(*t->whole);
+        t->n_shared = weir::count_shared(*t->whole);
         t->shows_end = t->whole->source().find("eos_token") != std::string::npos;
         weir::refuse_starved();
         return WEIR_OK;

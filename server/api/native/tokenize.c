@@ -70,7 +70,7 @@ static void add_tokens(const serve_call *call, const int32_t *tokens, size_t n, 
         else
             weir__text_printf(text, "%d", tokens[i]);
     }
-    weir__text_add_string(text, "]}");
+    weir__text_add_string(text, "]");
 }
 
 void serve_tokenize(serve_call *call)
@@ -91,6 +91,7 @@ void serve_tokenize(serve_call *call)
     if (!serve_call_passes(call, status, &error)) goto out;
     weir__text_add_string(&text, "{");
     add_tokens(call, tokens, n, w.pieces, &text);
+    weir__text_add_string(&text, "}");
     serve_call_answer_json(call, &text);
 out:
     weir__mem_free(tokens);
@@ -140,12 +141,14 @@ static void tell_chat(const serve_ask *ask)
     size_t length, n = 0;
     const char *prompt = weir_chat_prompt(chat, &length);
     const weir_request request = {.chat = chat};
-    weir_status status = serve_tokens_of_prompt(call->loaded, &request, &tokens, &n, &error);
+    weir_status status = WEIR_OK;
+    if (ask->returns_ids) status = serve_tokens_of_prompt(call->loaded, &request, &tokens, &n, &error);
     if (serve_call_passes(call, status, &error)) {
         weir__text_add_string(&text, "{");
         weir__json_bytes(&text, "prompt", prompt, length);
         serve_call_add_reshaped(call, ask->reshaped.bytes, &text);
-        add_tokens(call, tokens, n, false, &text);
+        if (ask->returns_ids) add_tokens(call, tokens, n, false, &text);
+        weir__text_add_string(&text, "}");
         serve_call_answer_json(call, &text);
     }
     weir__mem_free(tokens);
