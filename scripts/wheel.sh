@@ -53,8 +53,8 @@ try_wheel() {
     mkdir -p "$home/work"
     cd "$home/work"
     alone() {
-        env -i PATH="$home/none" HOME="$home" PYTHONPATH="$tools" LC_ALL=C.UTF-8 PIPX_DEFAULT_PYTHON="$python" ${PIP_FIND_LINKS:+PIP_FIND_LINKS="$PIP_FIND_LINKS"} \
-            ${PIP_CERT:+PIP_CERT="$PIP_CERT"} "$python" -m pipx run --spec "$wheel" "$@"
+        env -i PATH="$home/none" HOME="$home" PYTHONPATH="$tools" LC_ALL=C.UTF-8 PIPX_DEFAULT_PYTHON="$python" \
+            ${PIP_FIND_LINKS:+PIP_FIND_LINKS="$PIP_FIND_LINKS"} ${PIP_CERT:+PIP_CERT="$PIP_CERT"} "$python" -m pipx run --spec "$wheel" "$@"
     }
     alone weir --version || return 77
     [ -n "$(alone weir run -m fake: -p 'Is it there?' -n 8 --ignore-eos -q)" ]

@@ -149,7 +149,8 @@ def test_example(python, site):
 def test_pages(python, site):
     """The examples of the guide and the README, with the default model."""
     model = pathlib.Path(os.environ["WEIR_TEST_MODEL"])
-    for page in (*(ROOT / "docs/guides" / f"{name}.md" for name in ("python", "from-llama-cpp-python", "ten-thousand-prompts")), ROOT / "python/README.md"):
+    guides = [ROOT / f"docs/guides/{name}.md" for name in ("python", "from-llama-cpp-python", "ten-thousand-prompts")]
+    for page in (*guides, ROOT / "python/README.md"):
         with tempfile.TemporaryDirectory() as folder:
             home = pathlib.Path(folder)
             (home / ".cache/weir/models").mkdir(parents=True)

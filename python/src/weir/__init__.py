@@ -6,8 +6,8 @@
     for chunk in engine.stream(messages=[{"role": "user", "content": "Why is the sky blue?"}]):
         print(chunk, end="", flush=True)
 
-Engine runs requests: stream(), astream(), generate(), extract(), run_tools(). batch() answers the rows of a file. Model has the vocabulary, Chat the templates,
-Embedder the embeddings; Error says what failed.
+Engine runs requests: stream(), astream(), generate(), extract(), run_tools(); batch() answers the rows of a file. Model has the
+vocabulary, Chat the templates, Embedder the embeddings; Error says what failed.
 """
 
 # SPDX-License-Identifier: Apache-2.0
