@@ -56,8 +56,7 @@ try_wheel() {
         env -i PATH="$home/none" HOME="$home" PYTHONPATH="$tools" LC_ALL=C.UTF-8 PIPX_DEFAULT_PYTHON="$python" \
             ${PIP_FIND_LINKS:+PIP_FIND_LINKS="$PIP_FIND_LINKS"} ${PIP_CERT:+PIP_CERT="$PIP_CERT"} "$python" -m pipx run --spec "$wheel" "$@"
     }
-    alone weir --version || return 77
-    [ -n "$(alone weir run -m fake: -p 'Is it there?' -n 8 --ignore-eos -q)" ]
+    alone weir --version && [ -n "$(alone weir run -m fake: -p 'Is it there?' -n 8 --ignore-eos -q)" ]
 }
 
 watch "making the wheel" "$weir_cache/log/wheel.log" make_wheel
