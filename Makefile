@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall deb run test check check-quick agents oracles bench docs format clean help
+.PHONY: build install uninstall deb wheel run test check check-quick agents oracles bench docs format clean help
 
 # $(value) keeps a "$" in the prompt from being taken for a make variable.
 unexport PROMPT MODEL
@@ -23,6 +23,11 @@ uninstall: ## make uninstall [PREFIX=/usr/local] [DESTDIR=...]: remove what make
 deb: ## Debian packages in build/deb: weir, its libraries, libweir-dev; scripts/deb_check.sh tries them in a clean Debian
 	@scripts/deps.sh deb
 	@scripts/deb.sh
+
+wheel: ## a wheel of the Python package in build/wheel, with library and program inside; pipx tries it with no compiler in PATH
+	@scripts/deps.sh run
+	@scripts/build.sh release weir_shared weir_cli
+	@scripts/wheel.sh
 
 run: ## make run [PROMPT="..."] [MODEL=file.gguf]: ask a model something; installs, fetches and builds what is missing
 	@scripts/run.sh

@@ -1,5 +1,8 @@
 """The Python package: builds and installs it as `pip install ./python` does, but with this build's library; then its own tests, the
-examples of its pages, and its types. WEIR_PYTHON names another python; its packages are pinned in python/tests/packages.txt."""
+examples of its pages, and its types. WEIR_PYTHON names another python; its packages are pinned in python/tests/packages.txt.
+
+WEIR_INTEGRATIONS=1: instead the tests of packages that are built on `openai`, which are pinned in python/tests/integrations.txt, and with
+them those of weir.openai. They have an older `openai` than the others, whose HTTP clients come from another package."""
 
 # SPDX-License-Identifier: Apache-2.0
 import fcntl
@@ -21,6 +24,7 @@ from guide import Guide  # noqa: E402
 
 PYTHON = os.environ.get("WEIR_PYTHON", sys.executable)
 PYRIGHT = "pyright@1.1.405"
+INTEGRATIONS = os.environ.get("WEIR_INTEGRATIONS") == "1"
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "weir/python"
 
 
@@ -52,9 +56,10 @@ def cached(name, key, make):
 def environment():
     """A virtual environment with the packages that the package and its tests need."""
     version = run(PYTHON, "-c", "import sys; print(sys.version)").stdout
-    pins = ROOT / "python/tests/packages.txt"
+    name = "integrations" if INTEGRATIONS else "packages"
+    pins = ROOT / f"python/tests/{name}.txt"
     return cached(
-        "packages",
+        name,
         pins.read_text() + version + PYTHON,
         lambda folder: (
             (PYTHON, "-m", "venv", folder),
@@ -91,7 +96,7 @@ def install(python):
 
 
 def test_behaviour(python, site):
-    names = sys.argv[1:] or ["discover"]
+    names = sys.argv[1:] or (["test_openai", "test_integrations", "test_batch"] if INTEGRATIONS else ["discover"])
     done = run(
         python,
         "-X",
@@ -144,7 +149,8 @@ def test_example(python, site):
 def test_pages(python, site):
     """The examples of the guide and the README, with the default model."""
     model = pathlib.Path(os.environ["WEIR_TEST_MODEL"])
-    for page in (ROOT / "docs/guides/python.md", ROOT / "python/README.md"):
+    guides = [ROOT / f"docs/guides/{name}.md" for name in ("python", "from-llama-cpp-python", "ten-thousand-prompts")]
+    for page in (*guides, ROOT / "python/README.md"):
         with tempfile.TemporaryDirectory() as folder:
             home = pathlib.Path(folder)
             (home / ".cache/weir/models").mkdir(parents=True)
@@ -170,6 +176,7 @@ def main():
     site = install(python)
     if site:
         test_behaviour(python, site)
+    if site and not INTEGRATIONS:
         test_example(python, site)
         test_pages(python, site)
         test_types(python, site)

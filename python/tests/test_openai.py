@@ -141,6 +141,10 @@ class Client(unittest.TestCase):
             model="any", messages=MESSAGES, user="me", max_tokens=2, tool_choice="auto", extra_body={"top_k": 5}
         )
         self.assertEqual(raw.headers["x-weir-relaxed"], "user, tool_choice")
+        for make, other in ((weir.openai.client, openai.DefaultHttpxClient), (weir.openai.async_client, openai.DefaultAsyncHttpxClient)):
+            with self.assertRaises(weir.InvalidError) as caught:  # its requests would leave the process
+                make(self.engine, http_client=other())
+            self.assertEqual(caught.exception.field, "http_client")
 
     def test_leaving_a_stream_cancels(self):
         endless = weir.Engine("fake:tick_us=1000", n_slots=2, n_ctx=1 << 20)

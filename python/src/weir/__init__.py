@@ -6,8 +6,8 @@
     for chunk in engine.stream(messages=[{"role": "user", "content": "Why is the sky blue?"}]):
         print(chunk, end="", flush=True)
 
-Engine runs requests: stream(), astream(), generate(), extract(), run_tools(). Model has the vocabulary, Chat the templates,
-Embedder the embeddings; Error says what failed.
+Engine runs requests: stream(), astream(), generate(), extract(), run_tools(); batch() answers the rows of a file. Model has the
+vocabulary, Chat the templates, Embedder the embeddings; Error says what failed.
 """
 
 # SPDX-License-Identifier: Apache-2.0
@@ -16,6 +16,7 @@ from __future__ import annotations
 import atexit
 
 from weir import log as _log
+from weir._batch import batch
 from weir._core import (
     BusyError,
     Error,
@@ -45,5 +46,5 @@ backend_version: str = text(lib.weir_backend_version())
 __all__ = [
     "Adapter", "Answer", "AsyncStream", "BusyError", "Chat", "Chunk", "Delta", "Embedder", "Engine", "Error", "Grammar", "InvalidError",
     "Media", "Model", "NotFoundError", "OutOfMemoryError", "Parser", "Result", "Sampler", "StoppedError", "Stream",
-    "TimedOutError", "ToolCall", "WrongTypeError", "backend_version", "estimate", "log_to",
+    "TimedOutError", "ToolCall", "WrongTypeError", "backend_version", "batch", "estimate", "log_to",
 ]  # fmt: skip

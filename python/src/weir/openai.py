@@ -5,6 +5,9 @@
 
 Code that is written for `openai`, and what is built on it, takes one of these, or the HTTP client that it gets from http_client().
 Chats, completions, embeddings and the list of models are answered; the model's name in a request is not looked at.
+
+HTTP clients are those of the package that the installed `openai` uses: httpx2 from its version 3 on, httpx before. Both have the same
+classes by other names, and a client of one accepts no transport of the other.
 """
 
 # SPDX-License-Identifier: Apache-2.0
@@ -14,15 +17,14 @@ import asyncio
 import base64
 import contextlib
 import functools
+import importlib
 import json
 import os
 import re
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
-
-import httpx2 as httpx
 
 from weir import _params
 from weir._core import Error, InvalidError, invalid
@@ -206,7 +208,7 @@ class _Ask:
 
     # ---- The answers ----
 
-    def events(self) -> Iterator[dict[str, Any]]:
+    def events(self) -> Generator[dict[str, Any], None, None]:
         with contextlib.ExitStack() as stack:
             streams = [stack.enter_context(self.engine.stream(**ask)) for ask in self.asks]
             for index, stream in enumerate(streams):
@@ -215,7 +217,7 @@ class _Ask:
             if self.with_usage:
                 yield self._part([], usage=self.usage([s.usage for s in streams]))
 
-    async def aevents(self) -> AsyncIterator[dict[str, Any]]:
+    async def aevents(self) -> AsyncGenerator[dict[str, Any], None]:
         async with contextlib.AsyncExitStack() as stack:
             streams = [await stack.enter_async_context(self.engine.astream(**ask)) for ask in self.asks]
             for index, stream in enumerate(streams):
@@ -281,8 +283,10 @@ def _refusal(error: Error, ask: _Ask | None = None) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "param": field or None, "code": error.code}}
 
 
-class _Bytes(httpx.SyncByteStream):
-    def __init__(self, first: dict[str, Any], events: Iterator[dict[str, Any]]) -> None:
+class _Lines:
+    """The body of a stream, from its first event and those that follow."""
+
+    def __init__(self, first: dict[str, Any], events: Generator[dict[str, Any], None, None]) -> None:
         self.first, self.events = first, events
 
     def __iter__(self) -> Iterator[bytes]:
@@ -295,11 +299,11 @@ class _Bytes(httpx.SyncByteStream):
             yield _line(_refusal(e))
 
     def close(self) -> None:
-        cast("Any", self.events).close()
+        self.events.close()
 
 
-class _AsyncBytes(httpx.AsyncByteStream):
-    def __init__(self, first: dict[str, Any], events: AsyncIterator[dict[str, Any]]) -> None:
+class _AsyncLines:
+    def __init__(self, first: dict[str, Any], events: AsyncGenerator[dict[str, Any], None]) -> None:
         self.first, self.events = first, events
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -312,24 +316,24 @@ class _AsyncBytes(httpx.AsyncByteStream):
             yield _line(_refusal(e))
 
     async def aclose(self) -> None:
-        await cast("Any", self.events).aclose()
+        await self.events.aclose()
 
 
-class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
-    """Answers the requests of an HTTP client by an engine."""
+class _Answers:
+    """Answers requests by an engine: the status, the headers, and the body as an object or as the events of a stream."""
 
-    def __init__(self, engine: Engine, embedder: Embedder | None = None) -> None:
+    def __init__(self, engine: Engine, embedder: Embedder | None) -> None:
         self.engine, self.embedder = engine, embedder
 
-    def _read(self, request: httpx.Request, content: bytes) -> _Ask | Callable[[], dict[str, Any]]:
+    def _read(self, method: str, path: str, content: bytes) -> _Ask | Callable[[], dict[str, Any]]:
         """The request for an answer, or a function that answers."""
-        path = request.url.path.removeprefix("/v1")
-        if (request.method, path) == ("GET", "/models"):
+        path = path.removeprefix("/v1")
+        if (method, path) == ("GET", "/models"):
             name = os.path.basename(self.engine.model.path)
             models = {"object": "list", "data": [{"id": name, "object": "model", "created": 0, "owned_by": "weir"}]}
             return lambda: models
-        if request.method != "POST" or path not in ("/chat/completions", "/completions", "/embeddings"):
-            raise Error(f"{request.method} {path} is not answered here; weir serve has more of OpenAI's API", "not_found", 404)
+        if method != "POST" or path not in ("/chat/completions", "/completions", "/embeddings"):
+            raise Error(f"{method} {path} is not answered here; weir serve has more of OpenAI's API", "not_found", 404)
         try:
             parsed = json.loads(content)
         except (ValueError, RecursionError) as e:
@@ -356,58 +360,107 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         headers = {"content-type": "text/event-stream" if stream else "application/json"}
         return {**headers, "x-weir-relaxed": ", ".join(ask.hints)} if ask.hints else headers
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
+    def answer(self, method: str, path: str, content: bytes) -> tuple[int, dict[str, str], dict[str, Any] | _Lines]:
         ask = None
         try:
-            ask = self._read(request, request.read())
+            ask = self._read(method, path, content)
             if not isinstance(ask, _Ask):
-                return httpx.Response(200, json=ask())
+                return 200, {}, ask()
             if not ask.streams:
-                return httpx.Response(200, json=ask.answer(), headers=self._headers(ask, False))
+                return 200, self._headers(ask, False), ask.answer()
             events = ask.events()
             first = next(events)  # what the engine refuses is the response's status
-            return httpx.Response(200, headers=self._headers(ask, True), stream=_Bytes(first, events))
+            return 200, self._headers(ask, True), _Lines(first, events)
         except Error as e:
-            return httpx.Response(e.status, json=_refusal(e, ask if isinstance(ask, _Ask) else None))
+            return e.status, {}, _refusal(e, ask if isinstance(ask, _Ask) else None)
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def aanswer(self, method: str, path: str, content: bytes,
+                      ) -> tuple[int, dict[str, str], dict[str, Any] | _AsyncLines]:  # fmt: skip
         ask = None
         try:
-            ask = self._read(request, await request.aread())
+            ask = self._read(method, path, content)
             if not isinstance(ask, _Ask):
-                return httpx.Response(200, json=await asyncio.to_thread(ask))  # embeddings are computed by the thread that asks
+                return 200, {}, await asyncio.to_thread(ask)  # embeddings are computed by the thread that asks
             if not ask.streams:
-                return httpx.Response(200, json=await ask.aanswer(), headers=self._headers(ask, False))
+                return 200, self._headers(ask, False), await ask.aanswer()
             events = ask.aevents()
             first = await events.__anext__()
-            return httpx.Response(200, headers=self._headers(ask, True), stream=_AsyncBytes(first, events))
+            return 200, self._headers(ask, True), _AsyncLines(first, events)
         except Error as e:
-            return httpx.Response(e.status, json=_refusal(e, ask if isinstance(ask, _Ask) else None))
+            return e.status, {}, _refusal(e, ask if isinstance(ask, _Ask) else None)
+
+
+# ---- HTTP clients -------------------------------------------------------------------------------------------
+
+
+def _package() -> Any:
+    """The package that makes the HTTP clients of the installed `openai`."""
+    import openai
+
+    return importlib.import_module(openai.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0])
+
+
+@functools.cache
+def _transport(http: Any) -> Callable[[_Answers], Any]:
+    """The class of transports for the clients of a package."""
+
+    class Lines(_Lines, http.SyncByteStream):
+        pass
+
+    class AsyncLines(_AsyncLines, http.AsyncByteStream):
+        pass
+
+    class Transport(http.BaseTransport, http.AsyncBaseTransport):
+        """Answers the requests of an HTTP client by an engine."""
+
+        def __init__(self, answers: _Answers) -> None:
+            self.answers = answers
+
+        def handle_request(self, request: Any) -> Any:
+            status, headers, body = self.answers.answer(request.method, request.url.path, request.read())
+            if isinstance(body, dict):
+                return http.Response(status, headers=headers, json=body)
+            return http.Response(status, headers=headers, stream=Lines(body.first, body.events))
+
+        async def handle_async_request(self, request: Any) -> Any:
+            status, headers, body = await self.answers.aanswer(request.method, request.url.path, await request.aread())
+            if isinstance(body, dict):
+                return http.Response(status, headers=headers, json=body)
+            return http.Response(status, headers=headers, stream=AsyncLines(body.first, body.events))
+
+    return Transport
 
 
 _CLIENT: dict[str, Any] = {"base_url": "http://weir/v1", "api_key": "none", "max_retries": 0}
 
 
-def http_client(engine: Engine, embedder: Embedder | None = None) -> httpx.Client:
-    """An HTTP client whose requests never leave the process."""
-    return httpx.Client(transport=Transport(engine, embedder))
+def http_client(engine: Engine, embedder: Embedder | None = None) -> openai.DefaultHttpxClient:
+    """An HTTP client whose requests never leave the process. Its address is http://weir/v1."""
+    http = _package()
+    return http.Client(transport=_transport(http)(_Answers(engine, embedder)))
 
 
-def async_http_client(engine: Engine, embedder: Embedder | None = None) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=Transport(engine, embedder))
+def async_http_client(engine: Engine, embedder: Embedder | None = None) -> openai.DefaultAsyncHttpxClient:
+    """The same for event loops."""
+    http = _package()
+    return http.AsyncClient(transport=_transport(http)(_Answers(engine, embedder)))
+
+
+def _options(options: dict[str, Any], http: Any) -> dict[str, Any]:
+    if options.get("http_client") is not None:
+        raise invalid("http_client", "is this client's own: its requests go to the engine. For another one, make an openai.OpenAI")
+    return {**_CLIENT, **options, "http_client": http}
 
 
 def client(engine: Engine, embedder: Embedder | None = None, **options: Any) -> openai.OpenAI:
-    """An openai.OpenAI; options are its own."""
+    """An openai.OpenAI; options are its own, but for http_client."""
     import openai
 
-    given = {**_CLIENT, **options}
-    return openai.OpenAI(http_client=given.pop("http_client", None) or http_client(engine, embedder), **given)
+    return openai.OpenAI(**_options(options, http_client(engine, embedder)))
 
 
 def async_client(engine: Engine, embedder: Embedder | None = None, **options: Any) -> openai.AsyncOpenAI:
-    """An openai.AsyncOpenAI; options are its own."""
+    """An openai.AsyncOpenAI; options are its own, but for http_client."""
     import openai
 
-    given = {**_CLIENT, **options}
-    return openai.AsyncOpenAI(http_client=given.pop("http_client", None) or async_http_client(engine, embedder), **given)
+    return openai.AsyncOpenAI(**_options(options, async_http_client(engine, embedder)))
