@@ -176,7 +176,7 @@ static void fill_codes(enum ggml_type type, unsigned char *rows, size_t n_bytes)
             memcpy(b, &scale, sizeof scale);
             continue;
         }
-        for (int i = 0; i < 4; i++) {
+        for (size_t i = 0; i < 4; i++) {
             unsigned char *high = b + block - 7 + 2 * i;
             *high = (unsigned char)((*high & 15) | (scale >> 4 * i & 15) << 4);
         }
