@@ -194,7 +194,7 @@ defmodule Weir.BatchStrategyTest do
             1..12
             |> Task.async_stream(
               fn _ -> Server.generate(server, "hello", temp: 0.0, max_tokens: 20) end,
-              timeout: 60_000
+              timeout: Weir.Wait.patience()
             )
             |> Enum.uniq()
 
