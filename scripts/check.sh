@@ -15,6 +15,10 @@ lanes=('gcc format layers markdown exports' 'docs dialyzer mix browser clients t
 fuzz_seconds=${FUZZ_SECONDS:-30}
 logs=build/check
 mkdir -p $logs
+# A line for each failed test and step. The lanes have files of their own beside it.
+[ "${*:-all}" != all ] || rm -f $logs/failed-*
+export WEIR_FAILED=$PWD/$logs/failed-$$
+: >"$WEIR_FAILED"
 passed=0 failed=0 failures= seconds=
 
 step() { # step NAME COMMAND...
@@ -27,6 +31,7 @@ step() { # step NAME COMMAND...
     else
         failed=$((failed + 1))
         failures+=" $name"
+        tell_failed "$name"
         say "FAILED: $name ($((SECONDS - started)) s)"
     fi
     seconds+="$((SECONDS - started)) s  $name"$'\n'
@@ -98,7 +103,7 @@ check_vulkan() {
 fuzz_one() {
     local name=$1 found=build/fuzz/corpus/$1 arguments=()
     mkdir -p "$found"
-    arguments=("-max_total_time=$fuzz_seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
+    arguments=("-max_total_time=$fuzz_seconds" -timeout=100 -rss_limit_mb=2048 -print_final_stats=1
         "-artifact_prefix=build/fuzz/$name-")
     if [ -f "fuzz/$name.dict" ]; then # and the fields of requests
         grep '^| `' docs/guides/fields.md | grep -o '`[^`]*`' | grep -o '[a-z0-9_]*' | sort -u | sed 's/.*/"&"/' |
@@ -213,5 +218,7 @@ done
 trap - EXIT
 printf '%s' "$seconds" | sort -rn | head -n 12 | sed 's/^/weir:   /' >&2
 [ -z "$failures" ] || say "failed:$failures"
+# Whoever sees only the end of the output learns all names.
+cat "$WEIR_FAILED" ${pids[@]+"${pids[@]/#/$PWD/$logs/failed-}"} 2>/dev/null || true
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

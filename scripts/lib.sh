@@ -72,6 +72,17 @@ forget_moved() {
     rm -rf "$1/CMakeCache.txt" "$1/CMakeFiles"
 }
 
+# tell_failed WHAT [LOG]: a line for the end of a long output, in the file that WEIR_FAILED names, if it does: what failed, and the first
+# line of its log that says why, or the last one.
+tell_failed() {
+    local why=
+    [ -n "${WEIR_FAILED:-}" ] || return 0
+    if [ -n "${2:-}" ]; then
+        why=$(grep -m 1 -E '^FAIL |[Ee]rror[: ]|FAILED|Sanitizer: |^ +1\) test' "$2") || why=$(tail -n 1 "$2")
+    fi
+    printf 'failed: %s%s\n' "$1" "${why:+: $why}" | cut -c 1-160 >>"$WEIR_FAILED"
+}
+
 # watch LABEL LOG COMMAND...: runs the command with its output in LOG, and shows that it is alive: a line that
 # is rewritten every second on a terminal, else one every 15 s. Shows the end of LOG when the command fails.
 watch() {
@@ -107,6 +118,7 @@ watch() {
         grep -vE '^\[ *[0-9]+[/%].*(Building|Linking|Creating|Built target)' "$log" |
             tail -n "${WEIR_LOG_LINES:-60}" | sed 's/^/    /' >&2 || true
         say "the whole log: $log"
+        [ "${WEIR_LOG_LINES:-60}" = 0 ] || tell_failed "$label" "$log"
     fi
     return "$status"
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test.sh [PRESET [CTEST-ARGUMENT...]]: runs a built preset's tests, shows the output of those that fail, and ends
-# with `N passed, N failed`. Counted are test cases: those that cmocka and ExUnit report, and one for any other program. The line before
-# counts the skipped ones.
+# with a line for each of them and `N passed, N failed`. Counted are test cases: those that cmocka and ExUnit report, and one for any
+# other program. The line before all these counts the skipped ones. The file that WEIR_FAILED names gets the failed tests' lines too.
 # Logs: build/PRESET/test.log, results: build/PRESET/test.xml. WEIR_TEST_JOBS tests run at once: two for each processor (4 at
 # the least), because most wait for a server or a terminal; those with two threads on the real model count twice (cmake/test.cmake).
 # SPDX-License-Identifier: Apache-2.0
@@ -31,6 +31,7 @@ WEIR_LOG_LINES=0 watch "testing ($preset)" "$build/test.log" ${plain[@]+"${plain
     --test-output-size-passed 1000000 --test-output-size-failed 1000000 "$@" || true
 
 python3 - "$results" "$build/test.log" <<'PYTHON'
+import os
 import re
 import sys
 import xml.etree.ElementTree as ET
@@ -44,6 +45,7 @@ except (OSError, ET.ParseError) as e:
     sys.exit(1)
 
 passed = failed = skipped = 0
+brief = []  # of each failed test
 for case in cases:
     output = case.findtext("system-out") or ""
     status = case.get("status")
@@ -71,6 +73,11 @@ for case in cases:
     why = why.get("message") if why is not None else ""
     print("---- FAILED: %s (%s, %.1f s)" % (case.get("name"), why or status, float(case.get("time") or 0)))
     lines = output.splitlines()
+    # The first failed check in the words of checks.py, cmocka, ExUnit, a sanitizer or Python; or the last line.
+    reasons = [re.compile(r) for r in (r"FAIL  (.+)", r".*?((?:ERROR|WARNING): \w+Sanitizer: .+|runtime error: .+)",
+                                       r"\[  ERROR   \] --- (.+)", r" +1\) ((?:test|doctest) .+)", r"((?:\w+\.)*\w*(?:Error|Expired): .+)")]
+    first = next((m[1] for reason in reasons for m in map(reason.match, lines) if m), lines[-1] if lines else "no output")
+    brief.append("failed: %s: %s" % (case.get("name"), first if status == "fail" and why != "Timeout" else "%s; %s" % (why or status, first)))
     # cmocka's lines about passed tests are for the log.
     lines = [l for l in lines if not re.match(r"\[( RUN      |       OK |  PASSED  |==========)\]", l)]
     if len(lines) > 80:
@@ -82,6 +89,10 @@ for case in cases:
 times = sorted(((float(c.get("time") or 0), c.get("name")) for c in cases), reverse=True)
 print("longest: " + ", ".join("%s %.0f s" % (name, seconds) for seconds, name in times[:10]))
 print("%d test programs%s" % (len(cases), "; skipped, of programs and of their tests: %d" % skipped if skipped else ""))
+brief = "".join(line[:160] + "\n" for line in brief)
+print(brief, end="")
+if os.environ.get("WEIR_FAILED"):
+    open(os.environ["WEIR_FAILED"], "a").write(brief)
 print("%d passed, %d failed" % (passed, failed))
 sys.exit(1 if failed or not cases else 0)
 PYTHON

@@ -11,7 +11,7 @@ import threading
 
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(here, "agents"), os.path.join(here, "support")]
-from checks import check, run_tests  # noqa: E402
+from checks import PATIENCE, check, run_tests  # noqa: E402
 from dialects import Chat, Messages, Ollama, Responses, fields, parts_of  # noqa: E402
 from pins import versions  # noqa: E402
 from proxy import CUT_TOKENS, Proxy, Script, take  # noqa: E402
@@ -75,7 +75,7 @@ def setting(script=SCRIPT):
 
 
 def ask(proxy, body, path="/v1/chat/completions"):
-    connection = http.client.HTTPConnection("127.0.0.1", proxy.server_port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", proxy.server_port, timeout=PATIENCE)
     connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
     reply = connection.getresponse()
     try:

@@ -11,7 +11,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, finish  # noqa: E402
+from checks import PATIENCE, check, finish  # noqa: E402
 from serve import Server, environment  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
@@ -23,7 +23,7 @@ PROMPT = "A prompt that is long enough to be worth a file, and asked again"
 
 
 def weir(*words, stdin=""):
-    return subprocess.run([WEIR, *words], input=stdin, capture_output=True, text=True, env=environment(), timeout=120)
+    return subprocess.run([WEIR, *words], input=stdin, capture_output=True, text=True, env=environment(), timeout=PATIENCE)
 
 
 def run(*words):

@@ -10,7 +10,6 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "engine/engine.h"
 #include "model/fake.h"
@@ -241,7 +240,7 @@ static void blow(uint64_t seed, uint64_t n_cancels, weir_layout layout)
 static void test_nothing_is_left_of_cancels(void **state)
 {
     (void)state;
-    uint64_t seed = dice_environment("WEIR_TEST_SEED", (uint64_t)weir__clock_now_ns() % 1000000000);
+    uint64_t seed = dice_environment("WEIR_TEST_SEED", 1);
     uint64_t n = dice_environment("WEIR_TEST_CANCELS", CANCELS);
     print_message("%llu cancels from WEIR_TEST_SEED=%llu\n", (unsigned long long)n, (unsigned long long)seed);
     blow(seed, n / 2, WEIR_LAYOUT_UNIFIED);

@@ -3,13 +3,11 @@
 import json
 import os
 import re
-import signal
 import sys
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, environment, run_tests  # noqa: E402
-from program import FAKE, MODEL, PATIENCE, SLOW, expect, on_fake, scratch, start, weir  # noqa: E402
+from program import FAKE, MODEL, SLOW, expect, interrupted, on_fake, scratch, weir  # noqa: E402
 
 
 def test_bench():
@@ -40,11 +38,8 @@ def test_bench():
     expect("bench engine: no larger one is", weir("bench", "engine", "-m", MODEL, "--streams", "1048577"), 2, "at most 1048576")
     expect("bench engine: no number", weir("bench", "engine", "-m", MODEL, "--streams", "1,,2"), 2, "--streams")
     expect("bench engine: a CSV that cannot be written", weir("bench", "engine", "-m", MODEL, "--csv", "/nonexistent/x.csv"), 1, "/nonexistent/x.csv")
-    process = start("bench", "engine", "-m", SLOW, "--streams", "4", "--prompt", "64", "--gen", "2000", "--repeat", "9")
-    time.sleep(1 if FAKE else 4)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=PATIENCE)
-    check("bench engine: SIGINT", process.returncode == 130, process.returncode)
+    code = interrupted("bench", "engine", "-m", SLOW, "--streams", "4", "--prompt", "64", "--gen", "2000", "--repeat", "9")
+    check("bench engine: SIGINT", code == 130, code)
     if FAKE:
         parsed = json.loads(weir("bench", "schedule", "--slots", "4", "--cache-nodes", "50", "--ticks", "20", "--json").stdout)
         check("bench schedule", parsed["ticks"] == 20 and 0 < parsed["decide_us"]["p50"] <= parsed["decide_us"]["max"], parsed)
@@ -88,11 +83,8 @@ def test_bench_kernels():
     expect("bench kernels: a word", weir("bench", "kernels", "fast"), 2, "fast")
     expect("bench kernels: a CSV that cannot be written", weir("bench", "kernels", "--quick", "--csv", "/nonexistent/x.csv"), 1,
            "/nonexistent/x.csv")
-    process = start("bench", "kernels", "--threads", "1", "--memory", "16", "--repeat", "1000")
-    time.sleep(2)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=PATIENCE)
-    check("bench kernels: SIGINT", process.returncode == 130, process.returncode)
+    code = interrupted("bench", "kernels", "--threads", "1", "--memory", "16", "--repeat", "1000")
+    check("bench kernels: SIGINT", code == 130, code)
 
 
 if __name__ == "__main__":

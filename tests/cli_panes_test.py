@@ -84,13 +84,13 @@ def test_panes_size():
     seen = []
     for i in range(29):
         terminal.keys("j")
-        terminal.wait_for(lambda s: focus(s) == str(i + 2), 2)
+        terminal.wait_for(lambda s: focus(s) == str(i + 2), PATIENCE)
         seen.append(focus(terminal.screen))
     check("panes scroll with the focus", seen == [str(i + 2) for i in range(29)], seen)
     check("what is above and below is told", "19 above" in terminal.screen.text(), terminal.screen.text())
     for columns, rows in ((50, 10), (120, 40), (20, 4), (10, 1), (80, 24)):
         terminal.resize(columns, rows)
-        drawn = terminal.wait_for(lambda s: focus(s) == "30" and s.text().count("weir stream") == 1 or rows < 4, 3)
+        drawn = terminal.wait_for(lambda s: focus(s) == "30" and s.text().count("weir stream") == 1 or rows < 4, PATIENCE)
         terminal.read(0.2)  # a frame of the old size may have been under way
         terminal.screen.overflows = 0
         terminal.read(0.3)
@@ -108,14 +108,12 @@ def test_panes_size():
 def test_panes_keys():
     terminal = panes(3, model=STUCK)
     terminal.wait_for(lambda s: s.alternate and focus(s) == "1", PATIENCE)
-    started = time.monotonic()
     terminal.keys("\t")
-    moved = terminal.wait_for(lambda s: focus(s) == "2", 2)
-    check("keys are read while nothing arrives", moved and time.monotonic() - started < 1, terminal.screen.text())
+    check("keys are read while nothing arrives", terminal.wait_for(lambda s: focus(s) == "2", PATIENCE), terminal.screen.text())
     terminal.keys("s")
-    check("a skip is shown at once", terminal.wait_for(lambda s: "cancelling" in s.text() or "cancelled" in s.text(), 1), terminal.screen.text())
+    check("a skip is shown at once", terminal.wait_for(lambda s: "cancelling" in s.text() or "cancelled" in s.text(), PATIENCE), terminal.screen.text())
     terminal.process.send_signal(signal.SIGINT)
-    check("SIGINT ends a tick of three seconds", terminal.finish(2) == 130 and in_order(terminal), terminal.output[-300:])
+    check("SIGINT ends a tick of an hour", terminal.finish(PATIENCE) == 130 and in_order(terminal), terminal.output[-300:])
     terminal.close()
 
 
@@ -130,10 +128,10 @@ def test_panes_suspend():
     terminal = panes(2)
     terminal.wait_for(lambda s: "generating" in s.text(), PATIENCE)
     terminal.keys("\x1a")
-    end = time.monotonic() + 5
+    end = time.monotonic() + PATIENCE
     while state() != "T" and time.monotonic() < end:
         terminal.read(0.05)
-    terminal.read(0.1)
+    terminal.read(0.1)  # what it wrote before it stopped is there
     check("Ctrl-Z stops it with the terminal in order", state() == "T" and in_order(terminal), state(), terminal.output[-200:])
     terminal.process.send_signal(signal.SIGCONT)
     check("and it goes on where it was", terminal.wait_for(lambda s: s.alternate and "generating" in s.text() and s.entered == 2, PATIENCE),
@@ -149,7 +147,7 @@ def test_panes_stdin():
     terminal = Terminal(["sh", "-c", 'cat "$2" | "$0" stream -m "$1" -', WEIR, SLOW, path], env=environment())
     terminal.wait_for(lambda s: s.text().count("generating") == 2, PATIENCE)
     terminal.keys("j")
-    check("requests from a pipe, keys from the terminal", terminal.wait_for(lambda s: focus(s) == "2", 2), terminal.screen.text())
+    check("requests from a pipe, keys from the terminal", terminal.wait_for(lambda s: focus(s) == "2", PATIENCE), terminal.screen.text())
     terminal.keys("q")
     check("and q", terminal.finish(PATIENCE) == 130 and in_order(terminal))
     terminal.close()

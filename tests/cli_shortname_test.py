@@ -8,13 +8,12 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, run_tests  # noqa: E402
+from checks import PATIENCE, check, run_tests  # noqa: E402
 from hub_server import Hub  # noqa: E402
 from terminal import Terminal, in_order  # noqa: E402
 
 WEIR = os.environ["WEIR_BIN"]
 SOURCE = os.environ["WEIR_SOURCE_DIR"]
-PATIENCE = 120
 LLAMA, QWEN = "bartowski/Llama-3.2-3B-Instruct-GGUF", "bartowski/Qwen_Qwen3-0.6B-GGUF"
 scratch = tempfile.TemporaryDirectory()
 hub = Hub()

@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, environment, run_tests  # noqa: E402
+from checks import PATIENCE, check, environment, run_tests  # noqa: E402
 from terminal import Terminal  # noqa: E402
 
 WEIR = os.environ["WEIR_BIN"]
@@ -17,7 +17,7 @@ scratch = tempfile.TemporaryDirectory()
 
 
 def weir(*words, stdin=b""):
-    done = subprocess.run([WEIR, *words], input=stdin, capture_output=True, env=environment(), timeout=120)
+    done = subprocess.run([WEIR, *words], input=stdin, capture_output=True, env=environment(), timeout=PATIENCE)
     done.stdout, done.stderr = done.stdout.decode(), done.stderr.decode()
     return done
 
@@ -52,13 +52,13 @@ def test_tokenize():
     check("special tokens are one, or text", len(special) == 1 and
           len(weir("tokenize", "-m", "fake:", "--ids", "--no-special", "--no-parse", "<s>").stdout.split()) == 3, special)
     terminal = Terminal([WEIR, "tokenize", "-m", "fake:", "--no-special", "ab\ncd"], env=environment())
-    code = terminal.finish(60)
+    code = terminal.finish(PATIENCE)
     shown = terminal.screen.lines()
     check("on a terminal: coloured pieces, and how many", code == 0 and shown[0] == "ab↵" and shown[1] == "cd" and "5 tokens" in shown[2] and
           terminal.screen.styles >= 5 and not terminal.screen.unknown, shown, terminal.output)
     terminal.close()
     terminal = Terminal([WEIR, "tokenize", "-m", "fake:", "--no-special", "ab"], env=environment(NO_COLOR="1"))
-    terminal.finish(60)
+    terminal.finish(PATIENCE)
     check("without colours: lines", terminal.screen.lines()[0].startswith("97") and terminal.screen.styles == 0, terminal.output)
     terminal.close()
     fails("two texts", weir("tokenize", "-m", "fake:", "a", "b"), 2, "one text")

@@ -33,7 +33,7 @@ def expect(name, done, code, *parts):
 
 
 def serve(*words, model=SLOW, **more):
-    return Server(WEIR, *words, model=model, env=environment(), patience=PATIENCE, **more)
+    return Server(WEIR, *words, model=model, env=environment(), **more)
 
 
 class Load:

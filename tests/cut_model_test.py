@@ -20,7 +20,7 @@ def cut(path):
     """Cuts the file in the middle of a pass. The exit code, what the program said, and the log; None: the pass had not begun, and the cut was noticed."""
     shutil.copy(os.environ["WEIR_TEST_MODEL"], path)
     # llama.cpp's kernels read all weights where the file is mapped.
-    server = Server(WEIR, "-np", "1", "-c", "2048", model=path, patience=180, env=environment(WEIR_KERNELS="off"))
+    server = Server(WEIR, "-np", "1", "-c", "2048", model=path, env=environment(WEIR_KERNELS="off"))
     connection = server.connect()
     connection.request("POST", "/v1/completions", {"prompt": "zebra xylophone quartz " * 200, "max_tokens": 1})
     server.wait_for(lambda metrics: metrics["weir_slots_prefilling"] == 1)

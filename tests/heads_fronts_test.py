@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, finish  # noqa: E402
+from checks import PATIENCE, check, finish  # noqa: E402
 from serve import Server, environment, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
@@ -23,7 +23,7 @@ def model(kind, *words):
 
 
 def weir(*words):
-    return subprocess.run([WEIR, *words], capture_output=True, text=True, env=environment(), timeout=120)
+    return subprocess.run([WEIR, *words], capture_output=True, text=True, env=environment(), timeout=PATIENCE)
 
 
 def run(*words):

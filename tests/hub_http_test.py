@@ -14,19 +14,16 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, finish  # noqa: E402
+from checks import PATIENCE, check, finish, seed  # noqa: E402
 from hub_server import Hub  # noqa: E402
 from terminal import Terminal  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
-PATIENCE = 120
 MB = 1 << 20
 scratch = tempfile.TemporaryDirectory()
 hub = Hub()
 n_caches = 0
-seed = int.from_bytes(os.urandom(4), "little")
-print("seed", seed)
-dice = random.Random(seed)
+dice = random.Random(seed())
 
 
 def cache():

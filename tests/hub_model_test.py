@@ -8,12 +8,11 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from authority import Authority  # noqa: E402
-from checks import check, environment, finish  # noqa: E402
+from checks import PATIENCE, check, environment, finish  # noqa: E402
 from hub_server import Hub  # noqa: E402
 from terminal import Terminal  # noqa: E402
 
 WEIR, MODEL = os.environ["WEIR_BIN"], os.environ["WEIR_TEST_MODEL"]
-PATIENCE = 300
 ASK = ["-p", "Name a river.", "-n", "12", "--temp", "0", "-t", "1", "-c", "512"]
 
 

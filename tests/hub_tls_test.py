@@ -8,11 +8,10 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from authority import Authority  # noqa: E402
-from checks import check, environment, finish  # noqa: E402
+from checks import PATIENCE, check, environment, finish  # noqa: E402
 from hub_server import Hub  # noqa: E402
 
 WEIR = os.environ["WEIR_BIN"]
-PATIENCE = 120
 VARIABLES = ("CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")
 scratch = tempfile.TemporaryDirectory()
 content = os.urandom(300000)

@@ -237,7 +237,7 @@ static void answers_do_not_depend_on_the_company(void **state)
     (void)state;
     dice d;
     time_t begin = time(NULL);
-    uint64_t seed = dice_environment("WEIR_TEST_SEED", (uint64_t)begin % 1000000), rounds = 0;
+    uint64_t seed = dice_environment("WEIR_TEST_SEED", 1), rounds = 0;
     uint64_t seconds = dice_environment("WEIR_TEST_SECONDS", N_SECONDS);
     printf("from WEIR_TEST_SEED=%llu for WEIR_TEST_SECONDS=%llu\n", (unsigned long long)seed,
            (unsigned long long)seconds);

@@ -11,7 +11,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, run_tests  # noqa: E402
+from checks import check, eventually, run_tests  # noqa: E402
 from program import WEIR  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
@@ -133,10 +133,7 @@ def test_written_into():
         connection.close()
         check("a new request is refused with the same sentence", ask(server) == (503, "model_lost", sentence), ask(server))
         health = server.get("/health")
-        for _ in range(200):
-            if health.status == 503:
-                break
-            time.sleep(0.05)
+        if eventually(lambda: server.get("/health").status == 503):
             health = server.get("/health")
         check("/health is red", health.status == 503 and health.error["message"] == sentence, health.body)
         check("the log says so", server.log(lambda e: e.get("event") == "model_lost" and e["message"] == sentence))

@@ -105,7 +105,7 @@ def test_behaviour(python, site):
         "unittest",
         *names,
         cwd=ROOT / "python/tests",
-        timeout=800,
+        timeout=2000,
         env={**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"},
     )
     print(done.stdout[-20000:])

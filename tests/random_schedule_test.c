@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "support/effort.h"
 #include "support/event.h"
@@ -290,7 +289,7 @@ static void test_random_schedules(void **state)
 {
     static play p;
     (void)state;
-    uint64_t seed = dice_environment("WEIR_TEST_SEED", (uint64_t)weir__clock_now_ns() % 1000000000);
+    uint64_t seed = dice_environment("WEIR_TEST_SEED", 1);
     uint64_t n = dice_environment("WEIR_TEST_SCHEDULES", SCHEDULES);
     uint64_t n_drafted = 0, n_right = 0;
     uint64_t reasons[8] = {0}, n_requests = 0, n_suspensions = 0, n_cached = 0, n_joined = 0, n_evicted = 0,

@@ -133,7 +133,7 @@ def test_lost():
         alone = text_of(server)
     with Worker() as a, Worker() as b:
         slow = environment(WEIR_KERNELS="off")
-        with Server(WEIR, *words, "--rpc", f"{a.name},{b.name}", model=MODEL, env=slow, patience=PATIENCE) as server:
+        with Server(WEIR, *words, "--rpc", f"{a.name},{b.name}", model=MODEL, env=slow) as server:
             check("the text of one process", text_of(server) == alone)
             last = stream_until_lost(server, b.end)
             check("a stream ends with an error that names the worker", b.name in last and "error" in last, last)
@@ -157,7 +157,7 @@ def test_shared():
     os.mkdir(folder)
     for seed, name in enumerate("ab"):
         subprocess.run(["sh", f"{SOURCE}/tests/support/tiny.sh", f"{folder}/{name}.gguf", "tiny_gguf.py", "llama", "--layers", "4", "--seed", str(seed + 1)], check=True)
-    with Worker() as worker, Server(WEIR, "--models-dir", folder, "-c", "512", "-np", "2", "-t", "1", "--rpc", worker.name, model=None, env=PLAIN, patience=PATIENCE) as server:
+    with Worker() as worker, Server(WEIR, "--models-dir", folder, "-c", "512", "-np", "2", "-t", "1", "--rpc", worker.name, model=None, env=PLAIN) as server:
         alone = text_of(server, "a"), text_of(server, "b")
         connection = server.connect()
         connection.request("POST", "/v1/completions", dict(ASK, model="a", max_tokens=400, stream=True))

@@ -24,7 +24,7 @@ for seed, name in enumerate(NAMES):
 
 
 def start(*words):
-    return Server(WEIR, "--models-dir", FOLDER, *WORDS, *words, model=None, patience=120)
+    return Server(WEIR, "--models-dir", FOLDER, *WORDS, *words, model=None)
 
 
 def ask(server, model, prompt, n=8):
@@ -61,7 +61,7 @@ def test_sizes_in_the_list_of_ollama():
         with open(f"{split}/big-0000{i}-of-00002.gguf", "wb") as file:
             file.write(b"x" * n)
     for folder, sizes in ((FOLDER, {f"{n}:latest": os.path.getsize(f"{FOLDER}/{n}.gguf") for n in NAMES}), (split, {"big:latest": 1234})):
-        with Server(WEIR, "--models-dir", folder, *WORDS, model=None, patience=120) as server:
+        with Server(WEIR, "--models-dir", folder, *WORDS, model=None) as server:
             told = {m["name"]: (m["size"], m["digest"]) for m in server.get("/api/tags").json["models"]}
             check("/api/tags: sizes of models that are not loaded", {n: told[n][0] for n in sizes} == sizes, told)
             if folder == FOLDER:

@@ -8,7 +8,7 @@ import tempfile
 import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, environment, run_tests  # noqa: E402
+from checks import PATIENCE, check, environment, run_tests  # noqa: E402
 from program import WEIR, expect, weir  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
@@ -235,7 +235,7 @@ def test_refusals():
                              ("[a]\nmodel = fake:\nlora = fake:1=900\n", 2, "scale"),
                              ("[a]\nmodel = ./none.gguf\n", 3, "models.conf:1: the model a is")):
         written(text)
-        done = weir("serve", "--models", FILE, "--port", "0", timeout=20)
+        done = weir("serve", "--models", FILE, "--port", "0", timeout=PATIENCE)
         expect(f"refused: {says}", done, code, says)
     written("[a]\nmodel = fake:\nsystem = x\0y\n")
     expect("a NUL byte", weir("serve", "--models", FILE), 2, "models.conf:3: the line has a NUL byte")

@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, environment  # noqa: E402
+from checks import PATIENCE, check, environment  # noqa: E402
 from parts import end, part, run_parts  # noqa: E402
 from serve import Connection, Server, need_server  # noqa: E402
 
@@ -489,7 +489,7 @@ def programs():
     others, _ = stream_of(server, "bob", max_tokens=90000)
 
     def ps(key, *words):
-        done = subprocess.run([WEIR, "ps", "--url", server.url, "--api-key", key, *words], capture_output=True, text=True, env=environment(), timeout=60)
+        done = subprocess.run([WEIR, "ps", "--url", server.url, "--api-key", key, *words], capture_output=True, text=True, env=environment(), timeout=PATIENCE)
         return done.returncode, done.stdout, done.stderr
 
     code, said, _ = ps("boss")

@@ -32,7 +32,7 @@ need_server(WEIR)
 with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
     template.write(TEMPLATE)
     template.flush()
-    server = Server(WEIR, "-np", "1", "-c", "1024", "--chat-template-file", template.name, model=os.environ["WEIR_TEST_MODEL"], patience=300)
+    server = Server(WEIR, "-np", "1", "-c", "1024", "--chat-template-file", template.name, model=os.environ["WEIR_TEST_MODEL"])
     hello = [{"role": "user", "content": "Name a river."}]
 
     def n_tokens(**more):
@@ -84,7 +84,7 @@ OPEN = TEMPLATE.replace("{% endif %}{% endif %}{% if reason", "{% else %}<think>
 with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
     template.write(OPEN)
     template.flush()
-    server = Server(WEIR, "-np", "2", "-c", "2048", "--chat-template-file", template.name, "--reasoning-budget", "60,low=9", model=os.environ["WEIR_TEST_MODEL"], patience=300)
+    server = Server(WEIR, "-np", "2", "-c", "2048", "--chat-template-file", template.name, "--reasoning-budget", "60,low=9", model=os.environ["WEIR_TEST_MODEL"])
 
     def of_chat(reply):
         message = reply["choices"][0]["message"]

@@ -1,5 +1,5 @@
 """weir serve on the fake model, among clients that behave badly and when things run out: it stays up, comes back to idle, does not spin,
-and its memory does not grow. WEIR_FAULTS=N: that many clients that vanish (500); WEIR_FAULTS_SEED=N; arguments: parts, to run only these."""
+and its memory does not grow. WEIR_FAULTS=N: that many clients that vanish (500); WEIR_TEST_SEED=N; arguments: parts, to run only these."""
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
 import json
@@ -17,7 +17,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, leave_out  # noqa: E402
+from checks import PATIENCE, check, eventually, leave_out, seed  # noqa: E402
 from parts import end, part, run_parts  # noqa: E402
 from serve import Connection, Server, environment, need_server  # noqa: E402
 
@@ -29,7 +29,7 @@ SLOW = "fake:tick_us=20000,n_ctx_train=100000"
 POST = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\n"
 RESET = struct.pack("ii", 1, 0)
 N_CLIENTS = int(os.environ.get("WEIR_FAULTS", "500"))
-SEED = int(os.environ.get("WEIR_FAULTS_SEED", str(random.SystemRandom().randrange(1 << 30))))
+SEED = seed()
 scratch = tempfile.TemporaryDirectory()
 with open(WEIR, "rb") as program:
     # What sanitizers take for themselves says nothing about weir.
@@ -55,15 +55,6 @@ def restful(server, seconds=1.0):
     before, began = server.cpu(), time.monotonic()
     time.sleep(seconds)
     return (server.cpu() - before) / (time.monotonic() - began)
-
-
-def eventually(condition, patience=60):
-    until = time.monotonic() + patience
-    while not condition():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 # ---- The model is not there, or stands still
@@ -112,14 +103,14 @@ def watchdog():
 def bodies():
     server = start("--body-timeout", "2")
     size = 64 << 20
-    connection = server.connect(timeout=30)
+    connection = server.connect()
     before = server.resident()
     connection.send(POST + f"Content-Length: {size}\r\n\r\n")
     status, headers = connection.head()
     body = connection.exactly(int(headers["content-length"]))
     check("64 MB: refused before a byte of it came", status == 413 and json.loads(body)["error"]["code"] == "body_too_large" and connection.closed(), status, body)
     connection.close()
-    connection = server.connect(timeout=30)
+    connection = server.connect()
     sent = 0
     try:
         connection.send(POST + f"Content-Length: {size}\r\n\r\n")
@@ -134,15 +125,15 @@ def bodies():
     check("64 MB, sent all the same: not taken", sent < size and status in (413, None), sent, status)
     connection.close()
     check("64 MB: none of it was kept", server.resident() - before < 8 << 20, before, server.resident())
-    connection = server.connect(timeout=30)
+    connection = server.connect()
     connection.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2)
     check("requests that come at once are answered", [connection.reply().status for _ in range(2)] == [200, 200])
     connection.close()
     # A byte now and then: each of them in time, all of them not.
-    connection = server.connect(timeout=30)
+    connection = server.connect()
     connection.send(POST + "Content-Length: 1000\r\n\r\n{")
     began, reply = time.monotonic(), b""
-    while time.monotonic() - began < 30 and not reply:
+    while time.monotonic() - began < PATIENCE and not reply:
         try:
             connection.send(" ")
         except OSError:
@@ -210,7 +201,7 @@ def slow_readers():
 @part
 def large_bodies():
     """Their memory goes back to the system. A request of many small texts takes many times its size."""
-    server = start()
+    server = start("--body-timeout", "3600", "--work-timeout", "3600")
     before = server.resident()
     for _ in range(3):
         reply = server.post(CHAT, {"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}] * 200000}]})
@@ -342,12 +333,16 @@ def descriptors():
     for s in crowd:
         s.close()
     # Requests that wait for their answers are not sent away: then the last connections are for probes.
-    busy = []
+    busy, answered = [], {}
     for _ in range(40):
         connection = server.connect()
         busy.append(connection)
         connection.request("POST", CHAT, ENDLESS)
-        if select.select([connection.sock], [], [], 0.2)[0] and connection.head()[0] == 503:
+        # The last one waits until one of them is told.
+        silent = [c for c in busy if c not in answered]
+        told = select.select([c.sock for c in silent], [], [], 0.2 if len(busy) < 39 else PATIENCE)[0]
+        answered.update((c, c.head()[0]) for c in silent if c.sock in told)
+        if 503 in answered.values():
             break
     check("beyond what it has room for, a request is refused", len(busy) < 40 and server.wait_for(lambda m: m["weir_http_live"] > 20)["weir_http_live"] > 20, len(busy))
     reply = server.post(CHAT, HELLO)
@@ -375,7 +370,7 @@ def nobody_reads_the_log():
         kind, unix = "unix", path
     try:
         eventually(lambda: os.path.exists(path))
-        connection = Connection(Other, timeout=30)
+        connection = Connection(Other, timeout=PATIENCE)
         status = []
         for _ in range(12000):  # lines of some 150 bytes: more than a pipe holds, and more than the server keeps
             connection.request("GET", "/health")
@@ -495,7 +490,7 @@ def rest(server):
 
 @part
 def vanishing():
-    print(f"seed {SEED}, {N_CLIENTS} clients", flush=True)
+    print(f"{N_CLIENTS} clients", flush=True)
     dice = random.Random(SEED)
     # Without a cache, which grows as far as it may. Warm: cells, the engine's record of the last ticks and buffers are touched once.
     server = start("-np", "8", "--queue", "200", "--no-log", "--cache-sequences", "0", model="fake:tick_us=500")

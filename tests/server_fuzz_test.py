@@ -1,5 +1,5 @@
 """weir serve on the fake model, asked in mutilated HTTP: it stays up, its answers are HTTP, and in the end it is idle and rests.
-WEIR_FUZZ_SECONDS=N (10), WEIR_FUZZ_SEED=N."""
+WEIR_FUZZ_SECONDS=N (10), WEIR_TEST_SEED=N."""
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
@@ -12,13 +12,13 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, finish  # noqa: E402
+from checks import PATIENCE, check, finish, seed  # noqa: E402
 from media import image_part, png, sound_part, text64, wav  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
 SECONDS = float(os.environ.get("WEIR_FUZZ_SECONDS", "10"))
-SEED = int(os.environ.get("WEIR_FUZZ_SEED", str(random.SystemRandom().randrange(1 << 30))))
+SEED = seed()
 AT_ONCE = 8
 MESSAGES = [{"role": "user", "content": "hello"}]
 BODIES = [
@@ -127,7 +127,6 @@ class Client:
 
 
 need_server(WEIR)
-print(f"seed {SEED}", flush=True)
 dice = random.Random(SEED)
 server = Server(WEIR, "--embeddings", "--resume-grace", "1", "--resume-keep", "1", "--lora-dir", os.path.dirname(os.path.abspath(__file__)), "-np", "4", "-c", "512", model="fake:tick_us=500")
 files, n, statuses, bad = server.files(), 0, {}, []
@@ -168,7 +167,7 @@ if server.process.poll() is None:
     # A computation that is given up because its client has left fails too, and nobody is told.
     failed = [e for e in server.lines if e.get("status", 0) >= 500 and e["status"] not in (501, 505) and not e.get("left")]
     check("no failure of its own is told", not failed, *failed)
-    closing = time.monotonic() + 30
+    closing = time.monotonic() + PATIENCE
     while server.files() > files and time.monotonic() < closing:
         time.sleep(0.1)
     check("no descriptor stays", server.files() <= files, server.files(), files)

@@ -1,5 +1,5 @@
 """weir serve on the fake model: what has no effect in a request is served and named in X-Weir-Relaxed, or with X-Weir-Strict refused; what was
-mistyped, and what the answer would not be the same without, is refused. WEIR_HINTS_SEED=N takes the same fields as another run under sanitizers."""
+mistyped, and what the answer would not be the same without, is refused. WEIR_TEST_SEED=N takes the same fields as another run under sanitizers."""
 # SPDX-License-Identifier: Apache-2.0
 import itertools
 import json
@@ -12,7 +12,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, effort  # noqa: E402
+from checks import check, effort, seed  # noqa: E402
 from parts import end, part, run_parts  # noqa: E402
 from serve import STRICT, Kept, Server, environment, need_server  # noqa: E402
 
@@ -209,11 +209,11 @@ def efforts():
             end(server)
 
 
-SEED = int(os.environ.get("WEIR_HINTS_SEED") or random.SystemRandom().randrange(1 << 30))
+SEED = seed()
 
 
 def some(items, one_in):
-    """All of them; under sanitizers one in so many, others in each run."""
+    """All of them; under sanitizers one in so many, which ones the seed says."""
     step = min(effort(1, one_in), len(items))
     return items[SEED % step::step] if step else items
 
@@ -397,5 +397,4 @@ def logged():
 
 
 need_server(WEIR)
-print(f"seed {SEED}", flush=True)
 run_parts()

@@ -11,7 +11,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check  # noqa: E402
+from checks import PATIENCE, check  # noqa: E402
 from parts import end, part, run_parts  # noqa: E402
 from serve import Connection, Server, need_server  # noqa: E402
 
@@ -31,7 +31,7 @@ def start(*words, **more):
     return Server(WEIR, *words, **more)
 
 
-def say(server, data, half=False, timeout=60):
+def say(server, data, half=False, timeout=PATIENCE):
     connection = Connection(server, timeout=timeout)
     connection.send(data.encode("latin-1") if isinstance(data, str) else data)
     if half:
@@ -308,7 +308,7 @@ def patience():
         except OSError:
             pass
         n += 1
-    slow.sock.settimeout(60)
+    slow.sock.settimeout(PATIENCE)
     reply = slow.reply()
     check("a head that trickles: 408", reply.status == 408 and reply.error["code"] == "request_timeout" and slow.closed(), reply.body)
     check("who says nothing hears nothing", quiet.closed() and quiet.buffer == b"")
@@ -375,7 +375,7 @@ def tls():
     check("who leaves is noticed", server.wait_for(lambda m: m["weir_slots_generating"] == 0)["weir_slots_generating"] == 0)
     with socket.create_connection(("127.0.0.1", server.port)) as s:
         s.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        s.settimeout(60)
+        s.settimeout(PATIENCE)
         try:
             said = s.recv(100)
         except OSError:

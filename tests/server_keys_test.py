@@ -13,7 +13,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, environment  # noqa: E402
+from checks import PATIENCE, check, environment  # noqa: E402
 from parts import end, part, run_parts  # noqa: E402
 from serve import STRICT, Server, need_server  # noqa: E402
 
@@ -367,7 +367,7 @@ def empties():
     check("nor in the file", "there is no address to listen on" in (refusal(config="host =\n") or ""))
     for command in (("ps",), ("top", "--json"), ("bench", "http", "http://127.0.0.1:1")):
         for words, env in ((("--api-key", ""), {}), ((), {"WEIR_API_KEY": ""})):
-            done = subprocess.run([WEIR, *command, *words], capture_output=True, text=True, env=environment(**env), timeout=60)
+            done = subprocess.run([WEIR, *command, *words], capture_output=True, text=True, env=environment(**env), timeout=PATIENCE)
             check(f"weir {command[0]} with an empty key {words}", done.returncode == 2 and "is empty" in done.stderr, done.returncode, done.stderr)
 
     path = write("filled", "alice\n")
@@ -462,7 +462,7 @@ def terminals():
         os.execve(WEIR, [WEIR, "serve", "-m", "fake:", "--port", "0"], environment())
     said = b""
 
-    def says(word, patience=60):
+    def says(word, patience=PATIENCE):
         nonlocal said
         until = time.monotonic() + patience
         while word not in said and time.monotonic() < until:
@@ -478,7 +478,7 @@ def terminals():
             break
     check("SIGHUP reads anew", b"were read again" in said, said)
     os.close(master)
-    until, ended = time.monotonic() + 60, 0
+    until, ended = time.monotonic() + PATIENCE, 0
     while not ended and time.monotonic() < until:
         ended, status = os.waitpid(pid, os.WNOHANG)
         time.sleep(0.05)

@@ -7,7 +7,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, effort, run_tests  # noqa: E402
+from checks import PATIENCE, check, effort, run_tests  # noqa: E402
 from program import WEIR  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 from zmtp import Router, frame  # noqa: E402
@@ -94,7 +94,7 @@ def test_too_many():
 
 def test_nonsense():
     def refused(what, data, path=REPLAY, kind=b"DEALER", greet=True):
-        router = Router(path, kind, greet=greet, timeout=30)
+        router = Router(path, kind, greet=greet, timeout=PATIENCE)
         try:
             router.sock.sendall(data)
         except OSError:

@@ -11,7 +11,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from bodies import HELLO, every_body, halves, several  # noqa: E402
-from checks import check  # noqa: E402
+from checks import PATIENCE, check  # noqa: E402
 from parts import end, part, run_parts  # noqa: E402
 from processor import Process  # noqa: E402
 from serve import Server, need_server  # noqa: E402
@@ -146,7 +146,7 @@ def left_after(meter, path, data, seconds):
     before = meter.process.settle(0.02)
     connection = meter.server.connect()
     connection.request("POST", path, data)
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE
     while meter.process.used() - before < seconds and time.monotonic() < until:
         time.sleep(0.0005)
     connection.close()

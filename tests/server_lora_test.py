@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, finish  # noqa: E402
+from checks import PATIENCE, check, finish  # noqa: E402
 from serve import STRICT, Server, environment, need_server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
@@ -173,7 +173,7 @@ with tempfile.TemporaryDirectory() as folder:
     # ---- What the server does not begin with
 
     def begin(*more, model=base):
-        return subprocess.run([WEIR, "serve", "-m", model, "--port", "0", *more], capture_output=True, text=True, env=environment(), timeout=20)
+        return subprocess.run([WEIR, "serve", "-m", model, "--port", "0", *more], capture_output=True, text=True, env=environment(), timeout=PATIENCE)
 
     many = [word for i in range(9) for word in ("--lora", os.path.join(folder, f"{i}.gguf"))]
     for path in many[1::2]:

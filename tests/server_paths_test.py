@@ -16,7 +16,7 @@ import time
 import urllib.parse
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, environment  # noqa: E402
+from checks import PATIENCE, check, environment  # noqa: E402
 from parts import end, part, run_parts  # noqa: E402
 from serve import Connection, Reply, Server, need_server, running  # noqa: E402
 
@@ -405,7 +405,7 @@ class Nginx:
             f.write(NGINX.format(folder=folder, ports=self.ports, cert=cert, key=key, socket=server.unix))
         self.process = subprocess.Popen([program, "-p", folder, "-c", os.path.join(folder, "conf"), "-e", os.path.join(folder, "nginx.log")], stdin=subprocess.DEVNULL)
         atexit.register(self.process.kill)
-        until = time.monotonic() + 60
+        until = time.monotonic() + PATIENCE
         while time.monotonic() < until and self.process.poll() is None:
             try:
                 socket.create_connection(("127.0.0.1", self.ports[3]), 1).close()
@@ -437,7 +437,7 @@ def behind_nginx():
         check("without names: all but pages", ask(proxy, "GET", "/slots", host="evil.example").status == 200 and not origin(proxy, "https://evil.example", "evil.example", SAME) and
               not origin(proxy, "https://weir.example", "weir.example", SAME))
     proxy.process.terminate()
-    proxy.process.wait(30)
+    proxy.process.wait(PATIENCE)
     end(server)
 
 

@@ -12,7 +12,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from authority import Authority  # noqa: E402
-from checks import check, environment, run_tests  # noqa: E402
+from checks import PATIENCE, check, environment, run_tests  # noqa: E402
 from serve import STRICT, Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
@@ -203,19 +203,17 @@ def test_the_endpoint():
         check("an unknown block", server.get(f"{PATH}/12345", key=KEY).error["code"] == "prefix_not_cached")
     for words, option in ((("--prefix-key", "a b"), "--prefix-key"), (("--prefix-key", "x" * 256), "--prefix-key"), (("--prefix-peer", "a:1"), "--prefix-key"), (("--prefix-key", "k", "--prefix-peer", "host"), "--prefix-peer"),
                           (("--prefix-key", "k", "--prefix-peer", "ftp://a:1"), "--prefix-peer"), (("--prefix-key", "k", "--prefix-peer", "http://u:p@a:1"), "--prefix-peer"), (("--prefix-key", "k", "--prefix-peer", "a:1/x"), "--prefix-peer")):
-        done = subprocess.run([WEIR, "serve", "-m", "fake:", "--port", "0", *words], capture_output=True, text=True, env=environment(), timeout=60)
+        done = subprocess.run([WEIR, "serve", "-m", "fake:", "--port", "0", *words], capture_output=True, text=True, env=environment(), timeout=PATIENCE)
         check(f"{words} is refused", done.returncode == 2 and option in done.stderr, done)
 
 
 def computes(name, second, peer, end, word, text, prompt=PROMPT, **more):
     """The request is computed, and log and metrics say why."""
     before = ends(second, end)
-    began = time.monotonic()
     got = ask(second, prompt, peer, **more)
     check(f"{name}: computed", got[0] == text and got[2] == 0, got)
     check(f"{name}: counted as {end}", ends(second, end) == before + 1, second.lines[-3:])
     check(f"{name}: logged", second.log(lambda l: l.get("event") == "prefix" and word in l.get("message", "")), second.lines[-4:])
-    return time.monotonic() - began
 
 
 def test_peers_that_do_not_help():
@@ -259,10 +257,13 @@ def test_peers_that_do_not_help():
             ("busy", Peer(says(b"{}", status="503 Service Unavailable")).url, "busy", "busy"),
             ("endless", Peer(lambda sock: [sock.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + good)] + [sock.sendall(bytes(65536)) for _ in range(10000)]).url, "failed", "longer"),
         ]
-        with start("--prefix-timeout", "1", *[word for _, url, _, word in cases if "127.0.0.1" in url and word != "--prefix-peer" for word in ("--prefix-peer", url)], "--cache-sequences", "0") as second:
-            for name, url, end, word in cases:
-                took = computes(name, second, url, end, word, text)
-                check(f"{name}: soon", took < 5, took)
+        # Only who is to be late has little time: on a slow machine the others would be late, too.
+        for late, seconds in ((False, "30"), (True, "1")):
+            some = [case for case in cases if (case[2] == "late") == late]
+            peers = [word for _, url, _, word in some if "127.0.0.1" in url and word != "--prefix-peer" for word in ("--prefix-peer", url)]
+            with start("--prefix-timeout", seconds, *peers, "--cache-sequences", "0") as second:
+                for name, url, end, word in some:
+                    computes(name, second, url, end, word, text)
         with start("--prefix-peer", first.url, "--max-prefix", "1K") as second:
             computes("too large", second, first.url, "refused", "allowed", text)
         with start("--max-prefix", "1K") as small, start("--prefix-peer", small.url) as second:
@@ -314,7 +315,7 @@ def test_clients_that_leave_and_many_at_once():
         head, body = peer.asked[0]
         check("what is asked", head.startswith(f"POST {PATH} ") and f"Authorization: Bearer {KEY}" in head and b'"tokens":[' in body, head)
         connection.close()
-        check("the fetch ends with the client", peer.left.wait(20))
+        check("the fetch ends with the client", peer.left.wait(PATIENCE))
         got = server.wait_for(lambda m: m["weir_http_live"] == 1)
         check("nothing was computed", got["weir_submitted_total"] == 0 and got["weir_http_left_total"] == 1, got)
         crowd = [server.connect() for _ in range(6)]

@@ -1,6 +1,6 @@
 """weir serve behind HAProxy and nginx, which send the requests of all clients over few connections. Some clients send mutilated requests
 without a key, others whole ones with a key and a text of their own: nobody gets an answer to what another caller asked, and no mutilated
-request is answered as if it had a key. WEIR_PROXY_REQUESTS=N: that many mutilated requests to each proxy (5000); WEIR_PROXY_SEED=N.
+request is answered as if it had a key. WEIR_PROXY_REQUESTS=N: that many mutilated requests to each proxy (5000); WEIR_TEST_SEED=N.
 Without either program the test is skipped."""
 # SPDX-License-Identifier: Apache-2.0
 import os
@@ -15,12 +15,12 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, finish  # noqa: E402
+from checks import PATIENCE, check, finish, seed  # noqa: E402
 from serve import Connection, Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
 N = int(os.environ.get("WEIR_PROXY_REQUESTS", "5000"))
-SEED = int(os.environ.get("WEIR_PROXY_SEED", str(random.SystemRandom().randrange(1 << 30))))
+SEED = seed()
 KEY = "a-key-of-somebody"
 N_HOSTILE, N_HONEST = 16, 3
 scratch = tempfile.TemporaryDirectory()
@@ -99,7 +99,7 @@ class Proxy:
         words = [program(name), "-db", "-f", path] if name == "haproxy" else [program(name), "-p", folder, "-c", path, "-e", os.path.join(folder, "nginx.log")]
         self.log = open(os.path.join(folder, "out"), "w+")
         self.process = subprocess.Popen(words, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL)
-        until = time.monotonic() + 60
+        until = time.monotonic() + PATIENCE
         while time.monotonic() < until and self.process.poll() is None:
             try:
                 socket.create_connection(("127.0.0.1", self.port), 1).close()
@@ -111,7 +111,7 @@ class Proxy:
 
     def stop(self):
         self.process.terminate()
-        self.process.wait(30)
+        self.process.wait(PATIENCE)
         self.log.close()
 
 
@@ -185,7 +185,7 @@ class Trial:
             text = f"{self.proxy.name} {number} {i} " + "x" * (i % 50)
             try:
                 if connection is None:
-                    connection = Connection(self.proxy, timeout=60)
+                    connection = Connection(self.proxy, timeout=PATIENCE)
                 connection.request("POST", "/tokenize", {"content": text}, key=KEY)
                 reply = connection.reply()
                 if reply.status in (502, 503, 504):  # the server's end of a connection came first
@@ -222,7 +222,6 @@ names = [name for name in ("haproxy", "nginx") if program(name)]
 if not names:
     print("skipped: neither haproxy nor nginx is here (scripts/deps.sh check installs them)")
     sys.exit(77)
-print(f"seed {SEED}", flush=True)
 server = Server(WEIR, "--api-key", KEY, "--log-text", model="fake:")
 for name in names:
     began = time.monotonic()

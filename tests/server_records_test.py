@@ -7,7 +7,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, finish  # noqa: E402
+from checks import PATIENCE, check, finish  # noqa: E402
 from serve import STRICT, Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
@@ -180,7 +180,7 @@ LONG = {"input": "hello", "max_output_tokens": 250, "temperature": 0}
 
 
 def ends(identity, states=("queued", "in_progress")):
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while (answer := get(f"{RESPONSES}/{identity}").json)["status"] in states and time.monotonic() < end:
         time.sleep(0.05)
     return answer
@@ -207,9 +207,10 @@ def n_cancelled(metrics):
     return sum(value for name, value in metrics.items() if name.startswith("weir_cancelled_total"))
 
 
-before = n_cancelled(server.metrics(key="boss"))
+at_first = server.metrics(key="boss")
+before = n_cancelled(at_first)
 begun = post({**LONG, "background": True, "max_output_tokens": 3000}).json
-time.sleep(0.2)
+server.wait_for(lambda m: m["weir_generated_tokens_total"] > at_first["weir_generated_tokens_total"] + 100, key="boss")
 cancelled = server.post(f"{RESPONSES}/{begun['id']}/cancel", {}, key="one").json
 check("cancelled", cancelled["status"] == "cancelled" and cancelled["id"] == begun["id"] and cancelled["output"][-1]["status"] == "incomplete", cancelled)
 check("and kept so", get(f"{RESPONSES}/{begun['id']}").json == cancelled)
@@ -256,7 +257,7 @@ alive = [server.get(f"{RESPONSES}/{i}").status == 200 for i in kept]
 check("room for some: the oldest ones go", 5 < sum(alive) < 40 and alive == sorted(alive), alive)
 big = server.post(RESPONSES, {**SHORT, "input": "x" * 150000})
 check("one that is too long to be read", big.status == 400)
-end = time.monotonic() + 60
+end = time.monotonic() + PATIENCE
 while any(server.get(f"{RESPONSES}/{i}").status == 200 for i in kept[-3:]) and time.monotonic() < end:
     time.sleep(0.1)
 check("after its time it goes", all(server.get(f"{RESPONSES}/{i}").status == 404 for i in kept[-3:]))

@@ -1,5 +1,5 @@
 """weir serve on the fake model: streams that are resumed after a lost connection, and requests that share a generation.
-WEIR_RESUME_SEED=N; arguments: parts, to run only these."""
+WEIR_TEST_SEED=N; arguments: parts, to run only these."""
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
@@ -10,7 +10,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check  # noqa: E402
+from checks import check, seed  # noqa: E402
 from parts import end, part, run_parts  # noqa: E402
 from resumed import Reader, whole  # noqa: E402
 from serve import Server, need_server  # noqa: E402
@@ -21,7 +21,7 @@ HELLO = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 12, "
 ASK = {"prompt": "one two", "max_tokens": 12, "temperature": 0, "ignore_eos": True}
 LONG = dict(HELLO, max_tokens=50000)
 QUICK, SLOW = "fake:tick_us=2000,n_ctx_train=100000", "fake:tick_us=20000,n_ctx_train=100000"
-SEED = int(os.environ.get("WEIR_RESUME_SEED", str(random.SystemRandom().randrange(1 << 30))))
+SEED = seed()
 
 
 def start(*words, **more):
@@ -101,7 +101,6 @@ def every_cut():
 @part
 def random_cuts():
     dice = random.Random(SEED)
-    print(f"WEIR_RESUME_SEED={SEED}")
     server = start("-np", "3", "--strategy", "decode-maximal", model="fake:tick_us=3000,any=1,n_ctx_train=100000")
     wrong, n_cuts = [], 0
 
@@ -198,14 +197,22 @@ def positions():
 
 @part
 def grace():
+    server = start("-np", "1", "--resume-grace", "600", "--resume-keep", "600", model=SLOW)
+    with Reader(server, CHAT, LONG) as reader:
+        reader.take(5)
+    metrics = server.wait_for(lambda m: m["weir_streams_alone"] == 1)
+    check("it goes on alone", metrics["weir_streams_alone"] == 1 and metrics["weir_slots_generating"] == 1, metrics)
+    check("it is cancelled", cancel(server, reader).status == 204 and idle(server.wait_for(idle)))
+    with Reader(server, CHAT, dict(HELLO, resume=True)) as reader:
+        reader.rest()
+    check("an ended one is kept", server.get("/v1/streams/" + reader.id).status == 200)
+    end(server)
     server = start("-np", "1", "--resume-grace", "2", "--resume-keep", "1", model=SLOW)
     with Reader(server, CHAT, LONG) as reader:
         reader.take(5)
         time.sleep(2.5)
         check("with a reader there is no grace to be over", server.metrics()["weir_slots_generating"] == 1)
         reader.take(20)
-    metrics = server.wait_for(lambda m: m["weir_streams_alone"] == 1)
-    check("it goes on alone", metrics["weir_streams_alone"] == 1 and metrics["weir_slots_generating"] == 1, metrics)
     metrics = server.wait_for(idle)
     check("grace over: the slot is idle, cells are free or cached", idle(metrics) and metrics["weir_streams_abandoned_total"] == 1 and
           metrics["weir_kv_cells_used"] == metrics["weir_kv_cells_cached"] and metrics["weir_streams_kept"] == 0 and metrics["weir_streams_bytes"] == 0, metrics)
@@ -225,7 +232,6 @@ def grace():
     server.wait_for(idle)
     with Reader(server, CHAT, dict(HELLO, resume=True)) as reader:
         reader.rest()
-    check("an ended one is kept", server.get("/v1/streams/" + reader.id).status == 200)
     metrics = server.wait_for(lambda m: m["weir_streams_kept"] == 0)
     check("for a while", metrics["weir_streams_kept"] == 0 and server.get("/v1/streams/" + reader.id).status == 404, metrics)
     running = Reader(server, TEXT, dict(ASK, max_tokens=50000))
@@ -310,7 +316,6 @@ def failures():
 @part
 def storm():
     """Clients that vanish at any moment, from requests of every kind."""
-    print(f"WEIR_RESUME_SEED={SEED}")
     server = start("-np", "3", "--resume-grace", "1", "--resume-keep", "1", "--queue", "0", model=QUICK)
     ids, wrong = [], []
 

@@ -8,7 +8,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check  # noqa: E402
+from checks import PATIENCE, check  # noqa: E402
 from hold import Held, may_hold  # noqa: E402
 from parts import end, part, run_parts  # noqa: E402
 from serve import Server, need_server  # noqa: E402
@@ -98,7 +98,7 @@ def stuck_workers():
     check("then /health is red", reply.status == 503 and reply.error["code"] == "stuck" and "1 of 1" in reply.error["message"] and int(reply.headers["retry-after"]) >= 1, reply.body)
     check("what needs no worker is answered", server.get("/slots").status == 200 and server.metrics()["weir_workers_busy"] == 1)
     held.release()
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE
     while server.get("/health").status != 200 and time.monotonic() < until:
         time.sleep(0.05)
     check("once it goes on, /health is green", server.get("/health").status == 200)

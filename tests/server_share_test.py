@@ -8,7 +8,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check  # noqa: E402
+from checks import PATIENCE, check  # noqa: E402
 from network import enter  # noqa: E402
 from parts import end, part, run_parts  # noqa: E402
 from serve import Server, need_server  # noqa: E402
@@ -35,7 +35,7 @@ def n_open(sockets):
 
 def settled(sockets, n):
     """How many are open, as soon as it is n."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE
     while n_open(sockets) != n and time.monotonic() < until:
         time.sleep(0.02)
     return n_open(sockets)

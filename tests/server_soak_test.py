@@ -1,6 +1,6 @@
 """weir serve on the fake model, among clients with keys of their own that do everything that clients do, at random, for as long as it is told
 to: nobody gets another text than the same question got when nobody else asked, nobody reaches what another key's requests left, and in
-the end slots, descriptors and memory are what they were. WEIR_SOAK=N: that many requests (1500); WEIR_SOAK_SEED=N; WEIR_SOAK_CLIENTS=N (16)."""
+the end slots, descriptors and memory are what they were. WEIR_SOAK=N: that many requests (1500); WEIR_TEST_SEED=N; WEIR_SOAK_CLIENTS=N (16)."""
 # SPDX-License-Identifier: Apache-2.0
 import collections
 import json
@@ -12,14 +12,14 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, effort, finish  # noqa: E402
+from checks import check, effort, finish, seed  # noqa: E402
 from resumed import Reader  # noqa: E402
 from serve import Connection, Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
 CHAT, TEXT, RESPONSES, MESSAGES, OLLAMA = "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/api/chat"
 N = int(os.environ.get("WEIR_SOAK", effort("1500", "400")))
-SEED = int(os.environ.get("WEIR_SOAK_SEED", str(random.SystemRandom().randrange(1 << 30))))
+SEED = seed()
 N_CLIENTS = int(os.environ.get("WEIR_SOAK_CLIENTS", "16"))
 KEYS = [f"key-{name}-of-the-soak" for name in ("ann", "bob", "cid", "dot")]
 QUESTIONS = 12  # of each key
@@ -33,7 +33,7 @@ with open(key_file, "w") as f:
     f.write("\n".join(KEYS) + "\n")
 # The prefix cache is full before the memory is first looked at.
 server = Server(WEIR, "-np", "8", "--queue", "256", "--cache-memory", "128K", "--api-key-file", key_file, "--no-log", "--metrics-need-no-key", model="fake:tick_us=300")
-print(f"seed {SEED}, {N} requests of {N_CLIENTS} clients", flush=True)
+print(f"{N} requests of {N_CLIENTS} clients", flush=True)
 
 
 def question(key, i):

@@ -1,5 +1,5 @@
 """As server_starved_test.py, with llama.cpp and tiny random models: templates, tools, schemas, grammars, adapters, embeddings, ranks,
-sounds and passes meet failing allocations too. WEIR_ROUNDS=N: rounds of 8 clients (40); WEIR_SEED=N. Arguments: parts, to run only these."""
+sounds and passes meet failing allocations too. WEIR_ROUNDS=N: rounds of 8 clients (40); WEIR_TEST_SEED=N. Arguments: parts, to run only these."""
 # SPDX-License-Identifier: Apache-2.0
 import os
 import subprocess

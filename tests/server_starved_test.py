@@ -1,6 +1,6 @@
 """weir serve while allocations fail, those of weir, jansson and all other libraries: it stays up, every answer is right or says that the
 server could not, no valid body is called invalid, and afterwards every answer is right again. On the fake model; with llama.cpp:
-server_starved_llama_test.py. WEIR_ROUNDS=N: rounds of 8 clients (40); WEIR_SEED=N. Arguments: parts, to run only these."""
+server_starved_llama_test.py. WEIR_ROUNDS=N: rounds of 8 clients (40); WEIR_TEST_SEED=N. Arguments: parts, to run only these."""
 # SPDX-License-Identifier: Apache-2.0
 import os
 import subprocess

@@ -16,7 +16,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, finish, leave_out  # noqa: E402
+from checks import PATIENCE, check, finish, leave_out  # noqa: E402
 from serve import STRICT, Reply, Server, environment, need_server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
@@ -242,7 +242,7 @@ connection.close()
 
 
 def raw(text, name, *statuses):
-    connection = server.connect(timeout=20)
+    connection = server.connect()
     connection.send(text)
     try:
         status = connection.head()[0]
@@ -413,23 +413,24 @@ rest = [e for e in events if not e.startswith(":")]
 check("then its turn", rest[-1] == "[DONE]" and len(rest) >= 3, rest)
 waiting.close()
 
-connection = server.connect(timeout=30)
+connection = server.connect()
 connection.send(POST + "Content-Length: 100\r\n\r\n{")
-began = time.monotonic()
 status = connection.head()[0]
-check("a body that does not come: 408, closed", status == 408 and connection.closed() and time.monotonic() - began < 20, status)
+check("a body that does not come: 408, closed", status == 408 and connection.closed(), status)
 connection.close()
-connection = server.connect(timeout=30)
+connection = server.connect()
 connection.send(POST)
 check("a head that does not end: closed", connection.closed())
 connection.close()
-connection = server.connect(timeout=30)
+connection = server.connect()
 stopping = threading.Event()
+lines = []
 
 
 def trickle():
     try:
-        for i in range(1000):
+        for i in range(3000):
+            lines.append(i)
             connection.send(f"X-{i}: y\r\n")
             if stopping.wait(0.2):
                 break
@@ -440,9 +441,7 @@ def trickle():
 connection.send(POST)
 thread = threading.Thread(target=trickle)
 thread.start()
-began = time.monotonic()
-closed = connection.closed()
-check("a head that trickles: closed", closed and time.monotonic() - began < 25, time.monotonic() - began)
+check("a head that trickles: closed while it does", connection.closed() and len(lines) < 3000, len(lines))
 stopping.set()
 thread.join()
 connection.close()
@@ -535,7 +534,7 @@ for _ in range(5):
     refused_one = server.connect()
     begun = time.monotonic()
     refused_one.send(POST + f"Content-Length: {1 << 40}\r\n\r\n{{")
-    readable = bool(select.select([refused_one.sock], [], [], 60)[0])
+    readable = bool(select.select([refused_one.sock], [], [], PATIENCE)[0])
     server.process.send_signal(signal.SIGTERM)
     try:
         ended = server.process.wait(0.3) is not None  # a server that goes at once is gone by then, or its connection is
@@ -579,14 +578,14 @@ check("the log says so", any(e.get("event") == "cut" for e in server.lines), ser
 notify_path = os.path.join(scratch.name, "notify")
 notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 notify.bind(notify_path)
-notify.settimeout(60)
+notify.settimeout(PATIENCE)
 listener = socket.socket()
 listener.bind(("127.0.0.1", 0))
 listener.listen()
 script = 'exec 3<&%d; export LISTEN_PID=$$ LISTEN_FDS=1; exec "$0" serve -m fake: --port 1' % listener.fileno()
 process = subprocess.Popen(["bash", "-c", script, WEIR], pass_fds=[listener.fileno()], env=dict(environment(), NOTIFY_SOCKET=notify_path), stderr=subprocess.PIPE)
 check("systemd: READY=1", notify.recv(100) == b"READY=1")
-with socket.create_connection(listener.getsockname(), 20) as connection:
+with socket.create_connection(listener.getsockname(), PATIENCE) as connection:
     connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
     check("systemd: its socket", connection.recv(100).startswith(b"HTTP/1.1 200"))
 process.send_signal(signal.SIGTERM)
@@ -597,7 +596,7 @@ process = subprocess.Popen(["bash", "-c", script.replace("fake:", SLOW), WEIR], 
 notify.recv(100)
 reader, canceller, late = (socket.socket() for _ in range(3))
 for connection in (reader, canceller, late):
-    connection.settimeout(60)
+    connection.settimeout(PATIENCE)
 reader.connect(listener.getsockname())
 body = json.dumps(dict(LONG, max_tokens=50000, resume=True))
 reader.sendall(f"{POST}Content-Length: {len(body)}\r\n\r\n{body}".encode())
@@ -614,7 +613,7 @@ late.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
 stream = re.search(rb"X-Stream-Id: (\S+)", answer).group(1)
 canceller.sendall(b"POST /v1/streams/" + stream + b"/cancel HTTP/1.1\r\nHost: localhost\r\n\r\n")
 process.communicate()
-listener.settimeout(60)
+listener.settimeout(PATIENCE)
 check("systemd: who comes during a drain waits for the next server", process.returncode == 0 and listener.accept()[0].recv(100).startswith(b"GET /health"), process.returncode)
 notify.recv(100)
 
@@ -641,7 +640,7 @@ except socket.timeout:
     said = None
 check("systemd: none while the engine stands still", said is None, said)
 connection.close()
-notify.settimeout(60)
+notify.settimeout(PATIENCE)
 check("systemd: and again", notify.recv(100) == b"WATCHDOG=1")
 process.send_signal(signal.SIGTERM)
 said = [notify.recv(100)]
@@ -669,13 +668,13 @@ server = start("-np", "1", "--watchdog", "1", model="fake:tick_us=60000000")
 def probe(server, **settings):
     """In the container's environment, which has the port and the rest where the image's user set them."""
     environ = dict(environment(), WEIR_PORT=str(server.port), **settings)
-    return subprocess.run(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60).returncode
+    return subprocess.run(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=PATIENCE).returncode
 
 
 check("the image's health check: green", probe(server) == 0)
 running = server.connect()
 running.request("POST", CHAT, LONG)
-until = time.monotonic() + 60
+until = time.monotonic() + PATIENCE
 while server.get("/health").status == 200 and time.monotonic() < until:
     time.sleep(0.1)
 check("the image's health check: red", probe(server) != 0)
@@ -704,7 +703,7 @@ for words, word in ((("--port", "70000"), "--port"), (("--tls-cert", "x"), "--tl
                     (("--grammar", 'root ::= "a"'), "no option --grammar"), (("--json-schema", "{}"), "no option --json-schema"), (("more",), "one model"),
                     *((("--cors", origin), "--cors: \"" + origin) for origin in ("https://app.example/", "https://app.example/chat", "app.example", "app.example:3000",
                                                                                 "https://", "https://a b", "https://app.example:443", "https://app.example:0", "https://*.example"))):
-    done = subprocess.run([WEIR, "serve", "-m", "fake:", *(("--port", "0") if "--port" not in words else ()), *words], capture_output=True, text=True, env=environment(), timeout=60)
+    done = subprocess.run([WEIR, "serve", "-m", "fake:", *(("--port", "0") if "--port" not in words else ()), *words], capture_output=True, text=True, env=environment(), timeout=PATIENCE)
     check("refused to start: " + " ".join(map(str, words)), done.returncode in (1, 2) and word in done.stderr, done.returncode, done.stderr)
 
 finish()

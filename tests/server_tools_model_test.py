@@ -20,7 +20,7 @@ def tool(name, **properties):
 
 
 need_server(WEIR)
-server = Server(WEIR, "-np", "2", "-c", "1024", model=os.environ["WEIR_TEST_MODEL"], patience=300)
+server = Server(WEIR, "-np", "2", "-c", "1024", model=os.environ["WEIR_TEST_MODEL"])
 try:
     weather, clock = tool("get_weather", city={"type": "string", "maxLength": 20}, days={"type": "integer"}), tool("get_time", zone={"enum": ["UTC", "CET"]})
     ask = {"messages": [{"role": "user", "content": "What is the weather in Paris for the next 3 days?"}], "tools": [weather, clock], "max_tokens": 100, "temperature": 0}

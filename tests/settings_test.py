@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, run_tests  # noqa: E402
+from checks import PATIENCE, check, run_tests  # noqa: E402
 
 SOURCE = os.environ["WEIR_SOURCE_DIR"]
 WEIR = os.environ["WEIR_BIN"]
@@ -29,7 +29,7 @@ def environment(**more):
 
 
 def run(*words, env=None, stdin=""):
-    done = subprocess.run([WEIR, *words], input=stdin.encode(), capture_output=True, env=env or environment(), timeout=120)
+    done = subprocess.run([WEIR, *words], input=stdin.encode(), capture_output=True, env=env or environment(), timeout=PATIENCE)
     done.stdout, done.stderr = done.stdout.decode(), done.stderr.decode()
     return done
 
@@ -194,7 +194,7 @@ def test_notices():
                   ["top", "--url", "nothing"], ["run", "-m", "fake:", "-p", "x", "-n", "9", "--ctx", "3"], ["bench"], ["completion"], ["quantize", "-m", "fake:"]):
         terminal = Terminal([WEIR, *words], 200, 50, {**env, "TERM": "xterm", "HF_HUB_CACHE": scratch.name})
         terminal.keys("\x04")
-        code = terminal.finish(60)
+        code = terminal.finish(PATIENCE)
         widest = max((line for line in terminal.screen.lines() if "system = " not in line and " " in line.strip()), key=len, default="")  # a path alone may be wider
         check(f"weir {' '.join(words)}: what it says fits into 80 columns", code is not None and len(widest) <= 80, code, widest, terminal.output[-2000:])
         terminal.close()
@@ -207,7 +207,7 @@ def test_pager():
 
     def shown(*words, rows=24, **env):
         terminal = Terminal([WEIR, *words], 80, rows, environment(TERM="xterm", **env))
-        code = terminal.finish(60)
+        code = terminal.finish(PATIENCE)
         terminal.close()
         return code, terminal.output
 

@@ -6,7 +6,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, environment, run_tests  # noqa: E402
+from checks import PATIENCE, check, environment, run_tests  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
@@ -34,7 +34,7 @@ def made(name, *words):
 
 
 def weir(*words, stdin=""):
-    return subprocess.run([WEIR, *words], input=stdin, capture_output=True, text=True, env=environment(), timeout=90)
+    return subprocess.run([WEIR, *words], input=stdin, capture_output=True, text=True, env=environment(), timeout=PATIENCE)
 
 
 GOOD, BAD = made("good.gguf"), made("bad.gguf", "--template", BROKEN)

@@ -53,7 +53,7 @@ defmodule Weir.AnswerTest do
         assert {:ok, fork} = ask.({:fork, :a})
         assert byte_size(fork.before) >= 10
         Server.cancel(server, :a)
-        assert {:error, %{code: :cancelled}} = Task.await(source, 20_000)
+        assert {:error, %{code: :cancelled}} = Task.await(source, Weir.Wait.patience())
       end
     end
 
@@ -278,7 +278,7 @@ defmodule Weir.AnswerTest do
 
         assert eventually(fn -> Server.get_stats(server).n_shared == 20 end)
         for {_, reduce} <- busy, do: halt(reduce)
-        assert Enum.all?(Task.await_many(readers, 60_000), &(&1 == {text, []}))
+        assert Enum.all?(Task.await_many(readers, Weir.Wait.patience()), &(&1 == {text, []}))
         assert %{n_submitted: n, n_shared: 20} = Server.get_stats(server)
         assert n == before + 1
         assert eventually(fn -> :sys.get_state(server).flights == %{} end)

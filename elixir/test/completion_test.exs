@@ -197,14 +197,14 @@ defmodule Weir.CompletionTest do
       assert eventually(fn -> Server.get_stats(server).requests == 5 end)
       assert eventually(fn -> Server.get_stats(server).active_slots == 2 end)
       assert :ok = Server.cancel(server, :five)
-      assert {{:error, %{code: :cancelled}}, []} = Task.await(task, 20_000)
+      assert {{:error, %{code: :cancelled}}, []} = Task.await(task, Weir.Wait.patience())
 
       # an error of one answer is the error of all
       task = Task.async(fn -> {whole({Server, server}, opts), mailbox()} end)
       assert eventually(fn -> Server.get_stats(server).active_slots == 2 end)
       %{engines: engines} = :sys.get_state(server)
       for {_number, engine} <- engines, do: NIF.engine_stop(engine.ref)
-      assert {{:error, %{code: :stopping}}, []} = Task.await(task, 20_000)
+      assert {{:error, %{code: :stopping}}, []} = Task.await(task, Weir.Wait.patience())
     end
 
     test "are begun together or not at all", %{model: model} do

@@ -98,7 +98,7 @@ defmodule Weir.EmbeddingTest do
 
       others = for _ <- 1..5, do: Task.async(fn -> Server.embed(server, @many, timeout: 300) end)
 
-      for {:error, error} <- Task.await_many(others, 20_000), do: assert(error.code == :timeout)
+      for {:error, error} <- Task.await_many(others, Weir.Wait.patience()), do: assert(error.code == :timeout)
       assert {:ok, vector} = Server.embed(server, "short")
       {:ok, model} = Weir.load_model("fake:")
       assert [vector] == alone(model, ["short"], :unspecified)
@@ -112,7 +112,7 @@ defmodule Weir.EmbeddingTest do
 
       assert eventually(fn -> Enum.any?(callers, &inside?/1) end)
       for pid <- callers, do: Process.exit(pid, :kill)
-      assert {:ok, _vector} = Server.embed(server, "short", timeout: 20_000)
+      assert {:ok, _vector} = Server.embed(server, "short", timeout: Weir.Wait.patience())
     end
 
     test "nor without a server" do
@@ -157,7 +157,9 @@ defmodule Weir.EmbeddingTest do
 
     if :erlang.system_info(:dirty_cpu_schedulers_online) > 1 do
       server = server("fake:")
-      assert {:ok, _text} = Server.chat(server, [{:user, "hello"}], max_tokens: 3, timeout: 20_000)
+
+      assert {:ok, _text} =
+               Server.chat(server, [{:user, "hello"}], max_tokens: 3, timeout: Weir.Wait.patience())
     end
 
     assert {:error, %{code: :timeout}} = Server.embed(server("fake:n_vocab=321"), "hello", timeout: 100)
@@ -178,7 +180,7 @@ defmodule Weir.EmbeddingTest do
       end
 
     for {texts, pooling, task} <- tasks do
-      assert {:ok, vectors} = Task.await(task, 20_000)
+      assert {:ok, vectors} = Task.await(task, Weir.Wait.patience())
       {:ok, expected} = Weir.embed_batch(model, texts, pooling_type: pooling)
       assert vectors == expected
     end

@@ -23,7 +23,7 @@ defmodule Weir.EngineTest do
       {^ref, {:error, reason}} ->
         %{text: text, ids: ids, reason: {:error, reason}, n: n}
     after
-      20_000 -> flunk("no end came")
+      Weir.Wait.patience() -> flunk("no end came")
     end
   end
 

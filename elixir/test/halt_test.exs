@@ -23,7 +23,7 @@ defmodule Weir.HaltTest do
     |> Task.async_stream(
       fn {kind, way, ms} -> {kind, way, ms, halted(kind, way, ms, path)} end,
       max_concurrency: 2,
-      timeout: 60_000
+      timeout: Weir.Wait.patience()
     )
     |> Enum.each(fn {:ok, {kind, way, ms, {output, status}}} ->
       assert status == @status, "#{way} during #{kind}, #{ms} ms: status #{status}\n#{output}"

@@ -185,7 +185,7 @@ defmodule Weir.HandlesTest do
     end
 
     round = fn ->
-      for _ <- 1..20, do: Task.await(Task.async(fork), 60_000)
+      for _ <- 1..20, do: Task.await(Task.async(fork), Weir.Wait.patience())
       assert eventually(fn -> at_rest?(engine) and settled() && freed?(before) end)
       memory()
     end
@@ -337,7 +337,7 @@ defmodule Weir.HandlesTest do
           end)
         end
 
-      Task.await_many(callers, 60_000)
+      Task.await_many(callers, Weir.Wait.patience())
       assert {:error, %{code: :stopping}} = NIF.engine_stats(engine)
     end
   end

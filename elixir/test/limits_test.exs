@@ -128,7 +128,7 @@ defmodule Weir.LimitsTest do
       assert_receive :open
       refute Task.yield(task, 200)
       assert :ok = Server.cancel(server, :queued)
-      assert Task.await(task, 20_000) == [:cancelled]
+      assert Task.await(task, Weir.Wait.patience()) == [:cancelled]
     end
 
     test "ends at its queue_timeout, with an error that says so", %{long: long} do
@@ -158,7 +158,9 @@ defmodule Weir.LimitsTest do
 
       free.()
       # which it has left in time
-      assert {:ok, _text} = Server.generate(server, "hello", queue_timeout: 20_000, max_tokens: 3)
+      assert {:ok, _text} =
+               Server.generate(server, "hello", queue_timeout: Weir.Wait.patience(), max_tokens: 3)
+
       assert mailbox() |> Enum.reject(&match?({:weir, _, _}, &1)) == []
     end
 

@@ -20,7 +20,7 @@ defmodule Weir.LoadTest do
     waiting = Task.async(fn -> Server.generate(server, "hello") end)
     assert eventually(fn -> Server.get_stats(server).queue_depth == 1 end)
     stop_supervised!(Server)
-    assert {:error, %{code: :stopping}} = Task.await(waiting)
+    assert {:error, %{code: :stopping}} = Task.await(waiting, Weir.Wait.patience())
   end
 
   test "requests wait for the model" do

@@ -60,7 +60,7 @@ defmodule Weir.ModelsTest do
         Task.async(fn -> {:ok, text} == Models.generate(models, name, "hello", max_tokens: 20) end)
       end
 
-    assert Enum.all?(Task.await_many(together, 60_000))
+    assert Enum.all?(Task.await_many(together, Weir.Wait.patience()))
     assert %{n_models: 3, n_loaded: 2, n_leases: 0, n_waiting: 0, n_failures: 0} = settled_stats(models)
     assert mailbox() == []
   end

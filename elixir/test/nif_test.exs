@@ -166,7 +166,7 @@ defmodule Weir.NIFTest do
           assert {:ok, [_, _, _, _]} = NIF.decode_batch(context, mine, entries(4))
         end,
         max_concurrency: 16,
-        timeout: 20_000
+        timeout: Weir.Wait.patience()
       )
       |> Enum.each(&assert match?({:ok, _}, &1))
     end

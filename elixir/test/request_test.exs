@@ -298,7 +298,7 @@ defmodule Weir.RequestTest do
 
       # the monitors of a task's requests leave nothing in its mailbox
       task = Task.async(fn -> {Server.generate(server, "hello", @greedy), mailbox(), monitors()} end)
-      assert {{:ok, _text}, [], 0} = Task.await(task)
+      assert {{:ok, _text}, [], 0} = Task.await(task, Weir.Wait.patience())
     end
 
     defp monitors, do: self() |> Process.info(:monitors) |> elem(1) |> length()

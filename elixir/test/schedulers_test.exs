@@ -28,7 +28,7 @@ defmodule Weir.SchedulersTest do
         end)
       end
 
-    for {pid, _} <- generators, do: assert_receive({:generates, ^pid}, 20_000)
+    for {pid, _} <- generators, do: assert_receive({:generates, ^pid})
     generators
   end
 

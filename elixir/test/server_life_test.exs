@@ -112,10 +112,13 @@ defmodule Weir.ServerLifeTest do
 
     test "lets running requests end, and refuses others", %{long: long} do
       for strategy <- [:decode_maximal, Server.Strategy.DecodeMaximal] do
-        opts = [model: long, temp: 0.0, batch_strategy: strategy, drain_timeout: 30_000]
+        opts = [model: long, temp: 0.0, batch_strategy: strategy, drain_timeout: Weir.Wait.patience()]
         {:ok, server} = Server.start_link(opts)
 
-        task = Task.async(fn -> Server.complete(server, "hello", max_tokens: 100, temp: 0.0) end)
+        task =
+          Task.async(fn ->
+            Server.complete(server, "hello", max_tokens: 100, temp: 0.0, timeout: :infinity)
+          end)
 
         assert eventually(fn -> Server.get_stats(server).active_slots == 1 end)
         stop = Task.async(fn -> GenServer.stop(server) end)
@@ -124,9 +127,9 @@ defmodule Weir.ServerLifeTest do
                  match?({:error, %{code: :stopping}}, Server.generate(server, "hello", max_tokens: 1))
                end)
 
-        assert {:ok, %{reason: :length, ids: ids}} = Task.await(task, 30_000)
+        assert {:ok, %{reason: :length, ids: ids}} = Task.await(task, Weir.Wait.patience())
         assert length(ids) == 100
-        assert :ok = Task.await(stop, 30_000)
+        assert :ok = Task.await(stop, Weir.Wait.patience())
       end
     end
 
@@ -147,7 +150,7 @@ defmodule Weir.ServerLifeTest do
       assert :ok = GenServer.stop(server)
 
       assert [:stopping, :stopping, :stopping, :stopping] =
-               for({:error, error} <- Task.await_many(tasks, 20_000), do: error.code)
+               for({:error, error} <- Task.await_many(tasks, Weir.Wait.patience()), do: error.code)
     end
 
     test "names options", %{model: model} do
@@ -270,7 +273,7 @@ defmodule Weir.ServerLifeTest do
         assert :ok = Server.configure(server, opts)
         assert %{n_parallel: ^n_parallel} = Server.get_stats(server)
         assert {:ok, _} = Server.generate(server, "a", max_tokens: 2)
-        assert {:ok, ^text} = Task.await(task, 20_000)
+        assert {:ok, ^text} = Task.await(task, Weir.Wait.patience())
         assert eventually(fn -> map_size(:sys.get_state(server).engines) == 1 end)
       end
 

@@ -280,7 +280,7 @@ defmodule Weir.ServerStreamTest do
       Process.flag(:trap_exit, true)
 
       for strategy <- [:balanced, Server.Strategy.Balanced] do
-        opts = [model: long, temp: 0.0, batch_strategy: strategy, drain_timeout: 30_000]
+        opts = [model: long, temp: 0.0, batch_strategy: strategy, drain_timeout: Weir.Wait.patience()]
         {:ok, server} = Server.start_link(opts)
 
         task =
@@ -291,7 +291,7 @@ defmodule Weir.ServerStreamTest do
 
         assert eventually(fn -> Server.get_stats(server).active_slots == 1 end)
         Process.exit(server, :kill)
-        assert {{:error, %{code: :server_down}}, []} = Task.await(task, 20_000)
+        assert {{:error, %{code: :server_down}}, []} = Task.await(task, Weir.Wait.patience())
         assert_receive {:EXIT, ^server, :killed}
       end
     end

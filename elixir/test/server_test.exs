@@ -32,7 +32,7 @@ defmodule Weir.ServerTest do
               end
             end,
             max_concurrency: 30,
-            timeout: 60_000
+            timeout: Weir.Wait.patience()
           )
           |> Enum.map(&elem(&1, 1))
 
@@ -61,7 +61,7 @@ defmodule Weir.ServerTest do
       together =
         [[] | Enum.map(loras, &[lora: &1])]
         |> Task.async_stream(&elem(Server.generate(server, "hello", &1 ++ @greedy), 1),
-          timeout: 60_000
+          timeout: Weir.Wait.patience()
         )
         |> Enum.map(&elem(&1, 1))
 
@@ -316,7 +316,7 @@ defmodule Weir.ServerTest do
 
     tasks = for i <- 1..10, do: Task.async(fn -> {i, Server.embed(server, "text #{i}")} end)
 
-    for {i, vector} <- Task.await_many(tasks, 20_000),
+    for {i, vector} <- Task.await_many(tasks, Weir.Wait.patience()),
         do: assert(vector == Weir.embed(model, "text #{i}"))
 
     for bad <- [:hello, nil, [nil]] do
@@ -325,7 +325,7 @@ defmodule Weir.ServerTest do
 
     assert_raise ArgumentError, ~r/:timeout/, fn -> Server.embed(server, "a", timeout: -1) end
     assert_raise ArgumentError, fn -> Server.embed(server, "hello", normalize: 7) end
-    assert {:ok, _} = Task.await(task, 20_000)
+    assert {:ok, _} = Task.await(task, Weir.Wait.patience())
     # its end does not end the server
     %{embedder: embedder} = :sys.get_state(server)
     Process.exit(embedder, :kill)
@@ -389,7 +389,8 @@ defmodule Weir.RealServerTest do
       assert [{:ok, paris} | _] = alone
       assert paris =~ "Paris"
 
-      together = countries |> Task.async_stream(&ask.(server, &1), max_concurrency: 6, timeout: 60_000)
+      together =
+        countries |> Task.async_stream(&ask.(server, &1), max_concurrency: 6, timeout: Weir.Wait.patience())
 
       assert Enum.map(together, &elem(&1, 1)) == alone
       {:ok, prompt} = Weir.Chat.apply_template(model, [{:user, "Is water wet?"}])

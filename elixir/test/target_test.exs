@@ -88,7 +88,7 @@ defmodule Weir.TargetTest do
         {:weir, ^ref, {:error, %Error{code: code}}} -> {:error, code}
         {:weir, ^ref, event} -> event
       after
-        20_000 -> :none
+        Weir.Wait.patience() -> :none
       end
     end
   end

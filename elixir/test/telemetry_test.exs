@@ -233,7 +233,7 @@ defmodule Weir.TelemetryTest do
     pid = spawn(fn -> Server.generate(server, "hello", max_tokens: 3000) end)
     assert eventually(fn -> Server.get_stats(server).active_slots == 1 end)
     task = Task.async(fn -> Server.generate(server, "hello", timeout: 1) end)
-    assert {:error, %{code: :timeout}} = Task.await(task)
+    assert {:error, %{code: :timeout}} = Task.await(task, Weir.Wait.patience())
 
     assert {%{generated_tokens: 0}, %{kind: :error, reason: %Weir.Error{code: :timeout}}} =
              request(:exception)
@@ -280,7 +280,7 @@ defmodule Weir.TelemetryTest do
   end
 
   defp of_models(event) do
-    assert_receive {:event, [:weir, :models, ^event], measurements, metadata}, 10_000
+    assert_receive {:event, [:weir, :models, ^event], measurements, metadata}
     {measurements, metadata}
   end
 

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "support/dice.h"
+
 static uint64_t state;
 
 static double random_part(void)
@@ -83,8 +85,7 @@ static int ascending(const void *a, const void *b)
 static void quantiles_are_near_the_exact_ones(void **unused)
 {
     (void)unused;
-    const char *given = getenv("WEIR_TEST_SEED");
-    uint64_t seed = given != NULL ? strtoull(given, NULL, 0) : 20261121;
+    uint64_t seed = dice_environment("WEIR_TEST_SEED", 20261121);
     print_message("seed %llu\n", (unsigned long long)seed);
     state = seed;
     enum { MOST = 2000 };

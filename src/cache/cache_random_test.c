@@ -294,7 +294,7 @@ static void quiet(weir_log_level level, const char *message, void *user)
 static void test_random_schedules(void **state)
 {
     (void)state;
-    uint64_t seed = dice_environment("WEIR_TEST_SEED", (uint64_t)weir__clock_now_ns() % 1000000000);
+    uint64_t seed = dice_environment("WEIR_TEST_SEED", 1);
     uint64_t n = dice_environment("WEIR_TEST_SCHEDULES", 300), n_hit = 0, n_kept = 0;
     weir_log_set(quiet, NULL);
     print_message("%llu worlds from WEIR_TEST_SEED=%llu\n", (unsigned long long)n, (unsigned long long)seed);

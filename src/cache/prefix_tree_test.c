@@ -262,7 +262,7 @@ static void run_world(uint64_t seed, int n_steps)
 static void test_random_texts_against_arrays(void **state)
 {
     (void)state;
-    uint64_t seed = dice_environment("WEIR_TEST_SEED", (uint64_t)weir__clock_now_ns() % 1000000000);
+    uint64_t seed = dice_environment("WEIR_TEST_SEED", 1);
     uint64_t n = dice_environment("WEIR_TEST_SCHEDULES", 200);
     print_message("%llu worlds from WEIR_TEST_SEED=%llu\n", (unsigned long long)n, (unsigned long long)seed);
     for (uint64_t i = 0; i < n; i++) run_world(seed + i, 400);

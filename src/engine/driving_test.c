@@ -339,7 +339,7 @@ static void a_child_cannot_use_its_parents_engine(void **state)
     weir_log_set(swallow, &n_told);
     pid_t child = fork();
     if (child == 0) {
-        alarm(20); /* a hang ends it with a signal */
+        alarm(300); /* a hang ends it with a signal */
         _exit(use_inherited(r, stream));
     }
     assert_true(child > 0);
@@ -364,6 +364,6 @@ int main(void)
         RIG_TEST(a_wait_goes_on_within_a_tick),
         RIG_TEST(a_child_cannot_use_its_parents_engine),
     };
-    alarm(60); /* a call that waits for ever fails */
+    alarm(300); /* a call that waits for ever fails */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

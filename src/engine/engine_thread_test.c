@@ -38,7 +38,7 @@ static void *read_to_the_end(void *argument)
     reader *p = argument;
     weir_chunk chunk;
     while (!p->got.finished && p->got.wrong == NULL) {
-        weir_status status = weir_stream_next(p->stream, 20000, &chunk);
+        weir_status status = weir_stream_next(p->stream, 120000, &chunk);
         if (status == WEIR_OK)
             sink_add(&p->got, &chunk);
         else
@@ -104,7 +104,7 @@ static void cancels_of_some_readers_do_not_touch_the_others(void **state)
         assert_true(readers[i].got.n_chunks > readers[i].after);
         check_cut(&readers[i].got, i);
     }
-    assert_int_equal(weir_engine_drain(r->engine, 10000), WEIR_OK);
+    assert_int_equal(weir_engine_drain(r->engine, 120000), WEIR_OK);
     assert_int_equal(atomic_load(&r->fake->n_cells), 0);
 }
 
@@ -116,7 +116,7 @@ static void a_reader_that_never_comes_holds_nobody_up(void **state)
     weir_stream *absent = rig_submit_key(r, 'A'), *present = rig_submit_key(r, 'B');
     sink_wait(&got[1], present);
     assert_sink(got[1], WEIR_REASON_END, answers[1]);
-    assert_int_equal(weir_engine_drain(r->engine, 10000), WEIR_OK);
+    assert_int_equal(weir_engine_drain(r->engine, 120000), WEIR_OK);
     assert_true(weir_stream_finished(absent));
     assert_int_equal(sink_take(&got[0], absent), WEIR__CHUNKS_MOST); /* merged, and complete */
     assert_sink(got[0], WEIR_REASON_END, answers[0]);
@@ -282,7 +282,7 @@ static void many_streams_are_read_by_one_poll_loop(void **state)
         assert_int_equal(weir_stream_descriptor(streams[i], &entries[i].fd, NULL), WEIR_OK);
     }
     while (n_open > 0) {
-        assert_true(poll(entries, N, 20000) > 0);
+        assert_true(poll(entries, N, 120000) > 0);
         for (int i = 0; i < N; i++) {
             if (!(entries[i].revents & POLLIN)) continue;
             weir_chunk chunk;
@@ -423,7 +423,7 @@ static void clients_come_and_go_and_the_counters_add_up(void **state)
         if (clients[i].wrong != NULL) fail_msg("%s", clients[i].wrong);
         n_done += (uint64_t)clients[i].n_done;
     }
-    assert_int_equal(weir_engine_drain(r->engine, 20000), WEIR_OK);
+    assert_int_equal(weir_engine_drain(r->engine, 120000), WEIR_OK);
     weir_engine_stats stats = rig_stats(r);
     for (int i = 0; i < 8; i++) n_finished += stats.n_finished[i];
     assert_int_equal(stats.n_submitted, n_done);
@@ -558,7 +558,7 @@ static void the_record_has_several_readers(void **state)
             assert_null(got.wrong);
         }
     }
-    assert_int_equal(weir_engine_drain(r->engine, 20000), WEIR_OK);
+    assert_int_equal(weir_engine_drain(r->engine, 120000), WEIR_OK);
     weir_engine_stop(r->engine);
     atomic_store(&over, true);
     weir_engine_stats stats = rig_stats(r);

@@ -546,7 +546,7 @@ static void *run_forker(void *user)
             break;
         }
         int32_t at = weir_stream_usage(stream).n_prompt - N_PROMPT;
-        while (weir_stream_next(stream, 20000, &chunk) == WEIR_OK) {
+        while (weir_stream_next(stream, 120000, &chunk) == WEIR_OK) {
             for (size_t k = 0; k < chunk.n_tokens; k++, n++)
                 if ((size_t)at + n < f->whole->n_tokens &&
                     chunk.tokens[k] != f->whole->tokens[(size_t)at + n])

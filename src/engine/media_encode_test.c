@@ -173,7 +173,7 @@ static void streams_do_not_wait_for_an_encode(void **state)
 {
     rig *r = *state;
     talk slow, text;
-    load(r, "fake:", "fake:encode_us=300000");
+    load(r, "fake:", "fake:encode_us=2000000");
     rig_start(r);
     write(r, &slow, "see @0 and say");
     write(r, &text, "only text");
@@ -181,7 +181,6 @@ static void streams_do_not_wait_for_an_encode(void **state)
     ask(r, &slow);
     ask(r, &text);
     while (!weir_stream_finished(text.stream)) rig_tick(r);
-    assert_true(weir__clock_now_ns() - began < 200 * WEIR__NS_PER_MS);
     judge(&text);
     assert_false(weir_stream_finished(slow.stream));
     while (!weir_stream_finished(slow.stream)) {
@@ -189,7 +188,7 @@ static void streams_do_not_wait_for_an_encode(void **state)
         pause_us(1000);
     }
     judge(&slow);
-    assert_true(weir__clock_now_ns() - began >= 300 * WEIR__NS_PER_MS);
+    assert_true(weir__clock_now_ns() - began >= 2000 * WEIR__NS_PER_MS);
 }
 
 static void a_cancel_ends_the_encode(void **state)
@@ -199,14 +198,13 @@ static void a_cancel_ends_the_encode(void **state)
     load(r, "fake:", "fake:encode_us=0");
     write(r, &text, "a text alone");
     for (int i = 0; i < 3; i++) write(r, &t[i], i == 0 ? "see @0" : i == 1 ? "see @0 too" : "see @1");
-    load(r, "fake:", "fake:encode_us=60000000");
+    load(r, "fake:", "fake:encode_us=3600000000");
     for (int32_t n_slots = 1; n_slots <= 2; n_slots++) { /* the others wait in the queue */
         r->params.n_slots = n_slots;
         rig_start(r);
         if (n_slots == 1) ask_with(r, &text, 5); /* all of them */
         for (int i = 0; i < 3; i++) ask(r, &t[i]);
         for (int i = 0; i < 30; i++) look(r);
-        int64_t began = weir__clock_now_ns();
         for (int i = 0; i < 3; i++) {
             weir_stream_cancel(t[i].stream);
             look(r);
@@ -214,8 +212,7 @@ static void a_cancel_ends_the_encode(void **state)
             assert_true(t[i].got.finished && t[i].got.reason == WEIR_REASON_CANCELLED);
         }
         run(r);
-        rig_stop(r); /* waits for the thread */
-        assert_true(weir__clock_now_ns() - began < 5000 * WEIR__NS_PER_MS);
+        rig_stop(r); /* waits for the thread: an hour, if the cancel did not reach it */
     }
     judge(&text);
 }
@@ -226,14 +223,12 @@ static void a_stop_ends_the_encode(void **state)
     talk t;
     load(r, "fake:", "fake:");
     write(r, &t, "see @0");
-    load(r, "fake:", "fake:encode_us=60000000");
+    load(r, "fake:", "fake:encode_us=3600000000");
     r->params.manual = false;
     rig_start(r);
     ask(r, &t);
     pause_us(30000);
-    int64_t began = weir__clock_now_ns();
     rig_stop(r);
-    assert_true(weir__clock_now_ns() - began < 5000 * WEIR__NS_PER_MS);
     sink_take(&t.got, t.stream);
     assert_int_equal(t.got.reason, WEIR_REASON_ERROR);
 }

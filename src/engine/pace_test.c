@@ -487,7 +487,7 @@ static void memory_that_cannot_be_cut_keeps_its_pass(void **state)
 static void random_arrivals_change_no_text(void **state)
 {
     rig *r = *state;
-    dice d = {dice_environment("WEIR_SEED", 20261126)};
+    dice d = {dice_environment("WEIR_TEST_SEED", 20261126)};
     uint64_t n_abandoned = 0;
     print_message("seed %llu\n", (unsigned long long)d.state);
     for (int round = 0; round < 60; round++) {

@@ -368,7 +368,7 @@ static void *play(void *argument)
             sched_yield();
         }
         weir_chunk chunk;
-        weir_status status = weir_stream_next(p->stream, 10000, &chunk);
+        weir_status status = weir_stream_next(p->stream, 120000, &chunk);
         if (status == WEIR_OK)
             sink_add(p->got, &chunk);
         else

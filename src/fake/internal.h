@@ -8,6 +8,9 @@
 
 #include "fake/fake.h"
 
+#define HOUR_US                                                                                              \
+    INT64_C(3600000000) /* the longest that an option holds something up: no test waits for its end */
+
 typedef struct weir__fake_token {
     const char *bytes; /* [length]; in `text` of the model, or `own` */
     char *own;         /* set by a test; NULL = none */

@@ -11,16 +11,11 @@
 
 static const weir__fake_option options[] = {
 #define OPTION(name, start, min, max) WEIR__FAKE_OPTION(weir__fake_projector_options, name, start, min, max)
-    OPTION(images, 1, 0, 1),
-    OPTION(sounds, 1, 0, 1),
-    OPTION(cells, 4, 1, 4096),
-    OPTION(pieces, 1, 1, 64),
-    OPTION(positions, 0, 0, 255),
-    OPTION(causal, 1, 0, 1),
-    OPTION(marks, 1, 0, 1),
-    OPTION(sample_rate, 16000, 4000, 96000),
-    OPTION(encode_us, 0, 0, 60000000),
-    OPTION(broken, 0, 0, 1),
+    OPTION(images, 1, 0, 1),          OPTION(sounds, 1, 0, 1),
+    OPTION(cells, 4, 1, 4096),        OPTION(pieces, 1, 1, 64),
+    OPTION(positions, 0, 0, 255),     OPTION(causal, 1, 0, 1),
+    OPTION(marks, 1, 0, 1),           OPTION(sample_rate, 16000, 4000, 96000),
+    OPTION(encode_us, 0, 0, HOUR_US), OPTION(broken, 0, 0, 1),
 #undef OPTION
 };
 

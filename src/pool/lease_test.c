@@ -4,7 +4,7 @@
 
 #include <sched.h>
 
-#define SLOW "load_us=30000000" /* the test ends the load */
+#define SLOW "load_us=3600000000" /* an hour: the test ends the load */
 
 static bool is_closed(rack *r, size_t i)
 {
@@ -238,10 +238,8 @@ static void destroy_ends_loads_and_waits_for_leases(void **state)
     assert_int_equal(weir_pool_load(r.pool, "m1", NULL), WEIR_OK);
     rack_await(&r, "m0", WEIR_POOL_LOADING);
     assert_int_equal(pthread_create(&thread, NULL, release_later, lease), 0);
-    int64_t began = weir__clock_now_ns();
     rack_close(&r);
     pthread_join(thread, NULL);
-    assert_true(weir__clock_now_ns() - began < 25 * WEIR__NS_PER_S); /* the load takes 30 s */
 }
 
 static void wrong_calls_are_refused(void **state)

@@ -5,7 +5,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -75,7 +74,7 @@ static void drafts_are_what_followed_before(void **state)
 {
     (void)state;
     static int32_t tokens[LONGEST];
-    uint64_t seed = dice_environment("WEIR_TEST_SEED", (uint64_t)time(NULL));
+    uint64_t seed = dice_environment("WEIR_TEST_SEED", 1);
     dice d = {seed};
     weir__lookup lookup;
     int n_found = 0;

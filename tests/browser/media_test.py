@@ -39,7 +39,7 @@ def make(model, projector):
 
 
 def start(*words, log):
-    return page.Server(os.environ["WEIR_BIN"], *make("swa", "gemma3"), *words, model=path("swa"), log=log, patience=page.PATIENCE)
+    return page.Server(os.environ["WEIR_BIN"], *make("swa", "gemma3"), *words, model=path("swa"), log=log)
 
 
 page.start = start
@@ -156,7 +156,7 @@ def an_export_keeps_images(p):
 def sounds(p):
     log = open(os.path.join(page.OUT, "media-sounds.log"), "w")
     words = make("llama", "ultravox")
-    with log, page.Server(os.environ["WEIR_BIN"], *words, "-c", "4096", model=path("llama"), log=log, patience=page.PATIENCE) as server:
+    with log, page.Server(os.environ["WEIR_BIN"], *words, "-c", "4096", model=path("llama"), log=log) as server:
         there = page.Page(p.b, server)
         there.fresh(max_tokens=4)
         record(there)
@@ -176,7 +176,7 @@ def sounds(p):
 
 @test
 def a_model_without_a_projector(p):
-    with open(os.path.join(page.OUT, "media-none.log"), "w") as log, page.Server(os.environ["WEIR_BIN"], "-c", "512", model="fake:", log=log, patience=page.PATIENCE) as server:
+    with open(os.path.join(page.OUT, "media-none.log"), "w") as log, page.Server(os.environ["WEIR_BIN"], "-c", "512", model="fake:", log=log) as server:
         there = page.Page(p.b, server)
         there.fresh()
         there.b.type("#attach-file", write("small.png", png()))

@@ -13,7 +13,6 @@ from serve import Server  # noqa: E402
 from webdriver import Browser, ENTER, ESCAPE, LEFT, TAB, find_browser  # noqa: E402,F401
 
 OUT = os.path.join(os.environ["WEIR_BUILD_DIR"], "browser")
-PATIENCE = 120  # s, to load a model on a machine that is busy
 STORY = "Tell me a long story about a river, a mill and a miller who counts fish."
 ANSWER = ".message.assistant:last-child"
 tests = []
@@ -25,7 +24,7 @@ def test(f):
 
 
 def start(*words, log):
-    return Server(os.environ["WEIR_BIN"], *words, model=os.environ["WEIR_TEST_MODEL"], log=log, patience=PATIENCE)
+    return Server(os.environ["WEIR_BIN"], *words, model=os.environ["WEIR_TEST_MODEL"], log=log)
 
 
 class Page:

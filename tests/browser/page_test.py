@@ -8,7 +8,7 @@ import re
 import threading
 import time
 
-from page import ANSWER, ENTER, ESCAPE, LEFT, OUT, PATIENCE, STORY, TAB, Page, main, second_tab, start, test
+from page import ANSWER, ENTER, ESCAPE, LEFT, OUT, STORY, TAB, Page, main, second_tab, start, test
 
 
 @test
@@ -200,7 +200,7 @@ class Load:
         while not self.over.is_set():
             words = " ".join(str(dice.random()) for _ in range(dice.choice([1, 10, 40])))
             body = {"messages": [{"role": "user", "content": words}], "max_tokens": dice.choice([20, 60, 150]), "stream": True}
-            connection = self.server.connect(timeout=PATIENCE)
+            connection = self.server.connect()
             connection.request("POST", "/v1/chat/completions", body)
             status, _ = connection.head()
             assert status == 200, status

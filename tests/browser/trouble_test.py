@@ -36,7 +36,7 @@ def requests(p, n):
     """n requests to the page's server, until the end of the block."""
     connections = []
     for i in range(n):
-        connection = p.server.connect(timeout=120)
+        connection = p.server.connect()
         connection.request("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": STORY}], "max_tokens": 3000, "ignore_eos": True, "stream": True})
         connections.append(connection)
         p.b.wait(lambda: waiting(p) == i, f"{i} requests that wait")

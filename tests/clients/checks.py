@@ -19,12 +19,12 @@ def test(f):
 
 
 def busy_slots():
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(URL + "/slots", timeout=60) as answer:
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(URL + "/slots", timeout=240) as answer:
         slots = json.load(answer)
     return sum(slot["state"] != "idle" for slot in (slots["slots"] if isinstance(slots, dict) else slots))
 
 
-def until(condition, what, seconds=60):
+def until(condition, what, seconds=240):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"waited {seconds} s for {what}"

@@ -10,12 +10,11 @@ import tempfile
 
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(here, os.pardir, "support"))
-from checks import results  # noqa: E402
+from checks import results, seed  # noqa: E402
 from guide import Guide  # noqa: E402
 from media import png  # noqa: E402
 from serve import Server  # noqa: E402
 
-PATIENCE = 120  # s, to load a model on a machine that is busy
 
 # By name: the script, and which of install.sh's folders it needs; or a folder, which build.sh makes a program.
 CLIENTS = {
@@ -81,15 +80,15 @@ def main():
     # A path for a socket is short.
     with open(os.path.join(out, "server.log"), "w") as log, tempfile.TemporaryDirectory() as sockets, \
             Server(weir, "-np", "4", "-c", "4096", "--kv-events", f"ipc://{sockets}/kv",
-                   "--kv-events-replay", f"ipc://{sockets}/replay", model=weights, log=log, patience=PATIENCE) as server, \
-            Server(weir, "-np", "1", "-c", "512", "--api-key", "s3cret", model=weights, log=log, patience=PATIENCE) as keyed, \
+                   "--kv-events-replay", f"ipc://{sockets}/replay", model=weights, log=log) as server, \
+            Server(weir, "-np", "1", "-c", "512", "--api-key", "s3cret", model=weights, log=log) as keyed, \
             Server(weir, "-np", "2", "-c", "16384", "--mmproj", "fake:", "--alias", "fake", model="fake:n_ctx_train=16384,eos_every=30", log=log) as fake:
         model = server.get("/v1/models").json["data"][0]["id"]
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("WEIR_", "OPENAI_", "ANTHROPIC_", "LLM_", "OLLAMA_")) and not k.lower().endswith("_proxy")}
         environment.update(WEIR_URL=server.url, WEIR_KEYED_URL=keyed.url, WEIR_MODEL=model, WEIR_CLIENTS=folder, WEIR_KV_EVENTS=f"ipc://{sockets}/kv", WEIR_KV_REPLAY=f"ipc://{sockets}/replay",
                            WEIR_FAKE_URL=fake.url, WEIR_FAKE_MODEL="fake", WEIR_PICTURE="data:image/png;base64," + base64.b64encode(png()).decode(),
                            PYTHONDONTWRITEBYTECODE="1", OPENAI_API_KEY="any", LANGCHAIN_TRACING_V2="false")
-        environment.update({name: os.environ[name] for name in ("WEIR_SCHEMAS", "WEIR_SCHEMA_SEED") if name in os.environ})
+        environment.update({name: os.environ[name] for name in ["WEIR_SCHEMAS"] if name in os.environ}, WEIR_TEST_SEED=str(seed()))
         for name in [name for name in sys.argv[1:] or CLIENTS if name != "guide"]:
             print("---- " + name, flush=True)
             script, packages = CLIENTS[name]

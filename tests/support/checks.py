@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Named checks of a test that is a program: each prints a line, results has how many passed and failed."""
 import os
+import random
 import sys
+import time
+
+# Seconds after which a test gives up on what must come. Nothing is judged by it: a machine may be many times slower than usual, have other
+# work, and run programs with sanitizers, and what comes ends the wait at once.
+PATIENCE = 240
 
 results = {"passed": 0, "failed": 0}
 
@@ -25,6 +31,16 @@ def check_reports(text):
     at = min((text.find(report) for report in REPORTS if report in text), default=-1)
     if at >= 0:
         check("no sanitizer reports anything", False, text[at:])
+
+
+def eventually(condition):
+    """Waits until the condition holds, and whether it did at last."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 def leave_out(reason):
@@ -52,6 +68,14 @@ def run_tests(names):
 def effort(every, part):
     """How often a test repeats a part: less often under sanitizers, where that takes minutes."""
     return part if os.environ.get("WEIR_SANITIZED") else every
+
+
+def seed(usual=1):
+    """The seed of what a test draws, and prints it: the same in each run, or $WEIR_TEST_SEED; "random" draws another one."""
+    given = os.environ.get("WEIR_TEST_SEED") or str(usual)
+    number = random.SystemRandom().randrange(1 << 30) if given == "random" else int(given, 0)
+    print(f"WEIR_TEST_SEED={number}", flush=True)
+    return number
 
 
 def environment(**more):

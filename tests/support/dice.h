@@ -5,7 +5,10 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
 /* One thread at a time; seed it by assignment. */
 typedef struct dice {
@@ -32,11 +35,20 @@ static inline bool dice_one_in(dice *d, int32_t n)
     return dice_in(d, 1, n) == 1;
 }
 
-/* The number in this environment variable, or `otherwise`. */
+/* The number in this environment variable, or `otherwise`, which is the same in each run: a test that passed
+ * passes again. The word "random" stands for a number from the clock, which is printed so that a failure can
+ * be repeated. */
 static inline uint64_t dice_environment(const char *name, uint64_t otherwise)
 {
     const char *text = getenv(name);
-    return text != NULL && *text != '\0' ? strtoull(text, NULL, 0) : otherwise;
+    if (text == NULL || *text == '\0') return otherwise;
+    if (strcmp(text, "random") != 0) return strtoull(text, NULL, 0);
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    dice d = {(uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec};
+    uint64_t number = dice_roll(&d) % 1000000000;
+    fprintf(stderr, "%s=%llu\n", name, (unsigned long long)number);
+    return number;
 }
 
 #endif

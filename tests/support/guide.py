@@ -10,11 +10,10 @@ import re
 import shlex
 import subprocess
 
-from checks import check, environment
+from checks import PATIENCE, check, environment
 from serve import Server
 
 ADDRESS = "127.0.0.1:8080"  # in the guides
-PATIENCE = 120  # s
 
 
 def blocks(path):
@@ -45,7 +44,7 @@ class Guide:
         here = os.getcwd()
         os.chdir(self.folder)
         try:
-            self.server = Server(self.weir, *words, model=self.model, env=dict(environment(), **self.env), patience=PATIENCE)
+            self.server = Server(self.weir, *words, model=self.model, env=dict(environment(), **self.env))
         finally:
             os.chdir(here)
 

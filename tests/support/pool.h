@@ -20,7 +20,7 @@
 #include "pool/room.h"
 
 #define MIB          (UINT64_C(1) << 20)
-#define WAIT_MS      20000 /* longer than anything takes */
+#define WAIT_MS      120000 /* longer than anything takes */
 #define N_ANSWER     8
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 

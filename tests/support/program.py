@@ -2,18 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
+import signal
 import subprocess
 import tempfile
+import time
 
-from checks import check, check_reports, environment
+from checks import PATIENCE, check, check_reports, environment
 
 WEIR = os.environ["WEIR_BIN"]
 MODEL = os.environ.get("CLI_TEST_MODEL", "fake:")
 FAKE = MODEL.startswith("fake:")
 # On the fake model a tick takes this long, so that there is time to interrupt something.
 SLOW = "fake:tick_us=20000,n_ctx_train=100000" if FAKE else MODEL
-STUCK = "fake:tick_us=3000000"  # one tick is longer than a person waits
-PATIENCE = 20 if FAKE else 90  # seconds; the machine may be busy and the program built with sanitizers
+STUCK = "fake:tick_us=3600000000"  # one tick is longer than any test waits
 
 scratch = tempfile.TemporaryDirectory()
 
@@ -27,7 +28,7 @@ def weir(*words, stdin="", env=None, timeout=None):
     """Runs to the end; texts are decoded strictly: the output is UTF-8."""
     data = stdin if isinstance(stdin, bytes) else stdin.encode()
     done = subprocess.run([WEIR, *words], input=data, capture_output=True, env=env or environment(),
-                          timeout=timeout or PATIENCE * 2)
+                          timeout=timeout or PATIENCE)
     done.stdout, done.stderr = done.stdout.decode(), done.stderr.decode()
     check_reports(done.stderr)
     return done
@@ -40,6 +41,22 @@ def run(*words, **more):
 def start(*words, stdin=subprocess.DEVNULL):
     return subprocess.Popen([WEIR, *words], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
                             bufsize=0)  # what was not asked for stays in the pipe
+
+
+# Seconds before a signal, until one finds a program where it shall be: longer on a busy machine.
+WAITS = (0.3, 1, 2, 4, 8, 16, 32, 50, 70, 90, 110)
+
+
+def interrupted(*words):
+    """The exit code of a program that gets SIGINT while it works: once it has set its handlers."""
+    for wait in WAITS:
+        process = start(*words)
+        time.sleep(wait)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=PATIENCE)
+        if process.returncode != -signal.SIGINT:
+            break
+    return process.returncode
 
 
 def expect(name, done, code, *parts, out=None):

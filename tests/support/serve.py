@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 
-from checks import check_reports, environment, finish, leave_out
+from checks import PATIENCE, check_reports, environment, finish, leave_out
 
 # Headers of a request in which nothing may be without effect.
 STRICT = ("X-Weir-Strict: 1",)
@@ -182,7 +182,7 @@ class Server:
     """`weir serve` on a free port of the loopback interface; `words` are further options. log: a file that gets its output too;
     limits: what is set with resource.setrlimit; model None: the words name models. Also a context manager. With wait=False it may still be loading."""
 
-    def __init__(self, weir, *words, model="fake:", kind="tcp", unix=None, cert=None, env=None, patience=60, log=None, limits=(), wait=True):
+    def __init__(self, weir, *words, model="fake:", kind="tcp", unix=None, cert=None, env=None, patience=PATIENCE, log=None, limits=(), wait=True):
         self.weir, self.words, self.model, self.env, self.log_file, self.limits = weir, words, model, env, log, limits
         self.kind, self.unix, self.cert, self.patience = kind, unix, cert, patience
         self.port = 0

@@ -13,6 +13,7 @@ class Server:
         self.left = 0       # connections that the client closed before the end
         self.open = 0
         self.most_open = 0
+        self.n_pieces = 0   # of answers
         self.loop = asyncio.new_event_loop()
         self.loop.set_exception_handler(lambda loop, context: None)  # clients that go are no news
         ready = threading.Event()
@@ -30,7 +31,7 @@ class Server:
         return f"http://127.0.0.1:{self.port}/{mode}"
 
     def reset(self):
-        self.seen, self.tries, self.left, self.most_open = [], {}, 0, 0
+        self.seen, self.tries, self.left, self.most_open, self.n_pieces = [], {}, 0, 0, 0
 
     def prompts(self):
         return [body["prompt"] if "prompt" in body else body["messages"][0]["content"] for _, _, body in self.seen]
@@ -114,6 +115,7 @@ class Answer:
     async def pieces(self, n=None, pause=0.0):
         for i in range(n or self.body["max_tokens"]):
             await self.piece(" w")
+            self.server.n_pieces += 1
             await asyncio.sleep(pause)
 
     async def status(self, line, body, more=b""):
@@ -130,6 +132,16 @@ class Answer:
     async def steady(self):
         await self.head()
         await self.pieces(pause=0.02)
+        await self.tail()
+
+    async def crowd(self):
+        """Begins when 300 connections are open, or after a minute, when they never will be."""
+        await self.head()
+        for _ in range(6000):
+            if self.server.most_open >= 300:
+                break
+            await asyncio.sleep(0.01)
+        await self.pieces()
         await self.tail()
 
     async def silent(self):

@@ -9,14 +9,14 @@ import struct
 import tempfile
 import threading
 
-from checks import check, effort, environment, leave_out
+from checks import check, effort, environment, leave_out, seed
 from media import image_part, png, sound_part, text_part, wav
 from serve import Server
 
 WEIR, BUILD = os.path.abspath(os.environ["WEIR_BIN"]), os.environ["WEIR_BUILD_DIR"]
 ROUNDS = os.environ.get("WEIR_ROUNDS", effort(40, 4))
 N_ROUNDS = 1000 if ROUNDS == "all" else int(ROUNDS)
-SEED = int(os.environ.get("WEIR_SEED", random.SystemRandom().randrange(1 << 30)))
+SEED = seed()
 N_CLIENTS = 8
 scratch = tempfile.TemporaryDirectory()
 
@@ -125,9 +125,9 @@ class Starved:
     def __init__(self, models, env=None):
         words = ["-c", "4096", "-np", "4", "-t", "2", "--cache-memory", "4M", "--embeddings"]
         if models:
-            self.server = Server(WEIR, *words, "--models", models, model=None, env=env, patience=120)
+            self.server = Server(WEIR, *words, "--models", models, model=None, env=env)
         else:
-            self.server = Server(WEIR, *words, "--lora", "fake:1", "--mmproj", "fake:sounds=0", model="fake:n_ctx_train=8192,fim=1", env=env, patience=120)
+            self.server = Server(WEIR, *words, "--lora", "fake:1", "--mmproj", "fake:sounds=0", model="fake:n_ctx_train=8192,fim=1", env=env)
         self.asks = requests(models is not None)
         self.right = [said(self.server, *ask) for ask in self.asks]
         bad = [(ask[0], answer) for ask, answer in zip(self.asks, self.right) if answer[0] != 200]
@@ -158,7 +158,7 @@ class Starved:
             feed()
 
     def finish(self, rounds):
-        print(f"note: {rounds} rounds of {N_CLIENTS}, seed {SEED}: {self.seen}", flush=True)
+        print(f"note: {rounds} rounds of {N_CLIENTS}: {self.seen}", flush=True)
         alive = check("it stays up", self.alive(), self.server.process.returncode, *self.server.lines[-5:])
         check("no answer is wrong, no valid body is refused", not self.wrong, len(self.wrong), *self.wrong[:4])
         check("most answers are answers", 2 * self.seen.get(None, 0) <= sum(self.seen.values()), self.seen)

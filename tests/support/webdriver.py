@@ -9,10 +9,11 @@ import time
 import urllib.error
 import urllib.request
 
+from checks import PATIENCE
+
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the protocol's key for a reference to an element
 ENTER, ESCAPE, TAB, SHIFT = "\ue007", "\ue00c", "\ue004", "\ue008"
 LEFT = "\ue012"
-PATIENCE = 60  # s; a machine under load is slow, and nothing here is judged by time
 
 
 class WebDriverError(Exception):
@@ -80,7 +81,7 @@ class Browser:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, {"Content-Type": "application/json"}, method=method)
         try:
-            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=2 * PATIENCE) as answer:
+            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=PATIENCE) as answer:
                 return json.load(answer)["value"]
         except urllib.error.HTTPError as e:
             value = json.load(e)["value"]

@@ -4,6 +4,8 @@ import os
 import socket
 import struct
 
+from checks import PATIENCE
+
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
 END = b"\xff" * 8
 
@@ -20,7 +22,7 @@ def ready(kind):
 class Router:
     """A connection of type SUB or DEALER. room: unread bytes that the kernel may keep."""
 
-    def __init__(self, path, kind=b"DEALER", greet=True, room=None, timeout=60):
+    def __init__(self, path, kind=b"DEALER", greet=True, room=None, timeout=PATIENCE):
         self.sock = socket.socket(socket.AF_UNIX if path.startswith("/") else socket.AF_INET)
         self.sock.settimeout(timeout)
         if room:

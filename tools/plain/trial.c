@@ -142,43 +142,72 @@ bool trial_serves(trial_side side, const trial_shape *shape)
 
 /* ---- Data ---- */
 
-/* -1 … 1. Knuth's MMIX constants. */
+/* Knuth's MMIX constants; the high bits are the random ones. */
+static uint64_t next_number(uint64_t *state)
+{
+    return *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+}
+
+/* -1 … 1 */
 static void fill_values(float *values, int64_t n)
 {
     uint64_t state = 1;
-    for (int64_t i = 0; i < n; i++) {
-        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        values[i] = (float)(state >> 40) / (float)(1 << 23) - 1.0f;
-    }
+    for (int64_t i = 0; i < n; i++) values[i] = (float)(next_number(&state) >> 40) / (float)(1 << 23) - 1.0f;
 }
 
-/* True for formats with a codebook, which rounding searches for each block. */
+/* True for formats with a codebook. Rounding to one searches it for each block, and ggml first lists the
+ * neighbours of all codes, which takes up to ten seconds of a fast processor. */
 static bool is_searched(enum ggml_type type)
 {
     const char *name = ggml_type_name(type);
     return strncmp(name, "iq1", 3) == 0 || strncmp(name, "iq2", 3) == 0 || strncmp(name, "iq3", 3) == 0;
 }
 
+/* Fills rows of a format with a codebook: all bits are codes, signs and scales of a part, apart from the
+ * block's scale in half precision. It comes first, and in IQ1_M it is the last four words' highest bits. */
+static void fill_codes(enum ggml_type type, unsigned char *rows, size_t n_bytes)
+{
+    const ggml_fp16_t scale = ggml_fp32_to_fp16(0.01f);
+    const size_t block = ggml_type_size(type);
+    uint64_t state = 1;
+    for (size_t i = 0; i < n_bytes; i++) rows[i] = (unsigned char)(next_number(&state) >> 56);
+    for (unsigned char *b = rows; b < rows + n_bytes; b += block) {
+        if (type != GGML_TYPE_IQ1_M) {
+            memcpy(b, &scale, sizeof scale);
+            continue;
+        }
+        for (size_t i = 0; i < 4; i++) {
+            unsigned char *high = b + block - 7 + 2 * i;
+            *high = (unsigned char)((*high & 15) | (scale >> 4 * i & 15) << 4);
+        }
+    }
+}
+
 /* Rounds `PATTERN` rows and repeats them. */
+static void fill_rounded(enum ggml_type type, char *rows, int64_t k, int64_t n, float *values)
+{
+    int64_t distinct = n < PATTERN ? n : PATTERN;
+    size_t row = ggml_row_size(type, k);
+    fill_values(values, distinct * k);
+    ggml_quantize_chunk(type, values, rows, 0, distinct, k, NULL);
+    for (int64_t i = distinct; i < n; i++)
+        memcpy(rows + (size_t)i * row, rows + (size_t)(i % distinct) * row, row);
+}
+
 static bool set_weights(struct ggml_tensor *weights)
 {
-    int64_t k = weights->ne[0], n = weights->ne[1], pattern = is_searched(weights->type) ? 1 : PATTERN;
-    int64_t distinct = n < pattern ? n : pattern;
-    size_t row = ggml_row_size(weights->type, k);
-    float *values = malloc((size_t)(distinct * k) * sizeof *values);
-    char *rows = malloc((size_t)n * row);
-    float *importance = malloc((size_t)k * sizeof *importance);
-    bool done = values != NULL && rows != NULL && importance != NULL;
+    int64_t k = weights->ne[0], n = weights->ne[1];
+    size_t n_bytes = (size_t)n * ggml_row_size(weights->type, k);
+    float *values = malloc((size_t)(PATTERN * k) * sizeof *values);
+    char *rows = malloc(n_bytes);
+    bool done = values != NULL && rows != NULL;
     if (done) {
-        fill_values(values, distinct * k);
-        for (int64_t i = 0; i < k; i++) importance[i] = 1.0f;
-        ggml_quantize_chunk(weights->type, values, rows, 0, distinct, k,
-                            ggml_quantize_requires_imatrix(weights->type) ? importance : NULL);
-        for (int64_t i = distinct; i < n; i++)
-            memcpy(rows + (size_t)i * row, rows + (size_t)(i % distinct) * row, row);
-        ggml_backend_tensor_set(weights, rows, 0, (size_t)n * row);
+        if (is_searched(weights->type))
+            fill_codes(weights->type, (unsigned char *)rows, n_bytes);
+        else
+            fill_rounded(weights->type, rows, k, n, values);
+        ggml_backend_tensor_set(weights, rows, 0, n_bytes);
     }
-    free(importance);
     free(rows);
     free(values);
     return done;

@@ -61,7 +61,7 @@ defmodule Weir.ClusterTest do
            end)
 
     during.()
-    Task.await(reader, 120_000)
+    Task.await(reader, Weir.Wait.patience())
   end
 
   test "a cluster answers as a server does", %{caller: caller} = context do
@@ -347,7 +347,7 @@ defmodule Weir.ClusterTest do
     assert limited.ends == [:node_down]
     assert limited.error_text == limited.text and limited.text != ""
     assert Enum.all?(results, &(&1.left == 0))
-    assert {:ok, %{reason: :length}} = Task.await(whole)
+    assert {:ok, %{reason: :length}} = Task.await(whole, Weir.Wait.patience())
 
     events = Nodes.events(caller)
 
@@ -395,7 +395,7 @@ defmodule Weir.ClusterTest do
     assert eventually(fn -> requests(a, cluster) == 1 end)
     pid = Nodes.call(a, Process, :whereis, [Nodes.server(cluster)])
     Nodes.call(a, Process, :exit, [pid, :kill])
-    assert {:ok, %{reason: :deadline, text: part}} = Task.await(whole, 60_000)
+    assert {:ok, %{reason: :deadline, text: part}} = Task.await(whole, Weir.Wait.patience())
     assert String.starts_with?(text("hello", max_tokens: 300), part)
   end
 
@@ -479,14 +479,17 @@ defmodule Weir.ClusterTest do
 
   # How long a node may be silent, which is 5 s by default.
   defp silence(context, ms) do
+    # from Nodes.prepare/0
+    usual = Weir.Wait.patience()
+
     for node <- [context.caller | context.servers] do
       :ok = Nodes.call(node, Application, :put_env, [:weir_cluster, :silence, ms])
-      on_exit(fn -> Nodes.call(node, Application, :delete_env, [:weir_cluster, :silence]) end)
+      on_exit(fn -> Nodes.call(node, Application, :put_env, [:weir_cluster, :silence, usual]) end)
     end
   end
 
   test "a node that hangs gets nothing", %{servers: [a | _], caller: caller} = context do
-    silence(context, 2_000)
+    silence(context, 10_000)
     cluster = cluster(context)
     route = on(context, cluster, a)
     text = text("hello", max_tokens: 20)
@@ -513,7 +516,7 @@ defmodule Weir.ClusterTest do
   end
 
   test "a node that hangs amid its answers loses them", %{servers: [a | _], caller: caller} = context do
-    silence(context, 2_000)
+    silence(context, 10_000)
     cluster = cluster(context, model_path: "fake:tick_us=20000", n_parallel: 8)
     opts = [timeout: :infinity, max_tokens: 150, route: on(context, cluster, a)]
     text = text("hello", max_tokens: 150)
@@ -524,7 +527,7 @@ defmodule Weir.ClusterTest do
     on_exit(fn -> Nodes.signal(a, "CONT") end)
 
     [moved, late] =
-      for opts <- [opts, Keyword.put(endless, :timeout, 3_000)],
+      for opts <- [opts, Keyword.put(endless, :timeout, 8_000)],
           do: Task.async(fn -> whole(caller, cluster, :generate, ["hello", opts]) end)
 
     assert eventually(fn -> requests(a, cluster) == 2 end)
@@ -535,8 +538,8 @@ defmodule Weir.ClusterTest do
     assert {greedy.text, length(greedy.ids), greedy.ends} == {text, 150, [:length]}
     assert {limited.error_text, limited.ends} == {limited.text, [:node_down]}
     assert {greedy.left, limited.left} == {0, 0}
-    assert Task.await(moved, 60_000) == {:ok, text}
-    assert {:error, %{code: :timeout}} = Task.await(late, 60_000)
+    assert Task.await(moved, Weir.Wait.patience()) == {:ok, text}
+    assert {:error, %{code: :timeout}} = Task.await(late, Weir.Wait.patience())
 
     failed = for {[:weir, :cluster, :node, :failed], _m, metadata} <- Nodes.events(caller), do: metadata
     assert Enum.all?(failed, &(&1.node == a.node and &1.reason == :silent))
@@ -548,8 +551,8 @@ defmodule Weir.ClusterTest do
 
   test "a node that only computes for long is not lost", %{caller: caller} = context do
     # longer than a node may be silent
-    silence(context, 2_000)
-    cluster = cluster(context, model_path: "fake:tick_us=5000000")
+    silence(context, 10_000)
+    cluster = cluster(context, model_path: "fake:tick_us=15000000")
     [result] = Nodes.read(caller, cluster, [{"hello", [timeout: :infinity, max_tokens: 1]}])
     assert {result.text, result.ends, result.left} == {text("hello", max_tokens: 1), [:length], 0}
     assert [{[:weir, :cluster, :route], _measured, %{reason: :first}}] = Nodes.events(caller)
@@ -562,7 +565,7 @@ defmodule Weir.ClusterTest do
     # cancelled
     reader = Task.async(fn -> Nodes.read(caller, cluster, [{"hello", [id: :mine] ++ endless}]) end)
     assert eventually(fn -> whole(caller, cluster, :cancel, [:mine]) == :ok end)
-    assert [%{ends: [:cancelled], left: 0}] = Task.await(reader)
+    assert [%{ends: [:cancelled], left: 0}] = Task.await(reader, Weir.Wait.patience())
     assert {:error, %{code: :not_found}} = whole(caller, cluster, :cancel, [:mine])
 
     # ended early

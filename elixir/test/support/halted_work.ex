@@ -28,7 +28,7 @@ defmodule Weir.HaltedWork do
     receive do
       :begun -> Process.sleep(ms)
     after
-      30_000 -> System.halt(2)
+      120_000 -> System.halt(2)
     end
 
     if way == :halt, do: System.halt(status), else: System.stop(status)

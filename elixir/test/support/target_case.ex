@@ -65,7 +65,7 @@ defmodule Weir.TargetCase do
       {:weir, ^ref, {kind, _} = event} when kind in [:end, :error] -> [event]
       {:weir, ^ref, event} -> [event | events(request)]
     after
-      20_000 -> flunk("no end")
+      Weir.Wait.patience() -> flunk("no end")
     end
   end
 
@@ -100,7 +100,7 @@ defmodule Weir.TargetCase do
   def ends(%{targets: targets, idle?: idle?}) do
     for {target, _place} <- targets do
       request = Target.submit(target, "hello", temp: 0.0, max_tokens: 4000)
-      assert_receive {:weir, _ref, {:start, _}}, 20_000
+      assert_receive {:weir, _ref, {:start, _}}
       assert %{state: state} = Request.status(request)
       assert state in [:running, :queued, :prefilling, :generating]
       assert Request.cancel(request) == :ok
@@ -116,7 +116,7 @@ defmodule Weir.TargetCase do
           Process.sleep(:infinity)
         end)
 
-      assert_receive {:submitted, pid}, 20_000
+      assert_receive {:submitted, pid}
       Process.exit(caller, :kill)
       assert eventually(fn -> not Process.alive?(pid) end)
       assert eventually(idle?)

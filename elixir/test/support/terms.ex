@@ -89,9 +89,14 @@ defmodule Weir.Terms do
   def tokens, do: for(_ <- 1..Enum.random([0, 1, 3, 40, 700])//1, do: token())
   def token, do: Enum.random([:rand.uniform(320) - 1, :rand.uniform(320) - 1, 320, -1])
 
-  @doc "Seeds Erlang's generator from `WEIR_TEST_SEED`, or at random, and prints the seed."
+  @doc "Seeds Erlang's generator from `WEIR_TEST_SEED` (1; `random` draws another one), and prints the seed."
   def sow(label) do
-    seed = String.to_integer(System.get_env("WEIR_TEST_SEED", "#{:rand.uniform(1_000_000_000)}"))
+    seed =
+      case System.get_env("WEIR_TEST_SEED", "1") do
+        "random" -> :rand.uniform(1_000_000_000)
+        number -> String.to_integer(number)
+      end
+
     IO.puts("#{label}: WEIR_TEST_SEED=#{seed}")
     :rand.seed(:exsss, seed)
   end

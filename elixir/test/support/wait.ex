@@ -2,8 +2,11 @@
 defmodule Weir.Wait do
   @moduledoc "Waiting for events in tests. Time limits are long and end only tests that hang."
 
-  @doc "Whether fun returns true within 20 s."
-  def eventually(fun, tries \\ 4000) do
+  @doc "Milliseconds after which a test gives up on what must come, also where all is many times slower than usual."
+  def patience, do: 120_000
+
+  @doc "Whether fun returns true before patience/0 is over."
+  def eventually(fun, tries \\ div(patience(), 5)) do
     cond do
       fun.() -> true
       tries == 0 -> false
@@ -38,7 +41,7 @@ defmodule Weir.Wait do
       {^ref, {:chunk, _ids, more}} -> join(ref, text <> more)
       {^ref, {:done, :length, _usage}} -> text
     after
-      20_000 -> raise "no end came"
+      patience() -> raise "no end came"
     end
   end
 end

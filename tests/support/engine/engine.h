@@ -92,7 +92,7 @@ static inline void sink_wait(sink *to, weir_stream *stream)
     weir_chunk chunk;
     weir_status status = WEIR_OK;
     while (!to->finished && to->wrong == NULL) {
-        status = weir_stream_next(stream, 20000, &chunk);
+        status = weir_stream_next(stream, 120000, &chunk);
         if (status == WEIR_OK)
             sink_add(to, &chunk);
         else

@@ -16,7 +16,8 @@ defmodule Weir.ClusterNodes do
 
   @doc "Starts so many nodes with the application, connected to each other and to the given ones."
   def start(n, others \\ []) do
-    nodes = 1..n |> Enum.map(fn _ -> Task.async(fn -> started(20) end) end) |> Task.await_many(60_000)
+    nodes =
+      1..n |> Enum.map(fn _ -> Task.async(fn -> started(20) end) end) |> Task.await_many(Weir.Wait.patience())
 
     Enum.reduce(nodes, others, fn node, others ->
       connect(node, others)
@@ -34,14 +35,14 @@ defmodule Weir.ClusterNodes do
       host: ~c"127.0.0.1",
       longnames: true,
       connection: :standard_io,
-      wait_boot: 60_000,
+      wait_boot: Weir.Wait.patience(),
       args: @flags ++ :code.get_path()
     }
 
     # not linked to this process
     case :peer.start(options) do
       {:ok, peer, node} ->
-        :ok = :peer.call(peer, __MODULE__, :prepare, [], 60_000)
+        :ok = :peer.call(peer, __MODULE__, :prepare, [], Weir.Wait.patience())
         %__MODULE__{peer: peer, node: node, os_pid: to_string(:peer.call(peer, :os, :getpid, []))}
 
       # the port was taken meanwhile
@@ -58,7 +59,8 @@ defmodule Weir.ClusterNodes do
   end
 
   @doc "Calls a function there. Raises what it raises."
-  def call(node, module, fun, arguments), do: :peer.call(node.peer, module, fun, arguments, 120_000)
+  def call(node, module, fun, arguments),
+    do: :peer.call(node.peer, module, fun, arguments, Weir.Wait.patience())
 
   @doc "A signal for its process: KILL, STOP or CONT."
   def signal(node, name) do
@@ -118,6 +120,8 @@ defmodule Weir.ClusterNodes do
   @doc false
   def prepare do
     {:ok, _started} = Application.ensure_all_started(:weir_cluster)
+    # a node on a busy machine may be silent for longer than the usual 5 s
+    Application.put_env(:weir_cluster, :silence, Weir.Wait.patience())
     owner = spawn(fn -> Process.sleep(:infinity) end)
 
     for table <- [:events, :progress],
@@ -170,7 +174,7 @@ defmodule Weir.ClusterNodes do
       jobs
       |> Enum.with_index()
       |> Enum.map(fn {{prompt, opts}, i} -> Task.async(fn -> read_one(cluster, prompt, opts, i) end) end)
-      |> Task.await_many(120_000)
+      |> Task.await_many(Weir.Wait.patience())
 
     # the next ones begin at none
     :ets.delete_all_objects(:progress)
@@ -228,7 +232,7 @@ defmodule Weir.ClusterNodes do
   def race(cluster, jobs) do
     jobs
     |> Enum.map(fn {prompt, opts} -> Task.async(fn -> Weir.Cluster.generate(cluster, prompt, opts) end) end)
-    |> Task.await_many(120_000)
+    |> Task.await_many(Weir.Wait.patience())
   end
 
   @doc false
