@@ -89,9 +89,7 @@ static void settle_answer(serve_answer *answer)
 
 bool serve_answer_is_custom(const serve_answer *answer, const char *name)
 {
-    for (size_t i = 0; i < json_array_size(answer->customs) && name != NULL; i++)
-        if (strcmp(json_string_value(json_array_get(answer->customs, i)), name) == 0) return true;
-    return false;
+    return name != NULL && json_object_get(answer->customs, name) != NULL;
 }
 
 const char *serve_answer_stop_text(const serve_answer *answer, int32_t stop)
