@@ -44,6 +44,7 @@ serve_params serve_params_default(void)
         .prefix_s = 10,
         .prefix_bytes = (int64_t)4 << 30,
         .media_bytes = (int64_t)512 << 20,
+        .otlp_sample = SERVE_SAMPLE_UNSAID,
     };
 }
 

@@ -132,6 +132,12 @@ typedef struct serve_params {
     size_t n_objectives;
     const char *kv_events_endpoint; /* HOST:PORT, as routers know this server; NULL = where it listens */
     bool log_text;                  /* false: bodies of requests too */
+    /* Spans of requests, for a collector of OpenTelemetry (trace/); NULL: as the environment says.
+     * otlp_sample: the share of the traces that begin here and are sent, 0 to 1; SERVE_SAMPLE_UNSAID, the
+     * default: likewise */
+    const char *otlp_endpoint, *otlp_service_name;
+    float otlp_sample;
+#define SERVE_SAMPLE_UNSAID (-1.0F)
     const char
         *lora_dir; /* operators may load adapters from this folder, and unload them; NULL = they may not */
 } serve_params;
