@@ -14,9 +14,9 @@ weir_status serve_trace_check(const serve_params *params, weir_error *error)
                            "scripts/build.sh builds it with them");
 }
 
-weir_status serve_tracer_create(const serve_params *params, serve_tracer **tracer, weir_error *error)
+weir_status serve_tracer_create(const serve_params *params, serve_tracer **out, weir_error *error)
 {
-    *tracer = NULL;
+    *out = NULL;
     return serve_trace_check(params, error);
 }
 

@@ -154,7 +154,8 @@ bool serve_span_make(char id[SERVE_SPAN_ID + 1])
 
 static void add_time(const serve_trace *trace, weir__text *text, const char *name, int64_t ns)
 {
-    weir__text_printf(text, ",\"%s\":\"%lld\"", name, (long long)(ns + trace->offset_ns));
+    const int64_t at_ns = ns + trace->offset_ns;
+    weir__text_printf(text, ",\"%s\":\"%lld\"", name, (long long)at_ns);
 }
 
 static void begin_span(serve_trace *trace, const char *name, serve_span_kind kind, const char *id,

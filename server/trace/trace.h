@@ -32,8 +32,8 @@ typedef enum serve_span_kind {
  * is no error. */
 weir_status serve_trace_check(const serve_params *params, weir_error *error);
 
-/* *tracer NULL: neither the parameters nor the environment name a collector. Errors: as check, NO_MEMORY. */
-weir_status serve_tracer_create(const serve_params *params, serve_tracer **tracer, weir_error *error);
+/* *out NULL: neither the parameters nor the environment name a collector. Errors: as check, NO_MEMORY. */
+weir_status serve_tracer_create(const serve_params *params, serve_tracer **out, weir_error *error);
 
 /* Sends what waits, for two seconds at most. NULL is ignored. */
 void serve_tracer_destroy(serve_tracer *tracer);

@@ -337,8 +337,8 @@ static weir_status check_name(weir__chat_tools *tools, const char *name, size_t 
     find_least(tools->rules, rule, &k);
     find_least(tools->beginnings, rule, &k);
     bool ok = note_number(&tools->rules, rule, i);
-    for (size_t n = 1; ok && rule[n] != '\0'; n++) {
-        if (!is_derived(rule + n)) continue;
+    for (size_t n = 0; ok && rule[n] != '\0'; n++) {
+        if (n == 0 || !is_derived(rule + n)) continue;
         char beginning[NAME_MAX_ + 1];
         snprintf(beginning, sizeof beginning, "%.*s", (int)n, rule);
         find_least(tools->rules, beginning, &k);

@@ -498,7 +498,8 @@ bool serve_ask_choose_tools(serve_ask *ask, json_t **tools)
     }
     bool *is_chosen = weir__mem_calloc(json_array_size(ask->tools), sizeof *is_chosen);
     *tools = json_array();
-    bool ok = (is_chosen != NULL || serve_call_no_memory(ask->call)) && number_tools(ask) &&
+    if (is_chosen == NULL) return serve_call_no_memory(ask->call);
+    bool ok = number_tools(ask) &&
               (ask->tools_allowed != NULL || choose_tool(ask, ask->tool_name, *tools, is_chosen, &places));
     for (size_t i = 0; ok && i < json_array_size(ask->tools_allowed); i++)
         ok = choose_tool(ask, json_string_value(json_array_get(ask->tools_allowed, i)), *tools, is_chosen,
