@@ -182,6 +182,8 @@ static cli_exit complete_params(cli_args *args)
     params->n_prefix_peers = args->prefix_peers.n;
     params->prefix_key = args->prefix_key;
     cli_model_params(args, args, NULL, &params->model);
+    params->otlp_endpoint = args->otlp_endpoint;
+    params->otlp_service_name = args->otlp_service_name;
     params->kv_events = args->kv_events;
     params->kv_events_replay = args->kv_events_replay;
     params->kv_events_endpoint = args->kv_events_endpoint;

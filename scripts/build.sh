@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# build.sh [PRESET [TARGET...]]: builds a preset (release unless named), llama.cpp included where it is needed. WEIR_WITH_RPC=OFF|ON
-# and WEIR_WITH_ROUTER=OFF|ON leave out a part of it, or take it back.
+# build.sh [PRESET [TARGET...]]: builds a preset (release unless named), llama.cpp included where it is needed. WEIR_WITH_RPC=OFF|ON,
+# WEIR_WITH_ROUTER=OFF|ON and WEIR_WITH_TRACE=OFF|ON leave out a part of it, or take it back.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -16,6 +16,7 @@ if [ "$preset" = vulkan ]; then export WEIR_BACKEND=vulkan; fi
 parts=() llama=(--media)
 if [ -n "${WEIR_WITH_RPC:-}" ]; then parts+=("-DWEIR_RPC=$WEIR_WITH_RPC"); fi
 if [ -n "${WEIR_WITH_ROUTER:-}" ]; then parts+=("-DWEIR_ROUTER=$WEIR_WITH_ROUTER"); fi
+if [ -n "${WEIR_WITH_TRACE:-}" ]; then parts+=("-DWEIR_TRACE=$WEIR_WITH_TRACE"); fi
 rpc=${WEIR_WITH_RPC:-$(sed -n 's/^WEIR_RPC:BOOL=//p' "$build/CMakeCache.txt" 2>/dev/null || true)}
 case $rpc in OFF | off | Off | 0 | NO | no | FALSE | false) llama+=(--no-rpc) ;; esac
 # Ahead of CMake, which would ask for the same thing but hide its progress in the log.

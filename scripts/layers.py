@@ -46,7 +46,7 @@ BELOW = {
 
 # The rooms of server/ (ADR 0121), and the rooms that each may include, beside base and hub/transfer.
 SETTINGS = ["server/system", "server/settings"]
-LOW = [*SETTINGS, "server/access", "server/request"]
+LOW = [*SETTINGS, "server/access", "server/trace", "server/request"]
 MODELS = [*LOW, "server/models"]
 RECORDING = "server/recording"
 API = [*MODELS, RECORDING, "server/api/common"]
@@ -55,6 +55,7 @@ ROOMS = {
     "server/system": [],
     "server/settings": [],
     "server/access": SETTINGS,
+    "server/trace": SETTINGS,
     "server/request": LOW[:-1],
     "server/models": MODELS[:-1],
     RECORDING: ["server/system"],

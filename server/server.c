@@ -208,6 +208,7 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     serve_server *server;
     int code;
     if (status == WEIR_OK) status = serve_router_check(params, error);
+    if (status == WEIR_OK) status = serve_trace_check(params, error);
     if (status != WEIR_OK) return status;
     if ((server = weir__mem_calloc(1, sizeof *server)) == NULL)
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the server");
@@ -242,6 +243,7 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     if (status == WEIR_OK) server->loaded = serve_catalog_pool(server->catalog) != NULL;
     if (status == WEIR_OK) status = serve_listener_open(server, error);
     if (status == WEIR_OK && params->kv_events != NULL) status = serve_router_open(server, error);
+    if (status == WEIR_OK) status = serve_tracer_create(params, &server->tracer, error);
     if (status == WEIR_OK && serve_reach_is_open(server->reachable, server->keys))
         serve_log("warning", "open",
                   "%s has no API key: anyone who reaches it may use it; give --api-key-file",
@@ -347,6 +349,7 @@ void serve_server_destroy(serve_server *server)
     serve_records_destroy(server->records);
     serve_recorder_destroy(server->recorder);
     serve_router_close(server);
+    serve_tracer_destroy(server->tracer);
     serve_events_destroy(server);
     serve_keys_destroy(server->keys);
     serve_share_fini(&server->answers);

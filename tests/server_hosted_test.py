@@ -408,7 +408,7 @@ def later_tools():
         refused(f"a definition that is {value!r}", client.messages(added({"type": "tool_definition", "definition": value})), "messages[1].content[1].tool.definition")
     refused("a definition without a schema", client.messages(added({"type": "tool_definition", "definition": {"name": "x"}})), "messages[1].content[1].tool.definition.input_schema")
     for name, item, field in [("tools of another type", dict(more, tools=5), "input[1].tools"), ("no tools", {"type": "additional_tools"}, "input[1].tools"), ("a tool of another type", dict(more, tools=[5]), "input[1].tools[0]"),
-                              ("a tool's name", dict(more, tools=[flat("a b")]), "input[1].tools[0].name"), ("too many", dict(more, tools=[flat(f"f{i}") for i in range(257)]), "input[1].tools")]:
+                              ("a tool's name", dict(more, tools=[flat("a b")]), "input[1].tools[0].name"), ("too many", dict(more, tools=[flat(f"f{i}") for i in range(1025)]), "input[1].tools")]:
         refused(name, client.responses([USER, item]), field)
     end(server)
 

@@ -122,9 +122,9 @@ def counts():
     said = '{"messages":[' + HELLO + "]"
     chat, ollama = "/v1/chat/completions", "/api/chat"
     reply = server.post(chat, several(said + ',"tools":[', tool.format, "]}", 1 << 16))
-    check("more than 256 tools", reply.status == 400 and reply.error["param"] == "tools" and "256" in reply.error["message"], reply.body)
-    reply = server.post(chat, {"messages": [json.loads(HELLO)], "tools": [name], "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [name] * 257}}})
-    check("more than 256 allowed tools", reply.status == 400 and reply.error["param"] == "tool_choice.allowed_tools.tools", reply.body)
+    check("more than 1,024 tools", reply.status == 400 and reply.error["param"] == "tools" and "1024" in reply.error["message"], reply.body)
+    reply = server.post(chat, {"messages": [json.loads(HELLO)], "tools": [name], "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [name] * 1025}}})
+    check("more than 1,024 allowed tools", reply.status == 400 and reply.error["param"] == "tool_choice.allowed_tools.tools", reply.body)
     for what, path, data in (("messages", chat, several('{"messages":[', HELLO, "]}", 1 << 20)),
                              ("parts", chat, several('{"messages":[{"role":"user","content":[', '{"type":"text","text":"a"}', "]}]}", 1 << 20)),
                              ("calls", chat, several('{"messages":[' + HELLO + ',{"role":"assistant","tool_calls":[', '{"function":{"name":"f"}}', "]}]}", 1 << 20)),

@@ -23,7 +23,8 @@ def read(name):
 def test_metrics():
     need_server(WEIR)
     with tempfile.TemporaryDirectory() as folder, \
-            Server(WEIR, "--prefix-key", "key", "--lora", "fake:1", "--kv-events", f"ipc://{folder}/kv", "--kv-events-replay", f"ipc://{folder}/replay", "--record", f"{folder}/records") as server:
+            Server(WEIR, "--prefix-key", "key", "--lora", "fake:1", "--kv-events", f"ipc://{folder}/kv", "--kv-events-replay", f"ipc://{folder}/replay",
+                   "--record", f"{folder}/records", "--otlp-endpoint", "http://127.0.0.1:9") as server:
         server.post("/v1/completions", {"prompt": "x", "max_tokens": 4, "ignore_eos": True})
         text = server.get("/metrics").body.decode()
     helps, kinds = dict(re.findall(r"^# HELP (\w+) (.*)$", text, re.M)), dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.M))

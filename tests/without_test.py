@@ -4,12 +4,13 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, run_tests  # noqa: E402
+from checks import check, environment, run_tests  # noqa: E402
 from program import WEIR, expect, weir  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
 RPC = ("--rpc", "WEIR_WITH_RPC=ON scripts/build.sh")
 ROUTER = "WEIR_WITH_ROUTER=ON scripts/build.sh"
+TRACE = "WEIR_WITH_TRACE=ON scripts/build.sh"
 
 
 def test_rpc():
@@ -25,8 +26,14 @@ def test_options_of_routers():
         expect(f"weir serve {words[0]}", weir("serve", "-m", "fake:", "--port", "0", *words), 1, words[0], ROUTER)
 
 
+def test_options_of_spans():
+    for words in (["--otlp-endpoint", "http://127.0.0.1:1"], ["--otlp-service-name", "a"], ["--otlp-sample", "1"]):
+        expect(f"weir serve {words[0]}", weir("serve", "-m", "fake:", "--port", "0", *words), 1, words[0], TRACE)
+
+
 def test_a_server_without_these_parts():
-    with Server(WEIR) as server:
+    with Server(WEIR, env=environment(OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1")) as server:
+        check("variables of the environment have no effect", "weir_trace_spans_queued" not in server.metrics())
         for reply in (server.post("/v1/prefixes", {"tokens": [1]}), server.get("/v1/prefixes/1")):
             check("prefixes are refused by name", reply.status == 501 and "/v1/prefixes" in reply.error["message"] and
                   ROUTER in reply.error["message"], reply.status, reply.body)

@@ -138,6 +138,7 @@ typedef struct cli_args {
     char *settings; /* the words of cli_settings_words */
     char *prefix_key;
     char *kv_events, *kv_events_replay, *kv_events_endpoint;
+    char *otlp_endpoint, *otlp_service_name;
     char *models_path, *models_dir;
     weir_pool_params pool; /* of several models */
     bool of_model;         /* of a model of several: the options that are not its own are not taken */

@@ -393,6 +393,20 @@ static bool check_room(visit *v)
     return refuse_call(v->call, 503, "too_many_connections", "there are too many connections");
 }
 
+/* Requests that a model may work for have a trace; probes and the page's files have none. Several lines of a
+ * tracestate are one list, of which a part is of no use. */
+static void begin_trace(const visit *v)
+{
+    serve_call *call = v->call;
+    const serve_route *route = v->route;
+    int n_parents, n_states;
+    if (call->server->tracer == NULL || route == NULL || !(route->model || route->engine)) return;
+    const char *parent = serve_gate_field(v->connection, "traceparent", &n_parents);
+    const char *state = serve_gate_field(v->connection, "tracestate", &n_states);
+    call->trace =
+        serve_trace_begin(call->server->tracer, n_parents == 1 ? parent : NULL, n_states == 1 ? state : NULL);
+}
+
 static bool check_state(serve_call *call, const char *hint)
 {
     serve_server *server = call->server;
@@ -473,6 +487,7 @@ bool serve_gate_pass(serve_call *call, bool close)
     if (!check_origin(&v) || answer_options(&v)) return false;
     call->route = v.route;
     call->allow = v.allow;
+    begin_trace(&v);
     call->error = serve_route_error(call->path);
     if (v.route != NULL && v.route->versioned &&
         serve_gate_field(v.connection, "Anthropic-Version", &n) != NULL)

@@ -461,6 +461,18 @@ static void add_prefixes(const serve_server *server, weir__text *text)
                atomic_load(&prefixes->n_bytes_given));
 }
 
+static void add_trace(const serve_server *server, weir__text *text)
+{
+    if (server->tracer == NULL) return;
+    const serve_tracer_stats stats = serve_tracer_get_stats(server->tracer);
+    add_number(text, "trace_spans_exported_total", "counter", "spans that the collector took",
+               stats.n_exported);
+    add_number(text, "trace_spans_dropped_total", "counter", "spans that found no room, or no collector",
+               stats.n_dropped);
+    add_number(text, "trace_failures_total", "counter", "posts of spans that failed", stats.n_failed);
+    add_number(text, "trace_spans_queued", "gauge", "spans that wait to be sent", stats.n_queued);
+}
+
 static void add_kv_events(const serve_server *server, weir__text *text)
 {
     if (server->kv_events == NULL) return;
@@ -612,6 +624,7 @@ void serve_metrics(serve_call *call)
     add_tapes(&text, &tapes);
     add_prefixes(server, &text);
     add_kv_events(server, &text);
+    add_trace(server, &text);
     add_histogram(&text, "e2e_seconds", "time from a request's head to the last byte of its answer",
                   &server->e2e_seconds);
     add_process(server, &text);

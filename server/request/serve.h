@@ -21,6 +21,7 @@
 #include "server/settings/params.h"
 #include "server/system/event_loop.h"
 #include "server/system/secret.h"
+#include "server/trace/trace.h"
 
 #define SERVE_WRITE_MAX    ((size_t)16 << 10)  /* of one turn; then it is another connection's turn */
 #define SERVE_BUFFER_MAX   ((size_t)256 << 10) /* unsent bytes of a stream; beyond, the engine merges */
@@ -128,6 +129,7 @@ struct serve_call {
     int64_t seed; /* that X-Weir-Seed gives to a request without one, where records are taken; -1 = none */
     char session[64]; /* the conversation's id, from the header of an agent or router, truncated */
     serve_router_hints router;
+    serve_trace *trace;     /* owned; NULL: none */
     const char *peer;       /* of --prefix-peer, that has the prompt's prefix; NULL: none */
     int64_t peer_by_ns;     /* its job runs on server->carriers, and may fetch until then; 0 = it does not */
     const char *prefix_end; /* its result, static; NULL: none was named */
@@ -231,6 +233,7 @@ struct serve_server {
     serve_recorder *recorder;   /* NULL = nothing is recorded */
     serve_tapes *tapes;         /* the service thread's */
     serve_kv_events *kv_events; /* NULL = none */
+    serve_tracer *tracer;       /* NULL = nothing is traced */
     _Atomic uint64_t n_shared;  /* requests that joined another one's generation */
     serve_share answers;        /* bytes of whole answers, until their last one is sent */
     serve_share media;          /* bytes of all calls' decoded images and sounds */

@@ -63,6 +63,7 @@ typedef struct fetch {
     long status;
     weir__transfer_end end;
     char detail[512];
+    char span[SERVE_SPAN_ID + 1]; /* in which the other server is asked */
 } fetch;
 
 static bool on_bytes(const weir__transfer_head *head, const char *bytes, size_t n, void *user)
@@ -110,7 +111,12 @@ static bool transfer_prefix(fetch *f, const char *body)
     snprintf(url, sizeof url, "%s%.*s%s", strstr(peer, "://") == NULL ? "http://" : "",
              (int)(peer[n - 1] == '/' ? n - 1 : n), peer, PATH);
     snprintf(key, sizeof key, "Authorization: Bearer %s", params->prefix_key);
-    const char *const headers[] = {"Content-Type: application/json", "Expect:", key, NULL};
+    char parent[SERVE_TRACE_HEADER], state[SERVE_TRACE_HEADER_STATE];
+    serve_trace_headers(f->call->trace, f->span[0] != '\0' ? f->span : NULL, parent, state);
+    const char *headers[6] = {"Content-Type: application/json", "Expect:", key};
+    size_t n_headers = 3;
+    if (parent[0] != '\0') headers[n_headers++] = parent;
+    if (state[0] != '\0') headers[n_headers++] = state;
     const weir__transfer_request request = {
         .url = url,
         .body = body,
@@ -164,6 +170,19 @@ static void report_transfer(const serve_call *call, serve_prefix_end how, const 
               "no cached prefix came from %s, so it is computed here: %s", call->peer, why);
 }
 
+static void trace_transfer(const fetch *f, int64_t began_ns)
+{
+    serve_trace *trace = f->call->trace;
+    if (!serve_span_begin(trace, "POST " PATH, SERVE_SPAN_CLIENT, f->span[0] != '\0' ? f->span : NULL, NULL,
+                          began_ns, weir__clock_now_ns()))
+        return;
+    serve_span_text(trace, "http.request.method", "POST");
+    serve_span_text(trace, "server.address", f->call->peer);
+    if (f->status != 0) serve_span_int(trace, "http.response.status_code", f->status);
+    if (f->end != WEIR__TRANSFER_WHOLE && f->status == 0) serve_span_fail(trace);
+    serve_span_end(trace);
+}
+
 /* Into the engine's cache. */
 static serve_prefix_end fetch_into(serve_call *call, weir_snapshot *snapshot, const char *body)
 {
@@ -175,7 +194,10 @@ static serve_prefix_end fetch_into(serve_call *call, weir_snapshot *snapshot, co
         report_transfer(call, SERVE_PREFIX_LATE, "other requests fetch from servers");
         return SERVE_PREFIX_LATE;
     }
-    if (!transfer_prefix(&f, body)) return SERVE_PREFIX_FAILED;
+    if (call->trace != NULL) (void)serve_span_make(f.span);
+    const bool whole = transfer_prefix(&f, body);
+    trace_transfer(&f, began);
+    if (!whole) return SERVE_PREFIX_FAILED;
     const char *why = judge_transfer(&f, &how);
     int64_t rest = rest_ms(call);
     if (why == NULL) {

@@ -46,6 +46,7 @@ serve_params serve_params_default(void)
         .media_bytes = (int64_t)512 << 20,
         .record_bytes = (int64_t)1 << 30,
         .record_days = 30,
+        .otlp_sample = SERVE_SAMPLE_UNSAID,
     };
 }
 

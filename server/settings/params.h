@@ -143,6 +143,12 @@ typedef struct serve_params {
      * service thread. */
     void (*recorded)(const struct serve_recorded *recorded, void *user);
     void *recorded_user;
+    /* Spans of requests, for a collector of OpenTelemetry (trace/); NULL: as the environment says.
+     * otlp_sample: the share of the traces that begin here and are sent, 0 to 1; SERVE_SAMPLE_UNSAID, the
+     * default: likewise */
+    const char *otlp_endpoint, *otlp_service_name;
+    float otlp_sample;
+#define SERVE_SAMPLE_UNSAID (-1.0F)
     const char
         *lora_dir; /* operators may load adapters from this folder, and unload them; NULL = they may not */
 } serve_params;

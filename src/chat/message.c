@@ -18,8 +18,8 @@
 #include "base/utf8.h"
 #include "grammar/schema.h"
 
-#define NAME_MAX_ 64  /* bytes of a function's name, as in OpenAI's API */
-#define TOOLS_MAX 256 /* each becomes rules of one grammar; OpenAI allows 128 */
+#define NAME_MAX_ 64   /* bytes of a function's name, as in OpenAI's API */
+#define TOOLS_MAX 1024 /* each becomes rules of one grammar, whose size has a limit, too; OpenAI allows 128 */
 
 /* Work that was interrupted ends like this, too. */
 static weir_status no_memory(weir_error *error)
@@ -305,16 +305,57 @@ static void rule_name(const char *name, char out[NAME_MAX_ + 1])
     out[n] = '\0';
 }
 
-/* True if a grammar for both would have two rules of the same name. */
-static bool names_collide(const char *a, const char *b)
+/* True if a rule's name goes on, behind the tool's, as one that llama.cpp's common makes. */
+static bool is_derived(const char *rest)
 {
-    char first[NAME_MAX_ + 1], second[NAME_MAX_ + 1];
-    rule_name(a, first);
-    rule_name(b, second);
-    size_t n = strlen(first);
-    if (strncmp(first, second, n) != 0) return false;
-    const char *rest = second + n;
-    return *rest == '\0' || strncmp(rest, "-schema", 7) == 0 || strncmp(rest, "-arg", 4) == 0;
+    return strncmp(rest, "-schema", 7) == 0 || strncmp(rest, "-arg", 4) == 0;
+}
+
+/* Keeps the first number of a key. False: out of memory. */
+static bool note_number(json_t **numbers, const char *key, size_t i)
+{
+    if (*numbers == NULL) *numbers = json_object();
+    return json_object_get(*numbers, key) != NULL ||
+           json_object_set_new(*numbers, key, json_integer((json_int_t)i)) == 0;
+}
+
+static void find_least(const json_t *numbers, const char *key, size_t *least)
+{
+    const json_t *number = json_object_get(numbers, key);
+    if (number != NULL && (size_t)json_integer_value(number) < *least)
+        *least = (size_t)json_integer_value(number);
+}
+
+/* Two names collide if a grammar for both would have two rules of the same name: their own, or the one that
+ * is derived from the shorter name. Each name is looked up by itself and by its beginnings before a derived
+ * part. */
+static weir_status check_name(weir__chat_tools *tools, const char *name, size_t i, weir_error *error)
+{
+    char rule[NAME_MAX_ + 1];
+    size_t k = i;
+    rule_name(name, rule);
+    find_least(tools->rules, rule, &k);
+    find_least(tools->beginnings, rule, &k);
+    bool ok = note_number(&tools->rules, rule, i);
+    for (size_t n = 0; ok && rule[n] != '\0'; n++) {
+        if (n == 0 || !is_derived(rule + n)) continue;
+        char beginning[NAME_MAX_ + 1];
+        snprintf(beginning, sizeof beginning, "%.*s", (int)n, rule);
+        find_least(tools->rules, beginning, &k);
+        ok = note_number(&tools->beginnings, beginning, i);
+    }
+    if (!ok) return no_memory(error);
+    if (k == i) return WEIR_OK;
+    const json_t *other = json_object_get(json_array_get(tools->shown, k), "function");
+    const char *other_name = json_string_value(json_object_get(other, "name"));
+    const place p = place_at("tools", i, ".function.name");
+    if (strcmp(name, other_name) == 0)
+        return weir__invalid(error, WEIR_ERROR_DUPLICATE, p.text,
+                             "tools %zu and %zu both have the name \"%s\"; rename one", k, i, name);
+    return weir__invalid(error, WEIR_ERROR_DUPLICATE, p.text,
+                         "the names \"%s\" and \"%s\" of tools %zu and %zu are too similar: their grammar "
+                         "would mix them up; rename one",
+                         other_name, name, k, i);
 }
 
 static weir_status add_tool(weir__chat_tools *tools, const json_t *given, size_t i, weir_error *error)
@@ -344,18 +385,8 @@ static weir_status add_tool(weir__chat_tools *tools, const json_t *given, size_t
                        "1 to 64 of the letters, digits and '_', '-', '.'");
     if (description != NULL && !json_is_string(description) && !json_is_null(description))
         return must_be(error, place_at("tools", i, ".function.description"), "a string");
-    for (size_t k = 0; k < json_array_size(tools->shown); k++) {
-        const json_t *other = json_object_get(json_array_get(tools->shown, k), "function");
-        const char *other_name = json_string_value(json_object_get(other, "name"));
-        if (strcmp(name, other_name) == 0)
-            return weir__invalid(error, WEIR_ERROR_DUPLICATE, place_at("tools", i, ".function.name").text,
-                                 "tools %zu and %zu both have the name \"%s\"; rename one", k, i, name);
-        if (names_collide(name, other_name) || names_collide(other_name, name))
-            return weir__invalid(error, WEIR_ERROR_DUPLICATE, place_at("tools", i, ".function.name").text,
-                                 "the names \"%s\" and \"%s\" of tools %zu and %zu are too similar: their "
-                                 "grammar would mix them up; rename one",
-                                 other_name, name, k, i);
-    }
+    status = check_name(tools, name, i, error);
+    if (status != WEIR_OK) return status;
     if (strict != NULL && !json_is_boolean(strict) && !json_is_null(strict))
         return must_be(error, place_at("tools", i, ".function.strict"), "true or false");
     tools->strict |= json_is_true(strict);
@@ -420,6 +451,8 @@ out:
 void weir__chat_tools_fini(weir__chat_tools *tools)
 {
     weir__text_fini(&tools->relaxed);
+    json_decref(tools->beginnings);
+    json_decref(tools->rules);
     json_decref(tools->enforced);
     json_decref(tools->shown);
     memset(tools, 0, sizeof *tools);

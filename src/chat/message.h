@@ -35,6 +35,8 @@ typedef struct weir__chat_tools {
     json_t *enforced;       /* the same with rewritten parameters, for the grammar */
     bool strict;            /* one of them must be enforced in full */
     bool called;            /* they may be called; otherwise their schemas are not needed */
+    json_t *rules;          /* the number of the first tool, by its name as grammars' rules have it */
+    json_t *beginnings;     /* the same for what may be the rule of a shorter name */
     weir__text relaxed;     /* lines about the parts of schemas that are not enforced */
     weir__schema_work work; /* the budget left for their schemas */
 } weir__chat_tools;

@@ -15,7 +15,7 @@
 /* The most ways to read a text. Ambiguous grammars can double them with each character. Where there are more,
  * only a few remain, always the same ones: some texts of the grammar cannot be generated, but every text that
  * was started can end. Alternatives with a common prefix are one way within it. */
-#define WEIR__AUTOMATON_WAYS_MAX 4096
+#define WEIR__AUTOMATON_WAYS_MAX 6144
 
 typedef struct weir__automaton weir__automaton;
 

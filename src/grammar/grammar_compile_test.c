@@ -157,6 +157,27 @@ static void long_lists_of_objects(void **state)
     }
 }
 
+/* Calls of as many tools as a chat may have, each a rule of its own that begins with white space. */
+static void rules_of_many_tools(void **state)
+{
+    (void)state;
+    enum { N = 1024 };
+    char *text = malloc(N * 64 + 128), one[32];
+    assert_non_null(text);
+    size_t n = (size_t)sprintf(text, "ws ::= | \" \" | \"\\n\" | \"\\t\" | \"\\r\"\nroot ::= \"{\" ( t0");
+    for (int i = 1; i < N; i++) n += (size_t)sprintf(text + n, " | t%d", i);
+    n += (size_t)sprintf(text + n, " )\n");
+    for (int i = 0; i < N; i++) n += (size_t)sprintf(text + n, "t%d ::= ws \"f%d\" ws \"}\"\n", i, i);
+    weir__automaton *automaton = compile(text, NULL);
+    for (int i = 0; i < N + 50; i++) {
+        snprintf(one, sizeof one, i % 2 == 0 ? "{ f%d}" : "{f%d\n}", i);
+        if (matches(automaton, one) != (i < N)) fail_msg("%s: wanted %d", one, i < N);
+    }
+    assert_int_equal(weir__automaton_n_cuts(automaton), 0);
+    weir__automaton_release(automaton);
+    free(text);
+}
+
 static void memory_that_runs_out(void **state)
 {
     (void)state;
@@ -184,6 +205,7 @@ int main(void)
         cmocka_unit_test(the_accepted_texts_are_the_grammars),
         cmocka_unit_test(tokens_are_asked_for_as_such),
         cmocka_unit_test(long_lists_of_objects),
+        cmocka_unit_test(rules_of_many_tools),
         cmocka_unit_test(memory_that_runs_out),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

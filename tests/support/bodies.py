@@ -170,7 +170,7 @@ def chat(model=""):
         "calls and results": lambda s: halves(head + HELLO + ',{"role":"assistant","content":null,"tool_calls":[', lambda i, n: call.format(i), "]},",
                                               lambda i, n: f'{{"role":"tool","tool_call_id":"c{n - 1 - i}","content":"x"}}', "]}", s),
         "tools": lambda s: several(said + ',"tools":[', tool.format, "]}", s),
-        "256 tools with long names": lambda s: several(said + ',"tools":[', lambda i: tool.format(i) if i < 255 else tool.format("x" * max(1, s - 255 * 70)), "]}", s),
+        "1,024 tools with long names": lambda s: several(said + ',"tools":[', lambda i: tool.format(i) if i < 1023 else tool.format("x" * max(1, s - 1023 * 70)), "]}", s),
         "allowed tools": lambda s: several(said + ',"tools":[' + ",".join(map(tool.format, range(200))) + '],"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[',
                                            tool.format(199), "]}}}", s),
         "tools and allowed tools": lambda s: halves(said + ',"tools":[', lambda i, n: tool.format(i), '],"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[',

@@ -80,7 +80,7 @@ def seed(usual=1):
 
 def environment(**more):
     """Our environment without variables that would change the program's defaults; $CLI_TEST_CONFIG names a config file with others."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("WEIR_") and k not in ("NO_COLOR", "LINES", "COLUMNS", "TERM")}
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("WEIR_", "OTEL_")) and k not in ("NO_COLOR", "LINES", "COLUMNS", "TERM")}
     clean["WEIR_CONFIG"] = os.environ.get("CLI_TEST_CONFIG", "")
     clean.update(more)
     return clean

@@ -37,6 +37,7 @@ serve_answer *serve_answer_create(serve_call *call, const serve_form *form, weir
     answer->call = call;
     answer->form = form;
     answer->chat = weir_chat_hold(chat);
+    answer->chats = chat != NULL;
     answer->begins = true;
     answer->created_s = (int64_t)time(NULL);
     answer->model = call->model->name;
@@ -102,9 +103,7 @@ static void settle_answer(serve_answer *answer)
 
 bool serve_answer_is_custom(const serve_answer *answer, const char *name)
 {
-    for (size_t i = 0; i < json_array_size(answer->customs) && name != NULL; i++)
-        if (strcmp(json_string_value(json_array_get(answer->customs, i)), name) == 0) return true;
-    return false;
+    return name != NULL && json_object_get(answer->customs, name) != NULL;
 }
 
 const char *serve_answer_stop_text(const serve_answer *answer, int32_t stop)
@@ -190,6 +189,7 @@ bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_
         return serve_call_refuse(call, 400, "share", "invalid_value",
                                  "share must be left out where there are several answers or prompts");
     if (!count_answers(answer)) return false;
+    answer->submitted_ns = weir__clock_now_ns();
     weir_status status = answer->share ? submit_shared(answer, requests, &error)
                                        : submit_own(answer, requests, n_requests, &error);
     if (status == WEIR_INVALID && error.has_high && strcmp(error.field, "n") == 0)

@@ -100,6 +100,7 @@ struct serve_answer {
     bool timings;          /* and its times */
     bool progress;         /* its events tell how far its prompts are */
     bool resume;           /* its events go to a tape, and it outlives its connection */
+    bool chats;            /* it is a conversation's */
     bool begins;           /* its choices have a beginning */
     bool background;       /* it runs on without readers */
     bool unread;           /* its call is answered at once, and reads no events */
@@ -121,11 +122,12 @@ struct serve_answer {
     int32_t n_top;         /* likeliest tokens with each logprob */
     bool starved;          /* chunks wait for room in call->out */
     int64_t created_s;
-    json_t *namespaces; /* of the request's tools, owned; NULL: they have none */
-    json_t *customs;    /* names of its custom tools, likewise */
-    json_t *stops;      /* the request's stop strings, owned */
-    const char *model;  /* the server's name for it, or own_model */
-    char *own_model;    /* an adapter's name; NULL = none */
+    int64_t submitted_ns; /* when its requests were given to the engine */
+    json_t *namespaces;   /* of the request's tools, owned; NULL: they have none */
+    json_t *customs;      /* names of its custom tools, likewise */
+    json_t *stops;        /* the request's stop strings, owned */
+    const char *model;    /* the server's name for it, or own_model */
+    char *own_model;      /* an adapter's name; NULL = none */
     serve_recorded_answer recorded;
     int32_t n, n_finished;
     int32_t n_each;     /* choices of one prompt: choices[i] is of prompt i / n_each */

@@ -137,6 +137,7 @@ void serve_ask_fini(serve_ask *ask)
     json_decref(ask->namespaces);
     json_decref(ask->plain);
     json_decref(ask->customs);
+    json_decref(ask->numbers);
     json_decref(ask->left_out);
     json_decref(ask->brought);
     weir__mem_free(ask->places.at);
@@ -243,7 +244,7 @@ static bool copy_words(serve_answer *answer, const serve_ask *ask)
     for (size_t i = 0; i < ask->n_stop; i++)
         json_array_append_new(answer->stops, json_stringn(ask->stop[i], ask->stop_length[i]));
     return json_array_size(answer->namespaces) == json_array_size(ask->namespaces) &&
-           json_array_size(answer->customs) == json_array_size(ask->customs) &&
+           json_object_size(answer->customs) == json_object_size(ask->customs) &&
            json_array_size(answer->stops) == ask->n_stop;
 }
 

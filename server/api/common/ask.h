@@ -9,10 +9,12 @@
 #include "server/models/adapters.h"
 #include "server/models/kept.h"
 
-#define SERVE_N_MAX     SERVE_CHOICES_MAX
-#define SERVE_STOP_MAX  64  /* the library's limit */
-#define SERVE_TOOLS_MAX 256 /* the library's limit */
-#define SERVE_ARGS_MAX  62  /* variables of a template; the library allows 64 */
+#define SERVE_N_MAX      SERVE_CHOICES_MAX
+#define SERVE_STOP_MAX   64   /* the library's limit */
+#define SERVE_TOOLS_MAX  1024 /* the library's limit */
+#define SERVE_TOOLS_TEXT "1024"
+#define SERVE_SPACES_MAX 256 /* namespaces of tools */
+#define SERVE_ARGS_MAX   62  /* variables of a template; the library allows 64 */
 
 /* Bytes of the tools, and of a schema: they are read and written several times. */
 #define SERVE_FORM_BYTES ((size_t)2 << 20)
@@ -55,9 +57,12 @@ typedef struct serve_ask {
     json_t *previous;                   /* items of the response that the request continues; owned */
     json_t *tools_allowed;              /* their names; owned; NULL = all */
     json_t *namespaces;                 /* names of the tools' namespaces; owned */
-    json_t *plain;       /* by a namespace's name of a tool: its full name, null if several have it; owned */
-    json_t *customs;     /* names of the custom tools, as templates see them; owned */
-    json_t *left_out;    /* tools that run on another server, the first 256; owned */
+    json_t *plain;   /* by a namespace's name of a tool: its full name, null if several have it; owned */
+    json_t *customs; /* keys: names of the custom tools, as templates see them; owned */
+    json_t *numbers; /* by name: the number of the first tool that has it; owned */
+    size_t n_numbered;
+    size_t tool_bytes;   /* of the names and descriptions of made_tools */
+    json_t *left_out;    /* tools that run on another server, the first SERVE_TOOLS_MAX; owned */
     json_t *brought;     /* tools that items or blocks bring; owned */
     serve_places places; /* [size of brought] where they are */
     bool again;          /* they are being read: a name that is there already is the same tool */
@@ -182,9 +187,6 @@ serve_workers *serve_ask_media_workers(serve_call *call);
 
 /* The name in {"function": {"name": …}} or {"custom": {"name": …}}; NULL: it has none. */
 const char *serve_ask_tool_name(const json_t *tool);
-
-/* The number of the tool of this name; that of all tools: there is none. */
-size_t serve_ask_find_tool(const json_t *tools, const char *name);
 
 /* add_tool: a function, and its place in the request; name, description, schema and strict may be NULL.
  * bring_tool: one that joins the request's own later, when read_brought reads all of these with `each`;

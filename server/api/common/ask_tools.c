@@ -25,25 +25,51 @@ const char *serve_ask_tool_name(const json_t *tool)
         json_object_get(function != NULL ? function : json_object_get(tool, "custom"), "name"));
 }
 
-size_t serve_ask_find_tool(const json_t *tools, const char *name)
+/* Notes the number of each tool that has none yet by its name. False: out of memory, and the call has its
+ * answer. */
+static bool number_tools(serve_ask *ask)
 {
-    size_t i = 0, n = json_array_size(tools);
-    while (i < n && (name == NULL || !serve_ask_is(serve_ask_tool_name(json_array_get(tools, i)), name))) i++;
-    return i;
+    const size_t n = json_array_size(ask->tools);
+    if (ask->numbers == NULL) ask->numbers = json_object();
+    for (; ask->n_numbered < n; ask->n_numbered++) {
+        const char *name = serve_ask_tool_name(json_array_get(ask->tools, ask->n_numbered));
+        if (name != NULL && json_object_get(ask->numbers, name) == NULL &&
+            json_object_set_new(ask->numbers, name, json_integer((json_int_t)ask->n_numbered)) != 0)
+            return serve_call_no_memory(ask->call);
+    }
+    return ask->numbers != NULL || serve_call_no_memory(ask->call);
+}
+
+/* The number of the first tool of this name; that of all tools: there is none. */
+static size_t find_tool(const serve_ask *ask, const char *name)
+{
+    const json_t *number = name != NULL ? json_object_get(ask->numbers, name) : NULL;
+    return number != NULL ? (size_t)json_integer_value(number) : json_array_size(ask->tools);
+}
+
+/* Namespaces give each of their tools a copy of their description. */
+static bool has_tool_room(serve_ask *ask, const json_t *name, const json_t *description)
+{
+    ask->tool_bytes += json_string_length(name) + json_string_length(description);
+    if (json_array_size(ask->made_tools) == SERVE_TOOLS_MAX)
+        return serve_field_refuse(ask->call, "tools", "an array of at most " SERVE_TOOLS_TEXT " tools");
+    return ask->tool_bytes <= SERVE_FORM_BYTES ||
+           serve_field_refuse(ask->call, "tools",
+                              "tools of at most 2 MiB, with a namespace's description before that of each");
 }
 
 bool serve_ask_add_tool(serve_ask *ask, const char *place, const json_t *name, const json_t *description,
                         const json_t *schema, const json_t *strict)
 {
     if (ask->made_tools == NULL) ask->tools = ask->made_tools = json_array();
-    if (json_array_size(ask->made_tools) == SERVE_TOOLS_MAX)
-        return serve_field_refuse(ask->call, "tools", "an array of at most 256 tools");
+    if (!has_tool_room(ask, name, description)) return false;
     json_t *function = json_pack("{s:O*,s:O*,s:O*,s:O*}", "name", name, "description", description,
                                  "parameters", schema, "strict", strict);
     json_t *tool = json_pack("{s:s,s:o}", "type", "function", "function", function);
-    return (json_array_append_new(ask->made_tools, tool) == 0 &&
-            serve_places_add(&ask->call->terms.tools, place)) ||
-           serve_call_no_memory(ask->call);
+    return ((json_array_append_new(ask->made_tools, tool) == 0 &&
+             serve_places_add(&ask->call->terms.tools, place)) ||
+            serve_call_no_memory(ask->call)) &&
+           number_tools(ask);
 }
 
 bool serve_ask_bring_tool(serve_ask *ask, const char *place, json_t *tool)
@@ -65,8 +91,7 @@ bool serve_ask_read_brought(serve_ask *ask, serve_reader *each)
 
 bool serve_ask_is_brought(const serve_ask *ask, const json_t *name)
 {
-    return ask->again &&
-           serve_ask_find_tool(ask->tools, json_string_value(name)) < json_array_size(ask->tools);
+    return ask->again && find_tool(ask, json_string_value(name)) < json_array_size(ask->tools);
 }
 
 /* ---- Members ---- */
@@ -85,7 +110,7 @@ bool serve_ask_tools(serve_call *call, void *to, const char *name, const json_t 
 {
     ((serve_ask *)to)->tools = value;
     if (json_array_size(value) > SERVE_TOOLS_MAX)
-        return serve_field_refuse(call, name, "an array of at most 256 tools");
+        return serve_field_refuse(call, name, "an array of at most " SERVE_TOOLS_TEXT " tools");
     return serve_field_each(call, to, name, value, check_tool);
 }
 
@@ -183,9 +208,10 @@ json_t *serve_ask_custom_schema(serve_call *call, const char *place, const json_
 
 bool serve_ask_custom_name(serve_ask *ask, const json_t *name)
 {
-    if (name == NULL) return true; /* the library refuses the tool */
-    if (ask->customs == NULL) ask->customs = json_array();
-    return json_array_append(ask->customs, (json_t *)name) == 0 || serve_call_no_memory(ask->call);
+    if (!json_is_string(name)) return true; /* the library refuses the tool */
+    if (ask->customs == NULL) ask->customs = json_object();
+    return json_object_set_new(ask->customs, json_string_value(name), json_true()) == 0 ||
+           serve_call_no_memory(ask->call);
 }
 
 /* ---- Custom tools: inputs ---- */
@@ -352,7 +378,8 @@ bool serve_ask_allow_tools(serve_ask *ask, const char *place, const json_t *allo
     if (!required && !serve_ask_is(mode, "auto"))
         return serve_field_refuse(ask->call, serve_place_of(place, "mode").text, "\"auto\" or \"required\"");
     if (n == 0 || n > SERVE_TOOLS_MAX)
-        return serve_field_refuse(ask->call, list.text, "an array of at least one function, and at most 256");
+        return serve_field_refuse(ask->call, list.text,
+                                  "an array of at least one function, and at most " SERVE_TOOLS_TEXT);
     ask->chat.tool_choice = required ? WEIR_TOOLS_REQUIRED : WEIR_TOOLS_AUTO;
     ask->tools_allowed = json_array();
     if (!serve_field_each(ask->call, ask, list.text, tools, each)) return false;
@@ -441,22 +468,16 @@ static bool refuse_tool(const serve_ask *ask, const char *name)
                              "tool_choice names \"%.64s\", %s", name, why);
 }
 
-static bool is_among(const json_t *tools, const json_t *tool)
-{
-    size_t i = 0;
-    while (i < json_array_size(tools) && json_array_get(tools, i) != tool) i++;
-    return i < json_array_size(tools);
-}
-
-/* Adds a tool to the chosen ones, with its place in the request. */
-static bool choose_tool(const serve_ask *ask, const char *name, json_t *chosen, serve_places *places)
+/* Adds a tool to the chosen ones, with its place in the request, unless it is there already. */
+static bool choose_tool(const serve_ask *ask, const char *name, json_t *chosen, bool *is_chosen,
+                        serve_places *places)
 {
     const serve_places *all = &ask->call->terms.tools;
-    size_t n = json_array_size(ask->tools), i = serve_ask_find_tool(ask->tools, name);
-    if (i == n && name != NULL)
-        i = serve_ask_find_tool(ask->tools, json_string_value(json_object_get(ask->plain, name)));
+    size_t n = json_array_size(ask->tools), i = find_tool(ask, name);
+    if (i == n && name != NULL) i = find_tool(ask, json_string_value(json_object_get(ask->plain, name)));
     if (i == n) return refuse_tool(ask, name);
-    if (is_among(chosen, json_array_get(ask->tools, i))) return true;
+    if (is_chosen[i]) return true;
+    is_chosen[i] = true;
     serve_place place = serve_place_of(serve_place_at("tools", i).text, "function");
     return (json_array_append(chosen, json_array_get(ask->tools, i)) == 0 &&
             serve_places_add(places, i < all->n ? all->at[i] : place.text)) ||
@@ -475,10 +496,15 @@ bool serve_ask_choose_tools(serve_ask *ask, json_t **tools)
         *tools = json_incref((json_t *)ask->tools);
         return true;
     }
+    bool *is_chosen = weir__mem_calloc(json_array_size(ask->tools), sizeof *is_chosen);
     *tools = json_array();
-    bool ok = ask->tools_allowed != NULL || choose_tool(ask, ask->tool_name, *tools, &places);
+    if (is_chosen == NULL) return serve_call_no_memory(ask->call);
+    bool ok = number_tools(ask) &&
+              (ask->tools_allowed != NULL || choose_tool(ask, ask->tool_name, *tools, is_chosen, &places));
     for (size_t i = 0; ok && i < json_array_size(ask->tools_allowed); i++)
-        ok = choose_tool(ask, json_string_value(json_array_get(ask->tools_allowed, i)), *tools, &places);
+        ok = choose_tool(ask, json_string_value(json_array_get(ask->tools_allowed, i)), *tools, is_chosen,
+                         &places);
+    weir__mem_free(is_chosen);
     weir__mem_free(terms->tools.at);
     terms->tools = places;
     if (terms->parameters == NULL) terms->parameters = "parameters";

@@ -10,6 +10,7 @@
 #include "base/histogram.h"
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "call_trace.h"
 #include "lease.h"
 #include "server/access/keys.h"
 #include "server/models/model.h"
@@ -108,6 +109,7 @@ static void log_call(const serve_call *call)
     add_given(&line, "agent", call->agent, sizeof call->agent);
     add_given(&line, "request_id", call->request_id, sizeof call->request_id);
     add_given(&line, "session", call->session, sizeof call->session);
+    if (call->trace != NULL) weir__json_string(&line, "trace", serve_trace_id(call->trace));
     if (call->code != NULL) weir__text_printf(&line, ",\"code\":\"%s\"", call->code);
     if (call->prefix_end != NULL) weir__text_printf(&line, ",\"prefix\":\"%s\"", call->prefix_end);
     if (call->key >= 0) weir__text_printf(&line, ",\"key\":%d", call->key);
@@ -129,6 +131,7 @@ void serve_call_destroy(serve_call *call)
     int status = serve_call_status(call);
     if (call->leave != NULL) call->leave(call);
     log_call(call);
+    if (call->trace != NULL) serve_call_trace(call);
     if (call->tape != NULL) serve_tape_leave(call);
     if (call->left)
         server->n_left++;

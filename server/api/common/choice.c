@@ -258,6 +258,16 @@ bool serve_choice_complete(const serve_choice *choice)
                                   : weir_stream_finished(choice->stream);
 }
 
+static void trace_call(const serve_choice *choice, const weir_delta *delta)
+{
+    serve_trace *trace = choice->answer->call->trace;
+    const int32_t number = (int32_t)choice->n_tools - 1;
+    if (delta->kind == WEIR_DELTA_TOOL_CALL)
+        serve_trace_call_begins(trace, choice->index, number);
+    else if (delta->kind == WEIR_DELTA_ARGUMENTS)
+        serve_trace_call_goes_on(trace, choice->index, number, delta->length);
+}
+
 bool serve_choice_pass(serve_choice *choice, const weir_delta *delta, serve_choice_fn take)
 {
     weir_delta_kind kind = delta->kind;
@@ -271,6 +281,7 @@ bool serve_choice_pass(serve_choice *choice, const weir_delta *delta, serve_choi
         if (call) choice->arguments = (serve_arguments){0};
     }
     if (kind == WEIR_DELTA_ARGUMENTS) read_arguments(&choice->arguments, delta->text, delta->length);
+    if (choice->answer->call->trace != NULL) trace_call(choice, delta);
     return take(choice, delta);
 }
 

@@ -181,7 +181,7 @@ static bool find_tools(serve_ask *ask, const char *place, const json_t *item)
     size_t i;
     if (!serve_field_only(ask->call, place, item, SERVE_OBJECT_ITEM_TOOLS)) return false;
     if (!json_is_array(tools) || json_array_size(tools) > SERVE_TOOLS_MAX)
-        return serve_field_refuse(ask->call, at.text, "an array of at most 256 tools");
+        return serve_field_refuse(ask->call, at.text, "an array of at most " SERVE_TOOLS_TEXT " tools");
     json_array_foreach(tools, i, tool)
     {
         if (!serve_ask_bring_tool(ask, serve_place_at(at.text, i).text, tool)) return false;
@@ -373,8 +373,8 @@ static bool read_namespace(serve_ask *ask, const char *place, const json_t *give
         return serve_field_refuse(ask->call, serve_place_of(place, "description").text,
                                   "a string of at most 65536 bytes");
     bool known = has_namespace(ask, name);
-    if (!known && json_array_size(ask->namespaces) == SERVE_TOOLS_MAX)
-        return serve_field_refuse(ask->call, "tools", "an array of at most 256 tools and namespaces");
+    if (!known && json_array_size(ask->namespaces) == SERVE_SPACES_MAX)
+        return serve_field_refuse(ask->call, "tools", "an array with at most 256 namespaces");
     if (ask->namespaces == NULL) ask->namespaces = json_array();
     if (!known && json_array_append(ask->namespaces, (json_t *)name) != 0)
         return serve_call_no_memory(ask->call);
