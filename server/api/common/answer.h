@@ -124,7 +124,7 @@ struct serve_answer {
     int64_t created_s;
     int64_t submitted_ns; /* when its requests were given to the engine */
     json_t *namespaces;   /* of the request's tools, owned; NULL: they have none */
-    json_t *customs;      /* names of its custom tools, likewise */
+    json_t *customs;      /* keys: names of its custom tools, likewise */
     json_t *stops;        /* the request's stop strings, owned */
     const char *model;    /* the server's name for it, or own_model */
     char *own_model;      /* an adapter's name; NULL = none */
