@@ -20,6 +20,11 @@
 #include <unistd.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
 #endif
 
 #include "base/pages.h"
@@ -286,6 +291,32 @@ static uint32_t executed_features(void)
     if (__builtin_cpu_supports("avx512vbmi")) all |= WEIR__CPU_AVX512_VBMI;
     if (__builtin_cpu_supports("avx512vnni")) all |= WEIR__CPU_AVX512_VNNI;
     if (__builtin_cpu_supports("avx512bf16")) all |= WEIR__CPU_AVX512_BF16;
+    return all;
+}
+#elif defined(__aarch64__) && defined(__linux__)
+#ifndef HWCAP2_I8MM /* headers of Linux before 5.7 */
+#define HWCAP2_I8MM (1 << 13)
+#endif
+static uint32_t executed_features(void)
+{
+    uint32_t all = 0;
+    if ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0) all |= WEIR__CPU_DOTPROD;
+    if ((getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0) all |= WEIR__CPU_I8MM;
+    return all;
+}
+#elif defined(__aarch64__) && defined(__APPLE__)
+static bool has(const char *name)
+{
+    int value = 0;
+    size_t size = sizeof value;
+    return sysctlbyname(name, &value, &size, NULL, 0) == 0 && value != 0;
+}
+
+static uint32_t executed_features(void)
+{
+    uint32_t all = 0;
+    if (has("hw.optional.arm.FEAT_DotProd")) all |= WEIR__CPU_DOTPROD;
+    if (has("hw.optional.arm.FEAT_I8MM")) all |= WEIR__CPU_I8MM;
     return all;
 }
 #else

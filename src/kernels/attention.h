@@ -115,6 +115,6 @@ typedef struct weir__attention {
     void (*finish)(const weir__attention_task *task, const float *total);
 } weir__attention;
 
-extern const weir__attention weir__attention_avx512, weir__attention_avx2;
+extern const weir__attention weir__attention_avx512, weir__attention_avx2, weir__attention_neon;
 
 #endif

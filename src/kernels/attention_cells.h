@@ -224,7 +224,7 @@ INLINE void prefetch(packing *p)
     int32_t end = p->at + p->step < p->n_next ? p->at + p->step : p->n_next;
     for (; p->at < end; p->at++)
         for (int32_t at = 0; at < p->next_bytes[p->at % 2]; at += 64)
-            _mm_prefetch(p->next[p->at] + at, _MM_HINT_T1);
+            __builtin_prefetch(p->next[p->at] + at, 0, 2);
 }
 
 /* All scales are computed before the first is needed, so that the processor need not wait for them. */

@@ -208,7 +208,7 @@ static void adjust(const weir__attention_task *t, const layout *l, float *scores
         const int32_t *cells = t->lists[q->list].cells - t->lists[q->list].first + block;
         float slope = t->slopes != NULL ? t->slopes[kv * t->n_heads + row % t->n_heads] * LOG2_E : LOG2_E;
         for (int32_t c = max_of(from, q->from - block); c < min_of(to, q->to - block); c++)
-            scores[(row - first) * row_stride + c * cell_stride] += slope * _cvtsh_ss(q->mask[cells[c]]);
+            scores[(row - first) * row_stride + c * cell_stride] += slope * half_number(q->mask[cells[c]]);
     }
 }
 
@@ -283,16 +283,12 @@ INLINE void score_few(const int n, scratch *s, const int32_t *queries, const flo
 /* The largest lane, or the sum of all, in all lanes. */
 INLINE sixteen largest_of(sixteen x)
 {
-    __m128 four = fourth_maxima(x.part);
-    four = _mm_max_ps(four, _mm_shuffle_ps(four, four, 0xb1));
-    return all_of(_mm_cvtss_f32(_mm_max_ps(four, _mm_movehl_ps(four, four))));
+    return all_of(largest_of_four(fourth_maxima(x.part)));
 }
 
 INLINE sixteen sum_of(sixteen x)
 {
-    __m128 four = fourth_sums(x.part);
-    four = _mm_add_ps(four, _mm_shuffle_ps(four, four, 0xb1));
-    return all_of(_mm_cvtss_f32(_mm_add_ps(four, _mm_movehl_ps(four, four))));
+    return all_of(sum_of_four(fourth_sums(x.part)));
 }
 
 /* weigh() for a row that sees the places [sees_from, sees_to). */

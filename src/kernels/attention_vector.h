@@ -5,7 +5,6 @@
 #ifndef WEIR_KERNELS_ATTENTION_VECTOR_H
 #define WEIR_KERNELS_ATTENTION_VECTOR_H
 
-#include <immintrin.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -14,6 +13,41 @@
 #include "kernels/inline.h"
 
 /* ---- Vectors of a level ---- */
+
+#ifdef __ARM_NEON
+
+#include "kernels/vector_neon.h"
+
+#else
+
+#include <immintrin.h>
+
+/* Four floats. */
+typedef __m128 four_floats;
+#define FOUR(what) _mm_##what
+
+INLINE float largest_of_four(four_floats x)
+{
+    x = _mm_max_ps(x, _mm_shuffle_ps(x, x, 0xb1));
+    return _mm_cvtss_f32(_mm_max_ps(x, _mm_movehl_ps(x, x)));
+}
+
+INLINE float sum_of_four(four_floats x)
+{
+    x = _mm_add_ps(x, _mm_shuffle_ps(x, x, 0xb1));
+    return _mm_cvtss_f32(_mm_add_ps(x, _mm_movehl_ps(x, x)));
+}
+
+INLINE void transpose_four(four_floats *x)
+{
+    _MM_TRANSPOSE4_PS(x[0], x[1], x[2], x[3]);
+}
+
+/* A number in half precision. */
+INLINE float half_number(uint16_t x)
+{
+    return _cvtsh_ss(x);
+}
 
 #ifdef __AVX512F__
 
@@ -62,7 +96,7 @@ INLINE vector with_sign(vector size, vector x)
 }
 
 #define REDUCE(name, operation)                                                                              \
-    INLINE __m128 name(const vector *x)                                                                      \
+    INLINE four_floats name(const vector *x)                                                                 \
     {                                                                                                        \
         __m256 eight = _mm256_##operation(_mm512_castps512_ps256(x[0]), _mm512_extractf32x8_ps(x[0], 1));    \
         return _mm_##operation(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));              \
@@ -178,7 +212,7 @@ INLINE vector with_sign(vector size, vector x)
 }
 
 #define REDUCE(name, operation)                                                                              \
-    INLINE __m128 name(const vector *x)                                                                      \
+    INLINE four_floats name(const vector *x)                                                                 \
     {                                                                                                        \
         __m256 eight = _mm256_##operation(x[0], x[1]);                                                       \
         return _mm_##operation(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));              \
@@ -263,10 +297,46 @@ INLINE void store_halves(int16_t *to, const integers *x)
 
 #endif
 
+/* 32 or 16 bytes, then zeroes. */
+INLINE void load_part(integers *x, const void *from, int32_t bytes)
+{
+    extended(x, bytes == 32 ? _mm256_loadu_si256((const __m256i *)from)
+                            : _mm256_zextsi128_si256(_mm_loadu_si128((const __m128i *)from)));
+}
+
+/* Eight dimensions in single precision, then zeroes. */
+INLINE void load_eight(const weir__attention_format format, integers *x, const char *from)
+{
+    __m256i bits;
+    if (format == WEIR__ATTENTION_F32)
+        bits = _mm256_loadu_si256((const __m256i *)from);
+    else if (format == WEIR__ATTENTION_F16)
+        bits = _mm256_castps_si256(_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from)));
+    else
+        bits = _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from)), 16);
+    extended(x, bits);
+}
+
+/* The bytes of a block, without its scale, as 16-bit integers, times 256. A nibble x of Q4_0, in which 8 is
+ * zero, counts as the byte 16 (x - 8); low nibbles are the first sixteen. */
+INLINE void block_bytes(const weir__attention_format format, integers *x, const char *from)
+{
+    if (format == WEIR__ATTENTION_Q8_0) {
+        times_256(x, _mm256_loadu_si256((const __m256i *)from));
+    } else {
+        __m128i pairs = _mm_loadu_si128((const __m128i *)from);
+        __m256i both = _mm256_set_m128i(pairs, _mm_slli_epi16(pairs, 4));
+        both = _mm256_and_si256(both, _mm256_set1_epi8((char)0xf0));
+        times_256(x, _mm256_xor_si256(both, _mm256_set1_epi8((char)0x80)));
+    }
+}
+
+#endif
+
 /* ---- Sixteen ---- */
 
 #define PARTS     (16 / WIDTH)
-#define EACH_PART _Pragma("GCC unroll 2") for (int i = 0; i < PARTS; i++)
+#define EACH_PART _Pragma("GCC unroll 4") for (int i = 0; i < PARTS; i++)
 
 typedef struct sixteen {
     vector part[PARTS];
@@ -391,8 +461,7 @@ INLINE sixteen_integers load_bytes(const void *from, int32_t bytes)
 {
     sixteen_integers x;
     if (bytes == 64) return load_integers(from);
-    extended(x.part, bytes == 32 ? _mm256_loadu_si256((const __m256i *)from)
-                                 : _mm256_zextsi128_si256(_mm_loadu_si128((const __m128i *)from)));
+    load_part(x.part, from, bytes);
     return x;
 }
 
@@ -597,28 +666,17 @@ INLINE int32_t bytes_of(weir__attention_format format, int32_t size)
     }
 }
 
-/* Eight dimensions, and zeroes. */
-INLINE sixteen eight_dimensions(const weir__attention_format format, const char *from)
-{
-    __m256i bits;
-    sixteen_integers x;
-    if (format == WEIR__ATTENTION_F32)
-        bits = _mm256_loadu_si256((const __m256i *)from);
-    else if (format == WEIR__ATTENTION_F16)
-        bits = _mm256_castps_si256(_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from)));
-    else
-        bits = _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from)), 16);
-    extended(x.part, bits);
-    return floats_of(x);
-}
-
 /* Sixteen dimensions of a cell of `size` from d on, d a multiple of 16; zeroes behind the last. The format is
  * none of blocks. */
 INLINE sixteen dimensions(const weir__attention_format format, const int32_t size, const char *cell,
                           int32_t d)
 {
     sixteen x;
-    if (d + 8 == size) return eight_dimensions(format, cell + bytes_of(format, d));
+    if (d + 8 == size) {
+        sixteen_integers eight;
+        load_eight(format, eight.part, cell + bytes_of(format, d));
+        return floats_of(eight);
+    }
     if (format == WEIR__ATTENTION_F32) return load((const float *)cell + d);
     if (format == WEIR__ATTENTION_F16)
         halves(x.part, cell + bytes_of(format, d));
@@ -627,20 +685,13 @@ INLINE sixteen dimensions(const weir__attention_format format, const int32_t siz
     return x;
 }
 
-/* The bytes of a cell's block, in which dimension d is, times a factor in units of 1 / 128. A nibble x of
- * Q4_0, in which 8 is zero, counts as the byte 16 (x - 8); low nibbles are the first sixteen dimensions. */
+/* The block of a cell in which dimension d is, as 16-bit integers: its bytes times a factor in units of
+ * 1 / 128. */
 INLINE sixteen_integers scaled_block(const weir__attention_format format, const char *cell, int32_t d,
                                      int16_t factor)
 {
     sixteen_integers x;
-    if (format == WEIR__ATTENTION_Q8_0) {
-        times_256(x.part, _mm256_loadu_si256((const __m256i *)(cell + bytes_of(format, d) + 2)));
-    } else {
-        __m128i pairs = _mm_loadu_si128((const __m128i *)(cell + bytes_of(format, d) + 2));
-        __m256i both = _mm256_set_m128i(pairs, _mm_slli_epi16(pairs, 4));
-        both = _mm256_and_si256(both, _mm256_set1_epi8((char)0xf0));
-        times_256(x.part, _mm256_xor_si256(both, _mm256_set1_epi8((char)0x80)));
-    }
+    block_bytes(format, x.part, cell + bytes_of(format, d) + 2);
     EACH_PART x.part[i] = MM(mulhrs_epi16)(x.part[i], MM(set1_epi16)(factor));
     return x;
 }

@@ -3,9 +3,31 @@
 #ifndef WEIR_KERNELS_ATTENTION_VISIBLE_H
 #define WEIR_KERNELS_ATTENTION_VISIBLE_H
 
-#include <immintrin.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#ifdef __ARM_NEON
+
+#include <arm_neon.h>
+
+static int32_t visible(const uint16_t *mask, int32_t n, int32_t *cells, bool *plain)
+{
+    int32_t found = 0, i = 0;
+    *plain = true;
+    for (; i < n; i++) {
+        /* Most of the cells of a long context are hidden. */
+        while (i + 8 <= n && vmaxvq_u16(vsubq_u16(vld1q_u16(mask + i), vdupq_n_u16(0xfc00))) == 0) i += 8;
+        if (i == n) break;
+        if (mask[i] == 0xfc00) continue;
+        if ((mask[i] & 0x7fff) != 0) *plain = false;
+        cells[found++] = i;
+    }
+    return found;
+}
+
+#else
+
+#include <immintrin.h>
 
 #ifdef __AVX512F__
 
@@ -63,6 +85,8 @@ static int32_t visible(const uint16_t *mask, int32_t n, int32_t *cells, bool *pl
     }
     return found;
 }
+
+#endif
 
 #endif
 

@@ -99,5 +99,8 @@ extern const weir__gemm weir__gemm_bf16_avx512;                                /
 extern const weir__gemm weir__gemm_fma_bf16_avx512, weir__gemm_fma_f16_avx512; /* in single precision */
 extern const weir__gemm weir__gemm_fma_bf16_avx2, weir__gemm_fma_f16_avx2;
 extern const weir__gemm weir__gemm_integers_avx512, weir__gemm_integers_avx2; /* for WEIR__PANEL_F32 */
+/* The same on ARM. */
+extern const weir__gemm weir__gemm_i8mm, weir__gemm_dotprod, weir__gemm_neon;
+extern const weir__gemm weir__gemm_fma_bf16_neon, weir__gemm_fma_f16_neon, weir__gemm_integers_neon;
 
 #endif

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "kernels/gemm_codes.h"
+#include "kernels/gemm_pass.h"
 #include "kernels/gemm_scales.h"
 
 /* Rows of activations at a time: with both halves of sixteen rows of weights, their sums fill eight
@@ -21,10 +22,6 @@
 
 /* Bytes ahead to fetch: sixteen units of Q8_0. */
 #define AHEAD 8704
-
-/* Activations that are passed over again and again for each panel; they should stay in the second-level
- * cache. */
-#define PASS_BYTES (192 * 1024)
 
 /* ---- Activations ---- */
 
@@ -475,28 +472,6 @@ static void multiply_tile(weir__panel_format format, int rows, const unsigned ch
         panel = unit;
     }
     store(out, stride, rows, sums);
-}
-
-static void multiply(weir__panel_format format, const void *panels, const void *activations, int64_t m,
-                     int64_t k, float *out, size_t stride, int64_t first, int64_t end)
-{
-    const weir__activations *x = activations;
-    const weir__panel_layout *l = &weir__panel_layouts[format];
-    int64_t n_units = k / WEIR__UNIT, n_blocks = k / l->columns, rows = weir__tile_rows(m);
-    size_t panel_bytes = weir__panel_bytes(format, WEIR__PANEL_ROWS, k);
-    int64_t pass = PASS_BYTES / (n_units * (int64_t)sizeof *x) * rows;
-    if (pass < rows) pass = rows;
-    for (int64_t begin = 0; begin < m; begin += pass) {
-        int64_t stop = begin + pass < m ? begin + pass : m;
-        for (int64_t p = first; p < end; p++) {
-            const unsigned char *panel = (const unsigned char *)panels + (size_t)p * panel_bytes;
-            for (int64_t r = begin; r < stop; r += rows) {
-                int n = (int)(stop - r < rows ? stop - r : rows);
-                multiply_tile(format, n, panel, x + r / rows * n_units, n_blocks,
-                              out + (size_t)r * stride + p * WEIR__PANEL_ROWS, stride);
-            }
-        }
-    }
 }
 
 const weir__gemm weir__gemm_avx2 = {"avx2", sizeof(weir__activations), quantize, multiply};

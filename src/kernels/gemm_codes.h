@@ -5,7 +5,6 @@
 #ifndef WEIR_KERNELS_GEMM_CODES_H
 #define WEIR_KERNELS_GEMM_CODES_H
 
-#include <immintrin.h>
 #include <string.h>
 
 #include "kernels/inline.h"
@@ -37,6 +36,10 @@ INLINE uint32_t code_plane(const weir__panel_format format, const unsigned char 
     return plane;
 }
 
+#ifndef __ARM_NEON
+
+#include <immintrin.h>
+
 INLINE __m128i two_octets(const uint64_t *octets, unsigned first, unsigned second)
 {
     __m128 low = _mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)&octets[first]));
@@ -63,5 +66,7 @@ INLINE __m256i quartets_of(const weir__panel_format format, const uint16_t *code
                              (int)quartets[codes[3]], (int)quartets[codes[4]], (int)quartets[codes[5]],
                              (int)quartets[codes[6]], (int)quartets[codes[7]]);
 }
+
+#endif
 
 #endif

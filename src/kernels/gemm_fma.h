@@ -45,7 +45,7 @@ INLINE vector to_bf16(vector x)
 
 INLINE vector to_f16(vector x)
 {
-    return MM(cvtph_ps)(MM(cvtps_ph)(x, _MM_FROUND_TO_NEAREST_INT));
+    return MM(cvtph_ps)(MM(cvtps_ph)(x, TO_NEAREST));
 }
 
 INLINE void round_to(const weir__panel_format format, const float *x, size_t stride, int64_t x_row, int64_t m,
@@ -87,7 +87,7 @@ INLINE void multiply_group(const weir__panel_format format, const int n_panels, 
     for (int r = 0; r < GROUP; r++)
 #pragma GCC unroll 2
         for (int p = 0; p < PANELS; p++)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
             for (int v = 0; v < VECTORS; v++) sums[r][p][v] = zero();
     for (int64_t u = 0; u < n_units; u++, panels += UNIT_BYTES, x += WEIR__TILE * WEIR__UNIT) {
         size_t later = ahead(n_panels, u, n_units);
@@ -98,7 +98,7 @@ INLINE void multiply_group(const weir__panel_format format, const int n_panels, 
             for (int p = 0; p < PANELS; p++)
                 if (p < n_panels) {
                     const unsigned char *at = panels + (size_t)p * panel_bytes + 32 * i;
-                    _mm_prefetch((const char *)at + later, _MM_HINT_T0);
+                    __builtin_prefetch(at + later, 0, 3);
                     read_two(format, at, w[p]);
                 }
 #pragma GCC unroll 2
@@ -107,7 +107,7 @@ INLINE void multiply_group(const weir__panel_format format, const int n_panels, 
                 for (int r = 0; r < GROUP; r++)
 #pragma GCC unroll 2
                     for (int p = 0; p < PANELS; p++)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
                         for (int v = 0; v < VECTORS; v++)
                             if (r < rows && p < n_panels)
                                 sums[r][p][v] =
@@ -118,7 +118,7 @@ INLINE void multiply_group(const weir__panel_format format, const int n_panels, 
     for (int r = 0; r < GROUP; r++)
 #pragma GCC unroll 2
         for (int p = 0; p < PANELS; p++)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
             for (int v = 0; v < VECTORS; v++)
                 if (r < rows && p < n_panels)
                     store(out + (size_t)r * stride + p * WEIR__PANEL_ROWS + v * WIDTH, sums[r][p][v]);

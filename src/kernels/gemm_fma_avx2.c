@@ -3,8 +3,9 @@
 #include <immintrin.h>
 
 typedef __m256 vector;
-#define WIDTH    8
-#define MM(what) _mm256_##what
+#define WIDTH      8
+#define TO_NEAREST _MM_FROUND_TO_NEAREST_INT
+#define MM(what)   _mm256_##what
 
 /* Twelve of sixteen registers hold sums: of six rows of one panel. The weights of two panels take eight. */
 #define GROUP            6

@@ -3,8 +3,9 @@
 #include <immintrin.h>
 
 typedef __m512 vector;
-#define WIDTH    16
-#define MM(what) _mm512_##what
+#define WIDTH      16
+#define TO_NEAREST _MM_FROUND_TO_NEAREST_INT
+#define MM(what)   _mm512_##what
 
 /* Sixteen sums that do not wait for each other. */
 #define GROUP            8

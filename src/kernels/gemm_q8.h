@@ -7,28 +7,53 @@
 
 #include "kernels/gemm.h"
 
-#include <immintrin.h>
+#include <string.h>
 
 #include "kernels/inline.h"
+
+/* Sixteen activations. */
+#ifdef __ARM_NEON
+#include <arm_neon.h>
+typedef int8x16_t sixteen_bytes;
+#else
+#include <immintrin.h>
+typedef __m128i sixteen_bytes;
+#endif
 
 /* The largest absolute value of a unit, and whether one of it is no number. */
 INLINE float largest(const float *x);
 INLINE bool has_nan(const float *x);
 
+/* Half a unit, times inverse, rounded to even; no_least() of it. */
+INLINE sixteen_bytes to_bytes(const float *x, float inverse);
+
 /* Replaces -128, which has no opposite, by -127. It stands for infinite numbers and NaNs. */
-INLINE __m128i no_least(__m128i q)
+#ifdef __ARM_NEON
+
+INLINE sixteen_bytes no_least(sixteen_bytes q)
+{
+    return vmaxq_s8(q, vdupq_n_s8(-127));
+}
+
+INLINE int32_t sum_bytes(sixteen_bytes q)
+{
+    return vaddlvq_s8(q);
+}
+
+#else
+
+INLINE sixteen_bytes no_least(sixteen_bytes q)
 {
     return _mm_max_epi8(q, _mm_set1_epi8(-127));
 }
 
-/* Half a unit, times inverse, rounded to even; no_least() of it. */
-INLINE __m128i to_bytes(const float *x, float inverse);
-
-INLINE int32_t sum_bytes(__m128i q)
+INLINE int32_t sum_bytes(sixteen_bytes q)
 {
     __m128i pair = _mm_sad_epu8(_mm_xor_si128(q, _mm_set1_epi8(-128)), _mm_setzero_si128());
     return _mm_cvtsi128_si32(_mm_add_epi64(pair, _mm_unpackhi_epi64(pair, pair))) - 128 * 16;
 }
+
+#endif
 
 /* Units of a row that are rounded together: steps that are due once for each unit are taken for all at
  * once. */
@@ -56,9 +81,10 @@ INLINE void quantize_batch(const float *x, int n, weir__activations *to, int64_t
     for (int i = 0; i < n; i += LANES) divide(&b, i);
     for (int i = 0; i < n; i++) {
         const float *from = x + i * WEIR__UNIT;
-        __m128i first_half = to_bytes(from, b.inverse[i]), second_half = to_bytes(from + 16, b.inverse[i]);
-        _mm_storeu_si128((__m128i *)&to[i].q[r][0], first_half);
-        _mm_storeu_si128((__m128i *)&to[i].q[r][16], second_half);
+        sixteen_bytes first_half = to_bytes(from, b.inverse[i]);
+        sixteen_bytes second_half = to_bytes(from + 16, b.inverse[i]);
+        memcpy(&to[i].q[r][0], &first_half, sizeof first_half);
+        memcpy(&to[i].q[r][16], &second_half, sizeof second_half);
         b.minus_half[i] = -sum_bytes(first_half);
         b.minus[i] = b.minus_half[i] - sum_bytes(second_half);
         if (has_nan(from)) b.scale[i] = __builtin_nanf("");

@@ -5,12 +5,63 @@
 #ifndef WEIR_KERNELS_GEMM_SCALES_H
 #define WEIR_KERNELS_GEMM_SCALES_H
 
-#include <immintrin.h>
-
 #include "kernels/inline.h"
 #include "kernels/panel.h"
 
 /* ---- Vectors of a level ---- */
+
+#ifdef __ARM_NEON
+
+#include "kernels/neon.h"
+
+/* One byte of each row. */
+typedef uint8x8_t rows_bytes;
+
+INLINE rows_bytes row_bytes(const unsigned char *at)
+{
+    uint32_t four;
+    memcpy(&four, at, sizeof four);
+    return vreinterpret_u8_u32(vdup_n_u32(four));
+}
+
+INLINE integers neon_cvtepu8_epi32(rows_bytes bytes)
+{
+    return vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(vmovl_u8(bytes))));
+}
+
+INLINE integers neon_cvtepi8_epi32(rows_bytes bytes)
+{
+    return vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u8(bytes))));
+}
+
+INLINE rows_bytes nibble_of(rows_bytes bytes, const int shift)
+{
+    return shift == 0 ? vand_u8(bytes, vdup_n_u8(15)) : vshr_n_u8(bytes, 4);
+}
+
+INLINE vector halves(const unsigned char *at)
+{
+    return four_halves(at);
+}
+
+/* Floats of eight bits, times 128 as half precision. */
+INLINE vector floats8(const unsigned char *at)
+{
+    uint16x4_t half = vshl_n_u16(vget_low_u16(vmovl_u8(row_bytes(at))), 7);
+    return vmulq_f32(vcvt_f32_f16(vreinterpret_f16_u16(half)), vdupq_n_f32(128.0f));
+}
+
+#else
+
+#include <immintrin.h>
+
+typedef __m128i rows_bytes;
+
+/* Low or high nibbles. */
+INLINE rows_bytes nibble_of(rows_bytes bytes, const int shift)
+{
+    return _mm_and_si128(_mm_srli_epi16(bytes, shift), _mm_set1_epi8(15));
+}
 
 #if LANES == 16
 
@@ -19,8 +70,7 @@
 typedef __m512 vector;
 typedef __m512i integers;
 
-/* One byte of each row. */
-INLINE __m128i row_bytes(const unsigned char *at)
+INLINE rows_bytes row_bytes(const unsigned char *at)
 {
     return _mm_loadu_si128((const __m128i *)at);
 }
@@ -30,7 +80,6 @@ INLINE vector halves(const unsigned char *at)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)at));
 }
 
-/* Floats of eight bits, times 128 as half precision. */
 INLINE vector floats8(const unsigned char *at)
 {
     __m256i half = _mm256_slli_epi16(_mm256_cvtepu8_epi16(row_bytes(at)), 7);
@@ -44,7 +93,7 @@ INLINE vector floats8(const unsigned char *at)
 typedef __m256 vector;
 typedef __m256i integers;
 
-INLINE __m128i row_bytes(const unsigned char *at)
+INLINE rows_bytes row_bytes(const unsigned char *at)
 {
     return _mm_loadl_epi64((const __m128i *)at);
 }
@@ -62,9 +111,11 @@ INLINE vector floats8(const unsigned char *at)
 
 #endif
 
+#endif
+
 /* ---- One number of each row ---- */
 
-INLINE vector numbers(__m128i bytes)
+INLINE vector numbers(rows_bytes bytes)
 {
     return MM(cvtepi32_ps)(MM(cvtepu8_epi32)(bytes));
 }
@@ -83,10 +134,9 @@ INLINE vector half_exponents(const unsigned char *at)
     return FLOATS(MM(max_epi32)(normal, least));
 }
 
-/* Low or high nibbles. */
 INLINE vector nibbles(const unsigned char *at, const int shift)
 {
-    return numbers(_mm_and_si128(_mm_srli_epi16(row_bytes(at), shift), _mm_set1_epi8(15)));
+    return numbers(nibble_of(row_bytes(at), shift));
 }
 
 /* Nibbles of vector h of the rows, where rows r and r + 8 share a byte. */
@@ -97,7 +147,8 @@ INLINE vector shared_nibbles(const unsigned char *at, const int h)
     (void)h;
     return numbers(_mm_and_si128(_mm_unpacklo_epi64(low, high), _mm_set1_epi8(15)));
 #else
-    return nibbles(at, 4 * h);
+    const int vectors = 8 / LANES; /* of eight rows */
+    return nibbles(at + h % vectors * LANES, h / vectors * 4);
 #endif
 }
 

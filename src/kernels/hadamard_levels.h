@@ -22,7 +22,8 @@ INLINE void transform(const float *x, float *to, const int64_t n)
     vector scale = MM(set1_ps)(1.0f / sqrtf((float)n));
     for (int64_t i = 0; i < n / WIDTH; i++) {
         v[i] = MM(mul_ps)(MM(loadu_ps)(x + i * WIDTH), scale);
-        v[i] = add_lanes(add_lanes(add_lanes(v[i], 1), 2), 4);
+        v[i] = add_lanes(add_lanes(v[i], 1), 2);
+        if (WIDTH >= 8) v[i] = add_lanes(v[i], 4);
         if (WIDTH == 16) v[i] = add_lanes(v[i], 8);
     }
     for (int64_t distance = 1; distance < n / WIDTH; distance *= 2)

@@ -34,6 +34,21 @@ static const level levels[] = {
      &weir__recurrent_avx2},
     {0},
 };
+#elif defined(__aarch64__) && defined(__ARM_NEON)
+#define NEON_LEVEL(name, needs, quantized)                                                                   \
+    {                                                                                                        \
+        name, needs, &(quantized), &weir__gemm_fma_bf16_neon, &weir__gemm_fma_f16_neon,                      \
+            &weir__gemm_integers_neon, &weir__attention_neon, weir__hadamard_neon, weir__gelu_neon,          \
+            &weir__recurrent_neon                                                                            \
+    }
+
+/* The last one runs on each processor of 64 bits. */
+static const level levels[] = {
+    NEON_LEVEL("i8mm", WEIR__CPU_DOTPROD | WEIR__CPU_I8MM, weir__gemm_i8mm),
+    NEON_LEVEL("dotprod", WEIR__CPU_DOTPROD, weir__gemm_dotprod),
+    NEON_LEVEL("neon", 0, weir__gemm_neon),
+    {0},
+};
 #else
 static const level levels[] = {{0}};
 #endif

@@ -17,7 +17,7 @@
  * x and to: [n]; to may be x. NaN stays NaN, and of minus infinity it becomes NaN. */
 typedef void weir__gelu(const float *x, float *to, int64_t n);
 
-extern weir__gelu weir__gelu_avx512, weir__gelu_avx2;
+extern weir__gelu weir__gelu_avx512, weir__gelu_avx2, weir__gelu_neon;
 
 /* ---- The Walsh-Hadamard transform of heads ---- */
 
@@ -33,7 +33,7 @@ static inline bool weir__hadamard_takes(int64_t n)
     return n == 64 || n == 128 || n == 256;
 }
 
-extern weir__hadamard weir__hadamard_avx512, weir__hadamard_avx2;
+extern weir__hadamard weir__hadamard_avx512, weir__hadamard_avx2, weir__hadamard_neon;
 
 /* ---- Levels ---- */
 

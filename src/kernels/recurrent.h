@@ -60,6 +60,6 @@ typedef struct weir__recurrent {
     void (*convolve)(const weir__convolution *convolution, int64_t first, int64_t end);
 } weir__recurrent;
 
-extern const weir__recurrent weir__recurrent_avx512, weir__recurrent_avx2;
+extern const weir__recurrent weir__recurrent_avx512, weir__recurrent_avx2, weir__recurrent_neon;
 
 #endif

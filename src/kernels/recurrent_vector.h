@@ -19,12 +19,12 @@
 #define MANY_TOKENS 24
 
 /* The sums of four vectors. */
-INLINE __m128 four_sums(const sixteen *x)
+INLINE four_floats four_sums(const sixteen *x)
 {
-    __m128 a = fourth_sums(x[0].part), b = fourth_sums(x[1].part);
-    __m128 c = fourth_sums(x[2].part), d = fourth_sums(x[3].part);
-    _MM_TRANSPOSE4_PS(a, b, c, d);
-    return _mm_add_ps(_mm_add_ps(a, b), _mm_add_ps(c, d));
+    four_floats y[4];
+    for (int i = 0; i < 4; i++) y[i] = fourth_sums(x[i].part);
+    transpose_four(y);
+    return FOUR(add_ps)(FOUR(add_ps)(y[0], y[1]), FOUR(add_ps)(y[2], y[3]));
 }
 
 /* Where the state after token t goes; NULL: it is not kept. */
@@ -39,12 +39,12 @@ INLINE void four_rows(const weir__delta_net *net, int64_t j, const int64_t size)
 {
     float work[4 * WEIR__DELTA_NET_MAX];
     const float *from = net->from + j * size;
-    const __m128 scale = _mm_set1_ps(1.0f / sqrtf((float)size));
+    const four_floats scale = FOUR(set1_ps)(1.0f / sqrtf((float)size));
     for (int64_t t = 0; t < net->n_tokens; t++) {
         const float *key = net->key + (size_t)t * net->key_stride;
         const float *query = net->query + (size_t)t * net->query_stride;
         float decay = expf(net->gate[(size_t)t * net->gate_stride]);
-        __m128 beta = _mm_set1_ps(net->beta[(size_t)t * net->beta_stride]);
+        four_floats beta = FOUR(set1_ps)(net->beta[(size_t)t * net->beta_stride]);
         float *state = kept(net, t), differences[4];
         float *to = state != NULL ? state + j * size : work;
         sixteen sums[4] = {all_of(0.0f), all_of(0.0f), all_of(0.0f), all_of(0.0f)};
@@ -52,9 +52,9 @@ INLINE void four_rows(const weir__delta_net *net, int64_t j, const int64_t size)
             sixteen k = load(key + i);
             for (int r = 0; r < 4; r++) sums[r] = multiply_add(load(from + r * size + i), k, sums[r]);
         }
-        __m128 product = _mm_mul_ps(_mm_set1_ps(decay), four_sums(sums));
-        __m128 value = _mm_loadu_ps(net->value + (size_t)t * net->value_stride + j);
-        _mm_storeu_ps(differences, _mm_mul_ps(_mm_sub_ps(value, product), beta));
+        four_floats product = FOUR(mul_ps)(FOUR(set1_ps)(decay), four_sums(sums));
+        four_floats value = FOUR(loadu_ps)(net->value + (size_t)t * net->value_stride + j);
+        FOUR(storeu_ps)(differences, FOUR(mul_ps)(FOUR(sub_ps)(value, product), beta));
         for (int r = 0; r < 4; r++) sums[r] = all_of(0.0f);
         for (int64_t i = 0; i < size; i += 16) {
             sixteen k = load(key + i), q = load(query + i);
@@ -65,7 +65,7 @@ INLINE void four_rows(const weir__delta_net *net, int64_t j, const int64_t size)
                 sums[r] = multiply_add(row, q, sums[r]);
             }
         }
-        _mm_storeu_ps(net->out + (size_t)t * net->out_stride + j, _mm_mul_ps(scale, four_sums(sums)));
+        FOUR(storeu_ps)(net->out + (size_t)t * net->out_stride + j, FOUR(mul_ps)(scale, four_sums(sums)));
         from = to;
     }
 }

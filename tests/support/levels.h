@@ -15,7 +15,13 @@
 #include "kernels/kernels.h"
 
 /* In the order of weir__kernels_level. */
-static const char *const test_levels[] = {"avx512bf16", "avx512", "avx2"};
+static const char *const test_levels[] = {
+#if defined(__aarch64__)
+    "i8mm", "dotprod", "neon"
+#else
+    "avx512bf16", "avx512", "avx2"
+#endif
+};
 
 static void level_runs_here(void **state)
 {
@@ -39,10 +45,16 @@ static void all_levels_are_told(void **state)
 
 #define LEVEL_TEST(name, i)                                                                                  \
     {                                                                                                        \
-        name, level_runs_here, NULL, NULL, (void *)(uintptr_t)&test_levels[i]                                \
+        "level_" name, level_runs_here, NULL, NULL, (void *)(uintptr_t)&test_levels[i]                       \
     }
+#if defined(__aarch64__)
 #define LEVEL_TESTS                                                                                          \
-    cmocka_unit_test(all_levels_are_told), LEVEL_TEST("level_avx512bf16", 0), LEVEL_TEST("level_avx512", 1), \
-        LEVEL_TEST("level_avx2", 2)
+    cmocka_unit_test(all_levels_are_told), LEVEL_TEST("i8mm", 0), LEVEL_TEST("dotprod", 1),                  \
+        LEVEL_TEST("neon", 2)
+#else
+#define LEVEL_TESTS                                                                                          \
+    cmocka_unit_test(all_levels_are_told), LEVEL_TEST("avx512bf16", 0), LEVEL_TEST("avx512", 1),             \
+        LEVEL_TEST("avx2", 2)
+#endif
 
 #endif
