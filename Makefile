@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall deb run test check check-quick agents bench docs format clean help
+.PHONY: build install uninstall deb dist run test check check-quick agents bench docs format clean help
 
 # $(value) keeps a "$" in the prompt from being taken for a make variable.
 unexport PROMPT MODEL
@@ -23,6 +23,9 @@ uninstall: ## make uninstall [PREFIX=/usr/local] [DESTDIR=...]: remove what make
 deb: ## Debian packages in build/deb: weir, its libraries, libweir-dev; scripts/deb_check.sh tries them in a clean Debian
 	@scripts/deps.sh deb
 	@scripts/deb.sh
+
+dist: ## a release of the sources in build/dist: the same bytes each time, checksums and a list of parts (SPDX)
+	@scripts/dist.sh
 
 run: ## make run [PROMPT="..."] [MODEL=file.gguf]: ask a model something; installs, fetches and builds what is missing
 	@scripts/run.sh
