@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall deb wheel run test check check-quick agents oracles bench docs format clean help
+.PHONY: build install uninstall deb wheel dist run test check check-quick agents oracles bench docs format clean help
 
 # $(value) keeps a "$" in the prompt from being taken for a make variable.
 unexport PROMPT MODEL
@@ -28,6 +28,8 @@ wheel: ## a wheel of the Python package in build/wheel, with library and program
 	@scripts/deps.sh run
 	@scripts/build.sh release weir_shared weir_cli
 	@scripts/wheel.sh
+dist: ## a release of the sources in build/dist: the same bytes each time, checksums and a list of parts (SPDX)
+	@scripts/dist.sh
 
 run: ## make run [PROMPT="..."] [MODEL=file.gguf]: ask a model something; installs, fetches and builds what is missing
 	@scripts/run.sh

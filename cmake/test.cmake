@@ -17,7 +17,7 @@ file(MAKE_DIRECTORY ${WEIR_TEST_TMP})
 # ten longest.
 set(WEIR_LONG_TESTS "^((heads|invariance|invariant|cli|estimate|cache_dir|speculate|calls|engine|prefix|\
 adapter)_model_test|invariance_avx2|(speculate|random_schedule|kinds_draft|attention|automaton|llama_automaton|llama_adapter|\
-media_llama|hub_http|cli_top|packages|python|install|server|llama_chat)_test|chat_(limits|depth|continued|refused|parser_templates)_test|\
+media_llama|hub_http|cli_top|packages|python|install|dist|mix_prebuilt|server|llama_chat)_test|chat_(limits|depth|continued|refused|parser_templates)_test|\
 server_(access|faults|linear|resume|dialects_model|ends_llama|hints|progress|shares)_test)$")
 
 # What the tests with the label `threads` need: scripts/check.sh builds no more for TSan.

@@ -1,10 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
+Code.require_file("prebuilt.exs", __DIR__)
+
 defmodule Mix.Tasks.Compile.WeirNif do
   @moduledoc """
-  Builds `priv/weir_nif.so` with the C library's own build, as a step of `mix compile`.
+  Provides `priv/weir_nif.so`, as a step of `mix compile`: downloaded, if the package lists an archive for this
+  machine in `checksum.exs` (packages from Hex do), else built with the C library's own build.
+
+  A download that fails falls back to building where the C library's source is there; one with another SHA-256
+  than the package's ends the compilation. Each variable below but `WEIR_NIF_URL` means a build.
 
   Environment:
 
+    * `WEIR_BUILD` – `1` builds in any case
+    * `WEIR_NIF_URL` – the folder with the archives, where a mirror has them
     * `WEIR_DIR` – the C library's source; the folder above this one unless set
     * `WEIR_PRESET` – the build: `release` unless set; `unit` has no llama.cpp, only the model `"fake:"`
     * `LLAMA_BACKEND` – `auto`, `cpu`, `cuda`, `metal` or `vulkan`
@@ -21,12 +29,73 @@ defmodule Mix.Tasks.Compile.WeirNif do
   @sources ~w(include src hub cmake scripts elixir/c_src CMakeLists.txt CMakePresets.json LICENSE)
   @variables ~r/^(WEIR_(BACKEND|LLAMA_\w+|WERROR|WITH_\w+)|(CMAKE|CUDA|PKG_CONFIG)_\w+|CUDACXX|CC|CXX|(C|CXX|LD)FLAGS|PATH|HOME|XDG_CACHE_HOME)$/
 
+  # What only a build can follow.
+  @shaping ~r/^(WEIR_(DIR|PRESET|BACKEND|LLAMA_(DIR|FLAGS)|WITH_\w+)|LLAMA_(BACKEND|CMAKE_ARGS))$/
+
   @impl true
-  def run(args) do
+  def run(args), do: prebuilt(args) || build(args)
+
+  # ---- An archive ----
+
+  # nil: it is to be built.
+  defp prebuilt(args) do
+    with false <- building?(),
+         {name, sum} when is_binary(name) <- Weir.Prebuilt.archive(__DIR__, Mix.Project.config()[:version]) do
+      if "--force" not in args and File.read(stamp()) == {:ok, stamped({name, sum}, target())},
+        do: {:noop, []},
+        else: take(name, sum)
+    else
+      true -> nil
+      {:none, _why} -> nil
+    end
+  end
+
+  # True if a build was asked for, by name or by a variable that shapes one, now or before.
+  defp building? do
+    System.get_env("WEIR_BUILD") not in [nil, "", "0"] or
+      Enum.any?(System.get_env(), fn {name, value} -> name =~ @shaping and value != "" end) or
+      Enum.any?(asked(Path.join(__DIR__, "../build/release")), fn {_name, value, _from} ->
+        value not in ["", "auto"]
+      end)
+  end
+
+  defp take(name, sum) do
+    case Weir.Prebuilt.fetch(name, sum, System.get_env("WEIR_NIF_URL")) do
+      {:ok, %{"weir_nif.so" => library, "LICENSES.txt" => licenses}} ->
+        _outcome = install_bytes(licenses, Path.join(Path.dirname(target()), "LICENSES.txt"))
+        outcome = install_bytes(library, target())
+        stamp!({name, sum})
+        {outcome, []}
+
+      {:ok, _other_files} ->
+        Mix.raise("#{name} has no weir_nif.so and LICENSES.txt")
+
+      {:error, why} ->
+        if !File.regular?(Path.join(__DIR__, "../scripts/build.sh")),
+          do:
+            Mix.raise(
+              "the native part of weir cannot be had: #{why}; to build it, set WEIR_DIR to the folder of weir's C library"
+            )
+
+        Mix.shell().info("weir: #{why}; the native part is built instead")
+        nil
+    end
+  end
+
+  defp target, do: Path.join([Mix.Project.app_path(), "priv", "weir_nif.so"])
+
+  defp stamp!(known) do
+    File.mkdir_p!(Path.dirname(stamp()))
+    File.write!(stamp(), stamped(known, target()))
+  end
+
+  # ---- A build ----
+
+  defp build(args) do
     root = Path.expand(System.get_env("WEIR_DIR") || "..", __DIR__)
     preset = System.get_env("WEIR_PRESET") || "release"
     build = Path.join([root, "build", preset])
-    target = Path.join([Mix.Project.app_path(), "priv", "weir_nif.so"])
+    target = target()
     asked = asked(build)
 
     if !File.regular?(Path.join(root, "scripts/build.sh")), do: Mix.raise(no_library(root))
@@ -40,8 +109,7 @@ defmodule Mix.Tasks.Compile.WeirNif do
       build!(root, preset, target, asked)
       outcome = install!(build, target)
       remember(build, asked)
-      File.mkdir_p!(Path.dirname(stamp()))
-      File.write!(stamp(), stamped(known, target))
+      stamp!(known)
       {outcome, []}
     end
   end
@@ -142,16 +210,22 @@ defmodule Mix.Tasks.Compile.WeirNif do
     install(Path.join([build, "elixir", "c_src", "weir_nif.so"]), target)
   end
 
-  # Renames a new file over the old one, which a running VM may have mapped.
   defp install(built, target) do
-    with {:ok, new} <- File.read(built), true <- File.read(target) != {:ok, new} do
+    case File.read(built) do
+      {:ok, new} -> install_bytes(new, target)
+      {:error, reason} -> Mix.raise("#{built}: #{:file.format_error(reason)}")
+    end
+  end
+
+  # Renames a new file over the old one, which a running VM may have mapped.
+  defp install_bytes(new, target) do
+    if File.read(target) == {:ok, new} do
+      :noop
+    else
       File.mkdir_p!(Path.dirname(target))
       File.write!(target <> ".new", new)
       File.rename!(target <> ".new", target)
       :ok
-    else
-      false -> :noop
-      {:error, reason} -> Mix.raise("#{built}: #{:file.format_error(reason)}")
     end
   end
 end
@@ -188,7 +262,7 @@ defmodule Weir.MixProject do
       else: []
   end
 
-  # Without the C library: to compile the package from Hex, set WEIR_DIR to its source.
+  # Without the C library: the package from Hex downloads its native part, by checksum.exs; for a build set WEIR_DIR.
   defp package do
     [
       licenses: ["Apache-2.0"],
@@ -197,9 +271,12 @@ defmodule Weir.MixProject do
         "weir" => "https://example.org/weir",
         "llama.cpp" => "https://github.com/ggml-org/llama.cpp"
       },
-      files: ~w(lib c_src examples guides mix.exs .formatter.exs README.md)
+      files: ~w(lib c_src examples guides mix.exs prebuilt.exs .formatter.exs README.md) ++ checksums()
     ]
   end
+
+  # A release has one (it is no source); without it the package builds.
+  defp checksums, do: Enum.filter(["checksum.exs"], &File.regular?(Path.join(__DIR__, &1)))
 
   # WEIR_DOCS=1 mix docs
   defp docs do

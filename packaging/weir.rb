@@ -30,8 +30,8 @@ class Weir < Formula
   end
 
   def install
-    (buildpath/"llama.cpp").install resource("llama.cpp")
-    ENV["WEIR_LLAMA_DIR"] = buildpath/"llama.cpp"
+    # The pinned sources where the build looks for them, so that it patches them.
+    resource("llama.cpp").stage(buildpath/"cache/weir/llama/src-fd570ef54b10")
     ENV["XDG_CACHE_HOME"] = buildpath/"cache"
     ENV["PREFIX"] = prefix
     system "scripts/install.sh"

@@ -19,6 +19,21 @@ for module in $(sed -n 's/^weir_package([A-Z]* .*IMPORTED_TARGET \([a-z]*\).*/\1
     grep -qE "^  (depends_on|uses_from_macos) \"$module\"" $formula || die "the formula does not depend on $module"
 done
 for name in $(grep -oE 'scripts/[a-z]+\.sh' $formula); do [ -x "$name" ] || die "the formula runs $name, which is not there"; done
+# The recipes for Arch Linux and Nix: as far as bash, makepkg and Nix can tell. All three name the pin of llama.cpp and its tag.
+tree=$(sed -n 's/^pin_tree=\(............\).*/\1/p' scripts/llama.sh) tag=$(sed -n 's/.* upstream_tag=\([^ ]*\).*/\1/p' scripts/llama.sh)
+version=$(sed -n 's/^#define WEIR_VERSION *"\(.*\)"$/\1/p' include/weir/weir.h)
+for recipe in $formula packaging/PKGBUILD packaging/flake.nix; do
+    grep -q "src-$tree" $recipe && grep -qF "$tag" $recipe || die "$recipe has another llama.cpp than scripts/llama.sh ($tag, $tree)"
+done
+grep -qx "pkgver=$version" packaging/PKGBUILD && grep -q "version = \"$version\"" packaging/flake.nix || die "a recipe has another version than $version"
+recipe() { (set +u && . packaging/PKGBUILD && printf '%s\n' "${depends[@]}" && [ "$(type -t prepare build package | xargs)" = "function function function" ]); }
+depends=$(recipe) || die "packaging/PKGBUILD lacks a step"
+for module in $(sed -n 's/^weir_package([A-Z]* .*IMPORTED_TARGET \(.*\))/\1/p' CMakeLists.txt | sed -E 's/[>=]+[0-9.]+//g'); do
+    case $module in libcurl) module=curl ;; ncursesw) module=ncurses ;; libjpeg) module=libjpeg-turbo ;; libmpg123) module=mpg123 ;; esac
+    grep -qxF "$module" <<<"$depends" || die "packaging/PKGBUILD does not depend on $module"
+    grep -qE "^ +(${module%-turbo})$" packaging/flake.nix || die "packaging/flake.nix does not depend on $module"
+done
+if have nix-instantiate; then nix-instantiate --parse packaging/flake.nix >/dev/null; else echo "note: no Nix"; fi
 if have systemd-analyze; then
     # The manual page is there once it is installed.
     bad=$(systemd-analyze verify packaging/weir.service packaging/weir.socket 2>&1 | grep weir | grep -v 'man weir(1)' || true)
