@@ -28,6 +28,7 @@ wheel: ## a wheel of the Python package in build/wheel, with library and program
 	@scripts/deps.sh run
 	@scripts/build.sh release weir_shared weir_cli
 	@scripts/wheel.sh
+
 dist: ## a release of the sources in build/dist: the same bytes each time, checksums and a list of parts (SPDX)
 	@scripts/dist.sh
 
