@@ -11,7 +11,7 @@ cd "$weir_root"
 
 # Three lanes of steps that run at the same time and take about as long, so that the processors have work until the end: what needs the
 # tests' build, what mostly waits for browsers and servers, and the rest. dialyzer fills the compiler's cache for mix.
-lanes=('gcc format layers markdown exports' 'docs dialyzer mix browser clients tsan' 'lint without fuzz asan')
+lanes=('gcc arm format layers markdown exports' 'docs dialyzer mix browser clients tsan' 'lint without fuzz asan')
 fuzz_seconds=${FUZZ_SECONDS:-30}
 logs=build/check
 mkdir -p $logs
@@ -58,6 +58,21 @@ check_gcc() {
     else
         scripts/build.sh gcc-werror
     fi
+}
+
+# The kernels for ARM, which builds on x86-64 leave out: Debian's cross compiler reads them.
+check_arm() {
+    local file flags
+    [ "$(uname -m)" = x86_64 ] || return 0
+    for file in src/kernels/*_neon*.c src/kernels/{kernels,panel}.c src/base/cpu.c; do
+        case $file in
+        *_i8mm.c) flags=-march=armv8.2-a+dotprod+i8mm ;;
+        *_dotprod.c) flags=-march=armv8.2-a+dotprod ;;
+        *) flags= ;;
+        esac
+        # shellcheck disable=SC2086
+        aarch64-linux-gnu-gcc -std=gnu11 $flags -fsyntax-only -Wall -Wextra -Wpedantic -Wshadow -Werror -Iinclude -Isrc "$file" || return 1
+    done
 }
 
 # libweir.so shows the functions that weir.h and more.h declare, libweir_hub.so those of hub.h: all of them, and nothing else.
@@ -170,6 +185,7 @@ for name; do
     # all of it is compiled: tests, examples and the hub's library include what may be left out, too
     without) step "without the parts that may be left out, no warning" check_preset without -R '^(model|worker|without)_test$' ;;
     clang) step "no warning from clang" scripts/build.sh clang-werror ;;
+    arm) step "no warning in the kernels for ARM" watch "aarch64-linux-gnu-gcc" $logs/arm.log check_arm ;;
     format) step "formatting" watch "clang-format" $logs/format.log scripts/format.sh --check ;;
     lint) step "lint" watch "clang-tidy" $logs/lint.log check_lint ;;
     unit) step "unit tests without llama.cpp, no warning" check_preset unit -L '^unit$' ;;

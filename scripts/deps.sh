@@ -84,6 +84,7 @@ find_missing() {
     fi
     if [ "$level" = check ]; then
         ! have dpkg || have lintian || need lintian "checks the Debian packages"
+        [ "$(uname -m)" != x86_64 ] || have aarch64-linux-gnu-gcc || need gcc-aarch64-linux-gnu "reads the kernels for ARM"
         have clang || need clang "sanitizer builds, fuzzing and a second opinion on warnings"
         have doxygen || need doxygen "the reference of the headers"
         have clang-format || need clang-format "checks the formatting"

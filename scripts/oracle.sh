@@ -19,6 +19,7 @@ for name in "${names[@]}"; do
     [ -f "tests/oracles/$name.py" ] || die "no oracle tests/oracles/$name.py"
 done
 
+have npm || die "npm is missing, which installs @huggingface/gguf"
 if [ ! -f "$folder/packages.txt" ] || ! cmp -s $pins "$folder/packages.txt"; then
     rm -rf "$folder"
     mkdir -p "$folder/node"
@@ -27,7 +28,6 @@ if [ ! -f "$folder/packages.txt" ] || ! cmp -s $pins "$folder/packages.txt"; the
     pip=("$folder/venv/bin/python" -m pip --disable-pip-version-check install --quiet)
     sed -n '/^[^#@]/p' $pins | "${pip[@]}" --requirement /dev/stdin
     "${pip[@]}" --no-deps "$(sed -n 's/^# alone: //p' $pins)" # its sources are wanted, and not what it needs to run models
-    have npm || die "npm is missing, which installs @huggingface/gguf"
     (cd "$folder/node" && npm install --silent --no-fund --no-audit "$(sed -n '/^@/p' "$weir_root/$pins")")
     cp $pins "$folder/packages.txt"
 fi

@@ -1,5 +1,5 @@
 """The commands in README.md and docs/guides, with the default model (support/guide.py has the rules). Those of clients.md need
-other programs and are left to tests/clients, those of python.md to python_test."""
+other programs and are left to tests/clients, those of pages about Python to python_test."""
 # SPDX-License-Identifier: Apache-2.0
 import os
 import pathlib
@@ -30,7 +30,8 @@ def play(page):
 
 def main():
     need_server(WEIR)
-    pages = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs/guides").glob("*.md"))) if page.name not in ("clients.md", "python.md")]
+    elsewhere = ("clients.md", "python.md", "from-llama-cpp-python.md", "ten-thousand-prompts.md")
+    pages = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs/guides").glob("*.md"))) if page.name not in elsewhere]
     chosen = [page for page in pages if not sys.argv[1:] or page.name in sys.argv[1:]]
     for page in chosen:
         play(page)

@@ -222,10 +222,11 @@ typedef struct weir_context_info {
     weir_pooling pooling;
     /* true: the results for a token are identical to the last bit, whatever else is in the pass and however
      * the text before it was divided into passes. This holds where weir's kernels do all the work that
-     * could differ: on an x86-64 or ARM processor of 64 bits, without GPU layers, for weights with
-     * weir_model_weights.kernels, if heads have a multiple of 8 and at most 256 dimensions (of 32 with
-     * quantized keys or values), and recurrent layers are those of Qwen3-Next, Qwen3.5, LFM2 or Mamba.
-     * Elsewhere an answer may continue differently where two tokens are almost equally likely */
+     * could differ: on an x86-64 or ARM processor of 64 bits (not yet tried as a whole on ARM), without GPU
+     * layers, for weights with weir_model_weights.kernels, if heads have a multiple of 8 and at most 256
+     * dimensions (of 32 with quantized keys or values), and recurrent layers are those of Qwen3-Next,
+     * Qwen3.5, LFM2 or Mamba. Elsewhere an answer may continue differently where two tokens are almost
+     * equally likely */
     bool batch_invariant;
     /* weir's kernels compute the attention of all layers that have it, for each type of keys and values that
      * weir_kv_type has. false: the backend computes it, because there are no kernels, flash attention is off,

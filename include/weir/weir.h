@@ -426,9 +426,11 @@ typedef struct weir_sampler_params {
     float top_n_sigma;       /* -1 = off; else 0 … 100. arXiv 2411.07641 */
     float xtc_probability;   /* 0 = off; 0 … 1 */
     float xtc_threshold;     /* 0.1; 0 … 1; above 0.5 = off */
-    int32_t min_keep;        /* 0; 0 and up; candidates that top_p, min_p, typical_p and XTC keep, at least */
-    float dry_multiplier;    /* 0 = off; 0 … 100 */
-    float dry_base;          /* 1.75; 0 … 100 */
+    /* 0; 0 and up; candidates that top_p, min_p, typical_p and XTC keep, at least; typical_p of those that
+     * are e^-70 times as likely as the likeliest, or more */
+    int32_t min_keep;
+    float dry_multiplier;            /* 0 = off; 0 … 100 */
+    float dry_base;                  /* 1.75; 0 … 100 */
     int32_t dry_allowed_length;      /* 2; 0 … 1,000,000 */
     int32_t dry_penalty_last_n;      /* 64; 0 … 1,000,000; 0 = off */
     const char *const *dry_breakers; /* [n_dry_breakers]; NULL = "\n", ":", "\"", "*" */

@@ -288,6 +288,7 @@ static uint32_t executed_features(void)
         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
         all |= WEIR__CPU_AVX512;
+    if ((all & WEIR__CPU_AVX512) != 0 && __builtin_cpu_is("amdfam19h")) all |= WEIR__CPU_ZEN4;
     if (__builtin_cpu_supports("avx512vbmi")) all |= WEIR__CPU_AVX512_VBMI;
     if (__builtin_cpu_supports("avx512vnni")) all |= WEIR__CPU_AVX512_VNNI;
     if (__builtin_cpu_supports("avx512bf16")) all |= WEIR__CPU_AVX512_BF16;

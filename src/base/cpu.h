@@ -35,10 +35,11 @@ typedef enum weir__cpu_feature {
     WEIR__CPU_AVX512_BF16 = 1 << 7,
     WEIR__CPU_DOTPROD = 1 << 8, /* of ARM, as the next one */
     WEIR__CPU_I8MM = 1 << 9,
+    WEIR__CPU_ZEN4 = 1 << 10, /* no set: AMD's family 19h, and AVX-512 */
 } weir__cpu_feature;
 
-/* The features that the processor executes and the system lets programs use; 0 where it is none of x86-64's
- * or ARM's of 64 bits. Any thread. */
+/* The features that the processor executes and the system lets programs use; 0 if there is none of these.
+ * Any thread. */
 uint32_t weir__cpu_features(void);
 
 /* ---- For tests: takes features away, from now on; 0 gives all back ---- */

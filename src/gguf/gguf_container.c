@@ -182,7 +182,7 @@ static void read_entry(gguf_check *c, gguf_entry *e, uint64_t i)
     if (c->status == WEIR_OK && (n == 0 || n > GGUF_KEY_FORMAT_MAX))
         weir__gguf_refuse(
             c, "key %" PRIu64 " at byte %" PRIu64 " is %" PRIu64 " bytes long; allowed are 1 to %d", i,
-            c->at - 8, n, GGUF_KEY_MAX);
+            c->at - 8, n, GGUF_KEY_FORMAT_MAX);
     else if (c->status == WEIR_OK && n > GGUF_KEY_MAX)
         weir__gguf_fail(c, WEIR_UNSUPPORTED,
                         "key %" PRIu64 " at byte %" PRIu64 " is %" PRIu64

@@ -1,21 +1,22 @@
 /* gemm_avx512.c: quantized weights on processors with AVX-512 VNNI.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A tile multiplies two panels of weights with up to sixteen rows of activations. A unit's weights stay in
- * sixteen registers while the activations pass by, four rows at a time. That is one vpdpbusd for 64 products,
- * and for each 32 columns of a row two or three multiplications in single precision, which take the same
- * ports: 80 or 73 % of the peak at the most. */
+ * A tile multiplies two panels of weights, or one, with up to sixteen rows of activations. A unit's weights
+ * stay in sixteen registers while the activations pass by, four rows at a time. That is one vpdpbusd for 64
+ * products, and for each 32 columns of a row two or three multiplications in single precision, which take the
+ * same ports: 80 or 73 % of the peak at the most. */
 #define LANES 16
 #include "kernels/gemm_q8.h"
 
 #include <immintrin.h>
 #include <string.h>
 
+#include "base/cpu.h"
 #include "kernels/gemm_codes.h"
 #include "kernels/gemm_scales.h"
 
 /* Panels and rows of activations at a time: their sums hide vpdpbusd's latency, and together with the weights
- * they fill 24 registers. Each activation that is read is used twice. */
+ * they fill 24 registers. Each activation that is read is used for each panel. */
 #define PANELS 2
 #define GROUP  4
 
@@ -296,12 +297,7 @@ INLINE void fetch_activations(const weir__activations *x, int rows)
     _mm_prefetch((const char *)x->minus, _MM_HINT_T0);
 }
 
-INLINE bool is_zen4(void)
-{
-    return __builtin_cpu_is("amdfam19h");
-}
-
-/* How weights are fetched from memory. */
+/* How a tile's weights are fetched from memory. */
 typedef struct fetching {
     size_t ahead; /* bytes, of each panel */
     bool far;     /* into the second-level cache only */
@@ -311,9 +307,9 @@ typedef struct fetching {
  * few requests under way, which whole bytes use up: its own fetching of one row's stream is faster unless
  * they come from far ahead, so a unit is requested when its turn comes, all lines at once; and those of
  * several rows go to the second level. */
-INLINE fetching fetching_of(const weir__panel_format format, const int n_panels, int rows)
+static fetching fetching_of(weir__panel_format format, int n_panels, int rows, bool zen4)
 {
-    bool tight = weir__panel_layouts[format].values == WEIR__VALUES_BYTES && is_zen4();
+    bool tight = weir__panel_layouts[format].values == WEIR__VALUES_BYTES && zen4;
     if (n_panels > 1 || (tight && rows > 1)) return (fetching){4352, tight};
     return (fetching){tight ? 0 : 8704, false};
 }
@@ -330,16 +326,16 @@ INLINE void fetch(const unsigned char *at, const int size, bool far)
     }
 }
 
-/* rows: some groups, and `rest` more. from_memory: panels are, and not from a cache. */
+/* rows: some groups, and `rest` more. how: NULL = the panels are in a cache. */
 INLINE void multiply_tile(const weir__panel_format format, const int n_panels, const int rest, int rows,
                           const unsigned char *panels, const weir__activations *x, int64_t n_blocks,
-                          float *out, size_t stride, bool from_memory)
+                          float *out, size_t stride, const fetching *how)
 {
     const int head = weir__panel_layouts[format].head_bytes, size = weir__panel_layouts[format].unit_bytes;
     const int n_units = weir__panel_layouts[format].columns / WEIR__UNIT;
     const size_t panel_bytes = (size_t)n_blocks * (size_t)(head + n_units * size);
     const unsigned char *end = panels + panel_bytes;
-    const fetching how = fetching_of(format, n_panels, rows);
+    const size_t ahead = how != NULL ? how->ahead : 0;
     __m512 sums[WEIR__TILE][PANELS];
     for (int r = 0; r < rows; r++) sums[r][0] = sums[r][1] = _mm512_setzero_ps();
     for (int64_t b = 0; b < n_blocks; b++) {
@@ -347,12 +343,11 @@ INLINE void multiply_tile(const weir__panel_format format, const int n_panels, c
         for (int u = 0; u < n_units; u++, unit += size, x++) {
             if (rows > 1) fetch_activations(x + 2, rows);
             /* Past the end of a panel, that of as many panels further. */
-            size_t later =
-                how.ahead + ((size_t)(end - unit) > how.ahead ? 0 : (size_t)(n_panels - 1) * panel_bytes);
-            if (from_memory) {
+            size_t later = ahead + ((size_t)(end - unit) > ahead ? 0 : (size_t)(n_panels - 1) * panel_bytes);
+            if (how != NULL) {
 #pragma GCC unroll 2
                 for (int p = 0; p < n_panels; p++)
-                    fetch(unit + (size_t)p * panel_bytes + later, size, how.far);
+                    fetch(unit + (size_t)p * panel_bytes + later, size, how->far);
             }
             weights w[PANELS];
 #pragma GCC unroll 2
@@ -385,7 +380,7 @@ INLINE void multiply_tile(const weir__panel_format format, const int n_panels, c
 /* ---- A kernel for each format, number of panels and of rows beyond whole groups ---- */
 
 typedef void (*kernel)(int rows, const unsigned char *panels, const weir__activations *x, int64_t n_blocks,
-                       float *out, size_t stride, bool from_memory);
+                       float *out, size_t stride, const fetching *how);
 
 #define EACH(X, format)                                                                                      \
     X(format, 1, 0)                                                                                          \
@@ -400,10 +395,9 @@ typedef void (*kernel)(int rows, const unsigned char *panels, const weir__activa
 #define DEFINE(format, n_panels, rest)                                                                       \
     static void kernel_##format##_##n_panels##_##rest(int rows, const unsigned char *panels,                 \
                                                       const weir__activations *x, int64_t n_blocks,          \
-                                                      float *out, size_t stride, bool from_memory)           \
+                                                      float *out, size_t stride, const fetching *how)        \
     {                                                                                                        \
-        multiply_tile(WEIR__PANEL_##format, n_panels, rest, rows, panels, x, n_blocks, out, stride,          \
-                      from_memory);                                                                          \
+        multiply_tile(WEIR__PANEL_##format, n_panels, rest, rows, panels, x, n_blocks, out, stride, how);    \
     }
 #define DEFINE_ALL(format) EACH(DEFINE, format)
 WEIR__PANEL_QUANTIZED(DEFINE_ALL)
@@ -419,16 +413,21 @@ static void multiply(weir__panel_format format, const void *panels, const void *
     int64_t n_units = k / WEIR__UNIT, n_blocks = k / weir__panel_layouts[format].columns;
     int64_t rows = weir__tile_rows(m), pass = PASS_BYTES / (n_units * (int64_t)sizeof *x) * rows;
     size_t panel_bytes = weir__panel_bytes(format, WEIR__PANEL_ROWS, k);
-    int64_t most = m == 1 || is_zen4() ? 1 : PANELS; /* memory gives one stream faster than two */
+    /* One row is read faster in one stream than in two, and on Zen 4 several are, too. */
+    bool zen4 = (weir__cpu_features() & WEIR__CPU_ZEN4) != 0;
+    int64_t most = m == 1 || zen4 ? 1 : PANELS;
     if (pass < rows) pass = rows;
     for (int64_t begin = 0; begin < m; begin += pass) {
         int64_t stop = begin + pass < m ? begin + pass : m;
         for (int64_t p = first; p < end; p += most)
             for (int64_t r = begin; r < stop; r += rows) {
                 int n = (int)(stop - r < rows ? stop - r : rows);
-                kernels[format][end - p < most ? end - p - 1 : most - 1][n % GROUP](
+                int n_panels = (int)(end - p < most ? end - p : most);
+                fetching how = fetching_of(format, n_panels, n, zen4);
+                kernels[format][n_panels - 1][n % GROUP](
                     n, (const unsigned char *)panels + (size_t)p * panel_bytes, x + r / rows * n_units,
-                    n_blocks, out + (size_t)r * stride + p * WEIR__PANEL_ROWS, stride, r == begin);
+                    n_blocks, out + (size_t)r * stride + p * WEIR__PANEL_ROWS, stride,
+                    r == begin ? &how : NULL);
             }
     }
 }

@@ -14,6 +14,7 @@
 #include <ggml-cpu.h>
 #include <ggml.h>
 
+#include "base/cpu.h"
 #include "kernels/kernels.h"
 #include "support/blocks.h"
 #include "support/effort.h"
@@ -303,6 +304,28 @@ static void all_levels_give_the_same(void **state)
                 free(rounded);
                 product_free(&p);
             }
+        }
+}
+
+/* Zen 4 takes one panel at a time where others take two. */
+static void a_processor_decides_about_speed_only(void **state)
+{
+    (void)state;
+    for (int format = 0; format < WEIR__PANEL_N_FORMATS; format++)
+        for (int64_t m = 1; m < 36 && gemm_of(format, 0) != NULL; m += 1 + m / 9) {
+            product p =
+                product_make(gemm_of(format, 0), format, 48, 768 + columns_of(format) % WEIR__UNIT, m);
+            size_t size = (size_t)(p.m * p.n) * sizeof(float);
+            pack(&p);
+            multiply(&p);
+            float *want = p.out;
+            p.out = allocate(size);
+            weir__cpu_hide(WEIR__CPU_ZEN4);
+            multiply(&p);
+            weir__cpu_hide(0);
+            assert_memory_equal(p.out, want, size);
+            free(want);
+            product_free(&p);
         }
 }
 
@@ -648,6 +671,7 @@ int main(void)
         cmocka_unit_test(a_row_does_not_depend_on_its_company),
         cmocka_unit_test(rows_of_a_large_batch_are_those_of_small_ones),
         cmocka_unit_test(all_levels_give_the_same),
+        cmocka_unit_test(a_processor_decides_about_speed_only),
         cmocka_unit_test(activations_are_rounded_as_ggml_rounds_them),
         cmocka_unit_test(activations_are_rounded_to_the_format_of_the_weights),
         cmocka_unit_test(integers_are_no_less_exact_than_f16),

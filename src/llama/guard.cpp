@@ -191,6 +191,8 @@ const demand demands[] = {
     {ggml_cpu_has_avx512_vbmi, WEIR__CPU_AVX512_VBMI, "AVX-512 VBMI"},
     {ggml_cpu_has_avx512_vnni, WEIR__CPU_AVX512_VNNI, "AVX-512 VNNI"},
     {ggml_cpu_has_avx512_bf16, WEIR__CPU_AVX512_BF16, "AVX-512 BF16"},
+    {ggml_cpu_has_dotprod, WEIR__CPU_DOTPROD, "dotprod"},
+    {ggml_cpu_has_matmul_int8, WEIR__CPU_I8MM, "i8mm"},
 };
 
 } // namespace

@@ -54,6 +54,8 @@ static void a_processor_that_llama_is_not_compiled_for(void **state)
         {WEIR__CPU_AVX512_VBMI, ggml_cpu_has_avx512_vbmi, "VBMI"},
         {WEIR__CPU_AVX512_VNNI, ggml_cpu_has_avx512_vnni, "VNNI"},
         {WEIR__CPU_AVX512_BF16, ggml_cpu_has_avx512_bf16, "BF16"},
+        {WEIR__CPU_DOTPROD, ggml_cpu_has_dotprod, "dotprod"},
+        {WEIR__CPU_I8MM, ggml_cpu_has_matmul_int8, "i8mm"},
     };
     weir_error error;
     weir_device device = {.size = sizeof device};

@@ -50,12 +50,13 @@ class Table:
             print(f"differs, known: {reason}, {len(cases)} times, first {cases[0][1]}: {self.reasons[reason]}")
         for reason in self.reasons:
             if reason not in self.known:
-                print(f"not seen: {reason}: the list of reasons is longer than the differences")
+                print(f"not seen: {reason}")
         for subject, case, seen in self.unknown[:40]:
             print(f"DIFFERS: {subject}: {case} {seen}")
         if len(self.unknown) > 40:
             print(f"DIFFERS: and {len(self.unknown) - 40} more")
-        sys.exit(1 if self.unknown or not self.compared or len(self.known) < len(self.reasons) else 0)
+        less = any(name.startswith("WEIR_ORACLE_") for name in os.environ)  # it may not see all reasons
+        sys.exit(1 if self.unknown or not self.compared or (len(self.known) < len(self.reasons) and not less) else 0)
 
 
 def weir(*words, **more):
