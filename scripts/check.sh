@@ -118,7 +118,7 @@ check_vulkan() {
 fuzz_one() {
     local name=$1 found=build/fuzz/corpus/$1 arguments=()
     mkdir -p "$found"
-    arguments=("-max_total_time=$fuzz_seconds" -timeout=100 -rss_limit_mb=2048 -print_final_stats=1
+    arguments=("-seed=${WEIR_TEST_SEED:-1}" "-max_total_time=$fuzz_seconds" -timeout=100 -rss_limit_mb=2048 -print_final_stats=1
         "-artifact_prefix=build/fuzz/$name-")
     if [ -f "fuzz/$name.dict" ]; then # and the fields of requests
         grep '^| `' docs/guides/fields.md | grep -o '`[^`]*`' | grep -o '[a-z0-9_]*' | sort -u | sed 's/.*/"&"/' |

@@ -24,12 +24,12 @@ while [ $SECONDS -lt $end ]; do
     for name; do
         seed=$((RANDOM * 32768 + RANDOM))
         log=$kept/$name-$seed.log
-        if ${plain[@]+"${plain[@]}"} env WEIR_TEST_SEED=$seed "build/$preset/tests/$name" >"$log" 2>&1; then
+        if ${plain[@]+"${plain[@]}"} env WEIR_TEST_SEED=$seed ctest --test-dir "build/$preset" -R "^$name\$" --no-tests=error --output-on-failure >"$log" 2>&1; then
             passed=$((passed + 1))
             rm "$log"
         else
             failed=$((failed + 1))
-            say "FAILED: WEIR_TEST_SEED=$seed build/$preset/tests/$name, which said $log"
+            say "FAILED: WEIR_TEST_SEED=$seed ctest --test-dir build/$preset -R ^$name\$ --output-on-failure, which said $log"
         fi
         [ $SECONDS -lt $end ] || break
     done

@@ -57,7 +57,7 @@ check("what was asked for", all(b["stream"] and b["stream_options"] == {"include
 check("as many connections as clients", server.most_open == 4, server.most_open)
 
 run = load("pause", "--requests", "2", "--gen", "4")
-check("a gap of 0.4 s is the worst one", 390 < run["worst_gap_ms"]["max"] and run["itl_ms"]["p50"] < 390 and run["itl_ms"]["max"] == run["worst_gap_ms"]["max"], run)
+check("a gap of 2 s is the worst one", 1000 < run["worst_gap_ms"]["max"] and run["itl_ms"]["p50"] < 1000 and run["itl_ms"]["max"] == run["worst_gap_ms"]["max"], run)
 run = load("bytewise", "--requests", "3")
 counts("events in single bytes, with all three ends of lines", run, {}, answered=3, generated_tokens=6, ended_by_itself=3, counted_by_server=False)
 run = load("uncounted", "--requests", "3", "--gen", "6")
@@ -111,10 +111,11 @@ counts("busy for longer than the tries", run, {"busy": 4}, answered=0, retries=4
 # ---- Clients that leave, late prompts, schemas, arrivals
 
 run = load("steady", "--requests", "30", "--concurrency", "10", "--gen", "12", "--leave", "0.4", "--seed", "3")
+check("all connections end", eventually(lambda: server.open == 0))
 again = load("steady", "--requests", "30", "--concurrency", "10", "--gen", "12", "--leave", "0.4", "--seed", "3")
 counts("some leave, the others are answered", run, {}, requests=30, answered=30 - run["left"])
 check("the same ones each time", 4 < run["left"] < 20 and again["left"] == run["left"] and again["generated_tokens"] == run["generated_tokens"], run, again)
-check("the server sees them leave", eventually(lambda: server.left == again["left"]), server.left, again["left"])
+check("the server sees them leave", eventually(lambda: server.open == 0) and 0 < server.left <= again["left"], server.left, again["left"])
 run = load("steady", "--requests", "5", "--leave", "1", "--gen", "12")
 counts("all leave", run, {}, answered=0, left=5, n_errors=0)
 
@@ -152,7 +153,7 @@ check("the report in words", done.returncode == 0 and all(re.search(w, done.stdo
 with open(table, encoding="utf-8") as file:
     rows = list(csv.DictReader(file))
 check("a line of CSV for each request", len(rows) == 3 and {r["request"] for r in rows} == {"0", "1", "2"} and
-      all(r["ended"] == "answered" and r["pieces"] == "4" and float(r["worst_gap_ms"]) > 390 and float(r["end_to_end_ms"]) >= float(r["ttft_ms"]) for r in rows), rows)
+      all(r["ended"] == "answered" and r["pieces"] == "4" and float(r["worst_gap_ms"]) > 1000 and float(r["end_to_end_ms"]) >= float(r["ttft_ms"]) for r in rows), rows)
 done = weir(server.url("cut"), "--requests", "2")
 check("errors in words", done.returncode == 4 and re.search(r"n_errors +2\n", done.stdout) and re.search(r"\ncut\nn +2\n", done.stdout), done.stdout)
 done = weir(server.url("ok"), "--requests", "2", "--repeat", "3", "--json", "-q")

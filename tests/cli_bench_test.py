@@ -38,7 +38,7 @@ def test_bench():
     expect("bench engine: no larger one is", weir("bench", "engine", "-m", MODEL, "--streams", "1048577"), 2, "at most 1048576")
     expect("bench engine: no number", weir("bench", "engine", "-m", MODEL, "--streams", "1,,2"), 2, "--streams")
     expect("bench engine: a CSV that cannot be written", weir("bench", "engine", "-m", MODEL, "--csv", "/nonexistent/x.csv"), 1, "/nonexistent/x.csv")
-    code = interrupted("bench", "engine", "-m", SLOW, "--streams", "4", "--prompt", "64", "--gen", "2000", "--repeat", "9")
+    code, _, _ = interrupted("bench", "engine", "-m", SLOW, "--streams", "4", "--prompt", "64", "--gen", "2000", "--repeat", "9")
     check("bench engine: SIGINT", code == 130, code)
     if FAKE:
         parsed = json.loads(weir("bench", "schedule", "--slots", "4", "--cache-nodes", "50", "--ticks", "20", "--json").stdout)
@@ -83,7 +83,7 @@ def test_bench_kernels():
     expect("bench kernels: a word", weir("bench", "kernels", "fast"), 2, "fast")
     expect("bench kernels: a CSV that cannot be written", weir("bench", "kernels", "--quick", "--csv", "/nonexistent/x.csv"), 1,
            "/nonexistent/x.csv")
-    code = interrupted("bench", "kernels", "--threads", "1", "--memory", "16", "--repeat", "1000")
+    code, _, _ = interrupted("bench", "kernels", "--threads", "1", "--memory", "16", "--repeat", "1000")
     check("bench kernels: SIGINT", code == 130, code)
 
 

@@ -8,7 +8,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, environment, run_tests  # noqa: E402
+from checks import check, environment, eventually, run_tests  # noqa: E402
 from program import PATIENCE, SLOW, STUCK, WEIR, on_fake, path_of  # noqa: E402
 from terminal import Terminal, in_order  # noqa: E402
 
@@ -91,13 +91,13 @@ def test_panes_size():
     for columns, rows in ((50, 10), (120, 40), (20, 4), (10, 1), (80, 24)):
         terminal.resize(columns, rows)
         drawn = terminal.wait_for(lambda s: focus(s) == "30" and s.text().count("weir stream") == 1 or rows < 4, PATIENCE)
-        terminal.read(0.2)  # a frame of the old size may have been under way
-        terminal.screen.overflows = 0
-        terminal.read(0.3)
-        lines = terminal.screen.lines()
-        check(f"a window of {columns} × {rows}", drawn and terminal.process.poll() is None and
-              (columns < 40 or terminal.screen.overflows == 0) and (rows < 10 or "s skip" in lines[-1]),
-              terminal.screen.overflows, terminal.screen.text())
+
+        def fits():
+            terminal.screen.overflows = 0
+            terminal.read(0.3)
+            return (columns < 40 or terminal.screen.overflows == 0) and (rows < 10 or "s skip" in terminal.screen.lines()[-1])
+        good = eventually(fits)  # a frame of the old size may have been under way
+        check(f"a window of {columns} × {rows}", drawn and terminal.process.poll() is None and good, terminal.screen.overflows, terminal.screen.text())
     terminal.keys("q")
     code = terminal.finish(PATIENCE)
     check("q ends it", code == 130 and in_order(terminal), code, terminal.screen.text())

@@ -11,7 +11,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, environment, run_tests  # noqa: E402
-from program import FAKE, MODEL, PATIENCE, SLOW, WAITS, WEIR, path_of, start, wait_gone, weir  # noqa: E402
+from program import FAKE, MODEL, PATIENCE, SLOW, WAITS, WEIR, interrupted, path_of, start, wait_gone, weir  # noqa: E402
 
 
 def stuck():
@@ -33,18 +33,6 @@ def has_pending(process, number):
     return any(int(value, 16) >> (number - 1) & 1 for value in sets.values())
 
 
-def interrupted(number, began, *words):
-    """A run that gets a signal after it has begun: its code, its output, its messages."""
-    for wait in WAITS:
-        process = start("run", *words)
-        time.sleep(wait)
-        process.send_signal(number)
-        out, err = process.communicate(timeout=PATIENCE)
-        if began(out, err):
-            break
-    return process.returncode, out, err
-
-
 def test_signals():
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)):
         process = start("run", "-m", SLOW, "-p", "Tell me a long story.", "--ignore-eos")
@@ -54,10 +42,10 @@ def test_signals():
         text = (first + out).decode()
         check(f"{number.name} while generating: exit {code}, what came, figures", process.returncode == code and
               len(text) > 0 and text.endswith("\n") and "cancelled" in err.decode(), process.returncode, text, err.decode())
-    code, out, err = interrupted(signal.SIGINT, lambda out, err: out, "-m", SLOW, "-p", "Tell me a long story.", "--ignore-eos", "--json")
+    code, out, err = interrupted("run", "-m", SLOW, "-p", "Tell me a long story.", "--ignore-eos", "--json", began=lambda out, err: out)
     check("SIGINT with --json: the object, cancelled", code == 130 and out and json.loads(out).get("reason", "") == "cancelled", code, out, err)
     # 3000 tokens at 10 ms each, in chunks of 100: the prompt takes 30 s.
-    code, out, err = interrupted(signal.SIGTERM, lambda out, err: b"answer" in err, "-m", "fake:token_us=10000", "--raw", "-p", "x" * 3000, "--chunk", "100")
+    code, out, err = interrupted("run", "-m", "fake:token_us=10000", "--raw", "-p", "x" * 3000, "--chunk", "100", number=signal.SIGTERM, began=lambda out, err: b"answer" in err)
     check("SIGTERM while the prompt is read", code == 143 and b"answer 0 tokens" in err, code, out, err)
     process, reader = stuck()
     sent = time.monotonic()

@@ -268,7 +268,7 @@ static int32_t judge(const prompt *p, weir_stream *stream)
     weir_chunk chunk;
     size_t n = 0;
     for (;;) {
-        weir_status status = weir_stream_next(stream, 60000, &chunk);
+        weir_status status = weir_stream_next(stream, 240000, &chunk);
         if (status != WEIR_OK) fail_msg("%s", weir_status_name(status));
         for (size_t i = 0; i < chunk.n_tokens; i++, n++) {
             assert_int_equal(chunk.tokens[i], p->answer[n]);

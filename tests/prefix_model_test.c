@@ -100,7 +100,7 @@ static void check(weir_model *model, weir_layout layout, weir_kv_type type, cons
 static size_t take_all(weir_stream *stream, int32_t *tokens, size_t n)
 {
     weir_chunk chunk;
-    while (weir_stream_next(stream, 60000, &chunk) == WEIR_OK)
+    while (weir_stream_next(stream, 240000, &chunk) == WEIR_OK)
         for (size_t i = 0; i < chunk.n_tokens && n < ANSWER; i++) tokens[n++] = chunk.tokens[i];
     return n;
 }
@@ -121,7 +121,7 @@ static void check_forks(weir_model *model, weir_layout layout, weir_kv_type type
     for (int late = 0; late < 2; late++) {
         weir_stream *forks[FORKS];
         weir_chunk chunk;
-        while (n <= (size_t)at[FORKS - 1] && weir_stream_next(source, 60000, &chunk) == WEIR_OK)
+        while (n <= (size_t)at[FORKS - 1] && weir_stream_next(source, 240000, &chunk) == WEIR_OK)
             for (size_t i = 0; i < chunk.n_tokens && n < ANSWER; i++) want[n++] = chunk.tokens[i];
         for (int i = 0; i < FORKS; i++) {
             weir_request more = greedy_request(NULL, 0, ANSWER - at[i]);

@@ -33,18 +33,21 @@ class Worker:
     """`weir rpc`, which answers once it is made. Also a context manager."""
 
     def __init__(self, port=0):
-        self.port = port or free_port()
-        self.process = subprocess.Popen([WEIR, "rpc", "--listen", self.name, "-t", "1"], stdin=subprocess.DEVNULL,
-                                        stderr=subprocess.DEVNULL, env=environment())
         end = time.monotonic() + PATIENCE
+        self.process = None
         while True:
+            if self.process is None or self.process.poll() is not None:  # another program may have taken the port meanwhile
+                self.port = port or free_port()
+                self.process = subprocess.Popen([WEIR, "rpc", "--listen", self.name, "-t", "1"], stdin=subprocess.DEVNULL,
+                                                stderr=subprocess.DEVNULL, env=environment())
             try:
                 socket.create_connection(("127.0.0.1", self.port)).close()
-                return
+                if self.process.poll() is None:
+                    return
             except ConnectionRefusedError:
-                if time.monotonic() > end or self.process.poll() is not None:
+                if time.monotonic() > end:
                     raise
-                time.sleep(0.02)
+            time.sleep(0.02)
 
     @property
     def name(self):
@@ -128,7 +131,7 @@ def stream_until_lost(server, end):
 
 
 def test_lost():
-    words = ("-c", "512", "-np", "2", "-t", "1", "--rpc-timeout", "3000")
+    words = ("-c", "512", "-np", "2", "-t", "1", "--rpc-timeout", "30000")
     with Server(WEIR, *words, model=MODEL, env=PLAIN) as server:
         alone = text_of(server)
     with Worker() as a, Worker() as b:

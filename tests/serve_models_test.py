@@ -273,7 +273,7 @@ def test_crowd():
     gone = os.path.join(scratch.name, "gone.gguf")
     with open(gone, "wb") as file:
         file.write(b"GGUF")
-    written(f"[busy]\nmodel = {SLOW}\n[gone]\nmodel = {gone}\n[slow]\nmodel = fake:load_us=60000000\n")
+    written(f"[busy]\nmodel = {SLOW}\n[gone]\nmodel = {gone}\n[slow]\nmodel = fake:load_us=3600000000\n")
     with Server(WEIR, "--models", FILE, model=None) as server:
         os.unlink(gone)
         stream = server.connect()
@@ -340,7 +340,7 @@ def test_keep_alive():
 
 
 def test_deadline_amid_a_load():
-    written("[first]\nmodel = fake:seed=1\n[slow]\nmodel = fake:load_us=60000000\n[soon]\nmodel = fake:load_us=300000\nctx = 100000\n")
+    written("[first]\nmodel = fake:seed=1\n[slow]\nmodel = fake:load_us=3600000000\n[soon]\nmodel = fake:load_us=300000\nctx = 100000\n")
     short = {"prompt": "x", "max_tokens": 2, "deadline_ms": 300}
     with Server(WEIR, "--models", FILE, model=None) as server:
         waiting = crowd(server, ["slow"])
@@ -360,7 +360,7 @@ def test_deadline_amid_a_load():
 
 
 def test_signal_amid_a_load():
-    written("[one]\nmodel = fake:seed=1\n[slow]\nmodel = fake:load_us=60000000\n[next]\nmodel = fake:load_us=60000000\npinned = on\n")
+    written("[one]\nmodel = fake:seed=1\n[slow]\nmodel = fake:load_us=3600000000\n[next]\nmodel = fake:load_us=3600000000\npinned = on\n")
     with Server(WEIR, "--models", FILE, "--drain", "0", model=None) as server:
         waiting = crowd(server, ["slow"] * 20 + ["next"] * 20)
         server.wait_for(lambda m: m["weir_pool_waiting"] == 40 and "loading" in states(server).values())
@@ -372,7 +372,7 @@ def test_signal_amid_a_load():
 
 
 def test_another_signal_waits_for_nothing():
-    slow = "fake:free_us=60000000"
+    slow = "fake:free_us=3600000000"
     written(f"[slow]\nmodel = {slow}\n")
     # Threads that have ended and were not joined when the process ends at once are no fault.
     unjoined = os.environ.get("TSAN_OPTIONS", "") + ":report_thread_leaks=0"

@@ -184,7 +184,7 @@ def stopped_answers():
 def a_shared_generation():
     """Who joins late counts the pieces that it gets, not those that were generated meanwhile."""
     server = start("-np", "2", model="fake:tick_us=10000,n_ctx_train=100000")
-    body = dict(ASK, max_tokens=300, share=True, logprobs=0, **COUNTED)
+    body = dict(ASK, max_tokens=1000, share=True, logprobs=0, **COUNTED)
     with Reader(server, TEXT, body) as first:
         first.take(10)
         late = server.stream(TEXT, body)
@@ -194,7 +194,7 @@ def a_shared_generation():
     for name, got in (("first", events), ("late", late)):
         last = got.pop()
         shown, told = sums(got)
-        check(f"the {name} one", shown == told and told[-1] == last["usage"]["completion_tokens"] == 300, shown, told, last)
+        check(f"the {name} one", shown == told and told[-1] == last["usage"]["completion_tokens"] == 1000, shown, told, last)
     end(server)
 
 

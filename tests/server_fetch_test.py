@@ -212,32 +212,35 @@ with start("--media-host", address, "--media-host", "images.invalid", "--max-bod
 
     # ---- Slow hosts
 
-    results = []
-    slow = [threading.Thread(target=lambda path=path: results.append(fetch(path))) for path in ("/drip", "/silent") * 4]
-    n = len(host.paths)
-    for thread in slow:
-        thread.start()
-    while len(host.paths) < n + len(slow):
-        time.sleep(0.01)
-    waiting = [server.connect() for _ in range(12)]
-    for connection in waiting:
-        connection.request("POST", CHAT, body(part(host.url("/silent"))))
-    # Who waited for a slow host would get its answer after one of theirs, each time. Where all is slow that happens to some.
-    first = []
+    # Where all is slow, some of those that wait have a turn, and an answer with a text comes after one with a slow host: tried again.
     for _ in range(5):
-        check("texts and images in messages are answered", server.post(CHAT, body(image_part(image), text_part("What?"))).json["choices"] == same["choices"])
-        first.append(not results)
+        results, codes, first = [], [], []
+        slow = [threading.Thread(target=lambda path=path: results.append(fetch(path))) for path in ("/drip", "/silent") * 4]
+        n = len(host.paths)
+        for thread in slow:
+            thread.start()
+        while len(host.paths) < n + len(slow):
+            time.sleep(0.01)
+        waiting = [server.connect() for _ in range(12)]
+        for connection in waiting:
+            connection.request("POST", CHAT, body(part(host.url("/silent"))))
+        for _ in range(5):
+            check("texts and images in messages are answered", server.post(CHAT, body(image_part(image), text_part("What?"))).json["choices"] == same["choices"])
+            first.append(not results)
+        for text in ("see http://example.com", "http://example.com, please"):
+            check(f"who only mentions a URL is answered: {text}", server.post(CHAT, body(text_part(text))).status == 200)
+        for thread in slow:
+            thread.join()
+        for reply in results:
+            refused("too slow", reply, word="took too long")
+        for connection in waiting:
+            error = connection.reply().error
+            codes.append(error["code"] if "took too long" not in error["message"] else "slow")
+            connection.close()
+        if any(first) and "too_many_media" in codes:
+            break
     check("and do not wait", any(first), first)
-    for text in ("see http://example.com", "http://example.com, please"):
-        check(f"who only mentions a URL is answered: {text}", server.post(CHAT, body(text_part(text))).status == 200)
-    for thread in slow:
-        thread.join()
-    for reply in results:
-        refused("too slow", reply, word="took too long")
-    for connection in waiting:
-        error = connection.reply().error
-        check("who waited too long comes again", error["code"] == "too_many_media", error)
-        connection.close()
+    check("who waited too long comes again", "too_many_media" in codes and set(codes) <= {"too_many_media", "slow"}, codes)
 
     # ---- Clients that leave
 

@@ -19,7 +19,7 @@ from serve import Server, need_server  # noqa: E402
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
 LARGE = int(os.environ.get("WEIR_LINEAR", "4")) << 20
 SMALL = 1 << 18
-CHEAP = 0.3  # seconds; what takes less for LARGE bytes is no danger
+CHEAP = 0.3  # seconds, or four times what a plain text takes; what takes less for LARGE bytes is no danger
 RATIO = 3.4  # of twice the size: 2 is linear and 4 quadratic
 TRIES = 4  # others use the processors, too: the least time counts
 SERVED = ("--embeddings", "--work-timeout", "600", "--max-body", "64M")
@@ -61,7 +61,7 @@ class Meter:
 FAILURES = (500, 502, 503)
 
 
-def fault(meter, body):
+def fault(meter, body, cheap):
     """True if it is not answered, or its least cost grows beyond the ratio."""
     status = meter.server.post(body.path, body.make(SMALL // 4)).status  # below the limits that refuse a larger one
     if status in FAILURES:
@@ -69,7 +69,7 @@ def fault(meter, body):
     large, status = meter.cost(body.path, body.make(LARGE))
     if status in FAILURES:
         return f"{body.path}: {body.name}: {status}"
-    if large < CHEAP:
+    if large < cheap:
         return None
     ratio = 0
     for tries in range(1, TRIES + 1):
@@ -94,7 +94,8 @@ def every_generator():
     server = Server(WEIR, *SERVED)
     meter = Meter(server)
     bodies = [body for body in every_body() if body.path in PATHS]
-    bad = [found for found in (fault(meter, body) for body in bodies) if found]
+    cheap = max(CHEAP, 4 * meter.least("/v1/chat/completions", json.dumps({"messages": [{"role": "user", "content": "x" * LARGE}]}).encode(), 2))
+    bad = [found for found in (fault(meter, body, cheap) for body in bodies) if found]
     check(f"each of {len(bodies)} bodies is answered, and none costs more than in proportion to its size", not bad, *bad)
     check("and the server goes on", server.get("/health").status == 200)
     end(server)
@@ -180,11 +181,12 @@ def time_for_reading():
     server = Server(WEIR, "--work-timeout", "1", "--workers", "1", "--max-body", "64M")
     data = halves('{"messages":[' + HELLO + '],"chat_template_kwargs":{"v":[', lambda i, n: "1.5e-7", ',"a",', lambda i, n: '"\\u0001\\u0002"', "]}", 6 << 20)
     process, seen = Process(server.process.pid), []
+    whole, _ = Meter(server).cost("/v1/chat/completions", data)
     while len(seen) < 60 and 503 not in seen:
         connection = server.connect()
         connection.request("POST", "/v1/chat/completions", data)
         before, until = process.used(), time.monotonic() + 1
-        while process.used() - before < 0.001 * (1 + len(seen)) and time.monotonic() < until:
+        while process.used() - before < whole * (1 + len(seen)) / 60 and time.monotonic() < until:
             pass
         server.process.send_signal(signal.SIGSTOP)
         time.sleep(1.1)

@@ -22,7 +22,7 @@ PROMPT = "".join(chr(ord("a") + i * i % 26) for i in range(900))
 
 
 def start(*words, **more):
-    return Server(WEIR, "-np", "2", "-c", "2048", "--prefix-key", KEY, *words, **more)
+    return Server(WEIR, "-np", "2", "-c", "2048", "--prefix-key", KEY, "--prefix-timeout", "600", "--work-timeout", "1200", *words, **more)
 
 
 def hint(server):

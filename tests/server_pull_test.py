@@ -11,7 +11,7 @@ import tempfile
 import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, environment, finish  # noqa: E402
+from checks import PATIENCE, check, environment, finish  # noqa: E402
 from hub_server import Hub  # noqa: E402
 from serve import STRICT, Server, need_server  # noqa: E402
 
@@ -123,7 +123,7 @@ answer = {}
 reader = threading.Thread(target=lambda: answer.update(lines=[json.loads(line) for line in b"".join(last.chunks()).splitlines()]))
 reader.start()
 server.stop()
-reader.join(60)
+reader.join(PATIENCE)
 check("the server ends, and says so", server.process.returncode == 0 and "down" in answer["lines"][-1]["error"], server.process.returncode, answer)
 
 # ---- A server of several models has it from then on

@@ -189,12 +189,14 @@ def ends(identity, states=("queued", "in_progress")):
 whole = post(LONG).json
 reply = post({**LONG, "background": True})
 begun = reply.json
+longer = post({**LONG, "background": True, "max_output_tokens": 3000}).json
 check("in the background: answered at once", reply.status == 200 and (begun["status"], begun["output"], begun["background"], begun["store"]) == ("in_progress", [], True, True) and
       reply.headers["content-type"] == "application/json", reply.body)
-check("it runs", get(f"{RESPONSES}/{begun['id']}").json["status"] == "in_progress")
-missing("to another key it is not there", get(f"{RESPONSES}/{begun['id']}", key="two"))
-missing("nor to be cancelled", server.post(f"{RESPONSES}/{begun['id']}/cancel", {}, key="two"))
-check("what runs is not deleted", get(f"{RESPONSES}/{begun['id']}", method="DELETE").status == 400)
+check("it runs", get(f"{RESPONSES}/{longer['id']}").json["status"] == "in_progress")
+missing("to another key it is not there", get(f"{RESPONSES}/{longer['id']}", key="two"))
+missing("nor to be cancelled", server.post(f"{RESPONSES}/{longer['id']}/cancel", {}, key="two"))
+check("what runs is not deleted", get(f"{RESPONSES}/{longer['id']}", method="DELETE").status == 400)
+server.post(f"{RESPONSES}/{longer['id']}/cancel", {}, key="one")
 done = ends(begun["id"])
 check("it ends without a reader, long after the grace of streams", (done["status"], text_of(done)) == (whole["status"], text_of(whole)) and done["usage"]["output_tokens"] == 250, done, whole)
 check("and can be continued", post({"input": "x", "previous_response_id": begun["id"]}).status == 200)

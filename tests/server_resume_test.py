@@ -219,7 +219,7 @@ def grace():
     refused("and nothing is there", server.get("/v1/streams/" + reader.id), 404, None, "stream_not_found", "2 s")
     with Reader(server, CHAT, LONG) as reader:
         reader.take(3)
-    longest, left = 0, time.monotonic()
+        longest, left = 0, time.monotonic()
     for _ in range(5):
         time.sleep(0.6)
         with Reader(server, reader.id, at=reader.got[-1][0]) as again:
@@ -227,7 +227,7 @@ def grace():
             if again.status != 200:
                 break
             reader.got += again.take(2)
-        left = time.monotonic()
+            left = time.monotonic()
     check("who comes back has the grace anew", [n for n, _ in reader.got] == list(range(1, 14)) or longest > 1.5, longest, reader.got)
     server.wait_for(idle)
     with Reader(server, CHAT, dict(HELLO, resume=True)) as reader:
@@ -445,8 +445,8 @@ def sharing():
     def counts():
         m = server.metrics(key="first")
         return m["weir_submitted_total"], m["weir_shared_total"]
-    body = dict(HELLO, max_tokens=40, share=True)
-    want = plain(server, CHAT, dict(HELLO, max_tokens=40), key="first")
+    body = dict(HELLO, max_tokens=300, share=True)
+    want = plain(server, CHAT, dict(HELLO, max_tokens=300), key="first")
     before = counts()
     with Reader(server, CHAT, body, key="first") as reader:
         reader.take(4)
@@ -455,7 +455,7 @@ def sharing():
     check("one generation", counts() == (before[0] + 1, before[1] + 1), before, counts())
     ids = set()
     for i, (name, change, more) in enumerate((("another key", {}, {"key": "second"}), ("another salt", {"cache_salt": "x"}, {}),
-                                              ("another temperature", {"temperature": 1}, {}), ("another length", {"max_tokens": 39}, {}),
+                                              ("another temperature", {"temperature": 1}, {}), ("another length", {"max_tokens": 299}, {}),
                                               ("one that does not ask for it", {"share": False}, {}))):
         mine = dict(body, seed=100 + i)  # none that ended a moment ago is like it
         before = counts()

@@ -28,7 +28,7 @@ ANSWERS = 256 << 20  # bytes that large answers may have together
 @part
 def unread_answers():
     """Whole answers wait for clients that never read."""
-    server = Server(WEIR, *WIDE, model=WIDE_MODEL)
+    server = Server(WEIR, "--work-timeout", "3600", *WIDE, model=WIDE_MODEL)
     body = json.dumps({"content": "x" * (2 << 20), "with_pieces": True}).encode()  # its answer has 24 times as many bytes
     before, crowd = server.resident(), []
     for _ in range(8):

@@ -6,7 +6,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check  # noqa: E402
+from checks import check, eventually  # noqa: E402
 from hold import Held, may_hold  # noqa: E402
 from parts import end, part, run_parts  # noqa: E402
 from serve import Server, need_server  # noqa: E402
@@ -131,8 +131,8 @@ def background():
 @part
 def queue():
     for name, words, hog, other in CALLERS:
-        server = Server(WEIR, "-np", "1", "--queue", "16", *words, model=SLOW)
-        body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 2000, "temperature": 0}
+        server = Server(WEIR, "-np", "1", "--queue", "16", "-c", "100000", *words, model=SLOW)
+        body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 90000, "temperature": 0}
         crowd = [send(server, hog, CHAT, body)]
         server.wait_for(lambda m: m["weir_slots_generating"] == 1)
         crowd += [send(server, hog, CHAT, body) for _ in range(20)]
@@ -188,14 +188,14 @@ def repeated():
         check(f"{name}: repeated: and small ones always", ask(server, hog, "POST", RESPONSES, {**SHORT, "input": "x", "background": True}).status == 200)
         for reply in replies[:6]:
             ask(server, hog, "POST", f"{RESPONSES}/{reply.json['id']}/cancel", {})
-        check(f"{name}: repeated: until they end", ask(server, hog, "POST", RESPONSES, body).status == 200)
+        check(f"{name}: repeated: until they end", eventually(lambda: ask(server, hog, "POST", RESPONSES, body).status == 200))
         server.stop()
 
 
 @part
 def answers():
     for name, words, hog, other in CALLERS:
-        server = Server(WEIR, "-c", "1048576", "-np", "1", *words, model="fake:n_ctx_train=1048576")
+        server = Server(WEIR, "-c", "1048576", "-np", "1", "--work-timeout", "3600", *words, model="fake:n_ctx_train=1048576")
         body = json.dumps({"content": "x" * (2 << 20), "with_pieces": True}).encode()  # its answer has 24 times as many bytes
         crowd = [send(server, hog, "/tokenize", body, room=4096) for _ in range(8)]
         heads = [connection.head()[0] for connection in crowd]

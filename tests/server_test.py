@@ -330,9 +330,9 @@ end(server)
 
 # ---- Long prompts beside running answers: the default strategy keeps ticks short (50 ms are 100 tokens here)
 
-server = start("-np", "2", "-c", "8192", model="fake:token_us=500,n_ctx_train=100000")
+server = start("-np", "2", "-c", "100000", model="fake:token_us=500,n_ctx_train=100000")
 running = server.connect()
-running.request("POST", TEXT, {"prompt": "on", "max_tokens": 4000, "ignore_eos": True, "stream": True})
+running.request("POST", TEXT, {"prompt": "on", "max_tokens": 90000, "ignore_eos": True, "stream": True})
 running.head()
 answer = running.events()
 [next(answer) for _ in range(100)]
@@ -393,7 +393,7 @@ check("the socket file is gone", not os.path.exists(unix))
 
 # ---- Queue, comments, slow readers
 
-server = start("-np", "1", "--queue", "1", "--sse-ping-interval", "1", "--body-timeout", "1", "--head-timeout", "2", model=SLOW)
+server = start("-np", "1", "--queue", "1", "--sse-ping-interval", "1", model=SLOW)
 running = server.connect()
 running.request("POST", CHAT, LONG)
 running.head()
@@ -412,7 +412,9 @@ running.close()
 rest = [e for e in events if not e.startswith(":")]
 check("then its turn", rest[-1] == "[DONE]" and len(rest) >= 3, rest)
 waiting.close()
+end(server)
 
+server = start("-np", "1", "--body-timeout", "1", "--head-timeout", "2")
 connection = server.connect()
 connection.send(POST + "Content-Length: 100\r\n\r\n{")
 status = connection.head()[0]
@@ -445,7 +447,7 @@ check("a head that trickles: closed while it does", connection.closed() and len(
 stopping.set()
 thread.join()
 connection.close()
-check("it still answers", server.post(CHAT, HELLO).status == 200)
+check("it still answers", server.get("/health").status == 200)
 end(server)
 
 # ---- Keys
@@ -619,7 +621,7 @@ notify.recv(100)
 
 # Half a second each: well, then an engine that stands still, then well again.
 watched = dict(environment(), NOTIFY_SOCKET=notify_path, WATCHDOG_USEC="1000000")
-process = subprocess.Popen([WEIR, "serve", "-m", "fake:tick_us=60000000", "-np", "1", "--watchdog", "1", "--host", "", "--unix", os.path.join(scratch.name, "watched")], env=watched, stderr=subprocess.PIPE)
+process = subprocess.Popen([WEIR, "serve", "-m", "fake:tick_us=3600000000", "-np", "1", "--watchdog", "1", "--host", "", "--unix", os.path.join(scratch.name, "watched")], env=watched, stderr=subprocess.PIPE)
 check("systemd: WATCHDOG=1, again and again", [notify.recv(100) for _ in range(4)] == [b"READY=1"] + [b"WATCHDOG=1"] * 3)
 connection = socket.socket(socket.AF_UNIX)
 connection.connect(os.path.join(scratch.name, "watched"))
@@ -662,7 +664,7 @@ with open(os.path.join(os.environ["WEIR_SOURCE_DIR"], "Dockerfile")) as f:
     image = f.read().rsplit("FROM ", 1)[1]
 check("the image's command", json.loads(image.split("ENTRYPOINT ", 1)[1])[:2] == ["/usr/local/bin/weir", "serve"], image)
 command = json.loads(re.search("HEALTHCHECK.* CMD (.*)", image).group(1))
-server = start("-np", "1", "--watchdog", "1", model="fake:tick_us=60000000")
+server = start("-np", "1", "--watchdog", "1", model="fake:tick_us=3600000000")
 
 
 def probe(server, **settings):

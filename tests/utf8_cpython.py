@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import effort  # noqa: E402
+from checks import effort, seed as usual_seed  # noqa: E402
 
 BATCH = 20000
 # The first and the last byte of every class that tells well-formed from ill-formed.
@@ -115,7 +115,7 @@ def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     helper = sys.argv[1]
-    seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else usual_seed()
     total = int(sys.argv[3]) if len(sys.argv) > 3 else effort(250_000, 50_000)
     kinds = [uniform, edges, sequences, text, truncated, damaged]
     print(f"seed {seed}, {total} strings")

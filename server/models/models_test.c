@@ -418,7 +418,7 @@ static void a_request_waits_for_memory(void **state)
     char body[256];
     int fds[2], waiting[8];
     (void)state;
-    prepare(",tick_us=2000");
+    prepare(",tick_us=20000");
     start();
     occupy(fds);
     write_request(body, sizeof body, "three", 1, false);
@@ -444,7 +444,7 @@ static void a_wait_has_an_end(void **state)
     char body[256];
     int fds[2];
     (void)state;
-    prepare(",tick_us=2000");
+    prepare(",tick_us=20000");
     params.load_s = 1;
     start();
     occupy(fds);
@@ -464,7 +464,7 @@ static void a_crowd_waits_within_its_bound(void **state)
     int fds[2], crowd[60];
     int n_waiting = 0;
     (void)state;
-    prepare(",tick_us=2000");
+    prepare(",tick_us=20000");
     pool.queue_limit = 16;
     start();
     occupy(fds);
@@ -488,7 +488,7 @@ static void a_drain_ends_those_that_wait(void **state)
 {
     char body[256];
     (void)state;
-    prepare(",load_us=300000");
+    prepare(",load_us=3600000000"); /* an hour: the drain ends the load */
     params.live.drain_s = 0;
     start();
     write_request(body, sizeof body, "three", 1, false);

@@ -518,7 +518,7 @@ static void drain_waits_for_what_runs_and_takes_nothing_new(void **state)
     r->params.n_slots = 1;
     rig_script(r, 'A', 3, "abcd");
     rig_start(r);
-    atomic_store(&r->fake->tick_us, 5000);
+    atomic_store(&r->fake->tick_us, 100000);
     weir_request request = rig_ask(r, 'A');
     const weir_request requests[] = {request, request, request};
     for (int i = 0; i < 3; i++) streams[i] = rig_stream(r);

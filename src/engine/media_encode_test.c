@@ -137,7 +137,7 @@ static void an_encode_ahead_makes_way(void **state)
 {
     rig *r = *state;
     talk text, low, high;
-    static const char *const slow[] = {"fake:encode_us=60000000", "fake:encode_us=5000"};
+    static const char *const slow[] = {"fake:encode_us=3600000000", "fake:encode_us=5000"};
     for (int i = 0; i < 2; i++) {
         load(r, "fake:", i == 0 ? "fake:" : slow[i]);
         write(r, &low, "see @0"); /* encodes */
@@ -283,7 +283,7 @@ static void a_view_has_slots_that_wait(void **state)
     rig *r = *state;
     talk t;
     const weir_view *view = NULL;
-    load(r, "fake:", "fake:encode_us=100000");
+    load(r, "fake:", "fake:encode_us=2000000");
     write(r, &t, "see @0");
     r->params.chunk_size = 3;
     rig_start(r);

@@ -270,7 +270,7 @@ static void a_stop_ends_the_wait_of_generate(void **state)
     r->params.manual = false;
     rig_script(r, 'A', 3, "a long answer that the stop cuts off");
     rig_start(r);
-    atomic_store(&r->fake->tick_us, 3000);
+    atomic_store(&r->fake->tick_us, 200000);
     c.requests[0] = c.requests[1] = rig_ask(r, 'A');
     assert_int_equal(pthread_create(&c.thread, NULL, call, &c), 0);
     while (rig_stats(r).n_generated_tokens < 4) sched_yield();

@@ -366,10 +366,11 @@ static void an_ended_text_lends_nothing_that_it_has_lost(void **state)
 {
     rig *r = *state;
     static guess g;
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 16; i++) {
         sink got[2] = {0};
         weir_stream *streams[2];
-        const char *stop = i / 4 == 0 ? "b" : "c";
+        const int ended = i / 8;
+        const char *stop = i / 4 % 2 == 0 ? "b" : "c";
         load(r, (size_t)i % 2, "");
         r->params.layout = i / 2 % 2 ? WEIR_LAYOUT_PER_SLOT : WEIR_LAYOUT_UNIFIED;
         r->params.n_slots = 2;
@@ -380,7 +381,7 @@ static void an_ended_text_lends_nothing_that_it_has_lost(void **state)
         for (int k = 0; k < 2; k++) {
             weir_request request = rig_ask(r, 'A');
             request.stop = &stop;
-            request.n_stop = k == 0;
+            request.n_stop = k == ended;
             streams[k] = rig_submit(r, &request);
         }
         for (int n = 0; n < 2; n++) draft_tick(r);
@@ -389,11 +390,11 @@ static void an_ended_text_lends_nothing_that_it_has_lost(void **state)
         draft_tick(r);
         atomic_store(&r->fake->fail_part_load, false);
         assert_true(rig_stats(r).n_drafted > before + 4); /* both */
-        assert_true(weir_stream_finished(streams[0]));
+        assert_true(weir_stream_finished(streams[ended]));
         draft_run(r);
         for (int k = 0; k < 2; k++) sink_take(&got[k], streams[k]);
-        assert_int_equal(got[0].reason, WEIR_REASON_STOP_WORDS);
-        assert_sink(got[1], WEIR_REASON_END, "abcdefghijklm");
+        assert_int_equal(got[ended].reason, WEIR_REASON_STOP_WORDS);
+        assert_sink(got[1 - ended], WEIR_REASON_END, "abcdefghijklm");
         assert_int_equal(atomic_load(&r->fake->faults), 0);
         rig_stop(r);
     }

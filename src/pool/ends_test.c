@@ -50,7 +50,7 @@ static void a_pool_ends_amid_a_load(void **state)
     (void)state;
     for (int i = 0; i < 20; i++) {
         rack r;
-        rack_open(&r, 230, 2, "load_us=60000000"); /* slower than any machine */
+        rack_open(&r, 230, 2, "load_us=3600000000"); /* slower than any machine */
         weir_lease *lease = rack_ask(&r, "m0", WAIT_MS);
         if (i % 2 == 0) rack_await(&r, "m0", WEIR_POOL_LOADING);
         weir_lease_release(lease);
@@ -121,7 +121,7 @@ static void a_late_lease_names_the_loaders_job(void **state)
     assert_late(&r, "m0", "1 request waits for models, and models take ");
     weir_lease_release(lease);
     rack_close(&r);
-    rack_open(&r, 230, 2, "load_us=60000000");
+    rack_open(&r, 230, 2, "load_us=3600000000");
     lease = rack_ask(&r, "m0", WAIT_MS);
     rack_await(&r, "m0", WEIR_POOL_LOADING);
     assert_late(&r, "m1", "the model \"m0\" has been loading for ");

@@ -47,16 +47,16 @@ def start(*words, stdin=subprocess.DEVNULL):
 WAITS = (0.3, 1, 2, 4, 8, 16, 32, 50, 70, 90, 110)
 
 
-def interrupted(*words):
-    """The exit code of a program that gets SIGINT while it works: once it has set its handlers."""
+def interrupted(*words, number=signal.SIGINT, began=lambda out, err: True):
+    """A program that gets a signal after it has set its handlers and has begun: its code, its output, its messages."""
     for wait in WAITS:
         process = start(*words)
         time.sleep(wait)
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=PATIENCE)
-        if process.returncode != -signal.SIGINT:
+        process.send_signal(number)
+        out, err = process.communicate(timeout=PATIENCE)
+        if process.returncode != -number and began(out, err):
             break
-    return process.returncode
+    return process.returncode, out, err
 
 
 def expect(name, done, code, *parts, out=None):

@@ -149,10 +149,10 @@ class Answer:
         await asyncio.sleep(60)
 
     async def pause(self):
-        """One gap of 0.4 s in the middle."""
+        """One gap of 2 s in the middle."""
         await self.head()
         await self.pieces(2)
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(2)
         await self.pieces(2)
         await self.tail(n=4)
 
