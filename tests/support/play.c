@@ -172,12 +172,20 @@ void job_take(job *j, int most)
 
 /* ---- Events of one job ----------------------------------------------------------------------------- */
 
+uint64_t job_rejected(play *p)
+{
+    bool whole = p->model->info.is_recurrent || p->model->info.is_hybrid;
+    weir_engine_stats s = play_stats(p);
+    return whole ? s.n_drafted - s.n_accepted : 0;
+}
+
 void job_accept(job *j, int32_t before, int64_t now)
 {
     play *p = j->play;
     j->accepted = true;
     j->good = p->n_good;
     j->planned = p->n_planned;
+    j->n_rejected = job_rejected(p);
     /* Among equals each tick brings it or an older one ahead by a token at least, but for the one that it
      * came in: the oldest has a slot and keeps it. */
     j->n_good = p->place != BETWEEN;

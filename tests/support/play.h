@@ -49,6 +49,7 @@ typedef struct job {
     int64_t due_ns;        /* by then its deadline has passed */
     uint64_t good, n_good; /* ticks before it was accepted; ticks in which it must end */
     uint64_t planned;      /* plans taken before it was accepted */
+    uint64_t n_rejected;   /* drafts rejected before it was accepted */
 } job;
 
 typedef struct play {
@@ -128,6 +129,9 @@ int job_number(const job *j);
 
 /* The job was accepted: its reader's expectations from here on. before: its stream's interval until then. */
 void job_accept(job *j, int32_t before, int64_t now);
+
+/* Tokens of rejected drafts so far, in models where one that cannot be taken back starts its request again. */
+uint64_t job_rejected(play *p);
 
 /* Takes up to `most` chunks and judges them, and all of them when the last is the terminal one. */
 void job_take(job *j, int most);

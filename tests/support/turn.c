@@ -45,16 +45,14 @@ static void check_rest(play *p)
 /* Jobs that must have ended when a tick or a view that began at `start` as turn `turn` is over. */
 static void check_ended(play *p, uint64_t turn, int64_t start)
 {
-    weir_engine_stats s = play_stats(p);
-    /* Where a rejected draft cannot be undone, its request starts again. */
-    uint64_t again = p->disturbed ? (s.n_drafted - s.n_accepted) * (uint64_t)p->first.n_ctx : 0;
     for (int i = 0; i < p->n_jobs; i++) {
         job *j = &p->jobs[i];
         if (j->stream == NULL || weir_stream_finished(j->stream)) continue;
         MUST(p, j->cancel_turn == 0 || j->cancel_turn >= turn, "job %d was cancelled before", i);
         MUST(p, !p->stopped, "job %d outlives the stop", i);
         MUST(p, j->due_ns > start, "the deadline of job %d has passed", i);
-        uint64_t n_good = j->n_good + again; /* sets of adapters take turns, and a plan may waste one */
+        uint64_t n_good = j->n_good; /* sets of adapters take turns, and a plan may waste one */
+        if (p->disturbed) n_good += (job_rejected(p) - j->n_rejected) * (uint64_t)p->first.n_ctx;
         if (p->adapted) n_good = (n_good + p->n_planned - j->planned) * PLAY_SETS;
         MUST(p, p->ranked || p->n_good - j->good < n_good || j->cancel_turn > 0, "job %d starves: %llu ticks",
              i, (unsigned long long)n_good);
