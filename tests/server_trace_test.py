@@ -10,7 +10,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import PATIENCE, check, environment, eventually, run_tests  # noqa: E402
+from checks import PATIENCE, check, environment, run_tests  # noqa: E402
 from program import WEIR, expect, weir  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
@@ -22,11 +22,11 @@ COMPLETION = {"prompt": SECRET + " a b c", "max_tokens": 6}
 
 
 class Collector:
-    """Keeps the bodies that it gets; status: of its answers, the last one stays; None: it does not answer before its end."""
+    """Keeps the bodies that it gets; status: of its answers, the last one stays."""
 
     def __init__(self, statuses=(200,), answer=b"{}", port=0):
         collector = self
-        self.statuses, self.bodies, self.heads, self.changed, self.closing = list(statuses), [], [], threading.Condition(), threading.Event()
+        self.statuses, self.bodies, self.heads, self.changed = list(statuses), [], [], threading.Condition()
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
@@ -37,9 +37,6 @@ class Collector:
                     if status == 200:
                         collector.bodies.append(json.loads(body))
                     collector.changed.notify_all()
-                if status is None:
-                    collector.closing.wait()
-                    return
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(answer)))
                 self.end_headers()
@@ -70,7 +67,6 @@ class Collector:
         return self.wait(lambda spans: sum(s["kind"] == 2 for s in spans) >= n)
 
     def close(self):
-        self.closing.set()
         self.http.shutdown()
         self.http.server_close()
 
@@ -254,17 +250,6 @@ def test_a_small_queue():
         for i in range(3):
             server.post("/v1/completions", COMPLETION)
             check(f"request {i}", sum(s["kind"] == 2 for s in collector.requests(i + 1)) == i + 1, collector.spans())
-    collector.close()
-
-
-def test_an_end_without_answers():
-    """Once the time of the end is over, nothing more is posted."""
-    collector = Collector(statuses=(None,))
-    with Server(WEIR, "--otlp-endpoint", collector.url, env=environment(**QUICK, OTEL_BSP_MAX_EXPORT_BATCH_SIZE="1")) as server:
-        for _ in range(5):
-            server.post("/v1/completions", COMPLETION)
-        check("the first post comes", eventually(lambda: len(collector.heads) == 1), collector.heads)
-    check("and no other one", len(collector.heads) == 1, collector.heads)
     collector.close()
 
 
