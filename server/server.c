@@ -243,7 +243,8 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     if (status == WEIR_OK) server->loaded = serve_catalog_pool(server->catalog) != NULL;
     if (status == WEIR_OK) status = serve_listener_open(server, error);
     if (status == WEIR_OK && params->kv_events != NULL) status = serve_router_open(server, error);
-    if (status == WEIR_OK) status = serve_tracer_create(params, &server->tracer, error);
+    if (status == WEIR_OK && params->recorded == NULL) /* what is only computed again has no spans */
+        status = serve_tracer_create(params, &server->tracer, error);
     if (status == WEIR_OK && serve_reach_is_open(server->reachable, server->keys))
         serve_log("warning", "open",
                   "%s has no API key: anyone who reaches it may use it; give --api-key-file",

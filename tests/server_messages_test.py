@@ -220,7 +220,7 @@ for name, body, field, *word in [
     refused(name, server.post(MESSAGES, dict(HELLO, **body), headers=STRICT), 400, "invalid_request_error", field if field else "system", *word)
     if not field or not field.startswith("max"):
         refused(f"{name}, counted", server.post(COUNT, dict(HELLO, **body), headers=STRICT), 400, "invalid_request_error", field if field else "system", *word)
-refused("too many tools", server.post(MESSAGES, dict(HELLO, tools=[dict(TOOLS[0], name=f"f{i}") for i in range(257)])), 400, "invalid_request_error", "tools", "at most 256")
+refused("too many tools", server.post(MESSAGES, dict(HELLO, tools=[dict(TOOLS[0], name=f"f{i}") for i in range(1025)])), 400, "invalid_request_error", "tools", "at most 1024")
 refused("another model", server.post(MESSAGES, dict(HELLO, model="claude-x")), 404, "not_found_error", "model", '"tiny"')
 refused("another method", server.get(MESSAGES), 405, "invalid_request_error", None, "POST")
 for path in (MESSAGES + "/batches", MESSAGES + "/batches/1", "/messages/x"):

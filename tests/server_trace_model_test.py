@@ -34,7 +34,7 @@ def test_calls():
     collector = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=collector.serve_forever, daemon=True).start()
     body = {"messages": [{"role": "user", "content": "Where?"}], "tools": [TOOL], "tool_choice": "required", "temperature": 0, "max_tokens": 60}
-    with Server(WEIR, "--otlp-endpoint", f"http://127.0.0.1:{collector.server_address[1]}", model=MODEL, env=environment(OTEL_BSP_SCHEDULE_DELAY="20"), patience=300) as server:
+    with Server(WEIR, "--otlp-endpoint", f"http://127.0.0.1:{collector.server_address[1]}", model=MODEL, env=environment(OTEL_BSP_SCHEDULE_DELAY="20", OTEL_EXPORTER_OTLP_TIMEOUT="300000", NO_PROXY="*"), patience=300) as server:
         reply = server.post("/v1/chat/completions", body)
         server.end_without_llama(reply)
         choice = reply.json["choices"][0]
@@ -44,7 +44,8 @@ def test_calls():
     parse, chat = spans["tool parse"], next(s for name, s in spans.items() if name.startswith("chat "))
     values = {a["key"]: a["value"] for a in parse["attributes"]}
     arguments = choice["message"]["tool_calls"][0]["function"]["arguments"]
-    check("the call's span", parse["parentSpanId"] == chat["spanId"] and values["weir.tool_call.index"] == {"intValue": "0"}, parse)
+    check("the call's span", parse["parentSpanId"] == spans["POST /v1/chat/completions"]["spanId"]
+          and values["weir.choice.index"] == values["weir.tool_call.index"] == {"intValue": "0"}, parse)
     check("it has the length of the arguments", values["weir.tool_call.argument_bytes"] == {"intValue": str(len(arguments))}, values, arguments)
     check("it lies within the request", int(spans["POST /v1/chat/completions"]["startTimeUnixNano"]) < int(parse["startTimeUnixNano"]) <= int(parse["endTimeUnixNano"])
           <= int(spans["POST /v1/chat/completions"]["endTimeUnixNano"]), spans)

@@ -101,15 +101,21 @@ static int64_t rest_ms(const serve_call *call)
     return (call->peer_by_ns - weir__clock_now_ns()) / 1000000;
 }
 
+#define URL_MAX (320 + sizeof PATH)
+
+static void write_url(const char *peer, char url[URL_MAX])
+{
+    size_t n = strlen(peer);
+    snprintf(url, URL_MAX, "%s%.*s%s", strstr(peer, "://") == NULL ? "http://" : "",
+             (int)(peer[n - 1] == '/' ? n - 1 : n), peer, PATH);
+}
+
 /* False: the job is to end, or memory ran out. */
 static bool transfer_prefix(fetch *f, const char *body)
 {
     const serve_params *params = &f->call->server->params;
-    char url[320 + sizeof PATH], key[SERVE_PREFIX_KEY_MAX + 32];
-    const char *peer = f->call->peer;
-    size_t n = strlen(peer);
-    snprintf(url, sizeof url, "%s%.*s%s", strstr(peer, "://") == NULL ? "http://" : "",
-             (int)(peer[n - 1] == '/' ? n - 1 : n), peer, PATH);
+    char url[URL_MAX], key[SERVE_PREFIX_KEY_MAX + 32];
+    write_url(f->call->peer, url);
     snprintf(key, sizeof key, "Authorization: Bearer %s", params->prefix_key);
     char parent[SERVE_TRACE_HEADER], state[SERVE_TRACE_HEADER_STATE];
     serve_trace_headers(f->call->trace, f->span[0] != '\0' ? f->span : NULL, parent, state);
@@ -170,16 +176,28 @@ static void report_transfer(const serve_call *call, serve_prefix_end how, const 
               "no cached prefix came from %s, so it is computed here: %s", call->peer, why);
 }
 
-static void trace_transfer(const fetch *f, int64_t began_ns)
+/* whole: the transfer was not ended from here. */
+static void trace_transfer(const fetch *f, bool whole, int64_t began_ns)
 {
     serve_trace *trace = f->call->trace;
+    char url[URL_MAX], status[16];
+    weir__transfer_url parts;
     if (!serve_span_begin(trace, "POST " PATH, SERVE_SPAN_CLIENT, f->span[0] != '\0' ? f->span : NULL, NULL,
                           began_ns, weir__clock_now_ns()))
         return;
     serve_span_text(trace, "http.request.method", "POST");
-    serve_span_text(trace, "server.address", f->call->peer);
+    write_url(f->call->peer, url);
+    if (weir__transfer_read_url(url, &parts)) {
+        serve_span_text(trace, "server.address", parts.host);
+        serve_span_int(trace, "server.port", parts.port);
+    }
     if (f->status != 0) serve_span_int(trace, "http.response.status_code", f->status);
-    if (f->end != WEIR__TRANSFER_WHOLE && f->status == 0) serve_span_fail(trace);
+    if (!whole || f->end != WEIR__TRANSFER_WHOLE || f->status != 200) {
+        const bool answered = f->status != 0 && f->status != 200;
+        snprintf(status, sizeof status, "%ld", f->status);
+        serve_span_text(trace, "error.type", answered ? status : "_OTHER");
+        serve_span_fail(trace);
+    }
     serve_span_end(trace);
 }
 
@@ -196,7 +214,7 @@ static serve_prefix_end fetch_into(serve_call *call, weir_snapshot *snapshot, co
     }
     if (call->trace != NULL) (void)serve_span_make(f.span);
     const bool whole = transfer_prefix(&f, body);
-    trace_transfer(&f, began);
+    trace_transfer(&f, whole, began);
     if (!whole) return SERVE_PREFIX_FAILED;
     const char *why = judge_transfer(&f, &how);
     int64_t rest = rest_ms(call);

@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Requests put their spans into a queue, within bounds of spans and of bytes. The thread waits until there
- * are as many as one post has, or until the oldest has waited long enough, and posts them. A collector that
- * cannot be reached, or asks for it, is tried again with the same spans, after pauses that grow; meanwhile
- * the queue fills, and what finds no room is dropped and counted. */
+ * are as many as one post has, until the queue is half full, or until the oldest has waited long enough, and
+ * posts them. A collector that cannot be reached, or asks for it, is tried again with the same spans, after
+ * pauses that grow; meanwhile the queue fills, and what finds no room is dropped and counted. */
 #include "exporter.h"
 
 #include <stdatomic.h>
@@ -72,7 +72,7 @@ void serve_exporter_add(serve_exporter *e, const weir__text *spans, int32_t n)
     if (!fits) weir__mem_free(one);
 }
 
-/* Takes the spans of one post as a body. Their number; 0: no memory, and they are dropped. */
+/* Takes the spans of one post as a body, which has failed if there was no memory. Their number. */
 static int32_t take_batch(serve_exporter *e, weir__text *body)
 {
     int32_t n = 0;
@@ -124,12 +124,17 @@ static void on_end(const weir__transfer_result *result, void *user)
     snprintf(p->detail, sizeof p->detail, "%s", result->detail);
 }
 
-/* False once the exporter is to end and its last time is over. */
+/* True once the exporter is to end and its last time is over. */
+static bool is_over(const serve_exporter *e)
+{
+    const int64_t last_ns = atomic_load(&e->last_ns);
+    return last_ns != 0 && weir__clock_now_ns() >= last_ns;
+}
+
 static bool on_tick(void *user)
 {
     const post *p = user;
-    const int64_t last_ns = atomic_load(&p->exporter->last_ns);
-    return last_ns == 0 || weir__clock_now_ns() < last_ns;
+    return !is_over(p->exporter);
 }
 
 /* True if the same spans may be posted again: OTLP names these statuses. */
@@ -204,8 +209,8 @@ static void send_batch(serve_exporter *e, const weir__text *body, int32_t n)
     post p = {.exporter = e};
     bool sent = false;
     int64_t pause_s = PAUSE_S;
-    for (int i = 0; !sent && !body->failed && i < TRIES; i++) {
-        const bool last = e->helper.ending;
+    for (int i = 0; !sent && !body->failed && !is_over(e) && i < TRIES; i++) {
+        const bool last = atomic_load(&e->last_ns) != 0;
         sent = send_once(e, &p, body->bytes);
         if (sent) break;
         report_failure(e, &p);
@@ -226,9 +231,11 @@ static void send_batch(serve_exporter *e, const weir__text *body, int32_t n)
     weir__text_fini(&p.answer);
 }
 
+/* A queue that is half full is due, too: the next request may have no room. */
 static bool is_due(const serve_exporter *e)
 {
-    return e->n_queued >= e->settings->n_batch ||
+    return e->n_queued >= e->settings->n_batch || e->n_queued >= e->settings->n_queue / 2 ||
+           e->n_bytes >= QUEUE_BYTES / 2 ||
            weir__clock_now_ns() - e->since_ns >= e->settings->delay_ms * WEIR__NS_PER_MS;
 }
 

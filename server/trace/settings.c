@@ -1,6 +1,6 @@
-/* settings.c: where spans go, and which. A parameter is law, and a mistake in it an error. The variables of
- * the environment may be meant for other programs: what weir cannot do of them is a warning, and nothing is
- * traced; a number that is none counts as not set, as OpenTelemetry has it.
+/* settings.c: where spans go, and which. A mistake in a parameter is an error. The environment's variables
+ * may be meant for other programs, so a mistake in them is a warning; a number that cannot be read counts as
+ * not set, as in other programs with OpenTelemetry.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "settings.h"
 
@@ -19,7 +19,8 @@
 #define PATH           "/v1/traces"
 #define URL_MAX        2000
 #define ATTRIBUTES_MAX 64
-#define VALUE_MAX      1024
+#define VALUE_MAX      8192
+#define NAME_MAX_BYTES 1023 /* of the service's name */
 
 /* ---- The environment ---- */
 
@@ -82,42 +83,54 @@ static bool copy_decoded(const char *from, const char *to, char out[VALUE_MAX])
     return true;
 }
 
-/* The next pair of a list; false: there is none. A pair of another form is skipped. */
-static bool next_pair(const char **list, char name[VALUE_MAX], char value[VALUE_MAX])
+/* Reads the next pair of a list; false: there is none. *fits: it has this form, and is not too long; if not,
+ * name may still be its name, or "". */
+static bool next_pair(const char **list, char name[VALUE_MAX], char value[VALUE_MAX], bool *fits)
 {
-    while (*list != NULL && **list != '\0') {
-        const char *at = *list, *end = at + strcspn(at, ","), *equals = memchr(at, '=', (size_t)(end - at));
-        *list = *end == ',' ? end + 1 : NULL;
-        if (equals != NULL && copy_decoded(at, equals, name) && copy_decoded(equals + 1, end, value) &&
-            name[0] != '\0')
-            return true;
-    }
-    return false;
+    if (*list != NULL) *list += strspn(*list, ", ");
+    if (*list == NULL || **list == '\0') return false;
+    const char *at = *list, *end = at + strcspn(at, ","), *equals = memchr(at, '=', (size_t)(end - at));
+    *list = *end == ',' ? end + 1 : NULL;
+    *fits = equals != NULL && copy_decoded(at, equals, name) && name[0] != '\0';
+    if (!*fits)
+        name[0] = '\0';
+    else
+        *fits = copy_decoded(equals + 1, end, value);
+    return true;
 }
 
 /* ---- Headers ---- */
 
-static bool is_header(const char *name, const char *value)
+static bool is_token(const char *name)
 {
     static const char token[] =
         "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    return name[strspn(name, token)] == '\0' && strpbrk(value, "\r\n") == NULL &&
-           strcasecmp(name, "Content-Type") != 0 && strcasecmp(name, "Content-Length") != 0 &&
-           strcasecmp(name, "Host") != 0 && strcasecmp(name, "Transfer-Encoding") != 0;
+    return name[0] != '\0' && name[strspn(name, token)] == '\0';
+}
+
+static bool is_header(const char *name, const char *value)
+{
+    return is_token(name) && strpbrk(value, "\r\n") == NULL && strcasecmp(name, "Content-Type") != 0 &&
+           strcasecmp(name, "Content-Length") != 0 && strcasecmp(name, "Host") != 0 &&
+           strcasecmp(name, "Transfer-Encoding") != 0;
 }
 
 static bool read_headers(serve_trace_settings *s)
 {
     char name[VALUE_MAX], value[VALUE_MAX];
     size_t n = 0;
+    bool fits;
     s->headers = weir__mem_calloc(SERVE_TRACE_HEADERS, sizeof *s->headers);
     if (s->headers == NULL) return false;
-    s->headers[n++] = weir__mem_strdup("Content-Type: application/json");
-    s->headers[n++] = weir__mem_strdup("Expect:");
-    if (s->headers[0] == NULL || s->headers[1] == NULL) return false;
-    for (const char *list = of_otlp("HEADERS"); n + 1 < SERVE_TRACE_HEADERS && next_pair(&list, name, value);)
-        if (is_header(name, value) && (s->headers[n++] = weir__text_format("%s: %s", name, value)) == NULL)
+    if ((s->headers[n++] = weir__mem_strdup("Content-Type: application/json")) == NULL ||
+        (s->headers[n++] = weir__mem_strdup("Expect:")) == NULL)
+        return false;
+    for (const char *list = of_otlp("HEADERS"); next_pair(&list, name, value, &fits);) {
+        if (!fits || !is_header(name, value) || n + 1 == SERVE_TRACE_HEADERS)
+            snprintf(s->left_out, sizeof s->left_out, "%.100s", is_token(name) ? name : "?");
+        else if ((s->headers[n++] = weir__text_format("%s: %s", name, value)) == NULL)
             return false;
+    }
     return true;
 }
 
@@ -139,10 +152,11 @@ static bool read_resource(serve_trace_settings *s, const serve_params *params)
     const char *service = params->otlp_service_name;
     if (service == NULL) service = variable("OTEL_SERVICE_NAME");
     weir__text_add_string(&s->resource, "[");
+    bool names_it = service != NULL, fits;
     int n = 0;
-    bool names_it = service != NULL;
     for (const char *list = variable("OTEL_RESOURCE_ATTRIBUTES");
-         n < ATTRIBUTES_MAX && next_pair(&list, name, value); n++) {
+         n < ATTRIBUTES_MAX && next_pair(&list, name, value, &fits); n++) {
+        if (!fits) continue;
         const bool is_service = strcmp(name, "service.name") == 0;
         if (strcmp(name, "service.version") == 0 || (is_service && names_it)) continue;
         names_it = names_it || is_service;
@@ -169,24 +183,22 @@ static void read_sampler(serve_trace_settings *s, const serve_params *params)
     static const char parent[] = "parentbased_";
     const char *sampler = variable("OTEL_TRACES_SAMPLER");
     double share;
-    s->share = 1;
+    s->share = params->otlp_sample >= 0 ? params->otlp_sample : 1;
     s->heeds = true;
-    if (params->otlp_sample >= 0) {
-        s->share = params->otlp_sample;
-        return;
-    }
     if (sampler == NULL) return;
     const bool heeds = strncmp(sampler, parent, sizeof parent - 1) == 0;
     if (heeds) sampler += sizeof parent - 1;
     const bool off = strcmp(sampler, "always_off") == 0, ratio = strcmp(sampler, "traceidratio") == 0;
     if (!off && !ratio && strcmp(sampler, "always_on") != 0) return; /* as if it were not set */
     s->heeds = heeds;
+    if (params->otlp_sample >= 0) return;
     s->share = off ? 0 : ratio && read_share(variable("OTEL_TRACES_SAMPLER_ARG"), &share) ? share : 1;
 }
 
 /* ---- Where to ---- */
 
-/* NULL: the URL is none to which spans can be posted. whole: it has the path already. */
+/* NULL: spans cannot be posted to the URL. whole: it stays as it is, else it gets the path, if it has it not
+ * yet. */
 static char *make_url(const char *base, bool whole)
 {
     weir__transfer_url parts;
@@ -195,6 +207,8 @@ static char *make_url(const char *base, bool whole)
         !weir__transfer_read_url(base, &parts))
         return NULL;
     while (!whole && n > 0 && base[n - 1] == '/') n--;
+    const size_t n_path = sizeof PATH - 1;
+    whole = whole || (n > n_path && memcmp(base + n - n_path, PATH, n_path) == 0);
     return weir__text_format("%.*s%s", (int)n, base, whole ? "" : PATH);
 }
 
@@ -231,10 +245,10 @@ static weir_status read_endpoint(serve_trace_settings *s, const serve_params *pa
         return weir__error_set(error, WEIR_UNSUPPORTED, field,
                                "this weir was built without libcurl and sends no spans");
     if ((s->url = make_url(given, false)) != NULL) return WEIR_OK;
+    /* The message does not repeat the URL, which may have a password. */
     return weir__invalid(error, WEIR_ERROR_FORM, field,
-                         "\"%.100s\" must be http://HOST:PORT or https://HOST:PORT, with or without a path "
-                         "before " PATH ", and without a password",
-                         given);
+                         "the collector's address must be http://HOST:PORT or https://HOST:PORT, with or "
+                         "without a path before " PATH ", and without a user or a password");
 }
 
 static weir_status check_share(const serve_params *params, weir_error *error)
@@ -249,10 +263,10 @@ weir_status serve_trace_settings_init(serve_trace_settings *s, const serve_param
     *s = (serve_trace_settings){0};
     weir_status status = check_share(params, error);
     if (status == WEIR_OK && params->otlp_service_name != NULL &&
-        (params->otlp_service_name[0] == '\0' || strlen(params->otlp_service_name) >= VALUE_MAX ||
+        (params->otlp_service_name[0] == '\0' || strlen(params->otlp_service_name) > NAME_MAX_BYTES ||
          !weir__utf8_valid(params->otlp_service_name, strlen(params->otlp_service_name))))
         status = weir__invalid(error, WEIR_ERROR_FORM, "otlp_service_name",
-                               "the service's name must be UTF-8 with 1 to %d bytes", VALUE_MAX - 1);
+                               "the service's name must be UTF-8 with 1 to %d bytes", NAME_MAX_BYTES);
     if (status == WEIR_OK) status = read_endpoint(s, params, error);
     if (status != WEIR_OK || s->url == NULL) return status;
     read_sampler(s, params);

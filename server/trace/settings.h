@@ -14,11 +14,12 @@
 /* Begins as zeroes. */
 typedef struct serve_trace_settings {
     char *url;           /* to which spans are posted; NULL: nothing is traced */
-    char why[256];       /* why the environment's wish was not followed; "" = it was, or it has none */
+    char why[256];       /* why nothing is traced though the environment names a collector; "" = no reason */
+    char left_out[128];  /* the name of one of its headers that is not sent, or "?"; "" = none */
     char **headers;      /* [SERVE_TRACE_HEADERS] lines, NULL-terminated */
     weir__text resource; /* its attributes, as members of a JSON array */
-    double share;        /* of the traces that begin here */
-    bool heeds;          /* true: a trace from elsewhere is sampled as its flag says */
+    double share;        /* of the traces that begin here, or of all without heeds */
+    bool heeds;          /* a trace of a caller is sampled as its flag says */
     int32_t timeout_ms, delay_ms; /* of a post; how long spans wait for others */
     int32_t n_queue, n_batch;     /* the most spans that wait, and of one post */
 } serve_trace_settings;

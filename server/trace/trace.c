@@ -57,6 +57,11 @@ weir_status serve_tracer_create(const serve_params *params, serve_tracer **out, 
     weir_status status = serve_trace_settings_init(&tracer->settings, params, error);
     if (status == WEIR_OK && tracer->settings.why[0] != '\0')
         serve_log("warning", "trace", "nothing is traced: %s", tracer->settings.why);
+    if (status == WEIR_OK && tracer->settings.left_out[0] != '\0')
+        serve_log("warning", "trace",
+                  "the collector does not get the header \"%s\" of OTEL_EXPORTER_OTLP_HEADERS: it is not "
+                  "NAME=VALUE, is too long, is one that weir sets, or there are more than %d",
+                  tracer->settings.left_out, SERVE_TRACE_HEADERS - 3);
     if (status == WEIR_OK && tracer->settings.url != NULL) {
         tracer->exporter = serve_exporter_create(&tracer->settings);
         if (tracer->exporter == NULL)

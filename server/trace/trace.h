@@ -2,9 +2,9 @@
  * knows of them. In a build without them (WEIR_TRACE=OFF) absent.c has these functions: it refuses the
  * parameters, so that there is never a tracer.
  *
- * A request with a trace has one span of its own and others within it. Whoever has the request writes to the
- * trace: the service thread, or the worker that the call was handed to. Spans never hold texts of prompts or
- * answers. What has no memory is left out.
+ * A request with a trace has one span of its own and others within it. One thread at a time writes to a
+ * trace: the service thread, or the worker that has the call. Spans never hold texts of prompts or answers.
+ * If memory runs out, spans are lost and the request goes on.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_TRACE_TRACE_H
 #define WEIR_SERVER_TRACE_TRACE_H
@@ -28,8 +28,8 @@ typedef enum serve_span_kind {
     SERVE_SPAN_CLIENT = 3
 } serve_span_kind;
 
-/* INVALID, or UNSUPPORTED in a build without this part; the field is the parameter. What the environment has
- * is no error. */
+/* INVALID, or UNSUPPORTED in a build without this part; the field is the parameter. A mistake in the
+ * environment is no error. */
 weir_status serve_trace_check(const serve_params *params, weir_error *error);
 
 /* *out NULL: neither the parameters nor the environment name a collector. Errors: as check, NO_MEMORY. */
@@ -39,12 +39,12 @@ weir_status serve_tracer_create(const serve_params *params, serve_tracer **out, 
 void serve_tracer_destroy(serve_tracer *tracer);
 serve_tracer_stats serve_tracer_get_stats(serve_tracer *tracer);
 
-/* Begins the trace of a request. parent, state: its headers traceparent and tracestate; NULL, or of another
- * form: it has none, and a trace begins here. NULL: there is no tracer, or no memory. The functions below
- * take NULL, unless they are said to need a trace. */
+/* Begins the trace of a request. parent, state: its headers traceparent and tracestate, or NULL; without a
+ * parent that can be read, a trace begins here. Returns NULL without a tracer or memory. The functions below
+ * take NULL, unless they need a trace. */
 serve_trace *serve_trace_begin(serve_tracer *tracer, const char *parent, const char *state);
 
-/* True if its spans are wanted; else it is only passed on to other servers. */
+/* False: it has no spans, and is only passed on to other servers. */
 bool serve_trace_is_sampled(const serve_trace *trace);
 
 /* Hexadecimal; NULL: there is no trace. */

@@ -240,6 +240,8 @@ class Server:
         return Connection(self, **more)
 
     def ask(self, method, path, body=None, source=None, **more):
+        # A large body takes long to write, and the server waits for a request's head for ten seconds only.
+        body = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         connection = self.connect(source=source)
         try:
             connection.request(method, path, body, **more)

@@ -12,6 +12,7 @@
 #include "answer.h"
 #include "base/clock.h"
 #include "server/request/call.h"
+#include "server/request/mask.h"
 
 #define CHOICES_MAX 16 /* of an answer; the other ones have no spans */
 
@@ -43,14 +44,16 @@ static const char *finish_reason(const serve_choice *choice)
     return stops ? "stop" : weir_reason_name(choice->reason);
 }
 
-static void add_calls(serve_call *call, int32_t index, const char *parent)
+/* Children of the request: an answer that is sent as a whole is read after its generation. */
+static void add_calls(serve_call *call)
 {
     size_t n;
     const serve_trace_call *calls = serve_trace_calls(call->trace, &n);
     for (size_t i = 0; i < n; i++) {
-        if (calls[i].choice != index || !serve_span_begin(call->trace, "tool parse", SERVE_SPAN_INTERNAL,
-                                                          NULL, parent, calls[i].from_ns, calls[i].to_ns))
-            continue;
+        if (!serve_span_begin(call->trace, "tool parse", SERVE_SPAN_INTERNAL, NULL, NULL, calls[i].from_ns,
+                              calls[i].to_ns))
+            return;
+        serve_span_int(call->trace, "weir.choice.index", calls[i].choice);
         serve_span_int(call->trace, "weir.tool_call.index", calls[i].number);
         serve_span_int(call->trace, "weir.tool_call.argument_bytes", (int64_t)calls[i].n_bytes);
         serve_span_end(call->trace);
@@ -90,6 +93,15 @@ static void add_counts(serve_trace *trace, const weir_usage *usage)
         serve_span_number(trace, "gen_ai.response.time_to_first_chunk", (double)usage->ttft_ns / 1e9);
 }
 
+/* Adds what a client gave, of this capacity, as the log has it. */
+static void add_given(serve_trace *trace, const char *key, const char *given, size_t capacity)
+{
+    char shown[256];
+    snprintf(shown, sizeof shown, "%s", given);
+    serve_mask_ids(shown, capacity);
+    serve_span_text(trace, key, shown);
+}
+
 static void add_choice(serve_call *call, const serve_choice *choice, int64_t now_ns)
 {
     const serve_answer *answer = call->answer;
@@ -104,8 +116,10 @@ static void add_choice(serve_call *call, const serve_choice *choice, int64_t now
     const char *reason = finish_reason(choice);
     serve_span_text(call->trace, "gen_ai.operation.name", operation);
     serve_span_text(call->trace, "gen_ai.provider.name", "weir");
-    serve_span_text(call->trace, "gen_ai.request.model",
-                    call->asked[0] != '\0' ? call->asked : answer->model);
+    if (call->asked[0] != '\0')
+        add_given(call->trace, "gen_ai.request.model", call->asked, sizeof call->asked);
+    else
+        serve_span_text(call->trace, "gen_ai.request.model", answer->model);
     serve_span_text(call->trace, "gen_ai.response.model", answer->model);
     serve_span_flag(call->trace, "gen_ai.request.stream", answer->stream);
     if (answer->n > 1) serve_span_int(call->trace, "gen_ai.request.choice.count", answer->n);
@@ -118,7 +132,6 @@ static void add_choice(serve_call *call, const serve_choice *choice, int64_t now
     if (t.first_ns != 0) serve_span_event(call->trace, "first token", t.first_ns);
     serve_span_end(call->trace);
     add_parts(call, &t, &usage, id);
-    add_calls(call, choice->index, id);
 }
 
 static void add_request(serve_call *call, int64_t now_ns)
@@ -133,7 +146,7 @@ static void add_request(serve_call *call, int64_t now_ns)
     serve_span_text(trace, "url.path", call->path);
     serve_span_text(trace, "url.scheme", call->server->params.tls_cert != NULL ? "https" : "http");
     if (status > 0) serve_span_int(trace, "http.response.status_code", status);
-    if (call->agent[0] != '\0') serve_span_text(trace, "user_agent.original", call->agent);
+    if (call->agent[0] != '\0') add_given(trace, "user_agent.original", call->agent, sizeof call->agent);
     serve_span_text(trace, "weir.request.id", call->id);
     if (call->load_ns > 0) serve_span_number(trace, "weir.model.load_seconds", (double)call->load_ns / 1e9);
     if (call->left) serve_span_flag(trace, "weir.client.left", true);
@@ -155,6 +168,7 @@ void serve_call_trace(serve_call *call)
              i++)
             if (answer->choices[i].finished || answer->choices[i].stream != NULL)
                 add_choice(call, &answer->choices[i], now_ns);
+        add_calls(call);
     }
     serve_trace_end(call->trace);
     call->trace = NULL;

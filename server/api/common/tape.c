@@ -329,8 +329,8 @@ static bool has_room(serve_call *call)
     return true;
 }
 
-/* Gives a call without a connection what belongs to the request's answer: its name in the log, its model, its
- * place among its key's, and the answer itself. */
+/* Gives a call without a connection what belongs to the request's answer: its name in the log, its trace, its
+ * model, its place among its key's, and the answer itself. */
 static void hand_over(serve_call *call, serve_call *maker)
 {
     memcpy(maker->method, call->method, sizeof maker->method);
@@ -349,6 +349,8 @@ static void hand_over(serve_call *call, serve_call *maker)
     maker->counted = call->counted;
     maker->body_length = call->body_length;
     maker->answer = call->answer;
+    maker->trace = call->trace;
+    maker->load_ns = call->load_ns;
     maker->state = SERVE_ANSWERING;
     maker->begun = true;
     maker->status = 200;
@@ -357,6 +359,7 @@ static void hand_over(serve_call *call, serve_call *maker)
     call->counted = 0;
     call->body_length = 0;
     call->answer = NULL;
+    call->trace = NULL;
 }
 
 serve_tape *serve_tape_start(serve_call *call, const char id[SERVE_ID_MAX], const weir__text *head,
