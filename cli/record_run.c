@@ -316,26 +316,36 @@ static void explain_prompt(const json_t *before, const json_t *now, result *r)
         cli_text_puts(&r->why, ", as where a template writes the date");
 }
 
-/* True if choice i agrees. */
-static bool compare_choice(const json_t *requests[2], const json_t *before, const json_t *now, int i,
-                           result *r)
+/* Compares choice i. An answer that was cut off proves nothing about the tokens that it would have had. */
+static outcome compare_choice(const json_t *requests[2], const json_t *before, const json_t *now, int i,
+                              result *r)
 {
     size_t n = json_array_size(json_object_get(before, "tokens")), k = 0;
     size_t n_now = json_array_size(json_object_get(now, "tokens"));
-    bool cut = was_cut(before) || was_cut(now), prompts;
-    prompts = json_integer_value(json_object_get(before, "n_prompt")) > 0 &&
-              json_integer_value(json_object_get(now, "n_prompt")) > 0;
+    size_t most = n > n_now ? n : n_now;
+    bool prompts = json_integer_value(json_object_get(before, "n_prompt")) > 0 &&
+                   json_integer_value(json_object_get(now, "n_prompt")) > 0;
     if (prompts && strcmp(word_of(before, "prompt"), word_of(now, "prompt")) != 0) {
         explain_prompt(requests[0], requests[1], r);
-        return false;
+        return DIFFERS;
     }
-    size_t most = cut && n_now < n ? n_now : n, both = cut ? most : n > n_now ? n : n_now;
-    while (k < both && token_at(before, k) == token_at(now, k)) {
+    while (k < most && token_at(before, k) == token_at(now, k)) {
         double a = logprob_at(before, k), b = logprob_at(now, k);
         if (!isnan(a) && !isnan(b) && (float)a != (float)b) break;
         k++;
     }
-    if (k < both) {
+    if (was_cut(now) && k == n_now && (k < n || !was_cut(before))) {
+        cli_text_printf(&r->why, "choice %d was cut off now after %zu of %zu tokens: %s", i, n_now, n,
+                        word_of(now, "reason"));
+        return SKIPPED;
+    }
+    if (was_cut(before) && k == n) {
+        if (n > 0) return AGREES;
+        cli_text_printf(&r->why, "choice %d was cut off before its first token: %s", i,
+                        word_of(before, "reason"));
+        return SKIPPED;
+    }
+    if (k < most) {
         r->choice = i;
         r->at = (int)k;
         r->recorded = token_at(before, k);
@@ -346,14 +356,15 @@ static bool compare_choice(const json_t *requests[2], const json_t *before, cons
                         (long long)r->recorded, (long long)r->now);
         if (!isnan(r->logprob)) cli_text_printf(&r->why, "; recorded logprob %.9g", r->logprob);
         if (!isnan(r->logprob_now)) cli_text_printf(&r->why, ", now %.9g", r->logprob_now);
-        return false;
+        return DIFFERS;
     }
-    if (cut || strcmp(word_of(before, "reason"), word_of(now, "reason")) == 0) return true;
+    if (strcmp(word_of(before, "reason"), word_of(now, "reason")) == 0) return AGREES;
     cli_text_printf(&r->why, "choice %d ended with %s, and now with %s", i, word_of(before, "reason"),
                     word_of(now, "reason"));
-    return false;
+    return DIFFERS;
 }
 
+/* Compares all choices: one that differs decides, then one that cannot be compared. */
 static void compare_answers(const cli_record_parts *parts, const json_t *request, const json_t *answer,
                             result *r)
 {
@@ -366,9 +377,16 @@ static void compare_answers(const cli_record_parts *parts, const json_t *request
         cli_text_printf(&r->why, "the answer had %zu choices, and now has %zu", n, json_array_size(now));
         return;
     }
-    for (size_t i = 0; i < n; i++)
-        if (!compare_choice(requests, json_array_get(before, i), json_array_get(now, i), (int)i, r)) return;
     r->outcome = AGREES;
+    for (size_t i = 0; i < n && r->outcome != DIFFERS; i++) {
+        result one = *r;
+        one.why = (cli_text){0};
+        one.outcome =
+            compare_choice(requests, json_array_get(before, i), json_array_get(now, i), (int)i, &one);
+        bool decides = one.outcome == DIFFERS || r->outcome == AGREES;
+        weir__text_fini(decides ? &r->why : &one.why);
+        if (decides) *r = one;
+    }
 }
 
 /* Why a record cannot be computed again; NULL: it can. */

@@ -48,16 +48,18 @@ server = Server(WEIR, "-np", "4", "--temp", "0.9", "--record", folder, "--api-ke
 requests = [
     ("/v1/chat/completions", chat("no seed"), "key-of-one"),
     ("/v1/chat/completions", chat("a seed", seed=7, stream=True), "key-of-one"),
-    ("/v1/chat/completions", chat("scores", logprobs=True, top_logprobs=2, n=3), "key-of-one"),
+    ("/v1/chat/completions", chat("scores", logprobs=True, top_logprobs=2, n=3, seed=1, ignore_eos=True), "key-of-one"),
     ("/v1/chat/completions", chat("to be erased"), "key-of-one"),
-    ("/v1/completions", {"prompt": ["the same", "the same"], "n": 2, "max_tokens": 8}, "key-of-two"),
-    ("/v1/completions", {"prompt": ["the same", "the same"], "n": 2, "max_tokens": 8, "seed": 3}, "key-of-two"),
+    ("/v1/completions", {"prompt": ["the same", "the same"], "n": 2, "max_tokens": 8, "ignore_eos": True}, "key-of-two"),
+    ("/v1/completions", {"prompt": ["the same", "the same"], "n": 2, "max_tokens": 8, "ignore_eos": True, "seed": 3}, "key-of-two"),
     ("/completion", {"prompt": "native", "n_predict": 6}, "key-of-two"),
     ("/v1/messages", chat("of Anthropic"), "key-of-two"),
     ("/v1/responses", {"input": "of responses", "max_output_tokens": 6}, "key-of-two"),
     ("/api/chat", {"messages": [{"role": "user", "content": "of Ollama"}], "options": {"num_predict": 6}}, "key-of-two"),
     ("/v1/chat/completions", chat("salted", cache_salt="salt-of-one"), "key-of-one"),
     ("/v1/responses", {"input": "hosted", "max_output_tokens": 6, "tools": [{"type": "mcp", "server_label": "x", "server_url": "http://secret-address", "authorization": "secret-token", "headers": {"a": "secret-header"}}]}, "key-of-one"),
+    ("/v1/responses", {"max_output_tokens": 6, "tools": [{"type": "namespace", "name": "n", "description": "of-n", "tools": [{"type": "mcp", "server_label": "in-n", "authorization": "secret-within"}]}],
+                       "input": [{"role": "user", "content": "hosted within"}, {"type": "additional_tools", "role": "developer", "tools": [{"type": "web_search", "user_location": {"city": "secret-city"}}]}]}, "key-of-one"),
 ]
 ids = []
 for path, body, key in requests:
@@ -84,12 +86,12 @@ server.stop()
 check("modes", stat.S_IMODE(os.stat(folder).st_mode) == 0o700 and all(stat.S_IMODE(os.stat(os.path.join(folder, name)).st_mode) == 0o600 for name in os.listdir(folder)))
 listed = rows()
 check("a record for each request", [row["id"] for row in listed[:len(ids)]] == ids and len(listed) == len(ids) + 1, listed)
-check("its path, its end and its tokens", all(row["path"] == r[0] and row["end"] in ("length", "end", "stop", "tool_calls") and row["tokens"] > 0 for row, r in zip(listed, requests)), listed)
+check("its path, its end and its tokens", all(row["path"] == r[0] and (row["end"] == "end" or row["end"] == "length" and row["tokens"] > 0) for row, r in zip(listed, requests)), listed)
 check("the id that the client gave", listed[-1]["request_id"] == "a-name", listed[-1])
 everything = bytes_of()
-for secret in ("key-of-one", "key-of-two", "boss", "salt-of-one", "secret-token", "secret-header", "secret-address", "opted-out", "refused-text", "Authorization", "Bearer"):
+for secret in ("key-of-one", "key-of-two", "boss", "salt-of-one", "secret-token", "secret-header", "secret-address", "secret-within", "secret-city", "opted-out", "refused-text", "Authorization", "Bearer"):
     check(f"{secret} is in no file", secret.encode() not in everything)
-check("texts are", b"of Anthropic" in everything and b"salted" in everything)
+check("texts are", all(text in everything for text in (b"of Anthropic", b"salted", b"of-n", b"in-n", b"web_search")))
 shown = json.loads(record("show", folder, ids[1], "--json").stdout)
 check("shown with its body and its seed", shown["body"] == requests[1][1] and shown["request"]["seed"] == 7 and len(shown["answer"]["choices"][0]["tokens"]) == listed[1]["tokens"], shown)
 check("found by the id that the client gave", json.loads(record("show", folder, "a-name", "--json").stdout)["id"] == listed[-1]["id"])
@@ -144,8 +146,61 @@ for words in (("--record", file), ("--record", os.path.join(parent, "a", "b")), 
     wrong = subprocess.run([WEIR, "serve", "--port", "0", *words], capture_output=True, text=True, env=environment(), timeout=600)
     check(f"weir serve {' '.join(words)[-20:]}: refused", wrong.returncode != 0 and "--record" in wrong.stderr, wrong.returncode, wrong.stderr)
 
+# ---- Answers that were cut off
+
+leaving = os.path.join(parent, "leaving")
+server = Server(WEIR, "-np", "1", "--record", leaving, model="fake:tick_us=50000")
+left, queued = server.connect(), server.connect()
+left.request("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "left"}], "stream": True})
+left.head()
+events = left.events()
+for _ in range(8):
+    next(events)
+queued.request("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "queued"}], "stream": True})
+server.wait_for(lambda m: m["weir_queue_depth"] == 1)
+queued.close()
+server.wait_for(lambda m: m["weir_queue_depth"] == 0)
+left.close()
+check("both were left", server.is_idle())
+server.stop()
+cut_off = [json.loads(line) for line in record("list", leaving, "--json").stdout.splitlines()]
+check("one with tokens, one without", [row["tokens"] > 1 for row in cut_off] == [True, False] and cut_off[1]["tokens"] == 0, cut_off)
+done = record("run", leaving, "-m", "fake:", "--json")
+again = [json.loads(line) for line in done.stdout.splitlines()]
+check("the tokens that it had agree, and no token is not compared", done.returncode == 1 and [line.get("result") for line in again] == ["agrees", "skipped", None] and "before its first token" in again[1]["why"], done.stdout, done.stderr)
+shorter = record("run", leaving, cut_off[0]["id"], "-m", "fake:", "-n", "1", "--json")
+first = json.loads(shorter.stdout.splitlines()[0]) if shorter.stdout else {}
+check("a new answer that ends before them differs", shorter.returncode == 1 and first["result"] == "differs" and (first["first"]["token"], first["first"]["now"]) == (1, -1), shorter.stdout, shorter.stderr)
+broken = record("run", folder, ids[1], "-m", "fake:fail_pass=5", "--json")
+first = json.loads(broken.stdout.splitlines()[0]) if broken.stdout else {}
+check("a new answer that is cut off is not compared", broken.returncode == 1 and first["result"] == "skipped" and "was cut off now" in first["why"], broken.stdout, broken.stderr)
+
 # ---- Erased
 
+
+def erased_with(change, *names):
+    """Erases in the folder with other bytes of its first segment; the result, and the bytes afterwards."""
+    with open(os.path.join(folder, segments()[0]), "wb") as file:
+        file.write(change)
+    result, after = record("erase", folder, *names), bytes_of()
+    with open(os.path.join(folder, segments()[0]), "wb") as file:
+        file.write(whole)
+    return result, after
+
+
+def flip(at):
+    return whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:]
+
+
+text = whole.index(b"to be erased")
+head = whole.rindex(b"WRFM", 0, text)
+result, after = erased_with(flip(text), ids[3])
+check("a record whose text is damaged is erased", result.returncode == 0 and "1 record was erased" in result.stderr and b"be erased" not in after, result.returncode, result.stderr)
+result, after = erased_with(flip(head + 40), ids[3])
+check("one whose head is damaged may be left: its answer is erased, and the place is named", result.returncode == 1 and "1 record was erased" in result.stderr and "were not erased" in result.stderr and b"to be erased" in after,
+      result.returncode, result.stderr)
+unknown = record("erase", folder, "0" * 32)
+check("an unknown id is not erased", unknown.returncode == 2 and "no record with the id" in unknown.stderr and bytes_of().count(whole) == 1, unknown.returncode, unknown.stderr)
 erased = record("erase", folder, ids[3])
 check("one erased", erased.returncode == 0 and "1 record was erased" in erased.stderr and len(rows()) == len(listed) - 1, erased.stderr)
 check("a key's", record("erase", folder, key="key-of-two").returncode == 0)
