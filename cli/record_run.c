@@ -117,6 +117,7 @@ static cli_exit read_args(again *a, const cli_args *args, const char *settings)
     json_decref(recorded);
     for (int k = 0; k < args->n_line; k++) cli_list_add(&words, cli_format("%s", args->line[k]));
     cli_args_init(&a->args, args->command);
+    a->args.recorded = true;
     cli_exit code = cli_options_parse(&a->args, (int)words.n, words.items);
     cli_list_fini(&words);
     return code;

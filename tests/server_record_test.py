@@ -102,6 +102,8 @@ check("the seed that was drawn", drawn["drawn"] is True and 0 <= drawn["seed"] <
 
 done = record("run", folder)
 check("all agree", done.returncode == 0 and f"{len(listed)} of {len(listed)} records agree" in done.stdout, done.returncode, done.stdout, done.stderr)
+elsewhere = subprocess.run([WEIR, "record", "run", folder], capture_output=True, text=True, env={**environment(), "WEIR_TOP_K": "1"}, timeout=600)
+check("the environment does not change options that the server left as they are", elsewhere.returncode == 0, elsewhere.stdout, elsewhere.stderr)
 one = record("run", folder, ids[0], "a-name", "--json")
 check("those that are named", one.returncode == 0 and [json.loads(line).get("id") for line in one.stdout.splitlines()] == [ids[0], listed[-1]["id"], None], one.stdout, one.stderr)
 other = record("run", folder, ids[2], "--seed", "5", "--temp", "0.1", "--json")
@@ -174,6 +176,18 @@ check("a new answer that ends before them differs", shorter.returncode == 1 and 
 broken = record("run", folder, ids[1], "-m", "fake:fail_pass=5", "--json")
 first = json.loads(broken.stdout.splitlines()[0]) if broken.stdout else {}
 check("a new answer that is cut off is not compared", broken.returncode == 1 and first["result"] == "skipped" and "was cut off now" in first["why"], broken.stdout, broken.stderr)
+
+# ---- Options that are no UTF-8, which JSON cannot have
+
+odd = os.path.join(parent, "odd")
+server = Server(WEIR, "--drop-line", "\udcff", "--drop-line", "a line", "--record", odd)
+check("answered", server.post("/v1/chat/completions", chat("odd")).status == 200)
+server.stop()
+[row] = [json.loads(line) for line in record("list", odd, "--json").stdout.splitlines()]
+words = json.loads(record("show", odd, row["id"], "--json").stdout)["request"]["settings"]
+check("a value is left out with its option", [words[i:i + 2] for i, word in enumerate(words) if word == "--drop-line"] == [["--drop-line", "a line"]], words)
+wrong = subprocess.run([WEIR, "serve", "-m", "/\udcff.gguf", "--port", "0", "--record", odd], capture_output=True, text=True, env=environment(), timeout=600)
+check("a model with such a path is not recorded", wrong.returncode == 2 and "--record" in wrong.stderr and "UTF-8" in wrong.stderr, wrong.returncode, wrong.stderr)
 
 # ---- Erased
 

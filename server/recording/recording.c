@@ -413,7 +413,7 @@ static bool scan_frame(scan *to, segment *s, uint64_t *at)
     bool erased = frame.kind == SERVE_FRAME_ERASED;
     if (erased ||
         (hash_content(s, begin + SERVE_FRAME_HEAD, frame.n_meta, frame.n_body, &found) && found == hash))
-        return to->take(&frame, (serve_frame_place){s->number, begin}, to->user);
+        return to->take == NULL || to->take(&frame, (serve_frame_place){s->number, begin}, to->user);
     report(to, s, begin, n, "the content of a frame does not have its checksum");
     return true;
 }
