@@ -420,13 +420,8 @@ static void add_refusal(const said *s, cli_text *why)
 static cli_exit run_record(again *a, const cli_record_parts *parts, said *s, result *r)
 {
     taken *t = &a->taken;
-    const char *reason = why_not(parts);
     cli_text request = {0};
     r->outcome = SKIPPED;
-    if (reason != NULL) {
-        cli_text_puts(&r->why, reason);
-        return CLI_OK;
-    }
     t->begun = t->ended = false; /* nothing runs in the server */
     write_request(parts, &request);
     bool answered = exchange(a->socket, &request, s);
@@ -481,6 +476,27 @@ static void print_result(const cli_args *args, const cli_recorded *item, const r
         cli_text_puts(&line, "\n");
         cli_out(line.bytes, line.n);
         weir__text_fini(&line);
+    }
+}
+
+/* Takes from the chosen records those that cannot be computed again, before a model is loaded. */
+static void skip_records(const cli_args *args, cli_recorded_list *list, totals *sum)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        cli_record_parts parts;
+        weir_error error = {0};
+        result r = {.outcome = SKIPPED, .choice = -1, .at = -1, .logprob = NAN, .logprob_now = NAN};
+        if (!list->items[i]->chosen) continue;
+        bool loaded = cli_recorded_load(list, list->items[i], &parts, &error);
+        const char *reason = loaded ? why_not(&parts) : weir__error_words(&error).text;
+        if (reason != NULL) {
+            list->items[i]->chosen = false;
+            sum->n_skipped++;
+            cli_text_puts(&r.why, reason);
+            print_result(args, list->items[i], &r);
+            weir__text_fini(&r.why);
+        }
+        cli_record_parts_fini(&parts);
     }
 }
 
@@ -552,6 +568,7 @@ cli_exit cli_record_run(cli_args *args, cli_recorded_list *list)
     totals sum = {0};
     char *settings;
     cli_exit code = CLI_OK;
+    skip_records(args, list, &sum);
     while (code == CLI_OK && (settings = next_settings(list)) != NULL) {
         code = run_group(args, list, settings, &sum);
         weir__mem_free(settings);

@@ -117,11 +117,11 @@ check("an unknown id", missing.returncode == 2 and "no record with the id" in mi
 whole = open(os.path.join(folder, segments()[0]), "rb").read()
 
 
-def damaged(change):
+def damaged(change, *words):
     """The folder's first segment with other bytes; weir record run FOLDER."""
     with open(os.path.join(folder, segments()[0]), "wb") as file:
         file.write(change)
-    result = record("run", folder)
+    result = record("run", folder, *words)
     with open(os.path.join(folder, segments()[0]), "wb") as file:
         file.write(whole)
     return result
@@ -132,6 +132,8 @@ flipped = damaged(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:])
 check("a byte that has changed is found", flipped.returncode == 1 and "does not have its checksum" in flipped.stderr and f"{len(listed) - 1} of {len(listed)} records agree" in flipped.stdout, flipped.stdout, flipped.stderr)
 cut = damaged(whole[:-100])
 check("an answer that is cut off", cut.returncode == 1 and "ends within" in cut.stderr and "has no answer" in cut.stdout, cut.stdout, cut.stderr)
+alone = damaged(whole[:whole.index(b"WRFM", whole.index(b"WRFM") + 4)], "-m", os.path.join(parent, "absent.gguf"))
+check("no model is loaded for a record without an answer", alone.returncode == 1 and "has no answer" in alone.stdout and "0 of 1 records agree, 1 were not compared" in alone.stdout, alone.stdout, alone.stderr)
 old = damaged(whole[:8] + b"\x63" + whole[9:])
 check("another version", old.returncode == 1 and "another version of weir" in old.stderr, old.stdout, old.stderr)
 empty = damaged(b"")

@@ -350,8 +350,9 @@ static bool queue_frame(serve_recorder *recorder, frame_node *node)
 {
     uint64_t n = node_bytes(node);
     pthread_mutex_lock(&recorder->helper.mutex);
-    bool fits = !node->meta.failed && node->meta.n <= SERVE_FRAME_META_MAX &&
-                node->body.n <= SERVE_FRAME_BODY_MAX && recorder->n_queued + n <= SERVE_RECORDER_QUEUE;
+    bool valid = node->meta.n <= SERVE_FRAME_META_MAX && node->body.n <= SERVE_FRAME_BODY_MAX;
+    bool room = recorder->n_queued == 0 || recorder->n_queued + n <= SERVE_RECORDER_QUEUE;
+    bool fits = !node->meta.failed && valid && room;
     if (fits) {
         recorder->n_queued += n;
         if (recorder->last != NULL)
@@ -360,7 +361,7 @@ static bool queue_frame(serve_recorder *recorder, frame_node *node)
             recorder->first = node;
         recorder->last = node;
     } else {
-        count_drop(recorder, node->meta.failed ? ENOMEM : 0);
+        count_drop(recorder, node->meta.failed ? ENOMEM : valid ? 0 : EFBIG);
     }
     pthread_cond_signal(&recorder->helper.changed);
     pthread_mutex_unlock(&recorder->helper.mutex);

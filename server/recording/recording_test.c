@@ -439,6 +439,25 @@ static void test_bytes_are_bounded(void **state)
     assert_false(scan_folder().has[0]);
 }
 
+/* A frame that is longer than the queue is written if it is the only one. */
+static void test_a_long_frame(void **state)
+{
+    weir__text meta = {0}, body = {0};
+    char piece[4096];
+    (void)state;
+    memset(piece, 'x', sizeof piece);
+    serve_recorder *recorder = open_recorder((int64_t)(2 * SERVE_RECORDER_QUEUE));
+    weir__text_add_string(&meta, "{}");
+    while (body.n <= SERVE_RECORDER_QUEUE) assert_true(weir__text_add(&body, piece, sizeof piece));
+    assert_true(serve_recorder_push(recorder, &(serve_recorded){.kind = SERVE_FRAME_REQUEST,
+                                                                .id = "00000000000000000000000000000001",
+                                                                .key = "",
+                                                                .meta = &meta,
+                                                                .body = &body}));
+    serve_recorder_destroy(recorder);
+    assert_true(scan_folder().has[0]);
+}
+
 static void write_head(uint64_t number, int64_t began_ms, bool damaged)
 {
     unsigned char head[SERVE_SEGMENT_HEAD];
@@ -561,6 +580,7 @@ int main(void)
         cmocka_unit_test_setup(test_a_damaged_folder_is_erased, setup),
         cmocka_unit_test_setup(test_an_erasure_is_completed, setup),
         cmocka_unit_test_setup(test_bytes_are_bounded, setup),
+        cmocka_unit_test_setup(test_a_long_frame, setup),
         cmocka_unit_test_setup(test_old_records_go, setup),
         cmocka_unit_test_setup(test_a_damaged_head_drops_nothing, setup),
         cmocka_unit_test_setup(test_an_old_segment_behind_a_new_one_goes, setup),
