@@ -95,7 +95,9 @@ static cli_exit make_folder(again *a)
     return CLI_OK;
 }
 
-/* The words of the command line: the recorded ones for options that it does not give itself, then its own. */
+/* The words of the command line: the recorded ones for options that it does not give itself, then its own. A
+ * recording may be someone else's: of its words none connects to other machines, and no model is downloaded
+ * that this command line does not name. */
 static cli_exit read_args(again *a, const cli_args *args, const char *settings)
 {
     json_t *recorded = NULL, *word;
@@ -111,7 +113,7 @@ static cli_exit read_args(again *a, const cli_args *args, const char *settings)
         bool flag = cli_options_is_flag(option);
         const char *value = flag ? NULL : json_string_value(json_array_get(recorded, i + 1));
         if (!flag) i++;
-        if (given || (!flag && value == NULL)) continue;
+        if (given || (!flag && value == NULL) || strcmp(option->name, "--rpc") == 0) continue;
         cli_list_add(&words, flag ? cli_format("%s", text) : cli_format("%s=%s", text, value));
     }
     json_decref(recorded);
@@ -120,6 +122,7 @@ static cli_exit read_args(again *a, const cli_args *args, const char *settings)
     a->args.recorded = true;
     cli_exit code = cli_options_parse(&a->args, (int)words.n, words.items);
     cli_list_fini(&words);
+    a->args.offline = a->args.offline || !cli_options_given(args, "--model");
     return code;
 }
 

@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import shutil
+import socket
 import stat
 import subprocess
 import sys
@@ -178,6 +179,45 @@ check("a new answer that ends before them differs", shorter.returncode == 1 and 
 broken = record("run", folder, ids[1], "-m", "fake:fail_pass=5", "--json")
 first = json.loads(broken.stdout.splitlines()[0]) if broken.stdout else {}
 check("a new answer that is cut off is not compared", broken.returncode == 1 and first["result"] == "skipped" and "was cut off now" in first["why"], broken.stdout, broken.stderr)
+
+# ---- A recording of someone else
+
+M64 = 2**64 - 1
+
+
+def hash_of(seed, data):
+    """weir__hash (src/base/hash.h)."""
+    h = seed ^ len(data) * 0x9E3779B97F4A7C15 & M64
+    for i in range(0, len(data), 8):
+        h = (h ^ int.from_bytes(data[i:i + 8], "little")) * 0xFF51AFD7ED558CCD & M64
+        h ^= h >> 32
+    h = (h ^ h >> 33) * 0xFF51AFD7ED558CCD & M64
+    h = (h ^ h >> 33) * 0xC4CEB9FE1A85EC53 & M64
+    return h ^ h >> 33
+
+
+def with_settings(*words):
+    """The first record's segment, as if the server had had these options."""
+    n_meta, n_body = (int.from_bytes(whole[at:at + 8], "little") for at in (24 + 8, 24 + 16))
+    meta, body, rest = whole[104:104 + n_meta], whole[104 + n_meta:104 + n_meta + n_body], whole[104 + n_meta + n_body:]
+    meta = json.dumps({**json.loads(meta), "settings": list(words)}).encode()
+    word = int.from_bytes(whole[24:28], "little")
+    head = whole[24:32] + len(meta).to_bytes(8, "little") + whole[40:88] + hash_of(hash_of(word, meta), body).to_bytes(8, "little")
+    return whole[:24] + head + hash_of(word, head).to_bytes(8, "little") + meta + body + rest[:rest.index(b"WRFM", 4)]
+
+
+same = damaged(with_settings("--model", "fake:", "--temp", "0.9"))
+check("other options, the same answer", same.returncode == 0 and "1 of 1 records agree" in same.stdout, same.stdout, same.stderr)
+with socket.create_server(("127.0.0.1", 0)) as hub:
+    hub.setblocking(False)
+    os.environ["HF_ENDPOINT"] = f"http://127.0.0.1:{hub.getsockname()[1]}"
+    foreign = damaged(with_settings("--model", "hf:someone/model:Q8_0"))
+    try:
+        asked = bool(hub.accept())
+    except BlockingIOError:
+        asked = False
+    del os.environ["HF_ENDPOINT"]
+check("a recorded name downloads nothing", foreign.returncode != 0 and not asked, asked, foreign.stdout, foreign.stderr)
 
 # ---- Options that are no UTF-8, which JSON cannot have
 
