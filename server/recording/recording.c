@@ -368,7 +368,7 @@ static bool clear_content(scan *to, const segment *s, uint64_t at, uint64_t left
     return true;
 }
 
-/* Erases a frame if it is chosen: first its head says so. One that was erased may have been left half done. */
+/* Erases a frame if it is chosen: first its head says so. An erasure may have been left half done. */
 static bool erase_frame(scan *to, const segment *s, uint64_t at, serve_frame frame)
 {
     unsigned char head[SERVE_FRAME_HEAD];

@@ -105,10 +105,10 @@ weir_status serve_recording_load(const serve_recording *recording, serve_frame_p
 /* True: the frame is to be erased. Called once for each frame that was not erased before. */
 typedef bool serve_choose_fn(const serve_frame *frame, void *user);
 
-/* Erases the chosen frames: their heads say so, and their contents become zeroes. A frame is found by its head,
- * so its content may be damaged. `damage` is called where there may be frames that cannot be erased: bytes that
- * are no frame, a chosen one that is cut, a segment of another version. Other processes may read and add frames
- * meanwhile; a segment that was dropped counts as empty. IO, NO_MEMORY. */
+/* Erases the chosen frames: their heads say so, and their contents become zeroes. A frame is found by its
+ * head, so its content may be damaged. `damage` is called where there may be frames that cannot be erased:
+ * bytes that are no frame, a chosen one that is cut, a segment of another version. Other processes may read
+ * and add frames meanwhile; a segment that was dropped counts as empty. IO, NO_MEMORY. */
 weir_status serve_recording_erase(const serve_recording *recording, serve_choose_fn *choose,
                                   serve_damage_fn *damage, void *user, weir_error *error);
 
