@@ -152,57 +152,91 @@ static cli_exit show_records(const cli_args *args, cli_recorded_list *list)
 
 typedef struct eraser {
     const cli_recorded_list *list;
-    const char *key; /* a digest; NULL = the chosen records */
-    serve_frame_place *places;
+    const char *key;    /* a digest; NULL = records by their ids */
+    char *const *names; /* [n_names], each an id or one of a chosen record */
+    bool *found;        /* [n_names] */
+    size_t n_names;
+    char (*ids)[SERVE_FRAME_ID + 1]; /* [n], of erased frames */
     size_t n, capacity;
+    size_t n_left; /* places where there may be such frames still */
 } eraser;
 
-static bool is_chosen(const cli_recorded_list *list, const char *id)
+/* An id may have an answer alone, or a request that is damaged, which the list does not have. */
+static bool is_named(const eraser *e, const char *id)
 {
-    const cli_recorded *item = cli_recorded_find(list, id);
-    return item != NULL && item->chosen;
+    const cli_recorded *item = cli_recorded_find(e->list, id);
+    bool named = item != NULL && item->chosen;
+    for (size_t i = 0; i < e->n_names; i++)
+        if (strcmp(e->names[i], id) == 0) named = e->found[i] = true;
+    return named;
 }
 
-/* Erased ones are erased again: the first time may have been interrupted. */
-static bool collect_frame(const serve_frame *frame, serve_frame_place place, void *user)
+static bool choose_frame(const serve_frame *frame, void *user)
 {
     eraser *e = user;
-    bool erase = frame->kind == SERVE_FRAME_ERASED ||
-                 (e->key != NULL ? strcmp(frame->key, e->key) == 0 : is_chosen(e->list, frame->id));
-    if (!erase) return true;
-    cli_grow(&e->places, &e->capacity, e->n + 1, sizeof *e->places);
-    e->places[e->n++] = place;
+    if (e->key != NULL ? strcmp(frame->key, e->key) != 0 : !is_named(e, frame->id)) return false;
+    cli_grow(&e->ids, &e->capacity, e->n + 1, sizeof *e->ids);
+    memcpy(e->ids[e->n++], frame->id, sizeof *e->ids);
     return true;
 }
 
-static cli_exit erase_frames(const cli_args *args, const cli_recorded_list *list, const char *key)
+static void report_left(const char *segment, uint64_t at, uint64_t n, const char *what, void *user)
 {
-    eraser e = {.list = list, .key = key};
+    eraser *e = user;
+    e->n_left++;
+    cli_fail(CLI_OK, "%s: %llu bytes from byte %llu on may have records, and were not erased: %s", segment,
+             (unsigned long long)n, (unsigned long long)at, what);
+}
+
+static int by_id(const void *a, const void *b)
+{
+    return memcmp(a, b, SERVE_FRAME_ID);
+}
+
+/* Erased records; a request and its answer are one. */
+static size_t count_erased(const eraser *e)
+{
+    size_t n = 0;
+    if (e->n > 0) qsort(e->ids, e->n, sizeof *e->ids, by_id);
+    for (size_t i = 0; i < e->n; i++) n += i == 0 || strcmp(e->ids[i - 1], e->ids[i]) != 0;
+    return n;
+}
+
+static cli_exit erase_frames(const cli_args *args, eraser *e)
+{
     weir_error error = {0};
-    size_t n_before = 0, n_now = 0;
-    weir_status status = serve_recording_scan(&list->recording, collect_frame, NULL, &e, &error);
-    for (size_t i = 0; i < e.n && status == WEIR_OK; i++)
-        status = serve_recording_erase(&list->recording, e.places[i], &error);
-    for (size_t i = 0; i < list->n; i++) n_before += list->items[i]->chosen || key != NULL;
-    cli_free(e.places);
+    weir_status status = serve_recording_erase(&e->list->recording, choose_frame, report_left, e, &error);
+    size_t n = count_erased(e);
+    cli_free(e->ids);
     if (status != WEIR_OK) return cli_fail(CLI_FAILED, "%s", weir__error_words(&error).text);
-    cli_recorded_list after;
-    cli_exit code = cli_recorded_open(&after, list->recording.path);
-    for (size_t i = 0; i < after.n; i++) n_now += key != NULL || is_chosen(list, after.items[i]->id);
-    cli_recorded_fini(&after);
-    if (code != CLI_OK) return code;
-    size_t n = n_before > n_now ? n_before - n_now : 0;
     if (args->json)
         cli_out_json(json_pack("{s:i}", "erased", (int)n));
     else if (!args->quiet)
         cli_note("%zu record%s erased", n, n == 1 ? " was" : "s were");
-    return CLI_OK;
+    for (size_t i = 0; i < e->n_names; i++)
+        if (!e->found[i]) return cli_recorded_none(e->list, e->names[i]);
+    if (e->n_left == 0) return CLI_OK;
+    return cli_fail(CLI_FAILED, "records may be left: remove the segments that are named above to be sure");
 }
 
-static cli_exit erase_records(const cli_args *args, const cli_recorded_list *list)
+static cli_exit erase_named(const cli_args *args, cli_recorded_list *list)
+{
+    eraser e = {.list = list, .names = args->words.items + 2, .n_names = args->words.n - 2};
+    cli_exit code = CLI_OK;
+    e.found = cli_alloc(e.n_names, sizeof *e.found);
+    for (size_t i = 0; i < e.n_names && code == CLI_OK; i++) {
+        e.found[i] = cli_recorded_choose_one(list, e.names[i]);
+        if (!e.found[i] && strlen(e.names[i]) != SERVE_FRAME_ID) code = cli_recorded_none(list, e.names[i]);
+    }
+    if (code == CLI_OK) code = erase_frames(args, &e);
+    cli_free(e.found);
+    return code;
+}
+
+static cli_exit erase_records(const cli_args *args, cli_recorded_list *list)
 {
     char hex[65], digest[SERVE_FRAME_ID + 1];
-    if (args->words.n > 2) return erase_frames(args, list, NULL);
+    if (args->words.n > 2) return erase_named(args, list);
     if (args->api_key == NULL)
         return cli_fail(
             CLI_USAGE,
@@ -214,7 +248,7 @@ static cli_exit erase_records(const cli_args *args, const cli_recorded_list *lis
                         list->recording.path);
     serve_secret_of_key(args->api_key, strlen(args->api_key), hex);
     serve_recording_digest(&list->recording, hex, digest);
-    return erase_frames(args, list, digest);
+    return erase_frames(args, &(eraser){.list = list, .key = digest});
 }
 
 /* ---- All of them ---- */
@@ -233,8 +267,10 @@ cli_exit cli_record_command(cli_args *args)
         return cli_fail(CLI_USAGE, "%s is no verb; %s", verb, usage);
     if (shows && args->words.n == 2)
         return cli_fail(CLI_USAGE, "which record? weir record list %s shows their IDs", args->words.items[1]);
+    bool erases = !lists && !shows && !runs;
     cli_exit code = cli_recorded_open(&list, args->words.items[1]);
-    if (code == CLI_OK) code = cli_recorded_choose(&list, args->words.items + 2, args->words.n - 2);
+    if (code == CLI_OK && !erases)
+        code = cli_recorded_choose(&list, args->words.items + 2, args->words.n - 2);
     if (code == CLI_OK)
         code = lists   ? list_records(args, &list)
                : shows ? show_records(args, &list)

@@ -95,7 +95,9 @@ static cli_exit make_folder(again *a)
     return CLI_OK;
 }
 
-/* The words of the command line: the recorded ones for options that it does not give itself, then its own. */
+/* The words of the command line: the recorded ones for options that it does not give itself, then its own. A
+ * recording may be someone else's: of its words none connects to other machines, and no model is downloaded
+ * that this command line does not name. */
 static cli_exit read_args(again *a, const cli_args *args, const char *settings)
 {
     json_t *recorded = NULL, *word;
@@ -111,14 +113,16 @@ static cli_exit read_args(again *a, const cli_args *args, const char *settings)
         bool flag = cli_options_is_flag(option);
         const char *value = flag ? NULL : json_string_value(json_array_get(recorded, i + 1));
         if (!flag) i++;
-        if (given || (!flag && value == NULL)) continue;
+        if (given || (!flag && value == NULL) || strcmp(option->name, "--rpc") == 0) continue;
         cli_list_add(&words, flag ? cli_format("%s", text) : cli_format("%s=%s", text, value));
     }
     json_decref(recorded);
     for (int k = 0; k < args->n_line; k++) cli_list_add(&words, cli_format("%s", args->line[k]));
     cli_args_init(&a->args, args->command);
+    a->args.recorded = true;
     cli_exit code = cli_options_parse(&a->args, (int)words.n, words.items);
     cli_list_fini(&words);
+    a->args.offline = a->args.offline || !cli_options_given(args, "--model");
     return code;
 }
 
@@ -316,26 +320,36 @@ static void explain_prompt(const json_t *before, const json_t *now, result *r)
         cli_text_puts(&r->why, ", as where a template writes the date");
 }
 
-/* True if choice i agrees. */
-static bool compare_choice(const json_t *requests[2], const json_t *before, const json_t *now, int i,
-                           result *r)
+/* Compares choice i. An answer that was cut off proves nothing about the tokens that it would have had. */
+static outcome compare_choice(const json_t *requests[2], const json_t *before, const json_t *now, int i,
+                              result *r)
 {
     size_t n = json_array_size(json_object_get(before, "tokens")), k = 0;
     size_t n_now = json_array_size(json_object_get(now, "tokens"));
-    bool cut = was_cut(before) || was_cut(now), prompts;
-    prompts = json_integer_value(json_object_get(before, "n_prompt")) > 0 &&
-              json_integer_value(json_object_get(now, "n_prompt")) > 0;
+    size_t most = n > n_now ? n : n_now;
+    bool prompts = json_integer_value(json_object_get(before, "n_prompt")) > 0 &&
+                   json_integer_value(json_object_get(now, "n_prompt")) > 0;
     if (prompts && strcmp(word_of(before, "prompt"), word_of(now, "prompt")) != 0) {
         explain_prompt(requests[0], requests[1], r);
-        return false;
+        return DIFFERS;
     }
-    size_t most = cut && n_now < n ? n_now : n, both = cut ? most : n > n_now ? n : n_now;
-    while (k < both && token_at(before, k) == token_at(now, k)) {
+    while (k < most && token_at(before, k) == token_at(now, k)) {
         double a = logprob_at(before, k), b = logprob_at(now, k);
         if (!isnan(a) && !isnan(b) && (float)a != (float)b) break;
         k++;
     }
-    if (k < both) {
+    if (was_cut(now) && k == n_now && (k < n || !was_cut(before))) {
+        cli_text_printf(&r->why, "choice %d was cut off now after %zu of %zu tokens: %s", i, n_now, n,
+                        word_of(now, "reason"));
+        return SKIPPED;
+    }
+    if (was_cut(before) && k == n) {
+        if (n > 0) return AGREES;
+        cli_text_printf(&r->why, "choice %d was cut off before its first token: %s", i,
+                        word_of(before, "reason"));
+        return SKIPPED;
+    }
+    if (k < most) {
         r->choice = i;
         r->at = (int)k;
         r->recorded = token_at(before, k);
@@ -346,14 +360,15 @@ static bool compare_choice(const json_t *requests[2], const json_t *before, cons
                         (long long)r->recorded, (long long)r->now);
         if (!isnan(r->logprob)) cli_text_printf(&r->why, "; recorded logprob %.9g", r->logprob);
         if (!isnan(r->logprob_now)) cli_text_printf(&r->why, ", now %.9g", r->logprob_now);
-        return false;
+        return DIFFERS;
     }
-    if (cut || strcmp(word_of(before, "reason"), word_of(now, "reason")) == 0) return true;
+    if (strcmp(word_of(before, "reason"), word_of(now, "reason")) == 0) return AGREES;
     cli_text_printf(&r->why, "choice %d ended with %s, and now with %s", i, word_of(before, "reason"),
                     word_of(now, "reason"));
-    return false;
+    return DIFFERS;
 }
 
+/* Compares all choices: one that differs decides, then one that cannot be compared. */
 static void compare_answers(const cli_record_parts *parts, const json_t *request, const json_t *answer,
                             result *r)
 {
@@ -366,9 +381,16 @@ static void compare_answers(const cli_record_parts *parts, const json_t *request
         cli_text_printf(&r->why, "the answer had %zu choices, and now has %zu", n, json_array_size(now));
         return;
     }
-    for (size_t i = 0; i < n; i++)
-        if (!compare_choice(requests, json_array_get(before, i), json_array_get(now, i), (int)i, r)) return;
     r->outcome = AGREES;
+    for (size_t i = 0; i < n && r->outcome != DIFFERS; i++) {
+        result one = *r;
+        one.why = (cli_text){0};
+        one.outcome =
+            compare_choice(requests, json_array_get(before, i), json_array_get(now, i), (int)i, &one);
+        bool decides = one.outcome == DIFFERS || r->outcome == AGREES;
+        weir__text_fini(decides ? &r->why : &one.why);
+        if (decides) *r = one;
+    }
 }
 
 /* Why a record cannot be computed again; NULL: it can. */
@@ -401,13 +423,8 @@ static void add_refusal(const said *s, cli_text *why)
 static cli_exit run_record(again *a, const cli_record_parts *parts, said *s, result *r)
 {
     taken *t = &a->taken;
-    const char *reason = why_not(parts);
     cli_text request = {0};
     r->outcome = SKIPPED;
-    if (reason != NULL) {
-        cli_text_puts(&r->why, reason);
-        return CLI_OK;
-    }
     t->begun = t->ended = false; /* nothing runs in the server */
     write_request(parts, &request);
     bool answered = exchange(a->socket, &request, s);
@@ -462,6 +479,27 @@ static void print_result(const cli_args *args, const cli_recorded *item, const r
         cli_text_puts(&line, "\n");
         cli_out(line.bytes, line.n);
         weir__text_fini(&line);
+    }
+}
+
+/* Takes from the chosen records those that cannot be computed again, before a model is loaded. */
+static void skip_records(const cli_args *args, cli_recorded_list *list, totals *sum)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        cli_record_parts parts;
+        weir_error error = {0};
+        result r = {.outcome = SKIPPED, .choice = -1, .at = -1, .logprob = NAN, .logprob_now = NAN};
+        if (!list->items[i]->chosen) continue;
+        bool loaded = cli_recorded_load(list, list->items[i], &parts, &error);
+        const char *reason = loaded ? why_not(&parts) : weir__error_words(&error).text;
+        if (reason != NULL) {
+            list->items[i]->chosen = false;
+            sum->n_skipped++;
+            cli_text_puts(&r.why, reason);
+            print_result(args, list->items[i], &r);
+            weir__text_fini(&r.why);
+        }
+        cli_record_parts_fini(&parts);
     }
 }
 
@@ -533,6 +571,7 @@ cli_exit cli_record_run(cli_args *args, cli_recorded_list *list)
     totals sum = {0};
     char *settings;
     cli_exit code = CLI_OK;
+    skip_records(args, list, &sum);
     while (code == CLI_OK && (settings = next_settings(list)) != NULL) {
         code = run_group(args, list, settings, &sum);
         weir__mem_free(settings);

@@ -190,6 +190,9 @@ static cli_exit complete_params(cli_args *args)
     block_cache(args, args);
     if (args->lora_dir != NULL && args->lora_dir[0] != '\0') params->lora_dir = args->lora_dir;
     params->record = args->record;
+    if (args->record != NULL && args->settings == NULL)
+        return cli_fail(CLI_USAGE, "--record: the model's path is no UTF-8, and recordings are JSON: rename "
+                                   "it, or the folder that it is in");
     if (args->quiet) params->live.log = false;
     if (args->pull) params->pull = pull_model;
     weir_error error = {0};

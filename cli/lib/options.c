@@ -645,6 +645,12 @@ bool cli_options_in_presets(const cli_option *option)
     return of_answers && (option->env != NULL || cli_options_in_ask(option));
 }
 
+bool cli_options_in_recordings(const cli_option *option)
+{
+    return (option->commands & CLI_RECORD) != 0 && (option->commands & CLI_SERVE) != 0 &&
+           option->whose != CLI_OF_ALL && option->group != CLI_OUTPUT;
+}
+
 bool cli_options_of_model(const cli_option *option)
 {
     return option->whose == CLI_OF_MODEL ||

@@ -142,6 +142,7 @@ typedef struct cli_args {
     char *models_path, *models_dir;
     weir_pool_params pool; /* of several models */
     bool of_model;         /* of a model of several: the options that are not its own are not taken */
+    bool recorded; /* the options of a recording: config file and environment say nothing about them */
     bool pinned;
     int64_t idle_ms; /* 0 = never */
 } cli_args;
@@ -286,6 +287,9 @@ const cli_option *cli_options_by_setting(unsigned commands, const char *key);
 
 /* True if presets may set it: how a model is loaded and answers, not where a server listens. */
 bool cli_options_in_presets(const cli_option *option);
+
+/* True if recordings of weir serve have it: it loads the model, or is a default of answers. */
+bool cli_options_in_recordings(const cli_option *option);
 
 /* True if each model of weir serve has its own: the settings of presets, and names, pinned, idle. */
 bool cli_options_of_model(const cli_option *option);

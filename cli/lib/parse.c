@@ -300,6 +300,7 @@ static cli_exit set_from(cli_args *args, const cli_option *option, const char *s
     cli_origin *origin = &args->sources[option - cli_options];
     bool adds = cli_options_is_list(option) && origin->text != NULL;
     if (args->of_model && !cli_options_of_model(option)) return CLI_OK;
+    if (args->recorded && from < CLI_FROM_PRESET && cli_options_in_recordings(option)) return CLI_OK;
     if (value[0] == '\0' && option->empty == CLI_EMPTY_REFUSED)
         return cli_fail(CLI_USAGE,
                         "%s is empty: give it a value, or take it away; an empty one does not count as not "

@@ -91,21 +91,27 @@ static bool choose_request_id(cli_recorded_list *list, const char *name)
     return found;
 }
 
+bool cli_recorded_choose_one(cli_recorded_list *list, const char *name)
+{
+    cli_recorded *item = strlen(name) == SERVE_FRAME_ID ? cli_recorded_find(list, name) : NULL;
+    if (item == NULL) return choose_request_id(list, name);
+    item->chosen = true;
+    return true;
+}
+
+cli_exit cli_recorded_none(const cli_recorded_list *list, const char *name)
+{
+    return cli_fail(CLI_USAGE,
+                    "%s has no record with the id %s: its request was not recorded or said store: false, or "
+                    "the record was dropped or erased; weir record list shows those that are there",
+                    list->recording.path, name);
+}
+
 cli_exit cli_recorded_choose(cli_recorded_list *list, char *const *names, size_t n)
 {
     for (size_t i = 0; i < list->n; i++) list->items[i]->chosen = n == 0;
-    for (size_t i = 0; i < n; i++) {
-        cli_recorded *item = strlen(names[i]) == SERVE_FRAME_ID ? cli_recorded_find(list, names[i]) : NULL;
-        if (item != NULL)
-            item->chosen = true;
-        else if (!choose_request_id(list, names[i]))
-            return cli_fail(
-                CLI_USAGE,
-                "%s has no record with the id %s: its request was not recorded or said store: "
-                "false, or the record was dropped or erased; weir record list shows those that are "
-                "there",
-                list->recording.path, names[i]);
-    }
+    for (size_t i = 0; i < n; i++)
+        if (!cli_recorded_choose_one(list, names[i])) return cli_recorded_none(list, names[i]);
     return CLI_OK;
 }
 

@@ -46,6 +46,10 @@ void cli_recorded_fini(cli_recorded_list *list);
  * CLI_USAGE after a message. */
 cli_exit cli_recorded_choose(cli_recorded_list *list, char *const *names, size_t n);
 
+/* The same for one name. False: there is none, which cli_recorded_none says. */
+bool cli_recorded_choose_one(cli_recorded_list *list, const char *name);
+cli_exit cli_recorded_none(const cli_recorded_list *list, const char *name);
+
 /* Reads a record. False: *error says why. Freed with fini in any case. */
 bool cli_recorded_load(const cli_recorded_list *list, const cli_recorded *item, cli_record_parts *parts,
                        weir_error *error);

@@ -48,17 +48,22 @@ char *cli_settings_value(const cli_args *args, const cli_option *option, size_t 
 static bool is_recorded(const cli_args *args, const cli_option *option)
 {
     return args->sources[option - cli_options].from != CLI_FROM_DEFAULT &&
-           (option->commands & CLI_RECORD) != 0 && (option->commands & args->command->bit) != 0 &&
-           option->whose != CLI_OF_ALL && option->group != CLI_OUTPUT && strcmp(option->name, "--model") != 0;
+           (option->commands & args->command->bit) != 0 && cli_options_in_recordings(option) &&
+           strcmp(option->name, "--model") != 0;
 }
 
-static void add_word(cli_text *text, const char *word)
+/* Adds an option; value: NULL = a flag. False: the value is no UTF-8, and neither is added. */
+static bool add_option(cli_text *text, const char *name, const char *value)
 {
-    json_t *string = json_string(word);
-    if (string == NULL) return; /* no UTF-8: it cannot be recorded */
+    json_t *string = value != NULL ? json_string(value) : json_null();
+    if (string == NULL) return false;
     json_decref(string);
     if (text->n > 1) cli_text_puts(text, ",");
-    weir__json_quote(text, word, strlen(word));
+    weir__json_quote(text, name, strlen(name));
+    if (value == NULL) return true;
+    cli_text_puts(text, ",");
+    weir__json_quote(text, value, strlen(value));
+    return true;
 }
 
 char *cli_settings_words(const cli_args *args, const cli_args *server, const char *path)
@@ -68,9 +73,12 @@ char *cli_settings_words(const cli_args *args, const cli_args *server, const cha
     cli_text_puts(&text, "[");
     if (model != NULL) {
         char *value = absolute_value(model);
-        add_word(&text, "--model");
-        add_word(&text, value);
+        bool added = add_option(&text, "--model", value);
         cli_free(value);
+        if (!added) {
+            weir__text_fini(&text);
+            return NULL;
+        }
     }
     for (const cli_option *option = cli_options; option->name != NULL; option++) {
         const cli_args *from = option->group == CLI_SERVING ? server : args;
@@ -78,12 +86,11 @@ char *cli_settings_words(const cli_args *args, const cli_args *server, const cha
         char *value;
         if (!is_recorded(from, option)) continue;
         if (cli_options_is_flag(option)) {
-            if (*flag == (option->kind == CLI_FLAG)) add_word(&text, option->name);
+            if (*flag == (option->kind == CLI_FLAG)) add_option(&text, option->name, NULL);
             continue;
         }
         for (size_t i = 0; (value = cli_settings_value(from, option, i)) != NULL; i++) {
-            add_word(&text, option->name);
-            add_word(&text, value);
+            add_option(&text, option->name, value);
             cli_free(value);
         }
     }

@@ -86,13 +86,14 @@ static void free_node(frame_node *node)
 
 /* ---- Segments ---- */
 
-static void drop_oldest(serve_recorder *recorder)
+static void drop_segment(serve_recorder *recorder, size_t i)
 {
     char name[SERVE_SEGMENT_NAME];
-    serve_segment_name(recorder->old[0].number, name);
+    old_segment *old = &recorder->old[i];
+    serve_segment_name(old->number, name);
     unlinkat(recorder->recording.folder, name, 0);
-    atomic_fetch_sub(&recorder->n_bytes, recorder->old[0].n_bytes);
-    memmove(recorder->old, recorder->old + 1, --recorder->n_old * sizeof *recorder->old);
+    atomic_fetch_sub(&recorder->n_bytes, old->n_bytes);
+    memmove(old, old + 1, (--recorder->n_old - i) * sizeof *old);
 }
 
 /* Ends the open segment: it is one of the old ones then. */
@@ -138,7 +139,8 @@ static void sweep_segments(serve_recorder *recorder)
 {
     int64_t most_ms = (int64_t)recorder->params.days * MS_PER_DAY, now = now_ms();
     if (recorder->fd >= 0 && now - recorder->began_ms >= most_ms / 8) end_segment(recorder);
-    while (recorder->n_old > 0 && now - recorder->old[0].began_ms >= most_ms) drop_oldest(recorder);
+    for (size_t i = recorder->n_old; i-- > 0;) /* the clock may have been set back between two of them */
+        if (now - recorder->old[i].began_ms >= most_ms) drop_segment(recorder, i);
 }
 
 /* Makes room for n bytes in the segment and in the folder. False: errno says why. */
@@ -155,7 +157,7 @@ static bool make_room(serve_recorder *recorder, uint64_t n)
     while (atomic_load(&recorder->n_bytes) + n + SERVE_SEGMENT_HEAD > most) {
         if (recorder->n_old == 0) end_segment(recorder);
         if (recorder->n_old == 0) break;
-        drop_oldest(recorder);
+        drop_segment(recorder, 0);
     }
     return recorder->fd >= 0 || begin_segment(recorder);
 }
@@ -270,13 +272,22 @@ static weir_status lock_folder(serve_recorder *recorder, weir_error *error)
                            strerror(errno));
 }
 
-/* Finds the segments that are there. The times of those whose heads are damaged are those of the one before
- * them. */
+/* The time when a segment began; of the last write, if its head is damaged or names a time to come. */
+static int64_t begin_of(int fd, const struct stat *is)
+{
+    unsigned char head[SERVE_SEGMENT_HEAD];
+    int64_t began_ms = -1, now = now_ms();
+    if (weir__file_read(fd, head, sizeof head, 0)) serve_segment_read(head, &began_ms);
+    if (began_ms >= 0 && began_ms <= now) return began_ms;
+    if (is->st_mtime < 0) return 0;
+    return is->st_mtime < now / 1000 ? (int64_t)is->st_mtime * 1000 : now;
+}
+
+/* Finds the segments that are there. */
 static weir_status find_old(serve_recorder *recorder, weir_error *error)
 {
     uint64_t *segments;
     size_t n;
-    int64_t began_ms = 0;
     weir_status status = serve_recording_list(&recorder->recording, &segments, &n, error);
     if (status != WEIR_OK) return status;
     if (n > 0 && !weir__mem_grow(&recorder->old, &recorder->old_capacity, n + 1, sizeof *recorder->old)) {
@@ -285,15 +296,14 @@ static weir_status find_old(serve_recorder *recorder, weir_error *error)
     }
     for (size_t i = 0; i < n; i++) {
         char name[SERVE_SEGMENT_NAME];
-        unsigned char head[SERVE_SEGMENT_HEAD];
         struct stat is;
         serve_segment_name(segments[i], name);
         recorder->number = segments[i];
         int fd = openat(recorder->recording.folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
         if (fd < 0) continue;
         if (fstat(fd, &is) == 0 && S_ISREG(is.st_mode)) {
-            if (weir__file_read(fd, head, sizeof head, 0)) serve_segment_read(head, &began_ms);
-            recorder->old[recorder->n_old++] = (old_segment){segments[i], (uint64_t)is.st_size, began_ms};
+            recorder->old[recorder->n_old++] =
+                (old_segment){segments[i], (uint64_t)is.st_size, begin_of(fd, &is)};
             atomic_fetch_add(&recorder->n_bytes, (uint64_t)is.st_size);
         }
         close(fd);
@@ -340,8 +350,9 @@ static bool queue_frame(serve_recorder *recorder, frame_node *node)
 {
     uint64_t n = node_bytes(node);
     pthread_mutex_lock(&recorder->helper.mutex);
-    bool fits = !node->meta.failed && node->meta.n <= SERVE_FRAME_META_MAX &&
-                node->body.n <= SERVE_FRAME_BODY_MAX && recorder->n_queued + n <= SERVE_RECORDER_QUEUE;
+    bool valid = node->meta.n <= SERVE_FRAME_META_MAX && node->body.n <= SERVE_FRAME_BODY_MAX;
+    bool room = recorder->n_queued == 0 || recorder->n_queued + n <= SERVE_RECORDER_QUEUE;
+    bool fits = !node->meta.failed && valid && room;
     if (fits) {
         recorder->n_queued += n;
         if (recorder->last != NULL)
@@ -350,7 +361,7 @@ static bool queue_frame(serve_recorder *recorder, frame_node *node)
             recorder->first = node;
         recorder->last = node;
     } else {
-        count_drop(recorder, node->meta.failed ? ENOMEM : 0);
+        count_drop(recorder, node->meta.failed ? ENOMEM : valid ? 0 : EFBIG);
     }
     pthread_cond_signal(&recorder->helper.changed);
     pthread_mutex_unlock(&recorder->helper.mutex);

@@ -8,7 +8,7 @@
 
 typedef struct serve_recorder serve_recorder;
 
-#define SERVE_RECORDER_QUEUE ((uint64_t)64 << 20) /* bytes of frames that wait for the disk */
+#define SERVE_RECORDER_QUEUE ((uint64_t)64 << 20) /* bytes of frames that wait; or one frame */
 
 /* What a frame has. The texts are the taker's. */
 typedef struct serve_recorded {

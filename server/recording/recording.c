@@ -112,10 +112,10 @@ serve_segment_state serve_segment_read(const unsigned char head[SERVE_SEGMENT_HE
 {
     if (memcmp(head, segment_word, sizeof segment_word) != 0) return SERVE_SEGMENT_FOREIGN;
     if (get_number(head + 8, 4) != VERSION) return SERVE_SEGMENT_OTHER;
+    if (get_number(head + 12, 4) != (weir__hash(VERSION, head + 16, 8) & UINT32_MAX))
+        return SERVE_SEGMENT_FOREIGN;
     *began_ms = (int64_t)get_number(head + 16, 8);
-    return get_number(head + 12, 4) == (weir__hash(VERSION, head + 16, 8) & UINT32_MAX)
-               ? SERVE_SEGMENT_OURS
-               : SERVE_SEGMENT_FOREIGN;
+    return SERVE_SEGMENT_OURS;
 }
 
 void serve_segment_name(uint64_t number, char name[SERVE_SEGMENT_NAME])
@@ -267,6 +267,8 @@ typedef struct segment {
     uint64_t number, n_bytes;
     char name[SERVE_SEGMENT_NAME];
     unsigned char *piece; /* [PIECE] */
+    unsigned char *look;  /* [PIECE], for find_head: bytes look_at .. look_at + n_look */
+    uint64_t look_at, n_look;
 } segment;
 
 /* Opens a segment; fd -1: it is gone, or no regular file. */
@@ -275,6 +277,7 @@ static weir_status open_segment(const serve_recording *recording, uint64_t numbe
 {
     struct stat is;
     s->number = number;
+    s->n_look = 0;
     serve_segment_name(number, s->name);
     s->fd = openat(recording->folder, s->name, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (s->fd < 0 && (errno == ENOENT || errno == ELOOP)) return WEIR_OK;
@@ -314,27 +317,33 @@ static bool hash_content(const segment *s, uint64_t at, size_t n_meta, uint64_t 
 }
 
 /* The next place from `at` on where the head of a frame is; the segment's end if there is none. */
-static uint64_t find_head(const segment *s, uint64_t at)
+static uint64_t find_head(segment *s, uint64_t at)
 {
     while (at + SERVE_FRAME_HEAD <= s->n_bytes) {
-        uint64_t left = s->n_bytes - at;
-        size_t n = left < PIECE ? (size_t)left : PIECE;
-        if (!weir__file_read(s->fd, s->piece, n, at)) break;
-        for (size_t i = 0; i + SERVE_FRAME_HEAD <= n; i++) {
+        if (at < s->look_at || at + SERVE_FRAME_HEAD > s->look_at + s->n_look) {
+            uint64_t left = s->n_bytes - at;
+            s->look_at = at;
+            s->n_look = left < PIECE ? left : PIECE;
+            if (!weir__file_read(s->fd, s->look, (size_t)s->n_look, at)) break;
+        }
+        for (; at + SERVE_FRAME_HEAD <= s->look_at + s->n_look; at++) {
+            const unsigned char *head = s->look + (at - s->look_at);
             serve_frame frame;
             uint64_t hash;
-            if (s->piece[i] == (FRAME_WORD & 0xFF) && serve_frame_read(s->piece + i, &frame, &hash))
-                return at + i;
+            if (head[0] == (FRAME_WORD & 0xFF) && serve_frame_read(head, &frame, &hash)) return at;
         }
-        at += n - (SERVE_FRAME_HEAD - 1);
     }
+    s->n_look = 0;
     return s->n_bytes;
 }
 
+/* A walk through all frames, which reads or erases them. */
 typedef struct scan {
     serve_frame_fn *take;
+    serve_choose_fn *choose; /* NULL: none is erased */
     serve_damage_fn *damage;
     void *user;
+    bool wrote, failed; /* into this segment; errno says why */
 } scan;
 
 static void report(const scan *to, const segment *s, uint64_t at, uint64_t n, const char *what)
@@ -342,8 +351,41 @@ static void report(const scan *to, const segment *s, uint64_t at, uint64_t n, co
     if (to->damage != NULL) to->damage(s->name, at, n, what, to->user);
 }
 
+/* Makes a content zeroes, where it is not. */
+static bool clear_content(scan *to, const segment *s, uint64_t at, uint64_t left)
+{
+    while (left > 0) {
+        size_t n = left < PIECE ? (size_t)left : PIECE;
+        if (!weir__file_read(s->fd, s->piece, n, at)) return false;
+        if (s->piece[0] != 0 || memcmp(s->piece, s->piece + 1, n - 1) != 0) {
+            memset(s->piece, 0, n);
+            to->wrote = true;
+            if (!weir__file_write(s->fd, s->piece, n, at)) return false;
+        }
+        at += n;
+        left -= n;
+    }
+    return true;
+}
+
+/* Erases a frame if it is chosen: first its head says so. An erasure may have been left half done. */
+static bool erase_frame(scan *to, const segment *s, uint64_t at, serve_frame frame)
+{
+    unsigned char head[SERVE_FRAME_HEAD];
+    if (frame.kind != SERVE_FRAME_ERASED) {
+        if (!to->choose(&frame, to->user)) return true;
+        frame.kind = SERVE_FRAME_ERASED;
+        memset(frame.id, '0', SERVE_FRAME_ID);
+        memset(frame.key, '0', SERVE_FRAME_ID);
+        serve_frame_write(&frame, 0, head);
+        to->wrote = true;
+        if (!weir__file_write(s->fd, head, sizeof head, at)) return false;
+    }
+    return clear_content(to, s, at + SERVE_FRAME_HEAD, frame.n_meta + frame.n_body);
+}
+
 /* Reads the frame at *at, or what is there instead, and goes on behind it. False: stop. */
-static bool scan_frame(const scan *to, const segment *s, uint64_t *at)
+static bool scan_frame(scan *to, segment *s, uint64_t *at)
 {
     unsigned char head[SERVE_FRAME_HEAD];
     serve_frame frame;
@@ -358,55 +400,73 @@ static bool scan_frame(const scan *to, const segment *s, uint64_t *at)
     uint64_t n = SERVE_FRAME_HEAD + frame.n_meta + frame.n_body;
     if (n > left) {
         *at = find_head(s, begin + 1);
-        report(to, s, begin, *at - begin,
-               "the segment ends within a frame, which may still be being written");
+        if (to->choose == NULL || to->choose(&frame, to->user))
+            report(to, s, begin, *at - begin,
+                   "the segment ends within a frame, which may still be being written");
         return true;
     }
     *at += n;
+    if (to->choose != NULL) {
+        to->failed = !erase_frame(to, s, begin, frame);
+        return !to->failed;
+    }
     bool erased = frame.kind == SERVE_FRAME_ERASED;
     if (erased ||
         (hash_content(s, begin + SERVE_FRAME_HEAD, frame.n_meta, frame.n_body, &found) && found == hash))
-        return to->take(&frame, (serve_frame_place){s->number, begin}, to->user);
+        return to->take == NULL || to->take(&frame, (serve_frame_place){s->number, begin}, to->user);
     report(to, s, begin, n, "the content of a frame does not have its checksum");
     return true;
 }
 
-/* False: stop. */
-static bool scan_segment(const scan *to, const segment *s)
+/* Reports a head that is not ours. False: no frames can be read behind it. */
+static bool check_head(const scan *to, const segment *s)
 {
     unsigned char head[SERVE_SEGMENT_HEAD];
     int64_t began_ms;
-    uint64_t at = SERVE_SEGMENT_HEAD;
     bool readable = s->n_bytes >= sizeof head && weir__file_read(s->fd, head, sizeof head, 0);
     serve_segment_state state = readable ? serve_segment_read(head, &began_ms) : SERVE_SEGMENT_FOREIGN;
-    if (state == SERVE_SEGMENT_OTHER)
+    bool other = state == SERVE_SEGMENT_OTHER;
+    if (other)
         report(to, s, 0, s->n_bytes, "another version of weir wrote this segment");
+    else if (to->choose != NULL)
+        return readable; /* a head has no texts, and frames behind it are found */
     else if (!readable)
         report(to, s, 0, s->n_bytes, "the segment ends within its head");
     else if (state == SERVE_SEGMENT_FOREIGN)
         report(to, s, 0, SERVE_SEGMENT_HEAD, "the segment's head is damaged");
-    if (state == SERVE_SEGMENT_OTHER || !readable) return true;
+    return readable && !other;
+}
+
+/* False: stop. */
+static bool scan_segment(scan *to, segment *s)
+{
+    uint64_t at = SERVE_SEGMENT_HEAD;
+    if (!check_head(to, s)) return true;
     while (at < s->n_bytes)
         if (!scan_frame(to, s, &at)) return false;
     return true;
 }
 
-weir_status serve_recording_scan(const serve_recording *recording, serve_frame_fn *take,
-                                 serve_damage_fn *damage, void *user, weir_error *error)
+static weir_status scan_all(const serve_recording *recording, scan *to, weir_error *error)
 {
-    const scan to = {take, damage, user};
     uint64_t *segments;
     size_t n;
     bool goes_on = true;
     segment s = {.fd = -1};
     weir_status status = serve_recording_list(recording, &segments, &n, error);
     if (status != WEIR_OK) return status;
-    if ((s.piece = weir__mem_alloc(PIECE)) == NULL)
+    if ((s.piece = weir__mem_alloc(2 * PIECE)) == NULL)
         status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for a piece of a segment");
+    else
+        s.look = s.piece + PIECE;
     for (size_t i = 0; segments != NULL && i < n && goes_on && status == WEIR_OK; i++) {
-        status = open_segment(recording, segments[i], O_RDONLY, &s, error);
+        status = open_segment(recording, segments[i], to->choose != NULL ? O_RDWR : O_RDONLY, &s, error);
         if (s.fd < 0) continue;
-        goes_on = scan_segment(&to, &s);
+        errno = 0;
+        goes_on = scan_segment(to, &s);
+        if (to->failed || (to->wrote && fsync(s.fd) != 0))
+            status = fail_io(error, "record", s.name, "cannot be erased from");
+        to->wrote = false;
         close(s.fd);
     }
     weir__mem_free(s.piece);
@@ -414,12 +474,24 @@ weir_status serve_recording_scan(const serve_recording *recording, serve_frame_f
     return status;
 }
 
+weir_status serve_recording_scan(const serve_recording *recording, serve_frame_fn *take,
+                                 serve_damage_fn *damage, void *user, weir_error *error)
+{
+    return scan_all(recording, &(scan){.take = take, .damage = damage, .user = user}, error);
+}
+
+weir_status serve_recording_erase(const serve_recording *recording, serve_choose_fn *choose,
+                                  serve_damage_fn *damage, void *user, weir_error *error)
+{
+    return scan_all(recording, &(scan){.choose = choose, .damage = damage, .user = user}, error);
+}
+
 /* Opens a frame's segment, and reads its head. */
-static weir_status open_frame(const serve_recording *recording, serve_frame_place place, int flags,
-                              segment *s, serve_frame *frame, uint64_t *hash, weir_error *error)
+static weir_status open_frame(const serve_recording *recording, serve_frame_place place, segment *s,
+                              serve_frame *frame, uint64_t *hash, weir_error *error)
 {
     unsigned char head[SERVE_FRAME_HEAD];
-    weir_status status = open_segment(recording, place.segment, flags, s, error);
+    weir_status status = open_segment(recording, place.segment, O_RDONLY, s, error);
     if (status != WEIR_OK) return status;
     if (s->fd < 0)
         return weir__error_set(error, WEIR_IO, "record", "%s is gone: the server has dropped it", s->name);
@@ -438,7 +510,7 @@ weir_status serve_recording_load(const serve_recording *recording, serve_frame_p
     segment s = {.fd = -1};
     uint64_t hash = 0;
     *content = NULL;
-    weir_status status = open_frame(recording, place, O_RDONLY, &s, frame, &hash, error);
+    weir_status status = open_frame(recording, place, &s, frame, &hash, error);
     if (status != WEIR_OK) return status;
     size_t n_meta = frame->n_meta, n_body = (size_t)frame->n_body;
     uint64_t at = place.at + SERVE_FRAME_HEAD;
@@ -460,32 +532,4 @@ weir_status serve_recording_load(const serve_recording *recording, serve_frame_p
     bytes[n_meta] = bytes[n_meta + n_body + 1] = '\0';
     *content = bytes;
     return WEIR_OK;
-}
-
-weir_status serve_recording_erase(const serve_recording *recording, serve_frame_place place,
-                                  weir_error *error)
-{
-    static const unsigned char zeroes[4096];
-    unsigned char head[SERVE_FRAME_HEAD];
-    segment s = {.fd = -1};
-    serve_frame frame = {0};
-    uint64_t hash = 0;
-    weir_status status = open_frame(recording, place, O_RDWR, &s, &frame, &hash, error);
-    if (status != WEIR_OK) return status;
-    uint64_t left = frame.n_meta + frame.n_body, at = place.at + SERVE_FRAME_HEAD;
-    frame.kind = SERVE_FRAME_ERASED;
-    memset(frame.id, '0', SERVE_FRAME_ID);
-    memset(frame.key, '0', SERVE_FRAME_ID);
-    serve_frame_write(&frame, 0, head);
-    bool ok = weir__file_write(s.fd, head, sizeof head, place.at);
-    while (ok && left > 0) {
-        size_t n = left < sizeof zeroes ? (size_t)left : sizeof zeroes;
-        ok = weir__file_write(s.fd, zeroes, n, at);
-        at += n;
-        left -= n;
-    }
-    ok = ok && fsync(s.fd) == 0;
-    if (!ok) status = fail_io(error, "record", s.name, "cannot be erased from");
-    close(s.fd);
-    return status;
 }

@@ -56,6 +56,8 @@ typedef enum serve_segment_state {
     SERVE_SEGMENT_OTHER,  /* of another version */
     SERVE_SEGMENT_FOREIGN /* no segment, or its head is damaged */
 } serve_segment_state;
+
+/* *began_ms is written only for SERVE_SEGMENT_OURS. */
 serve_segment_state serve_segment_read(const unsigned char head[SERVE_SEGMENT_HEAD], int64_t *began_ms);
 
 void serve_segment_name(uint64_t number, char name[SERVE_SEGMENT_NAME]);
@@ -100,9 +102,14 @@ weir_status serve_recording_scan(const serve_recording *recording, serve_frame_f
 weir_status serve_recording_load(const serve_recording *recording, serve_frame_place place,
                                  serve_frame *frame, char **content, weir_error *error);
 
-/* Erases a frame: its head says so, and its content becomes zeroes. Other processes may read and add frames
- * meanwhile. IO. */
-weir_status serve_recording_erase(const serve_recording *recording, serve_frame_place place,
-                                  weir_error *error);
+/* True: the frame is to be erased. Called once for each frame that was not erased before. */
+typedef bool serve_choose_fn(const serve_frame *frame, void *user);
+
+/* Erases the chosen frames: their heads say so, and their contents become zeroes. A frame is found by its
+ * head, so its content may be damaged. `damage` is called where there may be frames that cannot be erased:
+ * bytes that are no frame, a chosen one that is cut, a segment of another version. Other processes may read
+ * and add frames meanwhile; a segment that was dropped counts as empty. IO, NO_MEMORY. */
+weir_status serve_recording_erase(const serve_recording *recording, serve_choose_fn *choose,
+                                  serve_damage_fn *damage, void *user, weir_error *error);
 
 #endif

@@ -265,47 +265,144 @@ static void test_one_recorder_for_a_folder(void **state)
     serve_recorder_destroy(open_recorder(1 << 20));
 }
 
-static void test_a_keys_frames_are_erased(void **state)
+/* Frames to erase; what the eraser says. */
+typedef struct erasure {
+    char key[SERVE_FRAME_ID + 1];
+    int n, n_left;
+} erasure;
+
+static bool choose(const serve_frame *frame, void *user)
 {
-    char hex[65], digest[SERVE_FRAME_ID + 1], at[TEMP_PATH_MAX + 64];
-    static unsigned char bytes[BYTES_MAX];
+    erasure *e = user;
+    bool is = strcmp(frame->key, e->key) == 0;
+    e->n += is;
+    return is;
+}
+
+static void leave(const char *segment, uint64_t at, uint64_t n, const char *what, void *user)
+{
+    erasure *e = user;
+    (void)segment;
+    (void)at;
+    assert_true(n > 0 && what[0] != '\0');
+    e->n_left++;
+}
+
+static erasure erase_key(const char *hex)
+{
     serve_recording recording;
+    erasure e = {0};
+    assert_int_equal(serve_recording_open(&recording, path, "record", false, NULL), WEIR_OK);
+    serve_recording_digest(&recording, hex, e.key);
+    assert_int_equal(serve_recording_erase(&recording, choose, leave, &e, NULL), WEIR_OK);
+    serve_recording_close(&recording);
+    return e;
+}
+
+static size_t read_segment(unsigned char *bytes)
+{
+    char at[TEMP_PATH_MAX + 64];
     struct stat is;
-    (void)state;
+    segment_path(1, at);
+    int fd = open(at, O_RDONLY);
+    assert_true(fd >= 0 && fstat(fd, &is) == 0 && is.st_size <= BYTES_MAX);
+    assert_true(weir__file_read(fd, bytes, (size_t)is.st_size, 0));
+    close(fd);
+    return (size_t)is.st_size;
+}
+
+/* The bytes of frame i's content that are not zero. */
+static size_t count_letters(const unsigned char *bytes, int i)
+{
+    uint64_t begin = SERVE_SEGMENT_HEAD;
+    size_t n = 0;
+    for (int k = 0; k < i; k++) begin += frame_bytes(k);
+    for (uint64_t k = SERVE_FRAME_HEAD; k < frame_bytes(i); k++) n += bytes[begin + k] != 0;
+    return n;
+}
+
+/* Frames 0, 2 and 4 have a key; hex: it. */
+static void record_keys(char hex[65])
+{
     serve_secret_of_key("one", 3, hex);
     serve_recorder *recorder = open_recorder(1 << 20);
     for (int i = 0; i < N; i++) assert_true(push(recorder, i, i % 2 == 0 ? hex : ""));
     serve_recorder_destroy(recorder);
-    found f = scan_folder();
+}
+
+static void test_a_keys_frames_are_erased(void **state)
+{
+    char hex[65];
+    static unsigned char bytes[BYTES_MAX];
+    serve_recording recording;
+    serve_frame frame;
+    char *content;
+    (void)state;
+    record_keys(hex);
+    found before = scan_folder();
+    for (int again = 0; again < 2; again++) {
+        erasure e = erase_key(hex);
+        assert_int_equal(e.n, again == 0 ? N - N / 2 : 0);
+        assert_int_equal(e.n_left, 0);
+        found f = scan_folder();
+        assert_int_equal(f.n, N / 2);
+        assert_int_equal(f.n_erased, N - N / 2);
+        assert_int_equal(f.n_damaged, 0);
+        read_segment(bytes);
+        for (int i = 0; i < N; i++) assert_int_equal(count_letters(bytes, i), i % 2 == 0 ? 0 : 10 + 8 * i);
+    }
     assert_int_equal(serve_recording_open(&recording, path, "record", false, NULL), WEIR_OK);
-    serve_recording_digest(&recording, hex, digest);
-    for (int i = 0; i < N; i++) {
-        serve_frame frame;
-        char *content;
-        assert_int_equal(serve_recording_load(&recording, f.places[i], &frame, &content, NULL), WEIR_OK);
-        weir__mem_free(content);
-        assert_int_equal(strcmp(frame.key, digest) == 0, i % 2 == 0);
-        if (i % 2 != 0) continue;
-        assert_int_equal(serve_recording_erase(&recording, f.places[i], NULL), WEIR_OK);
-        assert_int_equal(serve_recording_load(&recording, f.places[i], &frame, &content, NULL), WEIR_IO);
-        assert_int_equal(serve_recording_erase(&recording, f.places[i], NULL), WEIR_OK); /* again */
-    }
+    assert_int_equal(serve_recording_load(&recording, before.places[0], &frame, &content, NULL), WEIR_IO);
     serve_recording_close(&recording);
-    f = scan_folder();
-    assert_int_equal(f.n, N / 2);
-    assert_int_equal(f.n_erased, N - N / 2);
-    assert_int_equal(f.n_damaged, 0);
-    /* All that is left of the bytes are those of the others. */
-    segment_path(1, at);
-    int fd = open(at, O_RDONLY);
-    assert_true(fd >= 0 && fstat(fd, &is) == 0 && weir__file_read(fd, bytes, (size_t)is.st_size, 0));
-    close(fd);
-    uint64_t begin = SERVE_SEGMENT_HEAD;
-    for (int i = 0; i < N; begin += frame_bytes(i++)) {
-        size_t n_letters = 0;
-        for (uint64_t k = SERVE_FRAME_HEAD; k < frame_bytes(i); k++) n_letters += bytes[begin + k] != 0;
-        assert_int_equal(n_letters, i % 2 == 0 ? 0 : 10 + 8 * i);
+}
+
+/* Each byte changed: what the eraser leaves of the key's frames, it reports. */
+static void test_a_damaged_folder_is_erased(void **state)
+{
+    char hex[65];
+    static unsigned char bytes[BYTES_MAX], after[BYTES_MAX];
+    (void)state;
+    record_keys(hex);
+    size_t n = read_segment(bytes);
+    for (size_t at = 0; at < n; at++) {
+        size_t n_left = 0;
+        bytes[at] ^= (unsigned char)(1u << (at % 8));
+        write_segment(bytes, n);
+        bytes[at] ^= (unsigned char)(1u << (at % 8));
+        erasure e = erase_key(hex);
+        assert_int_equal(read_segment(after), n);
+        for (int i = 0; i < N; i += 2) n_left += count_letters(after, i);
+        for (int i = 1; i < N; i += 2) assert_true(count_letters(after, i) >= 9 + 8 * (size_t)i);
+        assert_true(n_left == 0 || e.n_left == 1);
+        uint64_t begin = SERVE_SEGMENT_HEAD; /* a content that has changed is erased as any other */
+        for (int i = 0; i < N; begin += frame_bytes(i++))
+            if (at >= begin + SERVE_FRAME_HEAD && at < begin + frame_bytes(i))
+                assert_int_equal(e.n_left + (int)n_left, 0);
     }
+    for (size_t cut = n - frame_bytes(N - 1) + SERVE_FRAME_HEAD; cut < n; cut++) { /* the key's last one */
+        write_segment(bytes, cut);
+        assert_int_equal(erase_key(hex).n_left, 1);
+    }
+    write_segment(bytes, n - frame_bytes(N - 1) - 1); /* another one's */
+    assert_int_equal(erase_key(hex).n_left, 0);
+}
+
+/* An erasure that was interrupted behind the head is completed. */
+static void test_an_erasure_is_completed(void **state)
+{
+    char hex[65];
+    static unsigned char bytes[BYTES_MAX], after[BYTES_MAX];
+    (void)state;
+    record_keys(hex);
+    size_t n = read_segment(bytes);
+    erase_key(hex);
+    read_segment(after);
+    memcpy(bytes + SERVE_SEGMENT_HEAD, after + SERVE_SEGMENT_HEAD, SERVE_FRAME_HEAD);
+    write_segment(bytes, n);
+    assert_int_equal(count_letters(bytes, 0), 10);
+    assert_int_equal(erase_key("").n, N / 2); /* of requests without a key */
+    read_segment(after);
+    assert_int_equal(count_letters(after, 0), 0);
 }
 
 /* The oldest go first, and the folder never has more bytes than it may have. */
@@ -342,23 +439,94 @@ static void test_bytes_are_bounded(void **state)
     assert_false(scan_folder().has[0]);
 }
 
-static void test_old_records_go(void **state)
+/* A frame that is longer than the queue is written if it is the only one. */
+static void test_a_long_frame(void **state)
+{
+    weir__text meta = {0}, body = {0};
+    char piece[4096];
+    (void)state;
+    memset(piece, 'x', sizeof piece);
+    serve_recorder *recorder = open_recorder((int64_t)(2 * SERVE_RECORDER_QUEUE));
+    weir__text_add_string(&meta, "{}");
+    while (body.n <= SERVE_RECORDER_QUEUE) assert_true(weir__text_add(&body, piece, sizeof piece));
+    assert_true(serve_recorder_push(recorder, &(serve_recorded){.kind = SERVE_FRAME_REQUEST,
+                                                                .id = "00000000000000000000000000000001",
+                                                                .key = "",
+                                                                .meta = &meta,
+                                                                .body = &body}));
+    serve_recorder_destroy(recorder);
+    assert_true(scan_folder().has[0]);
+}
+
+static void write_head(uint64_t number, int64_t began_ms, bool damaged)
 {
     unsigned char head[SERVE_SEGMENT_HEAD];
     char at[TEMP_PATH_MAX + 64];
+    serve_segment_write(began_ms, head);
+    head[12] ^= damaged ? 1 : 0; /* the checksum */
+    segment_path(number, at);
+    int fd = open(at, O_WRONLY);
+    assert_true(fd >= 0 && weir__file_write(fd, head, sizeof head, 0));
+    close(fd);
+}
+
+static bool has_segment(uint64_t number)
+{
+    char at[TEMP_PATH_MAX + 64];
+    segment_path(number, at);
+    return access(at, F_OK) == 0;
+}
+
+static void test_old_records_go(void **state)
+{
     (void)state;
     serve_recorder *recorder = open_recorder(1 << 20);
     assert_true(push(recorder, 0, ""));
     serve_recorder_destroy(recorder);
-    segment_path(1, at);
     for (int days = 29; days <= 31; days += 2) { /* of 30 */
-        serve_segment_write(((int64_t)time(NULL) - days * 86400) * 1000, head);
-        int fd = open(at, O_WRONLY);
-        assert_true(fd >= 0 && weir__file_write(fd, head, sizeof head, 0));
-        close(fd);
+        write_head(1, ((int64_t)time(NULL) - days * 86400) * 1000, false);
         serve_recorder_destroy(open_recorder(1 << 20)); /* looks at its start */
-        assert_int_equal(access(at, F_OK), days < 30 ? 0 : -1);
+        assert_int_equal(has_segment(1), days < 30);
     }
+}
+
+/* A head that is damaged, or that names a time that cannot be, drops no records at a start: neither its own
+ * nor those of the next segment. */
+static void test_a_damaged_head_drops_nothing(void **state)
+{
+    static const struct {
+        int64_t began_ms;
+        bool damaged;
+    } heads[] = {{0, true},   {INT64_MIN, true},  {INT64_MAX, true},
+                 {-1, false}, {INT64_MIN, false}, {INT64_MAX, false}};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        serve_recorder *recorder = open_recorder(1 << 20);
+        assert_true(push(recorder, i, ""));
+        serve_recorder_destroy(recorder);
+    }
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        write_head(1, heads[i].began_ms, heads[i].damaged);
+        serve_recorder_destroy(open_recorder(1 << 20));
+        assert_true(has_segment(1));
+        assert_true(has_segment(2));
+    }
+}
+
+/* The clock was set back between two segments: each has its own age. */
+static void test_an_old_segment_behind_a_new_one_goes(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        serve_recorder *recorder = open_recorder(1 << 20);
+        assert_true(push(recorder, i, ""));
+        serve_recorder_destroy(recorder);
+    }
+    write_head(2, ((int64_t)time(NULL) - INT64_C(31) * 86400) * 1000, false);
+    serve_recorder_destroy(open_recorder(1 << 20));
+    assert_true(has_segment(1));
+    assert_false(has_segment(2));
+    assert_true(has_segment(3));
 }
 
 /* Writes fail in the middle, as with a full disk: the frames before are whole, those that did not fit are
@@ -409,8 +577,13 @@ int main(void)
         cmocka_unit_test_setup(test_other_files, setup),
         cmocka_unit_test_setup(test_one_recorder_for_a_folder, setup),
         cmocka_unit_test_setup(test_a_keys_frames_are_erased, setup),
+        cmocka_unit_test_setup(test_a_damaged_folder_is_erased, setup),
+        cmocka_unit_test_setup(test_an_erasure_is_completed, setup),
         cmocka_unit_test_setup(test_bytes_are_bounded, setup),
+        cmocka_unit_test_setup(test_a_long_frame, setup),
         cmocka_unit_test_setup(test_old_records_go, setup),
+        cmocka_unit_test_setup(test_a_damaged_head_drops_nothing, setup),
+        cmocka_unit_test_setup(test_an_old_segment_behind_a_new_one_goes, setup),
         cmocka_unit_test_setup(test_a_full_disk, setup),
     };
     temp_folder();

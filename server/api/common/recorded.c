@@ -21,13 +21,14 @@
 
 /* ---- Secrets ---- */
 
-/* Members of a body that are no part of the conversation: of the body itself, of Ollama's options, of tools
- * that run elsewhere, and of Anthropic's MCP servers. */
+/* Members of a body that are no part of the conversation: of the body itself, of Ollama's options, and of
+ * Anthropic's MCP servers. */
 static const struct {
     const char *list, *member; /* list: NULL = the body itself; an object, or a list of objects */
 } secrets[] = {
-    {NULL, "cache_salt"},   {"options", "cache_salt"}, {"tools", "authorization"},
-    {"tools", "headers"},   {"tools", "server_url"},   {"mcp_servers", "authorization_token"},
+    {NULL, "cache_salt"},
+    {"options", "cache_salt"},
+    {"mcp_servers", "authorization_token"},
     {"mcp_servers", "url"},
 };
 
@@ -39,10 +40,51 @@ static bool take_secret(json_t *object, const char *member, bool remove)
     return has;
 }
 
+static bool is_type(const json_t *object, const char *type)
+{
+    const char *own = json_string_value(json_object_get(object, "type"));
+    return own != NULL && strcmp(own, type) == 0;
+}
+
+/* Takes all members of a tool that runs elsewhere, but those that name it. */
+static bool take_members(json_t *tool, bool remove)
+{
+    static const char *const kept[] = {"type", "name", "server_label"};
+    const char *name;
+    json_t *value;
+    void *next;
+    bool has = false;
+    json_object_foreach_safe(tool, next, name, value)
+    {
+        bool keeps = false;
+        for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) keeps = keeps || strcmp(name, kept[i]) == 0;
+        if (!keeps) has = take_secret(tool, name, remove) || has;
+    }
+    return has;
+}
+
+/* Takes the members of all tools that run elsewhere, also of those in namespaces. */
+static bool take_tools(json_t *tools, bool remove)
+{
+    bool has = false;
+    for (size_t i = 0; json_is_array(tools) && i < json_array_size(tools); i++) {
+        json_t *tool = json_array_get(tools, i);
+        if (is_type(tool, "namespace"))
+            has = take_tools(json_object_get(tool, "tools"), remove) || has;
+        else if (json_is_string(json_object_get(tool, "type")) && !is_type(tool, "function") &&
+                 !is_type(tool, "custom"))
+            has = take_members(tool, remove) || has;
+    }
+    return has;
+}
+
 /* True if the body has such members, which are removed if asked for. */
 static bool take_secrets(json_t *body, bool remove)
 {
-    bool has = false;
+    const json_t *input = json_object_get(body, "input");
+    bool has = take_tools(json_object_get(body, "tools"), remove);
+    for (size_t i = 0; json_is_array(input) && i < json_array_size(input); i++)
+        has = take_tools(json_object_get(json_array_get(input, i), "tools"), remove) || has;
     for (size_t i = 0; i < sizeof secrets / sizeof *secrets; i++) {
         json_t *at = secrets[i].list != NULL ? json_object_get(body, secrets[i].list) : body;
         has = (json_is_object(at) && take_secret(at, secrets[i].member, remove)) || has;
