@@ -49,7 +49,7 @@ assert len(set(ids)) == len(ids) and all(re.fullmatch(r"SPDXRef-[A-Za-z0-9.-]+",
 ends = {relation[end] for relation in bom["relationships"] for end in ("spdxElementId", "relatedSpdxElement")}
 assert ends == {"SPDXRef-DOCUMENT", *ids}, ends ^ {"SPDXRef-DOCUMENT", *ids}
 names = {part["name"]: part for part in bom["packages"]}
-assert {"weir", "llama.cpp", "ggml", "llhttp", "KaTeX"} <= names.keys(), names.keys()
+assert {"weir", "llama.cpp", "ggml", "llhttp", "KaTeX", "OpenVINO"} <= names.keys(), names.keys()
 tag = re.search(r"upstream_tag=(\S+)", pathlib.Path("scripts/llama.sh").read_text()).group(1)
 assert names["llama.cpp"]["versionInfo"] == tag and names["llama.cpp"]["licenseDeclared"] == "MIT", names["llama.cpp"]
 for file in bom["files"]:
