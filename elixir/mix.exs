@@ -7,7 +7,8 @@ defmodule Mix.Tasks.Compile.WeirNif do
   machine in `checksum.exs` (packages from Hex do), else built with the C library's own build.
 
   A download that fails falls back to building where the C library's source is there; one with another SHA-256
-  than the package's ends the compilation. Each variable below but `WEIR_NIF_URL` means a build.
+  than the package's ends the compilation. Each variable below but `WEIR_NIF_URL` means a build, and so do `CC`,
+  `CXX`, `CMAKE_TOOLCHAIN_FILE` and a target of Mix that is not the host.
 
   Environment:
 
@@ -30,7 +31,7 @@ defmodule Mix.Tasks.Compile.WeirNif do
   @variables ~r/^(WEIR_(BACKEND|LLAMA_\w+|WERROR|WITH_\w+)|(CMAKE|CUDA|PKG_CONFIG)_\w+|CUDACXX|CC|CXX|(C|CXX|LD)FLAGS|PATH|HOME|XDG_CACHE_HOME)$/
 
   # What only a build can follow.
-  @shaping ~r/^(WEIR_(DIR|PRESET|BACKEND|LLAMA_(DIR|FLAGS)|WITH_\w+)|LLAMA_(BACKEND|CMAKE_ARGS))$/
+  @shaping ~r/^(WEIR_(DIR|PRESET|BACKEND|LLAMA_(DIR|FLAGS)|WITH_\w+)|LLAMA_(BACKEND|CMAKE_ARGS)|CC|CXX|CMAKE_TOOLCHAIN_FILE)$/
 
   @impl true
   def run(args), do: prebuilt(args) || build(args)
@@ -41,7 +42,7 @@ defmodule Mix.Tasks.Compile.WeirNif do
   defp prebuilt(args) do
     with false <- building?(),
          {name, sum} when is_binary(name) <- Weir.Prebuilt.archive(__DIR__, Mix.Project.config()[:version]) do
-      if "--force" not in args and File.read(stamp()) == {:ok, stamped({name, sum}, target())},
+      if "--force" not in args and (stamped?({name, sum}) or built?()),
         do: {:noop, []},
         else: take(name, sum)
     else
@@ -52,15 +53,25 @@ defmodule Mix.Tasks.Compile.WeirNif do
 
   # True if a build was asked for, by name or by a variable that shapes one, now or before.
   defp building? do
-    System.get_env("WEIR_BUILD") not in [nil, "", "0"] or
+    Mix.target() != :host or System.get_env("WEIR_BUILD") not in [nil, "", "0"] or
       Enum.any?(System.get_env(), fn {name, value} -> name =~ @shaping and value != "" end) or
       Enum.any?(asked(Path.join(__DIR__, "../build/release")), fn {_name, value, _from} ->
         value not in ["", "auto"]
       end)
   end
 
+  # True if a build after a download that failed is still what it would be.
+  defp built? do
+    root = Path.expand("..", __DIR__)
+
+    File.regular?(Path.join(root, "scripts/build.sh")) and
+      stamped?(fingerprint(root, "release", asked(Path.join(root, "build/release"))))
+  end
+
   defp take(name, sum) do
-    case Weir.Prebuilt.fetch(name, sum, System.get_env("WEIR_NIF_URL")) do
+    url = Weir.Prebuilt.url(name, Mix.Project.config()[:version], System.get_env("WEIR_NIF_URL"))
+
+    case Weir.Prebuilt.fetch(name, sum, url) do
       {:ok, %{"weir_nif.so" => library, "LICENSES.txt" => licenses}} ->
         _outcome = install_bytes(licenses, Path.join(Path.dirname(target()), "LICENSES.txt"))
         outcome = install_bytes(library, target())
@@ -103,7 +114,7 @@ defmodule Mix.Tasks.Compile.WeirNif do
     # Another tree of llama.cpp may change at any time.
     known = if System.get_env("WEIR_LLAMA_DIR") in [nil, ""], do: fingerprint(root, preset, asked)
 
-    if known != nil and "--force" not in args and File.read(stamp()) == {:ok, stamped(known, target)} do
+    if known != nil and "--force" not in args and stamped?(known) do
       {:noop, []}
     else
       build!(root, preset, target, asked)
@@ -126,6 +137,8 @@ defmodule Mix.Tasks.Compile.WeirNif do
   # ---- Whether there is anything to do ----
 
   defp stamp, do: Path.join(Mix.Project.manifest_path(), "compile.weir_nif")
+
+  defp stamped?(known), do: File.read(stamp()) == {:ok, stamped(known, target())}
 
   # The library is part of it: somebody may have removed or replaced it.
   defp stamped(known, target) do

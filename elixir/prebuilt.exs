@@ -30,15 +30,14 @@ defmodule Weir.Prebuilt do
   end
 
   @doc "`{:ok, %{file_name => bytes}}`, or `{:error, why}` if it cannot be had. Bytes with another checksum raise."
-  def fetch(name, sum, url \\ nil) do
-    url = "#{String.trim_trailing(url || published(name), "/")}/#{name}"
+  def fetch(name, sum, url) do
     kept = Path.join([cache(), "weir", "nif", name])
 
     with :error <- kept(kept, sum),
          {:ok, bytes} <- download(url) do
       if sha256(bytes) != sum do
         Mix.raise(
-          "#{url} has the SHA-256 #{sha256(bytes)}, and the package says #{sum}: it is damaged or not the one that was published, " <>
+          "#{shown(url)} has the SHA-256 #{sha256(bytes)}, and the package says #{sum}: it is damaged or not the one that was published, " <>
             "and is not used. WEIR_BUILD=1 builds the native part from its source instead"
         )
       end
@@ -48,8 +47,11 @@ defmodule Weir.Prebuilt do
     end
   end
 
-  # A release's folder has the version in its name, which is the third part of the archive's.
-  defp published(name), do: @url <> Enum.at(String.split(name, "-"), 2)
+  @doc "Where an archive is: in the folder of the version's release, or in that of a mirror."
+  def url(name, version, mirror \\ nil), do: "#{String.trim_trailing(mirror || @url <> version, "/")}/#{name}"
+
+  # Without a password.
+  defp shown(url), do: URI.to_string(%{URI.parse(url) | userinfo: nil})
 
   defp platform do
     # "x86_64-pc-linux-gnu", "aarch64-apple-darwin22.1.0"
@@ -100,14 +102,17 @@ defmodule Weir.Prebuilt do
 
   defp download(url) do
     Enum.each([:inets, :crypto, :ssl], &start/1)
-    Mix.shell().info("weir: downloading the native part from #{url}")
+    Mix.shell().info("weir: downloading the native part from #{shown(url)}")
     options = [timeout: 10 * @minutes, connect_timeout: 30_000] ++ tls(url)
 
     case :httpc.request(:get, {String.to_charlist(url), []}, options, [body_format: :binary], profile()) do
       {:ok, {{_version, 200, _reason}, _headers, bytes}} -> {:ok, bytes}
-      {:ok, {{_version, status, _reason}, _headers, _bytes}} -> {:error, "#{url} answers #{status}"}
-      {:error, reason} -> {:error, "#{url} cannot be downloaded (#{inspect(reason)})"}
+      {:ok, {{_version, status, _reason}, _headers, _bytes}} -> {:error, "#{shown(url)} answers #{status}"}
+      {:error, reason} -> {:error, "#{shown(url)} cannot be downloaded (#{inspect(reason)})"}
     end
+  rescue
+    # :public_key.cacerts_get/0, where the system has no certificates
+    error -> {:error, "#{shown(url)} cannot be downloaded (#{Exception.message(error)})"}
   end
 
   # Mix 1.15 takes the paths of applications away that no dependency names.
@@ -140,7 +145,7 @@ defmodule Weir.Prebuilt do
     trust =
       case System.get_env("SSL_CERT_FILE") do
         nil ->
-          if function_exported?(:public_key, :cacerts_get, 0),
+          if Code.ensure_loaded?(:public_key) and function_exported?(:public_key, :cacerts_get, 0),
             do: [cacerts: apply(:public_key, :cacerts_get, [])],
             else: [cacertfile: bundle()]
 

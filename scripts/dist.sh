@@ -19,11 +19,13 @@ rm -rf "$out"
 mkdir -p "$out/tree"
 
 # One time, one owner, two modes and an order: the same bytes, whoever packs them and when.
+umask 022
 git -c core.autocrlf=false -c tar.umask=0022 archive --format=tar --prefix="weir-$version/" HEAD | tar --extract --directory "$out/tree"
 LC_ALL=C tar --create --format=ustar --sort=name --mtime="@$date" --owner=0 --group=0 --numeric-owner --mode=u+rw,go+r,go-w \
     --directory "$out/tree" "weir-$version" | gzip -n -9 >"$out/$archive"
+tree=$out/tree/weir-$version
+"$tree/scripts/dist_sbom.py" "$version" "$date" "$out" >"$out/weir-$version.spdx.json"
+sed "s/@SHA256@/$(sha256 "$out/$archive")/" "$tree/packaging/PKGBUILD" >"$out/PKGBUILD"
 rm -rf "$out/tree"
-scripts/dist_sbom.py "$version" "$date" "$out" >"$out/weir-$version.spdx.json"
-sed "s/@SHA256@/$(sha256 "$out/$archive")/" packaging/PKGBUILD >"$out/PKGBUILD"
 (cd "$out" && for file in weir-*; do echo "$(sha256 "$file")  $file"; done >SHA256SUMS)
 say "$out: $archive, weir-$version.spdx.json, PKGBUILD, SHA256SUMS"

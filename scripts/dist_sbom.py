@@ -50,7 +50,7 @@ def parts():
     tag = value("llama.sh", "upstream_tag")
     yield "llama.cpp", tag, f"git+https://github.com/ggml-org/llama.cpp@{tag}", None
     yield "ggml", tag, f"git+https://github.com/ggml-org/llama.cpp@{tag}", None
-    for name in ("nlohmann/json", "llamafile's sgemm", "YaRN", "ggllm.cpp", "Pillow"):
+    for name in ("nlohmann/json", "llamafile's sgemm", "YaRN", "ggllm.cpp", "Arm Optimized Routines", "OpenVINO", "Pillow"):
         yield name, f"in llama.cpp {tag}", f"git+https://github.com/ggml-org/llama.cpp@{tag}", None
     package = value("llhttp.sh", "package")
     yield "llhttp", f"in {package}", "pkg:pypi/" + package.replace("==", "@"), value("llhttp.sh", "sha256")
@@ -93,6 +93,9 @@ def main():
         if name not in known:
             sys.exit(f"THIRD_PARTY.md has no row for {name}")
         packages.append(package(name, its_version, known[name], location, sha256))
+    unlisted = known.keys() - {entry["name"] for entry in packages}
+    if unlisted:
+        sys.exit(f"scripts/dist_sbom.py does not list {', '.join(sorted(unlisted))} of THIRD_PARTY.md")
     relations = [{"spdxElementId": "SPDXRef-DOCUMENT", "relationshipType": "DESCRIBES", "relatedSpdxElement": "SPDXRef-weir"}]
     for entry in packages[1:]:
         relations.append({"spdxElementId": "SPDXRef-weir", "relationshipType": "CONTAINS", "relatedSpdxElement": entry["SPDXID"]})

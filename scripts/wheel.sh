@@ -53,9 +53,10 @@ try_wheel() {
     mkdir -p "$home/work"
     cd "$home/work"
     alone() {
-        env -i PATH="$home/none" HOME="$home" PYTHONPATH="$tools" LC_ALL=C.UTF-8 PIPX_DEFAULT_PYTHON="$python" \
-            ${PIP_FIND_LINKS:+PIP_FIND_LINKS="$PIP_FIND_LINKS"} ${PIP_CERT:+PIP_CERT="$PIP_CERT"} "$python" -m pipx run --spec "$wheel" "$@"
+        env -i "${registry[@]}" PATH="$home/none" HOME="$home" PYTHONPATH="$tools" LC_ALL=C.UTF-8 PIPX_DEFAULT_PYTHON="$python" \
+            "$python" -m pipx run --spec "$wheel" "$@"
     }
+    mapfile -t registry < <(env | grep -E '^(PIP_[A-Z_]+|(https?|no|all)_proxy|(HTTPS?|NO|ALL)_PROXY|SSL_CERT_FILE|REQUESTS_CA_BUNDLE)=')
     alone weir --version && [ -n "$(alone weir run -m fake: -p 'Is it there?' -n 8 --ignore-eos -q)" ]
 }
 

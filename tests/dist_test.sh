@@ -16,7 +16,12 @@ git -c safe.directory='*' clone -q --no-hardlinks "$PWD" "$work/a tree"
 (cd "$work/a tree" && scripts/dist.sh)
 cp "$work/a tree/build/dist/SHA256SUMS" "$work/first"
 archive=$(sed -n 's/.*  \(weir-.*\.tar\.gz\)$/\1/p' "$work/first")
-(cd "$work/a tree" && touch README.md && chmod 600 Makefile && TZ=Asia/Tokyo LC_ALL=C scripts/dist.sh)
+cp "$work/a tree/build/dist/PKGBUILD" "$work/recipe"
+# Another umask, and a working tree that differs from the commit.
+(cd "$work/a tree" && touch README.md && chmod 600 Makefile && echo changed | tee -a packaging/PKGBUILD THIRD_PARTY.md scripts/llama.sh >/dev/null &&
+    sed -i 's/upstream_tag=/upstream_tag=other/' scripts/llama.sh && umask 077 && TZ=Asia/Tokyo LC_ALL=C scripts/dist.sh)
+cmp "$work/recipe" "$work/a tree/build/dist/PKGBUILD" || die "the recipe is that of the working tree"
+git -C "$work/a tree" checkout -q .
 cmp "$work/first" "$work/a tree/build/dist/SHA256SUMS" || die "the second archive has other bytes"
 ok
 tar -tzf "$work/a tree/build/dist/$archive" | sed 's,^[^/]*/,,; /\/$/d; /^$/d' | LC_ALL=C sort >"$work/packed"
@@ -44,7 +49,7 @@ assert len(set(ids)) == len(ids) and all(re.fullmatch(r"SPDXRef-[A-Za-z0-9.-]+",
 ends = {relation[end] for relation in bom["relationships"] for end in ("spdxElementId", "relatedSpdxElement")}
 assert ends == {"SPDXRef-DOCUMENT", *ids}, ends ^ {"SPDXRef-DOCUMENT", *ids}
 names = {part["name"]: part for part in bom["packages"]}
-assert {"weir", "llama.cpp", "ggml", "llhttp", "KaTeX"} <= names.keys(), names.keys()
+assert {"weir", "llama.cpp", "ggml", "llhttp", "KaTeX", "OpenVINO"} <= names.keys(), names.keys()
 tag = re.search(r"upstream_tag=(\S+)", pathlib.Path("scripts/llama.sh").read_text()).group(1)
 assert names["llama.cpp"]["versionInfo"] == tag and names["llama.cpp"]["licenseDeclared"] == "MIT", names["llama.cpp"]
 for file in bom["files"]:

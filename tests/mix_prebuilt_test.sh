@@ -69,6 +69,7 @@ end
 END
 unset WEIR_BACKEND WEIR_LLAMA_DIR WEIR_LLAMA_FLAGS WEIR_WITH_RPC WEIR_WITH_ROUTER
 unset MIX_ENV MIX_BUILD_PATH MIX_TARGET MIX_DEPS_PATH WEIR_DIR WEIR_PRESET LLAMA_BACKEND LLAMA_CMAKE_ARGS WEIR_BUILD
+unset CC CXX CMAKE_TOOLCHAIN_FILE
 unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY
 in_app() { # in_app COMMAND...: 0, or its status; what it says is in $work/said
     (cd "$folder" && env PATH="$work/bin" LC_ALL=C.UTF-8 XDG_CACHE_HOME="$work/cache" MIX_HOME="$work/mix" WEIR_NIF_URL="$url" "$@") >"$work/said" 2>&1 </dev/null
@@ -119,6 +120,10 @@ mv "$work/published/$name.tar.gz" "$work/published/gone"
 fails "answers 404; to build it, set WEIR_DIR to the folder of weir's C library" "${step[@]}"
 fails "weir's C library is not above the Elixir package" env LLAMA_BACKEND=cuda "${step[@]}"
 fails "weir's C library is not above the Elixir package" env WEIR_BUILD=1 "${step[@]}"
+fails "weir's C library is not above the Elixir package" env CC=gcc "${step[@]}"
+fails "weir's C library is not above the Elixir package" env MIX_TARGET=rpi4 "${step[@]}"
+fails "the native part of weir cannot be had" env WEIR_NIF_URL="http://user:secret@${url#http://}" "${step[@]}"
+! grep -q secret "$work/said" || die "it prints a password: $(cat "$work/said")"
 rm "$work/package/checksum.exs"
 fails "weir's C library is not above the Elixir package" "${step[@]}"
 # With the library's source above it, a download that fails is followed by a build.
@@ -135,5 +140,13 @@ folder=$work/source/elixir
 in_app "${step[@]}" || die "no build after a download that failed: $(cat "$work/said")"
 says "answers 404; the native part is built instead"
 cmp "$library" "$folder/$taken"
+ok
+# The next compilation takes that build, and downloads nothing.
+before=$(requests)
+in_app mix compile.weir_nif || die "it fails: $(cat "$work/said")"
+[ "$(requests)" -eq "$before" ] || die "a download that failed is tried again at each compilation"
+ok
+[[ $(in_app elixir -r "$work/package/prebuilt.exs" -e 'IO.puts(Weir.Prebuilt.url("x-1.0.0-rc.1.tgz", "1.0.0-rc.1"))'; cat "$work/said") == */v1.0.0-rc.1/x-1.0.0-rc.1.tgz ]] ||
+    die "the address of a release before 1.0.0: $(cat "$work/said")"
 ok
 echo "$passed passed, 0 failed"

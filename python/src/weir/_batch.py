@@ -12,8 +12,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from weir._core import Error, InvalidError, invalid
-from weir.engine import Engine
+from weir._core import Error, InvalidError, invalid, utf8
+from weir.engine import Engine, _part_of
 from weir.stream import Result
 
 if TYPE_CHECKING:
@@ -43,6 +43,9 @@ def batch(engine: Engine, source: str | os.PathLike[str], target: str | os.PathL
     source, target = os.fspath(source), os.fspath(target)
     if os.path.exists(target):
         return 0
+    if source.endswith(".parquet") or target.endswith(".parquet"):
+        _parquet()
+    _try(engine, options)
     with _Journal(target + ".partial", _identity(engine, source, options)) as journal:
         if os.path.exists(target):  # another process has completed it meanwhile
             journal.delete()
@@ -63,22 +66,38 @@ def batch(engine: Engine, source: str | os.PathLike[str], target: str | os.PathL
 
         before = len(journal)
         for n, result in engine.as_completed(prompts(), errors="return", progress=progress, **options):
-            if result.error is not None and not isinstance(result.error, InvalidError):
-                raise result.error  # of the engine, not of the row
+            if result.error is not None and not _of_row(result.error):
+                raise result.error
             journal.add(*asked[n], result)
         _write(target, journal.answers())
         journal.delete()
         return len(journal) - before
 
 
+def _try(engine: Engine, options: Mapping[str, Any]) -> None:
+    """Raises what is wrong with the options, whatever the row."""
+    chat = any(_part_of(name, with_messages=False) == "chat" for name in options)
+    request, _ = engine._request([{"role": "user", "content": "a"}] if chat else "a", None, None, options)
+    engine._plan(request)
+
+
+def _of_row(error: Error) -> bool:
+    """True if a row is at fault; the engine is, if it is full, stops or fails."""
+    return 400 <= error.status < 500 and error.code not in ("queue_full", "cancelled")
+
+
 def _identity(engine: Engine, source: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What must be the same for answers to go on with."""
+    """What must be the same for answers to go on with. Of a model's file: its name, its size and a hash of its first 16 MiB."""
     with open(source, "rb") as f:
         digest = hashlib.sha256()
         while block := f.read(1 << 20):
             digest.update(block)
+    model = os.path.basename(engine.model.path)
+    if os.path.isfile(engine.model.path):
+        with open(engine.model.path, "rb") as f:
+            model += f" {os.fstat(f.fileno()).st_size} {hashlib.sha256(f.read(16 << 20)).hexdigest()}"
     given = json.dumps(options, sort_keys=True, default=lambda value: type(value).__name__)
-    return {"source": digest.hexdigest(), "model": os.path.basename(engine.model.path), "options": given}
+    return {"source": digest.hexdigest(), "model": model, "options": given}
 
 
 def _rows(source: str) -> Iterator[Any]:
@@ -107,9 +126,14 @@ def _prompt(row: Any) -> tuple[Any, Any]:
     given = [fields[name] for name in ("prompt", "messages") if fields.get(name) is not None]
     if len(given) != 1:
         raise invalid("row", "must have a prompt or messages, one of them")
+    messages = fields.get("messages")
+    if messages is not None and not (isinstance(messages, list) and messages and isinstance(messages[0], Mapping)):
+        raise invalid("row.messages", "must be a list of messages")
     name = fields.get("id")
     if name is not None and not isinstance(name, (str, int)):
         raise invalid("row.id", "must be a text or a number")
+    if isinstance(name, str):
+        utf8("row.id", name)
     return given[0], name
 
 
@@ -149,9 +173,12 @@ class _Journal:
     def _read(self) -> None:
         self._file.seek(0)
         self._end, different = 0, list[str]()
-        with open(self.path, "rb") as lines:
+        damaged = invalid("target", f"has no answers of this function in {self.path}")
+        with open(self._file.fileno(), "rb", closefd=False) as lines:
             for line in lines:
                 if not line.endswith(b"\n"):
+                    if not self._end and not _line(self._identity).startswith(line):
+                        raise damaged
                     break
                 try:
                     found = json.loads(line)
@@ -160,7 +187,7 @@ class _Journal:
                     else:
                         different = [name for name in self._identity if found.get(name) != self._identity[name]]
                 except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
-                    raise invalid("target", f"has no answers of this function in {self.path}") from None
+                    raise damaged from None
                 if different:
                     raise invalid("target", f"was begun with other contents ({', '.join(different)}); delete {self.path} to begin anew")
                 self._end += len(line)
@@ -169,7 +196,7 @@ class _Journal:
             self._append(self._identity)
 
     def _append(self, line: dict[str, Any]) -> None:
-        data = json.dumps(line, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+        data = _line(line)
         rest = memoryview(data)
         while rest:
             rest = rest[self._file.write(rest) :]
@@ -189,10 +216,14 @@ class _Journal:
 
     def answers(self) -> Iterator[dict[str, Any]]:
         """All of them, by index."""
-        with open(self.path, "rb") as file:
+        with open(self._file.fileno(), "rb", closefd=False) as file:
             for index in sorted(self._places):
                 file.seek(self._places[index])
                 yield json.loads(file.readline())
+
+
+def _line(values: Mapping[str, Any]) -> bytes:
+    return json.dumps(values, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
 
 
 def _parquet() -> Any:
@@ -211,7 +242,7 @@ def _write(target: str, answers: Iterable[dict[str, Any]]) -> None:
         else:
             with open(whole, "wb") as file:
                 for answer in answers:
-                    file.write(json.dumps(answer, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
+                    file.write(_line(answer))
         with open(whole, "rb") as file:
             os.fsync(file.fileno())
         os.replace(whole, target)

@@ -254,7 +254,9 @@ class Engine(Handle):
     def plan(self, prompt: Prompt | None = None, *, messages: Sequence[Message] | None = None, tools: Sequence[Tool] | None = None,
              **options: Unpack[GenerateOptions]) -> Forecast:  # fmt: skip
         """What a request would meet if it were submitted now: its tokens, those that are cached, and times in ns."""
-        request, _ = self._request(prompt, messages, tools, options)
+        return self._plan(self._request(prompt, messages, tools, options)[0])
+
+    def _plan(self, request: _params.Struct) -> Forecast:
         forecast, error = sized("weir_forecast"), ffi.new("weir_error *")
         with self.use() as c:
             check(lib.weir_engine_plan_request(c, request.c, forecast, error), error)
