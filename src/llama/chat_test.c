@@ -385,9 +385,13 @@ static void test_beginnings_behind_pop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_earlier_chats_change_nothing), cmocka_unit_test(test_kept_forms),
-        cmocka_unit_test(test_forms_of_many_threads),        cmocka_unit_test(test_interrupts),
-        cmocka_unit_test(test_beginnings_of_answers),        cmocka_unit_test(test_beginnings_behind_pop),
+        cmocka_unit_test(test_earlier_chats_change_nothing),
+        cmocka_unit_test(test_kept_forms),
+        cmocka_unit_test(test_interrupts),
+        cmocka_unit_test(test_beginnings_of_answers),
+        cmocka_unit_test(test_beginnings_behind_pop),
     };
-    return cmocka_run_group_tests_name("llama_chat", tests, NULL, NULL);
+    const struct CMUnitTest of_threads[] = {cmocka_unit_test(test_forms_of_many_threads)};
+    int failed = EFFORT_RACES ? 0 : cmocka_run_group_tests_name("llama_chat", tests, NULL, NULL);
+    return failed + cmocka_run_group_tests_name("llama_chat_threads", of_threads, NULL, NULL);
 }
