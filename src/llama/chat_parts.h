@@ -8,6 +8,7 @@
 
 #include <chat-auto-parser.h>
 
+#include <ctime>
 #include <memory>
 #include <set>
 #include <string>
@@ -52,7 +53,8 @@ namespace weir
 /* The template as it was given, with both tokens; or without the end token's text. */
 const common_chat_template &template_of(const weir__llama_template *t, bool endless);
 
-/* The number of statements at the template's start that do not depend on add_generation_prompt. */
+/* The number of statements at the template's start that run once for both texts: they do not depend on
+ * add_generation_prompt. 0: all of it runs for each, with values of its own. */
 std::size_t shared_statements(const weir__llama_template *t);
 std::size_t count_shared(const common_chat_template &of);
 
@@ -65,8 +67,9 @@ bool ends_differ(const weir__llama_template *t);
 
 /* The form of answers that was kept under this key; nullptr: none. */
 std::shared_ptr<weir__llama_answers> find_answers(const weir__llama_template *t, const std::string &key);
+/* Keeps answers under this key. Those that another thread keeps there already take their place. */
 void keep_answers(const weir__llama_template *t, std::string key,
-                  const std::shared_ptr<weir__llama_answers> &answers);
+                  std::shared_ptr<weir__llama_answers> &answers);
 
 /* A prompt, and what it holds of the answer. */
 struct prompt {
@@ -116,7 +119,11 @@ class conversation
 
     void read(); /* fills the rest of `given`, for handlers */
     void set_variables(jinja::context &ctx, const common_chat_template &of) const;
-    std::string run(const common_chat_template &of, bool begun) const;
+    std::string run(const common_chat_template &of, bool begun, std::time_t now) const;
+    /* Makes the text with what begins the answer, texts[true], and the one without. The first n statements
+     * run once. False: the first text's end changed values that the second one reads, and it is not made. */
+    bool run_twice(const common_chat_template &of, std::size_t n, std::time_t now,
+                   std::string texts[2]) const;
 };
 
 /* Reads from the parser how its texts end: rendered.form, delimiters, ends. */

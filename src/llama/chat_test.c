@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <pthread.h>
 
 #include "backend/chat.h"
 #include "support/effort.h"
@@ -166,42 +167,150 @@ static void test_earlier_chats_change_nothing(void **state)
 #define CITY "\"city\":{\"type\":\"string\"}"
 #define DAYS "\"days\":{\"type\":\"integer\"}"
 
-/* Each form of answers is of its own tools, in their order: more of them than are kept, and each twice. */
+/* Tools with forms of their own, also by the order of their members: more of them than are kept. */
+static const char *const tools[] = {
+    FUNCTION("weather", CITY),
+    FUNCTION("weather", CITY "," DAYS),
+    FUNCTION("weather", DAYS "," CITY),
+    FUNCTION("forecast", CITY),
+    FUNCTION("weather", "\"city\":{\"type\":\"integer\"}"),
+    FUNCTION("weather", "\"city\":{\"enum\":[\"Rome\",\"Oslo\"]}"),
+    FUNCTION("weather", "\"city\":{\"type\":[\"string\",\"null\"]}"),
+    FUNCTION("rain", CITY),
+    FUNCTION("rain", CITY "," DAYS),
+    FUNCTION("rain", DAYS "," CITY),
+};
+
+/* A chat whose form is just made and one that gets the kept form, both beside one of a new template. */
 static void test_kept_forms(void **state)
 {
-    static const char *const tools[] = {
-        FUNCTION("weather", CITY),
-        FUNCTION("weather", CITY "," DAYS),
-        FUNCTION("weather", DAYS "," CITY),
-        FUNCTION("forecast", CITY),
-        FUNCTION("weather", "\"city\":{\"type\":\"integer\"}"),
-    };
     (void)state;
     char *source = pin_template("Qwen-Qwen3-0.6B");
     if (source == NULL) skip();
     weir__llama_template *used = template_of(source);
     for (int round = 0; round < 2; round++) {
         for (size_t i = 0; i < N_ELEMENTS(tools); i++) {
-            for (int way = TOOLS; way < WAYS; way++) {
-                weir__llama_template *fresh = template_of(source);
-                weir__llama_chat *a, *b;
-                assert_int_equal(create_with(used, conversations[way % 4], way, tools[i], &a), WEIR_OK);
-                assert_int_equal(create_with(fresh, conversations[way % 4], way, tools[i], &b), WEIR_OK);
-                assert_true(weir__llama_chat_rendered(a)->grammar[0] != '\0');
-                expect_same(a, b);
-                weir__llama_chat_destroy(a);
-                weir__llama_chat_destroy(b);
-                weir__llama_template_destroy(fresh);
-            }
+            const int way = TOOLS + (int)(i + (size_t)round) % (WAYS - TOOLS);
+            const char *messages = conversations[way % 4];
+            weir__llama_template *fresh = template_of(source);
+            weir__llama_chat *a, *b, *kept;
+            assert_int_equal(create_with(used, messages, way, tools[i], &a), WEIR_OK);
+            assert_int_equal(create_with(used, messages, way, tools[i], &kept), WEIR_OK);
+            assert_int_equal(create_with(fresh, messages, way, tools[i], &b), WEIR_OK);
+            assert_true(weir__llama_chat_rendered(a)->grammar[0] != '\0');
+            assert_ptr_equal(weir__llama_chat_rendered(kept)->grammar, weir__llama_chat_rendered(a)->grammar);
+            expect_same(a, b);
+            weir__llama_chat_destroy(a);
+            expect_same(kept, b);
+            weir__llama_chat_destroy(kept);
+            weir__llama_chat_destroy(b);
+            weir__llama_template_destroy(fresh);
         }
     }
     weir__llama_template_destroy(used);
     free(source);
 }
 
-static void expect_end(const char *source, bool begins, const char *prompt, const char *beginning)
+#define THREADS 4
+
+typedef struct client {
+    const weir__llama_template *used;
+    weir__llama_chat *chats[N_ELEMENTS(tools)];
+} client;
+
+static void *make_chats(void *user)
+{
+    client *c = user;
+    for (size_t i = 0; i < N_ELEMENTS(tools); i++)
+        create_with(c->used, conversations[i % 4], TOOLS, tools[i], &c->chats[i]);
+    return NULL;
+}
+
+/* Threads make and keep the same forms of one template at once. */
+static void test_forms_of_many_threads(void **state)
+{
+    pthread_t threads[THREADS];
+    client clients[THREADS], alone = {0};
+    (void)state;
+    char *source = pin_template("Qwen-Qwen3-0.6B");
+    if (source == NULL) skip();
+    weir__llama_template *used = template_of(source), *fresh = template_of(source);
+    for (size_t i = 0; i < THREADS; i++) {
+        clients[i] = (client){.used = used};
+        assert_int_equal(pthread_create(&threads[i], NULL, make_chats, &clients[i]), 0);
+    }
+    alone.used = fresh;
+    make_chats(&alone);
+    for (size_t i = 0; i < THREADS; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+    for (size_t k = 0; k < N_ELEMENTS(tools); k++) {
+        assert_non_null(alone.chats[k]);
+        for (size_t i = 0; i < THREADS; i++) {
+            assert_non_null(clients[i].chats[k]);
+            expect_same(clients[i].chats[k], alone.chats[k]);
+            weir__llama_chat_destroy(clients[i].chats[k]);
+        }
+        weir__llama_chat_destroy(alone.chats[k]);
+    }
+    weir__llama_template_destroy(used);
+    weir__llama_template_destroy(fresh);
+    free(source);
+}
+
+/* Lets the interrupt be asked so often. */
+typedef struct patience {
+    size_t n_asked, most;
+} patience;
+
+static bool asked_enough(void *user)
+{
+    patience *p = user;
+    return ++p->n_asked > p->most;
+}
+
+static weir_status create_interrupted(const weir__llama_template *t, const char *tools_json, patience *p)
+{
+    weir__llama_chat *chat;
+    weir_interrupt_set(asked_enough, p);
+    weir_status status = create_with(t, conversations[0], TOOLS, tools_json, &chat);
+    weir_interrupt_set(NULL, NULL);
+    weir__llama_chat_destroy(chat);
+    return status;
+}
+
+/* Wherever a chat is interrupted, it says so. */
+static void test_interrupts(void **state)
+{
+    char *large = malloc(1 << 14), words[8192];
+    patience p = {.most = SIZE_MAX};
+    weir__llama_chat *chat;
+    (void)state;
+    assert_non_null(large);
+    memset(words, 'x', sizeof words - 1);
+    words[sizeof words - 1] = '\0';
+    snprintf(large, 1 << 14,
+             "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"%s\","
+             "\"parameters\":{\"type\":\"object\",\"properties\":{" CITY "}}}}]",
+             words);
+    weir__llama_template *t = template_of("{% for m in messages %}{{ m.content }}{% endfor %}");
+    assert_int_equal(create_with(t, conversations[0], TOOLS, large, &chat), WEIR_OK);
+    weir__llama_chat_destroy(chat);
+    /* The form is kept now. How often it asks is the same each time. */
+    assert_int_equal(create_interrupted(t, large, &p), WEIR_OK);
+    const size_t n = p.n_asked;
+    assert_true(n > 0);
+    for (size_t most = 0; most < n; most++) {
+        p = (patience){.most = most};
+        assert_int_equal(create_interrupted(t, large, &p), WEIR_ABORTED);
+    }
+    weir__llama_template_destroy(t);
+    free(large);
+}
+
+/* A conversation of one message, "Hi", or of another "No" in front of it. */
+static void expect_end(const char *source, bool begins, bool two, const char *prompt, const char *beginning)
 {
     json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", "Hi"), *args = json_object();
+    if (two) json_array_insert_new(messages, 0, json_pack("{s:s,s:s}", "role", "user", "content", "No"));
     weir__llama_template *t = template_of(source);
     weir__llama_chat *chat = NULL;
     weir_error error = {0};
@@ -245,8 +354,31 @@ static void test_beginnings_of_answers(void **state)
     };
     (void)state;
     for (size_t i = 0; i < N_ELEMENTS(all); i++) {
-        expect_end(all[i].source, true, all[i].with, all[i].beginning);
-        expect_end(all[i].source, false, all[i].without, all[i].beginning);
+        expect_end(all[i].source, true, false, all[i].with, all[i].beginning);
+        expect_end(all[i].source, false, false, all[i].without, all[i].beginning);
+    }
+}
+
+#define TAKES(call)                                                                                          \
+    "{% if not messages %}{{ raise_exception('none') }}{% endif %}{% if messages[-1].content == 'Hi' %}"     \
+    "[{{ " call ".content }}]{% endif %}{% if add_generation_prompt %}A:{% endif %}"
+
+/* A template that takes a message from the conversation's list finds it again for the second text. */
+static void test_beginnings_behind_pop(void **state)
+{
+    static const char *const all[] = {
+        TAKES("messages.pop()"),
+        TAKES("messages.pop(-1)"),
+        TAKES("messages['po' ~ 'p']()"),
+        TAKES("messages['po' ~ 'p'] ()"),
+        "{% set g = add_generation_prompt %}" TAKES("messages['po' ~ 'p']()"),
+    };
+    (void)state;
+    for (size_t i = 0; i < N_ELEMENTS(all); i++) {
+        for (int two = 0; two <= 1; two++) {
+            expect_end(all[i], true, two, "[Hi]A:", "A:");
+            expect_end(all[i], false, two, "[Hi]", "A:");
+        }
     }
 }
 
@@ -255,7 +387,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_earlier_chats_change_nothing),
         cmocka_unit_test(test_kept_forms),
+        cmocka_unit_test(test_interrupts),
         cmocka_unit_test(test_beginnings_of_answers),
+        cmocka_unit_test(test_beginnings_behind_pop),
     };
-    return cmocka_run_group_tests_name("llama_chat", tests, NULL, NULL);
+    const struct CMUnitTest of_threads[] = {cmocka_unit_test(test_forms_of_many_threads)};
+    int failed = EFFORT_RACES ? 0 : cmocka_run_group_tests_name("llama_chat", tests, NULL, NULL);
+    return failed + cmocka_run_group_tests_name("llama_chat_threads", of_threads, NULL, NULL);
 }

@@ -15,6 +15,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <ctime>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -349,11 +350,6 @@ common_chat_continuation continuation(weir__continuation kind)
     }
 }
 
-} // namespace
-
-namespace
-{
-
 terms terms_of(const common_chat_template &whole)
 {
     const std::string &source = whole.source();
@@ -404,7 +400,7 @@ void weir::conversation::read()
 namespace
 {
 
-const std::string begins = "add_generation_prompt";
+const std::string generation_variable = "add_generation_prompt";
 
 /* Runs the statements from `at` on behind the values of those before. */
 std::string finish(const jinja::program &program, std::size_t at, jinja::context &ctx,
@@ -415,14 +411,26 @@ std::string finish(const jinja::program &program, std::size_t at, jinja::context
     return jinja::runtime::gather_string_parts(results)->as_string().str();
 }
 
+/* True if the source may call pop(), which shortens a list and does not report it: it has the word, or calls
+ * a method by a computed name. */
+bool may_pop(const std::string &source)
+{
+    if (source.find("pop") != std::string::npos) return true;
+    for (std::size_t at = source.find(']'); at != std::string::npos; at = source.find(']', at + 1)) {
+        const std::size_t next = source.find_first_not_of(" \t\r\n", at + 1);
+        if (next != std::string::npos && source[next] == '(') return true;
+    }
+    return false;
+}
+
 } // namespace
 
 std::size_t weir::count_shared(const common_chat_template &of)
 {
-    const std::size_t first = of.source().find(begins);
+    const std::size_t first = of.source().find(generation_variable);
     const jinja::statements &body = of.prog.body;
     std::size_t n = 0;
-    if (of.source().find("pop") != std::string::npos) return 0; /* it changes a list and does not report it */
+    if (may_pop(of.source())) return 0;
     for (std::size_t i = 1; i < body.size(); i++) {
         if (body[i]->pos < body[i - 1]->pos) return 0;
         if (body[i]->pos <= first) n = i;
@@ -451,15 +459,34 @@ void weir::conversation::set_variables(jinja::context &ctx, const common_chat_te
 
 std::string weir::conversation::run(bool begun) const
 {
-    return run(template_of(t, false), begun);
+    return run(template_of(t, false), begun, std::time(nullptr));
 }
 
-std::string weir::conversation::run(const common_chat_template &of, bool begun) const
+std::string weir::conversation::run(const common_chat_template &of, bool begun, std::time_t now) const
 {
     jinja::context ctx(of.source());
+    ctx.current_time = now;
     set_variables(ctx, of);
-    if (begun) ctx.set_val(begins, jinja::mk_val<jinja::value_bool>(true));
+    if (begun) ctx.set_val(generation_variable, jinja::mk_val<jinja::value_bool>(true));
     return finish(of.prog, 0, ctx, {});
+}
+
+bool weir::conversation::run_twice(const common_chat_template &of, std::size_t n, std::time_t now,
+                                   std::string texts[2]) const
+{
+    const bool first = given.add_generation_prompt;
+    std::vector<jinja::value> done;
+    jinja::context ctx(of.source());
+    ctx.current_time = now;
+    set_variables(ctx, of);
+    for (std::size_t i = 0; i < n; i++) done.push_back(of.prog.body[i]->execute(ctx));
+    jinja::context second(ctx);
+    (first ? ctx : second).set_val(generation_variable, jinja::mk_val<jinja::value_bool>(true));
+    const std::size_t before = template_limits::changes();
+    texts[first] = finish(of.prog, n, ctx, done);
+    if (template_limits::changes() != before) return false;
+    texts[!first] = finish(of.prog, n, second, std::move(done));
+    return true;
 }
 
 weir::prompt weir::conversation::render(bool endless) const
@@ -467,18 +494,10 @@ weir::prompt weir::conversation::render(bool endless) const
     const common_chat_template &of = template_of(t, endless);
     const std::size_t n = shared_statements(t);
     const bool first = given.add_generation_prompt;
-    std::vector<jinja::value> done;
-    jinja::context ctx(of.source());
+    const std::time_t now = std::time(nullptr);
     std::string texts[2]; /* [true]: with what begins the answer */
-    set_variables(ctx, of);
-    for (std::size_t i = 0; i < n; i++) done.push_back(of.prog.body[i]->execute(ctx));
-    jinja::context second(ctx);
-    (first ? ctx : second).set_val(begins, jinja::mk_val<jinja::value_bool>(true));
-    const std::size_t before = template_limits::changes();
-    texts[first] = finish(of.prog, n, ctx, done);
-    /* The end of the first text may have changed what the second one would read. */
-    texts[!first] =
-        template_limits::changes() == before ? finish(of.prog, n, second, std::move(done)) : run(of, !first);
+    if (n == 0) texts[first] = run(of, first, now);
+    if (n == 0 || !run_twice(of, n, now, texts)) texts[!first] = run(of, !first, now);
     std::size_t same = 0;
     while (same < texts[0].size() && same < texts[1].size() && texts[0][same] == texts[1][same]) same++;
     std::string beginning = texts[1].substr(same);

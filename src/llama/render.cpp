@@ -23,6 +23,7 @@
 #include <vector>
 
 extern "C" {
+#include "base/budget.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -240,6 +241,17 @@ bool return_schemas(common_peg_arena &arena, const schema_map &named)
         schema->node = found->second.node;
     }
     return true;
+}
+
+/* Only grammars are made of schemas: a parser that is kept would hold them for nothing. */
+void drop_schemas(common_peg_arena &arena)
+{
+    for (std::size_t i = 0; i < arena.size(); i++) {
+        auto *schema = std::get_if<common_peg_schema_parser>(&arena.get(i));
+        if (schema == nullptr) continue;
+        schema->node = nullptr;
+        schema->doc.reset();
+    }
 }
 
 /* Adds the rules of a schema, and returns the name of the first. */
@@ -565,37 +577,43 @@ weir_status make_answers(weir::conversation &talk, const weir__llama_render *in,
     if (in->json_schema == nullptr && in->tools != nullptr && in->tool_choice == WEIR_TOOLS_AUTO &&
         !answers->parser.parser.empty())
         hold_optional(talk, in, form.constrains, *answers);
+    drop_schemas(answers->parser.parser);
     fill_rendered(*answers, in->tools != nullptr && in->tool_choice == WEIR_TOOLS_REQUIRED);
     chat.answers = std::move(answers);
     return check_ending(in, chat.answers->rendered, error);
 }
 
 /* All that a form of answers depends on, beside the template, where weir runs that itself. */
-std::string form_key(const weir__llama_render *in, const std::string &beginning)
+weir_status form_key(const weir__llama_render *in, const std::string &beginning, std::string &key,
+                     weir_error *error)
 {
-    std::string key = beginning;
+    key = beginning;
     key += {'\0', static_cast<char>('0' + in->tool_choice), in->parallel_tool_calls ? 'p' : '-',
             in->enable_thinking ? 't' : '-', in->parse_reasoning ? 'r' : '-'};
     for (const json_t *value : {in->enforced_tools, in->json_schema}) {
         key += '\n';
         if (value == nullptr) continue;
         const std::unique_ptr<char, decltype(&weir__mem_free)> text(weir__json_dump(value), weir__mem_free);
+        if (text == nullptr && weir_interrupt_asked()) return weir__interrupt_error(error);
         if (text == nullptr) throw std::bad_alloc();
         key += text.get();
     }
-    return key;
+    return WEIR_OK;
 }
 
+/* Tools that are shown are enforced, too, so both kinds of them ask for the same template's beginning. */
 weir_status create_own(weir::conversation &talk, const weir__llama_template *t, const weir__llama_render *in,
                        weir__llama_chat &chat, weir_error *error)
 {
     weir::prompt prompt = talk.render(false);
     if (in->tools != nullptr && weir::ends_differ(t)) prompt.beginning = talk.render(true).beginning;
-    std::string key = form_key(in, prompt.beginning);
+    std::string key;
+    weir_status status = form_key(in, prompt.beginning, key, error);
+    if (status != WEIR_OK) return status;
     chat.prompt = std::move(prompt.text);
     chat.answers = weir::find_answers(t, key);
     if (chat.answers != nullptr) return WEIR_OK;
-    const weir_status status = make_answers(talk, in, prompt.beginning, chat, error);
+    status = make_answers(talk, in, prompt.beginning, chat, error);
     weir::refuse_starved(); /* it would be kept */
     if (status == WEIR_OK) weir::keep_answers(t, std::move(key), chat.answers);
     return status;

@@ -48,7 +48,27 @@ void quiet(void)
 }
 
 /* Clients send the same tools again and again, and a template ends prompts in few ways. */
-constexpr std::size_t found_max = 8, found_bytes = 1 << 20; /* a key and its grammar */
+constexpr std::size_t found_max = 8, found_bytes = 2 << 20; /* each: its key, grammar and parser */
+
+using kept_answers = std::list<std::pair<std::string, std::shared_ptr<weir__llama_answers>>>;
+
+/* Those under this key, which become the first; nullptr: none. */
+std::shared_ptr<weir__llama_answers> find_kept(kept_answers &kept, const std::string &key)
+{
+    for (auto i = kept.begin(); i != kept.end(); ++i) {
+        if (i->first != key) continue;
+        kept.splice(kept.begin(), kept, i);
+        return i->second;
+    }
+    return nullptr;
+}
+
+/* About the bytes of a form. */
+std::size_t bytes_of(const std::string &key, const weir__llama_answers &answers)
+{
+    return key.size() + answers.params.grammar.size() +
+           answers.parser.parser.size() * sizeof(common_peg_parser_variant);
+}
 
 bool lacks_handler(const common_chat_template &parsed)
 {
@@ -69,12 +89,12 @@ std::shared_ptr<const autoparser::autoparser> analysis_of(const weir__llama_temp
         const std::lock_guard<std::mutex> lock(t->mutex);
         if (t->analyses[endless] != nullptr) return t->analyses[endless];
     }
-    const auto made = std::make_shared<autoparser::autoparser>();
-    made->analyze_template(endless ? *t->endless : *t->whole);
+    const auto analysis = std::make_shared<autoparser::autoparser>();
+    analysis->analyze_template(endless ? *t->endless : *t->whole);
     weir::refuse_starved(); /* it would be kept */
     const std::lock_guard<std::mutex> lock(t->mutex);
-    t->analyses[endless] = made;
-    return made;
+    t->analyses[endless] = analysis;
+    return analysis;
 }
 
 void name_thinking(const autoparser::autoparser &analysis, common_chat_params &params)
@@ -190,22 +210,21 @@ bool weir::ends_differ(const weir__llama_template *t)
 std::shared_ptr<weir__llama_answers> weir::find_answers(const weir__llama_template *t, const std::string &key)
 {
     const std::lock_guard<std::mutex> lock(t->mutex);
-    for (auto i = t->found.begin(); i != t->found.end(); ++i) {
-        if (i->first != key) continue;
-        t->found.splice(t->found.begin(), t->found, i);
-        return i->second;
-    }
-    return nullptr;
+    return find_kept(t->found, key);
 }
 
 void weir::keep_answers(const weir__llama_template *t, std::string key,
-                        const std::shared_ptr<weir__llama_answers> &answers)
+                        std::shared_ptr<weir__llama_answers> &answers)
 {
-    std::list<std::pair<std::string, std::shared_ptr<weir__llama_answers>>> one, dropped;
-    if (key.size() + answers->params.grammar.size() > found_bytes) return;
+    kept_answers one, dropped;
+    if (bytes_of(key, *answers) > found_bytes) return;
     one.emplace_back(std::move(key), answers);
     weir::refuse_starved();
     const std::lock_guard<std::mutex> lock(t->mutex);
+    if (auto other = find_kept(t->found, one.front().first)) { /* another thread was faster */
+        answers.swap(other);
+        return;
+    }
     t->found.splice(t->found.begin(), one);
     if (t->found.size() > found_max) dropped.splice(dropped.begin(), t->found, std::prev(t->found.end()));
 }
