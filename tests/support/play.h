@@ -130,7 +130,7 @@ int job_number(const job *j);
 /* The job was accepted: its reader's expectations from here on. before: its stream's interval until then. */
 void job_accept(job *j, int32_t before, int64_t now);
 
-/* Tokens of rejected drafts so far, in models where one that cannot be taken back starts its request again. */
+/* Tokens of rejected drafts so far, in models where what cannot be taken back starts its request again. */
 uint64_t job_rejected(play *p);
 
 /* Takes up to `most` chunks and judges them, and all of them when the last is the terminal one. */
