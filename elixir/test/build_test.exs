@@ -153,7 +153,10 @@ defmodule Weir.BuildTest do
     script(root, recorder())
     File.mkdir_p!(Path.join(root, "elixir"))
     File.cp_r!("lib", Path.join(root, "elixir/lib"))
-    for file <- ["mix.exs", "prebuilt.exs", ".formatter.exs"], do: File.cp!(file, Path.join([root, "elixir", file]))
+
+    for file <- ["mix.exs", "prebuilt.exs", ".formatter.exs"],
+        do: File.cp!(file, Path.join([root, "elixir", file]))
+
     git = fn args -> {_, 0} = System.cmd("git", ["-C", root | args], stderr_to_stdout: true) end
     git.(["init", "-q"])
     git.(["add", "."])

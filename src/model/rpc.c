@@ -41,22 +41,20 @@ static bool is_private(uint32_t address)
 }
 
 /* ggml does not say why it cannot listen. */
-static weir_status check_free(const char *listen, struct in_addr address, long port, weir_error *error)
+static weir_status check_free(const char *listen, const struct sockaddr_in *at, weir_error *error)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr = address};
     int on = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
     bool bound = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
-                 bind(fd, (struct sockaddr *)&at, sizeof at) == 0;
+                 bind(fd, (const struct sockaddr *)at, sizeof *at) == 0;
     int why = errno;
     if (fd >= 0) close(fd);
     if (bound) return WEIR_OK;
     return weir__error_set(error, WEIR_IO, "listen", "cannot listen on %.64s: %s", listen, strerror(why));
 }
 
-static weir_status check_listen(const weir_rpc_params *params, weir_error *error)
+static weir_status read_listen(const weir_rpc_params *params, struct sockaddr_in *at, weir_error *error)
 {
     const char *listen = params->listen, *colon = listen != NULL ? strrchr(listen, ':') : NULL;
-    struct in_addr address;
     char host[INET_ADDRSTRLEN], *end = NULL;
     long port = 0;
     size_t length = colon != NULL ? (size_t)(colon - listen) : sizeof host;
@@ -65,15 +63,16 @@ static weir_status check_listen(const weir_rpc_params *params, weir_error *error
         memcpy(host, listen, length);
         host[length] = '\0';
         port = strtol(colon + 1, &end, 10);
-        valid = *end == '\0' && port >= 1 && port <= 65535 && inet_pton(AF_INET, host, &address) == 1;
+        valid = *end == '\0' && port >= 1 && port <= 65535 && inet_pton(AF_INET, host, &at->sin_addr) == 1;
     }
     if (!valid)
         return weir__invalid(error, WEIR_ERROR_FORM, "listen",
                              "`listen` is \"%.64s\"; give an IPv4 address and a port from 1 to 65535, such "
                              "as " LISTEN_DEFAULT,
                              listen != NULL ? listen : "NULL");
-    if (params->insecure || is_private(ntohl(address.s_addr)))
-        return check_free(listen, address, port, error);
+    at->sin_family = AF_INET;
+    at->sin_port = htons((uint16_t)port);
+    if (params->insecure || is_private(ntohl(at->sin_addr.s_addr))) return WEIR_OK;
     return weir__invalid(error, WEIR_ERROR_CONFLICT, "listen",
                          "%s is neither a loopback nor a private address, and anyone who reaches a worker "
                          "can crash it and read its memory; `insecure` (--insecure-rpc) allows it",
@@ -85,8 +84,10 @@ weir_status weir_rpc_run(const weir_rpc_params *given, weir_error *error)
     weir_rpc_params params = weir_rpc_params_default();
     weir_status status = weir__sized_take(&params, sizeof params, given, "params", error);
     if (status == WEIR_OK) status = weir__members_check(&weir__rpc_members, &params, "", error);
-    if (status == WEIR_OK) status = check_listen(&params, error);
+    struct sockaddr_in at = {0};
+    if (status == WEIR_OK) status = read_listen(&params, &at, error);
     if (status == WEIR_OK) status = weir__rpc_check(error);
+    if (status == WEIR_OK) status = check_free(params.listen, &at, error);
     if (status != WEIR_OK) return status;
     if (params.n_threads == 0) params.n_threads = weir__cpu_count();
 #ifndef WEIR_NO_LLAMA

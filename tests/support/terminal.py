@@ -14,7 +14,8 @@ import time
 import unicodedata
 
 
-DESCRIPTION = r"""weir-test|what Screen knows, am, bce@, cols#80, lines#24, colors#8, pairs#64,
+# It has no automatic margins: with them a program may go on in the next row, and a row that is too long looks the same.
+DESCRIPTION = r"""weir-test|what Screen knows, bce@, cols#80, lines#24, colors#8, pairs#64,
     cup=\E[%i%p1%d;%p2%dH, clear=\E[H\E[2J, el=\E[K, cr=\r, smcup=\E[?1049h, rmcup=\E[?1049l, civis=\E[?25l, cnorm=\E[?25h,
     bold=\E[1m, dim=\E[2m, rev=\E[7m, sgr0=\E[0m, setaf=\E[3%p1%dm, setab=\E[4%p1%dm, op=\E[39;49m,
     kcuu1=\E[A, kcud1=\E[B, kcuf1=\E[C, kcub1=\E[D, kcbt=\E[Z, khome=\E[H, kend=\E[F, kpp=\E[5~, knp=\E[6~,
