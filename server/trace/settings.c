@@ -52,9 +52,11 @@ static int32_t whole_number(const char *value, int32_t usual, int32_t least, int
 static bool is_among(const char *list, const char *word)
 {
     const size_t n = strlen(word);
-    for (const char *at = list; at != NULL; at = strchr(at, ','), at += at != NULL) {
+    for (const char *at = list; at != NULL;) {
         while (*at == ' ') at++;
         if (strncasecmp(at, word, n) == 0 && strchr(", ", at[n]) != NULL) return true; /* or its end */
+        at = strchr(at, ',');
+        if (at != NULL) at++;
     }
     return false;
 }
