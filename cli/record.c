@@ -28,10 +28,7 @@ cli_exit cli_record_command(cli_args *args)
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/mem.h"
-#include "cli/lib/figures.h"
 #include "cli/lib/out.h"
-#include "cli/lib/term.h"
 #include "cli/lib/text.h"
 #include "server/system/secret.h"
 
