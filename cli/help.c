@@ -239,8 +239,7 @@ const cli_command cli_commands[] = {
      "It ends with 0 only if all agree. Answers are the same on every processor where weir calls them "
      "batch-invariant (weir info); elsewhere they may differ where two tokens are almost equally likely.\n\n"
      "erase overwrites the records with these IDs or, without an ID, all records of an API key. Records that "
-     "a "
-     "running server adds later are not erased.",
+     "a running server adds later are not erased.",
      "# record, and compute everything again\n"
      "weir serve --record records\n"
      "weir record run records\n"

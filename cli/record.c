@@ -28,10 +28,7 @@ cli_exit cli_record_command(cli_args *args)
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/mem.h"
-#include "cli/lib/figures.h"
 #include "cli/lib/out.h"
-#include "cli/lib/term.h"
 #include "cli/lib/text.h"
 #include "server/system/secret.h"
 
@@ -55,17 +52,11 @@ static size_t count_tokens(const json_t *answer)
     return n;
 }
 
-static const char *word_of(const json_t *object, const char *name)
-{
-    const char *word = json_string_value(json_object_get(object, name));
-    return word != NULL ? word : "";
-}
-
 /* How the first choice ended. */
 static const char *end_of(const json_t *answer)
 {
     if (answer == NULL) return "no answer";
-    return word_of(json_array_get(json_object_get(answer, "choices"), 0), "reason");
+    return cli_recorded_word(json_array_get(json_object_get(answer, "choices"), 0), "reason");
 }
 
 static void list_record(const cli_args *args, const cli_recorded *item, const cli_record_parts *parts,
@@ -73,18 +64,18 @@ static void list_record(const cli_args *args, const cli_recorded *item, const cl
 {
     char time[32];
     if (args->json) {
-        cli_out_json(json_pack("{s:s, s:I, s:s, s:s, s:s, s:i, s:s}", "id", item->id, "time_ms",
-                               (json_int_t)item->time_ms, "request_id", word_of(parts->request, "request_id"),
-                               "path", word_of(parts->request, "path"), "model",
-                               word_of(parts->request, "model"), "tokens", (int)count_tokens(parts->answer),
-                               "end", end_of(parts->answer)));
+        cli_out_json(json_pack(
+            "{s:s, s:I, s:s, s:s, s:s, s:i, s:s}", "id", item->id, "time_ms", (json_int_t)item->time_ms,
+            "request_id", cli_recorded_word(parts->request, "request_id"), "path",
+            cli_recorded_word(parts->request, "path"), "model", cli_recorded_word(parts->request, "model"),
+            "tokens", (int)count_tokens(parts->answer), "end", end_of(parts->answer)));
         return;
     }
     show_time(item->time_ms, time);
     cli_table_cell(table, "%s", item->id);
     cli_table_cell(table, "%s", time);
-    cli_table_cell(table, "%s", word_of(parts->request, "path"));
-    cli_table_cell(table, "%s", word_of(parts->request, "model"));
+    cli_table_cell(table, "%s", cli_recorded_word(parts->request, "path"));
+    cli_table_cell(table, "%s", cli_recorded_word(parts->request, "model"));
     cli_table_cell(table, "%zu", count_tokens(parts->answer));
     cli_table_cell(table, "%s", end_of(parts->answer));
 }

@@ -294,27 +294,21 @@ static double logprob_at(const json_t *choice, size_t i)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-static const char *word_of(const json_t *object, const char *name)
-{
-    const char *word = json_string_value(json_object_get(object, name));
-    return word != NULL ? word : "";
-}
-
 /* True if the answer was ended from outside, at a moment that does not come again. */
 static bool was_cut(const json_t *choice)
 {
     static const char *const cuts[] = {"left", "cancelled", "deadline", "error"};
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++)
-        if (strcmp(word_of(choice, "reason"), cuts[i]) == 0) return true;
+        if (strcmp(cli_recorded_word(choice, "reason"), cuts[i]) == 0) return true;
     return false;
 }
 
 static void explain_prompt(const json_t *before, const json_t *now, result *r)
 {
     cli_text_puts(&r->why, "the prompt has other tokens");
-    if (strcmp(word_of(before, "fingerprint"), word_of(now, "fingerprint")) != 0)
+    if (strcmp(cli_recorded_word(before, "fingerprint"), cli_recorded_word(now, "fingerprint")) != 0)
         cli_text_puts(&r->why, ": the model is another one");
-    else if (strcmp(word_of(before, "template"), word_of(now, "template")) != 0)
+    else if (strcmp(cli_recorded_word(before, "template"), cli_recorded_word(now, "template")) != 0)
         cli_text_puts(&r->why, ": the chat template is another one");
     else
         cli_text_puts(&r->why, ", as where a template writes the date");
@@ -329,7 +323,7 @@ static outcome compare_choice(const json_t *requests[2], const json_t *before, c
     size_t most = n > n_now ? n : n_now;
     bool prompts = json_integer_value(json_object_get(before, "n_prompt")) > 0 &&
                    json_integer_value(json_object_get(now, "n_prompt")) > 0;
-    if (prompts && strcmp(word_of(before, "prompt"), word_of(now, "prompt")) != 0) {
+    if (prompts && strcmp(cli_recorded_word(before, "prompt"), cli_recorded_word(now, "prompt")) != 0) {
         explain_prompt(requests[0], requests[1], r);
         return DIFFERS;
     }
@@ -340,13 +334,13 @@ static outcome compare_choice(const json_t *requests[2], const json_t *before, c
     }
     if (was_cut(now) && k == n_now && (k < n || !was_cut(before))) {
         cli_text_printf(&r->why, "choice %d was cut off now after %zu of %zu tokens: %s", i, n_now, n,
-                        word_of(now, "reason"));
+                        cli_recorded_word(now, "reason"));
         return SKIPPED;
     }
     if (was_cut(before) && k == n) {
         if (n > 0) return AGREES;
         cli_text_printf(&r->why, "choice %d was cut off before its first token: %s", i,
-                        word_of(before, "reason"));
+                        cli_recorded_word(before, "reason"));
         return SKIPPED;
     }
     if (k < most) {
@@ -362,9 +356,9 @@ static outcome compare_choice(const json_t *requests[2], const json_t *before, c
         if (!isnan(r->logprob_now)) cli_text_printf(&r->why, ", now %.9g", r->logprob_now);
         return DIFFERS;
     }
-    if (strcmp(word_of(before, "reason"), word_of(now, "reason")) == 0) return AGREES;
-    cli_text_printf(&r->why, "choice %d ended with %s, and now with %s", i, word_of(before, "reason"),
-                    word_of(now, "reason"));
+    if (strcmp(cli_recorded_word(before, "reason"), cli_recorded_word(now, "reason")) == 0) return AGREES;
+    cli_text_printf(&r->why, "choice %d ended with %s, and now with %s", i,
+                    cli_recorded_word(before, "reason"), cli_recorded_word(now, "reason"));
     return DIFFERS;
 }
 
@@ -396,7 +390,7 @@ static void compare_answers(const cli_record_parts *parts, const json_t *request
 /* Why a record cannot be computed again; NULL: it can. */
 static const char *why_not(const cli_record_parts *parts)
 {
-    const char *continues = word_of(parts->request, "continues");
+    const char *continues = cli_recorded_word(parts->request, "continues");
     if (parts->answer == NULL) return "it has no answer: the server ended before, or the answer was dropped";
     if (strcmp(continues, "fork") == 0) return "it continues an answer that only the server had (fork)";
     if (continues[0] != '\0') return "it continues an answer that only the server had (previous_response_id)";
@@ -414,7 +408,8 @@ static void add_refusal(const said *s, cli_text *why)
     body = body != NULL ? body + 4 : "";
     weir__json_parse_texts(body, WEIR_NUL, "answer", WEIR_IO, &value, NULL);
     const json_t *error = json_object_get(value, "error");
-    const char *message = json_is_string(error) ? json_string_value(error) : word_of(error, "message");
+    const char *message =
+        json_is_string(error) ? json_string_value(error) : cli_recorded_word(error, "message");
     cli_text_printf(why, "it was refused with %d: %.500s", s->status, message);
     json_decref(value);
 }
@@ -503,6 +498,15 @@ static void skip_records(const cli_args *args, cli_recorded_list *list, totals *
     }
 }
 
+/* A record's options, "[]" if it has none or cannot be read; freed with cli_free. */
+static char *settings_of(const cli_record_parts *parts)
+{
+    char *json = weir__json_dump(json_object_get(parts->request, "settings"));
+    char *settings = cli_format("%s", json != NULL ? json : "[]");
+    weir__mem_free(json);
+    return settings;
+}
+
 /* Computes the chosen records with these options, and takes them from the chosen ones. */
 static cli_exit run_group(const cli_args *args, cli_recorded_list *list, const char *settings, totals *sum)
 {
@@ -520,9 +524,9 @@ static cli_exit run_group(const cli_args *args, cli_recorded_list *list, const c
         result r = {.outcome = SKIPPED, .choice = -1, .at = -1, .logprob = NAN, .logprob_now = NAN};
         if (!list->items[i]->chosen) continue;
         bool loaded = cli_recorded_load(list, list->items[i], &parts, &error);
-        char *own = loaded ? weir__json_dump(json_object_get(parts.request, "settings")) : NULL;
-        bool same = !loaded || strcmp(own != NULL ? own : "[]", settings) == 0;
-        weir__mem_free(own);
+        char *own = settings_of(&parts);
+        bool same = !loaded || strcmp(own, settings) == 0;
+        cli_free(own);
         if (same && !loaded)
             cli_text_puts(&r.why, weir__error_words(&error).text);
         else if (same) {
@@ -547,19 +551,14 @@ static cli_exit run_group(const cli_args *args, cli_recorded_list *list, const c
     return code;
 }
 
-/* The options of the first record that is chosen and can be read; NULL: there is none. Freed with
- * weir__mem_free. */
+/* The options of the first record that is chosen, as settings_of gives them; NULL: there is none. */
 static char *next_settings(const cli_recorded_list *list)
 {
     for (size_t i = 0; i < list->n; i++) {
         cli_record_parts parts;
         if (!list->items[i]->chosen) continue;
-        char *settings = NULL;
-        if (cli_recorded_load(list, list->items[i], &parts, NULL)) {
-            settings = weir__json_dump(json_object_get(parts.request, "settings"));
-            if (settings == NULL) settings = weir__mem_strdup("[]");
-        } else
-            settings = weir__mem_strdup("[]");
+        (void)cli_recorded_load(list, list->items[i], &parts, NULL);
+        char *settings = settings_of(&parts);
         cli_record_parts_fini(&parts);
         return settings;
     }
@@ -574,7 +573,7 @@ cli_exit cli_record_run(cli_args *args, cli_recorded_list *list)
     skip_records(args, list, &sum);
     while (code == CLI_OK && (settings = next_settings(list)) != NULL) {
         code = run_group(args, list, settings, &sum);
-        weir__mem_free(settings);
+        cli_free(settings);
     }
     if (code != CLI_OK) return code;
     if (list->n == 0) return cli_fail(CLI_FAILED, "%s has no records", list->recording.path);

@@ -15,8 +15,18 @@
 
 #define SIZE_MAX_HERE 4096
 
+static char folder[] = "/tmp/weir-recording-XXXXXX";
+static serve_recording recording = {.folder = -1};
+
+static void remove_folder(void)
+{
+    char name[SERVE_SEGMENT_NAME];
+    serve_segment_name(1, name);
+    unlinkat(recording.folder, name, 0);
+    rmdir(folder);
+}
+
 typedef struct sums {
-    const serve_recording *recording;
     uint64_t n_frames, n_damaged, end;
 } sums;
 
@@ -29,7 +39,7 @@ static bool take(const serve_frame *frame, serve_frame_place place, void *user)
     require(place.at >= s->end); /* in order, and none within another */
     s->end = place.at + SERVE_FRAME_HEAD + frame->n_meta + frame->n_body;
     s->n_frames++;
-    weir_status status = serve_recording_load(s->recording, place, &again, &content, &error);
+    weir_status status = serve_recording_load(&recording, place, &again, &content, &error);
     require((status == WEIR_OK) == (frame->kind != SERVE_FRAME_ERASED));
     require(status == WEIR_OK || error.message[0] != '\0');
     weir__mem_free(content);
@@ -63,15 +73,13 @@ static void seal(uint8_t *bytes, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static char folder[] = "/tmp/weir-recording-XXXXXX";
-    static serve_recording recording = {.folder = -1};
     static int fd = -1;
     uint8_t file[SERVE_SEGMENT_HEAD + SIZE_MAX_HERE];
     weir_error error = {0};
     if (size == 0 || size > SIZE_MAX_HERE) return 0;
     if (fd < 0) {
         char name[SERVE_SEGMENT_NAME];
-        require(mkdtemp(folder) != NULL);
+        require(mkdtemp(folder) != NULL && atexit(remove_folder) == 0);
         require(serve_recording_open(&recording, folder, "record", false, &error) == WEIR_OK);
         serve_segment_name(1, name);
         fd = openat(recording.folder, name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -83,7 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (data[0] & 2) file[8]++; /* another version */
     size += SERVE_SEGMENT_HEAD;
     require(fd >= 0 && ftruncate(fd, 0) == 0 && weir__file_write(fd, file, size, 0));
-    sums s = {.recording = &recording};
+    sums s = {0};
     require(serve_recording_scan(&recording, take, damage, &s, &error) == WEIR_OK);
     require(s.end <= size && s.n_frames + s.n_damaged <= size);
     require((data[0] & 2) == 0 || s.n_frames == 0);

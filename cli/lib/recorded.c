@@ -83,8 +83,8 @@ static bool choose_request_id(cli_recorded_list *list, const char *name)
     for (size_t i = 0; i < list->n; i++) {
         cli_record_parts parts;
         if (cli_recorded_load(list, list->items[i], &parts, NULL)) {
-            const char *id = json_string_value(json_object_get(parts.request, "request_id"));
-            if (id != NULL && strcmp(id, name) == 0) list->items[i]->chosen = found = true;
+            const char *id = cli_recorded_word(parts.request, "request_id");
+            if (strcmp(id, name) == 0) list->items[i]->chosen = found = true;
         }
         cli_record_parts_fini(&parts);
     }
@@ -143,6 +143,12 @@ bool cli_recorded_load(const cli_recorded_list *list, const cli_recorded *item, 
         parts->answer = parse_meta(answer, frame.n_meta, NULL);
     weir__mem_free(answer);
     return true;
+}
+
+const char *cli_recorded_word(const json_t *object, const char *name)
+{
+    const char *word = json_string_value(json_object_get(object, name));
+    return word != NULL ? word : "";
 }
 
 void cli_record_parts_fini(cli_record_parts *parts)

@@ -55,4 +55,7 @@ bool cli_recorded_load(const cli_recorded_list *list, const cli_recorded *item, 
                        weir_error *error);
 void cli_record_parts_fini(cli_record_parts *parts);
 
+/* A string of metadata; "" if there is none. */
+const char *cli_recorded_word(const json_t *object, const char *name);
+
 #endif

@@ -323,7 +323,6 @@ static bool check_key(visit *v)
 
 /* ---- Which request ---- */
 
-/* Reads whether what has no effect is refused; the request's word counts, else the server's. */
 /* Reads the seed of an answer that is computed again: a server that gives its records to its own process. */
 static bool read_seed(visit *v)
 {
@@ -336,6 +335,7 @@ static bool read_seed(visit *v)
     return true;
 }
 
+/* Reads whether what has no effect is refused; the request's word counts, else the server's. */
 static bool read_strict(visit *v)
 {
     const char *given;

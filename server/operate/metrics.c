@@ -418,10 +418,9 @@ static void add_recorder(const serve_server *server, weir__text *text)
 {
     if (server->recorder == NULL) return;
     serve_recorder_stats stats = serve_recorder_count(server->recorder);
-    add_number(text, "records_total", "counter", "records that were written: two for each request",
-               stats.n_frames);
+    add_number(text, "records_total", "counter", "requests and answers that were recorded", stats.n_frames);
     add_number(text, "records_dropped_total", "counter",
-               "records that were not written: the disk was full or slow, or memory was short",
+               "requests and answers that were not recorded: the disk was full or slow, or memory was short",
                stats.n_dropped);
     add_number(text, "record_bytes", "gauge", "bytes of the segments in the folder", stats.n_bytes);
 }

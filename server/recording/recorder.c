@@ -1,10 +1,10 @@
 /* recorder.c: the thread that writes a recording.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Frames wait in a queue, whose bytes are bounded: who pushes one never waits. The thread adds them to the
- * last segment. A frame that the disk does not take is cut off again and counts as dropped, and the next one
- * is tried. A segment ends when it is long or old; the oldest go first, before the folder has more bytes than
- * it may have, and when their first record is too old. Each start begins a segment of its own, so nothing
+ * Frames wait in a queue, whose bytes are bounded: a push never waits. The thread adds them to the last
+ * segment. A frame that the disk does not take is cut off again and counts as dropped, and the next one is
+ * tried. A segment ends when it is long or old; the oldest go first, before the folder has more bytes than it
+ * may have, and when their first record is too old. Each start begins a segment of its own, so nothing
  * follows what a crash left half written. */
 #include "recorder.h"
 
@@ -48,7 +48,7 @@ struct serve_recorder {
     int lock; /* a descriptor; -1 = none */
     bool started;
 
-    weir__helper helper; /* its mutex protects the next four */
+    weir__helper helper; /* its mutex protects the next five */
     frame_node *first, *last;
     uint64_t n_queued; /* bytes */
     uint64_t n_unsaid; /* dropped since the last warning */

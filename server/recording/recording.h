@@ -2,8 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A recording is a row of segments, files to whose end frames are added. A frame is a request or an answer:
- * its head, metadata as JSON, and the body of a request. A request and its answer have the same id. Head and
- * content have a checksum each, so that damage is found, and frames behind it are still read. */
+ * its head, metadata as JSON, and the body of a request. A record is a request with its answer, if there is
+ * one; both frames have its id, and metrics and the log count them separately. Head and content have a
+ * checksum each, so that damage is found, and frames behind it are still read. */
 #ifndef WEIR_SERVER_RECORDING_RECORDING_H
 #define WEIR_SERVER_RECORDING_RECORDING_H
 

@@ -53,7 +53,7 @@ const char *serve_trace_id(const serve_trace *trace);
 /* Writes the headers for another server, as lines without an end; "" = none. id: of the span in which it is
  * asked; NULL = the request's own. */
 #define SERVE_TRACE_HEADER       (SERVE_TRACE_ID + SERVE_SPAN_ID + 24)
-#define SERVE_TRACE_HEADER_STATE (512 + 16)
+#define SERVE_TRACE_HEADER_STATE (SERVE_TRACE_STATE + 16)
 void serve_trace_headers(const serve_trace *trace, const char *id, char parent[SERVE_TRACE_HEADER],
                          char state[SERVE_TRACE_HEADER_STATE]);
 

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A worker notes the request while it reads it, and records it once it is submitted: metadata, and the body
- * as the client gave it. Members that hold secrets are taken out before; only then is the body written anew.
+ * as the client gave it, or written anew without the members that hold secrets, if it has such.
  * While chunks are read, each choice collects its tokens; the answer's end records them. */
 #include "recorded.h"
 

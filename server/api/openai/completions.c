@@ -104,8 +104,8 @@ static bool fill_request(serve_ask *ask, size_t i, size_t n, const serve_prompt 
     if (!serve_ask_request(ask, request)) return false;
     *sampler = ask->sampler;
     sampler->json_schema = ask->schema;
-    if (n > 1 &&
-        ask->sampler.seed != WEIR_SEED_RANDOM) { /* Choices are to differ; without a seed, prompts too. */
+    /* Choices are to differ; without a seed, prompts too. */
+    if (n > 1 && ask->sampler.seed != WEIR_SEED_RANDOM) {
         uint64_t place = ask->drawn ? i : i % n_each;
         sampler->seed = (uint32_t)((sampler->seed + place) % WEIR_SEED_RANDOM);
     }
