@@ -21,6 +21,15 @@ from templates import conversation, server_cpu, tool
 TEMPLATE = "Qwen-Qwen3-0.6B.jinja"
 
 
+def commands(for_llama=(), for_weir=()):
+    """The commands of the programs that the environment names, with further options of llama-server and of weir."""
+    template = os.path.join(os.environ["WEIR_LLAMA_SOURCE"], "models/templates", TEMPLATE)
+    words = ["-m", os.environ["WEIR_MODEL"], "-np", "1", "-c", "32768", "--host", "127.0.0.1", "--offline", "--chat-template-file", template]
+    programs = {"now": "WEIR_BIN", "before": "WEIR_BEFORE", "llama-server": "LLAMA_SERVER"}
+    return {name: [os.environ[of], *(["--jinja", *words, "--no-ui", *for_llama] if name == "llama-server" else ["serve", *words, "--no-log", *for_weir])]
+            for name, of in programs.items() if of in os.environ}
+
+
 def microseconds(server, path, body, seconds):
     """Processor time of a request, and the characters of the prompt."""
     connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=300)
@@ -39,15 +48,11 @@ def main():
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 2
     body = json.dumps({"messages": conversation(), "tools": [tool(i) for i in range(60)], "max_tokens": 1})
-    template = os.path.join(os.environ["WEIR_LLAMA_SOURCE"], "models/templates", TEMPLATE)
-    words = ["-m", os.environ["WEIR_MODEL"], "-np", "1", "-c", "32768", "--host", "127.0.0.1", "--offline", "--chat-template-file", template]
-    programs = {"now": "WEIR_BIN", "before": "WEIR_BEFORE", "llama-server": "LLAMA_SERVER"}
-    commands = {name: [os.environ[of], *(["--jinja", *words, "--no-ui"] if name == "llama-server" else ["serve", *words, "--no-log"])]
-                for name, of in programs.items() if of in os.environ}
-    times = {(path, name): [] for path in ("/apply-template", "/v1/plan") for name in commands if path != "/v1/plan" or name != "llama-server"}
+    programs = commands()
+    times = {(path, name): [] for path in ("/apply-template", "/v1/plan") for name in programs if path != "/v1/plan" or name != "llama-server"}
     for i in range(rounds):
-        for name in sorted(commands, reverse=i % 2 == 1):
-            with Server(name, commands[name]) as server:
+        for name in sorted(programs, reverse=i % 2 == 1):
+            with Server(name, programs[name]) as server:
                 for path in sorted({path for path, of in times if of == name}):
                     microseconds(server, path, body, 0)  # the first one may analyse the template
                     got, length = microseconds(server, path, body, seconds)

@@ -17,7 +17,7 @@ import subprocess
 import sys
 
 from compare import Server
-from front import TEMPLATE
+from front import commands
 from templates import conversation, tool
 
 WORK = pathlib.Path("build/bench/instructions")
@@ -58,10 +58,7 @@ def count(name, command, path, n):
 
 def main():
     n = int(sys.argv[1]) if len(sys.argv) > 1 else 2
-    template = os.path.join(os.environ["WEIR_LLAMA_SOURCE"], "models/templates", TEMPLATE)
-    words = ["-m", os.environ["WEIR_MODEL"], "-np", "1", "-c", "32768", "--host", "127.0.0.1", "--offline", "--chat-template-file", template]
-    programs = {name: [os.environ[of], *(["--jinja", *words, "--no-ui", "--no-warmup"] if name == "llama-server" else ["serve", *words, "--no-log", "--work-timeout", "600"])]
-                for name, of in {"now": "WEIR_BIN", "before": "WEIR_BEFORE", "llama-server": "LLAMA_SERVER"}.items() if of in os.environ}
+    programs = commands(["--no-warmup"], ["--work-timeout", "600"])
     WORK.mkdir(parents=True, exist_ok=True)
     print("| path | program | million instructions |\n|---|---|---|")
     for path in ("/apply-template", "/v1/plan"):

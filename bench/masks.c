@@ -15,6 +15,7 @@
 #include <llama.h>
 
 #include "grammar/grammar.h"
+#include "vocabulary.h"
 #include "weir/more.h"
 
 static double thread_ns(void)
@@ -22,16 +23,6 @@ static double thread_ns(void)
     struct timespec now;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
-}
-
-static int32_t piece(const void *vocab, int32_t token, char *bytes, int32_t capacity)
-{
-    return llama_token_to_piece(vocab, token, bytes, capacity, 0, true);
-}
-
-static bool is_eog(const void *vocab, int32_t token)
-{
-    return llama_vocab_is_eog(vocab, token);
 }
 
 /* Walks along a text; times NULL: none are taken. True if the grammar has it. */
@@ -103,27 +94,16 @@ static void print_line(json_t *line)
     json_decref(line);
 }
 
-static void say_nothing(enum ggml_log_level level, const char *text, void *data)
-{
-    (void)level;
-    (void)text;
-    (void)data;
-}
-
 int main(int argc, char **argv)
 {
-    llama_log_set(say_nothing, NULL);
-    struct llama_model_params params = llama_model_default_params();
-    params.vocab_only = true;
-    struct llama_model *model = argc == 2 ? llama_model_load_from_file(argv[1], params) : NULL;
+    struct llama_model *model = argc == 2 ? vocabulary_load(argv[1]) : NULL;
     if (model == NULL) {
         fprintf(stderr, "usage: masks VOCABULARY.gguf < LINES\n");
         return 1;
     }
     const struct llama_vocab *vocab = llama_model_get_vocab(model);
-    const weir__trie_source source = {vocab, llama_vocab_n_tokens(vocab), piece, is_eog};
     double began = thread_ns();
-    weir__trie *trie = weir__trie_create(&source);
+    weir__trie *trie = vocabulary_trie(vocab);
     if (trie == NULL) return 1;
     print_line(json_pack("{s:i, s:i, s:I}", "tokens", trie->n_vocab, "longest", (int)trie->most_depth, "trie",
                          (json_int_t)(thread_ns() - began)));

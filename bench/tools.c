@@ -1,10 +1,10 @@
 /* tools.c: what many tools cost before and while an answer is generated.
  *
- * usage: tools MODEL.gguf TEMPLATE.jinja [PROPERTIES] : for 16, 64, 256, 512 and 1,024 tools, each with so
- * many properties (1), prints a row of Markdown: the processor time in ms of the chat (the tools checked, the
- * prompt rendered, the parser and the grammar of calls made), of compiling that grammar, of the mask of the
- * first token of a call on an automaton that knows nothing yet, of all masks of one call, of the same once
- * more, and of reading that call from an answer in pieces of four bytes; or why there is no chat.
+ * usage: tools MODEL.gguf TEMPLATE.jinja [PROPERTIES] : prints a row of Markdown for each of 16, 64, 256, 512
+ * and 1,024 tools with PROPERTIES (1) properties each: the processor time in ms of the chat (the tools
+ * checked, the prompt rendered, the parser and the grammar of calls made), of compiling that grammar, of the
+ * mask of the first token of a call on an automaton that knows nothing yet, of all masks of one call, of the
+ * same once more, and of reading that call from an answer in pieces of four bytes; or why there is no chat.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "chat/chat.h"
 #include "grammar/grammar.h"
+#include "vocabulary.h"
 #include "weir/more.h"
 
 static double process_ms(void)
@@ -23,21 +24,6 @@ static double process_ms(void)
     struct timespec now;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
-}
-
-static int32_t piece(const void *vocab, int32_t token, char *bytes, int32_t capacity)
-{
-    return llama_token_to_piece(vocab, token, bytes, capacity, 0, true);
-}
-
-static bool is_eog(const void *vocab, int32_t token)
-{
-    return llama_vocab_is_eog(vocab, token);
-}
-
-static void say_nothing(enum ggml_log_level level, const char *text, void *data)
-{
-    (void)level, (void)text, (void)data;
 }
 
 static void fail(const char *what, const weir_error *error)
@@ -98,7 +84,7 @@ static double walk(weir__automaton *automaton, const struct llama_vocab *vocab, 
             fprintf(stderr, "the grammar does not have the call from byte %zu on: %s\n", at, text + at);
             exit(1);
         }
-        at += (size_t)piece(vocab, tokens[i], bytes, sizeof bytes);
+        at += (size_t)vocabulary_piece(vocab, tokens[i], bytes, sizeof bytes);
     }
     free(tokens);
     free(bits);
@@ -183,16 +169,12 @@ int main(int argc, char **argv)
 {
     weir_error error = {0};
     weir_model *own = NULL;
-    struct llama_model_params params = llama_model_default_params();
-    params.vocab_only = true;
     if (argc < 3) return fprintf(stderr, "usage: tools MODEL.gguf TEMPLATE.jinja [PROPERTIES]\n"), 2;
     if (weir_model_load(argv[1], NULL, &own, &error) != WEIR_OK) fail("model", &error);
-    llama_log_set(say_nothing, NULL);
-    struct llama_model *model = llama_model_load_from_file(argv[1], params);
+    struct llama_model *model = vocabulary_load(argv[1]);
     if (model == NULL) return 1;
     const struct llama_vocab *vocab = llama_model_get_vocab(model);
-    const weir__trie_source source = {vocab, llama_vocab_n_tokens(vocab), piece, is_eog};
-    weir__trie *trie = weir__trie_create(&source);
+    weir__trie *trie = vocabulary_trie(vocab);
     char *template = read_file(argv[2]);
     if (trie == NULL) return 1;
     puts("| tools | properties | bytes | bytes of grammar | chat, ms | compile, ms | first mask, ms | "

@@ -90,7 +90,7 @@ function(weir_test name label source)
     if(needs_model AND NOT one_thread)
         set_tests_properties(${name} PROPERTIES PROCESSORS 2)
     endif()
-    # A test that hangs ends some time; a slow one takes ten minutes on a machine with other work, and runs on a slower one.
+    # The limit is for tests that hang: a long one takes ten minutes on a busy machine, and more on a slower one.
     set_tests_properties(${name} PROPERTIES TIMEOUT 2400 SKIP_RETURN_CODE 77 LABELS "${labels}" ENVIRONMENT "${environment}")
 endfunction()
 

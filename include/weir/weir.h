@@ -426,8 +426,8 @@ typedef struct weir_sampler_params {
     float top_n_sigma;       /* -1 = off; else 0 … 100. arXiv 2411.07641 */
     float xtc_probability;   /* 0 = off; 0 … 1 */
     float xtc_threshold;     /* 0.1; 0 … 1; above 0.5 = off */
-    /* 0; 0 and up; candidates that top_p, min_p, typical_p and XTC keep, at least; typical_p of those that
-     * are e^-70 times as likely as the likeliest, or more */
+    /* 0; 0 and up; candidates that top_p, min_p, typical_p and XTC keep, at least; typical_p keeps none that
+     * is less than e^-70 times as likely as the likeliest */
     int32_t min_keep;
     float dry_multiplier;            /* 0 = off; 0 … 100 */
     float dry_base;                  /* 1.75; 0 … 100 */

@@ -35,7 +35,7 @@ typedef enum weir__cpu_feature {
     WEIR__CPU_AVX512_BF16 = 1 << 7,
     WEIR__CPU_DOTPROD = 1 << 8, /* of ARM, as the next one */
     WEIR__CPU_I8MM = 1 << 9,
-    WEIR__CPU_ZEN4 = 1 << 10, /* no set: AMD's family 19h, and AVX-512 */
+    WEIR__CPU_ZEN4 = 1 << 10, /* no instruction set: AMD's family 19h with AVX-512 */
 } weir__cpu_feature;
 
 /* The features that the processor executes and the system lets programs use; 0 if there is none of these.

@@ -305,7 +305,7 @@ static void rule_name(const char *name, char out[NAME_MAX_ + 1])
     out[n] = '\0';
 }
 
-/* True if a rule's name goes on, behind the tool's, as one that llama.cpp's common makes. */
+/* True if the rest of a rule's name, behind a tool's name, is one that llama.cpp's common appends. */
 static bool is_derived(const char *rest)
 {
     return strncmp(rest, "-schema", 7) == 0 || strncmp(rest, "-arg", 4) == 0;

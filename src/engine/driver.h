@@ -122,7 +122,7 @@ void weir__media_look_ahead(weir__driver *driver, int64_t now);
  * makes it JOINED, without a lane. */
 void weir__reuse_start(weir__driver *driver, weir__slot *slot);
 
-/* Drops the cells of a running slot, whose text no other slot finds any more. */
+/* Drops the cells of a running slot; no other slot finds its text any more. */
 void weir__reuse_drop(weir__driver *driver, weir__slot *slot);
 
 /* The same, and starts the slot again with the best that is cached of its text. */

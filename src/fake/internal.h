@@ -8,8 +8,8 @@
 
 #include "fake/fake.h"
 
-#define HOUR_US                                                                                              \
-    INT64_C(3600000000) /* the longest that an option holds something up: no test waits for its end */
+/* The longest delay of an option: no test waits for its end. */
+#define HOUR_US INT64_C(3600000000)
 
 typedef struct weir__fake_token {
     const char *bytes; /* [length]; in `text` of the model, or `own` */

@@ -303,10 +303,10 @@ typedef struct fetching {
     bool far;     /* into the second-level cache only */
 } fetching;
 
-/* Eight units of Q8_0 ahead, or sixteen where there is a single stream. The first-level cache of Zen 4 has
- * few requests under way, which whole bytes use up: its own fetching of one row's stream is faster unless
- * they come from far ahead, so a unit is requested when its turn comes, all lines at once; and those of
- * several rows go to the second level. */
+/* Eight units of Q8_0 ahead, or sixteen where there is a single stream. Zen 4's first-level cache keeps few
+ * requests under way, and values of whole bytes use them up. With one row, the processor's own prefetching is
+ * faster than requests from far ahead, so all lines of a unit are requested when its turn comes; with
+ * several, they go to the second-level cache. */
 static fetching fetching_of(weir__panel_format format, int n_panels, int rows, bool zen4)
 {
     bool tight = weir__panel_layouts[format].values == WEIR__VALUES_BYTES && zen4;

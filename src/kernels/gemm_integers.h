@@ -2,14 +2,25 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A kernel multiplies PANELS panels with up to GROUP rows of activations. Columns are passed over in blocks:
- * so the activations of many rows stay in a cache, and weights are read once for all of them. Who includes
- * this defines PANELS, GROUP, ROWS(X, ...), a call of X for each number of rows, and KERNELS, the functions
- * and the list of them. */
+ * so the activations of many rows stay in a cache, and weights are read once for all of them. A level with
+ * other kernels than those for one panel and four rows defines them before it includes this: PANELS, GROUP,
+ * ROWS(X, ...), a call of X for each number of rows, and KERNELS, the functions and the list of them. */
 #ifndef WEIR_KERNELS_GEMM_INTEGERS_H
 #define WEIR_KERNELS_GEMM_INTEGERS_H
 
 #include "kernels/attention_vector.h"
 #include "kernels/gemm.h"
+
+#ifndef PANELS
+#define PANELS  1
+#define GROUP   4
+#define KERNELS ROWS(DEFINE, 1) static const kernel kernels[PANELS][GROUP] = {{ROWS(LIST, 1)}};
+#define ROWS(X, ...)                                                                                         \
+    X(1, __VA_ARGS__)                                                                                        \
+    X(2, __VA_ARGS__)                                                                                        \
+    X(3, __VA_ARGS__)                                                                                        \
+    X(4, __VA_ARGS__)
+#endif
 
 #define LANES WEIR__PANEL_ROWS
 

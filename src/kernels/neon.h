@@ -17,7 +17,7 @@
 typedef float32x4_t vector;
 typedef int32x4_t integers;
 
-/* A result of one instruction. */
+/* An operation that is one instruction. */
 #define OPERATION_2(name, type, instruction)                                                                 \
     INLINE type name(type a, type b)                                                                         \
     {                                                                                                        \
@@ -58,7 +58,7 @@ INLINE vector neon_fmadd_ps(vector a, vector b, vector sum)
     return vfmaq_f32(sum, a, b);
 }
 
-/* The second if one is no number. */
+/* The larger number; b if one of them is NaN. */
 INLINE vector neon_max_ps(vector a, vector b)
 {
     return vbslq_f32(vcgtq_f32(a, b), a, b);

@@ -118,6 +118,8 @@ class conversation
     autoparser::generation_params given;
 
     void read(); /* fills the rest of `given`, for handlers */
+    /* Prompt and parser for `given`, by the template's handler, or by its analysis if it has none. */
+    common_chat_params apply(bool endless);
     void set_variables(jinja::context &ctx, const common_chat_template &of) const;
     std::string run(const common_chat_template &of, bool begun, std::time_t now) const;
     /* Makes the text with what begins the answer, texts[true], and the one without. The first n statements

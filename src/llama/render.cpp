@@ -601,7 +601,8 @@ weir_status form_key(const weir__llama_render *in, const std::string &beginning,
     return WEIR_OK;
 }
 
-/* Tools that are shown are enforced, too, so both kinds of them ask for the same template's beginning. */
+/* Tools that are shown are enforced, too: then the parser comes from the template without the end token's
+ * text, and what begins the answer must do so as well. */
 weir_status create_own(weir::conversation &talk, const weir__llama_template *t, const weir__llama_render *in,
                        weir__llama_chat &chat, weir_error *error)
 {

@@ -106,9 +106,9 @@ llama_sampler_i finite_interface = {
     nullptr,     nullptr, nullptr,      nullptr, nullptr, nullptr,
 };
 
-/* weir's own, too: removes candidates that cannot be drawn. Behind top_n_sigma, which leaves at -infinity
- * what it excludes, no other sampler counts those. Before typ_p, which takes the logarithm of each
- * probability, those go that lie so far below the largest logit that theirs may be 0 as a float. */
+/* weir's own, too: removes candidates that cannot be drawn. It follows top_n_sigma, which only sets what it
+ * excludes to -infinity, so that no other sampler counts that. And it precedes typ_p, which takes the
+ * logarithm of each probability: it removes logits so far below the largest that this may be 0 as a float. */
 void possible_apply(llama_sampler *sampler, llama_token_data_array *candidates)
 {
     const float distance = *static_cast<const float *>(sampler->ctx);

@@ -16,6 +16,8 @@
 #include <stdexcept>
 #include <utility>
 
+using kept_answers = std::list<std::pair<std::string, std::shared_ptr<weir__llama_answers>>>;
+
 struct weir__llama_template {
     std::unique_ptr<const common_chat_template> whole;
     /* The template without the end token's text, or empty. llama.cpp takes that text for a part of the form
@@ -29,7 +31,7 @@ struct weir__llama_template {
     mutable std::mutex mutex;                                          /* protects the next ones */
     mutable std::shared_ptr<const autoparser::autoparser> analyses[2]; /* of `whole`, of `endless` */
     /* Forms of answers by their keys, the most recently used first. */
-    mutable std::list<std::pair<std::string, std::shared_ptr<weir__llama_answers>>> found;
+    mutable kept_answers found;
 };
 
 namespace
@@ -49,8 +51,6 @@ void quiet(void)
 
 /* Clients send the same tools again and again, and a template ends prompts in few ways. */
 constexpr std::size_t found_max = 8, found_bytes = 2 << 20; /* each: its key, grammar and parser */
-
-using kept_answers = std::list<std::pair<std::string, std::shared_ptr<weir__llama_answers>>>;
 
 /* Those under this key, which become the first; nullptr: none. */
 std::shared_ptr<weir__llama_answers> find_kept(kept_answers &kept, const std::string &key)
@@ -90,7 +90,7 @@ std::shared_ptr<const autoparser::autoparser> analysis_of(const weir__llama_temp
         if (t->analyses[endless] != nullptr) return t->analyses[endless];
     }
     const auto analysis = std::make_shared<autoparser::autoparser>();
-    analysis->analyze_template(endless ? *t->endless : *t->whole);
+    analysis->analyze_template(weir::template_of(t, endless));
     weir::refuse_starved(); /* it would be kept */
     const std::lock_guard<std::mutex> lock(t->mutex);
     t->analyses[endless] = analysis;
@@ -111,7 +111,7 @@ common_chat_params parse_by_analysis(const weir__llama_template *t,
                                      const autoparser::generation_params &given, bool endless)
 {
     const auto analysis = analysis_of(t, endless);
-    const common_chat_template &rendered = endless && t->shows_end ? *t->endless : *t->whole;
+    const common_chat_template &rendered = weir::template_of(t, endless && t->shows_end);
     common_chat_params params = autoparser::peg_generator::generate_parser(rendered, given, *analysis);
     name_thinking(*analysis, params);
     return params;
@@ -229,15 +229,20 @@ void weir::keep_answers(const weir__llama_template *t, std::string key,
     if (t->found.size() > found_max) dropped.splice(dropped.begin(), t->found, std::prev(t->found.end()));
 }
 
-std::string weir::conversation::render_by_handler(common_chat_tool_choice choice)
+common_chat_params weir::conversation::apply(bool endless)
 {
     read();
+    if (t->analyzed) return parse_by_analysis(t, given, endless);
+    autoparser::generation_params own = given; /* handlers change it */
+    return common_chat_try_specialized_template(*t->whole, t->whole->source(), own).value();
+}
+
+std::string weir::conversation::render_by_handler(common_chat_tool_choice choice)
+{
     given.tools = common_json();
     given.tool_choice = choice;
     given.json_schema = schema;
-    if (is_analyzed(t)) return parse_by_analysis(t, given, false).prompt;
-    autoparser::generation_params own = given; /* handlers change it */
-    return common_chat_try_specialized_template(*t->whole, t->whole->source(), own).value().prompt;
+    return apply(false).prompt;
 }
 
 weir::form weir::conversation::make_form(common_chat_tool_choice choice, bool with_schema,
@@ -250,13 +255,7 @@ weir::form weir::conversation::make_form(common_chat_tool_choice choice, bool wi
     given.json_schema = with_schema ? schema : none;
     if (is_own()) return form_by_analysis(t, given, endless, beginning);
     form form;
-    read();
-    if (t->analyzed) {
-        form.params = parse_by_analysis(t, given, endless);
-    } else {
-        autoparser::generation_params own = given;
-        form.params = common_chat_try_specialized_template(*t->whole, t->whole->source(), own).value();
-    }
+    form.params = apply(endless);
     if (!form.params.parser.empty()) form.parser.load(form.params.parser);
     form.params.parser.clear();
     form.constrains = !form.params.grammar.empty();

@@ -188,8 +188,8 @@ static weir_status wav_read_format(wav *file, const unsigned char *body, size_t 
 
 /* Finds format and data; other chunks are skipped. Samples end with the file at the latest: a program that
  * writes to a pipe does not know their number, and writes 0xffffffff, 0x7ffff000 or another large size. One
- * that was killed, or cannot go back in its file, leaves the sizes of a file without samples: samples that
- * stand behind its end are the sound's. */
+ * that was killed, or cannot go back in its file, leaves the sizes of a file without samples: then all that
+ * follows is samples. */
 static weir_status wav_read_header(wav *file, const unsigned char *bytes, size_t n, weir_error *error)
 {
     memset(file, 0, sizeof *file);
