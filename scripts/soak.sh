@@ -12,11 +12,7 @@ shift $(($# < 2 ? $# : 2))
 [ $# -gt 0 ] || set -- random_schedule_test cache_random_test blocks_test prefix_tree_test threads_test
 kept=build/$preset/soak
 mkdir -p "$kept"
-# Sanitizers of clang 14 do not find their shadow memory where the kernel spreads addresses widely.
-plain=()
-case $preset in
-asan | tsan*) if setarch "$(uname -m)" -R true 2>/dev/null; then plain=(setarch "$(uname -m)" -R); fi ;;
-esac
+plain_for "$preset"
 for name; do [ -x "build/$preset/tests/$name" ] || die "there is no build/$preset/tests/$name; scripts/build.sh $preset $name builds it"; done
 
 passed=0 failed=0
