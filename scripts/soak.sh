@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# soak.sh [SECONDS [PRESET [TEST...]]]: runs a built preset's random tests (10 minutes, unit) with seeds that no run had, one test after the other.
-# A run that failed keeps its seed and what it said in build/PRESET/soak/TEST-SEED.log; the last line: `N passed, N failed`.
+# soak.sh [SECONDS [PRESET [TEST...]]]: runs a built preset's random tests (10 minutes, unit) with new seeds, one test after the other.
+# The output of a run that failed stays in build/PRESET/soak/TEST-SEED.log. The last line: `N passed, N failed`.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -25,7 +25,7 @@ while [ $SECONDS -lt $end ]; do
             rm "$log"
         else
             failed=$((failed + 1))
-            say "FAILED: WEIR_TEST_SEED=$seed ctest --test-dir build/$preset -R ^$name\$ --output-on-failure, which said $log"
+            say "FAILED: WEIR_TEST_SEED=$seed ctest --test-dir build/$preset -R ^$name\$ --output-on-failure; its output: $log"
         fi
         [ $SECONDS -lt $end ] || break
     done
