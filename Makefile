@@ -53,7 +53,7 @@ agents: ## agents in real loops with the server, by no network [AGENT="claude co
 	@scripts/deps.sh run
 	@scripts/agents.sh $(if $(BUMP),--bump) $(AGENT)
 
-oracles: ## hold weir against the field's own tools, by tests/oracles [ORACLE="samplers model_files media metrics"]
+oracles: ## compare weir with the field's own tools, by tests/oracles [ORACLE="samplers model_files media metrics"]
 	@scripts/deps.sh run
 	@scripts/oracle.sh $(ORACLE)
 

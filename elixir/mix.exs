@@ -13,7 +13,7 @@ defmodule Mix.Tasks.Compile.WeirNif do
   Environment:
 
     * `WEIR_BUILD` – `1` builds in any case
-    * `WEIR_NIF_URL` – the folder with the archives, where a mirror has them
+    * `WEIR_NIF_URL` – the address of the folder with the archives, for a mirror
     * `WEIR_DIR` – the C library's source; the folder above this one unless set
     * `WEIR_PRESET` – the build: `release` unless set; `unit` has no llama.cpp, only the model `"fake:"`
     * `LLAMA_BACKEND` – `auto`, `cpu`, `cuda`, `metal` or `vulkan`

@@ -115,7 +115,7 @@ defmodule Weir.Prebuilt do
     error -> {:error, "#{shown(url)} cannot be downloaded (#{Exception.message(error)})"}
   end
 
-  # Mix 1.15 takes the paths of applications away that no dependency names.
+  # Mix 1.15 removes the paths of applications that no dependency names.
   defp start(application) do
     if Code.ensure_loaded?(Mix) and function_exported?(Mix, :ensure_application!, 1),
       do: apply(Mix, :ensure_application!, [application])

@@ -83,6 +83,15 @@ tell_failed() {
     printf 'failed: %s%s\n' "$1" "${why:+: $why}" | cut -c 1-160 >>"$WEIR_FAILED"
 }
 
+# plain_for PRESET: sets `plain` to what goes before the preset's programs. Sanitizers of clang 14 do not find their shadow memory where
+# the kernel spreads addresses widely.
+plain_for() {
+    plain=()
+    case $1 in
+    asan | tsan*) if setarch "$(uname -m)" -R true 2>/dev/null; then plain=(setarch "$(uname -m)" -R); fi ;;
+    esac
+}
+
 # watch LABEL LOG COMMAND...: runs the command with its output in LOG, and shows that it is alive: a line that
 # is rewritten every second on a terminal, else one every 15 s. Shows the end of LOG when the command fails.
 watch() {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# oracle.sh [NAME...]: holds weir against the field's own tools, all of tests/oracles/ or these (samplers, model_files, media,
+# oracle.sh [NAME...]: compares weir with the field's own tools, by all scripts of tests/oracles/ or these (samplers, model_files, media,
 # metrics): each prints a table, and fails if a difference has no reason. Their packages go into build/oracles, about 400 MB.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# soak.sh [SECONDS [PRESET [TEST...]]]: runs a built preset's random tests (10 minutes, unit) with seeds that no run had, one test after the other.
-# A run that failed keeps its seed and what it said in build/PRESET/soak/TEST-SEED.log; the last line: `N passed, N failed`.
+# soak.sh [SECONDS [PRESET [TEST...]]]: runs a built preset's random tests (10 minutes, unit) with new seeds, one test after the other.
+# The output of a run that failed stays in build/PRESET/soak/TEST-SEED.log. The last line: `N passed, N failed`.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -12,11 +12,7 @@ shift $(($# < 2 ? $# : 2))
 [ $# -gt 0 ] || set -- random_schedule_test cache_random_test blocks_test prefix_tree_test threads_test
 kept=build/$preset/soak
 mkdir -p "$kept"
-# Sanitizers of clang 14 do not find their shadow memory where the kernel spreads addresses widely.
-plain=()
-case $preset in
-asan | tsan*) if setarch "$(uname -m)" -R true 2>/dev/null; then plain=(setarch "$(uname -m)" -R); fi ;;
-esac
+plain_for "$preset"
 for name; do [ -x "build/$preset/tests/$name" ] || die "there is no build/$preset/tests/$name; scripts/build.sh $preset $name builds it"; done
 
 passed=0 failed=0
@@ -29,7 +25,7 @@ while [ $SECONDS -lt $end ]; do
             rm "$log"
         else
             failed=$((failed + 1))
-            say "FAILED: WEIR_TEST_SEED=$seed ctest --test-dir build/$preset -R ^$name\$ --output-on-failure, which said $log"
+            say "FAILED: WEIR_TEST_SEED=$seed ctest --test-dir build/$preset -R ^$name\$ --output-on-failure; its output: $log"
         fi
         [ $SECONDS -lt $end ] || break
     done

@@ -14,11 +14,7 @@ preset=${1:-release}
 build=$weir_root/build/$preset
 results=$build/test.xml
 
-# Sanitizers of clang 14 do not find their shadow memory where the kernel spreads addresses widely.
-plain=()
-case $preset in
-asan | tsan*) if setarch "$(uname -m)" -R true 2>/dev/null; then plain=(setarch "$(uname -m)" -R); fi ;;
-esac
+plain_for "$preset"
 
 cores=$(nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 jobs=$((cores > 2 ? 2 * cores : 4))

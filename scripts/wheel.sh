@@ -30,7 +30,7 @@ make_wheel() {
         -C "cmake.define.WEIR_BUILD=$PWD/$build" ./python
     tool auditwheel repair --strip -w "$out/whole" "$out"/bare/*.whl
     tool wheel unpack -d "$out/tree" "$out"/whole/*.whl
-    # The notices of the libraries that came in, from the packages that auditwheel's list names.
+    # The notices of the libraries that auditwheel has copied, from the packages that its list names.
     "$python" - "$out"/tree/* <<'PYTHON'
 import json, pathlib, sys
 

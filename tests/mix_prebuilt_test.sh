@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The Elixir package as Hex has it, in an application on a machine without a C compiler: mix takes the native part from an archive, by its
-# checksum. It refuses another archive, and builds, or says what is missing, where it cannot have one. A file server on loopback has the archives.
+# checksum. It refuses an archive with another one; without an archive it builds, or says what is missing. A file server on loopback has them.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 cd "$WEIR_SOURCE_DIR"

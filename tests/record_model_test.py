@@ -2,18 +2,16 @@
 token by token and logprob by logprob; one changed byte is found."""
 # SPDX-License-Identifier: Apache-2.0
 import concurrent.futures
-import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, environment, finish  # noqa: E402
+from checks import check, finish  # noqa: E402
+from program import WEIR, lines_of, weir  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
-WEIR = os.path.abspath(os.environ["WEIR_BIN"])
 MODEL = os.environ["WEIR_TEST_MODEL"]
 TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}]
 
@@ -23,7 +21,7 @@ folder = os.path.join(parent, "records")
 
 
 def run(*words):
-    return subprocess.run([WEIR, "record", "run", folder, *words], capture_output=True, text=True, env=environment(), timeout=1200)
+    return weir("record", "run", folder, *words, timeout=1200)
 
 
 def chat(text, n=16, **more):
@@ -56,7 +54,7 @@ for (path, body), reply in zip(load, replies):
 server.stop()
 
 done = run("--json")
-lines = [json.loads(line) for line in done.stdout.splitlines()]
+lines = lines_of(done)
 differ = [line for line in lines if line.get("result", "agrees") != "agrees"]
 if lines and lines[-1].get("batch_invariant"):
     check("all agree", done.returncode == 0 and lines[-1]["agree"] == len(load), differ, done.stderr)
@@ -72,7 +70,7 @@ with open(segment, "r+b") as file:
     at = whole.rindex(b'"tokens":[') + 10
     file.seek(at)
     file.write(bytes([whole[at] ^ 1]))
-listed = subprocess.run([WEIR, "record", "list", folder], capture_output=True, text=True, env=environment(), timeout=600)
+listed = weir("record", "list", folder)
 check("a byte that has changed is found", "does not have its checksum" in listed.stderr and listed.stdout.count("no answer") == 1, listed.stdout, listed.stderr)
 shutil.rmtree(parent)
 finish()

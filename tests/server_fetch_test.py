@@ -212,7 +212,7 @@ with start("--media-host", address, "--media-host", "images.invalid", "--max-bod
 
     # ---- Slow hosts
 
-    # Where all is slow, some of those that wait have a turn, and an answer with a text comes after one with a slow host: tried again.
+    # A slow machine may give some of those that wait a turn, and may answer a text after a slow host: then all is tried again.
     for _ in range(5):
         results, codes, first = [], [], []
         slow = [threading.Thread(target=lambda path=path: results.append(fetch(path))) for path in ("/drip", "/silent") * 4]

@@ -213,7 +213,7 @@ SEED = seed()
 
 
 def some(items, one_in):
-    """All of them; under sanitizers one in so many, which ones the seed says."""
+    """All of them; under sanitizers one in so many, chosen by the seed."""
     step = min(effort(1, one_in), len(items))
     return items[SEED % step::step] if step else items
 

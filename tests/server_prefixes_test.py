@@ -257,7 +257,7 @@ def test_peers_that_do_not_help():
             ("busy", Peer(says(b"{}", status="503 Service Unavailable")).url, "busy", "busy"),
             ("endless", Peer(lambda sock: [sock.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + good)] + [sock.sendall(bytes(65536)) for _ in range(10000)]).url, "failed", "longer"),
         ]
-        # Only who is to be late has little time: on a slow machine the others would be late, too.
+        # Only the peer that is to be late gets little time: on a slow machine the others would be late, too.
         for late, seconds in ((False, "30"), (True, "1")):
             some = [case for case in cases if (case[2] == "late") == late]
             peers = [word for _, url, _, word in some if "127.0.0.1" in url and word != "--prefix-peer" for word in ("--prefix-peer", url)]

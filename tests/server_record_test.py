@@ -7,28 +7,25 @@ import resource
 import shutil
 import socket
 import stat
-import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, environment, finish  # noqa: E402
+from program import WEIR, lines_of, weir  # noqa: E402
 from serve import Server, need_server  # noqa: E402
-
-WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
 
 need_server(WEIR)
 parent = tempfile.mkdtemp()
 folder = os.path.join(parent, "records")
 
 
-def record(*words, key=None):
-    more = {"WEIR_API_KEY": key} if key else {}
-    return subprocess.run([WEIR, "record", *words], capture_output=True, text=True, env={**environment(), **more}, timeout=600)
+def record(*words, **more):
+    return weir("record", *words, env=environment(**more))
 
 
 def rows(*words):
-    return [json.loads(line) for line in record("list", folder, "--json", *words).stdout.splitlines()]
+    return lines_of(record("list", folder, "--json", *words))
 
 
 def bytes_of():
@@ -80,7 +77,7 @@ named = server.post("/v1/chat/completions", chat("named"), key="key-of-one", hea
 check("named", named.status == 200, named.status)
 metrics = server.get("/metrics", key="boss").body
 check("the metrics say that nothing was dropped", b"\nweir_records_dropped_total 0\n" in metrics and b"\nweir_records_total " in metrics, metrics[-500:])
-busy = subprocess.run([WEIR, "serve", "--record", folder, "--port", "0"], capture_output=True, text=True, env=environment(), timeout=600)
+busy = weir("serve", "--record", folder, "--port", "0")
 check("a folder has one server", busy.returncode != 0 and "another server records" in busy.stderr, busy.returncode, busy.stderr)
 server.stop()
 
@@ -103,10 +100,10 @@ check("the seed that was drawn", drawn["drawn"] is True and 0 <= drawn["seed"] <
 
 done = record("run", folder)
 check("all agree", done.returncode == 0 and f"{len(listed)} of {len(listed)} records agree" in done.stdout, done.returncode, done.stdout, done.stderr)
-elsewhere = subprocess.run([WEIR, "record", "run", folder], capture_output=True, text=True, env={**environment(), "WEIR_TOP_K": "1"}, timeout=600)
+elsewhere = record("run", folder, WEIR_TOP_K="1")
 check("the environment does not change options that the server left as they are", elsewhere.returncode == 0, elsewhere.stdout, elsewhere.stderr)
 one = record("run", folder, ids[0], "a-name", "--json")
-check("those that are named", one.returncode == 0 and [json.loads(line).get("id") for line in one.stdout.splitlines()] == [ids[0], listed[-1]["id"], None], one.stdout, one.stderr)
+check("those that are named", one.returncode == 0 and [line.get("id") for line in lines_of(one)] == [ids[0], listed[-1]["id"], None], one.stdout, one.stderr)
 other = record("run", folder, ids[2], "--seed", "5", "--temp", "0.1", "--json")
 first = json.loads(other.stdout.splitlines()[0]) if other.stdout else {}
 check("another sampler: the first token that differs, with its logprobs", other.returncode == 1 and first["result"] == "differs" and first["first"]["recorded"] != first["first"]["now"] and first["first"]["recorded_logprob"] is not None
@@ -148,7 +145,7 @@ for words in ((), ("list",), ("shout", folder), ("show", folder), ("erase", fold
     wrong = record(*words)
     check(f"weir record {' '.join(words)[:10]}: usage", wrong.returncode == 2, wrong.returncode, wrong.stderr)
 for words in (("--record", file), ("--record", os.path.join(parent, "a", "b")), ("--record", folder, "--record-days", "0"), ("--record", folder, "--record-size", "1K")):
-    wrong = subprocess.run([WEIR, "serve", "--port", "0", *words], capture_output=True, text=True, env=environment(), timeout=600)
+    wrong = weir("serve", "--port", "0", *words)
     check(f"weir serve {' '.join(words)[-20:]}: refused", wrong.returncode != 0 and "--record" in wrong.stderr, wrong.returncode, wrong.stderr)
 
 # ---- Answers that were cut off
@@ -168,10 +165,10 @@ server.wait_for(lambda m: m["weir_queue_depth"] == 0)
 left.close()
 check("both were left", server.is_idle())
 server.stop()
-cut_off = [json.loads(line) for line in record("list", leaving, "--json").stdout.splitlines()]
+cut_off = lines_of(record("list", leaving, "--json"))
 check("one with tokens, one without", [row["tokens"] > 1 for row in cut_off] == [True, False] and cut_off[1]["tokens"] == 0, cut_off)
 done = record("run", leaving, "-m", "fake:", "--json")
-again = [json.loads(line) for line in done.stdout.splitlines()]
+again = lines_of(done)
 check("the tokens that it had agree, and no token is not compared", done.returncode == 1 and [line.get("result") for line in again] == ["agrees", "skipped", None] and "before its first token" in again[1]["why"], done.stdout, done.stderr)
 shorter = record("run", leaving, cut_off[0]["id"], "-m", "fake:", "-n", "1", "--json")
 first = json.loads(shorter.stdout.splitlines()[0]) if shorter.stdout else {}
@@ -180,7 +177,7 @@ broken = record("run", folder, ids[1], "-m", "fake:fail_pass=5", "--json")
 first = json.loads(broken.stdout.splitlines()[0]) if broken.stdout else {}
 check("a new answer that is cut off is not compared", broken.returncode == 1 and first["result"] == "skipped" and "was cut off now" in first["why"], broken.stdout, broken.stderr)
 
-# ---- A recording of someone else
+# ---- A recording from elsewhere
 
 M64 = 2**64 - 1
 
@@ -225,10 +222,10 @@ odd = os.path.join(parent, "odd")
 server = Server(WEIR, "--drop-line", "\udcff", "--drop-line", "a line", "--record", odd)
 check("answered", server.post("/v1/chat/completions", chat("odd")).status == 200)
 server.stop()
-[row] = [json.loads(line) for line in record("list", odd, "--json").stdout.splitlines()]
+[row] = lines_of(record("list", odd, "--json"))
 words = json.loads(record("show", odd, row["id"], "--json").stdout)["request"]["settings"]
 check("a value is left out with its option", [words[i:i + 2] for i, word in enumerate(words) if word == "--drop-line"] == [["--drop-line", "a line"]], words)
-wrong = subprocess.run([WEIR, "serve", "-m", "/\udcff.gguf", "--port", "0", "--record", odd], capture_output=True, text=True, env=environment(), timeout=600)
+wrong = weir("serve", "-m", "/\udcff.gguf", "--port", "0", "--record", odd)
 check("a model with such a path is not recorded", wrong.returncode == 2 and "--record" in wrong.stderr and "UTF-8" in wrong.stderr, wrong.returncode, wrong.stderr)
 
 # ---- Erased
@@ -259,11 +256,11 @@ unknown = record("erase", folder, "0" * 32)
 check("an unknown id is not erased", unknown.returncode == 2 and "no record with the id" in unknown.stderr and bytes_of().count(whole) == 1, unknown.returncode, unknown.stderr)
 erased = record("erase", folder, ids[3])
 check("one erased", erased.returncode == 0 and "1 record was erased" in erased.stderr and len(rows()) == len(listed) - 1, erased.stderr)
-check("a key's", record("erase", folder, key="key-of-two").returncode == 0)
+check("a key's", record("erase", folder, WEIR_API_KEY="key-of-two").returncode == 0)
 left = rows()
 check("the other key's are there", {row["id"] for row in left} == {i for i, r in zip(ids, requests) if r[2] == "key-of-one"} - {ids[3]} | {listed[-1]["id"]}, left)
 check("nothing of them is left in the bytes", b"of Anthropic" not in bytes_of() and b"the same" not in bytes_of() and b"no seed" in bytes_of())
-check("a key that asked nothing", "0 records were erased" in record("erase", folder, key="nobody").stderr)
+check("a key that asked nothing", "0 records were erased" in record("erase", folder, WEIR_API_KEY="nobody").stderr)
 check("the rest agrees", record("run", folder).returncode == 0)
 
 # ---- A second start adds to it, and a full disk ends no stream

@@ -22,8 +22,8 @@ def ask(server, n=4, headers=(), key=None, **more):
 
 
 def order(server, requests):
-    """The names of requests in the order in which the server ended them, behind one that holds the only slot: its log says so,
-    where threads that wait for answers may wake in any order."""
+    """The names of requests in the order in which the server's log has their ends, behind one that holds the only slot. Threads
+    that wait for answers may wake in any order."""
     threads = []
     for name, more in [("first", {"n": 60, "priority": 100, "headers": [TENANT + "first"], "prompt": LONG}), *requests]:
         more = dict(more, headers=[*more.get("headers", ()), f"X-Request-Id: {name}"])

@@ -1,13 +1,12 @@
 """Spans of tool calls: when each was read from the answer, and how long its arguments are; neither names nor arguments leave."""
 # SPDX-License-Identifier: Apache-2.0
-import http.server
 import json
 import os
 import sys
-import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, environment, run_tests  # noqa: E402
+from collector import QUICK, Collector  # noqa: E402
 from program import WEIR  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
@@ -17,30 +16,15 @@ TOOL = {"type": "function", "function": {"name": "secret_tool", "parameters": {"
 
 
 def test_calls():
-    bodies, come = [], threading.Event()
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self):
-            bodies.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
-            self.send_response(200)
-            self.send_header("Content-Length", "2")
-            self.end_headers()
-            self.wfile.write(b"{}")
-            come.set()
-
-        def log_message(self, *_):
-            pass
-
-    collector = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=collector.serve_forever, daemon=True).start()
+    collector = Collector()
     body = {"messages": [{"role": "user", "content": "Where?"}], "tools": [TOOL], "tool_choice": "required", "temperature": 0, "max_tokens": 60}
-    with Server(WEIR, "--otlp-endpoint", f"http://127.0.0.1:{collector.server_address[1]}", model=MODEL, env=environment(OTEL_BSP_SCHEDULE_DELAY="20", OTEL_EXPORTER_OTLP_TIMEOUT="300000", NO_PROXY="*"), patience=300) as server:
+    with Server(WEIR, "--otlp-endpoint", collector.url, model=MODEL, env=environment(**QUICK)) as server:
         reply = server.post("/v1/chat/completions", body)
         server.end_without_llama(reply)
         choice = reply.json["choices"][0]
         check("a call", choice["finish_reason"] == "tool_calls", reply.body)
-        check("spans come", come.wait(300))
-    spans = {s["name"]: s for s in json.loads(bodies[0])["resourceSpans"][0]["scopeSpans"][0]["spans"]}
+        spans = {s["name"]: s for s in collector.requests(1)}
+        check("spans come", spans)
     parse, chat = spans["tool parse"], next(s for name, s in spans.items() if name.startswith("chat "))
     values = {a["key"]: a["value"] for a in parse["attributes"]}
     arguments = choice["message"]["tool_calls"][0]["function"]["arguments"]
@@ -50,8 +34,8 @@ def test_calls():
     check("it lies within the request", int(spans["POST /v1/chat/completions"]["startTimeUnixNano"]) < int(parse["startTimeUnixNano"]) <= int(parse["endTimeUnixNano"])
           <= int(spans["POST /v1/chat/completions"]["endTimeUnixNano"]), spans)
     check("the generation ended with it", {"key": "gen_ai.response.finish_reasons", "value": {"arrayValue": {"values": [{"stringValue": "tool_calls"}]}}} in chat["attributes"], chat)
-    check("no name and no argument leaves", "secret" not in "".join(bodies).lower(), bodies)
-    collector.shutdown()
+    check("no name and no argument leaves", "secret" not in json.dumps(collector.bodies).lower(), collector.bodies)
+    collector.close()
 
 
 need_server(WEIR)

@@ -79,7 +79,7 @@ class LangChain(Integration):
         self.assertEqual(embeddings.embed_documents(["a", "b"]), self.rows)
 
 
-@needs("llama_index.llms.openai_like") if importlib.util.find_spec("llama_index") else unittest.skip("llama_index not installed")
+@needs("llama_index.llms.openai_like")
 class LlamaIndex(Integration):
     def chat(self, max_tokens):
         from llama_index.llms.openai_like import OpenAILike

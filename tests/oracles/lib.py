@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the oracles of this folder share: the library through cffi, the program, generated models, and the table of results.
 
-An oracle is a program or a formula that nobody of weir wrote. Each script says first what it expects, compares, and prints a table:
+An oracle is a program or a formula from outside the project. Each script begins with what it expects, compares, and prints a table:
 what was compared, what agrees, and each difference with its reason. A difference without a reason ends the script with status 1.
 scripts/oracle.sh runs them with their packages; the tests of every change do not."""
 import collections

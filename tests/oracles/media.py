@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Images against Pillow, sounds against libsndfile (soundfile): 500 and more valid files of all flavours.
+"""Images against Pillow, sounds against libsndfile (soundfile): more than 500 valid files of all kinds.
 
 Expected, before the first run: weir_media_create() reads each file that the others read, and
 - the pixels of PNG and lossless WebP are Pillow's; 16 bits become 8 by their high byte or rounded (1 apart); transparent parts are

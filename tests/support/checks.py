@@ -34,7 +34,7 @@ def check_reports(text):
 
 
 def eventually(condition):
-    """Waits until the condition holds, and whether it did at last."""
+    """Waits until the condition holds; false if it never does."""
     end = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > end:
@@ -71,7 +71,7 @@ def effort(every, part):
 
 
 def seed(usual=1):
-    """The seed of what a test draws, and prints it: the same in each run, or $WEIR_TEST_SEED; "random" draws another one."""
+    """Prints and returns the seed of a random test: the same in each run, or $WEIR_TEST_SEED; "random" draws another one."""
     given = os.environ.get("WEIR_TEST_SEED") or str(usual)
     number = random.SystemRandom().randrange(1 << 30) if given == "random" else int(given, 0)
     print(f"WEIR_TEST_SEED={number}", flush=True)

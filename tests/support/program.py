@@ -43,7 +43,7 @@ def start(*words, stdin=subprocess.DEVNULL):
                             bufsize=0)  # what was not asked for stays in the pipe
 
 
-# Seconds before a signal, until one finds a program where it shall be: longer on a busy machine.
+# Seconds before a signal, tried in this order until one is enough: a busy machine needs longer.
 WAITS = (0.3, 1, 2, 4, 8, 16, 32, 50, 70, 90, 110)
 
 

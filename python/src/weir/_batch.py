@@ -1,4 +1,4 @@
-"""Answers to the rows of a file, which go on where they stopped."""
+"""Answers to the rows of a file, by calls that can be continued."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -30,15 +30,15 @@ def batch(engine: Engine, source: str | os.PathLike[str], target: str | os.PathL
     """Answers each row of a file, and writes the answers into another one, in the order of the rows. Returns how many answers this
     call has computed.
 
-    source, target: files of JSON lines; or of Parquet, by their names' ends ".parquet", which needs pyarrow
+    source, target: files of JSON lines; or of Parquet if their names end in ".parquet", which needs pyarrow
     progress: show a bar (tqdm)
 
     A row has a prompt (a text or token ids) or messages, and perhaps an id. An answer has the row's index and id, text, reason,
-    n_prompt, n_generated, and where there are some reasoning, calls and error: a row that is refused ends nothing.
+    n_prompt and n_generated, and if there are any, reasoning, calls and error. A row that is refused does not end the call.
 
-    Each answer is written at once to a file beside the target, whose name ends in ".partial". If the process ends, however it does, the
-    same call goes on: what is written there is not computed again. Another source, model or option is refused then (objects among the
-    options are compared by their types). The target appears when it is complete; the call then does nothing.
+    Each answer is written at once to a file beside the target, whose name ends in ".partial". If the process ends early, the same call
+    continues: answers in that file are not computed again. A call with another source, model or option is refused then (objects among
+    the options are compared by their types). The target appears when it is complete; from then on the call does nothing.
     """
     source, target = os.fspath(source), os.fspath(target)
     if os.path.exists(target):
@@ -75,7 +75,7 @@ def batch(engine: Engine, source: str | os.PathLike[str], target: str | os.PathL
 
 
 def _try(engine: Engine, options: Mapping[str, Any]) -> None:
-    """Raises what is wrong with the options, whatever the row."""
+    """Raises what is wrong with the options for every row."""
     chat = any(_part_of(name, with_messages=False) == "chat" for name in options)
     request, _ = engine._request([{"role": "user", "content": "a"}] if chat else "a", None, None, options)
     engine._plan(request)
@@ -87,7 +87,7 @@ def _of_row(error: Error) -> bool:
 
 
 def _identity(engine: Engine, source: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What must be the same for answers to go on with. Of a model's file: its name, its size and a hash of its first 16 MiB."""
+    """What must be the same in a call that continues. Of a model's file: its name, its size and a hash of its first 16 MiB."""
     with open(source, "rb") as f:
         digest = hashlib.sha256()
         while block := f.read(1 << 20):
@@ -125,7 +125,7 @@ def _prompt(row: Any) -> tuple[Any, Any]:
     fields = cast("Mapping[str, Any]", row)
     given = [fields[name] for name in ("prompt", "messages") if fields.get(name) is not None]
     if len(given) != 1:
-        raise invalid("row", "must have a prompt or messages, one of them")
+        raise invalid("row", "must have either a prompt or messages")
     messages = fields.get("messages")
     if messages is not None and not (isinstance(messages, list) and messages and isinstance(messages[0], Mapping)):
         raise invalid("row.messages", "must be a list of messages")
@@ -138,7 +138,7 @@ def _prompt(row: Any) -> tuple[Any, Any]:
 
 
 class _Journal:
-    """Answers in the order in which they ended: a first line that says of what, then a line for each. Only whole lines count."""
+    """Answers in the order in which they ended: the first line has the identity, each other line an answer. Only whole lines count."""
 
     def __init__(self, path: str, identity: dict[str, Any]) -> None:
         self.path, self._identity = path, identity
@@ -191,7 +191,7 @@ class _Journal:
                 if different:
                     raise invalid("target", f"was begun with other contents ({', '.join(different)}); delete {self.path} to begin anew")
                 self._end += len(line)
-        self._file.truncate(self._end)  # a line that the end of a process cut
+        self._file.truncate(self._end)  # a line that was not written to its end
         if self._end == 0:
             self._append(self._identity)
 
@@ -234,7 +234,7 @@ def _parquet() -> Any:
 
 
 def _write(target: str, answers: Iterable[dict[str, Any]]) -> None:
-    """The target, which has its name once it is whole."""
+    """Writes the target, which gets its name when it is complete."""
     whole = target + ".whole"
     try:
         if target.endswith(".parquet"):

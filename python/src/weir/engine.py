@@ -136,8 +136,8 @@ class Engine(Handle):
 
     def map(self, prompts: Iterable[Prompt], *, errors: Literal["raise", "return"] = "raise", progress: bool = False,
             **options: Unpack[GenerateOptions]) -> Iterator[Result]:  # fmt: skip
-        """The answers to any number of prompts, in their order. It takes prompts as it goes on. While the next answer in order is
-        not there, it takes at most 8 * (2 * n_slots + 16) from this one on, and keeps their answers."""
+        """The answers to any number of prompts, in their order. It takes prompts as it goes on: counted from the next answer in order,
+        at most 8 * (2 * n_slots + 16). It keeps the answers that come before their turn."""
         work = _Work(self, prompts, errors, progress, options)
         work.window = 8 * work.most
         waiting: dict[int, Result] = {}

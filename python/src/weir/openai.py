@@ -64,7 +64,7 @@ class _Ask:
         self.model = body.pop("model", "weir")
         self.streams = bool(body.pop("stream", False))
         self.with_usage = bool(_dict("stream_options", body.pop("stream_options", {})).get("include_usage"))
-        self.begun: set[int] = set()  # the answers that have chunks, and those that have calls, of a stream
+        self.begun: set[int] = set()  # of a stream: the answers that have chunks, and those that have calls
         self.called: set[int] = set()
         self.n = _int("n", body.pop("n", 1), 1, 64)
         prompt = body.pop("messages" if chat else "prompt", None)
@@ -453,14 +453,14 @@ def _options(options: dict[str, Any], http: Any) -> dict[str, Any]:
 
 
 def client(engine: Engine, embedder: Embedder | None = None, **options: Any) -> openai.OpenAI:
-    """An openai.OpenAI; options are its own, but for http_client."""
+    """An openai.OpenAI; options are those of its constructor, except http_client."""
     import openai
 
     return openai.OpenAI(**_options(options, http_client(engine, embedder)))
 
 
 def async_client(engine: Engine, embedder: Embedder | None = None, **options: Any) -> openai.AsyncOpenAI:
-    """An openai.AsyncOpenAI; options are its own, but for http_client."""
+    """An openai.AsyncOpenAI; options are those of its constructor, except http_client."""
     import openai
 
     return openai.AsyncOpenAI(**_options(options, async_http_client(engine, embedder)))
